@@ -92,7 +92,7 @@ func linksResolve(repo tree) (bad []string) {
 	}
 	for page, blocks := range all {
 		for _, l := range pages.Links(blocks) {
-			if !l.Relative() {
+			if !l.IsRelative() {
 				continue
 			}
 			file, place := led(page, l.To)
@@ -136,7 +136,7 @@ func pagesFound(repo tree) (bad []string) {
 			if todo[0] == docsMap {
 				named[strings.TrimSuffix(file+"#"+place, "#")] = true
 			}
-			if _, isPage := all[file]; l.Relative() && isPage && !reached[file] {
+			if _, isPage := all[file]; l.IsRelative() && isPage && !reached[file] {
 				reached[file] = true
 				todo = append(todo, file)
 			}
@@ -217,7 +217,7 @@ func outline(blocks []pages.Block) (all []piece) {
 func goals(page string, blocks []pages.Block) (all []piece) {
 	for _, l := range pages.Links(blocks) {
 		what := l.To
-		if l.Relative() {
+		if l.IsRelative() {
 			file, place := led(page, l.To)
 			if plain, ok := strings.CutSuffix(file, chinese); ok {
 				file, place = plain+".md", ""

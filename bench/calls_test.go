@@ -24,7 +24,7 @@ func BenchmarkCalls(b *testing.B) {
 	count := func(name string, do func()) int {
 		began := time.Now()
 		do()
-		spent, calls := time.Since(began), lab.Calls()
+		spent, calls := time.Since(began), lab.CountNewCalls()
 		fmt.Printf("%-52s %6d %10s\n", name, calls, ms(spent))
 		return calls
 	}
@@ -54,7 +54,7 @@ func BenchmarkCalls(b *testing.B) {
 			b.Fatalf("no address: %s", line)
 		}
 		time.Sleep(3 * time.Second)
-		lab.Calls()
+		lab.CountNewCalls()
 		count("gpuard serve, for 10 s", func() { time.Sleep(10 * time.Second) })
 		_, _ = serve.Process.Kill(), serve.Wait()
 		ratio := float64(ours) / float64(its)
@@ -64,7 +64,7 @@ func BenchmarkCalls(b *testing.B) {
 }
 
 // wake counts what a request that waits asks once the lease before it has ended.
-func wake(b *testing.B, lab *nvidia.Lab, place place, gpuard string, count func(string, func()) int) {
+func wake(b *testing.B, lab *nvidia.InventedMachine, place place, gpuard string, count func(string, func()) int) {
 	b.Helper()
 	first := command([]string{gpuard, "run", "--quiet", "--gpus", "4", "--", "sleep", "1000"}, place.env)
 	if err := first.Start(); err != nil {
@@ -76,7 +76,7 @@ func wake(b *testing.B, lab *nvidia.Lab, place place, gpuard string, count func(
 		b.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	lab.Calls()
+	lab.CountNewCalls()
 	count("gpuard run that waits, for 5 s", func() { time.Sleep(5 * time.Second) })
 	count("gpuard run that waits, when the lease before it ends", func() {
 		_, _ = first.Process.Kill(), first.Wait()

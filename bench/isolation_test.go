@@ -16,7 +16,7 @@ const goalWall = 4 * time.Millisecond
 // BenchmarkWall compares a run with the same behind a wall. Device files of seven other GPUs cannot be made everywhere,
 // so what it takes to close as many is measured by that step alone.
 func BenchmarkWall(b *testing.B) {
-	if why := isolation.Namespace() + isolation.Landlock(); why != "" {
+	if why := isolation.NamespaceObstacle() + isolation.LandlockObstacle(); why != "" {
 		b.Skip(why)
 	}
 	gpuard := installed(b, buildProgram(b))
@@ -27,7 +27,7 @@ func BenchmarkWall(b *testing.B) {
 		return &program{name: "… --isolate " + level, argv: argv, env: fake.env, settle: fake.settle}
 	}
 	step := func(what, nodes string) *program {
-		return &program{name: "gpuard " + isolation.Flag + ", " + what, argv: []string{gpuard, isolation.Flag, `{"level":"namespace","nodes":[` + nodes + `]}`, "/bin/true", "true"}}
+		return &program{name: "gpuard " + isolation.WallFlag + ", " + what, argv: []string{gpuard, isolation.WallFlag, `{"level":"namespace","nodes":[` + nodes + `]}`, "/bin/true", "true"}}
 	}
 	none, seven := step("no file", ""), step("seven files", `"/dev/full","/dev/zero","/dev/tty","/dev/random","/dev/urandom","/dev/ptmx","/dev/kmsg"`)
 	programs := []*program{plain, behind("namespace"), none, seven, behind("landlock")}

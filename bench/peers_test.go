@@ -248,7 +248,7 @@ func (p *peers) first() string {
 }
 
 func lostGPU(p *peers) (string, bool) {
-	p.driver.Lose(2)
+	p.driver.LoseGPU(2)
 	p.run(4, "0.3")
 	on := p.lines("ran", 2)
 	return fmt.Sprintf("%d of %d were sent to it", on, p.lines("ran")), on == 0 && p.lines("ran") == 4

@@ -154,7 +154,7 @@ func spoolerRate(b *testing.B) {
 // clusterRate measures a real Slurm on this machine, where it can be started: handing in, and an array to its end.
 func clusterRate(b *testing.B) {
 	b.Helper()
-	if why := slurm.Missing(); why != "" {
+	if why := slurm.FindMissing(); why != "" {
 		fmt.Println(why)
 		return
 	}

@@ -61,7 +61,7 @@ func BenchmarkServe(b *testing.B) {
 				case <-end:
 					return
 				case <-time.After(time.Second):
-					place.driver.Set(0, "temperature", strconv.Itoa(celsius))
+					place.driver.SetValue(0, "temperature", strconv.Itoa(celsius))
 				}
 			}
 		}()

@@ -214,10 +214,10 @@ func TestStart(t *testing.T) {
 		run.start(t)
 	}
 	t.Logf("initialisation %v in %d allocations; processor time: --version %v, run %v", clock, allocations, quantile(version.cpu, 0), quantile(run.cpu, 0))
-	if least, most := quantile(version.cpu, 0), speed.Scale(mostVersion); least > most {
+	if least, most := quantile(version.cpu, 0), speed.ScaleCPU(mostVersion); least > most {
 		t.Errorf("--version takes %v of processor time, at most %v", least, most)
 	}
-	if least, most := quantile(run.cpu, 0), speed.Scale(mostRun); least > most {
+	if least, most := quantile(run.cpu, 0), speed.ScaleCPU(mostRun); least > most {
 		t.Errorf("a run of true takes %v of processor time, at most %v", least, most)
 	}
 }

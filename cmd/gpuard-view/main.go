@@ -15,5 +15,5 @@ import (
 )
 
 func main() {
-	os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.Serve, Top: top.Run, Used: chart.Used, Waits: chart.Waits, Compared: chart.Compared}))
+	os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.ServeSite, Top: top.Run, Used: chart.DrawUse, Waits: chart.DrawWaits, Compared: chart.DrawComparison}))
 }

@@ -14,14 +14,14 @@ import (
 	"gpuard/internal/app/machine"
 )
 
-// amdbox is the program on the machine with the files of the folder AMDBOX.
-func amdbox() {
+// runOnAMDRoot is the program on the machine with the files of the folder AMDBOX.
+func runOnAMDRoot() {
 	const moment = 20 * time.Millisecond
 	os.Exit(start(os.Getenv("AMDBOX"), machine.Times{Driver: 5 * time.Second, Fading: time.Second, Lock: time.Second, Touch: moment}))
 }
 
-// amdRoot unpacks a machine of the AMD reader's tests. A name that ends in @ is a symbolic link.
-func amdRoot(t testing.TB, name string) string {
+// unpackAMDRoot unpacks a machine of the AMD reader's tests. A name that ends in @ is a symbolic link.
+func unpackAMDRoot(t testing.TB, name string) string {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("../../internal/host/amdgpu/testdata", name+".txtar"))
 	if err != nil {
@@ -48,8 +48,8 @@ func amdRoot(t testing.TB, name string) string {
 
 // TestAMD runs the program on a machine with AMD GPUs: what it reads, leases and writes is AMD's all the way through.
 func TestAMD(t *testing.T) {
-	r := newRack(t) // a driver of NVIDIA without a GPU
-	root := amdRoot(t, "mi300x")
+	r := newFakeDriverMachine(t) // a driver of NVIDIA without a GPU
+	root := unpackAMDRoot(t, "mi300x")
 	for name, text := range map[string]string{"class": "0x030000\n", "vendor": "0x8086\n"} {
 		folder := filepath.Join(root, "sys/bus/pci/devices/0000:00:02.0")
 		if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -72,7 +72,7 @@ func TestAMD(t *testing.T) {
 			"hip:0      2", `"use": "leased"`, `"here": true`,
 		}},
 	} {
-		got := run(t, r.amd(root, test.args...))
+		got := runCommand(t, r.amdCommand(root, test.args...))
 		if got.code != 0 {
 			t.Errorf("%q ended with %d", test.args, got.code)
 		}
@@ -84,8 +84,8 @@ func TestAMD(t *testing.T) {
 	}
 }
 
-// amd prepares the program on the machine below root.
-func (r *rack) amd(root string, args ...string) *exec.Cmd {
+// amdCommand prepares the program on the machine below root.
+func (r *fakeDriverMachine) amdCommand(root string, args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.cmd(args...)
 	cmd.Args[0] = "amdbox"
@@ -96,9 +96,9 @@ func (r *rack) amd(root string, args ...string) *exec.Cmd {
 // TestVerifyAMD: KFD's list is the witness, and it tells the right GPU from a wrong one.
 func TestVerifyAMD(t *testing.T) {
 	t.Parallel()
-	r := newRack(t)
+	r := newFakeDriverMachine(t)
 	for _, test := range []struct{ visible, verdict string }{{"2", "proven"}, {"0", "wrong device"}} {
-		root := amdRoot(t, "mi300x")
+		root := unpackAMDRoot(t, "mi300x")
 		child := exec.Command("sleep", "60")
 		child.Env = []string{"ROCR_VISIBLE_DEVICES=" + test.visible}
 		if err := child.Start(); err != nil {
@@ -113,7 +113,7 @@ func TestVerifyAMD(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, "vram_33019"), []byte("3221225472\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := run(t, r.amd(root, "verify", "--for", "2s", pid))
+		got := runCommand(t, r.amdCommand(root, "verify", "--for", "2s", pid))
 		if !strings.Contains(got.out, test.verdict) || !strings.Contains(got.out, "GPU 2 (AMD Instinct MI300X OAM") {
 			t.Errorf("visible %s: exit %d\n%s%s", test.visible, got.code, got.out, got.err)
 		}

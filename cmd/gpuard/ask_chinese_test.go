@@ -12,22 +12,22 @@ import (
 	"gpuard/test/executable"
 )
 
-// inChinese is the environment of a desktop whose language is Chinese.
-func inChinese() []string {
+// chineseEnv is the environment of a desktop whose language is Chinese.
+func chineseEnv() []string {
 	return []string{"LC_ALL=", "LC_MESSAGES=", "LC_CTYPE=", "LANG=zh_CN.UTF-8", "DISPLAY=:7", "WAYLAND_DISPLAY="}
 }
 
-// windows runs gpuard without a terminal and returns each window that it showed: the words of zenity without those that set a size, in lines.
+// runForWindows runs gpuard without a terminal and returns each window that it showed: the words of zenity without those that set a size, in lines.
 // What a lease is called, and when it began, is another text each time.
-func windows(t *testing.T, state, script string, args ...string) (result, []string) {
+func runForWindows(t *testing.T, state, script string, args ...string) (runResult, []string) {
 	t.Helper()
 	dir := t.TempDir()
 	executable.Write(t, filepath.Join(dir, "zenity"), []byte("#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >>\"$LOG\"\necho == >>\"$LOG\"\n"+script+"\n"))
 	log := filepath.Join(dir, "log")
-	env := append(inChinese(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "ANSWERED="+filepath.Join(dir, "answered"))
-	cmd := program(t, state, env, append([]string{"run", "--machine", "demo", "--alert"}, args...)...)
+	env := append(chineseEnv(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "ANSWERED="+filepath.Join(dir, "answered"))
+	cmd := gpuardCommand(t, state, env, append([]string{"run", "--machine", "demo", "--alert"}, args...)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	got := run(t, cmd)
+	got := runCommand(t, cmd)
 
 	said, _ := os.ReadFile(log)
 	text := regexp.MustCompile(`(?m)^--(width|height|print-column|separator)=.*\n`).ReplaceAllString(string(said), "")
@@ -43,17 +43,17 @@ func windows(t *testing.T, state, script string, args ...string) (result, []stri
 // leaseGPU1 leases GPU 1 of the demo machine until the test is over.
 func leaseGPU1(t *testing.T, state string) {
 	t.Helper()
-	f := &front{TB: t, state: state, dir: t.TempDir()}
-	holder := program(t, state, nil, "run", "--machine", "demo", "-q", "--device", "1", "--", "sleep", "1000")
+	f := &commandPrefix{TB: t, state: state, dir: t.TempDir()}
+	holder := gpuardCommand(t, state, nil, "run", "--machine", "demo", "-q", "--device", "1", "--", "sleep", "1000")
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
-	eventually(t, "GPU 1 is leased", func() bool { return f.leases() == 1 })
+	waitUntil(t, "GPU 1 is leased", func() bool { return f.countLeases() == 1 })
 }
 
-// choiceWindow is the list as zenity gets it, with a text above it and the use of GPU 1.
-func choiceWindow(text, use string) string {
+// choiceWindowText is the list as zenity gets it, with a text above it and the use of GPU 1.
+func choiceWindowText(text, use string) string {
 	const model = "NVIDIA A100-SXM4-80GB\n80.0 GiB\n"
 	return "--list\n--title=gpuard\n--text=" + text + "\n--column=GPU\n--column=型号\n--column=空闲显存\n--column=状态\nany\n任意一块空闲的 GPU\n\n\n0\n" +
 		model + "空闲\n1\n" + model + use + "\n2\n" + model + "空闲\n3\n" + model + "空闲\nc\n不用 GPU\n\n\n"
@@ -69,26 +69,26 @@ func TestAskWindowInChinese(t *testing.T) {
 n=$(cat "$ANSWERED" 2>/dev/null)
 echo "x$n" >"$ANSWERED"
 case $n in "") echo 99;; x) echo 0 2;; xx) echo 2;; esac`
-	got, shown := windows(t, state, answers, "--ask", "-q", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+	got, shown := runForWindows(t, state, answers, "--ask", "-q", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
 	if got.code != 0 || got.out != "2\n" {
 		t.Errorf("%+v", got)
 	}
-	same(t, "windows", shown, []string{
-		choiceWindow("用哪块 GPU？", leased),
-		choiceWindow(`不能选 "99"：请输入 0, 1, 2 或 3、Enter 或 c`, leased),
-		choiceWindow("选了 2 块，需要 1 块", leased),
+	checkEqual(t, "windows", shown, []string{
+		choiceWindowText("用哪块 GPU？", leased),
+		choiceWindowText(`不能选 "99"：请输入 0, 1, 2 或 3、Enter 或 c`, leased),
+		choiceWindowText("选了 2 块，需要 1 块", leased),
 	})
 
-	got, shown = windows(t, state, "exit 1", "--ask", "--gpus", "2", "--", "true")
+	got, shown = runForWindows(t, state, "exit 1", "--ask", "--gpus", "2", "--", "true")
 	if got.code != 125 || got.err != "gpuard: 已取消：没有租用任何设备\n" {
 		t.Errorf("a window that was closed: %+v", got)
 	}
-	want := strings.NewReplacer("任意一块空闲的", "任意 2 块空闲的", "--column=GPU", "--multiple\n--column=GPU").Replace(choiceWindow("用哪 2 块 GPU？", leased))
-	same(t, "two GPUs", shown, []string{want})
+	want := strings.NewReplacer("任意一块空闲的", "任意 2 块空闲的", "--column=GPU", "--multiple\n--column=GPU").Replace(choiceWindowText("用哪 2 块 GPU？", leased))
+	checkEqual(t, "two GPUs", shown, []string{want})
 
 	const twice = `if test -e "$ANSWERED"; then exit 1; fi; : >"$ANSWERED"; echo 0 2 0`
-	_, shown = windows(t, state, twice, "--ask", "--gpus", "2", "--", "true")
-	same(t, "one GPU twice", shown, []string{want, strings.Replace(want, "用哪 2 块 GPU？", "不能选两次 0", 1)})
+	_, shown = runForWindows(t, state, twice, "--ask", "--gpus", "2", "--", "true")
+	checkEqual(t, "one GPU twice", shown, []string{want, strings.Replace(want, "用哪 2 块 GPU？", "不能选两次 0", 1)})
 }
 
 // TestAlertInChinese: the window that says why nothing was started is in the language of the desktop. A launcher does not wait: what would
@@ -110,18 +110,18 @@ func TestAlertInChinese(t *testing.T) {
 		"--mem 900G -- true":        "无法分配 1 块 GPU (空闲显存 900 GiB)：4 块都不可用 (4 块显存不够)\n  GPU 0-3  不可用  总显存 80 GiB，扣除驱动占用的 640 MiB 后，放不下 900 GiB\n减少显存 (--mem 79G)\n",
 		"--device 0 -- /etc/passwd": `无法运行 "/etc/passwd"：没有权限；它没有执行权限：chmod +x /etc/passwd`,
 	} {
-		_, shown := windows(t, state, "", strings.Fields(words)...)
-		same(t, words, shown, []string{"--error\n--no-markup\n--title=gpuard\n--text=" + want + "\n"})
+		_, shown := runForWindows(t, state, "", strings.Fields(words)...)
+		checkEqual(t, words, shown, []string{"--error\n--no-markup\n--title=gpuard\n--text=" + want + "\n"})
 	}
 }
 
 // TestAskTerminalInChinese: the table of a terminal is in Chinese, too, and its columns stand below each other.
 func TestAskTerminalInChinese(t *testing.T) {
 	t.Parallel()
-	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-	s := interactive(t, f, "bash", inChinese()...)
-	s.press("gpuard run --ask true\n")
-	s.until(`GPU  型号                   空闲显存  状态\r?\n0    NVIDIA A100-SXM4-80GB  80.0 GiB  空闲\r?\n(.|\n)*用哪块 GPU？\[Enter：任意一块空闲的；0 1 2 3；c：不用 GPU\] $`)
-	s.press("\x03")
-	s.until(`gpuard: 已取消：没有租用任何设备`)
+	f := &commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := startInteractive(t, f, "bash", chineseEnv()...)
+	s.typeKeys("gpuard run --ask true\n")
+	s.waitForScreen(`GPU  型号                   空闲显存  状态\r?\n0    NVIDIA A100-SXM4-80GB  80.0 GiB  空闲\r?\n(.|\n)*用哪块 GPU？\[Enter：任意一块空闲的；0 1 2 3；c：不用 GPU\] $`)
+	s.typeKeys("\x03")
+	s.waitForScreen(`gpuard: 已取消：没有租用任何设备`)
 }

@@ -11,28 +11,28 @@ import (
 	"gpuard/test/executable"
 )
 
-// interactive starts an interactive shell with the prompt of these tests. env comes last and wins.
-func interactive(t *testing.T, f *front, shell string, env ...string) *terminal {
+// startInteractive starts an interactive shell with the prompt of these tests. env comes last and wins.
+func startInteractive(t *testing.T, f *commandPrefix, shell string, env ...string) *terminal {
 	t.Helper()
 	words := map[string][]string{
 		"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
 		"zsh":  {"zsh", "-fi", "+Z"},
-		"fish": {"fish", "--no-config", "-i", "-C", "function fish_prompt; echo -n '" + prompt + "'; end; function fish_title; end"},
+		"fish": {"fish", "--no-config", "-i", "-C", "function fish_prompt; echo -n '" + shellPrompt + "'; end; function fish_title; end"},
 		"dash": {"dash", "-i"},
 	}[shell]
 	needShell(t, shell)
 	cmd := f.cmd(words...)
-	cmd.Env = append(cmd.Env, append([]string{"TERM=dumb", "GPUARD_MACHINE=demo", "PROMPT=" + prompt, "PROMPT_EOL_MARK="}, env...)...)
-	s := onTerminal(t, cmd)
-	s.until(prompt)
+	cmd.Env = append(cmd.Env, append([]string{"TERM=dumb", "GPUARD_MACHINE=demo", "PROMPT=" + shellPrompt, "PROMPT_EOL_MARK="}, env...)...)
+	s := startOnTerminal(t, cmd)
+	s.waitForScreen(shellPrompt)
 	return s
 }
 
-// ended types a line and waits until it is over, also in a shell that shows its prompt again while it is typed.
-func (s *terminal) ended(line string) {
+// typeUntilEnd types a line and waits until it is over, also in a shell that shows its prompt again while it is typed.
+func (s *terminal) typeUntilEnd(line string) {
 	s.t.Helper()
-	s.press(line + "; echo 'it 'ended\n")
-	s.until("it ended(.|\n)*" + prompt + "$")
+	s.typeKeys(line + "; echo 'it 'ended\n")
+	s.waitForScreen("it ended(.|\n)*" + shellPrompt + "$")
 }
 
 // TestAsk: a user chooses in the middle of an eval. A wrong answer is asked for again, Ctrl-C reaches only gpuard, and
@@ -50,8 +50,8 @@ func TestAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shell, _, _ := strings.Cut(name, ",")
-			f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-			s := interactive(t, f, shell)
+			f := &commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()}
+			s := startInteractive(t, f, shell)
 			const question = `Which GPU\? \[Enter: any free one, 0 1 2 3, c: none\] $`
 			for _, c := range []struct{ keys, want string }{
 				{"9\nno\n2\n", "<2>"},
@@ -60,21 +60,21 @@ func TestAsk(t *testing.T) {
 				{"\x04", "<failed>"},
 				{"c\n", "<-1>"},
 			} {
-				s.ended("stty -a >before")
-				s.press(get + "\n")
+				s.typeUntilEnd("stty -a >before")
+				s.typeKeys(get + "\n")
 				for key := range strings.Lines(c.keys) {
-					s.until(question)
-					s.press(key)
+					s.waitForScreen(question)
+					s.typeKeys(key)
 				}
-				s.until(c.want)
-				s.ended("stty -a >after")
+				s.waitForScreen(c.want)
+				s.typeUntilEnd("stty -a >after")
 				before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
 				after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
 				if len(before) == 0 || string(before) != string(after) {
 					t.Errorf("%q: the terminal was\n%s\nand is\n%s", c.keys, before, after)
 				}
 			}
-			if f.leases() != 0 {
+			if f.countLeases() != 0 {
 				t.Error("something was leased")
 			}
 		})
@@ -84,48 +84,48 @@ func TestAsk(t *testing.T) {
 // TestAskRun: run asks before it leases; what is leased already is said, and what a mask hides is not offered.
 func TestAskRun(t *testing.T) {
 	t.Parallel()
-	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-	s := interactive(t, f, "bash", "CUDA_VISIBLE_DEVICES=0,1,3")
-	s.press("gpuard run --device 1 -- sleep 1000 &\n")
-	s.until(`GPU 1 .* is cuda:0.*\n`)
-	s.press("gpuard run --ask -- sh -c 'echo \"<$CUDA_VISIBLE_DEVICES>\"'\n")
-	s.until(`Which GPU\? \[Enter: any free one, 0 1 3, c: none\] `)
-	s.press("3\n")
-	s.until(`<3>`)
-	eventually(t, "the shell is back", func() bool { return f.leases() == 1 })
-	s.press("gpuard run --no-wait --ask true\n")
-	s.until(`1 +NVIDIA A100-SXM4-80GB +80.0 GiB +leased as .*`, `Which GPU\?`)
-	s.press("\x03")
-	s.until(`cancelled: nothing was leased`)
-	s.press("echo code $?\n")
-	s.until(`code 125`)
+	f := &commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := startInteractive(t, f, "bash", "CUDA_VISIBLE_DEVICES=0,1,3")
+	s.typeKeys("gpuard run --device 1 -- sleep 1000 &\n")
+	s.waitForScreen(`GPU 1 .* is cuda:0.*\n`)
+	s.typeKeys("gpuard run --ask -- sh -c 'echo \"<$CUDA_VISIBLE_DEVICES>\"'\n")
+	s.waitForScreen(`Which GPU\? \[Enter: any free one, 0 1 3, c: none\] `)
+	s.typeKeys("3\n")
+	s.waitForScreen(`<3>`)
+	waitUntil(t, "the shell is back", func() bool { return f.countLeases() == 1 })
+	s.typeKeys("gpuard run --no-wait --ask true\n")
+	s.waitForScreen(`1 +NVIDIA A100-SXM4-80GB +80.0 GiB +leased as .*`, `Which GPU\?`)
+	s.typeKeys("\x03")
+	s.waitForScreen(`cancelled: nothing was leased`)
+	s.typeKeys("echo code $?\n")
+	s.waitForScreen(`code 125`)
 	for words, code := range map[string]string{"env --any": "1", "reserve --shell": "125"} {
-		s.press("gpuard " + words + " --ask >out; echo code $?\n")
-		s.until(`Which GPU\?`)
-		s.press("\x03")
-		s.until(`cancelled: nothing was leased[^:]*code ` + code + `\r?\n`)
+		s.typeKeys("gpuard " + words + " --ask >out; echo code $?\n")
+		s.waitForScreen(`Which GPU\?`)
+		s.typeKeys("\x03")
+		s.waitForScreen(`cancelled: nothing was leased[^:]*code ` + code + `\r?\n`)
 		if out, _ := os.ReadFile(filepath.Join(f.dir, "out")); string(out) != "false # gpuard gave no GPU\n" {
 			t.Errorf("a shell is given %q", out)
 		}
 	}
-	s.press("kill %1\n")
-	f.over()
+	s.typeKeys("kill %1\n")
+	f.waitUntilFreed()
 }
 
 // TestAskWindow: without a terminal a window asks; without that either, it is said what to type.
 func TestAskWindow(t *testing.T) {
 	t.Parallel()
 	const show = "#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >>\"$LOG\"\n"
-	ask := func(t *testing.T, name, script string, env []string, args ...string) (result, string) {
+	ask := func(t *testing.T, name, script string, env []string, args ...string) (runResult, string) {
 		t.Helper()
 		dir := t.TempDir()
 		if name != "" {
 			executable.Write(t, filepath.Join(dir, name), []byte(show+script))
 		}
 		log := filepath.Join(dir, "log")
-		cmd := program(t, stateFolder(t), append(env, "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "ANSWERS="+filepath.Join(dir, "answers")), append([]string{"run", "--machine", "demo", "--ask", "-q"}, args...)...)
+		cmd := gpuardCommand(t, stateFolder(t), append(env, "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "ANSWERS="+filepath.Join(dir, "answers")), append([]string{"run", "--machine", "demo", "--ask", "-q"}, args...)...)
 		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-		got := run(t, cmd)
+		got := runCommand(t, cmd)
 		said, _ := os.ReadFile(log)
 		return got, string(said)
 	}
@@ -135,7 +135,7 @@ func TestAskWindow(t *testing.T) {
 	if got.code != 0 || got.out != "2\n" {
 		t.Errorf("zenity: %+v", got)
 	}
-	contains(t, said, "--list\n", "--text=Which GPU?\n", "--column=GPU\n", "\n3\nNVIDIA A100-SXM4-80GB\n80.0 GiB\nfree\n", "\nc\nno GPU\n")
+	checkContains(t, said, "--list\n", "--text=Which GPU?\n", "--column=GPU\n", "\n3\nNVIDIA A100-SXM4-80GB\n80.0 GiB\nfree\n", "\nc\nno GPU\n")
 	if got, _ := ask(t, "zenity", "exit 1\n", x, command...); got.code != 125 || got.out != "" || !strings.Contains(got.err, "cancelled: nothing was leased") {
 		t.Errorf("a window that was closed: %+v", got)
 	}
@@ -155,7 +155,7 @@ func TestAskWindow(t *testing.T) {
 	if got.out != "0,3\n" {
 		t.Errorf("kdialog: %+v", got)
 	}
-	contains(t, said, "--checklist\nWhich 2 GPUs?\n", "\n0\nNVIDIA A100-SXM4-80GB  80.0 GiB  free\noff\n")
+	checkContains(t, said, "--checklist\nWhich 2 GPUs?\n", "\n0\nNVIDIA A100-SXM4-80GB  80.0 GiB  free\noff\n")
 	for name, env := range map[string][]string{"no program": x, "no desktop": {"DISPLAY=", "WAYLAND_DISPLAY="}} {
 		if got, _ := ask(t, "", "", env, command...); got.code != 125 || !strings.Contains(got.err, "gpuard: cannot ask which GPU: there is no terminal") || !strings.Contains(got.err, "--device 0") {
 			t.Errorf("%s: %+v", name, got)
@@ -170,16 +170,16 @@ func TestAskWindow(t *testing.T) {
 func TestAskKilled(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "dash"} {
-		f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-		s := interactive(t, f, shell)
-		s.ended("stty -a >before")
-		s.press("gpuard run --ask true; stty -a >after; echo code $?\n")
-		s.until(`Which GPU\?`)
-		group := s.foreground(s.cmd.Process.Pid)
+		f := &commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()}
+		s := startInteractive(t, f, shell)
+		s.typeUntilEnd("stty -a >before")
+		s.typeKeys("gpuard run --ask true; stty -a >after; echo code $?\n")
+		s.waitForScreen(`Which GPU\?`)
+		group := s.waitForForeground(s.cmd.Process.Pid)
 		if err := unix.Kill(-group, unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		s.until("code 0")
+		s.waitForScreen("code 0")
 		before, _ := os.ReadFile(filepath.Join(f.dir, "before"))
 		after, _ := os.ReadFile(filepath.Join(f.dir, "after"))
 		if len(before) == 0 || string(before) != string(after) {
@@ -191,11 +191,11 @@ func TestAskKilled(t *testing.T) {
 // TestAskBackground: a background job does not ask: it stops, as every reader of a terminal does there.
 func TestAskBackground(t *testing.T) {
 	t.Parallel()
-	f := &front{TB: t, state: stateFolder(t), dir: t.TempDir()}
-	s := interactive(t, f, "bash")
+	f := &commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()}
+	s := startInteractive(t, f, "bash")
 	for _, job := range []string{"gpuard run --ask true", "(gpuard run --ask true; true)"} {
-		s.press(job + " & until [[ $(jobs) == *Stopped* ]]; do :; done; kill -9 %%; wait; echo 'it 'ended\n")
-		if shown := s.until("it ended(.|\n)*" + prompt + "$"); strings.Contains(shown, "Which GPU?") {
+		s.typeKeys(job + " & until [[ $(jobs) == *Stopped* ]]; do :; done; kill -9 %%; wait; echo 'it 'ended\n")
+		if shown := s.waitForScreen("it ended(.|\n)*" + shellPrompt + "$"); strings.Contains(shown, "Which GPU?") {
 			t.Errorf("%s asked: %s", job, shown)
 		}
 	}
@@ -207,17 +207,17 @@ func TestAskWindowGoes(t *testing.T) {
 	for _, words := range []string{"--ask", "--alert --device 9"} {
 		dir := t.TempDir()
 		executable.Write(t, filepath.Join(dir, "zenity"), []byte("#!/bin/sh\necho $$ >\"$LOG.new\"; mv \"$LOG.new\" \"$LOG\"; exec sleep 60\n"))
-		cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "LOG=" + dir + "/log", "DISPLAY=:7"}, append(strings.Fields("run --machine demo "+words), "--", "true")...)
+		cmd := gpuardCommand(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "LOG=" + dir + "/log", "DISPLAY=:7"}, append(strings.Fields("run --machine demo "+words), "--", "true")...)
 		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		var window []byte
-		eventually(t, "a window", func() bool {
+		waitUntil(t, "a window", func() bool {
 			window, _ = os.ReadFile(filepath.Join(dir, "log"))
 			return len(window) > 0
 		})
 		_, _ = cmd.Process.Kill(), cmd.Wait()
-		eventually(t, words+": the window is gone", func() bool { return gone(strings.TrimSpace(string(window))) })
+		waitUntil(t, words+": the window is gone", func() bool { return isProcessGone(strings.TrimSpace(string(window))) })
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "no nvidia libraries")
-	dir, state := gate.Captures(t), stateFolder(t)
+	dir, state := gate.CapturesFolder(t), stateFolder(t)
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".xml") {
 			return err
@@ -28,14 +28,14 @@ func TestCaptures(t *testing.T) {
 			}
 			bin := t.TempDir()
 			writeFile(t, filepath.Join(bin, "nvidia-smi"), "#!/bin/sh\ncase \"$*\" in *-x*) exec cat '"+path+"' ;; esac\n", 0o755)
-			ask := func(args ...string) result {
-				cmd := program(t, state, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, args...)
-				got := run(t, cmd)
+			ask := func(args ...string) runResult {
+				cmd := gpuardCommand(t, state, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, args...)
+				got := runCommand(t, cmd)
 				t.Log(args, "\n", got.out, got.err)
 				return got
 			}
-			s, _ := statusOf(t, program(t, state, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "status", "--json"))
-			same(t, "devices", len(s.Devices), strings.Count(string(text), "<gpu id="))
+			s, _ := runStatus(t, gpuardCommand(t, state, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "status", "--json"))
+			checkEqual(t, "devices", len(s.Devices), strings.Count(string(text), "<gpu id="))
 			for _, args := range [][]string{{"status"}, {"explain", "CUDA_VISIBLE_DEVICES=0"}, {"doctor"}, {"run", "--dry-run", "--no-wait", "--", "true"}, {"run", "--dry-run", "--no-wait", "--mem", "1G", "--", "true"}} {
 				if got := ask(args...); strings.Contains(got.err, "panic") || got.code > 122 || got.code == 2 {
 					t.Errorf("%q ends with %d", args, got.code)

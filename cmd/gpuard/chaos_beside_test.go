@@ -20,21 +20,21 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// bystanders are processes, one of each user, that the driver lists for a device which they have not opened: by their
+// misreportedProcesses are processes, one of each user, that the driver lists for a device which they have not opened: by their
 // numbers it may mean others.
-type bystanders struct {
-	*chaos
-	r       *rack
+type misreportedProcesses struct {
+	*chaosTest
+	r       *fakeDriverMachine
 	device  int
 	pids    map[uint32]int // of whom
 	answers map[string]int
 }
 
-func newBystanders(c *chaos, r *rack, device int) *bystanders {
+func startMisreportedProcesses(c *chaosTest, r *fakeDriverMachine, device int) *misreportedProcesses {
 	c.t.Helper()
-	b := &bystanders{c, r, device, map[uint32]int{}, map[string]int{}}
+	b := &misreportedProcesses{c, r, device, map[uint32]int{}, map[string]int{}}
 	for _, uid := range c.users {
-		cmd := c.cmd(uid, "sleep", "100000")
+		cmd := c.userCommand(uid, "sleep", "100000")
 		if err := cmd.Start(); err != nil {
 			c.t.Fatal(err)
 		}
@@ -45,15 +45,15 @@ func newBystanders(c *chaos, r *rack, device int) *bystanders {
 	return b
 }
 
-// reasons are what evict says why it ends nothing. The first three are always met.
-func (b *bystanders) reasons() []string {
+// refusalReasons are what evict says why it ends nothing. The first three are always met.
+func (b *misreportedProcesses) refusalReasons() []string {
 	return []string{fmt.Sprintf("it has not opened GPU %d", b.device), "ask them, or root", "outside of this PID namespace",
 		"whose it is cannot be read", "cannot read which files", "it is not known to have slept"}
 }
 
-// accuse asks for the end of bystanders, as each user, from outside and from namespaces, until stop. A namespace has a
+// requestEvictions asks for the end of bystanders, as each user, from outside and from namespaces, until stop. A namespace has a
 // bystander of its own, if possible of the same number, so that the driver means it, too.
-func (b *bystanders) accuse(stop <-chan struct{}) {
+func (b *misreportedProcesses) requestEvictions(stop <-chan struct{}) {
 	const inside = `echo $(($1 - 1)) >/proc/sys/kernel/ns_last_pid
 sleep 300 & own=$!
 test -e "$FAKEGPU_DIR/gpus/$2/procs.d/$own" || echo "1G C" >"$FAKEGPU_DIR/gpus/$2/procs.d/$own"
@@ -62,7 +62,7 @@ shift 2
 kill -0 $own && echo the one inside lives`
 	forms := [][]string{{"--force"}, {"--grace", "10ms"}, {"--json", "--force"}, {"--idle", "1ms", "--force"}}
 	spaces := []string{"", "unshare -r", "unshare -c --mount", "unshare -r --pid --fork --kill-child --mount-proc", "unshare -r --pid --fork --kill-child"}
-	for n := 0; pause(stop, 100*time.Millisecond); n++ {
+	for n := 0; sleepUnlessStopped(stop, 100*time.Millisecond); n++ {
 		uid, form, space := b.users[rand.IntN(len(b.users))], forms[rand.IntN(len(forms))], spaces[n%len(spaces)]
 		whose := b.users[rand.IntN(len(b.users))]
 		if rand.IntN(2) == 0 {
@@ -73,18 +73,18 @@ kill -0 $own && echo the one inside lives`
 		}
 
 		pid := strconv.Itoa(b.pids[whose])
-		args := slices.Concat(b.words(space), []string{b.program, "evict"}, form, []string{pid})
+		args := slices.Concat(b.expandWords(space), []string{b.program, "evict"}, form, []string{pid})
 		if strings.Contains(space, "--pid") {
-			args = slices.Concat(b.words(space), []string{"sh", "-c", inside, b.program, pid, strconv.Itoa(b.device)}, form)
+			args = slices.Concat(b.expandWords(space), []string{"sh", "-c", inside, b.program, pid, strconv.Itoa(b.device)}, form)
 		}
-		b.judge(uid, run(b.t, b.cmd(uid, args...)), args)
+		b.countAnswer(uid, runCommand(b.t, b.userCommand(uid, args...)), args)
 	}
 }
 
-// judge counts an answer.
-func (b *bystanders) judge(uid uint32, got result, args []string) {
+// countAnswer counts an answer.
+func (b *misreportedProcesses) countAnswer(uid uint32, got runResult, args []string) {
 	apart := slices.Contains(args, "--pid")
-	reasons := b.reasons()
+	reasons := b.refusalReasons()
 	why := slices.IndexFunc(reasons, func(words string) bool { return strings.Contains(got.out+got.err, words) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,37 +98,37 @@ func (b *bystanders) judge(uid uint32, got result, args []string) {
 	}
 }
 
-// met: the reasons were given. The caller has the lock.
-func (b *bystanders) met() bool {
-	return !slices.ContainsFunc(b.reasons()[:3], func(words string) bool { return b.answers[words] == 0 })
+// hasMetReasons: the reasons were given. The caller has the lock.
+func (b *misreportedProcesses) hasMetReasons() bool {
+	return !slices.ContainsFunc(b.refusalReasons()[:3], func(words string) bool { return b.answers[words] == 0 })
 }
 
-func (b *bystanders) verdict() {
+func (b *misreportedProcesses) checkNoneEnded() {
 	b.t.Helper()
-	b.t.Logf("evicted nothing: %s", counted(b.answers))
+	b.t.Logf("evicted nothing: %s", countsText(b.answers))
 	for uid, pid := range b.pids {
-		if !lives(pid) {
+		if !isProcessAlive(pid) {
 			b.t.Errorf("the bystander %d of uid %d has ended", pid, uid)
 		}
 	}
 }
 
-// home is one of a user, which two hosts share. Each runs the jobs that were handed in there.
-type home struct {
-	*chaos
+// sharedHome is one of a user, which two hosts share. Each runs the jobs that were handed in there.
+type sharedHome struct {
+	*chaosTest
 	owner        uint32
-	hosts        map[string]*pretender // by a letter
+	hosts        map[string]*sharedHomeHost // by a letter
 	folder       string
 	marks        string // a job writes a line into its mark
 	jobs, kills  int
 	acknowledged map[string]map[int]string // of a host: a job's number to its name
 }
 
-func newHome(c *chaos) *home {
+func newSharedHome(c *chaosTest) *sharedHome {
 	c.t.Helper()
-	h := &home{chaos: c, owner: c.users[len(c.users)-1], folder: quietDir(c.t), marks: c.t.TempDir(), hosts: map[string]*pretender{}, acknowledged: map[string]map[int]string{}}
+	h := &sharedHome{chaosTest: c, owner: c.users[len(c.users)-1], folder: quietDir(c.t), marks: c.t.TempDir(), hosts: map[string]*sharedHomeHost{}, acknowledged: map[string]map[int]string{}}
 	for _, letter := range []string{"a", "b"} {
-		p := newPretender(c.t, h.folder, letter)
+		p := newSharedHomeHost(c.t, h.folder, letter)
 		h.hosts[letter], h.acknowledged[letter] = p, map[int]string{}
 		if err := errors.Join(os.Chmod(filepath.Dir(p.site), 0o755), os.Chmod(filepath.Join(p.site, "etc/machine-id"), 0o644)); err != nil {
 			c.t.Fatal(err)
@@ -142,26 +142,26 @@ func newHome(c *chaos) *home {
 	return h
 }
 
-// on prepares the program of the home's owner on one of the hosts.
-func (h *home) on(letter string, args ...string) *exec.Cmd {
-	cmd := h.cmd(h.owner, append([]string{h.program}, args...)...)
+// hostCommand prepares the program of the home's owner on one of the hosts.
+func (h *sharedHome) hostCommand(letter string, args ...string) *exec.Cmd {
+	cmd := h.userCommand(h.owner, append([]string{h.program}, args...)...)
 	cmd.Args[0] = "hasty"
 	cmd.Env = h.hosts[letter].cmd().Env
 	return cmd
 }
 
-// ranAlone is a job: it writes its number into its mark, and complains of every other one there that lives. A lock instead would
+// runAloneScript is a job: it writes its number into its mark, and complains of every other one there that lives. A lock instead would
 // be kept for a moment by a child of a job that was killed; the command line of a process is gone before anybody hears of its end.
-const ranAlone = `echo $$ >>"$1"
+const runAloneScript = `echo $$ >>"$1"
 while read -r other; do
 	test $other = $$ || ! grep -qs "$1" /proc/$other/cmdline || grep -hE "^(Pid|PPid|State)" /proc/$other/status /proc/$$/status >>"$1-twice"
 done <"$1"
 sleep $2`
 
-// handIn hands in jobs on both hosts until stop, some by a process that is killed meanwhile, and some that may be started
+// submitJobs hands in jobs on both hosts until stop, some by a process that is killed meanwhile, and some that may be started
 // again.
-func (h *home) handIn(stop <-chan struct{}) {
-	for pause(stop, 100*time.Millisecond) {
+func (h *sharedHome) submitJobs(stop <-chan struct{}) {
+	for sleepUnlessStopped(stop, 100*time.Millisecond) {
 		h.mu.Lock()
 		h.jobs++
 		letter := string("ab"[h.jobs%2])
@@ -172,7 +172,7 @@ func (h *home) handIn(stop <-chan struct{}) {
 			kind, words = "again", append(words, "--retry", "3:any")
 		}
 		h.mu.Unlock()
-		cmd := h.on(letter, append(words, "--", "sh", "-c", ranAlone, "sh", filepath.Join(h.marks, name+"-"+kind), fmt.Sprintf("0.%02d", rand.IntN(20)))...)
+		cmd := h.hostCommand(letter, append(words, "--", "sh", "-c", runAloneScript, "sh", filepath.Join(h.marks, name+"-"+kind), fmt.Sprintf("0.%02d", rand.IntN(20)))...)
 		var out, errs strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		if err := cmd.Start(); err != nil {
@@ -181,7 +181,7 @@ func (h *home) handIn(stop <-chan struct{}) {
 		}
 		attacked := rand.IntN(5) == 0
 		if attacked {
-			_ = pause(nil, 20*time.Millisecond)
+			_ = sleepUnlessStopped(nil, 20*time.Millisecond)
 			_ = cmd.Process.Kill()
 		}
 		_ = cmd.Wait()
@@ -199,13 +199,13 @@ func (h *home) handIn(stop <-chan struct{}) {
 	}
 }
 
-// processes are those of the queues and of their jobs, of both hosts.
-func (h *home) processes() map[string][]int {
+// queueProcesses are those of the queues and of their jobs, of both hosts.
+func (h *sharedHome) queueProcesses() map[string][]int {
 	found := map[string][]int{}
-	for _, p := range batch.Processes() {
+	for _, p := range batch.ListProcesses() {
 		words := proc.New("/proc").Arguments(p.PID)
 		switch {
-		case p.Dead() || len(words) < 3:
+		case p.IsDead() || len(words) < 3:
 		case (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], h.folder+"/"):
 			found[words[1]] = append(found[words[1]], p.PID)
 		case len(words) > 4 && words[0] == "sh" && strings.HasPrefix(words[4], h.marks+"/"):
@@ -215,11 +215,11 @@ func (h *home) processes() map[string][]int {
 	return found
 }
 
-// kill kills keepers, runners, both, or a job, until stop.
-func (h *home) kill(stop <-chan struct{}) {
+// killProcesses kills keepers, runners, both, or a job, until stop.
+func (h *sharedHome) killProcesses(stop <-chan struct{}) {
 	kinds := [][]string{{queue.Flag}, {queue.RunnerFlag}, {queue.Flag, queue.RunnerFlag}, {"job"}}
-	for pause(stop, 200*time.Millisecond) {
-		found := h.processes()
+	for sleepUnlessStopped(stop, 200*time.Millisecond) {
+		found := h.queueProcesses()
 		for _, kind := range kinds[rand.IntN(len(kinds))] {
 			for _, pid := range found[kind] {
 				if rand.IntN(4) > 0 && unix.Kill(pid, unix.SIGKILL) == nil {
@@ -232,32 +232,32 @@ func (h *home) kill(stop <-chan struct{}) {
 	}
 }
 
-// met: jobs of both hosts were handed in, and processes were killed. The caller has the lock.
-func (h *home) met() bool {
+// hasMetBothHosts: jobs of both hosts were handed in, and processes were killed. The caller has the lock.
+func (h *sharedHome) hasMetBothHosts() bool {
 	return len(h.acknowledged["a"]) > 5 && len(h.acknowledged["b"]) > 5 && h.kills > 5
 }
 
-// ask returns the jobs that a host lists.
-func (h *home) ask(letter, list string) []queue.Entry {
+// listJobs returns the jobs that a host lists.
+func (h *sharedHome) listJobs(letter, list string) []queue.Entry {
 	var a struct{ Jobs []queue.Entry }
-	got := run(h.t, h.on(letter, list, "--json"))
+	got := runCommand(h.t, h.hostCommand(letter, list, "--json"))
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		h.t.Errorf("%s on host %s: %+v", list, letter, got)
 	}
 	return a.Jobs
 }
 
-// verdict waits until both hosts have done everything. Each look starts the queue of its host again, if it has ended.
-func (h *home) verdict() {
+// checkAllJobs waits until both hosts have done everything. Each look starts the queue of its host again, if it has ended.
+func (h *sharedHome) checkAllJobs() {
 	h.t.Helper()
 	states := map[string]int{}
 	for letter := range h.hosts {
-		eventually(h.t, "all jobs of host "+letter+" have ended", func() bool { return len(h.ask(letter, "queue")) == 0 })
+		waitUntil(h.t, "all jobs of host "+letter+" have ended", func() bool { return len(h.listJobs(letter, "queue")) == 0 })
 		known := map[int]bool{}
-		for _, e := range h.ask(letter, "history") {
+		for _, e := range h.listJobs(letter, "history") {
 			known[e.Number] = true
 			states[string(e.State)]++
-			h.judge(letter, e)
+			h.checkJob(letter, e)
 		}
 		for number, name := range h.acknowledged[letter] {
 			if !known[number] {
@@ -270,12 +270,12 @@ func (h *home) verdict() {
 		text, _ := os.ReadFile(path)
 		h.t.Errorf("%s ran twice at the same time:\n%s", filepath.Base(path), text)
 	}
-	h.t.Logf("%d jobs of one home on two hosts: %s; %d of their processes were killed", h.jobs, counted(states), h.kills)
-	eventually(h.t, "no process of the queues is left", func() bool { return len(h.processes()) == 0 })
+	h.t.Logf("%d jobs of one home on two hosts: %s; %d of their processes were killed", h.jobs, countsText(states), h.kills)
+	waitUntil(h.t, "no process of the queues is left", func() bool { return len(h.queueProcesses()) == 0 })
 }
 
-// judge compares what the history of a host says of a job with its mark.
-func (h *home) judge(letter string, e queue.Entry) {
+// checkJob compares what the history of a host says of a job with its mark.
+func (h *sharedHome) checkJob(letter string, e queue.Entry) {
 	name := h.acknowledged[letter][e.Number]
 	marks, _ := filepath.Glob(filepath.Join(h.marks, e.Name+"-*"))
 	times := 0

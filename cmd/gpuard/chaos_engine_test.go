@@ -21,9 +21,9 @@ import (
 	"gpuard/internal/app/engine"
 )
 
-// stubEngine is a container engine for the chaos: its containers are processes that have nothing of their client, and live
+// runStubEngine is a container engine for the chaos: its containers are processes that have nothing of their client, and live
 // on when that is killed. A container's file in $ENGINE is locked as long as it lives.
-func stubEngine() {
+func runStubEngine() {
 	var answer any
 	folder := os.Getenv("ENGINE")
 	switch args := os.Args[1:]; args[0] {
@@ -31,21 +31,21 @@ func stubEngine() {
 		answer = map[string]any{"ServerVersion": "29.0.0", "Runtimes": map[string]any{"nvidia": map[string]any{}}}
 	case "ps":
 		name, value, _ := strings.Cut(strings.TrimPrefix(args[len(args)-1], "label="), "=")
-		for _, c := range containersOf(folder, "") {
+		for _, c := range liveContainers(folder, "") {
 			if has, found := c.Config.Labels[name]; found && (value == "" || has == value) { // as podman takes an empty value
 				fmt.Println(c.ID)
 			}
 		}
 		return
 	case "inspect":
-		answer = slices.DeleteFunc(containersOf(folder, ""), func(c engine.Container) bool { return !slices.Contains(args, c.ID) })
+		answer = slices.DeleteFunc(liveContainers(folder, ""), func(c engine.Container) bool { return !slices.Contains(args, c.ID) })
 	case "run":
 		if os.Getenv("STUB_PULLS") != "" { // it has no container before it has the image
 			time.Sleep(time.Hour)
 		}
-		os.Exit(runContainer(folder, args))
+		os.Exit(runStubContainer(folder, args))
 	case "kill":
-		for _, c := range containersOf(folder, "") {
+		for _, c := range liveContainers(folder, "") {
 			if i := slices.Index(args, "--signal"); slices.Contains(args, c.ID) && i > 0 {
 				_ = unix.Kill(c.State.PID, unix.SignalNum(args[i+1]))
 			} else if slices.Contains(args, c.ID) {
@@ -64,8 +64,8 @@ func stubEngine() {
 	fmt.Println(string(text))
 }
 
-// containersOf are those of an engine and a lease that live; "" is any lease.
-func containersOf(folder, lease string) []engine.Container {
+// liveContainers are those of an engine and a lease that live; "" is any lease.
+func liveContainers(folder, lease string) []engine.Container {
 	all := []engine.Container{}
 	found, _ := filepath.Glob(filepath.Join(folder, "*.json"))
 	for _, path := range found {
@@ -84,8 +84,8 @@ func containersOf(folder, lease string) []engine.Container {
 	return all
 }
 
-// runContainer starts a container, and ends as it does.
-func runContainer(folder string, args []string) int {
+// runStubContainer starts a container, and ends as it does.
+func runStubContainer(folder string, args []string) int {
 	c := engine.Container{ID: fmt.Sprintf("%016x", rand.Uint64())}
 	c.Config.Labels = map[string]string{}
 	for i, word := range args {
@@ -149,8 +149,8 @@ func runContainer(folder string, args []string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// inContainer is what runs in a container: nothing if its client was killed before it was written down.
-func inContainer() {
+// runContained is what runs in a container: nothing if its client was killed before it was written down.
+func runContained() {
 	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
 		return
 	}
@@ -161,17 +161,17 @@ func inContainer() {
 		}
 		panic(err)
 	}
-	occupy()
+	occupyDevices()
 }
 
-// newEngine installs the engine as docker, and returns the environment in which it is found.
-func (c *chaos) newEngine(env []string) []string {
+// installEngine installs the engine as docker, and returns the environment in which it is found.
+func (c *chaosTest) installEngine(env []string) []string {
 	c.t.Helper()
 	bin := filepath.Dir(c.program)
 	if err := os.Symlink("gpuard", filepath.Join(bin, "stubengine")); err != nil {
 		c.t.Fatal(err)
 	}
-	folder := stubDocker(c.t, bin, filepath.Join(bin, "stubengine"))
+	folder := installStubDocker(c.t, bin, filepath.Join(bin, "stubengine"))
 	path := ""
 	for _, pair := range env {
 		if value, found := strings.CutPrefix(pair, "PATH="); found {
@@ -182,8 +182,8 @@ func (c *chaos) newEngine(env []string) []string {
 	return []string{"PATH=" + bin + ":" + path, "DOCKER_HOST=unix:///none"}
 }
 
-// stubDocker installs the engine as docker in a folder of PATH, and returns where its containers are.
-func stubDocker(t testing.TB, bin, engine string) (folder string) {
+// installStubDocker installs the engine as docker in a folder of PATH, and returns where its containers are.
+func installStubDocker(t testing.TB, bin, engine string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
@@ -193,28 +193,28 @@ func stubDocker(t testing.TB, bin, engine string) (folder string) {
 	return folder
 }
 
-// clientless marks, in their command line, the holders that must not be killed: a container without a client loses its lease
+// noClientMark marks, in their command line, the holders that must not be killed: a container without a client loses its lease
 // with its holder (docs/decisions/0027-containers.md).
-const clientless = "/without-a-client"
+const noClientMark = "/without-a-client"
 
-func withoutClient(pid int) bool {
+func hasNoClient(pid int) bool {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return len(line) == 0 || strings.Contains(string(line), clientless)
+	return len(line) == 0 || strings.Contains(string(line), noClientMark)
 }
 
-// container prepares a run in a container, whose client may be killed if attacked.
-func (c *chaos) container(uid uint32, words string, attacked bool, flags ...string) *exec.Cmd {
-	cmd := c.cmd(uid, slices.Concat(c.words(words), []string{c.program, "docker", "-q"}, flags, []string{"--", "run", "--rm", "image"})...)
+// containerCommand prepares a run in a container, whose client may be killed if attacked.
+func (c *chaosTest) containerCommand(uid uint32, words string, attacked bool, flags ...string) *exec.Cmd {
+	cmd := c.userCommand(uid, slices.Concat(c.expandWords(words), []string{c.program, "docker", "-q"}, flags, []string{"--", "run", "--rm", "image"})...)
 	if attacked {
-		cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+clientless)
+		cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+noClientMark)
 	}
 	return cmd
 }
 
 // killContainers kills containers, until stop.
-func (c *chaos) killContainers(stop <-chan struct{}, folder string) {
-	for pause(stop, 300*time.Millisecond) {
-		if found := containersOf(folder, ""); len(found) > 0 && unix.Kill(found[rand.IntN(len(found))].State.PID, unix.SIGKILL) == nil {
+func (c *chaosTest) killContainers(stop <-chan struct{}, folder string) {
+	for sleepUnlessStopped(stop, 300*time.Millisecond) {
+		if found := liveContainers(folder, ""); len(found) > 0 && unix.Kill(found[rand.IntN(len(found))].State.PID, unix.SIGKILL) == nil {
 			c.mu.Lock()
 			c.sent["container killed"]++
 			c.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/gate"
 )
 
-// starting is where a starter is: outside of namespaces, or in some that words make. One that is refused must not lease
+// namespaceCase is where a starter is: outside of namespaces, or in some that words make. One that is refused must not lease
 // anything there.
-type starting struct {
+type namespaceCase struct {
 	words   string
 	refused string // what it says
 	root    bool   // only root can make it
@@ -20,13 +20,13 @@ type starting struct {
 	gate    string
 }
 
-func startings() []starting {
+func namespaceCases() []namespaceCase {
 	const (
 		tmpfs = `sh -c 'mount -t tmpfs none "$0" && exec "$@"' $PARENT`
 		bind  = `sh -c 'mount --bind "$0" "$1" && shift && exec "$@"' `
 		alone = "this is a container or a private PID namespace"
 	)
-	return []starting{
+	return []namespaceCase{
 		{words: "unshare -c"},
 		{words: "unshare -r"},
 		{words: "unshare -r unshare --map-user=7"},
@@ -52,16 +52,16 @@ func startings() []starting {
 func TestChaosInSpaces(t *testing.T) {
 	gate.Need(t, "userns", "mountns")
 	const spare = 4 // the device that is never free
-	r := newRack(t, a100s(spare+1)...)
-	c := newChaos(t, r.state)
+	r := newFakeDriverMachine(t, makeA100s(spare+1)...)
+	c := newChaosTest(t, r.state)
 	c.spaces, c.own = true, t.TempDir()
 	if err := os.Chmod(filepath.Dir(c.own), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.of(func() string { return r.state }, nil, []string{uuid(0), uuid(1), uuid(2), uuid(3)}, append(r.Env(), c.newEngine(r.Env())...)...)
-	b := newBystanders(c, r, spare)
-	h := newHome(c)
-	c.beside = append(c.beside, b.accuse, h.handIn, h.handIn, h.kill)
+	c.prepareMachine(func() string { return r.state }, nil, []string{fakeUUID(0), fakeUUID(1), fakeUUID(2), fakeUUID(3)}, append(r.Env(), c.installEngine(r.Env())...)...)
+	b := startMisreportedProcesses(c, r, spare)
+	h := newSharedHome(c)
+	c.beside = append(c.beside, b.requestEvictions, h.submitJobs, h.submitJobs, h.killProcesses)
 	c.enough = func() bool {
 		leased, contained, refused := 0, 0, 0
 		for k, n := range c.runs {
@@ -74,10 +74,10 @@ func TestChaosInSpaces(t *testing.T) {
 				refused += n
 			}
 		}
-		return leased > 0 && contained > 0 && refused > 0 && b.met() && h.met()
+		return leased > 0 && contained > 0 && refused > 0 && b.hasMetReasons() && h.hasMetBothHosts()
 	}
-	c.rage(8)
-	b.verdict()
-	h.verdict()
-	c.verdict(spare)
+	c.runUntilMet(8)
+	b.checkNoneEnded()
+	h.checkAllJobs()
+	c.checkNothingLeft(spare)
 }

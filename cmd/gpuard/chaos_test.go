@@ -22,12 +22,12 @@ import (
 	"gpuard/internal/gate"
 )
 
-// chaosTime is how long each chaos lasts.
-func chaosTime() time.Duration { return time.Duration(gate.Soaked(300, 2)) * time.Second }
+// chaosDuration is how long each chaos lasts.
+func chaosDuration() time.Duration { return time.Duration(gate.SoakCount(300, 2)) * time.Second }
 
-// chaos is many short runs of several users, while starters, commands and holders are killed, asked to end, and
+// chaosTest is many short runs of several users, while starters, commands and holders are killed, asked to end, and
 // stopped. Each command checks that it alone has its device (occupy).
-type chaos struct {
+type chaosTest struct {
 	t                                *testing.T
 	state, folder                    string // of the machine, and of its leases
 	program, job, parent             string
@@ -44,14 +44,14 @@ type chaos struct {
 	runs, sent                       map[string]int
 }
 
-// newChaos gets places ready that all users can enter; state is the folder of its own that others cannot see in a
+// newChaosTest gets places ready that all users can enter; state is the folder of its own that others cannot see in a
 // private mount.
-func newChaos(t *testing.T, state string) *chaos {
+func newChaosTest(t *testing.T, state string) *chaosTest {
 	t.Helper()
-	c := &chaos{t: t, state: state, parent: filepath.Dir(state), devices: t.TempDir(), violations: t.TempDir(), users: []uint32{uint32(os.Geteuid())},
+	c := &chaosTest{t: t, state: state, parent: filepath.Dir(state), devices: t.TempDir(), violations: t.TempDir(), users: []uint32{uint32(os.Geteuid())},
 		runs: map[string]int{}, sent: map[string]int{}}
 	if os.Geteuid() == 0 {
-		c.users = []uint32{0, bob, 2, 3}
+		c.users = []uint32{0, bobUID, 2, 3}
 	}
 	bin := t.TempDir()
 	c.program = filepath.Join(bin, "gpuard")
@@ -69,8 +69,8 @@ func newChaos(t *testing.T, state string) *chaos {
 	return c
 }
 
-// of names the machine and its devices, and makes the folder of leases.
-func (c *chaos) of(folder func() string, flags []string, devices []string, env ...string) {
+// prepareMachine names the machine and its devices, and makes the folder of leases.
+func (c *chaosTest) prepareMachine(folder func() string, flags []string, devices []string, env ...string) {
 	c.t.Helper()
 	c.machine, c.env = flags, append(c.env, env...)
 	for _, d := range devices { // all users may lock it
@@ -82,15 +82,15 @@ func (c *chaos) of(folder func() string, flags []string, devices []string, env .
 			c.t.Fatal(err)
 		}
 	}
-	if got := run(c.t, c.run(c.users[0], "", "--", "true")); got.code != 0 {
+	if got := runCommand(c.t, c.leaseCommand(c.users[0], "", "--", "true")); got.code != 0 {
 		c.t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
 	c.folder = folder()
 	c.env = append(c.env, "LEASES="+c.folder, "LINGER=60ms")
 }
 
-// words are those of a line in which one may be quoted, with the places of this chaos.
-func (c *chaos) words(line string) []string {
+// expandWords are those of a line in which one may be quoted, with the places of this chaos.
+func (c *chaosTest) expandWords(line string) []string {
 	words := strings.Fields(line)
 	if before, script, found := strings.Cut(line, "'"); found {
 		script, after, _ := strings.Cut(script, "'")
@@ -103,14 +103,14 @@ func (c *chaos) words(line string) []string {
 	return words
 }
 
-// run prepares a run of a user, in namespaces that words make.
-func (c *chaos) run(uid uint32, words string, command ...string) *exec.Cmd {
-	return c.cmd(uid, slices.Concat(c.words(words), []string{c.program, "run", "-q"}, c.machine, command)...)
+// leaseCommand prepares a run of a user, in namespaces that words make.
+func (c *chaosTest) leaseCommand(uid uint32, words string, command ...string) *exec.Cmd {
+	return c.userCommand(uid, slices.Concat(c.expandWords(words), []string{c.program, "run", "-q"}, c.machine, command)...)
 }
 
-// cmd prepares a command of a user.
-func (c *chaos) cmd(uid uint32, args ...string) *exec.Cmd {
-	cmd := program(c.t, c.state, c.env)
+// userCommand prepares a command of a user.
+func (c *chaosTest) userCommand(uid uint32, args ...string) *exec.Cmd {
+	cmd := gpuardCommand(c.t, c.state, c.env)
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		c.t.Error(err)
@@ -122,21 +122,23 @@ func (c *chaos) cmd(uid uint32, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// rage starts runs from several sides until the time is over, and everything was met that the test is about.
-func (c *chaos) rage(sides int) {
-	places := slices.DeleteFunc(startings(), func(s starting) bool { return s.root && os.Geteuid() != 0 || s.gate != "" && !gate.Has(c.t, s.gate) })
+// runUntilMet starts runs from several sides until the time is over, and everything was met that the test is about.
+func (c *chaosTest) runUntilMet(sides int) {
+	places := slices.DeleteFunc(namespaceCases(), func(s namespaceCase) bool {
+		return s.root && os.Geteuid() != 0 || s.gate != "" && !gate.Has(c.t, s.gate)
+	})
 	stop := make(chan struct{})
 	var wg, others sync.WaitGroup
-	for _, f := range append(c.beside, c.hunt) {
+	for _, f := range append(c.beside, c.attackHolders) {
 		others.Go(func() { f(stop) })
 	}
-	end := time.Now().Add(chaosTime())
+	end := time.Now().Add(chaosDuration())
 	const patience = time.Minute // only a broken program, or a machine with far too much to do, needs it
 	var turn atomic.Int64
 	for range sides {
 		wg.Go(func() {
-			for !c.t.Failed() && (time.Now().Before(end) || !c.met() && time.Now().Before(end.Add(patience))) {
-				at, uid := starting{}, c.users[rand.IntN(len(c.users))]
+			for !c.t.Failed() && (time.Now().Before(end) || !c.hasMetAll() && time.Now().Before(end.Add(patience))) {
+				at, uid := namespaceCase{}, c.users[rand.IntN(len(c.users))]
 				if c.spaces && rand.IntN(3) == 0 {
 					if at = places[int(turn.Add(1))%len(places)]; at.root {
 						uid = 0
@@ -144,36 +146,36 @@ func (c *chaos) rage(sides int) {
 						uid = c.users[len(c.users)-1]
 					}
 				}
-				c.one(uid, at)
+				c.makeRun(uid, at)
 			}
 		})
 	}
 	wg.Wait()
 	close(stop)
 	others.Wait()
-	if !c.met() {
-		c.t.Errorf("this test has not met everything: %s", counted(c.runs))
+	if !c.hasMetAll() {
+		c.t.Errorf("this test has not met everything: %s", countsText(c.runs))
 	}
 }
 
-// met reports whether the runs have met what each chaos is about, and what this one is about.
-func (c *chaos) met() bool {
+// hasMetAll reports whether the runs have met what each chaos is about, and what this one is about.
+func (c *chaosTest) hasMetAll() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runs["leased: "] > 0 && c.runs["busy"] > 0 && c.runs["killed"] > 0 && c.holdersKilled > 0 && (c.enough == nil || c.enough())
 }
 
-// one makes a run, and attacks every other one.
-func (c *chaos) one(uid uint32, at starting) {
+// makeRun makes a run, and attacks every other one.
+func (c *chaosTest) makeRun(uid uint32, at namespaceCase) {
 	flags := []string{"--no-wait"}
 	if rand.IntN(2) == 0 {
 		flags = []string{"--wait", "20s"}
 	}
 	how, attacked := at.words, rand.IntN(2) == 0 && at.refused == ""
-	cmd := c.run(uid, at.words, append(flags, "--", c.job)...)
+	cmd := c.leaseCommand(uid, at.words, append(flags, "--", c.job)...)
 	if c.spaces && at.refused == "" && !at.below && rand.IntN(4) == 0 {
 		how = "a container " + how
-		cmd = c.container(uid, at.words, attacked, flags...)
+		cmd = c.containerCommand(uid, at.words, attacked, flags...)
 	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -182,7 +184,7 @@ func (c *chaos) one(uid uint32, at starting) {
 		return
 	}
 	if attacked {
-		c.attack(cmd.Process.Pid, at.below)
+		c.signalRun(cmd.Process.Pid, at.below)
 	}
 	err := cmd.Wait()
 	c.mu.Lock()
@@ -206,9 +208,9 @@ func (c *chaos) one(uid uint32, at starting) {
 	}
 }
 
-// attack signals a run at some moment of its life, as starter or as command. A stopped one is continued or killed a
+// signalRun signals a run at some moment of its life, as starter or as command. A stopped one is continued or killed a
 // little later. below says that the run is a child of pid.
-func (c *chaos) attack(pid int, below bool) {
+func (c *chaosTest) signalRun(pid int, below bool) {
 	time.Sleep(rand.N(120 * time.Millisecond))
 	parent := pid
 	if below {
@@ -232,8 +234,8 @@ func (c *chaos) attack(pid int, below bool) {
 	c.sent[sig.String()]++
 }
 
-// pause waits for a random time, and reports whether stop is still to come.
-func pause(stop <-chan struct{}, most time.Duration) bool {
+// sleepUnlessStopped waits for a random time, and reports whether stop is still to come.
+func sleepUnlessStopped(stop <-chan struct{}, most time.Duration) bool {
 	select {
 	case <-stop:
 		return false
@@ -242,16 +244,16 @@ func pause(stop <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// hunt kills and stops holders until stop.
-func (c *chaos) hunt(stop <-chan struct{}) {
-	for pause(stop, 60*time.Millisecond) {
+// attackHolders kills and stops holders until stop.
+func (c *chaosTest) attackHolders(stop <-chan struct{}) {
+	for sleepUnlessStopped(stop, 60*time.Millisecond) {
 		found := holdersOf(c.folder)
 		if len(found) == 0 {
 			continue
 		}
 		pid := found[rand.IntN(len(found))]
 		if rand.IntN(2) == 0 {
-			if !withoutClient(pid) && unix.Kill(pid, unix.SIGKILL) == nil {
+			if !hasNoClient(pid) && unix.Kill(pid, unix.SIGKILL) == nil {
 				c.mu.Lock()
 				c.holdersKilled++
 				c.mu.Unlock()
@@ -266,28 +268,28 @@ func (c *chaos) hunt(stop <-chan struct{}) {
 	}
 }
 
-// verdict fails the test for every double lease, and for everything that is left after each user has run once more.
-func (c *chaos) verdict(devices int) {
+// checkNothingLeft fails the test for every double lease, and for everything that is left after each user has run once more.
+func (c *chaosTest) checkNothingLeft(devices int) {
 	c.t.Helper()
 	found, _ := filepath.Glob(filepath.Join(c.violations, "*"))
 	for _, path := range found {
 		text, _ := os.ReadFile(path)
 		c.t.Errorf("process %s: %s", filepath.Base(path), text)
 	}
-	c.t.Logf("%d runs: %s; signals: %s; %d holders killed, %d stopped", c.n, counted(c.runs), counted(c.sent), c.holdersKilled, c.holdersStopped)
-	eventually(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
-	all := c.run(c.users[0], "", "--no-wait", "--gpus", fmt.Sprint(devices), "--", "sh", "-c", "echo all; exec sleep 300")
-	same(c.t, "a run on every device", begin(c.t, all), "all")
+	c.t.Logf("%d runs: %s; signals: %s; %d holders killed, %d stopped", c.n, countsText(c.runs), countsText(c.sent), c.holdersKilled, c.holdersStopped)
+	waitUntil(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
+	all := c.leaseCommand(c.users[0], "", "--no-wait", "--gpus", fmt.Sprint(devices), "--", "sh", "-c", "echo all; exec sleep 300")
+	checkEqual(c.t, "a run on every device", startToFirstLine(c.t, all), "all")
 	for _, uid := range c.users { // a request that waits in vain: it removes what the user's killed ones left
 		for _, words := range []string{"", "unshare -c"} {
 			if c.spaces || words == "" {
-				got := run(c.t, c.run(uid, words, "--wait", "50ms", "--", "true"))
-				same(c.t, fmt.Sprintf("exit code of uid %d (%s): %s", uid, words, got.err), got.code, 121)
+				got := runCommand(c.t, c.leaseCommand(uid, words, "--wait", "50ms", "--", "true"))
+				checkEqual(c.t, fmt.Sprintf("exit code of uid %d (%s): %s", uid, words, got.err), got.code, 121)
 			}
 		}
 	}
 	_, _ = all.Process.Kill(), all.Wait()
-	eventually(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
+	waitUntil(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
 	_ = filepath.WalkDir(c.folder, func(path string, e fs.DirEntry, err error) error {
 		name := e.Name()
 		if err != nil || !e.IsDir() && !slices.Contains([]string{"last", "lock", "format", "leases-ended", "measure"}, name) && !strings.HasPrefix(name, "xids-") {
@@ -297,7 +299,7 @@ func (c *chaos) verdict(devices int) {
 	})
 }
 
-func counted(n map[string]int) string {
+func countsText(n map[string]int) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(n)) {
 		words = append(words, fmt.Sprintf("%d %s", n[k], strings.TrimSpace(k)))
@@ -307,19 +309,19 @@ func counted(n map[string]int) string {
 
 // TestChaos: four users, and kills at every step of starters, commands, holders and waiters.
 func TestChaos(t *testing.T) {
-	r := newRig(t, "demo")
-	c := newChaos(t, r.state)
-	c.of(r.folder, []string{"--machine", r.machine}, demoDevices(t, r))
-	c.rage(8)
-	c.verdict(4)
+	r := newDemoMachine(t, "demo")
+	c := newChaosTest(t, r.state)
+	c.prepareMachine(r.leaseFolder, []string{"--machine", r.machine}, allDeviceUUIDs(t, r))
+	c.runUntilMet(8)
+	c.checkNothingLeft(4)
 }
 
-// demoDevices are the UUIDs of the rig's machine.
-func demoDevices(t *testing.T, r *rig) []string {
+// allDeviceUUIDs are the UUIDs of the rig's machine.
+func allDeviceUUIDs(t *testing.T, r *demoMachine) []string {
 	t.Helper()
-	cmd := r.job("sh", "-c", "echo $GPUARD_GPUS")
+	cmd := r.jobCommand("sh", "-c", "echo $GPUARD_GPUS")
 	cmd.Args = slices.Insert(cmd.Args, 2, "--gpus", "4")
-	got := run(t, cmd)
+	got := runCommand(t, cmd)
 	if got.code != 0 {
 		t.Fatal(got.err)
 	}

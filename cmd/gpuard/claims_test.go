@@ -22,10 +22,10 @@ import (
 	"gpuard/test/apart"
 )
 
-// occupy is the job of the claim tests, started by the program under test. It checks that no other job has its devices
+// occupyDevices is the job of the claim tests, started by the program under test. It checks that no other job has its devices
 // and that its lease exists: a kernel lock per device, which ends with the process, shows a second holder; the lease
 // folder shows a lost lease. It writes violations into $VIOLATIONS.
-func occupy() {
+func occupyDevices() {
 	complain := func(format string, args ...any) {
 		name := filepath.Join(os.Getenv("VIOLATIONS"), fmt.Sprint(os.Getpid()))
 		_ = os.WriteFile(name, fmt.Appendf(nil, format+"\n", args...), 0o644)
@@ -57,33 +57,33 @@ func occupy() {
 	}
 }
 
-// rig is a state folder with the places where occupy leaves its traces.
-type rig struct {
+// demoMachine is a state folder with the places where occupy leaves its traces.
+type demoMachine struct {
 	t                          *testing.T
 	state, devices, violations string
 	machine                    string
 }
 
-func newRig(t *testing.T, machine string) *rig {
-	r := &rig{t: t, state: stateFolder(t), devices: t.TempDir(), violations: t.TempDir(), machine: machine}
-	if got := run(t, r.job("true")); got.code != 0 { // makes the folder
+func newDemoMachine(t *testing.T, machine string) *demoMachine {
+	r := &demoMachine{t: t, state: stateFolder(t), devices: t.TempDir(), violations: t.TempDir(), machine: machine}
+	if got := runCommand(t, r.jobCommand("true")); got.code != 0 { // makes the folder
 		t.Fatalf("the first run ended with %d: %s", got.code, got.err)
 	}
 	// Its holder too: it removes the lease last, and in the middle of its exec it has neither arguments nor
 	// environment.
-	eventually(t, "the first run is over", func() bool {
-		leases, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "*.lock"))
-		return len(leases) == 0 && len(apart.SpeakingOf(r.state)) == 0
+	waitUntil(t, "the first run is over", func() bool {
+		leases, _ := filepath.Glob(filepath.Join(r.leaseFolder(), "leases", "*", "*.lock"))
+		return len(leases) == 0 && len(apart.ProcessesNaming(r.state)) == 0
 	})
 	return r
 }
 
-func (r *rig) job(command ...string) *exec.Cmd {
+func (r *demoMachine) jobCommand(command ...string) *exec.Cmd {
 	args := append([]string{"run", "-q", "--no-wait", "--machine", r.machine, "--"}, command...)
-	return program(r.t, r.state, []string{"DEVICES=" + r.devices, "VIOLATIONS=" + r.violations, "LEASES=" + r.folder()}, args...)
+	return gpuardCommand(r.t, r.state, []string{"DEVICES=" + r.devices, "VIOLATIONS=" + r.violations, "LEASES=" + r.leaseFolder()}, args...)
 }
 
-func (r *rig) folder() string {
+func (r *demoMachine) leaseFolder() string {
 	found, _ := filepath.Glob(filepath.Join(r.state, "machines", "*"))
 	if len(found) == 0 {
 		return ""
@@ -91,8 +91,8 @@ func (r *rig) folder() string {
 	return found[0]
 }
 
-// check fails the test with everything that occupy complained about.
-func (r *rig) check() {
+// checkViolations fails the test with everything that occupy complained about.
+func (r *demoMachine) checkViolations() {
 	r.t.Helper()
 	found, err := os.ReadDir(r.violations)
 	if err != nil {
@@ -104,19 +104,19 @@ func (r *rig) check() {
 	}
 }
 
-// all claims all devices together, which is possible only if no lease is live.
-func (r *rig) all(n int) {
+// claimAll claims all devices together, which is possible only if no lease is live.
+func (r *demoMachine) claimAll(n int) {
 	r.t.Helper()
-	cmd := r.job("true")
+	cmd := r.jobCommand("true")
 	cmd.Args = append(cmd.Args[:2], append([]string{"--gpus", fmt.Sprint(n)}, cmd.Args[2:]...)...)
-	if got := run(r.t, cmd); got.code != 0 {
+	if got := runCommand(r.t, cmd); got.code != 0 {
 		r.t.Errorf("devices are still busy after everything ended: exit %d\n%s", got.code, got.err)
 	}
 }
 
 // TestSimultaneous: of 64 runs at the same moment on 4 devices, 4 win and 60 are refused with a reason per device.
 func TestSimultaneous(t *testing.T) {
-	r := newRig(t, "demo")
+	r := newDemoMachine(t, "demo")
 	const runs, devices = 64, 4
 	var refused atomic.Int32
 	lost := make(chan struct{})
@@ -126,8 +126,8 @@ func TestSimultaneous(t *testing.T) {
 	for range runs {
 		wg.Go(func() {
 			// The winners wait on a file that appears when all the others were refused.
-			cmd := r.job("sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
-			got := run(t, cmd)
+			cmd := r.jobCommand("sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
+			got := runCommand(t, cmd)
 			switch got.code {
 			case 0:
 				mu.Lock()
@@ -162,7 +162,7 @@ func TestSimultaneous(t *testing.T) {
 			t.Errorf("%s was given %d times", d, n)
 		}
 	}
-	r.all(devices)
+	r.claimAll(devices)
 }
 
 // killHolders kills holders of this state folder until stop and returns how many it met.
@@ -193,10 +193,10 @@ func holdersOf(folder string) (pids []int) {
 	return pids
 }
 
-// start runs the program with a command that says when it is on, and returns after that.
-func (r *rig) start(command string) *exec.Cmd {
+// startJob runs the program with a command that says when it is on, and returns after that.
+func (r *demoMachine) startJob(command string) *exec.Cmd {
 	r.t.Helper()
-	cmd := r.job("sh", "-c", `echo "$GPUARD_LEASE"; `+command)
+	cmd := r.jobCommand("sh", "-c", `echo "$GPUARD_LEASE"; `+command)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -212,13 +212,13 @@ func (r *rig) start(command string) *exec.Cmd {
 
 // TestFreedAfterKill: after kill -9 of the command its device can be claimed within 50 ms.
 func TestFreedAfterKill(t *testing.T) {
-	r := newRig(t, "demo:1xL4")
-	within50(t, func() time.Duration {
-		cmd := r.start("exec sleep 60")
-		if got := run(t, r.job("true")); got.code != 120 {
+	r := newDemoMachine(t, "demo:1xL4")
+	checkFreedWithin50ms(t, func() time.Duration {
+		cmd := r.startJob("exec sleep 60")
+		if got := runCommand(t, r.jobCommand("true")); got.code != 120 {
 			t.Fatalf("the device was not busy: exit %d", got.code)
 		}
-		folder, err := store.Open(r.folder(), nil, time.Second)
+		folder, err := store.Open(r.leaseFolder(), nil, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestFreedAfterKill(t *testing.T) {
 			time.Sleep(200 * time.Microsecond)
 		}
 		spent := time.Since(killed)
-		if got := run(t, r.job("true")); got.code != 0 {
+		if got := runCommand(t, r.jobCommand("true")); got.code != 0 {
 			t.Fatalf("the freed device cannot be claimed: exit %d\n%s", got.code, got.err)
 		}
 		_ = cmd.Wait()
@@ -243,10 +243,10 @@ func TestFreedAfterKill(t *testing.T) {
 	})
 }
 
-// within50 holds the times of many ends to the promise. Their median, because a busy machine may keep any one process
+// checkFreedWithin50ms holds the times of many ends to the promise. Their median, because a busy machine may keep any one process
 // waiting for longer, and more than once, because it may be busy for a while: a program that breaks the promise breaks
 // it each time.
-func within50(t *testing.T, end func() time.Duration) {
+func checkFreedWithin50ms(t *testing.T, end func() time.Duration) {
 	t.Helper()
 	for try := 1; ; try++ {
 		var spent []time.Duration
@@ -268,15 +268,15 @@ func within50(t *testing.T, end func() time.Duration) {
 // TestHolderKilled: kill -9 of the holder frees nothing and breaks nothing.
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	cmd := r.start(`while ! test -e "$DEVICES/go"; do sleep 0.1; done; exit 3`)
-	if err := unix.Kill(holderOf(t, r.folder()), unix.SIGKILL); err != nil {
+	r := newDemoMachine(t, "demo:1xL4")
+	cmd := r.startJob(`while ! test -e "$DEVICES/go"; do sleep 0.1; done; exit 3`)
+	if err := unix.Kill(waitForHolder(t, r.leaseFolder()), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for len(holdersOf(r.folder())) > 0 {
+	for len(holdersOf(r.leaseFolder())) > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if got := run(t, r.job("true")); got.code != 120 {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 120 {
 		t.Errorf("the device of a running command was given away: exit %d", got.code)
 	}
 	if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
@@ -286,17 +286,17 @@ func TestHolderKilled(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 3 {
 		t.Errorf("the command ended with %d, not with its own 3", code)
 	}
-	r.all(1)
+	r.claimAll(1)
 }
 
 // TestHolderOutlasts: a command that takes its time to end keeps its lease, whatever systemd sends to all of its
 // service's processes, and although it has closed the descriptor.
 func TestHolderOutlasts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.1; done'`)
-	holder := holderOf(t, r.folder())
-	eventually(t, "the descriptor is closed, and the holder hears no signals", func() bool {
+	r := newDemoMachine(t, "demo:1xL4")
+	cmd := r.startJob(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.1; done'`)
+	holder := waitForHolder(t, r.leaseFolder())
+	waitUntil(t, "the descriptor is closed, and the holder hears no signals", func() bool {
 		kept, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/2??", cmd.Process.Pid))
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", holder))
 		_, ignored, _ := strings.Cut(string(status), "\nSigIgn:\t")
@@ -309,14 +309,14 @@ func TestHolderOutlasts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := run(t, r.job("true")); got.code != 120 {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 120 {
 		t.Errorf("the device of a running command was given away: exit %d", got.code)
 	}
 	if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if got := run(t, r.job("true")); got.code != 0 {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 0 {
 		t.Errorf("after its end: exit %d %s", got.code, got.err)
 	}
 }

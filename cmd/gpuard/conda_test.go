@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conda is a home with conda environments, and shells of its user.
-type conda struct {
-	*front
+// condaFixture is a home with conda environments, and shells of its user.
+type condaFixture struct {
+	*commandPrefix
 	bin string
 }
 
-// condaHome has a base, and the environments train and other; train has hooks of packages, one of which changes a
+// newCondaFixture has a base, and the environments train and other; train has hooks of packages, one of which changes a
 // variable that gpuard changes too.
-func condaHome(t *testing.T) *conda {
+func newCondaFixture(t *testing.T) *condaFixture {
 	t.Helper()
-	c := &conda{&front{TB: t, dir: filepath.Join(quietDir(t), "home")}, onPath(t)}
+	c := &condaFixture{&commandPrefix{TB: t, dir: filepath.Join(quietDir(t), "home")}, makeProgramFolder(t)}
 	c.state = filepath.Join(c.dir, "..", "state")
 	for path, text := range map[string]string{
 		"mf/conda-meta/history": "", "mf/envs/train/conda-meta/history": "", "mf/envs/other/conda-meta/history": "", "mf/envs/third/conda-meta/history": "",
@@ -42,31 +42,35 @@ func condaHome(t *testing.T) *conda {
 	return c
 }
 
-func (c *conda) env(name string) string { return filepath.Join(c.dir, "mf", "envs", name) }
+func (c *condaFixture) envPath(name string) string { return filepath.Join(c.dir, "mf", "envs", name) }
 
-// setup is a gpuard setup conda that must succeed.
-func (c *conda) setup(args ...string) result {
+// mustSetup is a gpuard setup conda that must succeed.
+func (c *condaFixture) mustSetup(args ...string) runResult {
 	c.Helper()
-	cmd := setupIn(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
+	cmd := setupCommand(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
 	cmd.Env = append(cmd.Env, "CONDA_EXE="+filepath.Join(c.dir, "mf/bin/conda"), "CONDA_PREFIX=", "MAMBA_ROOT_PREFIX=")
-	got := run(c, cmd)
+	got := runCommand(c, cmd)
 	if got.code != 0 {
 		c.Fatalf("gpuard setup conda %q: %+v", args, got)
 	}
 	return got
 }
 
-// enter and leave are the lines that conda has a shell evaluate (conda/conda: conda/activate.py).
-func (c *conda) enter(name, shell string) string { return c.hooks(name, "activate.d", shell) }
-func (c *conda) leave(name, shell string) string { return c.hooks(name, "deactivate.d", shell) }
+// activateLine and leave are the lines that conda has a shell evaluate (conda/conda: conda/activate.py).
+func (c *condaFixture) activateLine(name, shell string) string {
+	return c.hookLine(name, "activate.d", shell)
+}
+func (c *condaFixture) deactivateLine(name, shell string) string {
+	return c.hookLine(name, "deactivate.d", shell)
+}
 
-func (c *conda) hooks(name, folder, shell string) string {
+func (c *condaFixture) hookLine(name, folder, shell string) string {
 	c.Helper()
 	ext, word := ".sh", "."
 	if shell == "fish" {
 		ext, word = ".fish", "source"
 	}
-	found, err := filepath.Glob(filepath.Join(c.env(name), "etc/conda", folder, "*"+ext))
+	found, err := filepath.Glob(filepath.Join(c.envPath(name), "etc/conda", folder, "*"+ext))
 	if err != nil || len(found) == 0 {
 		c.Fatalf("no hooks of %s in %s: %v", shell, folder, err)
 	}
@@ -81,46 +85,46 @@ func (c *conda) hooks(name, folder, shell string) string {
 	return strings.TrimSuffix(line, "; ")
 }
 
-// shellWords start a shell that reads no start-up files.
-func shellWords(t *testing.T, shell string) []string {
+// plainShellWords start a shell that reads no start-up files.
+func plainShellWords(t *testing.T, shell string) []string {
 	t.Helper()
 	needShell(t, shell)
 	return map[string][]string{"bash": {"bash", "--norc"}, "zsh": {"zsh", "-f"}, "dash": {"dash"}, "fish": {"fish", "--no-config"}}[shell]
 }
 
-// script runs lines in a shell without a terminal; t is the test that needs this shell, which may be a part of the one
+// runScript runs lines in a shell without a terminal; t is the test that needs this shell, which may be a part of the one
 // that made c.
-func (c *conda) script(t *testing.T, shell, lines string, env ...string) result {
+func (c *condaFixture) runScript(t *testing.T, shell, lines string, env ...string) runResult {
 	t.Helper()
-	cmd := c.cmd(append(shellWords(t, shell), "-c", lines)...)
+	cmd := c.cmd(append(plainShellWords(t, shell), "-c", lines)...)
 	cmd.Env = append(cmd.Env, append([]string{"GPUARD_MACHINE=demo", "PATH=" + c.bin + ":" + os.Getenv("PATH")}, env...)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	return run(t, cmd)
+	return runCommand(t, cmd)
 }
 
-// snapshot writes the whole environment into a file.
-func snapshot(file string) string {
+// saveEnvCommand writes the whole environment into a file.
+func saveEnvCommand(file string) string {
 	return "env -0 | sort -z | grep -zv -e '^_=' -e '^SHLVL=' >" + file
 }
 
-// printed prints a variable, also one that is not there.
-func printed(shell, name string) string {
+// printVariableCommand prints a variable, also one that is not there.
+func printVariableCommand(shell, name string) string {
 	if shell == "fish" {
 		return "set -q " + name + "; and echo \"<$" + name + ">\"; or echo '<unset>'"
 	}
 	return "echo \"<${" + name + "-unset}>\""
 }
 
-// leftBehind prints the hooks' own variables.
-func leftBehind(shell string) string {
-	return strings.Join([]string{printed(shell, "_gpuard"), printed(shell, "name"), printed(shell, "ended")}, "\n")
+// printHookVariables prints the hooks' own variables.
+func printHookVariables(shell string) string {
+	return strings.Join([]string{printVariableCommand(shell, "_gpuard"), printVariableCommand(shell, "name"), printVariableCommand(shell, "ended")}, "\n")
 }
 
 // TestCondaShells: inside there is the choice, in whatever state of the shell; afterwards every variable is as it was.
 func TestCondaShells(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	c.setup("train", "--device", "2")
+	c := newCondaFixture(t)
+	c.mustSetup("train", "--device", "2")
 	strict := map[string]string{"bash": "set -euo pipefail; set -f; IFS='2_ U'; ", "dash": "set -eu; set -f; IFS='2_ U'; ",
 		"zsh": "setopt nounset err_exit sh_word_split noglob ksh_arrays no_unset; IFS='2_ U'; ", "fish": ""}
 	for shell, options := range strict {
@@ -133,20 +137,20 @@ func TestCondaShells(t *testing.T) {
 		} {
 			for _, options := range []string{"", options} {
 				t.Run(shell+"/"+before.name, func(t *testing.T) {
-					lines := []string{options + snapshot("before"), c.enter("train", shell), printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "CUDA_DEVICE_ORDER"), c.leave("train", shell), snapshot("after"), "echo end"}
+					lines := []string{options + saveEnvCommand("before"), c.activateLine("train", shell), printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"), printVariableCommand(shell, "CUDA_DEVICE_ORDER"), c.deactivateLine("train", shell), saveEnvCommand("after"), "echo end"}
 					var env []string
 					if before.env != "" {
 						env = append(env, before.env)
 					}
-					got := c.script(t, shell, strings.Join(lines, "\n"), env...)
-					contains(t, got.out, before.inside+"\n", "end\n")
+					got := c.runScript(t, shell, strings.Join(lines, "\n"), env...)
+					checkContains(t, got.out, before.inside+"\n", "end\n")
 					if before.inside == "<2>" && !strings.Contains(got.out, "<PCI_BUS_ID>") {
 						t.Errorf("a hook of a package had the last word: %+v", got)
 					}
 					if blind := strings.Contains(got.err, "this environment sees NO GPU; to try again: "); blind != (before.inside == "<-1>") {
 						t.Errorf("what is said: %s", got.err)
 					}
-					c.unchanged(t)
+					c.checkEnvUnchanged(t)
 				})
 			}
 		}
@@ -156,8 +160,8 @@ func TestCondaShells(t *testing.T) {
 	}
 }
 
-// unchanged compares the environment before and after.
-func (c *conda) unchanged(t testing.TB) {
+// checkEnvUnchanged compares the environment before and after.
+func (c *condaFixture) checkEnvUnchanged(t testing.TB) {
 	t.Helper()
 	before, err := os.ReadFile(filepath.Join(c.dir, "before"))
 	after, err2 := os.ReadFile(filepath.Join(c.dir, "after"))
@@ -183,60 +187,60 @@ func TestCondaTerminal(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			c := condaHome(t)
-			c.setup("train", "--ask")
-			c.setup("other", "--lease", "--model", "*A100*")
-			s := interactive(t, c.front, shell, "PATH="+c.bin+":"+os.Getenv("PATH"))
+			c := newCondaFixture(t)
+			c.mustSetup("train", "--ask")
+			c.mustSetup("other", "--lease", "--model", "*A100*")
+			s := startInteractive(t, c.commandPrefix, shell, "PATH="+c.bin+":"+os.Getenv("PATH"))
 			for _, before := range []struct{ set, shown string }{
 				{map[bool]string{true: "set -e CUDA_VISIBLE_DEVICES", false: "unset CUDA_VISIBLE_DEVICES"}[shell == "fish"], "<unset>"},
 				{map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3,0", false: "export CUDA_VISIBLE_DEVICES=3,0"}[shell == "fish"], "<3,0>"},
 			} {
-				s.ended(before.set)
-				s.ended(snapshot("before"))
+				s.typeUntilEnd(before.set)
+				s.typeUntilEnd(saveEnvCommand("before"))
 				for _, answer := range []struct{ keys, inside string }{{"3\n", "<3>"}, {"c\n", "<-1>"}, {"\x03", "<-1>"}, {"\n", "<[0-3]>"}} {
-					s.press(c.enter("train", shell) + "\n")
-					s.until(`Which GPU\? .*\] $`)
-					s.press(answer.keys)
-					s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
-					s.until(answer.inside)
-					s.ended(c.leave("train", shell))
-					s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
-					s.until(before.shown)
-					s.ended(snapshot("after"))
-					c.unchanged(t)
+					s.typeKeys(c.activateLine("train", shell) + "\n")
+					s.waitForScreen(`Which GPU\? .*\] $`)
+					s.typeKeys(answer.keys)
+					s.typeKeys(printVariableCommand(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+					s.waitForScreen(answer.inside)
+					s.typeUntilEnd(c.deactivateLine("train", shell))
+					s.typeKeys(printVariableCommand(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+					s.waitForScreen(before.shown)
+					s.typeUntilEnd(saveEnvCommand("after"))
+					c.checkEnvUnchanged(t)
 				}
 			}
-			s.ended(map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES ''", false: "export CUDA_VISIBLE_DEVICES="}[shell == "fish"])
-			s.ended(snapshot("before"))
-			s.press(c.enter("train", shell) + "\n")
-			s.until("this environment sees NO GPU")
-			s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
-			s.until("<-1>")
-			s.ended(c.leave("train", shell))
-			s.press(printed(shell, "CUDA_VISIBLE_DEVICES") + "\n")
-			s.until("<>")
-			s.ended(snapshot("after"))
-			c.unchanged(t)
+			s.typeUntilEnd(map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES ''", false: "export CUDA_VISIBLE_DEVICES="}[shell == "fish"])
+			s.typeUntilEnd(saveEnvCommand("before"))
+			s.typeKeys(c.activateLine("train", shell) + "\n")
+			s.waitForScreen("this environment sees NO GPU")
+			s.typeKeys(printVariableCommand(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+			s.waitForScreen("<-1>")
+			s.typeUntilEnd(c.deactivateLine("train", shell))
+			s.typeKeys(printVariableCommand(shell, "CUDA_VISIBLE_DEVICES") + "\n")
+			s.waitForScreen("<>")
+			s.typeUntilEnd(saveEnvCommand("after"))
+			c.checkEnvUnchanged(t)
 
-			s.ended(map[bool]string{true: "set -e CUDA_VISIBLE_DEVICES", false: "unset CUDA_VISIBLE_DEVICES"}[shell == "fish"])
-			s.ended(snapshot("before"))
-			s.press(c.enter("other", shell) + "\n")
-			s.until(`lease [a-z0-9]+, until this shell ends`)
-			if c.leases() != 1 {
-				t.Errorf("%d leases inside, want 1", c.leases())
+			s.typeUntilEnd(map[bool]string{true: "set -e CUDA_VISIBLE_DEVICES", false: "unset CUDA_VISIBLE_DEVICES"}[shell == "fish"])
+			s.typeUntilEnd(saveEnvCommand("before"))
+			s.typeKeys(c.activateLine("other", shell) + "\n")
+			s.waitForScreen(`lease [a-z0-9]+, until this shell ends`)
+			if c.countLeases() != 1 {
+				t.Errorf("%d leases inside, want 1", c.countLeases())
 			}
-			s.ended(c.leave("other", shell))
-			if c.leases() != 0 {
-				t.Errorf("%d leases after it, want none", c.leases())
+			s.typeUntilEnd(c.deactivateLine("other", shell))
+			if c.countLeases() != 0 {
+				t.Errorf("%d leases after it, want none", c.countLeases())
 			}
-			s.ended(snapshot("after"))
-			c.unchanged(t)
-			s.press(c.enter("other", shell) + "\n")
-			s.until(`until this shell ends`)
+			s.typeUntilEnd(saveEnvCommand("after"))
+			c.checkEnvUnchanged(t)
+			s.typeKeys(c.activateLine("other", shell) + "\n")
+			s.waitForScreen(`until this shell ends`)
 			if err := s.cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			c.over()
+			c.waitUntilFreed()
 		})
 	}
 }
@@ -247,43 +251,43 @@ func TestCondaLease(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
 		t.Run(shell, func(t *testing.T) {
-			c := condaHome(t)
-			c.setup("other", "--lease", "--device", "1")
-			in, out := c.enter("other", shell), c.leave("other", shell)
+			c := newCondaFixture(t)
+			c.mustSetup("other", "--lease", "--device", "1")
+			in, out := c.activateLine("other", shell), c.deactivateLine("other", shell)
 			const count = "gpuard status --json | grep -c '\"id\": '"
-			inner := strings.Join(append(shellWords(t, shell), "-c"), " ")
-			lines := []string{snapshot("before"), in, "echo a; " + count, inner + " '" + strings.ReplaceAll(out, `"`, ``) + "; env | grep CUDA_VISIBLE'", "echo b; " + count, out, "echo c; " + count, snapshot("after"), "echo end"}
-			got := c.script(t, shell, strings.Join(lines, "\n"))
+			inner := strings.Join(append(plainShellWords(t, shell), "-c"), " ")
+			lines := []string{saveEnvCommand("before"), in, "echo a; " + count, inner + " '" + strings.ReplaceAll(out, `"`, ``) + "; env | grep CUDA_VISIBLE'", "echo b; " + count, out, "echo c; " + count, saveEnvCommand("after"), "echo end"}
+			got := c.runScript(t, shell, strings.Join(lines, "\n"))
 			if got.out != "a\n1\nb\n1\nc\n0\nend\n" {
 				t.Errorf("%+v", got)
 			}
-			c.unchanged(t)
+			c.checkEnvUnchanged(t)
 
 			if shell != "fish" { // it has no such copies of itself
 				lines = []string{in, "(" + out + "); echo a; " + count, out + "; echo b; " + count, "(" + in + "; echo c; " + count + "; " + out + "); echo d; " + count, "true"}
-				if got := c.script(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\nc\n1\nd\n0\n" {
+				if got := c.runScript(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\nc\n1\nd\n0\n" {
 					t.Errorf("in parentheses: %+v", got)
 				}
 			}
 
 			// conda install activates again: the lease is still the one that ends with the environment.
 			lines = []string{in, in, "echo a; " + count, out, "echo b; " + count, "true"}
-			if got := c.script(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\n" {
+			if got := c.runScript(t, shell, strings.Join(lines, "\n")); got.out != "a\n1\nb\n0\n" {
 				t.Errorf("entered again: %+v", got)
 			}
 
-			c.setup("third", "--ask")
-			lines = []string{c.enter("third", shell), printed(shell, "GPUARD_GPUS"), c.leave("third", shell)}
-			if got := c.script(t, shell, strings.Join(lines, "\n")); !strings.HasPrefix(got.out, "<GPU-") || got.err != "" {
+			c.mustSetup("third", "--ask")
+			lines = []string{c.activateLine("third", shell), printVariableCommand(shell, "GPUARD_GPUS"), c.deactivateLine("third", shell)}
+			if got := c.runScript(t, shell, strings.Join(lines, "\n")); !strings.HasPrefix(got.out, "<GPU-") || got.err != "" {
 				t.Errorf("a script is asked: %+v", got)
 			}
 
 			// conda run: a script activates, runs the command and ends.
-			got = c.script(t, shell, in+"\n"+count+"\n"+printed(shell, "CUDA_VISIBLE_DEVICES"))
+			got = c.runScript(t, shell, in+"\n"+count+"\n"+printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"))
 			if got.out != "1\n<1>\n" {
 				t.Errorf("a script: %+v", got)
 			}
-			c.over()
+			c.waitUntilFreed()
 
 			held := c.cmd("gpuard", "run", "--machine", "demo", "--device", "1", "--", "sleep", "1000")
 			held.Args[0] = "gpuard"
@@ -291,11 +295,11 @@ func TestCondaLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = held.Process.Kill(); _ = held.Wait() }()
-			eventually(t, "somebody has the GPU", func() bool { return c.leases() == 1 })
-			got = c.script(t, shell, strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), out, snapshot("after")}, "\n"))
-			contains(t, got.out, "<-1>")
-			contains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard reserve --shell", " --device=1 --save conda:"+c.env("other"))
-			c.unchanged(t)
+			waitUntil(t, "somebody has the GPU", func() bool { return c.countLeases() == 1 })
+			got = c.runScript(t, shell, strings.Join([]string{saveEnvCommand("before"), in, printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"), out, saveEnvCommand("after")}, "\n"))
+			checkContains(t, got.out, "<-1>")
+			checkContains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard reserve --shell", " --device=1 --save conda:"+c.envPath("other"))
+			c.checkEnvUnchanged(t)
 		})
 	}
 }
@@ -303,12 +307,12 @@ func TestCondaLease(t *testing.T) {
 // TestCondaStacked: environments in one another, left in any order, and entered again without being left.
 func TestCondaStacked(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	c.setup("third", "--device", "0,1")
-	c.setup("other", "--device", "1")
+	c := newCondaFixture(t)
+	c.mustSetup("third", "--device", "0,1")
+	c.mustSetup("other", "--device", "1")
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
-		a, b, offA, offB := c.enter("third", shell), c.enter("other", shell), c.leave("third", shell), c.leave("other", shell)
-		show := printed(shell, "CUDA_VISIBLE_DEVICES")
+		a, b, offA, offB := c.activateLine("third", shell), c.activateLine("other", shell), c.deactivateLine("third", shell), c.deactivateLine("other", shell)
+		show := printVariableCommand(shell, "CUDA_VISIBLE_DEVICES")
 		choose := func(words ...string) string {
 			if shell == "fish" {
 				words = append(words, "--format", "fish | source")
@@ -324,11 +328,11 @@ func TestCondaStacked(t *testing.T) {
 			"the outer one":  {a, b, offA, show, "echo '<1>'", offB},
 			"again":          {a, a, show, "echo '<0,1>'", offA},
 			"left too often": {a, offA, offA},
-			"another choice": {choose("--cpu", "--save", "x"), choose("--device", "1", "--save", "x"), printed(shell, "ROCR_VISIBLE_DEVICES"), "echo '<unset>'", choose("--restore", "x")},
+			"another choice": {choose("--cpu", "--save", "x"), choose("--device", "1", "--save", "x"), printVariableCommand(shell, "ROCR_VISIBLE_DEVICES"), "echo '<unset>'", choose("--restore", "x")},
 			"changed inside": {a, map[bool]string{true: "set -gx CUDA_VISIBLE_DEVICES 3", false: "export CUDA_VISIBLE_DEVICES=3"}[shell == "fish"], offA},
 		} {
 			t.Run(shell+"/"+name, func(t *testing.T) {
-				got := c.script(t, shell, strings.Join(slices.Concat([]string{snapshot("before")}, steps, []string{snapshot("after")}), "\n"))
+				got := c.runScript(t, shell, strings.Join(slices.Concat([]string{saveEnvCommand("before")}, steps, []string{saveEnvCommand("after")}), "\n"))
 				lines := strings.Fields(got.out)
 				for i := 0; i+1 < len(lines); i += 2 {
 					if lines[i] != lines[i+1] {
@@ -338,7 +342,7 @@ func TestCondaStacked(t *testing.T) {
 				if strings.Contains(got.err, "NO GPU") {
 					t.Error(got.err)
 				}
-				c.unchanged(t)
+				c.checkEnvUnchanged(t)
 			})
 		}
 	}
@@ -348,36 +352,36 @@ func TestCondaStacked(t *testing.T) {
 // a GPU, and what was before comes back.
 func TestCondaWithoutGpuard(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	c.setup("train", "--device", "0")
+	c := newCondaFixture(t)
+	c.mustSetup("train", "--device", "0")
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
-		in, out := c.enter("train", shell), c.leave("train", shell)
-		lines := strings.Join([]string{snapshot("before"), in, in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "NVIDIA_VISIBLE_DEVICES"), out, snapshot("after"), leftBehind(shell), "echo end"}, "\n")
+		in, out := c.activateLine("train", shell), c.deactivateLine("train", shell)
+		lines := strings.Join([]string{saveEnvCommand("before"), in, in, printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"), printVariableCommand(shell, "NVIDIA_VISIBLE_DEVICES"), out, saveEnvCommand("after"), printHookVariables(shell), "echo end"}, "\n")
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/damaged", func(t *testing.T) {
-			got := c.script(t, shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
-			contains(t, got.out, "<-1>\n<void>\n<unset>\n<unset>\n<unset>\nend\n")
-			contains(t, got.err, "unset GPUARD_SAVED", "sees NO GPU")
-			c.unchanged(t)
+			got := c.runScript(t, shell, options+lines, "GPUARD_SAVED=[{", "CUDA_VISIBLE_DEVICES=")
+			checkContains(t, got.out, "<-1>\n<void>\n<unset>\n<unset>\n<unset>\nend\n")
+			checkContains(t, got.err, "unset GPUARD_SAVED", "sees NO GPU")
+			c.checkEnvUnchanged(t)
 		})
 	}
 	if err := os.Remove(filepath.Join(c.bin, "gpuard")); err != nil {
 		t.Fatal(err)
 	}
 	for _, shell := range []string{"bash", "zsh", "dash", "fish"} {
-		in, out := c.enter("train", shell), c.leave("train", shell)
-		lines := strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), printed(shell, "VISIBLE_DEVICES"), out, snapshot("after"), leftBehind(shell), "echo end"}, "\n")
+		in, out := c.activateLine("train", shell), c.deactivateLine("train", shell)
+		lines := strings.Join([]string{saveEnvCommand("before"), in, printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"), printVariableCommand(shell, "VISIBLE_DEVICES"), out, saveEnvCommand("after"), printHookVariables(shell), "echo end"}, "\n")
 		options := map[string]string{"bash": "set -eu\n", "dash": "set -eu\n", "zsh": "setopt nounset err_exit\n"}[shell]
 		t.Run(shell+"/gone", func(t *testing.T) {
 			for _, before := range [][]string{nil, {"CUDA_VISIBLE_DEVICES=", "VISIBLE_DEVICES=a 'b'\nc"}} {
-				got := c.script(t, shell, options+lines, before...)
-				contains(t, got.out, "<-1>\n<unset>\n<unset>\n<unset>\n<unset>\nend\n")
+				got := c.runScript(t, shell, options+lines, before...)
+				checkContains(t, got.out, "<-1>\n<unset>\n<unset>\n<unset>\n<unset>\nend\n")
 				if !strings.Contains(got.err, "cannot be used, so this environment sees NO GPU") || strings.Count(got.err, "\n") != 1 {
 					t.Errorf("it says %s", got.err)
 				}
-				c.unchanged(t)
+				c.checkEnvUnchanged(t)
 			}
-			if got := c.script(t, shell, out); got.err != "" {
+			if got := c.runScript(t, shell, out); got.err != "" {
 				t.Errorf("left where it was not entered: %s", got.err)
 			}
 		})

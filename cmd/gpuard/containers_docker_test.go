@@ -16,17 +16,17 @@ import (
 	"gpuard/test/executable"
 )
 
-// dockyard is a Docker engine of its own.
-type dockyard struct {
-	*harbour
+// dockerHost is a Docker engine of its own.
+type dockerHost struct {
+	*containerHost
 	dir    string
 	daemon *exec.Cmd
 	ended  chan error // of the daemon
 }
 
-// newDocker starts a Docker engine with the images of newPodman. A stub stands for the hook of NVIDIA's container
+// newDockerHost starts a Docker engine with the images of newPodmanHost. A stub stands for the hook of NVIDIA's container
 // toolkit, so that the engine takes --gpus and passes nothing on.
-func newDocker(t *testing.T, r *rack, program string) *dockyard {
+func newDockerHost(t *testing.T, r *fakeDriverMachine, program string) *dockerHost {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "gpuard-docker-")
 	if err != nil {
@@ -46,28 +46,28 @@ func newDocker(t *testing.T, r *rack, program string) *dockyard {
 			path = value
 		}
 	}
-	d := &dockyard{dir: dir}
-	d.harbour = &harbour{rack: r, engine: "docker", env: []string{"DOCKER_HOST=unix://" + dir + "/socket", "DOCKER_CONFIG=" + dir + "/config", "PATH=" + filepath.Dir(hook) + ":" + path}}
+	d := &dockerHost{dir: dir}
+	d.containerHost = &containerHost{fakeDriverMachine: r, engine: "docker", env: []string{"DOCKER_HOST=unix://" + dir + "/socket", "DOCKER_CONFIG=" + dir + "/config", "PATH=" + filepath.Dir(hook) + ":" + path}}
 	t.Cleanup(func() {
-		if ids := strings.Fields(d.ask("ps", "--all", "--quiet").out); len(ids) > 0 {
-			d.ask(append([]string{"rm", "--force"}, ids...)...)
+		if ids := strings.Fields(d.runEngine("ps", "--all", "--quiet").out); len(ids) > 0 {
+			d.runEngine(append([]string{"rm", "--force"}, ids...)...)
 		}
-		d.stop()
+		d.stopDaemon()
 		_ = exec.Command("umount", dir+"/data").Run()
 		_ = os.RemoveAll(dir)
 	})
-	gate.NeedStart(t, "docker", d.start())
+	gate.NeedStart(t, "docker", d.startDaemon())
 	tar := filepath.Join(dir, "image.tar")
 	if text, err := exec.Command("tar", "-C", program, "-cf", tar, "opens").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	d.mustAsk("import", tar, "localhost/opens")
-	d.mustAsk("import", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", tar, "localhost/greedy")
+	d.mustRunEngine("import", tar, "localhost/opens")
+	d.mustRunEngine("import", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", tar, "localhost/greedy")
 	return d
 }
 
-// start starts the daemon and waits until it answers, or ends with an error. Containers outlive it.
-func (d *dockyard) start() error {
+// startDaemon starts the daemon and waits until it answers, or ends with an error. Containers outlive it.
+func (d *dockerHost) startDaemon() error {
 	d.t.Helper()
 	d.daemon = exec.Command("dockerd", "--host", "unix://"+d.dir+"/socket", "--data-root", d.dir+"/data", "--exec-root", d.dir+"/exec", "--pidfile", d.dir+"/pid",
 		"--iptables=false", "--bridge=none", "--storage-driver=vfs", "--live-restore")
@@ -92,14 +92,14 @@ func (d *dockyard) start() error {
 			d.t.Log(said())
 		}
 	}()
-	eventually(d.t, "docker answers", func() bool { return d.ask("version").code == 0 || len(d.ended) > 0 })
+	waitUntil(d.t, "docker answers", func() bool { return d.runEngine("version").code == 0 || len(d.ended) > 0 })
 	if len(d.ended) > 0 {
 		return fmt.Errorf("dockerd has ended: %s", said())
 	}
 	return nil
 }
 
-func (d *dockyard) stop() {
+func (d *dockerHost) stopDaemon() {
 	if d.daemon.Process == nil {
 		return
 	}
@@ -112,20 +112,20 @@ func (d *dockyard) stop() {
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root", "privileged", "docker", "cc")
-	r := newRack(t, a100s(4)...)
+	r := newFakeDriverMachine(t, makeA100s(4)...)
 	if err := os.Chmod(filepath.Dir(filepath.Dir(r.state)), 0o755); err != nil { //nolint:gosec // another user reads it
 		t.Fatal(err)
 	}
-	same(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
-	d := newDocker(t, r, image(t))
-	d.requests()
-	d.restarts()
-	d.refusals()
-	d.compose()
+	checkEqual(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
+	d := newDockerHost(t, r, buildImageProgram(t))
+	d.checkRequests()
+	d.checkRestarts()
+	d.checkRefusals()
+	d.checkCompose()
 }
 
-// requests checks what the engine understood.
-func (d *dockyard) requests() {
+// checkRequests checks what the engine understood.
+func (d *dockerHost) checkRequests() {
 	t := d.t
 	t.Helper()
 	for i, c := range []struct {
@@ -139,7 +139,7 @@ func (d *dockyard) requests() {
 	} {
 		name := fmt.Sprintf("asked-%d", i)
 		line := strings.Fields(c.line)
-		d.do(slices.Concat(strings.Fields(c.flags), []string{"--", line[0], "--name", name}, line[1:], []string{"/opens", pattern, "0s"})...)
+		d.mustRunContainer(slices.Concat(strings.Fields(c.flags), []string{"--", line[0], "--name", name}, line[1:], []string{"/opens", deviceFilePattern, "0s"})...)
 		var got []struct {
 			HostConfig struct {
 				Privileged     bool
@@ -153,12 +153,12 @@ func (d *dockyard) requests() {
 			}
 			Config struct{ Env []string }
 		}
-		if err := json.Unmarshal([]byte(d.ask("inspect", name).out), &got); err != nil || len(got) != 1 {
+		if err := json.Unmarshal([]byte(d.runEngine("inspect", name).out), &got); err != nil || len(got) != 1 {
 			t.Fatalf("%s: %v", c.line, err)
 		}
 		var want []string
 		for _, device := range c.devices {
-			want = append(want, uuid(device))
+			want = append(want, fakeUUID(device))
 		}
 		requests := got[0].HostConfig.DeviceRequests
 		switch {
@@ -172,49 +172,49 @@ func (d *dockyard) requests() {
 		if strings.Join(env, " ") != c.env || len(got[0].HostConfig.Devices) > 0 || got[0].HostConfig.Privileged {
 			t.Errorf("%s: its environment is %q, want %q; %+v", c.line, env, c.env, got[0].HostConfig)
 		}
-		d.mustAsk("rm", name)
+		d.mustRunEngine("rm", name)
 	}
-	same(t, "leases of containers that are only created", len(d.leases()), 0)
+	checkEqual(t, "leases of containers that are only created", len(d.leaseIDs()), 0)
 }
 
-// restarts checks how long leases live.
-func (d *dockyard) restarts() {
+// checkRestarts checks how long leases live.
+func (d *dockerHost) checkRestarts() {
 	t := d.t
 	t.Helper()
-	client := d.gpuard("-q", "--", "run", "--name", "killed", "--network", "none", "localhost/opens", "/opens", pattern, "10m")
+	client := d.engineCommand("-q", "--", "run", "--name", "killed", "--network", "none", "localhost/opens", "/opens", deviceFilePattern, "10m")
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lease := d.one()
-	eventually(t, "the container runs", func() bool { return d.state("killed") == "running" })
+	lease := d.waitForOneLease()
+	waitUntil(t, "the container runs", func() bool { return d.containerState("killed") == "running" })
 	_, _ = client.Process.Kill(), client.Wait()
-	d.kept("the client was killed", lease)
-	d.stop()
-	d.kept("the daemon has ended", lease)
-	if err := d.start(); err != nil {
+	d.checkKept("the client was killed", lease)
+	d.stopDaemon()
+	d.checkKept("the daemon has ended", lease)
+	if err := d.startDaemon(); err != nil {
 		d.t.Fatal(err)
 	}
-	d.kept("the daemon is there again", lease)
-	d.mustAsk("restart", "--time", "0", "killed")
-	d.kept("a restart", lease)
-	d.mustAsk("stop", "--time", "0", "killed")
-	d.freed("stop")
-	d.do("--", "start", "killed")
-	d.one()
-	d.mustAsk("rm", "--force", "killed")
-	d.freed("rm --force")
+	d.checkKept("the daemon is there again", lease)
+	d.mustRunEngine("restart", "--time", "0", "killed")
+	d.checkKept("a restart", lease)
+	d.mustRunEngine("stop", "--time", "0", "killed")
+	d.checkFreed("stop")
+	d.mustRunContainer("--", "start", "killed")
+	d.waitForOneLease()
+	d.mustRunEngine("rm", "--force", "killed")
+	d.checkFreed("rm --force")
 
-	d.do("-q", "--", "run", "-d", "--restart=always", "--name", "again", "--network", "none", "localhost/opens", "/opens", pattern, "300ms")
-	lease = d.one()
+	d.mustRunContainer("-q", "--", "run", "-d", "--restart=always", "--name", "again", "--network", "none", "localhost/opens", "/opens", deviceFilePattern, "300ms")
+	lease = d.waitForOneLease()
 	for range 4 { // the engine starts it again after 0.1, 0.2, 0.4 … s
-		d.kept("while the engine starts it again and again", lease)
+		d.checkKept("while the engine starts it again and again", lease)
 	}
-	d.mustAsk("rm", "--force", "again")
-	d.freed("the end of a container with a restart policy")
+	d.mustRunEngine("rm", "--force", "again")
+	d.checkFreed("the end of a container with a restart policy")
 }
 
-// refusals checks that an engine that cannot be used is said in one line, before a lease is taken.
-func (d *dockyard) refusals() {
+// checkRefusals checks that an engine that cannot be used is said in one line, before a lease is taken.
+func (d *dockerHost) checkRefusals() {
 	t := d.t
 	t.Helper()
 	for name, c := range map[string]struct {
@@ -225,12 +225,12 @@ func (d *dockyard) refusals() {
 		"not allowed":  {"unix://" + d.dir + "/socket", "cannot use docker: you may not open its socket; ask the administrator for the group docker", plainUser},
 		"not this one": {"tcp://192.0.2.1:2375", "cannot lease for an engine that is not of this machine: docker works with tcp://192.0.2.1:2375", 0},
 	} {
-		cmd := d.gpuard("--", "run", "localhost/opens")
+		cmd := d.engineCommand("--", "run", "localhost/opens")
 		cmd.Env = append(cmd.Env, "DOCKER_HOST="+c.host, "USER=ann")
 		if c.uid != 0 {
-			cmd = as(c.uid, cmd)
+			cmd = asUser(c.uid, cmd)
 		}
-		got := run(t, cmd)
+		got := runCommand(t, cmd)
 		if got.code != 125 || !strings.Contains(got.err, c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%s", name, got.code, got.err)
 		}
@@ -240,18 +240,18 @@ func (d *dockyard) refusals() {
 		t.Fatal(err)
 	}
 	for member, code := range map[bool]int{true: 0, false: 125} {
-		cmd := as(plainUser, d.gpuard("-q", "--", "run", "--rm", "--network", "none", "localhost/opens", "/opens", pattern, "0s"))
+		cmd := asUser(plainUser, d.engineCommand("-q", "--", "run", "--rm", "--network", "none", "localhost/opens", "/opens", deviceFilePattern, "0s"))
 		cmd.Env = append(cmd.Env, "DOCKER_CONFIG=/nonexistent")
 		if member {
 			cmd.SysProcAttr.Credential.Groups = []uint32{group}
 		}
-		if got := run(t, cmd); got.code != code {
+		if got := runCommand(t, cmd); got.code != code {
 			t.Errorf("a user who is in the socket's group (%t): exit %d\n%s", member, got.code, got.err)
 		}
 	}
-	got := run(t, d.gpuard("-q", "--", "run", "--pull", "never", "localhost/none"))
+	got := runCommand(t, d.engineCommand("-q", "--", "run", "--pull", "never", "localhost/none"))
 	if got.code != 125 || !strings.Contains(got.err, "localhost/none") {
 		t.Errorf("an image that is missing: exit %d\n%s", got.code, got.err)
 	}
-	d.freed("mistakes")
+	d.checkFreed("mistakes")
 }

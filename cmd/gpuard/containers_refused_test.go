@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// scriptedEngine is a rack with a program of an engine that answers as the script says.
-func scriptedEngine(t *testing.T, engine, script string) *rack {
+// newScriptedEngine is a rack with a program of an engine that answers as the script says.
+func newScriptedEngine(t *testing.T, engine, script string) *fakeDriverMachine {
 	t.Helper()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	bin := t.TempDir()
 	writeFile(t, filepath.Join(bin, engine), "#!/bin/sh\n"+script, 0o755)
 	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
@@ -46,16 +46,16 @@ func TestContainerRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := scriptedEngine(t, "podman", "exit 0")
+			r := newScriptedEngine(t, "podman", "exit 0")
 			cmd := r.cmd(c.args...)
 			if c.env != "" {
 				cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+c.env)
 			}
-			got := run(t, cmd)
-			same(t, "exit", got.code, 125)
-			contains(t, got.err, c.want)
+			got := runCommand(t, cmd)
+			checkEqual(t, "exit", got.code, 125)
+			checkContains(t, got.err, c.want)
 			locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
-			same(t, "leases", len(locks), 0)
+			checkEqual(t, "leases", len(locks), 0)
 		})
 	}
 }
@@ -66,11 +66,11 @@ func TestContainerLeavesDefaultLevel(t *testing.T) {
 	config := t.TempDir()
 	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), "defaults:\n  isolate: namespace\n", 0)
 	for _, args := range [][]string{{"podman", "--dry-run", "--machine", "demo", "--", "run", "image"}, {"run", "--dry-run", "--machine", "demo", "--", "docker", "run", "image"}} {
-		r := scriptedEngine(t, "podman", "exit 0")
+		r := newScriptedEngine(t, "podman", "exit 0")
 		cmd := r.cmd(args...)
 		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+config)
-		got := run(t, cmd)
-		same(t, strings.Join(args, " ")+": "+got.err, got.code, 0)
+		got := runCommand(t, cmd)
+		checkEqual(t, strings.Join(args, " ")+": "+got.err, got.code, 0)
 		if text := got.out + got.err; strings.Contains(text, "isolated by") || !strings.Contains(text, "the engine would be started as") {
 			t.Errorf("%v says %s", args, text)
 		}
@@ -81,7 +81,7 @@ func TestContainerLeavesDefaultLevel(t *testing.T) {
 // anything, also where only the machine tells: a link, a path from the folder, a volume that was made before.
 func TestContainerBeyond(t *testing.T) {
 	t.Parallel()
-	r := scriptedEngine(t, "podman", `case "$1 $2" in
+	r := newScriptedEngine(t, "podman", `case "$1 $2" in
 "info --format") echo '{"host": {"security": {"rootless": true}}, "version": {"Version": "5.4.0"}}' ;;
 "volume inspect") echo '[{"Name": "devs", "Options": {"type": "none", "o": "bind", "device": "/dev"}}]' ;;
 "inspect --type") echo '[{"Mounts": [{"Type": "bind", "Source": "/dev"}]}]' ;;
@@ -93,11 +93,11 @@ esac
 		t.Fatal(err)
 	}
 	up := strings.Repeat("../", strings.Count(folder, "/")+1)
-	podman := func(args ...string) result {
+	podman := func(args ...string) runResult {
 		t.Helper()
 		cmd := r.cmd(append([]string{"podman"}, args...)...)
 		cmd.Dir = folder
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	for _, words := range [][]string{
 		{"run", "-v", "./link:/x", "image"}, {"run", "-v", up + "dev:/x", "image"}, {"run", "--mount", "type=glob,src=lin?", "image"}, {"run", "--mount", "type=volume,src=devs,dst=/x", "image"},
@@ -114,15 +114,15 @@ esac
 		}
 	}
 	text, _ := os.ReadFile(filepath.Join(folder, "started"))
-	same(t, "what the engine was started for", string(text), "pull image\nps --all\nrun -v ./data:/x --env NVIDIA_VISIBLE_DEVICES=void image\n")
+	checkEqual(t, "what the engine was started for", string(text), "pull image\nps --all\nrun -v ./data:/x --env NVIDIA_VISIBLE_DEVICES=void image\n")
 	locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
-	same(t, "leases", len(locks), 0)
+	checkEqual(t, "leases", len(locks), 0)
 }
 
 // TestComposeBeyond: a service without a GPU is judged with what the project's variables stand for, before anything starts.
 func TestComposeBeyond(t *testing.T) {
 	t.Parallel()
-	r := scriptedEngine(t, "docker", `case "$*" in
+	r := newScriptedEngine(t, "docker", `case "$*" in
 "info --format"*) echo '{"ServerVersion": "29.0.0", "CDISpecDirs": ["/etc/cdi"]}' ;;
 "compose config --no-interpolate"*) echo '{"name": "p", "services": {"db": {"volumes": ["$DATA:/x"]}, "web": {"image": "x"}}}' ;;
 "compose config"*) echo '{"name": "p", "services": {"db": {"volumes": ["./link:/x"]}, "web": {"image": "x"}}}' ;;
@@ -148,11 +148,11 @@ esac
 		cmd := r.cmd(append([]string{"docker", "--", "compose"}, strings.Fields(c.options)...)...)
 		cmd.Dir = folder
 		cmd.Env = append(cmd.Env, "DOCKER_HOST=unix:///var/run/docker.sock")
-		got := run(t, cmd)
+		got := runCommand(t, cmd)
 		if got.code != c.code || !strings.Contains(got.err, c.want) {
 			t.Errorf("compose %s: exit %d\n%s", c.options, got.code, got.err)
 		}
 	}
 	text, _ := os.ReadFile(filepath.Join(folder, "started"))
-	same(t, "what the engine was started for", string(text), "compose up -d web\ncompose logs db\n")
+	checkEqual(t, "what the engine was started for", string(text), "compose up -d web\ncompose logs db\n")
 }

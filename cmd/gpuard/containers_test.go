@@ -18,50 +18,50 @@ import (
 	"gpuard/test/apart"
 )
 
-// pattern is of the device files of these tests. They are /dev/zero under other names.
-const pattern = "/dev/gpuard-test*"
+// deviceFilePattern is of the device files of these tests. They are /dev/zero under other names.
+const deviceFilePattern = "/dev/gpuard-test*"
 
-// harbour is an engine with its own storage, on a machine with fake GPUs.
-type harbour struct {
-	*rack
+// containerHost is an engine with its own storage, on a machine with fake GPUs.
+type containerHost struct {
+	*fakeDriverMachine
 	engine string   // "docker", "podman"
 	env    []string // of the engine
 	uid    uint32   // whose it is
 }
 
 // asOwner runs a command as the user of the engine.
-func (h *harbour) asOwner(cmd *exec.Cmd) *exec.Cmd {
+func (h *containerHost) asOwner(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(cmd.Env, h.env...)
 	if h.uid != 0 {
-		cmd = as(h.uid, cmd)
+		cmd = asUser(h.uid, cmd)
 	}
 	return cmd
 }
 
-// gpuard is gpuard with the engine.
-func (h *harbour) gpuard(args ...string) *exec.Cmd {
+// engineCommand is gpuard with the engine.
+func (h *containerHost) engineCommand(args ...string) *exec.Cmd {
 	h.t.Helper()
-	if contained() {
+	if isContained() {
 		args = append([]string{"--private-state"}, args...)
 	}
 	return h.asOwner(h.cmd(append([]string{h.engine}, args...)...))
 }
 
-// ask runs the engine itself.
-func (h *harbour) ask(args ...string) result {
+// runEngine runs the engine itself.
+func (h *containerHost) runEngine(args ...string) runResult {
 	h.t.Helper()
 	cmd := exec.Command(h.engine, args...)
 	cmd.Env = append(os.Environ(), h.env...)
 	path := cmd.Path
 	cmd = h.asOwner(cmd)
 	cmd.Path = path
-	return run(h.t, cmd)
+	return runCommand(h.t, cmd)
 }
 
-// leases are the leases that status shows, each once.
-func (h *harbour) leases() (ids []string) {
+// leaseIDs are the leases that status shows, each once.
+func (h *containerHost) leaseIDs() (ids []string) {
 	h.t.Helper()
-	s, _ := h.status()
+	s, _ := h.readStatus()
 	for _, d := range s.Devices {
 		for _, l := range d.Leases {
 			if !slices.Contains(ids, l.ID) {
@@ -72,23 +72,23 @@ func (h *harbour) leases() (ids []string) {
 	return ids
 }
 
-// one waits for the only lease.
-func (h *harbour) one() string {
+// waitForOneLease waits for the only lease.
+func (h *containerHost) waitForOneLease() string {
 	h.t.Helper()
-	eventually(h.t, "one lease", func() bool { return len(h.leases()) == 1 })
-	return h.leases()[0]
+	waitUntil(h.t, "one lease", func() bool { return len(h.leaseIDs()) == 1 })
+	return h.leaseIDs()[0]
 }
 
-// freed checks that the lease is gone soon after now. A second is promised; a
+// checkFreed checks that the lease is gone soon after now. A second is promised; a
 // machine with much to do gets more, by the time that its engine takes to answer.
-func (h *harbour) freed(what string) {
+func (h *containerHost) checkFreed(what string) {
 	h.t.Helper()
 	began, slowest := time.Now(), time.Duration(0)
-	eventually(h.t, "the lease is gone after "+what, func() bool {
+	waitUntil(h.t, "the lease is gone after "+what, func() bool {
 		asked := time.Now()
-		h.ask("ps", "--quiet")
+		h.runEngine("ps", "--quiet")
 		slowest = max(slowest, time.Since(asked))
-		locks, _ := filepath.Glob(filepath.Join(h.rack.state, "leases", "*", "*.lock"))
+		locks, _ := filepath.Glob(filepath.Join(h.fakeDriverMachine.state, "leases", "*", "*.lock"))
 		return len(locks) == 0
 	})
 	took := time.Since(began)
@@ -97,19 +97,19 @@ func (h *harbour) freed(what string) {
 	}
 }
 
-// kept checks that the lease is there, and still there when an end would have freed it.
-func (h *harbour) kept(what, lease string) {
+// checkKept checks that the lease is there, and still there when an end would have freed it.
+func (h *containerHost) checkKept(what, lease string) {
 	h.t.Helper()
 	for range 2 {
-		if got := h.leases(); !slices.Equal(got, []string{lease}) {
+		if got := h.leaseIDs(); !slices.Equal(got, []string{lease}) {
 			h.t.Errorf("%s: the leases are %q, not %s", what, got, lease)
 		}
 		time.Sleep(1200 * time.Millisecond)
 	}
 }
 
-// image is a folder with the one program of the images.
-func image(t *testing.T) string {
+// buildImageProgram is a folder with the one program of the images.
+func buildImageProgram(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "opens"), "gpuard/test/opens")
@@ -120,8 +120,8 @@ func image(t *testing.T) string {
 	return dir
 }
 
-// fakeNodes makes device files for fake GPUs, and a CDI file that lists them by UUID.
-func fakeNodes(t *testing.T, n int) (cdi string) {
+// makeDeviceFiles makes device files for fake GPUs, and a CDI file that lists them by UUID.
+func makeDeviceFiles(t *testing.T, n int) (cdi string) {
 	t.Helper()
 	type edits struct {
 		DeviceNodes []map[string]string `json:"deviceNodes"`
@@ -145,7 +145,7 @@ func fakeNodes(t *testing.T, n int) (cdi string) {
 		if err := os.Chmod(path, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		spec.Devices = append(spec.Devices, device{uuid(i), edits{[]map[string]string{{"path": path}}}})
+		spec.Devices = append(spec.Devices, device{fakeUUID(i), edits{[]map[string]string{{"path": path}}}})
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {
@@ -162,8 +162,8 @@ func fakeNodes(t *testing.T, n int) (cdi string) {
 	return cdi
 }
 
-// newPodman is podman of a user, with the image "opens", and "greedy" whose environment asks for all GPUs.
-func newPodman(t *testing.T, r *rack, uid uint32, program string) *harbour {
+// newPodmanHost is podman of a user, with the image "opens", and "greedy" whose environment asks for all GPUs.
+func newPodmanHost(t *testing.T, r *fakeDriverMachine, uid uint32, program string) *containerHost {
 	t.Helper()
 	home, err := os.MkdirTemp("/var/tmp", "gpuard-podman-")
 	if err == nil {
@@ -181,11 +181,11 @@ func newPodman(t *testing.T, r *rack, uid uint32, program string) *harbour {
 			t.Fatal(err)
 		}
 	}
-	h := &harbour{r, "podman", []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "CONTAINERS_CONF=" + conf, "CONTAINERS_STORAGE_CONF=" + storage, "XDG_CONFIG_HOME=" + home, "XDG_DATA_HOME=" + home}, uid}
+	h := &containerHost{r, "podman", []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "CONTAINERS_CONF=" + conf, "CONTAINERS_STORAGE_CONF=" + storage, "XDG_CONFIG_HOME=" + home, "XDG_DATA_HOME=" + home}, uid}
 	t.Cleanup(func() {
-		h.ask("rm", "--all", "--force", "--time", "0")
-		h.ask("unshare", "rm", "-rf", home+"/graph")
-		apart.End(apart.SpeakingOf(home)) // rootless podman leaves a process that keeps its user namespace
+		h.runEngine("rm", "--all", "--force", "--time", "0")
+		h.runEngine("unshare", "rm", "-rf", home+"/graph")
+		apart.KillProcesses(apart.ProcessesNaming(home)) // rootless podman leaves a process that keeps its user namespace
 		_ = os.RemoveAll(home)
 	})
 	tar := filepath.Join(home, "image.tar")
@@ -196,15 +196,15 @@ func newPodman(t *testing.T, r *rack, uid uint32, program string) *harbour {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"import", tar, "localhost/opens"}, {"import", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", tar, "localhost/greedy"}} {
-		if got := h.ask(args...); got.code != 0 {
+		if got := h.runEngine(args...); got.code != 0 {
 			gate.NeedStart(t, "podman", fmt.Errorf("podman %q: %+v", args, got))
 		}
 	}
 	return h
 }
 
-// sees is what the image's program says of device files.
-func sees(text string) (words []string) {
+// openedDevices is what the image's program says of device files.
+func openedDevices(text string) (words []string) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		switch {
@@ -223,23 +223,23 @@ func sees(text string) (words []string) {
 // other, and the lease lives as long as the container.
 func TestPodman(t *testing.T) { //nolint:paralleltest // its device files and CDI file are the machine's
 	gate.Need(t, "root", "privileged", "podman", "cc")
-	fakeNodes(t, 4)
-	program := image(t)
+	makeDeviceFiles(t, 4)
+	program := buildImageProgram(t)
 	for name, uid := range map[string]uint32{"rootful": 0, "rootless": plainUser} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, a100s(4)...)
+			r := newFakeDriverMachine(t, makeA100s(4)...)
 			if err := os.Chmod(filepath.Dir(filepath.Dir(r.state)), 0o755); err != nil { //nolint:gosec // the user reads it
 				t.Fatal(err)
 			}
-			same(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
-			h := newPodman(t, r, uid, program)
-			h.devices()
-			h.ends()
-			h.crowd()
-			h.mistakes()
+			checkEqual(t, "root makes the folder of the leases", r.run("run", "-q", "--", "true").code, 0)
+			h := newPodmanHost(t, r, uid, program)
+			h.checkDevices()
+			h.checkLeaseEnds()
+			h.checkManyContainers()
+			h.checkMistakes()
 			if uid == 0 {
-				h.service()
+				h.checkService()
 			}
 		})
 	}
@@ -251,19 +251,19 @@ const plainUser = 65534
 // TestPodmanBrokenCDI: a CDI file that cannot be read is named in one line, and leaves no lease.
 func TestPodmanBrokenCDI(t *testing.T) { //nolint:paralleltest // its CDI file is the machine's
 	gate.Need(t, "root", "privileged", "podman", "cc")
-	cdi := fakeNodes(t, 1)
+	cdi := makeDeviceFiles(t, 1)
 	putText(t, cdi, "{")
-	h := newPodman(t, newRack(t, a100s(1)...), 0, image(t))
-	got := run(t, h.gpuard("-q", "--", "run", "--rm", "localhost/opens", "/opens", pattern, "0s"))
+	h := newPodmanHost(t, newFakeDriverMachine(t, makeA100s(1)...), 0, buildImageProgram(t))
+	got := runCommand(t, h.engineCommand("-q", "--", "run", "--rm", "localhost/opens", "/opens", deviceFilePattern, "0s"))
 	want := "cannot give /dev/nvidia0 to a container of podman: it is not there, and a CDI file cannot be read ("
 	if got.code != 125 || !strings.Contains(got.err, want) || !strings.Contains(got.err, cdi) || strings.Count(got.err, "\n") != 1 {
 		t.Errorf("exit %d\n%s", got.code, got.err)
 	}
-	h.freed("a CDI file that cannot be read")
+	h.checkFreed("a CDI file that cannot be read")
 }
 
-// devices checks what containers open.
-func (h *harbour) devices() {
+// checkDevices checks what containers open.
+func (h *containerHost) checkDevices() {
 	t := h.t
 	t.Helper()
 	const void = "NVIDIA_VISIBLE_DEVICES=void"
@@ -275,101 +275,101 @@ func (h *harbour) devices() {
 		{"--device 0", "run --rm --gpus all localhost/opens", "gpuard-test0 " + void},
 		{"--cpu", "run --rm localhost/greedy", void},
 	} {
-		cmd := h.gpuard(slices.Concat(strings.Fields(c.flags), []string{"--"}, strings.Fields(c.line), []string{"/opens", pattern, "0s"})...)
+		cmd := h.engineCommand(slices.Concat(strings.Fields(c.flags), []string{"--"}, strings.Fields(c.line), []string{"/opens", deviceFilePattern, "0s"})...)
 		cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0,1,2,3")
-		got := run(t, cmd)
-		if words := strings.Join(sees(got.out), " "); got.code != 0 || words != c.want {
+		got := runCommand(t, cmd)
+		if words := strings.Join(openedDevices(got.out), " "); got.code != 0 || words != c.want {
 			t.Errorf("%s -- %s: exit %d, it sees %q, want %q\n%s", c.flags, c.line, got.code, words, c.want, got.err)
 		}
 	}
-	h.freed("six containers")
+	h.checkFreed("six containers")
 }
 
-// ends checks how long leases live.
-func (h *harbour) ends() {
+// checkLeaseEnds checks how long leases live.
+func (h *containerHost) checkLeaseEnds() {
 	t := h.t
 	t.Helper()
-	client := h.gpuard("-q", "--", "run", "--name", "killed", "localhost/opens", "/opens", pattern, "5s")
+	client := h.engineCommand("-q", "--", "run", "--name", "killed", "localhost/opens", "/opens", deviceFilePattern, "5s")
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lease := h.one()
-	eventually(t, "the container runs", func() bool { return h.state("killed") == "running" })
+	lease := h.waitForOneLease()
+	waitUntil(t, "the container runs", func() bool { return h.containerState("killed") == "running" })
 	_, _ = client.Process.Kill(), client.Wait()
-	h.kept("the client was killed", lease)
-	same(t, "the container", h.state("killed"), "running")
-	eventually(t, "the container has ended", func() bool { return h.state("killed") != "running" })
-	h.freed("the end of a container without a client")
+	h.checkKept("the client was killed", lease)
+	checkEqual(t, "the container", h.containerState("killed"), "running")
+	waitUntil(t, "the container has ended", func() bool { return h.containerState("killed") != "running" })
+	h.checkFreed("the end of a container without a client")
 
-	h.do("-q", "--gpus", "2", "--", "run", "-d", "--name", "behind", "localhost/opens", "/opens", pattern, "10m")
-	lease = h.one()
-	h.kept("in the background", lease)
-	s, _ := h.status()
+	h.mustRunContainer("-q", "--gpus", "2", "--", "run", "-d", "--name", "behind", "localhost/opens", "/opens", deviceFilePattern, "10m")
+	lease = h.waitForOneLease()
+	h.checkKept("in the background", lease)
+	s, _ := h.readStatus()
 	if l := s.Devices[0].Leases; len(l) == 1 && (l[0].Command != "behind" || l[0].Ended) {
 		t.Errorf("status shows %+v", l)
 	}
-	refused := run(t, h.asOwner(h.cmd("cancel", lease)))
-	same(t, "cancel of a container's lease", refused.code, 1)
-	contains(t, refused.err, "runs in another PID namespace; end its container")
-	h.mustAsk("restart", "--time", "0", "behind")
-	h.kept("a restart", lease)
-	got := run(t, h.gpuard("--", "exec", "behind", "/opens", pattern, "0s"))
-	same(t, "exec: "+got.err, []any{got.code, len(sees(got.out))}, []any{0, 3})
-	h.mustAsk("stop", "--time", "0", "behind")
-	h.freed("stop")
-	got = run(t, h.gpuard("--device", "0", "--", "start", "behind"))
-	same(t, "start", got.code, 0)
-	contains(t, got.err, "a container starts on the GPUs that it was created with, whatever --gpus, --device and --mig say")
-	again := h.one()
-	if s, _ := h.status(); again == lease || len(s.Devices[0].Leases)+len(s.Devices[1].Leases)+len(s.Devices[2].Leases)+len(s.Devices[3].Leases) != 2 {
+	refused := runCommand(t, h.asOwner(h.cmd("cancel", lease)))
+	checkEqual(t, "cancel of a container's lease", refused.code, 1)
+	checkContains(t, refused.err, "runs in another PID namespace; end its container")
+	h.mustRunEngine("restart", "--time", "0", "behind")
+	h.checkKept("a restart", lease)
+	got := runCommand(t, h.engineCommand("--", "exec", "behind", "/opens", deviceFilePattern, "0s"))
+	checkEqual(t, "exec: "+got.err, []any{got.code, len(openedDevices(got.out))}, []any{0, 3})
+	h.mustRunEngine("stop", "--time", "0", "behind")
+	h.checkFreed("stop")
+	got = runCommand(t, h.engineCommand("--device", "0", "--", "start", "behind"))
+	checkEqual(t, "start", got.code, 0)
+	checkContains(t, got.err, "a container starts on the GPUs that it was created with, whatever --gpus, --device and --mig say")
+	again := h.waitForOneLease()
+	if s, _ := h.readStatus(); again == lease || len(s.Devices[0].Leases)+len(s.Devices[1].Leases)+len(s.Devices[2].Leases)+len(s.Devices[3].Leases) != 2 {
 		t.Errorf("the start has lease %s: %+v", again, s.Devices)
 	}
-	h.mustAsk("rm", "--force", "--time", "0", "behind")
-	h.freed("rm --force")
+	h.mustRunEngine("rm", "--force", "--time", "0", "behind")
+	h.checkFreed("rm --force")
 
-	h.do("--device", "2", "--", "create", "--name", "later", "localhost/opens", "/opens", pattern, "0s")
-	same(t, "leases of a container that is only created", len(h.leases()), 0)
-	got = run(t, h.gpuard("-q", "--", "start", "--attach", "later"))
-	same(t, "its devices: "+got.err, strings.Join(sees(got.out), " "), "gpuard-test2 NVIDIA_VISIBLE_DEVICES=void")
-	h.freed("a container that was created before")
+	h.mustRunContainer("--device", "2", "--", "create", "--name", "later", "localhost/opens", "/opens", deviceFilePattern, "0s")
+	checkEqual(t, "leases of a container that is only created", len(h.leaseIDs()), 0)
+	got = runCommand(t, h.engineCommand("-q", "--", "start", "--attach", "later"))
+	checkEqual(t, "its devices: "+got.err, strings.Join(openedDevices(got.out), " "), "gpuard-test2 NVIDIA_VISIBLE_DEVICES=void")
+	h.checkFreed("a container that was created before")
 }
 
-// state is the engine's word for what a container does.
-func (h *harbour) state(name string) string {
-	return strings.TrimSpace(h.ask("inspect", "--format", "{{.State.Status}}", name).out)
+// containerState is the engine's word for what a container does.
+func (h *containerHost) containerState(name string) string {
+	return strings.TrimSpace(h.runEngine("inspect", "--format", "{{.State.Status}}", name).out)
 }
 
-// do runs gpuard with the engine, which must succeed.
-func (h *harbour) do(args ...string) {
+// mustRunContainer runs gpuard with the engine, which must succeed.
+func (h *containerHost) mustRunContainer(args ...string) {
 	h.t.Helper()
-	if got := run(h.t, h.gpuard(args...)); got.code != 0 {
+	if got := runCommand(h.t, h.engineCommand(args...)); got.code != 0 {
 		h.t.Fatalf("gpuard %s %q: %+v", h.engine, args, got)
 	}
 }
 
-func (h *harbour) mustAsk(args ...string) {
+func (h *containerHost) mustRunEngine(args ...string) {
 	h.t.Helper()
-	if got := h.ask(args...); got.code != 0 {
+	if got := h.runEngine(args...); got.code != 0 {
 		h.t.Fatalf("%s %q: %+v", h.engine, args, got)
 	}
 }
 
-// crowd starts 20 containers at the same moment on 4 devices: each gets its turn, and no two have one device together.
-func (h *harbour) crowd() {
+// checkManyContainers starts 20 containers at the same moment on 4 devices: each gets its turn, and no two have one device together.
+func (h *containerHost) checkManyContainers() {
 	t := h.t
 	t.Helper()
 	const n = 20
-	answers := make(chan result, n)
+	answers := make(chan runResult, n)
 	for range n {
-		cmd := h.gpuard("-q", "--", "run", "--rm", "localhost/opens", "/opens", pattern, "200ms")
-		go func() { answers <- run(t, cmd) }()
+		cmd := h.engineCommand("-q", "--", "run", "--rm", "localhost/opens", "/opens", deviceFilePattern, "200ms")
+		go func() { answers <- runCommand(t, cmd) }()
 	}
 	type stay struct{ from, to int }
 	stays := map[string][]stay{}
 	for range n {
 		got := <-answers
 		f := strings.Fields(got.out)
-		if got.code != 0 || len(f) < 5 || f[0] != "opens" || len(sees(got.out)) != 2 {
+		if got.code != 0 || len(f) < 5 || f[0] != "opens" || len(openedDevices(got.out)) != 2 {
 			t.Errorf("a container of %d: exit %d\n%s%s", n, got.code, got.out, got.err)
 			continue
 		}
@@ -382,12 +382,12 @@ func (h *harbour) crowd() {
 		}
 		stays[f[1]] = append(stays[f[1]], stay{from, to})
 	}
-	same(t, "devices in use", len(stays), 4)
-	h.freed("the last of many containers")
+	checkEqual(t, "devices in use", len(stays), 4)
+	h.checkFreed("the last of many containers")
 }
 
-// mistakes checks that what goes wrong is said in one line, and leaves no lease.
-func (h *harbour) mistakes() {
+// checkMistakes checks that what goes wrong is said in one line, and leaves no lease.
+func (h *containerHost) checkMistakes() {
 	t := h.t
 	t.Helper()
 	for _, c := range []struct {
@@ -404,17 +404,17 @@ func (h *harbour) mistakes() {
 		{"--log-nothing -- run localhost/opens", 125, "no such flag"},
 		{"--gpus 5 -- run localhost/opens", 122, "cannot give 5 GPUs"},
 	} {
-		got := run(t, h.gpuard(strings.Fields(c.args)...))
+		got := runCommand(t, h.engineCommand(strings.Fields(c.args)...))
 		if got.code != c.code || !strings.Contains(got.err, c.want) {
 			t.Errorf("%s: exit %d, want %d\n%s", c.args, got.code, c.code, got.err)
 		}
 	}
-	h.freed("mistakes")
+	h.checkFreed("mistakes")
 }
 
-// service checks that a service whose command starts a container is one like any other: ready by its output, shown by its
+// checkService checks that a service whose command starts a container is one like any other: ready by its output, shown by its
 // name, started again when the container ends, and ended with it.
-func (h *harbour) service() {
+func (h *containerHost) checkService() {
 	t := h.t
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "gpuard-project-")
@@ -422,29 +422,29 @@ func (h *harbour) service() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	putText(t, filepath.Join(dir, "gpuard.yaml"), "services:\n  web:\n    command: podman run --rm localhost/opens /opens "+pattern+" 10m\n    device: [1]\n    ready: {log: ^opens}\n    restart: always\n")
-	project := func(args ...string) result {
+	putText(t, filepath.Join(dir, "gpuard.yaml"), "services:\n  web:\n    command: podman run --rm localhost/opens /opens "+deviceFilePattern+" 10m\n    device: [1]\n    ready: {log: ^opens}\n    restart: always\n")
+	project := func(args ...string) runResult {
 		cmd := h.cmd(args...)
 		cmd.Env, cmd.Dir = append(cmd.Env, h.env...), dir
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	got := project("up", "-d")
-	same(t, "up: "+got.err, got.code, 0)
-	contains(t, got.out, "web is ready")
-	first := h.one()
-	s, _ := h.status()
+	checkEqual(t, "up: "+got.err, got.code, 0)
+	checkContains(t, got.out, "web is ready")
+	first := h.waitForOneLease()
+	s, _ := h.readStatus()
 	if l := s.Devices[1].Leases; len(l) != 1 || l[0].Command != filepath.Base(dir)+"/web" {
 		t.Errorf("status shows %+v", s.Devices)
 	}
-	h.mustAsk("kill", "--all")
-	eventually(t, "it is started again", func() bool {
+	h.mustRunEngine("kill", "--all")
+	waitUntil(t, "it is started again", func() bool {
 		got := project("logs")
 		return strings.Count(got.out, "opens gpuard-test1 ") == 2
 	})
-	if now := h.one(); now == "" {
+	if now := h.waitForOneLease(); now == "" {
 		t.Errorf("no lease after %s", first)
 	}
-	same(t, "down", project("down").code, 0)
-	same(t, "containers that are left", h.ask("ps", "--quiet").out, "")
-	h.freed("down")
+	checkEqual(t, "down", project("down").code, 0)
+	checkEqual(t, "containers that are left", h.runEngine("ps", "--quiet").out, "")
+	h.checkFreed("down")
 }

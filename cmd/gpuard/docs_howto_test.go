@@ -12,8 +12,8 @@ import (
 	"gpuard/test/pages"
 )
 
-// linesIn are the lines of a how-to that type something into a shell, each of them for itself.
-func linesIn(blocks []pages.Block) (lines []string) {
+// typedLines are the lines of a how-to that type something into a shell, each of them for itself.
+func typedLines(blocks []pages.Block) (lines []string) {
 	first := regexp.MustCompile(`^(sudo )?(gpuard|go|eval|source|export|nohup)\b`)
 	for _, b := range blocks {
 		if b.Kind != pages.Code || !slices.Contains([]string{"indented", "sh", "bash", "zsh", "fish"}, b.Info) {
@@ -29,15 +29,15 @@ func linesIn(blocks []pages.Block) (lines []string) {
 	return lines
 }
 
-// set is what a line of a how-to takes for granted.
-type set struct {
+// howToSetup is what a line of a how-to takes for granted.
+type howToSetup struct {
 	pattern string // of the line
 	before  string // typed first
 	skip    string // why the line is not typed
 }
 
-// sets are written out; a pattern that no line has is an error.
-func sets() []set {
+// howToSetups are written out; a pattern that no line has is an error.
+func howToSetups() []howToSetup {
 	const (
 		// The command of the lease is sleep only after gpuard has become it.
 		job         = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do tr '\\0' ' ' </proc/$job/cmdline | grep -q ^sleep && break; sleep 0.05; done"
@@ -50,7 +50,7 @@ func sets() []set {
 		cluster     = `mkdir -p slurm; export PATH="$PWD/slurm:$PATH"; printf '#!/bin/sh\necho 1234\n' >slurm/sbatch; printf '#!/bin/sh\necho "all|all*|up|infinite|1"\n' >slurm/sinfo; printf '#!/bin/sh\necho ClusterName = c\necho GresTypes = gpu\necho NodeName=n1 State=IDLE Gres=gpu:4 GresUsed=gpu:1\n' >slurm/scontrol; chmod +x slurm/*; `
 		environment = `mkdir -p envs/train/conda-meta; export CONDA_PREFIX="$PWD/envs/train"; printf 'name: train\n' >environment.yml`
 	)
-	return []set{
+	return []howToSetup{
 		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
 		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
 		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status --json | grep -o "\"id\": \"[a-z0-9]*" | cut -d \" -f4)" >/dev/null' EXIT`},
@@ -59,8 +59,8 @@ func sets() []set {
 		{pattern: `gpuard (doctor|submit) --engine slurm`, before: cluster + train},
 		{pattern: `^gpuard submit -f`, before: train},
 		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
-		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
-		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl") + "; " + train},
+		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlReplayScript("survey.jsonl")},
+		{pattern: `gpuard submit --engine kubernetes`, before: kubectlReplayScript("submit.jsonl") + "; " + train},
 		{pattern: `gpuard (wait|logs -f) 1( |$)`, before: "gpuard submit -q -- true"},
 		{pattern: `^gpuard simulate`, before: "gpuard submit -q -- sleep 0.1; gpuard wait 1"},
 		{pattern: `gpuard cancel 3$`, before: "for i in 1 2 3; do gpuard submit -q --hold -- true; done"},
@@ -89,9 +89,9 @@ func sets() []set {
 	}
 }
 
-// kubectlPlays is a shell whose kubectl answers from a recording.
-func kubectlPlays(recording string) string {
-	path, _ := filepath.Abs(filepath.Join(clusters, recording))
+// kubectlReplayScript is a shell whose kubectl answers from a recording.
+func kubectlReplayScript(recording string) string {
+	path, _ := filepath.Abs(filepath.Join(clusterRecordings, recording))
 	return fmt.Sprintf(`export GPUARD_KUBECTL_RECORDING=%q GPUARD_KUBECTL_CALLS="$PWD/calls"`, path)
 }
 
@@ -109,18 +109,18 @@ func TestHowTo(t *testing.T) {
 		}
 		text, blocks := readPage(t, filepath.Join("docs", "how-to", name))
 		t.Run(name, func(t *testing.T) { // what it shows after a command
-			p := page{T: t, name: "docs/how-to/" + name, folder: standing(t), lines: strings.Split(text, "\n")}
+			p := pageRun{T: t, name: "docs/how-to/" + name, folder: makePageFolder(t), lines: strings.Split(text, "\n")}
 			for _, b := range blocks {
 				if b.Kind == pages.Code && b.Info == "console" {
-					p.console(b)
+					p.checkConsoleBlock(b)
 				}
 			}
 		})
-		for _, line := range linesIn(blocks) {
-			s := session{shell: "bash", columns: 80, said: map[string]string{"4242": "$job", "4711": "$job",
+		for _, line := range typedLines(blocks) {
+			s := shellSession{shell: "bash", columns: 80, said: map[string]string{"4242": "$job", "4711": "$job",
 				"k3f9": `"$(gpuard status --json | sed -n 's/.*"id": "\([a-z0-9]*\)".*/\1/p' | head -n 1)"`}}
 			skip := ""
-			for _, x := range sets() {
+			for _, x := range howToSetups() {
 				if regexp.MustCompile(x.pattern).MatchString(line) {
 					used[x.pattern], s.before, skip = true, x.before, x.skip
 				}
@@ -142,11 +142,11 @@ func TestHowTo(t *testing.T) {
 				if strings.Contains(line, "gpuard setup ") { // whatever it would write belongs to the tests of setup
 					line = regexp.MustCompile(`gpuard setup \S+`).ReplaceAllString(line, "$0 --dry-run")
 				}
-				ends(t, line, s.run(t, standing(t), []string{line})[0])
+				checkExit(t, line, s.runCommands(t, makePageFolder(t), []string{line})[0])
 			})
 		}
 	}
-	for _, s := range sets() {
+	for _, s := range howToSetups() {
 		if !used[s.pattern] {
 			t.Errorf("no line of a how-to has %q any more", s.pattern)
 		}

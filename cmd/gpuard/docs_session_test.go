@@ -18,10 +18,10 @@ import (
 	"gpuard/test/executable"
 )
 
-// standIns are the programs that the pages start and that a machine need not have. The one for python waits as a worker
+// standInScripts are the programs that the pages start and that a machine need not have. The one for python waits as a worker
 // until four of it run, and writes what it sees into the file "workers". Those that would change the machine only print
 // their call.
-func standIns() map[string]string {
+func standInScripts() map[string]string {
 	const (
 		called = "#!/bin/sh\necho \"${0##*/} $*\" >>called\n"
 		works  = "#!/bin/sh\nexit 0\n"
@@ -58,22 +58,22 @@ exec "$@"
 	}
 }
 
-// session is a shell in a folder of its own, on an idle invented machine.
-type session struct {
+// shellSession is a shell in a folder of its own, on an idle invented machine.
+type shellSession struct {
 	shell   string // bash, zsh or fish
 	columns int
 	before  string            // typed first; its output and its end do not count
 	said    map[string]string // what to type for a word of the page, such as the id of a lease
 }
 
-// reply is what a command printed, and how it ended.
-type reply struct {
+// commandReply is what a command printed, and how it ended.
+type commandReply struct {
 	out  string
 	code int
 }
 
-// run types commands one after the other, in one shell. What they leave in the background has ended when it returns.
-func (s session) run(t *testing.T, folder string, commands []string) []reply {
+// runCommands types commands one after the other, in one shell. What they leave in the background has ended when it returns.
+func (s shellSession) runCommands(t *testing.T, folder string, commands []string) []commandReply {
 	t.Helper()
 	script := s.before + "\necho @@-1 0\n"
 	if s.shell == "zsh" {
@@ -87,7 +87,7 @@ func (s session) run(t *testing.T, folder string, commands []string) []reply {
 		for word, now := range s.said {
 			c = strings.ReplaceAll(c, word, now)
 		}
-		script += awaited(c) + fmt.Sprintf("\necho @@%d %s\n", i, status)
+		script += awaitableCommand(c) + fmt.Sprintf("\necho @@%d %s\n", i, status)
 	}
 	if s.shell == "bash" {
 		script += "[ -z \"$sleeping\" ] || kill $sleeping\nfor job in $waited; do wait $job || echo \"@@failed $?\"; done\nwait\n"
@@ -103,7 +103,7 @@ func (s session) run(t *testing.T, folder string, commands []string) []reply {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, shell, file)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = folder, s.environment(t), 10*time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = folder, s.sessionEnv(t), 10*time.Second
 	got, err := cmd.CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		t.Fatalf("%q does not come to its end:\n%s", commands, got)
@@ -111,12 +111,12 @@ func (s session) run(t *testing.T, folder string, commands []string) []reply {
 	if _, why, failed := strings.Cut(string(got), "@@failed "); failed {
 		t.Errorf("%q: what was left in the background ends with %s\n%s", commands, why, got)
 	}
-	return parted(t, commands, string(got))
+	return splitReplies(t, commands, string(got))
 }
 
-// awaited is a command as it is typed here. One that sleeps in the background must have begun before it is asked about,
+// awaitableCommand is a command as it is typed here. One that sleeps in the background must have begun before it is asked about,
 // and must not outlive the page.
-func awaited(command string) string {
+func awaitableCommand(command string) string {
 	// Its name is there earlier than its arguments and environment.
 	const begun = `until tr "\0" " " </proc/$!/cmdline | grep -q ^sleep; do :; done`
 	if regexp.MustCompile(`\bsleep \d+ *&$`).MatchString(command) {
@@ -127,10 +127,10 @@ func awaited(command string) string {
 	return strings.ReplaceAll(command, "sleep 60 & gpuard explain $!'", "sleep 60 & "+begun+"; gpuard explain $!; kill $!'")
 }
 
-// parted gives each command what was printed before its mark.
-func parted(t *testing.T, commands []string, printed string) []reply {
+// splitReplies gives each command what was printed before its mark.
+func splitReplies(t *testing.T, commands []string, printed string) []commandReply {
 	t.Helper()
-	all := make([]reply, len(commands))
+	all := make([]commandReply, len(commands))
 	marks := regexp.MustCompile(`@@(-?\d+) (\d+)\n`)
 	from, next := 0, -1
 	for _, at := range marks.FindAllStringSubmatchIndex(printed, -1) {
@@ -150,37 +150,37 @@ func parted(t *testing.T, commands []string, printed string) []reply {
 	return all
 }
 
-func (s session) environment(t *testing.T) []string {
+func (s shellSession) sessionEnv(t *testing.T) []string {
 	t.Helper()
-	bin := standInFolder(t)
+	bin := makeStandInFolder(t)
 	home := t.TempDir()
-	return append(program(t, stateFolder(t), nil).Env, "GPUARD_MACHINE=demo", "SHELL=/bin/sh", "LC_ALL=C.UTF-8", "HOME="+home,
+	return append(gpuardCommand(t, stateFolder(t), nil).Env, "GPUARD_MACHINE=demo", "SHELL=/bin/sh", "LC_ALL=C.UTF-8", "HOME="+home,
 		"XDG_STATE_HOME="+home+"/.local/state", "XDG_DATA_HOME="+home+"/.local/share", "XDG_CONFIG_HOME="+home+"/.config",
 		"PATH="+bin+":"+os.Getenv("PATH"), fmt.Sprintf("COLUMNS=%d", s.columns))
 }
 
 var standInsOnce sync.Once
 
-// standInFolder has gpuard and the stand-ins. The sessions, of which there are hundreds, all have the same.
-func standInFolder(t *testing.T) string {
+// makeStandInFolder has gpuard and the stand-ins. The sessions, of which there are hundreds, all have the same.
+func makeStandInFolder(t *testing.T) string {
 	t.Helper()
-	bin := filepath.Join(place.Root(), "stand-ins")
+	bin := filepath.Join(testPlace.Root(), "stand-ins")
 	standInsOnce.Do(func() {
 		self, err := os.Executable()
 		err = errors.Join(err, os.Mkdir(bin, 0o755), os.Symlink(self, filepath.Join(bin, "gpuard"))) //nolint:gosec // tests act as other users
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range standIns() {
+		for name, text := range standInScripts() {
 			executable.Write(t, filepath.Join(bin, name), []byte(text))
 		}
 	})
 	return bin
 }
 
-// standing is a folder in which the commands of a page are typed: what the page names of the repository is there, and
+// makePageFolder is a folder in which the commands of a page are typed: what the page names of the repository is there, and
 // the programs that people have in such a folder.
-func standing(t *testing.T) string {
+func makePageFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range []string{"docs", "examples"} {
@@ -198,8 +198,8 @@ func standing(t *testing.T) string {
 	return folder
 }
 
-// steady replaces what differs from run to run, and from machine to machine, in what a command prints.
-func steady(t *testing.T, command, text string) string {
+// normalizeOutput replaces what differs from run to run, and from machine to machine, in what a command prints.
+func normalizeOutput(t *testing.T, command, text string) string {
 	t.Helper()
 	me, err := user.Current()
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"gpuard/test/pages"
 )
 
-// ending is how a command of a page ends where that is not 0.
-type ending struct {
+// expectedExit is how a command of a page ends where that is not 0.
+type expectedExit struct {
 	pattern string // of the command
 	code    int
 	why     string // pattern of what it prints
 	lacks   bool   // only where the machine lacks what it is about; 0 elsewhere
 }
 
-// endings are written out: what a page shows ends with 0 unless it is here.
-func endings() []ending {
+// expectedExits are written out: what a page shows ends with 0 unless it is here.
+func expectedExits() []expectedExit {
 	const invented = "on an invented machine"
-	return []ending{
+	return []expectedExit{
 		{`gpuard run .*--(no-wait|dry-run) --gpus 3 `, 120, "ask for 2 GPUs", false},
 		{`gpuard lint ([a-z]+\.sh|jobs/|\.)`, 1, "mask-range", false},
 		{`gpuard lint .*>`, 1, "", false},
@@ -35,11 +35,11 @@ func endings() []ending {
 	}
 }
 
-// ends fails the test unless a command ended as it should.
-func ends(t *testing.T, command string, got reply) {
+// checkExit fails the test unless a command ended as it should.
+func checkExit(t *testing.T, command string, got commandReply) {
 	t.Helper()
 	want, why := 0, ""
-	for _, e := range endings() {
+	for _, e := range expectedExits() {
 		if !regexp.MustCompile(e.pattern).MatchString(command) || e.lacks && got.code == 0 {
 			continue
 		}
@@ -86,17 +86,17 @@ func TestPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text, blocks := readPage(t, name)
-			p := page{t, name, standing(t), strings.Split(text, "\n"), 0}
+			p := pageRun{t, name, makePageFolder(t), strings.Split(text, "\n"), 0}
 			for _, b := range blocks {
 				if b.Kind == pages.Code {
-					p.block(b)
+					p.checkBlock(b)
 				}
 			}
 			if p.commands < 8 {
 				t.Errorf("%s has only %d commands", name, p.commands)
 			}
 			if os.Getenv("GPUARD_UPDATE") != "" {
-				now := strings.Join(slices.DeleteFunc(p.lines, func(line string) bool { return line == replaced }), "\n")
+				now := strings.Join(slices.DeleteFunc(p.lines, func(line string) bool { return line == replacedLine }), "\n")
 				if err := os.WriteFile(filepath.Join("..", "..", name), []byte(now), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -105,41 +105,41 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// replaced is a line of a page that has gone into another one.
-const replaced = "\x00"
+// replacedLine is a line of a page that has gone into another one.
+const replacedLine = "\x00"
 
-// page is one that is being typed.
-type page struct {
+// pageRun is one that is being typed.
+type pageRun struct {
 	*testing.T
 	name, folder string
 	lines        []string // of the page; what a block shows is replaced in place
 	commands     int
 }
 
-func (p *page) block(b pages.Block) {
+func (p *pageRun) checkBlock(b pages.Block) {
 	p.Helper()
 	switch b.Info {
 	case "sh", "zsh", "fish":
-		p.script(b)
+		p.runScriptBlock(b)
 	case "console":
-		p.console(b)
+		p.checkConsoleBlock(b)
 	case "yaml":
-		p.file(b)
+		p.writeFileBlock(b)
 	default:
 		p.Errorf("%s:%d: what is a block %q? It is sh (commands), zsh or fish, console (commands after \"$ \" and what they print), or yaml with the name of a file in a comment", p.name, b.Line, b.Info)
 	}
 }
 
-func (p *page) session(shell string) session {
-	s := session{shell: shell, columns: 80}
+func (p *pageRun) newSession(shell string) shellSession {
+	s := shellSession{shell: shell, columns: 80}
 	if strings.Contains(p.name, "explanation") {
 		s.columns = 120
 	}
 	return s
 }
 
-// script runs the commands of a block in one shell.
-func (p *page) script(b pages.Block) {
+// runScriptBlock runs the commands of a block in one shell.
+func (p *pageRun) runScriptBlock(b pages.Block) {
 	p.Helper()
 	shell := b.Info
 	if shell == "sh" {
@@ -150,9 +150,9 @@ func (p *page) script(b pages.Block) {
 	}
 	commands := commandsIn(b.Lines())
 	p.commands += len(commands)
-	for i, got := range p.session(shell).run(p.T, p.folder, commands) {
-		ends(p.T, commands[i], got)
-		p.promises(commands[i], got)
+	for i, got := range p.newSession(shell).runCommands(p.T, p.folder, commands) {
+		checkExit(p.T, commands[i], got)
+		p.checkPromises(commands[i], got)
 	}
 }
 
@@ -173,8 +173,8 @@ func commandsIn(lines []string) (all []string) {
 	return all
 }
 
-// promises are what the text around a command says of it.
-func (p *page) promises(command string, got reply) {
+// checkPromises are what the text around a command says of it.
+func (p *pageRun) checkPromises(command string, got commandReply) {
 	p.Helper()
 	seen, _ := os.ReadFile(filepath.Join(p.folder, "workers"))
 	switch {
@@ -191,8 +191,8 @@ func (p *page) promises(command string, got reply) {
 	}
 }
 
-// console runs the commands of a block in one shell and compares what they print with what the block shows.
-func (p *page) console(b pages.Block) {
+// checkConsoleBlock runs the commands of a block in one shell and compares what they print with what the block shows.
+func (p *pageRun) checkConsoleBlock(b pages.Block) {
 	p.Helper()
 	var commands, shown []string
 	for _, line := range b.Lines() {
@@ -207,22 +207,22 @@ func (p *page) console(b pages.Block) {
 	}
 	p.commands += len(commands)
 	now := ""
-	for i, got := range p.session("bash").run(p.T, p.folder, commands) {
-		ends(p.T, commands[i], got)
-		out := steady(p.T, commands[i], got.out)
+	for i, got := range p.newSession("bash").runCommands(p.T, p.folder, commands) {
+		checkExit(p.T, commands[i], got)
+		out := normalizeOutput(p.T, commands[i], got.out)
 		if out != shown[i] && os.Getenv("GPUARD_UPDATE") == "" {
 			p.Errorf("%s:%d is stale (GPUARD_UPDATE=1 go test ./cmd/gpuard -run TestPages writes it again)\n$ %s\nthe page:\n%s\nnow:\n%s", p.name, b.Line, commands[i], shown[i], out)
 		}
 		now += "$ " + commands[i] + "\n" + out
 	}
 	for i := range b.Lines() { // the lines of the others keep their numbers
-		p.lines[b.Line-1+i] = replaced
+		p.lines[b.Line-1+i] = replacedLine
 	}
 	p.lines[b.Line-1] = strings.TrimSuffix(now, "\n")
 }
 
-// file writes a file that a page shows, and reads it with its own reader.
-func (p *page) file(b pages.Block) {
+// writeFileBlock writes a file that a page shows, and reads it with its own reader.
+func (p *pageRun) writeFileBlock(b pages.Block) {
 	p.Helper()
 	name := strings.TrimPrefix(b.Lines()[0], "# ")
 	switch name {
@@ -280,5 +280,5 @@ func TestVariables(t *testing.T) {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
-	same(t, "variables in docs/reference/variables.md", strings.Join(told, " "), strings.Join(code, " "))
+	checkEqual(t, "variables in docs/reference/variables.md", strings.Join(told, " "), strings.Join(code, " "))
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// unpack reads an archive: the texts of its files by name.
-func unpack(t testing.TB, path string) map[string]string {
+// unpackBundle reads an archive: the texts of its files by name.
+func unpackBundle(t testing.TB, path string) map[string]string {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -44,17 +44,17 @@ func unpack(t testing.TB, path string) map[string]string {
 // no user and no machine unless that is asked for.
 func TestDoctorBundle(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.AddProcess(0, os.Getpid(), 1<<30, "C")
 	home := filepath.Join(t.TempDir(), "quentin", "Grand Plan")
 	host, _ := os.Hostname()
 	env := []string{"USER=quentin", "LOGNAME=quentin", "HOME=" + home, "VIRTUAL_ENV=" + home + "/thesis/.venv", "HOSTNAME=frodo17", "MASTER_ADDR=frodo18", "JAX_COORDINATOR_ADDRESS=frodo17:1234",
-		"NCCL_SOCKET_IFNAME=10.20.30.40", "CUDA_CACHE_PATH=/data9/patients9/cache", "NVIDIA_API_KEY=nvapi-topsecret9", "VLLM_SIGN_KEY=topsecret9", "NCCL_DEBUG_FILE=/data9/Cancer Study/Ward7x/log", "XLA_FLAGS=--xla_dump_to=dumps9/ward7x", "CUDA_VISIBLE_DEVICES=" + uuid(1)}
-	secrets := []string{"quentin", "Grand Plan", "thesis", "frodo17", "frodo18", "10.20.30.40", "patients9", "topsecret9", "cancer", "study", "ward7x", uuid(0), uuid(1)}
-	bundle := func(path string, more ...string) result {
+		"NCCL_SOCKET_IFNAME=10.20.30.40", "CUDA_CACHE_PATH=/data9/patients9/cache", "NVIDIA_API_KEY=nvapi-topsecret9", "VLLM_SIGN_KEY=topsecret9", "NCCL_DEBUG_FILE=/data9/Cancer Study/Ward7x/log", "XLA_FLAGS=--xla_dump_to=dumps9/ward7x", "CUDA_VISIBLE_DEVICES=" + fakeUUID(1)}
+	secrets := []string{"quentin", "Grand Plan", "thesis", "frodo17", "frodo18", "10.20.30.40", "patients9", "topsecret9", "cancer", "study", "ward7x", fakeUUID(0), fakeUUID(1)}
+	bundle := func(path string, more ...string) runResult {
 		cmd := r.cmd(append([]string{"doctor", "--bundle=" + path}, more...)...)
 		cmd.Env = append(cmd.Env, env...)
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 
 	path := filepath.Join(t.TempDir(), "bug.tar.gz")
@@ -65,7 +65,7 @@ func TestDoctorBundle(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the archive is %v %v", info.Mode(), err)
 	}
-	files := unpack(t, path)
+	files := unpackBundle(t, path)
 	for _, name := range []string{"README.txt", "doctor.json", "machine.json", "site.json", "environment.txt", "kernel-log.txt", "state.txt", "system.txt"} {
 		if len(files[name]) < 2 || !strings.Contains(got.out, name) {
 			t.Errorf("%s is empty, or not told: %q", name, files[name])
@@ -90,7 +90,7 @@ func TestDoctorBundle(t *testing.T) {
 	if err := os.WriteFile(recorded, []byte(files["machine.json"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if status := run(t, program(t, stateFolder(t), nil, "status", "--machine", recorded)); status.code != 0 {
+	if status := runCommand(t, gpuardCommand(t, stateFolder(t), nil, "status", "--machine", recorded)); status.code != 0 {
 		t.Errorf("its machine cannot be read: %s", status.err)
 	}
 
@@ -110,8 +110,8 @@ func TestDoctorBundle(t *testing.T) {
 	if len(made) != 1 {
 		t.Fatalf("in the folder are %q", made)
 	}
-	files = unpack(t, made[0])
-	if !strings.Contains(files["environment.txt"], "frodo18") || !strings.Contains(files["machine.json"], uuid(0)) {
+	files = unpackBundle(t, made[0])
+	if !strings.Contains(files["environment.txt"], "frodo18") || !strings.Contains(files["machine.json"], fakeUUID(0)) {
 		t.Errorf("--no-scrub leaves out %q", files["environment.txt"])
 	}
 	if strings.Contains(files["environment.txt"], "topsecret9") {
@@ -140,9 +140,9 @@ func TestDoctorMistakes(t *testing.T) {
 		"doctor --machine no-such-file":          "cannot read the machine file",
 		"doctor --for=/nonexistent/venv-9":       "/nonexistent/venv-9",
 	} {
-		cmd := program(t, stateFolder(t), nil, strings.Fields(args)...)
+		cmd := gpuardCommand(t, stateFolder(t), nil, strings.Fields(args)...)
 		cmd.Dir = folder
-		got := run(t, cmd)
+		got := runCommand(t, cmd)
 		if told := got.err + got.out; got.code != 2 || got.out != "" && got.err != "" || !strings.Contains(told, part) || !strings.Contains(told, "cannot ") {
 			t.Errorf("%s: %d %s%s", args, got.code, got.out, got.err)
 		}
@@ -150,7 +150,7 @@ func TestDoctorMistakes(t *testing.T) {
 	if made, _ := os.ReadDir(folder); len(made) > 0 {
 		t.Errorf("%v was written", made)
 	}
-	got := run(t, program(t, stateFolder(t), nil, "doctor", "--why", "Env-Mask-Hides-All"))
+	got := runCommand(t, gpuardCommand(t, stateFolder(t), nil, "doctor", "--why", "Env-Mask-Hides-All"))
 	if got.code != 0 || !strings.HasPrefix(got.out, "env-mask-hides-all: ") || len(strings.Fields(got.out)) < 30 {
 		t.Errorf("--why: %d %s%s", got.code, got.out, got.err)
 	}

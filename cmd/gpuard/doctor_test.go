@@ -15,36 +15,36 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// patient is a whole machine for doctor: the fake driver, and the system's files written down below root.
-type patient struct {
+// doctorMachine is a whole machine for doctor: the fake driver, and the system's files written down below root.
+type doctorMachine struct {
 	*fakegpu.Driver
 	t    *testing.T
 	root string
 	env  []string
 }
 
-// newPatient is a healthy machine: driver, libraries, device files and cards fit together.
-func newPatient(t *testing.T, gpus ...fakegpu.GPU) *patient {
+// newDoctorMachine is a healthy machine: driver, libraries, device files and cards fit together.
+func newDoctorMachine(t *testing.T, gpus ...fakegpu.GPU) *doctorMachine {
 	t.Helper()
-	w := &patient{Driver: fakegpu.New(t, gpus...), t: t, root: t.TempDir()}
+	w := &doctorMachine{Driver: fakegpu.New(t, gpus...), t: t, root: t.TempDir()}
 	w.env = []string{"SITE=" + w.root, "HOME=" + t.TempDir(), "GPUARD_STATE=" + stateFolder(t), raceOptions(), "LC_ALL=C.UTF-8", "COLUMNS=120"}
-	w.folder("dev/shm", "etc", "proc", "usr/bin", "tmp")
-	w.file("dev/kmsg", "<6>[    1.000000] Linux version 6.8.0\n")
-	w.file("proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
-	w.module("550.54.15")
-	w.library("550.54.15")
-	w.file("dev/nvidiactl", "")
-	w.file("dev/nvidia-uvm", "")
+	w.makeFolders("dev/shm", "etc", "proc", "usr/bin", "tmp")
+	w.writeFile("dev/kmsg", "<6>[    1.000000] Linux version 6.8.0\n")
+	w.writeFile("proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
+	w.setModuleVersion("550.54.15")
+	w.setLibraryVersion("550.54.15")
+	w.writeFile("dev/nvidiactl", "")
+	w.writeFile("dev/nvidia-uvm", "")
 	for i, g := range gpus {
-		w.card(g["pci"], "0x10de", "nvidia")
-		w.file("proc/driver/nvidia/gpus/"+g["pci"]+"/information", fmt.Sprintf("Model: \t\t %s\nDevice Minor: \t %d\n", g["name"], i))
-		w.file(fmt.Sprintf("dev/nvidia%d", i), "")
+		w.addCard(g["pci"], "0x10de", "nvidia")
+		w.writeFile("proc/driver/nvidia/gpus/"+g["pci"]+"/information", fmt.Sprintf("Model: \t\t %s\nDevice Minor: \t %d\n", g["name"], i))
+		w.writeFile(fmt.Sprintf("dev/nvidia%d", i), "")
 	}
 	return w
 }
 
-// path is a file of the machine. What the tree has of it before is removed.
-func (w *patient) path(name string) string {
+// clearPath is a file of the machine. What the tree has of it before is removed.
+func (w *doctorMachine) clearPath(name string) string {
 	w.t.Helper()
 	path := filepath.Join(w.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -56,21 +56,21 @@ func (w *patient) path(name string) string {
 	return path
 }
 
-func (w *patient) file(name, text string) {
+func (w *doctorMachine) writeFile(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(w.path(name), []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(w.clearPath(name), []byte(text), 0o666); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *patient) link(name, target string) {
+func (w *doctorMachine) writeLink(name, target string) {
 	w.t.Helper()
-	if err := os.Symlink(target, w.path(name)); err != nil {
+	if err := os.Symlink(target, w.clearPath(name)); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *patient) folder(names ...string) {
+func (w *doctorMachine) makeFolders(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
 		if err := os.MkdirAll(filepath.Join(w.root, name), 0o755); err != nil {
@@ -79,60 +79,60 @@ func (w *patient) folder(names ...string) {
 	}
 }
 
-func (w *patient) gone(names ...string) {
+func (w *doctorMachine) removePaths(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		w.path(name)
+		w.clearPath(name)
 	}
 }
 
-// module is the kernel module that is loaded.
-func (w *patient) module(version string) {
+// setModuleVersion is the kernel module that is loaded.
+func (w *doctorMachine) setModuleVersion(version string) {
 	w.t.Helper()
-	w.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+version+"  Thu Feb 22 01:44:30 UTC 2024\nGCC version:  gcc version 12.3.0\n")
-	w.file("sys/module/nvidia/version", version+"\n")
+	w.writeFile("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+version+"  Thu Feb 22 01:44:30 UTC 2024\nGCC version:  gcc version 12.3.0\n")
+	w.writeFile("sys/module/nvidia/version", version+"\n")
 }
 
-// library is the driver's part that programs load.
-func (w *patient) library(version string) {
+// setLibraryVersion is the driver's part that programs load.
+func (w *doctorMachine) setLibraryVersion(version string) {
 	w.t.Helper()
 	for _, name := range []string{"libnvidia-ml.so.", "libcuda.so."} {
-		w.file("usr/lib/"+name+version, "")
-		w.link("usr/lib/"+name+"1", name+version)
+		w.writeFile("usr/lib/"+name+version, "")
+		w.writeLink("usr/lib/"+name+"1", name+version)
 	}
 }
 
-// card is one on the PCI bus, with a driver or "".
-func (w *patient) card(pci, vendor, driver string) {
+// addCard is one on the PCI bus, with a driver or "".
+func (w *doctorMachine) addCard(pci, vendor, driver string) {
 	w.t.Helper()
 	folder := "sys/bus/pci/devices/" + pci + "/"
-	w.file(folder+"class", "0x030200\n")
-	w.file(folder+"vendor", vendor+"\n")
-	w.file(folder+"device", "0x20b2\n")
-	if w.gone(folder + "driver"); driver != "" {
-		w.link(folder+"driver", "../../../bus/pci/drivers/"+driver)
+	w.writeFile(folder+"class", "0x030200\n")
+	w.writeFile(folder+"vendor", vendor+"\n")
+	w.writeFile(folder+"device", "0x20b2\n")
+	if w.removePaths(folder + "driver"); driver != "" {
+		w.writeLink(folder+"driver", "../../../bus/pci/drivers/"+driver)
 	}
 }
 
-// venv is a Python environment with packages, each "name version", and torch/version.py where torch is one of them.
-func (w *patient) venv(packages ...string) string {
+// addPythonVenv is a Python environment with packages, each "name version", and torch/version.py where torch is one of them.
+func (w *doctorMachine) addPythonVenv(packages ...string) string {
 	w.t.Helper()
-	w.file("usr/bin/python3.11", "")
-	w.file("home/ann/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.4\n")
-	w.link("home/ann/venv/bin/python", "/usr/bin/python3.11")
+	w.writeFile("usr/bin/python3.11", "")
+	w.writeFile("home/ann/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.4\n")
+	w.writeLink("home/ann/venv/bin/python", "/usr/bin/python3.11")
 	site := "home/ann/venv/lib/python3.11/site-packages/"
 	for _, p := range packages {
 		name, version, _ := strings.Cut(p, " ")
-		w.file(site+strings.ReplaceAll(name, "-", "_")+"-"+version+".dist-info/METADATA", "Metadata-Version: 2.1\nName: "+name+"\nVersion: "+version+"\n")
+		w.writeFile(site+strings.ReplaceAll(name, "-", "_")+"-"+version+".dist-info/METADATA", "Metadata-Version: 2.1\nName: "+name+"\nVersion: "+version+"\n")
 		if plain, cuda, built := strings.Cut(version, "+cu"); name == "torch" && built {
-			w.file(site+"torch/version.py", fmt.Sprintf("__version__ = '%s+cu%s'\ndebug = False\ncuda: Optional[str] = '%s.%s'\nhip: Optional[str] = None\n", plain, cuda, cuda[:2], cuda[2:]))
+			w.writeFile(site+"torch/version.py", fmt.Sprintf("__version__ = '%s+cu%s'\ndebug = False\ncuda: Optional[str] = '%s.%s'\nhip: Optional[str] = None\n", plain, cuda, cuda[:2], cuda[2:]))
 		}
 	}
 	return "/home/ann/venv"
 }
 
-// opinion is doctor's answer.
-type opinion struct {
+// doctorAnswer is doctor's answer.
+type doctorAnswer struct {
 	Runs          *bool
 	Summary, Next string
 	Findings      []struct{ Code, Severity, Seen, Why, Do string }
@@ -140,7 +140,7 @@ type opinion struct {
 	took          time.Duration
 }
 
-func (w *patient) doctor(env []string, args ...string) (o opinion) {
+func (w *doctorMachine) runDoctor(env []string, args ...string) (o doctorAnswer) {
 	w.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *patient) doctor(env []string, args ...string) (o opinion) {
 	cmd.Args[0] = "surveyed"
 	cmd.Env = slices.Concat(w.Env(), w.env, env)
 	began := time.Now()
-	got := run(w.t, cmd)
+	got := runCommand(w.t, cmd)
 	if err := json.Unmarshal([]byte(got.out), &o); err != nil {
 		w.t.Fatalf("exit %d: %v\n%s%s", got.code, err, got.out, got.err)
 	}
@@ -158,8 +158,8 @@ func (w *patient) doctor(env []string, args ...string) (o opinion) {
 	return o
 }
 
-// expect fails unless the codes of warnings and errors are exactly these, each "severity code", in any order.
-func (w *patient) expect(o opinion, want ...string) {
+// checkFindings fails unless the codes of warnings and errors are exactly these, each "severity code", in any order.
+func (w *doctorMachine) checkFindings(o doctorAnswer, want ...string) {
 	w.t.Helper()
 	got := map[string]bool{}
 	for _, f := range o.Findings {
@@ -180,7 +180,7 @@ func (w *patient) expect(o opinion, want ...string) {
 	}
 }
 
-func (o opinion) runs() string {
+func (o doctorAnswer) runsText() string {
 	if o.Runs == nil {
 		return "unknown"
 	}
@@ -197,123 +197,123 @@ func TestDoctor(t *testing.T) {
 	tests := []struct {
 		name    string
 		gpus    []fakegpu.GPU
-		prepare func(w *patient) (env, args []string)
+		prepare func(w *doctorMachine) (env, args []string)
 		want    []string
 		runs    string
 		says    []string // in summary and next
 	}{
-		{"healthy", a100s(2), func(*patient) (env, args []string) { return }, nil, "true", []string{"GPU programs will run here", "2 NVIDIA A100-SXM4-80GB, driver 550.54.15"}},
-		{"driver too old for the wheel", a100s(1), func(w *patient) (env, args []string) {
-			return nil, []string{"--for", w.venv("torch 2.12.0+cu130")}
+		{"healthy", makeA100s(2), func(*doctorMachine) (env, args []string) { return }, nil, "true", []string{"GPU programs will run here", "2 NVIDIA A100-SXM4-80GB, driver 550.54.15"}},
+		{"driver too old for the wheel", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			return nil, []string{"--for", w.addPythonVenv("torch 2.12.0+cu130")}
 		}, []string{"error torch-driver"}, "true", []string{"580"}},
-		{"Pascal card and a CUDA 13 wheel", []fakegpu.GPU{pascal}, func(w *patient) (env, args []string) {
-			w.Write("driver", "580.95.05")
-			w.Write("cuda", "13.0")
-			w.module("580.95.05")
-			w.library("580.95.05")
-			return nil, []string{"--for", w.venv("torch 2.12.0+cu130")}
+		{"Pascal card and a CUDA 13 wheel", []fakegpu.GPU{pascal}, func(w *doctorMachine) (env, args []string) {
+			w.WriteFile("driver", "580.95.05")
+			w.WriteFile("cuda", "13.0")
+			w.setModuleVersion("580.95.05")
+			w.setLibraryVersion("580.95.05")
+			return nil, []string{"--for", w.addPythonVenv("torch 2.12.0+cu130")}
 		}, []string{"error torch-cards"}, "true", nil},
-		{"both onnxruntime packages", a100s(1), func(w *patient) (env, args []string) {
-			return nil, []string{"--for", w.venv("onnxruntime 1.20.1", "onnxruntime-gpu 1.20.1", "nvidia-cudnn-cu12 9.1.0.70", "nvidia-cublas-cu12 12.4.5.8", "nvidia-cuda-runtime-cu12 12.4.127")}
+		{"both onnxruntime packages", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			return nil, []string{"--for", w.addPythonVenv("onnxruntime 1.20.1", "onnxruntime-gpu 1.20.1", "nvidia-cudnn-cu12 9.1.0.70", "nvidia-cublas-cu12 12.4.5.8", "nvidia-cuda-runtime-cu12 12.4.127")}
 		}, []string{"warning onnxruntime-both"}, "true", nil},
-		{"onnxruntime for the CPU alone", a100s(1), func(w *patient) (env, args []string) {
-			return nil, []string{"--for", w.venv("onnxruntime 1.20.1")}
+		{"onnxruntime for the CPU alone", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			return nil, []string{"--for", w.addPythonVenv("onnxruntime 1.20.1")}
 		}, []string{"warning onnxruntime-build"}, "true", []string{"but not every one", "onnxruntime 1.20.1 is the build for the CPU", "install 'onnxruntime-gpu==1.26.*'"}},
-		{"TensorFlow for the CPU by name", a100s(1), func(w *patient) (env, args []string) {
-			return nil, []string{"--for", w.venv("tensorflow-cpu 2.18.0")}
+		{"TensorFlow for the CPU by name", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			return nil, []string{"--for", w.addPythonVenv("tensorflow-cpu 2.18.0")}
 		}, []string{"warning tensorflow-build"}, "true", []string{"but not every one", "tensorflow-cpu 2.18.0 uses the CPU alone"}},
-		{"llama-cpp-python for the CPU", a100s(1), func(w *patient) (env, args []string) {
-			w.file("home/ann/venv/lib/python3.11/site-packages/llama_cpp/lib/libllama.so", "")
-			return nil, []string{"--for", w.venv("llama-cpp-python 0.3.9")}
+		{"llama-cpp-python for the CPU", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			w.writeFile("home/ann/venv/lib/python3.11/site-packages/llama_cpp/lib/libllama.so", "")
+			return nil, []string{"--for", w.addPythonVenv("llama-cpp-python 0.3.9")}
 		}, []string{"warning llama-cpp-build"}, "true", []string{"but not every one", "llama-cpp-python 0.3.9 is built for the CPU alone", "whl/cu124"}},
-		{"accelerate with GPUs of its own", a100s(1), func(w *patient) (env, args []string) {
-			w.file("hf/accelerate/default_config.yaml", "compute_environment: LOCAL_MACHINE\ngpu_ids: '1'\n")
-			return []string{"HF_HOME=" + filepath.Join(w.root, "hf")}, []string{"--for", w.venv("accelerate 1.2.0")}
+		{"accelerate with GPUs of its own", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			w.writeFile("hf/accelerate/default_config.yaml", "compute_environment: LOCAL_MACHINE\ngpu_ids: '1'\n")
+			return []string{"HF_HOME=" + filepath.Join(w.root, "hf")}, []string{"--for", w.addPythonVenv("accelerate 1.2.0")}
 		}, []string{"warning accelerate-gpu-ids"}, "true", []string{"set gpu_ids to all: gpuard already gives the job its GPUs"}},
-		{"nouveau", a100s(2), func(w *patient) (env, args []string) {
+		{"nouveau", makeA100s(2), func(w *doctorMachine) (env, args []string) {
 			w.FailInit(9)
-			w.gone("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0", "dev/nvidia1")
-			w.folder("sys/module/nouveau")
-			for _, g := range a100s(2) {
-				w.card(g["pci"], "0x10de", "nouveau")
+			w.removePaths("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0", "dev/nvidia1")
+			w.makeFolders("sys/module/nouveau")
+			for _, g := range makeA100s(2) {
+				w.addCard(g["pci"], "0x10de", "nouveau")
 			}
 			return nil, nil
 		}, []string{"error driver-bound"}, "false", []string{"nouveau", "blacklist"}},
-		{"after suspend", a100s(2), func(w *patient) (env, args []string) {
-			w.Fail("cuInit", fakegpu.Any, 999)
+		{"after suspend", makeA100s(2), func(w *doctorMachine) (env, args []string) {
+			w.Fail("cuInit", fakegpu.AnyGPU, 999)
 			return nil, nil
 		}, []string{"error cuda-starts"}, "false", []string{"cuInit answers 999", "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm"}},
-		{"XID 79", a100s(2), func(w *patient) (env, args []string) {
-			w.file("dev/kmsg", "<3>[  100.000000] NVRM: Xid (PCI:"+strings.TrimSuffix(a100s(2)[1]["pci"], ".0")+"): 79, pid=4242, name=python, GPU has fallen off the bus.\n")
+		{"XID 79", makeA100s(2), func(w *doctorMachine) (env, args []string) {
+			w.writeFile("dev/kmsg", "<3>[  100.000000] NVRM: Xid (PCI:"+strings.TrimSuffix(makeA100s(2)[1]["pci"], ".0")+"): 79, pid=4242, name=python, GPU has fallen off the bus.\n")
 			return nil, nil
 		}, []string{"error xid-errors"}, "true", []string{"XID 79"}},
-		{"lost after XID 79", a100s(2), func(w *patient) (env, args []string) {
-			w.Lose(1)
-			w.file("dev/kmsg", "<3>[  100.000000] NVRM: Xid (PCI:"+strings.TrimSuffix(a100s(2)[1]["pci"], ".0")+"): 79, pid=4242, name=python, GPU has fallen off the bus.\n")
+		{"lost after XID 79", makeA100s(2), func(w *doctorMachine) (env, args []string) {
+			w.LoseGPU(1)
+			w.writeFile("dev/kmsg", "<3>[  100.000000] NVRM: Xid (PCI:"+strings.TrimSuffix(makeA100s(2)[1]["pci"], ".0")+"): 79, pid=4242, name=python, GPU has fallen off the bus.\n")
 			return nil, nil
 		}, []string{"error gpu-answers", "error xid-errors"}, "true", []string{"GPU 1"}},
-		{"hidden by -1", a100s(2), func(*patient) (env, args []string) {
+		{"hidden by -1", makeA100s(2), func(*doctorMachine) (env, args []string) {
 			return []string{"CUDA_VISIBLE_DEVICES=-1"}, nil
 		}, []string{"error env-mask-hides-all"}, "false", []string{"CUDA_VISIBLE_DEVICES"}},
-		{"library and driver of two versions", a100s(2), func(w *patient) (env, args []string) {
+		{"library and driver of two versions", makeA100s(2), func(w *doctorMachine) (env, args []string) {
 			w.FailInit(18)
-			w.library("560.35.03")
+			w.setLibraryVersion("560.35.03")
 			return nil, nil
 		}, []string{"error library-version"}, "false", []string{"550.54.15", "560.35.03", "reboot"}},
-		{"no driver", a100s(1), func(w *patient) (env, args []string) {
+		{"no driver", makeA100s(1), func(w *doctorMachine) (env, args []string) {
 			w.FailInit(9)
-			w.gone("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
-			w.card(a100s(1)[0]["pci"], "0x10de", "")
+			w.removePaths("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
+			w.addCard(makeA100s(1)[0]["pci"], "0x10de", "")
 			return nil, nil
 		}, []string{"error driver-loaded"}, "false", []string{"modprobe nvidia"}},
-		{"a new kernel without the driver's module", a100s(1), func(w *patient) (env, args []string) {
+		{"a new kernel without the driver's module", makeA100s(1), func(w *doctorMachine) (env, args []string) {
 			w.FailInit(9)
-			w.gone("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
-			w.card(a100s(1)[0]["pci"], "0x10de", "nouveau")
-			w.file("lib/modules/6.8.0-45-generic/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko:\n")
+			w.removePaths("proc/driver/nvidia", "sys/module/nvidia", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
+			w.addCard(makeA100s(1)[0]["pci"], "0x10de", "nouveau")
+			w.writeFile("lib/modules/6.8.0-45-generic/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko:\n")
 			return nil, nil
 		}, []string{"error driver-bound"}, "false", []string{"has no module for the kernel 6.8.0-45-generic", "dkms autoinstall"}},
-		{"a Jetson", nil, func(w *patient) (env, args []string) {
-			w.Remove("lib/libnvidia-ml.so.1")
-			w.Remove("bin/nvidia-smi")
-			w.gone("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm")
-			w.folder("sys/module/nvgpu", "sys/bus/pci/devices")
+		{"a Jetson", nil, func(w *doctorMachine) (env, args []string) {
+			w.RemoveFile("lib/libnvidia-ml.so.1")
+			w.RemoveFile("bin/nvidia-smi")
+			w.removePaths("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm")
+			w.makeFolders("sys/module/nvgpu", "sys/bus/pci/devices")
 			return nil, nil
 		}, nil, "unknown", []string{"Jetson", "doctor --run"}},
-		{"where only the programs of NixOS look", a100s(1), func(w *patient) (env, args []string) {
-			w.Remove("lib/libnvidia-ml.so.1")
-			w.Remove("bin/nvidia-smi")
-			w.gone("usr/lib")
-			w.file("run/opengl-driver/lib/libcuda.so.1", "")
+		{"where only the programs of NixOS look", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			w.RemoveFile("lib/libnvidia-ml.so.1")
+			w.RemoveFile("bin/nvidia-smi")
+			w.removePaths("usr/lib")
+			w.writeFile("run/opengl-driver/lib/libcuda.so.1", "")
 			return nil, nil
 		}, []string{"error driver-library"}, "false", []string{"export LD_LIBRARY_PATH=/run/opengl-driver/lib"}},
-		{"container without GPUs", a100s(1), func(w *patient) (env, args []string) {
-			w.file(".dockerenv", "")
-			w.Remove("lib/libnvidia-ml.so.1")
-			w.Remove("bin/nvidia-smi")
-			w.gone("usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
+		{"container without GPUs", makeA100s(1), func(w *doctorMachine) (env, args []string) {
+			w.writeFile(".dockerenv", "")
+			w.RemoveFile("lib/libnvidia-ml.so.1")
+			w.RemoveFile("bin/nvidia-smi")
+			w.removePaths("usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0")
 			return nil, nil
 		}, []string{"error device-nodes"}, "false", []string{"this container was given no GPU", "--gpus all"}},
-		{"a card that the driver cannot start", nil, func(w *patient) (env, args []string) {
-			w.card("0000:c1:00.0", "0x10de", "nvidia")
+		{"a card that the driver cannot start", nil, func(w *doctorMachine) (env, args []string) {
+			w.addCard("0000:c1:00.0", "0x10de", "nvidia")
 			return nil, nil
 		}, []string{"error devices-shown"}, "false", []string{"the driver does not show the GPU at 0000:c1:00.0", "dmesg"}},
-		{"a card that is not shown", a100s(2), func(w *patient) (env, args []string) {
-			w.card("0000:c1:00.0", "0x10de", "nvidia")
+		{"a card that is not shown", makeA100s(2), func(w *doctorMachine) (env, args []string) {
+			w.addCard("0000:c1:00.0", "0x10de", "nvidia")
 			return nil, nil
 		}, []string{"warning devices-shown"}, "true", []string{"0000:c1:00.0"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newPatient(t, test.gpus...)
+			w := newDoctorMachine(t, test.gpus...)
 			env, args := test.prepare(w)
-			o := w.doctor(env, args...)
-			w.expect(o, test.want...)
-			if o.runs() != test.runs {
-				t.Errorf("runs: %s, want %s (%s)", o.runs(), test.runs, o.Summary)
+			o := w.runDoctor(env, args...)
+			w.checkFindings(o, test.want...)
+			if o.runsText() != test.runs {
+				t.Errorf("runs: %s, want %s (%s)", o.runsText(), test.runs, o.Summary)
 			}
-			contains(t, o.Summary+"\n"+o.Next, test.says...)
+			checkContains(t, o.Summary+"\n"+o.Next, test.says...)
 		})
 	}
 }
@@ -321,42 +321,42 @@ func TestDoctor(t *testing.T) {
 // TestDoctorZombie: memory of a process that has ended and was not reaped.
 func TestDoctorZombie(t *testing.T) {
 	t.Parallel()
-	w := newPatient(t, a100s(2)...)
+	w := newDoctorMachine(t, makeA100s(2)...)
 	dead := exec.Command("true")
 	if err := dead.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dead.Wait() })
-	eventually(t, "the process is a zombie", func() bool {
+	waitUntil(t, "the process is a zombie", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", dead.Process.Pid))
 		return err == nil && strings.Contains(string(stat), ") Z ")
 	})
 	w.AddProcess(1, dead.Process.Pid, 20<<30, fakegpu.Compute)
-	o := w.doctor(nil)
-	w.expect(o, "warning memory-holders")
-	contains(t, o.Next, fmt.Sprintf("ps -fp $(ps -o ppid= -p %d)", dead.Process.Pid))
+	o := w.runDoctor(nil)
+	w.checkFindings(o, "warning memory-holders")
+	checkContains(t, o.Next, fmt.Sprintf("ps -fp $(ps -o ppid= -p %d)", dead.Process.Pid))
 }
 
 // TestDoctorNothingInstalled: a machine without a GPU, a driver, Python or anything else gets an answer in 2 seconds,
 // with one thing that is wrong.
 func TestDoctorNothingInstalled(t *testing.T) {
 	t.Parallel()
-	w := newPatient(t, fakegpu.A100(0))
-	w.Remove("lib/libnvidia-ml.so.1")
-	w.Remove("bin/nvidia-smi")
+	w := newDoctorMachine(t, fakegpu.A100(0))
+	w.RemoveFile("lib/libnvidia-ml.so.1")
+	w.RemoveFile("bin/nvidia-smi")
 	for _, name := range []string{"proc", "sys", "dev", "usr", "home"} {
-		w.gone(name)
+		w.removePaths(name)
 	}
-	w.folder("proc", "dev/shm", "sys/bus/pci/devices")
-	w.card("0000:00:02.0", "0x1234", "bochs-drm")
-	w.file("dev/kmsg", "")
-	o := w.doctor(nil)
+	w.makeFolders("proc", "dev/shm", "sys/bus/pci/devices")
+	w.addCard("0000:00:02.0", "0x1234", "bochs-drm")
+	w.writeFile("dev/kmsg", "")
+	o := w.runDoctor(nil)
 	for try := 1; o.took > 2*time.Second && try < 5; try++ { // that the machine is busy for a while says nothing
-		o = w.doctor(nil)
+		o = w.runDoctor(nil)
 	}
-	w.expect(o, "error gpu-present")
-	if o.runs() != "false" || o.took > 2*time.Second {
-		t.Errorf("runs: %s, after %v", o.runs(), o.took)
+	w.checkFindings(o, "error gpu-present")
+	if o.runsText() != "false" || o.took > 2*time.Second {
+		t.Errorf("runs: %s, after %v", o.runsText(), o.took)
 	}
 	for _, f := range o.Findings {
 		if f.Severity == "unknown" {

@@ -32,41 +32,41 @@ func TestDriverCrashes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.function, func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, a100s(2)...)
-			r.env = append(r.env, "SITE="+bus(t, "0x10de"))
+			r := newFakeDriverMachine(t, makeA100s(2)...)
+			r.env = append(r.env, "SITE="+makePCIRoot(t, "0x10de"))
 			says := "it crashed (" + unix.SignalName(test.signal) + ") in " + test.function
 			if test.signal == unix.SIGSEGV {
-				r.Crash(test.function, fakegpu.Any)
+				r.Crash(test.function, fakegpu.AnyGPU)
 			} else {
-				r.Crash(test.function, fakegpu.Any, int(test.signal))
+				r.Crash(test.function, fakegpu.AnyGPU, int(test.signal))
 			}
-			s, code := r.status()
+			s, code := r.readStatus()
 			if code != 0 || s.Source != "nvidia-smi" || len(s.Devices) != 2 || len(s.Problems) != 1 {
 				t.Fatalf("exit %d, %+v", code, s)
 			}
-			contains(t, s.Problems[0], "read through nvidia-smi", says)
+			checkContains(t, s.Problems[0], "read through nvidia-smi", says)
 			got := r.run("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS $GPUARD_CRASHED")
-			same(t, "given", got.out, uuid(0)+"\n")
-			same(t, "said", got.err, "")
+			checkEqual(t, "given", got.out, fakeUUID(0)+"\n")
+			checkEqual(t, "said", got.err, "")
 			if test.signal != unix.SIGABRT {
 				return // once is enough for what no library at all gives
 			}
 
-			r.Remove("bin/nvidia-smi")
-			r.unavailable(gpu.LibraryCrashed, says)
+			r.RemoveFile("bin/nvidia-smi")
+			r.checkUnavailable(gpu.LibraryCrashed, says)
 			tools := "PATH=" + filepath.Join(r.Dir, "bin")
-			got = run(t, with(r.hasty("run", "--fallback", "cpu", "--", "/bin/echo", "fine"), tools))
-			same(t, "on the CPU", got.out, "fine\n")
-			contains(t, got.err, says)
-			if got := run(t, with(r.hasty("doctor"), tools)); strings.Contains(got.err+got.out, "goroutine ") || got.code != 1 {
+			got = runCommand(t, withEnv(r.hastyCommand("run", "--fallback", "cpu", "--", "/bin/echo", "fine"), tools))
+			checkEqual(t, "on the CPU", got.out, "fine\n")
+			checkContains(t, got.err, says)
+			if got := runCommand(t, withEnv(r.hastyCommand("doctor"), tools)); strings.Contains(got.err+got.out, "goroutine ") || got.code != 1 {
 				t.Errorf("doctor ended with %d: %s", got.code, got.err)
 			}
 		})
 	}
 }
 
-// crashes counts the crashes of the library so far.
-func (r *rack) crashes() int {
+// countCrashes counts the crashes of the library so far.
+func (r *fakeDriverMachine) countCrashes() int {
 	text, _ := os.ReadFile(filepath.Join(r.Dir, "crashes"))
 	return strings.Count(string(text), "\n")
 }
@@ -87,7 +87,7 @@ func TestCrashSparesJobs(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.flags[0], func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, a100s(2)...)
+			r := newFakeDriverMachine(t, makeA100s(2)...)
 			folder := t.TempDir()
 			on, end := filepath.Join(folder, "on"), filepath.Join(folder, "end")
 			endJob := func() {
@@ -95,21 +95,21 @@ func TestCrashSparesJobs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := r.hasty(append(append([]string{"run"}, test.flags...), "--", "sh", "-c",
+			cmd := r.hastyCommand(append(append([]string{"run"}, test.flags...), "--", "sh", "-c",
 				"echo $$ > "+on+"; while [ ! -e "+end+" ]; do sleep 0.1; done; exit 7")...)
-			var said said
+			var said outputBuffer
 			cmd.Stderr = &said
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-			eventually(t, "the job runs", func() bool { _, err := os.Stat(on); return err == nil })
-			before := r.crashes()
-			r.Crash(test.function, fakegpu.Any)
+			waitUntil(t, "the job runs", func() bool { _, err := os.Stat(on); return err == nil })
+			before := r.countCrashes()
+			r.Crash(test.function, fakegpu.AnyGPU)
 			if test.flags[0] == "--retry" { // what runs is not read; before the second start the first child loads the library
 				endJob()
 			}
-			eventually(t, "the library crashes", func() bool { return r.crashes() > before })
+			waitUntil(t, "the library crashes", func() bool { return r.countCrashes() > before })
 			if again := r.run("status", "--json"); again.code != 0 {
 				t.Errorf("status ended with %d: %s", again.code, again.err)
 			}
@@ -126,13 +126,13 @@ func TestCrashSparesJobs(t *testing.T) {
 	}
 }
 
-// threadless is a program that needs more threads than its user may have.
-func threadless() {
+// exhaustThreads is a program that needs more threads than its user may have.
+func exhaustThreads() {
 	limit := unix.Rlimit{Cur: 1, Max: 1}
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
 		panic(err)
 	}
-	if _, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", "", true); err != nil {
+	if _, err := crash.CatchCrashes("gpuard: "+limits.ThreadFailureText()+"\n", "", true); err != nil {
 		panic(err)
 	}
 	for range 200 {
@@ -145,13 +145,13 @@ func threadless() {
 func TestNoThread(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	cmd := program(t, t.TempDir(), nil)
+	cmd := gpuardCommand(t, t.TempDir(), nil)
 	cmd.Path, cmd.Args, cmd.Dir = "/proc/self/exe", []string{"threadless"}, "/" // the folder of this program is not open to all
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1_731_005, Gid: 1_731_005}}
-	got := run(t, cmd)
-	same(t, "exit", got.code, 125)
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got.code, 125)
 	lines := strings.Split(strings.TrimSpace(got.err), "\n") // the first is of the C library's stand-in: pthread_create failed
-	contains(t, lines[len(lines)-1], "gpuard: cannot go on: the system gives this user no more processes (ulimit -u is 1; ")
+	checkContains(t, lines[len(lines)-1], "gpuard: cannot go on: the system gives this user no more processes (ulimit -u is 1; ")
 	if len(lines) > 2 {
 		t.Errorf("more was said:\n%s", got.err)
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// descriptors lists what a process has open.
-func descriptors(t testing.TB, pid int) map[int]string {
+// openDescriptors lists what a process has open.
+func openDescriptors(t testing.TB, pid int) map[int]string {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(folder)
@@ -43,8 +43,8 @@ func descriptors(t testing.TB, pid int) map[int]string {
 // 200 or above; nothing that gpuard or the driver opened for themselves.
 func TestDriverDescriptors(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
-	r.Write("control", "a device node")
+	r := newFakeDriverMachine(t, makeA100s(2)...)
+	r.WriteFile("control", "a device node")
 	passed, err := os.Create(filepath.Join(t.TempDir(), "passed"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,13 +52,13 @@ func TestDriverDescriptors(t *testing.T) {
 	defer passed.Close() //nolint:errcheck // not read
 	cmd := r.cmd("run", "-q", "--", "sh", "-c", "echo on; kill -STOP $$")
 	cmd.ExtraFiles = []*os.File{passed, nil, passed} // 3 and 5
-	inherited := descriptors(t, os.Getpid())         // inherited by this test from its parent
-	begin(t, cmd)
-	eventually(t, "it has stopped, and opens nothing more", func() bool {
+	inherited := openDescriptors(t, os.Getpid())     // inherited by this test from its parent
+	startToFirstLine(t, cmd)
+	waitUntil(t, "it has stopped, and opens nothing more", func() bool {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 		return strings.Contains(string(line), ") T ")
 	})
-	open := descriptors(t, cmd.Process.Pid)
+	open := openDescriptors(t, cmd.Process.Pid)
 	var numbers, leases []int
 	for fd, target := range open {
 		switch {
@@ -83,10 +83,10 @@ func TestDriverDescriptors(t *testing.T) {
 
 	// The holder has nothing but the lease, the command's pidfd and the folder's lock; no end of the caller's pipes. While it
 	// starts it has what it reads just then.
-	holder, strange := holderOf(t, r.state), ""
-	if !polled(10*time.Second, func() bool {
+	holder, strange := waitForHolder(t, r.state), ""
+	if !pollUntil(10*time.Second, func() bool {
 		strange = ""
-		for fd, target := range descriptors(t, holder) {
+		for fd, target := range openDescriptors(t, holder) {
 			ours := strings.HasPrefix(target, r.state) || strings.HasPrefix(target, "anon_inode:") || target == "/dev/null" ||
 				strings.HasPrefix(target, "/sys/fs/cgroup/") // Go's own, to follow its CPU limit
 			if fd < 3 && target != "/dev/null" || !ours {
@@ -102,24 +102,24 @@ func TestDriverDescriptors(t *testing.T) {
 // TestHolderMemory: what a holder costs for as long as its command runs.
 func TestHolderMemory(t *testing.T) {
 	t.Parallel()
-	if raced {
+	if raceEnabled {
 		t.Log("the race detector needs memory of its own")
 		return
 	}
-	r := newRack(t, a100s(1)...)
-	begin(t, r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60"))
-	private := privateMemory(t, holderOf(t, r.state))
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	startToFirstLine(t, r.cmd("run", "-q", "--", "sh", "-c", "echo on; exec sleep 60"))
+	private := privateMemory(t, waitForHolder(t, r.state))
 	t.Logf("%d KiB", private)
 	if private == 0 || private > 4<<10 {
 		t.Errorf("the holder has %d KiB of its own, more than 4 MiB", private)
 	}
 }
 
-// holderOf waits for the one holder of a state folder to have begun its watch: when the command starts it is only on
+// waitForHolder waits for the one holder of a state folder to have begun its watch: when the command starts it is only on
 // its way.
-func holderOf(t testing.TB, folder string) (pid int) {
+func waitForHolder(t testing.TB, folder string) (pid int) {
 	t.Helper()
-	eventually(t, "one holder watches", func() bool {
+	waitUntil(t, "one holder watches", func() bool {
 		holders := holdersOf(folder)
 		if len(holders) != 1 {
 			return false

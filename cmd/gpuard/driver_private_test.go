@@ -21,18 +21,18 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// apart runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that
+// runInNamespaces runs a script in PID and mount namespaces of its own, on the fake machine and with nothing that makes that
 // right.
-func (r *rack) apart(script string) result {
+func (r *fakeDriverMachine) runInNamespaces(script string) runResult {
 	r.t.Helper()
-	cmd := program(r.t, r.state, append(r.Env(), "LC_ALL=C"))
+	cmd := gpuardCommand(r.t, r.state, append(r.Env(), "LC_ALL=C"))
 	path, err := exec.LookPath("unshare")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	cmd.Path = path
 	cmd.Args = []string{"unshare", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c", script}
-	return run(r.t, cmd)
+	return runCommand(r.t, cmd)
 }
 
 // TestDriverPrivateNamespace: nothing is leased where other leases cannot be seen, unless the folder comes from
@@ -40,7 +40,7 @@ func (r *rack) apart(script string) result {
 func TestDriverPrivateNamespace(t *testing.T) {
 	gate.Need(t, "pidns")
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	for _, words := range []string{
 		"run -- sh -c 'echo started'", "run -q --json -- sh -c 'echo started'", "run --dry-run -- true", "run --dry-run --json -- true",
 		"reserve --shell", "reserve --pid $$",
@@ -48,15 +48,15 @@ func TestDriverPrivateNamespace(t *testing.T) {
 		for _, made := range []bool{false, true} {
 			if made {
 				outside := r.run("run", "-q", "--", "true") // makes the folder
-				same(t, "run outside", outside.code, 0)
+				checkEqual(t, "run outside", outside.code, 0)
 			}
-			got := r.apart("gpuard " + words)
+			got := r.runInNamespaces("gpuard " + words)
 			if got.code != 125 || strings.Contains(got.out, "started") || strings.Contains(got.out, "GPU 0") {
 				t.Errorf("%s: exit %d, %s%s", words, got.code, got.out, got.err)
 			}
-			contains(t, got.out+got.err, "cannot lease a GPU here: ", "private PID namespace", "would not be seen outside", "mount the host's "+r.state, "--private-state")
+			checkContains(t, got.out+got.err, "cannot lease a GPU here: ", "private PID namespace", "would not be seen outside", "mount the host's "+r.state, "--private-state")
 		}
-		silent(t, r.state)
+		waitForWriters(t, r.state)
 		if err := os.RemoveAll(r.state); err != nil {
 			t.Fatal(err)
 		}
@@ -73,22 +73,22 @@ func TestDriverPrivateNamespace(t *testing.T) {
 		"run -q -- sh -c 'echo $GPUARD_GPUS $GPUARD_LEASE'", "run --dry-run --json -- true", "reserve --shell", "reserve --pid $$",
 	} {
 		verb, rest, _ := strings.Cut(words, " ")
-		got := r.apart("gpuard " + verb + " --private-state " + rest)
+		got := r.runInNamespaces("gpuard " + verb + " --private-state " + rest)
 		if got.code != 0 || !strings.Contains(got.out, "GPU") {
 			t.Errorf("%s with --private-state: exit %d, %s%s", words, got.code, got.out, got.err)
 		}
-		got = r.apart("mkdir -p $GPUARD_STATE && mount --bind $GPUARD_STATE $GPUARD_STATE && gpuard " + words)
+		got = r.runInNamespaces("mkdir -p $GPUARD_STATE && mount --bind $GPUARD_STATE $GPUARD_STATE && gpuard " + words)
 		if got.code != 0 || !strings.Contains(got.out, "GPU") {
 			t.Errorf("%s over a mounted folder: exit %d, %s%s", words, got.code, got.out, got.err)
 		}
 		// Of a mount above only one that shows the same folder of a disk is the host's.
-		got = r.apart("mount --bind ${GPUARD_STATE%/*} ${GPUARD_STATE%/*} && gpuard " + words)
-		same(t, words+" below the same folder", got.code, below)
-		got = r.apart("mount -t tmpfs none ${GPUARD_STATE%/*} && gpuard " + words)
-		same(t, words+" below a mount", got.code, 125)
-		contains(t, got.out+got.err, "that folder itself: whose "+filepath.Dir(r.state)+" this is does not show")
+		got = r.runInNamespaces("mount --bind ${GPUARD_STATE%/*} ${GPUARD_STATE%/*} && gpuard " + words)
+		checkEqual(t, words+" below the same folder", got.code, below)
+		got = r.runInNamespaces("mount -t tmpfs none ${GPUARD_STATE%/*} && gpuard " + words)
+		checkEqual(t, words+" below a mount", got.code, 125)
+		checkContains(t, got.out+got.err, "that folder itself: whose "+filepath.Dir(r.state)+" this is does not show")
 	}
-	same(t, "a CPU job", r.apart("gpuard run -q --cpu -- sh -c 'exit 7'").code, 7) // leases nothing
+	checkEqual(t, "a CPU job", r.runInNamespaces("gpuard run -q --cpu -- sh -c 'exit 7'").code, 7) // leases nothing
 }
 
 // TestDriverStartsSlowly: the reason is shown if the driver has to start its devices first.
@@ -101,9 +101,9 @@ func TestDriverStartsSlowly(t *testing.T) {
 	}{{"0", 1200, true}, {"1", 1200, false}, {"0", 0, false}, {"", 1200, false}} {
 		t.Run(fmt.Sprintf("%s after %d ms", test.persistence, test.delay), func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, fakegpu.A100(0).With("persistence", test.persistence))
+			r := newFakeDriverMachine(t, fakegpu.A100(0).With("persistence", test.persistence))
 			if test.delay > 0 {
-				r.Delay("nvmlInit_v2", fakegpu.Any, test.delay)
+				r.Delay("nvmlInit_v2", fakegpu.AnyGPU, test.delay)
 			}
 			began := time.Now()
 			got := r.run("run", "--", "echo", "started")
@@ -111,12 +111,12 @@ func TestDriverStartsSlowly(t *testing.T) {
 				t.Log("the machine is too busy to tell") // its own slowness may have looked like the driver's
 				return
 			}
-			same(t, "exit and output", []any{got.code, got.out}, []any{0, "started\n"})
+			checkEqual(t, "exit and output", []any{got.code, got.out}, []any{0, "started\n"})
 			if told := strings.Contains(got.err, "the driver took"); told != test.told {
 				t.Errorf("told: %t, want %t\n%s", told, test.told, got.err)
 			}
 			if test.told {
-				contains(t, got.err, "the driver took ", " s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1\n")
+				checkContains(t, got.err, "the driver took ", " s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1\n")
 			}
 		})
 	}
@@ -125,30 +125,30 @@ func TestDriverStartsSlowly(t *testing.T) {
 // TestHolderTouches: a holder keeps its entry young, and what the entry needs, for as long as the command runs.
 func TestHolderTouches(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	folder, err := store.Open(r.folder(), nil, time.Second)
+	r := newDemoMachine(t, "demo:1xL4")
+	folder, err := store.Open(r.leaseFolder(), nil, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close() //nolint:errcheck // read only
-	command := sleeper(t)
+	command := startSleep(t)
 	held, err := folder.Claim("boot", nil, func(store.View) (job.Lease, error) {
 		return job.Lease{Devices: []gpu.UUID{"GPU-0"}, PID: command.Process.Pid, Command: "sleep"}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pidfd, err := launch.Pidfd(command.Process.Pid)
+	pidfd, err := launch.OpenPidfd(command.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", held.Lease.ID+"-*"))
-	all := append(pair, r.folder(), filepath.Join(r.folder(), "lock"), filepath.Join(r.folder(), "format"))
+	pair, _ := filepath.Glob(filepath.Join(r.leaseFolder(), "leases", "*", held.Lease.ID+"-*"))
+	all := append(pair, r.leaseFolder(), filepath.Join(r.leaseFolder(), "lock"), filepath.Join(r.leaseFolder(), "format"))
 	if len(all) != 5 {
 		t.Fatalf("the lease is %v", pair)
 	}
-	orders := holder.Orders{Folder: r.folder(), Lease: held.Lease.ID}
-	keeps := program(t, r.state, nil, append([]string{launch.HolderFlag, "3", "4"}, must(orders.Words())...)...)
+	orders := holder.Orders{Folder: r.leaseFolder(), Lease: held.Lease.ID}
+	keeps := gpuardCommand(t, r.state, nil, append([]string{launch.HolderFlag, "3", "4"}, must(orders.Words())...)...)
 	keeps.Args[0] = "hasty"
 	keeps.ExtraFiles = []*os.File{pidfd, held.Lock}
 	if err := keeps.Start(); err != nil {
@@ -162,7 +162,7 @@ func TestHolderTouches(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "everything is young again", func() bool {
+		waitUntil(t, "everything is young again", func() bool {
 			for _, path := range all {
 				if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) > time.Hour {
 					return false
@@ -176,7 +176,7 @@ func TestHolderTouches(t *testing.T) {
 	if err := keeps.Wait(); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", held.Lease.ID+"-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(r.leaseFolder(), "leases", "*", held.Lease.ID+"-*")); len(left) > 0 {
 		t.Errorf("the holder has left %v", left)
 	}
 }

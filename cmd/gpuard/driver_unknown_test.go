@@ -17,19 +17,19 @@ import (
 // gpuard knows its own leases, and that is said once; not beside a process that was seen.
 func TestUseUnknown(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.GeForce(0))
+	r := newFakeDriverMachine(t, fakegpu.GeForce(0))
 	const notSupported = 3
 	for _, function := range []string{
 		"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetUtilizationRates",
 		"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
 	} {
-		r.Fail(function, fakegpu.Any, notSupported)
+		r.Fail(function, fakegpu.AnyGPU, notSupported)
 	}
-	s, _ := r.status()
-	same(t, "use", s.Devices[0].Use, status.Unknown)
-	contains(t, r.run("status").out, "1 GPU: 1 use unknown")
+	s, _ := r.readStatus()
+	checkEqual(t, "use", s.Devices[0].Use, status.Unknown)
+	checkContains(t, r.run("status").out, "1 GPU: 1 use unknown")
 	got := r.run("run", "--", "sh", "-c", "gpuard run $PRIVATE --any --no-wait -- true; echo $?")
-	same(t, "another lease beside it", got.out, "120\n")
+	checkEqual(t, "another lease beside it", got.out, "120\n")
 	const line = "whether GPU 0 is in use cannot be read (its memory, load and processes): only the leases of gpuard are known"
 	if n := strings.Count(strings.Join(strings.Fields(got.err), " "), line); n != 1 {
 		t.Errorf("said %d times:\n%s", n, got.err)
@@ -40,7 +40,7 @@ func TestUseUnknown(t *testing.T) {
 // job inside the lease is not put beside it; what the lease did start is its own, also where it has left the tree.
 func TestProcessOutsideLease(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.GeForce(0))
+	r := newFakeDriverMachine(t, fakegpu.GeForce(0))
 	dir := t.TempDir()
 	cmd := r.cmd()
 	cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", `eval "$(gpuard reserve $PRIVATE --shell)" || exit 9
@@ -56,7 +56,7 @@ kill $(cat pid)`}, dir
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease := strings.TrimSpace(begin(t, cmd))
+	lease := strings.TrimSpace(startToFirstLine(t, cmd))
 	text := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -69,20 +69,20 @@ kill $(cat pid)`}, dir
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL) })
-	contains(t, text("inside"), fmt.Sprintf("already used inside lease %s by PID %d", lease, child))
+	checkContains(t, text("inside"), fmt.Sprintf("already used inside lease %s by PID %d", lease, child))
 
-	stranger := r.occupyGPU(0, "4G", fakegpu.Compute)
-	s, _ := r.status()
+	stranger := r.startFakeJob(0, "4G", fakegpu.Compute)
+	s, _ := r.readStatus()
 	whose := map[int]string{}
 	for _, p := range s.Devices[0].Processes {
 		whose[p.PID] = fmt.Sprint(p.Lease, " ", p.Foreign)
 	}
-	same(t, "processes", whose, map[int]string{child: lease + " false", stranger: " true"})
-	contains(t, r.run("status").out, fmt.Sprintf("pid %d, no lease", stranger))
+	checkEqual(t, "processes", whose, map[int]string{child: lease + " false", stranger: " true"})
+	checkContains(t, r.run("status").out, fmt.Sprintf("pid %d, no lease", stranger))
 	if _, err := in.Write([]byte("go\n")); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	same(t, "codes", text("code"), "0 120")
-	contains(t, text("beside"), fmt.Sprintf("in use without a lease by PID %d", stranger))
+	checkEqual(t, "codes", text("code"), "0 120")
+	checkContains(t, text("beside"), fmt.Sprintf("in use without a lease by PID %d", stranger))
 }

@@ -27,7 +27,7 @@ type example struct {
 	promised      map[string]string // GPUs of each instance, as the page writes them
 }
 
-func examples(t *testing.T) (all []example) {
+func readExamples(t *testing.T) (all []example) {
 	t.Helper()
 	files, err := filepath.Glob("../../examples/*/gpuard.yaml")
 	if err != nil || len(files) == 0 {
@@ -69,14 +69,14 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 	if err := json.Unmarshal(data, &nodes); err != nil {
 		t.Fatal(err)
 	}
-	e := examples(t)[0]
+	e := readExamples(t)[0]
 	file := filepath.Join(e.folder, "gpuard.yaml")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p, _ := project.Read(text, file)
-	m, err := gpu.Invent(e.machine)
+	m, err := gpu.InventMachine(e.machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +92,16 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 	}
 }
 
-// tried is an example that is run as its page says.
-type tried struct {
+// exampleRun is an example that is run as its page says.
+type exampleRun struct {
 	*testing.T
 	example
 	state string
 }
 
-// cmd prepares a line that is typed in the folder of the example.
-func (e *tried) cmd(line string) *exec.Cmd {
-	cmd := program(e.T, e.state, nil, "-c", line)
+// lineCommand prepares a line that is typed in the folder of the example.
+func (e *exampleRun) lineCommand(line string) *exec.Cmd {
+	cmd := gpuardCommand(e.T, e.state, nil, "-c", line)
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		e.Fatal(err)
@@ -110,17 +110,17 @@ func (e *tried) cmd(line string) *exec.Cmd {
 	return cmd
 }
 
-func (e *tried) do(line string) string {
+func (e *exampleRun) mustRunLine(line string) string {
 	e.Helper()
-	got := run(e.T, e.cmd(line))
+	got := runCommand(e.T, e.lineCommand(line))
 	if got.code != 0 {
 		e.Fatalf("%s: %+v", line, got)
 	}
 	return got.out
 }
 
-// shown is an instance in the answer of ps.
-type shown struct {
+// shownInstance is an instance in the answer of ps.
+type shownInstance struct {
 	Name    string
 	State   service.State
 	Ready   bool
@@ -129,20 +129,20 @@ type shown struct {
 	Log     string
 }
 
-func (e *tried) ps() (all []shown, supervised bool) {
+func (e *exampleRun) listInstances() (all []shownInstance, supervised bool) {
 	e.Helper()
 	var answer struct {
 		Supervised bool
-		Instances  []shown
+		Instances  []shownInstance
 	}
-	if err := json.Unmarshal([]byte(e.do("gpuard ps --json")), &answer); err != nil {
+	if err := json.Unmarshal([]byte(e.mustRunLine("gpuard ps --json")), &answer); err != nil {
 		e.Fatal(err)
 	}
 	return answer.Instances, answer.Supervised
 }
 
-// check fails the test unless all stand-ins run where the page promises it.
-func (e *tried) check(all []shown) {
+// checkInstances fails the test unless all stand-ins run where the page promises it.
+func (e *exampleRun) checkInstances(all []shownInstance) {
 	e.Helper()
 	got := map[string]string{}
 	for _, i := range all {
@@ -155,11 +155,11 @@ func (e *tried) check(all []shown) {
 			e.Errorf("%s does not run: %+v", i.Name, i)
 		}
 	}
-	same(e, "devices", got, e.promised)
+	checkEqual(e, "devices", got, e.promised)
 }
 
-// ended fails the test unless each instance was said to have ended, once.
-func (e *tried) ended(said string) {
+// checkSaidEnded fails the test unless each instance was said to have ended, once.
+func (e *exampleRun) checkSaidEnded(said string) {
 	e.Helper()
 	for name := range e.promised {
 		if n := len(regexp.MustCompile(`(?m)^(gpuard: )?`+name+` ended$`).FindAllString(said, -1)); n != 1 {
@@ -171,11 +171,11 @@ func (e *tried) ended(said string) {
 // TestExamples: what a page says to type starts the example on the GPUs that the page promises, each time. The first
 // time it is left in the background, the second time it is ended as the page says, by Ctrl-C.
 func TestExamples(t *testing.T) {
-	for _, e := range examples(t) {
+	for _, e := range readExamples(t) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
-			e := &tried{t, e, stateFolder(t)}
-			ending := e.cmd("gpuard down --now")
+			e := &exampleRun{t, e, stateFolder(t)}
+			ending := e.lineCommand("gpuard down --now")
 			t.Cleanup(func() {
 				if !t.Failed() {
 					return
@@ -186,72 +186,72 @@ func TestExamples(t *testing.T) {
 					t.Errorf("%v: %s", err, out)
 				}
 			})
-			e.do(e.line + " -d")
-			first, _ := e.ps()
-			e.check(first)
+			e.mustRunLine(e.line + " -d")
+			first, _ := e.listInstances()
+			e.checkInstances(first)
 			for _, i := range first {
-				eventually(t, "a stand-in runs for "+i.Name, func() bool {
+				waitUntil(t, "a stand-in runs for "+i.Name, func() bool {
 					text, _ := os.ReadFile(i.Log)
 					return strings.Contains(string(text), " GPUARD_GPUS=")
 				})
 			}
-			e.ended(e.do("gpuard down"))
-			e.inFront(first)
-			eventually(t, "the supervisor has left", func() bool {
-				all, supervised := e.ps()
+			e.checkSaidEnded(e.mustRunLine("gpuard down"))
+			e.runInForeground(first)
+			waitUntil(t, "the supervisor has left", func() bool {
+				all, supervised := e.listInstances()
 				return len(all) == 0 && !supervised
 			})
 		})
 	}
 }
 
-// inFront types the line of the page, checks what runs, and ends it by Ctrl-C.
-func (e *tried) inFront(before []shown) {
+// runInForeground types the line of the page, checks what runs, and ends it by Ctrl-C.
+func (e *exampleRun) runInForeground(before []shownInstance) {
 	e.Helper()
-	cmd := e.cmd(e.line)
+	cmd := e.lineCommand(e.line)
 	var said strings.Builder
 	cmd.Stderr, cmd.SysProcAttr = &said, &unix.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		e.Fatal(err)
 	}
-	var again []shown
-	eventually(e, "all run", func() bool {
-		again, _ = e.ps()
-		return len(again) == len(before) && !slices.ContainsFunc(again, func(i shown) bool { return !i.Ready })
+	var again []shownInstance
+	waitUntil(e, "all run", func() bool {
+		again, _ = e.listInstances()
+		return len(again) == len(before) && !slices.ContainsFunc(again, func(i shownInstance) bool { return !i.Ready })
 	})
-	e.check(again)
+	e.checkInstances(again)
 	for n, i := range again {
-		same(e, i.Name, i.Devices, before[n].Devices)
+		checkEqual(e, i.Name, i.Devices, before[n].Devices)
 	}
 	if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {
 		e.Error(err)
 	}
 	err := cmd.Wait()
-	if died(err) != unix.SIGINT && cmd.ProcessState.ExitCode() != 128+int(unix.SIGINT) { // of a shell that did not become gpuard
+	if endingSignal(err) != unix.SIGINT && cmd.ProcessState.ExitCode() != 128+int(unix.SIGINT) { // of a shell that did not become gpuard
 		e.Errorf("ended with %v, want SIGINT", err)
 	}
-	e.ended(said.String())
+	e.checkSaidEnded(said.String())
 }
 
 // TestServicesComeBack: a service gets the GPU that it had, even if another one that would take it is before it in the
 // file.
 func TestServicesComeBack(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:2xL4", "services:\n  a:\n    command: alone\n  b:\n    command: alone\n")
-	on := func(s *sight, name string) gpu.UUID {
-		devices := s.row(name).Seen.Devices
+	c := newExclusiveProject(t, "demo:2xL4", "services:\n  a:\n    command: alone\n  b:\n    command: alone\n")
+	on := func(s *projectView, name string) gpu.UUID {
+		devices := s.findInstance(name).Seen.Devices
 		if len(devices) != 1 {
 			t.Fatalf("%s has %v", name, devices)
 		}
 		return devices[0].UUID
 	}
-	c.do("up", "b")
-	had := on(c.until("b runs", settled(1)), "b")
-	c.do("down")
-	c.until("it has ended", nothing)
-	c.do("up")
-	if s := c.until("both run", settled(2)); on(s, "b") != had || on(s, "a") == had {
+	c.mustRunTool("up", "b")
+	had := on(c.waitForView("b runs", areInstancesSettled(1)), "b")
+	c.mustRunTool("down")
+	c.waitForView("it has ended", isNothingLeft)
+	c.mustRunTool("up")
+	if s := c.waitForView("both run", areInstancesSettled(2)); on(s, "b") != had || on(s, "a") == had {
 		t.Errorf("b had %s, and is on %s now; a is on %s", had, on(s, "b"), on(s, "a"))
 	}
-	c.check()
+	c.checkViolations()
 }

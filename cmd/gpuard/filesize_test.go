@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// withFileSize is the program where files may have at most so many blocks of 512 bytes.
-func withFileSize(t *testing.T, blocks string, cmd *exec.Cmd) *exec.Cmd {
+// withFileSizeLimit is the program where files may have at most so many blocks of 512 bytes.
+func withFileSizeLimit(t *testing.T, blocks string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "gpuard")
 	if err := os.Symlink(cmd.Path, self); err != nil {
@@ -40,26 +40,26 @@ func TestFileSizeLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "demo:1xL4")
+			r := newDemoMachine(t, "demo:1xL4")
 			here := quietDir(t)
 			if err := os.WriteFile(filepath.Join(here, "gpuard.yaml"), []byte("services: {a: {command: [sleep, '60']}}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for i, word := range c.args {
 				if word == "PID" {
-					c.args[i] = strconv.Itoa(sleeper(t).Process.Pid)
+					c.args[i] = strconv.Itoa(startSleep(t).Process.Pid)
 				}
 			}
-			cmd := withFileSize(t, "0", program(t, r.state, []string{"HOME=" + here}, c.args...))
+			cmd := withFileSizeLimit(t, "0", gpuardCommand(t, r.state, []string{"HOME=" + here}, c.args...))
 			cmd.Dir = here
-			got := returns(t, cmd)
-			if got.code != c.code || !strings.Contains(got.err, "file too large") || !strings.Contains(oneLine(got.err), "your limit on the size of files (ulimit -f) is too low") {
+			got := mustReturn(t, cmd)
+			if got.code != c.code || !strings.Contains(got.err, "file too large") || !strings.Contains(joinLines(got.err), "your limit on the size of files (ulimit -f) is too low") {
 				t.Errorf("exit %d, %s%s; want %d", got.code, got.out, got.err, c.code)
 			}
-			if n := r.leases(); n != 0 {
+			if n := r.countLeases(); n != 0 {
 				t.Errorf("%d leases", n)
 			}
-			r.all(1)
+			r.claimAll(1)
 		})
 	}
 }
@@ -71,13 +71,13 @@ func TestFileSizeOfTheCommand(t *testing.T) {
 	for name, flags := range map[string][]string{"exec": nil, "stay": {"--timeout", "1m"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "demo:1xL4")
+			r := newDemoMachine(t, "demo:1xL4")
 			const script = `grep -E '^Sig(Ign|Blk)' /proc/self/status; exec dd if=/dev/zero of="$DEVICES/large" bs=1M count=1 2>/dev/null`
-			cmd := r.job("sh", "-c", script)
+			cmd := r.jobCommand("sh", "-c", script)
 			cmd.Args = append(append(append([]string{}, cmd.Args[:2]...), flags...), cmd.Args[2:]...)
 			plain := exec.CommandContext(t.Context(), "/bin/sh", "-c", "ulimit -f 64; "+script)
 			plain.Env = cmd.Env
-			got, want := run(t, withFileSize(t, "64", cmd)), run(t, plain)
+			got, want := runCommand(t, withFileSizeLimit(t, "64", cmd)), runCommand(t, plain)
 			if got.out != want.out || got.code != want.code || want.code != -1 {
 				t.Errorf("exit %d, %q%s; without gpuard %d, %q", got.code, got.out, got.err, want.code, want.out)
 			}
@@ -88,10 +88,10 @@ func TestFileSizeOfTheCommand(t *testing.T) {
 // TestFileSizeOfTheLog: a log that may not grow any more costs the log, which is said, and not the command.
 func TestFileSizeOfTheLog(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	cmd := r.job("sh", "-c", `head -c 200000 /dev/zero | tr '\0' x; echo; echo LAST`)
+	r := newDemoMachine(t, "demo:1xL4")
+	cmd := r.jobCommand("sh", "-c", `head -c 200000 /dev/zero | tr '\0' x; echo; echo LAST`)
 	cmd.Args = append(append(append([]string{}, cmd.Args[:2]...), "--log", filepath.Join(t.TempDir(), "log")), cmd.Args[2:]...)
-	got := returns(t, withFileSize(t, "64", cmd))
+	got := mustReturn(t, withFileSizeLimit(t, "64", cmd))
 	if got.code != 0 || !strings.HasSuffix(got.out, "LAST\n") || !strings.Contains(got.err, "the log is not complete") {
 		t.Errorf("exit %d, %d bytes, %s", got.code, len(got.out), got.err)
 	}

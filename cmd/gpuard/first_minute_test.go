@@ -17,17 +17,17 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// beginner is a job in its first minute, which lasts six seconds here.
-type beginner struct {
-	*rack
+// firstMinuteJob is a job in its first minute, which lasts six seconds here.
+type firstMinuteJob struct {
+	*fakeDriverMachine
 	cmd   *exec.Cmd
-	heard *said // standard error
+	heard *outputBuffer // standard error
 }
 
-func (r *rack) startBeginner(flags string, script string) *beginner {
+func (r *fakeDriverMachine) startFirstMinuteJob(flags string, script string) *firstMinuteJob {
 	r.t.Helper()
 	words := append(append([]string{"run", "-q"}, strings.Fields(flags)...), "--", "sh", "-c", script)
-	b := &beginner{r, r.cmd(words...), &said{}}
+	b := &firstMinuteJob{r, r.cmd(words...), &outputBuffer{}}
 	b.cmd.Args[0] = "glancing"
 	b.cmd.Env = append(b.cmd.Env, r.env...) // these count more than what the tests have for all
 	b.cmd.Stderr = b.heard
@@ -40,11 +40,11 @@ func (r *rack) startBeginner(flags string, script string) *beginner {
 	return b
 }
 
-// awaitVerdict waits until status says where the job works.
-func (b *beginner) awaitVerdict(want core.Verdict) (text string) {
+// waitForVerdict waits until status says where the job works.
+func (b *firstMinuteJob) waitForVerdict(want core.Verdict) (text string) {
 	b.t.Helper()
-	eventually(b.t, "status says "+string(want), func() bool {
-		report, _ := b.status()
+	waitUntil(b.t, "status says "+string(want), func() bool {
+		report, _ := b.readStatus()
 		for _, d := range report.Devices {
 			for _, l := range d.Leases {
 				if l.Seen == string(want) {
@@ -58,13 +58,13 @@ func (b *beginner) awaitVerdict(want core.Verdict) (text string) {
 	return text
 }
 
-// end ends the job, and returns what it heard and the line of the history.
-func (b *beginner) end() (heard string, line trend.Ended) {
+// endJob ends the job, and returns what it heard and the line of the history.
+func (b *firstMinuteJob) endJob() (heard string, line trend.EndedLease) {
 	b.t.Helper()
 	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGTERM)
 	_ = b.cmd.Wait()
-	path := filepath.Join(durable(b.state, os.Geteuid(), "history"), "leases-ended")
-	eventually(b.t, "its line is written", func() bool {
+	path := filepath.Join(durablePath(b.state, os.Geteuid(), "history"), "leases-ended")
+	waitUntil(b.t, "its line is written", func() bool {
 		text, err := os.ReadFile(path)
 		return err == nil && json.Unmarshal(bytes.TrimSpace(text), &line) == nil
 	})
@@ -94,20 +94,20 @@ func TestFirstMinute(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, a100s(2)...)
+			r := newFakeDriverMachine(t, makeA100s(2)...)
 			if c.verdict == core.OutsideLease {
-				r.leased(0, "exec sleep 600")
+				r.startLeasedScript(0, "exec sleep 600")
 			}
-			b := r.startBeginner(c.flags, c.script)
-			contains(t, b.awaitVerdict(c.verdict), c.text)
+			b := r.startFirstMinuteJob(c.flags, c.script)
+			checkContains(t, b.waitForVerdict(c.verdict), c.text)
 			if c.said != "" {
-				contains(t, b.run("status").out, "! ")
+				checkContains(t, b.run("status").out, "! ")
 			}
-			heard, line := b.end()
+			heard, line := b.endJob()
 			if c.said == "" && heard != "" || !strings.Contains(heard, c.said) || strings.Count(heard, "WARNING") > 1 {
 				t.Errorf("it heard %q", heard)
 			}
-			same(t, "in the history", line.Seen, c.history)
+			checkEqual(t, "in the history", line.Seen, c.history)
 		})
 	}
 }
@@ -116,26 +116,26 @@ func TestFirstMinute(t *testing.T) {
 func TestFirstMinuteLater(t *testing.T) {
 	t.Parallel()
 	loaded := filepath.Join(t.TempDir(), "loaded")
-	b := newRack(t, a100s(1)...).startBeginner("", `until test -e `+loaded+`; do sleep 0.1; done; exec fakegpu-job --gpu 0`)
-	b.awaitVerdict(core.TooEarly)
-	contains(t, b.run("status").out, "is not on GPU 0 ")
+	b := newFakeDriverMachine(t, makeA100s(1)...).startFirstMinuteJob("", `until test -e `+loaded+`; do sleep 0.1; done; exec fakegpu-job --gpu 0`)
+	b.waitForVerdict(core.TooEarly)
+	checkContains(t, b.run("status").out, "is not on GPU 0 ")
 	writeFile(t, loaded, "", 0o600)
-	b.awaitVerdict(core.Proven)
-	heard, _ := b.end()
-	same(t, "it heard", heard, "")
+	b.waitForVerdict(core.Proven)
+	heard, _ := b.endJob()
+	checkEqual(t, "it heard", heard, "")
 }
 
 // TestFirstMinuteAfterWaiting: the time that a job has waited in line is no time in which it could have been on a device.
 func TestFirstMinuteAfterWaiting(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	_, before := r.leased(0, "exec sleep 600")
-	b := r.startBeginner("", "exec sleep 600")
-	eventually(t, "it waits", func() bool { return r.waiting() == 1 })
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	_, before := r.startLeasedScript(0, "exec sleep 600")
+	b := r.startFirstMinuteJob("", "exec sleep 600")
+	waitUntil(t, "it waits", func() bool { return r.countWaiting() == 1 })
 	time.Sleep(6 * time.Second) // a minute, for that program
 	_ = syscall.Kill(-before, syscall.SIGKILL)
-	b.awaitVerdict(core.TooEarly)
-	report, _ := r.status()
+	b.waitForVerdict(core.TooEarly)
+	report, _ := r.readStatus()
 	lease := report.Devices[0].Leases[0]
 	if held := time.Since(*lease.Since); held < 4*time.Second {
 		t.Errorf("it was judged %s after it got its device", held)
@@ -145,17 +145,17 @@ func TestFirstMinuteAfterWaiting(t *testing.T) {
 // TestFirstMinuteRule: where a rule says so, what a job has on a device outside its lease is ended, and nothing else.
 func TestFirstMinuteRule(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	config := t.TempDir()
 	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), fmt.Sprintf("rules:\n- name: lab\n  users: [%d]\n  outside: end\n", os.Geteuid()), 0)
 	r.env = append(r.env, "XDG_CONFIG_HOME="+config)
-	other := r.occupyGPU(0, "1G", fakegpu.Compute)
-	b := r.startBeginner("--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 fakegpu-job --gpu 0 --mem 2G; echo it ended with $? >&2; exec fakegpu-job --gpu 1")
+	other := r.startFakeJob(0, "1G", fakegpu.Compute)
+	b := r.startFirstMinuteJob("--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 fakegpu-job --gpu 0 --mem 2G; echo it ended with $? >&2; exec fakegpu-job --gpu 1")
 
-	eventually(t, "it is ended", func() bool { return strings.Contains(b.heard.String(), "it ended with ") })
-	b.awaitVerdict(core.Proven)
-	heard, line := b.end()
-	contains(t, heard, "WARNING: outside the lease: fakegpu-job", "told process ", " to end, which is on a device outside lease ", `rule "lab"`, "it ended with 143")
-	same(t, "in the history", line.Seen, "outside-lease")
-	same(t, "what belongs to nobody's lease lives", syscall.Kill(other, 0), nil)
+	waitUntil(t, "it is ended", func() bool { return strings.Contains(b.heard.String(), "it ended with ") })
+	b.waitForVerdict(core.Proven)
+	heard, line := b.endJob()
+	checkContains(t, heard, "WARNING: outside the lease: fakegpu-job", "told process ", " to end, which is on a device outside lease ", `rule "lab"`, "it ended with 143")
+	checkEqual(t, "in the history", line.Seen, "outside-lease")
+	checkEqual(t, "what belongs to nobody's lease lives", syscall.Kill(other, 0), nil)
 }

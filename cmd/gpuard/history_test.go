@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// wellFormed is an error unless it is XML.
-func wellFormed(text []byte) error {
+// checkXML is an error unless it is XML.
+func checkXML(text []byte) error {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -33,29 +33,29 @@ func wellFormed(text []byte) error {
 // drawn is said.
 func TestHistoryChart(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	dir := t.TempDir()
 	for i := range 2 {
-		same(t, "run", r.run("run", "-q", "--device", fmt.Sprint(i), "--", "sleep", "0.2").code, 0)
+		checkEqual(t, "run", r.run("run", "-q", "--device", fmt.Sprint(i), "--", "sleep", "0.2").code, 0)
 	}
-	ended := filepath.Join(durable(r.state, os.Geteuid(), "history"), "leases-ended")
-	eventually(t, "both have left a line", func() bool { text, _ := os.ReadFile(ended); return bytes.Count(text, []byte("\n")) == 2 })
+	ended := filepath.Join(durablePath(r.state, os.Geteuid(), "history"), "leases-ended")
+	waitUntil(t, "both have left a line", func() bool { text, _ := os.ReadFile(ended); return bytes.Count(text, []byte("\n")) == 2 })
 	svg, picture := filepath.Join(dir, "use.svg"), filepath.Join(dir, "use.png")
 	writeFile(t, svg, "old", 0)
 	for _, path := range []string{svg, picture, svg} {
-		if got := run(t, r.view("history", "--by", "gpu", "--chart", path)); got.code != 0 || got.out+got.err != "" {
+		if got := runCommand(t, r.viewCommand("history", "--by", "gpu", "--chart", path)); got.code != 0 || got.out+got.err != "" {
 			t.Fatalf("%+v", got)
 		}
 	}
 	text := must(os.ReadFile(svg))
-	if err := wellFormed(text); err != nil || !strings.HasPrefix(string(text), "<svg ") {
+	if err := checkXML(text); err != nil || !strings.HasPrefix(string(text), "<svg ") {
 		t.Errorf("%v: %s", err, text)
 	}
-	contains(t, string(text), ">GPU 0 (GPU-fa4e0000-", ">GPU 1 (GPU-fa4e0000-", ">used", ">idle", ">not measured")
+	checkContains(t, string(text), ">GPU 0 (GPU-fa4e0000-", ">GPU 1 (GPU-fa4e0000-", ">used", ">idle", ">not measured")
 	if _, err := png.Decode(bytes.NewReader(must(os.ReadFile(picture)))); err != nil {
 		t.Error(err)
 	}
-	same(t, "files", len(must(os.ReadDir(dir))), 2)
+	checkEqual(t, "files", len(must(os.ReadDir(dir))), 2)
 
 	for _, test := range []struct {
 		args []string
@@ -70,7 +70,7 @@ func TestHistoryChart(t *testing.T) {
 		{[]string{"--by", "gpu", "--chart", filepath.Join(dir, "none", "use.svg")}, 1, "cannot write"},
 		{[]string{"--by", "gpu", "--chart", "/proc/use.svg"}, 1, "cannot write"},
 	} {
-		if got := run(t, r.view(append([]string{"history"}, test.args...)...)); got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
+		if got := runCommand(t, r.viewCommand(append([]string{"history"}, test.args...)...)); got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
 			t.Errorf("%v: %+v", test.args, got)
 		}
 	}
@@ -87,28 +87,28 @@ func TestHistoryChart(t *testing.T) {
 // with a name of it.
 func TestServeHistory(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+quietDir(t))
-	p := r.serve()
+	p := r.startServe()
 	job := r.cmd("run", "-q", "--name", "train@night", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
-	lease := begin(t, job)
-	eventually(t, "it is watched", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	lease := startToFirstLine(t, job)
+	waitUntil(t, "it is watched", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
 	time.Sleep(time.Second)
 	_, _ = job.Process.Kill(), job.Wait()
 	both := func() int {
 		n := 0
-		for _, path := range []string{durable(r.state, os.Geteuid(), "history"), atHome(strings.TrimPrefix(r.env[len(r.env)-1], "XDG_STATE_HOME="), "serve")} {
+		for _, path := range []string{durablePath(r.state, os.Geteuid(), "history"), homeStatePath(strings.TrimPrefix(r.env[len(r.env)-1], "XDG_STATE_HOME="), "serve")} {
 			text, _ := os.ReadFile(filepath.Join(path, "leases-ended"))
 			n += bytes.Count(text, []byte(`"`+lease+`"`))
 		}
 		return n
 	}
-	eventually(t, "both have written it", func() bool { return both() == 2 })
+	waitUntil(t, "both have written it", func() bool { return both() == 2 })
 	for range 5 {
-		same(t, "run", r.run("run", "-q", "--name", "short", "--", "true").code, 0)
+		checkEqual(t, "run", r.run("run", "-q", "--name", "short", "--", "true").code, 0)
 	}
 	var u trend.Use
-	eventually(t, "the short ones are counted too", func() bool {
+	waitUntil(t, "the short ones are counted too", func() bool {
 		var a struct{ Use []trend.Use }
 		if err := json.Unmarshal([]byte(r.run("history", "--by", "command", "--json").out), &a); err != nil {
 			t.Fatal(err)
@@ -123,9 +123,9 @@ func TestServeHistory(t *testing.T) {
 	if u.Jobs != 1 || u.Used+u.Idle <= 0 || u.Used+u.Idle > u.Granted*1.0001 {
 		t.Errorf("%+v", u)
 	}
-	eventually(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, "train") })
-	p = r.serve("--listen", "127.0.0.1:0") // whose page has no older answer
+	waitUntil(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, "train") })
+	p = r.startServe("--listen", "127.0.0.1:0") // whose page has no older answer
 	page := p.get("/").body
-	contains(t, page, `<th scope="row">train@night</th>`, `<th scope="row">GPU 0</th>`, "the last 24 hours", `aria-label="by command"`)
-	contains(t, p.get("/?days=30").body, `<th scope="row">train@night</th>`, "the last 30 days")
+	checkContains(t, page, `<th scope="row">train@night</th>`, `<th scope="row">GPU 0</th>`, "the last 24 hours", `aria-label="by command"`)
+	checkContains(t, p.get("/?days=30").body, `<th scope="row">train@night</th>`, "the last 30 days")
 }

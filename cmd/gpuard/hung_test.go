@@ -9,7 +9,7 @@ import (
 // moment, and what only the hung one could serve is refused when the driver has had its time.
 func TestHungGPUDelaysNobody(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(4)...)
+	r := newFakeDriverMachine(t, makeA100s(4)...)
 	r.Delay("nvmlDeviceGetMemoryInfo_v2", 1, 60_000)
 	for _, c := range []struct {
 		args   []string
@@ -21,10 +21,10 @@ func TestHungGPUDelaysNobody(t *testing.T) {
 		{[]string{"run", "--dry-run", "--gpus", "3"}, 0, 2500 * time.Millisecond},
 		{[]string{"run", "--no-wait", "--gpus", "4", "--", "true"}, 120, 8 * time.Second},
 	} {
-		if got := within(t, c.within, r.cmd(c.args...)); got.code != c.code {
+		if got := runWithin(t, c.within, r.cmd(c.args...)); got.code != c.code {
 			t.Errorf("%q ended with %d:\n%s", c.args, got.code, got.err)
 		}
 	}
 	got := r.run("run", "--", "true")
-	contains(t, got.err, "GPU 1 was not waited for: no answer within ")
+	checkContains(t, got.err, "GPU 1 was not waited for: no answer within ")
 }

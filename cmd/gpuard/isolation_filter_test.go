@@ -20,20 +20,20 @@ import (
 func TestWallByFilter(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "devicefilter")
-	w := newWalled(t)
-	got := run(t, w.cmd("run", "--device", "2", "--require-isolation", "cgroup", "--isolate", "cgroup", "--dry-run", "--", "true"))
-	contains(t, got.out+got.err, "isolated by cgroup", "what runs as root can move out of its control group")
-	cmd := w.cmd("run", "--device", "1", "--isolate", "cgroup", "--", "setpriv", "--reuid", fmt.Sprint(alice), "--regid", fmt.Sprint(alice), "--clear-groups", "sh", "-c", "sed -n s/^0:://p /proc/self/cgroup; "+w.tries()+"; read line")
+	w := newDeviceFileMachine(t)
+	got := runCommand(t, w.isolatedCommand("run", "--device", "2", "--require-isolation", "cgroup", "--isolate", "cgroup", "--dry-run", "--", "true"))
+	checkContains(t, got.out+got.err, "isolated by cgroup", "what runs as root can move out of its control group")
+	cmd := w.isolatedCommand("run", "--device", "1", "--isolate", "cgroup", "--", "setpriv", "--reuid", fmt.Sprint(aliceUID), "--regid", fmt.Sprint(aliceUID), "--clear-groups", "sh", "-c", "sed -n s/^0:://p /proc/self/cgroup; "+w.openScriptPath()+"; read line")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := begin(t, cmd)
+	group := startToFirstLine(t, cmd)
 	if !strings.Contains(group, "/gpuard-wall-") {
 		t.Fatalf("the job is in %s", group)
 	}
-	same(t, "leases", w.leased(), []job.Isolation{job.Cgroup})
-	contains(t, run(t, w.cmd("status")).out, "isolated by cgroup")
+	checkEqual(t, "leases", w.leaseIsolations(), []job.Isolation{job.Cgroup})
+	checkContains(t, runCommand(t, w.isolatedCommand("status")).out, "isolated by cgroup")
 	folder := filepath.Join(cgroupfs.Own(""), strings.TrimPrefix(group, strings.TrimSuffix(ownPath(t), "/")))
 	_, err = os.Stat(folder)
 	if err == nil {
@@ -42,12 +42,12 @@ func TestWallByFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its control group is gone", func() bool { _, err := os.Stat(folder); return errors.Is(err, os.ErrNotExist) })
-	got = run(t, as(alice, w.cmd("run", "-q", "--device", "1", "--isolate", "cgroup", "--", "echo", "begun")))
-	same(t, "a user: "+got.err, []any{got.code, got.out}, []any{122, ""})
-	contains(t, strings.Join(strings.Fields(got.err), " "), "cannot isolate the job by cgroup: the kernel lets only root filter devices", "setpriv --reuid NAME", "here works --isolate namespace")
-	got = run(t, w.cmd("run", "--device", "1", "--isolate", "cgroup", "--", "su", "--version"))
-	contains(t, strings.Join(strings.Fields(got.err), " "), "su may move out of the control group")
+	waitUntil(t, "its control group is gone", func() bool { _, err := os.Stat(folder); return errors.Is(err, os.ErrNotExist) })
+	got = runCommand(t, asUser(aliceUID, w.isolatedCommand("run", "-q", "--device", "1", "--isolate", "cgroup", "--", "echo", "begun")))
+	checkEqual(t, "a user: "+got.err, []any{got.code, got.out}, []any{122, ""})
+	checkContains(t, strings.Join(strings.Fields(got.err), " "), "cannot isolate the job by cgroup: the kernel lets only root filter devices", "setpriv --reuid NAME", "here works --isolate namespace")
+	got = runCommand(t, w.isolatedCommand("run", "--device", "1", "--isolate", "cgroup", "--", "su", "--version"))
+	checkContains(t, strings.Join(strings.Fields(got.err), " "), "su may move out of the control group")
 }
 
 // ownPath is the path of this process in the control groups of version 2.
@@ -65,7 +65,7 @@ func ownPath(t *testing.T) string {
 // TestWallBlamed: a program that is known not to work behind a wall, and fails there, is explained where gpuard is still beside it.
 func TestWallBlamed(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newDeviceFileMachine(t)
 	const blames = "ended with exit code 3, which may be because of its wall: sudo will not get rights of root"
 	type attempt struct {
 		flags, script string
@@ -83,15 +83,15 @@ func TestWallBlamed(t *testing.T) {
 	for name, c := range attempts {
 		sudo := filepath.Join(t.TempDir(), "sudo")
 		executable.Write(t, sudo, []byte("#!/bin/sh\n"+c.script+"\n"))
-		got := run(t, w.cmd(append(append([]string{"run", "--cpu", "--timeout", "1h"}, strings.Fields(c.flags)...), "--", sudo)...))
+		got := runCommand(t, w.isolatedCommand(append(append([]string{"run", "--cpu", "--timeout", "1h"}, strings.Fields(c.flags)...), "--", sudo)...))
 		if said := strings.Join(strings.Fields(got.err), " "); strings.Contains(said, blames) != c.blamed {
 			t.Errorf("%s: exit code %d, says %s", name, got.code, said)
 		}
 	}
 	sudo := filepath.Join(w.root, "sudo")
 	executable.Write(t, sudo, []byte("#!/bin/sh\nexit 3\n"))
-	got := run(t, w.cmd("submit", "--cpu", "--timeout", "1h", "--isolate", "namespace", "--", sudo))
-	same(t, "submit: "+got.err, got.code, 0)
-	run(t, w.cmd("wait", "1"))
-	contains(t, strings.Join(strings.Fields(run(t, w.cmd("logs", "1")).out), " "), blames)
+	got := runCommand(t, w.isolatedCommand("submit", "--cpu", "--timeout", "1h", "--isolate", "namespace", "--", sudo))
+	checkEqual(t, "submit: "+got.err, got.code, 0)
+	runCommand(t, w.isolatedCommand("wait", "1"))
+	checkContains(t, strings.Join(strings.Fields(runCommand(t, w.isolatedCommand("logs", "1")).out), " "), blames)
 }

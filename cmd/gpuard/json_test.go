@@ -64,7 +64,7 @@ func TestJSON(t *testing.T) {
 		t.Run(tt.args, func(t *testing.T) {
 			t.Parallel()
 			args := strings.Fields(tt.args)
-			got := run(t, program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo"}, args...))
+			got := runCommand(t, gpuardCommand(t, stateFolder(t), []string{"GPUARD_MACHINE=demo"}, args...))
 			if got.code != tt.code {
 				t.Errorf("exit code %d, want %d", got.code, tt.code)
 			}

@@ -20,16 +20,16 @@ import (
 	"gpuard/test/executable"
 )
 
-// notebook is a Jupyter client with one kernel.
-type notebook struct {
+// jupyterClient is a Jupyter client with one kernel.
+type jupyterClient struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// tell says what to do, and returns the answer.
-func (n *notebook) tell(what string) (answer string) {
+// sendRequest says what to do, and returns the answer.
+func (n *jupyterClient) sendRequest(what string) (answer string) {
 	n.t.Helper()
 	if _, err := fmt.Fprintln(n.in, what); err != nil {
 		n.t.Fatal(err)
@@ -44,10 +44,10 @@ func (n *notebook) tell(what string) (answer string) {
 	return answer
 }
 
-// kernel is the state of the running kernel: what it sees, its lease and its process.
-func (n *notebook) kernel() (mask, lease string, pid int) {
+// kernelState is the state of the running kernel: what it sees, its lease and its process.
+func (n *jupyterClient) kernelState() (mask, lease string, pid int) {
 	n.t.Helper()
-	words := strings.Fields(n.tell(`run import os; print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["GPUARD_LEASE"], os.getpid())`))
+	words := strings.Fields(n.sendRequest(`run import os; print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["GPUARD_LEASE"], os.getpid())`))
 	if len(words) != 3 {
 		n.t.Fatalf("the kernel says %v", words)
 	}
@@ -58,41 +58,41 @@ func (n *notebook) kernel() (mask, lease string, pid int) {
 	return words[0], words[1], pid
 }
 
-// jupyterRig is a person with a kernel of gpuard's on a machine with one device.
-type jupyterRig struct {
-	*rig
+// jupyterFixture is a person with a kernel of gpuard's on a machine with one device.
+type jupyterFixture struct {
+	*demoMachine
 	home, bin   string
 	connections string // where the client writes its connection files
 }
 
-func newJupyter(t *testing.T) *jupyterRig {
+func newJupyterFixture(t *testing.T) *jupyterFixture {
 	t.Helper()
 	gate.Need(t, "jupyter")
-	j := &jupyterRig{newRig(t, "demo:1xL4"), t.TempDir(), onPath(t), t.TempDir()}
-	if got := run(t, setupIn(t, j.home, j.bin, "jupyter")); got.code != 0 {
+	j := &jupyterFixture{newDemoMachine(t, "demo:1xL4"), t.TempDir(), makeProgramFolder(t), t.TempDir()}
+	if got := runCommand(t, setupCommand(t, j.home, j.bin, "jupyter")); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	return j
 }
 
-// env is that of everything Jupyter.
-func (j *jupyterRig) env() []string {
+// clientEnv is that of everything Jupyter.
+func (j *jupyterFixture) clientEnv() []string {
 	return []string{"HOME=" + j.home, "PATH=/usr/bin:/bin", "GPUARD_MACHINE=" + j.machine, "GPUARD_STATE=" + j.state,
 		"TMPDIR=" + j.connections, "PYTHONDONTWRITEBYTECODE=1", raceOptions()}
 }
 
-func (j *jupyterRig) open(kernel string) *notebook {
+func (j *jupyterFixture) startClient(kernel string) *jupyterClient {
 	j.t.Helper()
 	script, err := filepath.Abs("testdata/jupyter.py")
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	n := &notebook{t: j.t, cmd: exec.CommandContext(j.t.Context(), "/usr/bin/python3", script, kernel)}
+	n := &jupyterClient{t: j.t, cmd: exec.CommandContext(j.t.Context(), "/usr/bin/python3", script, kernel)}
 	log, err := os.CreateTemp(j.home, "client-*.log") // no pipe: a kernel may have it longer than the client
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	n.cmd.Env, n.cmd.Dir, n.cmd.Stderr = j.env(), j.home, log
+	n.cmd.Env, n.cmd.Dir, n.cmd.Stderr = j.clientEnv(), j.home, log
 	out, err := n.cmd.StdoutPipe()
 	if err == nil {
 		n.in, err = n.cmd.StdinPipe()
@@ -114,8 +114,8 @@ func (j *jupyterRig) open(kernel string) *notebook {
 	return n
 }
 
-// files counts the connection files that are there.
-func (j *jupyterRig) files() int {
+// countConnectionFiles counts the connection files that are there.
+func (j *jupyterFixture) countConnectionFiles() int {
 	found, _ := filepath.Glob(filepath.Join(j.connections, "*.json"))
 	return len(found)
 }
@@ -125,77 +125,77 @@ func (j *jupyterRig) files() int {
 // device.
 func TestJupyter(t *testing.T) {
 	t.Parallel()
-	j := newJupyter(t)
-	n := j.open("python3-gpuard")
-	n.tell("start")
-	mask, lease, pid := n.kernel()
-	same(t, "what the kernel sees", mask, "0")
-	s, _ := statusOf(t, program(t, j.state, nil, "status", "--machine", j.machine, "--json"))
+	j := newJupyterFixture(t)
+	n := j.startClient("python3-gpuard")
+	n.sendRequest("start")
+	mask, lease, pid := n.kernelState()
+	checkEqual(t, "what the kernel sees", mask, "0")
+	s, _ := runStatus(t, gpuardCommand(t, j.state, nil, "status", "--machine", j.machine, "--json"))
 	if held := s.Devices[0].Leases; len(held) != 1 || held[0].ID != lease || held[0].PID != pid || held[0].Ended {
 		t.Errorf("status shows %+v, and the kernel is process %d with lease %s", held, pid, lease)
 	}
-	waiter := j.waiter("sh", "-c", "exit 7")
+	waiter := j.waitingCommand("sh", "-c", "exit 7")
 	if err := waiter.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = waiter.Process.Kill(), waiter.Wait() })
-	eventually(t, "somebody waits", func() bool { return j.waits(waiter.Process.Pid) })
-	same(t, "interrupt", n.tell("interrupt"), "KeyboardInterrupt")
+	waitUntil(t, "somebody waits", func() bool { return j.isWaiting(waiter.Process.Pid) })
+	checkEqual(t, "interrupt", n.sendRequest("interrupt"), "KeyboardInterrupt")
 	for _, restart := range []string{"restart", "restart now", "revive"} {
-		_, _, before := n.kernel()
+		_, _, before := n.kernelState()
 		if restart == "revive" {
 			_ = unix.Kill(before, unix.SIGKILL)
 		}
-		n.tell(restart)
-		mask, again, after := n.kernel()
-		same(t, restart+": lease", again, lease)
-		same(t, restart+": what it sees", mask, "0")
+		n.sendRequest(restart)
+		mask, again, after := n.kernelState()
+		checkEqual(t, restart+": lease", again, lease)
+		checkEqual(t, restart+": what it sees", mask, "0")
 		if after == before {
 			t.Errorf("%s: it is the same process", restart)
 		}
-		if !j.waits(waiter.Process.Pid) {
+		if !j.isWaiting(waiter.Process.Pid) {
 			t.Fatalf("%s: the waiter got the device", restart)
 		}
 	}
-	same(t, "connection files while it runs", j.files(), 1)
-	n.tell("shutdown")
+	checkEqual(t, "connection files while it runs", j.countConnectionFiles(), 1)
+	n.sendRequest("shutdown")
 	ended := time.Now()
 	_ = waiter.Wait()
-	same(t, "exit of the waiter", waiter.ProcessState.ExitCode(), 7)
+	checkEqual(t, "exit of the waiter", waiter.ProcessState.ExitCode(), 7)
 	spent := time.Since(ended)
 	if t.Logf("the waiter had run %s after the end of the kernel", spent); spent > 10*time.Second { // it would be 15 s
 		t.Error("it waited for a restart that could not come")
 	}
-	same(t, "connection files at the end", j.files(), 0)
-	j.freed()
+	checkEqual(t, "connection files at the end", j.countConnectionFiles(), 0)
+	j.waitUntilFreed()
 }
 
 // TestJupyterKilled: nothing of a Jupyter that was killed keeps the device.
 func TestJupyterKilled(t *testing.T) {
 	t.Parallel()
-	j := newJupyter(t)
-	n := j.open("python3-gpuard")
-	n.tell("start")
-	_, _, pid := n.kernel()
+	j := newJupyterFixture(t)
+	n := j.startClient("python3-gpuard")
+	n.sendRequest("start")
+	_, _, pid := n.kernelState()
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
 	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) }) // its own watch of its parent ends it before
-	eventually(t, "the lease has ended", func() bool { return j.leases() == 0 })
-	same(t, "connection files that a killed client leaves", j.files(), 1)
+	waitUntil(t, "the lease has ended", func() bool { return j.countLeases() == 0 })
+	checkEqual(t, "connection files that a killed client leaves", j.countConnectionFiles(), 1)
 
-	m := j.open("python3-gpuard")
-	m.tell("start")
-	_, lease, pid := m.kernel()
+	m := j.startClient("python3-gpuard")
+	m.sendRequest("start")
+	_, lease, pid := m.kernelState()
 	_ = unix.Kill(pid, unix.SIGKILL)
-	eventually(t, "the lease waits for the next start", func() bool {
-		s, _ := statusOf(t, program(t, j.state, nil, "status", "--machine", j.machine, "--json"))
+	waitUntil(t, "the lease waits for the next start", func() bool {
+		s, _ := runStatus(t, gpuardCommand(t, j.state, nil, "status", "--machine", j.machine, "--json"))
 		held := s.Devices[0].Leases
 		return len(held) == 1 && held[0].ID == lease && held[0].KeptUntil != nil
 	})
 	killed := time.Now()
 	_ = m.cmd.Process.Kill()
 	_ = m.cmd.Wait()
-	j.freed()
+	j.waitUntilFreed()
 	t.Logf("free %s after the end of kernel and client", time.Since(killed))
 }
 
@@ -203,7 +203,7 @@ func TestJupyterKilled(t *testing.T) {
 // chose there.
 func TestJupyterOfVSCode(t *testing.T) {
 	t.Parallel()
-	j := newJupyter(t)
+	j := newJupyterFixture(t)
 	var spec struct{ Argv []string }
 	text, err := os.ReadFile(filepath.Join(j.home, ".local/share/jupyter/kernels/python3-gpuard/kernel.json"))
 	if err == nil {
@@ -228,7 +228,7 @@ func TestJupyterOfVSCode(t *testing.T) {
 	lease := ""
 	for range 2 {
 		cmd := exec.CommandContext(t.Context(), chosen, args[1:]...)
-		cmd.Env = j.env()
+		cmd.Env = j.clientEnv()
 		out, err := cmd.Output()
 		words := strings.SplitN(strings.TrimSpace(string(out)), " ", 3)
 		if err != nil || len(words) != 3 || words[1] != chosen || words[2] != `--f="`+file+`"` || lease != "" && words[0] != lease {
@@ -239,14 +239,14 @@ func TestJupyterOfVSCode(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	j.freed()
+	j.waitUntilFreed()
 }
 
 // TestSetupJupyter: the kernel is over the one that Jupyter would start, with everything in its folder; two calls do as
 // much as one, and --remove leaves every byte as it was.
 func TestSetupJupyter(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
 	own := filepath.Join(home, ".local/share/jupyter/kernels")
 	spec := `{"argv": ["{resource_dir}/start", "-f", "{connection_file}"], "display_name": "Mine (local)", "language": "r",
  "env": {"CUDA_VISIBLE_DEVICES": "0", "LD_LIBRARY_PATH": "${HOME}/lib"}, "interrupt_mode": "message", "own": [1, 2],
@@ -257,10 +257,10 @@ func TestSetupJupyter(t *testing.T) {
 	if err := os.Symlink("Mine", filepath.Join(own, "linked")); err != nil { // as jupyter kernelspec install --symlink
 		t.Fatal(err)
 	}
-	before := tree(t, home)
-	setup := func(want int, args ...string) result {
+	before := readTree(t, home)
+	setup := func(want int, args ...string) runResult {
 		t.Helper()
-		got := run(t, setupIn(t, home, bin, append([]string{"jupyter"}, args...)...))
+		got := runCommand(t, setupCommand(t, home, bin, append([]string{"jupyter"}, args...)...))
 		if got.code != want {
 			t.Fatalf("%v: %+v", args, got)
 		}
@@ -268,15 +268,15 @@ func TestSetupJupyter(t *testing.T) {
 	}
 	choice := []string{"--kernel", "mine", "--mem", "20G", "--fallback", "cpu"}
 	setup(0, append(choice, "--dry-run")...)
-	sameTree(t, "after --dry-run", before, tree(t, home))
+	checkSameTree(t, "after --dry-run", before, readTree(t, home))
 	got := setup(0, choice...)
-	contains(t, got.out, "CUDA_VISIBLE_DEVICES", `"Mine (GPU, mem 20G, fallback cpu)"`, `note: the provisioner "docker" starts it`)
+	checkContains(t, got.out, "CUDA_VISIBLE_DEVICES", `"Mine (GPU, mem 20G, fallback cpu)"`, `note: the provisioner "docker" starts it`)
 	if strings.Contains(got.out, "PNG") {
 		t.Errorf("a picture is shown:\n%s", got.out)
 	}
-	written := tree(t, home)
+	written := readTree(t, home)
 	setup(0, choice...)
-	sameTree(t, "after the second time", written, tree(t, home))
+	checkSameTree(t, "after the second time", written, readTree(t, home))
 	folder := filepath.Join(own, "mine-gpuard-mem20g-fallbackcpu")
 	var read struct {
 		Argv []string
@@ -290,10 +290,10 @@ func TestSetupJupyter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "argv", read.Argv, []string{filepath.Join(bin, "gpuard"), "run", "--mem=20G", "--fallback=cpu", "--keep-while=kernel", "--",
+	checkEqual(t, "argv", read.Argv, []string{filepath.Join(bin, "gpuard"), "run", "--mem=20G", "--fallback=cpu", "--keep-while=kernel", "--",
 		"{resource_dir}/start", "-f", "{connection_file}"})
-	same(t, "env", read.Env, map[string]string{"LD_LIBRARY_PATH": "${HOME}/lib"})
-	same(t, "interrupt_mode", read.Mode, "message")
+	checkEqual(t, "env", read.Env, map[string]string{"LD_LIBRARY_PATH": "${HOME}/lib"})
+	checkEqual(t, "interrupt_mode", read.Mode, "message")
 	if info, err := os.Stat(filepath.Join(folder, "start")); err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("the kernel's own program: %v, %v", info, err)
 	}
@@ -311,46 +311,46 @@ func TestSetupJupyter(t *testing.T) {
 	for _, pattern := range []string{"A?00", "A*00"} {
 		setup(0, "--kernel", "mine", "--model", pattern, "--remove")
 	}
-	contains(t, setup(0, "--kernel", "LINKED").out, "linked-gpuard/start", "linked-gpuard/img/logo-64x64.png")
-	contains(t, setup(2, "--kernel", "mien").err, "did you mean --kernel mine?")
+	checkContains(t, setup(0, "--kernel", "LINKED").out, "linked-gpuard/start", "linked-gpuard/img/logo-64x64.png")
+	checkContains(t, setup(2, "--kernel", "mien").err, "did you mean --kernel mine?")
 	if got := setup(2, "--kernel", "nowhere").err; !strings.Contains(got, "; choose another: mine, linked") || strings.Contains(got, "-gpuard") {
 		t.Error(got)
 	}
 	setup(0, "--kernel", "linked", "--remove")
-	contains(t, setup(2, "--kernel", "mine", "--name", " Mine").err, "without blanks around it")
+	checkContains(t, setup(2, "--kernel", "mine", "--name", " Mine").err, "without blanks around it")
 	setup(0, "--kernel", "mine", "--exclude", strings.Repeat("0,", 60)+"1")
 	if long, _ := filepath.Glob(filepath.Join(own, "mine-gpuard-exclude0*")); len(long) != 1 || len(filepath.Base(long[0])) > 100 {
 		t.Errorf("a long choice is %q", long)
 	}
 	setup(0, "--kernel", "mine", "--exclude", strings.Repeat("0,", 60)+"1", "--remove")
-	contains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
-	contains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
-	contains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")
+	checkContains(t, setup(2, "--kernel", "mine-gpuard-mem20g-fallbackcpu").err, "starts gpuard already")
+	checkContains(t, setup(2, "--kernel", "a/b").err, "names of kernels")
+	checkContains(t, setup(2, "--kernel", "mine", "--quota", "mps", "--share", "1G").err, "--quota mps")
 
 	// An edited file stays, with a message.
 	edited := append([]byte(" "), text...)
 	writeFile(t, filepath.Join(folder, "kernel.json"), string(edited), 0)
-	contains(t, setup(1, append(choice, "--name", "Other")...).err, "it was changed")
-	contains(t, setup(1, append(choice, "--remove")...).err, "it was changed")
+	checkContains(t, setup(1, append(choice, "--name", "Other")...).err, "it was changed")
+	checkContains(t, setup(1, append(choice, "--remove")...).err, "it was changed")
 	if left, _ := os.ReadFile(filepath.Join(folder, "kernel.json")); string(left) != string(edited) {
 		t.Errorf("what somebody edited is %q", left)
 	}
 	writeFile(t, filepath.Join(folder, "kernel.json"), string(text), 0)
 	setup(0, append(choice, "--remove")...)
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 }
 
 // TestSetupJupyterInAnEnvironment: a kernel of an environment is set up there, and its interpreter may still be chosen.
 func TestSetupJupyterInAnEnvironment(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
 	venv := filepath.Join(home, "venv")
 	writeFile(t, filepath.Join(venv, "share/jupyter/kernels/python3/kernel.json"), `{"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3 (ipykernel)"}`, 0o644)
-	before := tree(t, home)
-	setup := func(venv string, args ...string) result {
-		cmd := setupIn(t, home, bin, append([]string{"jupyter"}, args...)...)
+	before := readTree(t, home)
+	setup := func(venv string, args ...string) runResult {
+		cmd := setupCommand(t, home, bin, append([]string{"jupyter"}, args...)...)
 		cmd.Env = append(cmd.Env, "VIRTUAL_ENV="+venv)
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	if got := setup(venv); got.code != 0 {
 		t.Fatalf("%+v", got)
@@ -360,32 +360,32 @@ func TestSetupJupyterInAnEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first word is filled in by Jupyter, or by VS Code, and so is one place with the connection file.
-	contains(t, string(text), "\"argv\": [\n  \"python\",\n  \"-c\",", `"Python 3 (GPU)"`)
-	same(t, "places with the connection file", strings.Count(string(text), "{connection_file}"), 1)
+	checkContains(t, string(text), "\"argv\": [\n  \"python\",\n  \"-c\",", `"Python 3 (GPU)"`)
+	checkEqual(t, "places with the connection file", strings.Count(string(text), "{connection_file}"), 1)
 	another := filepath.Join(t.TempDir(), "another")
 	writeFile(t, filepath.Join(another, "share/jupyter/kernels/python3/kernel.json"), `{"argv": ["python3"]}`, 0)
 	setup(another)
-	contains(t, setup("", "--remove").err, "cannot tell which kernel python3-gpuard is meant", "and "+another)
+	checkContains(t, setup("", "--remove").err, "cannot tell which kernel python3-gpuard is meant", "and "+another)
 	for _, active := range []string{another, ""} { // when only one is left, it is found though nothing is active
 		if got := setup(active, "--remove"); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 	writeFile(t, filepath.Join(another, "share/jupyter/kernels/Python3-gpuard/kernel.json"), `{"argv": ["python3"]}`, 0)
-	contains(t, setup(another).err, "there is one of that name in "+another)
+	checkContains(t, setup(another).err, "there is one of that name in "+another)
 	if err := os.Symlink(filepath.Join(venv, "bin/jupyter"), filepath.Join(bin, "jupyter")); err != nil { // as pipx does it
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(venv, "bin/jupyter"), "#!/bin/sh\n", 0o755)
-	contains(t, setup("", "--kernel", "none").err, venv+"/share/jupyter/kernels")
+	checkContains(t, setup("", "--kernel", "none").err, venv+"/share/jupyter/kernels")
 	kernels := filepath.Join(venv, "share/jupyter/kernels/python3")
 	for i := range 101 {
 		writeFile(t, filepath.Join(kernels, fmt.Sprint(i)), "", 0)
 	}
-	contains(t, setup(venv).err, "cannot copy the kernel in "+kernels+": it has more than 100 files")
+	checkContains(t, setup(venv).err, "cannot copy the kernel in "+kernels+": it has more than 100 files")
 	writeFile(t, filepath.Join(kernels, "kernel.json"), "{\n \"argv\": [,]}", 0)
-	contains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it, or make it again")
+	checkContains(t, setup(venv).err, "kernels/python3/kernel.json: line 2:", "mend it, or make it again")
 }
 
 // TestJupyterPlaces: kernels are searched in Jupyter's folders, in its order.
@@ -402,10 +402,10 @@ func TestJupyterPlaces(t *testing.T) {
 	} {
 		jupyter := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "from jupyter_core.paths import jupyter_path; print(', '.join(dict.fromkeys(jupyter_path('kernels'))))")
 		jupyter.Env = append([]string{"HOME=" + home, "PATH=/usr/bin:/bin"}, env...)
-		want := run(t, jupyter)
-		cmd := setupIn(t, home, "/usr/bin", "jupyter", "--kernel", "none")
+		want := runCommand(t, jupyter)
+		cmd := setupCommand(t, home, "/usr/bin", "jupyter", "--kernel", "none")
 		cmd.Env = append(cmd.Env, append([]string{"PATH=/usr/bin:/bin", "VIRTUAL_ENV=", "CONDA_PREFIX="}, env...)...)
-		contains(t, run(t, cmd).err, "there is none in "+strings.TrimSpace(want.out)+";")
+		checkContains(t, runCommand(t, cmd).err, "there is none in "+strings.TrimSpace(want.out)+";")
 	}
 	// Releases of Jupyter differ in the folders besides an active environment; this is the order of newer ones.
 	prefix := filepath.Join(home, "env")
@@ -414,9 +414,9 @@ func TestJupyterPlaces(t *testing.T) {
 		"VIRTUAL_ENV=" + prefix: true, "CONDA_PREFIX=" + prefix + " CONDA_DEFAULT_ENV=mine": true, "CONDA_PREFIX=" + prefix + " CONDA_DEFAULT_ENV=base": false,
 		"VIRTUAL_ENV=" + prefix + " JUPYTER_PREFER_ENV_PATH=no": false, "CONDA_PREFIX=" + prefix + " JUPYTER_PREFER_ENV_PATH=1": true,
 	} {
-		cmd := setupIn(t, home, "/usr/bin", "jupyter", "--kernel", "none")
+		cmd := setupCommand(t, home, "/usr/bin", "jupyter", "--kernel", "none")
 		cmd.Env = append(cmd.Env, append([]string{"VIRTUAL_ENV=", "CONDA_PREFIX="}, strings.Fields(env)...)...)
-		if said := run(t, cmd).err; strings.Contains(said, "there is none in "+prefix) != first || !strings.Contains(said, prefix+"/share/jupyter/kernels") {
+		if said := runCommand(t, cmd).err; strings.Contains(said, "there is none in "+prefix) != first || !strings.Contains(said, prefix+"/share/jupyter/kernels") {
 			t.Errorf("%s: %s", env, said)
 		}
 	}
@@ -426,15 +426,15 @@ func TestJupyterPlaces(t *testing.T) {
 // say.
 func TestJupyterGuide(t *testing.T) {
 	t.Parallel()
-	home, bin, state := t.TempDir(), onPath(t), stateFolder(t)
+	home, bin, state := t.TempDir(), makeProgramFolder(t), stateFolder(t)
 	kernels := filepath.Join(home, ".local/share/jupyter/kernels")
 	writeFile(t, filepath.Join(kernels, "python3/kernel.json"), `{"argv": ["python3", "-f", "{connection_file}"], "display_name": "Python 3"}`, 0)
 	n := 0
 	_, blocks := readPage(t, "docs/how-to/jupyter.md")
-	for _, line := range linesIn(blocks) {
-		cmd := program(t, state, []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "XDG_STATE_HOME=", "XDG_DATA_HOME="})
+	for _, line := range typedLines(blocks) {
+		cmd := gpuardCommand(t, state, []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "XDG_STATE_HOME=", "XDG_DATA_HOME="})
 		cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", line}, home
-		if got := run(t, cmd); got.code != 0 {
+		if got := runCommand(t, cmd); got.code != 0 {
 			t.Errorf("%s: exit %d\n%s%s", line, got.code, got.out, got.err)
 		}
 		n++
@@ -443,7 +443,7 @@ func TestJupyterGuide(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	same(t, "kernels", left, []string{"python3-gpuard", "python3-gpuard-cpu", "python3-gpuard-fallbackcpu", "python3-gpuard-gpus2", "python3-gpuard-share8g"})
+	checkEqual(t, "kernels", left, []string{"python3-gpuard", "python3-gpuard-cpu", "python3-gpuard-fallbackcpu", "python3-gpuard-gpus2", "python3-gpuard-share8g"})
 	if n < 8 {
 		t.Errorf("only %d commands were found", n)
 	}

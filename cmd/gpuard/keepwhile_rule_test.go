@@ -15,39 +15,39 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// ruled is a rig with a rule for its user.
-type ruled struct {
-	*kernelRig
+// ruledKernelFixture is a rig with a rule for its user.
+type ruledKernelFixture struct {
+	*kernelFixture
 	config string
 }
 
-func newRuled(t *testing.T, limits string) *ruled {
+func newRuledKernelFixture(t *testing.T, limits string) *ruledKernelFixture {
 	t.Helper()
-	r := &ruled{newKernelRig(t), t.TempDir()}
-	r.rule(limits)
+	r := &ruledKernelFixture{newKernelFixture(t), t.TempDir()}
+	r.writeRule(limits)
 	return r
 }
 
-func (r *ruled) rule(limits string) {
+func (r *ruledKernelFixture) writeRule(limits string) {
 	r.t.Helper()
 	writeFile(r.t, filepath.Join(r.config, "gpuard", "config.yaml"), fmt.Sprintf("rules:\n- users: [%d]\n%s", os.Geteuid(), limits), 0)
 }
 
-// kernel is the program under that rule, by one of its names.
-func (r *ruled) kernel(name string, command ...string) *exec.Cmd {
-	cmd := r.kernelRig.kernel(nil, command...)
+// ruledCommand is the program under that rule, by one of its names.
+func (r *ruledKernelFixture) ruledCommand(name string, command ...string) *exec.Cmd {
+	cmd := r.kernelFixture.kernelCommand(nil, command...)
 	cmd.Args[0] = name
 	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+r.config)
 	return cmd
 }
 
-// begin starts a command, and returns its lease and the moment that its holder was told, when no other holder is left.
-func (r *ruled) begin() (cmd *exec.Cmd, lease string, until time.Duration) {
+// startRuledKernel starts a command, and returns its lease and the moment that its holder was told, when no other holder is left.
+func (r *ruledKernelFixture) startRuledKernel() (cmd *exec.Cmd, lease string, until time.Duration) {
 	r.t.Helper()
-	cmd = r.kernel("lasting", "sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 600`)
-	lease = strings.TrimSpace(saysLine(r.t, cmd))
-	eventually(r.t, "one holder", func() bool {
-		holders := holdersOf(r.folder())
+	cmd = r.ruledCommand("lasting", "sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 600`)
+	lease = strings.TrimSpace(startAndReadLine(r.t, cmd))
+	waitUntil(r.t, "one holder", func() bool {
+		holders := holdersOf(r.leaseFolder())
 		if len(holders) != 1 {
 			return false
 		}
@@ -78,15 +78,15 @@ func TestKeepWhileRuleOfTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRuled(t, "  time: 2s\n")
+			r := newRuledKernelFixture(t, "  time: 2s\n")
 			started := time.Now()
-			got := run(t, r.kernel(c.program, "sh", "-c", c.script))
+			got := runCommand(t, r.ruledCommand(c.program, "sh", "-c", c.script))
 			if spent := time.Since(started); got.code != -1 || spent < 2*time.Second || spent > time.Minute {
 				t.Errorf("exit %d after %s", got.code, spent)
 			}
-			same(t, "output", got.out, "on\n")
-			contains(t, got.err, "gpuard: the time of lease ", " is over: ending the command\n")
-			r.freed()
+			checkEqual(t, "output", got.out, "on\n")
+			checkContains(t, got.err, "gpuard: the time of lease ", " is over: ending the command\n")
+			r.waitUntilFreed()
 		})
 	}
 }
@@ -95,99 +95,99 @@ func TestKeepWhileRuleOfTime(t *testing.T) {
 // was given under other rules.
 func TestKeepWhileRuleAnew(t *testing.T) {
 	t.Parallel()
-	r := newRuled(t, "  time: 24h\n")
-	first, lease, until := r.begin()
-	endNow(first)
-	r.rule("  # where it stands makes no difference\n  name: mine\n  time: 24h\n")
-	next, again, still := r.begin()
-	same(t, "lease", again, lease)
-	same(t, "end of its time", still, until)
+	r := newRuledKernelFixture(t, "  time: 24h\n")
+	first, lease, until := r.startRuledKernel()
+	killAndWait(first)
+	r.writeRule("  # where it stands makes no difference\n  name: mine\n  time: 24h\n")
+	next, again, still := r.startRuledKernel()
+	checkEqual(t, "lease", again, lease)
+	checkEqual(t, "end of its time", still, until)
 	now, err := proc.New("/proc").Uptime()
 	if left := until - now; err != nil || left < 23*time.Hour || left > 24*time.Hour {
 		t.Errorf("its holder is told to end it in %v, %v", left, err)
 	}
-	endNow(next)
-	r.rule("  time: 24h\n  gpus: 1\n")
-	next, narrower, _ := r.begin()
+	killAndWait(next)
+	r.writeRule("  time: 24h\n  gpus: 1\n")
+	next, narrower, _ := r.startRuledKernel()
 	if narrower == lease {
 		t.Error("a lease that was given under a wider rule was taken over")
 	}
-	endNow(next)
-	r.rule("  time: 3s\n")
-	short := r.kernel("lasting", "sh", "-c", `echo "$GPUARD_LEASE"`)
-	other := strings.TrimSpace(saysLine(t, short))
+	killAndWait(next)
+	r.writeRule("  time: 3s\n")
+	short := r.ruledCommand("lasting", "sh", "-c", `echo "$GPUARD_LEASE"`)
+	other := strings.TrimSpace(startAndReadLine(t, short))
 	if other == lease {
 		t.Error("a lease that was given under another rule was taken over")
 	}
 	_ = short.Wait()
 	time.Sleep(3 * time.Second) // it is kept for ten minutes
-	same(t, "leases", r.leases(), 1)
-	last, third, _ := r.begin()
+	checkEqual(t, "leases", r.countLeases(), 1)
+	last, third, _ := r.startRuledKernel()
 	if third == other {
 		t.Error("a lease whose time is over was taken over")
 	}
-	endNow(last)
-	if got := run(t, r.release(third)); got.code != 0 {
+	killAndWait(last)
+	if got := runCommand(t, r.releaseCommand(third)); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
-	r.rule("  devices: [7]\n")
-	if got := run(t, r.kernel("gpuard", "true")); got.code != 122 {
+	r.writeRule("  devices: [7]\n")
+	if got := runCommand(t, r.ruledCommand("gpuard", "true")); got.code != 122 {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
-	r.rule("defaults:\n  share: 8G\n  quota: mps\n  timeout: 1h\n  retry: 3\n") // those that contradict are left out
-	if got := run(t, r.kernel("hasty", "true")); got.code != 0 {
+	r.writeRule("defaults:\n  share: 8G\n  quota: mps\n  timeout: 1h\n  retry: 3\n") // those that contradict are left out
+	if got := runCommand(t, r.ruledCommand("hasty", "true")); got.code != 0 {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
-	r.remove()
-	r.freed()
+	r.removeKernelFile()
+	r.waitUntilFreed()
 }
 
 // TestKeepWhileDrained: a next start does not begin on a device that was drained meanwhile.
 func TestKeepWhileDrained(t *testing.T) {
 	t.Parallel()
-	k := keptOn(newRig(t, "demo:2xL4"))
-	k.write()
+	k := kernelFixtureOn(newDemoMachine(t, "demo:2xL4"))
+	k.writeKernelFile()
 	begin := func() (*exec.Cmd, []string) {
-		cmd := k.kernel(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`)
-		return cmd, strings.Fields(saysLine(t, cmd))
+		cmd := k.kernelCommand(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`)
+		return cmd, strings.Fields(startAndReadLine(t, cmd))
 	}
 	first, had := begin()
-	if got := run(t, program(t, k.state, nil, "drain", had[1], "--reason", "smoke", "--machine", k.machine)); got.code != 0 {
+	if got := runCommand(t, gpuardCommand(t, k.state, nil, "drain", had[1], "--reason", "smoke", "--machine", k.machine)); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	endNow(first)
+	killAndWait(first)
 	next, has := begin()
 	if has[0] == had[0] || has[1] == had[1] {
 		t.Errorf("it had lease and device %v, and has %v", had, has)
 	}
-	same(t, "leases", k.leases(), 1)
-	endNow(next)
-	k.remove()
-	k.freed()
+	checkEqual(t, "leases", k.countLeases(), 1)
+	killAndWait(next)
+	k.removeKernelFile()
+	k.waitUntilFreed()
 }
 
 // TestKeepWhileOfAnother: another user with the same file does not get the lease.
 func TestKeepWhileOfAnother(t *testing.T) {
 	t.Parallel()
-	k := keptOn(forUsers(t, "demo:2xL4"))
+	k := kernelFixtureOn(newSharedDemoMachine(t, "demo:2xL4"))
 	writeFile(t, k.file, "{}", 0o644) // both can read it
 	begin := func(uid uint32) (*exec.Cmd, []string) {
-		cmd := as(uid, k.kernel(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`))
+		cmd := asUser(uid, k.kernelCommand(nil, "sh", "-c", `echo "$GPUARD_LEASE $CUDA_VISIBLE_DEVICES"; exec sleep 600`))
 		cmd.Args[0] = "lasting"
-		return cmd, strings.Fields(saysLine(t, cmd))
+		return cmd, strings.Fields(startAndReadLine(t, cmd))
 	}
-	first, had := begin(alice)
-	endNow(first)
-	other, has := begin(bob)
+	first, had := begin(aliceUID)
+	killAndWait(first)
+	other, has := begin(bobUID)
 	if has[0] == had[0] || has[1] == had[1] {
 		t.Errorf("alice had lease and device %v, and bob has %v", had, has)
 	}
-	same(t, "leases", k.leases(), 2)
-	next, again := begin(alice)
-	same(t, "alice's lease and device", again, had)
+	checkEqual(t, "leases", k.countLeases(), 2)
+	next, again := begin(aliceUID)
+	checkEqual(t, "alice's lease and device", again, had)
 	for id, cmd := range map[string]*exec.Cmd{has[0]: other, had[0]: next} {
-		endNow(cmd)
-		if got := run(t, k.release(id)); got.code != 0 {
+		killAndWait(cmd)
+		if got := runCommand(t, k.releaseCommand(id)); got.code != 0 {
 			t.Errorf("%+v", got)
 		}
 	}

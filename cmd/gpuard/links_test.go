@@ -21,13 +21,13 @@ func TestNoLinkOfOthers(t *testing.T) {
 	top := quietDir(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	link := func(to, name string) error {
-		return errors.Join(os.Symlink(to, at(name)), os.Lchown(at(name), bob, bob))
+		return errors.Join(os.Symlink(to, at(name)), os.Lchown(at(name), bobUID, bobUID))
 	}
 	const old = "name: x\ndependencies: []\n"
 	err := errors.Join(os.Mkdir(at("safe"), 0o755), os.WriteFile(at("safe/precious"), []byte(old), 0o644), os.Mkdir(at("tmp"), 0o755), os.Chmod(at("tmp"), 0o777|os.ModeSticky),
 		link(at("safe/precious"), "tmp/link"), link(at("safe"), "tmp/folder"), link(at("safe/precious"), "tmp/link.csv"))
-	wrote(t, at("jobs.csv"), "timestamp,duration,num_gpus\n2026-01-01 08:00:00,60,1\n")
-	wrote(t, at("up/gpuard.yaml"), "services:\n  a:\n    command: [\"true\"]\n    log: "+at("tmp/link")+"\n")
+	writeUserFile(t, at("jobs.csv"), "timestamp,duration,num_gpus\n2026-01-01 08:00:00,60,1\n")
+	writeUserFile(t, at("up/gpuard.yaml"), "services:\n  a:\n    command: [\"true\"]\n    log: "+at("tmp/link")+"\n")
 	if err = errors.Join(err, os.Chmod(at("up"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -45,25 +45,25 @@ func TestNoLinkOfOthers(t *testing.T) {
 		"a trace":                 {"run", "--", "true"},
 		"the folder of the queue": {"submit", "--", "true"},
 	} {
-		cmd := program(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home"), "TMPDIR=" + top}, args...)
+		cmd := gpuardCommand(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home"), "TMPDIR=" + top}, args...)
 		if name == "a trace" {
 			cmd.Env = append(cmd.Env, "GPUARD_TRACE="+at("tmp/link"))
 		}
 		if name == "the folder of the queue" {
 			cmd.Env = append(cmd.Env, "GPUARD_STATE=", "XDG_STATE_HOME="+at("tmp/folder/state"))
 		}
-		if got := run(t, cmd); got.code == 0 || !strings.Contains(got.err, "is a symbolic link of uid 1, which is not followed") {
+		if got := runCommand(t, cmd); got.code == 0 || !strings.Contains(got.err, "is a symbolic link of uid 1, which is not followed") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	up := program(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home")}, "up")
+	up := gpuardCommand(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home")}, "up")
 	up.Dir = at("up")
-	if got := run(t, up); got.code == 0 || !strings.Contains(got.err, "is a symbolic link of uid 1") {
+	if got := runCommand(t, up); got.code == 0 || !strings.Contains(got.err, "is a symbolic link of uid 1") {
 		t.Errorf("a service: %+v", got)
 	}
-	down := program(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home")}, "down")
+	down := gpuardCommand(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home")}, "down")
 	down.Dir = at("up")
-	_ = run(t, down)
+	_ = runCommand(t, down)
 
 	if text, err := os.ReadFile(at("safe/precious")); err != nil || string(text) != old {
 		t.Errorf("it has %q, %v", text, err)
@@ -81,7 +81,7 @@ func TestSubmitPipe(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got := runAndKill(t, program(t, filepath.Join(top, "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + top}, "submit", path), time.Minute)
+	got := runAndKill(t, gpuardCommand(t, filepath.Join(top, "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + top}, "submit", path), time.Minute)
 	if got.code <= 0 || !strings.Contains(got.err, path) {
 		t.Errorf("%+v", got)
 	}

@@ -22,7 +22,7 @@ func TestLintCodes(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{"binary.py": 2, "broken.ipynb": 2, "mask.sh": 1, "fine.py": 0} {
-		got := run(t, program(t, stateFolder(t), nil, "lint", filepath.Join(dir, name)))
-		same(t, name+": "+got.out+got.err, got.code, want)
+		got := runCommand(t, gpuardCommand(t, stateFolder(t), nil, "lint", filepath.Join(dir, name)))
+		checkEqual(t, name+": "+got.out+got.err, got.code, want)
 	}
 }

@@ -19,9 +19,9 @@ import (
 // A command is executed from the first thread. What the kernel keeps per thread (the signal at the parent's death) came
 // to that one, and an exec from another would lose it. Go lets main move to another thread before its first statement,
 // unless it was locked while variables are set (runtime.LockOSThread).
-var _ = locked()
+var _ = lockMainThread()
 
-func locked() bool {
+func lockMainThread() bool {
 	runtime.LockOSThread()
 	return true
 }

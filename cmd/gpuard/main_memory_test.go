@@ -20,27 +20,27 @@ func TestMainMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, g)
+			r := newFakeDriverMachine(t, g)
 			total, _, err := proc.New("/proc").MainMemory()
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, _ := r.status()
+			s, _ := r.readStatus()
 			d := s.Devices[0]
 			if d.Use != status.Free || d.MemoryTotal != nil || d.MemoryUsed != nil || d.MainMemory == nil || *d.MainMemory != total || *d.MainAvailable > total || *d.MainAvailable <= 0 {
 				t.Errorf("%+v", d)
 			}
 			got := r.run("run", "--dry-run", "--mem", "100M", "--", "true")
-			same(t, "exit: "+got.err, got.code, 0)
-			contains(t, strings.Join(strings.Fields(got.err+got.out), " "), "its memory is the main memory, in which everything on this machine works", " are available")
-			refused(t, r.cmd("run", "--json", "--mem", "60T", "--", "true"), 122)
+			checkEqual(t, "exit: "+got.err, got.code, 0)
+			checkContains(t, strings.Join(strings.Fields(got.err+got.out), " "), "its memory is the main memory, in which everything on this machine works", " are available")
+			mustRefuse(t, r.cmd("run", "--json", "--mem", "60T", "--", "true"), 122)
 
-			_, heard, over := r.shareOf("100M", "50M")
-			greedy, said, ended := r.shareOf("100M", "300M")
-			eventually(t, "the greedy one is ended", func() bool { return done(ended) })
-			same(t, "how: "+said.String(), greedy.ProcessState.String(), "signal: terminated")
-			contains(t, said.String(), "and the share of lease ")
-			if done(over) || strings.Contains(heard.String(), "Next time") {
+			_, heard, over := r.startJobWithShare("100M", "50M")
+			greedy, said, ended := r.startJobWithShare("100M", "300M")
+			waitUntil(t, "the greedy one is ended", func() bool { return isClosed(ended) })
+			checkEqual(t, "how: "+said.String(), greedy.ProcessState.String(), "signal: terminated")
+			checkContains(t, said.String(), "and the share of lease ")
+			if isClosed(over) || strings.Contains(heard.String(), "Next time") {
 				t.Errorf("the modest one: %s", heard)
 			}
 		})

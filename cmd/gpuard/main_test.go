@@ -27,15 +27,15 @@ import (
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is
 // the same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
-	nvidia.Enter()
-	apart.Watch()
-	gate.Driver = hardware.Works
-	apart.Together(map[bool]int{true: 8, false: 12}[raced])
+	nvidia.ReenterMachine()
+	apart.RunIfWatcher()
+	gate.Driver = hardware.CheckGPUs
+	apart.SetParallelTests(map[bool]int{true: 8, false: 12}[raceEnabled])
 	if len(os.Args) > 1 && (os.Args[1] == "__rank" || os.Args[1] == "__join") { // torchrun starts the file of this program, under its own name
 		main()
 	}
-	roles := map[string]func(){"gpuard": main, "hasty": hasty, "orderly": orderly, "polite": polite, "sampling": sampling, "glancing": glancing, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox, "labbox": labbox,
-		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "torchagent": torchagent, "served": served, "kubectl": kubectl.Main, "stubengine": stubEngine, "contained": inContainer}
+	roles := map[string]func(){"gpuard": main, "hasty": runHasty, "orderly": runHastyInOrder, "polite": runSlowToPassOver, "sampling": runSampling, "glancing": runShortFirstMinute, "trusting": runPatientWithDriver, "pausing": runPausingLong, "lasting": runKeepingLeaseLong, "crowded": runPatientWithLock, "unwell": runWithKernelLog, "amdbox": runOnAMDRoot, "labbox": runOnLabRoot,
+		"surveyed": runOnSite, "strict": runHastyQuota, "occupy": occupyDevices, "upkeep": runServicesTool, "alone": runExclusiveService, "keeplock": keepFolderLock, "listen": reportSignals, "reap": reapChildren, "adopter": becomeSubreaper, "thread": printThreadState, "threadless": exhaustThreads, "rank": runRank, "torchagent": runTorchAgent, "served": serveOneCaller, "kubectl": kubectl.Main, "stubengine": runStubEngine, "contained": runContained}
 	if name := filepath.Base(os.Args[0]); roles[name] != nil {
 		os.Args[0] = name
 		roles[name]()
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m, slices.Collect(maps.Keys(roles))))
 }
 
-// place is where the tests are; nil in the programs that they start.
-var place *apart.Place
+// testPlace is where the tests are; nil in the programs that they start.
+var testPlace *apart.TestFolder
 
 // runTests runs the tests, which find this program under the names.
 func runTests(m *testing.M, names []string) int {
 	var err error
-	if place, err = apart.Enter(); err == nil {
-		err = place.AddPrograms(names...)
+	if testPlace, err = apart.Enter(); err == nil {
+		err = testPlace.AddPrograms(names...)
 	}
 	if err != nil {
 		panic(err)
@@ -60,13 +60,13 @@ func runTests(m *testing.M, names []string) int {
 		_ = os.Unsetenv(name) // what is compared is English
 	}
 	unix.Umask(0o022) // a project in a folder that a group can write is not used
-	return place.Leave(m.Run())
+	return testPlace.Leave(m.Run())
 }
 
 // linkProgram gives this program another name. What go test has built is in a folder that other users cannot enter.
 func linkProgram(t testing.TB, path string) {
 	t.Helper()
-	if err := os.Link(filepath.Join(place.Root(), "bin/gpuard"), path); err != nil {
+	if err := os.Link(filepath.Join(testPlace.Root(), "bin/gpuard"), path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,25 +84,25 @@ func TestScript(t *testing.T) {
 			_, options, _ := strings.Cut(raceOptions(), "=")
 			e.Setenv("GORACE", options)
 			e.Setenv("COLUMNS", "120") // of what is printed into files
-			e.Defer(func() { silent(t, e.WorkDir) })
+			e.Defer(func() { waitForWriters(t, e.WorkDir) })
 			return nil
 		},
 		Condition: func(name string) (bool, error) { return gate.Has(t, name), nil },
 	})
 }
 
-// result is how one run of the program ended.
-type result struct {
+// runResult is how one run of the program ended.
+type runResult struct {
 	code     int // -1 when a signal ended it
 	out, err string
 }
 
-// program prepares the program with a state folder and a clean environment; env comes last and wins. The locale is the
+// gpuardCommand prepares the program with a state folder and a clean environment; env comes last and wins. The locale is the
 // same on every machine, and neither the program nor a shell that is started with this environment writes into the home
 // of the caller.
-func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
+func gpuardCommand(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	for _, folder := range append(homes(env), state) {
+	for _, folder := range append(stateHomes(env), state) {
 		if slices.ContainsFunc(args, func(a string) bool { return slices.Contains([]string{"submit", "sweep", "up"}, a) }) && strings.HasPrefix(folder, os.TempDir()) && !inQuietDir(folder) {
 			t.Fatalf("what %q leaves in the background may still write in %s when the test is over: take stateFolder(t) or quietDir(t)", args, folder)
 		}
@@ -111,7 +111,7 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(soaked(60, 3))*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(soakCount(60, 3))*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Args[0] = "gpuard"
@@ -125,8 +125,8 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 	return cmd
 }
 
-// homes are the folders of env in which gpuard keeps what has to last.
-func homes(env []string) (list []string) {
+// stateHomes are the folders of env in which gpuard keeps what has to last.
+func stateHomes(env []string) (list []string) {
 	for _, pair := range env {
 		if name, folder, _ := strings.Cut(pair, "="); name == "XDG_STATE_HOME" || name == "HOME" {
 			list = append(list, folder)
@@ -139,14 +139,14 @@ func homes(env []string) (list []string) {
 // at its end.
 func raceOptions() string { return "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0" }
 
-// run starts cmd and waits.
-func run(t testing.TB, cmd *exec.Cmd) result {
+// runCommand starts cmd and waits.
+func runCommand(t testing.TB, cmd *exec.Cmd) runResult {
 	t.Helper()
 	return runAndKill(t, cmd, 0)
 }
 
 // runAndKill is run with a kill -9 after a while, unless that is 0 or cmd has ended before.
-func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
+func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) runResult {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -162,19 +162,19 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("cannot start %q: %v", cmd.Args, err)
 	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+	return runResult{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
 // quietDir is a folder that is removed only after the processes that may still write there, such as holders at the end
 // of their leases. One that stays is an error of the test.
 func quietDir(t testing.TB) string {
 	t.Helper()
-	return quiet(t, t.TempDir())
+	return waitForWritersAtEnd(t, t.TempDir())
 }
 
-func quiet(t testing.TB, folder string) string {
+func waitForWritersAtEnd(t testing.TB, folder string) string {
 	t.Helper()
-	t.Cleanup(func() { silent(t, folder) })
+	t.Cleanup(func() { waitForWriters(t, folder) })
 	quietDirs.Store(folder, true)
 	return folder
 }
@@ -197,12 +197,12 @@ func stateFolder(t testing.TB) string {
 	return filepath.Join(quietDir(t), "state")
 }
 
-// silent waits until no process speaks of the folder any more, and ends those that do not stop.
-func silent(t testing.TB, folder string) {
+// waitForWriters waits until no process speaks of the folder any more, and ends those that do not stop.
+func waitForWriters(t testing.TB, folder string) {
 	t.Helper()
-	left := apart.Await(folder, 20*time.Second)
+	left := apart.AwaitNoneNaming(folder, 20*time.Second)
 	for _, process := range left {
 		t.Errorf("left behind, and ended now: %s", process)
 	}
-	apart.End(left)
+	apart.KillProcesses(left)
 }

@@ -18,8 +18,8 @@ func TestMaskRefusal(t *testing.T) {
 		{"demo:4xMI300X", []string{"ROCR_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"}, "or add --any to look past ROCR_VISIBLE_DEVICES=1 and HIP_VISIBLE_DEVICES=1"},
 		{"demo", []string{"CUDA_VISIBLE_DEVICES=-1"}, "gpuard: add --any to look past CUDA_VISIBLE_DEVICES=-1"},
 	} {
-		got := run(t, program(t, stateFolder(t), c.env, "run", "--machine", c.machine, "--no-wait", "--", "true"))
-		same(t, "exit", got.code, 122)
-		contains(t, strings.Join(strings.Fields(got.err), " "), c.want)
+		got := runCommand(t, gpuardCommand(t, stateFolder(t), c.env, "run", "--machine", c.machine, "--no-wait", "--", "true"))
+		checkEqual(t, "exit", got.code, 122)
+		checkContains(t, strings.Join(strings.Fields(got.err), " "), c.want)
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"gpuard/test/hosts"
 )
 
-// bus is a root whose PCI bus has one display controller of this vendor.
-func bus(t *testing.T, vendor string) string {
+// makePCIRoot is a root whose PCI bus has one display controller of this vendor.
+func makePCIRoot(t *testing.T, vendor string) string {
 	t.Helper()
 	const card = "sys/bus/pci/devices/0000:01:00.0/"
-	return hosts.Write(t, map[string]string{card + "class": "0x030000\n", card + "vendor": vendor + "\n", card + "device": "0x2330\n"})
+	return hosts.WriteRoot(t, map[string]string{card + "class": "0x030000\n", card + "vendor": vendor + "\n", card + "device": "0x2330\n"})
 }
 
 // TestNoGPU: one script serves for machines with and without GPUs, and a machine without a card is not told to install
@@ -29,11 +29,11 @@ func TestNoGPU(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(work, "gpuard.yaml"), []byte(project), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	state, bare := stateFolder(t), bus(t, "0x1234")
-	ask := func(root string, args ...string) result {
-		cmd := program(t, state, []string{"SITE=" + root}, args...)
+	state, bare := stateFolder(t), makePCIRoot(t, "0x1234")
+	ask := func(root string, args ...string) runResult {
+		cmd := gpuardCommand(t, state, []string{"SITE=" + root}, args...)
 		cmd.Args[0], cmd.Dir = "hasty", work
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	const none, show = "this machine has none of NVIDIA or AMD", "echo [$CUDA_VISIBLE_DEVICES]"
 	for _, test := range []struct {
@@ -66,16 +66,16 @@ func TestNoGPU(t *testing.T) {
 		}
 	}
 	logs, _ := filepath.Glob(filepath.Join(work, "gpuard-sweep-1/runs/*/log"))
-	same(t, "runs of the sweep", len(logs), 3)
+	checkEqual(t, "runs of the sweep", len(logs), 3)
 	for _, log := range logs {
 		text, _ := os.ReadFile(log)
-		same(t, "what a run sees", string(text), "[-1]\n")
+		checkEqual(t, "what a run sees", string(text), "[-1]\n")
 	}
-	contains(t, ask(bare, "ps").out, "web", "tool", "no GPU")
-	same(t, "exit of down", ask(bare, "down").code, 0)
+	checkContains(t, ask(bare, "ps").out, "web", "tool", "no GPU")
+	checkEqual(t, "exit of down", ask(bare, "down").code, 0)
 	want := "load it: sudo modprobe nvidia"
 	if gate.Has(t, "no nvidia libraries") {
 		want = "install NVIDIA's driver"
 	}
-	contains(t, ask(bus(t, "0x10de"), "run", "--", "true").err, want)
+	checkContains(t, ask(makePCIRoot(t, "0x10de"), "run", "--", "true").err, want)
 }

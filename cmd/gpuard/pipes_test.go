@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fifo makes a named pipe.
-func fifo(t *testing.T, path string) string {
+// makeFIFO makes a named pipe.
+func makeFIFO(t *testing.T, path string) string {
 	t.Helper()
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -25,8 +25,8 @@ func fifo(t *testing.T, path string) string {
 	return path
 }
 
-// returns runs a command, and fails where it does not end by itself.
-func returns(t *testing.T, cmd *exec.Cmd) result {
+// mustReturn runs a command, and fails where it does not end by itself.
+func mustReturn(t *testing.T, cmd *exec.Cmd) runResult {
 	t.Helper()
 	got := runAndKill(t, cmd, 90*time.Second)
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -67,16 +67,16 @@ func TestPipeWithoutEnd(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(here, c.pipe)), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			fifo(t, filepath.Join(here, c.pipe))
+			makeFIFO(t, filepath.Join(here, c.pipe))
 			if err := os.WriteFile(filepath.Join(here, "with.yaml"), []byte("services: {a: {cpu: true, command: 'true', env_file: variables}}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for i := range c.env {
 				c.env[i] = strings.ReplaceAll(c.env[i], "HERE", here)
 			}
-			cmd := program(t, stateFolder(t), append([]string{"HOME=" + here}, c.env...), c.args...)
+			cmd := gpuardCommand(t, stateFolder(t), append([]string{"HOME=" + here}, c.env...), c.args...)
 			cmd.Dir = here
-			if got := returns(t, cmd); got.code != c.code || !strings.Contains(got.out+got.err, c.text) {
+			if got := mustReturn(t, cmd); got.code != c.code || !strings.Contains(got.out+got.err, c.text) {
 				t.Errorf("exit %d, %s%s; want %d and %q", got.code, got.out, got.err, c.code, c.text)
 			}
 		})
@@ -99,7 +99,7 @@ func TestPipeOfAShell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			here := quietDir(t)
-			cmd := program(t, stateFolder(t), []string{"HOME=" + here})
+			cmd := gpuardCommand(t, stateFolder(t), []string{"HOME=" + here})
 			self := cmd.Path
 			cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", `gpuard() { "$GPUARD" "$@"; }; ` + script}, here
 			link := filepath.Join(here, "gpuard")
@@ -109,7 +109,7 @@ func TestPipeOfAShell(t *testing.T) {
 			cmd.Env = append(cmd.Env, "GPUARD="+link)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // what hangs
-			if got := returns(t, cmd); !strings.Contains(got.out, "GOOD") {
+			if got := mustReturn(t, cmd); !strings.Contains(got.out, "GOOD") {
 				t.Errorf("exit %d, %s%s", got.code, got.out, got.err)
 			}
 		})
@@ -120,8 +120,8 @@ func TestPipeOfAShell(t *testing.T) {
 // of others, and one that can has every decision.
 func TestTraceInAFullPipe(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:2xL4")
-	path := fifo(t, filepath.Join(t.TempDir(), "trace"))
+	r := newDemoMachine(t, "demo:2xL4")
+	path := makeFIFO(t, filepath.Join(t.TempDir(), "trace"))
 	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -134,29 +134,29 @@ func TestTraceInAFullPipe(t *testing.T) {
 	if !errors.Is(err, unix.EAGAIN) {
 		t.Fatal(err)
 	}
-	traced := with(r.job("sleep", "60"), "GPUARD_TRACE="+path)
+	traced := withEnv(r.jobCommand("sleep", "60"), "GPUARD_TRACE="+path)
 	var errs strings.Builder
 	traced.Stderr = &errs
 	if err := traced.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = traced.Process.Kill(), traced.Wait() }()
-	eventually(t, "the traced job has its lease", func() bool { return r.leases() == 1 })
+	waitUntil(t, "the traced job has its lease", func() bool { return r.countLeases() == 1 })
 	began := time.Now()
-	if got := returns(t, r.job("true")); got.code != 0 {
+	if got := mustReturn(t, r.jobCommand("true")); got.code != 0 {
 		t.Errorf("another's claim: exit %d, %s", got.code, got.err)
 	}
 	t.Logf("another's claim took %s", time.Since(began))
-	eventually(t, "the traced job runs", func() bool {
+	waitUntil(t, "the traced job runs", func() bool {
 		words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", traced.Process.Pid))
 		return strings.HasPrefix(string(words), "sleep\x00")
 	})
 	for err = nil; err == nil; {
 		_, err = unix.Read(int(pipe.Fd()), full)
 	}
-	eventually(t, "the lease of the other job is over", func() bool { return r.leases() == 1 })
+	waitUntil(t, "the lease of the other job is over", func() bool { return r.countLeases() == 1 })
 	lines := bufio.NewReader(pipe)
-	if got := returns(t, with(r.job("true"), "GPUARD_TRACE="+path)); got.code != 0 || got.err != "" {
+	if got := mustReturn(t, withEnv(r.jobCommand("true"), "GPUARD_TRACE="+path)); got.code != 0 || got.err != "" {
 		t.Errorf("with a reader: exit %d, %s", got.code, got.err)
 	}
 	line, err := lines.ReadBytes('\n')

@@ -16,14 +16,14 @@ import (
 // by then is run once after the boot; what ran is lost and named; what had ended is not run again.
 func TestQueuePowerCut(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 1)
+	l := newQueueFixture(t, 1)
 	for i, words := range [][]string{{"--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"`}, {"--retry", "1:any", "--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"; exit 3`},
 		{"--after", "2:any", "--", "sh", "-c", `echo ran >>"$GPUARD_JOB_DIR/ran"`}} {
-		same(t, fmt.Sprint("submit ", i+1), run(t, l.submitting(append([]string{"--cpu"}, words...)...)).code, 0)
+		checkEqual(t, fmt.Sprint("submit ", i+1), runCommand(t, l.submitCommand(append([]string{"--cpu"}, words...)...)).code, 0)
 	}
-	l.drained()
-	eventually(t, "its processes are gone", func() bool { return len(l.processes("__queue"))+len(l.processes("__jobs")) == 0 })
-	journal, err := os.ReadFile(filepath.Join(l.dir(), "journal"))
+	l.waitUntilAllEnded()
+	waitUntil(t, "its processes are gone", func() bool { return len(l.queueProcesses("__queue"))+len(l.queueProcesses("__jobs")) == 0 })
+	journal, err := os.ReadFile(filepath.Join(l.queueFolder(), "journal"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestQueuePowerCut(t *testing.T) {
 	for _, line := range bytes.SplitAfter(journal, []byte("\n")) {
 		for _, end := range []int{at + len(line)/2, at + len(line)} {
 			if end > at {
-				l.cut(journal[:end])
+				l.checkCutJournal(journal[:end])
 				cuts++
 			}
 		}
@@ -47,30 +47,30 @@ func TestQueuePowerCut(t *testing.T) {
 	}
 }
 
-// cut starts a copy of the queue with this journal on a machine that was started again, and checks how its jobs end.
-func (l *jobLine) cut(journal []byte) {
+// checkCutJournal starts a copy of the queue with this journal on a machine that was started again, and checks how its jobs end.
+func (l *queueFixture) checkCutJournal(journal []byte) {
 	l.t.Helper()
-	copied := &jobLine{&rack{Driver: l.Driver, t: l.t, state: quietDir(l.t), env: l.env}, l.marks, l.program}
-	if err := os.CopyFS(copied.dir(), os.DirFS(l.dir())); err != nil {
+	copied := &queueFixture{&fakeDriverMachine{Driver: l.Driver, t: l.t, state: quietDir(l.t), env: l.env}, l.marks, l.program}
+	if err := os.CopyFS(copied.queueFolder(), os.DirFS(l.queueFolder())); err != nil {
 		l.t.Fatal(err)
 	}
-	for _, path := range []string{copied.dir(), filepath.Join(copied.dir(), "env")} {
+	for _, path := range []string{copied.queueFolder(), filepath.Join(copied.queueFolder(), "env")} {
 		if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a folder
 			l.t.Fatal(err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(copied.dir(), "jobs")); err != nil {
+	if err := os.RemoveAll(filepath.Join(copied.queueFolder(), "jobs")); err != nil {
 		l.t.Fatal(err)
 	}
-	writeFile(l.t, filepath.Join(copied.dir(), "journal"), string(journal), 0)
+	writeFile(l.t, filepath.Join(copied.queueFolder(), "journal"), string(journal), 0)
 	whole := string(journal[:bytes.LastIndexByte(journal, '\n')+1])
-	copied.drained()
-	ended := copied.history()
+	copied.waitUntilAllEnded()
+	ended := copied.endedJobs()
 	if want := strings.Count(whole, `"is":"submit"`); len(ended) != want {
 		l.t.Fatalf("%d jobs were acknowledged, and %d are there:\n%s", want, len(ended), whole)
 	}
 	for _, e := range ended {
-		text, _ := os.ReadFile(filepath.Join(copied.dir(), "jobs", fmt.Sprint(e.Number), "ran"))
+		text, _ := os.ReadFile(filepath.Join(copied.queueFolder(), "jobs", fmt.Sprint(e.Number), "ran"))
 		ran := strings.Count(string(text), "ran")
 		of := func(kind string) int { return strings.Count(whole, fmt.Sprintf(`"is":%q,"run":%d,`, kind, e.Number-1)) }
 		begun, over := of("begin"), of("end")
@@ -89,10 +89,10 @@ func (l *jobLine) cut(journal []byte) {
 // job runs.
 func TestQueueDamagedLine(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 1)
-	same(t, "the first", run(t, l.submitting("--cpu", "--", "true")).code, 0)
-	l.drained()
-	path := filepath.Join(l.dir(), "journal")
+	l := newQueueFixture(t, 1)
+	checkEqual(t, "the first", runCommand(t, l.submitCommand("--cpu", "--", "true")).code, 0)
+	l.waitUntilAllEnded()
+	path := filepath.Join(l.queueFolder(), "journal")
 	for i, bad := range []string{"half a li", `{"is":"submit","run":-4,"job":{"name":"x"}}`, `{"is":"submit","run":100000000,"job":{"name":"x"}}`} {
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err == nil {
@@ -101,13 +101,13 @@ func TestQueueDamagedLine(t *testing.T) {
 		if err = errors.Join(err, file.Close()); err != nil {
 			t.Fatal(err)
 		}
-		got := run(t, l.submitting("--cpu", "--", "true"))
-		same(t, bad, got.out, fmt.Sprintln(i+2))
-		contains(t, got.err, " of "+path+" is no record (", "), and is left out\n")
-		l.drained()
-		if ended := l.history(); len(ended) != i+2 || ended[0].State != queue.Done {
+		got := runCommand(t, l.submitCommand("--cpu", "--", "true"))
+		checkEqual(t, bad, got.out, fmt.Sprintln(i+2))
+		checkContains(t, got.err, " of "+path+" is no record (", "), and is left out\n")
+		l.waitUntilAllEnded()
+		if ended := l.endedJobs(); len(ended) != i+2 || ended[0].State != queue.Done {
 			t.Fatalf("after %q: %+v", bad, ended)
 		}
 	}
-	contains(t, run(t, l.cmd("queue")).out, " of "+path+" is no record")
+	checkContains(t, runCommand(t, l.cmd("queue")).out, " of "+path+" is no record")
 }

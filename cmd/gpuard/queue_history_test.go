@@ -14,24 +14,24 @@ import (
 // TestQueueHistory: what was measured of a job's devices is in the history, and adds up by user, GPU and command.
 func TestQueueHistory(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 2)
-	l.Set(0, "utilization", "75 10")
-	l.Set(1, "utilization", "75 10")
+	l := newQueueFixture(t, 2)
+	l.SetValue(0, "utilization", "75 10")
+	l.SetValue(1, "utilization", "75 10")
 	measured := func(words ...string) {
 		t.Helper()
-		c := l.submitting(words...)
+		c := l.submitCommand(words...)
 		c.Args[0] = "sampling"
-		same(t, "submit", run(t, c).code, 0)
+		checkEqual(t, "submit", runCommand(t, c).code, 0)
 	}
 	var h []queue.Entry
 	for n, lasts := range []string{"1.5", "6", "24"} { // a machine that does something else for long measures little
-		l.Set(0, "memory_used", "0")
+		l.SetValue(0, "memory_used", "0")
 		measured("--gpus", "2", "--name", "train", "--", "sleep", lasts)
-		eventually(t, "it runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
-		l.Set(0, "memory_used", "10737418240")
-		same(t, "wait", l.run("wait", strconv.Itoa(n+1)).code, 0)
-		l.drained()
-		if h = slices.DeleteFunc(l.history(), func(e queue.Entry) bool { return e.Number != n+1 }); len(h) == 1 && h[0].Load != nil && h[0].Peak != nil {
+		waitUntil(t, "it runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
+		l.SetValue(0, "memory_used", "10737418240")
+		checkEqual(t, "wait", l.run("wait", strconv.Itoa(n+1)).code, 0)
+		l.waitUntilAllEnded()
+		if h = slices.DeleteFunc(l.endedJobs(), func(e queue.Entry) bool { return e.Number != n+1 }); len(h) == 1 && h[0].Load != nil && h[0].Peak != nil {
 			break
 		}
 	}
@@ -41,7 +41,7 @@ func TestQueueHistory(t *testing.T) {
 	if h[0].Granted < 2*1.4 || h[0].Used < 0.7*h[0].Granted || h[0].Used > 0.8*h[0].Granted || h[0].Idle+h[0].Used < 0.99*h[0].Granted {
 		t.Errorf("%+v", h[0])
 	}
-	contains(t, l.run("history").out, "load 75 %", "10")
+	checkContains(t, l.run("history").out, "load 75 %", "10")
 	for by, want := range map[string]int{"user": 1, "gpu": 2, "command": 1} {
 		var a struct{ Use []trend.Use }
 		got := l.run("history", "--by", by, "--since", "1h", "--json")
@@ -49,33 +49,33 @@ func TestQueueHistory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", by, got, err)
 		}
 	}
-	contains(t, l.run("history", "--by", "command").out, "train")
-	contains(t, l.run("simulate").out, "jobs of the leases that have ended", " own ")
-	same(t, "by what", l.run("history", "--by", "moon").code, 2)
-	same(t, "nothing since", l.run("history", "--since", "1s", "--by", "user").code, 0)
+	checkContains(t, l.run("history", "--by", "command").out, "train")
+	checkContains(t, l.run("simulate").out, "jobs of the leases that have ended", " own ")
+	checkEqual(t, "by what", l.run("history", "--by", "moon").code, 2)
+	checkEqual(t, "nothing since", l.run("history", "--since", "1s", "--by", "user").code, 0)
 }
 
 // TestQueueBuriesWhatMeasured: what a killed runner has started to measure its jobs is waited for when it ends.
 func TestQueueBuriesWhatMeasured(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 2)
+	l := newQueueFixture(t, 2)
 	for _, until := range []string{"first", "second"} { // the second keeps the queue while the first one ends
-		c := l.submitting("--", "sh", "-c", "until test -e "+l.marks+"/"+until+"; do sleep 0.1; done")
+		c := l.submitCommand("--", "sh", "-c", "until test -e "+l.marks+"/"+until+"; do sleep 0.1; done")
 		c.Args[0] = "sampling"
-		same(t, "submit", run(t, c).code, 0)
+		checkEqual(t, "submit", runCommand(t, c).code, 0)
 	}
-	eventually(t, "they are measured", func() bool { return len(measurersOf(l.state)) == 1 })
-	measures, keeper, runner := measurersOf(l.state)[0], l.processes(queue.Flag), l.processes(queue.RunnerFlag)
+	waitUntil(t, "they are measured", func() bool { return len(measurersOf(l.state)) == 1 })
+	measures, keeper, runner := measurersOf(l.state)[0], l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)
 	if len(keeper) != 1 || len(runner) != 1 {
 		t.Fatalf("keepers %v, runners %v", keeper, runner)
 	}
-	kill(t, runner[0])
-	eventually(t, "it has another parent", func() bool { p, found := sys.ReadProcess(measures); return found && p.Parent == keeper[0] })
-	kill(t, measures)
-	eventually(t, "it is buried", func() bool { _, found := sys.ReadProcess(measures); return !found })
-	same(t, "who keeps the queue", l.processes(queue.Flag), keeper)
+	killProcess(t, runner[0])
+	waitUntil(t, "it has another parent", func() bool { p, found := sys.ReadProcess(measures); return found && p.Parent == keeper[0] })
+	killProcess(t, measures)
+	waitUntil(t, "it is buried", func() bool { _, found := sys.ReadProcess(measures); return !found })
+	checkEqual(t, "who keeps the queue", l.queueProcesses(queue.Flag), keeper)
 	writeFile(t, l.marks+"/first", "", 0o600)
 	writeFile(t, l.marks+"/second", "", 0o600)
-	l.drained()
-	l.nothingLeft()
+	l.waitUntilAllEnded()
+	l.waitForNoLeases()
 }

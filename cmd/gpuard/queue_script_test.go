@@ -21,18 +21,18 @@ func TestQueueScript(t *testing.T) {
 		writeFile(t, path, text, 0o755)
 		return path
 	}
-	submit := func(args ...string) result {
-		return run(t, program(t, state, nil, append([]string{"submit", "--machine", "demo", "-q"}, args...)...))
+	submit := func(args ...string) runResult {
+		return runCommand(t, gpuardCommand(t, state, nil, append([]string{"submit", "--machine", "demo", "-q"}, args...)...))
 	}
 	wide := script("wide.sh", "#!/bin/sh\n\n# what it is\n#GPUARD --gpus 2 --name 'my job' # why\n#GPUARD\n#GPUARDED --gpus 4\n#GPUARD --exclude 0 --exclude 1\ntrue\n#GPUARD --cpu\n")
 	for _, words := range [][]string{{wide}, {"--gpus", "1", "--name", "narrow", "--", wide, "--cpu"}, {"--", script("plain", "#GPUARD --gpus 2\ntrue\n")}, {"sh", wide}} {
-		same(t, strings.Join(words, " "), submit(words...).code, 0)
+		checkEqual(t, strings.Join(words, " "), submit(words...).code, 0)
 	}
-	if got := run(t, program(t, state, nil, "wait", "--machine", "demo", "1-4")); got.code != 0 {
+	if got := runCommand(t, gpuardCommand(t, state, nil, "wait", "--machine", "demo", "1-4")); got.code != 0 {
 		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
 	var a struct{ Jobs []queue.Entry }
-	if err := json.Unmarshal([]byte(run(t, program(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 4 {
+	if err := json.Unmarshal([]byte(runCommand(t, gpuardCommand(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 4 {
 		t.Fatalf("%v, %+v", err, a)
 	}
 	for i, want := range []struct {
@@ -71,7 +71,7 @@ func TestScriptLinesInRun(t *testing.T) {
 		want  bool
 	}{{[]string{"--", path}, true}, {[]string{"--", "sh", path}, true}, {[]string{"--dry-run", "--", path}, true}, {[]string{"-q", "--", path}, false}, {[]string{"--", "cat", path}, false},
 		{[]string{"--", "env", "A=b", "sh", "-e", path}, true}, {[]string{"--", "sh", "-c", "true", path}, false}, {[]string{"--gpus", "1", "--name", "x", "--", path}, false}, {[]string{"--gpus", "1", "--", path}, true}} {
-		got := run(t, program(t, state, nil, append([]string{"run", "--machine", "demo"}, c.words...)...))
+		got := runCommand(t, gpuardCommand(t, state, nil, append([]string{"run", "--machine", "demo"}, c.words...)...))
 		if got.code != 0 || strings.Contains(got.err, says) != c.want {
 			t.Errorf("%q: exit %d, %q", c.words, got.code, got.err)
 		}
@@ -84,8 +84,8 @@ func TestQueueInvented(t *testing.T) {
 	t.Parallel()
 	state, held := stateFolder(t), t.TempDir()
 	script := `mkdir "$1/$CUDA_VISIBLE_DEVICES" && sleep 0.01 && rmdir "$1/$CUDA_VISIBLE_DEVICES"`
-	same(t, "submit", run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", "--array", "1-150", "--", "sh", "-c", script, "sh", held)).out, "1\n")
-	if got := run(t, program(t, state, nil, "wait", "1-150")); got.code != 0 {
+	checkEqual(t, "submit", runCommand(t, gpuardCommand(t, state, nil, "submit", "--machine", "demo", "-q", "--array", "1-150", "--", "sh", "-c", script, "sh", held)).out, "1\n")
+	if got := runCommand(t, gpuardCommand(t, state, nil, "wait", "1-150")); got.code != 0 {
 		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
 }
@@ -109,10 +109,10 @@ func TestQueueScriptHints(t *testing.T) {
 		if err := errors.Join(file.Close(), os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o755)); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
-		got := run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", path))
+		got := runCommand(t, gpuardCommand(t, state, nil, "submit", "--machine", "demo", "-q", path))
 		if got.code != 0 || hint == "" && got.err != "" || !strings.Contains(got.err, hint) {
 			t.Errorf("%q: exit %d, %q, want %q", text, got.code, got.err, hint)
 		}
 	}
-	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1-5")).code, 0)
+	checkEqual(t, "wait", runCommand(t, gpuardCommand(t, state, nil, "wait", "--machine", "demo", "1-5")).code, 0)
 }

@@ -14,9 +14,9 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// allocate takes so many GiB of the first GPU, as a program that knows nothing of shares, and stays so many seconds
+// allocateScript takes so many GiB of the first GPU, as a program that knows nothing of shares, and stays so many seconds
 // (NVIDIA CUDA Driver API, cuMemAlloc).
-const allocate = `
+const allocateScript = `
 import ctypes, sys, time
 size, stay = int(float(sys.argv[1]) * 2**30), float(sys.argv[2])
 try: cuda = ctypes.CDLL("libcuda.so.1")
@@ -35,8 +35,8 @@ time.sleep(stay)
 print("stayed", flush=True)
 `
 
-// limited asks each framework for more than its share: what it knows of a limit, and what becomes of 3 GiB.
-func limited() map[string]string {
+// frameworkScripts asks each framework for more than its share: what it knows of a limit, and what becomes of 3 GiB.
+func frameworkScripts() map[string]string {
 	const script = `
 import sys, time
 try: import %s as m
@@ -68,26 +68,26 @@ print(m.config.experimental.get_memory_info("GPU:0"), "|", end=" ")`,
 	return out
 }
 
-// trial is how one job with a share ended.
-type trial struct {
+// shareTrial is how one job with a share ended.
+type shareTrial struct {
 	out, said string // the job; gpuard
 	state     string // "exit status 0", "signal: terminated"
 	spent     time.Duration
 }
 
-func try(cmd *exec.Cmd) trial {
+func runShareTrial(cmd *exec.Cmd) shareTrial {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	began := time.Now()
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
-		return trial{state: err.Error()}
+		return shareTrial{state: err.Error()}
 	}
-	return trial{out.String(), said.String(), cmd.ProcessState.String(), time.Since(began).Round(100 * time.Millisecond)}
+	return shareTrial{out.String(), said.String(), cmd.ProcessState.String(), time.Since(began).Round(100 * time.Millisecond)}
 }
 
 // String is a line of the record, with what gpuard said below it.
-func (a trial) String() string {
+func (a shareTrial) String() string {
 	text := fmt.Sprintf("%s | %s after %s", strings.Join(strings.Fields(a.out), " "), a.state, a.spent)
 	for line := range strings.Lines(a.said) {
 		if strings.HasPrefix(line, "gpuard: ") {
@@ -97,62 +97,62 @@ func (a trial) String() string {
 	return text
 }
 
-// blind: the driver does not say here what each process uses, as in most containers.
-func (a trial) blind() bool { return strings.Contains(a.said, "cannot measure lease ") }
+// isBlind: the driver does not say here what each process uses, as in most containers.
+func (a shareTrial) isBlind() bool { return strings.Contains(a.said, "cannot measure lease ") }
 
-// trials are what is asked of one machine. python3 and share make a job with a share of 2 GiB.
-type trials struct {
+// shareTrials are what is asked of one machine. python3 and share make a job with a share of 2 GiB.
+type shareTrials struct {
 	t      *testing.T
 	share  func(flags []string, command ...string) *exec.Cmd
 	take   func(gib string, seconds int) []string
 	record strings.Builder
 }
 
-func (r *trials) note(question string, a trial) {
+func (r *shareTrials) recordTrial(question string, a shareTrial) {
 	fmt.Fprintf(&r.record, "%s: %s\n", question, a)
 }
 
-// watched: a job that takes more than its share is ended within 10 s, and no other is.
-func (r *trials) watched() {
+// checkWatchedShare: a job that takes more than its share is ended within 10 s, and no other is.
+func (r *shareTrials) checkWatchedShare() {
 	r.t.Helper()
-	neighbour := make(chan trial)
-	go func() { neighbour <- try(r.share(nil, r.take("1", 12)...)) }()
-	greedy := try(r.share(nil, r.take("3", 20)...))
+	neighbour := make(chan shareTrial)
+	go func() { neighbour <- runShareTrial(r.share(nil, r.take("1", 12)...)) }()
+	greedy := runShareTrial(r.share(nil, r.take("3", 20)...))
 	beside := <-neighbour
-	r.note("watch, 3 GiB of a share of 2 GiB", greedy)
-	r.note("watch, 1 GiB of a share of 2 GiB beside it", beside)
+	r.recordTrial("watch, 3 GiB of a share of 2 GiB", greedy)
+	r.recordTrial("watch, 1 GiB of a share of 2 GiB beside it", beside)
 	if beside.state != "exit status 0" {
 		r.t.Errorf("the neighbour: %s", beside)
 	}
-	if !greedy.blind() && (greedy.state != "signal: terminated" || !strings.Contains(greedy.said, "Next time ask for --share ")) {
+	if !greedy.isBlind() && (greedy.state != "signal: terminated" || !strings.Contains(greedy.said, "Next time ask for --share ")) {
 		r.t.Errorf("it was not ended: %s", greedy)
 	}
 }
 
-// throughMPS: the memory is refused, what fits is not, and clients are recognised as such, which takes their time.
-func (r *trials) throughMPS(seconds int) {
+// checkMPSShare: the memory is refused, what fits is not, and clients are recognised as such, which takes their time.
+func (r *shareTrials) checkMPSShare(seconds int) {
 	r.t.Helper()
 	mps := []string{"--quota", "mps"}
-	greedy, modest := try(r.share(mps, r.take("3", seconds)...)), try(r.share(append(mps, "--mps-threads", "50"), r.take("1", seconds)...))
-	r.note("mps, 3 GiB of a share of 2 GiB", greedy)
-	r.note("mps, 1 GiB of a share of 2 GiB", modest)
+	greedy, modest := runShareTrial(r.share(mps, r.take("3", seconds)...)), runShareTrial(r.share(append(mps, "--mps-threads", "50"), r.take("1", seconds)...))
+	r.recordTrial("mps, 3 GiB of a share of 2 GiB", greedy)
+	r.recordTrial("mps, 1 GiB of a share of 2 GiB", modest)
 	if !strings.Contains(greedy.said, "(mps)") {
 		return // the daemon could not start, and the record says why
 	}
 	if strings.Contains(greedy.out, "ready") {
 		r.t.Errorf("it was given: %s", greedy)
 	}
-	if modest.state != "exit status 0" || !modest.blind() && strings.Contains(modest.said, "does not go through MPS") {
+	if modest.state != "exit status 0" || !modest.isBlind() && strings.Contains(modest.said, "does not go through MPS") {
 		r.t.Errorf("one within its share: %s", modest)
 	}
 }
 
-// frameworks: those with a setting keep to it, and their jobs are not ended.
-func (r *trials) frameworks() {
+// checkFrameworks: those with a setting keep to it, and their jobs are not ended.
+func (r *shareTrials) checkFrameworks() {
 	r.t.Helper()
 	for _, module := range []string{"torch", "tensorflow", "jax", "cupy"} {
-		a := try(r.share(nil, "python3", "-c", limited()[module]))
-		r.note(module, a)
+		a := runShareTrial(r.share(nil, "python3", "-c", frameworkScripts()[module]))
+		r.recordTrial(module, a)
 		tried := !strings.Contains(a.out, "skipped: ") && a.out != ""
 		if keeps := module == "jax" || module == "cupy"; tried && keeps && (!strings.Contains(a.out, "refused: ") || a.state != "exit status 0") {
 			r.t.Errorf("%s does not keep to its limit: %s", module, a)
@@ -164,21 +164,21 @@ func (r *trials) frameworks() {
 func TestSharesOnHardware(t *testing.T) {
 	gate.Need(t, "gpu", "python3")
 	state, private := stateFolder(t), []string(nil)
-	if contained() {
+	if isContained() {
 		private = []string{"--private-state"}
 	}
 	temporary := t.TempDir()
-	r := &trials{t: t}
+	r := &shareTrials{t: t}
 	r.share = func(flags []string, command ...string) *exec.Cmd {
 		args := append(append([]string{"run", "--no-wait", "--share", "2G"}, private...), flags...)
-		return program(t, state, []string{"TMPDIR=" + temporary, "PATH=" + place.Callers()}, append(append(args, "--"), command...)...)
+		return gpuardCommand(t, state, []string{"TMPDIR=" + temporary, "PATH=" + testPlace.CallerPath()}, append(append(args, "--"), command...)...)
 	}
 	r.take = func(gib string, seconds int) []string {
-		return []string{"python3", "-c", allocate, gib, fmt.Sprint(seconds)}
+		return []string{"python3", "-c", allocateScript, gib, fmt.Sprint(seconds)}
 	}
-	r.watched()
-	r.frameworks()
-	r.throughMPS(35) // longer than a process may take to become a client
+	r.checkWatchedShare()
+	r.checkFrameworks()
+	r.checkMPSShare(35) // longer than a process may take to become a client
 	t.Log("\n" + r.record.String())
 	if dir := os.Getenv("GPUARD_RECORD"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, "shares.txt"), []byte(r.record.String()), 0o644); err != nil {
@@ -190,9 +190,9 @@ func TestSharesOnHardware(t *testing.T) {
 // The questions themselves, where there is no GPU: over the fake, and programs that find none.
 func TestShareQuestions(t *testing.T) {
 	t.Parallel()
-	rack := newRack(t, fakegpu.GeForce(0))
+	rack := newFakeDriverMachine(t, fakegpu.GeForce(0))
 	temporary := t.TempDir()
-	r := &trials{t: t}
+	r := &shareTrials{t: t}
 	r.share = func(flags []string, command ...string) *exec.Cmd {
 		cmd := rack.cmd(append(append([]string{"run", "--no-wait", "--share", "2G"}, flags...), append([]string{"--"}, command...)...)...)
 		cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
@@ -201,17 +201,17 @@ func TestShareQuestions(t *testing.T) {
 	r.take = func(gib string, seconds int) []string {
 		return []string{"fakegpu-job", "--gpu", "0", "--mem", gib + "G", "--seconds", fmt.Sprint(seconds)}
 	}
-	r.watched()
-	r.throughMPS(1)
-	contains(t, r.record.String(), "watch, 3 GiB of a share of 2 GiB: ready | signal: terminated after ", "\n    gpuard: asking fakegpu-job (process ",
+	r.checkWatchedShare()
+	r.checkMPSShare(1)
+	checkContains(t, r.record.String(), "watch, 3 GiB of a share of 2 GiB: ready | signal: terminated after ", "\n    gpuard: asking fakegpu-job (process ",
 		"watch, 1 GiB of a share of 2 GiB beside it: ready | exit status 0 after ", "mps, 3 GiB of a share of 2 GiB:  | exit status 3 after ",
 		"mps, 1 GiB of a share of 2 GiB: ready | exit status 0 after ")
-	if got := try(exec.Command("python3", "-c", allocate, "1", "0")); gate.Has(t, "python3") && gate.Has(t, "no nvidia libraries") {
-		contains(t, got.out, "skipped: libcuda.so.1")
+	if got := runShareTrial(exec.Command("python3", "-c", allocateScript, "1", "0")); gate.Has(t, "python3") && gate.Has(t, "no nvidia libraries") {
+		checkContains(t, got.out, "skipped: libcuda.so.1")
 	}
-	for module, script := range limited() {
-		if got := try(exec.Command("python3", "-c", strings.Replace(script, "import "+module, "import missing_"+module, 1))); gate.Has(t, "python3") {
-			contains(t, got.out, "skipped: No module named 'missing_"+module+"'")
+	for module, script := range frameworkScripts() {
+		if got := runShareTrial(exec.Command("python3", "-c", strings.Replace(script, "import "+module, "import missing_"+module, 1))); gate.Has(t, "python3") {
+			checkContains(t, got.out, "skipped: No module named 'missing_"+module+"'")
 		}
 	}
 }

@@ -2,4 +2,4 @@
 
 package main
 
-const raced = false
+const raceEnabled = false

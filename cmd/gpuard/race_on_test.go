@@ -2,5 +2,5 @@
 
 package main
 
-// raced: this test was built with the race detector, which makes every process slower and larger.
-const raced = true
+// raceEnabled: this test was built with the race detector, which makes every process slower and larger.
+const raceEnabled = true

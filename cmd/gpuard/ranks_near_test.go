@@ -14,11 +14,11 @@ import (
 	"gpuard/internal/host/affinity"
 )
 
-// numaRoot is a machine with two NUMA nodes, of one of our processors each; there is one that is both where we have
+// makeNUMARoot is a machine with two NUMA nodes, of one of our processors each; there is one that is both where we have
 // only one.
-func numaRoot(t *testing.T) (root string, cpus [2]string) {
+func makeNUMARoot(t *testing.T) (root string, cpus [2]string) {
 	t.Helper()
-	allowed, err := affinity.Allowed()
+	allowed, err := affinity.AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func numaRoot(t *testing.T) (root string, cpus [2]string) {
 	return root, cpus
 }
 
-// whereabouts is a script: what a rank says of its processors and its memory, by rank in the folder NEAR.
-const whereabouts = `grep -h -e ^Cpus_allowed_list: -e ' stack ' /proc/self/status /proc/self/numa_maps >"$NEAR/$RANK"`
+// rankAffinityScript is a script: what a rank says of its processors and its memory, by rank in the folder NEAR.
+const rankAffinityScript = `grep -h -e ^Cpus_allowed_list: -e ' stack ' /proc/self/status /proc/self/numa_maps >"$NEAR/$RANK"`
 
-// near reads one of those. Memory policies cannot be seen everywhere.
-func near(t *testing.T, dir string, rank int) (cpus, memory string) {
+// readRankAffinity reads one of those. Memory policies cannot be seen everywhere.
+func readRankAffinity(t *testing.T, dir string, rank int) (cpus, memory string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(rank)))
 	if err != nil {
@@ -61,9 +61,9 @@ func near(t *testing.T, dir string, rank int) (cpus, memory string) {
 // GPU is on node 1, its first one on node 0.
 func TestRankNodes(t *testing.T) {
 	t.Parallel()
-	root, cpus := numaRoot(t)
+	root, cpus := makeNUMARoot(t)
 	memory := ""
-	_ = affinity.Around(nil, 0, func() error {
+	_ = affinity.CallBound(nil, 0, func() error {
 		text, err := exec.Command("grep", " stack ", "/proc/self/numa_maps").Output()
 		if fields := strings.Fields(string(text)); len(fields) > 1 {
 			memory = fields[1]
@@ -78,21 +78,21 @@ func TestRankNodes(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			write := exec.Command("sh", "-c", `cat >"$0" && chmod 700 "$0"`, filepath.Join(dir, "torchrun"))
-			write.Stdin = strings.NewReader(torchrunLike)
+			write.Stdin = strings.NewReader(torchrunScript)
 			if out, err := write.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			cmd := program(t, stateFolder(t), []string{"AMDBOX=" + root, "NEAR=" + dir, "SEEN=" + dir, "PATH=" + dir + ":" + os.Getenv("PATH")},
-				append(append([]string{"run", "--machine", "demo", "--device", "3,0"}, flags...), whereabouts+"; :")...)
+			cmd := gpuardCommand(t, stateFolder(t), []string{"AMDBOX=" + root, "NEAR=" + dir, "SEEN=" + dir, "PATH=" + dir + ":" + os.Getenv("PATH")},
+				append(append([]string{"run", "--machine", "demo", "--device", "3,0"}, flags...), rankAffinityScript+"; :")...)
 			cmd.Args[0] = "amdbox"
-			if got := run(t, cmd); got.code != 0 {
+			if got := runCommand(t, cmd); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 			for rank, node := range []int{1, 0} {
-				got, policy := near(t, dir, rank)
-				same(t, fmt.Sprintf("processors of rank %d", rank), got, cpus[node])
+				got, policy := readRankAffinity(t, dir, rank)
+				checkEqual(t, fmt.Sprintf("processors of rank %d", rank), got, cpus[node])
 				if node == 0 { // it is the one that every computer has
-					same(t, "memory", policy, memory)
+					checkEqual(t, "memory", policy, memory)
 				}
 			}
 		})
@@ -102,12 +102,12 @@ func TestRankNodes(t *testing.T) {
 // TestRankStopped: a stopped rank gets the SIGTERM too, and the time to act on it.
 func TestRankStopped(t *testing.T) {
 	t.Parallel()
-	c := startCrew(t, stateFolder(t), 2, "-q --machine demo --gpus 2 --ranks --grace 40s", nil)
-	ranks := c.ranks()
+	c := startRanks(t, stateFolder(t), 2, "-q --machine demo --gpus 2 --ranks --grace 40s", nil)
+	ranks := c.waitForReports()
 	if err := unix.Kill(ranks[0].PID, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it stands still", func() bool {
+	waitUntil(t, "it stands still", func() bool {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", ranks[0].PID))
 		return strings.Contains(string(stat), ") T ")
 	})
@@ -115,5 +115,5 @@ func TestRankStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.cmd.Wait()
-	same(t, "the stopped one got", c.heard(0), "SIGTERM ")
+	checkEqual(t, "the stopped one got", c.signalsOf(0), "SIGTERM ")
 }

@@ -13,33 +13,33 @@ import (
 func TestRankKeys(t *testing.T) {
 	t.Parallel()
 	shell := exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i")
-	shell.Env = append(program(t, stateFolder(t), nil).Env, "PS1="+prompt)
-	s := onTerminal(t, shell)
-	s.until(prompt + "$")
+	shell.Env = append(gpuardCommand(t, stateFolder(t), nil).Env, "PS1="+shellPrompt)
+	s := startOnTerminal(t, shell)
+	s.waitForScreen(shellPrompt + "$")
 	three := func(text string) string { return "(?s)(" + regexp.QuoteMeta(text) + ".*){3}" }
-	s.press("gpuard run -q --cpu --nproc 3 --ranks -- listen INT TERM USR1\n")
-	shown := s.until(`(?s)(on [0-9]+\n.*){3}`)
-	leader := s.foreground(s.cmd.Process.Pid)
-	if strings.Contains(shown, prompt) {
+	s.typeKeys("gpuard run -q --cpu --nproc 3 --ranks -- listen INT TERM USR1\n")
+	shown := s.waitForScreen(`(?s)(on [0-9]+\n.*){3}`)
+	leader := s.waitForForeground(s.cmd.Process.Pid)
+	if strings.Contains(shown, shellPrompt) {
 		t.Fatalf("the run is over: %q", shown)
 	}
 	for range 3 {
-		s.press("\x03")
-		s.until(three("got INT\n"))
+		s.typeKeys("\x03")
+		s.waitForScreen(three("got INT\n"))
 	}
-	s.press("\x1a")
-	contains(t, s.until(prompt+"$"), "Stopped")
+	s.typeKeys("\x1a")
+	checkContains(t, s.waitForScreen(shellPrompt+"$"), "Stopped")
 	if err := unix.Kill(leader, unix.SIGUSR1); err != nil { // waits until the leader runs again
 		t.Fatal(err)
 	}
-	contains(t, s.line("jobs"), "Stopped")
-	s.press("fg\n")
-	s.until(three("got USR1\n"))
-	s.foreground(s.cmd.Process.Pid)
+	checkContains(t, s.typeLine("jobs"), "Stopped")
+	s.typeKeys("fg\n")
+	s.waitForScreen(three("got USR1\n"))
+	s.waitForForeground(s.cmd.Process.Pid)
 	if err := unix.Kill(leader, unix.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
-	shown = s.until(prompt + "$")
-	same(t, "ranks that got each once", len(regexp.MustCompile(`totals map\[INT:3 (TERM:1 )?USR1:1 USR2:1\]`).FindAllString(shown, -1)), 3)
-	contains(t, s.line("echo code $?"), "code 7")
+	shown = s.waitForScreen(shellPrompt + "$")
+	checkEqual(t, "ranks that got each once", len(regexp.MustCompile(`totals map\[INT:3 (TERM:1 )?USR1:1 USR2:1\]`).FindAllString(shown, -1)), 3)
+	checkContains(t, s.typeLine("echo code $?"), "code 7")
 }

@@ -23,8 +23,8 @@ import (
 	"gpuard/internal/host/affinity"
 )
 
-// seen is what a rank says of itself.
-type seen struct {
+// rankReport is what a rank says of itself.
+type rankReport struct {
 	PID, Parent int
 	Env         map[string]string
 	CPUs        []int
@@ -33,10 +33,10 @@ type seen struct {
 	Sockets     int
 }
 
-// rank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for
+// runRank is the program of these tests. It writes what it sees into the folder of its first argument, and waits there for
 // a file "go" unless another argument says what this rank does: "2:exit:3", "1:kill", "0:deaf", "0:input". It ends when
 // the folder is gone, or when every test has lost its patience: ranks live on without their leader.
-func rank() {
+func runRank() {
 	time.AfterFunc(90*time.Second, func() { os.Exit(97) })
 	dir, number := os.Args[1], os.Getenv("RANK")
 	does := "wait"
@@ -47,12 +47,12 @@ func rank() {
 	}
 	got := make(chan os.Signal, 64)
 	signal.Notify(got, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1)
-	me := seen{PID: os.Getpid(), Parent: os.Getppid(), Env: map[string]string{}}
+	me := rankReport{PID: os.Getpid(), Parent: os.Getppid(), Env: map[string]string{}}
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
 		me.Env[name] = value
 	}
-	me.CPUs, _ = affinity.Allowed()
+	me.CPUs, _ = affinity.AllowedCPUs()
 	if does == "input" || number != "0" { // of rank 0 it may be a terminal
 		text, _ := io.ReadAll(os.Stdin)
 		me.Input = string(text)
@@ -77,20 +77,20 @@ func rank() {
 	text, _ := json.Marshal(me)
 	note("on", text)
 	if code, exits := strings.CutPrefix(does, "exit:"); exits {
-		all(dir, "on", me.Env["WORLD_SIZE"])
+		waitForRankFiles(dir, "on", me.Env["WORLD_SIZE"])
 		n, _ := strconv.Atoi(code)
 		os.Exit(n)
 	}
 	if does == "kill" {
-		all(dir, "on", me.Env["WORLD_SIZE"])
+		waitForRankFiles(dir, "on", me.Env["WORLD_SIZE"])
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
 	switch does {
 	case "meet":
-		all(dir, "on", me.Env["WORLD_SIZE"]) // who does not connect has said its last line by then
-		join(number == "0")
+		waitForRankFiles(dir, "on", me.Env["WORLD_SIZE"]) // who does not connect has said its last line by then
+		joinRankPort(number == "0")
 	case "come":
-		join(false)
+		joinRankPort(false)
 	}
 	heard := ""
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -113,11 +113,11 @@ func rank() {
 	}
 }
 
-// join listens at the port of the ranks, or connects to it and stays connected.
-func join(host bool) {
+// joinRankPort listens at the port of the ranks, or connects to it and stays connected.
+func joinRankPort(host bool) {
 	address := net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT"))
 	if host {
-		l, err := listenAgain(address)
+		l, err := listenReusingPort(address)
 		if err != nil {
 			os.Exit(96)
 		}
@@ -139,8 +139,8 @@ func join(host bool) {
 	}
 }
 
-// listenAgain listens on the port that gpuard keeps, as libraries do.
-func listenAgain(address string) (net.Listener, error) {
+// listenReusingPort listens on the port that gpuard keeps, as libraries do.
+func listenReusingPort(address string) (net.Listener, error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 	}}
@@ -174,17 +174,17 @@ func TestRanksMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, _ := strconv.Atoi(strings.Fields(test.flags)[1])
-			c := startCrew(t, stateFolder(t), n, test.flags, []string{"HASTE=1"}, test.does...)
-			c.ranks()
+			c := startRanks(t, stateFolder(t), n, test.flags, []string{"HASTE=1"}, test.does...)
+			c.waitForReports()
 			if test.want == nil {
 				time.Sleep(3 * time.Second)
-				if said := c.said(); strings.Contains(said, "joined") {
+				if said := c.errorText(); strings.Contains(said, "joined") {
 					t.Errorf("said %s", said)
 				}
 				return
 			}
-			eventually(t, "the missing rank is named", func() bool { return strings.Contains(c.said(), test.want[len(test.want)-1]) })
-			contains(t, c.said(), test.want...)
+			waitUntil(t, "the missing rank is named", func() bool { return strings.Contains(c.errorText(), test.want[len(test.want)-1]) })
+			checkContains(t, c.errorText(), test.want...)
 		})
 	}
 }
@@ -193,18 +193,18 @@ func TestRanksMissing(t *testing.T) {
 func TestRanksExplained(t *testing.T) {
 	t.Parallel()
 	state := stateFolder(t)
-	c := startCrew(t, state, 2, "-q --machine demo --gpus 2 --ranks=own", nil)
-	for i, rank := range c.ranks() {
-		got := run(t, program(t, state, nil, "explain", "--machine", "demo", strconv.Itoa(rank.PID)))
-		contains(t, got.out, fmt.Sprintf("for another rank (--ranks=own): this process is rank %d", i))
+	c := startRanks(t, state, 2, "-q --machine demo --gpus 2 --ranks=own", nil)
+	for i, rank := range c.waitForReports() {
+		got := runCommand(t, gpuardCommand(t, state, nil, "explain", "--machine", "demo", strconv.Itoa(rank.PID)))
+		checkContains(t, got.out, fmt.Sprintf("for another rank (--ranks=own): this process is rank %d", i))
 		if strings.Contains(got.out, "unused") || strings.Contains(got.out, "is not what the lease holds") {
 			t.Errorf("rank %d: %s", i, got.out)
 		}
 	}
 }
 
-// all waits until every rank of that many has written its file.
-func all(dir, name, size string) {
+// waitForRankFiles waits until every rank of that many has written its file.
+func waitForRankFiles(dir, name, size string) {
 	n, _ := strconv.Atoi(size)
 	for i := range n {
 		for {
@@ -216,35 +216,35 @@ func all(dir, name, size string) {
 	}
 }
 
-// crew is a run with ranks.
-type crew struct {
+// rankRun is a run with ranks.
+type rankRun struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	dir string
 	n   int
 }
 
-// said is what gpuard and the ranks wrote as errors. It goes into a file: ranks that outlive their leader keep a pipe
+// errorText is what gpuard and the ranks wrote as errors. It goes into a file: ranks that outlive their leader keep a pipe
 // open.
-func (c *crew) said() string {
+func (c *rankRun) errorText() string {
 	text, _ := os.ReadFile(filepath.Join(c.dir, "errors"))
 	return string(text)
 }
 
-// startCrew starts n ranks; flags come before the command and does after it.
-func startCrew(t *testing.T, state string, n int, flags string, env []string, does ...string) *crew {
+// startRanks starts n ranks; flags come before the command and does after it.
+func startRanks(t *testing.T, state string, n int, flags string, env []string, does ...string) *rankRun {
 	t.Helper()
-	c := &crew{t: t, dir: t.TempDir(), n: n}
+	c := &rankRun{t: t, dir: t.TempDir(), n: n}
 	args := append([]string{"run"}, strings.Fields(flags)...)
-	c.cmd = program(t, state, env, append(append(args, "--", "rank", c.dir), does...)...)
+	c.cmd = gpuardCommand(t, state, env, append(append(args, "--", "rank", c.dir), does...)...)
 	if slices.Contains(env, "HASTE=1") {
 		c.cmd.Args[0] = "hasty"
 	}
-	return c.start()
+	return c.startCommand()
 }
 
-// start starts its command.
-func (c *crew) start() *crew {
+// startCommand starts its command.
+func (c *rankRun) startCommand() *rankRun {
 	t, n := c.t, c.n
 	t.Helper()
 	errs, err := os.Create(filepath.Join(c.dir, "errors"))
@@ -262,23 +262,23 @@ func (c *crew) start() *crew {
 		_, _ = c.cmd.Process.Kill(), c.cmd.Wait()
 		for i := range n {
 			text, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("on", i)))
-			if s := (seen{}); json.Unmarshal(text, &s) == nil {
-				eventually(t, fmt.Sprintf("rank %d is gone", i), func() bool { return gone(strconv.Itoa(s.PID)) })
+			if s := (rankReport{}); json.Unmarshal(text, &s) == nil {
+				waitUntil(t, fmt.Sprintf("rank %d is gone", i), func() bool { return isProcessGone(strconv.Itoa(s.PID)) })
 			}
 		}
 	})
 	return c
 }
 
-// ranks waits until all have begun.
-func (c *crew) ranks() (out []seen) {
+// waitForReports waits until all have begun.
+func (c *rankRun) waitForReports() (out []rankReport) {
 	c.t.Helper()
 	for i := range c.n {
-		eventually(c.t, fmt.Sprintf("rank %d runs; said: %s", i, c.said()), func() bool {
+		waitUntil(c.t, fmt.Sprintf("rank %d runs; said: %s", i, c.errorText()), func() bool {
 			_, err := os.Stat(filepath.Join(c.dir, fmt.Sprint("on", i)))
 			return err == nil
 		})
-		var s seen
+		var s rankReport
 		text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("on", i)))
 		if err == nil {
 			err = json.Unmarshal(text, &s)
@@ -291,14 +291,14 @@ func (c *crew) ranks() (out []seen) {
 	return out
 }
 
-// heard is what a rank got so far: "SIGTERM SIGINT ".
-func (c *crew) heard(rank int) string {
+// signalsOf is what a rank got so far: "SIGTERM SIGINT ".
+func (c *rankRun) signalsOf(rank int) string {
 	text, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprint("got", rank)))
 	return string(text)
 }
 
-// end lets all ranks end, and returns how the run did.
-func (c *crew) end() *os.ProcessState {
+// endRanks lets all ranks end, and returns how the run did.
+func (c *rankRun) endRanks() *os.ProcessState {
 	c.t.Helper()
 	if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
 		c.t.Fatal(err)
@@ -317,47 +317,47 @@ func TestRanks(t *testing.T) {
 			if own {
 				flags += "=own"
 			}
-			c := startCrew(t, state, 4, flags, []string{"TORCHELASTIC_USE_AGENT_STORE=True", "RANK=9", "MASTER_PORT=1", "OMP_NUM_THREADS="})
+			c := startRanks(t, state, 4, flags, []string{"TORCHELASTIC_USE_AGENT_STORE=True", "RANK=9", "MASTER_PORT=1", "OMP_NUM_THREADS="})
 			port, devices := "", map[string]bool{}
-			for i, s := range c.ranks() {
-				same(t, "parent", s.Parent, c.cmd.Process.Pid)
-				same(t, "has the lease", s.Lease, true)
-				same(t, "sockets", s.Sockets, 0)
+			for i, s := range c.waitForReports() {
+				checkEqual(t, "parent", s.Parent, c.cmd.Process.Pid)
+				checkEqual(t, "has the lease", s.Lease, true)
+				checkEqual(t, "sockets", s.Sockets, 0)
 				for name, want := range map[string]string{
 					"RANK": fmt.Sprint(i), "LOCAL_RANK": fmt.Sprint(i), "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "0",
 					"NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "", "GPUARD_RANKS": "", "TORCHELASTIC_USE_AGENT_STORE": "",
 				} {
-					same(t, name, s.Env[name], want)
+					checkEqual(t, name, s.Env[name], want)
 				}
 				if port == "" {
 					port = s.Env["MASTER_PORT"]
 				}
-				same(t, "port", s.Env["MASTER_PORT"], port)
+				checkEqual(t, "port", s.Env["MASTER_PORT"], port)
 				devices[s.Env["CUDA_VISIBLE_DEVICES"]+" "+s.Env["GPUARD_GPUS"]] = true
 				count := 4
 				if own {
 					count = 1
 				}
 				for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPUARD_GPUS"} {
-					same(t, name, len(strings.Split(s.Env[name], ",")), count)
+					checkEqual(t, name, len(strings.Split(s.Env[name], ",")), count)
 				}
 			}
 			want := 1
 			if own {
 				want = 4
 			}
-			same(t, "different sets of devices", len(devices), want)
+			checkEqual(t, "different sets of devices", len(devices), want)
 			n, _ := strconv.Atoi(port)
-			same(t, "the port is taken", portTaken(t, n), true)
-			same(t, "exit", c.end().ExitCode(), 0)
-			contains(t, c.said(), `"ranks":{"by":"gpuard","count":4,`, `"port":`+port+`,`, fmt.Sprintf(`"pid":%d,`, c.cmd.Process.Pid))
-			eventually(t, "the port is free", func() bool { return !portTaken(t, n) }) // the holder may be there a moment longer
+			checkEqual(t, "the port is taken", isPortTaken(t, n), true)
+			checkEqual(t, "exit", c.endRanks().ExitCode(), 0)
+			checkContains(t, c.errorText(), `"ranks":{"by":"gpuard","count":4,`, `"port":`+port+`,`, fmt.Sprintf(`"pid":%d,`, c.cmd.Process.Pid))
+			waitUntil(t, "the port is free", func() bool { return !isPortTaken(t, n) }) // the holder may be there a moment longer
 		})
 	}
 }
 
-// portTaken reports whether a program that shares no port can have this one.
-func portTaken(t *testing.T, number int) bool {
+// isPortTaken reports whether a program that shares no port can have this one.
+func isPortTaken(t *testing.T, number int) bool {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -385,19 +385,19 @@ func TestRankFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			state := stateFolder(t)
-			c := startCrew(t, state, 4, "--machine demo:8xA100-80GB --gpus 4 "+test.flags, nil, strings.Fields(test.does)...)
-			ranks := c.ranks()
+			c := startRanks(t, state, 4, "--machine demo:8xA100-80GB --gpus 4 "+test.flags, nil, strings.Fields(test.does)...)
+			ranks := c.waitForReports()
 			_ = c.cmd.Wait()
-			same(t, "exit", c.cmd.ProcessState.ExitCode(), test.code)
+			checkEqual(t, "exit", c.cmd.ProcessState.ExitCode(), test.code)
 			if status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus); test.code < 0 {
-				same(t, "signal", status.Signal(), syscall.SIGKILL)
+				checkEqual(t, "signal", status.Signal(), syscall.SIGKILL)
 			}
 			for _, i := range []int{0, 1, 3} {
-				same(t, fmt.Sprintf("rank %d got", i), c.heard(i), test.heard)
-				same(t, "gone", gone(strconv.Itoa(ranks[i].PID)), true)
+				checkEqual(t, fmt.Sprintf("rank %d got", i), c.signalsOf(i), test.heard)
+				checkEqual(t, "gone", isProcessGone(strconv.Itoa(ranks[i].PID)), true)
 			}
-			contains(t, c.said(), fmt.Sprint(ranks[2].PID)+test.said[:1], test.said)
-			same(t, "lines about ranks", strings.Count(c.said(), "ending the other")+strings.Count(c.said(), `"others":`), 1)
+			checkContains(t, c.errorText(), fmt.Sprint(ranks[2].PID)+test.said[:1], test.said)
+			checkEqual(t, "lines about ranks", strings.Count(c.errorText(), "ending the other")+strings.Count(c.errorText(), `"others":`), 1)
 		})
 	}
 }
@@ -406,29 +406,29 @@ func TestRankFails(t *testing.T) {
 // program. Processes that the script around it has started before are not part of a rank.
 func TestRankLeaves(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo")
+	r := newDemoMachine(t, "demo")
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >before; exec gpuard run -q --machine demo --gpus 2 --grace 300ms --ranks -- sh -c '
 if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.1; done; exit 9; fi
 (trap "" TERM; exec sleep 60) & echo $! >deaf; sleep 60 & echo $! >left; wait; sleep 1'`)
-	cmd.Env, cmd.Dir = program(t, r.state, nil).Env, dir
-	got := run(t, cmd)
-	same(t, "exit", got.code, 9)
+	cmd.Env, cmd.Dir = gpuardCommand(t, r.state, nil).Env, dir
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got.code, 9)
 	for _, name := range []string{"left", "deaf"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, name+" is gone", gone(strings.TrimSpace(string(text))), true)
+		checkEqual(t, name+" is gone", isProcessGone(strings.TrimSpace(string(text))), true)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "before"))
 	before, bad := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || bad != nil {
 		t.Fatal(err, bad)
 	}
-	same(t, "what was there before is gone", gone(strconv.Itoa(before)), false)
+	checkEqual(t, "what was there before is gone", isProcessGone(strconv.Itoa(before)), false)
 	_ = unix.Kill(before, unix.SIGKILL)
-	r.freed()
+	r.waitUntilFreed()
 }
 
 // TestRankSignals: each rank gets a signal once, whether it was sent to gpuard or to the whole group, and takes the
@@ -439,8 +439,8 @@ func TestRankSignals(t *testing.T) {
 		for _, group := range []bool{false, true} {
 			t.Run(fmt.Sprint(flags, "group ", group), func(t *testing.T) {
 				t.Parallel()
-				c := startCrew(t, stateFolder(t), 3, flags+"-q --machine demo --gpus 3 --ranks", nil)
-				ranks := c.ranks()
+				c := startRanks(t, stateFolder(t), 3, flags+"-q --machine demo --gpus 3 --ranks", nil)
+				ranks := c.waitForReports()
 				target := c.cmd.Process.Pid // which has a process group of its own
 				if group {
 					target = -target
@@ -452,15 +452,15 @@ func TestRankSignals(t *testing.T) {
 					}
 					want += unix.SignalName(sig) + " "
 					for i := range ranks {
-						eventually(t, fmt.Sprintf("rank %d got %s", i, want), func() bool { return len(c.heard(i)) >= len(want) })
+						waitUntil(t, fmt.Sprintf("rank %d got %s", i, want), func() bool { return len(c.signalsOf(i)) >= len(want) })
 					}
 				}
 				_ = c.cmd.Wait()
-				same(t, "exit", c.cmd.ProcessState.ExitCode(), 143)
+				checkEqual(t, "exit", c.cmd.ProcessState.ExitCode(), 143)
 				for i := range ranks {
-					same(t, fmt.Sprintf("rank %d", i), c.heard(i), want)
+					checkEqual(t, fmt.Sprintf("rank %d", i), c.signalsOf(i), want)
 				}
-				same(t, "said", c.said() == "" || flags != "", true)
+				checkEqual(t, "said", c.errorText() == "" || flags != "", true)
 			})
 		}
 	}
@@ -473,39 +473,39 @@ func TestRankInput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := program(t, stateFolder(t), nil, "run", "-q", "--cpu", "--nproc", "3", "--ranks", "--", "rank", dir, "0:input")
+	cmd := gpuardCommand(t, stateFolder(t), nil, "run", "-q", "--cpu", "--nproc", "3", "--ranks", "--", "rank", dir, "0:input")
 	cmd.Stdin = strings.NewReader("hello")
-	got := run(t, cmd)
-	same(t, "exit", got, result{0, "", ""})
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got, runResult{0, "", ""})
 	for i, want := range []string{"hello", "", ""} {
-		var s seen
+		var s rankReport
 		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("on", i)))
 		if err != nil || json.Unmarshal(text, &s) != nil {
 			t.Fatal(err)
 		}
-		same(t, "input", s.Input, want)
-		same(t, "devices", s.Env["CUDA_VISIBLE_DEVICES"], "-1")
+		checkEqual(t, "input", s.Input, want)
+		checkEqual(t, "devices", s.Env["CUDA_VISIBLE_DEVICES"], "-1")
 	}
 }
 
 // TestRanksKilled: a leader that dies does not take its ranks with it, and the lease lives as long as one of them.
 func TestRanksKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo")
-	c := startCrew(t, r.state, 2, "-q --machine demo --gpus 4 --ranks --nproc 2", nil)
-	ranks := c.ranks()
+	r := newDemoMachine(t, "demo")
+	c := startRanks(t, r.state, 2, "-q --machine demo --gpus 4 --ranks --nproc 2", nil)
+	ranks := c.waitForReports()
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.cmd.Wait()
-	if got := run(t, r.job("true")); got.code != 120 {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 120 {
 		t.Errorf("the devices of ranks that run were given away: exit %d", got.code)
 	}
 	for _, s := range ranks {
-		same(t, "alive", gone(strconv.Itoa(s.PID)), false)
+		checkEqual(t, "alive", isProcessGone(strconv.Itoa(s.PID)), false)
 	}
-	c.end()
-	r.freed()
+	c.endRanks()
+	r.waitUntilFreed()
 }
 
 // TestTwoCrews: jobs at the same time have different ports and devices, also many that start together.
@@ -514,14 +514,14 @@ func TestTwoCrews(t *testing.T) {
 	state := stateFolder(t)
 	var mu sync.Mutex
 	ports, devices := map[string]int{}, map[string]int{}
-	var jobs []*crew
+	var jobs []*rankRun
 	for range 4 {
-		jobs = append(jobs, startCrew(t, state, 2, "-q --machine demo:8xA100-80GB --gpus 2 --ranks=own", nil))
+		jobs = append(jobs, startRanks(t, state, 2, "-q --machine demo:8xA100-80GB --gpus 2 --ranks=own", nil))
 	}
 	var wg sync.WaitGroup
 	for _, c := range jobs {
 		wg.Go(func() {
-			for _, s := range c.ranks() {
+			for _, s := range c.waitForReports() {
 				mu.Lock()
 				ports[s.Env["MASTER_PORT"]]++
 				devices[s.Env["GPUARD_GPUS"]]++
@@ -530,21 +530,21 @@ func TestTwoCrews(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	same(t, "ports", len(ports), 4)
-	same(t, "devices", len(devices), 8)
+	checkEqual(t, "ports", len(ports), 4)
+	checkEqual(t, "devices", len(devices), 8)
 	for _, c := range jobs {
-		same(t, "exit", c.end().ExitCode(), 0)
+		checkEqual(t, "exit", c.endRanks().ExitCode(), 0)
 	}
 }
 
 // TestRankBinding: a rank runs on the processors of its device's node, as far as the caller may use them.
 func TestRankBinding(t *testing.T) {
 	t.Parallel()
-	allowed, err := affinity.Allowed()
+	allowed, err := affinity.AllowedCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := affinity.Node("/", 0)
+	node, err := affinity.NodeCPUs("/", 0)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -553,31 +553,31 @@ func TestRankBinding(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := program(t, stateFolder(t), nil, "run", "--json", "--machine", "demo:2xL4", "--gpus", "2", "--ranks", "--", "rank", dir)
+	cmd := gpuardCommand(t, stateFolder(t), nil, "run", "--json", "--machine", "demo:2xL4", "--gpus", "2", "--ranks", "--", "rank", dir)
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	if err := affinity.Around(last, -1, cmd.Start); err != nil {
+	if err := affinity.CallBound(last, -1, cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err, errs.String())
 	}
 	for i := range 2 {
-		var s seen
+		var s rankReport
 		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint("on", i)))
 		if err != nil || json.Unmarshal(text, &s) != nil {
 			t.Fatal(err)
 		}
-		same(t, "processors", s.CPUs, last)
-		same(t, "threads", s.Env["OMP_NUM_THREADS"], "1")
+		checkEqual(t, "processors", s.CPUs, last)
+		checkEqual(t, "threads", s.Env["OMP_NUM_THREADS"], "1")
 	}
 	t.Logf("node 0 is %s", strings.TrimSpace(node))
-	if inNode(node, last[0]) { // the first device of the demo machine is on node 0
-		contains(t, errs.String(), fmt.Sprintf(`"cpus":["%d",`, last[0]))
+	if isCPUInList(node, last[0]) { // the first device of the demo machine is on node 0
+		checkContains(t, errs.String(), fmt.Sprintf(`"cpus":["%d",`, last[0]))
 	}
 }
 
-func inNode(list string, cpu int) bool {
+func isCPUInList(list string, cpu int) bool {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		var from, to int
 		if n, _ := fmt.Sscanf(part, "%d-%d", &from, &to); n == 1 {
@@ -594,17 +594,17 @@ func inNode(list string, cpu int) bool {
 func TestRanksAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := program(t, stateFolder(t), nil, "run", "--machine", "demo", "--gpus", "2", "--ranks", "--retry", "1:any", "--log", filepath.Join(dir, "log"), "--",
+	cmd := gpuardCommand(t, stateFolder(t), nil, "run", "--machine", "demo", "--gpus", "2", "--ranks", "--retry", "1:any", "--log", filepath.Join(dir, "log"), "--",
 		"sh", "-c", `echo "$GPUARD_RESTART rank $RANK at $MASTER_PORT"; [ -n "$GPUARD_RESTART" ] || [ $RANK = 0 ] || exit 3`)
 	cmd.Args[0] = "hasty"
-	got := run(t, cmd)
-	same(t, "exit", got.code, 0)
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got.code, 0)
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := slices.DeleteFunc(strings.Split(string(log), "\n"), func(l string) bool { return !strings.Contains(l, " at ") || strings.HasPrefix(l, "#") })
-	contains(t, string(log), ": sh -c ", "rank 1 (PID ", "ended with exit code 3", " rank 0 at ", "1 rank 1 at ")
+	checkContains(t, string(log), ": sh -c ", "rank 1 (PID ", "ended with exit code 3", " rank 0 at ", "1 rank 1 at ")
 	_, port, _ := strings.Cut(lines[0], " at ")
 	for _, line := range lines {
 		if !strings.HasSuffix(line, " at "+port) {

@@ -19,8 +19,8 @@ import (
 	"gpuard/test/executable"
 )
 
-// meet is a program of PyTorch: its ranks add their numbers. It continues when the other job has met too.
-const meet = `
+// rankMeetingScript is a program of PyTorch: its ranks add their numbers. It continues when the other job has met too.
+const rankMeetingScript = `
 import json, os, sys, time
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -44,13 +44,13 @@ dist.barrier()
 // same time.
 func TestTorch(t *testing.T) {
 	gate.Need(t, "torch")
-	if raced {
+	if raceEnabled {
 		t.Skip("nearly all of its time is PyTorch's, of which the race detector sees nothing")
 	}
 	t.Parallel()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "meet.py")
-	if err := os.WriteFile(script, []byte(meet), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(rankMeetingScript), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	state := stateFolder(t)
@@ -62,8 +62,8 @@ func TestTorch(t *testing.T) {
 	var wg sync.WaitGroup
 	for name, words := range jobs {
 		wg.Go(func() {
-			cmd := program(t, state, env, append([]string{"run", "--machine", "demo:8xA100-80GB", "--gpus", "4"}, words...)...)
-			if got := run(t, cmd); got.code != 0 || !strings.Contains(got.err, "4 ranks by ") {
+			cmd := gpuardCommand(t, state, env, append([]string{"run", "--machine", "demo:8xA100-80GB", "--gpus", "4"}, words...)...)
+			if got := runCommand(t, cmd); got.code != 0 || !strings.Contains(got.err, "4 ranks by ") {
 				t.Errorf("%s: exit %d: %s", name, got.code, got.err)
 			}
 		})
@@ -91,9 +91,9 @@ func TestTorch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, "rank", []string{said.Rank, said.Local, said.Size, said.Threads}, []string{fmt.Sprint(i), fmt.Sprint(i), "4", "1"})
-			same(t, "sum", said.Total, 1.0+2+3+4)
-			same(t, "words", said.Words, []string{"--epochs", "3"})
+			checkEqual(t, "rank", []string{said.Rank, said.Local, said.Size, said.Threads}, []string{fmt.Sprint(i), fmt.Sprint(i), "4", "1"})
+			checkEqual(t, "sum", said.Total, 1.0+2+3+4)
+			checkEqual(t, "words", said.Words, []string{"--epochs", "3"})
 			if !strings.HasPrefix(said.Python, "/usr/bin/python3") {
 				t.Errorf("%s runs in %s", name, said.Python)
 			}
@@ -105,17 +105,17 @@ func TestTorch(t *testing.T) {
 				devices[id] = name
 			}
 			count := map[string]int{"torchrun": 4, "ranks": 1}[name]
-			same(t, "visible to a rank by "+name, len(strings.Split(said.Visible, ",")), count)
+			checkEqual(t, "visible to a rank by "+name, len(strings.Split(said.Visible, ",")), count)
 		}
 	}
-	same(t, "ports", len(ports), 2)
-	same(t, "jobs with a port", slices.Sorted(maps.Values(ports)), []string{"ranks", "torchrun"})
-	same(t, "devices", len(devices), 8)
+	checkEqual(t, "ports", len(ports), 2)
+	checkEqual(t, "jobs with a port", slices.Sorted(maps.Values(ports)), []string{"ranks", "torchrun"})
+	checkEqual(t, "devices", len(devices), 8)
 }
 
-// torchrunLike replaces torchrun: it starts as many processes as its options say, as torchrun does, with the shell that
+// torchrunScript replaces torchrun: it starts as many processes as its options say, as torchrun does, with the shell that
 // it runs in as its "Python".
-const torchrunLike = `#!/bin/sh
+const torchrunScript = `#!/bin/sh
 echo "$@" >"$SEEN/line"; env >"$SEEN/env"
 n=0
 while [ "$1" != --no_python ]; do [ "$1" = --nproc_per_node ] && n=$2; [ "$1" = --master_port ] && port=$2; shift; done
@@ -126,9 +126,9 @@ while [ $i -lt $n ]; do RANK=$i LOCAL_RANK=$i MASTER_PORT=$port "$@" & i=$((i+1)
 wait
 `
 
-// torchagent is torchrun where the ranks meet at its own port, as those of PyTorch do since 1.9: it listens there, and starts as
+// runTorchAgent is torchrun where the ranks meet at its own port, as those of PyTorch do since 1.9: it listens there, and starts as
 // many processes as its options say.
-func torchagent() {
+func runTorchAgent() {
 	value := func(option string) string { return os.Args[slices.Index(os.Args, option)+1] }
 	words := os.Args[slices.Index(os.Args, "__rank")-1:]
 	n, _ := strconv.Atoi(value("--nproc_per_node"))
@@ -139,8 +139,8 @@ func torchagent() {
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		ranks.Go(func() { _ = cmd.Run() })
 	}
-	all(words[slices.Index(words, "rank")+1], "on", strconv.Itoa(n)) // who does not connect has said its last line by then
-	l, err := listenAgain(net.JoinHostPort(value("--master_addr"), value("--master_port")))
+	waitForRankFiles(words[slices.Index(words, "rank")+1], "on", strconv.Itoa(n)) // who does not connect has said its last line by then
+	l, err := listenReusingPort(net.JoinHostPort(value("--master_addr"), value("--master_port")))
 	if err != nil {
 		panic(err)
 	}
@@ -169,21 +169,21 @@ func TestTorchrunMissing(t *testing.T) {
 			t.Parallel()
 			bin := t.TempDir()
 			executable.Write(t, filepath.Join(bin, "torchrun"), []byte("#!/bin/sh\nexec torchagent \"$@\"\n"))
-			c := &crew{t: t, dir: t.TempDir(), n: len(test.does)}
+			c := &rankRun{t: t, dir: t.TempDir(), n: len(test.does)}
 			args := append([]string{"run", "--gpus", fmt.Sprint(c.n), "--machine", "demo", "--torchrun", "--", "--no-python", "rank", c.dir}, test.does...)
-			c.cmd = program(t, stateFolder(t), []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, args...)
+			c.cmd = gpuardCommand(t, stateFolder(t), []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, args...)
 			c.cmd.Args[0] = "hasty"
-			c.start()
-			c.ranks()
+			c.startCommand()
+			c.waitForReports()
 			if test.want == nil {
 				time.Sleep(3 * time.Second)
-				if said := c.said(); strings.Contains(said, "joined") {
+				if said := c.errorText(); strings.Contains(said, "joined") {
 					t.Errorf("said %s", said)
 				}
 				return
 			}
-			eventually(t, "the missing rank is named", func() bool { return strings.Contains(c.said(), test.want[len(test.want)-1]) })
-			contains(t, c.said(), test.want...)
+			waitUntil(t, "the missing rank is named", func() bool { return strings.Contains(c.errorText(), test.want[len(test.want)-1]) })
+			checkContains(t, c.errorText(), test.want...)
 		})
 	}
 }
@@ -193,31 +193,31 @@ func TestTorchrunLine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"torchrun": torchrunLike,
+		"torchrun": torchrunScript,
 		"train.sh": `echo "rank $RANK/$LOCAL_RANK has $CUDA_VISIBLE_DEVICES as $GPUARD_GPUS, $# words: $2; $OMP_NUM_THREADS; ${GPUARD_RANKS-none}; $0"`,
 	} {
 		executable.Write(t, filepath.Join(dir, name), []byte(text))
 	}
-	cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SEEN=" + dir, "PET_NPROC_PER_NODE=7", "PET_MAX_RESTARTS=2"},
+	cmd := gpuardCommand(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SEEN=" + dir, "PET_NPROC_PER_NODE=7", "PET_MAX_RESTARTS=2"},
 		"run", "--machine", "demo", "--device", "2,0", "--torchrun", "--ranks=own", "--", "--max-restarts", "1", "train.sh", "a", "b c")
 	cmd.Dir = dir
-	got := run(t, cmd)
-	same(t, "exit", got.code, 0)
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got.code, 0)
 	line, _ := os.ReadFile(filepath.Join(dir, "line"))
 	env, _ := os.ReadFile(filepath.Join(dir, "env"))
-	contains(t, got.err, "; 2 ranks by torchrun at 127.0.0.1:", "PET_NPROC_PER_NODE is not passed on to torchrun", "LOCAL_RANK is its rank")
-	contains(t, string(line), "--nnodes 1 --nproc_per_node 2 ", " --no_python --redirects 9:1 --tee 9:1 --max_restarts 1 /", " __rank python -u train.sh a b c\n")
-	contains(t, string(env), "PET_MAX_RESTARTS=2\n", "CUDA_VISIBLE_DEVICES=2,0\n", "OMP_NUM_THREADS=")
+	checkContains(t, got.err, "; 2 ranks by torchrun at 127.0.0.1:", "PET_NPROC_PER_NODE is not passed on to torchrun", "LOCAL_RANK is its rank")
+	checkContains(t, string(line), "--nnodes 1 --nproc_per_node 2 ", " --no_python --redirects 9:1 --tee 9:1 --max_restarts 1 /", " __rank python -u train.sh a b c\n")
+	checkContains(t, string(env), "PET_MAX_RESTARTS=2\n", "CUDA_VISIBLE_DEVICES=2,0\n", "OMP_NUM_THREADS=")
 	if strings.Contains(string(env), "PET_NPROC_PER_NODE") {
 		t.Error("torchrun reads PET_NPROC_PER_NODE")
 	}
-	contains(t, got.out, "rank 0/0 has 2 as GPU-", "rank 1/1 has 0 as GPU-", ", 2 words: b c; ", "; none; train.sh\n")
+	checkContains(t, got.out, "rank 0/0 has 2 as GPU-", "rank 1/1 has 0 as GPU-", ", 2 words: b c; ", "; none; train.sh\n")
 
-	missing := program(t, stateFolder(t), []string{"PATH=" + t.TempDir()}, "run", "--machine", "demo", "--torchrun", "--", "train.py")
-	got = run(t, missing)
-	same(t, "exit without torchrun", got.code, 127)
-	contains(t, got.err, `gpuard: cannot run "torchrun": no such command in PATH`, "activate the environment that has PyTorch")
-	byHand := run(t, program(t, stateFolder(t), nil, "__ranks", "true"))
-	same(t, "exit by hand", byHand.code, 125)
-	contains(t, byHand.err, "cannot start a rank by hand")
+	missing := gpuardCommand(t, stateFolder(t), []string{"PATH=" + t.TempDir()}, "run", "--machine", "demo", "--torchrun", "--", "train.py")
+	got = runCommand(t, missing)
+	checkEqual(t, "exit without torchrun", got.code, 127)
+	checkContains(t, got.err, `gpuard: cannot run "torchrun": no such command in PATH`, "activate the environment that has PyTorch")
+	byHand := runCommand(t, gpuardCommand(t, stateFolder(t), nil, "__ranks", "true"))
+	checkEqual(t, "exit by hand", byHand.code, 125)
+	checkContains(t, byHand.err, "cannot start a rank by hand")
 }

@@ -10,7 +10,7 @@ import (
 // a count that it inherits is another's.
 func TestStartsAreCounted(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 1)
+	l := newQueueFixture(t, 1)
 	l.env = append(l.env, "GPUARD_RESTART=9", "GPUARD_DRIFT_REASON=other")
 	for name, start := range map[string][]string{
 		"run":    {"run", "-q", "--retry", "2:any"},
@@ -19,16 +19,16 @@ func TestStartsAreCounted(t *testing.T) {
 	} {
 		file := filepath.Join(l.marks, name)
 		script := `echo "${GPUARD_RESTART-first}${GPUARD_DRIFT_REASON}" >>` + file + `; exit 1`
-		run(t, l.cmd(append(start, "--", "sh", "-c", script)...))
-		l.drained()
+		runCommand(t, l.cmd(append(start, "--", "sh", "-c", script)...))
+		l.waitUntilAllEnded()
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, name, string(text), "first\n1\n2\n")
+		checkEqual(t, name, string(text), "first\n1\n2\n")
 	}
-	same(t, "requeue", run(t, l.cmd("queue", "requeue", "1")).code, 0)
-	l.drained()
+	checkEqual(t, "requeue", runCommand(t, l.cmd("queue", "requeue", "1")).code, 0)
+	l.waitUntilAllEnded()
 	text, _ := os.ReadFile(filepath.Join(l.marks, "submit"))
-	contains(t, string(text), "first\n1\n2\n3\n")
+	checkContains(t, string(text), "first\n1\n2\n3\n")
 }

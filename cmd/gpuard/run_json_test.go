@@ -13,8 +13,8 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// objects reads standard error of a run --json: nothing but JSON, one object per line.
-func objects(t *testing.T, text string) (all []map[string]any) {
+// readJSONLines reads standard error of a run --json: nothing but JSON, one object per line.
+func readJSONLines(t *testing.T, text string) (all []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		var one map[string]any
@@ -29,62 +29,62 @@ func objects(t *testing.T, text string) (all []map[string]any) {
 // TestRunVerifyJSON: the verifier's line is an object of its own.
 func TestRunVerifyJSON(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	got := r.run("run", "--json", "--verify", "--device", "1", "--", "sh", "-c", "fakegpu-job --gpu 1 --mem 2G --seconds 2")
-	said := objects(t, got.err)
+	said := readJSONLines(t, got.err)
 	if got.code != 0 || len(said) != 2 {
 		t.Fatalf("exit %d, %d objects:\n%s", got.code, len(said), got.err)
 	}
-	same(t, "schemas", []any{said[0]["schema"], said[1]["schema"]}, []any{"gpuard.run/1", "gpuard.verify/1"})
-	same(t, "verdict", []any{said[1]["verdict"], said[1]["stopped"], said[1]["lease"]}, []any{"proven", false, said[0]["lease"]})
+	checkEqual(t, "schemas", []any{said[0]["schema"], said[1]["schema"]}, []any{"gpuard.run/1", "gpuard.verify/1"})
+	checkEqual(t, "verdict", []any{said[1]["verdict"], said[1]["stopped"], said[1]["lease"]}, []any{"proven", false, said[0]["lease"]})
 
 	script := `trap 'exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 3 & wait; exit 0`
 	got = r.run("run", "--json", "--verify=20s,stop", "--device", "0", "--anyway", "--", "sh", "-c", script)
-	said = objects(t, got.err)
+	said = readJSONLines(t, got.err)
 	if got.code != 9 || len(said) != 2 {
 		t.Fatalf("exit %d, %d objects:\n%s", got.code, len(said), got.err)
 	}
-	same(t, "outside", []any{said[1]["verdict"], said[1]["stopped"]}, []any{"outside-lease", true})
+	checkEqual(t, "outside", []any{said[1]["verdict"], said[1]["stopped"]}, []any{"outside-lease", true})
 }
 
 // TestRunJSONRemarks: notes are in the object, not next to it.
 func TestRunJSONRemarks(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.Hang("nvmlDeviceGetTemperature", 0)
-	got := run(t, r.hasty("run", "--json", "--", "true"))
-	said := objects(t, got.err)
+	got := runCommand(t, r.hastyCommand("run", "--json", "--", "true"))
+	said := readJSONLines(t, got.err)
 	if got.code != 0 || len(said) == 0 {
 		t.Fatalf("exit %d\n%s", got.code, got.err)
 	}
 	notes, _ := json.Marshal(said[0]["notes"])
-	contains(t, string(notes), "GPU 0 was not waited for: no answer within ")
+	checkContains(t, string(notes), "GPU 0 was not waited for: no answer within ")
 }
 
 // TestSilentDeviceIsNamed: a wait for a device that does not answer names the device, unless -q is given.
 func TestSilentDeviceIsNamed(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.Hang("nvmlDeviceGetTemperature", 0)
-	got := run(t, r.hasty("run", "--gpus", "2", "--no-wait", "--", "true"))
-	same(t, "exit", got.code, 120)
-	contains(t, got.err, "gpuard: waited ", "s for GPU 0: no answer within 1s; gpuard status shows it")
-	got = run(t, r.hasty("run", "--", "true"))
-	same(t, "exit", got.code, 0)
-	contains(t, got.err, "gpuard: GPU 0 was not waited for: no answer within ", "; gpuard status shows it")
-	got = run(t, r.hasty("run", "-q", "--", "true"))
-	same(t, "quietly", []any{got.code, got.err}, []any{0, ""})
+	got := runCommand(t, r.hastyCommand("run", "--gpus", "2", "--no-wait", "--", "true"))
+	checkEqual(t, "exit", got.code, 120)
+	checkContains(t, got.err, "gpuard: waited ", "s for GPU 0: no answer within 1s; gpuard status shows it")
+	got = runCommand(t, r.hastyCommand("run", "--", "true"))
+	checkEqual(t, "exit", got.code, 0)
+	checkContains(t, got.err, "gpuard: GPU 0 was not waited for: no answer within ", "; gpuard status shows it")
+	got = runCommand(t, r.hastyCommand("run", "-q", "--", "true"))
+	checkEqual(t, "quietly", []any{got.code, got.err}, []any{0, ""})
 }
 
 // TestRunWaitsForWhatEnds: a process that started after the lease's end does not count as memory about to be freed.
 func TestRunWaitsForWhatEnds(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.A100(0))
-	r.given()
-	r.observed()
-	pid := r.occupyGPU(0, "20G", fakegpu.Compute)
-	got := run(t, r.hasty("run", "--wait=1s", "--", "true"))
-	same(t, "exit", got.code, 121)
+	r := newFakeDriverMachine(t, fakegpu.A100(0))
+	r.givenDevices()
+	r.waitForEndRecord()
+	pid := r.startFakeJob(0, "20G", fakegpu.Compute)
+	got := runCommand(t, r.hastyCommand("run", "--wait=1s", "--", "true"))
+	checkEqual(t, "exit", got.code, 121)
 	if strings.Contains(got.err, "job that just ended") {
 		t.Errorf("waits for process %d, which is newer than the lease's end:\n%s", pid, got.err)
 	}
@@ -94,12 +94,12 @@ func TestRunWaitsForWhatEnds(t *testing.T) {
 // its device has just ended.
 func TestRunDoesNotWaitForTheLiving(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.A100(0))
-	pid := r.leave(60)
-	r.observed()
-	got := run(t, r.cmd("run", "--fallback", "other", "--", "true"))
-	same(t, "exit", got.code, 120)
-	contains(t, got.err, fmt.Sprintf("PID %d", pid))
+	r := newFakeDriverMachine(t, fakegpu.A100(0))
+	pid := r.leaveChildOnGPU(60)
+	r.waitForEndRecord()
+	got := runCommand(t, r.cmd("run", "--fallback", "other", "--", "true"))
+	checkEqual(t, "exit", got.code, 120)
+	checkContains(t, got.err, fmt.Sprintf("PID %d", pid))
 	if strings.Contains(got.err, "job that just ended") {
 		t.Errorf("waits for the end of process %d, which lives:\n%s", pid, got.err)
 	}
@@ -108,24 +108,24 @@ func TestRunDoesNotWaitForTheLiving(t *testing.T) {
 // TestRunNoWait: --no-wait answers immediately where run alone waits for memory that is about to be freed.
 func TestRunNoWait(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.A100(0))
-	r.leave(60)
-	r.nothingLeft()
-	got := run(t, r.hasty("run", "--no-wait", "--", "true"))
-	same(t, "exit", got.code, 120)
-	waited := run(t, r.hasty("run", "--wait", "3s", "--", "true"))
-	same(t, "exit", waited.code, 121)
-	contains(t, waited.err, "gpuard: waiting for 1 GPU")
+	r := newFakeDriverMachine(t, fakegpu.A100(0))
+	r.leaveChildOnGPU(60)
+	r.waitForNoLeases()
+	got := runCommand(t, r.hastyCommand("run", "--no-wait", "--", "true"))
+	checkEqual(t, "exit", got.code, 120)
+	waited := runCommand(t, r.hastyCommand("run", "--wait", "3s", "--", "true"))
+	checkEqual(t, "exit", waited.code, 121)
+	checkContains(t, waited.err, "gpuard: waiting for 1 GPU")
 	if strings.Contains(got.err, "waiting") {
 		t.Errorf("it waited:\n%s", got.err)
 	}
 }
 
-// observed waits until the end of the lease on GPU 0 is on record, which is later than the end, and until a process
+// waitForEndRecord waits until the end of the lease on GPU 0 is on record, which is later than the end, and until a process
 // that starts now is younger by the kernel's count of 10 ms too.
-func (r *rack) observed() {
+func (r *fakeDriverMachine) waitForEndRecord() {
 	r.t.Helper()
-	eventually(r.t, "the end is recorded", func() bool {
+	waitUntil(r.t, "the end is recorded", func() bool {
 		var record struct {
 			Devices map[string]struct{ Ended int64 }
 		}
@@ -134,7 +134,7 @@ func (r *rack) observed() {
 		if err != nil || json.Unmarshal(data, &record) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
 			return false
 		}
-		ended := record.Devices[uuid(0)].Ended
+		ended := record.Devices[fakeUUID(0)].Ended
 		return ended > 0 && now.Nano() > ended+10e6
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// processor is how much processor time the page and the process that reads for it have used.
-func (p *website) processor() (used time.Duration) {
+// processorTime is how much processor time the page and the process that reads for it have used.
+func (p *website) processorTime() (used time.Duration) {
 	const tick = 10 * time.Millisecond // CLK_TCK is 100 on every Linux that Go runs on
 	pids := []string{strconv.Itoa(p.cmd.Process.Pid)}
 	threads, _ := filepath.Glob("/proc/" + pids[0] + "/task/*/children") // each has those that it started
@@ -44,19 +44,19 @@ func (p *website) processor() (used time.Duration) {
 // of them get what happens.
 func TestServeClients(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(8)...)
-	r.env = append(r.env, "XDG_STATE_HOME="+dayBefore(t, 8))
-	p := r.serve()
-	seconds := soaked(60, 6)
+	r := newFakeDriverMachine(t, makeA100s(8)...)
+	r.env = append(r.env, "XDG_STATE_HOME="+writeLastDay(t, 8))
+	p := r.startServe()
+	seconds := soakCount(60, 6)
 	cost := func() float64 {
-		began, before := time.Now(), p.processor()
+		began, before := time.Now(), p.processorTime()
 		for n := range seconds {
 			for gpu := range 8 {
-				r.Set(gpu, "utilization", strconv.Itoa((n*7+gpu*11)%100))
+				r.SetValue(gpu, "utilization", strconv.Itoa((n*7+gpu*11)%100))
 			}
 			time.Sleep(time.Second)
 		}
-		return 100 * float64(p.processor()-before) / float64(time.Since(began))
+		return 100 * float64(p.processorTime()-before) / float64(time.Since(began))
 	}
 	idle := cost()
 	var got [100]atomic.Int64 // as many as one user of this machine may have
@@ -75,24 +75,24 @@ func TestServeClients(t *testing.T) {
 	}
 	pages := len(got)
 	if gate.Has(t, "root") {
-		pages += othersOpen(t, p, 100)
+		pages += openPagesAsOther(t, p, 100)
 	}
 	busy := cost()
 	least := got[0].Load()
 	for i := range got {
 		least = min(least, got[i].Load())
 	}
-	t.Logf("without a page %.1f %% of a core, with %d %.1f %%; %d KiB; the page that got least got %d bytes", idle, pages, busy, p.memory(), least)
-	if p.memory() > 60<<10 && !raced {
-		t.Errorf("it has %d KiB", p.memory())
+	t.Logf("without a page %.1f %% of a core, with %d %.1f %%; %d KiB; the page that got least got %d bytes", idle, pages, busy, p.residentKiB(), least)
+	if p.residentKiB() > 60<<10 && !raceEnabled {
+		t.Errorf("it has %d KiB", p.residentKiB())
 	}
 	if least < int64(4_000*seconds/2) {
 		t.Errorf("a page got %d bytes in %d s", least, seconds)
 	}
 }
 
-// othersOpen opens pages as another user of the machine, and reads them.
-func othersOpen(t *testing.T, p *website, n int) int {
+// openPagesAsOther opens pages as another user of the machine, and reads them.
+func openPagesAsOther(t *testing.T, p *website, n int) int {
 	t.Helper()
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.base, "http://"))
 	if err != nil {
@@ -100,8 +100,8 @@ func othersOpen(t *testing.T, p *website, n int) int {
 	}
 	const script = `for i in $(seq "$2"); do (exec 3<>/dev/tcp/$0/$1; printf 'GET /events HTTP/1.1\r\nHost: %s\r\n\r\n' "$0" >&3; exec cat <&3 >/dev/null) & done; echo open; wait`
 	cmd := exec.Command("bash", "-c", script, host, port, strconv.Itoa(n))
-	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}, Setpgid: true}
-	begin(t, cmd)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aliceUID, Gid: aliceUID}, Setpgid: true}
+	startToFirstLine(t, cmd)
 	t.Cleanup(func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
 	return n
 }

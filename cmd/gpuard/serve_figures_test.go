@@ -21,21 +21,21 @@ func TestServeFigures(t *testing.T) {
 	t.Parallel()
 	for name, situation := range map[string]struct {
 		gpus int
-		make func(r *rack)
+		make func(r *fakeDriverMachine)
 	}{
-		"idle": {8, func(*rack) {}},
-		"day": {8, func(r *rack) {
-			r.works("--device", "0,1", "--name", "finetune", "--expect", "3h")
-			r.works("--device", "5", "--name", "bert-large", "--expect", "2h")
-			r.works("--device", "7", "--name", "asr", "--share", "16G")
-			r.works("--device", "7", "--name", "tts", "--share", "8G")
-			r.Set(0, "utilization", "97")
-			r.Set(5, "utilization", "88")
-			r.Set(5, "temperature", "71")
+		"idle": {8, func(*fakeDriverMachine) {}},
+		"day": {8, func(r *fakeDriverMachine) {
+			r.startLastingJob("--device", "0,1", "--name", "finetune", "--expect", "3h")
+			r.startLastingJob("--device", "5", "--name", "bert-large", "--expect", "2h")
+			r.startLastingJob("--device", "7", "--name", "asr", "--share", "16G")
+			r.startLastingJob("--device", "7", "--name", "tts", "--share", "8G")
+			r.SetValue(0, "utilization", "97")
+			r.SetValue(5, "utilization", "88")
+			r.SetValue(5, "temperature", "71")
 		}},
-		"crowd": {2, func(r *rack) {
-			r.works("--device", "0", "--name", "first", "--expect", "1h")
-			r.works("--device", "1", "--name", "second")
+		"crowd": {2, func(r *fakeDriverMachine) {
+			r.startLastingJob("--device", "0", "--name", "first", "--expect", "1h")
+			r.startLastingJob("--device", "1", "--name", "second")
 			for range 12 {
 				cmd := r.cmd("run", "-q", "--name", "later", "--", "true")
 				if err := cmd.Start(); err != nil {
@@ -44,43 +44,43 @@ func TestServeFigures(t *testing.T) {
 				r.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 			}
 		}},
-		"trouble": {4, func(r *rack) {
-			r.works("--device", "0", "--name", "train")
-			r.Set(0, "events", "0x40")
-			r.Set(0, "temperature", "91")
-			r.Set(1, "lost", "")
+		"trouble": {4, func(r *fakeDriverMachine) {
+			r.startLastingJob("--device", "0", "--name", "train")
+			r.SetValue(0, "events", "0x40")
+			r.SetValue(0, "temperature", "91")
+			r.SetValue(1, "lost", "")
 			r.AddProcess(2, unix.Getppid(), 30<<30, fakegpu.Compute)
-			same(r.t, "drain", r.run("drain", "3", "--reason", "new fan").code, 0)
+			checkEqual(r.t, "drain", r.run("drain", "3", "--reason", "new fan").code, 0)
 		}},
-		"laptop": {1, func(r *rack) { r.Set(0, "utilization", "3") }},
+		"laptop": {1, func(r *fakeDriverMachine) { r.SetValue(0, "utilization", "3") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRack(t, a100s(situation.gpus)...)
+			r := newFakeDriverMachine(t, makeA100s(situation.gpus)...)
 			situation.make(r)
-			p := r.serve()
+			p := r.startServe()
 			var wrong []string
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Log(wrong)
 				}
 			})
-			eventually(t, "the page and status say the same", func() bool {
-				wrong = differences(t, r, p)
+			waitUntil(t, "the page and status say the same", func() bool {
+				wrong = pageDifferences(t, r, p)
 				return len(wrong) == 0
 			})
 		})
 	}
 }
 
-// works starts a job that lasts.
-func (r *rack) works(flags ...string) {
+// startLastingJob starts a job that lasts.
+func (r *fakeDriverMachine) startLastingJob(flags ...string) {
 	r.t.Helper()
-	begin(r.t, r.cmd(append(append([]string{"run", "-q"}, flags...), "--", "sh", "-c", "echo begun; exec sleep 300")...))
+	startToFirstLine(r.t, r.cmd(append(append([]string{"run", "-q"}, flags...), "--", "sh", "-c", "echo begun; exec sleep 300")...))
 }
 
-// differences are the figures in which the page differs from gpuard status --json.
-func differences(t *testing.T, r *rack, p *website) (wrong []string) {
+// pageDifferences are the figures in which the page differs from gpuard status --json.
+func pageDifferences(t *testing.T, r *fakeDriverMachine, p *website) (wrong []string) {
 	t.Helper()
 	var here status.Report
 	if err := json.Unmarshal([]byte(r.run("status", "--json").out), &here); err != nil {

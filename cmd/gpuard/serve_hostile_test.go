@@ -18,26 +18,26 @@ import (
 	"gpuard/test/pace"
 )
 
-// alive: the page answers quickly, the process is the same, and has given back what the attack took.
-func (p *website) alive(before int) {
+// checkAlive: the page answers quickly, the process is the same, and has given back what the attack took.
+func (p *website) checkAlive(before int) {
 	p.t.Helper()
 	began := time.Now()
 	if got := p.get("/api/status"); got.code != http.StatusOK || time.Since(began) > 5*time.Second {
 		p.t.Errorf("%d after %v: %s", got.code, time.Since(began), got.body)
 	}
-	eventually(p.t, "its descriptors are closed", func() bool { return p.descriptors() <= before+10 })
+	waitUntil(p.t, "its descriptors are closed", func() bool { return p.countDescriptors() <= before+10 })
 }
 
-func (p *website) descriptors() int {
+func (p *website) countDescriptors() int {
 	return len(must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))))
 }
 
 // TestServeMalformed: 10,000 requests that are none, or ask for odd things.
 func TestServeMalformed(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	p := r.serve("--token-file", filepath.Join(t.TempDir(), "token"))
-	before := p.descriptors()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	p := r.startServe("--token-file", filepath.Join(t.TempDir(), "token"))
+	before := p.countDescriptors()
 	random := rand.New(rand.NewPCG(3, 4))
 	address := strings.TrimPrefix(p.base, "http://")
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -62,15 +62,15 @@ func TestServeMalformed(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	p.alive(before)
+	p.checkAlive(before)
 }
 
 // TestServeSlow: clients that send or read nothing for long, and 1,000 connections, keep nobody else waiting.
 func TestServeSlow(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	p := r.serve()
-	before := p.descriptors()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	p := r.startServe()
+	before := p.countDescriptors()
 	address := strings.TrimPrefix(p.base, "http://")
 	var open []net.Conn
 	for i := range 1000 {
@@ -99,38 +99,38 @@ func TestServeSlow(t *testing.T) {
 		_ = c.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
-	p.alive(before)
+	p.checkAlive(before)
 }
 
 // TestServeLong: two hours at a hundred times the speed: memory stays flat, the file is bounded, and there is a minute for
 // every minute.
 func TestServeLong(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	state := quietDir(t)
 	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+state)
-	p := r.serve()
+	p := r.startServe()
 	memory := func() int {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 		_, rest, _ := strings.Cut(string(text), "RssAnon:")
 		kib, _ := strconv.Atoi(strings.Fields(rest)[0])
 		return kib
 	}
-	speed, length := pace.Start(t), time.Duration(soaked(72, 8))*time.Second
+	speed, length := pace.Start(t), time.Duration(soakCount(72, 8))*time.Second
 	time.Sleep(length / 4)
 	early := memory()
 	time.Sleep(length * 3 / 4)
 	if late := memory(); late > early+early/2+4096 {
 		t.Errorf("it grew from %d to %d KiB", early, late)
 	}
-	if info, err := os.Stat(filepath.Join(atHome(state, "serve"), "day")); err != nil || info.Size() > 2*24*60*200*2 {
+	if info, err := os.Stat(filepath.Join(homeStatePath(state, "serve"), "day")); err != nil || info.Size() > 2*24*60*200*2 {
 		t.Errorf("the file of the last day: %v, %v", info, err)
 	}
 	var day struct {
 		Minutes []struct{ At time.Time }
 	}
 	width := 600 * time.Millisecond
-	eventually(t, "there are as many minutes as have gone by", func() bool {
+	waitUntil(t, "there are as many minutes as have gone by", func() bool {
 		if err := json.Unmarshal([]byte(p.get("/api/day").body), &day); err != nil {
 			t.Fatal(err)
 		}
@@ -147,24 +147,24 @@ func TestServeLong(t *testing.T) {
 // TestServeSame: status, the page, the metrics and JSON say the same at the same moment.
 func TestServeSame(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(3)...)
-	r.Set(0, "utilization", "37")
-	r.Set(1, "temperature", "71")
-	p := r.serve()
-	lease := begin(t, r.cmd("run", "-q", "--device", "2", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 2 --mem 3G"))
-	eventually(t, "its memory is read", func() bool { return *p.status().Devices[2].MemoryUsed >= 3<<30 })
-	cmd := r.view("top")
+	r := newFakeDriverMachine(t, makeA100s(3)...)
+	r.SetValue(0, "utilization", "37")
+	r.SetValue(1, "temperature", "71")
+	p := r.startServe()
+	lease := startToFirstLine(t, r.cmd("run", "-q", "--device", "2", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 2 --mem 3G"))
+	waitUntil(t, "its memory is read", func() bool { return *p.readStatus().Devices[2].MemoryUsed >= 3<<30 })
+	cmd := r.viewCommand("top")
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
-	screen := onTerminal(t, cmd)
-	screen.until("37%")
-	screen.until("71C")
-	screen.until("3.0/80G")
-	screen.until(lease)
-	screen.press("q")
+	screen := startOnTerminal(t, cmd)
+	screen.waitForScreen("37%")
+	screen.waitForScreen("71C")
+	screen.waitForScreen("3.0/80G")
+	screen.waitForScreen(lease)
+	screen.typeKeys("q")
 	_ = cmd.Wait()
-	eventually(t, "all say the same", func() bool {
-		here, _ := r.status()
-		there, text, page := p.status(), p.get("/metrics").body, p.get("/").body
+	waitUntil(t, "all say the same", func() bool {
+		here, _ := r.readStatus()
+		there, text, page := p.readStatus(), p.get("/metrics").body, p.get("/").body
 		for i, d := range here.Devices {
 			o := there.Devices[i]
 			number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

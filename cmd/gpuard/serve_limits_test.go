@@ -19,19 +19,19 @@ import (
 	"gpuard/internal/gate"
 )
 
-// memory is what the page has for itself, in KiB.
-func (p *website) memory() int {
+// residentKiB is what the page has for itself, in KiB.
+func (p *website) residentKiB() int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	_, rest, _ := strings.Cut(string(text), "RssAnon:")
 	kib, _ := strconv.Atoi(strings.Fields(rest)[0])
 	return kib
 }
 
-// dayBefore is a home in which a gpuard serve has kept the last day of so many GPUs.
-func dayBefore(t *testing.T, gpus int) string {
+// writeLastDay is a home in which a gpuard serve has kept the last day of so many GPUs.
+func writeLastDay(t *testing.T, gpus int) string {
 	t.Helper()
 	state := quietDir(t)
-	folder := atHome(state, "serve")
+	folder := homeStatePath(state, "serve")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func dayBefore(t *testing.T, gpus int) string {
 		m := trend.Minute{At: time.Now().Truncate(time.Minute).Add(time.Duration(i-24*60) * time.Minute), Devices: map[gpu.UUID]trend.Mean{}}
 		for d := range gpus {
 			v := float64(i) + 1.0/3
-			m.Devices[gpu.UUID(uuid(d))] = trend.Mean{Load: &v, Memory: &v, Temperature: &v, Power: &v}
+			m.Devices[gpu.UUID(fakeUUID(d))] = trend.Mean{Load: &v, Memory: &v, Temperature: &v, Power: &v}
 		}
 		line, err := json.Marshal(m)
 		if err != nil {
@@ -58,14 +58,14 @@ func dayBefore(t *testing.T, gpus int) string {
 // takes several seconds for all of them.
 func TestServeUnread(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(8)...)
-	r.env = append(r.env, "XDG_STATE_HOME="+dayBefore(t, 8))
-	p := r.serve()
+	r := newFakeDriverMachine(t, makeA100s(8)...)
+	r.env = append(r.env, "XDG_STATE_HOME="+writeLastDay(t, 8))
+	p := r.startServe()
 	size := len(p.get("/api/day").body)
 	if size < 1<<20 {
 		t.Fatalf("the day has only %d bytes", size)
 	}
-	before := p.memory()
+	before := p.residentKiB()
 	for i := range 300 {
 		c, err := net.DialTimeout("tcp", strings.TrimPrefix(p.base, "http://"), 10*time.Second)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestServeUnread(t *testing.T) {
 			t.Errorf("%d: %s", got.code, got.body)
 		}
 	}
-	if grown := p.memory() - before; grown > 300*size/2>>10 {
+	if grown := p.residentKiB() - before; grown > 300*size/2>>10 {
 		t.Errorf("300 clients that do not read %d bytes cost %d KiB", size, grown)
 	}
 }
@@ -91,21 +91,21 @@ func TestServeUnread(t *testing.T) {
 // TestServeOpenly: a page at all addresses says by which name it is found, and takes no token without TLS.
 func TestServeOpenly(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	host := must(os.Hostname())
-	cmd := r.view("serve", "--listen", "0.0.0.0:0")
-	heard := &said{}
+	cmd := r.viewCommand("serve", "--listen", "0.0.0.0:0")
+	heard := &outputBuffer{}
 	cmd.Stderr = heard
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	eventually(t, "it says where: "+heard.String(), func() bool { return strings.Contains(heard.String(), "http://"+host+":") })
+	waitUntil(t, "it says where: "+heard.String(), func() bool { return strings.Contains(heard.String(), "http://"+host+":") })
 	if strings.Contains(heard.String(), "[::]") {
 		t.Error(heard.String())
 	}
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
-		got := run(t, r.view("serve", "--listen", address, "--token-file", filepath.Join(t.TempDir(), "token")))
+		got := runCommand(t, r.viewCommand("serve", "--listen", address, "--token-file", filepath.Join(t.TempDir(), "token")))
 		if got.code != 2 || !strings.Contains(got.err, "add --tls-cert and --tls-key") {
 			t.Errorf("%s with a token and no TLS: exit %d, %s", address, got.code, got.err)
 		}
@@ -116,35 +116,35 @@ func TestServeOpenly(t *testing.T) {
 // or a link in it, gets nothing.
 func TestServeDCGMFolder(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	jobs := t.TempDir()
-	p := r.serve("--dcgm-jobs", jobs)
+	p := r.startServe("--dcgm-jobs", jobs)
 	job := r.cmd("run", "-q", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
-	lease := begin(t, job)
+	lease := startToFirstLine(t, job)
 	file := filepath.Join(jobs, "0")
-	eventually(t, "its file is there", func() bool { text, _ := os.ReadFile(file); return strings.HasPrefix(string(text), "train "+lease+" (") })
+	waitUntil(t, "its file is there", func() bool { text, _ := os.ReadFile(file); return strings.HasPrefix(string(text), "train "+lease+" (") })
 	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
 	_, _ = job.Process.Kill(), job.Wait()
-	eventually(t, "the lease has ended", func() bool { s, _ := r.status(); return len(s.Devices[0].Leases) == 0 })
-	same(t, "what the killed one has left", len(must(os.ReadDir(jobs))), 1)
-	p = r.serve("--dcgm-jobs", jobs)
-	same(t, "what is left beside the next one", len(must(os.ReadDir(jobs))), 0)
+	waitUntil(t, "the lease has ended", func() bool { s, _ := r.readStatus(); return len(s.Devices[0].Leases) == 0 })
+	checkEqual(t, "what the killed one has left", len(must(os.ReadDir(jobs))), 1)
+	p = r.startServe("--dcgm-jobs", jobs)
+	checkEqual(t, "what is left beside the next one", len(must(os.ReadDir(jobs))), 0)
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait()
 	if err := os.Chmod(jobs, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, r.view("serve", "--listen", "127.0.0.1:0", "--dcgm-jobs", jobs)); got.code == 0 || !strings.Contains(got.err, "all users may write") {
+	if got := runCommand(t, r.viewCommand("serve", "--listen", "127.0.0.1:0", "--dcgm-jobs", jobs)); got.code == 0 || !strings.Contains(got.err, "all users may write") {
 		t.Errorf("a folder of everybody: exit %d, %s", got.code, got.err)
 	}
 	if gate.Has(t, "root") {
 		if err := os.Chmod(jobs, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(jobs, alice, alice); err != nil {
+		if err := os.Chown(jobs, aliceUID, aliceUID); err != nil {
 			t.Fatal(err)
 		}
-		if got := run(t, r.view("serve", "--listen", "127.0.0.1:0", "--dcgm-jobs", jobs)); got.code == 0 || !strings.Contains(got.err, "belongs to uid") {
+		if got := runCommand(t, r.viewCommand("serve", "--listen", "127.0.0.1:0", "--dcgm-jobs", jobs)); got.code == 0 || !strings.Contains(got.err, "belongs to uid") {
 			t.Errorf("a folder of another user: exit %d, %s", got.code, got.err)
 		}
 	}

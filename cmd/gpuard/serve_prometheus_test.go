@@ -41,7 +41,7 @@ func startPrometheus(t testing.TB, scrape, rules string) *prometheus {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	heard := &said{}
+	heard := &outputBuffer{}
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
 	cmd.Stderr = heard
 	if err := cmd.Start(); err != nil {
@@ -49,12 +49,12 @@ func startPrometheus(t testing.TB, scrape, rules string) *prometheus {
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	p := &prometheus{t, "http://" + address}
-	eventually(t, "Prometheus has read the page", func() bool { return strings.Contains(p.query("gpuard_build_info"), "version") })
+	waitUntil(t, "Prometheus has read the page", func() bool { return strings.Contains(p.runQuery("gpuard_build_info"), "version") })
 	return p
 }
 
-// query is the answer to a PromQL query.
-func (p *prometheus) query(text string) string {
+// runQuery is the answer to a PromQL query.
+func (p *prometheus) runQuery(text string) string {
 	response, err := http.Get(p.base + "/api/v1/query?query=" + url.QueryEscape(text))
 	if err != nil {
 		return fmt.Sprint(err)
@@ -69,13 +69,13 @@ func (p *prometheus) query(text string) string {
 func TestServePrometheus(t *testing.T) {
 	gate.Need(t, "prometheus")
 	t.Parallel()
-	r := newRack(t, a100s(4)...)
-	p := r.serve()
+	r := newFakeDriverMachine(t, makeA100s(4)...)
+	p := r.startServe()
 	dir := t.TempDir()
-	got := run(t, r.cmd("setup", "prometheus", dir, "--target", strings.TrimPrefix(p.base, "http://")))
-	same(t, "setup prometheus: "+got.err, got.code, 0)
+	got := runCommand(t, r.cmd("setup", "prometheus", dir, "--target", strings.TrimPrefix(p.base, "http://")))
+	checkEqual(t, "setup prometheus: "+got.err, got.code, 0)
 	rules := filepath.Join(dir, "gpuard-alerts.yml")
-	contains(t, got.out+got.err, "before 2.43 (Debian 12 has 2.42): rule_files as above", "from - job_name on")
+	checkContains(t, got.out+got.err, "before 2.43 (Debian 12 has 2.42): rule_files as above", "from - job_name on")
 	tool := func(stdin string, args ...string) {
 		t.Helper()
 		cmd := exec.Command("promtool", args...)
@@ -98,24 +98,24 @@ func TestServePrometheus(t *testing.T) {
 	}
 
 	// a machine on which everything that the dashboard shows has happened
-	begin(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo on; exec "+r.Job+" --gpu 1 --mem 2G"))
-	begin(t, r.cmd("run", "-q", "--device", "2", "--", "sh", "-c", "echo on; exec sleep 60"))
+	startToFirstLine(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo on; exec "+r.Job+" --gpu 1 --mem 2G"))
+	startToFirstLine(t, r.cmd("run", "-q", "--device", "2", "--", "sh", "-c", "echo on; exec sleep 60"))
 	intruder := exec.Command("sleep", "60")
 	if err := intruder.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = intruder.Process.Kill(), intruder.Wait() })
 	r.AddProcess(3, intruder.Process.Pid, 2<<30, fakegpu.Compute)
-	r.Set(0, "events", "0x40") // hw_thermal_slowdown
+	r.SetValue(0, "events", "0x40") // hw_thermal_slowdown
 	r.XID(3, 79)
-	r.Set(0, "energy_mj", "5000000")
+	r.SetValue(0, "energy_mj", "5000000")
 	waiting := r.cmd("run", "-q", "--gpus", "4", "--", "true")
 	if err := waiting.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = waiting.Process.Kill(), waiting.Wait() })
 
-	eventually(t, "the metrics have all of it", func() bool {
+	waitUntil(t, "the metrics have all of it", func() bool {
 		text := p.get("/metrics").body
 		return strings.Contains(text, "gpuard_gpu_throttle_seconds_total{") && strings.Contains(text, "gpuard_lease_memory_used_bytes{") && strings.Contains(text, `foreign="true"`)
 	})
@@ -141,9 +141,9 @@ func TestServePrometheus(t *testing.T) {
 				t.Errorf("%s is not limited to the chosen machines: %s", panel.Title, target.Expr)
 			}
 			expr := strings.ReplaceAll(target.Expr, "$machine", ".*")
-			eventually(t, panel.Title+" has data: "+expr, func() bool { return strings.Contains(prometheus.query(expr), `"value":[`) })
+			waitUntil(t, panel.Title+" has data: "+expr, func() bool { return strings.Contains(prometheus.runQuery(expr), `"value":[`) })
 			nowhere := strings.ReplaceAll(target.Expr, "$machine", "elsewhere")
-			if answer := prometheus.query(nowhere); strings.Contains(answer, `"value":[`) || !strings.Contains(answer, `"success"`) {
+			if answer := prometheus.runQuery(nowhere); strings.Contains(answer, `"value":[`) || !strings.Contains(answer, `"success"`) {
 				t.Errorf("%s of another machine: %s", panel.Title, answer)
 			}
 		}
@@ -151,9 +151,9 @@ func TestServePrometheus(t *testing.T) {
 	if kinds["table"] != 1 || kinds["state-timeline"] != 2 || kinds["timeseries"] < 18 || len(board.Templating.List) != 2 || board.Templating.List[1].Query != "label_values(gpuard_gpu_info, instance)" {
 		t.Errorf("%v %v", kinds, board.Templating)
 	}
-	leased := prometheus.query(`sum by (instance, uuid) (2 * gpuard_gpu_state{state="leased"} or 3 * gpuard_gpu_state{state="shared"}) == 2`)
-	contains(t, leased, uuid(2))
-	same(t, "remove", run(t, r.cmd("setup", "prometheus", dir, "--remove")).code, 0)
+	leased := prometheus.runQuery(`sum by (instance, uuid) (2 * gpuard_gpu_state{state="leased"} or 3 * gpuard_gpu_state{state="shared"}) == 2`)
+	checkContains(t, leased, fakeUUID(2))
+	checkEqual(t, "remove", runCommand(t, r.cmd("setup", "prometheus", dir, "--remove")).code, 0)
 	for _, name := range []string{"gpuard-scrape.yml", "gpuard-alerts.yml", "gpuard-dashboard.json"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s is still there", name)

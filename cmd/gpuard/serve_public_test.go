@@ -20,12 +20,12 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// secretive is a page of a user whose job, service, waiting job and process without a lease have a secret in their arguments, and its
+// servePageWithSecrets is a page of a user whose job, service, waiting job and process without a lease have a secret in their arguments, and its
 // token.
-func secretive(t *testing.T) (p *website, bearer string) {
+func servePageWithSecrets(t *testing.T) (p *website, bearer string) {
 	t.Helper()
-	l := newJobLine(t, 1)
-	same(t, "submit", run(t, l.submitting("--hold", "--name", "train", "--note", "swordfish", "--cpu", "--", "sleep", "--password=swordfish")).code, 0)
+	l := newQueueFixture(t, 1)
+	checkEqual(t, "submit", runCommand(t, l.submitCommand("--hold", "--name", "train", "--note", "swordfish", "--cpu", "--", "sleep", "--password=swordfish")).code, 0)
 	intruder := exec.Command("bash", "-c", "sleep 300; true --password=swordfish")
 	intruder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := intruder.Start(); err != nil {
@@ -33,7 +33,7 @@ func secretive(t *testing.T) (p *website, bearer string) {
 	}
 	t.Cleanup(func() { _, _ = unix.Kill(-intruder.Process.Pid, unix.SIGKILL), intruder.Wait() })
 	l.AddProcess(0, intruder.Process.Pid, 30<<30, fakegpu.Compute)
-	same(t, "submit", run(t, l.submitting("--device", "0", "--", "sleep", "--password=swordfish")).code, 0)
+	checkEqual(t, "submit", runCommand(t, l.submitCommand("--device", "0", "--", "sleep", "--password=swordfish")).code, 0)
 	dir := filepath.Join(t.TempDir(), "swordfish")
 	text := "services:\n  web:\n    cpu: true\n    command: [sh, -c, \"sleep 300 # swordfish\"]\n"
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -44,8 +44,8 @@ func secretive(t *testing.T) (p *website, bearer string) {
 	}
 	up := l.cmd("up", "-d")
 	up.Dir = dir
-	got := run(t, up)
-	same(t, "up: "+got.err, got.code, 0)
+	got := runCommand(t, up)
+	checkEqual(t, "up: "+got.err, got.code, 0)
 	down := l.cmd("down", "--now")
 	t.Cleanup(func() {
 		cmd := exec.Command(down.Path) // the test's context is over
@@ -55,7 +55,7 @@ func secretive(t *testing.T) (p *website, bearer string) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "token")
-	p = l.serve("--token-file", file)
+	p = l.startServe("--token-file", file)
 	return p, "Bearer " + strings.TrimSpace(string(must(os.ReadFile(file))))
 }
 
@@ -63,8 +63,8 @@ func secretive(t *testing.T) (p *website, bearer string) {
 // page, and not in what it is sent later.
 func TestServePublic(t *testing.T) {
 	t.Parallel()
-	p, bearer := secretive(t)
-	eventually(t, "all of it is there", func() bool {
+	p, bearer := servePageWithSecrets(t)
+	waitUntil(t, "all of it is there", func() bool {
 		return strings.Contains(p.get("/api/queue").body, `"train"`) && strings.Contains(p.get("/api/status").body, `"why": "0 of 1 that it can use are free; GPU 0: in use by PID`) && strings.Contains(p.get("/api/services").body, `"web"`)
 	})
 	for _, path := range []string{"/api/queue", "/api/services", "/api/status", "/api/history", "/", "/metrics"} {
@@ -72,16 +72,16 @@ func TestServePublic(t *testing.T) {
 			t.Errorf("%s: %d, %s", path, got.code, got.body)
 		}
 	}
-	contains(t, p.get("/").body, "train", "shop", "web")
-	contains(t, p.get("/api/queue").body, `"sleep"`, "cannot give GPU 0: in use by PID")
-	contains(t, p.get("/api/status").body, "in use by PID", " (bash, 30 GiB)")
+	checkContains(t, p.get("/").body, "train", "shop", "web")
+	checkContains(t, p.get("/api/queue").body, `"sleep"`, "cannot give GPU 0: in use by PID")
+	checkContains(t, p.get("/api/status").body, "in use by PID", " (bash, 30 GiB)")
 	for _, path := range []string{"/api/queue", "/api/services", "/api/status"} {
-		contains(t, p.get(path, "Authorization", bearer).body, "swordfish")
+		checkContains(t, p.get(path, "Authorization", bearer).body, "swordfish")
 		if strings.Contains(p.get(path, "Authorization", bearer+"x").body, "swordfish") {
 			t.Errorf("%s with a wrong token", path)
 		}
 	}
-	contains(t, p.get("/metrics").body, `gpuard_jobs{state="pending"} 2`, `gpuard_jobs{state="running"} 0`, `gpuard_job_wait_seconds{job="1",state="pending"}`)
+	checkContains(t, p.get("/metrics").body, `gpuard_jobs{state="pending"} 2`, `gpuard_jobs{state="running"} 0`, `gpuard_job_wait_seconds{job="1",state="pending"}`)
 
 	events, err := http.Get(p.base + "/events")
 	if err != nil {
@@ -106,14 +106,14 @@ func TestServePublic(t *testing.T) {
 func TestServePublicToOthers(t *testing.T) {
 	gate.Need(t, "root")
 	t.Parallel()
-	p, _ := secretive(t)
+	p, _ := servePageWithSecrets(t)
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/api/queue", "/api/services", "/"} {
 		cmd := exec.Command("bash", "-c", `exec 3<>/dev/tcp/$0/$1; printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$2" "$0" >&3; cat <&3`, host, port, path)
-		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aliceUID, Gid: aliceUID}}
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "200 OK") || strings.Contains(string(out), "swordfish") {
 			t.Errorf("%s: %v, %s", path, err, out)
@@ -124,28 +124,28 @@ func TestServePublicToOthers(t *testing.T) {
 // TestServeRevives: a queue that the page has started again is a process of gpuard, so that it goes on without the page.
 func TestServeRevives(t *testing.T) {
 	t.Parallel()
-	l := newJobLine(t, 1)
-	same(t, "submit", run(t, l.submitting("--", "sleep", "300")).code, 0)
-	same(t, "submit", run(t, l.submitting("--hold", "--", "true")).code, 0)
-	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 2 && q[0].State == queue.Running && q[0].PID > 0 })
+	l := newQueueFixture(t, 1)
+	checkEqual(t, "submit", runCommand(t, l.submitCommand("--", "sleep", "300")).code, 0)
+	checkEqual(t, "submit", runCommand(t, l.submitCommand("--hold", "--", "true")).code, 0)
+	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 2 && q[0].State == queue.Running && q[0].PID > 0 })
 	file := filepath.Join(t.TempDir(), "token")
-	p := l.serve("--token-file", file)
-	for _, pid := range append(l.processes(queue.Flag), l.processes(queue.RunnerFlag)...) {
+	p := l.startServe("--token-file", file)
+	for _, pid := range append(l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)...) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	eventually(t, "its processes are dead", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })
-	got := p.ask(http.MethodPost, "/api/cancel", `{"arguments": ["2"]}`, "Content-Type", "application/json", "Authorization", "Bearer "+strings.TrimSpace(string(must(os.ReadFile(file)))))
-	same(t, "cancel: "+got.body, got.code, http.StatusOK)
-	eventually(t, "the queue is kept again", func() bool { return len(l.processes(queue.Flag)) > 0 })
-	for _, pid := range l.processes(queue.Flag) {
+	waitUntil(t, "its processes are dead", func() bool { return len(l.queueProcesses(queue.Flag))+len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+	got := p.sendRequest(http.MethodPost, "/api/cancel", `{"arguments": ["2"]}`, "Content-Type", "application/json", "Authorization", "Bearer "+strings.TrimSpace(string(must(os.ReadFile(file)))))
+	checkEqual(t, "cancel: "+got.body, got.code, http.StatusOK)
+	waitUntil(t, "the queue is kept again", func() bool { return len(l.queueProcesses(queue.Flag)) > 0 })
+	for _, pid := range l.queueProcesses(queue.Flag) {
 		if path := must(os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))); strings.HasPrefix(filepath.Base(path), "gpuard-view") {
 			t.Errorf("the queue is kept by %s", path)
 		}
 	}
 	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
 	time.Sleep(100 * time.Millisecond)
-	if len(l.processes(queue.Flag)) == 0 {
+	if len(l.queueProcesses(queue.Flag)) == 0 {
 		t.Error("the queue has ended with the page")
 	}
-	same(t, "cancel", run(t, l.cmd("cancel", "1")).code, 0)
+	checkEqual(t, "cancel", runCommand(t, l.cmd("cancel", "1")).code, 0)
 }

@@ -25,15 +25,15 @@ import (
 )
 
 // viewFolder is where this process builds gpuard-view: its libraries would make every other program of the tests slower.
-func viewFolder() string { return filepath.Join(place.Root(), "view") }
+func viewFolder() string { return filepath.Join(testPlace.Root(), "view") }
 
-// view is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast. Files of the system are below
+// viewCommand is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast. Files of the system are below
 // $SITE, an empty folder unless the rack has one: else the terminals of whoever runs the tests would be told of troubles.
-func (r *rack) view(args ...string) *exec.Cmd {
+func (r *fakeDriverMachine) viewCommand(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.cmd(args...)
 	if !slices.ContainsFunc(r.env, func(pair string) bool { return strings.HasPrefix(pair, "SITE=") }) {
-		cmd.Env = append(cmd.Env, "SITE="+sameHost(r.t))
+		cmd.Env = append(cmd.Env, "SITE="+makeHostRoot(r.t))
 	}
 	cmd.Env = append(cmd.Env, "PATH="+buildView(r.t)+":"+os.Getenv("PATH"))
 	return cmd
@@ -45,11 +45,11 @@ func buildView(t testing.TB) string {
 	folder := viewFolder()
 	program := filepath.Join(folder, "gpuard-view")
 	if err := os.Mkdir(folder, 0o755); err != nil { // another test does
-		eventually(t, "gpuard-view is built", func() bool { _, err := os.Stat(program); return err == nil })
+		waitUntil(t, "gpuard-view is built", func() bool { _, err := os.Stat(program); return err == nil })
 		return folder
 	}
 	args := []string{"build", "-o", program + ".new", "gpuard/test/view"}
-	if raced {
+	if raceEnabled {
 		args = slices.Insert(args, 1, "-race")
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
@@ -70,7 +70,7 @@ func TestViewStarts(t *testing.T) {
 	var spent map[string]float64 // by package, in ms, the least of the starts
 	slow := func() (found []string) {
 		for name, took := range spent {
-			if took > most && !raced {
+			if took > most && !raceEnabled {
 				found = append(found, fmt.Sprintf("%s takes %.1f ms", name, took))
 			}
 		}
@@ -109,29 +109,29 @@ type website struct {
 	t    testing.TB
 	cmd  *exec.Cmd
 	base string // its address
-	said *said
+	said *outputBuffer
 }
 
-// serve starts gpuard serve on a port of its own.
-func (r *rack) serve(args ...string) *website {
+// startServe starts gpuard serve on a port of its own.
+func (r *fakeDriverMachine) startServe(args ...string) *website {
 	r.t.Helper()
-	return servePage(r.t, r.view(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...))
+	return servePage(r.t, r.viewCommand(append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...))
 }
 
 func servePage(t testing.TB, cmd *exec.Cmd) *website {
 	t.Helper()
-	p := &website{t: t, cmd: cmd, said: &said{}}
+	p := &website{t: t, cmd: cmd, said: &outputBuffer{}}
 	cmd.Stderr = p.said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
-	eventually(t, "the page has an address: "+p.said.String(), func() bool {
+	waitUntil(t, "the page has an address: "+p.said.String(), func() bool {
 		p.base = address.FindString(p.said.String())
 		return p.base != ""
 	})
-	eventually(t, "the devices were read", func() bool { return p.get("/api/status").code == http.StatusOK })
+	waitUntil(t, "the devices were read", func() bool { return p.get("/api/status").code == http.StatusOK })
 	return p
 }
 
@@ -143,11 +143,11 @@ type response struct {
 
 func (p *website) get(path string, headers ...string) response {
 	p.t.Helper()
-	return p.ask(http.MethodGet, path, "", headers...)
+	return p.sendRequest(http.MethodGet, path, "", headers...)
 }
 
-// ask makes a request; headers are names and values in turn.
-func (p *website) ask(method, path, body string, headers ...string) response {
+// sendRequest makes a request; headers are names and values in turn.
+func (p *website) sendRequest(method, path, body string, headers ...string) response {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(p.t.Context(), method, p.base+path, strings.NewReader(body))
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *website) ask(method, path, body string, headers ...string) response {
 	return response{got.StatusCode, got.Header, string(text)}
 }
 
-func (p *website) status() (s status.Report) {
+func (p *website) readStatus() (s status.Report) {
 	p.t.Helper()
 	if err := json.Unmarshal([]byte(p.get("/api/status").body), &s); err != nil {
 		p.t.Fatal(err)
@@ -180,26 +180,26 @@ func (p *website) status() (s status.Report) {
 // is seen at the next reading, of which there is one each second.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
-	p := r.serve()
-	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 1 --mem 2G"))
-	readings := map[time.Time]bool{p.status().Taken: true}
-	eventually(t, "the lease is on the page", func() bool {
-		readings[p.status().Taken] = true
+	r := newFakeDriverMachine(t, makeA100s(2)...)
+	p := r.startServe()
+	lease := startToFirstLine(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 1 --mem 2G"))
+	readings := map[time.Time]bool{p.readStatus().Taken: true}
+	waitUntil(t, "the lease is on the page", func() bool {
+		readings[p.readStatus().Taken] = true
 		return strings.Contains(p.get("/").body, lease)
 	})
 	if len(readings) > 3 {
 		t.Errorf("the lease was on the page only at the %dth reading", len(readings))
 	}
-	eventually(t, "its memory is known", func() bool {
+	waitUntil(t, "its memory is known", func() bool {
 		return strings.Contains(p.get("/metrics").body, `gpuard_lease_memory_used_bytes{lease="`+lease+`"`)
 	})
-	here, _ := r.status()
-	there := p.status()
+	here, _ := r.readStatus()
+	there := p.readStatus()
 	for i, d := range here.Devices {
 		o := there.Devices[i]
-		same(t, "device "+strconv.Itoa(i), []any{o.UUID, o.Use, o.Health, len(o.Leases), o.MemoryTotal}, []any{d.UUID, d.Use, d.Health, len(d.Leases), d.MemoryTotal})
-		contains(t, p.get("/metrics").body,
+		checkEqual(t, "device "+strconv.Itoa(i), []any{o.UUID, o.Use, o.Health, len(o.Leases), o.MemoryTotal}, []any{d.UUID, d.Use, d.Health, len(d.Leases), d.MemoryTotal})
+		checkContains(t, p.get("/metrics").body,
 			fmt.Sprintf(`gpuard_gpu_state{state="%s",uuid="%s"} 1`, d.Use, d.UUID),
 			fmt.Sprintf(`gpuard_gpu_memory_total_bytes{uuid="%s"} %s`, d.UUID, strconv.FormatFloat(float64(*d.MemoryTotal), 'g', -1, 64)))
 	}
@@ -210,21 +210,21 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, %v\n%s", path, got.code, err, got.body)
 		}
 	}
-	contains(t, p.get("/", "Accept-Language", "zh-CN,zh;q=0.9").body, `<html lang="zh">`, "等待", "运行中")
+	checkContains(t, p.get("/", "Accept-Language", "zh-CN,zh;q=0.9").body, `<html lang="zh">`, "等待", "运行中")
 }
 
 // TestServeGuards: only who means this machine gets an answer, and only who has the token may ask for something.
 func TestServeGuards(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	file := filepath.Join(t.TempDir(), "token")
-	p := r.serve("--token-file", file, "--name", "box.example.org")
+	p := r.startServe("--token-file", file, "--name", "box.example.org")
 	token, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, _ := os.Stat(file)
-	same(t, "mode of the token", info.Mode().Perm(), os.FileMode(0o600))
+	checkEqual(t, "mode of the token", info.Mode().Perm(), os.FileMode(0o600))
 	bearer := "Bearer " + strings.TrimSpace(string(token))
 	for _, test := range []struct {
 		what    string
@@ -266,37 +266,37 @@ func TestServeGuards(t *testing.T) {
 		{"of a lease that is not there", "/api/release", `{"arguments": ["zzzz"]}`, []string{"Content-Type", jsonType, "Authorization", bearer}, 409},
 		{"as it should be", "/api/drain", body, []string{"Content-Type", jsonType, "Authorization", bearer}, 200},
 	} {
-		if got := p.ask(http.MethodPost, test.path, test.body, test.headers...); got.code != test.code {
+		if got := p.sendRequest(http.MethodPost, test.path, test.body, test.headers...); got.code != test.code {
 			t.Errorf("%s %s: %d, want %d: %s", test.path, test.what, got.code, test.code, got.body)
 		}
 	}
-	eventually(t, "it is drained", func() bool { return p.status().Devices[0].Use == status.Draining })
+	waitUntil(t, "it is drained", func() bool { return p.readStatus().Devices[0].Use == status.Draining })
 	if got := p.get("/", "Accept", "text/html"); !strings.Contains(got.header.Get("Content-Security-Policy"), "default-src 'none'") || strings.Contains(got.body, strings.TrimSpace(string(token))) {
 		t.Errorf("%v", got.header)
 	}
 
-	plain := r.serve()
-	got := plain.ask(http.MethodPost, "/api/drain", body, "Content-Type", jsonType, "Authorization", bearer)
-	same(t, "drain without --token-file", got.code, 403)
+	plain := r.startServe()
+	got := plain.sendRequest(http.MethodPost, "/api/drain", body, "Content-Type", jsonType, "Authorization", bearer)
+	checkEqual(t, "drain without --token-file", got.code, 403)
 }
 
 // TestServeKilled: gpuard serve may be killed at any moment; leases, jobs and the line go on, and the next one has the
 // last day.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+quietDir(t))
-	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 3600"))
-	same(t, "submit", run(t, r.cmd("submit", "-q", "--hold", "--cpu", "--", "true")).code, 0)
+	lease := startToFirstLine(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 3600"))
+	checkEqual(t, "submit", runCommand(t, r.cmd("submit", "-q", "--hold", "--cpu", "--", "true")).code, 0)
 	waiter := r.cmd("run", "-q", "--device", "1", "--", "true")
 	if err := waiter.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = waiter.Process.Kill(), waiter.Wait() })
 	rest := func() []any {
-		s, _ := r.status()
+		s, _ := r.readStatus()
 		var q struct{ Jobs []struct{ Job int } }
-		if err := json.Unmarshal([]byte(run(t, r.cmd("queue", "--mine", "--json")).out), &q); err != nil {
+		if err := json.Unmarshal([]byte(runCommand(t, r.cmd("queue", "--mine", "--json")).out), &q); err != nil {
 			t.Fatal(err)
 		}
 		tickets := []string{}
@@ -309,9 +309,9 @@ func TestServeKilled(t *testing.T) {
 		}
 		return []any{len(s.Devices[0].Leases), strings.Join(leases, " "), tickets, q.Jobs}
 	}
-	eventually(t, "it waits", func() bool { return len(rest()[2].([]string)) == 1 })
+	waitUntil(t, "it waits", func() bool { return len(rest()[2].([]string)) == 1 })
 	before := rest()
-	same(t, "lease", before[1], any(lease))
+	checkEqual(t, "lease", before[1], any(lease))
 	minutes := func(p *website) (list []time.Time) {
 		var day struct{ Minutes []struct{ At time.Time } }
 		if err := json.Unmarshal([]byte(p.get("/api/day").body), &day); err != nil {
@@ -322,16 +322,16 @@ func TestServeKilled(t *testing.T) {
 		}
 		return list
 	}
-	p := r.serve()
-	eventually(t, "there are minutes", func() bool { return len(minutes(p)) > 2 })
+	p := r.startServe()
+	waitUntil(t, "there are minutes", func() bool { return len(minutes(p)) > 2 })
 	first := minutes(p)[0]
 	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
-	for range soaked(1000, 10) {
-		p := r.serve()
+	for range soakCount(1000, 10) {
+		p := r.startServe()
 		time.Sleep(time.Duration(time.Now().UnixNano() % int64(300*time.Millisecond)))
 		_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
 	}
-	p = r.serve()
+	p = r.startServe()
 	day := minutes(p)
 	for i, at := range day {
 		if i > 0 && !at.After(day[i-1]) {
@@ -341,8 +341,8 @@ func TestServeKilled(t *testing.T) {
 	if !slices.ContainsFunc(day, first.Equal) {
 		t.Errorf("the first minute, %s, is not among %v", first, day)
 	}
-	same(t, "leases, line and jobs", rest(), before)
-	eventually(t, "no reader is left but the last", func() bool {
+	checkEqual(t, "leases, line and jobs", rest(), before)
+	waitUntil(t, "no reader is left but the last", func() bool {
 		n := 0
 		for _, words := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
 			text, _ := os.ReadFile(words)
@@ -361,11 +361,11 @@ func must[T any](value T, _ error) T { return value }
 // working, and the process that reads them is replaced.
 func TestServeHangingDriver(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.env = append(r.env, "TIMES=10")
-	p := r.serve()
+	p := r.startServe()
 	r.Hang("nvmlDeviceGetUtilizationRates", 0)
-	eventually(t, "device 0 does not answer", func() bool { return strings.Contains(p.get("/").body, "no answer") })
+	waitUntil(t, "device 0 does not answer", func() bool { return strings.Contains(p.get("/").body, "no answer") })
 	for range 20 {
 		began := time.Now()
 		for _, path := range []string{"/", "/metrics", "/api/status"} {
@@ -378,22 +378,22 @@ func TestServeHangingDriver(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	r.Set(1, "margin", "1")
+	r.SetValue(1, "margin", "1")
 	line := regexp.MustCompile(`(?m)^gpuard: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d GPU 1 is so hot`)
-	eventually(t, "its heat is told, with the time", func() bool { return line.MatchString(p.said.String()) })
-	before := p.status().Taken
-	r.Set(1, "temperature", "77")
-	eventually(t, "device 1 is read", func() bool {
-		d := p.status().Devices[1]
+	waitUntil(t, "its heat is told, with the time", func() bool { return line.MatchString(p.said.String()) })
+	before := p.readStatus().Taken
+	r.SetValue(1, "temperature", "77")
+	waitUntil(t, "device 1 is read", func() bool {
+		d := p.readStatus().Devices[1]
 		return d.Temperature != nil && *d.Temperature == 77
 	})
-	if !p.status().Taken.After(before) {
+	if !p.readStatus().Taken.After(before) {
 		t.Error("no newer reading")
 	}
-	eventually(t, "the reader is replaced", func() bool { return !strings.Contains(p.get("/metrics").body, "gpuard_reader_starts_total 1\n") })
+	waitUntil(t, "the reader is replaced", func() bool { return !strings.Contains(p.get("/metrics").body, "gpuard_reader_starts_total 1\n") })
 	r.Answer()
-	eventually(t, "device 0 answers again", func() bool {
-		d := p.status().Devices[0]
+	waitUntil(t, "device 0 answers again", func() bool {
+		d := p.readStatus().Devices[0]
 		return d.Utilization != nil
 	})
 }
@@ -401,8 +401,8 @@ func TestServeHangingDriver(t *testing.T) {
 // TestServeEvents: an open page gets what changes.
 func TestServeEvents(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	p := r.serve()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	p := r.startServe()
 	response, err := http.Get(p.base + "/events")
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +418,7 @@ func TestServeEvents(t *testing.T) {
 	// The best of some: another process may hold the machine for a while, and a page that is slow is slow each time.
 	var took time.Duration
 	for degrees := 66; degrees < 72; degrees++ {
-		r.Set(0, "temperature", strconv.Itoa(degrees))
+		r.SetValue(0, "temperature", strconv.Itoa(degrees))
 		began, late := time.Now(), time.After(20*time.Second)
 		for found := false; !found; {
 			select {
@@ -441,8 +441,8 @@ func TestServeEvents(t *testing.T) {
 // TestServeMisused: what cannot be served is said.
 func TestServeMisused(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	p := r.serve()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	p := r.startServe()
 	dir := t.TempDir()
 	open, short := filepath.Join(dir, "open"), filepath.Join(dir, "short")
 	for name, text := range map[string]string{open: "0123456789abcdef0123", short: "x"} {
@@ -475,7 +475,7 @@ func TestServeMisused(t *testing.T) {
 		if test.args[0] != "--listen" {
 			args = append(args, "--listen", "127.0.0.1:0")
 		}
-		got := run(t, r.view(args...))
+		got := runCommand(t, r.viewCommand(args...))
 		if got.code != test.code || !strings.Contains(got.err, test.says) {
 			t.Errorf("%v: exit %d, %s", test.args, got.code, got.err)
 		}
@@ -484,7 +484,7 @@ func TestServeMisused(t *testing.T) {
 	bare.Path = must(filepath.EvalSymlinks("/proc/self/exe"))
 	bare.Args[0] = "gpuard"
 	bare.Env = append(bare.Env, "PATH="+dir)
-	if got := run(t, bare); got.code != 1 || !strings.Contains(got.err, "cannot find gpuard-view") {
+	if got := runCommand(t, bare); got.code != 1 || !strings.Contains(got.err, "cannot find gpuard-view") {
 		t.Errorf("without gpuard-view: exit %d, %s", got.code, got.err)
 	}
 	if err := p.cmd.Process.Signal(unix.SIGINT); err != nil {
@@ -498,8 +498,8 @@ func TestServeMisused(t *testing.T) {
 // TestServeScript: what others can choose (the name of a process) is text on the page.
 func TestServeScript(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	p := r.serve()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	p := r.startServe()
 	name := filepath.Join(t.TempDir(), "<script>alert(1)<")
 	if err := os.Symlink(must(exec.LookPath("sleep")), name); err != nil {
 		t.Fatal(err)
@@ -510,27 +510,27 @@ func TestServeScript(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	r.AddProcess(0, cmd.Process.Pid, 2<<30, fakegpu.Compute)
-	eventually(t, "the process is on the page", func() bool { return strings.Contains(p.get("/").body, "&lt;script&gt;alert(1)&lt;") })
+	waitUntil(t, "the process is on the page", func() bool { return strings.Contains(p.get("/").body, "&lt;script&gt;alert(1)&lt;") })
 	if text := p.get("/").body; strings.Contains(text, "<script>alert") {
 		t.Error("its name is run as a script")
 	}
-	same(t, "the icon of nothing", p.get("/icon/%3Cscript%3E.svg").code, 404)
+	checkEqual(t, "the icon of nothing", p.get("/icon/%3Cscript%3E.svg").code, 404)
 }
 
 // TestServeUse: of each lease that has ended there is a line with what it used, also after a kill, and history adds up.
 func TestServeUse(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+quietDir(t))
-	r.Set(1, "utilization", "40")
-	p := r.serve()
+	r.SetValue(1, "utilization", "40")
+	p := r.startServe()
 	job := r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
-	lease := begin(t, job)
-	eventually(t, "it is seen", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	lease := startToFirstLine(t, job)
+	waitUntil(t, "it is seen", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
 	time.Sleep(time.Second)
 	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
-	p = r.serve()
-	eventually(t, "it is seen again", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	p = r.startServe()
+	waitUntil(t, "it is seen again", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
 	time.Sleep(time.Second)
 	_ = job.Process.Kill()
 	var answer struct {
@@ -540,8 +540,8 @@ func TestServeUse(t *testing.T) {
 			Granted, Used, Idle float64
 		}
 	}
-	eventually(t, "it has ended", func() bool {
-		got := run(t, r.cmd("history", "--by", "command", "--json"))
+	waitUntil(t, "it has ended", func() bool {
+		got := runCommand(t, r.cmd("history", "--by", "command", "--json"))
 		if err := json.Unmarshal([]byte(got.out), &answer); err != nil {
 			t.Fatal(err, got.out, got.err)
 		}
@@ -554,24 +554,24 @@ func TestServeUse(t *testing.T) {
 	if measured := u.Used + u.Idle; u.Used <= 0 || measured > u.Granted || math.Abs(u.Used/measured-0.4) > 0.01 {
 		t.Errorf("%+v, want 40 %% of what was measured", u)
 	}
-	eventually(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, `"train"`) })
-	same(t, "of an hour ago", strings.Contains(run(t, r.cmd("history", "--by", "user", "--since", "1ms", "--json")).out, `"use": []`), true)
+	waitUntil(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, `"train"`) })
+	checkEqual(t, "of an hour ago", strings.Contains(runCommand(t, r.cmd("history", "--by", "user", "--since", "1ms", "--json")).out, `"use": []`), true)
 }
 
 // TestServeDCGM: the names of dcgm-exporter, and the files that it reads.
 func TestServeDCGM(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
+	r := newFakeDriverMachine(t, makeA100s(2)...)
 	jobs := t.TempDir()
-	p := r.serve("--dcgm-jobs", jobs)
-	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
+	p := r.startServe("--dcgm-jobs", jobs)
+	lease := startToFirstLine(t, r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
 	file := filepath.Join(jobs, "1")
-	eventually(t, "its file is there", func() bool { text, _ := os.ReadFile(file); return strings.HasPrefix(string(text), "train "+lease+" (") })
-	contains(t, p.get("/metrics/dcgm").body, `DCGM_FI_DEV_GPU_UTIL{DCGM_FI_DRIVER_VERSION="550.54.15"`, `UUID="`+string(p.status().Devices[1].UUID)+`"`, `modelName="NVIDIA A100-SXM4-80GB"`, "DCGM_FI_DEV_FB_USED{", "DCGM_FI_DEV_FB_FREE{", "DCGM_FI_DEV_GPU_TEMP{", "DCGM_FI_DEV_POWER_USAGE{")
+	waitUntil(t, "its file is there", func() bool { text, _ := os.ReadFile(file); return strings.HasPrefix(string(text), "train "+lease+" (") })
+	checkContains(t, p.get("/metrics/dcgm").body, `DCGM_FI_DEV_GPU_UTIL{DCGM_FI_DRIVER_VERSION="550.54.15"`, `UUID="`+string(p.readStatus().Devices[1].UUID)+`"`, `modelName="NVIDIA A100-SXM4-80GB"`, "DCGM_FI_DEV_FB_USED{", "DCGM_FI_DEV_FB_FREE{", "DCGM_FI_DEV_GPU_TEMP{", "DCGM_FI_DEV_POWER_USAGE{")
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait()
-	same(t, "files after the end", len(must(os.ReadDir(jobs))), 0)
-	if got := run(t, r.view("serve", "--dcgm-jobs", filepath.Join(jobs, "none"))); got.code != 2 || !strings.Contains(got.err, "make the folder first") {
+	checkEqual(t, "files after the end", len(must(os.ReadDir(jobs))), 0)
+	if got := runCommand(t, r.viewCommand("serve", "--dcgm-jobs", filepath.Join(jobs, "none"))); got.code != 2 || !strings.Contains(got.err, "make the folder first") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// rounds is how many times TestServicesKilled attacks.
-func rounds() int {
+// attackRounds is how many times TestServicesKilled attacks.
+func attackRounds() int {
 	switch {
 	case os.Getenv("GPUARD_SOAK") == "1":
 		return 400
-	case raced, testing.Short():
+	case raceEnabled, testing.Short():
 		return 6
 	}
 	return 12
@@ -34,49 +34,49 @@ func rounds() int {
 func TestServicesKilled(t *testing.T) {
 	t.Parallel()
 	const n = 4
-	c := newTeam(t, fmt.Sprintf("demo:%dxL4", n), nodes)
-	c.do("up")
-	placed := c.places(c.until("all run", settled(n)))
+	c := newExclusiveProject(t, fmt.Sprintf("demo:%dxL4", n), nodeServiceFile)
+	c.mustRunTool("up")
+	placed := c.instanceGPUs(c.waitForView("all run", areInstancesSettled(n)))
 	killed := map[string]int{}
-	again := func(s *sight) bool {
+	again := func(s *projectView) bool {
 		if !s.Supervised { // a killed one still holds its lock for a moment, so check again
-			c.do("up")
+			c.mustRunTool("up")
 		}
-		return settled(n)(s)
+		return areInstancesSettled(n)(s)
 	}
-	for round := range rounds() {
-		if len(c.processes("project-supervise")) == 0 { // without one there is little to kill
-			c.do([]string{"up", "restart"}[rand.IntN(2)])
+	for round := range attackRounds() {
+		if len(c.processesOf("project-supervise")) == 0 { // without one there is little to kill
+			c.mustRunTool([]string{"up", "restart"}[rand.IntN(2)])
 		}
 		var edits sync.WaitGroup
 		for range 1 + rand.IntN(2) {
-			edits.Go(func() { c.meddle() })
+			edits.Go(func() { c.runRandomChange() })
 		}
 		for range 1 + rand.IntN(4) {
 			time.Sleep(rand.N(60 * time.Millisecond))
 			what := []string{"project-supervise", "project-supervise", "project-supervise", "project-keep", "project-keep", "", "all"}[rand.IntN(7)]
-			killed[what] += c.kill(what)
+			killed[what] += c.killSomeProcesses(what)
 		}
 		edits.Wait()
-		if c.check(); t.Failed() {
+		if c.checkViolations(); t.Failed() {
 			return
 		}
-		if round%3 == 2 || round == rounds()-1 {
-			c.do("up")
-			for name, id := range c.places(c.until("all run again", again)) {
-				same(t, name, id, placed[name])
+		if round%3 == 2 || round == attackRounds()-1 {
+			c.mustRunTool("up")
+			for name, id := range c.instanceGPUs(c.waitForView("all run again", again)) {
+				checkEqual(t, name, id, placed[name])
 			}
 		}
 	}
 	t.Logf("killed: %v", killed)
-	c.do("down")
-	c.until("all is over", nothing)
-	c.check()
-	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	c.checkViolations()
+	waitUntil(t, "no process is left", func() bool { return len(c.processesOf("")) == 0 })
 }
 
-// places are the GPUs of the instances.
-func (c *team) places(s *sight) map[string]string {
+// instanceGPUs are the GPUs of the instances.
+func (c *exclusiveProject) instanceGPUs(s *projectView) map[string]string {
 	on := map[string]string{}
 	for _, r := range s.Rows {
 		on[r.Name] = string(r.Seen.Devices[0].UUID)
@@ -84,10 +84,10 @@ func (c *team) places(s *sight) map[string]string {
 	return on
 }
 
-// meddle changes what is wanted, and may be killed in the middle of it.
-func (c *team) meddle() {
+// runRandomChange changes what is wanted, and may be killed in the middle of it.
+func (c *exclusiveProject) runRandomChange() {
 	what := [][]string{{"up"}, {"up"}, {"restart", "node-1"}, {"restart"}, {"down"}, {"down", "node-2"}}[rand.IntN(6)]
-	cmd := c.command(what...)
+	cmd := c.servicesCommand(what...)
 	if err := cmd.Start(); err != nil {
 		c.t.Error(err)
 		return
@@ -99,16 +99,16 @@ func (c *team) meddle() {
 	_ = cmd.Wait()
 }
 
-// kill ends some of the processes of a kind, and says how many.
-func (c *team) kill(what string) (count int) {
+// killSomeProcesses ends some of the processes of a kind, and says how many.
+func (c *exclusiveProject) killSomeProcesses(what string) (count int) {
 	var pids []int
 	switch what {
 	case "all":
-		pids = slices.Concat(c.processes("project-supervise"), c.processes("project-keep"), c.mains())
+		pids = slices.Concat(c.processesOf("project-supervise"), c.processesOf("project-keep"), c.servicePIDs())
 	case "":
-		pids = c.mains()
+		pids = c.servicePIDs()
 	default:
-		pids = c.processes(what)
+		pids = c.processesOf(what)
 	}
 	for _, pid := range pids {
 		if what == "all" || what == "project-supervise" || rand.IntN(2) == 0 {
@@ -119,9 +119,9 @@ func (c *team) kill(what string) (count int) {
 	return count
 }
 
-// mains are the commands of the services.
-func (c *team) mains() (pids []int) {
-	for _, pid := range c.processes("") {
+// servicePIDs are the commands of the services.
+func (c *exclusiveProject) servicePIDs() (pids []int) {
+	for _, pid := range c.processesOf("") {
 		if words := proc.New("/proc").Arguments(pid); len(words) > 0 && words[0] == "alone" {
 			pids = append(pids, pid)
 		}
@@ -133,37 +133,37 @@ func (c *team) mains() (pids []int) {
 // independent.
 func TestServicesTogether(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:4xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
-	other := newTeam(t, c.machine, "services:\n  one: {command: [alone]}\n")
+	c := newExclusiveProject(t, "demo:4xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
+	other := newExclusiveProject(t, c.machine, "services:\n  one: {command: [alone]}\n")
 	other.state = c.state
 	var commands []*exec.Cmd
 	for range 4 {
-		commands = append(commands, c.command("up"))
+		commands = append(commands, c.servicesCommand("up"))
 	}
-	commands = append(commands, other.command("up"))
+	commands = append(commands, other.servicesCommand("up"))
 	var all sync.WaitGroup
 	for _, cmd := range commands {
 		all.Go(func() {
-			if got := run(t, cmd); got.code != 0 {
+			if got := runCommand(t, cmd); got.code != 0 {
 				t.Errorf("up: %+v", got)
 			}
 		})
 	}
 	all.Wait()
-	mine := c.until("one project runs", settled(2))
-	its := other.until("the other runs", settled(1))
-	if a, b := mine.row("one").Seen.Devices[0].UUID, its.row("one").Seen.Devices[0].UUID; a == b {
+	mine := c.waitForView("one project runs", areInstancesSettled(2))
+	its := other.waitForView("the other runs", areInstancesSettled(1))
+	if a, b := mine.findInstance("one").Seen.Devices[0].UUID, its.findInstance("one").Seen.Devices[0].UUID; a == b {
 		t.Errorf("both are on %s", a)
 	}
-	c.do("down")
-	c.until("one is over", nothing)
-	if !settled(1)(other.look()) {
+	c.mustRunTool("down")
+	c.waitForView("one is over", isNothingLeft)
+	if !areInstancesSettled(1)(other.readView()) {
 		t.Errorf("the other project ended too: %s", other.last)
 	}
-	other.do("down")
-	other.until("the other is over", nothing)
-	c.check()
-	other.check()
+	other.mustRunTool("down")
+	other.waitForView("the other is over", isNothingLeft)
+	c.checkViolations()
+	other.checkViolations()
 }
 
 // TestServicesChange: an up after a change of the file starts anew what changed, ends what is gone, and leaves the rest
@@ -171,96 +171,96 @@ func TestServicesTogether(t *testing.T) {
 func TestServicesChange(t *testing.T) {
 	t.Parallel()
 	const file = "services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone], cpu: true}\n  gone: {command: [alone], cpu: true}\n"
-	c := newTeam(t, "demo:1xL4", file)
-	c.do("up")
-	before := c.until("all run", settled(3))
-	c.write("services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone, again], cpu: true}\n")
-	contains(t, c.do("up"), "Start:[other] Stay:[same] End:[gone]")
-	after := c.until("what is left runs", settled(2))
-	same(t, "same", after.row("same").Seen.Main, before.row("same").Seen.Main)
-	if after.row("other").Seen.Main == before.row("other").Seen.Main {
+	c := newExclusiveProject(t, "demo:1xL4", file)
+	c.mustRunTool("up")
+	before := c.waitForView("all run", areInstancesSettled(3))
+	c.writeProjectFile("services:\n  same: {command: [alone], cpu: true}\n  other: {command: [alone, again], cpu: true}\n")
+	checkContains(t, c.mustRunTool("up"), "Start:[other] Stay:[same] End:[gone]")
+	after := c.waitForView("what is left runs", areInstancesSettled(2))
+	checkEqual(t, "same", after.findInstance("same").Seen.Main, before.findInstance("same").Seen.Main)
+	if after.findInstance("other").Seen.Main == before.findInstance("other").Seen.Main {
 		t.Error("other was not started anew")
 	}
-	c.do("down")
-	c.until("all is over", nothing)
-	c.check()
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	c.checkViolations()
 }
 
 // TestServicesRestart: restart decides what follows an end, and processes that a service leaves behind end with it.
 func TestServicesRestart(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", `services:
+	c := newExclusiveProject(t, "demo:1xL4", `services:
   never: {command: [sh, -c, "exit 3"], cpu: true}
   failing: {command: [sh, -c, "exit 4"], cpu: true, restart: on-failure}
   good: {command: [sh, -c, "sleep 1010 & exit 0"], cpu: true, restart: on-failure}
   always: {command: [sh, -c, "exit 0"], cpu: true, restart: always}
   late: {command: [sleep, "1011"], cpu: true, ready: {command: ["false"], timeout: 100ms}}
 `)
-	c.do("up")
-	s := c.until("each came to its end", func(s *sight) bool {
-		return s.row("failing").Seen.Restarts > 1 && s.row("always").Seen.Restarts > 1 && s.row("never").Seen.State == service.Failed &&
-			s.row("good").Seen.State == service.Done && s.row("late").Seen.State == service.Failed
+	c.mustRunTool("up")
+	s := c.waitForView("each came to its end", func(s *projectView) bool {
+		return s.findInstance("failing").Seen.Restarts > 1 && s.findInstance("always").Seen.Restarts > 1 && s.findInstance("never").Seen.State == service.Failed &&
+			s.findInstance("good").Seen.State == service.Done && s.findInstance("late").Seen.State == service.Failed
 	})
-	same(t, "exit of never", *s.row("never").Seen.Exit, 3)
-	same(t, "exit of failing", *s.row("failing").Seen.Exit, 4)
-	contains(t, s.row("late").Seen.Why, "it was not ready within 100ms")
-	c.do("down")
-	c.until("all is over", nothing)
-	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+	checkEqual(t, "exit of never", *s.findInstance("never").Seen.Exit, 3)
+	checkEqual(t, "exit of failing", *s.findInstance("failing").Seen.Exit, 4)
+	checkContains(t, s.findInstance("late").Seen.Why, "it was not ready within 100ms")
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	waitUntil(t, "no process is left", func() bool { return len(c.processesOf("")) == 0 })
 }
 
 // TestServicesRemoved: services end when their project's folder is removed, because no command could find them.
 func TestServicesRemoved(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
-	c.do("up")
-	s := c.until("both run", settled(2))
-	eventually(t, "both hear signals", func() bool { return len(c.order()) == 2 })
-	eventually(t, "the folder is gone", func() bool { return os.RemoveAll(s.Dir) == nil }) // one that is written to meanwhile is not
-	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
-	ends := slices.DeleteFunc(c.order(), func(line string) bool { return !strings.HasPrefix(line, "end ") })
-	same(t, "ends", slices.Sorted(slices.Values(ends)), []string{"end one", "end two"})
-	c.do("up")
-	c.until("both run again", settled(2))
-	c.do("down")
-	c.until("all is over", nothing)
-	c.check()
+	c := newExclusiveProject(t, "demo:1xL4", "services:\n  one: {command: [alone]}\n  two: {command: [alone], cpu: true}\n")
+	c.mustRunTool("up")
+	s := c.waitForView("both run", areInstancesSettled(2))
+	waitUntil(t, "both hear signals", func() bool { return len(c.readOrderNotes()) == 2 })
+	waitUntil(t, "the folder is gone", func() bool { return os.RemoveAll(s.Dir) == nil }) // one that is written to meanwhile is not
+	waitUntil(t, "no process is left", func() bool { return len(c.processesOf("")) == 0 })
+	ends := slices.DeleteFunc(c.readOrderNotes(), func(line string) bool { return !strings.HasPrefix(line, "end ") })
+	checkEqual(t, "ends", slices.Sorted(slices.Values(ends)), []string{"end one", "end two"})
+	c.mustRunTool("up")
+	c.waitForView("both run again", areInstancesSettled(2))
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	c.checkViolations()
 }
 
 // TestServicesHurry: an end that takes its time can be hurried up, and costs those that wait for it no time of a processor.
 func TestServicesHurry(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", `services:
+	c := newExclusiveProject(t, "demo:1xL4", `services:
   slow: {command: [sh, -c, "trap '' TERM; echo ready; while :; do sleep 0.1; done"], ready: {log: ready}, cpu: true, grace: 1h}
 `)
-	c.do("up")
-	c.until("it runs", settled(1))
-	c.do("down")
-	c.until("it is ending", func(s *sight) bool { return s.row("slow").Seen.State == service.Ending })
+	c.mustRunTool("up")
+	c.waitForView("it runs", areInstancesSettled(1))
+	c.mustRunTool("down")
+	c.waitForView("it is ending", func(s *projectView) bool { return s.findInstance("slow").Seen.State == service.Ending })
 	time.Sleep(200 * time.Millisecond)
-	waiting := append(c.processes("project-supervise"), c.processes("project-keep")...)
-	before := used(waiting)
+	waiting := append(c.processesOf("project-supervise"), c.processesOf("project-keep")...)
+	before := processorTimeOf(waiting)
 	time.Sleep(time.Second)
-	if cost := used(waiting) - before; len(waiting) != 2 || cost > 200*time.Millisecond {
+	if cost := processorTimeOf(waiting) - before; len(waiting) != 2 || cost > 200*time.Millisecond {
 		t.Errorf("%d processes that wait used %s of a second", len(waiting), cost)
 	}
-	c.do("kill")
-	c.until("all is over", nothing)
-	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+	c.mustRunTool("kill")
+	c.waitForView("all is over", isNothingLeft)
+	waitUntil(t, "no process is left", func() bool { return len(c.processesOf("")) == 0 })
 }
 
 // TestServicesFolder: a folder of projects that leads elsewhere is not used.
 func TestServicesFolder(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone], cpu: true}\n")
-	top := durable(c.state, os.Geteuid(), "projects")
+	c := newExclusiveProject(t, "demo:1xL4", "services:\n  one: {command: [alone], cpu: true}\n")
+	top := durablePath(c.state, os.Geteuid(), "projects")
 	if err := os.MkdirAll(filepath.Dir(top), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(t.TempDir(), top); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, c.command("up"))
-	same(t, "exit", got.code, 1)
-	contains(t, got.err, "cannot use the project's folder "+top+": it is not a folder; remove it")
+	got := runCommand(t, c.servicesCommand("up"))
+	checkEqual(t, "exit", got.code, 1)
+	checkContains(t, got.err, "cannot use the project's folder "+top+": it is not a folder; remove it")
 }

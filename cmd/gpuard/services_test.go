@@ -23,22 +23,22 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// upkeep runs services without the command line's texts: up, down, restart, and look, which prints the state as JSON.
+// runServicesTool runs services without the command line's texts: up, down, restart, and look, which prints the state as JSON.
 // Its background processes are the hasty program.
-func upkeep() {
+func runServicesTool() {
 	if strings.HasPrefix(os.Args[1], "project-") {
-		hasty()
+		runHasty()
 	}
 	devices := os.Getenv("GPUARD_MACHINE")
 	host := &machine.Host{Name: "upkeep", Env: os.Environ(), Proc: proc.New("/proc"), Machine: devices, Run: "/run", Tmp: "/var/tmp", Messages: machine.Messages{Say: func(string) {}}}
-	err := edit(context.Background(), &services.Projects{Host: host}, os.Args[1], os.Args[2:])
+	err := editProject(context.Background(), &services.Projects{Host: host}, os.Args[1], os.Args[2:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func edit(ctx context.Context, projects *services.Projects, what string, names []string) error {
+func editProject(ctx context.Context, projects *services.Projects, what string, names []string) error {
 	if what == "up" {
 		p, err := projects.Load("")
 		if err != nil {
@@ -52,7 +52,7 @@ func edit(ctx context.Context, projects *services.Projects, what string, names [
 		fmt.Printf("%+v\n", change)
 		return err
 	}
-	f, err := projects.Find("")
+	f, err := projects.FindFolder("")
 	if err != nil {
 		return err
 	}
@@ -64,42 +64,42 @@ func edit(ctx context.Context, projects *services.Projects, what string, names [
 	case "restart":
 		return f.Restart(ctx, names)
 	}
-	view, err := f.Look(ctx)
+	view, err := f.ReadView(ctx)
 	if err != nil {
 		return err
 	}
-	rows := make([]glimpse, len(view.Rows))
+	rows := make([]instanceView, len(view.Rows))
 	for i, r := range view.Rows {
-		rows[i] = glimpse{r.Name, r.Wanted, r.Fresh, r.Seen}
+		rows[i] = instanceView{r.Name, r.Wanted, r.Fresh, r.Seen}
 	}
-	return json.NewEncoder(os.Stdout).Encode(sight{view.Dir, view.Supervised, rows})
+	return json.NewEncoder(os.Stdout).Encode(projectView{view.Dir, view.Supervised, rows})
 }
 
-// sight is the output of look.
-type sight struct {
+// projectView is the output of look.
+type projectView struct {
 	Dir        string
 	Supervised bool
-	Rows       []glimpse
+	Rows       []instanceView
 }
 
-type glimpse struct {
+type instanceView struct {
 	Name          string
 	Wanted, Fresh bool
 	Seen          service.Seen
 }
 
-func (s *sight) row(name string) *glimpse {
+func (s *projectView) findInstance(name string) *instanceView {
 	for i := range s.Rows {
 		if s.Rows[i].Name == name {
 			return &s.Rows[i]
 		}
 	}
-	return &glimpse{}
+	return &instanceView{}
 }
 
-// alone is the command of a service: it holds a kernel lock that only one process of an instance can have, and records
+// runExclusiveService is the command of a service: it holds a kernel lock that only one process of an instance can have, and records
 // its start and its end. It ends on SIGTERM.
-func alone() {
+func runExclusiveService() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM)
 	dir, name := os.Getenv("ALONE"), filepath.Base(os.Getenv("GPUARD_SERVICE"))
@@ -124,97 +124,97 @@ func alone() {
 	note("order", "end "+name)
 }
 
-// team is a project of services that run alone.
-type team struct {
+// exclusiveProject is a project of services that run alone.
+type exclusiveProject struct {
 	t             *testing.T
 	state, dir    string
 	traces        string
 	machine, last string // the last output of look
 }
 
-func newTeam(t *testing.T, machine, file string) *team {
+func newExclusiveProject(t *testing.T, machine, file string) *exclusiveProject {
 	t.Helper()
-	c := &team{t: t, state: stateFolder(t), dir: t.TempDir(), traces: t.TempDir(), machine: machine}
-	c.write(file)
-	t.Cleanup(c.clear)
+	c := &exclusiveProject{t: t, state: stateFolder(t), dir: t.TempDir(), traces: t.TempDir(), machine: machine}
+	c.writeProjectFile(file)
+	t.Cleanup(c.killAllProcesses)
 	return c
 }
 
-func (c *team) write(file string) {
+func (c *exclusiveProject) writeProjectFile(file string) {
 	c.t.Helper()
 	if err := os.WriteFile(filepath.Join(c.dir, "gpuard.yaml"), []byte(file), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *team) command(args ...string) *exec.Cmd {
-	cmd := program(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces}, args...)
+func (c *exclusiveProject) servicesCommand(args ...string) *exec.Cmd {
+	cmd := gpuardCommand(c.t, c.state, []string{"GPUARD_MACHINE=" + c.machine, "ALONE=" + c.traces}, args...)
 	cmd.Args[0], cmd.Dir = "upkeep", c.dir
 	return cmd
 }
 
-func (c *team) do(args ...string) string {
+func (c *exclusiveProject) mustRunTool(args ...string) string {
 	c.t.Helper()
-	got := run(c.t, c.command(args...))
+	got := runCommand(c.t, c.servicesCommand(args...))
 	if got.code != 0 {
 		c.t.Fatalf("%v: %+v", args, got)
 	}
 	return got.out
 }
 
-func (c *team) look() *sight {
+func (c *exclusiveProject) readView() *projectView {
 	c.t.Helper()
-	c.last = c.do("look")
-	var s sight
+	c.last = c.mustRunTool("look")
+	var s projectView
 	if err := json.Unmarshal([]byte(c.last), &s); err != nil {
 		c.t.Fatal(err)
 	}
 	return &s
 }
 
-// until calls look until ok. It has a long deadline, because whole trees of processes start meanwhile, next to other
+// waitForView calls look until ok. It has a long deadline, because whole trees of processes start meanwhile, next to other
 // tests.
-func (c *team) until(what string, ok func(s *sight) bool) *sight {
+func (c *exclusiveProject) waitForView(what string, ok func(s *projectView) bool) *projectView {
 	c.t.Helper()
-	var s *sight
-	if !polled(90*time.Second, func() bool { s = c.look(); return ok(s) }) {
+	var s *projectView
+	if !pollUntil(90*time.Second, func() bool { s = c.readView(); return ok(s) }) {
 		journal, _ := os.ReadFile(filepath.Join(s.Dir, "supervisor.log"))
 		c.t.Fatalf("still not so after 90 s: %s\n%s\n%s", what, c.last, journal)
 	}
 	return s
 }
 
-// settled reports whether n instances run, each with its keeper, as they are wanted.
-func settled(n int) func(s *sight) bool {
-	return func(s *sight) bool {
-		return s.Supervised && len(s.Rows) == n && !slices.ContainsFunc(s.Rows, func(r glimpse) bool {
+// areInstancesSettled reports whether n instances run, each with its keeper, as they are wanted.
+func areInstancesSettled(n int) func(s *projectView) bool {
+	return func(s *projectView) bool {
+		return s.Supervised && len(s.Rows) == n && !slices.ContainsFunc(s.Rows, func(r instanceView) bool {
 			return !r.Fresh || !r.Seen.Kept || r.Seen.State != service.Running || !r.Seen.Ready || r.Seen.Main.PID == 0
 		})
 	}
 }
 
-// nothing reports whether nothing lives any more.
-func nothing(s *sight) bool {
-	return !s.Supervised && !slices.ContainsFunc(s.Rows, func(r glimpse) bool { return r.Seen.Kept || r.Seen.Orphaned })
+// isNothingLeft reports whether nothing lives any more.
+func isNothingLeft(s *projectView) bool {
+	return !s.Supervised && !slices.ContainsFunc(s.Rows, func(r instanceView) bool { return r.Seen.Kept || r.Seen.Orphaned })
 }
 
-// check fails the test with what the services complained about.
-func (c *team) check() {
+// checkViolations fails the test with what the services complained about.
+func (c *exclusiveProject) checkViolations() {
 	c.t.Helper()
 	if text, err := os.ReadFile(filepath.Join(c.traces, "violations")); err == nil {
 		c.t.Errorf("%s", text)
 	}
 }
 
-// order is what the services noted so far.
-func (c *team) order() []string {
+// readOrderNotes is what the services noted so far.
+func (c *exclusiveProject) readOrderNotes() []string {
 	text, _ := os.ReadFile(filepath.Join(c.traces, "order"))
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// processes are those of gpuard for this project, by what they do: "project-supervise", "project-keep"; and its
+// processesOf are those of gpuard for this project, by what they do: "project-supervise", "project-keep"; and its
 // services'.
-func (c *team) processes(what string) (pids []int) {
+func (c *exclusiveProject) processesOf(what string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -235,55 +235,55 @@ func (c *team) processes(what string) (pids []int) {
 	return pids
 }
 
-// clear ends all processes, whatever the test's result.
-func (c *team) clear() {
+// killAllProcesses ends all processes, whatever the test's result.
+func (c *exclusiveProject) killAllProcesses() {
 	for _, what := range []string{"project-supervise", "project-keep", ""} {
-		for _, pid := range c.processes(what) {
+		for _, pid := range c.processesOf(what) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
 }
 
-const nodes = "services:\n  node:\n    each: gpu\n    restart: always\n    command: [alone]\n"
+const nodeServiceFile = "services:\n  node:\n    each: gpu\n    restart: always\n    command: [alone]\n"
 
 // TestServicesAgain: services continue when their supervisor and keepers are killed, are found again and not started
 // twice, and come back on the same GPUs after everything was ended.
 func TestServicesAgain(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:2xL4", nodes)
-	c.do("up")
-	first := c.until("both run", settled(2))
+	c := newExclusiveProject(t, "demo:2xL4", nodeServiceFile)
+	c.mustRunTool("up")
+	first := c.waitForView("both run", areInstancesSettled(2))
 	for _, what := range []string{"project-supervise", "project-keep"} {
-		for _, pid := range c.processes(what) {
+		for _, pid := range c.processesOf(what) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	c.until("keepers are gone", func(s *sight) bool {
-		return !s.Supervised && s.row("node-0").Seen.Orphaned && s.row("node-1").Seen.Orphaned
+	c.waitForView("keepers are gone", func(s *projectView) bool {
+		return !s.Supervised && s.findInstance("node-0").Seen.Orphaned && s.findInstance("node-1").Seen.Orphaned
 	})
-	contains(t, c.do("up"), "Start:[] Stay:[node-0 node-1]")
-	again := c.until("both are found again", settled(2))
+	checkContains(t, c.mustRunTool("up"), "Start:[] Stay:[node-0 node-1]")
+	again := c.waitForView("both are found again", areInstancesSettled(2))
 	for _, name := range []string{"node-0", "node-1"} {
-		same(t, name, again.row(name).Seen.Main, first.row(name).Seen.Main)
+		checkEqual(t, name, again.findInstance(name).Seen.Main, first.findInstance(name).Seen.Main)
 	}
-	c.do("down")
-	c.until("all is over", nothing)
-	c.do("up")
-	last := c.until("both run again", settled(2))
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	c.mustRunTool("up")
+	last := c.waitForView("both run again", areInstancesSettled(2))
 	for _, name := range []string{"node-0", "node-1"} {
-		same(t, name, last.row(name).Seen.Devices[0].UUID, first.row(name).Seen.Devices[0].UUID)
+		checkEqual(t, name, last.findInstance(name).Seen.Devices[0].UUID, first.findInstance(name).Seen.Devices[0].UUID)
 	}
-	c.do("kill")
-	c.until("all is over", nothing)
-	c.check()
-	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })
+	c.mustRunTool("kill")
+	c.waitForView("all is over", isNothingLeft)
+	c.checkViolations()
+	waitUntil(t, "no process is left", func() bool { return len(c.processesOf("")) == 0 })
 }
 
 // TestServicesOrder: what depends on something starts after it and ends before it; what cannot start does not hold up
 // the others.
 func TestServicesOrder(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:2xL4", `services:
+	c := newExclusiveProject(t, "demo:2xL4", `services:
   web: {command: [alone], cpu: true, depends_on: [api], ready: {log: ^ready web}}
   api: {command: [alone], cpu: true, depends_on: [db], ready: {log: ^ready api}}
   db: {command: [alone], cpu: true, ready: {log: ^ready db}}
@@ -291,17 +291,17 @@ func TestServicesOrder(t *testing.T) {
   big: {command: [alone], gpus: 3}
   after: {command: [alone], cpu: true, depends_on: [none]}
 `)
-	c.do("up")
-	s := c.until("the others run", func(s *sight) bool {
-		return s.row("web").Seen.Ready && s.row("none").Seen.State == service.Refused && s.row("big").Seen.State == service.Refused
+	c.mustRunTool("up")
+	s := c.waitForView("the others run", func(s *projectView) bool {
+		return s.findInstance("web").Seen.Ready && s.findInstance("none").Seen.State == service.Refused && s.findInstance("big").Seen.State == service.Refused
 	})
-	contains(t, s.row("none").Seen.Why, `cannot run "no-such-program": no such command in PATH`)
-	contains(t, s.row("big").Seen.Why, "cannot give 3 GPUs")
-	same(t, "what waits", []string{string(s.row("after").Seen.State), s.row("after").Seen.Why}, []string{"waiting", "waits for none, which was refused"})
-	c.do("down")
-	c.until("all is over", nothing)
-	same(t, "order", c.order(), []string{"start db", "start api", "start web", "end web", "end api", "end db"})
-	c.check()
+	checkContains(t, s.findInstance("none").Seen.Why, `cannot run "no-such-program": no such command in PATH`)
+	checkContains(t, s.findInstance("big").Seen.Why, "cannot give 3 GPUs")
+	checkEqual(t, "what waits", []string{string(s.findInstance("after").Seen.State), s.findInstance("after").Seen.Why}, []string{"waiting", "waits for none, which was refused"})
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	checkEqual(t, "order", c.readOrderNotes(), []string{"start db", "start api", "start web", "end web", "end api", "end db"})
+	c.checkViolations()
 }
 
 // TestEachGPUOnFourDevices: `each: gpu` on 4 devices is 4 nodes with ports of their own, each on the same device after
@@ -309,14 +309,14 @@ func TestServicesOrder(t *testing.T) {
 func TestEachGPUOnFourDevices(t *testing.T) {
 	t.Parallel()
 	const n = 4
-	c := newTeam(t, "demo:4xL4", "services:\n  node:\n    each: gpu\n    command: [alone, --port, \"{{add 52415 .Ordinal}}\"]\n")
+	c := newExclusiveProject(t, "demo:4xL4", "services:\n  node:\n    each: gpu\n    command: [alone, --port, \"{{add 52415 .Ordinal}}\"]\n")
 	nodes := func(what string) (all []string) {
 		t.Helper()
-		s := c.until(what, settled(n))
+		s := c.waitForView(what, areInstancesSettled(n))
 		devices := map[string]bool{}
 		for i := range n {
-			r := s.row(fmt.Sprintf("node-%d", i))
-			same(t, what+": command", proc.New("/proc").Arguments(r.Seen.Main.PID), []string{"alone", "--port", fmt.Sprint(52415 + i)})
+			r := s.findInstance(fmt.Sprintf("node-%d", i))
+			checkEqual(t, what+": command", proc.New("/proc").Arguments(r.Seen.Main.PID), []string{"alone", "--port", fmt.Sprint(52415 + i)})
 			if len(r.Seen.Devices) != 1 {
 				t.Fatalf("%s: %s has %v", what, r.Name, r.Seen.Devices)
 			}
@@ -324,54 +324,54 @@ func TestEachGPUOnFourDevices(t *testing.T) {
 			devices[id] = true
 			all = append(all, r.Name+" "+id)
 		}
-		same(t, what+": devices", len(devices), n)
+		checkEqual(t, what+": devices", len(devices), n)
 		return all
 	}
-	c.do("up")
+	c.mustRunTool("up")
 	first := nodes("all run")
-	c.do("down")
-	c.until("all is over", nothing)
-	c.do("up")
-	same(t, "after down and up", nodes("all run after down and up"), first)
-	c.do("restart")
-	same(t, "after restart", nodes("all run after restart"), first)
-	before := c.look()
-	for _, pid := range c.processes("project-supervise") {
+	c.mustRunTool("down")
+	c.waitForView("all is over", isNothingLeft)
+	c.mustRunTool("up")
+	checkEqual(t, "after down and up", nodes("all run after down and up"), first)
+	c.mustRunTool("restart")
+	checkEqual(t, "after restart", nodes("all run after restart"), first)
+	before := c.readView()
+	for _, pid := range c.processesOf("project-supervise") {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	c.until("the supervisor is gone", func(s *sight) bool { return !s.Supervised })
-	contains(t, c.do("up"), "Start:[] Stay:[node-0 node-1 node-2 node-3]")
-	same(t, "after kill -9 of the supervisor", nodes("all run after kill -9"), first)
-	after := c.look()
+	c.waitForView("the supervisor is gone", func(s *projectView) bool { return !s.Supervised })
+	checkContains(t, c.mustRunTool("up"), "Start:[] Stay:[node-0 node-1 node-2 node-3]")
+	checkEqual(t, "after kill -9 of the supervisor", nodes("all run after kill -9"), first)
+	after := c.readView()
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
-		same(t, "process of "+name, after.row(name).Seen.Main, before.row(name).Seen.Main)
+		checkEqual(t, "process of "+name, after.findInstance(name).Seen.Main, before.findInstance(name).Seen.Main)
 	}
-	c.do("kill")
-	c.until("all is over", nothing)
-	c.check()
+	c.mustRunTool("kill")
+	c.waitForView("all is over", isNothingLeft)
+	c.checkViolations()
 }
 
 // TestServicesUnwatched: a line that shows readiness counts if it was written while no keeper was alive to read it; one
 // of an earlier start does not.
 func TestServicesUnwatched(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", `services:
+	c := newExclusiveProject(t, "demo:1xL4", `services:
   one: {command: [sh, -c, "until [ -e $ALONE/go ]; do sleep 0.1; done; echo usable; touch $ALONE/said; exec sleep 1012"], cpu: true, ready: {log: ^usable}}
 `)
-	c.do("up")
-	runs := func(s *sight) bool {
-		return s.Supervised && s.row("one").Fresh && s.row("one").Seen.Kept && s.row("one").Seen.State == service.Running && s.row("one").Seen.Main.PID != 0
+	c.mustRunTool("up")
+	runs := func(s *projectView) bool {
+		return s.Supervised && s.findInstance("one").Fresh && s.findInstance("one").Seen.Kept && s.findInstance("one").Seen.State == service.Running && s.findInstance("one").Seen.Main.PID != 0
 	}
-	killAll := func() *sight {
+	killAll := func() *projectView {
 		t.Helper()
-		s := c.until("it runs", runs)
+		s := c.waitForView("it runs", runs)
 		for _, what := range []string{"project-supervise", "project-keep"} {
-			for _, pid := range c.processes(what) {
+			for _, pid := range c.processesOf(what) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
-		c.until("nobody looks after it", func(s *sight) bool { return !s.Supervised && s.row("one").Seen.Orphaned })
+		c.waitForView("nobody looks after it", func(s *projectView) bool { return !s.Supervised && s.findInstance("one").Seen.Orphaned })
 		return s
 	}
 	first := killAll()
@@ -379,40 +379,42 @@ func TestServicesUnwatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := filepath.Join(c.traces, "said")
-	eventually(t, "it has said so", func() bool { _, err := os.Stat(said); return err == nil })
-	c.do("up")
-	same(t, "process", c.until("it is ready", settled(1)).row("one").Seen.Main, first.row("one").Seen.Main)
+	waitUntil(t, "it has said so", func() bool { _, err := os.Stat(said); return err == nil })
+	c.mustRunTool("up")
+	checkEqual(t, "process", c.waitForView("it is ready", areInstancesSettled(1)).findInstance("one").Seen.Main, first.findInstance("one").Seen.Main)
 	if err := os.Remove(filepath.Join(c.traces, "go")); err != nil {
 		t.Fatal(err)
 	}
-	c.do("restart")
-	c.until("it is started again", func(s *sight) bool { return runs(s) && s.row("one").Seen.Main != first.row("one").Seen.Main })
+	c.mustRunTool("restart")
+	c.waitForView("it is started again", func(s *projectView) bool {
+		return runs(s) && s.findInstance("one").Seen.Main != first.findInstance("one").Seen.Main
+	})
 	killAll()
-	c.do("up")
-	if s := c.until("it is found again", runs); s.row("one").Seen.Ready {
+	c.mustRunTool("up")
+	if s := c.waitForView("it is found again", runs); s.findInstance("one").Seen.Ready {
 		t.Error("ready by the line of an earlier start")
 	}
-	c.do("kill")
-	c.until("all is over", nothing)
+	c.mustRunTool("kill")
+	c.waitForView("all is over", isNothingLeft)
 }
 
 // TestServicesUnderNohup: signals that the starter ignores are not ignored by services and their keepers.
 func TestServicesUnderNohup(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [sleep, \"1013\"], cpu: true}\n")
-	up := c.command("up")
+	c := newExclusiveProject(t, "demo:1xL4", "services:\n  one: {command: [sleep, \"1013\"], cpu: true}\n")
+	up := c.servicesCommand("up")
 	up.Args = append([]string{"bash", "-c", "trap '' INT HUP; exec -a upkeep \"$@\"", "bash", up.Path}, up.Args[1:]...)
 	up.Path = "/bin/bash"
-	if got := run(t, up); got.code != 0 {
+	if got := runCommand(t, up); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	s := c.until("it runs", settled(1))
+	s := c.waitForView("it runs", areInstancesSettled(1))
 	var pids []int
-	eventually(t, "there are two processes", func() bool { // a process just before its exec counts as a third
-		pids = append(c.processes("project-supervise"), c.processes("project-keep")...)
+	waitUntil(t, "there are two processes", func() bool { // a process just before its exec counts as a third
+		pids = append(c.processesOf("project-supervise"), c.processesOf("project-keep")...)
 		return len(pids) == 2
 	})
-	for _, pid := range append(pids, s.row("one").Seen.Main.PID) {
+	for _, pid := range append(pids, s.findInstance("one").Seen.Main.PID) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -422,6 +424,6 @@ func TestServicesUnderNohup(t *testing.T) {
 			t.Errorf("%q ignores %s (%v)", name, line, err)
 		}
 	}
-	c.do("kill")
-	c.until("all is over", nothing)
+	c.mustRunTool("kill")
+	c.waitForView("all is over", isNothingLeft)
 }

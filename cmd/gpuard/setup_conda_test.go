@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// try is a gpuard setup conda that may fail.
-func (c *conda) try(env []string, args ...string) result {
+// runSetup is a gpuard setup conda that may fail.
+func (c *condaFixture) runSetup(env []string, args ...string) runResult {
 	c.Helper()
-	cmd := setupIn(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
+	cmd := setupCommand(c, c.dir, c.bin, append([]string{"conda"}, args...)...)
 	cmd.Env = append(cmd.Env, append([]string{"CONDA_EXE=" + filepath.Join(c.dir, "mf/bin/conda"), "CONDA_PREFIX=", "MAMBA_ROOT_PREFIX="}, env...)...)
-	return run(c, cmd)
+	return runCommand(c, cmd)
 }
 
 // TestCondaLeavesNothing: after --remove every byte is as it was, next to hooks of packages and in files of all kinds.
 func TestCondaLeavesNothing(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
+	c := newCondaFixture(t)
 	files := map[string]string{
 		"plain.yml":     "name: a\ndependencies:\n  - python=3.12\n",
 		"comments.yml":  "# ours\nname: a\nvariables: # of the team\n    # keep\n    A: \"b c\"\n    TWO: |\n      x\n      y\n\n# the end\n",
@@ -47,28 +47,28 @@ func TestCondaLeavesNothing(t *testing.T) {
 		}
 	}
 	targets := [][]string{{"train", "--ask"}, {"other", "--device", "1,2"}, {filepath.Join(c.dir, "mf"), "--cpu"}}
-	before := tree(t, c.dir)
+	before := readTree(t, c.dir)
 	for name := range files {
 		if name != "deep/link.yml" { // the same file as plain.yml
 			targets = append(targets, []string{"--environment-yml", filepath.Join(c.dir, name), "--device", "0", "--ids", "uuid"})
 		}
 	}
 	for _, words := range targets {
-		now := tree(t, c.dir)
-		if got := c.setup(append(words, "--dry-run")...); !strings.Contains(got.out, "would ") {
+		now := readTree(t, c.dir)
+		if got := c.mustSetup(append(words, "--dry-run")...); !strings.Contains(got.out, "would ") {
 			t.Errorf("%+v", got)
 		}
-		sameTree(t, fmt.Sprint("after --dry-run of ", words), now, tree(t, c.dir))
-		c.setup(words...)
-		once := tree(t, c.dir)
+		checkSameTree(t, fmt.Sprint("after --dry-run of ", words), now, readTree(t, c.dir))
+		c.mustSetup(words...)
+		once := readTree(t, c.dir)
 		if maps.Equal(now, once) {
 			t.Fatalf("%q wrote nothing", words)
 		}
-		c.setup(words...)
-		sameTree(t, fmt.Sprint("the second time ", words), once, tree(t, c.dir))
+		c.mustSetup(words...)
+		checkSameTree(t, fmt.Sprint("the second time ", words), once, readTree(t, c.dir))
 	}
 	for name := range files {
-		if got := run(t, program(t, c.state, nil, "lint", filepath.Join(c.dir, name))); got.code != 0 {
+		if got := runCommand(t, gpuardCommand(t, c.state, nil, "lint", filepath.Join(c.dir, name))); got.code != 0 {
 			t.Errorf("lint %s: %+v", name, got)
 		}
 	}
@@ -78,32 +78,32 @@ func TestCondaLeavesNothing(t *testing.T) {
 			remove = words[:2]
 		}
 		for range 2 {
-			c.setup(append(remove[:len(remove):len(remove)], "--remove")...)
+			c.mustSetup(append(remove[:len(remove):len(remove)], "--remove")...)
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, c.dir))
+	checkSameTree(t, "after --remove", before, readTree(t, c.dir))
 
-	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--lease")
+	c.mustSetup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--lease")
 	if text, _ := os.ReadFile(filepath.Join(c.dir, "plain.yml")); !strings.Contains(string(text), "variables: {GPUARD_CONDA: \"--lease\"}\n") {
 		t.Errorf("behind the link: %s", text)
 	}
-	c.setup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--remove")
-	sameTree(t, "after --remove behind a link", before, tree(t, c.dir))
+	c.mustSetup("--environment-yml", filepath.Join(c.dir, "deep/link.yml"), "--remove")
+	checkSameTree(t, "after --remove behind a link", before, readTree(t, c.dir))
 }
 
 // TestCondaBoth: one command writes the hooks of an environment and the choice into its file, in few lines; --dry-run
 // shows all of them, and where the file cannot be changed nothing is written.
 func TestCondaBoth(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
+	c := newCondaFixture(t)
 	file := filepath.Join(c.dir, "env.yml")
 	putText(t, file, "name: train\n")
-	before := tree(t, c.dir)
+	before := readTree(t, c.dir)
 	both := []string{"train", "--environment-yml", file, "--lease"}
-	dry := c.try(nil, append(both, "--dry-run")...)
-	contains(t, dry.out, "  + variables: {GPUARD_CONDA: \"--lease\"}", "activate.d/~~gpuard.sh", "deactivate.d/~~gpuard.fish", "  + unset _gpuard\n")
-	sameTree(t, "after --dry-run", before, tree(t, c.dir))
-	got := c.try(nil, both...)
+	dry := c.runSetup(nil, append(both, "--dry-run")...)
+	checkContains(t, dry.out, "  + variables: {GPUARD_CONDA: \"--lease\"}", "activate.d/~~gpuard.sh", "deactivate.d/~~gpuard.fish", "  + unset _gpuard\n")
+	checkSameTree(t, "after --dry-run", before, readTree(t, c.dir))
+	got := c.runSetup(nil, both...)
 	next, _, ok := strings.Cut(got.out, "try it:")
 	if lines := strings.Count(got.out, "  + "); got.code != 0 || !ok || lines > 3 || strings.Count(next, "\n") > 8 {
 		t.Errorf("%d lines of files: %+v", lines, got)
@@ -111,37 +111,37 @@ func TestCondaBoth(t *testing.T) {
 	if text, _ := os.ReadFile(file); !strings.Contains(string(text), "GPUARD_CONDA: \"--lease\"") {
 		t.Errorf("the file is %s", text)
 	}
-	if again := c.try(nil, append(both, "--dry-run")...); !strings.Contains(again.out, "unchanged:") || !strings.Contains(again.out, "  + unset _gpuard\n") {
+	if again := c.runSetup(nil, append(both, "--dry-run")...); !strings.Contains(again.out, "unchanged:") || !strings.Contains(again.out, "  + unset _gpuard\n") {
 		t.Errorf("--dry-run of what is set up: %+v", again)
 	}
-	c.setup("train", "--environment-yml", file, "--remove")
-	sameTree(t, "after --remove", before, tree(t, c.dir))
+	c.mustSetup("train", "--environment-yml", file, "--remove")
+	checkSameTree(t, "after --remove", before, readTree(t, c.dir))
 	putText(t, file, "name: [\n")
-	before = tree(t, c.dir)
-	if got := c.try(nil, both...); got.code != 2 || got.out != "" {
+	before = readTree(t, c.dir)
+	if got := c.runSetup(nil, both...); got.code != 2 || got.out != "" {
 		t.Errorf("with a file that is not YAML: %+v", got)
 	}
-	sameTree(t, "after a refusal", before, tree(t, c.dir))
+	checkSameTree(t, "after a refusal", before, readTree(t, c.dir))
 }
 
 // TestCondaFileEdited: variables that a user adds to a file stay, or --remove says what to do.
 func TestCondaFileEdited(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
+	c := newCondaFixture(t)
 	file := filepath.Join(c.dir, "env.yml")
 	putText(t, file, "name: a\nvariables:\n  A: b\n")
-	c.setup("--environment-yml", file, "--lease")
+	c.mustSetup("--environment-yml", file, "--lease")
 	addLine(t, file, "  C: d")
-	c.setup("--environment-yml", file, "--remove")
+	c.mustSetup("--environment-yml", file, "--remove")
 	if text, _ := os.ReadFile(file); string(text) != "name: a\nvariables:\n  A: b\n  C: d\n" {
 		t.Errorf("left is %q", text)
 	}
 	putText(t, file, "name: a\n")
-	c.setup("--environment-yml", file, "--lease")
+	c.mustSetup("--environment-yml", file, "--lease")
 	text, _ := os.ReadFile(file)
 	twice := string(text) + "variables:\n  A: b\n"
 	putText(t, file, twice)
-	if got := c.try(nil, "--environment-yml", file, "--cpu"); got.code != 2 || !strings.Contains(got.err, "cannot add to "+file) {
+	if got := c.runSetup(nil, "--environment-yml", file, "--cpu"); got.code != 2 || !strings.Contains(got.err, "cannot add to "+file) {
 		t.Errorf("beside other variables: %+v", got)
 	}
 	if now, _ := os.ReadFile(file); string(now) != twice {
@@ -150,7 +150,7 @@ func TestCondaFileEdited(t *testing.T) {
 	edited := strings.Replace(string(text), "}", ", C: d}", 1)
 	putText(t, file, edited)
 	for _, words := range [][]string{{"--remove"}, {"--cpu"}} {
-		got := c.try(nil, append([]string{"--environment-yml", file}, words...)...)
+		got := c.runSetup(nil, append([]string{"--environment-yml", file}, words...)...)
 		if text, _ := os.ReadFile(file); got.code != 1 || !strings.Contains(got.err, "changed") || string(text) != edited || edited == "name: a\n" {
 			t.Errorf("%q: %+v, left is %q", words, got, text)
 		}
@@ -160,11 +160,11 @@ func TestCondaFileEdited(t *testing.T) {
 // TestCondaEdited: a changed hook is neither overwritten nor removed, and a new choice replaces the old one.
 func TestCondaEdited(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	hook := filepath.Join(c.env("other"), "etc/conda/activate.d/~~gpuard.sh")
-	c.setup("other", "--device", "0")
+	c := newCondaFixture(t)
+	hook := filepath.Join(c.envPath("other"), "etc/conda/activate.d/~~gpuard.sh")
+	c.mustSetup("other", "--device", "0")
 	first, _ := os.ReadFile(hook)
-	c.setup("other", "--lease")
+	c.mustSetup("other", "--lease")
 	second, err := os.ReadFile(hook)
 	if err != nil || string(first) == string(second) || !strings.Contains(string(second), "reserve --shell --no-wait") {
 		t.Fatalf("%v: %s", err, second)
@@ -173,10 +173,10 @@ func TestCondaEdited(t *testing.T) {
 	if err := os.WriteFile(hook, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "it was changed since gpuard wrote it") {
+	if got := c.runSetup(nil, "other", "--device", "1"); got.code != 1 || !strings.Contains(got.err, "it was changed since gpuard wrote it") {
 		t.Errorf("%+v", got)
 	}
-	if got := c.try(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "it was changed") {
+	if got := c.runSetup(nil, "other", "--remove"); got.code != 1 || !strings.Contains(got.err, "it was changed") {
 		t.Errorf("%+v", got)
 	}
 	if text, _ := os.ReadFile(hook); string(text) != edited {
@@ -190,7 +190,7 @@ func TestCondaEdited(t *testing.T) {
 // TestCondaFinds: environments by name, by folder, by being active, and what is said where there is none.
 func TestCondaFinds(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
+	c := newCondaFixture(t)
 	away := filepath.Join(t.TempDir(), "far away", "env'1")
 	if err := os.MkdirAll(filepath.Join(away, "conda-meta"), 0o755); err != nil {
 		t.Fatal(err)
@@ -207,17 +207,17 @@ func TestCondaFinds(t *testing.T) {
 		args []string
 		key  string
 	}{
-		{nil, []string{"train"}, c.env("train")},
+		{nil, []string{"train"}, c.envPath("train")},
 		{nil, []string{"base"}, filepath.Join(c.dir, "mf")},
 		{none, []string{"env'1"}, away},
 		{none, []string{away}, away},
-		{none, []string{"./mf/envs/train/"}, c.env("train")},
-		{append(none, "CONDA_PREFIX="+c.env("train")), nil, c.env("train")},
-		{append(none, "CONDA_PREFIX="+c.env("train")), []string{"other"}, c.env("other")},
+		{none, []string{"./mf/envs/train/"}, c.envPath("train")},
+		{append(none, "CONDA_PREFIX="+c.envPath("train")), nil, c.envPath("train")},
+		{append(none, "CONDA_PREFIX="+c.envPath("train")), []string{"other"}, c.envPath("other")},
 		{append(none, "CONDA_ENVS_PATH=/nowhere:"+filepath.Dir(away)), []string{"env'1"}, away},
-		{append(none, "MAMBA_ROOT_PREFIX="+filepath.Join(c.dir, "mf")), []string{"third"}, c.env("third")},
+		{append(none, "MAMBA_ROOT_PREFIX="+filepath.Join(c.dir, "mf")), []string{"third"}, c.envPath("third")},
 	} {
-		got := c.try(w.env, append(w.args, "--device", "0", "--dry-run", "--json")...)
+		got := c.runSetup(w.env, append(w.args, "--device", "0", "--dry-run", "--json")...)
 		if got.code != 0 || !strings.Contains(got.out, fmt.Sprintf("%q", "conda "+w.key)) {
 			t.Errorf("%q %q: %+v", w.env, w.args, got)
 		}
@@ -237,41 +237,41 @@ func TestCondaFinds(t *testing.T) {
 		{[]string{"--environment-yml", "x.yml"}, "say which GPUs"},
 		{[]string{"--environment-yml", "x.yml", "--model", "A B"}, "write ? for it"},
 	} {
-		if got := c.try(nil, w.args...); got.code != 2 || !strings.Contains(got.err, w.want) || got.out != "" {
+		if got := c.runSetup(nil, w.args...); got.code != 2 || !strings.Contains(got.err, w.want) || got.out != "" {
 			t.Errorf("%q: %+v, want %q", w.args, got, w.want)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(c.dir, "miniforge3/envs/usual/conda-meta"), 0o755); err != nil { //nolint:gosec // a test's folder
 		t.Fatal(err)
 	}
-	if got := c.try(nil, "usual", "--device", "0", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "miniforge3/envs/usual/etc/conda") {
+	if got := c.runSetup(nil, "usual", "--device", "0", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "miniforge3/envs/usual/etc/conda") {
 		t.Errorf("in the folder that an installer takes: %+v", got)
 	}
 	twin := filepath.Join(t.TempDir(), "train")
 	if err := os.MkdirAll(filepath.Join(twin, "conda-meta"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try([]string{"CONDA_ENVS_PATH=" + filepath.Dir(twin)}, "train", "--cpu"); got.code != 2 || !strings.Contains(got.err, "there are 2 of that name; write the folder of one: "+twin+", "+c.env("train")) {
+	if got := c.runSetup([]string{"CONDA_ENVS_PATH=" + filepath.Dir(twin)}, "train", "--cpu"); got.code != 2 || !strings.Contains(got.err, "there are 2 of that name; write the folder of one: "+twin+", "+c.envPath("train")) {
 		t.Errorf("two of one name: %+v", got)
 	}
-	c.setup(away, "--device", "0")
-	if err := os.Symlink(away, c.env("x")); err != nil {
+	c.mustSetup(away, "--device", "0")
+	if err := os.Symlink(away, c.envPath("x")); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(nil, "x", "--device", "0", "--json"); !strings.Contains(got.out, fmt.Sprintf("%q", "conda "+away)) || strings.Contains(got.out, `"create"`) {
+	if got := c.runSetup(nil, "x", "--device", "0", "--json"); !strings.Contains(got.out, fmt.Sprintf("%q", "conda "+away)) || strings.Contains(got.out, `"create"`) {
 		t.Errorf("by the name of a link: %+v", got)
 	}
 	for _, shell := range []string{"bash", "fish"} {
-		lines := strings.Join([]string{snapshot("before"), c.enter("x", shell), printed(shell, "CUDA_VISIBLE_DEVICES"), c.leave("x", shell), snapshot("after")}, "\n")
-		if got := c.script(t, shell, lines); got.out != "<0>\n" {
+		lines := strings.Join([]string{saveEnvCommand("before"), c.activateLine("x", shell), printVariableCommand(shell, "CUDA_VISIBLE_DEVICES"), c.deactivateLine("x", shell), saveEnvCommand("after")}, "\n")
+		if got := c.runScript(t, shell, lines); got.out != "<0>\n" {
 			t.Errorf("%s: a folder with a blank and a quote: %+v", shell, got)
 		}
-		c.unchanged(t)
+		c.checkEnvUnchanged(t)
 	}
 	if err := os.RemoveAll(away); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.try(none, "env'1", "--remove"); got.code != 0 || !strings.Contains(got.out, "already gone:") {
+	if got := c.runSetup(none, "env'1", "--remove"); got.code != 0 || !strings.Contains(got.out, "already gone:") {
 		t.Errorf("of an environment that is gone: %+v", got)
 	}
 }
@@ -280,8 +280,8 @@ func TestCondaFinds(t *testing.T) {
 // of the variable in a shell does no harm.
 func TestCondaFromFile(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	state := filepath.Join(c.env("other"), "conda-meta", "state")
+	c := newCondaFixture(t)
+	state := filepath.Join(c.envPath("other"), "conda-meta", "state")
 	for text, want := range map[string]string{
 		`{"env_vars": {"GPUARD_CONDA": "--device 3 --ids uuid", "X": 1}}`: "env --device=3 --ids=uuid --save",
 		`{"env_vars": {"GPUARD_CONDA": "--lease"}}`:                       "reserve --shell --no-wait --save",
@@ -294,7 +294,7 @@ func TestCondaFromFile(t *testing.T) {
 		if err := os.WriteFile(state, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := c.try(nil, "other", "--dry-run")
+		got := c.runSetup(nil, "other", "--dry-run")
 		if want == "" && (got.code == 0 || got.out != "" || !strings.Contains(got.err, "cannot ")) || want != "" && (got.code != 0 || !strings.Contains(got.out, want)) {
 			t.Errorf("%s: %+v, want %q", text, got, want)
 		}
@@ -308,14 +308,14 @@ func TestCondaFromFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := c.try(nil, "--environment-yml", file, "--cpu")
+		got := c.runSetup(nil, "--environment-yml", file, "--cpu")
 		after, _ := os.ReadFile(file)
 		if got.code == 0 || !strings.Contains(got.err, want) || string(after) != text {
 			t.Errorf("%q: %+v, want %q; the file is %q", text, got, want, after)
 		}
 	}
-	c.setup("other", "--device", "2")
-	if got := c.script(t, "bash", c.enter("other", "bash")+"; export GPUARD_CONDA=; "+printed("bash", "CUDA_VISIBLE_DEVICES"), "GPUARD_CONDA=--device 0"); got.out != "<2>\n" {
+	c.mustSetup("other", "--device", "2")
+	if got := c.runScript(t, "bash", c.activateLine("other", "bash")+"; export GPUARD_CONDA=; "+printVariableCommand("bash", "CUDA_VISIBLE_DEVICES"), "GPUARD_CONDA=--device 0"); got.out != "<2>\n" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -323,13 +323,13 @@ func TestCondaFromFile(t *testing.T) {
 // TestCondaMaskBeside: a hook that sets a mask, as many pages show it, is named: the choice of gpuard is one among its GPUs.
 func TestCondaMaskBeside(t *testing.T) {
 	t.Parallel()
-	c := condaHome(t)
-	hooks := filepath.Join(c.env("train"), "etc/conda/activate.d")
+	c := newCondaFixture(t)
+	hooks := filepath.Join(c.envPath("train"), "etc/conda/activate.d")
 	writeFile(t, filepath.Join(hooks, "env_vars.sh"), "export CUDA_VISIBLE_DEVICES=1\n", 0)
 	writeFile(t, filepath.Join(hooks, "other.sh"), "# export CUDA_VISIBLE_DEVICES=1\nexport MY_CUDA_VISIBLE_DEVICES=1\necho CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES\n", 0)
-	got := c.setup("train", "--device", "0")
+	got := c.mustSetup("train", "--device", "0")
 	flat := strings.Join(strings.Fields(got.out+got.err), " ")
-	contains(t, flat, "env_vars.sh sets CUDA_VISIBLE_DEVICES too, so that gpuard chooses only among those GPUs: take the line out")
+	checkContains(t, flat, "env_vars.sh sets CUDA_VISIBLE_DEVICES too, so that gpuard chooses only among those GPUs: take the line out")
 	if strings.Contains(flat, "other.sh") {
 		t.Error(flat)
 	}

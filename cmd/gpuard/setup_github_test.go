@@ -35,31 +35,31 @@ type workflowFile struct {
 // line.
 func TestGitHubWorkflow(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
 	repo := filepath.Join(home, "empty")
 	if err := os.Mkdir(filepath.Join(repo, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	before := tree(t, home)
+	before := readTree(t, home)
 	call := func(args ...string) string {
-		cmd := setupIn(t, home, bin, append([]string{"github"}, args...)...)
+		cmd := setupCommand(t, home, bin, append([]string{"github"}, args...)...)
 		cmd.Dir = repo
-		return succeeds(t, cmd)
+		return mustRun(t, cmd)
 	}
-	empty := setupIn(t, home, bin, "github", "--", "")
+	empty := setupCommand(t, home, bin, "github", "--", "")
 	empty.Dir = repo
-	if got := run(t, empty); got.code != 2 || !strings.Contains(got.err, `cannot put "" into a workflow`) {
+	if got := runCommand(t, empty); got.code != 2 || !strings.Contains(got.err, `cannot put "" into a workflow`) {
 		t.Errorf("no command: %+v", got)
 	}
-	sameTree(t, "no command", before, tree(t, home))
+	checkSameTree(t, "no command", before, readTree(t, home))
 	show := []string{"--", "sh", "-c", `echo "<$CUDA_VISIBLE_DEVICES> $1"`, "sh", "it's"}
 	call(show...)
-	once := tree(t, home)
+	once := readTree(t, home)
 	call(show...)
-	sameTree(t, "twice", once, tree(t, home))
+	checkSameTree(t, "twice", once, readTree(t, home))
 
 	file := filepath.Join(repo, ".github", "workflows", "gpuard.yml")
-	contains(t, succeeds(t, program(t, filepath.Join(home, "state"), nil, "lint", file)), "no findings")
+	checkContains(t, mustRun(t, gpuardCommand(t, filepath.Join(home, "state"), nil, "lint", file)), "no findings")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +78,13 @@ func TestGitHubWorkflow(t *testing.T) {
 			t.Errorf("an expression in the script of %q", step.Name)
 		}
 		if step.Name == "Install gpuard" {
-			install(t, step.Run, installed)
+			checkInstallStep(t, step.Run, installed)
 		}
 		if step.Name != "Run" {
 			continue
 		}
 		for _, m := range job.Strategy.Matrix.Include {
-			got := run(t, asGitHub(t, step.Run, installed, filepath.Join(home, "leases"), "GPUARD_MACHINE=demo", "GPUARD_FLAGS="+m.Flags))
+			got := runCommand(t, workflowStepCommand(t, step.Run, installed, filepath.Join(home, "leases"), "GPUARD_MACHINE=demo", "GPUARD_FLAGS="+m.Flags))
 			want := map[string]string{"cpu": "<-1> it's\n", "gpu": "<3> it's\n"}[m.Mode]
 			if got.code != 0 || got.out != want {
 				t.Errorf("%s: exit %d, %q, want %q; %s", m.Mode, got.code, got.out, want, got.err)
@@ -92,20 +92,20 @@ func TestGitHubWorkflow(t *testing.T) {
 		}
 	}
 	leases := filepath.Join(home, "leases")
-	silent(t, leases) // the last lease has its line
+	waitForWriters(t, leases) // the last lease has its line
 	if err := os.RemoveAll(leases); err != nil {
 		t.Fatal(err)
 	}
 	call("--remove")
-	sameTree(t, "--remove", before, tree(t, home))
+	checkSameTree(t, "--remove", before, readTree(t, home))
 }
 
-// asGitHub is the script of a step as GitHub runs it, with the programs of bin first.
-func asGitHub(t *testing.T, script, bin, state string, env ...string) *exec.Cmd {
+// workflowStepCommand is the script of a step as GitHub runs it, with the programs of bin first.
+func workflowStepCommand(t *testing.T, script, bin, state string, env ...string) *exec.Cmd {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "step.sh")
 	putText(t, file, script)
-	cmd := program(t, state, append(env, "PATH="+bin+":"+os.Getenv("PATH")))
+	cmd := gpuardCommand(t, state, append(env, "PATH="+bin+":"+os.Getenv("PATH")))
 	path, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ func asGitHub(t *testing.T, script, bin, state string, env ...string) *exec.Cmd 
 	return cmd
 }
 
-// install runs the first step where curl fetches a file of ours and dpkg puts the program into a folder.
-func install(t *testing.T, script, bin string) {
+// checkInstallStep runs the first step where curl fetches a file of ours and dpkg puts the program into a folder.
+func checkInstallStep(t *testing.T, script, bin string) {
 	t.Helper()
 	temp, tools := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
@@ -139,7 +139,7 @@ func install(t *testing.T, script, bin string) {
 		{"no such page", "https://example.org/other", right, "", 1},
 		{"all well", "https://example.org/gpuard.deb", right, "", 0},
 	} {
-		got := run(t, asGitHub(t, script, tools, temp, "RUNNER_TEMP="+temp, "GPUARD_URL="+c.url, "GPUARD_SHA256="+c.sum))
+		got := runCommand(t, workflowStepCommand(t, script, tools, temp, "RUNNER_TEMP="+temp, "GPUARD_URL="+c.url, "GPUARD_SHA256="+c.sum))
 		if got.code != c.code || !strings.Contains(got.err, c.want) {
 			t.Errorf("%s: exit %d, want %d: %s%s", c.name, got.code, c.code, got.out, got.err)
 		}

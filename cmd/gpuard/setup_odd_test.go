@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// wrote writes a text into a user's file.
-func wrote(t testing.TB, path, text string) {
+// writeUserFile writes a text into a user's file.
+func writeUserFile(t testing.TB, path, text string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -35,31 +35,31 @@ func TestSetupFileMoved(t *testing.T) {
 	t.Parallel()
 	for _, mine := range []string{"export A=1\n", ""} {
 		for _, again := range []bool{true, false} {
-			home, bin := person(t), onPath(t)
+			home, bin := makeEditedHome(t), makeProgramFolder(t)
 			file, moved := filepath.Join(home, ".bashrc"), filepath.Join(home, "dots", "bashrc")
 			if mine != "" {
-				wrote(t, file, mine)
+				writeUserFile(t, file, mine)
 			}
-			if got := run(t, setupIn(t, home, bin, "shell", "bash")); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "shell", "bash")); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 			if err := errors.Join(os.Rename(file, moved), os.Symlink("dots/bashrc", file)); err != nil {
 				t.Fatal(err)
 			}
 			if again {
-				before := tree(t, filepath.Dir(moved))
-				if got := run(t, setupIn(t, home, bin, "shell", "bash")); got.code != 0 || !strings.Contains(got.out, "unchanged: ~/dots/bashrc") {
+				before := readTree(t, filepath.Dir(moved))
+				if got := runCommand(t, setupCommand(t, home, bin, "shell", "bash")); got.code != 0 || !strings.Contains(got.out, "unchanged: ~/dots/bashrc") {
 					t.Errorf("%+v", got)
 				}
-				sameTree(t, "after the same once more", before, tree(t, filepath.Dir(moved)))
+				checkSameTree(t, "after the same once more", before, readTree(t, filepath.Dir(moved)))
 			}
-			if got := run(t, setupIn(t, home, bin, "shell", "bash", "--remove")); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "shell", "bash", "--remove")); got.code != 0 {
 				t.Errorf("%+v", got)
 			}
 			if text, err := os.ReadFile(moved); err != nil || string(text) != mine {
 				t.Errorf("%q became %q (%v)", mine, text, err)
 			}
-			if got := run(t, setupIn(t, home, bin)); !strings.Contains(got.out, "nothing is set up") {
+			if got := runCommand(t, setupCommand(t, home, bin)); !strings.Contains(got.out, "nothing is set up") {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -70,11 +70,11 @@ func TestSetupFileMoved(t *testing.T) {
 // to have them.
 func TestSetupRecordLost(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	before := tree(t, home)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	before := readTree(t, home)
 	direnv := func(flag string) {
 		t.Helper()
-		if got := run(t, setupIn(t, home, bin, "direnv", flag)); got.code != 0 {
+		if got := runCommand(t, setupCommand(t, home, bin, "direnv", flag)); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestSetupRecordLost(t *testing.T) {
 	}
 	direnv("--device=0")
 	direnv("--remove")
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 }
 
 // TestSetupCannot: where one of the files cannot be written, none is, and --dry-run says so, too.
@@ -112,17 +112,17 @@ func TestSetupCannot(t *testing.T) {
 		}, "setup.json is damaged, or of another version", []string{"direnv", "--device", "0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home, bin := person(t), onPath(t)
+			home, bin := makeEditedHome(t), makeProgramFolder(t)
 			if err := c.hinder(home); err != nil {
 				t.Fatal(err)
 			}
-			before := tree(t, home)
+			before := readTree(t, home)
 			for _, flags := range [][]string{{"--dry-run"}, {}} {
-				if got := run(t, setupIn(t, home, bin, append(slices.Clone(c.target), flags...)...)); got.code != 1 || got.out != "" || !strings.Contains(got.err, c.want) {
+				if got := runCommand(t, setupCommand(t, home, bin, append(slices.Clone(c.target), flags...)...)); got.code != 1 || got.out != "" || !strings.Contains(got.err, c.want) {
 					t.Errorf("%q: %+v", flags, got)
 				}
 			}
-			sameTree(t, "after a refusal", before, tree(t, home))
+			checkSameTree(t, "after a refusal", before, readTree(t, home))
 		})
 	}
 }
@@ -142,20 +142,20 @@ func TestSetupRemoveBesideOdd(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home, bin := person(t), onPath(t)
-			if got := run(t, setupIn(t, home, bin, "shell", "fish")); got.code != 0 {
+			home, bin := makeEditedHome(t), makeProgramFolder(t)
+			if got := runCommand(t, setupCommand(t, home, bin, "shell", "fish")); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 			if err := c.change(filepath.Join(home, ".config/fish/completions/gpuard.fish")); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, setupIn(t, home, bin, "shell", "fish", "--remove")); got.code != c.code || c.code == 1 && !strings.Contains(got.err, "it was changed") {
+			if got := runCommand(t, setupCommand(t, home, bin, "shell", "fish", "--remove")); got.code != c.code || c.code == 1 && !strings.Contains(got.err, "it was changed") {
 				t.Errorf("%+v", got)
 			}
 			if _, err := os.Lstat(filepath.Join(home, ".config/fish/conf.d")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the other file stayed (%v)", err)
 			}
-			if got := run(t, setupIn(t, home, bin)); strings.Contains(got.out, "nothing is set up") != (c.code == 0) {
+			if got := runCommand(t, setupCommand(t, home, bin)); strings.Contains(got.out, "nothing is set up") != (c.code == 0) {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -166,20 +166,20 @@ func TestSetupRemoveBesideOdd(t *testing.T) {
 func TestSetupHomeOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
-	if err := errors.Join(os.Mkdir(home, 0o755), os.Chown(home, alice, alice)); err != nil {
+	home, bin := filepath.Join(quietDir(t), "home"), makeProgramFolder(t)
+	if err := errors.Join(os.Mkdir(home, 0o755), os.Chown(home, aliceUID, aliceUID)); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, setupIn(t, home, bin, "shell", "bash")); got.code != 1 || !strings.Contains(got.err, home+" belongs to another user") {
+	if got := runCommand(t, setupCommand(t, home, bin, "shell", "bash")); got.code != 1 || !strings.Contains(got.err, home+" belongs to another user") {
 		t.Errorf("%+v", got)
 	}
-	if left := tree(t, home); len(left) != 1 {
+	if left := readTree(t, home); len(left) != 1 {
 		t.Errorf("%q", left)
 	}
 }
 
-// small is a home on a file system with few bytes, as seen through the process that has it.
-func small(t *testing.T) string {
+// makeSmallHome is a home on a file system with few bytes, as seen through the process that has it.
+func makeSmallHome(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", `mount -t tmpfs -o size=64k none "$0"; echo; read line`, t.TempDir())
 	in, err := cmd.StdinPipe()
@@ -204,57 +204,57 @@ func small(t *testing.T) string {
 	return home
 }
 
-// fill leaves so many pages of the file system of a home.
-func fill(t *testing.T, home string, free int64) {
+// fillFileSystem leaves so many pages of the file system of a home.
+func fillFileSystem(t *testing.T, home string, free int64) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(home, "..", "fill"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	_, err = io.Copy(f, zeros{})
+	_, err = io.Copy(f, zeroReader{})
 	if size, _ := f.Seek(0, io.SeekEnd); !errors.Is(err, unix.ENOSPC) || f.Truncate(max(0, size-free*4096)) != nil {
 		t.Fatalf("the file system does not become full: %v", err)
 	}
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+func (zeroReader) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // TestSetupDiskFull: wherever the file system becomes full, everything is there in the end, or nothing.
 func TestSetupDiskFull(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root", "pidns")
-	bin, refused := onPath(t), 0
+	bin, refused := makeProgramFolder(t), 0
 	for free := range int64(8) {
 		for _, earlier := range [][]string{nil, {"shell", "fish", "--no-prompt"}, {"shell", "fish", "--login"}} {
-			home := small(t)
-			wrote(t, filepath.Join(home, ".config/fish/config.fish"), "set -x A 1\n")
-			empty := tree(t, home)
+			home := makeSmallHome(t)
+			writeUserFile(t, filepath.Join(home, ".config/fish/config.fish"), "set -x A 1\n")
+			empty := readTree(t, home)
 			if earlier != nil {
-				if got := run(t, setupIn(t, home, bin, earlier...)); got.code != 0 {
+				if got := runCommand(t, setupCommand(t, home, bin, earlier...)); got.code != 0 {
 					t.Fatalf("%+v", got)
 				}
 			}
-			before := tree(t, home)
-			fill(t, home, free)
-			got := run(t, setupIn(t, home, bin, "shell", "fish"))
+			before := readTree(t, home)
+			fillFileSystem(t, home, free)
+			got := runCommand(t, setupCommand(t, home, bin, "shell", "fish"))
 			switch {
 			case got.code == 0:
 			case got.code != 1 || got.out != "" || !strings.Contains(got.err, syscall.ENOSPC.Error()) || strings.Count(got.err, "cannot ") != 1:
 				t.Errorf("%d pages free, after %q: %+v", free, earlier, got)
 			default:
 				refused++
-				sameTree(t, "with a full disk", before, tree(t, home))
+				checkSameTree(t, "with a full disk", before, readTree(t, home))
 			}
 			if err := os.Remove(filepath.Join(home, "..", "fill")); err != nil {
 				t.Fatal(err)
 			}
-			if got := run(t, setupIn(t, home, bin, "shell", "fish", "--remove")); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "shell", "fish", "--remove")); got.code != 0 {
 				t.Errorf("%+v", got)
 			}
-			sameTree(t, "after --remove", empty, tree(t, home))
+			checkSameTree(t, "after --remove", empty, readTree(t, home))
 		}
 	}
 	if refused < 3 || refused > 21 {
@@ -265,20 +265,20 @@ func TestSetupDiskFull(t *testing.T) {
 // TestSetupRemoveListed: what the list names can be taken away by that name, wherever one is.
 func TestSetupRemoveListed(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	before := tree(t, home)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	before := readTree(t, home)
 	repo := filepath.Join(home, "a repo")
 	if err := os.MkdirAll(filepath.Join(repo, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := setupIn(t, home, bin, "github")
+	cmd := setupCommand(t, home, bin, "github")
 	cmd.Dir = repo
-	succeeds(t, cmd)
+	mustRun(t, cmd)
 	if err := os.Rename(repo, filepath.Join(home, "..", "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
 	name := "github " + repo
-	if got := run(t, setupIn(t, home, bin)); got.out != name+"\n" {
+	if got := runCommand(t, setupCommand(t, home, bin)); got.out != name+"\n" {
 		t.Errorf("%+v", got)
 	}
 	for _, c := range []struct {
@@ -292,9 +292,9 @@ func TestSetupRemoveListed(t *testing.T) {
 		{0, "already gone: ~/a repo/.github/workflows/gpuard.yml", []string{"--remove", name}},
 		{2, "cannot take", []string{"--remove", name}},
 	} {
-		if got := run(t, setupIn(t, home, bin, c.args...)); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
+		if got := runCommand(t, setupCommand(t, home, bin, c.args...)); got.code != c.code || !strings.Contains(got.out+got.err, c.want) {
 			t.Errorf("%q: %+v", c.args, got)
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 }

@@ -16,10 +16,10 @@ import (
 func TestSetupServe(t *testing.T) {
 	t.Parallel()
 	home, root, state := quietDir(t), t.TempDir(), stateFolder(t)
-	gpuard := func(args ...string) result {
-		cmd := program(t, state, []string{"SITE=" + root, "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "XDG_STATE_HOME=" + filepath.Join(home, "state")}, args...)
+	gpuard := func(args ...string) runResult {
+		cmd := gpuardCommand(t, state, []string{"SITE=" + root, "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "XDG_STATE_HOME=" + filepath.Join(home, "state")}, args...)
 		cmd.Args[0] = "hasty" // whose root is SITE
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	own, system := filepath.Join(home, ".config/systemd/user"), filepath.Join(root, "etc/systemd/system")
 	if err := os.MkdirAll(system, 0o755); err != nil {
@@ -34,19 +34,19 @@ func TestSetupServe(t *testing.T) {
 		}
 		flags := strings.Fields(c.flag)
 		got := gpuard(append([]string{"setup", "serve", "--listen", "127.0.0.1:9123", "--token-file", filepath.Join(home, "token")}, flags...)...)
-		same(t, c.flag+": "+got.err, got.code, 0)
-		contains(t, got.out, c.says)
-		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.socket")))), "ListenStream=127.0.0.1:9123")
-		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), " serve --token-file "+filepath.Join(home, "token"), "Type=notify", "KillMode=process\n", c.holds)
+		checkEqual(t, c.flag+": "+got.err, got.code, 0)
+		checkContains(t, got.out, c.says)
+		checkContains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.socket")))), "ListenStream=127.0.0.1:9123")
+		checkContains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), " serve --token-file "+filepath.Join(home, "token"), "Type=notify", "KillMode=process\n", c.holds)
 		if c.folder == own {
-			accepted(t, "serve", home, "gpuard-serve")
+			verifyUserUnit(t, "serve", home, "gpuard-serve")
 		} else if gate.Has(t, "systemd") {
-			acceptedBySystem(t, root, "gpuard-serve.service", "gpuard-serve.socket")
+			verifySystemUnits(t, root, "gpuard-serve.service", "gpuard-serve.socket")
 		}
 		tls := gpuard(append([]string{"setup", "serve", "--listen", "0.0.0.0:9123", "--name", "box.example.org,box", "--token-file", "/etc/token", "--tls-cert", "/etc/a b.pem", "--tls-key", "/etc/key.pem"}, flags...)...)
-		same(t, "with TLS: "+tls.err, tls.code, 0)
-		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), `--tls-cert "/etc/a b.pem" --tls-key /etc/key.pem --name box.example.org --name box`)
-		same(t, "remove", gpuard(append([]string{"setup", "serve", "--remove"}, flags...)...).code, 0)
+		checkEqual(t, "with TLS: "+tls.err, tls.code, 0)
+		checkContains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), `--tls-cert "/etc/a b.pem" --tls-key /etc/key.pem --name box.example.org --name box`)
+		checkEqual(t, "remove", gpuard(append([]string{"setup", "serve", "--remove"}, flags...)...).code, 0)
 		if left := must(filepath.Glob(filepath.Join(c.folder, "gpuard-serve*"))); len(left) > 0 {
 			t.Errorf("still there: %q", left)
 		}
@@ -62,7 +62,7 @@ func TestSetupServe(t *testing.T) {
 func TestServeBySystemd(t *testing.T) {
 	gate.Need(t, "systemd")
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	notify := filepath.Join(t.TempDir(), "notify")
 	ready, err := net.ListenPacket("unixgram", notify)
 	if err != nil {
@@ -75,17 +75,17 @@ func TestServeBySystemd(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	inner := r.view("serve")
-	cmd := exec.Command("systemd-socket-activate", append([]string{"-l", address, "-E", "NOTIFY_SOCKET=" + notify}, append(passed(inner.Env), "gpuard", "serve")...)...)
+	inner := r.viewCommand("serve")
+	cmd := exec.Command("systemd-socket-activate", append([]string{"-l", address, "-E", "NOTIFY_SOCKET=" + notify}, append(envPassingFlags(inner.Env), "gpuard", "serve")...)...)
 	cmd.Env = inner.Env
-	heard := &said{}
+	heard := &outputBuffer{}
 	cmd.Stderr = heard
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	p := &website{t: t, base: "http://" + address, cmd: cmd}
-	eventually(t, "the page answers: "+heard.String(), func() bool { return p.get("/api/status").code == 200 })
+	waitUntil(t, "the page answers: "+heard.String(), func() bool { return p.get("/api/status").code == 200 })
 	text := make([]byte, 100)
 	_ = ready.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, _, err := ready.ReadFrom(text); err != nil || string(text[:n]) != "READY=1" {
@@ -93,8 +93,8 @@ func TestServeBySystemd(t *testing.T) {
 	}
 }
 
-// passed are flags with which systemd-socket-activate passes an environment on.
-func passed(env []string) (flags []string) {
+// envPassingFlags are flags with which systemd-socket-activate passes an environment on.
+func envPassingFlags(env []string) (flags []string) {
 	for _, one := range env {
 		if name, _, ok := strings.Cut(one, "="); ok {
 			flags = append(flags, "-E", name)

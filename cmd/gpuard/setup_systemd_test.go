@@ -21,8 +21,8 @@ import (
 	parse "gpuard/internal/text/unit"
 )
 
-// planted writes files below a folder.
-func planted(t testing.TB, dir string, texts map[string]string) {
+// writeFilesBelow writes files below a folder.
+func writeFilesBelow(t testing.TB, dir string, texts map[string]string) {
 	t.Helper()
 	for path, text := range texts {
 		file := filepath.Join(dir, path)
@@ -38,10 +38,10 @@ func planted(t testing.TB, dir string, texts map[string]string) {
 	}
 }
 
-const mine = ".config/systemd/user/"
+const userUnitFolder = ".config/systemd/user/"
 
-// units are as people have them: the files, the arguments of setup, and of the answer what must be in it.
-func units() []struct {
+// systemdUnitCases are as people have them: the files, the arguments of setup, and of the answer what must be in it.
+func systemdUnitCases() []struct {
 	name  string
 	files map[string]string
 	args  []string
@@ -54,81 +54,81 @@ func units() []struct {
 		args  []string
 		want  []string
 	}{
-		{"simple", map[string]string{mine + "vllm.service": "[Service]\nExecStart=/bin/sh -c 'exec sleep 1'\nRestart=always\n"},
+		{"simple", map[string]string{userUnitFolder + "vllm.service": "[Service]\nExecStart=/bin/sh -c 'exec sleep 1'\nRestart=always\n"},
 			[]string{"vllm", "--device", "1", "--mem", "20G"},
-			[]string{"wrote ~/" + mine + "vllm.service.d/zz-gpuard.conf", written + "GPUARD run --device=1 --mem=20G -- /bin/sh -c 'exec sleep 1'\n",
+			[]string{"wrote ~/" + userUnitFolder + "vllm.service.d/zz-gpuard.conf", written + "GPUARD run --device=1 --mem=20G -- /bin/sh -c 'exec sleep 1'\n",
 				"note: Type=simple: it counts as started while", "systemctl --user restart vllm.service\n", "loginctl enable-linger"}},
-		{"notify with prefix and line ends", map[string]string{mine + "a.service": "[Service]\nType=notify\nWatchdogSec=5\nIgnoreSIGPIPE=yes\nExecStart=-!/bin/echo \\\n  \"a b\" \\\n# why\n  $X ${Y}z %i %% \\x20\n"},
+		{"notify with prefix and line ends", map[string]string{userUnitFolder + "a.service": "[Service]\nType=notify\nWatchdogSec=5\nIgnoreSIGPIPE=yes\nExecStart=-!/bin/echo \\\n  \"a b\" \\\n# why\n  $X ${Y}z %i %% \\x20\n"},
 			[]string{"a.service", "--gpus", "2"},
 			[]string{written + `-!GPUARD run --gpus=2 -- /bin/echo    "a b"    $X ${Y}z %i %% \x20` + "\n", "TimeoutStartSec=infinity\nnote: it ends when you log out"}},
-		{"no variables", map[string]string{mine + "a.service": "[Service]\nType=exec\nExecStart=:/bin/echo $X\n"},
+		{"no variables", map[string]string{userUnitFolder + "a.service": "[Service]\nType=exec\nExecStart=:/bin/echo $X\n"},
 			[]string{"a", "--model", "*A$1%*", "--no-wait"},
 			[]string{written + `:GPUARD run "--model=*A$1%%*" --no-wait -- /bin/echo $X` + "\n"}},
-		{"several commands", map[string]string{mine + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a ; -/bin/echo ; b\nExecStart=/bin/echo \\; c\n"},
+		{"several commands", map[string]string{userUnitFolder + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a ; -/bin/echo ; b\nExecStart=/bin/echo \\; c\n"},
 			[]string{"a", "--share", "8G"},
 			[]string{"GPUARD run --share=8G -- /bin/echo a ; -GPUARD run --share=8G -- /bin/echo ; GPUARD run --share=8G -- b\n", "ExecStart=GPUARD run --share=8G -- /bin/echo \\; c\n", "note: each of its commands gets a lease of its own"}},
 		{"changed by others", map[string]string{
-			mine + "a@.service": "[Service]\nExecStart=/bin/echo one\n", mine + "a@.service.d/10-x.conf": "[Service]\nExecStart=\nExecStart=/bin/echo two\nEnvironment=CUDA_VISIBLE_DEVICES=3\n",
-			mine + "a@x.service.d/override.conf": "[Service]\nExecStart=\nExecStart=/bin/echo three %i\nPrivateTmp=yes\n", ".local/share/systemd/user/a@x.service.d/override.conf": "[Service]\nExecStart=/bin/not\n"},
+			userUnitFolder + "a@.service": "[Service]\nExecStart=/bin/echo one\n", userUnitFolder + "a@.service.d/10-x.conf": "[Service]\nExecStart=\nExecStart=/bin/echo two\nEnvironment=CUDA_VISIBLE_DEVICES=3\n",
+			userUnitFolder + "a@x.service.d/override.conf": "[Service]\nExecStart=\nExecStart=/bin/echo three %i\nPrivateTmp=yes\n", ".local/share/systemd/user/a@x.service.d/override.conf": "[Service]\nExecStart=/bin/not\n"},
 			[]string{"a@x"}, []string{written + "GPUARD run -- /bin/echo three %i\n", "a@x.service.d/zz-gpuard.conf", "Environment=CUDA_VISIBLE_DEVICES=3 is obeyed"}},
-		{"template", map[string]string{mine + "a@.service": "[Service]\nExecStart=/bin/echo %i\n"},
+		{"template", map[string]string{userUnitFolder + "a@.service": "[Service]\nExecStart=/bin/echo %i\n"},
 			[]string{"a@"}, []string{"a@.service.d/zz-gpuard.conf", "restart 'a@*.service'\n"}},
-		{"elsewhere", map[string]string{".local/share/systemd/user/a.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "a.service.d/20.conf": "[Unit]\nDescription=x\n"},
-			[]string{"a", "--cpu"}, []string{mine + "a.service.d/zz-gpuard.conf", written + "GPUARD run --cpu -- /bin/echo 1\n"}},
-		{"closed in", map[string]string{mine + "a.service": "[Service]\nType=exec\nExecStart=/bin/echo 1\nProtectSystem=strict\nPrivateDevices=yes\nProtectProc=invisible\nKillMode=process\nDevicePolicy=closed\nIgnoreSIGPIPE=no\n"},
+		{"elsewhere", map[string]string{".local/share/systemd/user/a.service": "[Service]\nExecStart=/bin/echo 1\n", userUnitFolder + "a.service.d/20.conf": "[Unit]\nDescription=x\n"},
+			[]string{"a", "--cpu"}, []string{userUnitFolder + "a.service.d/zz-gpuard.conf", written + "GPUARD run --cpu -- /bin/echo 1\n"}},
+		{"closed in", map[string]string{userUnitFolder + "a.service": "[Service]\nType=exec\nExecStart=/bin/echo 1\nProtectSystem=strict\nPrivateDevices=yes\nProtectProc=invisible\nKillMode=process\nDevicePolicy=closed\nIgnoreSIGPIPE=no\n"},
 			[]string{"a", "--no-wait"}, []string{"ReadWritePaths=-/run/gpuard", "UnsetEnvironment=SYSTEMD_EXEC_PID\n", "note: PrivateDevices=", "note: ProtectProc=", "note: KillMode=", "note: DevicePolicy="}},
-		{"odd lines", map[string]string{mine + "a.service": "[Service]\nType=exec\rExecStart=/bin/echo a\\\\\x00ExecStartPost=/bin/echo \x1b[1mb\nExecStop\\\n=/bin/echo c\n#" + strings.Repeat("x", 900_000) + "\n", mine + "other-name.service": "-> a.service",
-			mine + "other-name.service.d/x.conf": "[Service]\nEnvironment=\"HIP_VISIBLE_DEVICES=\\x1b[31m1\"\n", mine + "service.d/x.conf": "[Service]\nType=forking\n"},
+		{"odd lines", map[string]string{userUnitFolder + "a.service": "[Service]\nType=exec\rExecStart=/bin/echo a\\\\\x00ExecStartPost=/bin/echo \x1b[1mb\nExecStop\\\n=/bin/echo c\n#" + strings.Repeat("x", 900_000) + "\n", userUnitFolder + "other-name.service": "-> a.service",
+			userUnitFolder + "other-name.service.d/x.conf": "[Service]\nEnvironment=\"HIP_VISIBLE_DEVICES=\\x1b[31m1\"\n", userUnitFolder + "service.d/x.conf": "[Service]\nType=forking\n"},
 			[]string{"a"}, []string{written + "GPUARD run -- /bin/echo a\\\\\nnote: ", "note: Type=exec", "note: Environment=HIP_VISIBLE_DEVICES=[31m1 is obeyed"}},
-		{"under a clock", map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo \x1b[1ma\nWatchdogSec=5\nRuntimeMaxSec=infinity\n"},
+		{"under a clock", map[string]string{userUnitFolder + "a.service": "[Service]\nExecStart=/bin/echo \x1b[1ma\nWatchdogSec=5\nRuntimeMaxSec=infinity\n"},
 			[]string{"a"}, []string{"GPUARD run -- /bin/echo [1ma\n", "note: WatchdogSec=5 runs while it waits"}},
-		{"once, under a clock", map[string]string{mine + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a\nTimeoutStartSec=1h\n"},
+		{"once, under a clock", map[string]string{userUnitFolder + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a\nTimeoutStartSec=1h\n"},
 			[]string{"a"}, []string{"note: TimeoutStartSec=1h runs while it waits"}},
 		{"whole", nil, []string{"tts", "--fallback", "cpu", "--", "sleep", "a $b", "%c;", ";", `"\`, "é"},
-			[]string{"wrote ~/" + mine + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- ` + must(exec.LookPath("sleep")) + ` "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
+			[]string{"wrote ~/" + userUnitFolder + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- ` + must(exec.LookPath("sleep")) + ` "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
 	}
 }
 
 // TestSetupSystemd: what is written starts what the unit starts, systemd takes it, and all of it goes again.
 func TestSetupSystemd(t *testing.T) {
 	t.Parallel()
-	bin := onPath(t)
-	for _, c := range units() {
+	bin := makeProgramFolder(t)
+	for _, c := range systemdUnitCases() {
 		home := filepath.Join(quietDir(t), "home")
-		planted(t, home, map[string]string{".bashrc": "", mine + "other.service": "[Service]\nExecStart=/bin/true"})
-		planted(t, home, c.files)
-		before := tree(t, home)
+		writeFilesBelow(t, home, map[string]string{".bashrc": "", userUnitFolder + "other.service": "[Service]\nExecStart=/bin/true"})
+		writeFilesBelow(t, home, c.files)
+		before := readTree(t, home)
 		args := append([]string{"systemd", "--user"}, c.args...)
-		dry := run(t, setupIn(t, home, bin, slices.Concat(args[:2], []string{"--dry-run"}, args[2:])...))
+		dry := runCommand(t, setupCommand(t, home, bin, slices.Concat(args[:2], []string{"--dry-run"}, args[2:])...))
 		if dry.code != 0 {
 			t.Fatalf("%s: %+v", c.name, dry)
 		}
-		sameTree(t, c.name+" after --dry-run", before, tree(t, home))
-		got := run(t, setupIn(t, home, bin, args...))
+		checkSameTree(t, c.name+" after --dry-run", before, readTree(t, home))
+		got := runCommand(t, setupCommand(t, home, bin, args...))
 		for _, want := range c.want {
 			if said := strings.ReplaceAll(dry.out+got.out, filepath.Join(bin, "gpuard"), "GPUARD"); got.code != 0 || !strings.Contains(said, want) || strings.ContainsAny(said, "\x1b\r\x00") {
 				t.Errorf("%s: no %q in %d %s%s", c.name, want, got.code, said, got.err)
 			}
 		}
-		now := tree(t, home)
-		if got = run(t, setupIn(t, home, bin, args...)); got.code != 0 || !strings.Contains(got.out, "unchanged:") {
+		now := readTree(t, home)
+		if got = runCommand(t, setupCommand(t, home, bin, args...)); got.code != 0 || !strings.Contains(got.out, "unchanged:") {
 			t.Errorf("%s again: %+v", c.name, got)
 		}
-		sameTree(t, c.name+" again", now, tree(t, home))
-		accepted(t, c.name, home, c.args[0])
+		checkSameTree(t, c.name+" again", now, readTree(t, home))
+		verifyUserUnit(t, c.name, home, c.args[0])
 		after := "  systemctl --user daemon-reload\n  systemctl --user restart "
 		if strings.HasPrefix(c.name, "whole") {
 			after = "  systemctl --user disable --now " + c.args[0] + ".service\n  systemctl --user daemon-reload\n"
 		}
-		if got := run(t, setupIn(t, home, bin, "systemd", "--user", "--remove", c.args[0])); got.code != 0 || !strings.Contains(got.out, after) {
+		if got := runCommand(t, setupCommand(t, home, bin, "systemd", "--user", "--remove", c.args[0])); got.code != 0 || !strings.Contains(got.out, after) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-		sameTree(t, c.name+" after --remove", before, tree(t, home))
+		checkSameTree(t, c.name+" after --remove", before, readTree(t, home))
 	}
 }
 
-// accepted asks systemd itself, where it is installed.
-func accepted(t *testing.T, name, home, unit string) {
+// verifyUserUnit asks systemd itself, where it is installed.
+func verifyUserUnit(t *testing.T, name, home, unit string) {
 	t.Helper()
 	if !gate.Has(t, "systemd") {
 		return
@@ -144,8 +144,8 @@ func accepted(t *testing.T, name, home, unit string) {
 	}
 }
 
-// acceptedBySystem: systemd has nothing to say about units and drop-ins of the machine below another root.
-func acceptedBySystem(t *testing.T, root string, units ...string) {
+// verifySystemUnits: systemd has nothing to say about units and drop-ins of the machine below another root.
+func verifySystemUnits(t *testing.T, root string, units ...string) {
 	t.Helper()
 	gate.Need(t, "systemd")
 	cmd := exec.Command("systemd-analyze", append([]string{"--system", "--man=no", "verify"}, units...)...)
@@ -159,7 +159,7 @@ func acceptedBySystem(t *testing.T, root string, units ...string) {
 func TestSetupSystemdVerified(t *testing.T) {
 	gate.Need(t, "systemd")
 	home := t.TempDir()
-	planted(t, home, map[string]string{mine + "bad.service": "[Service]\nExecStart=/bin/true\n", mine + "bad.service.d/x.conf": "[Service]\nNoSuch=1\n"})
+	writeFilesBelow(t, home, map[string]string{userUnitFolder + "bad.service": "[Service]\nExecStart=/bin/true\n", userUnitFolder + "bad.service.d/x.conf": "[Service]\nNoSuch=1\n"})
 	cmd := exec.Command("systemd-analyze", "--user", "--man=no", "verify", "bad.service")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+home+"/.config")
 	if said, _ := cmd.CombinedOutput(); !strings.Contains(string(said), "NoSuch") {
@@ -172,21 +172,21 @@ func TestSetupSystemdOddPath(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "systemd")
 	odd := filepath.Join(t.TempDir(), "a b %i ;é")
-	if err := os.Rename(onPath(t), odd); err != nil {
+	if err := os.Rename(makeProgramFolder(t), odd); err != nil {
 		t.Fatal(err)
 	}
 	home := filepath.Join(quietDir(t), "home")
-	planted(t, home, map[string]string{".bashrc": ""})
-	got := run(t, setupIn(t, home, odd, "systemd", "--user", "a", "--", "sleep", "1"))
-	if text, err := os.ReadFile(filepath.Join(home, mine, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), `ExecStart="`) {
+	writeFilesBelow(t, home, map[string]string{".bashrc": ""})
+	got := runCommand(t, setupCommand(t, home, odd, "systemd", "--user", "a", "--", "sleep", "1"))
+	if text, err := os.ReadFile(filepath.Join(home, userUnitFolder, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), `ExecStart="`) {
 		t.Fatalf("%+v %s %v", got, text, err)
 	}
-	accepted(t, "odd", home, "a")
+	verifyUserUnit(t, "odd", home, "a")
 	odder := filepath.Join(t.TempDir(), "it's")
 	if err := os.Rename(odd, odder); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, setupIn(t, home, odder, "systemd", "--user", "b", "--", "sleep", "1")); got.code != 2 || !strings.Contains(got.err, "systemd takes no such name for a program") {
+	if got := runCommand(t, setupCommand(t, home, odder, "systemd", "--user", "b", "--", "sleep", "1")); got.code != 2 || !strings.Contains(got.err, "systemd takes no such name for a program") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -194,39 +194,39 @@ func TestSetupSystemdOddPath(t *testing.T) {
 // TestSetupSystemdOddFolder: the name of a folder adds no lines to a unit.
 func TestSetupSystemdOddFolder(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), makeProgramFolder(t)
 	for _, odd := range []string{"a\rExecStartPre=/bin/x", "a\nUser=root", "\xff", "\x1b[1m", `b\`, "c "} {
-		planted(t, home, map[string]string{odd + "/.keep": ""})
-		before := tree(t, home)
-		cmd := setupIn(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
+		writeFilesBelow(t, home, map[string]string{odd + "/.keep": ""})
+		before := readTree(t, home)
+		cmd := setupCommand(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
 		cmd.Dir = filepath.Join(home, odd)
-		if got := run(t, cmd); got.code != 2 || !strings.Contains(got.err, "call it from another one") {
+		if got := runCommand(t, cmd); got.code != 2 || !strings.Contains(got.err, "call it from another one") {
 			t.Errorf("%q: %+v", odd, got)
 		}
-		sameTree(t, odd, before, tree(t, home))
+		checkSameTree(t, odd, before, readTree(t, home))
 	}
-	planted(t, home, map[string]string{`d %h "e' $HOME;é/.keep`: ""})
-	cmd := setupIn(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
+	writeFilesBelow(t, home, map[string]string{`d %h "e' $HOME;é/.keep`: ""})
+	cmd := setupCommand(t, home, bin, "systemd", "--user", "a", "--", "sleep", "1")
 	cmd.Dir = filepath.Join(home, `d %h "e' $HOME;é`)
-	got := run(t, cmd)
-	if text, err := os.ReadFile(filepath.Join(home, mine, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), "WorkingDirectory="+home+`/d %%h "e' $HOME;é`+"\n") {
+	got := runCommand(t, cmd)
+	if text, err := os.ReadFile(filepath.Join(home, userUnitFolder, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), "WorkingDirectory="+home+`/d %%h "e' $HOME;é`+"\n") {
 		t.Errorf("%+v %s %v", got, text, err)
 	}
-	accepted(t, "an odd folder", home, "a")
+	verifyUserUnit(t, "an odd folder", home, "a")
 }
 
 // TestSetupSystemdRefuses: what would not work is not written.
 func TestSetupSystemdRefuses(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
-	texts := map[string]string{mine + "masked.service": "-> /dev/null", mine + "alias.service": "-> none.service", mine + "later.service.d/zzz.conf": "[Service]\nExecStart=\nExecStart=/bin/echo 2\n",
-		mine + "later.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service.d/zz-gpuard.conf": "# mine\n"}
+	home, bin := filepath.Join(quietDir(t), "home"), makeProgramFolder(t)
+	texts := map[string]string{userUnitFolder + "masked.service": "-> /dev/null", userUnitFolder + "alias.service": "-> none.service", userUnitFolder + "later.service.d/zzz.conf": "[Service]\nExecStart=\nExecStart=/bin/echo 2\n",
+		userUnitFolder + "later.service": "[Service]\nExecStart=/bin/echo 1\n", userUnitFolder + "mine.service": "[Service]\nExecStart=/bin/echo 1\n", userUnitFolder + "mine.service.d/zz-gpuard.conf": "# mine\n"}
 	for name, lines := range map[string]string{"forking": "Type=forking\nExecStart=/bin/true", "none": "Type=oneshot\nExecStop=/bin/true", "argv0": "ExecStart=@/bin/true t", "bad": `ExecStart=/bin/echo "a`,
 		"own": "ExecStart=/usr/bin/gpuard run -- x", "box": "ExecStart=/usr/bin/podman run x", "inside": "RootDirectory=/x\nExecStart=/bin/true", "shell": "ExecStart=|echo 1", "dollar": "ExecStart=/opt/${x}/y", "own2": "ExecStart=/usr/bin/gpuard run -- \x1b[1m"} {
-		texts[mine+name+".service"] = "[Service]\n" + lines + "\n"
+		texts[userUnitFolder+name+".service"] = "[Service]\n" + lines + "\n"
 	}
-	planted(t, home, texts)
-	before := tree(t, home)
+	writeFilesBelow(t, home, texts)
+	before := readTree(t, home)
 	for _, c := range [][]string{
 		{"cannot give forking.service a GPU: Type=forking", "forking"}, {"it starts no program", "none"}, {"begins with @", "argv0"}, {"do not close", "bad"}, {"it starts gpuard itself", "own"}, {"itself: /usr/bin/gpuard run -- [1m;", "own2"}, {"has a $", "dollar"},
 		{"into it", "box"}, {"RootDirectory", "inside"}, {"begins with |", "shell"}, {"is masked", "masked"}, {"another name of none.service", "alias"}, {"zzz.conf is read after zz-gpuard.conf", "later"},
@@ -234,33 +234,33 @@ func TestSetupSystemdRefuses(t *testing.T) {
 		{"into a container", "a.container"}, {"without its name"}, {"cannot set up 2 services", "a", "b"}, {"it is there already", "mine", "--", "sleep", "1"}, {"no such command in PATH", "new", "--", "nosuchprogram"},
 		{"cannot ask for --mem", "mine", "--mem", "20"}, {"they contradict each other", "mine", "--wait", "--no-wait"}, {"cannot write a service that starts", "new", "--", ""},
 	} {
-		got := run(t, setupIn(t, home, bin, append([]string{"systemd", "--user"}, c[1:]...)...))
+		got := runCommand(t, setupCommand(t, home, bin, append([]string{"systemd", "--user"}, c[1:]...)...))
 		if want := 2; !strings.Contains(got.err, c[0]) || got.code != want && !strings.Contains(got.err, "did not write it") && !strings.Contains(got.err, "already") || got.out != "" {
 			t.Errorf("%q: want %q, got %+v", c[1:], c[0], got)
 		}
 	}
-	sameTree(t, "refused", before, tree(t, home))
+	checkSameTree(t, "refused", before, readTree(t, home))
 }
 
 // TestSetupSystemdEdited: what a person changed since stays as it is, and is named.
 func TestSetupSystemdEdited(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
-	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 1\n"})
-	ours := filepath.Join(home, mine, "a.service.d/zz-gpuard.conf")
-	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 {
+	home, bin := filepath.Join(quietDir(t), "home"), makeProgramFolder(t)
+	writeFilesBelow(t, home, map[string]string{userUnitFolder + "a.service": "[Service]\nExecStart=/bin/echo 1\n"})
+	ours := filepath.Join(home, userUnitFolder, "a.service.d/zz-gpuard.conf")
+	if got := runCommand(t, setupCommand(t, home, bin, "systemd", "--user", "a")); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 2\n"})
-	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 || !strings.Contains(got.out, "changed ") {
+	writeFilesBelow(t, home, map[string]string{userUnitFolder + "a.service": "[Service]\nExecStart=/bin/echo 2\n"})
+	if got := runCommand(t, setupCommand(t, home, bin, "systemd", "--user", "a")); got.code != 0 || !strings.Contains(got.out, "changed ") {
 		t.Errorf("a unit that changed: %+v", got)
 	}
 	if text, err := os.ReadFile(ours); err != nil || !strings.Contains(string(text), "/bin/echo 2") {
 		t.Errorf("a unit that changed: %s %v", text, err)
 	}
-	planted(t, home, map[string]string{mine + "a.service.d/zz-gpuard.conf": "# by hand\n"})
+	writeFilesBelow(t, home, map[string]string{userUnitFolder + "a.service.d/zz-gpuard.conf": "# by hand\n"})
 	for _, flag := range []string{"--gpus=2", "--remove"} {
-		if got := run(t, setupIn(t, home, bin, "systemd", "--user", flag, "a")); got.code == 0 || !strings.Contains(got.err, ours) || !strings.Contains(got.err, "it was changed") {
+		if got := runCommand(t, setupCommand(t, home, bin, "systemd", "--user", flag, "a")); got.code == 0 || !strings.Contains(got.err, ours) || !strings.Contains(got.err, "it was changed") {
 			t.Errorf("%s: %+v", flag, got)
 		}
 		if text, err := os.ReadFile(ours); err != nil || string(text) != "# by hand\n" {
@@ -273,15 +273,15 @@ func TestSetupSystemdEdited(t *testing.T) {
 func TestSetupSystemdOfTheMachine(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	root, bin := t.TempDir(), onPath(t)
+	root, bin := t.TempDir(), makeProgramFolder(t)
 	home := filepath.Join(root, "root")
-	planted(t, root, map[string]string{"root/.bashrc": "", "usr/lib/systemd/system/ollama.service": "[Service]\nUser=ollama\nExecStart=/usr/bin/ollama serve\n", "etc/hostname": "a", "var/lib/x": ""})
-	before := tree(t, root)
-	system := func(args ...string) result {
-		cmd := setupIn(t, home, bin, append([]string{"systemd"}, args...)...)
+	writeFilesBelow(t, root, map[string]string{"root/.bashrc": "", "usr/lib/systemd/system/ollama.service": "[Service]\nUser=ollama\nExecStart=/usr/bin/ollama serve\n", "etc/hostname": "a", "var/lib/x": ""})
+	before := readTree(t, root)
+	system := func(args ...string) runResult {
+		cmd := setupCommand(t, home, bin, append([]string{"systemd"}, args...)...)
 		cmd.Args[0] = "surveyed"
 		cmd.Env = append(cmd.Env, "SITE="+root)
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	for range 2 {
 		if got := system("ollama", "--device", "0"); got.code != 0 || !strings.Contains(got.out, root+"/etc/systemd/system/ollama.service.d/zz-gpuard.conf") {
@@ -294,8 +294,8 @@ func TestSetupSystemdOfTheMachine(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(root, "etc/systemd/system/new.service")); err != nil || !strings.Contains(string(text), "WantedBy=multi-user.target") {
 		t.Errorf("%s %v", text, err)
 	}
-	acceptedBySystem(t, root, "ollama.service", "new.service")
-	planted(t, root, map[string]string{"usr/lib/systemd/system/strict.service": "[Service]\nProtectSystem=strict\nExecStart=/bin/true\n"})
+	verifySystemUnits(t, root, "ollama.service", "new.service")
+	writeFilesBelow(t, root, map[string]string{"usr/lib/systemd/system/strict.service": "[Service]\nProtectSystem=strict\nExecStart=/bin/true\n"})
 	for _, c := range []struct {
 		folder string
 		mode   os.FileMode
@@ -322,11 +322,11 @@ func TestSetupSystemdOfTheMachine(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, root))
+	checkSameTree(t, "after --remove", before, readTree(t, root))
 }
 
-// served is a service: it says that it is ready, answers one caller on the socket that it was given, and ends.
-func served() {
+// serveOneCaller is a service: it says that it is ready, answers one caller on the socket that it was given, and ends.
+func serveOneCaller() {
 	said := map[string]string{"args": strings.Join(os.Args[1:], "|"), "pid": fmt.Sprint(os.Getpid())}
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CUDA_VISIBLE_DEVICES", "GPUARD_LEASE"} {
 		said[name] = os.Getenv(name)
@@ -360,8 +360,8 @@ func served() {
 func TestServiceIsMainProcess(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "systemd")
-	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
-	planted(t, home, map[string]string{".bashrc": ""})
+	home, bin := filepath.Join(quietDir(t), "home"), makeProgramFolder(t)
+	writeFilesBelow(t, home, map[string]string{".bashrc": ""})
 	self, err := os.Executable()
 	if err == nil {
 		err = os.Symlink(self, filepath.Join(bin, "served"))
@@ -369,13 +369,13 @@ func TestServiceIsMainProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, setupIn(t, home, bin, "systemd", "--user", "web", "--device", "2", "--", "served", "a  b", `"c\`, "$HOME", "%i", ";"))
+	got := runCommand(t, setupCommand(t, home, bin, "systemd", "--user", "web", "--device", "2", "--", "served", "a  b", `"c\`, "$HOME", "%i", ";"))
 	if got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	sock, notify := filepath.Join(home, "sock"), filepath.Join(home, "notify")
-	ready := credentials(t, notify)
-	cmd := program(t, filepath.Join(home, "state"), nil)
+	ready := listenForReady(t, notify)
+	cmd := gpuardCommand(t, filepath.Join(home, "state"), nil)
 	if cmd.Path, err = exec.LookPath("systemd-socket-activate"); err != nil {
 		t.Fatal(err)
 	}
@@ -384,12 +384,12 @@ func TestServiceIsMainProcess(t *testing.T) {
 	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID=1", "GPUARD_MACHINE", "GPUARD_STATE", "GORACE"} {
 		cmd.Args = append(cmd.Args, "-E", name)
 	}
-	cmd.Args = append(cmd.Args, execWords(t, filepath.Join(home, mine, "web.service"))...)
+	cmd.Args = append(cmd.Args, execWords(t, filepath.Join(home, userUnitFolder, "web.service"))...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn := dialed(t, sock)
+	conn := dialWhenReady(t, sock)
 	var said map[string]string
 	if err := json.NewDecoder(conn).Decode(&said); err != nil {
 		t.Fatal(err)
@@ -417,7 +417,7 @@ func execWords(t *testing.T, path string) (words []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := parse.Read(path, text)
+	f, err := parse.ReadSteps(path, text)
 	if err != nil || len(f.Steps) != 1 {
 		t.Fatalf("%+v %v", f, err)
 	}
@@ -427,8 +427,8 @@ func execWords(t *testing.T, path string) (words []string) {
 	return words
 }
 
-// credentials listens as systemd does, and tells which process said READY=1.
-func credentials(t *testing.T, path string) func() string {
+// listenForReady listens as systemd does, and tells which process said READY=1.
+func listenForReady(t *testing.T, path string) func() string {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -461,8 +461,8 @@ func credentials(t *testing.T, path string) func() string {
 	}
 }
 
-// dialed connects to a socket that is about to be there.
-func dialed(t *testing.T, path string) net.Conn {
+// dialWhenReady connects to a socket that is about to be there.
+func dialWhenReady(t *testing.T, path string) net.Conn {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := net.Dial("unix", path)

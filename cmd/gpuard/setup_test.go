@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// tree is everything below a folder: kind, mode and content of each path.
-func tree(t testing.TB, dir string) map[string]string {
+// readTree is everything below a folder: kind, mode and content of each path.
+func readTree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -50,8 +50,8 @@ func tree(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// sameTree fails where two trees differ, with the paths that do.
-func sameTree(t testing.TB, when string, before, after map[string]string) {
+// checkSameTree fails where two trees differ, with the paths that do.
+func checkSameTree(t testing.TB, when string, before, after map[string]string) {
 	t.Helper()
 	for path := range before {
 		if now, there := after[path]; !there {
@@ -67,8 +67,8 @@ func sameTree(t testing.TB, when string, before, after map[string]string) {
 	}
 }
 
-// onPath is a folder with the program under its name, for PATH: what setup writes names it.
-func onPath(t testing.TB) string {
+// makeProgramFolder is a folder with the program under its name, for PATH: what setup writes names it.
+func makeProgramFolder(t testing.TB) string {
 	t.Helper()
 	bin := t.TempDir()
 	self, err := os.Executable()
@@ -81,17 +81,17 @@ func onPath(t testing.TB) string {
 	return bin
 }
 
-// setupIn prepares gpuard setup with that home, on an invented machine.
-func setupIn(t testing.TB, home, bin string, args ...string) *exec.Cmd {
+// setupCommand prepares gpuard setup with that home, on an invented machine.
+func setupCommand(t testing.TB, home, bin string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := program(t, filepath.Join(home, "..", "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"),
+	cmd := gpuardCommand(t, filepath.Join(home, "..", "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"),
 		"XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "XDG_DATA_HOME="}, append([]string{"setup"}, args...)...)
 	cmd.Dir = home
 	return cmd
 }
 
-// person is a home with edited files.
-func person(t testing.TB) string {
+// makeEditedHome is a home with edited files.
+func makeEditedHome(t testing.TB) string {
 	t.Helper()
 	home := filepath.Join(quietDir(t), "home")
 	for path, text := range map[string]string{".envrc": "export A=1\nexport B=2", "dots/envrc": "layout python\n", "empty/.keep": "", ".local/state/other": ""} {
@@ -116,58 +116,58 @@ func person(t testing.TB) string {
 // at the target of a symbolic link, and where there was none.
 func TestSetupLeavesNothing(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	before := tree(t, home)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	before := readTree(t, home)
 	for _, folder := range []string{"", "linked", "empty"} {
-		now := tree(t, home)
-		if got := run(t, setupIn(t, home, bin, "direnv", "--cpu", "--dry-run", filepath.Join(home, folder))); got.code != 0 || !strings.Contains(got.out, "would ") {
+		now := readTree(t, home)
+		if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--cpu", "--dry-run", filepath.Join(home, folder))); got.code != 0 || !strings.Contains(got.out, "would ") {
 			t.Fatalf("%+v", got)
 		}
-		sameTree(t, "after --dry-run", now, tree(t, home))
+		checkSameTree(t, "after --dry-run", now, readTree(t, home))
 		for range 2 {
-			if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1", filepath.Join(home, folder))); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--device", "1", filepath.Join(home, folder))); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 		}
-		if maps.Equal(now, tree(t, home)) {
+		if maps.Equal(now, readTree(t, home)) {
 			t.Fatal("nothing was written")
 		}
 		if text, err := os.ReadFile(filepath.Join(home, folder, ".envrc")); err != nil || strings.Count(string(text), " env --device=1)") != 1 {
 			t.Fatalf("%s: %v: %s", folder, err, text)
 		}
-		if got := run(t, setupIn(t, home, bin)); !strings.Contains(got.out, "direnv "+filepath.Join(home, folder)) {
+		if got := runCommand(t, setupCommand(t, home, bin)); !strings.Contains(got.out, "direnv "+filepath.Join(home, folder)) {
 			t.Errorf("the list of what is set up: %+v", got)
 		}
 	}
 	for _, folder := range []string{"linked", "", "empty"} {
 		for range 2 {
-			if got := run(t, setupIn(t, home, bin, "direnv", "--remove", filepath.Join(home, folder))); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--remove", filepath.Join(home, folder))); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 }
 
 // TestSetupKilled: a setup that is killed at any moment leaves what the next one completes, and what --remove takes
 // away wholly.
 func TestSetupKilled(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	before := tree(t, home)
-	for round := range soaked(200, 12) {
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	before := readTree(t, home)
+	for round := range soakCount(200, 12) {
 		for _, args := range [][]string{{"direnv", "--device", "0"}, {"direnv", "--device", "1,2"}, {"direnv", "--remove"}} {
-			runAndKill(t, setupIn(t, home, bin, args...), time.Duration(1+rand.IntN(30000))*time.Microsecond)
+			runAndKill(t, setupCommand(t, home, bin, args...), time.Duration(1+rand.IntN(30000))*time.Microsecond)
 		}
 		if round%4 == 0 {
-			if got := run(t, setupIn(t, home, bin, "direnv", "--device", "3")); got.code != 0 {
+			if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--device", "3")); got.code != 0 {
 				t.Fatalf("round %d: %+v", round, got)
 			}
 		}
-		if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 0 {
+		if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--remove")); got.code != 0 {
 			t.Fatalf("round %d: %+v", round, got)
 		}
-		sameTree(t, "after a kill", before, tree(t, home))
+		checkSameTree(t, "after a kill", before, readTree(t, home))
 		if t.Failed() {
 			return
 		}
@@ -177,13 +177,13 @@ func TestSetupKilled(t *testing.T) {
 // TestSetupAtOnce: of several at the same moment none loses what another wrote.
 func TestSetupAtOnce(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	before := tree(t, home)
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	before := readTree(t, home)
 	folders := []string{"", "linked", "empty", "dots"}
 	for _, flag := range []string{"--device=0", "--remove"} {
 		var all sync.WaitGroup
 		for _, folder := range append(folders, folders...) {
-			cmd := setupIn(t, home, bin, "direnv", flag, filepath.Join(home, folder))
+			cmd := setupCommand(t, home, bin, "direnv", flag, filepath.Join(home, folder))
 			all.Go(func() {
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%s: %v: %s", flag, err, out)
@@ -191,18 +191,18 @@ func TestSetupAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if got := run(t, setupIn(t, home, bin)); flag != "--remove" && strings.Count(got.out, "direnv ") != len(folders) {
+		if got := runCommand(t, setupCommand(t, home, bin)); flag != "--remove" && strings.Count(got.out, "direnv ") != len(folders) {
 			t.Errorf("%+v", got)
 		}
 	}
-	sameTree(t, "after --remove", before, tree(t, home))
+	checkSameTree(t, "after --remove", before, readTree(t, home))
 }
 
 // TestSetupRefuses: a user's text is not overwritten, and then nothing at all is written.
 func TestSetupRefuses(t *testing.T) {
 	t.Parallel()
-	home, bin := person(t), onPath(t)
-	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "0")); got.code != 0 {
+	home, bin := makeEditedHome(t), makeProgramFolder(t)
+	if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--device", "0")); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	file := filepath.Join(home, ".envrc")
@@ -214,21 +214,21 @@ func TestSetupRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := tree(t, home)
-	if got := run(t, setupIn(t, home, bin, "direnv", "--device", "1")); got.code != 1 || !strings.Contains(got.err, "cannot write "+file+": the lines of gpuard's block") {
+	before := readTree(t, home)
+	if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--device", "1")); got.code != 1 || !strings.Contains(got.err, "cannot write "+file+": the lines of gpuard's block") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 1 || !strings.Contains(got.err, "cannot take "+file+" away") {
+	if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--remove")); got.code != 1 || !strings.Contains(got.err, "cannot take "+file+" away") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, setupIn(t, home, bin, "direnv", "--remove", "empty")); got.code != 0 || !strings.Contains(got.out, "there is nothing to take away\nnote: set up: direnv "+home+"\n") {
+	if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--remove", "empty")); got.code != 0 || !strings.Contains(got.out, "there is nothing to take away\nnote: set up: direnv "+home+"\n") {
 		t.Errorf("another folder: %+v", got)
 	}
-	sameTree(t, "after refusals", before, tree(t, home))
+	checkSameTree(t, "after refusals", before, readTree(t, home))
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, setupIn(t, home, bin, "direnv", "--remove")); got.code != 0 {
+	if got := runCommand(t, setupCommand(t, home, bin, "direnv", "--remove")); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -237,8 +237,8 @@ func TestSetupRefuses(t *testing.T) {
 // is not.
 func TestSetupDoubts(t *testing.T) {
 	t.Parallel()
-	home, bin := someone(t)
-	planted(t, home, map[string]string{"env/conda-meta/history": "", ".local/share/jupyter/kernels/mine/kernel.json": `{"argv": ["x", "{connection_file}"], "display_name": "X"}`})
+	home, bin := newDesktopHome(t)
+	writeFilesBelow(t, home, map[string]string{"env/conda-meta/history": "", ".local/share/jupyter/kernels/mine/kernel.json": `{"argv": ["x", "{connection_file}"], "display_name": "X"}`})
 	for _, words := range [][]string{{"conda", "./env"}, {"direnv"}, {"jupyter", "--kernel", "mine"}, {"desktop", "org.x.MTools"}, {"systemd", "--user", "x", "--", "true"}} {
 		for _, c := range []struct{ flag, env, want string }{
 			{"--device=9", "GPUARD_MACHINE=demo", "note: as this machine is now, there will be no GPU: cannot find device 9: this machine has 0-3; "},
@@ -246,10 +246,10 @@ func TestSetupDoubts(t *testing.T) {
 			{"--device=99", "GPUARD_MACHINE=", "note: no GPU can be seen here now: cannot "},
 			{"--cpu", "GPUARD_MACHINE=", ""},
 		} {
-			cmd := menu(t, home, bin, append([]string{"--dry-run", c.flag}, words[1:]...)...)
+			cmd := desktopSetupCommand(t, home, bin, append([]string{"--dry-run", c.flag}, words[1:]...)...)
 			cmd.Args[slices.Index(cmd.Args, "desktop")] = words[0]
 			cmd.Env = append(cmd.Env, c.env)
-			got := run(t, cmd)
+			got := runCommand(t, cmd)
 			doubt := regexp.MustCompile("note: (as this machine is now|no GPU can be seen).*").FindString(got.out)
 			hardware := strings.Contains(doubt, "cannot find device 99")
 			if got.code != 0 || !strings.HasPrefix(doubt, c.want) && !hardware || c.want == "" && doubt != "" {

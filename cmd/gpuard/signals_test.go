@@ -20,8 +20,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// begun starts cmd, waits for its first line and returns the rest of what it prints.
-func begun(t testing.TB, cmd *exec.Cmd) *bufio.Reader {
+// startAndReadOn starts cmd, waits for its first line and returns the rest of what it prints.
+func startAndReadOn(t testing.TB, cmd *exec.Cmd) *bufio.Reader {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -47,10 +47,10 @@ func begun(t testing.TB, cmd *exec.Cmd) *bufio.Reader {
 // itself.)
 func TestSignalsOnce(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) (seen []string) {
+	compareBothWays(t, func(f *commandPrefix) (seen []string) {
 		sent := strings.Fields("TERM HUP USR1 INT QUIT WINCH CONT ALRM PIPE CHLD IO TSTP TTIN TTOU")
-		cmd := f.cmd(f.with(append([]string{"listen"}, sent...)...)...)
-		lines := begun(f, cmd)
+		cmd := f.cmd(f.prefixCommand(append([]string{"listen"}, sent...)...)...)
+		lines := startAndReadOn(f, cmd)
 		for _, name := range append(sent, "USR2") {
 			if err := cmd.Process.Signal(unix.SignalNum("SIG" + name)); err != nil {
 				f.Fatal(err)
@@ -74,11 +74,11 @@ func TestSignalsOnce(t *testing.T) {
 // TestDeaths: a death by signal is seen by the parent as that signal, with a core dump where one is made.
 func TestDeaths(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) (seen []string) {
+	compareBothWays(t, func(f *commandPrefix) (seen []string) {
 		for _, limit := range []string{"0", "unlimited"} {
 			for _, name := range strings.Fields("TERM HUP INT QUIT USR1 USR2 KILL SEGV ABRT PIPE ALRM") {
 				cmd := f.cmd("sh", "-c", "ulimit -c "+limit+"; exec $FRONT sh -c 'echo on; exec sleep 60'")
-				begun(f, cmd)
+				startAndReadOn(f, cmd)
 				if err := cmd.Process.Signal(unix.SignalNum("SIG" + name)); err != nil {
 					f.Fatal(err)
 				}
@@ -94,8 +94,8 @@ func TestDeaths(t *testing.T) {
 	})
 }
 
-// ending runs the words and notes how they ended.
-func (f *front) ending(args ...string) string {
+// describeEnd runs the words and notes how they ended.
+func (f *commandPrefix) describeEnd(args ...string) string {
 	f.Helper()
 	cmd := f.cmd(args...)
 	out, _ := cmd.Output() // how it ended is what is asked
@@ -105,32 +105,32 @@ func (f *front) ending(args ...string) string {
 // TestTimeout: timeout(1) ends the command, not something in front of it.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) []string {
+	compareBothWays(t, func(f *commandPrefix) []string {
 		after := "4" // enough for a busy machine to start the command
-		if !f.leasing() {
+		if !f.isLeasing() {
 			after = "2" // sh needs less
 		}
 		fronts := []string{"timeout", "timeout --foreground", "timeout -s KILL", "timeout -s INT -k 20"}
 		seen := make([]string, len(fronts))
 		var ends sync.WaitGroup
 		for i, words := range fronts {
-			cmd := f.cmd(append(append(strings.Fields(words), after), f.with("sh", "-c", `echo $$; exec sleep 60`)...)...)
+			cmd := f.cmd(append(append(strings.Fields(words), after), f.prefixCommand("sh", "-c", `echo $$; exec sleep 60`)...)...)
 			ends.Go(func() {
 				out, _ := cmd.Output() // how it ended is what is asked
-				if pid := strings.TrimSpace(string(out)); pid == "" || !polled(time.Minute, func() bool { return gone(pid) }) {
+				if pid := strings.TrimSpace(string(out)); pid == "" || !pollUntil(time.Minute, func() bool { return isProcessGone(pid) }) {
 					f.Errorf("%s: process %q lives", words, pid)
 				}
 				seen[i] = fmt.Sprint(words, ": ", cmd.ProcessState)
 			})
 		}
 		ends.Wait()
-		eventually(f, "no lease is left", func() bool { return f.leases() == 0 })
+		waitUntil(f, "no lease is left", func() bool { return f.countLeases() == 0 })
 		return seen
 	})
 }
 
-// gone reports whether a process has ended; its new parent may reap it later.
-func gone(pid string) bool {
+// isProcessGone reports whether a process has ended; its new parent may reap it later.
+func isProcessGone(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
@@ -138,9 +138,9 @@ func gone(pid string) bool {
 // TestNohup: what nohup protects stays protected.
 func TestNohup(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) (seen []string) {
-		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.1; done")...)...)
-		lines := begun(f, cmd)
+	compareBothWays(t, func(f *commandPrefix) (seen []string) {
+		cmd := f.cmd(append([]string{"nohup"}, f.prefixCommand("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.1; done")...)...)
+		lines := startAndReadOn(f, cmd)
 		for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGTERM} {
 			if err := cmd.Process.Signal(sig); err != nil {
 				f.Fatal(err)
@@ -156,7 +156,7 @@ func TestNohup(t *testing.T) {
 // others (docs/explanation/leases.md says which).
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) (seen []string) {
+	compareBothWays(t, func(f *commandPrefix) (seen []string) {
 		const sets = "$FRONT grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"
 		for _, script := range []string{
 			sets,
@@ -180,11 +180,11 @@ func TestIgnored(t *testing.T) {
 // TestParentsDeath: a command that is to be told of its parent's death still is (the kernel keeps that per thread).
 func TestParentsDeath(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) (seen []string) {
+	compareBothWays(t, func(f *commandPrefix) (seen []string) {
 		for range 5 {
-			cmd := f.cmd(f.with("thread")...)
+			cmd := f.cmd(f.prefixCommand("thread")...)
 			cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGURG} // harmless when our own thread ends
-			seen = append(seen, run(f, cmd).out)
+			seen = append(seen, runCommand(f, cmd).out)
 		}
 		return seen
 	})
@@ -194,21 +194,21 @@ func TestParentsDeath(t *testing.T) {
 // by that signal whichever process got it.
 func TestSignalWhileClaiming(t *testing.T) {
 	t.Parallel()
-	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo:1xL4 --"), state: stateFolder(t), dir: t.TempDir()}
-	if got := f.run(f.with("true")...); got.code != 0 {
+	f := &commandPrefix{TB: t, words: strings.Fields("gpuard run -q --machine demo:1xL4 --"), state: stateFolder(t), dir: t.TempDir()}
+	if got := f.run(f.prefixCommand("true")...); got.code != 0 {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
 	all := []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGKILL, unix.SIGQUIT, unix.SIGUSR1, unix.SIGALRM}
 	for i := range 8 * len(all) {
 		sig := all[i%len(all)]
 		var errs strings.Builder
-		cmd := f.cmd(f.with("sleep", "60")...)
+		cmd := f.cmd(f.prefixCommand("sleep", "60")...)
 		cmd.Stderr = &errs
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		if i%len(all) > 3 { // what the Go runtime makes of these before gpuard's own code runs, docs/explanation/leases.md says
-			for !awake(t, cmd.Process.Pid) { // without a pause, since the claim is short
+			for !isPastRuntimeStart(t, cmd.Process.Pid) { // without a pause, since the claim is short
 				time.Sleep(50 * time.Microsecond)
 			}
 		}
@@ -222,20 +222,20 @@ func TestSignalWhileClaiming(t *testing.T) {
 			t.Errorf("%v: ended as %v and said %q", sig, cmd.ProcessState, errs.String())
 		}
 	}
-	f.over()
-	if got := f.run(f.with("true")...); got.code != 0 {
+	f.waitUntilFreed()
+	if got := f.run(f.prefixCommand("true")...); got.code != 0 {
 		t.Errorf("the device cannot be claimed: exit %d: %s", got.code, got.err)
 	}
-	f.over()
-	left, err := filepath.Glob(filepath.Join(f.folder(), "leases", "*", "*.*")) // entries, and .new-* that became none
+	f.waitUntilFreed()
+	left, err := filepath.Glob(filepath.Join(f.leaseFolder(), "leases", "*", "*.*")) // entries, and .new-* that became none
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }
 
-// awake reports that a process is past the Go runtime's start, which catches all signals in their order, and that
+// isPastRuntimeStart reports that a process is past the Go runtime's start, which catches all signals in their order, and that
 // gpuard's own code has begun by giving some their default again, SIGPWR the last; or that it is a command already.
-func awake(t *testing.T, pid int) bool {
+func isPastRuntimeStart(t *testing.T, pid int) bool {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, mask, found := strings.Cut(string(status), "\nSigCgt:\t")
@@ -252,21 +252,21 @@ func awake(t *testing.T, pid int) bool {
 func TestInit(t *testing.T) {
 	t.Parallel()
 	t.Run("adopter", func(t *testing.T) {
-		bothWays(t, func(f *front) []string {
+		compareBothWays(t, func(f *commandPrefix) []string {
 			return []string{
-				f.ending(append([]string{"adopter"}, f.with("reap")...)...),
-				f.ending(append([]string{"reap"}, f.with("sleep", "0.1")...)...), // as a parent that waits for all children
+				f.describeEnd(append([]string{"adopter"}, f.prefixCommand("reap")...)...),
+				f.describeEnd(append([]string{"reap"}, f.prefixCommand("sleep", "0.1")...)...), // as a parent that waits for all children
 			}
 		})
 	})
 	t.Run("pidns", func(t *testing.T) {
 		gate.Need(t, "pidns")
-		bothWays(t, func(f *front) []string {
+		compareBothWays(t, func(f *commandPrefix) []string {
 			before := strings.Fields("unshare --pid --fork --mount-proc")
 			return []string{
-				f.ending(append(before, f.with("reap")...)...),
-				f.ending(append(before, f.with("sh", "-c", "echo $$; exit 9")...)...),
-				f.ending(append(before, "sh", "-c", "$FRONT sh -c 'exit 8'; echo $?; wait; sleep 0.1 & wait $!; exit 4")...),
+				f.describeEnd(append(before, f.prefixCommand("reap")...)...),
+				f.describeEnd(append(before, f.prefixCommand("sh", "-c", "echo $$; exit 9")...)...),
+				f.describeEnd(append(before, "sh", "-c", "$FRONT sh -c 'exit 8'; echo $?; wait; sleep 0.1 & wait $!; exit 4")...),
 			}
 		})
 	})
@@ -275,7 +275,7 @@ func TestInit(t *testing.T) {
 // TestWaitingShell: gpuard adds no child to the shell that starts it.
 func TestWaitingShell(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) []string {
+	compareBothWays(t, func(f *commandPrefix) []string {
 		// bash forgets a child that has ended before wait -n: it lasts for a moment.
 		got := f.run("bash", "-c", `$FRONT sh -c 'sleep 0.5; exit 3' & wait -n; echo first $?; wait -n; echo none left $?
 $FRONT sleep 0.1 & $FRONT sh -c 'exit 4' & wait; echo all $?; jobs -rp | wc -l; x=$($FRONT echo substituted); echo "$x $?"`)

@@ -17,13 +17,13 @@ import (
 	"gpuard/test/pace"
 )
 
-// jobLines is a trace of many jobs that come within an hour, so that nearly all of them wait. It is never in memory as a whole.
-type jobLines struct {
+// jobTraceReader is a trace of many jobs that come within an hour, so that nearly all of them wait. It is never in memory as a whole.
+type jobTraceReader struct {
 	n, at int
 	text  bytes.Buffer
 }
 
-func (l *jobLines) Read(p []byte) (int, error) {
+func (l *jobTraceReader) Read(p []byte) (int, error) {
 	if l.at == 0 {
 		l.text.WriteString("timestamp,duration,num_gpus\n")
 	}
@@ -40,20 +40,20 @@ func (l *jobLines) Read(p []byte) (int, error) {
 // TestSimulateManyLines: what a line of a trace costs in memory and time does not depend on how many there are, of which
 // nearly all wait. The trace comes through a pipe. A soak reads and replays ten million, the most there can be.
 func TestSimulateManyLines(t *testing.T) {
-	if raced {
+	if raceEnabled {
 		t.Skip("the race detector takes memory and time of its own")
 	}
 	traces := []struct {
 		policy string
 		lines  int
 		each   time.Duration // of the processors, for one line
-	}{{"fifo", gate.Soaked(10_000_000, 20_000), 100 * time.Microsecond}, {"own", gate.Soaked(1_000_000, 2_000), 500 * time.Microsecond}}
+	}{{"fifo", gate.SoakCount(10_000_000, 20_000), 100 * time.Microsecond}, {"own", gate.SoakCount(1_000_000, 2_000), 500 * time.Microsecond}}
 	for _, c := range traces {
-		prepared := program(t, stateFolder(t), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
+		prepared := gpuardCommand(t, stateFolder(t), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
 		cmd := exec.CommandContext(t.Context(), prepared.Path) // ten million take longer than others may
-		cmd.Args, cmd.Env, cmd.Stdin = prepared.Args, prepared.Env, &jobLines{n: c.lines}
+		cmd.Args, cmd.Env, cmd.Stdin = prepared.Args, prepared.Env, &jobTraceReader{n: c.lines}
 		speed := pace.Start(t)
-		out, most := highest(t, cmd)
+		out, most := runForPeakMemory(t, cmd)
 		var got struct {
 			Results []struct {
 				Jobs int `json:"jobs"`
@@ -67,15 +67,15 @@ func TestSimulateManyLines(t *testing.T) {
 		if limit := 64<<20 + 250*c.lines; most > limit {
 			t.Errorf("%s: %d lines take %d MB, at most %d MB", c.policy, c.lines, most>>20, limit>>20)
 		}
-		if took > speed.Scale(time.Duration(c.lines)*c.each) {
+		if took > speed.ScaleCPU(time.Duration(c.lines)*c.each) {
 			t.Errorf("%s: %d lines take %v of the processors, at most %v each", c.policy, c.lines, took, c.each)
 		}
 	}
 }
 
-// highest runs the command, and returns what it printed and its highest resident memory. That of wait4 would count this
+// runForPeakMemory runs the command, and returns what it printed and its highest resident memory. That of wait4 would count this
 // test process before the program was executed.
-func highest(t *testing.T, cmd *exec.Cmd) (out []byte, most int) {
+func runForPeakMemory(t *testing.T, cmd *exec.Cmd) (out []byte, most int) {
 	t.Helper()
 	var text, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &errs
@@ -104,15 +104,15 @@ func highest(t *testing.T, cmd *exec.Cmd) (out []byte, most int) {
 // TestSimulateBadTraces: jobs that cannot be are counted, and a trace that is none is an error with its line.
 func TestSimulateBadTraces(t *testing.T) {
 	state := stateFolder(t)
-	ask := func(text string) result {
-		cmd := program(t, state, nil, "simulate", "--gpus", "2", "--json", "-")
+	ask := func(text string) runResult {
+		cmd := gpuardCommand(t, state, nil, "simulate", "--gpus", "2", "--json", "-")
 		cmd.Stdin = strings.NewReader(text)
-		return run(t, cmd)
+		return runCommand(t, cmd)
 	}
 	const head, good = "timestamp,duration,num_gpus\n", "2026-01-31 08:00:00,60,1\n"
 	got := ask(head + good + "2026-01-31 07:00:00,60,1\n2026-01-31 08:00:00,60,0\n2026-01-31 08:00:00,-60,1\n2026-01-31 08:00:00,60,16\n")
-	same(t, "code", got.code, 0)
-	contains(t, got.out, "1 jobs came earlier than the line before them", "1 jobs without a GPU are left out", "1 jobs that end before they start are left out", `"too_large": 1`)
+	checkEqual(t, "code", got.code, 0)
+	checkContains(t, got.out, "1 jobs came earlier than the line before them", "1 jobs without a GPU are left out", "1 jobs that end before they start are left out", `"too_large": 1`)
 	for text, want := range map[string]string{
 		"timestamp,duration\n" + good:              "line 1: the column num_gpus is missing",
 		head + good + "2026-01-31 08:00:00\n":      "line 3: it has 1 columns",
@@ -123,8 +123,8 @@ func TestSimulateBadTraces(t *testing.T) {
 		head + "2026-01-31 08:00:00,60,1" + "\x00": `line 2: num_gpus \"1\\x00\" is not a whole number`,
 	} {
 		got := ask(text)
-		same(t, "code of "+want, got.code, 2)
-		contains(t, got.out, `"error": "cannot read the trace -: `+want)
+		checkEqual(t, "code of "+want, got.code, 2)
+		checkContains(t, got.out, `"error": "cannot read the trace -: `+want)
 	}
 }
 
@@ -132,16 +132,16 @@ func TestSimulateBadTraces(t *testing.T) {
 // in order of their arrival, which needs hardly more than to read them. Another machine, or one that does other things
 // beside it, is slower at both; the best of three tries counts.
 func TestSimulateSpeed(t *testing.T) {
-	if raced {
+	if raceEnabled {
 		t.Skip("the race detector takes time of its own")
 	}
-	trace := filepath.Join(gate.Traces(t), "philly_11cb48.csv.gz")
+	trace := filepath.Join(gate.TracesFolder(t), "philly_11cb48.csv.gz")
 	state := stateFolder(t)
 	replay := func(policy string) time.Duration {
-		cmd := program(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--policy", policy, "--json", trace)
-		got := run(t, cmd)
-		same(t, "code", got.code, 0)
-		contains(t, got.out, `"jobs": 16091`)
+		cmd := gpuardCommand(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--policy", policy, "--json", trace)
+		got := runCommand(t, cmd)
+		checkEqual(t, "code", got.code, 0)
+		checkContains(t, got.out, `"jobs": 16091`)
 		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	const most = 5

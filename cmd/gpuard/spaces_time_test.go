@@ -31,18 +31,18 @@ func inTimeNamespace(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 func TestSpacesTime(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "timens")
-	r := newRig(t, "demo:2xL4")
-	outside := begin(t, r.job("sh", "-c", "echo $GPUARD_LEASE; exec sleep 300"))
-	inside := begin(t, inTimeNamespace(t, r.job("sh", "-c", "echo $GPUARD_LEASE; exec sleep 300")))
+	r := newDemoMachine(t, "demo:2xL4")
+	outside := startToFirstLine(t, r.jobCommand("sh", "-c", "echo $GPUARD_LEASE; exec sleep 300"))
+	inside := startToFirstLine(t, inTimeNamespace(t, r.jobCommand("sh", "-c", "echo $GPUARD_LEASE; exec sleep 300")))
 	for name, look := range map[string]func(*exec.Cmd) *exec.Cmd{"outside": func(cmd *exec.Cmd) *exec.Cmd { return cmd }, "inside": func(cmd *exec.Cmd) *exec.Cmd { return inTimeNamespace(t, cmd) }} {
 		for _, lease := range []string{strings.TrimSpace(outside), strings.TrimSpace(inside)} {
-			got := run(t, look(r.release(lease)))
+			got := runCommand(t, look(r.releaseCommand(lease)))
 			if got.code == 0 || !strings.Contains(got.err, "is running") {
 				t.Errorf("released %s: %+v", name, got)
 			}
 		}
 		var s status.Report
-		got := run(t, look(program(t, r.state, nil, "status", "--json", "--machine", r.machine)))
+		got := runCommand(t, look(gpuardCommand(t, r.state, nil, "status", "--json", "--machine", r.machine)))
 		if err := json.Unmarshal([]byte(got.out), &s); err != nil {
 			t.Fatalf("%v: %+v", err, got)
 		}
@@ -54,6 +54,6 @@ func TestSpacesTime(t *testing.T) {
 				}
 			}
 		}
-		same(t, "leases seen "+name, held, 2)
+		checkEqual(t, "leases seen "+name, held, 2)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"gpuard/test/apart"
 )
 
-// advice takes the command out of a message, which ends at a bracket or with the line.
-func advice(t *testing.T, message string) []string {
+// sudoCommandIn takes the command out of a message, which ends at a bracket or with the line.
+func sudoCommandIn(t *testing.T, message string) []string {
 	t.Helper()
 	_, rest, found := strings.Cut(message, "sudo ")
 	command, _, _ := strings.Cut(rest, ")")
@@ -29,23 +29,23 @@ func advice(t *testing.T, message string) []string {
 func TestSquatted(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	name := proc.New("/proc").User(bob)
-	folder := func(g *grounds, path string) {
+	name := proc.New("/proc").User(bobUID)
+	folder := func(g *projectFolders, path string) {
 		g.t.Helper()
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			g.t.Fatal(err)
 		}
-		g.owned(path, bob, bob, 0o755)
+		g.setOwner(path, bobUID, bobUID, 0o755)
 	}
-	file := func(g *grounds, path string) {
+	file := func(g *projectFolders, path string) {
 		g.t.Helper()
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			g.t.Fatal(err)
 		}
-		g.owned(path, bob, bob, 0o644)
+		g.setOwner(path, bobUID, bobUID, 0o644)
 	}
 	for title, c := range map[string]struct {
-		place func(g *grounds, path string)
+		place func(g *projectFolders, path string)
 		up    bool
 		home  bool // the state is in the home folder
 		says  []string
@@ -58,22 +58,22 @@ func TestSquatted(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			g := newGrounds(t)
-			here := g.folder("a", alice, alice, 0o755)
-			g.plant(here, ran(here), alice, alice, 0o644)
-			home := g.folder("home", alice, alice, 0o755)
+			g := newProjectFolders(t)
+			here := g.makeFolder("a", aliceUID, aliceUID, 0o755)
+			g.writeProject(here, tracePath(here), aliceUID, aliceUID, 0o644)
+			home := g.makeFolder("home", aliceUID, aliceUID, 0o755)
 			env := []string{"HOME=" + home}
-			path := filepath.Join(g.state, fmt.Sprintf("user-%d", alice))
-			ask := func() result { return g.up(alice, here, env) }
+			path := filepath.Join(g.state, fmt.Sprintf("user-%d", aliceUID))
+			ask := func() runResult { return g.runUp(aliceUID, here, env) }
 			switch {
 			case c.home:
 				env = append(env, "GPUARD_STATE=", "XDG_STATE_HOME="+home)
-				path = filepath.Join(g.folder("home/gpuard", alice, alice, 0o755), "hosts")
+				path = filepath.Join(g.makeFolder("home/gpuard", aliceUID, aliceUID, 0o755), "hosts")
 			case !c.up:
-				ask = func() result {
-					cmd := as(alice, program(t, g.state, env, "run", "--machine", "demo:1xL4", "--no-wait", "--", "true"))
+				ask = func() runResult {
+					cmd := asUser(aliceUID, gpuardCommand(t, g.state, env, "run", "--machine", "demo:1xL4", "--no-wait", "--", "true"))
 					cmd.Dir = here
-					return run(t, cmd)
+					return runCommand(t, cmd)
 				}
 				if got := ask(); got.code != 0 {
 					t.Fatalf("exit %d, %s", got.code, got.err)
@@ -83,7 +83,7 @@ func TestSquatted(t *testing.T) {
 					t.Fatal(found)
 				}
 				path = found[0]
-				eventually(t, "the first run is over", func() bool { return len(apart.SpeakingOf(path)) == 0 })
+				waitUntil(t, "the first run is over", func() bool { return len(apart.ProcessesNaming(path)) == 0 })
 				if err := os.RemoveAll(path); err != nil {
 					t.Fatal(err)
 				}
@@ -93,8 +93,8 @@ func TestSquatted(t *testing.T) {
 			if got.code == 0 {
 				t.Fatalf("it was used: %s%s", got.out, got.err)
 			}
-			contains(t, got.err, append(c.says, path)...)
-			words := advice(t, got.err)
+			checkContains(t, got.err, append(c.says, path)...)
+			words := sudoCommandIn(t, got.err)
 			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil { //nolint:gosec // what the message says
 				t.Fatalf("%q: %v, %s", words, err, out)
 			}

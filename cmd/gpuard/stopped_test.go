@@ -16,27 +16,27 @@ import (
 	"gpuard/internal/gate"
 )
 
-// stop stops a process, and returns when it is. It is continued at the end of the test.
-func stop(t *testing.T, pid int) {
+// stopProcess stops a process, and returns when it is. It is continued at the end of the test.
+func stopProcess(t *testing.T, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) })
-	eventually(t, "the process is stopped", func() bool { return state(pid) == "T" })
+	waitUntil(t, "the process is stopped", func() bool { return processState(pid) == "T" })
 }
 
-// stuckLease is a lease whose command was killed while its holder was stopped.
-func stuckLease(t *testing.T, r *rig, uid uint32) (id string, holder int) {
+// makeStuckLease is a lease whose command was killed while its holder was stopped.
+func makeStuckLease(t *testing.T, r *demoMachine, uid uint32) (id string, holder int) {
 	t.Helper()
-	cmd := r.job("sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 60`)
+	cmd := r.jobCommand("sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 60`)
 	if uid != uint32(os.Geteuid()) {
-		as(uid, cmd)
+		asUser(uid, cmd)
 	}
-	id = begin(t, cmd)
-	eventually(t, "its holder is there", func() bool { return len(holdersOf(r.folder())) == 1 })
-	holder = holdersOf(r.folder())[0]
-	stop(t, holder)
+	id = startToFirstLine(t, cmd)
+	waitUntil(t, "its holder is there", func() bool { return len(holdersOf(r.leaseFolder())) == 1 })
+	holder = holdersOf(r.leaseFolder())[0]
+	stopProcess(t, holder)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return id, holder
@@ -46,16 +46,16 @@ func stuckLease(t *testing.T, r *rig, uid uint32) (id string, holder int) {
 // not only the dead command. The continued holder frees the lease.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	id, holder := stuckLease(t, r, uint32(os.Geteuid()))
+	r := newDemoMachine(t, "demo:1xL4")
+	id, holder := makeStuckLease(t, r, uint32(os.Geteuid()))
 	named, remedy := fmt.Sprintf("PID %d (", holder), fmt.Sprintf("kill -CONT %d", holder)
-	refused := run(t, r.job("true"))
+	refused := runCommand(t, r.jobCommand("true"))
 	if refused.code != 120 {
 		t.Errorf("exit %d, %s", refused.code, refused.err)
 	}
-	contains(t, oneLine(refused.err), "whose command has ended but which is still held by "+named, "stopped", remedy, "gpuard release "+id)
-	status := program(t, r.state, nil, "status", "--machine", r.machine)
-	contains(t, oneLine(run(t, status).out), fmt.Sprintf("still held by pid %d gpuard (stopped); continue that: %s", holder, remedy))
+	checkContains(t, joinLines(refused.err), "whose command has ended but which is still held by "+named, "stopped", remedy, "gpuard release "+id)
+	status := gpuardCommand(t, r.state, nil, "status", "--machine", r.machine)
+	checkContains(t, joinLines(runCommand(t, status).out), fmt.Sprintf("still held by pid %d gpuard (stopped); continue that: %s", holder, remedy))
 	var answer struct {
 		Devices []struct {
 			Leases []struct {
@@ -67,7 +67,7 @@ func TestStoppedHolder(t *testing.T) {
 			}
 		}
 	}
-	out := run(t, program(t, r.state, nil, "status", "--json", "--machine", r.machine)).out
+	out := runCommand(t, gpuardCommand(t, r.state, nil, "status", "--json", "--machine", r.machine)).out
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestStoppedHolder(t *testing.T) {
 	if !lease.Ended || len(lease.HeldBy) != 1 || lease.HeldBy[0].PID != holder || !lease.HeldBy[0].Stopped {
 		t.Errorf("%+v", lease)
 	}
-	waiter := r.waiter("true")
+	waiter := r.waitingCommand("true")
 	waiter.Args = slices.DeleteFunc(waiter.Args, func(word string) bool { return word == "-q" })
 	log := filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(log)
@@ -88,7 +88,7 @@ func TestStoppedHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = waiter.Process.Kill() }()
-	eventually(t, "the waiter says for whom it waits", func() bool {
+	waitUntil(t, "the waiter says for whom it waits", func() bool {
 		text, _ := os.ReadFile(log)
 		return strings.Contains(string(text), "still held by "+named+"gpuard, stopped: "+remedy)
 	})
@@ -96,20 +96,20 @@ func TestStoppedHolder(t *testing.T) {
 	if err := waiter.Wait(); err != nil {
 		t.Errorf("the waiter: %v", err)
 	}
-	eventually(t, "the lease is gone", func() bool { return r.leases() == 0 })
+	waitUntil(t, "the lease is gone", func() bool { return r.countLeases() == 0 })
 }
 
 // TestStoppedHolderReleased: such a lease can be given back, and that the holder is still there is said.
 func TestStoppedHolderReleased(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	id, holder := stuckLease(t, r, uint32(os.Geteuid()))
-	got := run(t, r.release(id))
+	r := newDemoMachine(t, "demo:1xL4")
+	id, holder := makeStuckLease(t, r, uint32(os.Geteuid()))
+	got := runCommand(t, r.releaseCommand(id))
 	want := fmt.Sprintf("released %s; process %d, which held it, is stopped: kill -CONT %d continues it\n", id, holder, holder)
 	if got.code != 0 || got.out != want {
 		t.Errorf("exit %d, %q%q, want %q", got.code, got.out, got.err, want)
 	}
-	if got := run(t, r.job("true")); got.code != 0 {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 0 {
 		t.Errorf("the device was not given: exit %d, %s", got.code, got.err)
 	}
 }
@@ -118,13 +118,13 @@ func TestStoppedHolderReleased(t *testing.T) {
 func TestStoppedHolderOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	r := forUsers(t, "demo:1xL4")
-	id, holder := stuckLease(t, r, alice)
-	got := run(t, as(bob, r.job("true")))
+	r := newSharedDemoMachine(t, "demo:1xL4")
+	id, holder := makeStuckLease(t, r, aliceUID)
+	got := runCommand(t, asUser(bobUID, r.jobCommand("true")))
 	if got.code != 120 {
 		t.Errorf("exit %d, %s", got.code, got.err)
 	}
-	contains(t, oneLine(got.err), fmt.Sprintf("still held by PID %d (gpuard, stopped)", holder),
+	checkContains(t, joinLines(got.err), fmt.Sprintf("still held by PID %d (gpuard, stopped)", holder),
 		fmt.Sprintf("to continue process %d (kill -CONT %d), or end lease %s (gpuard release %s)", holder, holder, id, id))
 }
 
@@ -132,27 +132,27 @@ func TestStoppedHolderOfAnother(t *testing.T) {
 // not the advice.
 func TestStoppedWithTheLock(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	keeper := program(t, r.state, nil, filepath.Join(r.folder(), "lock"))
+	r := newDemoMachine(t, "demo:1xL4")
+	keeper := gpuardCommand(t, r.state, nil, filepath.Join(r.leaseFolder(), "lock"))
 	keeper.Args[0] = "keeplock"
 	in, err := keeper.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if said := begin(t, keeper); said != "locked <nil>" {
+	if said := startToFirstLine(t, keeper); said != "locked <nil>" {
 		t.Fatal(said)
 	}
-	stop(t, keeper.Process.Pid)
-	cmd := r.job("true")
+	stopProcess(t, keeper.Process.Pid)
+	cmd := r.jobCommand("true")
 	cmd.Args[0] = "hasty"
 	got := runAndKill(t, cmd, time.Minute)
 	if got.code != 125 {
 		t.Errorf("exit %d, %s", got.code, got.err)
 	}
-	contains(t, got.err, fmt.Sprintf("which is stopped; continue it (kill -CONT %d)", keeper.Process.Pid))
+	checkContains(t, got.err, fmt.Sprintf("which is stopped; continue it (kill -CONT %d)", keeper.Process.Pid))
 	_ = keeper.Process.Signal(syscall.SIGCONT)
 }
 
-// oneLine undoes how lines are broken.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// joinLines undoes how lines are broken.
+func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }

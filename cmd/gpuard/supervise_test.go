@@ -21,9 +21,9 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// family is a command whose children leave their parent, process group and session in every way; it records its
+// processFamilyScript is a command whose children leave their parent, process group and session in every way; it records its
 // members.
-const family = `note() { echo $1 >>pids; }
+const processFamilyScript = `note() { echo $1 >>pids; }
 note $$
 (setsid sh -c 'echo $$ >>pids; trap "" TERM; while :; do sleep 1; done' &)
 setsid sh -c 'echo $$ >>pids; sleep 1000 & echo $! >>pids; wait' &
@@ -33,10 +33,10 @@ while [ $(wc -l <pids) -lt 6 ]; do sleep 0.1; done
 echo on
 `
 
-// members waits until the family is complete, and returns it.
-func members(t *testing.T, dir string, n int) (pids []int) {
+// waitForFamily waits until the family is complete, and returns it.
+func waitForFamily(t *testing.T, dir string, n int) (pids []int) {
 	t.Helper()
-	eventually(t, "the family is complete", func() bool {
+	waitUntil(t, "the family is complete", func() bool {
 		text, _ := os.ReadFile(filepath.Join(dir, "pids"))
 		pids = nil
 		for word := range strings.FieldsSeq(string(text)) {
@@ -61,24 +61,24 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "demo:1xL4")
-			cmd := program(t, r.state, nil, append(append([]string{"run", "-q", "--machine", r.machine}, strings.Fields(c.flags)...), "--", "sh", "-c", family+c.tail)...)
+			r := newDemoMachine(t, "demo:1xL4")
+			cmd := gpuardCommand(t, r.state, nil, append(append([]string{"run", "-q", "--machine", r.machine}, strings.Fields(c.flags)...), "--", "sh", "-c", processFamilyScript+c.tail)...)
 			cmd.Dir = t.TempDir()
 			began := time.Now()
-			got := run(t, cmd)
+			got := runCommand(t, cmd)
 			if got.code != 124 {
 				t.Errorf("exit %d: %s", got.code, got.err)
 			}
 			if spent := time.Since(began); spent < 4*time.Second || spent > 30*time.Second {
 				t.Errorf("it took %v", spent)
 			}
-			for _, pid := range members(t, cmd.Dir, 6) {
-				if !gone(strconv.Itoa(pid)) {
+			for _, pid := range waitForFamily(t, cmd.Dir, 6) {
+				if !isProcessGone(strconv.Itoa(pid)) {
 					t.Errorf("process %d lives", pid)
 					_ = unix.Kill(pid, unix.SIGKILL)
 				}
 			}
-			r.freed()
+			r.waitUntilFreed()
 		})
 	}
 }
@@ -98,88 +98,88 @@ func TestTimeoutOtherNamespace(t *testing.T) {
 		_ = other.Wait()
 	})
 	for tail, code := range map[string]int{"exec sleep 1006": 124, "exit 3": 3} {
-		r := newRig(t, "demo:1xL4")
+		r := newDemoMachine(t, "demo:1xL4")
 		script := fmt.Sprintf(`nsenter --pid --target %d sh -c "(setsid sleep 1007.$$ >/dev/null 2>&1 &)"
 until [ "$found" ]; do found=$(grep -lsz "^1007[.]$$" /proc/[0-9]*/cmdline); done
 echo $found | cut -d/ -f3 >pids; cat /proc/self/cgroup >cgroup
 `, other.Process.Pid)
-		cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "1s", "--grace", "300ms", "--", "sh", "-c", script+tail)
+		cmd := gpuardCommand(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "1s", "--grace", "300ms", "--", "sh", "-c", script+tail)
 		cmd.Dir = t.TempDir()
-		same(t, "exit of "+tail, run(t, cmd).code, code)
-		pid := members(t, cmd.Dir, 1)[0]
-		if lives := !gone(strconv.Itoa(pid)); lives != (code == 3) {
+		checkEqual(t, "exit of "+tail, runCommand(t, cmd).code, code)
+		pid := waitForFamily(t, cmd.Dir, 1)[0]
+		if lives := !isProcessGone(strconv.Itoa(pid)); lives != (code == 3) {
 			t.Errorf("%q: process %d lives: %v", tail, pid, lives)
 		}
 		_ = unix.Kill(pid, unix.SIGKILL)
 		b, _ := os.ReadFile(filepath.Join(cmd.Dir, "cgroup"))
 		if name := fmt.Sprintf("gpuard-%d.", cmd.Process.Pid); !strings.Contains(string(b), name) {
 			t.Errorf("%q ran in %s", tail, b)
-		} else if left := run(t, exec.Command("sh", "-c", "find $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo) -name '"+name+"*'")).out; left != "" {
+		} else if left := runCommand(t, exec.Command("sh", "-c", "find $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo) -name '"+name+"*'")).out; left != "" {
 			t.Errorf("%s is left", left)
 		}
-		r.freed()
+		r.waitUntilFreed()
 	}
 }
 
 // TestTimeoutOutlivesItsParent: the time limit of a job holds when its gpuard is killed: its holder ends it, with what it started.
 func TestTimeoutOutlivesItsParent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "3s", "--grace", "300ms", "--", "sh", "-c", "setsid sleep 1008 & echo $! $$ >pids; wait")
+	r := newDemoMachine(t, "demo:1xL4")
+	cmd := gpuardCommand(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "3s", "--grace", "300ms", "--", "sh", "-c", "setsid sleep 1008 & echo $! $$ >pids; wait")
 	cmd.Dir = t.TempDir()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := members(t, cmd.Dir, 2)
-	eventually(t, "its holder is there", func() bool { return len(holdersOf(r.folder())) == 1 }) // it may begin after the command
-	kill(t, cmd.Process.Pid)
+	pids := waitForFamily(t, cmd.Dir, 2)
+	waitUntil(t, "its holder is there", func() bool { return len(holdersOf(r.leaseFolder())) == 1 }) // it may begin after the command
+	killProcess(t, cmd.Process.Pid)
 	_ = cmd.Wait()
-	if gone(strconv.Itoa(pids[0])) || gone(strconv.Itoa(pids[1])) || r.leases() != 1 {
+	if isProcessGone(strconv.Itoa(pids[0])) || isProcessGone(strconv.Itoa(pids[1])) || r.countLeases() != 1 {
 		t.Error("the job has ended with its gpuard")
 	}
-	eventually(t, "its time is over", func() bool { return gone(strconv.Itoa(pids[0])) && gone(strconv.Itoa(pids[1])) })
-	r.freed()
+	waitUntil(t, "its time is over", func() bool { return isProcessGone(strconv.Itoa(pids[0])) && isProcessGone(strconv.Itoa(pids[1])) })
+	r.waitUntilFreed()
 }
 
 // TestParentKilled: a gpuard that is killed leaves its job running, with its lease and its log, and without a helper of
 // its own; the device is free when the job has ended.
 func TestParentKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
+	r := newDemoMachine(t, "demo:1xL4")
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", "--log", log, "--", "sh", "-c", "echo $$; while [ ! -e "+dir+"/end ]; do sleep 0.1; done; echo last words; exit 3")
-	text := begin(t, cmd)
+	cmd := gpuardCommand(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", "--log", log, "--", "sh", "-c", "echo $$; while [ ! -e "+dir+"/end ]; do sleep 0.1; done; echo last words; exit 3")
+	text := startToFirstLine(t, cmd)
 	pid, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the holder is there", func() bool { return len(holdersOf(r.folder())) == 1 }) // it comes last
+	waitUntil(t, "the holder is there", func() bool { return len(holdersOf(r.leaseFolder())) == 1 }) // it comes last
 	_ = cmd.Process.Kill()
 	_, _ = cmd.Process.Wait()
-	if got := run(t, r.job("true")); got.code != 120 || !strings.Contains(got.err, "sh") {
+	if got := runCommand(t, r.jobCommand("true")); got.code != 120 || !strings.Contains(got.err, "sh") {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
-	status := statusIn(t, r)
+	status := readRecordedLeases(t, r)
 	if len(status) != 1 || status[0].PID != pid {
 		t.Errorf("the lease is not the command's: %+v", status)
 	}
-	end := watch(t, pid)
+	end := watchProcessEnd(t, pid)
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	end()
-	r.freed()
-	eventually(t, "the log is complete", func() bool {
+	r.waitUntilFreed()
+	waitUntil(t, "the log is complete", func() bool {
 		b, _ := os.ReadFile(log)
 		return strings.HasSuffix(string(b), "last words\n")
 	})
 }
 
-// statusIn reads the leases as they are recorded.
-func statusIn(t *testing.T, r *rig) (leases []job.Lease) {
+// readRecordedLeases reads the leases as they are recorded.
+func readRecordedLeases(t *testing.T, r *demoMachine) (leases []job.Lease) {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "[^.]*.json")) // .new-* is still being written
+	files, _ := filepath.Glob(filepath.Join(r.leaseFolder(), "leases", "*", "[^.]*.json")) // .new-* is still being written
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if errors.Is(err, os.ErrNotExist) {
@@ -200,14 +200,14 @@ func statusIn(t *testing.T, r *rig) (leases []job.Lease) {
 // TestUntil: the lease of a command with a limit says when it ends at the latest; without one it says nothing.
 func TestUntil(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:2xL4")
+	r := newDemoMachine(t, "demo:2xL4")
 	for flags, want := range map[string]time.Duration{"--timeout 1h --grace 1m": time.Hour + time.Minute, "--retry 1": 0} {
 		args := append([]string{"run", "-q", "--machine", r.machine}, strings.Fields(flags)...)
-		cmd := program(t, r.state, nil, append(args, "--", "sh", "-c", "echo on; exec sleep 60")...)
-		begin(t, cmd)
+		cmd := gpuardCommand(t, r.state, nil, append(args, "--", "sh", "-c", "echo on; exec sleep 60")...)
+		startToFirstLine(t, cmd)
 		var l job.Lease
-		eventually(t, "the lease is the command's", func() bool {
-			for _, l = range statusIn(t, r) {
+		waitUntil(t, "the lease is the command's", func() bool {
+			for _, l = range readRecordedLeases(t, r) {
 				if stat, err := proc.New("/proc").Stat(l.PID); err == nil && stat.PPID == cmd.Process.Pid && stat.Start == l.Start {
 					return true
 				}
@@ -220,7 +220,7 @@ func TestUntil(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(unix.SIGTERM)
 		_ = cmd.Wait()
-		r.freed()
+		r.waitUntilFreed()
 	}
 }
 
@@ -231,21 +231,21 @@ func TestReaper(t *testing.T) {
 	const script = `(sleep 0.1 & echo $! >first); (sleep 0.2 & echo $! >second)
 for i in $(seq 1000); do test -e /proc/$(cat first) || test -e /proc/$(cat second) || { (sleep 30 >/dev/null 2>&1 &); exit 5; }; sleep 0.01; done; echo unburied`
 	t.Run("subreaper", func(t *testing.T) {
-		cmd := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", "1h", "--", "sh", "-c",
+		cmd := gpuardCommand(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", "1h", "--", "sh", "-c",
 			`(sleep 0.1 & echo $! >orphan); for i in $(seq 1000); do test -e /proc/$(cat orphan) || exit 5; sleep 0.01; done; echo unburied`)
 		cmd.Dir = t.TempDir()
-		if got := run(t, cmd); got.code != 5 || got.out != "" {
+		if got := runCommand(t, cmd); got.code != 5 || got.out != "" {
 			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 		}
 	})
 	t.Run("pidns", func(t *testing.T) {
 		gate.Need(t, "pidns")
-		inner := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--private-state", "--timeout", "1h", "--", "sh", "-c", script)
-		cmd := program(t, stateFolder(t), nil)
+		inner := gpuardCommand(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--private-state", "--timeout", "1h", "--", "sh", "-c", script)
+		cmd := gpuardCommand(t, stateFolder(t), nil)
 		cmd.Path = "/usr/bin/unshare"
 		cmd.Args = append([]string{"unshare", "--pid", "--fork", "--mount-proc", "gpuard"}, inner.Args[1:]...)
 		cmd.Env, cmd.Dir = inner.Env, t.TempDir()
-		if got := run(t, cmd); got.code != 5 || got.out != "" {
+		if got := runCommand(t, cmd); got.code != 5 || got.out != "" {
 			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 		}
 	})
@@ -270,20 +270,20 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, "demo:2xL4")
+			r := newDemoMachine(t, "demo:2xL4")
 			args := append([]string{"run", "-q", "--machine", r.machine}, strings.Fields(c.flags)...)
-			cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine}, append(args, "--", "sh", "-c", c.script)...)
+			cmd := gpuardCommand(t, r.state, []string{"GPUARD_MACHINE=" + r.machine}, append(args, "--", "sh", "-c", c.script)...)
 			cmd.Dir = t.TempDir()
-			got := run(t, cmd)
+			got := runCommand(t, cmd)
 			if got.code != c.code || got.out != c.out {
 				t.Errorf("exit %d, printed %q, want %d, %q\n%s", got.code, got.out, c.code, c.out, got.err)
 			}
-			r.freed()
+			r.waitUntilFreed()
 		})
 	}
 	t.Run("the time is for all", func(t *testing.T) {
 		t.Parallel()
-		got := run(t, program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--retry", "9:any", "--timeout", "2s", "--grace", "0s", "--", "sh", "-c", "echo start; sleep 0.7; exit 1"))
+		got := runCommand(t, gpuardCommand(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--retry", "9:any", "--timeout", "2s", "--grace", "0s", "--", "sh", "-c", "echo start; sleep 0.7; exit 1"))
 		if starts := strings.Count(got.out, "start\n"); got.code != 124 || starts < 1 || starts > 4 {
 			t.Errorf("exit %d after %d starts\n%s", got.code, starts, got.err)
 		}
@@ -294,15 +294,15 @@ func TestRetry(t *testing.T) {
 // the program's, is a reason to start again on another one; an error of the program, and one from before, is not.
 func TestRetryMachine(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(3)...)
-	fail := func(flag string, damage func(gpu int), says string) (result, []string) {
+	r := newFakeDriverMachine(t, makeA100s(3)...)
+	fail := func(flag string, damage func(gpu int), says string) (runResult, []string) {
 		dir := t.TempDir()
 		errs, err := os.Create(filepath.Join(dir, "stderr"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer errs.Close() //nolint:errcheck // the program's
-		cmd := r.hasty("run", "--retry", "3"+flag, "--", "sh", "-c", "echo $GPUARD_GPUS >>gpus; while [ ! -e go ]; do sleep 0.1; done; test $(wc -l <gpus) -gt 1 || exit 7")
+		cmd := r.hastyCommand("run", "--retry", "3"+flag, "--", "sh", "-c", "echo $GPUARD_GPUS >>gpus; while [ ! -e go ]; do sleep 0.1; done; test $(wc -l <gpus) -gt 1 || exit 7")
 		cmd.Dir = dir
 		cmd.Stderr = errs
 		if err := cmd.Start(); err != nil {
@@ -313,14 +313,14 @@ func TestRetryMachine(t *testing.T) {
 			return string(b)
 		}
 		on := ""
-		eventually(t, "the command runs", func() bool {
+		waitUntil(t, "the command runs", func() bool {
 			b, _ := os.ReadFile(filepath.Join(dir, "gpus"))
 			on = strings.TrimSpace(string(b))
 			return on != ""
 		})
-		eventually(t, "gpuard says "+says, func() bool {
+		waitUntil(t, "gpuard says "+says, func() bool {
 			for i := range 3 {
-				if on == uuid(i) {
+				if on == fakeUUID(i) {
 					damage(i) // a later listener gets no earlier errors
 				}
 			}
@@ -331,44 +331,44 @@ func TestRetryMachine(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		b, _ := os.ReadFile(filepath.Join(dir, "gpus"))
-		return result{code: cmd.ProcessState.ExitCode(), err: said()}, strings.Fields(string(b))
+		return runResult{code: cmd.ProcessState.ExitCode(), err: said()}, strings.Fields(string(b))
 	}
 	got, on := fail("", func(int) {}, "")
-	same(t, "exit", got.code, 7)
-	same(t, "starts", len(on), 1)
-	contains(t, got.err, "nothing says that it was the machine's fault (--retry 3:any")
+	checkEqual(t, "exit", got.code, 7)
+	checkEqual(t, "starts", len(on), 1)
+	checkContains(t, got.err, "nothing says that it was the machine's fault (--retry 3:any")
 
 	got, on = fail("", func(i int) { r.XID(i, 31) }, "reported XID 31: ")
-	same(t, "exit", got.code, 7)
-	same(t, "starts", len(on), 1)
+	checkEqual(t, "exit", got.code, 7)
+	checkEqual(t, "starts", len(on), 1)
 
 	got, on = fail("", func(i int) { r.XID(i, 79) }, "reported XID 79: ")
-	same(t, "exit", got.code, 0)
+	checkEqual(t, "exit", got.code, 0)
 	if len(on) != 2 || on[0] == on[1] {
 		t.Errorf("it ran on %v\n%s", on, got.err)
 	}
-	contains(t, got.err, "the command ended (exit 7), and GPU", ": XID 79: ", "starting it again elsewhere, start 2 of 4")
+	checkContains(t, got.err, "the command ended (exit 7), and GPU", ": XID 79: ", "starting it again elsewhere, start 2 of 4")
 
-	got, on = fail(":machine", r.Lose, "")
-	same(t, "exit", got.code, 0)
+	got, on = fail(":machine", r.LoseGPU, "")
+	checkEqual(t, "exit", got.code, 0)
 	if len(on) != 2 || on[0] == on[1] {
 		t.Errorf("it ran on %v\n%s", on, got.err)
 	}
-	contains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts")
+	checkContains(t, got.err, "the command ended (exit 7), and GPU", "starting it again elsewhere, start 2 of 4", "; 2 starts")
 }
 
 // TestLog: the output goes where it would have gone and into the file, which begins with the device and does not grow
 // for ever.
 func TestLog(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
+	r := newDemoMachine(t, "demo:1xL4")
 	dir := t.TempDir()
-	logged := func(flags, script string) (result, string) {
+	logged := func(flags, script string) (runResult, string) {
 		args := append([]string{"run", "-q", "--machine", r.machine, "--log", "log"}, strings.Fields(flags)...)
-		cmd := program(t, r.state, nil, append(args, "--", "sh", "-c", script)...)
+		cmd := gpuardCommand(t, r.state, nil, append(args, "--", "sh", "-c", script)...)
 		cmd.Dir = dir
-		got := run(t, cmd)
-		r.freed()
+		got := runCommand(t, cmd)
+		r.waitUntilFreed()
 		b, err := os.ReadFile(filepath.Join(dir, "log"))
 		if err != nil {
 			t.Fatal(err)
@@ -376,26 +376,26 @@ func TestLog(t *testing.T) {
 		return got, string(b)
 	}
 	got, text := logged("", "echo out; echo err >&2; exit 3")
-	if got != (result{3, "out\n", "err\n"}) {
+	if got != (runResult{3, "out\n", "err\n"}) {
 		t.Errorf("%+v", got)
 	}
 	first, rest, _ := strings.Cut(text, "\n")
-	contains(t, first, "# gpuard: ", "GPU 0 (NVIDIA L4) is cuda:0, lease ", ": sh -c 'echo out; echo err >&2; exit 3'")
+	checkContains(t, first, "# gpuard: ", "GPU 0 (NVIDIA L4) is cuda:0, lease ", ": sh -c 'echo out; echo err >&2; exit 3'")
 	rest, end, _ := strings.Cut(rest, "# gpuard: ")
-	contains(t, end, ": GPU 0 (NVIDIA L4); ran ", " s; exit 3")
+	checkContains(t, end, ": GPU 0 (NVIDIA L4); ran ", " s; exit 3")
 	if rest != "out\nerr\n" && rest != "err\nout\n" {
 		t.Errorf("the log has %q", rest)
 	}
 	_, text = logged("", "echo second")
-	same(t, "device lines", strings.Count(text, " is cuda:0, lease "), 2)
+	checkEqual(t, "device lines", strings.Count(text, " is cuda:0, lease "), 2)
 	got, text = logged("--log-limit 8K", "seq 3000")
-	same(t, "what was shown", strings.Count(got.out, "\n"), 3000)
+	checkEqual(t, "what was shown", strings.Count(got.out, "\n"), 3000)
 	old, err := os.ReadFile(filepath.Join(dir, "log.1"))
 	if err != nil || len(text) > 8<<10 || !strings.Contains(text, "\n3000\n# gpuard: ") || len(old) == 0 {
 		t.Errorf("%v: %d and %d bytes: %.40q", err, len(text), len(old), text)
 	}
 	t.Run("nobody reads what it prints", func(t *testing.T) {
-		cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--log", filepath.Join(dir, "log"), "--", "yes")
+		cmd := gpuardCommand(t, r.state, nil, "run", "-q", "--machine", r.machine, "--log", filepath.Join(dir, "log"), "--", "yes")
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -408,27 +408,27 @@ func TestLog(t *testing.T) {
 		if err := cmd.Wait(); err == nil || err.Error() != "signal: broken pipe" {
 			t.Errorf("it ended with %v", err)
 		}
-		r.freed()
+		r.waitUntilFreed()
 	})
 	t.Run("a file that cannot be written", func(t *testing.T) {
-		got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--log", "/proc/none", "--", "echo", "started"))
+		got := runCommand(t, gpuardCommand(t, r.state, nil, "run", "--machine", r.machine, "--log", "/proc/none", "--", "echo", "started"))
 		if got.code != 125 || got.out != "" || !strings.Contains(got.err, "cannot log to /proc/none: ") {
 			t.Errorf("%+v", got)
 		}
-		r.freed()
+		r.waitUntilFreed()
 	})
 }
 
 // TestEndLine: where, how long, how it ended, and how much memory if that is known; as JSON on request.
 func TestEndLine(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
-	got := run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null; exit 3"))
-	same(t, "exit", got.code, 3)
-	contains(t, got.err, "gpuard: GPU 0 (NVIDIA L4); ran ", " s; exit 3; at most ", " MiB of host memory in one process\n")
-	r.freed()
-	got = run(t, program(t, r.state, nil, "run", "--json", "--machine", r.machine, "--timeout", "200ms", "--", "sleep", "60"))
-	same(t, "exit", got.code, 124)
+	r := newDemoMachine(t, "demo:1xL4")
+	got := runCommand(t, gpuardCommand(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1", "--", "sh", "-c", "head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null; exit 3"))
+	checkEqual(t, "exit", got.code, 3)
+	checkContains(t, got.err, "gpuard: GPU 0 (NVIDIA L4); ran ", " s; exit 3; at most ", " MiB of host memory in one process\n")
+	r.waitUntilFreed()
+	got = runCommand(t, gpuardCommand(t, r.state, nil, "run", "--json", "--machine", r.machine, "--timeout", "200ms", "--", "sleep", "60"))
+	checkEqual(t, "exit", got.code, 124)
 	lines := strings.Split(strings.TrimSpace(got.err), "\n")
 	var begun struct {
 		Schema string
@@ -447,5 +447,5 @@ func TestEndLine(t *testing.T) {
 	if begun.Schema != "gpuard.run/1" || begun.PID == 0 || over.Schema != "gpuard.run-end/1" || over.Signal != "SIGTERM" || over.Exit != -1 || !over.TimedOut || over.Peak != nil { // sleep uses less than gpuard, which it was until its exec
 		t.Errorf("%+v %+v", begun, over)
 	}
-	r.freed()
+	r.waitUntilFreed()
 }

@@ -18,11 +18,11 @@ import (
 // turns, and the best of each counts, so that a busy moment of the machine decides nothing.
 func TestSweepSpeed(t *testing.T) {
 	gate.Need(t, "parallel")
-	if raced {
+	if raceEnabled {
 		t.Skip("the race detector makes one of them slower")
 	}
 	const runs, turns = 200, 3
-	f := newField(t, "demo:8xL4")
+	f := newSweepFixture(t, "demo:8xL4")
 	var numbers strings.Builder
 	for i := range runs {
 		fmt.Fprintln(&numbers, i)
@@ -31,7 +31,7 @@ func TestSweepSpeed(t *testing.T) {
 	for turn := range turns {
 		f.dir = filepath.Join(f.work, strconv.Itoa(turn))
 		began := time.Now()
-		if got := run(t, f.sweep("-q", "--over", fmt.Sprintf("n=1..%d", runs), "--", "true")); got.code != 0 {
+		if got := runCommand(t, f.sweepCommand("-q", "--over", fmt.Sprintf("n=1..%d", runs), "--", "true")); got.code != 0 {
 			t.Fatalf("exit %d: %s", got.code, got.err)
 		}
 		ours = min(ours, time.Since(began))

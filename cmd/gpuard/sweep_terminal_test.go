@@ -12,22 +12,22 @@ import (
 // wait for what ignores that.
 func TestSweepKeys(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo:2xL4")
-	cmd := f.sweep("--grace", "10m", "--over", "x=1..5", "--", "sh", "-c", `[ {{.x}} = 1 ] && exit; trap "" TERM INT; echo; sleep 60 & wait`)
-	s := onTerminal(t, cmd)
-	s.until(`\r\x1b\[Kgpuard: \[####-+\] 1/5, 2 running`)
-	s.press("\x03")
-	s.until("ending what runs")
-	s.press("\x03")
-	s.until("1 of 5 runs ok, 4 not done")
+	f := newSweepFixture(t, "demo:2xL4")
+	cmd := f.sweepCommand("--grace", "10m", "--over", "x=1..5", "--", "sh", "-c", `[ {{.x}} = 1 ] && exit; trap "" TERM INT; echo; sleep 60 & wait`)
+	s := startOnTerminal(t, cmd)
+	s.waitForScreen(`\r\x1b\[Kgpuard: \[####-+\] 1/5, 2 running`)
+	s.typeKeys("\x03")
+	s.waitForScreen("ending what runs")
+	s.typeKeys("\x03")
+	s.waitForScreen("1 of 5 runs ok, 4 not done")
 	_ = cmd.Wait()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != unix.SIGINT {
 		t.Errorf("it ended as %v", cmd.ProcessState)
 	}
-	for _, row := range f.results() {
+	for _, row := range f.readResults() {
 		if (row["state"] == "ok") != (row["run"] == "0") || strings.Contains(row["state"], "running") {
 			t.Errorf("run %s is %s", row["run"], row["state"])
 		}
 	}
-	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 0)
+	checkEqual(t, "leases", (&demoMachine{t: t, state: f.state}).countLeases(), 0)
 }

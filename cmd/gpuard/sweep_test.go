@@ -20,55 +20,55 @@ import (
 	"gpuard/internal/gate"
 )
 
-// field is a place for sweeps of one test.
-type field struct {
+// sweepFixture is a place for sweeps of one test.
+type sweepFixture struct {
 	t              *testing.T
 	state, machine string
 	dir, work      string // of the sweep, and in which it is called
 }
 
-func newField(t *testing.T, machine string) *field {
-	return &field{t, stateFolder(t), machine, filepath.Join(t.TempDir(), "s"), t.TempDir()}
+func newSweepFixture(t *testing.T, machine string) *sweepFixture {
+	return &sweepFixture{t, stateFolder(t), machine, filepath.Join(t.TempDir(), "s"), t.TempDir()}
 }
 
-// sweep is a sweep into the field's folder.
-func (f *field) sweep(args ...string) *exec.Cmd {
+// sweepCommand is a sweep into the field's folder.
+func (f *sweepFixture) sweepCommand(args ...string) *exec.Cmd {
 	f.t.Helper()
-	return f.plain(append([]string{"--dir", f.dir}, args...)...)
+	return f.plainSweepCommand(append([]string{"--dir", f.dir}, args...)...)
 }
 
-func (f *field) plain(args ...string) *exec.Cmd {
+func (f *sweepFixture) plainSweepCommand(args ...string) *exec.Cmd {
 	f.t.Helper()
-	cmd := program(f.t, f.state, []string{"GPUARD_MACHINE=" + f.machine}, append([]string{"sweep"}, args...)...)
+	cmd := gpuardCommand(f.t, f.state, []string{"GPUARD_MACHINE=" + f.machine}, append([]string{"sweep"}, args...)...)
 	cmd.Dir = f.work
 	return cmd
 }
 
-// resumed resumes the sweep, and reads its answer.
-func (f *field) resumed(args ...string) (answer, result) {
+// resumeSweep resumes the sweep, and reads its answer.
+func (f *sweepFixture) resumeSweep(args ...string) (sweepAnswer, runResult) {
 	f.t.Helper()
-	return f.answered(f.plain(append([]string{"--json", "--resume", f.dir}, args...)...))
+	return f.runForAnswer(f.plainSweepCommand(append([]string{"--json", "--resume", f.dir}, args...)...))
 }
 
-// answer is what a sweep says with --json.
-type answer struct {
+// sweepAnswer is what a sweep says with --json.
+type sweepAnswer struct {
 	Runs, OK, Failed int
 	NotDone          int `json:"not_done"`
 	Failures         []sweep.Result
 	Notes            []string
 }
 
-func (f *field) answered(cmd *exec.Cmd) (a answer, got result) {
+func (f *sweepFixture) runForAnswer(cmd *exec.Cmd) (a sweepAnswer, got runResult) {
 	f.t.Helper()
-	got = run(f.t, cmd)
+	got = runCommand(f.t, cmd)
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		f.t.Fatalf("%v: exit %d, %q, %s", err, got.code, got.out, got.err)
 	}
 	return a, got
 }
 
-// results reads the table.
-func (f *field) results() (rows []map[string]string) {
+// readResults reads the table.
+func (f *sweepFixture) readResults() (rows []map[string]string) {
 	f.t.Helper()
 	file, err := os.Open(filepath.Join(f.dir, "results.csv"))
 	if err != nil {
@@ -89,8 +89,8 @@ func (f *field) results() (rows []map[string]string) {
 	return rows
 }
 
-func (f *field) log(i int) string {
-	text, _ := os.ReadFile(filepath.Join(f.dir, record.Folder(i, 100), "log"))
+func (f *sweepFixture) readRunLog(i int) string {
+	text, _ := os.ReadFile(filepath.Join(f.dir, record.RunFolder(i, 100), "log"))
 	return string(text)
 }
 
@@ -98,37 +98,37 @@ func (f *field) log(i int) string {
 // named and can be asked for again.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo:4xL4")
+	f := newSweepFixture(t, "demo:4xL4")
 	once := filepath.Join(t.TempDir(), "once")
 	script := `echo "$1 on $CUDA_VISIBLE_DEVICES as $GPUARD_SWEEP_RUN of $GPUARD_LEASE"; echo bad >&2; test -e "$2" || test "$1" != "a b"`
-	cmd := f.sweep("--over", "x=1..3,a b", "--", "sh", "-c", script, "sh", "{{.x}}", once)
-	got := run(t, cmd)
-	same(t, "exit", got.code, 1)
-	contains(t, got.err, "4 runs in "+f.dir)
-	contains(t, got.out, "3 of 4 runs ok, 1 failed", "run 3 (x=a b): exit 1; "+f.dir+"/runs/0003/log", "gpuard sweep --resume "+f.dir+" --failed")
-	for i, row := range f.results() {
-		same(t, "number", row["run"], fmt.Sprint(i))
+	cmd := f.sweepCommand("--over", "x=1..3,a b", "--", "sh", "-c", script, "sh", "{{.x}}", once)
+	got := runCommand(t, cmd)
+	checkEqual(t, "exit", got.code, 1)
+	checkContains(t, got.err, "4 runs in "+f.dir)
+	checkContains(t, got.out, "3 of 4 runs ok, 1 failed", "run 3 (x=a b): exit 1; "+f.dir+"/runs/0003/log", "gpuard sweep --resume "+f.dir+" --failed")
+	for i, row := range f.readResults() {
+		checkEqual(t, "number", row["run"], fmt.Sprint(i))
 		want := fmt.Sprintf("%s on %s as %d of ", row["x"], row["devices"], i)
-		if text := f.log(i); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\nbad\n") {
+		if text := f.readRunLog(i); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\nbad\n") {
 			t.Errorf("the log of run %d is %q, want %q", i, text, want)
 		}
-		same(t, "state", row["state"], []string{"ok", "ok", "ok", "failed"}[i])
+		checkEqual(t, "state", row["state"], []string{"ok", "ok", "ok", "failed"}[i])
 	}
 	for _, path := range []string{f.dir, filepath.Join(f.dir, "journal"), filepath.Join(f.dir, "runs", "0000", "log")} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	if a, got := f.resumed(); got.code != 1 || a.OK != 3 || a.Failed != 1 || a.Failures[0].Parameters["x"] != "a b" {
+	if a, got := f.resumeSweep(); got.code != 1 || a.OK != 3 || a.Failed != 1 || a.Failures[0].Parameters["x"] != "a b" {
 		t.Errorf("resumed: exit %d, %+v", got.code, a)
 	}
 	if err := os.WriteFile(once, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a, got := f.resumed("--failed"); got.code != 0 || a.OK != 4 || strings.Count(f.log(0), "bad") != 1 || strings.Count(f.log(3), "bad") != 2 {
+	if a, got := f.resumeSweep("--failed"); got.code != 0 || a.OK != 4 || strings.Count(f.readRunLog(0), "bad") != 1 || strings.Count(f.readRunLog(3), "bad") != 2 {
 		t.Errorf("with --failed: exit %d, %+v", got.code, a)
 	}
-	same(t, "leases", (&rig{t: t, state: f.state}).leases(), 0)
+	checkEqual(t, "leases", (&demoMachine{t: t, state: f.state}).countLeases(), 0)
 }
 
 // TestSweepInFolderOfOthers: a sweep's commands are read from its folder, so it is neither begun nor resumed where
@@ -136,25 +136,25 @@ func TestSweep(t *testing.T) {
 func TestSweepInFolderOfOthers(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	f := newField(t, "demo")
-	if got := run(t, f.sweep("--over", "x=1", "--", "true")); got.code != 0 {
+	f := newSweepFixture(t, "demo")
+	if got := runCommand(t, f.sweepCommand("--over", "x=1", "--", "true")); got.code != 0 {
 		t.Fatal(got.err)
 	}
 	above := filepath.Dir(f.dir)
 	for name, spoil := range map[string]func() error{
-		"belongs to uid 1":    func() error { return os.Chown(above, bob, bob) },
+		"belongs to uid 1":    func() error { return os.Chown(above, bobUID, bobUID) },
 		"all users may write": func() error { return errors.Join(os.Chown(above, 0, 0), os.Chmod(above, 0o777)) },
 	} {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
 		other := filepath.Join(above, "other")
-		here := f.plain("--over", "x=1", "--", "true") // in a folder with a number
+		here := f.plainSweepCommand("--over", "x=1", "--", "true") // in a folder with a number
 		here.Dir = above
-		for _, cmd := range []*exec.Cmd{f.plain("--resume", f.dir), f.sweep("--over", "x=1", "--", "true"), f.plain("--dir", other, "--over", "x=1", "--", "true"), here} {
-			got := run(t, cmd)
-			same(t, name, got.code, 125)
-			contains(t, got.err, "gpuard: cannot use "+above, " for a sweep: ", name, "; name a folder of your own: --dir DIR\n")
+		for _, cmd := range []*exec.Cmd{f.plainSweepCommand("--resume", f.dir), f.sweepCommand("--over", "x=1", "--", "true"), f.plainSweepCommand("--dir", other, "--over", "x=1", "--", "true"), here} {
+			got := runCommand(t, cmd)
+			checkEqual(t, name, got.code, 125)
+			checkContains(t, got.err, "gpuard: cannot use "+above, " for a sweep: ", name, "; name a folder of your own: --dir DIR\n")
 		}
 		if made, _ := filepath.Glob(filepath.Join(above, "gpuard-sweep-*")); len(made) > 0 {
 			t.Errorf("%s: made %v", name, made)
@@ -168,16 +168,16 @@ func TestSweepInFolderOfOthers(t *testing.T) {
 // TestSweepOther: another question in the same folder is refused, and the same one resumes.
 func TestSweepOther(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo")
-	in := func(args ...string) result { return run(t, f.sweep(args...)) }
-	same(t, "exit", in("-q", "--over", "x=1..3", "--", "sh", "-c", "echo {{.x}}").code, 0)
+	f := newSweepFixture(t, "demo")
+	in := func(args ...string) runResult { return runCommand(t, f.sweepCommand(args...)) }
+	checkEqual(t, "exit", in("-q", "--over", "x=1..3", "--", "sh", "-c", "echo {{.x}}").code, 0)
 	got := in("--over", "x=1..4", "--", "sh", "-c", "echo {{.x}}")
-	same(t, "exit", got.code, 125)
-	contains(t, got.err, "it is of another sweep (3 runs of sh -c echo {{.x}}", "gpuard sweep --resume "+f.dir)
+	checkEqual(t, "exit", got.code, 125)
+	checkContains(t, got.err, "it is of another sweep (3 runs of sh -c echo {{.x}}", "gpuard sweep --resume "+f.dir)
 	got = in("--jobs", "1", "--over", "x=1..3", "--", "sh", "-c", "echo {{.x}}")
-	same(t, "exit", got.code, 0)
-	contains(t, got.err, "3 done before")
-	same(t, "log", f.log(0), "1\n")
+	checkEqual(t, "exit", got.code, 0)
+	checkContains(t, got.err, "3 done before")
+	checkEqual(t, "log", f.readRunLog(0), "1\n")
 }
 
 // TestSweepShares: runs that share a GPU have shares of it, and at most that many run at the same time.
@@ -189,22 +189,22 @@ func TestSweepShares(t *testing.T) {
 	}{{[]string{"--jobs-per-gpu", "3"}, 6}, {[]string{"--share", "10G"}, 4}, {nil, 2}, {[]string{"--jobs-per-gpu", "3", "--jobs", "4"}, 4}} {
 		t.Run(strings.Join(c.flags, " "), func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, "demo:2xL4")
+			f := newSweepFixture(t, "demo:2xL4")
 			here := t.TempDir()
 			// Each waits until so many are there, and a little, and says how many there are.
 			script := fmt.Sprintf(`touch $1/$2; n=0; while [ $(ls $1 | wc -l) -lt %d ] && [ $n -lt 500 ]; do sleep 0.02; n=$((n+1)); done
 sleep 0.3; ls $1 | wc -l; [ $n -lt 500 ] && sleep 0.2; mv $1/$2 $1/.$2`, c.most)
-			cmd := f.sweep(append(append([]string{"-q", "--over", "x=1.." + fmt.Sprint(2*c.most)}, c.flags...), "--", "sh", "-c", script, "sh", here, "{{.x}}")...)
+			cmd := f.sweepCommand(append(append([]string{"-q", "--over", "x=1.." + fmt.Sprint(2*c.most)}, c.flags...), "--", "sh", "-c", script, "sh", here, "{{.x}}")...)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			held := 0
-			eventually(t, "all are there", func() bool {
+			waitUntil(t, "all are there", func() bool {
 				entries, _ := filepath.Glob(here + "/*")
 				held = max(held, len(entries))
 				return len(entries) == c.most
 			})
-			status := run(t, program(t, f.state, nil, "status", "--machine", f.machine, "--json")).out
+			status := runCommand(t, gpuardCommand(t, f.state, nil, "status", "--machine", f.machine, "--json")).out
 			if want := c.most > 2; strings.Contains(status, `"share"`) != want {
 				t.Errorf("shares in the status: want %v\n%s", want, status)
 			}
@@ -212,7 +212,7 @@ sleep 0.3; ls $1 | wc -l; [ $n -lt 500 ] && sleep 0.2; mv $1/$2 $1/.$2`, c.most)
 				t.Error(err)
 			}
 			for i := range 2 * c.most {
-				if n := strings.TrimSpace(f.log(i)); n > fmt.Sprint(c.most) {
+				if n := strings.TrimSpace(f.readRunLog(i)); n > fmt.Sprint(c.most) {
 					t.Errorf("run %d saw %s at once, and %d are the most", i, n, c.most)
 				}
 			}
@@ -226,12 +226,12 @@ func TestSweepRetry(t *testing.T) {
 	for flags, want := range map[string]string{"--retry 2:any": "3", "--retry 2": "1", "": "1", "--timeout 1m --retry 1:any": "2"} {
 		t.Run(flags, func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, "demo")
-			cmd := f.sweep(append(strings.Fields(flags), "-q", "--over", "x=1..2", "--", "sh", "-c", "echo on; exit 4")...)
-			same(t, "exit", run(t, cmd).code, 1)
-			for i, row := range f.results() {
-				same(t, "starts", row["starts"]+row["exit"]+row["state"], want+"4failed")
-				same(t, "starts in the log", fmt.Sprint(strings.Count(f.log(i), "on")), want)
+			f := newSweepFixture(t, "demo")
+			cmd := f.sweepCommand(append(strings.Fields(flags), "-q", "--over", "x=1..2", "--", "sh", "-c", "echo on; exit 4")...)
+			checkEqual(t, "exit", runCommand(t, cmd).code, 1)
+			for i, row := range f.readResults() {
+				checkEqual(t, "starts", row["starts"]+row["exit"]+row["state"], want+"4failed")
+				checkEqual(t, "starts in the log", fmt.Sprint(strings.Count(f.readRunLog(i), "on")), want)
 			}
 		})
 	}
@@ -240,22 +240,22 @@ func TestSweepRetry(t *testing.T) {
 // TestSweepTimeout: a run that takes too long is ended with all that it started; the others are not.
 func TestSweepTimeout(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo")
+	f := newSweepFixture(t, "demo")
 	pids := filepath.Join(t.TempDir(), "pids")
 	script := `[ $1 = 1 ] && exit 0; trap "" TERM; (setsid sleep 1000 & echo $! >>"$2"); sleep 1001 & echo $! >>"$2"; wait; while :; do sleep 1; done`
-	got := run(t, f.sweep("--timeout", "4s", "--grace", "200ms", "--over", "x=1,2", "--", "sh", "-c", script, "sh", "{{.x}}", pids))
-	same(t, "exit", got.code, 1)
-	contains(t, got.out, "1 of 2 runs ok, 1 failed", "exit 124, ended after its time was over (--timeout 4s)")
+	got := runCommand(t, f.sweepCommand("--timeout", "4s", "--grace", "200ms", "--over", "x=1,2", "--", "sh", "-c", script, "sh", "{{.x}}", pids))
+	checkEqual(t, "exit", got.code, 1)
+	checkContains(t, got.out, "1 of 2 runs ok, 1 failed", "exit 124, ended after its time was over (--timeout 4s)")
 	text, _ := os.ReadFile(pids)
 	words := strings.Fields(string(text))
 	if len(words) != 2 {
 		t.Fatalf("%q started", words)
 	}
-	eventually(t, "what was in its session is gone", func() bool { return strings.Contains("XZ", state(number(t, words[1]))) })
-	_ = unix.Kill(number(t, words[0]), unix.SIGKILL) // it left the session, and its parent
+	waitUntil(t, "what was in its session is gone", func() bool { return strings.Contains("XZ", processState(parseNumber(t, words[1]))) })
+	_ = unix.Kill(parseNumber(t, words[0]), unix.SIGKILL) // it left the session, and its parent
 }
 
-func number(t *testing.T, text string) (n int) {
+func parseNumber(t *testing.T, text string) (n int) {
 	t.Helper()
 	if _, err := fmt.Sscan(text, &n); err != nil {
 		t.Fatal(err)
@@ -270,17 +270,17 @@ func TestSweepEnded(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
 			t.Parallel()
-			f := newField(t, "demo:2xL4")
+			f := newSweepFixture(t, "demo:2xL4")
 			pids, go2 := filepath.Join(t.TempDir(), "pids"), filepath.Join(t.TempDir(), "go")
 			script := `[ -e "$2" ] && exit 0; (setsid sleep 1000 & echo $! >>"$1"); trap "" TERM; echo $$ >>"$1"; while :; do sleep 0.1; done`
-			cmd := f.sweep("--grace", "300ms", "--over", "x=1..5", "--", "sh", "-c", script, "sh", pids, go2)
+			cmd := f.sweepCommand("--grace", "300ms", "--over", "x=1..5", "--", "sh", "-c", script, "sh", pids, go2)
 			var errs strings.Builder
 			cmd.Stderr = &errs
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			var started []string
-			eventually(t, "two run", func() bool {
+			waitUntil(t, "two run", func() bool {
 				text, _ := os.ReadFile(pids)
 				started = strings.Fields(string(text))
 				return len(started) == 4 && strings.HasSuffix(string(text), "\n")
@@ -290,14 +290,14 @@ func TestSweepEnded(t *testing.T) {
 			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig {
 				t.Errorf("it ended as %v: %s", cmd.ProcessState, errs.String())
 			}
-			contains(t, errs.String(), "0 of 5 runs ok, 5 not done", "to continue: gpuard sweep --resume "+f.dir)
+			checkContains(t, errs.String(), "0 of 5 runs ok, 5 not done", "to continue: gpuard sweep --resume "+f.dir)
 			for _, pid := range started {
-				eventually(t, "process "+pid+" is gone", func() bool { return strings.Contains("XZ", state(number(t, pid))) })
+				waitUntil(t, "process "+pid+" is gone", func() bool { return strings.Contains("XZ", processState(parseNumber(t, pid))) })
 			}
 			if err := os.WriteFile(go2, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if a, got := f.resumed(); got.code != 0 || a.OK != 5 {
+			if a, got := f.resumeSweep(); got.code != 0 || a.OK != 5 {
 				t.Errorf("resumed: exit %d, %+v", got.code, a)
 			}
 		})
@@ -307,19 +307,19 @@ func TestSweepEnded(t *testing.T) {
 // TestSweepTurns: between two runs waiting requests get their turn.
 func TestSweepTurns(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo:1xL4")
+	f := newSweepFixture(t, "demo:1xL4")
 	order := filepath.Join(t.TempDir(), "order")
 	go2 := filepath.Join(t.TempDir(), "go")
-	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.1; done; sleep 0.2`, order, go2)
+	cmd := f.sweepCommand("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.1; done; sleep 0.2`, order, go2)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first runs", func() bool { _, err := os.Stat(order); return err == nil })
-	other := program(t, f.state, []string{"GPUARD_MACHINE=" + f.machine}, "run", "-q", "--", "sh", "-c", `echo other >>"$0"`, order)
+	waitUntil(t, "the first runs", func() bool { _, err := os.Stat(order); return err == nil })
+	other := gpuardCommand(t, f.state, []string{"GPUARD_MACHINE=" + f.machine}, "run", "-q", "--", "sh", "-c", `echo other >>"$0"`, order)
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both wait", func() bool { // a name with a dot is of a ticket that is being written
+	waitUntil(t, "both wait", func() bool { // a name with a dot is of a ticket that is being written
 		found, _ := filepath.Glob(filepath.Join(f.state, "machines", "*", "tickets", "*", "[^.]*.ticket"))
 		return len(found) >= 2
 	})
@@ -335,7 +335,7 @@ func TestSweepTurns(t *testing.T) {
 	text, _ := os.ReadFile(order)
 	words := strings.Fields(string(text))
 	slices.Sort(words)
-	same(t, "all", strings.Join(words, " "), "1 2 3 other")
+	checkEqual(t, "all", strings.Join(words, " "), "1 2 3 other")
 	if strings.HasSuffix(string(text), "other\n") {
 		t.Errorf("the other one came last: %q", text)
 	}
@@ -344,10 +344,10 @@ func TestSweepTurns(t *testing.T) {
 // TestSweepCPU: without a device nothing is leased, and the machine needs none.
 func TestSweepCPU(t *testing.T) {
 	t.Parallel()
-	f := newField(t, "demo:1xL4")
-	a, got := f.answered(f.sweep("--json", "--cpu", "--over", "x=1..4", "--jobs", "4", "--", "sh", "-c", `echo "$CUDA_VISIBLE_DEVICES"`))
-	if got.code != 0 || a.OK != 4 || f.log(3) != "-1\n" {
-		t.Errorf("exit %d, %+v, %q", got.code, a, f.log(3))
+	f := newSweepFixture(t, "demo:1xL4")
+	a, got := f.runForAnswer(f.sweepCommand("--json", "--cpu", "--over", "x=1..4", "--jobs", "4", "--", "sh", "-c", `echo "$CUDA_VISIBLE_DEVICES"`))
+	if got.code != 0 || a.OK != 4 || f.readRunLog(3) != "-1\n" {
+		t.Errorf("exit %d, %+v, %q", got.code, a, f.readRunLog(3))
 	}
 }
 
@@ -360,28 +360,28 @@ func TestSweepFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
-	f := newField(t, "demo:2xL4")
+	f := newSweepFixture(t, "demo:2xL4")
 	f.dir = filepath.Join(mounted, "s")
 	ballast := filepath.Join(mounted, "ballast")
 	done := filepath.Join(t.TempDir(), "done")
 	script := fmt.Sprintf(`echo {{.x}} >>"$0"; [ {{.x}} -ne 20 ] || dd if=/dev/zero of=%s bs=4k 2>/dev/null; true`, ballast)
-	got := run(t, f.sweep("--over", "x=1..150", "--", "sh", "-c", script, done))
-	same(t, "exit", got.code, 125)
-	contains(t, got.err, "no space left on device", "what was done is kept: gpuard sweep --resume "+f.dir)
+	got := runCommand(t, f.sweepCommand("--over", "x=1..150", "--", "sh", "-c", script, done))
+	checkEqual(t, "exit", got.code, 125)
+	checkContains(t, got.err, "no space left on device", "what was done is kept: gpuard sweep --resume "+f.dir)
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("", mounted, "", unix.MS_REMOUNT, "size=200m"); err != nil {
 		t.Fatal(err)
 	}
-	if a, got := f.resumed(); got.code != 0 || a.OK != 150 {
+	if a, got := f.resumeSweep(); got.code != 0 || a.OK != 150 {
 		t.Errorf("resumed: exit %d, %+v, %s", got.code, a, got.err)
 	}
-	exactlyOnce(t, done, 1, 150, 0)
+	checkExactlyOnce(t, done, 1, 150, 0)
 }
 
-// exactlyOnce checks that each number is there, at most so many of them twice.
-func exactlyOnce(t *testing.T, path string, first, last, twice int) {
+// checkExactlyOnce checks that each number is there, at most so many of them twice.
+func checkExactlyOnce(t *testing.T, path string, first, last, twice int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// documented are the variables that gpuard sets or removes for NVIDIA devices, and two of this test's own.
-const documented = `^(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|GPUARD_LEASE|GPUARD_GPUS|FRONT|GPUARD_STATE|XDG_STATE_HOME|HOME|HISTFILE)=`
+// documentedVariables are the variables that gpuard sets or removes for NVIDIA devices, and two of this test's own.
+const documentedVariables = `^(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|GPUARD_LEASE|GPUARD_GPUS|FRONT|GPUARD_STATE|XDG_STATE_HOME|HOME|HISTFILE)=`
 
 // TestEnvironment: the command has its caller's variables, byte for byte and in their order, and the documented ones.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) []string {
-		cmd := f.cmd(f.with("env", "-0")...)
+	compareBothWays(t, func(f *commandPrefix) []string {
+		cmd := f.cmd(f.prefixCommand("env", "-0")...)
 		cmd.Env = append(cmd.Env, "EMPTY=", "LINES=a\nb", "BYTES=\xff\xfe", "EQUALS=a=b=c", "ODD NAME=1", "NVIDIA_VISIBLE_DEVICES=all")
 		var seen []string
-		for pair := range strings.SplitSeq(run(f, cmd).out, "\x00") {
-			if !regexp.MustCompile(documented).MatchString(pair) {
+		for pair := range strings.SplitSeq(runCommand(f, cmd).out, "\x00") {
+			if !regexp.MustCompile(documentedVariables).MatchString(pair) {
 				seen = append(seen, strconv.Quote(pair))
 			}
 		}
@@ -48,11 +48,11 @@ func TestContext(t *testing.T) {
 		"no terminal":  `setsid -w $FRONT sh -c 'read a b c d e f tty rest </proc/$$/stat; echo $tty'`,
 		"line by line": `printf 'one\ntwo\nthree\n' | { $FRONT sh -c 'read line; echo "$line"'; cat; }`,
 		"standard err": `$FRONT sh -c 'echo out; echo err >&2' 2>err; cat err`,
-		"descriptors":  `exec 3</dev/null 7>seven 9<&0 200</dev/zero; ` + listing,
+		"descriptors":  `exec 3</dev/null 7>seven 9<&0 200</dev/zero; ` + listOpenFilesScript,
 		"many words":   `$FRONT sh -c 'echo $#' sh $(seq 20000)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bothWays(t, func(f *front) []string {
+			compareBothWays(t, func(f *commandPrefix) []string {
 				got := f.run("bash", "-c", script)
 				if got.out == "" {
 					f.Errorf("nothing was printed: %s", got.err)
@@ -63,18 +63,18 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// listing lists what a command has open, without the lease's lock and without the listing itself.
-const listing = `$FRONT sh -c 'for f in /proc/$$/fd/*; do echo ${f##*/} $(readlink $f); done' | grep -v -e '[.]lock$' -e ' pipe:' -e ' /proc/' | sed 's@/.*/@@'`
+// listOpenFilesScript lists what a command has open, without the lease's lock and without the listing itself.
+const listOpenFilesScript = `$FRONT sh -c 'for f in /proc/$$/fd/*; do echo ${f##*/} $(readlink $f); done' | grep -v -e '[.]lock$' -e ' pipe:' -e ' /proc/' | sed 's@/.*/@@'`
 
 // TestInput: a large input passes unchanged, to the byte.
 func TestInput(t *testing.T) {
 	t.Parallel()
 	text := bytes.Repeat([]byte("0123456789abcdef\n"), 200_000)
 	want := fmt.Sprintf("%x  -\n", sha256.Sum256(text))
-	bothWays(t, func(f *front) []string {
-		cmd := f.cmd(f.with("sha256sum")...)
+	compareBothWays(t, func(f *commandPrefix) []string {
+		cmd := f.cmd(f.prefixCommand("sha256sum")...)
 		cmd.Stdin = bytes.NewReader(text)
-		got := run(f, cmd)
+		got := runCommand(f, cmd)
 		if got.out != want {
 			f.Errorf("the command read something else: %v", got)
 		}
@@ -85,7 +85,7 @@ func TestInput(t *testing.T) {
 // TestExitCodes: every code is the command's own, gpuard's codes among them.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(f *front) []string {
+	compareBothWays(t, func(f *commandPrefix) []string {
 		got := f.run("sh", "-c", "for i in 0 1 2 3 64 100 $(seq 119 132) 137 143 200 254 255; do $FRONT sh -c \"exit $i\"; echo $i $?; done")
 		for line := range strings.Lines(got.out) {
 			if codes := strings.Fields(line); len(codes) != 2 || codes[0] != codes[1] {
@@ -99,9 +99,9 @@ func TestExitCodes(t *testing.T) {
 // TestStarting: what can be started, and the code when it cannot, are those of env(1), which starts commands by execvp.
 func TestStarting(t *testing.T) {
 	t.Parallel()
-	plain := &front{TB: t, words: []string{"env"}, state: stateFolder(t), dir: t.TempDir()}
-	leased := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
-	for _, f := range []*front{plain, leased} {
+	plain := &commandPrefix{TB: t, words: []string{"env"}, state: stateFolder(t), dir: t.TempDir()}
+	leased := &commandPrefix{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
+	for _, f := range []*commandPrefix{plain, leased} {
 		for name, file := range map[string]struct {
 			text string
 			mode os.FileMode
@@ -140,23 +140,23 @@ func TestStarting(t *testing.T) {
 	if got := leased.run("sh", "-c", "$FRONT ./broken"); got.code != 126 || !strings.Contains(got.err, "./broken") {
 		t.Errorf("a missing interpreter: exit %d, %s", got.code, got.err)
 	}
-	leased.over()
+	leased.waitUntilFreed()
 }
 
 // TestLeaseDescriptor: the command has one descriptor more than its caller gave it, the lease's.
 func TestLeaseDescriptor(t *testing.T) {
 	t.Parallel()
 	const open = `cd /proc/$$/fd; for n in *; do echo $n $(readlink $n); done`
-	numbers := func(f *front) map[string]string {
+	numbers := func(f *commandPrefix) map[string]string {
 		all := map[string]string{}
-		for line := range strings.Lines(f.run(f.with("sh", "-c", open)...).out) {
+		for line := range strings.Lines(f.run(f.prefixCommand("sh", "-c", open)...).out) {
 			number, target, _ := strings.Cut(strings.TrimSpace(line), " ")
 			all[number] = target
 		}
 		return all
 	}
-	plain := numbers(&front{TB: t, state: stateFolder(t), dir: t.TempDir()})
-	f := &front{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
+	plain := numbers(&commandPrefix{TB: t, state: stateFolder(t), dir: t.TempDir()})
+	f := &commandPrefix{TB: t, words: strings.Fields("gpuard run -q --machine demo --"), state: stateFolder(t), dir: t.TempDir()}
 	leased := numbers(f)
 	if target := leased["200"]; !strings.HasPrefix(target, f.state) || !strings.HasSuffix(target, ".lock") {
 		t.Errorf("descriptor 200 is %q", target)
@@ -166,5 +166,5 @@ func TestLeaseDescriptor(t *testing.T) {
 			t.Errorf("descriptor %s, %q, is one too many", n, target)
 		}
 	}
-	f.over()
+	f.waitUntilFreed()
 }

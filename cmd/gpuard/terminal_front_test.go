@@ -18,25 +18,25 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// front is the prefix of a command: nothing, or gpuard.
-type front struct {
+// commandPrefix is the prefix of a command: nothing, or gpuard.
+type commandPrefix struct {
 	testing.TB
 	words []string
 	state string
 	dir   string // working folder of everything that is started, empty at first
 }
 
-// bothWays makes the same observations without and with gpuard in front of the command; they must be equal.
-func bothWays(t *testing.T, observe func(f *front) []string) {
+// compareBothWays makes the same observations without and with gpuard in front of the command; they must be equal.
+func compareBothWays(t *testing.T, observe func(f *commandPrefix) []string) {
 	t.Helper()
-	bothWaysAs(t, strings.Fields("gpuard run -q --machine demo --"), observe)
+	compareWithPrefix(t, strings.Fields("gpuard run -q --machine demo --"), observe)
 }
 
-// bothWaysAs is bothWays with these words in front of the command.
-func bothWaysAs(t *testing.T, words []string, observe func(f *front) []string) {
+// compareWithPrefix is compareBothWays with these words in front of the command.
+func compareWithPrefix(t *testing.T, words []string, observe func(f *commandPrefix) []string) {
 	t.Helper()
-	plain := observe(&front{TB: t, state: stateFolder(t), dir: quietDir(t)})
-	f := &front{TB: t, words: words, state: stateFolder(t), dir: quietDir(t)}
+	plain := observe(&commandPrefix{TB: t, state: stateFolder(t), dir: quietDir(t)})
+	f := &commandPrefix{TB: t, words: words, state: stateFolder(t), dir: quietDir(t)}
 	leased := observe(f)
 	for i := range max(len(plain), len(leased)) {
 		without, with := "nothing", "nothing"
@@ -53,24 +53,26 @@ func bothWaysAs(t *testing.T, words []string, observe func(f *front) []string) {
 	if len(plain) == 0 {
 		t.Error("nothing was observed")
 	}
-	f.over()
+	f.waitUntilFreed()
 }
 
-// leasing reports whether gpuard is in front.
-func (f *front) leasing() bool { return len(f.words) > 0 }
+// isLeasing reports whether gpuard is in front.
+func (f *commandPrefix) isLeasing() bool { return len(f.words) > 0 }
 
-// with puts the front before a command.
-func (f *front) with(command ...string) []string { return slices.Concat(f.words, command) }
+// prefixCommand puts the front before a command.
+func (f *commandPrefix) prefixCommand(command ...string) []string {
+	return slices.Concat(f.words, command)
+}
 
 // cmd prepares exactly these words; in shell scripts $FRONT means the front.
-func (f *front) cmd(args ...string) *exec.Cmd {
+func (f *commandPrefix) cmd(args ...string) *exec.Cmd {
 	f.Helper()
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		f.Fatal(err)
 	}
-	cmd := program(f, f.state, []string{
-		"FRONT=" + strings.Join(f.words, " "), "PS1=" + prompt, "TERM=xterm", "LC_ALL=C",
+	cmd := gpuardCommand(f, f.state, []string{
+		"FRONT=" + strings.Join(f.words, " "), "PS1=" + shellPrompt, "TERM=xterm", "LC_ALL=C",
 		"HOME=" + f.dir, "XDG_STATE_HOME=", "HISTFILE=" + f.dir + "/history", "LESS=",
 	}, args[1:]...)
 	cmd.Path, cmd.Args[0], cmd.Dir = path, args[0], f.dir
@@ -78,13 +80,13 @@ func (f *front) cmd(args ...string) *exec.Cmd {
 }
 
 // run runs exactly these words to their end.
-func (f *front) run(args ...string) result {
+func (f *commandPrefix) run(args ...string) runResult {
 	f.Helper()
-	return run(f, f.cmd(args...))
+	return runCommand(f, f.cmd(args...))
 }
 
-// folder is where the leases are; none were made while it is missing.
-func (f *front) folder() string {
+// leaseFolder is where the leases are; none were made while it is missing.
+func (f *commandPrefix) leaseFolder() string {
 	found, _ := filepath.Glob(filepath.Join(f.state, "machines", "[^.]*")) // .* is still being built
 	if len(found) == 0 {
 		return ""
@@ -92,13 +94,13 @@ func (f *front) folder() string {
 	return found[0]
 }
 
-// leases counts live leases.
-func (f *front) leases() int {
+// countLeases counts live leases.
+func (f *commandPrefix) countLeases() int {
 	f.Helper()
-	if f.folder() == "" {
+	if f.leaseFolder() == "" {
 		return 0
 	}
-	folder, err := store.Open(f.folder(), nil, 10*time.Second)
+	folder, err := store.Open(f.leaseFolder(), nil, 10*time.Second)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -107,19 +109,19 @@ func (f *front) leases() int {
 	return len(held)
 }
 
-// over waits until nothing lives on: no lease and no holder.
-func (f *front) over() {
+// waitUntilFreed waits until nothing lives on: no lease and no holder.
+func (f *commandPrefix) waitUntilFreed() {
 	f.Helper()
-	if f.folder() == "" {
+	if f.leaseFolder() == "" {
 		return
 	}
-	eventually(f, "leases and holders are gone", func() bool { return f.leases() == 0 && len(holdersOf(f.folder())) == 0 })
+	waitUntil(f, "leases and holders are gone", func() bool { return f.countLeases() == 0 && len(holdersOf(f.leaseFolder())) == 0 })
 }
 
-// shown makes what a shell says comparable: numbers of processes vanish, and lines are sorted, since their order is the
+// comparableText makes what a shell says comparable: numbers of processes vanish, and lines are sorted, since their order is the
 // shell's own business (a notice before or after an answer).
-func (f *front) shown(text string) string {
-	text = strings.ReplaceAll(text, prompt, "\n")
+func (f *commandPrefix) comparableText(text string) string {
+	text = strings.ReplaceAll(text, shellPrompt, "\n")
 	text = regexp.MustCompile(`(on |\[[0-9]\] )[0-9]+`).ReplaceAllString(text, "${1}PID")
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
@@ -129,8 +131,8 @@ func (f *front) shown(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// listen is a job that says which of the signals in its arguments it gets, and at SIGUSR2 how often it got each.
-func listen() {
+// reportSignals is a job that says which of the signals in its arguments it gets, and at SIGUSR2 how often it got each.
+func reportSignals() {
 	time.AfterFunc(90*time.Second, func() { os.Exit(97) }) // its parent is gone
 	names := make(map[os.Signal]string)
 	got := make(map[string]int)
@@ -153,8 +155,8 @@ func listen() {
 	os.Exit(7)
 }
 
-// reap starts its arguments, or a shell that leaves an orphan, and waits for every child there is, as an init does.
-func reap() {
+// reapChildren starts its arguments, or a shell that leaves an orphan, and waits for every child there is, as an init does.
+func reapChildren() {
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"sh", "-c", "sleep 0.1 & exit 3"}
@@ -181,8 +183,8 @@ func reap() {
 	os.Exit(len(waited))
 }
 
-// adopter becomes its arguments, as a subreaper of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER).
-func adopter() {
+// becomeSubreaper becomes its arguments, as a subreaper of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER).
+func becomeSubreaper() {
 	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	if err == nil {
 		var path string
@@ -194,8 +196,8 @@ func adopter() {
 	os.Exit(1)
 }
 
-// thread prints what the kernel keeps for this one thread and an exec from another thread would lose.
-func thread() {
+// printThreadState prints what the kernel keeps for this one thread and an exec from another thread would lose.
+func printThreadState() {
 	var sig int32
 	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0)
 	fmt.Println("main thread", unix.Gettid() == os.Getpid(), "signal at the parent's death", unix.Signal(sig), err)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds every wait of these tests; on an idle machine none of them takes a second.
-const patience = 45 * time.Second
+// terminalTimeout bounds every wait of these tests; on an idle machine none of them takes a second.
+const terminalTimeout = 45 * time.Second
 
 // terminal is a pseudo terminal with a session on it, from the side of keyboard and screen.
 type terminal struct {
@@ -27,16 +27,16 @@ type terminal struct {
 	news   chan struct{}
 }
 
-// onTerminal starts cmd as the leader of a new session with a new pseudo terminal as its controlling terminal (pty(7):
+// startOnTerminal starts cmd as the leader of a new session with a new pseudo terminal as its controlling terminal (pty(7):
 // the other end is numbered, and locked until it is opened for use).
-func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
+func startOnTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var number uint32
-	control(t, master, func(fd int) error {
+	controlFile(t, master, func(fd int) error {
 		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 			return err
 		}
@@ -48,21 +48,21 @@ func onTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 		t.Fatal(err)
 	}
 	defer slave.Close() //nolint:errcheck // the session has its own
-	control(t, slave, silence)
+	controlFile(t, slave, disableEcho)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
 	s := &terminal{t: t, master: master, cmd: cmd, news: make(chan struct{}, 1)}
-	s.resize(24, 80)
+	s.setSize(24, 80)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go s.watch()
-	t.Cleanup(s.hangup)
+	go s.readScreen()
+	t.Cleanup(s.hangUp)
 	return s
 }
 
-// control calls the kernel about an open file without taking it from the Go poller: a close must end a read.
-func control(t testing.TB, f *os.File, call func(fd int) error) {
+// controlFile calls the kernel about an open file without taking it from the Go poller: a close must end a read.
+func controlFile(t testing.TB, f *os.File, call func(fd int) error) {
 	t.Helper()
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -74,8 +74,8 @@ func control(t testing.TB, f *os.File, call func(fd int) error) {
 	}
 }
 
-// silence switches the echo off: what is typed would mix with what is shown. Control keys keep their signals.
-func silence(fd int) error {
+// disableEcho switches the echo off: what is typed would mix with what is shown. Control keys keep their signals.
+func disableEcho(fd int) error {
 	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func silence(fd int) error {
 	return unix.IoctlSetTermios(fd, unix.TCSETS, mode)
 }
 
-func (s *terminal) watch() {
+func (s *terminal) readScreen() {
 	part := make([]byte, 4096)
 	for {
 		n, err := s.master.Read(part)
@@ -102,29 +102,29 @@ func (s *terminal) watch() {
 	}
 }
 
-// hangup takes the terminal away: the kernel sends SIGHUP to the session.
-func (s *terminal) hangup() {
+// hangUp takes the terminal away: the kernel sends SIGHUP to the session.
+func (s *terminal) hangUp() {
 	_ = s.master.Close()
 	_ = s.cmd.Wait()
 }
 
-func (s *terminal) resize(rows, columns uint16) {
+func (s *terminal) setSize(rows, columns uint16) {
 	s.t.Helper()
-	control(s.t, s.master, func(fd int) error {
+	controlFile(s.t, s.master, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
 	})
 }
 
-func (s *terminal) press(keys string) {
+func (s *terminal) typeKeys(keys string) {
 	if _, err := s.master.WriteString(keys); err != nil {
 		s.t.Fatalf("cannot type %q: %v", keys, err)
 	}
 }
 
-// until waits until every pattern has been shown, in any order, and consumes the screen up to the last of them.
-func (s *terminal) until(patterns ...string) string {
+// waitForScreen waits until every pattern has been shown, in any order, and consumes the screen up to the last of them.
+func (s *terminal) waitForScreen(patterns ...string) string {
 	s.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(terminalTimeout)
 	for {
 		s.mu.Lock()
 		end := 0
@@ -151,22 +151,22 @@ func (s *terminal) until(patterns ...string) string {
 	}
 }
 
-// prompt is what the shells of these tests show when they wait for a line.
-const prompt = "ready> "
+// shellPrompt is what the shells of these tests show when they wait for a line.
+const shellPrompt = "ready> "
 
-// line types one line and returns what was shown until the next prompt.
-func (s *terminal) line(text string) string {
+// typeLine types one line and returns what was shown until the next prompt.
+func (s *terminal) typeLine(text string) string {
 	s.t.Helper()
-	s.press(text + "\n")
-	return strings.TrimSuffix(s.until(prompt+"$"), prompt)
+	s.typeKeys(text + "\n")
+	return strings.TrimSuffix(s.waitForScreen(shellPrompt+"$"), shellPrompt)
 }
 
-// foreground waits until another process group than not has the terminal and returns it.
-func (s *terminal) foreground(not int) int {
+// waitForForeground waits until another process group than not has the terminal and returns it.
+func (s *terminal) waitForForeground(not int) int {
 	s.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(terminalTimeout); ; time.Sleep(5 * time.Millisecond) {
 		var group int
-		control(s.t, s.master, func(fd int) (err error) {
+		controlFile(s.t, s.master, func(fd int) (err error) {
 			group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 			return err
 		})

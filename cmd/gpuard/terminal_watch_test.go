@@ -8,10 +8,10 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// single reports whether the terminal passes each key on immediately, without an echo.
-func (s *terminal) single() (yes bool) {
+// isCharacterMode reports whether the terminal passes each key on immediately, without an echo.
+func (s *terminal) isCharacterMode() (yes bool) {
 	s.t.Helper()
-	control(s.t, s.master, func(fd int) error {
+	controlFile(s.t, s.master, func(fd int) error {
 		mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		yes = err == nil && mode.Lflag&(unix.ICANON|unix.ECHO) == 0 && mode.Lflag&unix.ISIG != 0
 		return err
@@ -19,10 +19,10 @@ func (s *terminal) single() (yes bool) {
 	return yes
 }
 
-// whole is the terminal's mode, to see whether anything of it was left changed.
-func (s *terminal) whole() (mode unix.Termios) {
+// terminalMode is the terminal's mode, to see whether anything of it was left changed.
+func (s *terminal) terminalMode() (mode unix.Termios) {
 	s.t.Helper()
-	control(s.t, s.master, func(fd int) error {
+	controlFile(s.t, s.master, func(fd int) error {
 		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		if err == nil {
 			mode = *m
@@ -41,18 +41,18 @@ func TestWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
+			cmd := gpuardCommand(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
 			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap : INT; read go; gpuard --watch; echo "code $?"; read go`}
-			s := onTerminal(t, cmd)
-			before := s.whole()
-			s.press("\n")
-			s.until(`4 GPUs: 4 free`, `\n[^\n]*\d\d:\d\d:\d\d  q leaves`)
-			if !s.single() {
+			s := startOnTerminal(t, cmd)
+			before := s.terminalMode()
+			s.typeKeys("\n")
+			s.waitForScreen(`4 GPUs: 4 free`, `\n[^\n]*\d\d:\d\d:\d\d  q leaves`)
+			if !s.isCharacterMode() {
 				t.Error("the terminal does not hand over keys one by one")
 			}
-			s.press("x" + c.key)
-			s.until("code " + c.code + "\n")
-			if after := s.whole(); after != before {
+			s.typeKeys("x" + c.key)
+			s.waitForScreen("code " + c.code + "\n")
+			if after := s.terminalMode(); after != before {
 				t.Errorf("the terminal was left changed:\n%+v\n%+v", before, after)
 			}
 		})
@@ -62,21 +62,21 @@ func TestWatch(t *testing.T) {
 // TestWatchCrashed: a crash of the driver's library in between leaves no single keys behind.
 func TestWatchCrashed(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(1)...)
-	cmd := r.hasty()
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	cmd := r.hastyCommand()
 	cmd.Env = append(cmd.Env, "TERM=xterm")
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `read begin; gpuard status --watch=0.1s; echo "code $?"; read go`}
-	s := onTerminal(t, cmd)
-	before := s.whole()
-	s.press("\n")
-	s.until("q leaves")
-	r.Crash("nvmlDeviceGetMemoryInfo_v2", fakegpu.Any)
-	s.until("read through nvidia-smi")
-	eventually(t, "keys count again", s.single)
-	s.press("q")
-	s.until("code 0\n")
+	s := startOnTerminal(t, cmd)
+	before := s.terminalMode()
+	s.typeKeys("\n")
+	s.waitForScreen("q leaves")
+	r.Crash("nvmlDeviceGetMemoryInfo_v2", fakegpu.AnyGPU)
+	s.waitForScreen("read through nvidia-smi")
+	waitUntil(t, "keys count again", s.isCharacterMode)
+	s.typeKeys("q")
+	s.waitForScreen("code 0\n")
 	before.Lflag |= unix.ECHO // the tests' terminal is without it, a person's is not
-	if after := s.whole(); after != before {
+	if after := s.terminalMode(); after != before {
 		t.Errorf("the terminal was left changed:\n%+v\n%+v", before, after)
 	}
 }
@@ -84,20 +84,20 @@ func TestWatchCrashed(t *testing.T) {
 // TestWatchSuspended: after Ctrl-Z the shell has the terminal as ever, and after fg the keys count again.
 func TestWatchSuspended(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm", "PS1=" + prompt})
-	cmd.Path, cmd.Args = "/bin/bash", shells()["bash"]
-	s := onTerminal(t, cmd)
-	s.until(prompt + "$")
-	s.press("gpuard --watch\n")
-	s.until("q leaves")
-	s.press("\x1a")
-	s.until(prompt + "$")
-	s.press("fg\n")
-	s.until("q leaves")
-	eventually(t, "keys count again", s.single)
-	s.press("q")
-	s.until(prompt + "$")
-	if text := s.line("echo code $?"); text != "code 0\n" {
+	cmd := gpuardCommand(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm", "PS1=" + shellPrompt})
+	cmd.Path, cmd.Args = "/bin/bash", jobControlShells()["bash"]
+	s := startOnTerminal(t, cmd)
+	s.waitForScreen(shellPrompt + "$")
+	s.typeKeys("gpuard --watch\n")
+	s.waitForScreen("q leaves")
+	s.typeKeys("\x1a")
+	s.waitForScreen(shellPrompt + "$")
+	s.typeKeys("fg\n")
+	s.waitForScreen("q leaves")
+	waitUntil(t, "keys count again", s.isCharacterMode)
+	s.typeKeys("q")
+	s.waitForScreen(shellPrompt + "$")
+	if text := s.typeLine("echo code $?"); text != "code 0\n" {
 		t.Errorf("after q: %q", text)
 	}
 }
@@ -105,13 +105,13 @@ func TestWatchSuspended(t *testing.T) {
 // TestWatchInBackground: it shows, and is not stopped by the terminal, which belongs to another process group.
 func TestWatchInBackground(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
+	cmd := gpuardCommand(t, stateFolder(t), []string{"GPUARD_MACHINE=demo", "TERM=xterm"})
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `set -m; gpuard --watch & read go; kill %1; wait; echo over`}
-	s := onTerminal(t, cmd)
-	s.until("Ctrl-C leaves")
-	if s.single() {
+	s := startOnTerminal(t, cmd)
+	s.waitForScreen("Ctrl-C leaves")
+	if s.isCharacterMode() {
 		t.Error("a job in the background has changed the terminal")
 	}
-	s.press("\n")
-	s.until("over")
+	s.typeKeys("\n")
+	s.waitForScreen("over")
 }

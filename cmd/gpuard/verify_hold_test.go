@@ -13,11 +13,11 @@ import (
 	"gpuard/internal/gate"
 )
 
-// held gives a running process a lease of a device.
-func (r *rack) held(pid, device int) (lease string) {
+// leaseForPID gives a running process a lease of a device.
+func (r *fakeDriverMachine) leaseForPID(pid, device int) (lease string) {
 	r.t.Helper()
 	args := []string{"reserve", "--any", "--device", fmt.Sprint(device), "--pid", fmt.Sprint(pid)}
-	if contained() {
+	if isContained() {
 		args = append(args, "--private-state")
 	}
 	got := r.run(args...)
@@ -29,18 +29,18 @@ func (r *rack) held(pid, device int) (lease string) {
 	return lease
 }
 
-// heldShell is a shell that has a lease of GPU 0 since after its start, with a job on a GPU.
-func (r *rack) heldShell(on int, env ...string) (lease string, shell int) {
+// startHeldShell is a shell that has a lease of GPU 0 since after its start, with a job on a GPU.
+func (r *fakeDriverMachine) startHeldShell(on int, env ...string) (lease string, shell int) {
 	r.t.Helper()
 	start := filepath.Join(r.t.TempDir(), "start")
 	script := fmt.Sprintf(`echo; until test -e %s; do sleep 0.1; done; CUDA_VISIBLE_DEVICES=%d fakegpu-job --gpu %[2]d & wait`, start, on)
-	shell = r.unleased(env, script)
-	lease = r.held(shell, 0)
+	shell = r.startUnleased(env, script)
+	lease = r.leaseForPID(shell, 0)
 	if err := os.WriteFile(start, nil, 0o644); err != nil {
 		r.t.Fatal(err)
 	}
-	eventually(r.t, "the job is on its GPU", func() bool {
-		s, _ := r.status()
+	waitUntil(r.t, "the job is on its GPU", func() bool {
+		s, _ := r.readStatus()
 		return len(s.Devices[on].Processes) == 1
 	})
 	return lease, shell
@@ -50,24 +50,24 @@ func (r *rack) heldShell(on int, env ...string) (lease string, shell int) {
 func TestVerifyHeld(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []string{"", "GPUARD_LEASE=gone"} {
-		r := newRack(t, a100s(2)...)
-		lease, shell := r.heldShell(1, stale)
-		v := r.verified(verify.OutsideLease, 1, fmt.Sprint(shell))
-		same(t, "lease of the shell", v.Lease, lease)
-		v = r.verified(verify.OutsideLease, 1, fmt.Sprint(v.Sightings[0].PID))
-		same(t, "lease of its child", v.Lease, lease)
+		r := newFakeDriverMachine(t, makeA100s(2)...)
+		lease, shell := r.startHeldShell(1, stale)
+		v := r.mustVerify(verify.OutsideLease, 1, fmt.Sprint(shell))
+		checkEqual(t, "lease of the shell", v.Lease, lease)
+		v = r.mustVerify(verify.OutsideLease, 1, fmt.Sprint(v.Sightings[0].PID))
+		checkEqual(t, "lease of its child", v.Lease, lease)
 	}
 }
 
 // TestVerifyHeldEarlier: an environment that is older than the lease proves nothing.
 func TestVerifyHeldEarlier(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, a100s(2)...)
-	lease, shell := r.heldShell(0, "CUDA_VISIBLE_DEVICES=1")
+	r := newFakeDriverMachine(t, makeA100s(2)...)
+	lease, shell := r.startHeldShell(0, "CUDA_VISIBLE_DEVICES=1")
 	for _, target := range []string{lease, fmt.Sprint(shell)} {
-		v := r.verified(verify.Proven, 0, target)
-		same(t, "lease", v.Lease, lease)
-		contains(t, strings.Join(v.Notes, "; "), "the lease alone counts")
+		v := r.mustVerify(verify.Proven, 0, target)
+		checkEqual(t, "lease", v.Lease, lease)
+		checkContains(t, strings.Join(v.Notes, "; "), "the lease alone counts")
 	}
 }
 
@@ -75,14 +75,14 @@ func TestVerifyHeldEarlier(t *testing.T) {
 func TestVerifyHeldForAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	cmd := exec.Command("/bin/sleep", "60")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	pid := cmd.Process.Pid
-	lease := r.held(pid, 0)
-	same(t, "lease", r.verified(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(pid)).Lease, lease)
+	lease := r.leaseForPID(pid, 0)
+	checkEqual(t, "lease", r.mustVerify(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(pid)).Lease, lease)
 }

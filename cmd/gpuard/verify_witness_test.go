@@ -16,14 +16,14 @@ import (
 	"gpuard/internal/gate"
 )
 
-// torchlike is a Python program that seems to have PyTorch, and the PyTorch that it would import.
-type torchlike struct {
+// fakeTorchProgram is a Python program that seems to have PyTorch, and the PyTorch that it would import.
+type fakeTorchProgram struct {
 	program, said string // said is where the module writes to
 	env           []string
 }
 
-// newTorchlike writes the program, which does then after "ready", and its module.
-func newTorchlike(t *testing.T, module, then string) torchlike {
+// newFakeTorchProgram writes the program, which does then after "ready", and its module.
+func newFakeTorchProgram(t *testing.T, module, then string) fakeTorchProgram {
 	t.Helper()
 	gate.Need(t, "python3")
 	dir, err := os.MkdirTemp("/tmp", "gpuard-torchlike") // where other users may read it
@@ -31,7 +31,7 @@ func newTorchlike(t *testing.T, module, then string) torchlike {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := torchlike{program: filepath.Join(dir, "train.py"), said: filepath.Join(dir, "said"), env: []string{"PYTHONPATH=" + dir}}
+	p := fakeTorchProgram{program: filepath.Join(dir, "train.py"), said: filepath.Join(dir, "said"), env: []string{"PYTHONPATH=" + dir}}
 	library := filepath.Join(dir, "libtorch_python.so")
 	for name, text := range map[string]string{
 		p.program: "import mmap, os, subprocess, time\nhere = os.path.dirname(__file__) + '/'\nmapped = mmap.mmap(os.open(\"" + library + "\", os.O_RDONLY), 0, prot=mmap.PROT_READ)\nprint('ready', flush=True)\n" + then,
@@ -46,18 +46,18 @@ func newTorchlike(t *testing.T, module, then string) torchlike {
 	return p
 }
 
-const cpuTorch = "__version__ = '2.5.1'\nclass version: cuda = hip = None\n"
+const cpuTorchModule = "__version__ = '2.5.1'\nclass version: cuda = hip = None\n"
 
 // TestVerifyWitnessEnds: the process that asks the framework is gone when verify is, however that ended.
 func TestVerifyWitnessEnds(t *testing.T) {
 	t.Parallel()
-	p := newTorchlike(t, "time.sleep(300)", `
+	p := newFakeTorchProgram(t, "time.sleep(300)", `
 while not os.path.exists(here + "go"):
     time.sleep(0.01)
 subprocess.run(["fakegpu-job", "--gpu", "0"])
 `)
-	r := newRack(t, a100s(1)...)
-	pid := r.unleased(append(p.env, "CUDA_VISIBLE_DEVICES=-1"), "exec python3 "+p.program)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	pid := r.startUnleased(append(p.env, "CUDA_VISIBLE_DEVICES=-1"), "exec python3 "+p.program)
 	for _, how := range []string{"SIGINT", "SIGTERM", "SIGKILL", "an answer"} {
 		if err := os.Truncate(p.said, 0); err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0"])
 			t.Fatal(err)
 		}
 		asking := 0
-		eventually(t, "the framework is asked", func() bool {
+		waitUntil(t, "the framework is asked", func() bool {
 			text, _ := os.ReadFile(p.said)
 			first, _, _ := strings.Cut(string(text), " ")
 			asking, _ = strconv.Atoi(first)
@@ -79,7 +79,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0"])
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		eventually(t, "the one that asks is gone after "+how, func() bool {
+		waitUntil(t, "the one that asks is gone after "+how, func() bool {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", asking))
 			return err != nil || strings.Contains(string(stat), ") Z ")
 		})
@@ -90,7 +90,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0"])
 // that.
 func TestRunVerifyPatience(t *testing.T) {
 	t.Parallel()
-	p := newTorchlike(t, cpuTorch, `
+	p := newFakeTorchProgram(t, cpuTorchModule, `
 for _ in range(3000):
     if os.path.getsize(here + "said"):
         break
@@ -98,10 +98,10 @@ for _ in range(3000):
 time.sleep(1)
 subprocess.run(["fakegpu-job", "--gpu", "0", "--seconds", "2"], check=True)
 `)
-	r := newRack(t, a100s(1)...)
-	got := run(t, with(r.cmd("run", "-q", "--verify=20s,stop", "--device", "0", "--", "python3", p.program), p.env...))
-	same(t, "exit", got.code, 0)
-	contains(t, got.err, "gpuard: proven: fakegpu-job")
+	r := newFakeDriverMachine(t, makeA100s(1)...)
+	got := runCommand(t, withEnv(r.cmd("run", "-q", "--verify=20s,stop", "--device", "0", "--", "python3", p.program), p.env...))
+	checkEqual(t, "exit", got.code, 0)
+	checkContains(t, got.err, "gpuard: proven: fakegpu-job")
 	if said, _ := os.ReadFile(p.said); len(said) == 0 {
 		t.Error("the framework was not asked")
 	}
@@ -111,7 +111,7 @@ subprocess.run(["fakegpu-job", "--gpu", "0", "--seconds", "2"], check=True)
 // the command has become, and not a driver that would be too old.
 func TestVerifyHidden(t *testing.T) {
 	t.Parallel()
-	p := newTorchlike(t, `
+	p := newFakeTorchProgram(t, `
 __version__ = "2.11.0"
 class version:
     cuda = "13.0"
@@ -124,13 +124,13 @@ class cuda:
     @staticmethod
     def current_device(): raise RuntimeError("No CUDA GPUs are available")
 `, "time.sleep(300)")
-	r := newRack(t, a100s(1)...)
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	for how, text := range map[string]string{
 		"sleep 1; CUDA_VISIBLE_DEVICES= exec": "PyTorch 2.11.0 (CUDA 13.0) finds no GPU: CUDA_VISIBLE_DEVICES= hides them all in process ", // its environment was read before
 		"CUDA_VISIBLE_DEVICES= exec":          "CUDA_VISIBLE_DEVICES=",
 	} {
-		got := run(t, with(r.cmd("run", "-q", "--verify=5s,stop", "--", "sh", "-c", how+" python3 "+p.program), p.env...))
-		contains(t, got.err, "not on any GPU (CPU fallback): python3 (process ", text, "; find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard; told it to end (SIGTERM)")
+		got := runCommand(t, withEnv(r.cmd("run", "-q", "--verify=5s,stop", "--", "sh", "-c", how+" python3 "+p.program), p.env...))
+		checkContains(t, got.err, "not on any GPU (CPU fallback): python3 (process ", text, "; find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard; told it to end (SIGTERM)")
 	}
 }
 
@@ -138,14 +138,14 @@ class cuda:
 func TestVerifyOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	p := newTorchlike(t, cpuTorch, "time.sleep(300)")
-	r := newRack(t, a100s(1)...)
+	p := newFakeTorchProgram(t, cpuTorchModule, "time.sleep(300)")
+	r := newFakeDriverMachine(t, makeA100s(1)...)
 	cmd := exec.Command("/usr/bin/python3", p.program) // one that every user may read
 	cmd.Env, cmd.Dir = append(os.Environ(), p.env...), "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	begin(t, cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
+	startToFirstLine(t, cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	v := r.verified(verify.TooEarly, 123, "--for", "1s", fmt.Sprint(cmd.Process.Pid))
+	v := r.mustVerify(verify.TooEarly, 123, "--for", "1s", fmt.Sprint(cmd.Process.Pid))
 	if len(v.Frameworks) != 1 || v.Frameworks[0].Error != "not asked: the process belongs to nobody" {
 		t.Errorf("%+v", v.Frameworks)
 	}

@@ -16,43 +16,43 @@ import (
 // an invented machine, where no other event makes a reading old.
 func TestWaitDrained(t *testing.T) {
 	t.Parallel()
-	l := newLine(t)
-	waiter := l.queue("one", 1)
+	l := newLineFixture(t)
+	waiter := l.startQueued("one", 1)
 	admin := func(verb string) {
 		t.Helper()
-		if got := run(t, program(t, l.state, nil, verb, "0", "--machine", l.machine)); got.code != 0 {
+		if got := runCommand(t, gpuardCommand(t, l.state, nil, verb, "0", "--machine", l.machine)); got.code != 0 {
 			t.Fatalf("%s: exit %d, %s", verb, got.code, got.err)
 		}
 	}
 	admin("drain")
-	l.end()
-	eventually(t, "its lease has ended", func() bool { return l.leases() == 0 })
+	l.freeDevice()
+	waitUntil(t, "its lease has ended", func() bool { return l.countLeases() == 0 })
 	time.Sleep(200 * time.Millisecond) // a waiter that is woken takes a device within milliseconds
-	if ran := l.order(); len(ran) > 0 {
+	if ran := l.readRunOrder(); len(ran) > 0 {
 		t.Fatalf("%v got a drained device", ran)
 	}
 	admin("undrain")
 	if err := waiter.Wait(); err != nil {
 		t.Error(err)
 	}
-	l.noTickets()
+	l.checkNoTickets()
 }
 
 // TestWaitEndedWhileReading: a signal, or the end of the time, counts also where it comes during a reading of the
 // machine, which it interrupts; nothing else is said.
 func TestWaitEndedWhileReading(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.A100(0))
-	begin(t, r.job(0, "20G", fakegpu.Compute))
+	r := newFakeDriverMachine(t, fakegpu.A100(0))
+	startToFirstLine(t, r.fakeJobCommand(0, "20G", fakegpu.Compute))
 	r.Delay("nvmlDeviceGetMemoryInfo_v2", 0, 400)
 	for _, after := range []time.Duration{300 * time.Millisecond, 450 * time.Millisecond} { // the first slow reading comes after 200 ms
-		cmd := r.hasty("run", "-q", "--", "true")
+		cmd := r.hastyCommand("run", "-q", "--", "true")
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it stands in the line", func() bool { // status would read the machine for as long
+		waitUntil(t, "it stands in the line", func() bool { // status would read the machine for as long
 			tickets, _ := filepath.Glob(filepath.Join(r.state, "tickets", "*", "*.ticket"))
 			return len(tickets) == 1
 		})
@@ -64,9 +64,9 @@ func TestWaitEndedWhileReading(t *testing.T) {
 		}
 	}
 	for _, wait := range []string{"600ms", "800ms"} {
-		got := run(t, r.hasty("run", "-q", "--wait="+wait, "--", "true"))
-		same(t, "exit", got.code, 121)
-		contains(t, got.err, "after waiting "+wait, "in use without a lease by PID ")
+		got := runCommand(t, r.hastyCommand("run", "-q", "--wait="+wait, "--", "true"))
+		checkEqual(t, "exit", got.code, 121)
+		checkContains(t, got.err, "after waiting "+wait, "in use without a lease by PID ")
 		if strings.Contains(got.err, "no answer") {
 			t.Errorf("a reading that the end of the time interrupted counts: %s", got.err)
 		}
@@ -76,16 +76,16 @@ func TestWaitEndedWhileReading(t *testing.T) {
 // TestWaitNamesTheLease: whenever the time of --wait is over, the lease is named that was waited for.
 func TestWaitNamesTheLease(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.A100(0))
-	r.holds("0")
+	r := newFakeDriverMachine(t, fakegpu.A100(0))
+	r.holdDevice("0")
 	r.Delay("nvmlDeviceGetMemoryInfo_v2", 0, 60)
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
 			wait := fmt.Sprint(300+25*i, "ms")
-			got := run(t, r.hasty("run", "--wait="+wait, "--", "true"))
-			same(t, "exit", got.code, 121)
-			contains(t, got.err, "after waiting "+wait, "leased as ")
+			got := runCommand(t, r.hastyCommand("run", "--wait="+wait, "--", "true"))
+			checkEqual(t, "exit", got.code, 121)
+			checkContains(t, got.err, "after waiting "+wait, "leased as ")
 			if strings.Contains(got.err, "no answer") {
 				t.Errorf("--wait %s: %s", wait, got.err)
 			}
@@ -98,17 +98,17 @@ func TestWaitNamesTheLease(t *testing.T) {
 // has to act. A refusal does not call a drained device busy.
 func TestWaitReasons(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:2xL4")
-	ask := func(args ...string) result {
-		return run(t, program(t, r.state, nil, append(args, "--machine", r.machine)...))
+	r := newDemoMachine(t, "demo:2xL4")
+	ask := func(args ...string) runResult {
+		return runCommand(t, gpuardCommand(t, r.state, nil, append(args, "--machine", r.machine)...))
 	}
-	same(t, "drain", ask("drain", "0", "--reason", "fan replacement").code, 0)
-	refused := run(t, program(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
-	contains(t, refused.err, "GPU 0  drained  fan replacement (")
-	late := asks(t, program(t, r.state, nil, "run", "--device", "0", "--machine", r.machine, "--", "true"))
-	late.until("1st of 1; a user has to act; GPU 0: drained: fan replacement (")
-	late.withdraw()
-	same(t, "undrain", ask("undrain", "0").code, 0)
+	checkEqual(t, "drain", ask("drain", "0", "--reason", "fan replacement").code, 0)
+	refused := runCommand(t, gpuardCommand(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
+	checkContains(t, refused.err, "GPU 0  drained  fan replacement (")
+	late := startBackgroundRun(t, gpuardCommand(t, r.state, nil, "run", "--device", "0", "--machine", r.machine, "--", "true"))
+	late.waitForText("1st of 1; a user has to act; GPU 0: drained: fan replacement (")
+	late.endRun()
+	checkEqual(t, "undrain", ask("undrain", "0").code, 0)
 }
 
 // TestWaitMistakes: what was meant as the time of --wait is not looked for as a command, and what waits for nothing is
@@ -124,12 +124,12 @@ func TestWaitMistakes(t *testing.T) {
 		"run --wait=0 -- true":     "write --no-wait for an immediate answer",
 		"run --wait=0s -- true":    "write --no-wait for an immediate answer",
 	} {
-		got := run(t, program(t, state, nil, append(strings.Fields(flags), "--machine", "demo:1xL4")...))
+		got := runCommand(t, gpuardCommand(t, state, nil, append(strings.Fields(flags), "--machine", "demo:1xL4")...))
 		if got.code != 125 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: exit %d, %s", flags, got.code, got.err)
 		}
 	}
-	if got := run(t, program(t, state, nil, "reserve", "--help")); strings.Contains(got.out, "cpu, wait") {
+	if got := runCommand(t, gpuardCommand(t, state, nil, "reserve", "--help")); strings.Contains(got.out, "cpu, wait") {
 		t.Error("reserve offers to fall back to the CPU, which it refuses")
 	}
 }
@@ -137,21 +137,21 @@ func TestWaitMistakes(t *testing.T) {
 // TestFallbackDry: a dry run answers what --no-wait would, and a refusal does not advise what --fallback has tried.
 func TestFallbackDry(t *testing.T) {
 	t.Parallel()
-	l := newLine(t)
-	dry := func(machine string, flags ...string) result {
-		return run(t, program(t, l.state, nil, append([]string{"run", "--machine", machine, "--dry-run"}, flags...)...))
+	l := newLineFixture(t)
+	dry := func(machine string, flags ...string) runResult {
+		return runCommand(t, gpuardCommand(t, l.state, nil, append([]string{"run", "--machine", machine, "--dry-run"}, flags...)...))
 	}
 	cpu := dry(l.machine, "--fallback", "cpu")
-	same(t, "cpu", cpu.code, 0)
-	contains(t, cpu.out, "no GPU", "as --fallback cpu says")
+	checkEqual(t, "cpu", cpu.code, 0)
+	checkContains(t, cpu.out, "no GPU", "as --fallback cpu says")
 	other := dry("demo:2xL4", "--device", "7", "--fallback", "other")
-	same(t, "other", other.code, 0)
-	contains(t, other.out, "would be cuda:0", "as --fallback other says")
+	checkEqual(t, "other", other.code, 0)
+	checkContains(t, other.out, "would be cuda:0", "as --fallback other says")
 	none := dry(l.machine, "--device", "0", "--fallback", "other")
-	for what, got := range map[string]string{"dry": none.out, "run": run(t, program(t, l.state, nil, "run", "--machine", l.machine, "--device", "0", "--fallback", "other", "--", "true")).err} {
+	for what, got := range map[string]string{"dry": none.out, "run": runCommand(t, gpuardCommand(t, l.state, nil, "run", "--machine", l.machine, "--device", "0", "--fallback", "other", "--", "true")).err} {
 		if !strings.Contains(got, "none of 1 is free") || strings.Contains(got, "name another device") {
 			t.Errorf("%s: %s", what, got)
 		}
 	}
-	same(t, "none", none.code, 120)
+	checkEqual(t, "none", none.code, 120)
 }

@@ -27,26 +27,26 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// waiter is a job that waits for a device.
-func (r *rig) waiter(command ...string) *exec.Cmd {
-	cmd := r.job(command...)
+// waitingCommand is a job that waits for a device.
+func (r *demoMachine) waitingCommand(command ...string) *exec.Cmd {
+	cmd := r.jobCommand(command...)
 	cmd.Args = slices.DeleteFunc(cmd.Args, func(word string) bool { return word == "--no-wait" })
 	return cmd
 }
 
-// crowded is the program where hundreds share two processors with other tests: the process with the folder lock may not
+// runPatientWithLock is the program where hundreds share two processors with other tests: the process with the folder lock may not
 // run for seconds.
-func crowded() {
+func runPatientWithLock() {
 	launch.DefaultSignals()
 	var w machine.Times
 	w.Lock = time.Minute
 	os.Exit(start("/", w))
 }
 
-// tickets lists the waiting requests.
-func (r *rig) tickets() []job.Ticket {
+// waitingTickets lists the waiting requests.
+func (r *demoMachine) waitingTickets() []job.Ticket {
 	r.t.Helper()
-	folder, err := store.Open(r.folder(), nil, time.Second)
+	folder, err := store.Open(r.leaseFolder(), nil, time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -55,10 +55,10 @@ func (r *rig) tickets() []job.Ticket {
 	return all
 }
 
-// living are the leases that count.
-func (r *rig) living() []job.Lease {
+// liveLeases are the leases that count.
+func (r *demoMachine) liveLeases() []job.Lease {
 	r.t.Helper()
-	folder, err := store.Open(r.folder(), nil, time.Second)
+	folder, err := store.Open(r.leaseFolder(), nil, time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -67,16 +67,16 @@ func (r *rig) living() []job.Lease {
 	return all
 }
 
-// waits reports whether that process is in the queue.
-func (r *rig) waits(pid int) bool {
+// isWaiting reports whether that process is in the queue.
+func (r *demoMachine) isWaiting(pid int) bool {
 	r.t.Helper()
-	return slices.ContainsFunc(r.tickets(), func(w job.Ticket) bool { return w.PID == pid })
+	return slices.ContainsFunc(r.waitingTickets(), func(w job.Ticket) bool { return w.PID == pid })
 }
 
-// count is how many of these processes are in the queue.
-func (r *rig) count(pids *sync.Map) (n int) {
+// countWaiting is how many of these processes are in the queue.
+func (r *demoMachine) countWaiting(pids *sync.Map) (n int) {
 	r.t.Helper()
-	for _, w := range r.tickets() {
+	for _, w := range r.waitingTickets() {
 		if _, ours := pids.Load(w.PID); ours {
 			n++
 		}
@@ -84,14 +84,14 @@ func (r *rig) count(pids *sync.Map) (n int) {
 	return n
 }
 
-// noTickets fails unless the queue is empty, and one more claim removes every file.
-func (r *rig) noTickets() {
+// checkNoTickets fails unless the queue is empty, and one more claim removes every file.
+func (r *demoMachine) checkNoTickets() {
 	r.t.Helper()
-	if left := r.tickets(); len(left) > 0 {
+	if left := r.waitingTickets(); len(left) > 0 {
 		r.t.Errorf("%d tickets live on: %+v", len(left), left)
 	}
-	_ = run(r.t, r.job("true"))
-	if files, _ := filepath.Glob(filepath.Join(r.folder(), "tickets", "*", "*.ticket")); len(files) > 0 {
+	_ = runCommand(r.t, r.jobCommand("true"))
+	if files, _ := filepath.Glob(filepath.Join(r.leaseFolder(), "tickets", "*", "*.ticket")); len(files) > 0 {
 		r.t.Errorf("%d files are left in tickets: %v", len(files), files)
 	}
 }
@@ -101,23 +101,23 @@ func (r *rig) noTickets() {
 // given to the request that was next.
 func TestWaitMany(t *testing.T) {
 	const devices = 8
-	processes, linger := gate.Soaked(500, 60), "LINGER=300ms"
-	if raced {
+	processes, linger := gate.SoakCount(500, 60), "LINGER=300ms"
+	if raceEnabled {
 		linger = "LINGER=1s"
 	}
-	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
+	r := newDemoMachine(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
 	trace := filepath.Join(t.TempDir(), "trace")
 	stop := make(chan struct{})
 	var holders, killed, waiters, served atomic.Int64
 	var reaper, wg sync.WaitGroup
-	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
+	reaper.Go(func() { holders.Store(killHolders(stop, r.leaseFolder())) })
 	// Many of them have to wait, however slowly they start: all devices are taken until the queue has that many.
 	var patient sync.Map // PIDs of those that are not killed
-	first := r.job("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
+	first := r.jobCommand("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
 	first.Args = slices.Insert(first.Args, 2, "--gpus", fmt.Sprint(devices))
-	begin(t, first)
+	startToFirstLine(t, first)
 	wg.Go(func() {
-		for end := time.Now().Add(2 * time.Minute); r.count(&patient) < processes/3 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); r.countWaiting(&patient) < processes/3 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		}
 		if err := os.WriteFile(filepath.Join(r.devices, "go"), nil, 0o644); err != nil {
 			t.Error(err)
@@ -128,7 +128,7 @@ func TestWaitMany(t *testing.T) {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			cmd := with(r.waiter("occupy"), linger, "GPUARD_TRACE="+trace)
+			cmd := withEnv(r.waitingCommand("occupy"), linger, "GPUARD_TRACE="+trace)
 			cmd.Args[0] = "crowded"
 			var errs strings.Builder
 			cmd.Stderr = &errs
@@ -140,10 +140,10 @@ func TestWaitMany(t *testing.T) {
 				patient.Store(cmd.Process.Pid, true)
 			} else {
 				time.Sleep(rand.N(3 * time.Second))
-				waits := r.waits(cmd.Process.Pid)
-				for i%30 == 0 && !waits && state(cmd.Process.Pid) != "Z" { // on a busy machine none may wait so soon
+				waits := r.isWaiting(cmd.Process.Pid)
+				for i%30 == 0 && !waits && processState(cmd.Process.Pid) != "Z" { // on a busy machine none may wait so soon
 					time.Sleep(50 * time.Millisecond)
-					waits = r.waits(cmd.Process.Pid)
+					waits = r.isWaiting(cmd.Process.Pid)
 				}
 				if unix.Kill(cmd.Process.Pid, unix.SIGKILL) == nil {
 					killed.Add(1)
@@ -164,10 +164,10 @@ func TestWaitMany(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	reaper.Wait()
-	r.check()
-	r.noTickets()
-	r.all(devices)
-	given, waited := replay(t, trace)
+	r.checkViolations()
+	r.checkNoTickets()
+	r.claimAll(devices)
+	given, waited := replayDecisions(t, trace)
 	t.Logf("%d processes: %d served, %d killed (%d while they waited), %d holders killed; %d decisions gave a device, %d of them to somebody who had waited",
 		processes, served.Load(), killed.Load(), waiters.Load(), holders.Load(), given, waited)
 	if int(served.Load()) > given || waited < processes/4 || waiters.Load() == 0 || holders.Load() == 0 {
@@ -175,9 +175,9 @@ func TestWaitMany(t *testing.T) {
 	}
 }
 
-// replay repeats the queue's decisions of the program in their order: the request that it names got the devices, and no
+// replayDecisions repeats the queue's decisions of the program in their order: the request that it names got the devices, and no
 // other did.
-func replay(t *testing.T, path string) (given, waited int) {
+func replayDecisions(t *testing.T, path string) (given, waited int) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -220,7 +220,7 @@ func replay(t *testing.T, path string) (given, waited int) {
 			q.Held = append(q.Held, l.Lease)
 		}
 		rand.Shuffle(len(q.Tickets), func(i, j int) { q.Tickets[i], q.Tickets[j] = q.Tickets[j], q.Tickets[i] })
-		next, free := queue.Next(q)
+		next, free := queue.NextTicket(q)
 		if free != d.Free || next.ID != d.Next {
 			t.Errorf("the queue names %q (%t), and named %q (%t)", next.ID, free, d.Next, d.Free)
 		}

@@ -19,18 +19,18 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// wide starts a waiter for all devices and returns its ticket.
-func (r *rig) wide(gpus string) (*exec.Cmd, job.Ticket) {
+// startWideRequest starts a waiter for all devices and returns its ticket.
+func (r *demoMachine) startWideRequest(gpus string) (*exec.Cmd, job.Ticket) {
 	r.t.Helper()
-	cmd := r.waiter("true")
+	cmd := r.waitingCommand("true")
 	cmd.Args = append([]string{cmd.Args[0], "run", "--gpus", gpus}, cmd.Args[2:]...)
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	var ticket job.Ticket
-	eventually(r.t, "the wide request waits", func() bool {
-		all := r.tickets()
+	waitUntil(r.t, "the wide request waits", func() bool {
+		all := r.waitingTickets()
 		if len(all) > 0 {
 			ticket = all[0]
 		}
@@ -43,14 +43,14 @@ func (r *rig) wide(gpus string) (*exec.Cmd, job.Ticket) {
 // the devices that are free.
 func TestWaitConvoy(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:4xL4")
-	holder := r.start("exec sleep 600")
+	r := newDemoMachine(t, "demo:4xL4")
+	holder := r.startJob("exec sleep 600")
 	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
-	wide, _ := r.wide("4")
+	wide, _ := r.startWideRequest("4")
 	var small sync.WaitGroup
 	for range 8 {
 		small.Go(func() {
-			if got := run(t, r.waiter("sleep", "0.3")); got.code != 0 {
+			if got := runCommand(t, r.waitingCommand("sleep", "0.3")); got.code != 0 {
 				t.Errorf("exit %d: %s", got.code, got.err)
 			}
 		})
@@ -68,14 +68,14 @@ func TestWaitConvoy(t *testing.T) {
 	if err := wide.Wait(); err != nil {
 		t.Error(err)
 	}
-	r.noTickets()
+	r.checkNoTickets()
 }
 
 // TestWaitWideInAStream: a request for all devices starts although there are always more requests for one than devices.
 func TestWaitWideInAStream(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:2xL4")
-	wide, stop := make(chan result), make(chan struct{})
+	r := newDemoMachine(t, "demo:2xL4")
+	wide, stop := make(chan runResult), make(chan struct{})
 	var stream sync.WaitGroup
 	for range 4 {
 		stream.Go(func() {
@@ -85,20 +85,20 @@ func TestWaitWideInAStream(t *testing.T) {
 					return
 				default:
 				}
-				if got := run(t, r.waiter("sleep", "0.2")); got.code != 0 {
+				if got := runCommand(t, r.waitingCommand("sleep", "0.2")); got.code != 0 {
 					t.Errorf("exit %d: %s", got.code, got.err)
 					return
 				}
 			}
 		})
 	}
-	eventually(t, "the stream has begun", func() bool { return len(r.tickets()) > 0 })
-	cmd := r.waiter("true")
+	waitUntil(t, "the stream has begun", func() bool { return len(r.waitingTickets()) > 0 })
+	cmd := r.waitingCommand("true")
 	cmd.Args = append([]string{cmd.Args[0], "run", "--gpus", "2"}, cmd.Args[2:]...)
-	go func() { wide <- run(t, cmd) }()
+	go func() { wide <- runCommand(t, cmd) }()
 	select {
 	case got := <-wide:
-		same(t, "exit", got.code, 0)
+		checkEqual(t, "exit", got.code, 0)
 		close(stop)
 	case <-time.After(2 * time.Minute):
 		t.Error("the request for two devices did not start while others ask for one")
@@ -106,24 +106,24 @@ func TestWaitWideInAStream(t *testing.T) {
 		<-wide
 	}
 	stream.Wait()
-	r.noTickets()
+	r.checkNoTickets()
 }
 
-// reserve writes into the record in the lock file that the devices are reserved for the ticket: for less than the
+// writeReservation writes into the record in the lock file that the devices are reserved for the ticket: for less than the
 // minute by which clocks may differ, because the ticket is young.
-func (r *rig) reserve(ticket job.Ticket) {
+func (r *demoMachine) writeReservation(ticket job.Ticket) {
 	r.t.Helper()
-	r.forge(func(now int64) queue.Turn {
+	r.writeTurnRecord(func(now int64) queue.Turn {
 		return queue.Turn{Reserved: map[string]queue.Reservation{ticket.Key(): {
 			Devices: ticket.Devices, Since: now, Seen: now, Until: now + int64(50*time.Second), Price: 1}}}
 	})
 }
 
-// forge writes a record of turns into the lock file, as any user can.
-func (r *rig) forge(turn func(now int64) queue.Turn) {
+// writeTurnRecord writes a record of turns into the lock file, as any user can.
+func (r *demoMachine) writeTurnRecord(turn func(now int64) queue.Turn) {
 	r.t.Helper()
 	var now unix.Timespec
-	file, err := os.OpenFile(r.folder()+"/lock", os.O_RDWR, 0)
+	file, err := os.OpenFile(r.leaseFolder()+"/lock", os.O_RDWR, 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -155,43 +155,43 @@ func (r *rig) forge(turn func(now int64) queue.Turn) {
 // when the reservation's ticket is gone.
 func TestWaitReserved(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:2xL4")
-	holder := r.start("exec sleep 600")
+	r := newDemoMachine(t, "demo:2xL4")
+	holder := r.startJob("exec sleep 600")
 	t.Cleanup(func() { _, _ = holder.Process.Kill(), holder.Wait() })
-	wide, ticket := r.wide("2")
-	r.reserve(ticket)
-	if got := run(t, r.job("true")); got.code != 120 || !strings.Contains(got.err, "kept for true of ") {
+	wide, ticket := r.startWideRequest("2")
+	r.writeReservation(ticket)
+	if got := runCommand(t, r.jobCommand("true")); got.code != 120 || !strings.Contains(got.err, "kept for true of ") {
 		t.Errorf("exit %d: %s", got.code, got.err)
 	}
-	behind := asks(t, program(t, r.state, nil, "run", "--machine", r.machine, "--", "true"))
-	behind.until(": behind true of ", "(PID ")
+	behind := startBackgroundRun(t, gpuardCommand(t, r.state, nil, "run", "--machine", r.machine, "--", "true"))
+	behind.waitForText(": behind true of ", "(PID ")
 	_, _ = wide.Process.Kill(), wide.Wait()
 	got := <-behind.over
-	same(t, "exit", got.code, 0)
+	checkEqual(t, "exit", got.code, 0)
 }
 
 // TestWaitPromise: a ticket promises the end that its lease will have: a command that does not end in time keeps its
 // device until it is killed. One whose lease outlives it promises nothing.
 func TestWaitPromise(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "demo:1xL4")
+	r := newDemoMachine(t, "demo:1xL4")
 	for flags, want := range map[string]time.Duration{
-		"--timeout 90s --grace 5s": 90*time.Second + 5*time.Second + job.Dying,
+		"--timeout 90s --grace 5s": 90*time.Second + 5*time.Second + job.KillGrace,
 		"":                         0,
 		"--keep-while " + filepath.Join(r.devices, "k"): 0,
 	} {
-		holder := r.start("exec sleep 600")
-		cmd := r.waiter("sleep", "600")
+		holder := r.startJob("exec sleep 600")
+		cmd := r.waitingCommand("sleep", "600")
 		cmd.Args = slices.Concat([]string{cmd.Args[0], "run"}, strings.Fields(flags), cmd.Args[2:])
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it waits", func() bool { return len(r.tickets()) == 1 })
-		same(t, flags, r.tickets()[0].Timeout, want)
+		waitUntil(t, "it waits", func() bool { return len(r.waitingTickets()) == 1 })
+		checkEqual(t, flags, r.waitingTickets()[0].Timeout, want)
 		_, _ = holder.Process.Kill(), holder.Wait()
 		var lease job.Lease
-		eventually(t, "it has a lease", func() bool {
-			for _, lease = range r.living() {
+		waitUntil(t, "it has a lease", func() bool {
+			for _, lease = range r.liveLeases() {
 				return want == 0 || lease.Until != 0
 			}
 			return false
@@ -200,7 +200,7 @@ func TestWaitPromise(t *testing.T) {
 			t.Errorf("%s: the lease lasts %s, the ticket promised %s", flags, lasts, want)
 		}
 		_, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait()
-		eventually(t, "the device is free", func() bool { return len(r.living()) == 0 })
+		waitUntil(t, "the device is free", func() bool { return len(r.liveLeases()) == 0 })
 	}
 }
 
@@ -211,28 +211,28 @@ func TestWaitWideBesideAStranger(t *testing.T) {
 	for name, shares := range map[string]bool{"one end": false, "shares end": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			besideAStranger(t, shares)
+			checkBesideStranger(t, shares)
 		})
 	}
 }
 
-func besideAStranger(t *testing.T, shares bool) {
-	r := newRack(t, a100s(4)...)
-	end := r.holds("0")
-	r.occupyGPU(0, "30G", fakegpu.Compute)
-	wide := r.asks("run", "-q", "--gpus", "4", "--", "true")
-	r.inLine(1)
+func checkBesideStranger(t *testing.T, shares bool) {
+	r := newFakeDriverMachine(t, makeA100s(4)...)
+	end := r.holdDevice("0")
+	r.startFakeJob(0, "30G", fakegpu.Compute)
+	wide := r.startRun("run", "-q", "--gpus", "4", "--", "true")
+	r.waitForQueueLength(1)
 	end()
-	eventually(t, "its lease has ended", func() bool {
-		s, _ := r.status()
+	waitUntil(t, "its lease has ended", func() bool {
+		s, _ := r.readStatus()
 		return len(s.Devices[0].Leases) == 0
 	})
 
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for shares && !done(over) {
-			if got := run(t, r.cmd("run", "-q", "--device", "0", "--share", "4G", "--", "true")); got.code != 0 {
+		for shares && !isClosed(over) {
+			if got := runCommand(t, r.cmd("run", "-q", "--device", "0", "--share", "4G", "--", "true")); got.code != 0 {
 				t.Errorf("a share: exit %d: %s", got.code, got.err)
 				return
 			}
@@ -242,7 +242,7 @@ func besideAStranger(t *testing.T, shares bool) {
 	var small sync.WaitGroup
 	for range 8 {
 		small.Go(func() {
-			if got := run(t, r.cmd("run", "-q", "--wait=30s", "--", "true")); got.code != 0 {
+			if got := runCommand(t, r.cmd("run", "-q", "--wait=30s", "--", "true")); got.code != 0 {
 				t.Errorf("exit %d: %s", got.code, got.err)
 			}
 		})
@@ -253,5 +253,5 @@ func besideAStranger(t *testing.T, shares bool) {
 	}
 	close(over)
 	<-ended
-	wide.withdraw()
+	wide.endRun()
 }

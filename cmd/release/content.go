@@ -33,15 +33,15 @@ type content struct {
 	mode     int64
 }
 
-// doc is the folder of the documents on a machine with a package.
-const doc = "/usr/share/doc/gpuard/"
+// docFolder is the folder of the documents on a machine with a package.
+const docFolder = "/usr/share/doc/gpuard/"
 
-// committed is the time of the commit, or what SOURCE_DATE_EPOCH says
+// commitTime is the time of the commit, or what SOURCE_DATE_EPOCH says
 // (reproducible-builds.org/specs/source-date-epoch).
-func committed(ctx context.Context) (time.Time, error) {
+func commitTime(ctx context.Context) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
-		out, err := output(ctx, "git", "log", "-1", "--format=%ct")
+		out, err := runOutput(ctx, "git", "log", "-1", "--format=%ct")
 		if err != nil {
 			return time.Time{}, fmt.Errorf("%w; outside of a clone set SOURCE_DATE_EPOCH", err)
 		}
@@ -54,8 +54,8 @@ func committed(ctx context.Context) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// output runs a program. What it complains about is part of the error.
-func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+// runOutput runs a program. What it complains about is part of the error.
+func runOutput(ctx context.Context, name string, args ...string) ([]byte, error) {
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -68,9 +68,9 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 // programs are what a release has for each architecture.
 func programs() []string { return []string{"gpuard", "gpuard-view"} }
 
-// build is the folder with the programs for one architecture. Without the flags they would know the folder in which they
+// buildPrograms is the folder with the programs for one architecture. Without the flags they would know the folder in which they
 // were built.
-func (r *release) build(ctx context.Context, arch string) (string, error) {
+func (r *release) buildPrograms(ctx context.Context, arch string) (string, error) {
 	folder := filepath.Join(r.work, "programs-"+arch)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X gpuard/internal/ui/cli.released="+r.version, "-o", folder+"/")
 	for _, name := range programs() {
@@ -83,15 +83,15 @@ func (r *release) build(ctx context.Context, arch string) (string, error) {
 	return folder, nil
 }
 
-// common are all files but the program.
-func (r *release) common(ctx context.Context) ([]content, error) {
-	licences, err := licences(ctx)
+// commonFiles are all files but the program.
+func (r *release) commonFiles(ctx context.Context) ([]content, error) {
+	licences, err := collectLicences(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list := []content{
-		{archive: "config.yaml", deb: doc + "examples/config.yaml", rpm: doc + "config.yaml", text: []byte(config.Example())},
-		{archive: "LICENSES-of-others", deb: doc + "LICENSES-of-others", rpm: doc + "LICENSES-of-others", text: licences},
+		{archive: "config.yaml", deb: docFolder + "examples/config.yaml", rpm: docFolder + "config.yaml", text: []byte(config.Example())},
+		{archive: "LICENSES-of-others", deb: docFolder + "LICENSES-of-others", rpm: docFolder + "LICENSES-of-others", text: licences},
 		{deb: "/usr/lib/tmpfiles.d/gpuard.conf", rpm: "/usr/lib/tmpfiles.d/gpuard.conf", text: []byte(setup.Tmpfiles())},
 	}
 	for _, name := range []string{"README.md", "LICENSE"} {
@@ -99,21 +99,21 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read what belongs to a release: %w; call it in the root of the repository", err)
 		}
-		one := content{archive: name, deb: doc + name, rpm: doc + name, text: text}
+		one := content{archive: name, deb: docFolder + name, rpm: docFolder + name, text: text}
 		if name == "LICENSE" {
-			one.deb = doc + "copyright" // the place that Debian prescribes
+			one.deb = docFolder + "copyright" // the place that Debian prescribes
 		}
 		list = append(list, one)
 	}
-	for _, page := range manual.Pages(cli.CommandTree(commands.Table()), r.version) {
-		packed, err := squeezed(page.Text)
+	for _, page := range manual.ManPages(cli.CommandTree(commands.CommandTable()), r.version) {
+		packed, err := gzipText(page.Text)
 		if err != nil {
 			return nil, err
 		}
 		at := path.Join("/usr/share/man", "man"+strings.TrimPrefix(path.Ext(page.Name), "."), page.Name+".gz")
 		list = append(list, content{archive: "man/" + page.Name, text: []byte(page.Text)}, content{deb: at, rpm: at, text: packed})
 	}
-	scripts, err := cli.Completions(cli.CommandTree(commands.Table()))
+	scripts, err := cli.Completions(cli.CommandTree(commands.CommandTable()))
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +127,8 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 	return list, nil
 }
 
-// squeezed is text as gzip -9n makes it: without a name and a time.
-func squeezed(text string) ([]byte, error) {
+// gzipText is text as gzip -9n makes it: without a name and a time.
+func gzipText(text string) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err == nil {
@@ -138,8 +138,8 @@ func squeezed(text string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// licences are those of the modules in the programs, and of Go's own library: they ask to be passed on with it.
-func licences(ctx context.Context) ([]byte, error) {
+// collectLicences are those of the modules in the programs, and of Go's own library: they ask to be passed on with it.
+func collectLicences(ctx context.Context) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Module", "./cmd/gpuard", "./cmd/gpuard-view")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	out, err := cmd.Output()
@@ -189,6 +189,6 @@ func licences(ctx context.Context) ([]byte, error) {
 
 // goroot is where the Go lies that builds the release.
 func goroot(ctx context.Context) string {
-	out, _ := output(ctx, "go", "env", "GOROOT") // where there is none, its licence is missed
+	out, _ := runOutput(ctx, "go", "env", "GOROOT") // where there is none, its licence is missed
 	return strings.TrimSpace(string(out))
 }

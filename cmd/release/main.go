@@ -22,7 +22,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := r.make(ctx); err != nil {
+	if err := r.makeRelease(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "release: "+err.Error())
 		os.Exit(1)
 	}
@@ -40,35 +40,35 @@ type release struct {
 // architectures by Go's names, which Debian shares.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-// make builds the program, and puts the release into its place.
-func (r *release) make(ctx context.Context) error {
-	if err := r.begin(ctx); err != nil {
+// makeRelease builds the program, and puts the release into its place.
+func (r *release) makeRelease(ctx context.Context) error {
+	if err := r.prepareRelease(ctx); err != nil {
 		return err
 	}
 	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
 	folders := map[string]string{}
 	for _, arch := range architectures() {
-		folder, err := r.build(ctx, arch)
+		folder, err := r.buildPrograms(ctx, arch)
 		if err != nil {
 			return err
 		}
 		folders[arch] = folder
 	}
-	return r.replace(ctx, folders)
+	return r.replaceRelease(ctx, folders)
 }
 
-// begin checks the conditions, and makes the folder for unfinished files.
-func (r *release) begin(ctx context.Context) (err error) {
+// prepareRelease checks the conditions, and makes the folder for unfinished files.
+func (r *release) prepareRelease(ctx context.Context) (err error) {
 	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`).MatchString(r.version) {
 		return fmt.Errorf("cannot release the version %q: write it like v1.2.3, or v1.2.3-rc.1 (make release VERSION=v1.2.3)", r.version)
 	}
-	if err := ours(r.out); err != nil {
+	if err := checkOutFolder(r.out); err != nil {
 		return err
 	}
 	if r.nfpm, err = filepath.Abs(r.nfpm); err != nil {
 		return err
 	}
-	if r.when, err = committed(ctx); err != nil {
+	if r.when, err = commitTime(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.out), 0o755); err != nil {
@@ -80,13 +80,13 @@ func (r *release) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// replace puts the release into its place in one step: a reader finds all of it, or the one before.
-func (r *release) replace(ctx context.Context, folders map[string]string) error {
+// replaceRelease puts the release into its place in one step: a reader finds all of it, or the one before.
+func (r *release) replaceRelease(ctx context.Context, folders map[string]string) error {
 	done := filepath.Join(r.work, "done")
 	if err := os.Mkdir(done, 0o755); err != nil {
 		return err
 	}
-	if err := r.fill(ctx, done, folders); err != nil {
+	if err := r.fillFolder(ctx, done, folders); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(r.out); err != nil {
@@ -95,27 +95,27 @@ func (r *release) replace(ctx context.Context, folders map[string]string) error 
 	return os.Rename(done, r.out)
 }
 
-// fill puts what is given to people into a folder, with the folders of programs by their architectures.
-func (r *release) fill(ctx context.Context, dir string, folders map[string]string) error {
-	common, err := r.common(ctx)
+// fillFolder puts what is given to people into a folder, with the folders of programs by their architectures.
+func (r *release) fillFolder(ctx context.Context, dir string, folders map[string]string) error {
+	common, err := r.commonFiles(ctx)
 	if err != nil {
 		return err
 	}
 	for _, arch := range architectures() {
-		if err := r.archive(dir, arch, folders[arch], common); err != nil {
+		if err := r.writeArchive(dir, arch, folders[arch], common); err != nil {
 			return err
 		}
 		for _, kind := range []string{"deb", "rpm"} {
-			if err := r.pack(ctx, dir, arch, kind, folders[arch], common); err != nil {
+			if err := r.makePackage(ctx, dir, arch, kind, folders[arch], common); err != nil {
 				return err
 			}
 		}
 	}
-	return checksums(dir)
+	return writeChecksums(dir)
 }
 
-// ours refuses to replace a folder that is not one of releases.
-func ours(out string) error {
+// checkOutFolder refuses to replace a folder that is not one of releases.
+func checkOutFolder(out string) error {
 	entries, err := os.ReadDir(out)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -123,7 +123,7 @@ func ours(out string) error {
 	if err != nil {
 		return fmt.Errorf("cannot look into the folder of the release: %w", err)
 	}
-	if _, err := os.Stat(filepath.Join(out, sums)); err != nil && len(entries) > 0 {
+	if _, err := os.Stat(filepath.Join(out, checksumFile)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("cannot write to %s: it is no release; choose another folder", out)
 	}
 	return nil

@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// sums is the file with the checksums of the others, as sha256sum -c reads it.
-const sums = "SHA256SUMS"
+// checksumFile is the file with the checksums of the others, as sha256sum -c reads it.
+const checksumFile = "SHA256SUMS"
 
-func (r *release) archive(dir, arch, folder string, files []content) (err error) {
+func (r *release) writeArchive(dir, arch, folder string, files []content) (err error) {
 	name := fmt.Sprintf("gpuard-%s-linux-%s", r.version, arch)
 	out, err := os.Create(filepath.Join(dir, name+".tar.gz"))
 	if err != nil {
@@ -54,8 +54,8 @@ func (r *release) archive(dir, arch, folder string, files []content) (err error)
 	return errors.Join(w.Close(), squeeze.Close())
 }
 
-// pack has nfpm make a package. Its description is JSON, which is YAML, too (nfpm.goreleaser.com/docs/configuration).
-func (r *release) pack(ctx context.Context, dir, arch, kind, folder string, files []content) error {
+// makePackage has nfpm make a package. Its description is JSON, which is YAML, too (nfpm.goreleaser.com/docs/configuration).
+func (r *release) makePackage(ctx context.Context, dir, arch, kind, folder string, files []content) error {
 	stage, err := os.MkdirTemp(r.work, kind+"-")
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, folder string, file
 		contents = append(contents, object{"src": filepath.Join(folder, program), "dst": "/usr/bin/" + program, "file_info": info(0o755)})
 	}
 	if kind == "rpm" { // a folder that no package owns stays when this one goes
-		contents = append(contents, object{"dst": strings.TrimSuffix(doc, "/"), "type": "dir", "file_info": info(0o755)})
+		contents = append(contents, object{"dst": strings.TrimSuffix(docFolder, "/"), "type": "dir", "file_info": info(0o755)})
 	}
 	for i, f := range files {
 		place := map[string]string{"deb": f.deb, "rpm": f.rpm}[kind]
@@ -83,7 +83,7 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, folder string, file
 		contents = append(contents, object{"src": at, "dst": place, "file_info": info(0o644)})
 	}
 	script := filepath.Join(stage, "installed")
-	if err := os.WriteFile(script, []byte(installed), 0o755); err != nil { //nolint:gosec // a script for everybody
+	if err := os.WriteFile(script, []byte(postInstallScript), 0o755); err != nil { //nolint:gosec // a script for everybody
 		return err
 	}
 	needs := map[string]string{"deb": "libc6", "rpm": "glibc"}
@@ -110,15 +110,15 @@ func (r *release) pack(ctx context.Context, dir, arch, kind, folder string, file
 	return nil
 }
 
-// installed runs after the files are in their places.
-const installed = `#!/bin/sh
+// postInstallScript runs after the files are in their places.
+const postInstallScript = `#!/bin/sh
 # The folder of the leases, now; at each boot systemd makes it.
 if command -v systemd-tmpfiles >/dev/null; then
 	systemd-tmpfiles --create gpuard.conf || :
 fi
 `
 
-func checksums(dir string) error {
+func writeChecksums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -131,5 +131,5 @@ func checksums(dir string) error {
 		}
 		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(text), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, sums), []byte(lines.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, checksumFile), []byte(lines.String()), 0o644)
 }

@@ -34,13 +34,13 @@ const stub = "a program for the other architecture\n"
 func released(t *testing.T, out string) {
 	t.Helper()
 	r := release{version: "v1.2.3", out: out, nfpm: ".cache/bin/nfpm"}
-	if err := r.begin(t.Context()); err != nil {
+	if err := r.prepareRelease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(r.work)
 	folders := map[string]string{}
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
-		folder, err := r.build(t.Context(), arch)
+		folder, err := r.buildPrograms(t.Context(), arch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func released(t *testing.T, out string) {
 			}
 		}
 	}
-	if err := r.replace(t.Context(), folders); err != nil {
+	if err := r.replaceRelease(t.Context(), folders); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,7 +89,7 @@ func TestRelease(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	t.Chdir("../..")
 	dir := t.TempDir() // with an earlier release in it
-	for _, name := range []string{sums, "gpuard_1.2.2-1_amd64.deb"} {
+	for _, name := range []string{checksumFile, "gpuard_1.2.2-1_amd64.deb"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -97,8 +97,8 @@ func TestRelease(t *testing.T) {
 	released(t, dir)
 	t.Run("same", sameAgain)
 	t.Run("checksums", func(t *testing.T) {
-		said := tool(t, dir, "sha256sum", "--strict", "-c", sums)
-		lacks(t, sums, said, `gpuard-v1\.2\.3-linux-amd64\.tar\.gz: OK`, `gpuard-v1\.2\.3-linux-arm64\.tar\.gz: OK`, `gpuard_1\.2\.3-1_arm64\.deb: OK`, `gpuard-1\.2\.3-1\.aarch64\.rpm: OK`)
+		said := tool(t, dir, "sha256sum", "--strict", "-c", checksumFile)
+		lacks(t, checksumFile, said, `gpuard-v1\.2\.3-linux-amd64\.tar\.gz: OK`, `gpuard-v1\.2\.3-linux-arm64\.tar\.gz: OK`, `gpuard_1\.2\.3-1_arm64\.deb: OK`, `gpuard-1\.2\.3-1\.aarch64\.rpm: OK`)
 		if entries, err := os.ReadDir(dir); err != nil || strings.Count(said, ": OK\n") != 6 || len(entries) != 7 {
 			t.Errorf("%d files, %v: %s", len(entries), err, said)
 		}
@@ -135,7 +135,7 @@ func sameAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := r.fill(t.Context(), dir, map[string]string{"amd64": r.work, "arm64": r.work}); err != nil {
+		if err := r.fillFolder(t.Context(), dir, map[string]string{"amd64": r.work, "arm64": r.work}); err != nil {
 			t.Fatal(err)
 		}
 		made = append(made, dir)
@@ -356,7 +356,7 @@ func paths(t *testing.T, root string) (all []string) {
 func TestReleaseRefused(t *testing.T) {
 	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3 ", "v1.2.3-", "v1.2.3;x", "latest"} {
 		r := release{version: version, out: filepath.Join(t.TempDir(), "out")}
-		if err := r.make(t.Context()); err == nil || !strings.Contains(err.Error(), "write it like v1.2.3") {
+		if err := r.makeRelease(t.Context()); err == nil || !strings.Contains(err.Error(), "write it like v1.2.3") {
 			t.Errorf("the version %q: %v", version, err)
 		}
 	}
@@ -366,7 +366,7 @@ func TestReleaseRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := release{version: "v1.2.3", out: out}
-	if err := r.make(t.Context()); err == nil || !strings.Contains(err.Error(), "it is no release") {
+	if err := r.makeRelease(t.Context()); err == nil || !strings.Contains(err.Error(), "it is no release") {
 		t.Errorf("a folder of somebody's: %v", err)
 	}
 	if _, err := os.Stat(mine); err != nil {

@@ -21,9 +21,9 @@ import (
 	"gpuard/internal/host/pci"
 )
 
-// driver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
+// nvmlDriver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
 // command, that process begins again without it (host/crash). A process that runs a command calls readInChild first.
-type driver struct {
+type nvmlDriver struct {
 	deadline time.Duration
 	devices  string // folder with an entry for each device that the kernel driver has
 	crashed  *gpu.Unavailable
@@ -34,29 +34,29 @@ type driver struct {
 	nvml    *nvml.Library
 }
 
-func newDriver(deadline time.Duration, devices string) *driver {
-	d := &driver{deadline: deadline, devices: devices}
-	last := crash.Last()
+func newDriver(deadline time.Duration, devices string) *nvmlDriver {
+	d := &nvmlDriver{deadline: deadline, devices: devices}
+	last := crash.LastCrash()
 	if last != nil {
-		d.crashed = nvml.Crashed(last.Text())
+		d.crashed = nvml.CrashedError(last.Text())
 	}
-	refusal := "gpuard: " + limits.NoThread()
-	if catcher, err := crash.Catch(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
+	refusal := "gpuard: " + limits.ThreadFailureText()
+	if catcher, err := crash.CatchCrashes(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
 		d.catcher = catcher
 	}
 	return d
 }
 
-// readers are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
-func (d *driver) readers(root string) machine.Readers {
+// newReaders are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
+func (d *nvmlDriver) newReaders(root string) machine.Readers {
 	return machine.Readers{
-		Reader: machine.Both(machine.FirstOf(d.read, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.Deadline(d.deadline)).Read),
-			func() bool { return pci.NoGPU(root) }),
-		Unread:    func() []gpu.Device { return pci.Others(root) },
-		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
-		Events:    d.events,
+		Reader: machine.JoinVendors(machine.WithFallback(d.readDevices, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.WithDeadline(d.deadline)).Read),
+			func() bool { return pci.HasNoGPU(root) }),
+		Unread:    func() []gpu.Device { return pci.ListOtherDevices(root) },
+		Cards:     func() ([]hostinfo.Card, error) { return pci.ListCards(root) },
+		Events:    d.watchEvents,
 		Separate:  d.readInChild,
-		Spent:     d.spent,
+		Spent:     d.childTime,
 		Crashed:   d.crashed != nil,
 		KernelLog: root,
 	}
@@ -68,44 +68,44 @@ func wholeReader(read func(context.Context, gpu.What) (gpu.Machine, error)) mach
 }
 
 // serveReadings is the life of a child that reads for its parent.
-func serveReadings(d *driver, args []string) (err error) {
+func serveReadings(d *nvmlDriver, args []string) (err error) {
 	if len(args) != 2 {
 		return errors.New("cannot read devices by hand: gpuard starts what it needs itself")
 	}
 	if d.crashed != nil {
-		return driverchild.Crashed(os.Stdout, d.crashed)
+		return driverchild.ReportCrash(os.Stdout, d.crashed)
 	}
 	if d.deadline, err = time.ParseDuration(args[0]); err != nil {
 		return fmt.Errorf("cannot read devices: %w", err)
 	}
 	d.devices = args[1]
-	return driverchild.Serve(os.Stdin, os.Stdout, d.read, d.events)
+	return driverchild.ServeRequests(os.Stdin, os.Stdout, d.readDevices, d.watchEvents)
 }
 
 // readInChild makes this process one that does not end when the library crashes: a child calls it. A call that hangs in this
 // process since before may crash yet.
-func (d *driver) readInChild() {
+func (d *nvmlDriver) readInChild() {
 	if d.catcher != nil {
-		d.catcher.Park()
+		d.catcher.ParkOnCrash()
 	}
 	d.child.CompareAndSwap(nil, driverchild.New(d.deadline, d.devices, d.crashed))
 }
 
-func (d *driver) spent() time.Duration {
+func (d *nvmlDriver) childTime() time.Duration {
 	if child := d.child.Load(); child != nil {
-		return child.Spent()
+		return child.CPUTime()
 	}
 	return 0
 }
 
-func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
+func (d *nvmlDriver) openLibrary(ctx context.Context) (*nvml.Library, error) {
 	d.opening.Lock()
 	defer d.opening.Unlock()
 	if d.nvml == nil {
 		// The library has a deadline of its own, even if the caller has less time for this reading.
-		options := []nvml.Option{nvml.Deadline(d.deadline), nvml.Kernel(d.devices)}
+		options := []nvml.Option{nvml.WithDeadline(d.deadline), nvml.WithKernelFolder(d.devices)}
 		if d.catcher != nil {
-			options = append(options, nvml.Catch(d.catcher))
+			options = append(options, nvml.WithCatcher(d.catcher))
 		}
 		opened, err := nvml.Open(context.WithoutCancel(ctx), options...)
 		if err != nil {
@@ -116,8 +116,8 @@ func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
 	return d.nvml, nil
 }
 
-// read gives a reading the time that its caller has for it, which the opening of the library does not use up.
-func (d *driver) read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+// readDevices gives a reading the time that its caller has for it, which the opening of the library does not use up.
+func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	if child := d.child.Load(); child != nil {
 		return child.Read(ctx, query)
 	}
@@ -126,7 +126,7 @@ func (d *driver) read(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 	}
 	end, hurried := ctx.Deadline()
 	left := time.Until(end)
-	library, err := d.open(ctx)
+	library, err := d.openLibrary(ctx)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
@@ -146,15 +146,15 @@ func (d *driver) read(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 	return library.Read(ctx, query)
 }
 
-// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
+// watchEvents tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
 // readings.
-func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+func (d *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	if child := d.child.Load(); child != nil {
 		return child.Events(ctx, ids)
 	}
 	var library *nvml.Library
 	if d.crashed == nil {
-		library, _ = d.open(ctx) // nil with an error
+		library, _ = d.openLibrary(ctx) // nil with an error
 	}
 	if library == nil {
 		none := make(chan gpu.Event)

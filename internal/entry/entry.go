@@ -26,27 +26,27 @@ func Start(root string, times machine.Times, views cli.Views) int {
 	ctx := context.Background()
 	host := &machine.Host{Name: filepath.Base(os.Args[0]), Proc: proc.New("/proc"), Times: times, Root: root, Run: "/run", Tmp: "/var/tmp"}
 	helper, isHelper := helperOf(os.Args)
-	if isHelper && helper.reads == nothing {
+	if isHelper && helper.readMode == readsNothing {
 		host.Env = os.Environ()
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
 	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))
-	if helper.name == driverchild.Flag {
+	if helper.name == driverchild.ChildFlag {
 		return exitCode(serveReadings(nvidia, os.Args[2:]))
 	}
-	host.Readers, host.Env = nvidia.readers(root), os.Environ() // without what a crash has left in it
+	host.Readers, host.Env = nvidia.newReaders(root), os.Environ() // without what a crash has left in it
 	if isHelper {
-		if helper.reads == apart {
+		if helper.readMode == readsInChild {
 			host.SurviveDriver()
 		}
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
 	completing := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__")
-	if why := limits.NoProcess("/"); why != "" && !completing { // a helper goes on as far as it can
+	if why := limits.ProcessObstacle("/"); why != "" && !completing { // a helper goes on as far as it can
 		fmt.Fprintln(os.Stderr, "gpuard: "+why)
 		return 125
 	}
-	return cli.Main(ctx, &cli.Program{Host: host, Commands: commands.Table(), Views: views, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
+	return cli.Main(ctx, &cli.Program{Host: host, Commands: commands.CommandTable(), Views: views, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
 // exitCode is the exit code of a process that is not for people.
@@ -55,5 +55,5 @@ func exitCode(err error) int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
-	return exit.Run(err)
+	return exit.RunCode(err)
 }

@@ -45,9 +45,9 @@ const (
 
 // gates ask whether the thing works, each at its first use in a process: a program that is there may be another of that
 // name, or the stub of a distribution.
-var gates = askedOnce(probes())
+var gates = askOnce(probes())
 
-func askedOnce(list []probe) []probe {
+func askOnce(list []probe) []probe {
 	for i := range list {
 		list[i].here = sync.OnceValue(list[i].here)
 	}
@@ -58,29 +58,29 @@ func askedOnce(list []probe) []probe {
 // .ci/bare reads the names of programs out of this list and removes them.
 func probes() []probe {
 	return []probe{
-		{"cc", both(program("cc --version"), compiler), installed},
-		{"root", root, granted},
+		{"cc", bothProbes(program("cc --version"), checkCompiler), installed},
+		{"root", checkRoot, granted},
 		{"mountns", mountNamespace, granted},
-		{"privileged", privileged, granted},
-		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
-		{"netns", namespace("--net"), granted},
-		{"timens", namespace("--time", "--boottime", "1000", "--fork"), granted},
+		{"privileged", checkPrivileged, granted},
+		{"pidns", namespaceProbe("--pid", "--fork", "--mount-proc"), granted},
+		{"netns", namespaceProbe("--net"), granted},
+		{"timens", namespaceProbe("--time", "--boottime", "1000", "--fork"), granted},
 		{"userns", userNamespace, granted},
-		{"isolation", both(possible(isolation.Namespace), possible(isolation.Landlock)), granted},
-		{"devicefilter", possible(isolation.Cgroup), rare},
-		{"bwrap", both(program("bwrap --version"), bubblewrap), installed},
+		{"isolation", bothProbes(noObstacle(isolation.NamespaceObstacle), noObstacle(isolation.LandlockObstacle)), granted},
+		{"devicefilter", noObstacle(isolation.Cgroup), rare},
+		{"bwrap", bothProbes(program("bwrap --version"), checkBubblewrap), installed},
 		{"cgroup2", cgroup2, rare},
 		{"cgroup1", cgroup1, rare},
-		{"fuse", fuse, rare},
-		{"ptrace", traceable, granted},
+		{"fuse", checkFuse, rare},
+		{"ptrace", checkTraceable, granted},
 		{"python3", program("python3 -m ctypes._endian"), installed},
-		{"torch", torch, installed},
-		{"jupyter", jupyter, installed},
+		{"torch", checkTorch, installed},
+		{"jupyter", checkJupyter, installed},
 		{"parallel", program("parallel --minversion 1"), installed},
 		{"podman", program("podman --version", "runc --version"), installed},
 		{"slurm", program("slurmctld -V", "slurmd -V", "munged --version", "sbatch", "srun", "squeue", "scontrol", "sinfo", "scancel"), installed},
 		{"docker", program("docker --version", "dockerd --version"), installed},
-		{"compose", compose, installed},
+		{"compose", checkCompose, installed},
 		{"tsp", program("tsp -V"), installed},
 		{"dash", program("dash -c :"), installed},
 		{"fish", program("fish --version"), installed},
@@ -95,13 +95,13 @@ func probes() []probe {
 		{"chromium", program("chromium --version"), installed},
 		{"desktop-file-validate", program("desktop-file-validate --help"), installed},
 		{"man", program("man --version", "groff --version"), installed},
-		{"nfpm", nfpm, installed},
+		{"nfpm", checkNFPM, installed},
 		{"dpkg", program("dpkg --version", "dpkg-deb --version"), installed},
 		{"rpm", program("rpm --version"), installed},
-		{"gpu", driver, rare},
-		{"no nvidia libraries", withoutLibraries, rare},
-		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
-		{"captures", func() error { return file(capturesFolder())() }, rare},
+		{"gpu", checkDriver, rare},
+		{"no nvidia libraries", checkNoLibraries, rare},
+		{"traces", func() error { return fileProbe(filepath.Join(tracesFolder(), "philly_11cb48.csv.gz"))() }, rare},
+		{"captures", func() error { return fileProbe(capturesFolder())() }, rare},
 		{"nvidia", findLibrary("nvidia", "libcuda.so.1"), rare},
 		{"amd", findLibrary("amd", "libhsa-runtime64.so.1"), rare},
 	}
@@ -117,7 +117,7 @@ func Need(t testing.TB, names ...string) {
 		if !known {
 			t.Fatalf("cannot find the gate %q: the list is in internal/gate/gate.go", name)
 		}
-		p.enforce(t)
+		p.enforceGate(t)
 	}
 }
 
@@ -131,73 +131,73 @@ func NeedStart(t testing.TB, name string, failure error) {
 	}
 	if failure != nil {
 		p.here = func() error { return failure }
-		p.enforce(t)
+		p.enforceGate(t)
 	}
 }
 
-func (p probe) enforce(t testing.TB) {
+func (p probe) enforceGate(t testing.TB) {
 	t.Helper()
-	fails, skipped := p.judge(os.Getenv("GPUARD_GATES"))
+	fails, skipped := p.judgeProbe(os.Getenv("GPUARD_GATES"))
 	if fails != "" {
 		t.Fatal(fails)
 	}
 	if skipped != "" {
-		leftOut(t)
+		recordSkipped(t)
 		t.Skip(skipped)
 	}
 }
 
-// judge says why a test that needs p fails, or why it is skipped.
-func (p probe) judge(wanted string) (fails, skipped string) {
+// judgeProbe says why a test that needs p fails, or why it is skipped.
+func (p probe) judgeProbe(wanted string) (fails, skipped string) {
 	err := p.here()
 	switch {
 	case err == nil && wanted == "none" && p.kind == installed:
 		return fmt.Sprintf("gate %s is open, and GPUARD_GATES=none says that there are no programs: remove it", p.name), ""
 	case err == nil:
 		return "", ""
-	case p.required(wanted):
+	case p.isRequired(wanted):
 		return fmt.Sprintf("gate %s is required by GPUARD_GATES and missing: %v", p.name, err), ""
 	}
 	return "", fmt.Sprintf("gate %s: %v", p.name, err)
 }
 
-// Soaked is how often a test tries something: the usual number, or the large one with GPUARD_SOAK=1 (make soak).
-func Soaked(large, usual int) int {
+// SoakCount is how often a test tries something: the usual number, or the large one with GPUARD_SOAK=1 (make soak).
+func SoakCount(large, usual int) int {
 	if os.Getenv("GPUARD_SOAK") == "1" {
 		return large
 	}
 	return usual
 }
 
-// Traces is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the repository.
-func Traces(t testing.TB) string {
+// TracesFolder is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the repository.
+func TracesFolder(t testing.TB) string {
 	t.Helper()
 	Need(t, "traces")
-	return traces()
+	return tracesFolder()
 }
 
-// Captures is the folder of what others have recorded of real cards, which t needs: GPUARD_CAPTURES, else shared/captures
+// CapturesFolder is the folder of what others have recorded of real cards, which t needs: GPUARD_CAPTURES, else shared/captures
 // beside the repository.
-func Captures(t testing.TB) string {
+func CapturesFolder(t testing.TB) string {
 	t.Helper()
 	Need(t, "captures")
 	return capturesFolder()
 }
 
-func capturesFolder() string { return folder("GPUARD_CAPTURES", "../shared/captures") }
+func capturesFolder() string { return folderOf("GPUARD_CAPTURES", "../shared/captures") }
 
-func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
+func tracesFolder() string { return folderOf("GPUARD_TRACES", "../shared/traces") }
 
-// Libraries is the folder of a vendor's own libraries, nvidia or amd, which t needs: GPUARD_NVIDIA or GPUARD_AMD, else the one
+// LibrariesFolder is the folder of a vendor's own libraries, nvidia or amd, which t needs: GPUARD_NVIDIA or GPUARD_AMD, else the one
 // into which make nvidia or make amd puts them. Each version has a folder in it.
-func Libraries(t testing.TB, vendor string) string {
+func LibrariesFolder(t testing.TB, vendor string) string {
 	t.Helper()
 	Need(t, vendor)
 	return librariesFolder(vendor)
 }
 
 func librariesFolder(vendor string) string {
-	return folder("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor)
+	return folderOf("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor)
 }
 
 // findLibrary fails where no version of the vendor's libraries is there.
@@ -210,8 +210,8 @@ func findLibrary(vendor, library string) func() error {
 	}
 }
 
-// folder is what a variable names, else path in the repository.
-func folder(variable, path string) string {
+// folderOf is what a variable names, else path in the repository.
+func folderOf(variable, path string) string {
 	if dir := os.Getenv(variable); dir != "" {
 		return dir
 	}
@@ -229,16 +229,16 @@ func folder(variable, path string) string {
 func Has(t testing.TB, name string) bool {
 	t.Helper()
 	p, known := probeOf(name)
-	has := known && (p.here() == nil || p.required(os.Getenv("GPUARD_GATES")))
+	has := known && (p.here() == nil || p.isRequired(os.Getenv("GPUARD_GATES")))
 	if known && !has {
-		leftOut(t)
+		recordSkipped(t)
 	}
 	return has
 }
 
-// leftOut writes the folder of the package and the name of the test, so that it can be run again where the gates are
+// recordSkipped writes the folder of the package and the name of the test, so that it can be run again where the gates are
 // open.
-func leftOut(t testing.TB) {
+func recordSkipped(t testing.TB) {
 	t.Helper()
 	path := os.Getenv("GPUARD_SKIPPED")
 	if path == "" {
@@ -267,7 +267,7 @@ func probeOf(name string) (p probe, known bool) {
 	return gates[i], true
 }
 
-func (p probe) required(wanted string) bool {
+func (p probe) isRequired(wanted string) bool {
 	names := strings.Split(wanted, ",")
 	return slices.Contains(names, p.name) || slices.Contains(names, "all") && p.kind != rare
 }
@@ -284,7 +284,7 @@ func program(lines ...string) func() error {
 			if len(words) == 1 { // Slurm's own say nothing, not even their version, without a cluster
 				continue
 			}
-			if err := succeed(words[0], words[1:]...); err != nil {
+			if err := runBriefly(words[0], words[1:]...); err != nil {
 				return err
 			}
 		}
@@ -292,8 +292,8 @@ func program(lines ...string) func() error {
 	}
 }
 
-// succeed runs a program that answers at once where it works.
-func succeed(name string, args ...string) error {
+// runBriefly runs a program that answers at once where it works.
+func runBriefly(name string, args ...string) error {
 	const patience = time.Minute // on a loaded machine
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -306,8 +306,8 @@ func succeed(name string, args ...string) error {
 	return nil
 }
 
-// both: the one, and then the other.
-func both(one, other func() error) func() error {
+// bothProbes: the one, and then the other.
+func bothProbes(one, other func() error) func() error {
 	return func() error {
 		if err := one(); err != nil {
 			return err
@@ -316,43 +316,43 @@ func both(one, other func() error) func() error {
 	}
 }
 
-func file(path string) func() error {
+func fileProbe(path string) func() error {
 	return func() error { _, err := os.Stat(path); return err }
 }
 
-// torch is the distribution's PyTorch, for the distribution's Python.
-func torch() error { return succeed("/usr/bin/python3", "-c", "import torch") }
+// checkTorch is the distribution's PyTorch, for the distribution's Python.
+func checkTorch() error { return runBriefly("/usr/bin/python3", "-c", "import torch") }
 
-// jupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
-func jupyter() error {
-	return succeed("/usr/bin/python3", "-c", "import jupyter_client, ipykernel")
+// checkJupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
+func checkJupyter() error {
+	return runBriefly("/usr/bin/python3", "-c", "import jupyter_client, ipykernel")
 }
 
-// compose is the plugin that docker compose is.
-func compose() error {
-	if err := succeed("docker", "compose", "version"); err != nil {
+// checkCompose is the plugin that docker compose is.
+func checkCompose() error {
+	if err := runBriefly("docker", "compose", "version"); err != nil {
 		return fmt.Errorf("%w; make compose installs it", err)
 	}
 	return nil
 }
 
-// nfpm is what make release makes packages with, at the place where make installs it.
-func nfpm() error {
-	if err := file(folder("", ".cache/bin/nfpm"))(); err != nil {
+// checkNFPM is what make release makes packages with, at the place where make installs it.
+func checkNFPM() error {
+	if err := fileProbe(folderOf("", ".cache/bin/nfpm"))(); err != nil {
 		return fmt.Errorf("%w; make .cache/bin/nfpm installs it", err)
 	}
 	return nil
 }
 
-func root() error {
+func checkRoot() error {
 	if os.Geteuid() != 0 {
 		return unix.EPERM
 	}
 	return nil
 }
 
-// traceable: a process may follow another one, which some containers forbid.
-func traceable() error {
+// checkTraceable: a process may follow another one, which some containers forbid.
+func checkTraceable() error {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("true")
@@ -374,9 +374,9 @@ test -w "$at$own/cgroup.procs" && test -z "$(cat "$at$own/cgroup.subtree_control
 	return exec.Command("sh", "-c", find).Run()
 }
 
-// fuse: root may mount file systems that a process answers for.
-func fuse() error {
-	if err := root(); err != nil {
+// checkFuse: root may mount file systems that a process answers for.
+func checkFuse() error {
+	if err := checkRoot(); err != nil {
 		return err
 	}
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -384,12 +384,12 @@ func fuse() error {
 		return err
 	}
 	defer device.Close() //nolint:errcheck // nothing was written
-	return namespace("--mount")()
+	return namespaceProbe("--mount")()
 }
 
-// privileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is
+// checkPrivileged: root may mount, and read what belongs to the processes of others. A container gives that only where it is
 // asked to (docker run --privileged).
-func privileged() error {
+func checkPrivileged() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var held [2]unix.CapUserData
 	if err := unix.Capget(&header, &held[0]); err != nil {
@@ -398,13 +398,13 @@ func privileged() error {
 	if held[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
 		return errors.New("CAP_SYS_PTRACE is missing")
 	}
-	return namespace("--mount")()
+	return namespaceProbe("--mount")()
 }
 
-// namespace: root may make namespaces of its own and mount in them, which some containers forbid.
-func namespace(flags ...string) func() error {
+// namespaceProbe: root may make namespaces of its own and mount in them, which some containers forbid.
+func namespaceProbe(flags ...string) func() error {
 	return func() error {
-		if err := root(); err != nil {
+		if err := checkRoot(); err != nil {
 			return err
 		}
 		return exec.Command("unshare", append(flags, "true")...).Run()
@@ -413,7 +413,7 @@ func namespace(flags ...string) func() error {
 
 // mountNamespace: root may make one, and is in the machine's own.
 func mountNamespace() error {
-	if err := root(); err != nil {
+	if err := checkRoot(); err != nil {
 		return err
 	}
 	if initial, err := proc.New("/proc").InitialMountNamespace(); err != nil {
@@ -421,11 +421,11 @@ func mountNamespace() error {
 	} else if !initial {
 		return errors.New("this is not the machine's own mount namespace")
 	}
-	return namespace("--mount")()
+	return namespaceProbe("--mount")()
 }
 
-// possible is for what says why it is not.
-func possible(why func() string) func() error {
+// noObstacle is for what says why it is not.
+func noObstacle(why func() string) func() error {
 	return func() error {
 		if text := why(); text != "" {
 			return errors.New(text)
@@ -435,10 +435,10 @@ func possible(why func() string) func() error {
 }
 
 // userNamespace: ordinary users may make one, which some containers and distributions forbid.
-func userNamespace() error { return ordinary("unshare", "--user", "--map-current-user", "true") }
+func userNamespace() error { return runAsUser("unshare", "--user", "--map-current-user", "true") }
 
-// ordinary runs a program as a user who is not root.
-func ordinary(program string, args ...string) error {
+// runAsUser runs a program as a user who is not root.
+func runAsUser(program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	if os.Geteuid() == 0 {
 		const daemon = 1
@@ -447,17 +447,17 @@ func ordinary(program string, args ...string) error {
 	return cmd.Run()
 }
 
-func bubblewrap() error { return ordinary("bwrap", "--dev-bind", "/", "/", "true") }
+func checkBubblewrap() error { return runAsUser("bwrap", "--dev-bind", "/", "/", "true") }
 
-// compiler: it makes a library. Some machines have it without the headers of C.
-func compiler() error {
+// checkCompiler: it makes a library. Some machines have it without the headers of C.
+func checkCompiler() error {
 	dir, err := os.MkdirTemp("", "gpuard-cc")
 	if err != nil {
 		return err
 	}
 	source := filepath.Join(dir, "a.c")
 	if err = os.WriteFile(source, []byte("#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n"), 0o600); err == nil {
-		err = succeed("cc", "-o", filepath.Join(dir, "a"), source)
+		err = runBriefly("cc", "-o", filepath.Join(dir, "a"), source)
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
@@ -466,16 +466,16 @@ func compiler() error {
 // driver import this package.
 var Driver = func() error { return errors.New("no test of this package asks for a GPU") }
 
-func driver() error { return Driver() }
+func checkDriver() error { return Driver() }
 
-// withoutLibraries: what a test takes away, the loader does not find elsewhere.
-func withoutLibraries() error {
+// checkNoLibraries: what a test takes away, the loader does not find elsewhere.
+func checkNoLibraries() error {
 	found, err := loader.Search{Root: "/", Path: os.Getenv("LD_LIBRARY_PATH")}.Libraries()
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"libnvidia-ml.so.1", "libcuda.so.1"} {
-		if library, ok := loader.First(found, name); ok {
+		if library, ok := loader.FirstNamed(found, name); ok {
 			return fmt.Errorf("there is %s", library.Path)
 		}
 	}
@@ -489,7 +489,7 @@ func cgroup1() error {
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := file(own + "/tasks")(); err != nil {
+	if err := fileProbe(own + "/tasks")(); err != nil {
 		return err
 	}
 	_ = os.Remove(own) // another process may ask the same

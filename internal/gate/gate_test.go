@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		if c.missing {
 			p.here = func() error { return errors.New("there is none") }
 		}
-		if fails, skipped := p.judge(c.wanted); (fails != "") != c.fails || (skipped != "") != c.skipped {
+		if fails, skipped := p.judgeProbe(c.wanted); (fails != "") != c.fails || (skipped != "") != c.skipped {
 			t.Errorf("kind %d, missing %v, GPUARD_GATES=%s: fails %q, skipped %q", c.kind, c.missing, c.wanted, fails, skipped)
 		}
 	}
@@ -65,7 +65,7 @@ func TestProgram(t *testing.T) {
 // TestAll: a gate is asked once.
 func TestAll(t *testing.T) {
 	asked := 0
-	list := askedOnce([]probe{{"mine", func() error { asked++; return errors.New("there is none") }, rare}})
+	list := askOnce([]probe{{"mine", func() error { asked++; return errors.New("there is none") }, rare}})
 	if first, second := list[0].here(), list[0].here(); first == nil || second == nil || asked != 1 {
 		t.Errorf("asked %d times: %v, %v", asked, first, second)
 	}

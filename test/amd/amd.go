@@ -32,8 +32,8 @@ type Library struct {
 	Folder  string // with the libraries and ld-linux-x86-64.so.2
 }
 
-// Before reports whether HIP is older than a version.
-func (l Library) Before(major, minor int) bool {
+// IsBefore reports whether HIP is older than a version.
+func (l Library) IsBefore(major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(l.Version, "%d.%d", &a, &b); err != nil {
 		return false
@@ -41,8 +41,8 @@ func (l Library) Before(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// Has reports whether the packages have this library: some have no OpenCL.
-func (l Library) Has(name string) bool {
+// HasLibrary reports whether the packages have this library: some have no OpenCL.
+func (l Library) HasLibrary(name string) bool {
 	_, err := os.Stat(filepath.Join(l.Folder, name))
 	return err == nil
 }
@@ -51,7 +51,7 @@ func (l Library) Has(name string) bool {
 func Libraries(t testing.TB) (all []Library) {
 	t.Helper()
 	gate.Need(t, "cc")
-	folders, err := filepath.Glob(filepath.Join(gate.Libraries(t, "amd"), "*", "libhsa-runtime64.so.1"))
+	folders, err := filepath.Glob(filepath.Join(gate.LibrariesFolder(t, "amd"), "*", "libhsa-runtime64.so.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,41 +73,41 @@ const (
 	OpenCL Runtime = "opencl"
 )
 
-// Lab is one invented machine with one version of the libraries.
-type Lab struct {
+// InventedMachine is one invented machine with one version of the libraries.
+type InventedMachine struct {
 	Machine gpu.Machine // as gpuard reads it
 	Library Library
 
 	t     testing.TB
 	root  string // of /proc, /sys and /dev, with the machine's file
 	built string // the preloaded library, and ask
-	gpus  []card
+	gpus  []gpuEntry
 }
 
 // New makes the machine that machines/NAME.txt describes. Of the GPUs in missing, counted from 0, it has no render node.
-func New(t testing.TB, library Library, name string, missing ...int) *Lab {
+func New(t testing.TB, library Library, name string, missing ...int) *InventedMachine {
 	t.Helper()
 	text, err := sources.ReadFile("machines/" + name + ".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lab{Library: library, t: t, root: t.TempDir(), built: build(t), gpus: parse(t, string(text))}
+	l := &InventedMachine{Library: library, t: t, root: t.TempDir(), built: buildDriver(t), gpus: parseMachine(t, string(text))}
 	parts := strings.Split(string(text), "\ngpu ")
 	for _, i := range missing {
 		parts[i] += "\ndenied " + strconv.Itoa(int(unix.ENOENT))
 		l.gpus[i].missing = true
 	}
-	l.write("machine", strings.Join(parts, "\ngpu "))
-	l.plant()
+	l.writeFile("machine", strings.Join(parts, "\ngpu "))
+	l.writeSysFiles()
 	if l.Machine, err = amdgpu.New(l.root).Read(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// command runs a program on this machine, with the libraries' own loader and C library.
-func (l *Lab) command(program string, args ...string) *exec.Cmd {
-	l.write("vendors/amd.icd", filepath.Join(l.Library.Folder, "libamdocl64.so")+"\n")
+// runtimeCommand runs a program on this machine, with the libraries' own loader and C library.
+func (l *InventedMachine) runtimeCommand(program string, args ...string) *exec.Cmd {
+	l.writeFile("vendors/amd.icd", filepath.Join(l.Library.Folder, "libamdocl64.so")+"\n")
 	loader := filepath.Join(l.Library.Folder, "ld-linux-x86-64.so.2")
 	cmd := exec.CommandContext(l.t.Context(), loader, append([]string{"--library-path", l.Library.Folder, "--preload", filepath.Join(l.built, "driver.so"), program}, args...)...) //nolint:gosec // ours
 	cmd.Env = append(os.Environ(), "LAB_MACHINE="+filepath.Join(l.root, "machine"), "OCL_ICD_VENDORS="+filepath.Join(l.root, "vendors"))
@@ -138,20 +138,20 @@ type Answer struct {
 }
 
 // Ask asks a runtime the questions.
-func (l *Lab) Ask(runtime Runtime, questions []Question) (answers []Answer) {
+func (l *InventedMachine) Ask(runtime Runtime, questions []Question) (answers []Answer) {
 	l.t.Helper()
 	var text strings.Builder
 	for _, q := range questions {
 		fmt.Fprintln(&text, fakegpu.Escape(q.ROCR), fakegpu.Escape(q.HIP), fakegpu.Escape(q.CUDA), fakegpu.Escape(q.Ordinal))
 	}
-	cmd := l.command(filepath.Join(l.built, "ask"), string(runtime))
+	cmd := l.runtimeCommand(filepath.Join(l.built, "ask"), string(runtime))
 	cmd.Stdin, cmd.Stderr = strings.NewReader(text.String()), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		l.t.Fatalf("cannot ask %s of %s: %v", runtime, l.Library.Version, err)
 	}
 	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
-		answers = append(answers, l.answer(lines.Text()))
+		answers = append(answers, l.parseAnswer(lines.Text()))
 	}
 	if len(answers) != len(questions) {
 		l.t.Fatalf("%s of %s gave %d answers to %d questions", runtime, l.Library.Version, len(answers), len(questions))
@@ -159,8 +159,8 @@ func (l *Lab) Ask(runtime Runtime, questions []Question) (answers []Answer) {
 	return answers
 }
 
-// answer reads a line of ask.
-func (l *Lab) answer(line string) Answer {
+// parseAnswer reads a line of ask.
+func (l *InventedMachine) parseAnswer(line string) Answer {
 	l.t.Helper()
 	if line == "ended" {
 		return Answer{Ended: true}
@@ -172,7 +172,7 @@ func (l *Lab) answer(line string) Answer {
 	}
 	a := Answer{Code: code}
 	for _, word := range words[1:] {
-		at := slices.IndexFunc(l.gpus, func(c card) bool {
+		at := slices.IndexFunc(l.gpus, func(c gpuEntry) bool {
 			return word == fmt.Sprintf("%02x/%d", c.bus, c.memory)
 		})
 		if at < 0 {

@@ -18,13 +18,13 @@ func TestVisible(t *testing.T) {
 	for _, library := range Libraries(t) {
 		for _, machine := range []string{"instinct4", "integrated", "order", "partitions"} {
 			for runtime, reading := range map[Runtime]func(visible.Env, gpu.Machine) visible.View{HSA: visible.ROCR, HIP: visible.HIP, OpenCL: visible.OpenCL} {
-				if runtime == OpenCL && !library.Has("libamdocl64.so") || machine == "partitions" && library.Before(6, 0) { // which knows no MI300
+				if runtime == OpenCL && !library.HasLibrary("libamdocl64.so") || machine == "partitions" && library.IsBefore(6, 0) { // which knows no MI300
 					continue
 				}
 				t.Run(library.Version+" "+machine+" "+string(runtime), func(t *testing.T) {
 					t.Parallel()
 					l := New(t, library, machine)
-					compare(t, l, reading, runtime, random(l.Machine, runtime, gate.Soaked(5_000, 100)))
+					compareWithRuntime(t, l, reading, runtime, randomQuestions(l.Machine, runtime, gate.SoakCount(5_000, 100)))
 				})
 			}
 		}
@@ -41,22 +41,22 @@ func TestMissingNode(t *testing.T) {
 			if len(l.Machine.Devices) != 3 {
 				t.Fatalf("gpuard reads %d GPUs", len(l.Machine.Devices))
 			}
-			compare(t, l, visible.HIP, HIP, []Question{{}, {HIP: new("0,1,2,3")}, {HIP: new("1")}, {ROCR: new("2,1"), HIP: new("1")}})
-			compare(t, l, visible.ROCR, HSA, []Question{{}, {ROCR: new("1")}, {ROCR: new("3")}, {ROCR: new("GPU-aaaaaaaaaaaaaaaa")}})
+			compareWithRuntime(t, l, visible.HIP, HIP, []Question{{}, {HIP: new("0,1,2,3")}, {HIP: new("1")}, {ROCR: new("2,1"), HIP: new("1")}})
+			compareWithRuntime(t, l, visible.ROCR, HSA, []Question{{}, {ROCR: new("1")}, {ROCR: new("3")}, {ROCR: new("GPU-aaaaaaaaaaaaaaaa")}})
 		})
 	}
 }
 
-// compare fails where a runtime shows other devices than core/visible says, without a note that it depends on the C library with which
+// compareWithRuntime fails where a runtime shows other devices than core/visible says, without a note that it depends on the C library with which
 // ROCm was built. core/visible speaks of a newer ROCm: an older one is asked what it makes of the question.
-func compare(t *testing.T, l *Lab, reading func(visible.Env, gpu.Machine) visible.View, runtime Runtime, questions []Question) {
+func compareWithRuntime(t *testing.T, l *InventedMachine, reading func(visible.Env, gpu.Machine) visible.View, runtime Runtime, questions []Question) {
 	t.Helper()
 	unsure, wrong := 0, 0
 	for i, a := range l.Ask(runtime, questions) {
-		v := reading(l.Library.older(questions[i]).Env(), l.Machine)
+		v := reading(l.Library.olderQuestion(questions[i]).Env(), l.Machine)
 		var got []int
 		for _, e := range v.Visible {
-			d, _, _ := l.Machine.Find(e.UUID)
+			d, _, _ := l.Machine.FindDevice(e.UUID)
 			got = append(got, *d.Minor)
 		}
 		has := func(code string) bool {
@@ -77,23 +77,23 @@ func compare(t *testing.T, l *Lab, reading func(visible.Env, gpu.Machine) visibl
 	}
 }
 
-// older is the question as this version reads it: HIP 5.2 takes an empty value for not set, and 5.7 and older know no identifiers.
-func (l Library) older(q Question) Question {
+// olderQuestion is the question as this version reads it: HIP 5.2 takes an empty value for not set, and 5.7 and older know no identifiers.
+func (l Library) olderQuestion(q Question) Question {
 	for _, v := range []**string{&q.HIP, &q.CUDA, &q.Ordinal} {
 		switch {
 		case *v == nil:
-		case **v == "" && l.Before(5, 3):
+		case **v == "" && l.IsBefore(5, 3):
 			*v = nil
-		case l.Before(6, 2):
+		case l.IsBefore(6, 2):
 			*v = new(strings.ReplaceAll(**v, "GPU-", "none-"))
 		}
 	}
 	return q
 }
 
-// random makes n questions to a runtime: mostly its own variable, now and then with those that filter below it, or win over it.
-func random(m gpu.Machine, runtime Runtime, n int) (questions []Question) {
-	value := recorded.Values(m, 29)
+// randomQuestions makes n questions to a runtime: mostly its own variable, now and then with those that filter below it, or win over it.
+func randomQuestions(m gpu.Machine, runtime Runtime, n int) (questions []Question) {
+	value := recorded.RandomValues(m, 29)
 	r := rand.New(rand.NewPCG(29, 1))
 	one := func() *string {
 		v := value()

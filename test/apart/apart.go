@@ -2,7 +2,7 @@
 // PATH without the programs that would change what gpuard does. It ends every process that they leave, also when they are
 // killed.
 //
-//	apart.Watch()
+//	apart.RunIfWatcher()
 //	os.Exit(apart.Run(m))
 package apart
 
@@ -25,9 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed are the variables of the caller that tests see; what else a test needs, it sets. They say how Go works, where files
+// keptVariables are the variables of the caller that tests see; what else a test needs, it sets. They say how Go works, where files
 // and libraries are, and what is asked of the tests. .ci/bare gives no others.
-func passed() []string {
+func keptVariables() []string {
 	return []string{
 		"CGO_ENABLED", "GOCACHE", "GOCOVERDIR", "GODEBUG", "GOENV", "GOFLAGS", "GOMAXPROCS", "GOMODCACHE", "GOPATH", "GOPROXY", "GORACE", "GOROOT", "GOTOOLCHAIN", "GOTRACEBACK",
 		"CI", "LD_LIBRARY_PATH", "PWD", "TMPDIR",
@@ -35,21 +35,21 @@ func passed() []string {
 	}
 }
 
-// hidden are the programs that gpuard looks for in PATH and no gate of internal/gate names: a test that needs one brings one.
-func hidden() []string {
+// hiddenPrograms are the programs that gpuard looks for in PATH and no gate of internal/gate names: a test that needs one brings one.
+func hiddenPrograms() []string {
 	return []string{
 		"conda", "kdialog", "kubectl", "mamba", "notify-send", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi", "torchrun",
 		"xdg-open", "xmessage", "zenity",
 	}
 }
 
-// system are the folders of a distribution. Others in the PATH of a person have an interpreter that asks their own home.
-func system() []string {
+// systemFolders are the folders of a distribution. Others in the PATH of a person have an interpreter that asks their own home.
+func systemFolders() []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
-// Place is a folder for one run of tests. What they start has its name in PATH or HOME, so that it is found at the end.
-type Place struct {
+// TestFolder is a folder for one run of tests. What they start has its name in PATH or HOME, so that it is found at the end.
+type TestFolder struct {
 	root  string
 	paths string   // the PATH of the caller
 	alive *os.File // the watcher acts when this process ends, which closes it
@@ -57,21 +57,21 @@ type Place struct {
 }
 
 // Enter changes the environment of this process to that of the tests. Its caller has called Watch before.
-func Enter() (*Place, error) {
-	temporary := Temporary()
+func Enter() (*TestFolder, error) {
+	temporary := TempFolder()
 	root, err := os.MkdirTemp(temporary, "gpuard")
 	if err != nil {
 		return nil, err
 	}
 	heedIgnoredSignals()
-	p := &Place{root: root, paths: os.Getenv("PATH")}
+	p := &TestFolder{root: root, paths: os.Getenv("PATH")}
 	err = os.Chmod(root, 0o755) //nolint:gosec // tests act as other users
 	if err == nil {
-		err = os.Mkdir(p.in("home"), 0o700)
+		err = os.Mkdir(p.pathOf("home"), 0o700)
 	}
 	var path string
 	if err == nil {
-		path, err = p.makePath(system(), p.paths)
+		path, err = p.makePath(systemFolders(), p.paths)
 	}
 	if err == nil {
 		err = p.startWatcher()
@@ -79,23 +79,23 @@ func Enter() (*Place, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(root))
 	}
-	return p, setEnvironment(map[string]string{"HOME": p.in("home"), "PATH": path, "TMPDIR": temporary})
+	return p, setEnvironment(map[string]string{"HOME": p.pathOf("home"), "PATH": path, "TMPDIR": temporary})
 }
 
-// memory is where Linux has a filesystem in memory, as the state folder of a machine is on one. On a disk, tests that make
+// memoryFolder is where Linux has a filesystem in memory, as the state folder of a machine is on one. On a disk, tests that make
 // and remove many files take a tenth longer.
-const memory = "/dev/shm"
+const memoryFolder = "/dev/shm"
 
-// Temporary is where tests make their folders: where the caller says, or in memory, if there is room (containers often have
+// TempFolder is where tests make their folders: where the caller says, or in memory, if there is room (containers often have
 // 64 MiB) and programs can be run from there.
-func Temporary() string {
+func TempFolder() string {
 	const room = 2 << 30
 	var fs syscall.Statfs_t
 	_, chosen := os.LookupEnv("TMPDIR")
-	if chosen || syscall.Statfs(memory, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < room || fs.Flags&unix.ST_NOEXEC != 0 || unix.Access(memory, unix.W_OK) != nil { //nolint:gosec // a size is positive
+	if chosen || syscall.Statfs(memoryFolder, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < room || fs.Flags&unix.ST_NOEXEC != 0 || unix.Access(memoryFolder, unix.W_OK) != nil { //nolint:gosec // a size is positive
 		return os.TempDir()
 	}
-	return memory
+	return memoryFolder
 }
 
 // heedIgnoredSignals lets programs that the tests start get the signals that the caller ignores, as nohup does and a shell for what runs in
@@ -109,20 +109,20 @@ func heedIgnoredSignals() {
 	}
 }
 
-func (p *Place) in(name string) string { return filepath.Join(p.root, name) }
+func (p *TestFolder) pathOf(name string) string { return filepath.Join(p.root, name) }
 
 // Root is the folder; it is removed at the end, whatever happens.
-func (p *Place) Root() string { return p.root }
+func (p *TestFolder) Root() string { return p.root }
 
-// Callers is the PATH of the caller, for tests of the very machine.
-func (p *Place) Callers() string { return p.paths }
+// CallerPath is the PATH of the caller, for tests of the very machine.
+func (p *TestFolder) CallerPath() string { return p.paths }
 
 // setEnvironment keeps what is passed, and sets the others.
 func setEnvironment(others map[string]string) error {
 	for name, value := range goPlaces() {
 		others[name] = value
 	}
-	for _, name := range passed() {
+	for _, name := range keptVariables() {
 		if value, ok := os.LookupEnv(name); ok {
 			others[name] = value
 		}
@@ -153,16 +153,16 @@ func goPlaces() map[string]string {
 
 // makePath returns a PATH of the programs in folders, and go. Where a distribution has them elsewhere, it is that of the
 // caller.
-func (p *Place) makePath(folders []string, callers string) (string, error) {
-	if !slices.ContainsFunc(folders, func(folder string) bool { return exists(filepath.Join(folder, "sleep")) }) {
+func (p *TestFolder) makePath(folders []string, callers string) (string, error) {
+	if !slices.ContainsFunc(folders, func(folder string) bool { return pathExists(filepath.Join(folder, "sleep")) }) {
 		folders = filepath.SplitList(callers)
 	}
-	path := []string{p.in("bin")}
-	if err := os.Mkdir(p.in("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
+	path := []string{p.pathOf("bin")}
+	if err := os.Mkdir(p.pathOf("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
 		return "", err
 	}
 	if tool, err := exec.LookPath("go"); err == nil { // else a test program that was built elsewhere
-		if err := os.Symlink(tool, p.in("bin/go")); err != nil {
+		if err := os.Symlink(tool, p.pathOf("bin/go")); err != nil {
 			return "", err
 		}
 	}
@@ -173,9 +173,9 @@ func (p *Place) makePath(folders []string, callers string) (string, error) {
 		}
 
 		path = append(path, place)
-		if shows(place) {
-			path[len(path)-1] = p.in(fmt.Sprint("bin", len(path)))
-			if err := link(path[len(path)-1], place); err != nil {
+		if hasHiddenProgram(place) {
+			path[len(path)-1] = p.pathOf(fmt.Sprint("bin", len(path)))
+			if err := linkPrograms(path[len(path)-1], place); err != nil {
 				return "", err
 			}
 		}
@@ -185,7 +185,7 @@ func (p *Place) makePath(folders []string, callers string) (string, error) {
 
 // AddPrograms puts this program into the PATH of the tests, under each of the names. It is copied once, as the folder may be on another
 // filesystem than what go test has built; the other names are links.
-func (p *Place) AddPrograms(names ...string) error {
+func (p *TestFolder) AddPrograms(names ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (p *Place) AddPrograms(names ...string) error {
 		return err
 	}
 	defer from.Close() //nolint:errcheck // it was read
-	first := p.in("bin/" + names[0])
+	first := p.pathOf("bin/" + names[0])
 	to, err := os.OpenFile(first, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) //nolint:gosec // tests act as other users
 	if err != nil {
 		return err
@@ -203,37 +203,37 @@ func (p *Place) AddPrograms(names ...string) error {
 	_, err = io.Copy(to, from)
 	err = errors.Join(err, to.Close())
 	for _, name := range names[1:] {
-		err = errors.Join(err, os.Link(first, p.in("bin/"+name)))
+		err = errors.Join(err, os.Link(first, p.pathOf("bin/"+name)))
 	}
 	return err
 }
 
-// shows reports whether a folder has a program that tests must not find.
-func shows(folder string) bool {
-	return slices.ContainsFunc(hidden(), func(name string) bool { return exists(filepath.Join(folder, name)) })
+// hasHiddenProgram reports whether a folder has a program that tests must not find.
+func hasHiddenProgram(folder string) bool {
+	return slices.ContainsFunc(hiddenPrograms(), func(name string) bool { return pathExists(filepath.Join(folder, name)) })
 }
 
-// link makes dir another folder with the programs of that one, without those that tests must not find.
-func link(dir, programs string) error {
+// linkPrograms makes dir another folder with the programs of that one, without those that tests must not find.
+func linkPrograms(dir, programs string) error {
 	entries, err := os.ReadDir(programs)
 	if err == nil {
 		err = os.Mkdir(dir, 0o755) //nolint:gosec // tests act as other users
 	}
 	for _, e := range entries {
-		if err == nil && !slices.Contains(hidden(), e.Name()) {
+		if err == nil && !slices.Contains(hiddenPrograms(), e.Name()) {
 			err = os.Symlink(filepath.Join(programs, e.Name()), filepath.Join(dir, e.Name()))
 		}
 	}
 	return err
 }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// patience: holders end a moment after the jobs that they hold for.
-var patience = 5 * time.Second
+// leaveTimeout: holders end a moment after the jobs that they hold for.
+var leaveTimeout = 5 * time.Second
 
 // Run runs the tests of a package apart, and returns the code to end with.
 func Run(tests interface{ Run() int }) int {
@@ -246,8 +246,8 @@ func Run(tests interface{ Run() int }) int {
 }
 
 // Leave ends what the tests have left, and returns the code to end with: it is a failure that something was left.
-func (p *Place) Leave(code int) int {
-	left := Await(p.root, patience, p.watch.Process.Pid)
+func (p *TestFolder) Leave(code int) int {
+	left := AwaitNoneNaming(p.root, leaveTimeout, p.watch.Process.Pid)
 	for _, one := range left {
 		fmt.Fprintf(os.Stderr, "the tests have left behind, and it is ended now: %s\n", one)
 		code = max(code, 1)
@@ -260,12 +260,12 @@ func (p *Place) Leave(code int) int {
 	return code
 }
 
-// Await waits until no process speaks of the folder any more, and returns those that still do. A look through all of /proc
+// AwaitNoneNaming waits until no process speaks of the folder any more, and returns those that still do. A look through all of /proc
 // takes long on a machine with many processes: the pause is as long, so that what is waited for gets the processor.
-func Await(folder string, patience time.Duration, other ...int) []Process {
+func AwaitNoneNaming(folder string, patience time.Duration, other ...int) []Process {
 	for end := time.Now().Add(patience); ; {
 		began := time.Now()
-		left := SpeakingOf(folder, other...)
+		left := ProcessesNaming(folder, other...)
 		if len(left) == 0 || !time.Now().Before(end) {
 			return left
 		}
@@ -273,17 +273,17 @@ func Await(folder string, patience time.Duration, other ...int) []Process {
 	}
 }
 
-// Together lets so many tests run at the same time, for packages whose tests mostly wait. -parallel of the command line is
+// SetParallelTests lets so many tests run at the same time, for packages whose tests mostly wait. -parallel of the command line is
 // read later, and wins.
-func Together(most int) {
+func SetParallelTests(most int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(most, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 }
 
-// InMemory lets t.TempDir make its folders where Temporary says, for packages whose tests make many small files.
-func InMemory() {
-	if err := os.Setenv("TMPDIR", Temporary()); err != nil {
+// UseMemoryFolder lets t.TempDir make its folders where Temporary says, for packages whose tests make many small files.
+func UseMemoryFolder() {
+	if err := os.Setenv("TMPDIR", TempFolder()); err != nil {
 		panic(err)
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// asTests is a variable of a child that does what a test program does: it starts a process that does not end, and then
+// childVariable is a variable of a child that does what a test program does: it starts a process that does not end, and then
 // it ends in this way.
-const asTests = "GPUARD_UPDATE"
+const childVariable = "GPUARD_UPDATE"
 
 func TestMain(m *testing.M) {
-	Watch()
-	if ending := os.Getenv(asTests); ending == "leave" || ending == "panic" {
-		beTests(ending)
+	RunIfWatcher()
+	if ending := os.Getenv(childVariable); ending == "leave" || ending == "panic" {
+		runAsTests(ending)
 	}
 	os.Exit(m.Run())
 }
 
-func beTests(ending string) {
-	patience = 0
+func runAsTests(ending string) {
+	leaveTimeout = 0
 	place, err := Enter()
 	if err != nil {
 		panic(err)
@@ -71,15 +71,15 @@ func TestLeftBehind(t *testing.T) {
 	} {
 		t.Run(ending, func(t *testing.T) {
 			t.Parallel()
-			leaveBehind(t, self, ending, want.code, want.words)
+			checkLeftBehind(t, self, ending, want.code, want.words)
 		})
 	}
 }
 
-func leaveBehind(t *testing.T, self, ending string, code int, words string) {
+func checkLeftBehind(t *testing.T, self, ending string, code int, words string) {
 	var errs strings.Builder
 	cmd := exec.Command(self)
-	cmd.Env = []string{asTests + "=" + ending, "PATH=" + os.Getenv("PATH"), "HOME=/the/home/of/a/person", "TMPDIR=" + t.TempDir(),
+	cmd.Env = []string{childVariable + "=" + ending, "PATH=" + os.Getenv("PATH"), "HOME=/the/home/of/a/person", "TMPDIR=" + t.TempDir(),
 		"DISPLAY=:7", "CONDA_PREFIX=/opt/conda", "SLURM_JOB_ID=7", "http_proxy=http://127.0.0.1:1", "CUDA_VISIBLE_DEVICES=7"}
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -96,15 +96,15 @@ func leaveBehind(t *testing.T, self, ending string, code int, words string) {
 		t.Fatalf("%s: %v\n%s%s", ending, err, text, errs.String())
 	}
 	root := lines[0]
-	for end := time.Now().Add(20 * time.Second); exists(root) && time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); pathExists(root) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	if exists(root) {
+	if pathExists(root) {
 		t.Errorf("%s: %s is still there", ending, root)
 	}
 	for _, pair := range lines[1:] {
 		name, value, _ := strings.Cut(pair, "=")
-		if pair != "" && !slices.Contains(append(passed(), "HOME", "PATH"), name) || name == "HOME" && !strings.HasPrefix(value, root) {
+		if pair != "" && !slices.Contains(append(keptVariables(), "HOME", "PATH"), name) || name == "HOME" && !strings.HasPrefix(value, root) {
 			t.Errorf("%s: the tests see %s", ending, pair)
 		}
 	}
@@ -120,7 +120,7 @@ func TestPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range hidden() {
+	for _, name := range hiddenPrograms() {
 		if err := os.WriteFile(filepath.Join(desktop, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -133,17 +133,17 @@ func TestPath(t *testing.T) {
 		{[]string{plain, desktop, plain + "/../" + filepath.Base(plain)}, "/the/home/of/a/person", []string{"bin/go", "sleep", "bin3/train"}},
 		{[]string{desktop}, plain + ":bin", []string{"bin/go", "sleep"}},
 	} {
-		p := &Place{root: t.TempDir()}
+		p := &TestFolder{root: t.TempDir()}
 		path, err := p.makePath(c.folders, c.callers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		folders := filepath.SplitList(path)
-		if len(folders) != len(c.want) || slices.ContainsFunc(folders, shows) {
+		if len(folders) != len(c.want) || slices.ContainsFunc(folders, hasHiddenProgram) {
 			t.Errorf("PATH is %s", path)
 		}
 		for _, name := range c.want {
-			if !exists(p.in(name)) && !exists(filepath.Join(plain, name)) {
+			if !pathExists(p.pathOf(name)) && !pathExists(filepath.Join(plain, name)) {
 				t.Errorf("there is no %s in %s", name, path)
 			}
 		}
@@ -153,23 +153,23 @@ func TestPath(t *testing.T) {
 // TestAddPrograms: this program is in PATH under each name, as one file, which other users can execute.
 func TestAddPrograms(t *testing.T) {
 	t.Parallel()
-	p := &Place{root: t.TempDir()}
-	if err := os.Mkdir(p.in("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
+	p := &TestFolder{root: t.TempDir()}
+	if err := os.Mkdir(p.pathOf("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
 		t.Fatal(err)
 	}
 	if err := p.AddPrograms("one", "two", "three"); err != nil {
 		t.Fatal(err)
 	}
-	first, err := os.Stat(p.in("bin/one"))
+	first, err := os.Stat(p.pathOf("bin/one"))
 	if err != nil || first.Mode().Perm()&0o005 != 0o005 {
 		t.Fatal(first, err)
 	}
 	for _, name := range []string{"two", "three"} {
-		if info, err := os.Stat(p.in("bin/" + name)); err != nil || !os.SameFile(first, info) {
+		if info, err := os.Stat(p.pathOf("bin/" + name)); err != nil || !os.SameFile(first, info) {
 			t.Error(name, err)
 		}
 	}
-	cmd := exec.Command(p.in("bin/three"), "-test.run", "^$")
+	cmd := exec.Command(p.pathOf("bin/three"), "-test.run", "^$")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s, %v", out, err)
 	}

@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher is the name under which a test program is started again, to end what it leaves.
-const watcher = "apart-watcher"
+// watcherName is the name under which a test program is started again, to end what it leaves.
+const watcherName = "apart-watcher"
 
-// Watch does not return in the process that Enter has started: that one waits until the tests have ended, in whatever
+// RunIfWatcher does not return in the process that Enter has started: that one waits until the tests have ended, in whatever
 // way, ends every process that they left and removes their folder.
-func Watch() {
-	if os.Args[0] != watcher {
+func RunIfWatcher() {
+	if os.Args[0] != watcherName {
 		return
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	root := os.Args[1]
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		left := SpeakingOf(root)
+		left := ProcessesNaming(root)
 		if len(left) == 0 {
 			break
 		}
-		End(left) // one that is just being executed is looked at again
+		KillProcesses(left) // one that is just being executed is looked at again
 	}
 	if err := os.RemoveAll(root); err != nil {
 		os.Exit(1)
@@ -42,7 +42,7 @@ func Watch() {
 
 // startWatcher: the watcher has a session of its own, so that Ctrl-C ends the tests and not it, and nothing of theirs
 // open, so that go test does not wait for it.
-func (p *Place) startWatcher() error {
+func (p *TestFolder) startWatcher() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (p *Place) startWatcher() error {
 	defer read.Close() //nolint:errcheck // the watcher has it
 	p.alive = write
 	p.watch = exec.Command(self)
-	p.watch.Args = []string{watcher, p.root}
+	p.watch.Args = []string{watcherName, p.root}
 	p.watch.Stdin, p.watch.Dir, p.watch.SysProcAttr = read, "/", &syscall.SysProcAttr{Setsid: true}
 	return p.watch.Start()
 }
@@ -67,8 +67,8 @@ type Process struct {
 
 func (p Process) String() string { return p.line }
 
-// End kills the processes that surely are of those, and returns how many.
-func End(all []Process) (killed int) {
+// KillProcesses kills the processes that surely are of those, and returns how many.
+func KillProcesses(all []Process) (killed int) {
 	for _, p := range all {
 		if p.handle != nil {
 			_ = p.handle.Kill()
@@ -78,9 +78,9 @@ func End(all []Process) (killed int) {
 	return killed
 }
 
-// SpeakingOf are the processes that name a folder, or something in it, in their arguments or in their environment,
+// ProcessesNaming are the processes that name a folder, or something in it, in their arguments or in their environment,
 // without this process and those of other. One that is being executed has neither yet, and may.
-func SpeakingOf(folder string, other ...int) (found []Process) {
+func ProcessesNaming(folder string, other ...int) (found []Process) {
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -92,11 +92,11 @@ func SpeakingOf(folder string, other ...int) (found []Process) {
 		if err != nil || pid == os.Getpid() || slices.Contains(other, pid) {
 			continue
 		}
-		speaks, silent, line := reads("/proc/"+name, folder)
+		speaks, silent, line := inspectProcess("/proc/"+name, folder)
 		p := Process{line: fmt.Sprintf("process %d: %s", pid, line)}
 		if speaks {
 			p.handle, err = os.FindProcess(pid)
-			speaks, _, _ = reads("/proc/"+name, folder) // still, so the handle is of the same process
+			speaks, _, _ = inspectProcess("/proc/"+name, folder) // still, so the handle is of the same process
 		}
 		if err == nil && (speaks || silent) {
 			found = append(found, p)
@@ -105,9 +105,9 @@ func SpeakingOf(folder string, other ...int) (found []Process) {
 	return found
 }
 
-// reads says whether a process names the folder, or has neither arguments nor an environment and is not over.
-func reads(path, folder string) (speaks, silent bool, line string) {
-	words := read(path + "/cmdline")
+// inspectProcess says whether a process names the folder, or has neither arguments nor an environment and is not over.
+func inspectProcess(path, folder string) (speaks, silent bool, line string) {
+	words := readProcFile(path + "/cmdline")
 	line = strings.TrimSpace(string(bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
 	if bytes.Contains(words, []byte(folder)) {
 		return true, false, line
@@ -117,12 +117,12 @@ func reads(path, folder string) (speaks, silent bool, line string) {
 			return false, false, line
 		}
 	}
-	env := read(path + "/environ")
+	env := readProcFile(path + "/environ")
 	return bytes.Contains(env, []byte(folder)), len(words)+len(env) == 0, line
 }
 
-// read reads a file of /proc, of which there are many: os.ReadFile asks the kernel for more than twice as much.
-func read(path string) (data []byte) {
+// readProcFile reads a file of /proc, of which there are many: os.ReadFile asks the kernel for more than twice as much.
+func readProcFile(path string) (data []byte) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil

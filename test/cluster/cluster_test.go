@@ -23,47 +23,47 @@ import (
 )
 
 // The programs that make check-kubernetes builds, and gpuard.
-const programs = "GPUARD_KUBERNETES"
+const programsVariable = "GPUARD_KUBERNETES"
 
-// cluster is a real API server with its store, scheduler and controllers on this machine; the nodes are played by a
+// testCluster is a real API server with its store, scheduler and controllers on this machine; the nodes are played by a
 // kubelet of the test.
-type cluster struct {
+type testCluster struct {
 	dir, bin, url string
 	state         string // folder of the state of users; "" one for each
 	http          *http.Client
 }
 
-// start brings the cluster up, and down when the test ends.
-func start(t *testing.T) *cluster {
+// startCluster brings the cluster up, and down when the test ends.
+func startCluster(t *testing.T) *testCluster {
 	t.Helper()
-	bin := os.Getenv(programs)
+	bin := os.Getenv(programsVariable)
 	if bin == "" {
 		t.Skip("this test needs kube-apiserver and its like: make check-kubernetes")
 	}
-	c := &cluster{dir: t.TempDir(), bin: bin}
+	c := &testCluster{dir: t.TempDir(), bin: bin}
 	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	etcd, peer, api := "http://"+free(t), "http://"+free(t), free(t)
+	etcd, peer, api := "http://"+freeAddress(t), "http://"+freeAddress(t), freeAddress(t)
 	c.url = "https://" + api
 	_, port, _ := net.SplitHostPort(api)
-	c.keys(t)
-	c.daemon(t, "etcd", "--data-dir="+c.in("etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peer,
+	c.writeKeys(t)
+	c.startDaemon(t, "etcd", "--data-dir="+c.pathOf("etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
-	c.daemon(t, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.in("certs"), "--token-auth-file="+c.in("tokens"),
-		"--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.in("sa.key"), "--service-account-signing-key-file="+c.in("sa.key"),
+	c.startDaemon(t, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.pathOf("certs"), "--token-auth-file="+c.pathOf("tokens"),
+		"--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.pathOf("sa.key"), "--service-account-signing-key-file="+c.pathOf("sa.key"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--kubelet-preferred-address-types=InternalIP")
-	c.until(t, 120*time.Second, "the API server is ready", func() error { return c.call("GET", "/readyz", "", nil, nil) })
+	c.waitUntil(t, 120*time.Second, "the API server is ready", func() error { return c.callAPI("GET", "/readyz", "", nil, nil) })
 	for _, user := range []string{"admin", "ada", "bob"} {
-		c.config(t, user)
+		c.writeKubeconfig(t, user)
 	}
-	c.daemon(t, "kube-controller-manager", "--kubeconfig="+c.in("admin.conf"), "--service-account-private-key-file="+c.in("sa.key"), "--leader-elect=false", "--secure-port=0", "--cert-dir="+c.in("certs"))
-	c.daemon(t, "kube-scheduler", "--kubeconfig="+c.in("admin.conf"), "--leader-elect=false", "--secure-port=0")
+	c.startDaemon(t, "kube-controller-manager", "--kubeconfig="+c.pathOf("admin.conf"), "--service-account-private-key-file="+c.pathOf("sa.key"), "--leader-elect=false", "--secure-port=0", "--cert-dir="+c.pathOf("certs"))
+	c.startDaemon(t, "kube-scheduler", "--kubeconfig="+c.pathOf("admin.conf"), "--leader-elect=false", "--secure-port=0")
 	return c
 }
 
-func (c *cluster) in(name string) string { return filepath.Join(c.dir, name) }
+func (c *testCluster) pathOf(name string) string { return filepath.Join(c.dir, name) }
 
-// free is an address that nobody listens on.
-func free(t *testing.T) string {
+// freeAddress is an address that nobody listens on.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,8 +73,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// keys writes the key of service accounts, and the tokens of an administrator, of ada and of bob.
-func (c *cluster) keys(t *testing.T) {
+// writeKeys writes the key of service accounts, and the tokens of an administrator, of ada and of bob.
+func (c *testCluster) writeKeys(t *testing.T) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -82,31 +82,31 @@ func (c *cluster) keys(t *testing.T) {
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	tokens := "admin-token,admin,1,system:masters\nada-token,ada,2\nbob-token,bob,3\n"
-	if err := errors.Join(os.WriteFile(c.in("sa.key"), text, 0o600), os.WriteFile(c.in("tokens"), []byte(tokens), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(c.pathOf("sa.key"), text, 0o600), os.WriteFile(c.pathOf("tokens"), []byte(tokens), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// config writes the configuration of kubectl of one user, whose namespace is team.
-func (c *cluster) config(t *testing.T, user string) {
+// writeKubeconfig writes the configuration of kubectl of one user, whose namespace is team.
+func (c *testCluster) writeKubeconfig(t *testing.T, user string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"lab","preferences":{},
 "clusters":[{"name":"lab","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
 "users":[{"name":"me","user":{"token":"%s-token"}}],
 "contexts":[{"name":"lab","context":{"cluster":"lab","user":"me","namespace":"team"}}]}`, c.url, user)
-	if err := os.WriteFile(c.in(user+".conf"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(c.pathOf(user+".conf"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// daemon runs a program until the test ends; its messages are shown if the test failed.
-func (c *cluster) daemon(t *testing.T, name string, args ...string) {
+// startDaemon runs a program until the test ends; its messages are shown if the test failed.
+func (c *testCluster) startDaemon(t *testing.T, name string, args ...string) {
 	t.Helper()
 	path := filepath.Join(c.bin, name)
 	if found, err := exec.LookPath(name); name == "etcd" && err == nil {
 		path = found
 	}
-	log, err := os.Create(c.in(name + ".log"))
+	log, err := os.Create(c.pathOf(name + ".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func (c *cluster) daemon(t *testing.T, name string, args ...string) {
 	})
 }
 
-// until waits for something to become true.
-func (c *cluster) until(t *testing.T, most time.Duration, what string, is func() error) {
+// waitUntil waits for something to become true.
+func (c *testCluster) waitUntil(t *testing.T, most time.Duration, what string, is func() error) {
 	t.Helper()
 	for end := time.Now().Add(most); ; time.Sleep(100 * time.Millisecond) {
 		err := is()
@@ -139,8 +139,8 @@ func (c *cluster) until(t *testing.T, most time.Duration, what string, is func()
 	}
 }
 
-// call asks the API server as its administrator.
-func (c *cluster) call(method, path, kind string, body, into any) error {
+// callAPI asks the API server as its administrator.
+func (c *testCluster) callAPI(method, path, kind string, body, into any) error {
 	var text []byte
 	if s, ok := body.(string); ok {
 		text = []byte(s)
@@ -173,17 +173,17 @@ func (c *cluster) call(method, path, kind string, body, into any) error {
 	return err
 }
 
-// make creates objects through kubectl, as the administrator.
-func (c *cluster) make(t *testing.T, manifests string) {
+// createObjects creates objects through kubectl, as the administrator.
+func (c *testCluster) createObjects(t *testing.T, manifests string) {
 	t.Helper()
-	c.until(t, 60*time.Second, "objects can be made", func() error {
-		_, err := c.kubectl(manifests, "apply", "--filename=-")
+	c.waitUntil(t, 60*time.Second, "objects can be made", func() error {
+		_, err := c.runKubectl(manifests, "apply", "--filename=-")
 		return err
 	})
 }
 
-func (c *cluster) kubectl(in string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig=" + c.in("admin.conf")}, args...)...)
+func (c *testCluster) runKubectl(in string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), append([]string{"--kubeconfig=" + c.pathOf("admin.conf")}, args...)...)
 	cmd.Stdin = strings.NewReader(in)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

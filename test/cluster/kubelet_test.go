@@ -20,19 +20,19 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// kubelet plays the kubelets of all nodes: it starts the command of a pod as a process of this machine, reports its
+// fakeKubelet plays the kubelets of all nodes: it starts the command of a pod as a process of this machine, reports its
 // state and its end, and serves what it printed. Images, volumes and devices are not used; an image whose name begins
 // with missing/ cannot be pulled.
-type kubelet struct {
-	c    *cluster
+type fakeKubelet struct {
+	c    *testCluster
 	dir  string
 	port int
 	mu   sync.Mutex
-	pods map[string]*running // by UID
+	pods map[string]*startedPod // by UID
 }
 
-// running is a pod that was started.
-type running struct {
+// startedPod is a pod that was started.
+type startedPod struct {
 	cmd     *exec.Cmd
 	log     string
 	started time.Time
@@ -41,7 +41,7 @@ type running struct {
 	late    bool // its activeDeadlineSeconds are over
 }
 
-type meta struct {
+type podMeta struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
 	UID         string            `json:"uid"`
@@ -49,8 +49,8 @@ type meta struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-type pod struct {
-	Meta meta `json:"metadata"`
+type podObject struct {
+	Meta podMeta `json:"metadata"`
 	Spec struct {
 		Node       string `json:"nodeName"`
 		Deadline   *int   `json:"activeDeadlineSeconds"`
@@ -75,11 +75,11 @@ type pod struct {
 	} `json:"status"`
 }
 
-// kubelets starts them, with nodes that have so many GPUs for the device plugin.
-func kubelets(t *testing.T, c *cluster) *kubelet {
+// startKubelets starts them, with nodes that have so many GPUs for the device plugin.
+func startKubelets(t *testing.T, c *testCluster) *fakeKubelet {
 	t.Helper()
-	k := &kubelet{c: c, dir: t.TempDir(), pods: map[string]*running{}}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(k.logs))
+	k := &fakeKubelet{c: c, dir: t.TempDir(), pods: map[string]*startedPod{}}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(k.serveLogs))
 	server.StartTLS()
 	k.port = server.Listener.Addr().(*net.TCPAddr).Port
 	stop := make(chan struct{})
@@ -92,9 +92,9 @@ func kubelets(t *testing.T, c *cluster) *kubelet {
 				return
 			case <-time.After(100 * time.Millisecond):
 			}
-			k.look()
+			k.syncPods()
 			if time.Since(beat) > 10*time.Second {
-				k.beat()
+				k.keepNodesReady()
 				beat = time.Now()
 			}
 		}
@@ -112,8 +112,8 @@ func kubelets(t *testing.T, c *cluster) *kubelet {
 	return k
 }
 
-// node registers one with labels and GPUs of the device plugin.
-func (k *kubelet) node(t *testing.T, name string, gpus int, labels map[string]string) {
+// addNode registers one with labels and GPUs of the device plugin.
+func (k *fakeKubelet) addNode(t *testing.T, name string, gpus int, labels map[string]string) {
 	t.Helper()
 	room := map[string]any{"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 	if gpus > 0 {
@@ -123,36 +123,36 @@ func (k *kubelet) node(t *testing.T, name string, gpus int, labels map[string]st
 	for key, value := range labels {
 		all[key] = value
 	}
-	err := k.c.call("POST", "/api/v1/nodes", "", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "labels": all},
-		"status": map[string]any{"capacity": room, "allocatable": room, "conditions": ready(), "addresses": []any{map[string]any{"type": "InternalIP", "address": "127.0.0.1"}},
+	err := k.c.callAPI("POST", "/api/v1/nodes", "", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "labels": all},
+		"status": map[string]any{"capacity": room, "allocatable": room, "conditions": readyConditions(), "addresses": []any{map[string]any{"type": "InternalIP", "address": "127.0.0.1"}},
 			"daemonEndpoints": map[string]any{"kubeletEndpoint": map[string]any{"Port": k.port}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func ready() []any {
+func readyConditions() []any {
 	now := time.Now().UTC().Format(time.RFC3339)
 	return []any{map[string]any{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now}}
 }
 
-// beat keeps the nodes ready.
-func (k *kubelet) beat() {
+// keepNodesReady keeps the nodes ready.
+func (k *fakeKubelet) keepNodesReady() {
 	var nodes struct {
 		Items []struct {
-			Meta meta `json:"metadata"`
+			Meta podMeta `json:"metadata"`
 		}
 	}
-	_ = k.c.call("GET", "/api/v1/nodes", "", nil, &nodes)
+	_ = k.c.callAPI("GET", "/api/v1/nodes", "", nil, &nodes)
 	for _, n := range nodes.Items {
-		_ = k.c.call("PATCH", "/api/v1/nodes/"+n.Meta.Name+"/status", "application/strategic-merge-patch+json", map[string]any{"status": map[string]any{"conditions": ready()}}, nil)
+		_ = k.c.callAPI("PATCH", "/api/v1/nodes/"+n.Meta.Name+"/status", "application/strategic-merge-patch+json", map[string]any{"status": map[string]any{"conditions": readyConditions()}}, nil)
 	}
 }
 
-// look does what is to be done for each pod that has a node.
-func (k *kubelet) look() {
-	var list struct{ Items []pod }
-	if k.c.call("GET", "/api/v1/pods", "", nil, &list) != nil {
+// syncPods does what is to be done for each pod that has a node.
+func (k *fakeKubelet) syncPods() {
+	var list struct{ Items []podObject }
+	if k.c.callAPI("GET", "/api/v1/pods", "", nil, &list) != nil {
 		return
 	}
 	for i := range list.Items {
@@ -165,20 +165,20 @@ func (k *kubelet) look() {
 		k.mu.Unlock()
 		switch {
 		case p.Meta.Deleted != nil:
-			k.remove(p, r)
+			k.removePod(p, r)
 		case p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed":
 		case r == nil && strings.HasPrefix(p.Spec.Containers[0].Image, "missing/"):
-			k.report(p, "Pending", "", map[string]any{"waiting": map[string]any{"reason": "ErrImagePull", "message": "pull access denied: " + p.Spec.Containers[0].Image}})
+			k.patchStatus(p, "Pending", "", map[string]any{"waiting": map[string]any{"reason": "ErrImagePull", "message": "pull access denied: " + p.Spec.Containers[0].Image}})
 		case r == nil:
-			k.start(p)
+			k.startPod(p)
 		default:
-			k.watch(p, r)
+			k.checkPod(p, r)
 		}
 	}
 }
 
-// start starts the command of a pod, in which $(NAME) is replaced as the kubelet does.
-func (k *kubelet) start(p *pod) {
+// startPod starts the command of a pod, in which $(NAME) is replaced as the kubelet does.
+func (k *fakeKubelet) startPod(p *podObject) {
 	one := p.Spec.Containers[0]
 	values := map[string]string{}
 	env := []string{"PATH=" + os.Getenv("PATH")}
@@ -193,7 +193,7 @@ func (k *kubelet) start(p *pod) {
 	for _, word := range append(one.Command, one.Args...) {
 		words = append(words, expansion.Expand(word, expansion.MappingFuncFor(values)))
 	}
-	r := &running{log: filepath.Join(k.dir, p.Meta.UID), started: time.Now().UTC(), over: make(chan struct{})}
+	r := &startedPod{log: filepath.Join(k.dir, p.Meta.UID), started: time.Now().UTC(), over: make(chan struct{})}
 	log, err := os.Create(r.log)
 	if err != nil {
 		return
@@ -203,7 +203,7 @@ func (k *kubelet) start(p *pod) {
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.cmd.Start(); err != nil {
 		_ = log.Close()
-		k.report(p, "Failed", "", map[string]any{"terminated": map[string]any{"exitCode": 128, "reason": "StartError", "message": err.Error()}})
+		k.patchStatus(p, "Failed", "", map[string]any{"terminated": map[string]any{"exitCode": 128, "reason": "StartError", "message": err.Error()}})
 		return
 	}
 	k.mu.Lock()
@@ -219,11 +219,11 @@ func (k *kubelet) start(p *pod) {
 		_ = log.Close()
 		close(r.over)
 	}()
-	k.report(p, "Running", "", map[string]any{"running": map[string]any{"startedAt": r.started.Format(time.RFC3339)}})
+	k.patchStatus(p, "Running", "", map[string]any{"running": map[string]any{"startedAt": r.started.Format(time.RFC3339)}})
 }
 
-// watch reports the end, and ends what is late.
-func (k *kubelet) watch(p *pod, r *running) {
+// checkPod reports the end, and ends what is late.
+func (k *fakeKubelet) checkPod(p *podObject, r *startedPod) {
 	select {
 	case <-r.over:
 		phase, reason, word := "Succeeded", "", "Completed"
@@ -233,7 +233,7 @@ func (k *kubelet) watch(p *pod, r *running) {
 		if r.late {
 			phase, reason = "Failed", "DeadlineExceeded"
 		}
-		k.report(p, phase, reason, map[string]any{"terminated": map[string]any{"exitCode": r.exit, "reason": word,
+		k.patchStatus(p, phase, reason, map[string]any{"terminated": map[string]any{"exitCode": r.exit, "reason": word,
 			"startedAt": r.started.Format(time.RFC3339), "finishedAt": time.Now().UTC().Format(time.RFC3339)}})
 	default:
 		if d := p.Spec.Deadline; d != nil && time.Since(r.started) > time.Duration(*d)*time.Second {
@@ -243,36 +243,36 @@ func (k *kubelet) watch(p *pod, r *running) {
 	}
 }
 
-// remove ends the pod that was deleted, reports its end, and lets it go.
-func (k *kubelet) remove(p *pod, r *running) {
+// removePod ends the pod that was deleted, reports its end, and lets it go.
+func (k *fakeKubelet) removePod(p *podObject, r *startedPod) {
 	if r != nil {
 		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 		<-r.over
-		k.watch(p, r)
+		k.checkPod(p, r)
 	} else if p.Status.Phase == "Pending" {
-		k.report(p, "Failed", "", map[string]any{"terminated": map[string]any{"exitCode": 137, "reason": "Error"}})
+		k.patchStatus(p, "Failed", "", map[string]any{"terminated": map[string]any{"exitCode": 137, "reason": "Error"}})
 	}
-	_ = k.c.call("DELETE", "/api/v1/namespaces/"+p.Meta.Namespace+"/pods/"+p.Meta.Name, "", map[string]any{"gracePeriodSeconds": 0, "preconditions": map[string]any{"uid": p.Meta.UID}}, nil)
+	_ = k.c.callAPI("DELETE", "/api/v1/namespaces/"+p.Meta.Namespace+"/pods/"+p.Meta.Name, "", map[string]any{"gracePeriodSeconds": 0, "preconditions": map[string]any{"uid": p.Meta.UID}}, nil)
 }
 
-// report writes the status of a pod.
-func (k *kubelet) report(p *pod, phase, reason string, state map[string]any) {
+// patchStatus writes the status of a pod.
+func (k *fakeKubelet) patchStatus(p *podObject, phase, reason string, state map[string]any) {
 	status := map[string]any{"phase": phase, "containerStatuses": []any{map[string]any{"name": p.Spec.Containers[0].Name, "image": p.Spec.Containers[0].Image, "imageID": "", "ready": phase == "Running", "restartCount": 0, "state": state}}}
 	if reason != "" {
 		status["reason"] = reason
 	}
-	_ = k.c.call("PATCH", "/api/v1/namespaces/"+p.Meta.Namespace+"/pods/"+p.Meta.Name+"/status", "application/strategic-merge-patch+json", map[string]any{"status": status}, nil)
+	_ = k.c.callAPI("PATCH", "/api/v1/namespaces/"+p.Meta.Namespace+"/pods/"+p.Meta.Name+"/status", "application/strategic-merge-patch+json", map[string]any{"status": status}, nil)
 }
 
-// logs serves /containerLogs/NAMESPACE/POD/CONTAINER (kubernetes/kubernetes, pkg/kubelet/server/server.go).
-func (k *kubelet) logs(w http.ResponseWriter, req *http.Request) {
+// serveLogs serves /containerLogs/NAMESPACE/POD/CONTAINER (kubernetes/kubernetes, pkg/kubelet/server/server.go).
+func (k *fakeKubelet) serveLogs(w http.ResponseWriter, req *http.Request) {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if len(parts) != 4 || parts[0] != "containerLogs" {
 		http.NotFound(w, req)
 		return
 	}
-	var p pod
-	if err := k.c.call("GET", "/api/v1/namespaces/"+parts[1]+"/pods/"+parts[2], "", nil, &p); err != nil {
+	var p podObject
+	if err := k.c.callAPI("GET", "/api/v1/namespaces/"+parts[1]+"/pods/"+parts[2], "", nil, &p); err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}

@@ -18,38 +18,38 @@ import (
 
 // Variables of the kubectl that records.
 const (
-	recordTo = "GPUARD_RECORD_TO"   // file that gets a line for each call
-	realOne  = "GPUARD_RECORD_REAL" // path of the real kubectl
+	recordToVariable    = "GPUARD_RECORD_TO"   // file that gets a line for each call
+	realKubectlVariable = "GPUARD_RECORD_REAL" // path of the real kubectl
 )
 
 // TestMain makes this binary the kubectl that records. On its own the folder has nothing to test.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "kubectl" {
-		os.Exit(record(os.Args[1:]))
+		os.Exit(recordCall(os.Args[1:]))
 	}
-	if os.Getenv(programs) == "" {
+	if os.Getenv(programsVariable) == "" {
 		fmt.Println("these tests need kube-apiserver and its like: make check-kubernetes")
 	}
 	os.Exit(m.Run())
 }
 
-// ofJob finds the name of the Job in a manifest.
-var ofJob = regexp.MustCompile(`(?s)kind: Job\n.*?name: ([a-z0-9-]+)`)
+// jobNamePattern finds the name of the Job in a manifest.
+var jobNamePattern = regexp.MustCompile(`(?s)kind: Job\n.*?name: ([a-z0-9-]+)`)
 
-// record is kubectl, and adds the call to a recording in the form that test/kubectl plays; {job} is the name of the job
+// recordCall is kubectl, and adds the call to a recording in the form that test/kubectl plays; {job} is the name of the job
 // that was made last.
-func record(args []string) int {
+func recordCall(args []string) int {
 	var in []byte
 	if slices.Contains(args, "--filename=-") {
 		in, _ = io.ReadAll(os.Stdin)
 	}
-	cmd := exec.Command(os.Getenv(realOne), args...)
+	cmd := exec.Command(os.Getenv(realKubectlVariable), args...)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), io.MultiWriter(os.Stdout, &out), io.MultiWriter(os.Stderr, &said)
 	_ = cmd.Run()
-	file := os.Getenv(recordTo)
+	file := os.Getenv(recordToVariable)
 	name, _ := os.ReadFile(file + ".job")
-	if m := ofJob.FindSubmatch(in); m != nil {
+	if m := jobNamePattern.FindSubmatch(in); m != nil {
 		name = m[1]
 		_ = os.WriteFile(file+".job", name, 0o600)
 	}
@@ -82,8 +82,8 @@ func record(args []string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// recorder has ada's calls of gpuard recorded in a file.
-func (c *cluster) recorder(t *testing.T, dir, file string) func(args ...string) result {
+// recordingCaller has ada's calls of gpuard recorded in a file.
+func (c *testCluster) recordingCaller(t *testing.T, dir, file string) func(args ...string) runResult {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -95,11 +95,11 @@ func (c *cluster) recorder(t *testing.T, dir, file string) func(args ...string) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(to + ".job") })
-	t.Setenv(recordTo, to)
-	t.Setenv(realOne, filepath.Join(c.bin, "kubectl"))
+	t.Setenv(recordToVariable, to)
+	t.Setenv(realKubectlVariable, filepath.Join(c.bin, "kubectl"))
 	own := *c
 	own.bin, own.state = bin, filepath.Join(t.TempDir(), "state") // whose first job it is
-	return func(args ...string) result { return own.gpuard(t, "ada", args...) }
+	return func(args ...string) runResult { return own.runGPUard(t, "ada", args...) }
 }
 
 // TestRecord makes the recordings that the tests of every run play.
@@ -108,16 +108,16 @@ func TestRecord(t *testing.T) {
 	if dir == "" {
 		t.Skip("GPUARD_RECORD names no folder for recordings")
 	}
-	c := lab(t)
-	c.driver(t)
-	c.make(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: team}\nspec: {hard: {requests.nvidia.com/gpu: 4}}\n")
-	two := c.submit(t, "kubernetes-plugin", "--image", "train:1", "--gpus", "2", "--", "sleep", "300")
-	c.reaches(t, two, "running", "")
-	claimed := c.reaches(t, c.submit(t, "kubernetes-dra", "--image", "train:1", "--", "sleep", "300"), "running", "")
+	c := startTestCluster(t)
+	c.publishDevices(t)
+	c.createObjects(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: team}\nspec: {hard: {requests.nvidia.com/gpu: 4}}\n")
+	two := c.submitJob(t, "kubernetes-plugin", "--image", "train:1", "--gpus", "2", "--", "sleep", "300")
+	c.waitForState(t, two, "running", "")
+	claimed := c.waitForState(t, c.submitJob(t, "kubernetes-dra", "--image", "train:1", "--", "sleep", "300"), "running", "")
 	t.Run("survey", func(t *testing.T) {
-		call := c.recorder(t, dir, "survey.jsonl")
-		c.until(t, 30*time.Second, "the quota counts", func() error {
-			if got := c.gpuard(t, "ada", "doctor", "--engine", "kubernetes", "--all"); !strings.Contains(got.out, "gives 4 GPUs of the device plugin: 2 are used") {
+		call := c.recordingCaller(t, dir, "survey.jsonl")
+		c.waitUntil(t, 30*time.Second, "the quota counts", func() error {
+			if got := c.runGPUard(t, "ada", "doctor", "--engine", "kubernetes", "--all"); !strings.Contains(got.out, "gives 4 GPUs of the device plugin: 2 are used") {
 				return errors.New(got.out)
 			}
 			return nil
@@ -126,13 +126,13 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		os.Args[0] = "kubectl" // a question that only a test asks
-		t.Setenv("KUBECONFIG", c.in("ada.conf"))
-		if code := record([]string{"auth", "can-i", "create", "secrets", "--request-timeout=20s"}); code != 1 {
+		t.Setenv("KUBECONFIG", c.pathOf("ada.conf"))
+		if code := recordCall([]string{"auth", "can-i", "create", "secrets", "--request-timeout=20s"}); code != 1 {
 			t.Errorf("ada may create secrets: %d", code)
 		}
 	})
 	t.Run("cancel", func(t *testing.T) {
-		call := c.recorder(t, dir, "cancel.jsonl")
+		call := c.recordingCaller(t, dir, "cancel.jsonl")
 		got := call("submit", "-q", "--engine", "kubernetes-plugin", "--image", "train:1", "--gpus", "3", "--", "train")
 		n := strings.TrimSpace(got.out)
 		time.Sleep(3 * time.Second) // until the controller has tried to make its pod
@@ -144,7 +144,7 @@ func TestRecord(t *testing.T) {
 		}
 	})
 	t.Run("submit", func(t *testing.T) {
-		call := c.recorder(t, dir, "submit.jsonl")
+		call := c.recordingCaller(t, dir, "submit.jsonl")
 		submit := []string{"submit", "-q", "--engine", "kubernetes", "--image", "train:1", "--gpus", "3", "--note", "of ada"}
 		words := []string{"--", "python3", "-c", "import sys, time; print('epoch 1', flush=True); time.sleep(4); print('epoch 2'); sys.exit(3)"}
 		if got := call(append(append(submit, "--dry-run"), words...)...); got.code != 0 {
@@ -155,7 +155,7 @@ func TestRecord(t *testing.T) {
 		if got := call("queue"); !strings.Contains(got.out, "no node can take it now") {
 			t.Errorf("queue: %+v", got)
 		}
-		c.cancel(t, claimed)
+		c.cancelJob(t, claimed)
 		if got := call("wait", n); got.code != 3 {
 			t.Errorf("wait: %+v", got)
 		}

@@ -22,7 +22,7 @@ import (
 func Once(t testing.TB, variant string, build func(work string), sources ...fs.FS) string {
 	t.Helper()
 	gate.Need(t, "cc")
-	dir := filepath.Join(cache(t), key(t, variant, sources))
+	dir := filepath.Join(cacheFolder(t), hashSources(t, variant, sources))
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
@@ -66,7 +66,7 @@ func Run(t testing.TB, dir, name string, args ...string) string {
 	return string(out)
 }
 
-func key(t testing.TB, variant string, sources []fs.FS) string {
+func hashSources(t testing.TB, variant string, sources []fs.FS) string {
 	t.Helper()
 	h := sha256.New()
 	fmt.Fprintln(h, variant)
@@ -86,8 +86,8 @@ func key(t testing.TB, variant string, sources []fs.FS) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// cache is a folder that other users can read, unlike os.UserCacheDir, but only its owner can write.
-func cache(t testing.TB) string {
+// cacheFolder is a folder that other users can read, unlike os.UserCacheDir, but only its owner can write.
+func cacheFolder(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gpuard-compiled-%d", os.Getuid()))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -29,8 +29,8 @@ type Paths struct {
 // built from the same sources. The test is skipped where there is no C compiler.
 func Build(t testing.TB, without ...string) Paths {
 	t.Helper()
-	_, nvml := module(t)
-	dir := compile.Once(t, fmt.Sprintln(nvml, without), func(work string) { build(t, work, without) }, sources)
+	_, nvml := findModule(t)
+	dir := compile.Once(t, fmt.Sprintln(nvml, without), func(work string) { compileAll(t, work, without) }, sources)
 	paths := Paths{
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
 		CUDA:    filepath.Join(dir, "libcuda.so.1"),
@@ -45,9 +45,9 @@ func Build(t testing.TB, without ...string) Paths {
 	return paths
 }
 
-func build(t testing.TB, work string, without []string) {
+func compileAll(t testing.TB, work string, without []string) {
 	t.Helper()
-	write(t, filepath.Join(work, "symbols"), versionScript(without))
+	mustWrite(t, filepath.Join(work, "symbols"), versionScript(without))
 	header := "-isystem" + Header(t)
 	cc := func(args ...string) { compile.C(t, work, append([]string{header}, args...)...) }
 	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/cuda.c", "c/state.c")
@@ -65,7 +65,7 @@ func build(t testing.TB, work string, without []string) {
 func Header(t testing.TB) string {
 	t.Helper()
 	var m struct{ Dir string }
-	root, _ := module(t)
+	root, _ := findModule(t)
 	if err := json.Unmarshal([]byte(compile.Run(t, root, "go", "mod", "download", "-json", nvmlModule)), &m); err != nil || m.Dir == "" {
 		t.Fatalf("cannot find %s, which has nvml.h: go mod download says %q, %v", nvmlModule, m.Dir, err)
 	}
@@ -83,8 +83,8 @@ func versionScript(without []string) string {
 
 const nvmlModule = "github.com/NVIDIA/go-nvml"
 
-// module finds this module's root folder and the pinned version of the module with nvml.h.
-func module(t testing.TB) (root, version string) {
+// findModule finds this module's root folder and the pinned version of the module with nvml.h.
+func findModule(t testing.TB) (root, version string) {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// lists prints what a process sees that asks as any stranger would.
-const lists = `
+// listDevicesScript prints what a process sees that asks as any stranger would.
+const listDevicesScript = `
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
 code = cuda.cuInit(0)
@@ -26,12 +26,12 @@ for i in range(count.value + 1):
           cuda.cuDeviceGetUuid(old, i), cuda.cuDeviceGetPCIBusId(pci, 32, i), name.value.decode(), uuid.raw.hex(), old.raw.hex(), pci.value.decode())
 `
 
-func see(t *testing.T, d *Driver, env ...string) string {
+func runDeviceList(t *testing.T, d *Driver, env ...string) string {
 	t.Helper()
 	gate.Need(t, "python3")
-	cmd := exec.Command("python3", "-c", lists, filepath.Join(d.Dir, "lib", "libcuda.so.1"))
+	cmd := exec.Command("python3", "-c", listDevicesScript, filepath.Join(d.Dir, "lib", "libcuda.so.1"))
 	cmd.Env = append([]string{"LC_ALL=C"}, env...)
-	return output(t, cmd)
+	return mustOutput(t, cmd)
 }
 
 func TestCUDAAnswersFromTheTableAlone(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCUDAAnswersFromTheTableAlone(t *testing.T) {
 	whole := Seen{UUID: first["uuid"], PCI: first["pci"]}
 	slice := Seen{UUID: second["mig/0/uuid"], PCI: second["pci"], Parent: second["uuid"]}
 	odd := " 0,%#\xff\t"
-	d.Answers(
+	d.SetCUDATable(
 		Answer{Devices: []Seen{slice, whole}},
 		Answer{Visible: new("0"), Code: 100},
 		Answer{Visible: new("0"), Order: new("PCI_BUS_ID"), Devices: []Seen{whole}},
@@ -64,16 +64,16 @@ func TestCUDAAnswersFromTheTableAlone(t *testing.T) {
 		{[]string{"CUDA_VISIBLE_DEVICES=1"}, "999\n"}, // no row
 		{[]string{"CUDA_VISIBLE_DEVICES="}, "999\n"},  // a row for another order only
 	} {
-		if got := see(t, d, c.env...); !strings.HasPrefix(got, c.want) {
+		if got := runDeviceList(t, d, c.env...); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q:\n%s\nwant\n%s", c.env, got, c.want)
 		}
 	}
-	d.Remove("cuda_table")
-	if got := see(t, d); got != "999\n" {
+	d.RemoveFile("cuda_table")
+	if got := runDeviceList(t, d); got != "999\n" {
 		t.Errorf("without a table cuInit answers %s, want 999", got)
 	}
-	d.Fail("cuInit", Any, 803)
-	if got := see(t, d); got != "803\n" {
+	d.Fail("cuInit", AnyGPU, 803)
+	if got := runDeviceList(t, d); got != "803\n" {
 		t.Errorf("told to fail with 803 cuInit answers %s", got)
 	}
 }
@@ -81,7 +81,7 @@ func TestCUDAAnswersFromTheTableAlone(t *testing.T) {
 func TestCUDAExportsOnlyTheDriverAPI(t *testing.T) {
 	want := []string{"cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetPCIBusId", "cuDeviceGetUuid",
 		"cuDeviceGetUuid_v2", "cuDriverGetVersion", "cuGetErrorName", "cuInit"}
-	have := symbols(t, Build(t).CUDA)
+	have := exportedSymbols(t, Build(t).CUDA)
 	slices.Sort(have)
 	if !slices.Equal(have, want) {
 		t.Errorf("libcuda.so.1 exports %q, want %q", have, want)
@@ -101,7 +101,7 @@ print(cuda.cuGetErrorName(100, ctypes.byref(word)), word.value.decode(), cuda.cu
 `
 	cmd := exec.Command("python3", "-c", program, filepath.Join(d.Dir, "lib", "libcuda.so.1"))
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	if got, want := output(t, cmd), "3 3 1 0 12040\n0 CUDA_ERROR_NO_DEVICE 1 None\n"; got != want {
+	if got, want := mustOutput(t, cmd), "3 3 1 0 12040\n0 CUDA_ERROR_NO_DEVICE 1 None\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -31,26 +31,26 @@ func New(t testing.TB, gpus ...GPU) *Driver {
 	if err := os.Chmod(filepath.Dir(d.Dir), 0o755); err != nil {
 		t.Fatalf("cannot open the fake driver's folder to other users: %v", err)
 	}
-	d.Write("driver", "550.54.15")
-	d.Write("cuda", "12.4")
-	d.folder("gpus", 0o755)
+	d.WriteFile("driver", "550.54.15")
+	d.WriteFile("cuda", "12.4")
+	d.makeFolder("gpus", 0o755)
 	for i, g := range gpus {
-		d.device(fmt.Sprintf("gpus/%d", i), g)
+		d.writeDevice(fmt.Sprintf("gpus/%d", i), g)
 	}
-	d.Links(pairs(len(gpus))...)
+	d.SetLinks(pairedLinkRows(len(gpus))...)
 	var all []Seen
 	for _, g := range gpus {
 		all = append(all, Seen{UUID: g["uuid"], PCI: g["pci"]})
 	}
-	d.Answers(Answer{Devices: all}) // of CUDA without variables; any others are what a test is about
-	d.install(paths)
+	d.SetCUDATable(Answer{Devices: all}) // of CUDA without variables; any others are what a test is about
+	d.installBuilt(paths)
 	return d
 }
 
-// device writes one into a folder below Dir.
-func (d *Driver) device(folder string, g GPU) {
+// writeDevice writes one into a folder below Dir.
+func (d *Driver) writeDevice(folder string, g GPU) {
 	d.t.Helper()
-	d.folder(folder+"/procs.d", 0o777|os.ModeSticky) // jobs of any user put themselves on a device here
+	d.makeFolder(folder+"/procs.d", 0o777|os.ModeSticky) // jobs of any user put themselves on a device here
 	// One file for many values: hundreds of tests make machines.
 	values := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(g)) {
@@ -58,10 +58,10 @@ func (d *Driver) device(folder string, g GPU) {
 		values[dir] += name + " " + g[key] + "\n"
 	}
 	for dir, text := range values {
-		d.Write(dir+"values", text)
+		d.WriteFile(dir+"values", text)
 	}
 	if minor, numbered := g["minor"]; numbered {
-		d.Write("dev/nvidia"+minor, "")
+		d.WriteFile("dev/nvidia"+minor, "")
 		if err := os.Chmod(filepath.Join(d.Dir, "dev", "nvidia"+minor), 0o666); err != nil { //nolint:gosec // as device files are
 			d.t.Fatalf("cannot make the fake device: %v", err)
 		}
@@ -81,15 +81,15 @@ func (d *Driver) Add(g GPU) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.device("new", g)
-	d.Links(pairs(len(found) + 1)...)
+	d.writeDevice("new", g)
+	d.SetLinks(pairedLinkRows(len(found) + 1)...)
 	if err := os.Rename(filepath.Join(d.Dir, "new"), filepath.Join(d.Dir, "gpus", fmt.Sprint(len(found)))); err != nil {
 		d.t.Fatalf("cannot add a device: %v", err)
 	}
 }
 
-// pairs is an ordinary board: two devices on a switch, two switches on a socket.
-func pairs(n int) []string {
+// pairedLinkRows is an ordinary board: two devices on a switch, two switches on a socket.
+func pairedLinkRows(n int) []string {
 	rows := make([]string, n)
 	for i := range n {
 		words := make([]string, n)
@@ -110,17 +110,17 @@ func pairs(n int) []string {
 	return rows
 }
 
-// install copies the libraries: a process that opens two machines must get two of each.
-func (d *Driver) install(paths Paths) {
+// installBuilt copies the libraries: a process that opens two machines must get two of each.
+func (d *Driver) installBuilt(paths Paths) {
 	d.t.Helper()
-	d.folder("lib", 0o755)
-	d.folder("bin", 0o755)
+	d.makeFolder("lib", 0o755)
+	d.makeFolder("bin", 0o755)
 	for _, library := range []string{paths.Library, paths.CUDA} {
 		code, err := os.ReadFile(library)
 		if err != nil {
 			d.t.Fatalf("cannot install the fake driver: %v", err)
 		}
-		d.Write("lib/"+filepath.Base(library), string(code))
+		d.WriteFile("lib/"+filepath.Base(library), string(code))
 	}
 	for _, program := range []string{paths.SMI, paths.MPS, paths.Job} {
 		name := filepath.Join(d.Dir, "bin", filepath.Base(program))
@@ -138,38 +138,38 @@ func (d *Driver) Library() string { return filepath.Join(d.Dir, "lib", "libnvidi
 func (d *Driver) Env() []string {
 	return []string{
 		"FAKEGPU_DIR=" + d.Dir,
-		"LD_LIBRARY_PATH=" + joined(filepath.Join(d.Dir, "lib"), os.Getenv("LD_LIBRARY_PATH")),
-		"PATH=" + joined(filepath.Join(d.Dir, "bin"), os.Getenv("PATH")),
+		"LD_LIBRARY_PATH=" + joinPath(filepath.Join(d.Dir, "lib"), os.Getenv("LD_LIBRARY_PATH")),
+		"PATH=" + joinPath(filepath.Join(d.Dir, "bin"), os.Getenv("PATH")),
 	}
 }
 
-func joined(first, rest string) string {
+func joinPath(first, rest string) string {
 	if rest == "" {
 		return first
 	}
 	return first + ":" + rest
 }
 
-// Without replaces the libraries by ones in which these symbols do not exist.
-func (d *Driver) Without(symbols ...string) {
+// HideSymbols replaces the libraries by ones in which these symbols do not exist.
+func (d *Driver) HideSymbols(symbols ...string) {
 	d.t.Helper()
-	d.install(Build(d.t, symbols...))
+	d.installBuilt(Build(d.t, symbols...))
 }
 
-// Set replaces one value of a device, such as "temperature" or "mig/0/memory_total". README.md lists the names.
-func (d *Driver) Set(gpu int, key, value string) {
+// SetValue replaces one value of a device, such as "temperature" or "mig/0/memory_total". README.md lists the names.
+func (d *Driver) SetValue(gpu int, key, value string) {
 	d.t.Helper()
-	d.Write(fmt.Sprintf("gpus/%d/%s", gpu, key), value)
+	d.WriteFile(fmt.Sprintf("gpus/%d/%s", gpu, key), value)
 }
 
-// Unset takes a reading away: the driver says that it is not supported.
-func (d *Driver) Unset(gpu int, key string) {
+// UnsetValue takes a reading away: the driver says that it is not supported.
+func (d *Driver) UnsetValue(gpu int, key string) {
 	d.t.Helper()
-	d.Set(gpu, key, "")
+	d.SetValue(gpu, key, "")
 }
 
-// Write replaces any file below Dir, such as "driver", "init" or "nvswitch".
-func (d *Driver) Write(file, text string) {
+// WriteFile replaces any file below Dir, such as "driver", "init" or "nvswitch".
+func (d *Driver) WriteFile(file, text string) {
 	d.t.Helper()
 	name := filepath.Join(d.Dir, file)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -178,26 +178,26 @@ func (d *Driver) Write(file, text string) {
 	if !strings.HasSuffix(text, "\n") && !strings.HasPrefix(file, "lib/") {
 		text += "\n"
 	}
-	write(d.t, name+".new", text)
+	mustWrite(d.t, name+".new", text)
 	if err := os.Rename(name+".new", name); err != nil {
 		d.t.Fatalf("cannot change the fake driver: %v", err)
 	}
 }
 
-// Remove removes a file below Dir: "lib/libnvidia-ml.so.1" is a machine without the library, "bin/nvidia-smi" one
+// RemoveFile removes a file below Dir: "lib/libnvidia-ml.so.1" is a machine without the library, "bin/nvidia-smi" one
 // without that program.
-func (d *Driver) Remove(path string) {
+func (d *Driver) RemoveFile(path string) {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Dir, path)); err != nil && !os.IsNotExist(err) {
 		d.t.Fatalf("cannot change the fake driver: %v", err)
 	}
 }
 
-// Links replaces the link matrix: one row of words per device, as `nvidia-smi topo -m` prints them ("X PIX", "NV12/SYS
+// SetLinks replaces the link matrix: one row of words per device, as `nvidia-smi topo -m` prints them ("X PIX", "NV12/SYS
 // X").
-func (d *Driver) Links(rows ...string) {
+func (d *Driver) SetLinks(rows ...string) {
 	d.t.Helper()
-	d.Write("links", strings.Join(rows, "\n"))
+	d.WriteFile("links", strings.Join(rows, "\n"))
 }
 
 // Kinds of processes as nvidia-smi prints them.
@@ -229,91 +229,91 @@ func (d *Driver) addProcess(gpu, pid int, bytes int64, kind string, instance []i
 	for _, id := range instance {
 		line += fmt.Sprintf(" %d", id)
 	}
-	d.add(fmt.Sprintf("gpus/%d/processes", gpu), line+end)
+	d.appendLine(fmt.Sprintf("gpus/%d/processes", gpu), line+end)
 }
 
 // ClearProcesses ends what AddProcess and TrackProcess put on a device, not what a job put there itself.
 func (d *Driver) ClearProcesses(gpu int) {
 	d.t.Helper()
-	d.Unset(gpu, "processes")
+	d.UnsetValue(gpu, "processes")
 }
 
-// Any means every device in Hang and Fail.
-const Any = -1
+// AnyGPU means every device in Hang and Fail.
+const AnyGPU = -1
 
 // Hang makes an NVML function block for that device (or Any) until Answer; "*" is every function.
 func (d *Driver) Hang(function string, gpu int) {
 	d.t.Helper()
-	d.add("hang", rule(function, gpu))
+	d.appendLine("hang", ruleLine(function, gpu))
 }
 
 // Delay makes each call of an NVML function take that many milliseconds more.
 func (d *Driver) Delay(function string, gpu, milliseconds int) {
 	d.t.Helper()
-	d.add("hang", fmt.Sprintf("%s %d", rule(function, gpu), milliseconds))
+	d.appendLine("hang", fmt.Sprintf("%s %d", ruleLine(function, gpu), milliseconds))
 }
 
 // Answer ends every Hang and Delay.
 func (d *Driver) Answer() {
 	d.t.Helper()
-	d.Remove("hang")
+	d.RemoveFile("hang")
 }
 
 // Fail makes an NVML function return that nvmlReturn_t until Remove("fail").
 func (d *Driver) Fail(function string, gpu, code int) {
 	d.t.Helper()
-	d.add("fail", fmt.Sprintf("%s %d", rule(function, gpu), code))
+	d.appendLine("fail", fmt.Sprintf("%s %d", ruleLine(function, gpu), code))
 }
 
 // Crash makes the library read through a null pointer in an NVML function until Remove("crash"); nvidia-smi is spared.
 // With a signal it is sent instead, and SIGABRT by abort(3). The file "crashes" has a line for each.
 func (d *Driver) Crash(function string, gpu int, signal ...int) {
 	d.t.Helper()
-	line := rule(function, gpu)
+	line := ruleLine(function, gpu)
 	for _, number := range signal {
 		line += fmt.Sprintf(" %d", number)
 	}
-	d.add("crash", line)
+	d.appendLine("crash", line)
 }
 
 // FailInit makes nvmlInit return that nvmlReturn_t: 9 driver not loaded, 18 library and driver differ, 4 no permission;
 // 0 works again.
 func (d *Driver) FailInit(code int) {
 	d.t.Helper()
-	d.Write("init", fmt.Sprint(code))
+	d.WriteFile("init", fmt.Sprint(code))
 }
 
-// Lose makes a device fall off the bus: it has no handle any more, and handles that were there answer "GPU is lost".
+// LoseGPU makes a device fall off the bus: it has no handle any more, and handles that were there answer "GPU is lost".
 // With Set(gpu, "lost", "handle") instead its handle and identity can still be read.
-func (d *Driver) Lose(gpu int) {
+func (d *Driver) LoseGPU(gpu int) {
 	d.t.Helper()
-	d.Set(gpu, "lost", "all")
+	d.SetValue(gpu, "lost", "all")
 }
 
 // XID reports a driver error on a device to programs that wait for events.
 func (d *Driver) XID(gpu, number int) {
 	d.t.Helper()
-	d.add(fmt.Sprintf("gpus/%d/xids", gpu), fmt.Sprint(number))
+	d.appendLine(fmt.Sprintf("gpus/%d/xids", gpu), fmt.Sprint(number))
 }
 
-func rule(function string, gpu int) string {
-	if gpu == Any {
+func ruleLine(function string, gpu int) string {
+	if gpu == AnyGPU {
 		return function + " *"
 	}
 	return fmt.Sprintf("%s %d", function, gpu)
 }
 
-// add appends a line to a file below Dir.
-func (d *Driver) add(path, line string) {
+// appendLine appends a line to a file below Dir.
+func (d *Driver) appendLine(path, line string) {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.Dir, path))
 	if err != nil && !os.IsNotExist(err) {
 		d.t.Fatalf("cannot change the fake driver: %v", err)
 	}
-	d.Write(path, string(text)+line)
+	d.WriteFile(path, string(text)+line)
 }
 
-func (d *Driver) folder(path string, mode os.FileMode) {
+func (d *Driver) makeFolder(path string, mode os.FileMode) {
 	d.t.Helper()
 	name := filepath.Join(d.Dir, path)
 	err := os.MkdirAll(name, 0o755)
@@ -325,7 +325,7 @@ func (d *Driver) folder(path string, mode os.FileMode) {
 	}
 }
 
-func write(t testing.TB, name, text string) {
+func mustWrite(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatalf("cannot change the fake driver: %v", err)

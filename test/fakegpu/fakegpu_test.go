@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-func symbols(t *testing.T, library string) []string {
+func exportedSymbols(t *testing.T, library string) []string {
 	t.Helper()
 	f, err := elf.Open(library)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestLibraryExportsOnlyWhatTheHeaderDeclares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := symbols(t, paths.Library)
+	have := exportedSymbols(t, paths.Library)
 	if len(have) < 50 {
 		t.Errorf("the library exports %d functions, want the 50 and more that a reader calls", len(have))
 	}
@@ -54,11 +54,11 @@ func TestLibraryExportsOnlyWhatTheHeaderDeclares(t *testing.T) {
 func TestWithoutHidesSymbols(t *testing.T) {
 	t.Parallel()
 	d := New(t, A100(0))
-	if !slices.Contains(symbols(t, d.Library()), "nvmlDeviceGetMemoryInfo_v2") {
+	if !slices.Contains(exportedSymbols(t, d.Library()), "nvmlDeviceGetMemoryInfo_v2") {
 		t.Fatal("nvmlDeviceGetMemoryInfo_v2 is missing from the full library")
 	}
-	d.Without("nvmlDeviceGetMemoryInfo_v2", "nvmlEventSetWait_v2")
-	have := symbols(t, d.Library())
+	d.HideSymbols("nvmlDeviceGetMemoryInfo_v2", "nvmlEventSetWait_v2")
+	have := exportedSymbols(t, d.Library())
 	for _, gone := range []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlEventSetWait_v2"} {
 		if slices.Contains(have, gone) {
 			t.Errorf("%s is still there", gone)
@@ -134,8 +134,8 @@ func TestSourcesAreShort(t *testing.T) {
 	}
 }
 
-// command runs a program of the machine with nothing of this process's environment but PATH.
-func command(d *Driver, name string, args ...string) *exec.Cmd {
+// machineCommand runs a program of the machine with nothing of this process's environment but PATH.
+func machineCommand(d *Driver, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(d.Dir, "bin", name), args...)
 	cmd.Env = d.Env()
 	return cmd

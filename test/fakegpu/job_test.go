@@ -14,7 +14,7 @@ import (
 // startJob starts fakegpu-job and waits until it is on its devices.
 func startJob(t *testing.T, d *Driver, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := command(d, "fakegpu-job", args...)
+	cmd := machineCommand(d, "fakegpu-job", args...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -29,9 +29,9 @@ func startJob(t *testing.T, d *Driver, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func pids(t *testing.T, d *Driver) []string {
+func computePIDs(t *testing.T, d *Driver) []string {
 	t.Helper()
-	out, _ := smi(t, d, "--query-compute-apps=pid", "--format=csv,noheader")
+	out, _ := runSMI(t, d, "--query-compute-apps=pid", "--format=csv,noheader")
 	return strings.Fields(out)
 }
 
@@ -39,21 +39,21 @@ func TestJobHoldsItsPlacesWhileItLives(t *testing.T) {
 	d := New(t, A100(0), A100(1))
 	job := startJob(t, d, "--gpu", "0", "--gpu", "1", "--mem", "20G")
 	pid := strconv.Itoa(job.Process.Pid)
-	if got := pids(t, d); len(got) != 2 || got[0] != pid || got[1] != pid {
+	if got := computePIDs(t, d); len(got) != 2 || got[0] != pid || got[1] != pid {
 		t.Errorf("on the devices: %v, want %s twice", got, pid)
 	}
-	if got := query(t, d, "memory.used"); got != "20480 MiB\n20480 MiB\n" {
+	if got := queryGPUs(t, d, "memory.used"); got != "20480 MiB\n20480 MiB\n" {
 		t.Errorf("memory used: %q", got)
 	}
 	if err := job.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	awaitZombie(t, job.Process.Pid)
-	if got := pids(t, d); len(got) != 0 {
+	if got := computePIDs(t, d); len(got) != 0 {
 		t.Errorf("a zombie still holds a device: %v", got)
 	}
 	job.Wait()
-	if got := query(t, d, "memory.used"); got != "0 MiB\n0 MiB\n" {
+	if got := queryGPUs(t, d, "memory.used"); got != "0 MiB\n0 MiB\n" {
 		t.Errorf("memory used after the end: %q", got)
 	}
 }
@@ -79,12 +79,12 @@ func TestJobLeavesAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	job := command(d, "fakegpu-job", "--gpu", "0", "--mem", "3G", "--fork-child", "30", "--close-fds")
+	job := machineCommand(d, "fakegpu-job", "--gpu", "0", "--mem", "3G", "--fork-child", "30", "--close-fds")
 	job.ExtraFiles = []*os.File{lock}
 	if out, err := job.Output(); err != nil || string(out) != "ready\n" {
 		t.Fatalf("fakegpu-job: %q, %v", out, err)
 	}
-	got := pids(t, d)
+	got := computePIDs(t, d)
 	if len(got) != 1 || got[0] == strconv.Itoa(job.Process.Pid) {
 		t.Fatalf("on the device: %v, want a child of %d", got, job.Process.Pid)
 	}
@@ -94,7 +94,7 @@ func TestJobLeavesAChild(t *testing.T) {
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(pids(t, d)) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); len(computePIDs(t, d)) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the dead child still holds the device")
 		}
@@ -126,12 +126,12 @@ func TestTrackedProcessEndsWithItsPID(t *testing.T) {
 	}
 	d.TrackProcess(0, sleep.Process.Pid, 1<<30, Compute)
 	d.AddProcess(0, 999999998, 1<<30, Compute)
-	if got := pids(t, d); len(got) != 2 {
+	if got := computePIDs(t, d); len(got) != 2 {
 		t.Errorf("both processes: %v", got)
 	}
 	sleep.Process.Kill()
 	sleep.Wait()
-	if got := pids(t, d); len(got) != 1 || got[0] != "999999998" {
+	if got := computePIDs(t, d); len(got) != 1 || got[0] != "999999998" {
 		t.Errorf("after the tracked one died: %v", got)
 	}
 }

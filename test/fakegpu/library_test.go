@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/gate"
 )
 
-// python runs a program that calls the library as any stranger would: with its own idea of the calling convention.
+// pythonCommand runs a program that calls the library as any stranger would: with its own idea of the calling convention.
 // Its first argument is the path of the library, or the paths of several.
-func python(t *testing.T, program string, d ...*Driver) *exec.Cmd {
+func pythonCommand(t *testing.T, program string, d ...*Driver) *exec.Cmd {
 	t.Helper()
 	gate.Need(t, "python3")
 	args := []string{"-c", "import ctypes, sys\nlibs = [ctypes.CDLL(path) for path in sys.argv[1:]]\nnvml = libs[0]\n" + program}
@@ -23,7 +23,7 @@ func python(t *testing.T, program string, d ...*Driver) *exec.Cmd {
 	return cmd
 }
 
-func output(t *testing.T, cmd *exec.Cmd) string {
+func mustOutput(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -34,7 +34,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 
 func TestTwoMachinesInOneProcess(t *testing.T) {
 	first, second := New(t, A100(0)), New(t, GeForce(1), GeForce(2))
-	out := output(t, python(t, `
+	out := mustOutput(t, pythonCommand(t, `
 for lib in libs:
     count, device, name = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(96)
     print(lib.nvmlInit_v2(), lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), count.value)
@@ -46,7 +46,7 @@ for lib in libs:
 }
 
 func TestMisuseIsAnError(t *testing.T) {
-	out := output(t, python(t, `
+	out := mustOutput(t, pythonCommand(t, `
 count, device, small = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(4)
 print(nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), nvml.nvmlShutdown())
 nvml.nvmlInit_v2()
@@ -69,7 +69,7 @@ func TestProcessListSaysHowMuchRoomItNeeds(t *testing.T) {
 	for pid := range 3 {
 		d.AddProcess(0, 100+pid, 1<<20, Compute)
 	}
-	out := output(t, python(t, `
+	out := mustOutput(t, pythonCommand(t, `
 count, device, room = ctypes.c_uint(0), ctypes.c_void_p(), (ctypes.c_uint * (6 * 8))()
 nvml.nvmlInit_v2()
 nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
@@ -85,7 +85,7 @@ print(room[0], room[6], room[12], hex(room[4]))
 
 func TestLinks(t *testing.T) {
 	d := New(t, A100(0), A100(1), A100(2))
-	d.Links("X NV4/PIX SYS", "NV4/PIX X NV2", "SYS NV2 X")
+	d.SetLinks("X NV4/PIX SYS", "NV4/PIX X NV2", "SYS NV2 X")
 	program := `
 devices, level, state, kind, pci = [ctypes.c_void_p() for _ in range(3)], ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint(), ctypes.create_string_buffer(80)
 nvml.nvmlInit_v2()
@@ -102,12 +102,12 @@ for link in 0, 3, 4, 5, 6, 36:
     print(link, state.value, kind.value, pci.value.decode())
 `
 	direct := "10 50\n0 1 0 0000:10:00.0\n3 1 0 0000:10:00.0\n4 1 0 0000:12:00.0\n5 1 0 0000:12:00.0\n6 3\n36 2\n"
-	if out := output(t, python(t, program, d)); out != direct {
+	if out := mustOutput(t, pythonCommand(t, program, d)); out != direct {
 		t.Errorf("links from device to device:\n%s\nwant\n%s", out, direct)
 	}
-	d.Write("nvswitch", "0000:c4:00.0")
+	d.WriteFile("nvswitch", "0000:c4:00.0")
 	switched := "10 50\n0 1 2 0000:C4:00.0\n3 1 2 0000:C4:00.0\n4 3\n5 3\n6 3\n36 2\n"
-	if out := output(t, python(t, program, d)); out != switched {
+	if out := mustOutput(t, pythonCommand(t, program, d)); out != switched {
 		t.Errorf("links to a switch:\n%s\nwant\n%s", out, switched)
 	}
 }
@@ -115,7 +115,7 @@ for link in 0, 3, 4, 5, 6, 36:
 func TestXIDsReachWhoWaits(t *testing.T) {
 	d := New(t, A100(0), A100(1))
 	d.XID(1, 13) // before any process listens: never reported
-	cmd := python(t, `
+	cmd := pythonCommand(t, `
 class Event(ctypes.Structure):
     _fields_ = [("device", ctypes.c_void_p), ("type", ctypes.c_ulonglong), ("data", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]
 events, device, event, index = ctypes.c_void_p(), ctypes.c_void_p(), Event(), ctypes.c_uint()
@@ -160,7 +160,7 @@ print(nvml.nvmlEventSetWait_v2(events, ctypes.byref(event), 0), nvml.nvmlEventSe
 }
 
 func TestFieldValuesFailOneByOne(t *testing.T) {
-	out := output(t, python(t, `
+	out := mustOutput(t, pythonCommand(t, `
 class Field(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint), ("scope", ctypes.c_uint), ("time", ctypes.c_longlong), ("latency", ctypes.c_longlong),
                 ("type", ctypes.c_uint), ("result", ctypes.c_uint), ("value", ctypes.c_int), ("rest", ctypes.c_uint)]
@@ -192,10 +192,10 @@ for name in ("Encoder", "Decoder"):
     print(getattr(nvml, f"nvmlDeviceGet{name}Utilization")(device, ctypes.byref(n), ctypes.byref(period)), n.value, end=" ")
 print(nvml.nvmlDeviceGetPcieThroughput(device, 1, ctypes.byref(n)), n.value, nvml.nvmlDeviceGetBAR1MemoryInfo(device, bar1), *bar1)
 `
-	if out, want := output(t, python(t, program, New(t, device))), "0 31 0 2 0 0 0 1 0 4 0 16 0 7 0 9 0 200 0 1000 600 400\n"; out != want {
+	if out, want := mustOutput(t, pythonCommand(t, program, New(t, device))), "0 31 0 2 0 0 0 1 0 4 0 16 0 7 0 9 0 200 0 1000 600 400\n"; out != want {
 		t.Errorf("%s, want %s", out, want)
 	}
-	if out, want := output(t, python(t, program, New(t, A100(0)))), "3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 0 0\n"; out != want {
+	if out, want := mustOutput(t, pythonCommand(t, program, New(t, A100(0)))), "3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 3 0 0 0\n"; out != want {
 		t.Errorf("without files: %s, want %s", out, want)
 	}
 }

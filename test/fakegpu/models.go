@@ -11,7 +11,7 @@ type GPU map[string]string
 
 // A100 is an idle NVIDIA A100-SXM4-80GB; i makes its UUID, PCI id and minor number, always the same ones.
 func A100(i int) GPU {
-	return dataCentre(i, "NVIDIA A100-SXM4-80GB", "8.0").with(GPU{
+	return dataCentre(i, "NVIDIA A100-SXM4-80GB", "8.0").withValues(GPU{
 		"memory_total": "81920M", "memory_reserved": "600M",
 		"power_limit_mw": "400000", "clock_sm_max": "1410", "clock_mem": "1593", "clock_mem_max": "1593",
 		"slowdown": "89", "shutdown": "92", "gpu_max": "85", "memory_max": "95",
@@ -20,7 +20,7 @@ func A100(i int) GPU {
 
 // H100 is an idle NVIDIA H100 80GB HBM3: a device that reports a temperature margin instead of thresholds.
 func H100(i int) GPU {
-	return dataCentre(i, "NVIDIA H100 80GB HBM3", "9.0").with(GPU{
+	return dataCentre(i, "NVIDIA H100 80GB HBM3", "9.0").withValues(GPU{
 		"memory_total": "81559M", "memory_reserved": "520M",
 		"power_limit_mw": "700000", "clock_sm_max": "1980", "clock_mem": "2619", "clock_mem_max": "2619",
 		"margin": "54", "tlimit_shutdown": "-8", "tlimit_slowdown": "-2", "tlimit_gpu_max": "0",
@@ -30,7 +30,7 @@ func H100(i int) GPU {
 
 // GeForce is an idle NVIDIA GeForce RTX 3090: no ECC, no MIG, no row remapping.
 func GeForce(i int) GPU {
-	g := dataCentre(i, "NVIDIA GeForce RTX 3090", "8.6").with(GPU{
+	g := dataCentre(i, "NVIDIA GeForce RTX 3090", "8.6").withValues(GPU{
 		"memory_total": "24576M", "memory_reserved": "310M",
 		"power_limit_mw": "350000", "clock_sm_max": "2100", "clock_mem": "405", "clock_mem_max": "9751",
 		"slowdown": "95", "shutdown": "98", "gpu_max": "93", "pci_device_id": "0x220410DE",
@@ -60,10 +60,10 @@ func (g GPU) With(key, value string) GPU {
 		delete(out, key)
 		return out
 	}
-	return g.with(GPU{key: value})
+	return g.withValues(GPU{key: value})
 }
 
-func (g GPU) with(values GPU) GPU {
+func (g GPU) withValues(values GPU) GPU {
 	out := maps.Clone(g)
 	maps.Copy(out, values)
 	return out

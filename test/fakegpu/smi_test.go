@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// smi runs nvidia-smi and returns its standard output and exit status.
-func smi(t *testing.T, d *Driver, args ...string) (string, int) {
+// runSMI runs nvidia-smi and returns its standard output and exit status.
+func runSMI(t *testing.T, d *Driver, args ...string) (string, int) {
 	t.Helper()
-	out, err := command(d, "nvidia-smi", args...).Output()
+	out, err := machineCommand(d, "nvidia-smi", args...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
@@ -25,9 +25,9 @@ func smi(t *testing.T, d *Driver, args ...string) (string, int) {
 	return string(out), 0
 }
 
-func query(t *testing.T, d *Driver, fields string) string {
+func queryGPUs(t *testing.T, d *Driver, fields string) string {
 	t.Helper()
-	out, code := smi(t, d, "--query-gpu="+fields, "--format=csv,noheader")
+	out, code := runSMI(t, d, "--query-gpu="+fields, "--format=csv,noheader")
 	if code != 0 {
 		t.Fatalf("nvidia-smi exits with %d: %s", code, out)
 	}
@@ -36,7 +36,7 @@ func query(t *testing.T, d *Driver, fields string) string {
 
 func TestListDevices(t *testing.T) {
 	d := New(t, A100(0), A100(1).MIG("1g.10gb", "2g.20gb"))
-	out, _ := smi(t, d, "-L")
+	out, _ := runSMI(t, d, "-L")
 	want := `GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-fa4e0000-0000-4000-8000-000000000000)
 GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-fa4e0000-0000-4000-8000-000000000001)
   MIG 1g.10gb         Device  0: (UUID: MIG-fa4e0000-0000-5000-8000-000001000000)
@@ -61,7 +61,7 @@ func TestQueryGPU(t *testing.T) {
 		{"--query-gpu=index --format=csv,noheader -i GPU-fa4e0000-0000-4000-8000-000000000002", "2\n"},
 		{"--query-gpu=index --format=csv,noheader -i 0000:11:00.0,0", "0\n1\n"},
 	} {
-		if out, code := smi(t, d, strings.Fields(c.args)...); out != c.want || code != 0 {
+		if out, code := runSMI(t, d, strings.Fields(c.args)...); out != c.want || code != 0 {
 			t.Errorf("nvidia-smi %s\n%q, status %d\nwant\n%q", c.args, out, code, c.want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestQueryGPU(t *testing.T) {
 func TestUnknownField(t *testing.T) {
 	d := New(t, A100(0))
 	for _, field := range []string{"nonsense", "xml.minor"} {
-		if out, code := smi(t, d, "--query-gpu=index,"+field, "--format=csv"); code != 2 || !strings.Contains(out, fmt.Sprintf("Field %q is not a valid field to query.", field)) {
+		if out, code := runSMI(t, d, "--query-gpu=index,"+field, "--format=csv"); code != 2 || !strings.Contains(out, fmt.Sprintf("Field %q is not a valid field to query.", field)) {
 			t.Errorf("field %s: status %d, %q", field, code, out)
 		}
 	}
@@ -78,13 +78,13 @@ func TestUnknownField(t *testing.T) {
 
 func TestValuesChangeWhileTheDriverRuns(t *testing.T) {
 	d := New(t, A100(0))
-	d.Set(0, "temperature", "91")
-	d.Set(0, "memory_used", "20G")
-	if got := query(t, d, "temperature.gpu,memory.used"); got != "91, 20480 MiB\n" {
+	d.SetValue(0, "temperature", "91")
+	d.SetValue(0, "memory_used", "20G")
+	if got := queryGPUs(t, d, "temperature.gpu,memory.used"); got != "91, 20480 MiB\n" {
 		t.Errorf("after a change: %q", got)
 	}
-	d.Unset(0, "temperature")
-	if got := query(t, d, "temperature.gpu,memory.used"); got != "[N/A], 20480 MiB\n" {
+	d.UnsetValue(0, "temperature")
+	if got := queryGPUs(t, d, "temperature.gpu,memory.used"); got != "[N/A], 20480 MiB\n" {
 		t.Errorf("a missing file must be a reading that is not supported: %q", got)
 	}
 }
@@ -94,19 +94,19 @@ func TestComputeApps(t *testing.T) {
 	d.AddProcess(1, 999999999, 20<<30, Compute)
 	d.AddProcess(1, os.Getpid(), -1, Both)
 	d.AddProcess(1, 1, 5<<20, Graphics)
-	out, _ := smi(t, d, "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv")
+	out, _ := runSMI(t, d, "--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv")
 	want := fmt.Sprintf("gpu_uuid, pid, used_memory [MiB]\n%[1]s, 999999999, 20480 MiB\n%[1]s, %[2]d, [N/A]\n", A100(1)["uuid"], os.Getpid())
 	if out != want {
 		t.Errorf("compute processes:\n%s\nwant\n%s", out, want)
 	}
-	if out, _ := smi(t, d, "--query-compute-apps=process_name", "--format=csv,noheader"); out != "[Not Found]\n"+os.Args[0]+"\n" {
+	if out, _ := runSMI(t, d, "--query-compute-apps=process_name", "--format=csv,noheader"); out != "[Not Found]\n"+os.Args[0]+"\n" {
 		t.Errorf("names: %q", out)
 	}
-	if got := query(t, d, "memory.used"); got != "0 MiB\n20485 MiB\n" {
+	if got := queryGPUs(t, d, "memory.used"); got != "0 MiB\n20485 MiB\n" {
 		t.Errorf("memory used: %q", got)
 	}
 	d.ClearProcesses(1)
-	if got := query(t, d, "memory.used"); got != "0 MiB\n0 MiB\n" {
+	if got := queryGPUs(t, d, "memory.used"); got != "0 MiB\n0 MiB\n" {
 		t.Errorf("memory used after the processes ended: %q", got)
 	}
 }
@@ -119,36 +119,36 @@ func TestInitFails(t *testing.T) {
 		18: "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.54.15\n",
 	} {
 		d.FailInit(code)
-		if out, status := smi(t, d, "-L"); status != code || !strings.HasPrefix(out, want) {
+		if out, status := runSMI(t, d, "-L"); status != code || !strings.HasPrefix(out, want) {
 			t.Errorf("init %d: status %d, %q", code, status, out)
 		}
 	}
 	d.FailInit(0)
-	if out, status := smi(t, d, "-L"); status != 0 || !strings.HasPrefix(out, "GPU 0") {
+	if out, status := runSMI(t, d, "-L"); status != 0 || !strings.HasPrefix(out, "GPU 0") {
 		t.Errorf("working again: status %d, %q", status, out)
 	}
 }
 
 func TestNoDevices(t *testing.T) {
 	d := New(t)
-	if out, status := smi(t, d, "-q", "-x"); status != 6 || out != "No devices were found\n" {
+	if out, status := runSMI(t, d, "-q", "-x"); status != 6 || out != "No devices were found\n" {
 		t.Errorf("status %d, %q", status, out)
 	}
 }
 
 func TestLostDevice(t *testing.T) {
 	d := New(t, A100(0), A100(1), A100(2))
-	d.Lose(1)
-	out, status := smi(t, d, "--query-gpu=index", "--format=csv,noheader")
+	d.LoseGPU(1)
+	out, status := runSMI(t, d, "--query-gpu=index", "--format=csv,noheader")
 	if want := "0\nUnable to determine the device handle for GPU1: 0000:11:00.0: GPU is lost.  Reboot the system to recover this GPU\n2\n"; out != want || status != 15 {
 		t.Errorf("status %d, %q", status, out)
 	}
-	d.Set(1, "lost", "handle")
-	if got := query(t, d, "index,uuid,temperature.gpu"); !strings.Contains(got, "1, "+A100(1)["uuid"]+", [GPU is lost]\n") {
+	d.SetValue(1, "lost", "handle")
+	if got := queryGPUs(t, d, "index,uuid,temperature.gpu"); !strings.Contains(got, "1, "+A100(1)["uuid"]+", [GPU is lost]\n") {
 		t.Errorf("a device that is lost but known: %q", got)
 	}
-	d.Unset(1, "lost")
-	if got := query(t, d, "index"); got != "0\n1\n2\n" {
+	d.UnsetValue(1, "lost")
+	if got := queryGPUs(t, d, "index"); got != "0\n1\n2\n" {
 		t.Errorf("a device that came back: %q", got)
 	}
 }
@@ -156,15 +156,15 @@ func TestLostDevice(t *testing.T) {
 func TestFailingCall(t *testing.T) {
 	d := New(t, A100(0), A100(1))
 	d.Fail("nvmlDeviceGetPowerUsage", 1, 4)
-	if got := query(t, d, "power.draw"); got != "61.03 W\n[Insufficient Permissions]\n" {
+	if got := queryGPUs(t, d, "power.draw"); got != "61.03 W\n[Insufficient Permissions]\n" {
 		t.Errorf("a failing call: %q", got)
 	}
-	d.Fail("nvmlDeviceGetPowerUsage", Any, 999)
-	if got := query(t, d, "power.draw"); got != "[Unknown Error]\n[Insufficient Permissions]\n" {
+	d.Fail("nvmlDeviceGetPowerUsage", AnyGPU, 999)
+	if got := queryGPUs(t, d, "power.draw"); got != "[Unknown Error]\n[Insufficient Permissions]\n" {
 		t.Errorf("the first rule that fits counts: %q", got)
 	}
-	d.Remove("fail")
-	if got := query(t, d, "power.draw"); got != "61.03 W\n61.03 W\n" {
+	d.RemoveFile("fail")
+	if got := queryGPUs(t, d, "power.draw"); got != "61.03 W\n61.03 W\n" {
 		t.Errorf("after the rules are gone: %q", got)
 	}
 }
@@ -173,10 +173,10 @@ func TestHangingCall(t *testing.T) {
 	t.Parallel()
 	d := New(t, A100(0), A100(1))
 	d.Hang("nvmlDeviceGetUtilizationRates", 1)
-	if out, _ := smi(t, d, "--query-gpu=utilization.gpu", "--format=csv,noheader", "-i", "0"); out != "0 %\n" {
+	if out, _ := runSMI(t, d, "--query-gpu=utilization.gpu", "--format=csv,noheader", "-i", "0"); out != "0 %\n" {
 		t.Errorf("the other device: %q", out)
 	}
-	cmd := command(d, "nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader")
+	cmd := machineCommand(d, "nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader")
 	var out strings.Builder
 	cmd.Stdout = &out
 	if err := cmd.Start(); err != nil {
@@ -204,16 +204,16 @@ func TestHangingCall(t *testing.T) {
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	d := New(t, A100(0))
-	d.Delay("nvmlInit_v2", Any, 120)
+	d.Delay("nvmlInit_v2", AnyGPU, 120)
 	start := time.Now()
-	query(t, d, "index")
+	queryGPUs(t, d, "index")
 	if took := time.Since(start); took < 120*time.Millisecond {
 		t.Errorf("nvidia-smi took %v, want 120ms or more", took)
 	}
 }
 
-// document is what a reader of -q -x needs.
-type document struct {
+// smiDocument is what a reader of -q -x needs.
+type smiDocument struct {
 	Driver   string `xml:"driver_version"`
 	CUDA     string `xml:"cuda_version"`
 	Attached int    `xml:"attached_gpus"`
@@ -252,10 +252,10 @@ type document struct {
 	} `xml:"gpu"`
 }
 
-func readXML(t *testing.T, d *Driver, args ...string) document {
+func readXML(t *testing.T, d *Driver, args ...string) smiDocument {
 	t.Helper()
-	out, _ := smi(t, d, append([]string{"-q", "-x"}, args...)...)
-	var doc document
+	out, _ := runSMI(t, d, append([]string{"-q", "-x"}, args...)...)
+	var doc smiDocument
 	if err := xml.Unmarshal([]byte(out), &doc); err != nil {
 		t.Fatalf("nvidia-smi -q -x is not XML: %v\n%s", err, out)
 	}
@@ -291,7 +291,7 @@ func TestXML(t *testing.T) {
 
 func TestXMLOfNewerDrivers(t *testing.T) {
 	d := New(t, H100(0).With("recovery", "1"))
-	d.Write("smi_format", "13")
+	d.WriteFile("smi_format", "13")
 	g := readXML(t, d).GPUs[0]
 	if g.Power != "" || g.Power13 != "61.03 W" || g.Recovery != "Reset" || g.TLimit != "54 C" || g.Slow != "" {
 		t.Errorf("layout 13: %+v", g)
@@ -315,11 +315,11 @@ func TestXMLOfMIG(t *testing.T) {
 
 func TestXMLWithALostDevice(t *testing.T) {
 	d := New(t, A100(0), A100(1))
-	d.Lose(0)
+	d.LoseGPU(0)
 	if doc := readXML(t, d); len(doc.GPUs) != 1 || doc.Attached != 2 || doc.GPUs[0].Minor != "1" {
 		t.Errorf("without the lost device: %+v", doc)
 	}
-	d.Set(0, "lost", "handle")
+	d.SetValue(0, "lost", "handle")
 	if g := readXML(t, d).GPUs[0]; g.UUID != A100(0)["uuid"] || g.Temp != "GPU is lost" {
 		t.Errorf("a device that is lost but known: %+v", g)
 	}
@@ -328,8 +328,8 @@ func TestXMLWithALostDevice(t *testing.T) {
 // The real tool is missing only where it was taken away, not because the library was.
 func TestSMIRunsWithoutTheLibrary(t *testing.T) {
 	d := New(t, A100(0))
-	d.Remove("lib/libnvidia-ml.so.1")
-	if got := query(t, d, "index"); got != "0\n" {
+	d.RemoveFile("lib/libnvidia-ml.so.1")
+	if got := queryGPUs(t, d, "index"); got != "0\n" {
 		t.Errorf("without the library: %q", got)
 	}
 }
@@ -338,7 +338,7 @@ func TestSMIRunsWithoutTheLibrary(t *testing.T) {
 func TestSmiHelp(t *testing.T) {
 	d := New(t, A100(0))
 	d.FailInit(9)
-	if out, code := smi(t, d, "--help"); code != 0 || !strings.HasPrefix(out, "NVIDIA System Management Interface") {
+	if out, code := runSMI(t, d, "--help"); code != 0 || !strings.HasPrefix(out, "NVIDIA System Management Interface") {
 		t.Errorf("exit status %d: %s", code, out)
 	}
 }

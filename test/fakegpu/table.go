@@ -20,8 +20,8 @@ type Seen struct {
 	Parent string // UUID of the whole device, for a MIG device; else ""
 }
 
-// Answers replaces the table, which New makes with one row: all devices, without variables. A process whose variables are in no row gets 999 (CUDA_ERROR_UNKNOWN) from cuInit.
-func (d *Driver) Answers(rows ...Answer) {
+// SetCUDATable replaces the table, which New makes with one row: all devices, without variables. A process whose variables are in no row gets 999 (CUDA_ERROR_UNKNOWN) from cuInit.
+func (d *Driver) SetCUDATable(rows ...Answer) {
 	d.t.Helper()
 	var text strings.Builder
 	for _, r := range rows {
@@ -32,12 +32,12 @@ func (d *Driver) Answers(rows ...Answer) {
 				devices[i] += "," + s.Parent
 			}
 		}
-		fmt.Fprintf(&text, "%s %s %d %s\n", Escape(r.Visible), Escape(r.Order), r.Code, or(strings.Join(devices, ";"), "-"))
+		fmt.Fprintf(&text, "%s %s %d %s\n", Escape(r.Visible), Escape(r.Order), r.Code, orDefault(strings.Join(devices, ";"), "-"))
 	}
-	d.Write("cuda_table", text.String())
+	d.WriteFile("cuda_table", text.String())
 }
 
-func or(s, empty string) string {
+func orDefault(s, empty string) string {
 	if s == "" {
 		return empty
 	}

@@ -57,10 +57,10 @@ func Compare(t *testing.T, name, got string) {
 // Now is the moment of all pages that are compared.
 var Now = time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 
-// Machine is an invented machine, read at Now.
-func Machine(t *testing.T, spec string) gpu.Machine {
+// InventMachine is an invented machine, read at Now.
+func InventMachine(t *testing.T, spec string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(spec)
+	m, err := gpu.InventMachine(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func CompareWidths(t *testing.T, name string, show func(w *strings.Builder, term
 		var out strings.Builder
 		show(&out, console.Term{Width: width})
 		for line := range strings.Lines(out.String()) {
-			if line = strings.TrimSuffix(line, "\n"); console.Cells(line) > width || strings.ContainsAny(line, "\x1b…→") {
+			if line = strings.TrimSuffix(line, "\n"); console.CellWidth(line) > width || strings.ContainsAny(line, "\x1b…→") {
 				t.Fatalf("%s at %d columns: %q", name, width, line)
 			}
 		}

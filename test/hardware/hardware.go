@@ -1,8 +1,8 @@
 // Package hardware answers the gate gpu with what gpuard itself asks:
 //
-//	gate.Driver = hardware.Works
+//	gate.Driver = hardware.CheckGPUs
 //
-// The TestMain that says this must also call libcuda.Serve for the process that libcuda.Ask starts.
+// The TestMain that says this must also call libcuda.ServeProbe for the process that libcuda.AskInChild starts.
 package hardware
 
 import (
@@ -16,12 +16,12 @@ import (
 	"gpuard/internal/host/nvml"
 )
 
-// Works says why NVIDIA's driver has no GPU to use. Device files and libraries stay behind when a driver goes.
-func Works() error {
+// CheckGPUs says why NVIDIA's driver has no GPU to use. Device files and libraries stay behind when a driver goes.
+func CheckGPUs() error {
 	const patience = time.Minute // it may have to start the GPU
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	answer, err := libcuda.Ask(ctx, os.Environ(), patience)
+	answer, err := libcuda.AskInChild(ctx, os.Environ(), patience)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Write writes the files below a new folder, which it returns.
-func Write(t *testing.T, files map[string]string) string {
+// WriteRoot writes the files below a new folder, which it returns.
+func WriteRoot(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
@@ -27,10 +27,10 @@ func Write(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// Process is the files of process 42.
-func Process(more map[string]string, env ...string) map[string]string {
+// ProcessFiles is the files of process 42.
+func ProcessFiles(more map[string]string, env ...string) map[string]string {
 	files := map[string]string{
-		"42/stat":    Stat(42, "S"),
+		"42/stat":    StatText(42, "S"),
 		"42/status":  "Uid:\t0\t0\t0\t0\n",
 		"42/cmdline": "python3\x00train.py\x00",
 		"42/environ": strings.Join(env, "\x00") + "\x00",
@@ -42,23 +42,23 @@ func Process(more map[string]string, env ...string) map[string]string {
 	return files
 }
 
-// Stat is the content of /proc/PID/stat for a process in that state.
-func Stat(pid int, state string) string {
+// StatText is the content of /proc/PID/stat for a process in that state.
+func StatText(pid int, state string) string {
 	return fmt.Sprintf("%d (python3) %s 1 %d %d 0 -1 4194304 90 0 0 0 1 2 0 0 20 0 1 0 77 2703360 100 18446744073709551615\n", pid, state, pid, pid)
 }
 
-// Invented is an invented machine, such as "demo:2xL4".
-func Invented(t *testing.T, kinds string) gpu.Machine {
+// InventMachine is an invented machine, such as "demo:2xL4".
+func InventMachine(t *testing.T, kinds string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(kinds)
+	m, err := gpu.InventMachine(kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// Vendors is a machine with n devices of each vendor, as little as is needed to tell them apart.
-func Vendors(n int, all ...gpu.Vendor) gpu.Machine {
+// VendorMachine is a machine with n devices of each vendor, as little as is needed to tell them apart.
+func VendorMachine(n int, all ...gpu.Vendor) gpu.Machine {
 	var m gpu.Machine
 	for _, v := range all {
 		for i := range n {

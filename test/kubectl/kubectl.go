@@ -21,8 +21,8 @@ import (
 
 // Variables of the environment.
 const (
-	recording = "GPUARD_KUBECTL_RECORDING" // file with a Call on each line
-	calls     = "GPUARD_KUBECTL_CALLS"     // file that notes what was called in this test
+	recordingVariable = "GPUARD_KUBECTL_RECORDING" // file with a Call on each line
+	callsVariable     = "GPUARD_KUBECTL_CALLS"     // file that notes what was called in this test
 )
 
 // Call is one call and its answer. {job} is the name of the job that the last create made.
@@ -33,16 +33,16 @@ type Call struct {
 	Exit int      `json:"exit,omitempty"`
 }
 
-// asked is what a test can see of its calls.
-type asked struct {
+// madeCall is what a test can see of its calls.
+type madeCall struct {
 	Args []string `json:"args"`
 	In   string   `json:"in,omitempty"`
 	Job  string   `json:"job,omitempty"` // of a create
 }
 
-// Player is a folder for PATH in which kubectl is this test binary, and what it needs in its environment. The binary's
+// InstallPlayer is a folder for PATH in which kubectl is this test binary, and what it needs in its environment. The binary's
 // TestMain has to call Main where it is started under the name kubectl.
-func Player(t testing.TB, file string) (dir string, env []string) {
+func InstallPlayer(t testing.TB, file string) (dir string, env []string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -55,13 +55,13 @@ func Player(t testing.TB, file string) (dir string, env []string) {
 	if err := os.Symlink(self, filepath.Join(dir, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	return dir, []string{recording + "=" + file, calls + "=" + filepath.Join(dir, "calls")}
+	return dir, []string{recordingVariable + "=" + file, callsVariable + "=" + filepath.Join(dir, "calls")}
 }
 
-// Called lists the calls that were made of a Player's kubectl, as words, and what they were given on standard input.
-func Called(t testing.TB, dir string) (words, in []string) {
+// ReadCalls lists the calls that were made of a Player's kubectl, as words, and what they were given on standard input.
+func ReadCalls(t testing.TB, dir string) (words, in []string) {
 	t.Helper()
-	list, err := lines[asked](filepath.Join(dir, "calls"))
+	list, err := readJSONLines[madeCall](filepath.Join(dir, "calls"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func Called(t testing.TB, dir string) (words, in []string) {
 
 // Main is kubectl.
 func Main() {
-	code, err := run(os.Args[1:])
+	code, err := playCall(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error: the kubectl of the test:", err)
 		code = 99
@@ -81,34 +81,34 @@ func Main() {
 	os.Exit(code)
 }
 
-func run(args []string) (int, error) {
+func playCall(args []string) (int, error) {
 	var in []byte
 	if slices.Contains(args, "--filename=-") {
 		in, _ = io.ReadAll(os.Stdin)
 	}
-	known, err := lines[Call](os.Getenv(recording))
+	known, err := readJSONLines[Call](os.Getenv(recordingVariable))
 	if err != nil {
 		return 0, err
 	}
-	lock, err := locked(os.Getenv(calls))
+	lock, err := openLocked(os.Getenv(callsVariable))
 	if err != nil {
 		return 0, err
 	}
 	defer lock.Close()
-	before, err := lines[asked](os.Getenv(calls))
+	before, err := readJSONLines[madeCall](os.Getenv(callsVariable))
 	if err != nil {
 		return 0, err
 	}
-	job := jobOf(in)
+	job := jobNameIn(in)
 	for i := len(before) - 1; i >= 0 && job == ""; i-- {
 		job = before[i].Job
 	}
-	now := asked{args, string(in), jobOf(in)}
+	now := madeCall{args, string(in), jobNameIn(in)}
 	line, _ := json.Marshal(now)
 	if _, err := lock.Write(append(line, '\n')); err != nil {
 		return 0, err
 	}
-	c, err := answer(known, before, args, job)
+	c, err := nextAnswer(known, before, args, job)
 	if err != nil {
 		return 0, err
 	}
@@ -117,8 +117,8 @@ func run(args []string) (int, error) {
 	return c.Exit, nil
 }
 
-// answer is the next answer to the same call; the last one is given again and again.
-func answer(known []Call, before []asked, args []string, job string) (Call, error) {
+// nextAnswer is the next answer to the same call; the last one is given again and again.
+func nextAnswer(known []Call, before []madeCall, args []string, job string) (Call, error) {
 	var same []Call
 	for _, c := range known {
 		if strings.ReplaceAll(strings.Join(c.Args, "\x00"), "{job}", job) == strings.Join(args, "\x00") {
@@ -137,18 +137,18 @@ func answer(known []Call, before []asked, args []string, job string) (Call, erro
 	return same[min(n, len(same)-1)], nil
 }
 
-// ofJob finds the name of the Job in a manifest, as YAML or as JSON.
-var ofJob = regexp.MustCompile(`(?s)kind"?: "?Job"?.*?name"?: "?([a-z0-9-]+)`)
+// jobNamePattern finds the name of the Job in a manifest, as YAML or as JSON.
+var jobNamePattern = regexp.MustCompile(`(?s)kind"?: "?Job"?.*?name"?: "?([a-z0-9-]+)`)
 
-func jobOf(manifest []byte) string {
-	if m := ofJob.FindSubmatch(manifest); m != nil {
+func jobNameIn(manifest []byte) string {
+	if m := jobNamePattern.FindSubmatch(manifest); m != nil {
 		return string(m[1])
 	}
 	return ""
 }
 
-// locked opens a file to append to; nobody else has it until it is closed.
-func locked(path string) (*os.File, error) {
+// openLocked opens a file to append to; nobody else has it until it is closed.
+func openLocked(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err == nil {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
@@ -156,7 +156,7 @@ func locked(path string) (*os.File, error) {
 	return f, err
 }
 
-func lines[T any](path string) (list []T, err error) {
+func readJSONLines[T any](path string) (list []T, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

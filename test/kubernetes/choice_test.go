@@ -23,8 +23,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// card is a GPU as node labels and the DRA driver describe it.
-type card struct {
+// gpuModel is a GPU as node labels and the DRA driver describe it.
+type gpuModel struct {
 	name         string
 	mebibytes    int64 // 0: unified memory, of which neither says anything
 	major, minor int
@@ -32,8 +32,8 @@ type card struct {
 	shared       string // strategy; "" no label
 }
 
-func cards() []card {
-	return []card{
+func gpuModels() []gpuModel {
+	return []gpuModel{
 		{"NVIDIA H100 80GB HBM3", 81559, 9, 0, works.UUID(rand.New(rand.NewPCG(1, 1))), ""},
 		{"NVIDIA A100-SXM4-80GB", 81920, 8, 0, works.UUID(rand.New(rand.NewPCG(2, 1))), "none"},
 		{"NVIDIA A100-SXM4-40GB", 40960, 8, 0, works.UUID(rand.New(rand.NewPCG(3, 1))), ""},
@@ -43,8 +43,8 @@ func cards() []card {
 	}
 }
 
-// node is a node with GPUs of one card, with the labels that GPU Feature Discovery writes.
-func (c card) node() *core.Node {
+// makeNode is a node with GPUs of one card, with the labels that GPU Feature Discovery writes.
+func (c gpuModel) makeNode() *core.Node {
 	labels := map[string]string{"nvidia.com/gpu.product": strings.ReplaceAll(c.name, " ", "-"), "nvidia.com/gpu.compute.major": strconv.Itoa(c.major), "nvidia.com/gpu.compute.minor": strconv.Itoa(c.minor)}
 	if c.mebibytes > 0 {
 		labels["nvidia.com/gpu.memory"] = strconv.FormatInt(c.mebibytes, 10)
@@ -55,8 +55,8 @@ func (c card) node() *core.Node {
 	return &core.Node{ObjectMeta: meta.ObjectMeta{Name: "n", Labels: labels}}
 }
 
-// device is the same card as NVIDIA's DRA driver publishes it.
-func (c card) device(t *testing.T) cel.Device {
+// draDevice is the same card as NVIDIA's DRA driver publishes it.
+func (c gpuModel) draDevice(t *testing.T) cel.Device {
 	version := strconv.Itoa(c.major) + "." + strconv.Itoa(c.minor) + ".0"
 	d := cel.Device{Driver: "gpu.nvidia.com", Attributes: map[v1.QualifiedName]v1.DeviceAttribute{
 		"productName": {StringValue: &c.name}, "uuid": {StringValue: &c.uuid}, "cudaComputeCapability": {VersionValue: &version}, "type": {StringValue: new("gpu")},
@@ -67,18 +67,18 @@ func (c card) device(t *testing.T) cel.Device {
 	return d
 }
 
-// suits says what the job means by itself.
-func (c card) suits(s *job.Spec) bool {
+// isSuitable says what the job means by itself.
+func (c gpuModel) isSuitable(s *job.Spec) bool {
 	model := regexp.MustCompile("(?is)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(s.Model)) + "$")
 	return (s.Model == "" || model.MatchString(c.name)) && (s.Memory == 0 || c.mebibytes > 0 && gpu.Bytes(c.mebibytes)*gpu.MiB >= s.Memory) &&
 		(s.MinCompute == nil || c.major > s.MinCompute.Major || c.major == s.MinCompute.Major && c.minor >= s.MinCompute.Minor) &&
 		(len(s.Devices) == 0 || slices.Contains(s.Devices, c.uuid)) && !slices.Contains(s.Exclude, c.uuid)
 }
 
-// choices are random limits, of which some are met exactly.
-func choices(random *rand.Rand) job.Spec {
+// randomSpec are random limits, of which some are met exactly.
+func randomSpec(random *rand.Rand) job.Spec {
 	s := job.Spec{Command: []string{"x"}, GPUs: 1}
-	c := cards()[random.IntN(len(cards()))]
+	c := gpuModels()[random.IntN(len(gpuModels()))]
 	if random.IntN(2) == 0 {
 		s.Model = []string{c.name, c.name, "*80GB*", "nvidia*", "*L?", "*it's \\ \"*"}[random.IntN(6)]
 	}
@@ -96,7 +96,7 @@ func TestNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	matched, checked := 0, 0
 	for range 2000 {
-		s := choices(random)
+		s := randomSpec(random)
 		out, err := handoff.Write(handoff.Kubernetes, handoff.Work{Spec: s, Image: "i"}, policy.Slurm{})
 		if strings.ContainsAny(s.Model, "*?") {
 			if err == nil {
@@ -107,14 +107,14 @@ func TestNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		terms := read(t, out.Text).job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		terms := decodeManifest(t, out.Text).job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		selector, err := nodeaffinity.NewNodeSelector(terms)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.Text)
 		}
-		for _, c := range cards() {
-			fits := selector.Match(c.node())
-			want := c.suits(&s) && c.shared != "time-slicing"
+		for _, c := range gpuModels() {
+			fits := selector.Match(c.makeNode())
+			want := c.isSuitable(&s) && c.shared != "time-slicing"
 			if checked++; fits != want {
 				t.Fatalf("%+v: %v, want %v\n%s", c, fits, want, out.Text)
 			}
@@ -132,12 +132,12 @@ func TestSelectors(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	matched := 0
 	for i := range 1000 {
-		s := choices(random)
+		s := randomSpec(random)
 		if random.IntN(3) == 0 {
-			s.Exclude = []string{cards()[random.IntN(6)].uuid, works.UUID(random)}
+			s.Exclude = []string{gpuModels()[random.IntN(6)].uuid, works.UUID(random)}
 		}
 		if random.IntN(4) == 0 {
-			s.GPUs, s.Devices = 0, []string{cards()[random.IntN(6)].uuid, cards()[random.IntN(6)].uuid}
+			s.GPUs, s.Devices = 0, []string{gpuModels()[random.IntN(6)].uuid, gpuModels()[random.IntN(6)].uuid}
 		}
 		if i == 0 {
 			s = job.Spec{Command: []string{"x"}, GPUs: 1, Memory: 1}
@@ -146,7 +146,7 @@ func TestSelectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		selectors := read(t, out.Text).template.Spec.Spec.Devices.Requests[0].Exactly.Selectors
+		selectors := decodeManifest(t, out.Text).template.Spec.Spec.Devices.Requests[0].Exactly.Selectors
 		if len(selectors) == 0 {
 			continue
 		}
@@ -154,10 +154,10 @@ func TestSelectors(t *testing.T) {
 		if compiled.Error != nil || compiled.MaxCost > v1.CELSelectorExpressionMaxCost {
 			t.Fatalf("%v, cost %d\n%s", compiled.Error, compiled.MaxCost, selectors[0].CEL.Expression)
 		}
-		for _, c := range cards() {
-			fits, _, err := compiled.DeviceMatches(context.Background(), c.device(t))
-			if err != nil || fits != c.suits(&s) {
-				t.Fatalf("%+v: %v, %v, want %v\n%s", c, fits, err, c.suits(&s), selectors[0].CEL.Expression)
+		for _, c := range gpuModels() {
+			fits, _, err := compiled.DeviceMatches(context.Background(), c.draDevice(t))
+			if err != nil || fits != c.isSuitable(&s) {
+				t.Fatalf("%+v: %v, %v, want %v\n%s", c, fits, err, c.isSuitable(&s), selectors[0].CEL.Expression)
 			}
 			if fits {
 				matched++
@@ -176,7 +176,7 @@ func TestSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiled := cel.GetCompiler(cel.Features{}).CompileCELExpression(read(t, out.Text).template.Spec.Spec.Devices.Requests[0].Exactly.Selectors[0].CEL.Expression, cel.Options{})
+	compiled := cel.GetCompiler(cel.Features{}).CompileCELExpression(decodeManifest(t, out.Text).template.Spec.Spec.Devices.Requests[0].Exactly.Selectors[0].CEL.Expression, cel.Options{})
 	if compiled.Error != nil {
 		t.Fatal(compiled.Error)
 	}
@@ -187,7 +187,7 @@ func TestSlice(t *testing.T) {
 			t.Errorf("%v, %v", fits, err)
 		}
 	}
-	if fits, _, err := compiled.DeviceMatches(context.Background(), cards()[0].device(t)); err != nil || fits {
+	if fits, _, err := compiled.DeviceMatches(context.Background(), gpuModels()[0].draDevice(t)); err != nil || fits {
 		t.Errorf("a whole GPU: %v, %v", fits, err)
 	}
 }

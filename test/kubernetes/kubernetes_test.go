@@ -26,15 +26,15 @@ import (
 	strict "sigs.k8s.io/yaml"
 )
 
-// objects are what a manifest holds.
-type objects struct {
+// manifestObjects are what a manifest holds.
+type manifestObjects struct {
 	job      batch.Job
 	template *resource.ResourceClaimTemplate
 }
 
-// read decodes a manifest as kubectl splits it, and as the API server with fieldValidation=Strict does: an unknown field, or
+// decodeManifest decodes a manifest as kubectl splits it, and as the API server with fieldValidation=Strict does: an unknown field, or
 // one that is there twice, is an error.
-func read(t *testing.T, text string) (o objects) {
+func decodeManifest(t *testing.T, text string) (o manifestObjects) {
 	t.Helper()
 	docs := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader([]byte(text))))
 	defer docs.Close() //nolint:errcheck // of a buffer
@@ -90,7 +90,7 @@ func TestBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				written++
-				o := read(t, out.Text)
+				o := decodeManifest(t, out.Text)
 				checkNames(t, &w, out, o)
 				checkJob(t, &w, &o.job)
 				checkPod(t, &w, &o.job.Spec.Template.Spec)
@@ -114,7 +114,7 @@ func checkRefused(t *testing.T, target handoff.Target, w handoff.Work, out hando
 	}
 }
 
-func checkNames(t *testing.T, w *handoff.Work, out handoff.Output, o objects) {
+func checkNames(t *testing.T, w *handoff.Work, out handoff.Output, o manifestObjects) {
 	meta := o.job.ObjectMeta
 	for _, why := range slices.Concat(validation.IsDNS1123Label(meta.Name), validation.IsDNS1123Label(meta.Name+"-9999")) {
 		t.Fatalf("name %s: %s", meta.Name, why)
@@ -185,11 +185,11 @@ func checkPod(t *testing.T, w *handoff.Work, pod *core.PodSpec) {
 		for _, why := range validation.IsEnvVarName(v.Name) {
 			t.Fatalf("variable %s: %s", v.Name, why)
 		}
-		values[v.Name] = expand(v.Value, values)
+		values[v.Name] = expandVariables(v.Value, values)
 	}
 	var words []string
 	for _, word := range c.Command {
-		words = append(words, expand(word, values))
+		words = append(words, expandVariables(word, values))
 	}
 	if !slices.Equal(words[len(words)-len(w.Spec.Command):], w.Spec.Command) || (len(words) > len(w.Spec.Command)) != (w.Spec.Ranks != nil) {
 		t.Fatalf("%q instead of %q", words, w.Spec.Command)
@@ -207,8 +207,8 @@ func checkPod(t *testing.T, w *handoff.Work, pod *core.PodSpec) {
 	}
 }
 
-// expand fills in $(NAME) as the kubelet does (kubernetes/kubernetes: third_party/forked/golang/expansion/expand.go).
-func expand(text string, values map[string]string) string {
+// expandVariables fills in $(NAME) as the kubelet does (kubernetes/kubernetes: third_party/forked/golang/expansion/expand.go).
+func expandVariables(text string, values map[string]string) string {
 	return regexp.MustCompile(`\$\$|\$\([^)]*\)`).ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" {
 			return "$"
@@ -221,7 +221,7 @@ func expand(text string, values map[string]string) string {
 }
 
 // checkDevices: as many devices as were asked for, of the resource or the class that has them.
-func checkDevices(t *testing.T, w *handoff.Work, o objects, claims bool) {
+func checkDevices(t *testing.T, w *handoff.Work, o manifestObjects, claims bool) {
 	pod := &o.job.Spec.Template.Spec
 	limits := pod.Containers[0].Resources.Limits
 	if w.Spec.CPU {

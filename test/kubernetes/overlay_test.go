@@ -42,7 +42,7 @@ func TestOverlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := read(t, string(merged)).job.Spec.Template.Spec
+	pod := decodeManifest(t, string(merged)).job.Spec.Template.Spec
 	main := pod.Containers[0]
 	gpus := main.Resources.Limits["nvidia.com/gpu"]
 	if len(pod.Volumes) != 2 || len(main.VolumeMounts) != 2 || len(pod.ImagePullSecrets) != 1 || main.Image != "train:1" || main.Command[0] != "python" ||

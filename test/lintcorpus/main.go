@@ -24,7 +24,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: lintcorpus GPUARD FOLDER STATE: FOLDER has a repository in each folder, STATE is the file of the last run")
 		os.Exit(2)
 	}
-	err := run(os.Args[1], os.Args[2], os.Args[3])
+	err := lintAll(os.Args[1], os.Args[2], os.Args[3])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lintcorpus: "+err.Error())
 		os.Exit(1)
@@ -42,15 +42,15 @@ type finding struct {
 	Fixable    bool   `json:"fixable"`
 }
 
-// outcome is a run over one repository.
-type outcome struct {
+// lintRun is a run over one repository.
+type lintRun struct {
 	files, skipped, problems int
 	findings                 []finding
 	took                     time.Duration
 	peakKiB                  int64
 }
 
-func run(gpuard, folder, state string) error {
+func lintAll(gpuard, folder, state string) error {
 	gpuard, err := filepath.Abs(gpuard) // it runs in other folders
 	if err != nil {
 		return err
@@ -60,32 +60,32 @@ func run(gpuard, folder, state string) error {
 		return err
 	}
 	var all []finding
-	var total outcome
+	var total lintRun
 	out := bufio.NewWriter(os.Stdout)
 	fmt.Fprintf(out, "%-44s %7s %8s %8s %7s %7s %6s\n", "repository", "files", "not read", "findings", "errors", "s", "MB")
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		one, err := lint(gpuard, folder, e.Name())
+		one, err := lintRepository(gpuard, folder, e.Name())
 		if err != nil {
 			return err
 		}
-		row(out, e.Name(), one)
+		printRow(out, e.Name(), one)
 		total.files, total.skipped, total.took = total.files+one.files, total.skipped+one.skipped+one.problems, total.took+one.took
 		total.peakKiB = max(total.peakKiB, one.peakKiB)
 		all = append(all, one.findings...)
 	}
 	total.findings = all
-	row(out, "all", total)
+	printRow(out, "all", total)
 	fmt.Fprintf(out, "%.0f files per second\n", float64(total.files)/total.took.Seconds())
-	byCode(out, all)
+	printByCode(out, all)
 	last, err := readState(state)
 	if err != nil {
 		return err
 	}
-	difference(out, "gone", last, all)
-	difference(out, "new", all, last)
+	printDifference(out, "gone", last, all)
+	printDifference(out, "new", all, last)
 	err = out.Flush()
 	if err != nil {
 		return err
@@ -93,17 +93,17 @@ func run(gpuard, folder, state string) error {
 	return writeState(state, all)
 }
 
-// lint runs gpuard over one repository, and times it.
-func lint(gpuard, folder, name string) (outcome, error) {
+// lintRepository runs gpuard over one repository, and times it.
+func lintRepository(gpuard, folder, name string) (lintRun, error) {
 	cmd := exec.Command(gpuard, "lint", "--json", "--preview", ".")
 	cmd.Dir = filepath.Join(folder, name)
 	began := time.Now()
 	answer, err := cmd.Output()
 	var failed *exec.ExitError
 	if err != nil && (!errors.As(err, &failed) || failed.ExitCode() > 2) {
-		return outcome{}, fmt.Errorf("cannot lint %s: %w", name, err)
+		return lintRun{}, fmt.Errorf("cannot lint %s: %w", name, err)
 	}
-	one := outcome{took: time.Since(began), peakKiB: cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss}
+	one := lintRun{took: time.Since(began), peakKiB: cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss}
 	var report struct {
 		Files             int
 		Findings          []finding
@@ -111,7 +111,7 @@ func lint(gpuard, folder, name string) (outcome, error) {
 	}
 	err = json.Unmarshal(answer, &report)
 	if err != nil {
-		return outcome{}, fmt.Errorf("cannot read the answer about %s: %w", name, err)
+		return lintRun{}, fmt.Errorf("cannot read the answer about %s: %w", name, err)
 	}
 	one.files, one.skipped, one.problems, one.findings = report.Files, len(report.Skipped), len(report.Problems), report.Findings
 	for i := range one.findings {
@@ -120,7 +120,7 @@ func lint(gpuard, folder, name string) (outcome, error) {
 	return one, nil
 }
 
-func row(out io.Writer, name string, one outcome) {
+func printRow(out io.Writer, name string, one lintRun) {
 	wrong := 0
 	for _, f := range one.findings {
 		if f.Severity == "error" {
@@ -130,8 +130,8 @@ func row(out io.Writer, name string, one outcome) {
 	fmt.Fprintf(out, "%-44s %7d %8d %8d %7d %7.1f %6d\n", name, one.files, one.skipped+one.problems, len(one.findings), wrong, one.took.Seconds(), one.peakKiB>>10)
 }
 
-// byCode counts the findings of each code, and the repositories that have them.
-func byCode(out io.Writer, all []finding) {
+// printByCode counts the findings of each code, and the repositories that have them.
+func printByCode(out io.Writer, all []finding) {
 	count := map[string]int{}
 	where := map[string]map[string]bool{}
 	for _, f := range all {
@@ -154,8 +154,8 @@ func byCode(out io.Writer, all []finding) {
 	}
 }
 
-// difference lists the findings that are in one run and not in the other.
-func difference(out io.Writer, what string, of, other []finding) {
+// printDifference lists the findings that are in one run and not in the other.
+func printDifference(out io.Writer, what string, of, other []finding) {
 	known := map[finding]bool{}
 	for _, f := range other {
 		known[f] = true

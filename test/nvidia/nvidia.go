@@ -38,7 +38,7 @@ type Library struct {
 func Libraries(t testing.TB) (all []Library) {
 	t.Helper()
 	gate.Need(t, "cc")
-	found, err := filepath.Glob(filepath.Join(gate.Libraries(t, "nvidia"), "*", "libcuda.so.*.*"))
+	found, err := filepath.Glob(filepath.Join(gate.LibrariesFolder(t, "nvidia"), "*", "libcuda.so.*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func Libraries(t testing.TB) (all []Library) {
 	return all
 }
 
-// Lab is one invented machine with one version of the libraries.
-type Lab struct {
+// InventedMachine is one invented machine with one version of the libraries.
+type InventedMachine struct {
 	Machine gpu.Machine // as gpuard would read it, as far as the tests need it
 	Library Library
 
@@ -64,22 +64,22 @@ type Lab struct {
 }
 
 // New makes the machine that machines/NAME.txt describes.
-func New(t testing.TB, library Library, name string) *Lab {
+func New(t testing.TB, library Library, name string) *InventedMachine {
 	t.Helper()
 	text, err := fs.ReadFile(sources, "machines/"+name+".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lab{Library: library, t: t, text: string(text), root: t.TempDir(), built: build(t)}
+	l := &InventedMachine{Library: library, t: t, text: string(text), root: t.TempDir(), built: buildDriver(t)}
 	l.Module(library.Version)
-	l.Machine = parse(t, l.text)
+	l.Machine = parseMachine(t, l.text)
 	l.Machine.Driver = library.Version
-	l.plant()
+	l.writeMachineFiles()
 	return l
 }
 
-// Set adds a line to what the machine's file says of a GPU, counted from 0. Programs see it at their next call.
-func (l *Lab) Set(gpu int, line string) {
+// AddGPULine adds a line to what the machine's file says of a GPU, counted from 0. Programs see it at their next call.
+func (l *InventedMachine) AddGPULine(gpu int, line string) {
 	l.t.Helper()
 	parts := strings.Split(l.text, "\ngpu ")
 	parts[gpu] += "\n" + line
@@ -88,10 +88,12 @@ func (l *Lab) Set(gpu int, line string) {
 }
 
 // DeviceFile is the path of a GPU's device file: who has it open uses the GPU.
-func (l *Lab) DeviceFile(gpu int) string { return filepath.Join(l.root, fmt.Sprint("dev/nvidia", gpu)) }
+func (l *InventedMachine) DeviceFile(gpu int) string {
+	return filepath.Join(l.root, fmt.Sprint("dev/nvidia", gpu))
+}
 
-// WithoutNodes leaves the machine without any device file, as a container that was given none.
-func (l *Lab) WithoutNodes() {
+// RemoveNodes leaves the machine without any device file, as a container that was given none.
+func (l *InventedMachine) RemoveNodes() {
 	l.t.Helper()
 	l.text = "nodes none\n" + l.text
 	l.Module(l.module)
@@ -99,7 +101,7 @@ func (l *Lab) WithoutNodes() {
 
 // MakeNodes makes the machine's device files real ones, without a driver behind them: a library opens them as far as the kernel
 // lets it. It needs root, and a file system that may have device files.
-func (l *Lab) MakeNodes() {
+func (l *InventedMachine) MakeNodes() {
 	l.t.Helper()
 	node := func(name string, major, minor uint32) {
 		path := filepath.Join(l.root, "dev", name)
@@ -133,35 +135,35 @@ func (l *Lab) MakeNodes() {
 }
 
 // Root is the folder of the machine's dev, proc and sys.
-func (l *Lab) Root() string { return l.root }
+func (l *InventedMachine) Root() string { return l.root }
 
 // Module changes the version of the pretended kernel module, which is that of the library otherwise.
-func (l *Lab) Module(version string) {
+func (l *InventedMachine) Module(version string) {
 	l.t.Helper()
 	l.module = version
-	l.write("machine", "driver "+version+"\n"+l.text+"\n")
+	l.writeFile("machine", "driver "+version+"\n"+l.text+"\n")
 }
 
 // Env is what a program needs to run on this machine. The folder of the machine is in LD_LIBRARY_PATH for Enter.
-func (l *Lab) Env() []string {
+func (l *InventedMachine) Env() []string {
 	env := []string{
 		"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LAB_MACHINE=" + filepath.Join(l.root, "machine"),
 		"LD_LIBRARY_PATH=" + l.Library.Folder + ":" + l.root, "LAB_LOG=" + filepath.Join(l.root, "log"),
 	}
-	l.write(environment, strings.Join(env, "\n"))
+	l.writeFile(environmentFile, strings.Join(env, "\n"))
 	return env
 }
 
-const environment = "lab-environment"
+const environmentFile = "lab-environment"
 
-// Enter begins this program again on the machine, if it is one of those that gpuard starts with an environment of their own, in
+// ReenterMachine begins this program again on the machine, if it is one of those that gpuard starts with an environment of their own, in
 // which nothing is preloaded.
-func Enter() {
+func ReenterMachine() {
 	if os.Getenv("LD_PRELOAD") != "" {
 		return
 	}
 	_, folder, _ := strings.Cut(os.Getenv("LD_LIBRARY_PATH"), ":")
-	text, err := os.ReadFile(filepath.Join(folder, environment))
+	text, err := os.ReadFile(filepath.Join(folder, environmentFile))
 	self, lost := os.Executable()
 	if folder == "" || err != nil || lost != nil {
 		return
@@ -172,10 +174,10 @@ func Enter() {
 }
 
 // Own is a command that prints what libcuda shows to it, in the form that Shown reads.
-func (l *Lab) Own() []string { return []string{filepath.Join(l.built, "ask"), "own"} }
+func (l *InventedMachine) Own() []string { return []string{filepath.Join(l.built, "ask"), "own"} }
 
-// Shown reads a line of ask: the code of cuInit and the devices.
-func (l *Lab) Shown(line string) (code int, devices []gpu.UUID) {
+// ParseShown reads a line of ask: the code of cuInit and the devices.
+func (l *InventedMachine) ParseShown(line string) (code int, devices []gpu.UUID) {
 	l.t.Helper()
 	words := strings.Fields(line)
 	if len(words) == 0 {
@@ -186,13 +188,13 @@ func (l *Lab) Shown(line string) (code int, devices []gpu.UUID) {
 		l.t.Fatal(err)
 	}
 	for _, digits := range words[1:] {
-		devices = append(devices, l.identity(digits))
+		devices = append(devices, l.uuidOfDigits(digits))
 	}
 	return code, devices
 }
 
-// Calls is how often programs have called the kernel driver since the last time.
-func (l *Lab) Calls() int {
+// CountNewCalls is how often programs have called the kernel driver since the last time.
+func (l *InventedMachine) CountNewCalls() int {
 	l.t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.root, "log"))
 	if err != nil {
@@ -204,7 +206,7 @@ func (l *Lab) Calls() int {
 }
 
 // Ask asks libcuda the questions of the rows, and returns them with its answers.
-func (l *Lab) Ask(rows []recorded.Row) []recorded.Row {
+func (l *InventedMachine) Ask(rows []recorded.Row) []recorded.Row {
 	l.t.Helper()
 	var questions strings.Builder
 	for _, r := range rows {
@@ -222,13 +224,13 @@ func (l *Lab) Ask(rows []recorded.Row) []recorded.Row {
 		if !answers.Scan() {
 			l.t.Fatalf("libcuda %s gave %d answers to %d questions", l.Library.Version, i, len(rows))
 		}
-		rows[i].Code, rows[i].Devices = l.Shown(answers.Text())
+		rows[i].Code, rows[i].Devices = l.ParseShown(answers.Text())
 	}
 	return rows
 }
 
-// identity is the UUID with these digits.
-func (l *Lab) identity(digits string) gpu.UUID {
+// uuidOfDigits is the UUID with these digits.
+func (l *InventedMachine) uuidOfDigits(digits string) gpu.UUID {
 	l.t.Helper()
 	for _, d := range l.Machine.Devices {
 		ids := []gpu.UUID{d.UUID}

@@ -20,10 +20,10 @@ func TestVisible(t *testing.T) {
 		if slices.Contains([]string{"535", "545", "550", "570", "580"}, library.Version[:3]) {
 			n = 4_000
 		}
-		for machine, n := range map[string]int{"a100x4": gate.Soaked(100_000, n), "a100x1": 2_000} {
+		for machine, n := range map[string]int{"a100x4": gate.SoakCount(100_000, n), "a100x1": 2_000} {
 			t.Run(library.Version+" "+machine, func(t *testing.T) {
 				t.Parallel()
-				compare(t, New(t, library, machine), n)
+				compareWithLibrary(t, New(t, library, machine), n)
 			})
 		}
 	}
@@ -41,16 +41,16 @@ func TestVisibleMIG(t *testing.T) {
 			t.Run(library.Version+" "+machine, func(t *testing.T) {
 				t.Parallel()
 				l, unsure, wrong := New(t, library, machine), 0, 0
-				rows := l.Ask(recorded.Random(l.Machine, 29, gate.Soaked(20_000, 1_000)))
+				rows := l.Ask(recorded.RandomRows(l.Machine, 29, gate.SoakCount(20_000, 1_000)))
 				for _, r := range rows {
 					v := visible.CUDA(r.Env(), l.Machine)
 					switch {
-					case slices.Equal(identities(v), r.Devices):
-					case slices.ContainsFunc(v.Notes, visible.Note.Doubtful):
+					case slices.Equal(visibleUUIDs(v), r.Devices):
+					case slices.ContainsFunc(v.Notes, visible.Note.IsDoubtful):
 						unsure++
 					default:
 						if wrong++; wrong <= 20 {
-							t.Errorf("%.200q shows %q, libcuda says %d and shows %q: %v", r.Env(), identities(v), r.Code, r.Devices, v.Notes)
+							t.Errorf("%.200q shows %q, libcuda says %d and shows %q: %v", r.Env(), visibleUUIDs(v), r.Code, r.Devices, v.Notes)
 						}
 					}
 				}
@@ -60,19 +60,19 @@ func TestVisibleMIG(t *testing.T) {
 	}
 }
 
-func identities(v visible.View) (ids []gpu.UUID) {
+func visibleUUIDs(v visible.View) (ids []gpu.UUID) {
 	for _, e := range v.Visible {
 		ids = append(ids, e.UUID)
 	}
 	return ids
 }
 
-// compare asks n random questions. It fails with the first few that libcuda answers otherwise.
-func compare(t *testing.T, l *Lab, n int) {
+// compareWithLibrary asks n random questions. It fails with the first few that libcuda answers otherwise.
+func compareWithLibrary(t *testing.T, l *InventedMachine, n int) {
 	t.Helper()
 	wrong := 0
-	for _, r := range l.Ask(slices.DeleteFunc(recorded.Random(l.Machine, 29, n), overflows)) {
-		got := identities(visible.CUDA(r.Env(), l.Machine))
+	for _, r := range l.Ask(slices.DeleteFunc(recorded.RandomRows(l.Machine, 29, n), isTooLong)) {
+		got := visibleUUIDs(visible.CUDA(r.Env(), l.Machine))
 		if slices.Equal(got, r.Devices) && (r.Code == 0) == (len(got) > 0) {
 			continue
 		}
@@ -85,8 +85,8 @@ func compare(t *testing.T, l *Lab, n int) {
 	}
 }
 
-// overflows: since 545 the drivers read a value that begins with MIG- and is longer than 1,024 bytes differently. 545.29 ends on some;
+// isTooLong: since 545 the drivers read a value that begins with MIG- and is longer than 1,024 bytes differently. 545.29 ends on some;
 // 550.163 shows nothing; 555.58 reads it, but for one of 1,025 bytes, and writes beyond its room when it has 2,560, which ends some programs.
-func overflows(r recorded.Row) bool {
+func isTooLong(r recorded.Row) bool {
 	return r.Machine.Driver > "545" && r.Visible != nil && strings.HasPrefix(*r.Visible, "MIG-") && len(*r.Visible) > 1024
 }

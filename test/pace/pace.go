@@ -18,42 +18,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usual is what the known work takes of a processor that nothing else uses, on the machine on which the limits were set.
-const usual = rounds * 30 * time.Millisecond
+// usualWorkTime is what the known work takes of a processor that nothing else uses, on the machine on which the limits were set.
+const usualWorkTime = workRounds * 30 * time.Millisecond
 
-// mostSlower is how far a limit grows: a machine that is slower can show nothing about time.
-const mostSlower = 20
+// maxSlowdown is how far a limit grows: a machine that is slower can show nothing about time.
+const maxSlowdown = 20
 
-// rounds is how often it is done: a moment says little.
-const rounds = 3
+// workRounds is how often it is done: a moment says little.
+const workRounds = 3
 
 // Pace is how fast the processors were at its beginning.
 type Pace struct {
 	t     testing.TB
-	began spent
+	began workTime
 }
 
-// spent is what the known work takes: of a processor, and by the clock, which also runs while others have the processors.
-type spent struct{ processor, clock time.Duration }
+// workTime is what the known work takes: of a processor, and by the clock, which also runs while others have the processors.
+type workTime struct{ processor, clock time.Duration }
 
 // Start does the known work once.
-func Start(t testing.TB) *Pace { return &Pace{t, work(t)} }
+func Start(t testing.TB) *Pace { return &Pace{t, timeKnownWork(t)} }
 
-// Scale returns a limit for the time of the processors that was spent since Start: never less than most.
-func (p *Pace) Scale(most time.Duration) time.Duration {
+// ScaleCPU returns a limit for the time of the processors that was spent since Start: never less than most.
+func (p *Pace) ScaleCPU(most time.Duration) time.Duration {
 	p.t.Helper()
-	return p.scale(most, max(p.began.processor, work(p.t).processor))
+	return p.scaleLimit(most, max(p.began.processor, timeKnownWork(p.t).processor))
 }
 
 // ScaleClock returns a limit for the time that has gone by since Start: never less than most.
 func (p *Pace) ScaleClock(most time.Duration) time.Duration {
 	p.t.Helper()
-	return p.scale(most, max(p.began.clock, work(p.t).clock))
+	return p.scaleLimit(most, max(p.began.clock, timeKnownWork(p.t).clock))
 }
 
-func (p *Pace) scale(most, took time.Duration) time.Duration {
+func (p *Pace) scaleLimit(most, took time.Duration) time.Duration {
 	p.t.Helper()
-	slower := min(took.Seconds()/usual.Seconds(), mostSlower)
+	slower := min(took.Seconds()/usualWorkTime.Seconds(), maxSlowdown)
 	if slower <= 1 {
 		return most
 	}
@@ -61,19 +61,19 @@ func (p *Pace) scale(most, took time.Duration) time.Duration {
 	return time.Duration(slower * float64(most))
 }
 
-// work does the known work: what Go programs do, with more memory than the nearest caches have.
-func work(t testing.TB) spent {
+// timeKnownWork does the known work: what Go programs do, with more memory than the nearest caches have.
+func timeKnownWork(t testing.TB) workTime {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began, at := threadTime(t), time.Now()
-	for range rounds {
-		once(t)
+	for range workRounds {
+		doKnownWork(t)
 	}
-	return spent{threadTime(t) - began, time.Since(at)}
+	return workTime{threadTime(t) - began, time.Since(at)}
 }
 
-func once(t testing.TB) {
+func doKnownWork(t testing.TB) {
 	t.Helper()
 	numbers := make([]int, 200_000)
 	x := uint32(1)

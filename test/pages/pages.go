@@ -37,11 +37,11 @@ func (b Block) Lines() []string { return strings.Split(strings.TrimSuffix(b.Text
 
 // The patterns are made when a page is read: every program that a test starts would make them otherwise.
 var (
-	heading = compileLater(`^(#{1,6}) +(.*?)(?: +#+)?$`)
-	item    = compileLater(`^ *(?:[-*+]|\d+[.)]) +`)
-	code    = compileLater("`+[^`]*`+")
-	link    = compileLater(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
-	linked  = compileLater(`!?\[([^\]]*)\]\([^)]*\)`)
+	headingPattern = compileLater(`^(#{1,6}) +(.*?)(?: +#+)?$`)
+	itemPattern    = compileLater(`^ *(?:[-*+]|\d+[.)]) +`)
+	codePattern    = compileLater("`+[^`]*`+")
+	linkPattern    = compileLater(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
+	linkedPattern  = compileLater(`!?\[([^\]]*)\]\([^)]*\)`)
 )
 
 func compileLater(text string) func() *regexp.Regexp {
@@ -50,14 +50,14 @@ func compileLater(text string) func() *regexp.Regexp {
 
 // Read takes a page apart.
 func Read(text string) (all []Block) {
-	r := reader{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
+	r := pageReader{lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
 	for r.at < len(r.lines) {
-		r.next()
+		r.readBlock()
 	}
 	return r.all
 }
 
-type reader struct {
+type pageReader struct {
 	lines []string
 	at    int
 	all   []Block
@@ -65,44 +65,44 @@ type reader struct {
 	list  bool // inside of a list, where an indented line is no code
 }
 
-func (r *reader) next() {
+func (r *pageReader) readBlock() {
 	line := r.lines[r.at]
 	trimmed := strings.TrimSpace(line)
 	switch {
 	case trimmed == "":
 		r.at, r.open = r.at+1, false
 	case strings.HasPrefix(trimmed, "```"):
-		r.fence(trimmed)
+		r.readFence(trimmed)
 	case strings.HasPrefix(line, "    ") && !r.open && !r.list:
-		r.indented()
-	case heading().MatchString(line):
-		m := heading().FindStringSubmatch(line)
-		r.add(Block{Kind: Heading, Level: len(m[1]), Text: m[2]})
+		r.readIndented()
+	case headingPattern().MatchString(line):
+		m := headingPattern().FindStringSubmatch(line)
+		r.addBlock(Block{Kind: Heading, Level: len(m[1]), Text: m[2]})
 		r.open, r.list = false, false
 	case strings.HasPrefix(trimmed, "|"):
-		r.add(Block{Kind: Row, Text: trimmed})
+		r.addBlock(Block{Kind: Row, Text: trimmed})
 		r.open, r.list = false, false
-	case item().MatchString(line):
-		r.add(Block{Kind: Item, Text: item().ReplaceAllString(line, "")})
+	case itemPattern().MatchString(line):
+		r.addBlock(Block{Kind: Item, Text: itemPattern().ReplaceAllString(line, "")})
 		r.open, r.list = true, true
 	case r.open || r.list && strings.HasPrefix(line, "  "):
 		last := &r.all[len(r.all)-1]
 		last.Text += "\n" + trimmed
 		r.at, r.open = r.at+1, true
 	default:
-		r.add(Block{Kind: Paragraph, Text: trimmed})
+		r.addBlock(Block{Kind: Paragraph, Text: trimmed})
 		r.open, r.list = true, false
 	}
 }
 
-func (r *reader) add(b Block) {
+func (r *pageReader) addBlock(b Block) {
 	r.at++
 	b.Line = r.at
 	r.all = append(r.all, b)
 }
 
-// fence reads the code up to the closing fence. In a list the fence is indented, and so is the code.
-func (r *reader) fence(opening string) {
+// readFence reads the code up to the closing fence. In a list the fence is indented, and so is the code.
+func (r *pageReader) readFence(opening string) {
 	margin := r.lines[r.at][:strings.Index(r.lines[r.at], "`")]
 	info := strings.TrimLeft(opening, "`")
 	r.at++
@@ -115,7 +115,7 @@ func (r *reader) fence(opening string) {
 	r.all, r.open = append(r.all, b), false
 }
 
-func (r *reader) indented() {
+func (r *pageReader) readIndented() {
 	b := Block{Kind: Code, Line: r.at + 1, Info: "indented"}
 	for ; r.at < len(r.lines); r.at++ {
 		line, inside := strings.CutPrefix(r.lines[r.at], "    ")
@@ -140,8 +140,8 @@ func Links(blocks []Block) (all []Link) {
 		if b.Kind == Code {
 			continue
 		}
-		text := code().ReplaceAllStringFunc(b.Text, func(c string) string { return "`" + strings.Repeat("\n", strings.Count(c, "\n")) })
-		for _, m := range link().FindAllStringSubmatchIndex(text, -1) {
+		text := codePattern().ReplaceAllStringFunc(b.Text, func(c string) string { return "`" + strings.Repeat("\n", strings.Count(c, "\n")) })
+		for _, m := range linkPattern().FindAllStringSubmatchIndex(text, -1) {
 			for group := 2; group < len(m); group += 2 {
 				if m[group] >= 0 {
 					all = append(all, Link{b.Line + strings.Count(text[:m[group]], "\n"), text[m[group]:m[group+1]]})
@@ -152,8 +152,8 @@ func Links(blocks []Block) (all []Link) {
 	return all
 }
 
-// Relative reports whether a link leads to a file of the repository, or to a place in one.
-func (l Link) Relative() bool {
+// IsRelative reports whether a link leads to a file of the repository, or to a place in one.
+func (l Link) IsRelative() bool {
 	return !strings.HasPrefix(l.To, "//") && !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`).MatchString(l.To)
 }
 
@@ -165,17 +165,17 @@ func Anchors(blocks []Block) map[string]bool {
 		if b.Kind != Heading {
 			continue
 		}
-		name := anchor(b.Text)
+		name := anchorOf(b.Text)
 		for n := 1; all[name]; n++ {
-			name = anchor(b.Text) + "-" + strconv.Itoa(n)
+			name = anchorOf(b.Text) + "-" + strconv.Itoa(n)
 		}
 		all[name] = true
 	}
 	return all
 }
 
-func anchor(text string) string {
-	text = linked().ReplaceAllString(text, "$1")
+func anchorOf(text string) string {
+	text = linkedPattern().ReplaceAllString(text, "$1")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':

@@ -8,13 +8,13 @@ import (
 	"gpuard/test/pages"
 )
 
-const page = "# One `thing`\n\nText with [a link](a.md#b) and `[no](link.md)`,\ngoing [on and\non](../c).\n\n" +
+const examplePage = "# One `thing`\n\nText with [a link](a.md#b) and `[no](link.md)`,\ngoing [on and\non](../c).\n\n" +
 	"    indented code\n\n    [more](of.it)\n\n## Two: all, of_it!\n- an item\n  of two lines\n- another\n\n    not code\n\n" +
 	"| a | b |\n| --- | --- |\n```sh\n# no heading\n    deep\n```\n## Two: all, of_it!\n[ref]: https://example.org/x\n### 中文 标题\n"
 
 func TestRead(t *testing.T) {
 	var got []string
-	for _, b := range pages.Read(page) {
+	for _, b := range pages.Read(examplePage) {
 		got = append(got, fmt.Sprintf("%d %s%d %s %q", b.Line, b.Kind, b.Level, b.Info, b.Text))
 	}
 	want := []string{
@@ -37,19 +37,19 @@ func TestRead(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	got := fmt.Sprint(pages.Links(pages.Read(page)))
+	got := fmt.Sprint(pages.Links(pages.Read(examplePage)))
 	if want := "[{3 a.md#b} {5 ../c} {25 https://example.org/x}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for to, relative := range map[string]bool{"a.md": true, "#b": true, "../a": true, "https://a": false, "mailto:a@b": false, "//a": false} {
-		if (pages.Link{To: to}).Relative() != relative {
+		if (pages.Link{To: to}).IsRelative() != relative {
 			t.Errorf("%s: relative is not %t", to, relative)
 		}
 	}
 }
 
 func TestAnchors(t *testing.T) {
-	got := pages.Anchors(pages.Read(page))
+	got := pages.Anchors(pages.Read(examplePage))
 	for _, want := range []string{"one-thing", "two-all-of_it", "two-all-of_it-1", "中文-标题"} {
 		if !got[want] {
 			t.Errorf("no %s among %v", want, got)

@@ -9,14 +9,14 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Random makes n different questions about a machine: rows without an answer. The same seed makes the same questions.
+// RandomRows makes n different questions about a machine: rows without an answer. The same seed makes the same questions.
 // Most are lists of a few entries, near the border between valid and not.
-func Random(m gpu.Machine, seed uint64, n int) []Row {
-	g := generator{rand.New(rand.NewPCG(seed, 0)), m}
+func RandomRows(m gpu.Machine, seed uint64, n int) []Row {
+	g := questionGenerator{rand.New(rand.NewPCG(seed, 0)), m}
 	rows := make([]Row, 0, n)
 	asked := map[string]bool{}
 	for len(rows) < n {
-		r := Row{Machine: m, Visible: g.value(), Order: g.order()}
+		r := Row{Machine: m, Visible: g.visibleValue(), Order: g.orderValue()}
 		if key := strings.Join(r.Env(), "\n"); !asked[key] {
 			asked[key] = true
 			rows = append(rows, r)
@@ -25,117 +25,117 @@ func Random(m gpu.Machine, seed uint64, n int) []Row {
 	return rows
 }
 
-// Values makes values of a variable that lists devices, as Random does, one with each call.
-func Values(m gpu.Machine, seed uint64) func() *string {
-	return generator{rand.New(rand.NewPCG(seed, 0)), m}.value
+// RandomValues makes values of a variable that lists devices, as Random does, one with each call.
+func RandomValues(m gpu.Machine, seed uint64) func() *string {
+	return questionGenerator{rand.New(rand.NewPCG(seed, 0)), m}.visibleValue
 }
 
-type generator struct {
+type questionGenerator struct {
 	*rand.Rand
 	m gpu.Machine
 }
 
-func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
+func (g questionGenerator) pickOne(of ...string) string { return of[g.IntN(len(of))] }
 
-// blank is one of those that a C library skips, or one that it does not.
-func (g generator) blank() string {
-	return g.one(" ", " ", "  ", "\t", "\n", "\v", "\f", "\r", "\u00a0", "\u2003")
+// blankText is one of those that a C library skips, or one that it does not.
+func (g questionGenerator) blankText() string {
+	return g.pickOne(" ", " ", "  ", "\t", "\n", "\v", "\f", "\r", "\u00a0", "\u2003")
 }
 
-func (g generator) order() *string {
+func (g questionGenerator) orderValue() *string {
 	switch g.IntN(10) {
 	case 0, 1, 2:
 		return new("PCI_BUS_ID")
 	case 3:
 		return new("FASTEST_FIRST")
 	case 4:
-		return new(g.one("", "pci_bus_id", " PCI_BUS_ID", "SLOWEST_FIRST", "0"))
+		return new(g.pickOne("", "pci_bus_id", " PCI_BUS_ID", "SLOWEST_FIRST", "0"))
 	}
 	return nil
 }
 
-func (g generator) value() *string {
+func (g questionGenerator) visibleValue() *string {
 	switch g.IntN(100) {
 	case 0:
 		return nil
 	case 1:
-		return new(g.one("", " ", "\t", ",", ",,", "-1", "all", "none", "void", "NoDevFiles"))
+		return new(g.pickOne("", " ", "\t", ",", ",,", "-1", "all", "none", "void", "NoDevFiles"))
 	case 2:
-		return new(g.long())
+		return new(g.longValue())
 	}
-	entry := g.number
+	entry := g.numberEntry
 	switch g.IntN(10) {
 	case 0, 1, 2:
-		entry = g.identifier
+		entry = g.identifierEntry
 	case 3:
-		entry = g.anything
+		entry = g.anyEntry
 	}
-	entries := make([]string, 1+g.length())
+	entries := make([]string, 1+g.listLength())
 	for i := range entries {
 		entries[i] = entry()
 	}
 	if g.IntN(8) == 0 { // one that does not fit the others
-		entries[g.IntN(len(entries))] = g.anything()
+		entries[g.IntN(len(entries))] = g.anyEntry()
 	}
 	separator := ","
 	if g.IntN(20) == 0 {
-		separator = g.one(" ", ";", ", ", " ,", ",,", ":", "|", ".")
+		separator = g.pickOne(" ", ";", ", ", " ,", ",,", ":", "|", ".")
 	}
 	return new(strings.Join(entries, separator))
 }
 
-// long is a value near one of the sizes from which drivers take it for unset.
-func (g generator) long() string {
+// longValue is a value near one of the sizes from which drivers take it for unset.
+func (g questionGenerator) longValue() string {
 	size := []int{1024, 1024, 2625}[g.IntN(3)] + g.IntN(5) - 3
-	start := g.one(g.number(), g.identifier(), "0,"+g.number())
-	filler := g.one("0", " ", "x", ",", "9", "1,2,3,", "GPU-")
+	start := g.pickOne(g.numberEntry(), g.identifierEntry(), "0,"+g.numberEntry())
+	filler := g.pickOne("0", " ", "x", ",", "9", "1,2,3,", "GPU-")
 	switch text := start + strings.Repeat(filler, size); g.IntN(3) {
 	case 0:
-		return strings.Repeat(g.one(" ", "0"), max(0, size-len(start))) + start
+		return strings.Repeat(g.pickOne(" ", "0"), max(0, size-len(start))) + start
 	default:
 		return text[:size]
 	}
 }
 
-// length is mostly small, and now and then more than any machine has.
-func (g generator) length() int {
+// listLength is mostly small, and now and then more than any machine has.
+func (g questionGenerator) listLength() int {
 	if g.IntN(30) == 0 {
 		return g.IntN(70)
 	}
 	return g.IntN(5)
 }
 
-func (g generator) anything() string {
+func (g questionGenerator) anyEntry() string {
 	switch g.IntN(4) {
 	case 0:
-		return g.number()
+		return g.numberEntry()
 	case 1:
-		return g.identifier()
+		return g.identifierEntry()
 	}
-	return g.one("", " ", "x", "one", "0x0", "0x1", "1e0", "0.5", "00", "010", "+", "-", "--1", "cuda:0", `"0"`, "'0'", "all", "none", "void",
+	return g.pickOne("", " ", "x", "one", "0x0", "0x1", "1e0", "0.5", "00", "010", "+", "-", "--1", "cuda:0", `"0"`, "'0'", "all", "none", "void",
 		"NoDevFiles", "GPU", "GPU-", "MIG-", "MIG-GPU-", "\t0", "0\t", "٣", "4294967296", "18446744073709551616", "-4294967295", "2147483648")
 }
 
-func (g generator) number() string {
+func (g questionGenerator) numberEntry() string {
 	n := g.IntN(len(g.m.Devices) + 1)
 	text := fmt.Sprint(n)
 	switch g.IntN(18) {
 	case 0:
-		return g.one("-1", "-0", "+0", fmt.Sprintf("-%d", n), fmt.Sprintf("+%d", n), fmt.Sprintf("%d", 1000+n))
+		return g.pickOne("-1", "-0", "+0", fmt.Sprintf("-%d", n), fmt.Sprintf("+%d", n), fmt.Sprintf("%d", 1000+n))
 	case 1:
-		return g.blank() + text
+		return g.blankText() + text
 	case 2:
-		return text + g.one(g.blank(), "gpu", ".5", "-3", "x", "e", " 1", ":0", "/0", "\"", "'", ";", "٣")
+		return text + g.pickOne(g.blankText(), "gpu", ".5", "-3", "x", "e", " 1", ":0", "/0", "\"", "'", ";", "٣")
 	case 3:
-		return g.one("+", "0", "00", "0x", "0X", "0b", "0o", "#", "--", "+-", "- ") + text
+		return g.pickOne("+", "0", "00", "0x", "0X", "0b", "0o", "#", "--", "+-", "- ") + text
 	case 4:
-		return g.large(n)
+		return g.overflowingNumber(n)
 	}
 	return text
 }
 
-// large is a number that means n, or another one, where it is cut to 32 bits, or to 64.
-func (g generator) large(n int) string {
+// overflowingNumber is a number that means n, or another one, where it is cut to 32 bits, or to 64.
+func (g questionGenerator) overflowingNumber(n int) string {
 	number := big.NewInt(int64(n))
 	for range 1 + g.IntN(2) {
 		power := new(big.Int).Lsh(big.NewInt(1+int64(g.IntN(3))), uint([]int{16, 31, 32, 33, 63, 64, 65}[g.IntN(7)])) //nolint:gosec // small
@@ -147,7 +147,7 @@ func (g generator) large(n int) string {
 	return number.String()
 }
 
-func (g generator) identifier() string {
+func (g questionGenerator) identifierEntry() string {
 	var all []string
 	for _, d := range g.m.Devices {
 		all = append(all, string(d.UUID))
@@ -166,16 +166,16 @@ func (g generator) identifier() string {
 	case 1:
 		id = "MIG-" + id[4:]
 	case 2:
-		id = "MIG-" + id + g.one("/", "/0", "/0/0", "/1/0", "/01/0", "/1/0x", "/ 1/0", "//", "/1/0/0", "/x")
+		id = "MIG-" + id + g.pickOne("/", "/0", "/0/0", "/1/0", "/01/0", "/1/0x", "/ 1/0", "//", "/1/0/0", "/x")
 	}
 	for range g.IntN(3) {
-		id = g.changed(id)
+		id = g.changeIdentifier(id)
 	}
 	return id
 }
 
-// changed is an identifier with one thing done to it.
-func (g generator) changed(id string) string {
+// changeIdentifier is an identifier with one thing done to it.
+func (g questionGenerator) changeIdentifier(id string) string {
 	at := 0 // somewhere behind the first letters
 	if len(id) > 4 {
 		at = 4 + g.IntN(len(id)-3)
@@ -194,14 +194,14 @@ func (g generator) changed(id string) string {
 	case 7:
 		return id[:min(4, len(id))] + strings.ReplaceAll(id[min(4, len(id)):], "-", "")
 	case 8:
-		return g.blank() + id
+		return g.blankText() + id
 	case 9:
-		return id + g.one(g.blank(), "x", "0", "-", "/0/0", "/0", "_")
+		return id + g.pickOne(g.blankText(), "x", "0", "-", "/0/0", "/0", "_")
 	case 10: // between two digits
-		return id[:at] + g.one("-", "-", "--", g.blank(), "x", "/", "0") + id[at:]
+		return id[:at] + g.pickOne("-", "-", "--", g.blankText(), "x", "/", "0") + id[at:]
 	case 11: // a digit that is wrong
 		if at < len(id) {
-			return id[:at] + g.one("0", "7", "f", "-", "g") + id[at+1:]
+			return id[:at] + g.pickOne("0", "7", "f", "-", "g") + id[at+1:]
 		}
 	case 12:
 		return strings.TrimPrefix(strings.TrimPrefix(id, "GPU-"), "MIG-")

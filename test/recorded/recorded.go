@@ -49,7 +49,7 @@ func (r Row) Answer() fakegpu.Answer {
 	a := fakegpu.Answer{Visible: r.Visible, Order: r.Order, Code: r.Code}
 	for _, id := range r.Devices {
 		s := fakegpu.Seen{UUID: string(id)}
-		if d, mig, ok := r.Machine.Find(id); ok {
+		if d, mig, ok := r.Machine.FindDevice(id); ok {
 			s.PCI = d.PCI
 			if mig != nil {
 				s.Parent = string(d.UUID)
@@ -60,8 +60,8 @@ func (r Row) Answer() fakegpu.Answer {
 	return a
 }
 
-// Tables lists the tables of a folder: *.txt and *.txt.gz.
-func Tables(t testing.TB, dir string) []string {
+// ListTables lists the tables of a folder: *.txt and *.txt.gz.
+func ListTables(t testing.TB, dir string) []string {
 	t.Helper()
 	plain, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -71,7 +71,7 @@ func Tables(t testing.TB, dir string) []string {
 	return append(plain, packed...)
 }
 
-// Read reads a table. Its lines are
+// ReadTable reads a table. Its lines are
 //
 //	machine FILE                              a machine file beside the table, or demo:…; for the rows that follow
 //	VISIBLE ORDER CODE DEVICES  # source      a row
@@ -79,11 +79,11 @@ func Tables(t testing.TB, dir string) []string {
 // VISIBLE and ORDER are "-" for a variable that is not set, else "=" and the value, escaped as fakegpu.Escape does.
 // DEVICES is "-" for none, else positions in the machine, with commas: 2, or 0/1 for slice 1 of device 0; what the
 // machine does not have stands there by its UUID.
-func Read(t testing.TB, path string) []Row {
+func ReadTable(t testing.TB, path string) []Row {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err == nil && strings.HasSuffix(path, ".gz") {
-		text, err = unpack(text)
+		text, err = gunzip(text)
 	}
 	if err != nil {
 		t.Fatalf("cannot read the table: %v", err)
@@ -99,10 +99,10 @@ func Read(t testing.TB, path string) []Row {
 		case len(fields) == 0:
 			continue
 		case len(fields) == 2 && fields[0] == "machine":
-			m = machine(t, filepath.Dir(path), fields[1])
+			m = readMachine(t, filepath.Dir(path), fields[1])
 			continue
 		}
-		row, err := parse(fields, m)
+		row, err := parseRow(fields, m)
 		if err != nil {
 			t.Fatalf("%s: %v", at, err)
 		}
@@ -115,7 +115,7 @@ func Read(t testing.TB, path string) []Row {
 	return rows
 }
 
-func unpack(text []byte) ([]byte, error) {
+func gunzip(text []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -123,10 +123,10 @@ func unpack(text []byte) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-func machine(t testing.TB, dir, name string) gpu.Machine {
+func readMachine(t testing.TB, dir, name string) gpu.Machine {
 	t.Helper()
 	if strings.HasPrefix(name, "demo") {
-		m, err := gpu.Invent(name)
+		m, err := gpu.InventMachine(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,14 +136,14 @@ func machine(t testing.TB, dir, name string) gpu.Machine {
 	if err != nil {
 		t.Fatalf("cannot read the table's machine: %v", err)
 	}
-	m, err := gpu.Decode(data)
+	m, err := gpu.DecodeMachine(data)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return m
 }
 
-func parse(fields []string, m gpu.Machine) (Row, error) {
+func parseRow(fields []string, m gpu.Machine) (Row, error) {
 	if len(fields) != 4 {
 		return Row{}, fmt.Errorf("%d fields, want VISIBLE ORDER CODE DEVICES", len(fields))
 	}
@@ -164,7 +164,7 @@ func parse(fields []string, m gpu.Machine) (Row, error) {
 		return r, nil
 	}
 	for word := range strings.SplitSeq(fields[3], ",") {
-		id, err := identity(word, m)
+		id, err := parsePosition(word, m)
 		if err != nil {
 			return Row{}, err
 		}
@@ -173,7 +173,7 @@ func parse(fields []string, m gpu.Machine) (Row, error) {
 	return r, nil
 }
 
-func identity(word string, m gpu.Machine) (gpu.UUID, error) {
+func parsePosition(word string, m gpu.Machine) (gpu.UUID, error) {
 	if strings.HasPrefix(word, "GPU-") || strings.HasPrefix(word, "MIG-") {
 		return gpu.UUID(word), nil
 	}
@@ -192,8 +192,8 @@ func identity(word string, m gpu.Machine) (gpu.UUID, error) {
 	return m.Devices[i].MIG[j].UUID, nil
 }
 
-// position is what identity reads.
-func position(id gpu.UUID, m gpu.Machine) string {
+// formatPosition is what identity reads.
+func formatPosition(id gpu.UUID, m gpu.Machine) string {
 	for i, d := range m.Devices {
 		if d.UUID == id {
 			return strconv.Itoa(i)
@@ -207,9 +207,9 @@ func position(id gpu.UUID, m gpu.Machine) string {
 	return string(id)
 }
 
-// Write writes one machine's rows as name.txt.gz and name.json in dir. comment is its first line. The machine's
+// WriteTable writes one machine's rows as name.txt.gz and name.json in dir. comment is its first line. The machine's
 // processes are left out: they are other people's, and no part of the answer.
-func Write(dir, name, comment string, m gpu.Machine, rows []Row) error {
+func WriteTable(dir, name, comment string, m gpu.Machine, rows []Row) error {
 	m.Processes = nil
 	data, err := m.Encode()
 	if err != nil {
@@ -224,7 +224,7 @@ func Write(dir, name, comment string, m gpu.Machine, rows []Row) error {
 	for _, r := range rows {
 		devices := make([]string, len(r.Devices))
 		for i, id := range r.Devices {
-			devices[i] = position(id, m)
+			devices[i] = formatPosition(id, m)
 		}
 		if len(devices) == 0 {
 			devices = []string{"-"}

@@ -11,9 +11,9 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-func invent(t *testing.T, spec string) gpu.Machine {
+func inventMachine(t *testing.T, spec string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(spec)
+	m, err := gpu.InventMachine(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func invent(t *testing.T, spec string) gpu.Machine {
 }
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
-	m := invent(t, "demo:1xA100-80GB:1g.10gb*2+2xL4")
+	m := inventMachine(t, "demo:1xA100-80GB:1g.10gb*2+2xL4")
 	m.Source = "file"
 	m.Processes = []gpu.Process{{PID: 1, GPU: m.Devices[1].UUID, User: "alice"}}
 	odd := " 0,#%\xff\n"
@@ -33,10 +33,10 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		{Visible: new("x"), Devices: []gpu.UUID{"GPU-of-no-machine"}},
 	}
 	dir := t.TempDir()
-	if err := Write(dir, "here", "driver 1.2.3", m, rows); err != nil {
+	if err := WriteTable(dir, "here", "driver 1.2.3", m, rows); err != nil {
 		t.Fatal(err)
 	}
-	got := Read(t, Tables(t, dir)[0])
+	got := ReadTable(t, ListTables(t, dir)[0])
 	m.Processes = []gpu.Process{}
 	for i := range rows {
 		rows[i].Machine, rows[i].At = m, got[i].At
@@ -50,7 +50,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 }
 
 func TestAnswerForTheFake(t *testing.T) {
-	m := invent(t, "demo:1xA100-80GB:1g.10gb*2+1xL4")
+	m := inventMachine(t, "demo:1xA100-80GB:1g.10gb*2+1xL4")
 	slice, whole := m.Devices[0].MIG[1], m.Devices[1]
 	r := Row{Machine: m, Visible: new("0"), Code: 7, Devices: []gpu.UUID{slice.UUID, whole.UUID}}
 	want := fakegpu.Answer{Visible: new("0"), Code: 7, Devices: []fakegpu.Seen{
@@ -66,21 +66,21 @@ func TestAnswerForTheFake(t *testing.T) {
 }
 
 func TestBadRows(t *testing.T) {
-	m := invent(t, "demo:1xA100-80GB:1g.10gb*2")
+	m := inventMachine(t, "demo:1xA100-80GB:1g.10gb*2")
 	for _, line := range []string{"=0 - 0", "=0 - 0 0 0", "0 - 0 0", "=0 0 0 0", "=0 - x 0", "=0 - 0 1", "=0 - 0 0/2", "=0 - 0 a", "=%4 - 0 0", "=0 - 0 0/x", "=0 - 0 0,"} {
-		if r, err := parse(strings.Fields(line), m); err == nil {
+		if r, err := parseRow(strings.Fields(line), m); err == nil {
 			t.Errorf("%q is read as %+v", line, r)
 		}
 	}
 }
 
 func TestRandomQuestions(t *testing.T) {
-	m := invent(t, "demo:2xA100-80GB+1xA100-80GB:1g.10gb*2")
-	first, again := Random(m, 1, 2000), Random(m, 1, 2000)
+	m := inventMachine(t, "demo:2xA100-80GB+1xA100-80GB:1g.10gb*2")
+	first, again := RandomRows(m, 1, 2000), RandomRows(m, 1, 2000)
 	if !reflect.DeepEqual(first, again) {
 		t.Error("one seed makes two sets of questions")
 	}
-	if reflect.DeepEqual(first, Random(m, 2, 2000)) {
+	if reflect.DeepEqual(first, RandomRows(m, 2, 2000)) {
 		t.Error("two seeds make the same questions")
 	}
 	kinds := map[string]func(string) bool{
@@ -109,10 +109,10 @@ func TestRandomQuestions(t *testing.T) {
 			t.Errorf("of 2000 questions %d are about %s", seen[kind], kind)
 		}
 	}
-	if got := Random(invent(t, "demo:1xH200"), 1, 10000); len(got) != 10000 {
+	if got := RandomRows(inventMachine(t, "demo:1xH200"), 1, 10000); len(got) != 10000 {
 		t.Errorf("%d questions about one device", len(got))
 	}
-	if got := Random(gpu.Machine{}, 1, 50); len(got) != 50 {
+	if got := RandomRows(gpu.Machine{}, 1, 50); len(got) != 50 {
 		t.Errorf("%d questions about a machine without devices", len(got))
 	}
 }

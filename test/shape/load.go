@@ -26,18 +26,18 @@ type pkg struct {
 	info         *types.Info
 }
 
-// name is its path inside the module.
-func (p *pkg) name() string { return strings.TrimPrefix(p.path, p.module+"/") }
+// pathInModule is its path inside the module.
+func (p *pkg) pathInModule() string { return strings.TrimPrefix(p.path, p.module+"/") }
 
-func (p *pkg) forTests() bool { return p.group() == "test" || p.group() == "gate" }
+func (p *pkg) isForTests() bool { return p.layerName() == "test" || p.layerName() == "gate" }
 
-// group is the layer that it belongs to: "app" of internal/app/sweep.
-func (p *pkg) group() string {
-	group, _, _ := strings.Cut(strings.TrimPrefix(p.name(), "internal/"), "/")
+// layerName is the layer that it belongs to: "app" of internal/app/sweep.
+func (p *pkg) layerName() string {
+	group, _, _ := strings.Cut(strings.TrimPrefix(p.pathInModule(), "internal/"), "/")
 	return group
 }
 
-func (p *pkg) lines() (n int) {
+func (p *pkg) countLines() (n int) {
 	for _, f := range p.files {
 		n += p.fset.File(f.FileStart).LineCount()
 	}
@@ -54,8 +54,8 @@ func (p *pkg) fileOf(pos token.Pos) int {
 	return -1
 }
 
-// listed is what `go list -json` says of a package.
-type listed struct {
+// listedPackage is what `go list -json` says of a package.
+type listedPackage struct {
 	Dir, ImportPath, Export string
 	GoFiles                 []string
 	Module                  *struct {
@@ -64,9 +64,9 @@ type listed struct {
 	}
 }
 
-// load reads and checks the packages of the module in dir, a package after those it imports. What they import of other
+// loadPackages reads and checks the packages of the module in dir, a package after those it imports. What they import of other
 // modules comes from the export data of the compiler. Packages that only tests use are left out.
-func load(dir string) ([]*pkg, error) {
+func loadPackages(dir string) ([]*pkg, error) {
 	cmd := exec.Command("go", "list", "-deps", "-export", "-json=Dir,ImportPath,Export,GoFiles,Module", "./...")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
@@ -86,7 +86,7 @@ func load(dir string) ([]*pkg, error) {
 	})
 	var packages []*pkg
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var l listed
+		var l listedPackage
 		if err := decoder.Decode(&l); errors.Is(err, io.EOF) {
 			return packages, nil
 		} else if err != nil {
@@ -108,7 +108,7 @@ func load(dir string) ([]*pkg, error) {
 		if p.types, err = (&types.Config{Importer: imports}).Check(p.path, fset, p.files, p.info); err != nil {
 			return nil, err
 		}
-		if checked[p.path] = p.types; !p.forTests() {
+		if checked[p.path] = p.types; !p.isForTests() {
 			packages = append(packages, p)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 
 func main() {
 	out := bufio.NewWriter(os.Stdout)
-	packages, err := load(".")
+	packages, err := loadPackages(".")
 	if err == nil && len(os.Args) > 1 {
 		var before []*pkg
-		if before, err = load(os.Args[1]); err == nil {
-			compare(out, before, packages)
+		if before, err = loadPackages(os.Args[1]); err == nil {
+			printComparison(out, before, packages)
 		}
 	} else if err == nil {
-		report(out, packages)
+		printReport(out, packages)
 	}
 	if err == nil {
 		err = out.Flush()
@@ -35,47 +35,47 @@ func main() {
 
 // How many rows the lists have.
 const (
-	mostStructs = 15
-	mostNames   = 25
+	maxStructRows = 15
+	maxNameRows   = 25
 )
 
-func report(out io.Writer, packages []*pkg) {
+func printReport(out io.Writer, packages []*pkg) {
 	slices.SortFunc(packages, func(a, b *pkg) int { return strings.Compare(a.path, b.path) })
 	fmt.Fprintf(out, "%-28s %5s %6s  %6s %9s %5s  %6s %9s %5s\n", "package", "files", "lines",
 		"uses", "backwards", "", "arrows", "backwards", "")
 	var files, lines int
-	var uses, arrows count
+	var uses, arrows useCount
 	for _, p := range packages {
-		graph := p.uses()
-		u, a := counted(graph), counted(single(graph))
-		fmt.Fprintf(out, "%-28s %5d %6d  %s  %s\n", p.name(), len(p.files), p.lines(), u, a)
-		files, lines = files+len(p.files), lines+p.lines()
-		uses, arrows = uses.plus(u), arrows.plus(a)
+		graph := p.countFileUses()
+		u, a := countUses(graph), countUses(capAtOne(graph))
+		fmt.Fprintf(out, "%-28s %5d %6d  %s  %s\n", p.pathInModule(), len(p.files), p.countLines(), u, a)
+		files, lines = files+len(p.files), lines+p.countLines()
+		uses, arrows = uses.addCount(u), arrows.addCount(a)
 	}
 	fmt.Fprintf(out, "%-28s %5d %6d  %s  %s\n", "all", files, lines, uses, arrows)
 	fmt.Fprintln(out, "A use is one definition that a file has from another of its package; "+
 		"an arrow is all uses from one file to another.")
 
 	fmt.Fprintf(out, "\n%-40s %6s %7s %6s %8s\n", "struct", "fields", "methods", "files", "packages")
-	for _, s := range first(structs(packages), mostStructs) {
+	for _, s := range firstRows(structShapes(packages), maxStructRows) {
 		fmt.Fprintf(out, "%-40s %6d %7d %6d %8d\n", s.name, s.fields, s.methods, s.files, s.packages)
 	}
 
 	fmt.Fprintf(out, "\n%-20s %6s  where\n", "unexported name", "times")
-	for _, n := range first(names(packages), mostNames) {
+	for _, n := range firstRows(sharedNames(packages), maxNameRows) {
 		fmt.Fprintf(out, "%-20s %6d  %s\n", n.name, n.times, strings.Join(n.where, ", "))
 	}
 
-	comments, literals := text(packages)
+	comments, literals := collectText(packages)
 	fmt.Fprintf(out, "\n%-34s %10s %10s\n", "per 100,000 words", "comments", "literals")
-	for _, w := range watched() {
-		fmt.Fprintf(out, "%-34s %10.0f %10.0f\n", w.name, w.rate(comments), w.rate(literals))
+	for _, w := range watchedWords() {
+		fmt.Fprintf(out, "%-34s %10.0f %10.0f\n", w.name, w.ratePer100000(comments), w.ratePer100000(literals))
 	}
-	fmt.Fprintf(out, "%-34s %10d %10d\n", "words in all", comments.words(), literals.words())
+	fmt.Fprintf(out, "%-34s %10d %10d\n", "words in all", comments.countWords(), literals.countWords())
 }
 
-// compare prints the sums of two versions side by side.
-func compare(out io.Writer, before, now []*pkg) {
+// printComparison prints the sums of two versions side by side.
+func printComparison(out io.Writer, before, now []*pkg) {
 	fmt.Fprintf(out, "%-36s %9s %9s\n", "", "before", "now")
 	row := func(name string, of func([]*pkg) string) {
 		fmt.Fprintf(out, "%-36s %9s %9s\n", name, of(before), of(now))
@@ -91,38 +91,40 @@ func compare(out io.Writer, before, now []*pkg) {
 	}
 	row("packages", func(all []*pkg) string { return fmt.Sprint(len(all)) })
 	row("product files", sum(func(p *pkg) int { return len(p.files) }))
-	row("product lines", sum((*pkg).lines))
-	row("uses between files of a package", sum(func(p *pkg) int { return counted(p.uses()).all }))
-	row("uses that run backwards", sum(func(p *pkg) int { return counted(p.uses()).backwards }))
+	row("product lines", sum((*pkg).countLines))
+	row("uses between files of a package", sum(func(p *pkg) int { return countUses(p.countFileUses()).all }))
+	row("uses that run backwards", sum(func(p *pkg) int { return countUses(p.countFileUses()).backwards }))
 	row("fields of the largest shared struct", func(all []*pkg) string {
 		most := 0
-		for _, s := range structs(all) {
+		for _, s := range structShapes(all) {
 			most = max(most, s.fields)
 		}
 		return fmt.Sprint(most)
 	})
-	for _, w := range watched() {
+	for _, w := range watchedWords() {
 		row(w.name+", comments", func(all []*pkg) string {
-			comments, _ := text(all)
-			return fmt.Sprintf("%.0f", w.rate(comments))
+			comments, _ := collectText(all)
+			return fmt.Sprintf("%.0f", w.ratePer100000(comments))
 		})
 	}
 }
 
-func first[T any](list []T, most int) []T { return list[:min(most, len(list))] }
+func firstRows[T any](list []T, most int) []T { return list[:min(most, len(list))] }
 
-// count is how many uses there are, and how many of them run backwards.
-type count struct{ all, backwards int }
+// useCount is how many uses there are, and how many of them run backwards.
+type useCount struct{ all, backwards int }
 
-func counted(graph [][]int) count {
-	_, backwards := order(graph)
-	return count{total(graph), backwards}
+func countUses(graph [][]int) useCount {
+	_, backwards := orderFiles(graph)
+	return useCount{sumUses(graph), backwards}
 }
 
-func (c count) plus(d count) count { return count{c.all + d.all, c.backwards + d.backwards} }
+func (c useCount) addCount(d useCount) useCount {
+	return useCount{c.all + d.all, c.backwards + d.backwards}
+}
 
 // String is three columns of the table.
-func (c count) String() string {
+func (c useCount) String() string {
 	if c.all == 0 {
 		return fmt.Sprintf("%6d %9d %5s", 0, 0, "")
 	}

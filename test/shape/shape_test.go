@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// module has a package whose file a uses three definitions of b, and b one of a; another package uses its struct.
-var module = map[string]string{
+// exampleModule has a package whose file a uses three definitions of b, and b one of a; another package uses its struct.
+var exampleModule = map[string]string{
 	"go.mod": "module example\n\ngo 1.24\n",
 	"internal/p/a.go": "// Package p says who stands where.\npackage p\n\n" +
 		"func read() int { b := Box{}; b.open(); return b.Size + helper[int]() }\n",
@@ -21,10 +21,10 @@ var module = map[string]string{
 	"q/q.go":               "package q\n\nimport \"example/internal/p\"\n\nfunc read(b p.Box) int { return b.Size }\n",
 }
 
-func loaded(t *testing.T) []*pkg {
+func loadExample(t *testing.T) []*pkg {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range module {
+	for name, text := range exampleModule {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a test
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func loaded(t *testing.T) []*pkg {
 			t.Fatal(err)
 		}
 	}
-	packages, err := load(dir)
+	packages, err := loadPackages(dir)
 	if err != nil || len(packages) != 2 {
 		t.Fatalf("%d packages, %v", len(packages), err)
 	}
@@ -42,7 +42,7 @@ func loaded(t *testing.T) []*pkg {
 
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
-	report(&out, loaded(t))
+	printReport(&out, loadExample(t))
 	got := strings.Fields(out.String())
 	for _, want := range []string{
 		"internal/p 2 14 5 1 20 % 2 1 50 %", // Box, Box.open, Box.Size and helper; back only read
@@ -65,10 +65,10 @@ func TestReport(t *testing.T) {
 // TestOrder: a ring of four files has one use that runs backwards, whatever order they came in.
 func TestOrder(t *testing.T) {
 	ring := [][]int{{0, 0, 3, 0}, {3, 0, 0, 0}, {0, 0, 0, 3}, {0, 1, 0, 0}}
-	if at, backwards := order(ring); backwards != 1 || at[0] != 1 || at[3] != 3 {
+	if at, backwards := orderFiles(ring); backwards != 1 || at[0] != 1 || at[3] != 3 {
 		t.Errorf("%v with %d backwards", at, backwards)
 	}
-	if at, backwards := order(nil); len(at) != 0 || backwards != 0 {
+	if at, backwards := orderFiles(nil); len(at) != 0 || backwards != 0 {
 		t.Errorf("%v with %d backwards", at, backwards)
 	}
 }

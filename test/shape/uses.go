@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// uses says which file uses how many different definitions of which other file: uses[from][to]. Definitions are what
+// countFileUses says which file uses how many different definitions of which other file: uses[from][to]. Definitions are what
 // the package declares at its top, with fields and methods.
-func (p *pkg) uses() [][]int {
+func (p *pkg) countFileUses() [][]int {
 	n := make([][]int, len(p.files))
 	for i := range n {
 		n[i] = make([]int, len(p.files))
@@ -20,8 +20,8 @@ func (p *pkg) uses() [][]int {
 			if !ok {
 				return true
 			}
-			o := origin(p.info.Uses[id])
-			if o == nil || o.Pkg() != p.types || seen[o] || !shared(o) {
+			o := originOf(p.info.Uses[id])
+			if o == nil || o.Pkg() != p.types || seen[o] || !isPackageWide(o) {
 				return true
 			}
 			seen[o] = true
@@ -34,8 +34,8 @@ func (p *pkg) uses() [][]int {
 	return n
 }
 
-// origin is the declared one of a method or field of a generic type.
-func origin(o types.Object) types.Object {
+// originOf is the declared one of a method or field of a generic type.
+func originOf(o types.Object) types.Object {
 	switch o := o.(type) {
 	case *types.Func:
 		return o.Origin()
@@ -45,8 +45,8 @@ func origin(o types.Object) types.Object {
 	return o
 }
 
-// shared reports whether an object can be used from another file.
-func shared(o types.Object) bool {
+// isPackageWide reports whether an object can be used from another file.
+func isPackageWide(o types.Object) bool {
 	if v, ok := o.(*types.Var); ok && v.IsField() {
 		return true
 	}
@@ -56,8 +56,8 @@ func shared(o types.Object) bool {
 	return o.Parent() == o.Pkg().Scope()
 }
 
-// single is the same graph with at most one use from one file to another.
-func single(uses [][]int) [][]int {
+// capAtOne is the same graph with at most one use from one file to another.
+func capAtOne(uses [][]int) [][]int {
 	out := make([][]int, len(uses))
 	for i, row := range uses {
 		out[i] = make([]int, len(row))
@@ -68,7 +68,7 @@ func single(uses [][]int) [][]int {
 	return out
 }
 
-func total(uses [][]int) (n int) {
+func sumUses(uses [][]int) (n int) {
 	for _, row := range uses {
 		for _, u := range row {
 			n += u
@@ -77,10 +77,10 @@ func total(uses [][]int) (n int) {
 	return n
 }
 
-// order puts the files into an order in which few uses run backwards: from a file to one further up. It moves one file
+// orderFiles puts the files into an order in which few uses run backwards: from a file to one further up. It moves one file
 // at a time to its best place until no move helps, from several starts, and so finds a good order and not always the
 // best.
-func order(uses [][]int) (best []int, backwards int) {
+func orderFiles(uses [][]int) (best []int, backwards int) {
 	n := len(uses)
 	sum := func(i int) (out int) {
 		for j := range n {
@@ -96,7 +96,7 @@ func order(uses [][]int) (best []int, backwards int) {
 		if start%2 == 0 {
 			slices.SortStableFunc(at, func(a, b int) int { return sum(b) - sum(a) })
 		}
-		for improve(uses, at) {
+		for improveOrder(uses, at) {
 			continue
 		}
 		back := 0
@@ -112,8 +112,8 @@ func order(uses [][]int) (best []int, backwards int) {
 	return best, backwards
 }
 
-// improve moves each file to its best place, and reports whether that helped.
-func improve(uses [][]int, at []int) (helped bool) {
+// improveOrder moves each file to its best place, and reports whether that helped.
+func improveOrder(uses [][]int, at []int) (helped bool) {
 	for file := range at {
 		i := slices.Index(at, file)
 		gain, most, to := 0, 0, i

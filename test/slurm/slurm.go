@@ -35,8 +35,8 @@ type Options struct {
 	Lines     []string // more of slurm.conf
 }
 
-// Missing says what this machine lacks for Start; empty: nothing.
-func Missing() string {
+// FindMissing says what this machine lacks for Start; empty: nothing.
+func FindMissing() string {
 	for _, program := range []string{"slurmctld", "slurmd", "munged", "sbatch"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return program + " is not installed: apt-get install slurm-wlm munge"
@@ -48,10 +48,10 @@ func Missing() string {
 	return ""
 }
 
-// configuration is that of one node with 16 processors, so that small jobs run beside each other, and a scheduler that
+// configTemplate is that of one node with 16 processors, so that small jobs run beside each other, and a scheduler that
 // looks every second instead of every minute.
 // cred_expire also is how long a job waits that was requeued.
-const configuration = `ClusterName=test
+const configTemplate = `ClusterName=test
 SlurmctldHost=localhost(127.0.0.1)
 SlurmUser=root
 AuthType=auth/munge
@@ -85,7 +85,7 @@ func Start(t testing.TB, o Options) Cluster {
 		t.Fatal(err)
 	}
 	c := Cluster{Dir: dir, Env: []string{"SLURM_CONF=" + filepath.Join(dir, "slurm.conf")}, Node: "node" + strings.TrimPrefix(filepath.Base(dir), "slurm")}
-	t.Cleanup(c.stop)
+	t.Cleanup(c.stopAll)
 	key := make([]byte, 1024)
 	_, _ = rand.Read(key)
 	ports := freePorts(t, 2)
@@ -97,25 +97,25 @@ func Start(t testing.TB, o Options) Cluster {
 	if o.Constrain {
 		tasks, tracking = "cgroup", "cgroup"
 	}
-	text := fmt.Sprintf(configuration, dir, ports[0], ports[1], has, tasks, tracking, c.Node) + strings.Join(append(o.Lines, ""), "\n")
-	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(c.in("state"), 0o700), os.Mkdir(c.in("spool"), 0o755),
-		os.WriteFile(c.in("munge.key"), key, 0o600), os.WriteFile(c.in("slurm.conf"), []byte(text), 0o644), c.devices(o))
+	text := fmt.Sprintf(configTemplate, dir, ports[0], ports[1], has, tasks, tracking, c.Node) + strings.Join(append(o.Lines, ""), "\n")
+	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(c.pathOf("state"), 0o700), os.Mkdir(c.pathOf("spool"), 0o755),
+		os.WriteFile(c.pathOf("munge.key"), key, 0o600), os.WriteFile(c.pathOf("slurm.conf"), []byte(text), 0o644), c.makeDevices(o))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.start(t, "munged", "--force", "--key-file="+c.in("munge.key"), "--socket="+c.in("munge.socket"), "--pid-file="+c.in("munged.pid"), "--log-file="+c.in("munged.log"), "--seed-file="+c.in("seed"))
-	c.Controller(t)
-	c.start(t, "slurmd", "-N", c.Node)
-	c.ready(t)
+	c.startDaemon(t, "munged", "--force", "--key-file="+c.pathOf("munge.key"), "--socket="+c.pathOf("munge.socket"), "--pid-file="+c.pathOf("munged.pid"), "--log-file="+c.pathOf("munged.log"), "--seed-file="+c.pathOf("seed"))
+	c.StartController(t)
+	c.startDaemon(t, "slurmd", "-N", c.Node)
+	c.waitUntilIdle(t)
 	return c
 }
 
-// local is a major number that no driver has (Documentation/admin-guide/devices.txt: local use), so that a node of it
+// localMajor is a major number that no driver has (Documentation/admin-guide/devices.txt: local use), so that a node of it
 // cannot be anybody's GPU.
-const local = 120
+const localMajor = 120
 
-// devices makes the GPUs and says so to the node.
-func (c Cluster) devices(o Options) error {
+// makeDevices makes the GPUs and says so to the node.
+func (c Cluster) makeDevices(o Options) error {
 	cgroup := "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		cgroup = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
@@ -123,33 +123,33 @@ func (c Cluster) devices(o Options) error {
 	if o.Constrain {
 		cgroup += "ConstrainDevices=yes\n"
 	}
-	err := os.WriteFile(c.in("cgroup.conf"), []byte(cgroup), 0o644)
+	err := os.WriteFile(c.pathOf("cgroup.conf"), []byte(cgroup), 0o644)
 	gres := ""
 	for i := range o.GPUs {
-		err = errors.Join(err, syscall.Mknod(c.Device(i), syscall.S_IFCHR|0o666, local<<8|i), os.Chmod(c.Device(i), 0o666))
+		err = errors.Join(err, syscall.Mknod(c.Device(i), syscall.S_IFCHR|0o666, localMajor<<8|i), os.Chmod(c.Device(i), 0o666))
 		gres += fmt.Sprintf("Name=gpu Type=a100 File=%s", c.Device(i))
 		if o.GresFlags != "" {
 			gres += " Flags=" + o.GresFlags
 		}
 		gres += "\n"
 	}
-	return errors.Join(err, os.WriteFile(c.in("gres.conf"), []byte(gres), 0o644))
+	return errors.Join(err, os.WriteFile(c.pathOf("gres.conf"), []byte(gres), 0o644))
 }
 
 // Device is the node of a GPU: to open it gives ENXIO, because there is no driver, and EPERM where a cgroup forbids it.
-func (c Cluster) Device(i int) string { return c.in(fmt.Sprint("gpu", i)) }
+func (c Cluster) Device(i int) string { return c.pathOf(fmt.Sprint("gpu", i)) }
 
-// Controller starts slurmctld, also again after Halt.
-func (c Cluster) Controller(t testing.TB) {
+// StartController starts slurmctld, also again after Halt.
+func (c Cluster) StartController(t testing.TB) {
 	t.Helper()
-	c.start(t, "slurmctld")
+	c.startDaemon(t, "slurmctld")
 }
 
-// Halt ends slurmctld.
-func (c Cluster) Halt() { c.end("slurmctld") }
+// StopController ends slurmctld.
+func (c Cluster) StopController() { c.endDaemon("slurmctld") }
 
-// ready waits until the node takes jobs.
-func (c Cluster) ready(t testing.TB) {
+// waitUntilIdle waits until the node takes jobs.
+func (c Cluster) waitUntilIdle(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		out, err := c.Command("sinfo", "-h", "-o", "%T").CombinedOutput()
@@ -157,7 +157,7 @@ func (c Cluster) ready(t testing.TB) {
 			return
 		}
 		if time.Now().After(deadline) {
-			log, _ := os.ReadFile(c.in("slurmd.log"))
+			log, _ := os.ReadFile(c.pathOf("slurmd.log"))
 			gate.NeedStart(t, "slurm", fmt.Errorf("the node is not idle after 30 s: %w\n%s%s", err, out, log))
 		}
 	}
@@ -170,27 +170,27 @@ func (c Cluster) Command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (c Cluster) in(name string) string { return filepath.Join(c.Dir, name) }
+func (c Cluster) pathOf(name string) string { return filepath.Join(c.Dir, name) }
 
-func (c Cluster) start(t testing.TB, name string, args ...string) {
+func (c Cluster) startDaemon(t testing.TB, name string, args ...string) {
 	t.Helper()
 	if out, err := c.Command(name, args...).CombinedOutput(); err != nil {
 		gate.NeedStart(t, "slurm", fmt.Errorf("cannot start %s: %w\n%s", name, err, out))
 	}
 }
 
-// stop ends the daemons and removes the folder.
-func (c Cluster) stop() {
+// stopAll ends the daemons and removes the folder.
+func (c Cluster) stopAll() {
 	_ = c.Command("scancel", "--state=PENDING,RUNNING,SUSPENDED", "--user=root", "--signal=KILL", "--full").Run()
 	for _, daemon := range []string{"slurmd", "slurmctld", "munged"} {
-		c.end(daemon)
+		c.endDaemon(daemon)
 	}
 	_ = os.RemoveAll(c.Dir)
 	_ = exec.Command("sh", "-c", "find /sys/fs/cgroup/*/slurm_"+c.Node+" -depth -type d -exec rmdir {} +").Run()
 }
 
-func (c Cluster) end(daemon string) {
-	text, _ := os.ReadFile(c.in(daemon + ".pid"))
+func (c Cluster) endDaemon(daemon string) {
+	text, _ := os.ReadFile(c.pathOf(daemon + ".pid"))
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
 		return

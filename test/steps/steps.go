@@ -9,16 +9,16 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Shown writes the steps of a file, one line each.
-func Shown(src string, f lint.File) []string {
+// RenderSteps writes the steps of a file, one line each.
+func RenderSteps(src string, f lint.File) []string {
 	var all []string
 	for _, s := range f.Steps {
-		all = append(all, shown(src, s))
+		all = append(all, renderStep(src, s))
 	}
 	return all
 }
 
-func shown(src string, s lint.Step) string {
+func renderStep(src string, s lint.Step) string {
 	out := fmt.Sprintf("%d:%d %s", s.At.Line, s.At.Column, s.Do)
 	for _, part := range []string{s.Name, s.How} {
 		if part != "" {
@@ -38,32 +38,32 @@ func shown(src string, s lint.Step) string {
 		out += fmt.Sprintf(" indent %d", s.Indent)
 	}
 	if s.Do != lint.Command {
-		out += " " + value(src, s.Value)
+		out += " " + renderValue(src, s.Value)
 	}
 	for _, w := range s.With {
-		out += " with " + w.Name + value(src, w.Value)
+		out += " with " + w.Name + renderValue(src, w.Value)
 	}
 	for _, w := range s.Words {
-		out += " " + value(src, w)
+		out += " " + renderValue(src, w)
 	}
 	return out
 }
 
-// value is ="text" if it is known and ?"text" if it is computed, then @ and the text at its place.
-func value(src string, v lint.Value) string {
+// renderValue is ="text" if it is known and ?"text" if it is computed, then @ and the text at its place.
+func renderValue(src string, v lint.Value) string {
 	known := "="
 	if !v.Known {
 		known = "?"
 	}
-	there := At(src, v.At)
+	there := TextAt(src, v.At)
 	if there == v.Text {
 		return known + fmt.Sprintf("%q", v.Text)
 	}
 	return known + fmt.Sprintf("%q@%q", v.Text, there)
 }
 
-// At is the text at a place: an explanation if there is no such place.
-func At(src string, p lint.Place) string {
+// TextAt is the text at a place: an explanation if there is no such place.
+func TextAt(src string, p lint.Place) string {
 	lines := strings.SplitAfter(src, "\n")
 	if p == (lint.Place{}) {
 		return ""
@@ -78,8 +78,8 @@ func At(src string, p lint.Place) string {
 	return lines[p.Line-1][p.Column-1:] + strings.Join(lines[p.Line:p.EndLine-1], "") + lines[p.EndLine-1][:p.EndColumn-1]
 }
 
-// Astray names the first place of a file's steps that is not in the text; "" when all are.
-func Astray(src string, f lint.File) string {
+// FindAstray names the first place of a file's steps that is not in the text; "" when all are.
+func FindAstray(src string, f lint.File) string {
 	for _, s := range f.Steps {
 		places := []lint.Place{s.At, s.Value.At}
 		for _, w := range s.Words {
@@ -89,7 +89,7 @@ func Astray(src string, f lint.File) string {
 			return fmt.Sprintf("no place: %+v", s)
 		}
 		for _, p := range places {
-			if there := At(src, p); strings.HasPrefix(there, "no such place") {
+			if there := TextAt(src, p); strings.HasPrefix(there, "no such place") {
 				return fmt.Sprintf("%s: %s of %+v", there, s.Do, s)
 			}
 		}

@@ -24,5 +24,5 @@ func main() {
 	if factor, err := strconv.Atoi(os.Getenv("MINUTES")); err == nil {
 		times.Minute = time.Minute / time.Duration(factor)
 	}
-	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run, Used: chart.Used, Waits: chart.Waits, Compared: chart.Compared}))
+	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.ServeSite, Top: top.Run, Used: chart.DrawUse, Waits: chart.DrawWaits, Compared: chart.DrawComparison}))
 }

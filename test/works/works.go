@@ -22,32 +22,32 @@ func Site() policy.Slurm {
 	}
 }
 
-// Hostile are such words.
-func Hostile() []string {
+// HostileWords are such words.
+func HostileWords() []string {
 	return []string{"", " ", "a b", "it's", `"`, `\`, "$HOME", "$(id)", "$$(id)", "$$", "$", "${X:-y}", "`id`", "a\nb", "\n", "\r\n", "\t", "a\r\nb", "#", " #x", "#SBATCH --gpus=9", "x\n#SBATCH --gpus=9\ny",
 		"- a", "a: b", "a:", "{a}", "[a]", "&a", "*a", "!a", "|", ">", "%a", "@a", "~", "null", "yes", "on", "NO", "1", "1e3", "0x1f", "012", "1:30", ".inf", "2001-01-01", "=", "<<", "---", "...", "'", "''", "\\n", "\x01",
 		"\x1b[31m", "\x7f", "\u0085", "\u00a0", "\u2028", "\ufeff", "ü", "训练", "🎉", "e\u0301", "-n", "--", "~/x", "a;b", "a&b", "!x", "?", "x*", "{{.A}}", "%", "a=b", strings.Repeat("long ", 400)}
 }
 
-// Word joins up to three of them.
-func Word(random *rand.Rand) string {
+// RandomWord joins up to three of them.
+func RandomWord(random *rand.Rand) string {
 	var b strings.Builder
 	for range random.IntN(4) {
-		b.WriteString(one(random, Hostile()...))
+		b.WriteString(pickOne(random, HostileWords()...))
 	}
 	return b.String()
 }
 
-func one[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
+func pickOne[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
 // Named is a job that starts program, with such words as its arguments, variables, name and note.
 func Named(random *rand.Rand, program string) handoff.Work {
-	w := handoff.Work{Spec: job.Spec{Command: []string{program}, GPUs: 1, Name: Word(random)}, Image: "registry.example.org/a/b:1", Note: Word(random)}
+	w := handoff.Work{Spec: job.Spec{Command: []string{program}, GPUs: 1, Name: RandomWord(random)}, Image: "registry.example.org/a/b:1", Note: RandomWord(random)}
 	for range random.IntN(6) {
-		w.Spec.Command = append(w.Spec.Command, Word(random))
+		w.Spec.Command = append(w.Spec.Command, RandomWord(random))
 	}
 	for i := range random.IntN(6) {
-		w.Env = append(w.Env, handoff.Variable{Name: fmt.Sprintf("HOSTILE_%d", i), Value: Word(random)})
+		w.Env = append(w.Env, handoff.Variable{Name: fmt.Sprintf("HOSTILE_%d", i), Value: RandomWord(random)})
 	}
 	return w
 }
@@ -60,10 +60,10 @@ func Random(random *rand.Rand) handoff.Work {
 			f()
 		}
 	}
-	devices(random, &w)
+	setDevices(random, &w)
 	if !w.Spec.CPU && w.Spec.MIG == "" {
 		maybe(func() {
-			w.Spec.Model = one(random, "NVIDIA H100 80GB HBM3", "*H100*", "nvidia a100*", "*A?00*", "NVIDIA A100-SXM4-80GB", "none'\"")
+			w.Spec.Model = pickOne(random, "NVIDIA H100 80GB HBM3", "*H100*", "nvidia a100*", "*A?00*", "NVIDIA A100-SXM4-80GB", "none'\"")
 		})
 		maybe(func() { w.Spec.Memory = gpu.Bytes(1 + random.Int64N(int64(90*gpu.GiB))) })
 		maybe(func() { w.Spec.MinCompute = &gpu.Capability{Major: 6 + random.IntN(6), Minor: random.IntN(10)} })
@@ -71,30 +71,30 @@ func Random(random *rand.Rand) handoff.Work {
 	}
 	maybe(func() { w.Spec.Timeout = time.Duration(1 + random.Int64N(int64(72*time.Hour))) })
 	maybe(func() { w.Spec.Grace = time.Duration(1+random.IntN(600)) * time.Second })
-	maybe(func() { w.Care.Stop = one(random, "SIGINT", "SIGUSR1", "SIGKILL") })
+	maybe(func() { w.Care.Stop = pickOne(random, "SIGINT", "SIGUSR1", "SIGKILL") })
 	maybe(func() { w.Care.Retries, w.Care.Any = 1+random.IntN(9), random.IntN(2) == 0 })
-	maybe(func() { w.Care.Log = one(random, "/tmp/a.log", "/tmp/50%.log", "/tmp/%a.log", "/tmp/ü.log") })
+	maybe(func() { w.Care.Log = pickOne(random, "/tmp/a.log", "/tmp/50%.log", "/tmp/%a.log", "/tmp/ü.log") })
 	maybe(func() { w.Spec.Nice = random.IntN(100) })
 	maybe(func() { w.Spec.Time = time.Duration(random.IntN(9999)) * time.Second })
 	maybe(func() { w.Held = true })
-	maybe(func() { w.Folder = "/" + strings.ReplaceAll(Word(random), "/", "") })
-	maybe(func() { w.Queue = one(random, "long", "gpu-short") })
+	maybe(func() { w.Folder = "/" + strings.ReplaceAll(RandomWord(random), "/", "") })
+	maybe(func() { w.Queue = pickOne(random, "long", "gpu-short") })
 	maybe(func() { w.Namespace = "team" })
 	maybe(func() { w.After = []handoff.After{{ID: "17"}, {ID: "18", Any: true}} })
 	maybe(func() {
-		w.Array = handoff.Array{Tasks: one(random, []int{0, 1, 2}, []int{3, 5, 6, 7}, []int{0}), Most: random.IntN(3)}
+		w.Array = handoff.Array{Tasks: pickOne(random, []int{0, 1, 2}, []int{3, 5, 6, 7}, []int{0}), Most: random.IntN(3)}
 	})
 	maybe(func() { w.Spec.Ranks = &job.Ranks{Torchrun: true, Count: random.IntN(3)} })
 	return w
 }
 
-func devices(random *rand.Rand, w *handoff.Work) {
+func setDevices(random *rand.Rand, w *handoff.Work) {
 	w.Spec.GPUs = 1 + random.IntN(8)
 	switch random.IntN(8) {
 	case 0:
 		w.Spec.GPUs, w.Spec.CPU = 0, true
 	case 1:
-		w.Spec.GPUs, w.Spec.MIG = 0, one(random, "1g.10gb", "1g.10gb+me", "3g.40gb")
+		w.Spec.GPUs, w.Spec.MIG = 0, pickOne(random, "1g.10gb", "1g.10gb+me", "3g.40gb")
 	case 2:
 		w.Spec.GPUs, w.Spec.Devices = 0, []string{UUID(random), UUID(random)}
 	}

@@ -40,7 +40,7 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 	owner, _ := q.host.Proc.Owner(q.subject.PID)
 	trusted := []uint32{0, uint32(os.Geteuid()), owner} // others may write any number into theirs
 	i := slices.IndexFunc(held, func(l job.Lease) bool {
-		return l.PID == q.subject.PID && l.Start == q.subject.Start && l.Namespace == q.host.Proc.Namespace() &&
+		return l.PID == q.subject.PID && l.Start == q.subject.Start && l.Namespace == q.host.Proc.PIDNamespace() &&
 			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.subject.Running)
 	})
 	if i < 0 {
@@ -89,7 +89,7 @@ func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
 	plan := job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}
 	for i, id := range ids {
-		d, slice, ok := m.Find(id)
+		d, slice, ok := m.FindDevice(id)
 		if !ok {
 			continue
 		}
@@ -102,13 +102,13 @@ func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
 	return plan
 }
 
-// hidden is what the masks hide. A device that a running process is on already is not hidden from it, whatever its
+// hiddenDevices is what the masks hide. A device that a running process is on already is not hidden from it, whatever its
 // environment said when it started.
-func (q *request) hidden() (map[gpu.UUID]string, []visible.Note) {
-	hidden, notes := visible.Limit(q.env, q.machine)
-	for _, id := range q.machine.Under(q.own) {
+func (q *request) hiddenDevices() (map[gpu.UUID]string, []visible.Note) {
+	hidden, notes := visible.HiddenDevices(q.env, q.machine)
+	for _, id := range q.machine.DevicesUnder(q.own) {
 		delete(hidden, gpu.UUID(id))
-		if d, _, ok := q.machine.Find(gpu.UUID(id)); ok {
+		if d, _, ok := q.machine.FindDevice(gpu.UUID(id)); ok {
 			delete(hidden, d.UUID)
 		}
 	}
@@ -126,7 +126,7 @@ func explainMask(r *job.Refusal, notes []visible.Note) {
 			return reason.Code == "hidden" && strings.HasPrefix(reason.Text, name+"=")
 		})
 	}
-	i := slices.IndexFunc(notes, func(n visible.Note) bool { return n.Misread() && hides(n) })
+	i := slices.IndexFunc(notes, func(n visible.Note) bool { return n.IsMisread() && hides(n) })
 	if i >= 0 {
 		r.Remedy = fmt.Sprintf("correct %s (gpuard explain shows how it is read), or %s", notes[i].Text, r.Remedy)
 	}

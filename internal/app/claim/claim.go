@@ -3,7 +3,7 @@
 //
 //	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: "python"})
 //	if err != nil { ... } // *job.Refusal: why not; *job.Late: --wait ran out
-//	vars, err := claim.Variables(ctx, host, spec, d)
+//	vars, err := claim.LeaseVariables(ctx, host, spec, d)
 package claim
 
 import (
@@ -38,9 +38,9 @@ type request struct {
 	subject    Subject
 	spec       job.Spec
 	machine    gpu.Machine
-	readAt     time.Time            // when machine was
-	older      map[gpu.UUID]reading // of devices that were not read again then
-	narrow     bool                 // of devices that the request does not name no more than the identity is known
+	readAt     time.Time               // when machine was
+	older      map[gpu.UUID]readMoment // of devices that were not read again then
+	narrow     bool                    // of devices that the request does not name no more than the identity is known
 	names      map[uint32]string
 	since      store.Generation
 	partial    bool              // some devices were late, and were not waited for
@@ -77,8 +77,8 @@ type Decision struct {
 	Watch   *os.File       // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
 }
 
-// decision is the answer to a question.
-func (q *request) decision(held *store.Held, folder *store.Folder) *Decision {
+// newDecision is the answer to a question.
+func (q *request) newDecision(held *store.Held, folder *store.Folder) *Decision {
 	return &Decision{Plan: q.plan, Machine: q.machine, Held: held, Folder: folder}
 }
 
@@ -93,7 +93,7 @@ func (d *Decision) Unwatch() {
 // *job.Refusal; a *job.Late when the time for waiting ran out.
 func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*Decision, error) {
 	q, folder, boot, err := newRequest(ctx, host, spec, whose, firstQuery(host, spec, whose))
-	if refusal := unavailable(spec, err); refusal != nil {
+	if refusal := unavailableRefusal(spec, err); refusal != nil {
 		return useCPU(host, refusal), nil
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 		d, err = c.takeOverKept(ctx)
 	}
 	if err == nil && d == nil {
-		d, err = c.claim(ctx)
+		d, err = c.claimOrWait(ctx)
 	}
 	if err != nil {
 		_ = folder.Close()
@@ -125,21 +125,21 @@ type claimer struct {
 	boot    string
 }
 
-func (c *claimer) claim(ctx context.Context) (*Decision, error) {
+func (c *claimer) claimOrWait(ctx context.Context) (*Decision, error) {
 	d, err := c.claimNow(ctx)
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
 		d, err = c.fallBack(ctx, refusal)
 	}
 	if errors.As(err, &refusal) && !refusal.Never && c.request.spec.Waiting.Waits() {
-		d, err = c.wait(ctx, refusal)
+		d, err = c.waitInQueue(ctx, refusal)
 	}
 	return d, err
 }
 
 // claimNow claims what is free. It tries again while the machine changes or a lease is about to end.
 func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
-	patience := c.request.patience()
+	patience := c.request.newPatience()
 	c.request.final = false // of an earlier attempt for something else
 	for stale := 0; ; {
 		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
@@ -147,7 +147,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			if c.request.partial {
 				c.host.ReportSilent(c.request.machine, 0)
 			}
-			return c.request.decision(held, c.folder), nil
+			return c.request.newDecision(held, c.folder), nil
 		}
 		var refusal *job.Refusal
 		refused, isStale, why := errors.As(err, &refusal), errors.Is(err, errStale), mayHaveChanged
@@ -158,7 +158,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			}
 			continue
 		case isStale:
-			why, stale = justRead, stale+1
+			why, stale = readingTooOld, stale+1
 			c.request.final = stale >= rereads
 		case refused && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
 			if err := c.rereadAll(ctx); err != nil {
@@ -166,7 +166,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			}
 			continue
 		case refused && c.endsSoon(&patience, refusal):
-			if err := patience.pause(ctx); err != nil {
+			if err := patience.waitPause(ctx); err != nil {
 				return nil, err
 			}
 		case refused:
@@ -174,7 +174,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 		default:
 			return nil, err
 		}
-		if err := c.reread(ctx, why, c.host.ReadFor); err != nil {
+		if err := c.rereadChanged(ctx, why, c.host.ReadFor); err != nil {
 			return nil, err
 		}
 	}
@@ -182,9 +182,9 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 
 // endsSoon reports whether what is in the way is about to be over. What may take seconds is waited for in the line, or
 // others would go before.
-func (c *claimer) endsSoon(p *patience, refusal *job.Refusal) bool {
-	e := c.request.ending(refusal)
-	return (e == endingLease || !c.request.spec.Waiting.Waits()) && p.lasts(e)
+func (c *claimer) endsSoon(p *retryLimit, refusal *job.Refusal) bool {
+	e := c.request.firstEnding(refusal)
+	return (e == endingLease || !c.request.spec.Waiting.Waits()) && p.shouldRetry(e)
 }
 
 // newRequest reads the machine, after the count of changes so that a change meanwhile is noticed.
@@ -198,12 +198,12 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &request{host: host, subject: whose, spec: spec, env: host.Unmasked(), rules: rules, narrow: first.Only != nil}
+	q := &request{host: host, subject: whose, spec: spec, env: host.UnmaskedEnv(), rules: rules, narrow: first.Only != nil}
 	if env, err := host.Proc.Environ(whose.PID); whose.Running && err == nil {
-		q.env, _, _ = visible.Env(env).Lift() // as far as it was not changed since its start, which cannot be seen
+		q.env, _, _ = visible.Env(env).LiftLogin() // as far as it was not changed since its start, which cannot be seen
 	}
 	var unusable error
-	if host.Hardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
+	if host.IsHardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
 		if folder, unusable = host.Folder(gpu.Machine{}, false); folder != nil {
 			q.since = folder.Generation(boot)
 		}
@@ -224,7 +224,7 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 			host.Say(note)
 		}
 	}
-	if err == nil && !folder.Claimed() {
+	if err == nil && !folder.HasClaimed() {
 		if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
 			host.Say(note)
 		}
@@ -232,9 +232,9 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	return q, folder, boot, err
 }
 
-// Needed is what a decision needs to know: how devices are connected, and to which processors, only where several are
+// WhatToRead is what a decision needs to know: how devices are connected, and to which processors, only where several are
 // asked for, or several processes.
-func Needed(spec job.Spec) gpu.What {
+func WhatToRead(spec job.Spec) gpu.What {
 	what := gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding
 	if spec.GPUs > 1 || spec.Ranks != nil {
 		what |= gpu.Links
@@ -248,14 +248,14 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	q.names = registry.OwnerNames(host, held)
 	q.readTrees(held)
 	if q.subject.Running {
-		q.own = host.Proc.Tree(q.subject.PID)
+		q.own = host.Proc.ProcessTree(q.subject.PID)
 	}
 	trace, err := openTrace(host)
 	if err != nil {
 		return nil, err
 	}
-	defer trace.write() // when the folder is not locked any more
-	if mine != nil {    // it may have waited for long
+	defer trace.writeDecisions() // when the folder is not locked any more
+	if mine != nil {             // it may have waited for long
 		if rules, err := host.Rules(); err == nil { // else a file is just being written, and the rules before it count
 			q.rules = rules
 		}
@@ -270,12 +270,12 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			return job.Lease{}, err
 		}
 		q.queue = q.viewQueue(v, mine, now)
-		plan, refusal := q.decide(v.Held, v.Last, now)
-		if q.queue.mayStart() && q.stale(v, plan, refusal) {
+		plan, refusal := q.decidePlan(v.Held, v.Last, now)
+		if q.queue.mayStart() && q.isStale(v, plan, refusal) {
 			return job.Lease{}, errStale
 		}
 		q.queue.storeTurn(&v, refusal)
-		trace.add(q.queue, plan, refusal)
+		trace.addDecision(q.queue, plan, refusal)
 		if refusal != nil {
 			return job.Lease{}, refusal
 		}
@@ -285,26 +285,26 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota, Isolation: plan.Isolation,
-			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
-			Kept: q.keptLease, Indexes: indexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
+			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocationID(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota, Isolation: plan.Isolation,
+			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.PIDNamespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
+			Kept: q.keptLease, Indexes: deviceIndexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
 		}, nil
 	})
 	if err != nil && mine == nil && q.foundReady() {
 		wakeQueue(host, q, folder, boot)
 	}
-	return lease, q.sayMore(err, now)
+	return lease, q.completeRefusal(err, now)
 }
 
-// sayMore is a refusal with the names of users in it, and with a lease of this shell that is over: its mask may be what hides
+// completeRefusal is a refusal with the names of users in it, and with a lease of this shell that is over: its mask may be what hides
 // other devices. Any other error stays as it is.
-func (q *request) sayMore(err error, now time.Time) error {
+func (q *request) completeRefusal(err error, now time.Time) error {
 	var refusal *job.Refusal
 	if !errors.As(err, &refusal) {
 		return err
 	}
 	if q.queue.nameOwners(q.host.Names) {
-		if _, named := q.decide(q.view.Held, q.view.Last, now); named != nil {
+		if _, named := q.decidePlan(q.view.Held, q.view.Last, now); named != nil {
 			err = named
 		}
 	}
@@ -317,20 +317,20 @@ func (q *request) sayMore(err error, now time.Time) error {
 // readTrees finds which processes belong to shared leases and to the lease that this request is inside of. It walks
 // /proc, so it is not called under the folder lock.
 func (q *request) readTrees(held []job.Lease) {
-	q.trees = registry.Trees(q.host, q.machine, held)
+	q.trees = registry.LeaseTrees(q.host, q.machine, held)
 	if above := q.enclosingLeases(held); len(above) > 0 {
-		q.trees[above[0]] = append(q.trees[above[0]], registry.Inside(q.host, q.machine, held, above)...)
+		q.trees[above[0]] = append(q.trees[above[0]], registry.ProcessesInside(q.host, q.machine, held, above)...)
 	}
 }
 
-// context collects what a decision needs besides the request, and notes about strange masks.
-func (q *request) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
-	in = pick.Context{Now: now, Namespace: q.host.Proc.Namespace(), UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocation(), Trees: q.trees,
+// pickContext collects what a decision needs besides the request, and notes about strange masks.
+func (q *request) pickContext(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
+	in = pick.Context{Now: now, Namespace: q.host.Proc.PIDNamespace(), UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocationID(), Trees: q.trees,
 		Limits: q.rules.Limits, Apart: q.subject.Apart, Moving: q.spec.Moving}
 	if q.spec.Any {
 		return in, nil
 	}
-	in.Hidden, notes = q.hidden()
+	in.Hidden, notes = q.hiddenDevices()
 	in.MaskOrder = q.env.MaskOrder(q.machine)
 	in.Ancestors = q.enclosingLeases(held)
 	if note := q.lostLease(held); note.Text != "" {
@@ -344,15 +344,15 @@ func (q *request) context(held []job.Lease, now time.Time) (in pick.Context, not
 	return in, notes
 }
 
-// decide is the pure part, with everything it needs at hand.
-func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
+// decidePlan is the pure part, with everything it needs at hand.
+func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
 	held = slices.Clone(held)
 	for i := range held {
 		if held[i].User = q.names[held[i].UID]; held[i].User == "" {
 			held[i].User = fmt.Sprint(held[i].UID)
 		}
 	}
-	in, notes := q.context(held, now)
+	in, notes := q.pickContext(held, now)
 	for _, n := range notes {
 		if n.Widens() {
 			return job.Plan{}, &job.Refusal{Never: true, Summary: "cannot choose a GPU: " + n.Text, Reasons: []job.Reason{}, Remedy: "unset CUDA_VISIBLE_DEVICES, or correct it"}
@@ -364,7 +364,7 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 	}
 	spec := q.spec
 	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
-		spec.Devices = slices.DeleteFunc(q.machine.Under(q.own), func(id string) bool { // of the rest of its tree
+		spec.Devices = slices.DeleteFunc(q.machine.DevicesUnder(q.own), func(id string) bool { // of the rest of its tree
 			return slices.ContainsFunc(held, func(l job.Lease) bool { return l.Holds(gpu.UUID(id)) })
 		})
 		if len(spec.Devices) > 0 {
@@ -383,23 +383,23 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 	return plan, refusal
 }
 
-// stale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an
+// isStale compares what the answer rests on with the record of changes. Leases change nothing of what is read about an
 // invented machine, but people drain its devices too, and write its file anew.
-func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
-	if refusal == nil && q.drainedSince(plan) {
+func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
+	if refusal == nil && q.hasDrainedSince(plan) {
 		return true // also where there are to be no more rereads: the next one knows it
 	}
 	if q.final {
 		return false
 	}
 	changed := func(id gpu.UUID) bool {
-		return q.host.Hardware() && (v.Unknown || v.Changes[id].Generation > q.lastReading(id).since)
+		return q.host.IsHardware() && (v.Unknown || v.Changes[id].Generation > q.lastReading(id).since)
 	}
 	if refusal == nil { // what has come without a lease since the reading is in no record
-		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.Fresh })
+		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.MaxReadingAge })
 	}
-	if q.host.Hardware() { // an invented machine is read for each attempt
-		if q.absent = q.newDevices(v.Changes, known(q.machine)); len(q.absent) > 0 {
+	if q.host.IsHardware() { // an invented machine is read for each attempt
+		if q.absent = q.newDevices(v.Changes, knownUUIDs(q.machine)); len(q.absent) > 0 {
 			return true
 		}
 	}
@@ -428,7 +428,7 @@ func (q *request) enclosingLeases(held []job.Lease) []string {
 	var above []string
 	for next != "" && !q.spec.Any && !slices.Contains(above, next) {
 		i := slices.IndexFunc(held, func(l job.Lease) bool {
-			return l.ID == next && l.UID == uid && !l.Unreadable && l.Allocation == q.allocation()
+			return l.ID == next && l.UID == uid && !l.Unreadable && l.Allocation == q.allocationID()
 		})
 		if i < 0 {
 			break
@@ -439,15 +439,15 @@ func (q *request) enclosingLeases(held []job.Lease) []string {
 	return above
 }
 
-func (q *request) allocation() string {
+func (q *request) allocationID() string {
 	if q.spec.Any {
 		return ""
 	}
 	return visible.Allocation(q.env)
 }
 
-// indexes are those of the devices, for people who read the lease.
-func indexes(p job.Plan) (list []int) {
+// deviceIndexes are those of the devices, for people who read the lease.
+func deviceIndexes(p job.Plan) (list []int) {
 	for _, d := range p.Devices {
 		list = append(list, d.Index)
 	}

@@ -20,7 +20,7 @@ import (
 
 // TestMissingDriverComesFirst: where no device can be read, an unusable lease folder is not what has to be mended.
 func TestMissingDriverComesFirst(t *testing.T) {
-	host := written(t, gpu.Machine{}, map[string]string{"sys/kernel/random/boot_id": "00000000-0000-0000-0000-000000000000\n"})
+	host := newFileHost(t, gpu.Machine{}, map[string]string{"sys/kernel/random/boot_id": "00000000-0000-0000-0000-000000000000\n"})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -44,18 +44,18 @@ func TestTicketMax(t *testing.T) {
 	two := policy.Limits{{GPUs: new(3)}, {GPUs: new(2)}}
 	for want, in := range map[int][]pick.Context{2: {{Limits: two}}, 0: {{}, {Limits: two, Moving: "k3f9"}, {Limits: two, Parent: &job.Lease{ID: "k3f9"}}}} {
 		for _, in := range in {
-			if got := q.ticket(in, time.Now()).Max; got != want {
+			if got := q.makeTicket(in, time.Now()).Max; got != want {
 				t.Errorf("%+v: max %d, want %d", in, got, want)
 			}
 		}
 	}
 }
 
-// written is a host with the devices of m and the processes of files, which are below /proc.
-func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
+// newFileHost is a host with the devices of m and the processes of files, which are below /proc.
+func newFileHost(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
 	t.Helper()
 	return &machine.Host{
 		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
-		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
+		Proc:    proc.New(hosts.WriteRoot(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }

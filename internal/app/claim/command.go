@@ -29,9 +29,9 @@ func CheckCommand(host *machine.Host, spec job.Spec, command []string, start str
 		case d.Sure && spec.Anyway:
 			remarks = append(remarks, "the command "+d.Seen+": what it is given may stay unused")
 		case d.Sure && spec.CPU:
-			return nil, exit.Usagef("cannot hide the GPUs from this command: it %s; %s", d.Seen, instead(spec, d, start))
+			return nil, exit.Usagef("cannot hide the GPUs from this command: it %s; %s", d.Seen, commandAdvice(spec, d, start))
 		case d.Sure:
-			return nil, exit.Usagef("cannot lease GPUs for this command: it %s; %s", d.Seen, instead(spec, d, start))
+			return nil, exit.Usagef("cannot lease GPUs for this command: it %s; %s", d.Seen, commandAdvice(spec, d, start))
 		default:
 			remarks = append(remarks, "the command "+d.Seen+"; "+d.Do)
 		}
@@ -39,8 +39,8 @@ func CheckCommand(host *machine.Host, spec job.Spec, command []string, start str
 	return remarks, nil
 }
 
-// instead is what to type in place of a command that chooses GPUs itself.
-func instead(spec job.Spec, d launchers.Doubt, start string) string {
+// commandAdvice is what to type in place of a command that chooses GPUs itself.
+func commandAdvice(spec job.Spec, d launchers.Doubt, start string) string {
 	if start == "" {
 		return d.Do + " (or start it so with --anyway, in gpuard.yaml anyway: true)"
 	}
@@ -54,7 +54,7 @@ func instead(spec job.Spec, d launchers.Doubt, start string) string {
 	case d.Count != "" && !named && spec.GPUs <= 1:
 		line += " --gpus " + d.Count
 	}
-	return "type: " + line + " -- " + shellquote.Words(shellquote.Sh, d.Command...) + " (or start it so with --anyway)"
+	return "type: " + line + " -- " + shellquote.JoinQuoted(shellquote.Sh, d.Command...) + " (or start it so with --anyway)"
 }
 
 // numberOfGPUs is how many a request gets; 0 without any.
@@ -71,7 +71,7 @@ func numberOfGPUs(spec job.Spec) int {
 // doubtsInScript are those about what the text for a shell does whatever happens: sh -c 'CUDA_VISIBLE_DEVICES=0 python
 // train.py'. What stands in branches, or is computed, may be right.
 func doubtsInScript(command []string, gpus int) []launchers.Doubt {
-	started := launchers.Start(command)
+	started := launchers.FindProgram(command)
 	if !launchers.IsShell(started.Name(command)) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 	if !found {
 		return nil
 	}
-	f, err := shell.Read("", []byte(script.Value.Text))
+	f, err := shell.ReadSteps("", []byte(script.Value.Text))
 	if err != nil {
 		return nil // the shell will say why
 	}
@@ -106,7 +106,7 @@ func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 		if s.Do == lint.Set {
 			words = append(words, "true")
 		}
-		for _, d := range launchers.Choices(words, gpus) {
+		for _, d := range launchers.OwnChoices(words, gpus) {
 			if d.Sure && s.In == "" && !s.Maybe {
 				return []launchers.Doubt{{Sure: true, Seen: d.Seen, Do: d.Do + " of the script"}}
 			}

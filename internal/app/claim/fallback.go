@@ -62,12 +62,12 @@ func (c *claimer) claimOther(ctx context.Context, refusal *job.Refusal) (*Decisi
 	defer func() { c.request.spec = asked }()
 	d, err := c.claimNow(ctx)
 	if err == nil {
-		d.Plan.Notes = append(d.Plan.Notes, takingAnother(refusal))
+		d.Plan.Notes = append(d.Plan.Notes, otherDeviceNote(refusal))
 	}
 	return d, err
 }
 
-func takingAnother(refusal *job.Refusal) string {
+func otherDeviceNote(refusal *job.Refusal) string {
 	return refusal.Summary + ": taking another, as --fallback other says"
 }
 
@@ -81,12 +81,12 @@ func useCPU(host *machine.Host, refusal *job.Refusal) *Decision {
 	return &Decision{Plan: job.Plan{Devices: []job.Given{}, Reasons: append([]job.Reason{}, refusal.Reasons...), Notes: []string{}}}
 }
 
-// ElseCPU returns spec for the CPU where this machine can never give what it asks for, as useCPU says. Devices that are
+// CPUIfImpossible returns spec for the CPU where this machine can never give what it asks for, as useCPU says. Devices that are
 // busy are waited for.
-func ElseCPU(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
+func CPUIfImpossible(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
 	spec.Waiting.Fallback = []string{"cpu"}
 	_, _, err := DecideNow(ctx, host, spec)
-	refusal := unavailable(spec, err)
+	refusal := unavailableRefusal(spec, err)
 	if refusal == nil && !errors.As(err, &refusal) {
 		return spec, err
 	}
@@ -98,9 +98,9 @@ func ElseCPU(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, 
 	return spec, nil
 }
 
-// unavailable is the refusal to fall back from where no device can be read and the request falls back to the CPU; else
+// unavailableRefusal is the refusal to fall back from where no device can be read and the request falls back to the CPU; else
 // nil.
-func unavailable(spec job.Spec, err error) *job.Refusal {
+func unavailableRefusal(spec job.Spec, err error) *job.Refusal {
 	var none *gpu.Unavailable
 	if !errors.As(err, &none) || !slices.Contains(spec.Waiting.Fallback, "cpu") {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Handed is a lease that the process which made it hands to another one of the same user, together with the lock's
+// HandedLease is a lease that the process which made it hands to another one of the same user, together with the lock's
 // descriptor. It travels as JSON.
-type Handed struct {
+type HandedLease struct {
 	Lease   string          `json:"lease"` // "" for a job without a device
 	Plan    job.Plan        `json:"plan"`
 	Wall    isolation.Wall  `json:"wall"`
@@ -27,15 +27,15 @@ type Handed struct {
 }
 
 // HandOver is what another process needs to have this lease. It gets Lock with its start; then call Handed.
-func (s *Seat) HandOver() (Handed, error) {
-	h := Handed{Lease: s.Lease, Plan: s.Plan, Wall: s.Wall, Vars: s.vars}
+func (s *CommandLease) HandOver() (HandedLease, error) {
+	h := HandedLease{Lease: s.Lease, Plan: s.Plan, Wall: s.Wall, Vars: s.vars}
 	if s.held == nil {
 		return h, nil
 	}
 	m := gpu.Machine{Taken: s.machine.Taken, Driver: s.machine.Driver, CUDA: s.machine.CUDA, Source: s.machine.Source}
 	for _, given := range s.Plan.Devices {
 		h.Labels = append(h.Labels, given.Label)
-		if d, _, found := s.machine.Find(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
+		if d, _, found := s.machine.FindDevice(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
 			one := *d
 			one.Links = nil // by the places of others
 			m.Devices = append(m.Devices, one)
@@ -47,24 +47,24 @@ func (s *Seat) HandOver() (Handed, error) {
 }
 
 // Host is the host that the lease was claimed on, with the environment from before it.
-func (s *Seat) Host() *machine.Host { return s.desk.host }
+func (s *CommandLease) Host() *machine.Host { return s.desk.host }
 
-// Handed closes this process's reference to a lease that another process has by now, and which that one ends.
-func (s *Seat) Handed() {
+// DropReference closes this process's reference to a lease that another process has by now, and which that one ends.
+func (s *CommandLease) DropReference() {
 	if s.held != nil {
 		_ = s.held.Lock.Close()
 		s.held, s.Lock = nil, nil
 	}
 }
 
-// Take is the decision that was handed to this process; nil for a job without a device.
-func (h Handed) Take(ctx context.Context, host *machine.Host, lock *os.File) (*Decision, error) {
+// TakeOver is the decision that was handed to this process; nil for a job without a device.
+func (h HandedLease) TakeOver(ctx context.Context, host *machine.Host, lock *os.File) (*Decision, error) {
 	if h.Lease == "" {
 		return nil, nil //nolint:nilnil // as it says
 	}
-	m, err := gpu.Decode(h.Machine)
+	m, err := gpu.DecodeMachine(h.Machine)
 	all := m
-	if err == nil && !host.Hardware() { // whose folder is that of all its devices
+	if err == nil && !host.IsHardware() { // whose folder is that of all its devices
 		all, err = host.Read(ctx, gpu.Identity)
 	}
 	if err != nil {

@@ -44,10 +44,10 @@ func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.
 	if err != nil {
 		return nil, err
 	}
-	return &job.Kept{File: digest([]byte(spec.KeepWhile)), Request: digest(request)}, nil
+	return &job.Kept{File: hashHex([]byte(spec.KeepWhile)), Request: hashHex(request)}, nil
 }
 
-func digest(b []byte) string {
+func hashHex(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
@@ -71,7 +71,7 @@ func connectionFile(command []string) (found string) {
 
 // KeptFile finds the file that the lease of a spec is kept for.
 func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
-	if !spec.KeptByKernel() {
+	if !spec.IsKeptByKernel() {
 		return realPath(spec.KeepWhile)
 	}
 	file := connectionFile(spec.Command)
@@ -103,12 +103,12 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 		return nil, err
 	}
 	now += 10 * time.Millisecond // /proc/uptime is cut to hundredths of a second, and a lease has its begin in nanoseconds
-	held, err := c.folder.Succeed(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
+	held, err := c.folder.TakeOverLease(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
 		for _, l := range own {
-			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.Namespace() || registry.CommandAlive(c.host, l) {
+			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.PIDNamespace() || registry.IsCommandAlive(c.host, l) {
 				continue
 			}
-			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= l.Due(q.spec.Timeout) {
+			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= l.DueTime(q.spec.Timeout) {
 				other = &l
 				continue
 			}
@@ -121,16 +121,16 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	if err != nil || held == nil {
 		return nil, err
 	}
-	why := Unfit(q.machine, held.Lease.Devices)
+	why := UnfitReason(q.machine, held.Lease.Devices)
 	if why != "" && q.partial {
 		if err = c.rereadAll(ctx); err == nil {
-			why = Unfit(q.machine, held.Lease.Devices)
+			why = UnfitReason(q.machine, held.Lease.Devices)
 		}
 	}
 	if err == nil && why == "" {
 		q.plan = planOf(q.machine, held.Lease.Devices)
 		q.plan.Share, q.plan.Quota, q.plan.Isolation = held.Lease.Share, held.Lease.Quota, q.spec.Isolate.Level()
-		return q.decision(held, c.folder), nil
+		return q.newDecision(held, c.folder), nil
 	}
 	// No job may be started there now: the lease is of no use, and another is asked for.
 	_ = c.folder.Release(held.Lease, c.boot)

@@ -15,8 +15,8 @@ import (
 // that finds that one of the queue may start calls all of them; and each request updates its ticket when it tries
 // again.
 
-// known are all devices and slices that have a name.
-func known(m gpu.Machine) (ids []gpu.UUID) {
+// knownUUIDs are all devices and slices that have a name.
+func knownUUIDs(m gpu.Machine) (ids []gpu.UUID) {
 	for _, d := range m.Devices {
 		ids = append(ids, d.UUID)
 		for _, s := range d.MIG {
@@ -29,9 +29,9 @@ func known(m gpu.Machine) (ids []gpu.UUID) {
 // mostGone is how many devices that are gone a ticket still names, since they may come back.
 const mostGone = 128
 
-// renewed is a ticket with the devices of a later one of the same request, and those of its own that are gone. While
+// renewedTicket is a ticket with the devices of a later one of the same request, and those of its own that are gone. While
 // there are too few it stays as it was.
-func renewed(t, now job.Ticket) job.Ticket {
+func renewedTicket(t, now job.Ticket) job.Ticket {
 	if len(now.Devices) < t.Count {
 		return t
 	}
@@ -41,14 +41,14 @@ func renewed(t, now job.Ticket) job.Ticket {
 	return t
 }
 
-// renew brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
+// renewTicket brings the ticket up to date where the machine has other devices than it knows. It stays as it was where that
 // fails.
-func (w *waiting) renew() {
+func (w *waitingRequest) renewTicket() {
 	q, now := w.request, time.Now()
-	in, _ := q.context(q.view.Held, now)
-	t := renewed(w.mine.Ticket, q.ticket(in, now))
+	in, _ := q.pickContext(q.view.Held, now)
+	t := renewedTicket(w.mine.Ticket, q.makeTicket(in, now))
 	if !sameDevices(t.Devices, w.mine.Ticket.Devices) || !sameDevices(t.Known, w.mine.Ticket.Known) {
-		_ = w.folder.Renew(w.mine, w.boot, t.Devices, t.Known)
+		_ = w.folder.RenewTicket(w.mine, w.boot, t.Devices, t.Known)
 	}
 }
 
@@ -58,13 +58,13 @@ func sameDevices(a, b []gpu.UUID) bool {
 
 // mayReturn reports whether a device that the request waits for is gone: it may come back, after a reset of the driver,
 // say.
-func (w *waiting) mayReturn() bool {
-	there := known(w.request.machine)
+func (w *waitingRequest) mayReturn() bool {
+	there := knownUUIDs(w.request.machine)
 	return slices.ContainsFunc(w.mine.Ticket.Devices, func(id gpu.UUID) bool { return !slices.Contains(there, id) })
 }
 
 // sayAbsent says once that the request cannot be served any more with what is there.
-func (w *waiting) sayAbsent(never bool) {
+func (w *waitingRequest) sayAbsent(never bool) {
 	if never && !w.missing {
 		w.host.Say("a GPU that this request waits for is not there now (" + w.refusal.Summary + "); it stays in the line")
 	}
@@ -83,7 +83,7 @@ func (q *request) newDevices(changes map[gpu.UUID]store.Change, there []gpu.UUID
 
 // noteInvisible notes, after the devices were counted anew, which of the missing ones cannot be seen from here.
 func (q *request) noteInvisible() {
-	there := known(q.machine)
+	there := knownUUIDs(q.machine)
 	for _, id := range q.absent {
 		if !slices.Contains(there, id) {
 			if q.invisible == nil {
@@ -95,21 +95,21 @@ func (q *request) noteInvisible() {
 	q.absent = nil
 }
 
-// recent is how long the end of a lease explains a free device: the waiting requests were woken by it.
-const recent = 2 * time.Second
+// recentEnd is how long the end of a lease explains a free device: the waiting requests were woken by it.
+const recentEnd = 2 * time.Second
 
 // foundReady reports whether this attempt was the first to see that another request may start now, without the end of a
 // lease.
 func (q *request) foundReady() bool {
 	l := q.queue
-	return l != nil && l.firstSeen && slices.ContainsFunc(l.ready(), func(id gpu.UUID) bool {
+	return l != nil && l.firstSeen && slices.ContainsFunc(l.readyDevices(), func(id gpu.UUID) bool {
 		ended := q.view.Changes[id].Ended
-		return ended == 0 || l.boot-ended > int64(recent)
+		return ended == 0 || l.boot-ended > int64(recentEnd)
 	})
 }
 
-// ready are the devices of the next request that could be given to it.
-func (l *queueView) ready() []gpu.UUID {
+// readyDevices are the devices of the next request that could be given to it.
+func (l *queueView) readyDevices() []gpu.UUID {
 	return slices.DeleteFunc(slices.Clone(l.next.Devices), func(id gpu.UUID) bool {
 		r := l.asked.Rooms[id]
 		return !r.Whole && r.Share == nil
@@ -123,8 +123,8 @@ func wakeQueue(host *machine.Host, q *request, folder *store.Folder, boot string
 	if l == nil || !l.free || l.mayStart() {
 		return
 	}
-	ids := l.ready()
+	ids := l.readyDevices()
 	if len(ids) > 0 {
-		_ = folder.Call(boot, ids...) // the first in the queue tries within a second anyway
+		_ = folder.AnnounceChange(boot, ids...) // the first in the queue tries within a second anyway
 	}
 }

@@ -25,13 +25,13 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
-	m, partial, err := readFirst(ctx, host, gpu.Query{What: Needed(spec)})
+	m, partial, err := readFirst(ctx, host, gpu.Query{What: WhatToRead(spec)})
 	if err != nil {
 		return job.Plan{}, m, err
 	}
 	plan, refusal, err := DecideOn(host, spec, m)
 	if refusal != nil && partial && machine.SilentMatters(m, refusal) {
-		if m, err = host.ReadAll(ctx, Needed(spec)); err == nil {
+		if m, err = host.ReadAll(ctx, WhatToRead(spec)); err == nil {
 			plan, refusal, err = DecideOn(host, spec, m)
 		}
 	}
@@ -46,7 +46,7 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 
 // DecideOn decides on the machine m without a lease. A refusal is not an error here.
 func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.Refusal, error) {
-	held, _, err := registry.Leases(host, m)
+	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
@@ -54,13 +54,13 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
-	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), rules: rules}
+	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.UnmaskedEnv(), rules: rules}
 	q.readTrees(held)
 	now := time.Now()
 	if q.queue, err = queueNow(host, &q, held, now); err != nil {
 		return job.Plan{}, nil, err
 	}
-	plan, refusal := q.decide(held, registry.Last(host, m), now)
+	plan, refusal := q.decidePlan(held, registry.LastDevices(host, m), now)
 	return plan, refusal, nil
 }
 
@@ -93,11 +93,11 @@ func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (
 // Decide answers what Prepare would decide now, and records nothing.
 func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, error) {
 	plan, m, err := DecideNow(ctx, host, spec)
-	refusal := unavailable(spec, err)
+	refusal := unavailableRefusal(spec, err)
 	if refusal != nil || errors.As(err, &refusal) {
 		plan, m, err = decideFallback(ctx, host, spec, refusal)
 	}
-	if err == nil && host.Hardware() && len(plan.Devices) > 0 {
+	if err == nil && host.IsHardware() && len(plan.Devices) > 0 {
 		path, _, _ := host.StateFolder(m)
 		err = host.CheckShared(path)
 	}
@@ -115,7 +115,7 @@ func decideFallback(ctx context.Context, host *machine.Host, spec job.Spec, refu
 			var again *job.Refusal
 			if !errors.As(err, &again) {
 				if err == nil {
-					plan.Notes = append(plan.Notes, takingAnother(refusal))
+					plan.Notes = append(plan.Notes, otherDeviceNote(refusal))
 				}
 				return plan, m, err
 			}
@@ -128,13 +128,13 @@ func decideFallback(ctx context.Context, host *machine.Host, spec job.Spec, refu
 	return job.Plan{}, gpu.Machine{}, last
 }
 
-// Placing returns what restricts the caller on m now: masks, the lease that it is inside of, and the rules.
-func Placing(host *machine.Host, m gpu.Machine, held []job.Lease) (pick.Context, error) {
+// CallerContext returns what restricts the caller on m now: masks, the lease that it is inside of, and the rules.
+func CallerContext(host *machine.Host, m gpu.Machine, held []job.Lease) (pick.Context, error) {
 	rules, err := host.Rules()
 	if err != nil {
 		return pick.Context{}, err
 	}
-	q := request{host: host, machine: m, env: host.Unmasked(), rules: rules}
-	in, _ := q.context(held, time.Now())
+	q := request{host: host, machine: m, env: host.UnmaskedEnv(), rules: rules}
+	in, _ := q.pickContext(held, time.Now())
 	return in, nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // showProgress reports the place in the queue; without there, that the request has left it.
-func (w *waiting) showProgress(there bool) {
+func (w *waitingRequest) showProgress(there bool) {
 	if there {
 		w.refusal = w.withHolders(w.refusal)
 	}
@@ -28,10 +28,10 @@ func (w *waiting) showProgress(there bool) {
 		return
 	}
 	q := w.request
-	s := &status.Standing{Want: want(q.spec), Since: w.began, Stuck: q.needsPerson(w.refusal)}
+	s := &status.Standing{Want: wantText(q.spec), Since: w.began, Stuck: q.needsPerson(w.refusal)}
 	l := q.queue
 	if l != nil && l.me.ID != "" {
-		s.Place, s.Of = l.position()
+		s.Place, s.Of = l.queuePosition()
 		if l.free && !l.mayStart() {
 			s.Ahead = w.ticketName(l.next)
 		}
@@ -64,17 +64,17 @@ func (w *waiting) showProgress(there bool) {
 }
 
 // ticketName is the owner and the command of a ticket.
-func (w *waiting) ticketName(t job.Ticket) string {
-	return fmt.Sprintf("%s of %s (%s)", prose.Clean(t.Command), w.host.Names(t.UID), pick.PIDText(t.PID, w.elsewhere(t.Namespace)))
+func (w *waitingRequest) ticketName(t job.Ticket) string {
+	return fmt.Sprintf("%s of %s (%s)", prose.Clean(t.Command), w.host.Names(t.UID), pick.PIDText(t.PID, w.isForeignNamespace(t.Namespace)))
 }
 
-// elsewhere reports whether PIDs of a namespace say nothing here.
-func (w *waiting) elsewhere(namespace uint64) bool {
-	return namespace != 0 && namespace != w.host.Proc.Namespace()
+// isForeignNamespace reports whether PIDs of a namespace say nothing here.
+func (w *waitingRequest) isForeignNamespace(namespace uint64) bool {
+	return namespace != 0 && namespace != w.host.Proc.PIDNamespace()
 }
 
-// recount counts the queue again for the terminal: requests come and go without an attempt of this one.
-func (w *waiting) recount() {
+// recountQueue counts the queue again for the terminal: requests come and go without an attempt of this one.
+func (w *waitingRequest) recountQueue() {
 	l := w.request.queue
 	if l == nil { // the queue had no other request
 		w.showProgress(true)
@@ -82,14 +82,14 @@ func (w *waiting) recount() {
 	}
 	all, _ := w.folder.Tickets()
 	now := *l
-	now.asked.Tickets = append(rivals(l.me, inScope(l.me, all)), l.me)
+	now.asked.Tickets = append(rivalTickets(l.me, ticketsInScope(l.me, all)), l.me)
 	w.request.queue = &now
 	w.showProgress(true)
 }
 
 // withHolders is the refusal with the processes that keep leases whose commands are gone, after these had time to end.
-func (w *waiting) withHolders(r *job.Refusal) *job.Refusal {
-	if time.Since(w.fading.started) < registry.Noticing && !w.request.stuckLease {
+func (w *waitingRequest) withHolders(r *job.Refusal) *job.Refusal {
+	if time.Since(w.fading.started) < registry.NoticeTimeout && !w.request.stuckLease {
 		return r
 	}
 	return w.request.withHolders(w.folder, r)
@@ -107,7 +107,7 @@ func (q *request) needsPerson(r *job.Refusal) bool {
 			left++
 		}
 	}
-	return asked > 0 && left < pick.Need(q.spec)
+	return asked > 0 && left < pick.DeviceCount(q.spec)
 }
 
 // cannotPass reports whether a device stays out of use until a person acts.
@@ -116,15 +116,15 @@ func (q *request) cannotPass(r job.Reason) bool {
 	case "drained", "compute-mode":
 		return true
 	case "unhealthy":
-		d, _, ok := q.machine.Find(r.UUID)
-		return ok && slices.ContainsFunc(health.Cures(*d, time.Now()), func(c health.Cure) bool { return !c.Passes() })
+		d, _, ok := q.machine.FindDevice(r.UUID)
+		return ok && slices.ContainsFunc(health.Cures(*d, time.Now()), func(c health.Cure) bool { return !c.MayPass() })
 	}
 	return false
 }
 
 // estimatePlace estimates the place before the first attempt: tickets of the same user that are older. Only requests
 // near the front know the order between users.
-func (w *waiting) estimatePlace() (place, of int) {
+func (w *waitingRequest) estimatePlace() (place, of int) {
 	all, _ := w.folder.Tickets()
 	for _, t := range all {
 		if t.Parent != w.mine.Ticket.Parent || t.Allocation != w.mine.Ticket.Allocation {
@@ -138,7 +138,7 @@ func (w *waiting) estimatePlace() (place, of int) {
 }
 
 // holderOf names what is in the way at one device.
-func (w *waiting) holderOf(r job.Reason) status.Holder {
+func (w *waitingRequest) holderOf(r job.Reason) status.Holder {
 	q := w.request
 	h := status.Holder{Device: fmt.Sprintf("GPU %d", r.Index)}
 	if r.Code == "kept" {
@@ -150,17 +150,17 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 	if i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
 		l := q.view.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), prose.Clean(l.Command), l.PID, l.Since
-		h.Apart = w.elsewhere(l.Namespace)
-		h.Until, h.Guess, _ = status.EndOf(l, time.Now())
+		h.Apart = w.isForeignNamespace(l.Namespace)
+		h.Until, h.Guess, _ = status.EndOfLease(l, time.Now())
 		if l.Ended {
-			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
+			if h.PID, h.Awaited = 0, l.WaitsUntil(time.Now()); !h.Awaited.IsZero() {
 				return h
 			}
 			h.Keeper = "somebody"
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, prose.Brief(l.HeldBy[0].Command))
 			}
-			if p := l.Stuck(); p != nil && !h.Apart {
+			if p := l.StoppedHolder(); p != nil && !h.Apart {
 				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, prose.Brief(p.Command))
 			}
 		}

@@ -28,31 +28,31 @@ type queueView struct {
 
 // viewQueue decides which request is next.
 func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *queueView {
-	tracing := tracing(q.host)
+	tracing := isTracing(q.host)
 	if len(v.Tickets) == 0 && !tracing {
 		return nil
 	}
-	in, _ := q.context(v.Held, now)
-	l := &queueView{me: q.ticket(in, now), boot: v.Now}
+	in, _ := q.pickContext(v.Held, now)
+	l := &queueView{me: q.makeTicket(in, now), boot: v.Now}
 	if mine != nil {
-		l.me = renewed(mine.Ticket, l.me)
+		l.me = renewedTicket(mine.Ticket, l.me)
 	}
-	overdue, rooms := cmp.Or(q.host.Times.Overdue, queue.Overdue), pick.Rooms(q.machine, v.Held, in)
-	turn, tickets := v.Turn.Guess(inScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
-	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
+	overdue, rooms := cmp.Or(q.host.Times.Overdue, queue.PassOverAfter), pick.RoomByDevice(q.machine, v.Held, in)
+	turn, tickets := v.Turn.AddUnknownDevices(ticketsInScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
+	if tickets = rivalTickets(l.me, tickets); len(tickets) == 0 && !tracing {
 		return nil
 	}
-	if q.host.Hardware() {
-		pick.Foresee(rooms, q.machine, v.Held, in, q.ends())
+	if q.host.IsHardware() {
+		pick.ForecastRooms(rooms, q.machine, v.Held, in, q.recentEnds())
 	}
 	l.asked = queue.Input{
 		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms,
 	}
-	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
+	l.turn, l.next, l.free = turn.DecideNext(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
 	_, seen := turn.Next[l.next.Key()]
 	l.firstSeen = l.free && !seen
-	l.asked = l.turn.Put(l.asked)
-	l.kept = queue.Kept(l.asked, l.me.ID, l.me.UID)
+	l.asked = l.turn.ApplyTo(l.asked)
+	l.kept = queue.KeptDevices(l.asked, l.me.ID, l.me.UID)
 	if l.free && !l.mayStart() {
 		l.reserveForNext()
 	}
@@ -116,16 +116,16 @@ func (l *queueView) storeTurn(v *store.View, refusal *job.Refusal) {
 	*v.Turn = l.turn
 }
 
-// position is the place of the request in the queue for the same devices, from 1, and the length of that queue.
-func (l *queueView) position() (int, int) {
-	order := queue.Order(l.asked)
+// queuePosition is the place of the request in the queue for the same devices, from 1, and the length of that queue.
+func (l *queueView) queuePosition() (int, int) {
+	order := queue.OrderTickets(l.asked)
 	return slices.IndexFunc(order, l.isMe) + 1, len(order)
 }
 
 func (l *queueView) isMe(t job.Ticket) bool { return t.ID == l.me.ID && t.UID == l.me.UID }
 
-// ticket is the request as others shall see it.
-func (q *request) ticket(in pick.Context, now time.Time) job.Ticket {
+// makeTicket is the request as others shall see it.
+func (q *request) makeTicket(in pick.Context, now time.Time) job.Ticket {
 	parent := ""
 	if in.Parent != nil {
 		parent = in.Parent.ID
@@ -139,14 +139,14 @@ func (q *request) ticket(in pick.Context, now time.Time) job.Ticket {
 		asked = q.spec.Asked.UnixNano()
 	}
 	return job.Ticket{
-		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
-		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Time: q.spec.Time, Nice: q.spec.Nice, Asked: asked, Parent: parent, Allocation: in.Allocation,
-		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
+		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.CapableDevices(q.spec, q.machine, in), Known: knownUUIDs(q.machine), Count: pick.DeviceCount(q.spec),
+		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.TimeLimit(), Time: q.spec.Time, Nice: q.spec.Nice, Asked: asked, Parent: parent, Allocation: in.Allocation,
+		PID: os.Getpid(), Namespace: q.host.Proc.PIDNamespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 	}
 }
 
-// inScope are the tickets of the same scope, without our own.
-func inScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
+// ticketsInScope are the tickets of the same scope, without our own.
+func ticketsInScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
 	for _, t := range all {
 		if t.Parent == me.Parent && t.Allocation == me.Allocation && (t.ID != me.ID || t.UID != me.UID) {
 			others = append(others, t)
@@ -155,9 +155,9 @@ func inScope(me job.Ticket, all []job.Ticket) (others []job.Ticket) {
 	return others
 }
 
-// rivals are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that
+// rivalTickets are those of the tickets that want one of the devices, or one of a device that such a one wants. Tickets that
 // want other devices do not matter.
-func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
+func rivalTickets(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	var near []job.Ticket
 	wanted := map[gpu.UUID]bool{}
 	for _, id := range me.Devices {

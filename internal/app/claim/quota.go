@@ -19,7 +19,7 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays b
 	}
 	var can quota.Means
 	switch {
-	case !host.Hardware():
+	case !host.IsHardware():
 		can.Watch = "the machine is invented"
 	case !stays && !launch.CanHold():
 		can.Watch = "this process adopts orphans (PID 1 of a container, or a subreaper), and what measures would become the command's child"
@@ -29,11 +29,11 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays b
 			can.MPS = err.Error()
 		}
 	}
-	level, note, refusal := quota.Level(spec.Quota, spec.Require, can)
+	level, note, refusal := quota.DecideLevel(spec.Quota, spec.Require, can)
 	if refusal != nil {
 		return spec, refusal
 	}
-	if note != "" && (host.Hardware() || spec.Quota != job.NoQuota) { // on an invented machine only if a level was asked for
+	if note != "" && (host.IsHardware() || spec.Quota != job.NoQuota) { // on an invented machine only if a level was asked for
 		host.Say(note)
 	}
 	spec.Quota = level
@@ -43,5 +43,5 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays b
 // MPSControl is the daemon that jobs of this user would go through.
 func MPSControl(ctx context.Context, host *machine.Host) (*mps.Control, error) {
 	pipe, _ := host.Env.Lookup(mps.PipeVariable)
-	return mps.Find(ctx, pipe, os.TempDir(), os.Geteuid())
+	return mps.FindControl(ctx, pipe, os.TempDir(), os.Geteuid())
 }

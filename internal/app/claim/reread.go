@@ -17,18 +17,18 @@ import (
 // free yet, a request waits. Each call of the driver costs time, and a driver that is asked often slows the jobs down. So
 // a reading is only about the devices of which it can change the answer; the others keep their last one.
 
-// reading says when a device was read.
-type reading struct {
+// readMoment says when a device was read.
+type readMoment struct {
 	since store.Generation // it shows all changes of leases up to this one
 	at    time.Time
 }
 
-// cause is why the machine is read again.
-type cause int
+// rereadCause is why the machine is read again.
+type rereadCause int
 
 const (
-	mayHaveChanged cause = iota // the use of devices, which no file shows
-	justRead                    // the reading was a moment too old for a decision
+	mayHaveChanged rereadCause = iota // the use of devices, which no file shows
+	readingTooOld                     // the reading was a moment too old for a decision
 )
 
 // longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no
@@ -38,9 +38,9 @@ const longestKept = 10 * time.Second
 // firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the others.
 // Numbers in variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a mask.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
-	query := gpu.Query{What: Needed(spec)}
+	query := gpu.Query{What: WhatToRead(spec)}
 	isPlain := spec.KeepWhile == "" && spec.Moving == "" && spec.MIG == "" && query.What&gpu.Links == 0
-	if !host.Hardware() || whose.Running || !isPlain {
+	if !host.IsHardware() || whose.Running || !isPlain {
 		return query
 	}
 	some := query
@@ -65,15 +65,15 @@ func readFirst(ctx context.Context, host *machine.Host, query gpu.Query) (m gpu.
 	return m, false, err
 }
 
-// reread reads again what may have changed. Where that fails, the last reading stays.
-func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) error {
-	q, now := c.request, reading{since: c.folder.Generation(c.boot)}
+// rereadChanged reads again what may have changed. Where that fails, the last reading stays.
+func (c *claimer) rereadChanged(ctx context.Context, why rereadCause, read machine.Reader) error {
+	q, now := c.request, readMoment{since: c.folder.Generation(c.boot)}
 	query := c.nextQuery(why)
 	m, err := read(ctx, query)
 	if err == nil && query.Only != nil {
-		whole, same := m.CompletedBy(q.machine, query)
+		whole, same := m.FillFromEarlier(q.machine, query)
 		if m = whole; !same {
-			query = gpu.Query{What: query.What | Needed(q.spec)}
+			query = gpu.Query{What: query.What | WhatToRead(q.spec)}
 			m, err = read(ctx, query)
 		}
 	}
@@ -88,7 +88,7 @@ func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) er
 
 // readWhole reads the whole machine, as the first reading would have.
 func (c *claimer) readWhole(ctx context.Context) error {
-	return c.reread(ctx, mayHaveChanged, func(ctx context.Context, query gpu.Query) (m gpu.Machine, err error) {
+	return c.rereadChanged(ctx, mayHaveChanged, func(ctx context.Context, query gpu.Query) (m gpu.Machine, err error) {
 		m, c.request.partial, err = readFirst(ctx, c.host, query)
 		return m, err
 	})
@@ -97,8 +97,8 @@ func (c *claimer) readWhole(ctx context.Context) error {
 // rereadAll waits for devices that were late.
 func (c *claimer) rereadAll(ctx context.Context) error {
 	c.request.partial = false
-	now := reading{since: c.folder.Generation(c.boot)}
-	m, err := c.host.ReadAll(ctx, Needed(c.request.spec))
+	now := readMoment{since: c.folder.Generation(c.boot)}
+	m, err := c.host.ReadAll(ctx, WhatToRead(c.request.spec))
 	if err == nil {
 		now.at = time.Now()
 		c.request.acceptReading(m, gpu.Query{}, now)
@@ -107,8 +107,8 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 }
 
 // acceptReading makes m the machine of the request. The devices that the query did not want keep the times of their readings.
-func (q *request) acceptReading(m gpu.Machine, query gpu.Query, now reading) {
-	older := map[gpu.UUID]reading{}
+func (q *request) acceptReading(m gpu.Machine, query gpu.Query, now readMoment) {
+	older := map[gpu.UUID]readMoment{}
 	for i := range m.Devices {
 		if d := &m.Devices[i]; !query.Wants(d) {
 			older[d.UUID] = q.lastReading(d.UUID)
@@ -119,31 +119,31 @@ func (q *request) acceptReading(m gpu.Machine, query gpu.Query, now reading) {
 }
 
 // lastReading says when the device was last read. One with slices is read each time, and so are the slices.
-func (q *request) lastReading(id gpu.UUID) reading {
+func (q *request) lastReading(id gpu.UUID) readMoment {
 	if r, older := q.older[id]; older {
 		return r
 	}
-	return reading{q.since, q.readAt}
+	return readMoment{q.since, q.readAt}
 }
 
-// nextQuery is what the next reading has to be about. It looks at the leases after the count of changes was read: if one of
+// checkNextQuery is what the next reading has to be about. It looks at the leases after the count of changes was read: if one of
 // those ends later, that is noticed as a change.
 //
 // Where nothing is read because leases are in the way everywhere, nothing can be given either. Otherwise all devices are
 // identified, for numbers in variables.
-func (c *claimer) nextQuery(why cause) gpu.Query {
+func (c *claimer) nextQuery(why rereadCause) gpu.Query {
 	q := c.request
-	query := gpu.Query{What: Needed(q.spec)}
+	query := gpu.Query{What: WhatToRead(q.spec)}
 	if len(q.absent) > 0 {
-		query.What |= gpu.Anew
+		query.What |= gpu.RecountDevices
 		return query
 	}
-	readsWhole := !q.host.Hardware() || strings.Contains(q.machine.Source, "nvidia-smi")
+	readsWhole := !q.host.IsHardware() || strings.Contains(q.machine.Source, "nvidia-smi")
 	lacksLinks := query.What&gpu.Links != 0 && !hasLinks(q.machine)
 	if readsWhole || lacksLinks || q.narrow || q.final || q.view.Unknown {
 		return query
 	}
-	sight, err := c.folder.Sight(c.boot)
+	sight, err := c.folder.ReadSight(c.boot)
 	if err != nil {
 		return query
 	}
@@ -174,13 +174,13 @@ func hasLinks(m gpu.Machine) bool {
 
 // keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has
 // changed, or another's lease is in the way whatever is read.
-func (q *request) keepsReading(d *gpu.Device, sight store.Sight, why cause) bool {
+func (q *request) keepsReading(d *gpu.Device, sight store.UnlockedView, why rereadCause) bool {
 	last, change := q.lastReading(d.UUID), sight.Changes[d.UUID].Generation
 	isWhole := d.UUID != "" && d.Problem == "" && d.Unlisted == "" && !d.UsesMIG()
 	switch {
 	case !isWhole || time.Since(last.at) > longestKept:
 		return false
-	case why == justRead && change <= last.since && time.Since(last.at) < machine.Fresh/2:
+	case why == readingTooOld && change <= last.since && time.Since(last.at) < machine.MaxReadingAge/2:
 		return true
 	}
 	isHeldStill := sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation
@@ -189,7 +189,7 @@ func (q *request) keepsReading(d *gpu.Device, sight store.Sight, why cause) bool
 
 // isInTheWay reports whether the device had, at the last attempt, a lease that leaves nothing of it to this request.
 func (q *request) isInTheWay(id gpu.UUID) bool {
-	mayShare := q.subject.Running || q.spec.Share > 0 || q.spec.Moving != "" || q.allocation() != ""
+	mayShare := q.subject.Running || q.spec.Share > 0 || q.spec.Moving != "" || q.allocationID() != ""
 	if mayShare || len(q.enclosingLeases(q.view.Held)) > 0 {
 		return false
 	}

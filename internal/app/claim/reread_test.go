@@ -19,15 +19,15 @@ import (
 	"gpuard/test/hosts"
 )
 
-// asked are the queries that reach the driver of a machine with four L4.
-type asked struct {
+// recordingDriver are the queries that reach the driver of a machine with four L4.
+type recordingDriver struct {
 	queries []gpu.Query
 	last    time.Time     // of the queries
 	during  func(nth int) // a reading; nil: nothing happens
 }
 
-func (a *asked) read(_ context.Context, query gpu.Query) (gpu.Machine, error) {
-	whole, err := gpu.Invent("demo:4xL4")
+func (a *recordingDriver) readDevices(_ context.Context, query gpu.Query) (gpu.Machine, error) {
+	whole, err := gpu.InventMachine("demo:4xL4")
 	m := gpu.Machine{Taken: time.Now()}
 	for _, d := range whole.Devices {
 		d.Persistence = new(true) // else it is asked for where a reading is slow
@@ -46,8 +46,8 @@ func (a *asked) read(_ context.Context, query gpu.Query) (gpu.Machine, error) {
 	return m, err
 }
 
-// about lists the devices of each query; nil: all.
-func (a *asked) about() (only [][]int) {
+// askedDevices lists the devices of each query; nil: all.
+func (a *recordingDriver) askedDevices() (only [][]int) {
 	for _, q := range a.queries {
 		only = append(only, q.Only)
 	}
@@ -55,20 +55,20 @@ func (a *asked) about() (only [][]int) {
 }
 
 // hardwareHost is a machine whose driver is asked, and another user of the same leases, who is not counted.
-func hardwareHost(t *testing.T) (host, other *machine.Host, driver *asked) {
+func hardwareHost(t *testing.T) (host, other *machine.Host, driver *recordingDriver) {
 	t.Helper()
 	state := []string{"GPUARD_STATE=" + filepath.Join(t.TempDir(), "state")}
-	of := func(driver *asked) *machine.Host {
+	of := func(driver *recordingDriver) *machine.Host {
 		return &machine.Host{Env: state, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(), PrivateState: true,
-			Messages: machine.Messages{Say: func(text string) { t.Log(text) }}, Readers: machine.Readers{Reader: driver.read}, Times: machine.Times{Slow: time.Millisecond}}
+			Messages: machine.Messages{Say: func(text string) { t.Log(text) }}, Readers: machine.Readers{Reader: driver.readDevices}, Times: machine.Times{Slow: time.Millisecond}}
 	}
-	driver = &asked{}
-	return of(driver), of(&asked{}), driver
+	driver = &recordingDriver{}
+	return of(driver), of(&recordingDriver{}), driver
 }
 
-func idsOf(t *testing.T) (ids []gpu.UUID) {
+func demoUUIDs(t *testing.T) (ids []gpu.UUID) {
 	t.Helper()
-	for _, d := range hosts.Invented(t, "demo:4xL4").Devices {
+	for _, d := range hosts.InventMachine(t, "demo:4xL4").Devices {
 		ids = append(ids, d.UUID)
 	}
 	return ids
@@ -77,13 +77,13 @@ func idsOf(t *testing.T) (ids []gpu.UUID) {
 // TestNamedDevicesAreReadAlone: of the other devices a claim needs to know no more than which they are, unless the answer is no.
 func TestNamedDevicesAreReadAlone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, namedDevicesAreReadAlone)
+	synctest.Test(t, checkNamedReadAlone)
 }
 
-func namedDevicesAreReadAlone(t *testing.T) {
+func checkNamedReadAlone(t *testing.T) {
 	host, other, driver := hardwareHost(t)
-	ids := idsOf(t)
-	d, _ := lend(t, host, job.Spec{Devices: []string{"2", " 1"}})
+	ids := demoUUIDs(t)
+	d, _ := leaseUntilEnd(t, host, job.Spec{Devices: []string{"2", " 1"}})
 	if want := []gpu.UUID{ids[2], ids[1]}; !slices.Equal(d.Plan.UUIDs(), want) {
 		t.Errorf("given %v, want %v", d.Plan.UUIDs(), want)
 	}
@@ -92,16 +92,16 @@ func namedDevicesAreReadAlone(t *testing.T) {
 	if !errors.As(err, &refusal) || refusal.Never {
 		t.Errorf("a device that is leased: %v", err)
 	}
-	lend(t, other, job.Spec{Devices: []string{"0"}})
-	lend(t, host, job.Spec{Devices: []string{string(ids[3])}})
-	if got, want := driver.about(), [][]int{{2, 1}, {1}, nil, nil}; !reflect.DeepEqual(got, want) {
+	leaseUntilEnd(t, other, job.Spec{Devices: []string{"0"}})
+	leaseUntilEnd(t, host, job.Spec{Devices: []string{string(ids[3])}})
+	if got, want := driver.askedDevices(), [][]int{{2, 1}, {1}, nil, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the driver was asked about %v, want %v", got, want)
 	}
 }
 
 // TestFirstQuery: as little as the numbers in variables, masks and slices allow.
 func TestFirstQuery(t *testing.T) {
-	what := Needed(job.Spec{GPUs: 1})
+	what := WhatToRead(job.Spec{GPUs: 1})
 	for name, test := range map[string]struct {
 		spec    job.Spec
 		running bool
@@ -132,8 +132,8 @@ func TestFirstQuery(t *testing.T) {
 func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 	t.Parallel()
 	host, other, driver := hardwareHost(t)
-	lend(t, other, job.Spec{GPUs: 3, Devices: []string{"0", "1", "3"}})
-	_, give := lend(t, other, job.Spec{Devices: []string{"2"}})
+	leaseUntilEnd(t, other, job.Spec{GPUs: 3, Devices: []string{"0", "1", "3"}})
+	_, give := leaseUntilEnd(t, other, job.Spec{Devices: []string{"2"}})
 	began := time.Now()
 	driver.during = func(nth int) {
 		if nth == 6 {
@@ -145,15 +145,15 @@ func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Unwatch()
-	defer (&claimer{folder: d.Folder, boot: d.Held.Lease.Boot}).free(d)
-	if want := idsOf(t)[2]; d.Held.Lease.Devices[0] != want {
+	defer (&claimer{folder: d.Folder, boot: d.Held.Lease.Boot}).releaseDecision(d)
+	if want := demoUUIDs(t)[2]; d.Held.Lease.Devices[0] != want {
 		t.Errorf("given %v, want %v", d.Held.Lease.Devices, want)
 	}
 	if driver.last.Sub(began) > longestKept {
 		t.Log("this machine is so busy that the devices had to be read again")
 		return
 	}
-	got := driver.about()
+	got := driver.askedDevices()
 	for n := len(got); n > 7 && reflect.DeepEqual(got[n-1], got[n-2]); n = len(got) { // a second has passed before the lease was written
 		got = got[:n-1]
 	}
@@ -173,22 +173,22 @@ func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 // TestStaleReadingIsReadAgain: where leases have changed during a reading, only their devices are read again.
 func TestStaleReadingIsReadAgain(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, staleReadingIsReadAgain)
+	synctest.Test(t, checkStaleReread)
 }
 
-func staleReadingIsReadAgain(t *testing.T) {
+func checkStaleReread(t *testing.T) {
 	host, other, driver := hardwareHost(t)
 	driver.during = func(nth int) {
 		if nth == 1 {
-			_, give := lend(t, other, job.Spec{Devices: []string{"2"}})
+			_, give := leaseUntilEnd(t, other, job.Spec{Devices: []string{"2"}})
 			give()
 		}
 	}
-	d, _ := lend(t, host, before(idsOf(t)[2]))
-	if want := idsOf(t)[2]; d.Held.Lease.Devices[0] != want {
+	d, _ := leaseUntilEnd(t, host, preferringSpec(demoUUIDs(t)[2]))
+	if want := demoUUIDs(t)[2]; d.Held.Lease.Devices[0] != want {
 		t.Errorf("given %v, want %v", d.Held.Lease.Devices, want)
 	}
-	if got, want := driver.about(), [][]int{nil, {2}}; !reflect.DeepEqual(got, want) {
+	if got, want := driver.askedDevices(), [][]int{nil, {2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the driver was asked about %v, want %v", got, want)
 	}
 }
@@ -196,24 +196,24 @@ func staleReadingIsReadAgain(t *testing.T) {
 // TestNothingIsGivenOnAnOldReading: not even where no change of a lease was recorded, which any user can bring about.
 func TestNothingIsGivenOnAnOldReading(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, nothingOnAnOldReading)
+	synctest.Test(t, checkStaleReading)
 }
 
-func nothingOnAnOldReading(t *testing.T) {
+func checkStaleReading(t *testing.T) {
 	host, _, _ := hardwareHost(t)
-	ids := idsOf(t)
+	ids := demoUUIDs(t)
 	plan := func(id gpu.UUID) job.Plan { return job.Plan{Devices: []job.Given{{UUID: id}}} }
 	now := time.Now()
 	time.Sleep(time.Nanosecond)
-	q := &request{host: host, machine: hosts.Invented(t, "demo:4xL4"), since: 7, readAt: now, older: map[gpu.UUID]reading{ids[0]: {5, now.Add(-machine.Fresh)}, ids[1]: {5, now}}}
+	q := &request{host: host, machine: hosts.InventMachine(t, "demo:4xL4"), since: 7, readAt: now, older: map[gpu.UUID]readMoment{ids[0]: {5, now.Add(-machine.MaxReadingAge)}, ids[1]: {5, now}}}
 	for id, want := range map[gpu.UUID]bool{ids[0]: true, ids[1]: false, ids[2]: false} {
-		if got := q.stale(store.View{}, plan(id), nil); got != want {
+		if got := q.isStale(store.View{}, plan(id), nil); got != want {
 			t.Errorf("%s: stale %v, want %v", id, got, want)
 		}
 	}
 	changes := map[gpu.UUID]store.Change{ids[1]: {Generation: 6}, ids[2]: {Generation: 6}}
 	for id, want := range map[gpu.UUID]bool{ids[1]: true, ids[2]: false} { // the first one's reading is older than the change
-		if got := q.stale(store.View{Changes: changes}, plan(id), nil); got != want {
+		if got := q.isStale(store.View{Changes: changes}, plan(id), nil); got != want {
 			t.Errorf("%s changed: stale %v, want %v", id, got, want)
 		}
 	}
@@ -225,38 +225,38 @@ func TestWhatIsReadAgain(t *testing.T) {
 	id := gpu.UUID("GPU-a")
 	lease := job.Lease{ID: "k3f9", UID: uint32(os.Geteuid()), Devices: []gpu.UUID{id}}
 	for name, test := range map[string]struct {
-		change func(q *request, d *gpu.Device, s *store.Sight)
-		why    cause
+		change func(q *request, d *gpu.Device, s *store.UnlockedView)
+		why    rereadCause
 		keeps  bool
 	}{
 		"leased by another":          {keeps: true},
-		"read too long ago":          {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.readAt = time.Now().Add(-longestKept) }},
-		"the lease has ended":        {change: func(_ *request, _ *gpu.Device, s *store.Sight) { s.Leased = nil }},
-		"another lease by now":       {change: func(_ *request, _ *gpu.Device, s *store.Sight) { s.Changes[id] = store.Change{Generation: 9} }},
-		"a share":                    {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held[0].Share = 1 }},
-		"a part of a lease":          {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held[0].Parent = "x" }},
-		"another scheduler's":        {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held[0].Allocation = "slurm:1" }},
-		"what is left of a lease":    {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held[0].Ended = true }},
-		"a share is asked for":       {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.spec.Share = 1 }},
-		"a move":                     {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.spec.Moving = "k3f9" }},
-		"inside that lease":          {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.env = []string{"GPUARD_LEASE=k3f9"} }},
-		"for a process on it":        {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.subject.Running = true }},
-		"a sick device":              {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.Problem = "no answer" }},
-		"processes that are unknown": {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.Unlisted = "cannot list" }},
-		"slices may come":            {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.MIGMode = new(true) }},
-		"no lease, just read":        {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held = nil }, why: justRead, keeps: true},
-		"no lease, use may differ":   {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held = nil }},
-		"changed since": {change: func(q *request, _ *gpu.Device, s *store.Sight) {
+		"read too long ago":          {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.readAt = time.Now().Add(-longestKept) }},
+		"the lease has ended":        {change: func(_ *request, _ *gpu.Device, s *store.UnlockedView) { s.Leased = nil }},
+		"another lease by now":       {change: func(_ *request, _ *gpu.Device, s *store.UnlockedView) { s.Changes[id] = store.Change{Generation: 9} }},
+		"a share":                    {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held[0].Share = 1 }},
+		"a part of a lease":          {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held[0].Parent = "x" }},
+		"another scheduler's":        {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held[0].Allocation = "slurm:1" }},
+		"what is left of a lease":    {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held[0].Ended = true }},
+		"a share is asked for":       {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.spec.Share = 1 }},
+		"a move":                     {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.spec.Moving = "k3f9" }},
+		"inside that lease":          {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.env = []string{"GPUARD_LEASE=k3f9"} }},
+		"for a process on it":        {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.subject.Running = true }},
+		"a sick device":              {change: func(_ *request, d *gpu.Device, _ *store.UnlockedView) { d.Problem = "no answer" }},
+		"processes that are unknown": {change: func(_ *request, d *gpu.Device, _ *store.UnlockedView) { d.Unlisted = "cannot list" }},
+		"slices may come":            {change: func(_ *request, d *gpu.Device, _ *store.UnlockedView) { d.MIGMode = new(true) }},
+		"no lease, just read":        {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held = nil }, why: readingTooOld, keeps: true},
+		"no lease, use may differ":   {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) { q.view.Held = nil }},
+		"changed since": {change: func(q *request, _ *gpu.Device, s *store.UnlockedView) {
 			q.view.Held, s.Changes[id] = nil, store.Change{Generation: 8}
-		}, why: justRead},
-		"read a while ago": {change: func(q *request, _ *gpu.Device, _ *store.Sight) {
-			q.view.Held, q.readAt = nil, time.Now().Add(-machine.Fresh)
-		}, why: justRead},
+		}, why: readingTooOld},
+		"read a while ago": {change: func(q *request, _ *gpu.Device, _ *store.UnlockedView) {
+			q.view.Held, q.readAt = nil, time.Now().Add(-machine.MaxReadingAge)
+		}, why: readingTooOld},
 	} {
 		q := &request{host: &machine.Host{Proc: proc.New("/proc")}, since: 7, readAt: time.Now().Add(time.Hour), // however slow this test is
 			view: store.View{Held: []job.Lease{lease}, Changes: map[gpu.UUID]store.Change{id: {Generation: 3}}}}
 		d := &gpu.Device{UUID: id, Vendor: gpu.NVIDIA}
-		sight := store.Sight{Leased: map[string]bool{job.DeviceHash(id): true}, Changes: map[gpu.UUID]store.Change{id: {Generation: 3}}}
+		sight := store.UnlockedView{Leased: map[string]bool{job.DeviceHash(id): true}, Changes: map[gpu.UUID]store.Change{id: {Generation: 3}}}
 		if test.change != nil {
 			test.change(q, d, &sight)
 		}
@@ -269,19 +269,19 @@ func TestWhatIsReadAgain(t *testing.T) {
 // TestKeptReadingsStayOld: what a device keeps does not become younger by readings of others.
 func TestKeptReadingsStayOld(t *testing.T) {
 	t.Parallel()
-	ids, m := idsOf(t), hosts.Invented(t, "demo:4xL4")
+	ids, m := demoUUIDs(t), hosts.InventMachine(t, "demo:4xL4")
 	old, first, second := time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 	q := &request{since: 1, readAt: old}
-	q.acceptReading(m, gpu.Query{Only: []int{0, 1}}, reading{2, first})
-	q.acceptReading(m, gpu.Query{Only: []int{1, 2}}, reading{3, second})
-	var got []reading
+	q.acceptReading(m, gpu.Query{Only: []int{0, 1}}, readMoment{2, first})
+	q.acceptReading(m, gpu.Query{Only: []int{1, 2}}, readMoment{3, second})
+	var got []readMoment
 	for _, id := range ids {
 		got = append(got, q.lastReading(id))
 	}
-	if want := []reading{{2, first}, {3, second}, {3, second}, {1, old}}; !reflect.DeepEqual(got, want) {
+	if want := []readMoment{{2, first}, {3, second}, {3, second}, {1, old}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("read at %v, want %v", got, want)
 	}
-	if q.acceptReading(m, gpu.Query{}, reading{4, second}); q.lastReading(ids[3]).since != 4 {
+	if q.acceptReading(m, gpu.Query{}, readMoment{4, second}); q.lastReading(ids[3]).since != 4 {
 		t.Error("a reading of all leaves one old")
 	}
 }
@@ -289,20 +289,20 @@ func TestKeptReadingsStayOld(t *testing.T) {
 // TestTurnRestsOnAll: where others wait, it is not enough to know the device that is named.
 func TestTurnRestsOnAll(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, turnRestsOnAll)
+	synctest.Test(t, checkTurnReadsAll)
 }
 
-func turnRestsOnAll(t *testing.T) {
+func checkTurnReadsAll(t *testing.T) {
 	host, other, driver := hardwareHost(t)
-	ids := idsOf(t)
-	first, _ := lend(t, other, job.Spec{Devices: []string{"0"}})
-	ticket, err := first.Folder.Queue(job.Ticket{UID: uint32(os.Geteuid()), PID: os.Getpid(), Devices: ids[:1], Known: ids, Count: 1})
+	ids := demoUUIDs(t)
+	first, _ := leaseUntilEnd(t, other, job.Spec{Devices: []string{"0"}})
+	ticket, err := first.Folder.QueueTicket(job.Ticket{UID: uint32(os.Geteuid()), PID: os.Getpid(), Devices: ids[:1], Known: ids, Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ticket.Withdraw() //nolint:errcheck // the folder goes, too
-	d, _ := lend(t, host, job.Spec{Devices: []string{"2"}})
-	if got, want := driver.about(), [][]int{{2}, nil}; !reflect.DeepEqual(got, want) || d.Plan.UUIDs()[0] != ids[2] {
+	d, _ := leaseUntilEnd(t, host, job.Spec{Devices: []string{"2"}})
+	if got, want := driver.askedDevices(), [][]int{{2}, nil}; !reflect.DeepEqual(got, want) || d.Plan.UUIDs()[0] != ids[2] {
 		t.Errorf("the driver was asked about %v, want %v; given %v", got, want, d.Plan.UUIDs())
 	}
 }
@@ -310,12 +310,12 @@ func turnRestsOnAll(t *testing.T) {
 // TestNextQuery: what is read again after a refusal because all devices are leased.
 func TestNextQuery(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, nextQuery)
+	synctest.Test(t, checkNextQuery)
 }
 
-func nextQuery(t *testing.T) {
+func checkNextQuery(t *testing.T) {
 	host, other, _ := hardwareHost(t)
-	_, give := lend(t, other, job.Spec{GPUs: 4})
+	_, give := leaseUntilEnd(t, other, job.Spec{GPUs: 4})
 	whole, none := gpu.Query{}, gpu.Query{Only: []int{}, Known: true}
 	for name, test := range map[string]struct {
 		change func(c *claimer)
@@ -335,10 +335,10 @@ func nextQuery(t *testing.T) {
 		}, want: none},
 		"one is sick":      {change: func(c *claimer) { c.request.machine.Devices[1].Problem = "lost" }, want: gpu.Query{Only: []int{1}}},
 		"read long ago":    {change: func(c *claimer) { c.request.readAt = time.Now().Add(-longestKept - 1) }, want: whole},
-		"others see a new": {change: func(c *claimer) { c.request.absent = []gpu.UUID{"GPU-x"} }, want: gpu.Query{What: gpu.Anew}},
+		"others see a new": {change: func(c *claimer) { c.request.absent = []gpu.UUID{"GPU-x"} }, want: gpu.Query{What: gpu.RecountDevices}},
 	} {
 		spec := job.Spec{GPUs: 1, Waiting: job.Waiting{No: true}}
-		q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: Needed(spec)})
+		q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: WhatToRead(spec)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +352,7 @@ func nextQuery(t *testing.T) {
 		if test.change != nil {
 			test.change(c)
 		}
-		test.want.What |= Needed(spec)
+		test.want.What |= WhatToRead(spec)
 		if got := c.nextQuery(mayHaveChanged); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
@@ -363,23 +363,23 @@ func nextQuery(t *testing.T) {
 // TestLastChanceIsOfOneAttempt: what is asked for instead (--fallback) rests on readings that are as new as any.
 func TestLastChanceIsOfOneAttempt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, lastChanceIsOfOneAttempt)
+	synctest.Test(t, checkLastChanceOnce)
 }
 
-func lastChanceIsOfOneAttempt(t *testing.T) {
+func checkLastChanceOnce(t *testing.T) {
 	host, _, driver := hardwareHost(t)
 	spec := job.Spec{GPUs: 1, Waiting: job.Waiting{No: true}}
-	q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: Needed(spec)})
+	q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: WhatToRead(spec)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.final, q.readAt = true, time.Now().Add(-machine.Fresh-1)
+	q.final, q.readAt = true, time.Now().Add(-machine.MaxReadingAge-1)
 	c := &claimer{host: host, request: q, folder: folder, boot: boot}
 	d, err := c.claimNow(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.free(d)
+	c.releaseDecision(d)
 	if n := len(driver.queries); n != 2 {
 		t.Errorf("%d readings, and the first one was too old", n)
 	}

@@ -24,25 +24,25 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Desk leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
+// Allocator leases for many commands that one process runs at the same time. It reads and opens once what each gpuard run
 // would, and needs no holder, because this process stays. A Desk is for one goroutine; its seats are for any.
-type Desk struct {
+type Allocator struct {
 	host *machine.Host
 	spec job.Spec
 	self proc.Stat
-	*place
+	*leaseFolder
 }
 
-// place is the folder of the leases, of all desks of a process: closing one would release the folder lock of the whole
+// leaseFolder is the folder of the leases, of all desks of a process: closing one would release the folder lock of the whole
 // process.
-type place struct {
+type leaseFolder struct {
 	folder *store.Folder // nil until the first claim
 	boot   string
 }
 
-// OpenDesk gets ready to lease what spec asks for.
-func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
-	d := &Desk{host: host, spec: spec, place: &place{}}
+// OpenAllocator gets ready to lease what spec asks for.
+func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*Allocator, error) {
+	d := &Allocator{host: host, spec: spec, leaseFolder: &leaseFolder{}}
 	var err error
 	if spec.CPU {
 		d.spec, err = host.SettleIsolation(spec)
@@ -58,19 +58,19 @@ func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, er
 }
 
 // For is a desk for another request of this process. The first claim of all is made by one goroutine alone.
-func (d *Desk) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
-	other, err := OpenDesk(ctx, host, spec)
+func (d *Allocator) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Allocator, error) {
+	other, err := OpenAllocator(ctx, host, spec)
 	if err == nil {
-		other.place = d.place
+		other.leaseFolder = d.leaseFolder
 	}
 	return other, err
 }
 
 // Spec is what each command is given.
-func (d *Desk) Spec() job.Spec { return d.spec }
+func (d *Allocator) Spec() job.Spec { return d.spec }
 
-// Seat is a lease for one command, together with what the command is to be given.
-type Seat struct {
+// CommandLease is a lease for one command, together with what the command is to be given.
+type CommandLease struct {
 	Plan  job.Plan
 	Lease string   // "" for a job without a device
 	Env   []string // of the command
@@ -78,7 +78,7 @@ type Seat struct {
 	Wall  isolation.Wall
 	Said  string // that it fell back to the CPU, which its owner must see; "" it did not
 
-	desk     *Desk
+	desk     *Allocator
 	folder   *store.Folder // of the lease; nil without one. The desk's is not read: it may be at its first claim
 	vars     []visible.Var
 	held     *store.Held // nil without a lease, and when another process has it (Handed)
@@ -90,12 +90,12 @@ type Seat struct {
 }
 
 // TryNow leases what is free now for a command that is called so, or returns a *job.Refusal.
-func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
+func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		for stale := 1; ; stale++ {
 			held, err := claimLocked(d.host, c.request, c.folder, c.boot, nil)
 			if err == nil {
-				return c.request.decision(held, c.folder), nil
+				return c.request.newDecision(held, c.folder), nil
 			}
 			var refusal *job.Refusal
 			if errors.As(err, &refusal) && refusal.Never {
@@ -105,7 +105,7 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 				return nil, err
 			}
 			c.request.final = stale >= rereads
-			if err := c.reread(ctx, justRead, c.host.ReadFor); err != nil {
+			if err := c.rereadChanged(ctx, readingTooOld, c.host.ReadFor); err != nil {
 				return nil, err
 			}
 		}
@@ -113,7 +113,7 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 }
 
 // Wait leases as gpuard run does: it falls back, or queues until a device is free, or ctx ends. queued is called when it is in the line.
-func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, error) {
+func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*CommandLease, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		got, err := c.claimNow(ctx)
 		var refusal *job.Refusal
@@ -123,14 +123,14 @@ func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, 
 		if !errors.As(err, &refusal) || refusal.Never || !c.request.spec.Waiting.Waits() {
 			return got, err
 		}
-		w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}, queued: queued}
+		w := &waitingRequest{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blockingProcess]<-chan struct{}{}, queued: queued}
 		defer w.showProgress(false)
-		return w.queue(ctx, &interrupt.Caught{}) // signals are the caller's
+		return w.queueOnce(ctx, &interrupt.SignalCatcher{}) // signals are the caller's
 	})
 }
 
 // takeSeat asks, and gets everything ready for the command.
-func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*Seat, error) {
+func (d *Allocator) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*CommandLease, error) {
 	if d.spec.CPU {
 		return d.cpuSeat("")
 	}
@@ -138,7 +138,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 	host := *d.host
 	host.Loud = func(text string) { said = text }
 	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
-	if refusal := unavailable(d.spec, err); refusal != nil {
+	if refusal := unavailableRefusal(d.spec, err); refusal != nil {
 		useCPU(&host, refusal)
 		return d.cpuSeat(said)
 	}
@@ -153,28 +153,28 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 		return d.cpuSeat(said)
 	}
 	got.Unwatch()
-	vars, err := Variables(ctx, d.host, d.spec, got)
+	vars, err := LeaseVariables(ctx, d.host, d.spec, got)
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
+	return &CommandLease{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.UnmaskedEnv().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
 }
 
 // cpuSeat is the seat of a job without a device; said is why it fell back to that, "" where it asked for it.
-func (d *Desk) cpuSeat(said string) (*Seat, error) {
-	vars := withoutDevices(d.host, d.spec)
+func (d *Allocator) cpuSeat(said string) (*CommandLease, error) {
+	vars := varsWithoutDevices(d.host, d.spec)
 	plan := job.Plan{Isolation: d.spec.Isolate}
 	wall, err := d.host.WallOf(plan, gpu.Machine{})
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: plan, Wall: wall, desk: d, vars: vars, Env: d.host.Unmasked().With(vars), Said: said}, nil
+	return &CommandLease{Plan: plan, Wall: wall, desk: d, vars: vars, Env: d.host.UnmaskedEnv().With(vars), Said: said}, nil
 }
 
 // newRequest reads the machine; the first time it also finds the folder.
-func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
+func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
 	if d.folder == nil {
-		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose, gpu.Query{What: Needed(d.spec)})
+		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose, gpu.Query{What: WhatToRead(d.spec)})
 		if err == nil {
 			d.folder, d.boot = folder, boot
 		}
@@ -184,14 +184,14 @@ func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err e
 	if err != nil {
 		return nil, err
 	}
-	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.Unmasked(), since: d.folder.Generation(d.boot), rules: rules}
-	q.machine, q.partial, err = readFirst(ctx, d.host, gpu.Query{What: Needed(d.spec)})
+	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.UnmaskedEnv(), since: d.folder.Generation(d.boot), rules: rules}
+	q.machine, q.partial, err = readFirst(ctx, d.host, gpu.Query{What: WhatToRead(d.spec)})
 	q.readAt = time.Now()
 	return q, err
 }
 
-// Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is measured (measure.Guard).
-func (s *Seat) Entrust(pid int) error {
+// Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is measured (measure.GuardLease).
+func (s *CommandLease) Entrust(pid int) error {
 	if s.held == nil {
 		return nil
 	}
@@ -199,45 +199,45 @@ func (s *Seat) Entrust(pid int) error {
 	if err != nil {
 		return err
 	}
-	lease, err := s.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
+	lease, err := s.folder.TransferLease(s.held.Lease, pid, stat.Start, s.desk.spec.TimeLimit())
 	s.held.Lease = lease
 	if err != nil {
 		return err
 	}
-	if s.pidfd, err = launch.Pidfd(pid); err != nil {
+	if s.pidfd, err = launch.OpenPidfd(pid); err != nil {
 		return err
 	}
 	s.done, s.measured = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.measured)
-		measure.Guard(s.desk.host, int(s.pidfd.Fd()), s.folder, lease, s.done)
+		measure.GuardLease(s.desk.host, int(s.pidfd.Fd()), s.folder, lease, s.done)
 	}()
 	return nil
 }
 
-// Note says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0 nothing. Call it
+// NoteEnd says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0 nothing. Call it
 // before Leave.
-func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes) {
+func (s *CommandLease) NoteEnd(exit *int, signal string, peak gpu.Bytes) {
 	if s.held != nil {
 		s.held.Lease.Exit, s.held.Lease.Signal, s.held.Lease.Peak = exit, signal, peak
 	}
 }
 
-// Measured is what was measured of a lease of this command: of the one that it ended with.
-func (s *Seat) Measured(lease string) (used quota.Measured) {
+// MeasuredUse is what was measured of a lease of this command: of the one that it ended with.
+func (s *CommandLease) MeasuredUse(lease string) (used quota.Measured) {
 	if s.folder != nil {
-		used = s.desk.host.Measured(s.folder, lease, s.since)
+		used = s.desk.host.MeasuredUse(s.folder, lease, s.since)
 	}
 	return used
 }
 
-// Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
+// Release frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
 // that.
-func (s *Seat) Leave() error {
+func (s *CommandLease) Release() error {
 	if s.held == nil {
 		return nil
 	}
-	defer s.folder.Ending(s.held.Lease)()
+	defer s.folder.AnnounceEnd(s.held.Lease)()
 	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)
@@ -247,23 +247,23 @@ func (s *Seat) Leave() error {
 			_ = s.pidfd.Close()
 		}()
 	}
-	gone, err := s.folder.End(s.held.Lease, s.held.Lease.Boot)
+	gone, err := s.folder.EndIfUnheld(s.held.Lease, s.held.Lease.Boot)
 	if err != nil || gone {
 		return err
 	}
 	return registry.NoteHolders(s.desk.host.Proc, s.folder, s.held.Lease, os.Getpid())
 }
 
-// Touch keeps the lease young where old files are swept.
-func (s *Seat) Touch() {
+// TouchLease keeps the lease young where old files are swept.
+func (s *CommandLease) TouchLease() {
 	if s.held != nil {
-		s.folder.Touch(s.held.Lease)
+		s.folder.TouchLease(s.held.Lease)
 	}
 }
 
-// Portion is what each of n jobs on a device can be promised: an equal part of what the smallest device that the job
+// EqualShare is what each of n jobs on a device can be promised: an equal part of what the smallest device that the job
 // could be given has for shares.
-func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu.Bytes, error) {
+func EqualShare(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu.Bytes, error) {
 	plan, m, err := DecideNow(ctx, host, spec)
 	reasons := plan.Reasons
 	var refusal *job.Refusal
@@ -272,11 +272,11 @@ func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu
 	}
 	least := gpu.Bytes(-1)
 	for _, r := range reasons {
-		d, _, found := m.Find(r.UUID)
+		d, _, found := m.FindDevice(r.UUID)
 		if !found || r.Verdict == job.Never {
 			continue
 		}
-		room := pick.Promisable(d)
+		room := pick.ShareableMemory(d)
 		if room == nil {
 			return 0, fmt.Errorf("cannot share GPU %d among %d runs: its memory is not known; name a size: --share 8G", d.Index, n)
 		}
@@ -291,15 +291,15 @@ func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu
 	return part, err
 }
 
-// Fault is what was wrong with the machine while the command ran, "" when nothing says that anything was.
-func (s *Seat) Fault(ctx context.Context) string {
-	if s.Lease == "" || !s.desk.host.Hardware() {
+// FindFault is what was wrong with the machine while the command ran, "" when nothing says that anything was.
+func (s *CommandLease) FindFault(ctx context.Context) string {
+	if s.Lease == "" || !s.desk.host.IsHardware() {
 		return ""
 	}
 	after, err := s.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error()
 	}
-	fault, _ := health.Blame(s.machine, after, s.Plan.UUIDs(), s.since, time.Now())
+	fault, _ := health.BlameDevices(s.machine, after, s.Plan.UUIDs(), s.since, time.Now())
 	return fault
 }

@@ -15,56 +15,56 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// ending is what a busy device owes to something that is about to be over.
-type ending int
+// endingKind is what a busy device owes to something that is about to be over.
+type endingKind int
 
 const (
-	notEnding   ending = iota
-	endingLease        // the command is gone, its holder is about to notice
-	fadingUse          // memory of a lease that just ended, or of a process that ended after the reading
+	notEnding   endingKind = iota
+	endingLease            // the command is gone, its holder is about to notice
+	fadingUse              // memory of a lease that just ended, or of a process that ended after the reading
 )
 
-// limits returns how long to try again before a device counts as busy, and the first pause; each further one is twice
+// retryLimits returns how long to try again before a device counts as busy, and the first pause; each further one is twice
 // as long.
-func (p *patience) limits(e ending) (longest, first time.Duration) {
+func (p *retryLimit) retryLimits(e endingKind) (longest, first time.Duration) {
 	switch e {
 	case endingLease:
-		return registry.Noticing, time.Millisecond
+		return registry.NoticeTimeout, time.Millisecond
 	case fadingUse:
 		return p.fading, 50 * time.Millisecond
 	}
 	return 0, 0
 }
 
-// patience limits how often one claim tries again.
-type patience struct {
+// retryLimit limits how often one claim tries again.
+type retryLimit struct {
 	host    *machine.Host
 	fading  time.Duration // for memory of a job that has ended to be free
 	started time.Time
-	kind    ending
+	kind    endingKind
 	next    time.Duration
 	told    bool
 }
 
-// patience starts now.
-func (q *request) patience() patience {
-	p := patience{host: q.host, started: time.Now()}
+// newPatience starts now.
+func (q *request) newPatience() retryLimit {
+	p := retryLimit{host: q.host, started: time.Now()}
 	if !q.spec.Waiting.No {
 		p.fading = cmp.Or(q.host.Times.Fading, 10*time.Second)
 	}
 	return p
 }
 
-// lasts reports whether to try again for this kind of ending.
-func (p *patience) lasts(e ending) bool {
-	longest, first := p.limits(e)
+// shouldRetry reports whether to try again for this kind of ending.
+func (p *retryLimit) shouldRetry(e endingKind) bool {
+	longest, first := p.retryLimits(e)
 	if e != p.kind {
 		p.kind, p.next = e, first
 	}
 	return time.Since(p.started) < longest
 }
 
-func (p *patience) pause(ctx context.Context) error {
+func (p *retryLimit) waitPause(ctx context.Context) error {
 	if !p.told && time.Since(p.started) > 500*time.Millisecond && p.kind == fadingUse {
 		p.told = true
 		p.host.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", p.fading.Seconds()))
@@ -80,44 +80,44 @@ func (p *patience) pause(ctx context.Context) error {
 	}
 }
 
-// ending returns the first reason that is about to be over.
-func (q *request) ending(r *job.Refusal) ending {
+// firstEnding returns the first reason that is about to be over.
+func (q *request) firstEnding(r *job.Refusal) endingKind {
 	// What is outside the lease we are in is closed to us for ever, but that lease may be over in a moment.
-	if above := q.enclosingLeases(q.view.Held); len(above) > 0 && q.leaseEnding(above[0]) {
+	if above := q.enclosingLeases(q.view.Held); len(above) > 0 && q.isLeaseEnding(above[0]) {
 		return endingLease
 	}
 	if r.Never {
 		return notEnding
 	}
-	found, ends := notEnding, q.ends()
+	found, ends := notEnding, q.recentEnds()
 	for _, reason := range r.Reasons {
 		switch {
 		case reason.Verdict != job.Busy:
-		case q.shareEnding(reason.UUID):
+		case q.isShareEnding(reason.UUID):
 			return endingLease
 		case reason.Lease != "":
-			if q.leaseEnding(reason.Lease) {
+			if q.isLeaseEnding(reason.Lease) {
 				return endingLease
 			}
-		case q.host.Hardware() && ends.Fades(reason):
+		case q.host.IsHardware() && ends.IsFading(reason):
 			found = fadingUse
 		}
 	}
 	return found
 }
 
-// shareEnding: one of the leases that share the device is about to be given back. No single one is the reason there.
-func (q *request) shareEnding(id gpu.UUID) bool {
-	return slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.CommandGone(q.host, l) })
+// isShareEnding: one of the leases that share the device is about to be given back. No single one is the reason there.
+func (q *request) isShareEnding(id gpu.UUID) bool {
+	return slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share > 0 && l.Holds(id) && registry.IsCommandGone(q.host, l) })
 }
 
-// leaseEnding: the command is gone, and nothing is recorded yet that still holds the lease.
-func (q *request) leaseEnding(id string) bool {
+// isLeaseEnding: the command is gone, and nothing is recorded yet that still holds the lease.
+func (q *request) isLeaseEnding(id string) bool {
 	i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == id })
 	if i < 0 {
 		return false
 	}
-	return registry.CommandGone(q.host, q.view.Held[i])
+	return registry.IsCommandGone(q.host, q.view.Held[i])
 }
 
 // withHolders is the refusal with the names of the processes that keep leases whose commands are gone. Finding them
@@ -125,7 +125,7 @@ func (q *request) leaseEnding(id string) bool {
 func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal {
 	held, found := slices.Clone(q.view.Held), false
 	for i := range held {
-		if l := registry.Unattended(q.host, folder, held[i], true); l.Ended != held[i].Ended || l.PID != held[i].PID {
+		if l := registry.FindUnattended(q.host, folder, held[i], true); l.Ended != held[i].Ended || l.PID != held[i].PID {
 			held[i], found = l, true
 		}
 	}
@@ -133,7 +133,7 @@ func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal
 	if !found {
 		return r
 	}
-	_, again := q.decide(held, q.view.Last, time.Now())
+	_, again := q.decidePlan(held, q.view.Last, time.Now())
 	if again == nil {
 		return r
 	}
@@ -141,10 +141,10 @@ func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal
 	return again
 }
 
-// ends is what has ended, by the record of leases and by the state that the processes of the reading have now.
-func (q *request) ends() pick.Ends {
+// recentEnds is what has ended, by the record of leases and by the state that the processes of the reading have now.
+func (q *request) recentEnds() pick.Ends {
 	ends := pick.Ends{Now: q.view.Now, Fading: cmp.Or(q.host.Times.Fading, 10*time.Second), Leases: map[gpu.UUID]int64{}, Gone: map[int]bool{}}
-	if !q.host.Hardware() {
+	if !q.host.IsHardware() {
 		return ends
 	}
 	for id, c := range q.view.Changes {
@@ -152,7 +152,7 @@ func (q *request) ends() pick.Ends {
 	}
 	for _, p := range q.machine.Processes {
 		leased := slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share == 0 && l.Holds(p.GPU) })
-		if p.Start != 0 && !leased && q.host.Proc.Ending(p.PID, p.Start) {
+		if p.Start != 0 && !leased && q.host.Proc.IsEnding(p.PID, p.Start) {
 			ends.Gone[p.PID] = true
 		}
 	}

@@ -18,10 +18,10 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
-// asked. What queue.Next answers to it is what happened. Lines are written after the lock is released: their order is
+// tracedDecision is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
+// asked. What queue.NextTicket answers to it is what happened. Lines are written after the lock is released: their order is
 // that of boot.
-type traced struct {
+type tracedDecision struct {
 	Schema string                 `json:"schema"` // "gpuard.trace/1"
 	Now    int64                  `json:"now"`    // wall clock, ns since 1970
 	Boot   int64                  `json:"boot"`   // CLOCK_BOOTTIME, ns
@@ -31,8 +31,8 @@ type traced struct {
 	Next   string                 `json:"next"`   // ticket whose turn it is; "" for a request without one
 	Free   bool                   `json:"free"`   // what it wants is free; otherwise no request is next
 	Given  []gpu.UUID             `json:"given"`  // what the one that asks was given
-	Line   []ticketTraced         `json:"line"`   // all waiting requests, this one included
-	Held   []leaseTraced          `json:"held"`   // living leases
+	Line   []tracedTicket         `json:"line"`   // all waiting requests, this one included
+	Held   []tracedLease          `json:"held"`   // living leases
 	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
 	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
 
@@ -40,34 +40,34 @@ type traced struct {
 	Rest     map[gpu.UUID]int64           `json:"rest"`     // no reservation begins on the device before: CLOCK_BOOTTIME, ns
 }
 
-// ticketTraced and leaseTraced carry what their files do not: owner and arrival.
-type ticketTraced struct {
+// tracedTicket and tracedLease carry what their files do not: owner and arrival.
+type tracedTicket struct {
 	job.Ticket
 	Owner   uint32 `json:"uid"`
 	Arrival int64  `json:"arrival"` // ns since 1970
 }
 
-type leaseTraced struct {
+type tracedLease struct {
 	job.Lease
 	Owner uint32 `json:"uid"`
 }
 
-// tracing reports whether decisions are written down.
-func tracing(host *machine.Host) bool {
+// isTracing reports whether decisions are written down.
+func isTracing(host *machine.Host) bool {
 	path, _ := host.Env.Lookup("GPUARD_TRACE")
 	return path != ""
 }
 
-// trace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and
+// decisionTrace is the file that GPUARD_TRACE names, while one claim is made. Decisions are collected under the folder lock and
 // written when it is free again: the file may be a pipe that is full, or lie on a disk that does not answer.
-type trace struct {
+type decisionTrace struct {
 	host      *machine.Host
 	file      *os.File
-	decisions []traced
+	decisions []tracedDecision
 }
 
 // openTrace opens the file before the folder is locked; nil where none is named.
-func openTrace(host *machine.Host) (*trace, error) {
+func openTrace(host *machine.Host) (*decisionTrace, error) {
 	path, _ := host.Env.Lookup("GPUARD_TRACE")
 	if path == "" {
 		return nil, nil //nolint:nilnil // nothing is traced
@@ -82,25 +82,25 @@ func openTrace(host *machine.Host) (*trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
 	}
-	return &trace{host: host, file: file}, nil
+	return &decisionTrace{host: host, file: file}, nil
 }
 
-// add collects a decision. The folder lock is held.
-func (c *trace) add(l *queueView, plan job.Plan, refusal *job.Refusal) {
+// addDecision collects a decision. The folder lock is held.
+func (c *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Refusal) {
 	if c == nil || l == nil {
 		return
 	}
 	q := l.asked
-	t := traced{
+	t := tracedDecision{
 		Schema: "gpuard.trace/1", Now: q.Now, Boot: q.Boot, Me: l.me.ID, UID: l.me.UID, PID: os.Getpid(), Next: l.next.ID, Free: l.free,
-		Given: []gpu.UUID{}, Line: []ticketTraced{}, Held: []leaseTraced{}, Rooms: q.Rooms, Passed: q.Passed,
+		Given: []gpu.UUID{}, Line: []tracedTicket{}, Held: []tracedLease{}, Rooms: q.Rooms, Passed: q.Passed,
 		Reserved: q.Reserved, Rest: q.Rest,
 	}
 	for _, ticket := range q.Tickets {
-		t.Line = append(t.Line, ticketTraced{ticket, ticket.UID, ticket.Arrival})
+		t.Line = append(t.Line, tracedTicket{ticket, ticket.UID, ticket.Arrival})
 	}
 	for _, lease := range q.Held {
-		t.Held = append(t.Held, leaseTraced{lease, lease.UID})
+		t.Held = append(t.Held, tracedLease{lease, lease.UID})
 	}
 	if refusal == nil {
 		t.Given = plan.UUIDs()
@@ -108,16 +108,16 @@ func (c *trace) add(l *queueView, plan job.Plan, refusal *job.Refusal) {
 	c.decisions = append(c.decisions, t)
 }
 
-// unread is how long a pipe may be full before its lines are lost.
-const unread = 100 * time.Millisecond
+// pipeWriteTimeout is how long a pipe may be full before its lines are lost.
+const pipeWriteTimeout = 100 * time.Millisecond
 
-// write appends the decisions and closes the file. What fails here is no fault of the claim, which has been made.
-func (c *trace) write() {
+// writeDecisions appends the decisions and closes the file. What fails here is no fault of the claim, which has been made.
+func (c *decisionTrace) writeDecisions() {
 	if c == nil {
 		return
 	}
-	defer c.file.Close()                                //nolint:errcheck // the write says it
-	_ = c.file.SetWriteDeadline(time.Now().Add(unread)) // files that are no pipe have none
+	defer c.file.Close()                                          //nolint:errcheck // the write says it
+	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout)) // files that are no pipe have none
 	for i := range c.decisions {
 		data, err := json.Marshal(&c.decisions[i])
 		if err == nil {

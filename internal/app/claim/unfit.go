@@ -9,17 +9,17 @@ import (
 	"gpuard/internal/core/health"
 )
 
-// Unfit says why no job may be started on the devices of a lease now.
-func Unfit(m gpu.Machine, devices []gpu.UUID) string {
+// UnfitReason says why no job may be started on the devices of a lease now.
+func UnfitReason(m gpu.Machine, devices []gpu.UUID) string {
 	for _, id := range devices {
-		d, _, found := m.Find(id)
+		d, _, found := m.FindDevice(id)
 		if !found {
 			return fmt.Sprintf("%s is gone", id)
 		}
 		if d.Drained != "" {
 			return fmt.Sprintf("GPU %d is drained: %s", d.Index, d.Drained)
 		}
-		if state, reasons := health.Of(*d, time.Now()); state == health.Unhealthy {
+		if state, reasons := health.StateOf(*d, time.Now()); state == health.Unhealthy {
 			return fmt.Sprintf("GPU %d is unhealthy: %s", d.Index, strings.Join(reasons, "; "))
 		}
 	}

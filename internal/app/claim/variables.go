@@ -15,17 +15,17 @@ import (
 	"gpuard/internal/host/mps"
 )
 
-// WithoutDevices is the environment of a job that gets no device: every vendor's variable says none.
-func WithoutDevices(host *machine.Host, spec job.Spec) []string {
-	return host.Unmasked().With(withoutDevices(host, spec))
+// EnvWithoutDevices is the environment of a job that gets no device: every vendor's variable says none.
+func EnvWithoutDevices(host *machine.Host, spec job.Spec) []string {
+	return host.UnmaskedEnv().With(varsWithoutDevices(host, spec))
 }
 
-func withoutDevices(host *machine.Host, spec job.Spec) []visible.Var {
+func varsWithoutDevices(host *machine.Host, spec job.Spec) []visible.Var {
 	return visible.ForJob(host.Env, "", job.Plan{}, spec.IDs, gpu.Machine{})
 }
 
-// Variables are all variables of a job whose lease is held. On an error the lease is freed.
-func Variables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
+// LeaseVariables are all variables of a job whose lease is held. On an error the lease is freed.
+func LeaseVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	limits, err := shareVariables(ctx, host, spec, d)
 	if err == nil {
 		d.Wall, err = host.WallOf(d.Plan, d.Machine)
@@ -55,13 +55,13 @@ func FormOfIDs(spec job.Spec, p job.Plan) job.IDs {
 func shareVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	var through []visible.Var
 	if d.Plan.Quota == job.MPS {
-		vars, err := throughMPS(ctx, host, spec, d)
+		vars, err := startMPS(ctx, host, spec, d)
 		if err != nil {
-			level, note, refusal := quota.Level(job.MPS, spec.Require, quota.Means{MPS: err.Error()})
+			level, note, refusal := quota.DecideLevel(job.MPS, spec.Require, quota.Means{MPS: err.Error()})
 			if refusal != nil {
 				return nil, refusal
 			}
-			if err := d.Folder.Level(d.Held.Lease.ID, level); err != nil {
+			if err := d.Folder.SetQuota(d.Held.Lease.ID, level); err != nil {
 				return nil, err
 			}
 			d.Plan.Quota, d.Held.Lease.Quota = level, level
@@ -69,11 +69,11 @@ func shareVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *D
 		}
 		through = vars
 	}
-	return quota.Settings(host.Env, d.Plan.Share, LargestMemory(d.Machine, d.Plan), through), nil
+	return quota.ShareVars(host.Env, d.Plan.Share, LargestMemory(d.Machine, d.Plan), through), nil
 }
 
-// throughMPS starts the daemon and says how a job reaches it, and how much it may have there.
-func throughMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
+// startMPS starts the daemon and says how a job reaches it, and how much it may have there.
+func startMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	if spec.IDs == job.IndexIDs { // inside of a lease that goes through MPS
 		return nil, errors.New("--ids index would name other devices to its daemon than to its clients")
 	}
@@ -97,15 +97,15 @@ func throughMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decis
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
-	vars := []visible.Var{{Name: mps.PipeVariable, Value: c.Pipe}, {Name: mps.LogVariable, Value: c.Log()}}
-	return append(vars, quota.ThroughMPS(d.Plan.Devices, d.Plan.Share, spec.Threads)...), nil
+	vars := []visible.Var{{Name: mps.PipeVariable, Value: c.Pipe}, {Name: mps.LogVariable, Value: c.LogFolder()}}
+	return append(vars, quota.MPSVars(d.Plan.Devices, d.Plan.Share, spec.Threads)...), nil
 }
 
 // LargestMemory is the memory of the plan's largest device, 0 where one does not say.
 func LargestMemory(m gpu.Machine, p job.Plan) gpu.Bytes {
 	var most gpu.Bytes
 	for _, g := range p.Devices {
-		d, slice, ok := m.Find(g.UUID)
+		d, slice, ok := m.FindDevice(g.UUID)
 		switch {
 		case !ok:
 			return 0
@@ -122,14 +122,14 @@ func LargestMemory(m gpu.Machine, p job.Plan) gpu.Bytes {
 	return most
 }
 
-// Announce is the same line for any plan.
-func Announce(plan job.Plan, lease string) string {
+// PlanLine is the same line for any plan.
+func PlanLine(plan job.Plan, lease string) string {
 	if len(plan.Devices) == 0 {
 		return "no GPU is visible to this job"
 	}
 	var parts []string
 	for _, d := range plan.Devices {
-		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.Runtime(), d.Logical))
+		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.RuntimeName(), d.Logical))
 	}
 	if plan.Share > 0 {
 		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "not enforced")))

@@ -34,16 +34,16 @@ import (
 // errLate ends the waiting.
 var errLate = errors.New("the time of --wait ran out")
 
-// signalled ends the waiting in favour of a signal.
-type signalled struct{ sig os.Signal }
+// signalError ends the waiting in favour of a signal.
+type signalError struct{ sig os.Signal }
 
 // Error names the signal.
-func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
+func (s *signalError) Error() string { return "interrupted by " + s.sig.String() }
 
-// wait queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
+// waitInQueue queues until devices are given. No ticket stays behind after a signal: before a signal stops the process, the
 // ticket is removed, and a continued process queues at the end.
-func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
-	caught := interrupt.Catch()
+func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
+	caught := interrupt.CatchSignals()
 	defer caught.Stop()
 	if limit := c.request.spec.Waiting.Limit; limit > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
@@ -53,11 +53,11 @@ func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, er
 		defer end.Stop()
 		ctx = waiting
 	}
-	w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
+	w := &waitingRequest{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blockingProcess]<-chan struct{}{}}
 	for {
-		d, err := w.queue(ctx, caught)
+		d, err := w.queueOnce(ctx, caught)
 		w.showProgress(false)
-		var by *signalled
+		var by *signalError
 		switch {
 		case errors.Is(err, errLate):
 			if w.skipped {
@@ -68,7 +68,7 @@ func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, er
 			return nil, &job.Late{Refusal: &last}
 		case !errors.As(err, &by):
 			caught.Stop()
-			c.lateSignal(caught, d)
+			c.obeyLateSignal(caught, d)
 			return d, err
 		case by.sig == syscall.SIGTSTP:
 			if c.host.Live {
@@ -77,14 +77,14 @@ func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, er
 			interrupt.Suspend()
 		default:
 			caught.Stop()
-			interrupt.Die(by.sig)
+			interrupt.DieBySignal(by.sig)
 		}
 	}
 }
 
-// lateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself
+// obeyLateSignal heeds a signal that came after the waiting was over and before this process reacts to signals by itself
 // again.
-func (c *claimer) lateSignal(caught *interrupt.Caught, d *Decision) {
+func (c *claimer) obeyLateSignal(caught *interrupt.SignalCatcher, d *Decision) {
 	for {
 		select {
 		case sig := <-caught.Signals:
@@ -93,8 +93,8 @@ func (c *claimer) lateSignal(caught *interrupt.Caught, d *Decision) {
 			case sig == syscall.SIGTSTP:
 				interrupt.Suspend()
 			default:
-				c.free(d)
-				interrupt.Die(sig)
+				c.releaseDecision(d)
+				interrupt.DieBySignal(sig)
 			}
 		default:
 			return
@@ -109,8 +109,8 @@ func (c *claimer) isReload(sig os.Signal) bool {
 	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
 }
 
-// waiting is a request in the line.
-type waiting struct {
+// waitingRequest is a request in the line.
+type waitingRequest struct {
 	*claimer
 	began   time.Time
 	mine    *store.Waiting
@@ -119,9 +119,9 @@ type waiting struct {
 	refusal *job.Refusal   // of the last attempt
 	answers *job.Refusal   // of the last attempt for which all devices answered; nil: of none
 	queued  func()         // called when the ticket is in the line; may be nil
-	exits   map[blocking]<-chan struct{}
+	exits   map[blockingProcess]<-chan struct{}
 	gone    chan struct{} // has a value when one of the blocking processes has ended
-	fading  patience
+	fading  retryLimit
 	ahead   int           // requests that come first, as far as is known
 	skipped bool          // things have changed since the last attempt
 	tried   time.Time     // when the machine was last read, or could not be
@@ -131,32 +131,32 @@ type waiting struct {
 	missing bool          // too many devices are gone, and that was said
 }
 
-// blocking is a process without a lease.
-type blocking struct {
+// blockingProcess is a process without a lease.
+type blockingProcess struct {
 	pid   int
 	start uint64
 }
 
-// queue waits in the queue once, until there is an answer or a signal.
-func (w *waiting) queue(ctx context.Context, caught *interrupt.Caught) (*Decision, error) {
+// queueOnce waits in the queue once, until there is an answer or a signal.
+func (w *waitingRequest) queueOnce(ctx context.Context, caught *interrupt.SignalCatcher) (*Decision, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	heard := make(chan os.Signal, 1)
-	go func() { heard <- w.listen(ctx, caught, cancel) }()
+	go func() { heard <- w.watchSignals(ctx, caught, cancel) }()
 	d, err := w.waitWithTicket(ctx)
 	cancel(nil)
 	sig := <-heard // also one that came after the last attempt, so that it is not the cause of ctx
 	switch cause := context.Cause(ctx); {
 	case sig != nil: // the signal counts, whatever the last attempt gave
-		w.free(d)
-		return nil, &signalled{sig}
+		w.releaseDecision(d)
+		return nil, &signalError{sig}
 	case err != nil && errors.Is(cause, errLate): // in the middle of an attempt
 		return nil, errLate
 	}
 	return d, err
 }
 
-// free frees what an attempt has leased; d may be nil.
-func (c *claimer) free(d *Decision) {
+// releaseDecision frees what an attempt has leased; d may be nil.
+func (c *claimer) releaseDecision(d *Decision) {
 	if d != nil && d.Held != nil {
 		d.Unwatch()
 		_ = c.folder.Release(d.Held.Lease, c.boot)
@@ -164,8 +164,8 @@ func (c *claimer) free(d *Decision) {
 	}
 }
 
-// listen turns signals into the end of ctx, and returns the one that ends the waiting; nil when ctx ended by itself.
-func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel context.CancelCauseFunc) os.Signal {
+// watchSignals turns signals into the end of ctx, and returns the one that ends the waiting; nil when ctx ended by itself.
+func (w *waitingRequest) watchSignals(ctx context.Context, caught *interrupt.SignalCatcher, cancel context.CancelCauseFunc) os.Signal {
 	for {
 		select {
 		case sig := <-caught.Signals:
@@ -173,7 +173,7 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 				continue
 			}
 			if sig != syscall.SIGCONT {
-				cancel(&signalled{sig})
+				cancel(&signalError{sig})
 				return sig
 			}
 			select {
@@ -187,10 +187,10 @@ func (w *waiting) listen(ctx context.Context, caught *interrupt.Caught, cancel c
 }
 
 // waitWithTicket takes a ticket and tries until something is given.
-func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
+func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) {
 	q := w.request
-	in, _ := q.context(q.view.Held, time.Now())
-	ticket := q.ticket(in, time.Now())
+	in, _ := q.pickContext(q.view.Held, time.Now())
+	ticket := q.makeTicket(in, time.Now())
 	if self, err := w.host.Proc.Stat(os.Getpid()); err == nil {
 		ticket.Start = self.Start
 	}
@@ -198,27 +198,27 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 		return nil, w.refusal
 	}
 	var err error
-	if w.mine, err = w.folder.Queue(ticket); err != nil {
+	if w.mine, err = w.folder.QueueTicket(ticket); err != nil {
 		return nil, err
 	}
 	if w.queued != nil {
 		w.queued()
 	}
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
-	if err := w.sleepBehind(ctx, queue.Compete); err != nil {
+	if err := w.sleepBehind(ctx, queue.MaxCompeting); err != nil {
 		return nil, err
 	}
 	if w.watcher, err = w.folder.Watch(); err == nil {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.host.Patience = cmp.Or(w.host.Patience, machine.ConfigPatience)
-	w.fading, w.tried = q.patience(), q.readAt
-	for next := (wake{retry: true}); ; {
+	w.fading, w.tried = q.newPatience(), q.readAt
+	for next := (wakeReason{retry: true}); ; {
 		held, err := w.tryClaim(ctx, next)
 		if err == nil {
-			d := q.decision(held, w.folder)
+			d := q.newDecision(held, w.folder)
 			if w.watcher != nil {
-				d.Watch = w.watcher.Leave()
+				d.Watch = w.watcher.Detach()
 			}
 			return d, nil
 		}
@@ -243,14 +243,14 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 
 // sleepBehind sleeps while n tickets of this user arrived before: those that do not compete. A ticket that competes may
 // be the next one, also before earlier ones of its user, so it has to be awake. On a terminal the place is updated from time to time.
-func (w *waiting) sleepBehind(ctx context.Context, n int) error {
+func (w *waitingRequest) sleepBehind(ctx context.Context, n int) error {
 	for pause := 5 * time.Second; ; pause = min(2*pause, 30*time.Second) {
 		part, cancel := ctx, context.CancelFunc(func() {})
 		if w.host.Live {
 			part, cancel = context.WithTimeout(ctx, pause)
 		}
 		w.showProgress(true)
-		err := w.mine.Behind(part, n)
+		err := w.mine.WaitBehind(part, n)
 		cancel()
 		if err == nil || ctx.Err() != nil || !w.host.Live {
 			return err
@@ -261,16 +261,16 @@ func (w *waiting) sleepBehind(ctx context.Context, n int) error {
 // tryClaim tries to claim, with the last reading of the machine if that is enough: changes of leases and tickets are
 // visible without a new one. Reading an invented machine costs nothing. If the machine cannot be read now, nothing
 // changes.
-func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
+func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.Held, error) {
 	w.host.ForgetConfig()
 	w.skipped = false
 	for stale := 0; ; stale++ {
 		w.request.final = stale > rereads
-		old := why.likely && time.Since(w.request.readAt) > machine.Fresh // nothing is given on such a reading
-		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
+		old := why.likely && time.Since(w.request.readAt) > machine.MaxReadingAge // nothing is given on such a reading
+		if reads := why.fresh || old || stale > 0 || !w.host.IsHardware(); reads {
 			because := mayHaveChanged
 			if stale > 0 {
-				because = justRead
+				because = readingTooOld
 			}
 			switch err := w.rereadMachine(ctx, because); {
 			case err != nil && ctx.Err() == nil:
@@ -284,11 +284,11 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 			continue
 		}
 		if w.ahead = 0; w.request.queue != nil {
-			place, _ := w.request.queue.position()
+			place, _ := w.request.queue.queuePosition()
 			w.ahead = place - 1
 		}
 		if err != nil {
-			w.renew()
+			w.renewTicket()
 			if why.fresh {
 				wakeQueue(w.host, w.request, w.folder, w.boot)
 			}
@@ -300,9 +300,9 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 // rereadMachine reads the machine, and says once when that fails. It does not wait for a device that is late, or the
 // end of a lease on another one would be heeded only when the driver has given the late one up; the next reading may
 // find it.
-func (w *waiting) rereadMachine(ctx context.Context, why cause) error {
+func (w *waitingRequest) rereadMachine(ctx context.Context, why rereadCause) error {
 	began := time.Now()
-	err := w.reread(ctx, why, func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+	err := w.rereadChanged(ctx, why, func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		m, partial, err := w.host.ReadFast(ctx, query)
 		switch {
 		case err == nil && partial:
@@ -321,22 +321,22 @@ func (w *waiting) rereadMachine(ctx context.Context, why cause) error {
 	return err
 }
 
-// hung is after how many readings in a row a device that was late counts as one that does not answer. In the line it has
+// maxLateReadings is after how many readings in a row a device that was late counts as one that does not answer. In the line it has
 // half a second, which may be too little while the machine is busy.
-const hung = 3
+const maxLateReadings = 3
 
 // reliableRefusal is what the request waits for: that of the last attempt for which all devices answered, unless one has
 // stopped to answer.
-func (w *waiting) reliableRefusal() *job.Refusal {
-	if w.late > 0 && w.late < hung && w.answers != nil {
+func (w *waitingRequest) reliableRefusal() *job.Refusal {
+	if w.late > 0 && w.late < maxLateReadings && w.answers != nil {
 		return w.answers
 	}
 	return w.refusal
 }
 
 // watchExits has a value when one of the processes that block has ended.
-func (w *waiting) watchExits() <-chan struct{} {
-	if !w.host.Hardware() {
+func (w *waitingRequest) watchExits() <-chan struct{} {
+	if !w.host.IsHardware() {
 		return nil
 	}
 	if w.gone == nil {
@@ -345,15 +345,15 @@ func (w *waiting) watchExits() <-chan struct{} {
 	const most = 16 // each takes a thread
 	for _, r := range w.refusal.Reasons {
 		for _, p := range r.Processes {
-			b := blocking{p.PID, p.Start}
-			if _, known := w.exits[b]; known || len(w.exits) == most || !needsPolling(r) || p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
+			b := blockingProcess{p.PID, p.Start}
+			if _, known := w.exits[b]; known || len(w.exits) == most || !needsPolling(r) || p.Start == 0 || !w.host.Proc.IsAlive(p.PID, p.Start) {
 				continue
 			}
-			pidfd, err := launch.Pidfd(p.PID)
+			pidfd, err := launch.OpenPidfd(p.PID)
 			if err != nil {
 				continue
 			}
-			ended := launch.Exited(pidfd)
+			ended := launch.ExitChannel(pidfd)
 			w.exits[b] = ended
 			go func() {
 				<-ended
@@ -368,8 +368,8 @@ func (w *waiting) watchExits() <-chan struct{} {
 	return w.gone
 }
 
-// want is the request in a few words.
-func want(spec job.Spec) string {
+// wantText is the request in a few words.
+func wantText(spec job.Spec) string {
 	n := max(spec.GPUs, len(spec.Devices))
 	text := fmt.Sprintf("%d GPUs", n)
 	switch {

@@ -10,49 +10,49 @@ import (
 	"gpuard/internal/core/queue"
 )
 
-// wake is why a waiting request wakes.
-type wake struct {
+// wakeReason is why a waiting request wakes.
+type wakeReason struct {
 	retry  bool // another attempt may give another answer
 	fresh  bool // the machine must be read for it, because what changed there is told by nothing else
 	likely bool // it may well get a device
 }
 
 // awaitWake returns when something has happened.
-func (w *waiting) awaitWake(ctx context.Context) (wake, error) {
+func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 	pause, fresh := w.untilNextTry()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	var beat <-chan time.Time // only on a terminal
 	if w.host.Live && w.host.Stand != nil {
-		t := time.NewTicker(renewal)
+		t := time.NewTicker(recountInterval)
 		defer t.Stop()
 		beat = t.C
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			return wake{}, context.Cause(ctx)
-		case <-w.changed():
-			w.fading = w.request.patience()
+			return wakeReason{}, context.Cause(ctx)
+		case <-w.folderChanges():
+			w.fading = w.request.newPatience()
 			look, err := w.awaitFree(ctx)
-			return wake{retry: look, likely: look}, err
+			return wakeReason{retry: look, likely: look}, err
 		case <-w.awake:
-			return wake{retry: true, fresh: true}, nil
+			return wakeReason{retry: true, fresh: true}, nil
 		case <-w.watchExits():
-			return wake{retry: true, fresh: true}, nil
+			return wakeReason{retry: true, fresh: true}, nil
 		case <-timer.C:
-			return wake{retry: true, fresh: fresh}, nil
+			return wakeReason{retry: true, fresh: fresh}, nil
 		case <-beat:
-			w.recount()
+			w.recountQueue()
 		}
 	}
 }
 
-// renewal is the time between two counts of the queue on a terminal.
-const renewal = 2 * time.Second
+// recountInterval is the time between two counts of the queue on a terminal.
+const recountInterval = 2 * time.Second
 
-// changed has a value when a lease or a ticket has ended.
-func (w *waiting) changed() <-chan struct{} {
+// folderChanges has a value when a lease or a ticket has ended.
+func (w *waitingRequest) folderChanges() <-chan struct{} {
 	if w.watcher == nil {
 		return nil
 	}
@@ -61,12 +61,12 @@ func (w *waiting) changed() <-chan struct{} {
 
 // readInterval is the time between two readings of the machine by the first in line. Where a reading takes long
 // (nvidia-smi), no more than a tenth of the time goes into it.
-func (w *waiting) readInterval() time.Duration {
+func (w *waitingRequest) readInterval() time.Duration {
 	return max(cmp.Or(w.host.Times.Slow, time.Second), 10*w.took)
 }
 
 // untilNextTry is the time until the request checks again without an event, and whether it must then read the machine.
-func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {
+func (w *waitingRequest) untilNextTry() (shortest time.Duration, fresh bool) {
 	q := w.request
 	sooner := func(d time.Duration, reads bool) {
 		if d > 0 && (shortest == 0 || d < shortest) {
@@ -74,13 +74,13 @@ func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {
 		}
 	}
 	if l := q.queue; l != nil && l.free && !l.mayStart() {
-		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.host.Times.Overdue, queue.Overdue)
+		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.host.Times.Overdue, queue.PassOverAfter)
 		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
 	if l := q.queue; l != nil && l.nextLapse() > 0 {
 		sooner(l.nextLapse()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
-	if e := q.ending(w.refusal); w.fading.lasts(e) && (e != endingLease || w.watcher == nil) { // the end of a lease is told
+	if e := q.firstEnding(w.refusal); w.fading.shouldRetry(e) && (e != endingLease || w.watcher == nil) { // the end of a lease is told
 		sooner(w.fading.next*time.Duration(w.ahead+1), true)
 		w.fading.next = min(2*w.fading.next, time.Second)
 	}
@@ -96,20 +96,20 @@ func (w *waiting) untilNextTry() (shortest time.Duration, fresh bool) {
 	return shortest, fresh
 }
 
-// turns is how long a request lets each of those ahead go first.
-const turns = 4 * time.Millisecond
+// turnDelay is how long a request lets each of those ahead go first.
+const turnDelay = 4 * time.Millisecond
 
 // awaitFree waits, after a lease or a ticket has ended, until the request may use that, and reports whether it has to
 // try. As many requests as there are free devices try immediately, and the others one after the other while a device is
 // left: a crowd that tries at the same time would keep the processors from the jobs that start.
-func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
+func (w *waitingRequest) awaitFree(ctx context.Context) (look bool, err error) {
 	for waited := time.Duration(0); ; {
 		free := w.countUsable()
 		if free == 0 {
 			w.markSkipped()
 			return false, nil
 		}
-		wait := time.Duration(max(0, min(w.ahead, 20)-free+1))*turns - waited
+		wait := time.Duration(max(0, min(w.ahead, 20)-free+1))*turnDelay - waited
 		if wait <= 0 {
 			return true, nil
 		}
@@ -117,7 +117,7 @@ func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-w.changed():
+		case <-w.folderChanges():
 		case <-ctx.Done():
 			timer.Stop()
 			return false, context.Cause(ctx)
@@ -130,14 +130,14 @@ func (w *waiting) awaitFree(ctx context.Context) (look bool, err error) {
 // countUsable counts the devices that the request may be able to use now, and the requests ahead, without the folder
 // lock. The count is never too small: 0 means that too few of the suitable devices are without a lease. Devices that
 // were busy at the last attempt for a reason that no lease and no ticket changes do not count.
-func (w *waiting) countUsable() (free int) {
+func (w *waitingRequest) countUsable() (free int) {
 	q, l := w.request, w.request.queue
 	all := len(w.mine.Ticket.Devices)
 	if l != nil {
-		order := queue.Order(l.asked)
-		w.ahead = w.folder.Left(order[:max(0, slices.IndexFunc(order, l.isMe))])
+		order := queue.OrderTickets(l.asked)
+		w.ahead = w.folder.CountRemaining(order[:max(0, slices.IndexFunc(order, l.isMe))])
 	}
-	sight, err := w.folder.Sight(w.boot)
+	sight, err := w.folder.ReadSight(w.boot)
 	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
 		return all // others may have the same devices
 	}
@@ -163,22 +163,22 @@ func needsPolling(r job.Reason) bool {
 }
 
 // markSkipped records that no attempt was needed.
-func (w *waiting) markSkipped() {
+func (w *waitingRequest) markSkipped() {
 	w.skipped = true
 	if l := w.request.queue; l != nil {
 		l.free = false
 	}
 	if w.host.Stand != nil {
 		w.updateShown()
-		w.recount()
+		w.recountQueue()
 	}
 }
 
 // updateShown updates what is shown about the request without an attempt.
-func (w *waiting) updateShown() {
+func (w *waitingRequest) updateShown() {
 	q := w.request
 	held, _ := w.folder.Leases()
-	if _, refusal := q.decide(held, q.view.Last, time.Now()); refusal != nil {
+	if _, refusal := q.decidePlan(held, q.view.Last, time.Now()); refusal != nil {
 		w.refusal, q.view.Held = refusal, held
 	}
 }

@@ -61,9 +61,9 @@ type Progress struct {
 	Left      *time.Duration // expected to the end; nil: nothing is known yet
 }
 
-// experiment is a request on its way.
-type experiment struct {
-	*places
+// experimentRun is a request on its way.
+type experimentRun struct {
+	*experimentDevices
 	request *Request
 	host    *machine.Host
 	show    func(Progress)
@@ -73,7 +73,7 @@ type experiment struct {
 	output  string   // folder of what the commands print
 	null    *os.File
 	tree    *proctree.Tree
-	crew    crew
+	crew    awaitedChildren
 	again   <-chan struct{} // has a value when the user asks a second time to end
 }
 
@@ -82,36 +82,36 @@ type experiment struct {
 // that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
 	host.SurviveDriver()
-	x := &experiment{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
+	x := &experimentRun{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
 	for _, c := range r.Commands {
 		program := c.Argv[0]
 		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
 			program = cmp.Or(c.Dir, ".") + "/" + program // without a folder it would be looked for in PATH
 		}
-		path, err := launch.Find(program)
+		path, err := launch.FindCommand(program)
 		if err == nil {
-			_, err = claim.CheckCommand(host, everywhere, c.Argv, "")
+			_, err = claim.CheckCommand(host, anyGPU, c.Argv, "")
 		}
 		if err != nil {
 			return x.result, err
 		}
 		x.paths = append(x.paths, path)
 	}
-	ctx, heard, stop := x.listen(ctx)
+	ctx, heard, stop := x.listenForSignals(ctx)
 	defer stop()
-	err := x.prepare(ctx)
+	err := x.prepareRuns(ctx)
 	if err == nil {
-		err = x.conduct(ctx)
+		err = x.runTurns(ctx)
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		x.result.Interrupted, err = heard(), nil
 	}
-	x.result.Answer = core.Conclude(x.described(), x.result.Runs)
+	x.result.Answer = core.Conclude(x.coreExperiment(), x.result.Runs)
 	return x.result, err
 }
 
-// described is the experiment for its conclusion.
-func (x *experiment) described() *core.Experiment {
+// coreExperiment is the experiment for its conclusion.
+func (x *experimentRun) coreExperiment() *core.Experiment {
 	e := &core.Experiment{Arms: x.request.Arms, Commands: len(x.request.Commands), Metrics: x.request.Metrics, Planned: x.request.Repeat}
 	for i := range x.result.Devices {
 		e.Models = append(e.Models, x.result.Devices[i].Name)
@@ -119,13 +119,13 @@ func (x *experiment) described() *core.Experiment {
 	return e
 }
 
-// Die ends this process by the signal that ended an experiment.
-func Die(sig os.Signal) { interrupt.Die(sig) }
+// DieBySignal ends this process by the signal that ended an experiment.
+func DieBySignal(sig os.Signal) { interrupt.DieBySignal(sig) }
 
-// listen ends the context at a signal that asks this process to end. A stopped process would measure its own pause.
-func (x *experiment) listen(parent context.Context) (ctx context.Context, heard func() os.Signal, stop func()) {
+// listenForSignals ends the context at a signal that asks this process to end. A stopped process would measure its own pause.
+func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Context, heard func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
-	caught, first, again := interrupt.Catch(), make(chan os.Signal, 1), make(chan struct{}, 1)
+	caught, first, again := interrupt.CatchSignals(), make(chan os.Signal, 1), make(chan struct{}, 1)
 	x.again = again
 	go func() {
 		for ctx.Err() == nil {
@@ -161,14 +161,14 @@ func (x *experiment) listen(parent context.Context) (ctx context.Context, heard 
 	}
 }
 
-// prepare finds the places of all arms, and opens what the runs need.
-func (x *experiment) prepare(ctx context.Context) (err error) {
-	if x.places, err = findPlaces(ctx, x.host, x.request); err != nil {
+// prepareRuns finds the places of all arms, and opens what the runs need.
+func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
+	if x.experimentDevices, err = findPlaces(ctx, x.host, x.request); err != nil {
 		return err
 	}
 	x.result.Devices = x.devices
 	draw := rand.New(rand.NewPCG(x.request.Seed, 0)) //nolint:gosec // repeatable on purpose
-	x.turns = core.Turns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
+	x.turns = core.PlanTurns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
 	if x.output, err = os.MkdirTemp("", "gpuard-compare-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the output of the commands: %w; name another one: TMPDIR=DIR", err)
 	}
@@ -176,11 +176,11 @@ func (x *experiment) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// conduct runs all turns.
-func (x *experiment) conduct(ctx context.Context) error {
-	x.tree = proctree.Adopt(x.crew.awaits, machine.OwnHelper, nil) // after the shares are settled: what measures them must not be adopted
+// runTurns runs all turns.
+func (x *experimentRun) runTurns(ctx context.Context) error {
+	x.tree = proctree.AdoptOrphans(x.crew.isAwaited, machine.IsOwnHelper, nil) // after the shares are settled: what measures them must not be adopted
 	defer func() {
-		x.tree.Leave()
+		x.tree.StopReaping()
 		_ = x.null.Close()
 		if os.Remove(x.output) != nil { // something is in it
 			x.result.Kept = x.output
@@ -188,7 +188,7 @@ func (x *experiment) conduct(ctx context.Context) error {
 	}()
 	told := map[core.Arm]bool{}
 	for _, turn := range x.turns {
-		run, err := x.turn(ctx, turn)
+		run, err := x.runTurn(ctx, turn)
 		if err != nil {
 			return err
 		}
@@ -201,11 +201,11 @@ func (x *experiment) conduct(ctx context.Context) error {
 	return nil
 }
 
-// progress tells how far the experiment is; the run that goes has lasted so long.
-func (x *experiment) progress(arm core.Arm, lasted time.Duration) {
+// showProgress tells how far the experiment is; the run that goes has lasted so long.
+func (x *experimentRun) showProgress(arm core.Arm, lasted time.Duration) {
 	done := len(x.result.Runs)
 	p := Progress{Run: done + 1, Runs: len(x.turns), Arm: arm}
-	if left := core.Left(x.turns, x.result.Runs); left != nil {
+	if left := core.SecondsLeft(x.turns, x.result.Runs); left != nil {
 		p.Left = new(max(time.Duration(*left*float64(time.Second))-lasted, 0))
 	}
 	x.show(p)
@@ -225,7 +225,7 @@ func (r *Request) Check() error {
 	}
 	for i := range r.Commands {
 		if len(r.Commands[i].Argv) == 0 {
-			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", core.Letter(i))
+			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", core.CommandLetter(i))
 		}
 	}
 	return nil

@@ -15,21 +15,21 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// everywhere asks for one GPU. What a command chooses itself may be what is compared.
-var everywhere = job.Spec{GPUs: 1, Anyway: true}
+// anyGPU asks for one GPU. What a command chooses itself may be what is compared.
+var anyGPU = job.Spec{GPUs: 1, Anyway: true}
 
-// places are the devices of an experiment, chosen once so that all arms have the same, and where leases of them come from.
-type places struct {
+// experimentDevices are the devices of an experiment, chosen once so that all arms have the same, and where leases of them come from.
+type experimentDevices struct {
 	devices []gpu.Device // whole ones
-	first   *claim.Desk
-	whole   []*claim.Desk              // of each GPU, alone
-	shared  map[core.Arm][]*claim.Desk // of each GPU, a share
-	slices  map[core.Arm][]*claim.Desk // of MIG
+	first   *claim.Allocator
+	whole   []*claim.Allocator              // of each GPU, alone
+	shared  map[core.Arm][]*claim.Allocator // of each GPU, a share
+	slices  map[core.Arm][]*claim.Allocator // of MIG
 }
 
 // findPlaces finds the devices of all arms, or says which arm cannot be placed and what is missing.
-func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*places, error) {
-	p := &places{shared: map[core.Arm][]*claim.Desk{}, slices: map[core.Arm][]*claim.Desk{}}
+func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimentDevices, error) {
+	p := &experimentDevices{shared: map[core.Arm][]*claim.Allocator{}, slices: map[core.Arm][]*claim.Allocator{}}
 	for _, arm := range r.Arms {
 		if arm.Kind() != core.MIG {
 			continue
@@ -42,8 +42,8 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*places, e
 		return p, nil
 	}
 	if slices.Contains(r.Arms, core.MPS) { // before a GPU is waited for
-		if _, err := claim.SettleQuota(ctx, host, share(core.MPS, gpu.MiB), false); err != nil {
-			return nil, ofArm(core.MPS, err)
+		if _, err := claim.SettleQuota(ctx, host, shareSpec(core.MPS, gpu.MiB), false); err != nil {
+			return nil, nameArm(core.MPS, err)
 		}
 	}
 	if err := p.findGPUs(ctx, host, r); err != nil {
@@ -54,15 +54,15 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*places, e
 			continue
 		}
 		if err := p.findShares(ctx, host, arm, len(r.Commands)); err != nil {
-			return nil, ofArm(arm, err)
+			return nil, nameArm(arm, err)
 		}
 	}
 	return p, nil
 }
 
-// share asks for a share as an arm means it.
-func share(arm core.Arm, size gpu.Bytes) job.Spec {
-	spec := everywhere
+// shareSpec asks for a share as an arm means it.
+func shareSpec(arm core.Arm, size gpu.Bytes) job.Spec {
+	spec := anyGPU
 	spec.Share = size
 	if arm == core.MPS {
 		spec.Quota, spec.Require = job.MPS, job.MPS
@@ -70,8 +70,8 @@ func share(arm core.Arm, size gpu.Bytes) job.Spec {
 	return spec
 }
 
-// ofArm says which arm cannot be placed.
-func ofArm(arm core.Arm, err error) error {
+// nameArm says which arm cannot be placed.
+func nameArm(arm core.Arm, err error) error {
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
 		named := *refusal
@@ -82,7 +82,7 @@ func ofArm(arm core.Arm, err error) error {
 }
 
 // findGPUs leases as many GPUs as the widest arm needs, which waits for them, and gives them back.
-func (p *places) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
+func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
 	widest, need := core.Arm(""), 1
 	for _, arm := range r.Arms {
 		if arm.Kind() != core.MIG && widest == "" {
@@ -98,31 +98,31 @@ func (p *places) findGPUs(ctx context.Context, host *machine.Host, r *Request) e
 			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", core.Apart, len(r.Devices), need)
 		}
 	}
-	desk, err := p.desk(ctx, host, spec)
+	desk, err := p.openAllocator(ctx, host, spec)
 	if err != nil {
-		return ofArm(widest, err)
+		return nameArm(widest, err)
 	}
-	seat, err := desk.Wait(ctx, "compare", p.queued(host))
+	seat, err := desk.Wait(ctx, "compare", p.sayWaiting(host))
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return ofArm(widest, err)
+		return nameArm(widest, err)
 	}
 	found, err := host.Read(ctx, gpu.Identity)
-	if lerr := seat.Leave(); err == nil {
+	if lerr := seat.Release(); err == nil {
 		err = lerr
 	}
 	if err != nil {
 		return err
 	}
 	for _, given := range seat.Plan.Devices {
-		d, slice, ok := found.Find(given.UUID)
+		d, slice, ok := found.FindDevice(given.UUID)
 		if !ok || slice != nil {
 			return exit.Usagef("cannot compare on %s: name whole GPUs in --device; slices have an arm of their own, mig", given.UUID)
 		}
 		p.devices = append(p.devices, *d)
-		whole, err := p.desk(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
+		whole, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
 		if err != nil {
 			return err
 		}
@@ -131,31 +131,31 @@ func (p *places) findGPUs(ctx context.Context, host *machine.Host, r *Request) e
 	return nil
 }
 
-// queued says once that a GPU is waited for.
-func (p *places) queued(host *machine.Host) func() {
+// sayWaiting says once that a GPU is waited for.
+func (p *experimentDevices) sayWaiting(host *machine.Host) func() {
 	return func() { host.Say("waiting for the GPUs, which are in use; gpuard queue shows the line") }
 }
 
-// desk is where leases come from; all are of one folder.
-func (p *places) desk(ctx context.Context, host *machine.Host, spec job.Spec) (d *claim.Desk, err error) {
+// openAllocator is where leases come from; all are of one folder.
+func (p *experimentDevices) openAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (d *claim.Allocator, err error) {
 	if p.first != nil {
 		return p.first.For(ctx, host, spec)
 	}
-	p.first, err = claim.OpenDesk(ctx, host, spec)
+	p.first, err = claim.OpenAllocator(ctx, host, spec)
 	return p.first, err
 }
 
 // findShares gives each command an equal part of the memory of each GPU.
-func (p *places) findShares(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
 	for i := range p.devices {
 		on := job.Spec{Devices: []string{string(p.devices[i].UUID)}}
-		size, err := claim.Portion(ctx, host, on, commands)
+		size, err := claim.EqualShare(ctx, host, on, commands)
 		if err != nil {
 			return err
 		}
-		spec := share(arm, size)
+		spec := shareSpec(arm, size)
 		spec.GPUs, spec.Devices = 0, on.Devices
-		desk, err := p.desk(ctx, host, spec)
+		desk, err := p.openAllocator(ctx, host, spec)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (p *places) findShares(ctx context.Context, host *machine.Host, arm core.Ar
 
 // findSlices finds a GPU with as many slices as there are commands: of the profile of the arm, else of the one with the
 // most memory.
-func (p *places) findSlices(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
 	found, err := host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (p *places) findSlices(ctx context.Context, host *machine.Host, arm core.Ar
 			}
 		}
 		for _, list := range of {
-			if len(list) >= commands && (best == nil || larger(list[0], best[0])) {
+			if len(list) >= commands && (best == nil || isLargerSlice(list[0], best[0])) {
 				best = list[:commands]
 			}
 		}
@@ -194,17 +194,17 @@ func (p *places) findSlices(ctx context.Context, host *machine.Host, arm core.Ar
 			Remedy: "have them made (nvidia-smi mig), or leave the arm out; gpuard status shows the slices"}
 	}
 	for _, slice := range best {
-		desk, err := p.desk(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
+		desk, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
 		if err != nil {
-			return ofArm(arm, err)
+			return nameArm(arm, err)
 		}
 		p.slices[arm] = append(p.slices[arm], desk)
 	}
 	return nil
 }
 
-// larger orders slices by memory, then by the name of the profile, so that the answer is always the same.
-func larger(a, b gpu.MIGDevice) bool {
+// isLargerSlice orders slices by memory, then by the name of the profile, so that the answer is always the same.
+func isLargerSlice(a, b gpu.MIGDevice) bool {
 	size := func(m gpu.MIGDevice) gpu.Bytes {
 		if m.MemoryTotal == nil {
 			return 0
@@ -217,25 +217,25 @@ func larger(a, b gpu.MIGDevice) bool {
 	return a.Profile < b.Profile
 }
 
-// step is what of a run happens at the same time.
-type step struct {
+// turnStep is what of a run happens at the same time.
+type turnStep struct {
 	commands []int
-	desks    []*claim.Desk // of each command; one of all is a lease that they have in common
+	desks    []*claim.Allocator // of each command; one of all is a lease that they have in common
 }
 
-// steps are the parts of a turn, one after the other.
-func (p *places) steps(t core.Turn) []step {
-	on := func(desks []*claim.Desk, i int) *claim.Desk { return desks[i%len(desks)] }
-	all := step{commands: t.Places}
+// turnSteps are the parts of a turn, one after the other.
+func (p *experimentDevices) turnSteps(t core.Turn) []turnStep {
+	on := func(desks []*claim.Allocator, i int) *claim.Allocator { return desks[i%len(desks)] }
+	all := turnStep{commands: t.Places}
 	switch t.Arm.Kind() {
 	case core.Alone:
-		var list []step
+		var list []turnStep
 		for i, c := range t.Places {
-			list = append(list, step{[]int{c}, []*claim.Desk{on(p.whole, i)}})
+			list = append(list, turnStep{[]int{c}, []*claim.Allocator{on(p.whole, i)}})
 		}
 		return list
 	case core.Together:
-		all.desks = []*claim.Desk{on(p.whole, t.Places[0])}
+		all.desks = []*claim.Allocator{on(p.whole, t.Places[0])}
 	case core.Apart:
 		all.desks = p.whole[:len(t.Places)]
 	case core.MIG:
@@ -245,5 +245,5 @@ func (p *places) steps(t core.Turn) []step {
 			all.desks = append(all.desks, on(p.shared[t.Arm], t.Places[0]))
 		}
 	}
-	return []step{all}
+	return []turnStep{all}
 }

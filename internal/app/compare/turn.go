@@ -26,32 +26,32 @@ import (
 // sampleEvery is the time between two readings of the devices.
 const sampleEvery = 500 * time.Millisecond
 
-// grace is the time between SIGTERM and SIGKILL.
-const grace = 10 * time.Second
+// killGrace is the time between SIGTERM and SIGKILL.
+const killGrace = 10 * time.Second
 
-// loaded is the variable in which a load has the name of the command that it is for.
-const loaded = "GPUARD_COMPARE"
+// loadVariable is the variable in which a load has the name of the command that it is for.
+const loadVariable = "GPUARD_COMPARE"
 
 // outputRead is how much of the end of an output is searched for metrics.
 const outputRead = 4 << 20
 
-// crew knows which children are waited for.
-type crew struct {
+// awaitedChildren knows which children are waited for.
+type awaitedChildren struct {
 	mu   sync.Mutex
 	pids map[int]bool
 }
 
-func (c *crew) awaits(pid int) bool {
+func (c *awaitedChildren) isAwaited(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pids[pid]
 }
 
-// start starts a command; nothing else may reap it from then on.
-func (c *crew) start(command batch.Command, null *os.File) (int, error) {
+// startProcess starts a command; nothing else may reap it from then on.
+func (c *awaitedChildren) startProcess(command batch.Command, null *os.File) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	pid, err := batch.Start(command, null)
+	pid, err := batch.StartCommand(command, null)
 	if err == nil {
 		if c.pids == nil {
 			c.pids = map[int]bool{}
@@ -61,63 +61,63 @@ func (c *crew) start(command batch.Command, null *os.File) (int, error) {
 	return pid, err
 }
 
-// bury reaps it.
-func (c *crew) bury(pid int) {
-	batch.Bury(pid)
+// reapProcess reaps it.
+func (c *awaitedChildren) reapProcess(pid int) {
+	batch.ReapChild(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pids, pid)
 }
 
-// stage is one step while it runs.
-type stage struct {
-	*experiment
+// runningStep is one step while it runs.
+type runningStep struct {
+	*experimentRun
 	run     *core.Run
 	meter   *core.Meter
-	seats   []*claim.Seat // each once
-	members []*member
+	seats   []*claim.CommandLease // each once
+	members []*stepCommand
 	shared  bool // one lease of all members
 	began   time.Time
 	sampled time.Time
 }
 
-// member is one command of a stage.
-type member struct {
+// stepCommand is one command of a stage.
+type stepCommand struct {
 	command      int
-	seat         *claim.Seat
+	seat         *claim.CommandLease
 	logs         [2]string // of the command, and of its load
 	pids         [2]int
-	began, ended time.Time   // of its load, where there is one
-	how          batch.Ended // that ended
+	began, ended time.Time        // of its load, where there is one
+	how          batch.ExitStatus // that ended
 	failed       bool
 	peak         *gpu.Bytes
 }
 
 // Indexes of a member's processes.
 const (
-	itself = iota
-	load
+	ownProcess = iota
+	loadProcess
 )
 
-// exited is the end of a process.
-type exited struct {
-	of  *member
+// processExit is the end of a process.
+type processExit struct {
+	of  *stepCommand
 	who int
-	how batch.Ended
+	how batch.ExitStatus
 	err error
 	at  time.Time
 }
 
-// turn is one run of an arm: its steps, one after the other. An error ends the experiment.
-func (x *experiment) turn(ctx context.Context, t core.Turn) (*core.Run, error) {
+// runTurn is one run of an arm: its steps, one after the other. An error ends the experiment.
+func (x *experimentRun) runTurn(ctx context.Context, t core.Turn) (*core.Run, error) {
 	run := &core.Run{Arm: t.Arm, Round: t.Round, Devices: []string{}, Commands: make([]core.Outcome, len(x.request.Commands))}
 	for c := range run.Commands {
-		run.Commands[c] = core.Outcome{Command: core.Letter(c), Metrics: []core.Value{}}
+		run.Commands[c] = core.Outcome{Command: core.CommandLetter(c), Metrics: []core.Value{}}
 	}
 	meter := &core.Meter{}
-	for _, step := range x.steps(t) {
-		s := &stage{experiment: x, run: run, meter: meter}
-		if err := s.conduct(ctx, step); err != nil {
+	for _, step := range x.turnSteps(t) {
+		s := &runningStep{experimentRun: x, run: run, meter: meter}
+		if err := s.runStep(ctx, step); err != nil {
 			return nil, err
 		}
 		if run.Problem != "" {
@@ -128,14 +128,14 @@ func (x *experiment) turn(ctx context.Context, t core.Turn) (*core.Run, error) {
 	return run, nil
 }
 
-// conduct leases for a step, runs it, and notes what was measured.
-func (s *stage) conduct(ctx context.Context, what step) (err error) {
+// runStep leases for a step, runs it, and notes what was measured.
+func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 	defer func() {
-		if lerr := giveBack(s.seats); err == nil {
+		if lerr := releaseLeases(s.seats); err == nil {
 			err = lerr
 		}
 	}()
-	if s.seats, err = s.take(ctx, what); err != nil {
+	if s.seats, err = s.takeLeases(ctx, what); err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
 	for _, seat := range s.seats {
@@ -146,42 +146,42 @@ func (s *stage) conduct(ctx context.Context, what step) (err error) {
 		}
 	}
 	s.shared = len(what.desks) < len(what.commands)
-	s.begin()
+	s.startClock()
 	for i, c := range what.commands {
-		if err = s.start(c, s.seats[min(i, len(s.seats)-1)]); err != nil {
+		if err = s.startMember(c, s.seats[min(i, len(s.seats)-1)]); err != nil {
 			break
 		}
 	}
 	if err == nil && s.request.Load != "" {
-		s.begin()
+		s.startClock()
 		for _, m := range s.members {
 			if err = s.startLoad(m); err != nil {
 				break
 			}
 		}
 	}
-	interrupted := s.await(ctx, err != nil)
-	if kerr := s.tree.Kill(job.Dying); kerr != nil { // what commands leave behind would disturb the next run
+	interrupted := s.awaitMembers(ctx, err != nil)
+	if kerr := s.tree.Kill(job.KillGrace); kerr != nil { // what commands leave behind would disturb the next run
 		s.host.Say(kerr.Error())
 	}
-	s.note()
+	s.recordStep()
 	for _, m := range s.members {
 		for _, pid := range m.pids {
 			if pid != 0 {
-				s.crew.bury(pid)
+				s.crew.reapProcess(pid)
 			}
 		}
 	}
 	return cmp.Or(err, interrupted)
 }
 
-// take leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held one each
+// takeLeases leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held one each
 // would wait for each other for ever.
-func (s *stage) take(ctx context.Context, what step) (seats []*claim.Seat, err error) {
-	name := s.name(what)
+func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*claim.CommandLease, err error) {
+	name := s.leaseName(what)
 	for first := 0; ; {
-		seats = make([]*claim.Seat, len(what.desks))
-		if seats[first], err = what.desks[first].Wait(ctx, name, s.queued(s.host)); err != nil {
+		seats = make([]*claim.CommandLease, len(what.desks))
+		if seats[first], err = what.desks[first].Wait(ctx, name, s.sayWaiting(s.host)); err != nil {
 			return nil, err
 		}
 		busy := -1
@@ -199,37 +199,37 @@ func (s *stage) take(ctx context.Context, what step) (seats []*claim.Seat, err e
 		}
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
-			return given(seats), err
+			return takenLeases(seats), err
 		}
-		if err := giveBack(seats); err != nil {
+		if err := releaseLeases(seats); err != nil {
 			return nil, err
 		}
 		first = busy
 	}
 }
 
-// given are those that there are.
-func given(seats []*claim.Seat) []*claim.Seat {
-	return slices.DeleteFunc(seats, func(s *claim.Seat) bool { return s == nil })
+// takenLeases are those that there are.
+func takenLeases(seats []*claim.CommandLease) []*claim.CommandLease {
+	return slices.DeleteFunc(seats, func(s *claim.CommandLease) bool { return s == nil })
 }
 
-func giveBack(seats []*claim.Seat) (err error) {
-	for _, seat := range given(seats) {
-		if lerr := seat.Leave(); err == nil {
+func releaseLeases(seats []*claim.CommandLease) (err error) {
+	for _, seat := range takenLeases(seats) {
+		if lerr := seat.Release(); err == nil {
 			err = lerr
 		}
 	}
 	return err
 }
 
-// begin is when measuring begins.
-func (s *stage) begin() {
+// startClock is when measuring begins.
+func (s *runningStep) startClock() {
 	s.began = time.Now()
 	s.sampled = s.began
 }
 
-// name is what the leases of a step are called.
-func (s *stage) name(what step) string {
+// leaseName is what the leases of a step are called.
+func (s *runningStep) leaseName(what turnStep) string {
 	var names []string
 	for _, c := range what.commands {
 		names = append(names, machine.BaseName(s.request.Commands[c].Argv))
@@ -237,53 +237,53 @@ func (s *stage) name(what step) string {
 	return strings.Join(names, "+")
 }
 
-// start starts a command on a seat.
-func (s *stage) start(c int, seat *claim.Seat) error {
-	m, command := &member{command: c, seat: seat}, s.request.Commands[c]
+// startMember starts a command on a seat.
+func (s *runningStep) startMember(c int, seat *claim.CommandLease) error {
+	m, command := &stepCommand{command: c, seat: seat}, s.request.Commands[c]
 	env := visible.Env(seat.Env).With(command.Env)
-	if err := s.launch(m, itself, batch.Command{Path: s.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
+	if err := s.launchProcess(m, ownProcess, batch.Command{Path: s.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
 		return err
 	}
 	s.members = append(s.members, m)
 	if s.shared {
 		return nil // the lease stays this process's
 	}
-	return seat.Entrust(m.pids[itself])
+	return seat.Entrust(m.pids[ownProcess])
 }
 
 // startLoad starts what uses a command while it runs. It has no device.
-func (s *stage) startLoad(m *member) error {
-	env := visible.Env(claim.WithoutDevices(s.host, job.Spec{CPU: true})).With([]visible.Var{{Name: loaded, Value: s.request.Commands[m.command].Name}})
-	return s.launch(m, load, batch.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", s.request.Load}, Env: env})
+func (s *runningStep) startLoad(m *stepCommand) error {
+	env := visible.Env(claim.EnvWithoutDevices(s.host, job.Spec{CPU: true})).With([]visible.Var{{Name: loadVariable, Value: s.request.Commands[m.command].Name}})
+	return s.launchProcess(m, loadProcess, batch.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", s.request.Load}, Env: env})
 }
 
-// launch starts one process of a member, with its output in a file.
-func (s *stage) launch(m *member, who int, command batch.Command) (err error) {
-	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.Letter(m.command), []string{"", "-load"}[who])
+// launchProcess starts one process of a member, with its output in a file.
+func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Command) (err error) {
+	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.CommandLetter(m.command), []string{"", "-load"}[who])
 	m.logs[who] = filepath.Join(s.output, name)
 	if command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
 	}
 	defer command.Log.Close() //nolint:errcheck // the command has its own
 	m.began = time.Now()
-	if m.pids[who], err = s.crew.start(command, s.null); err != nil {
+	if m.pids[who], err = s.crew.startProcess(command, s.null); err != nil {
 		_ = os.Remove(m.logs[who])
 		return fmt.Errorf("cannot run %q: %w", command.Argv[0], err)
 	}
 	return nil
 }
 
-// await waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are ended; at once
+// awaitMembers waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are ended; at once
 // where one could not be started.
-func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) {
-	ended, left := make(chan exited), 0
+func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interrupted error) {
+	ended, left := make(chan processExit), 0
 	for _, m := range s.members {
 		for who, pid := range m.pids {
 			if pid != 0 {
 				left++
 				go func() {
-					how, err := batch.Await(pid)
-					ended <- exited{m, who, how, err, time.Now()}
+					how, err := batch.AwaitChild(pid)
+					ended <- processExit{m, who, how, err, time.Now()}
 				}()
 			}
 		}
@@ -293,8 +293,8 @@ func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) 
 	var kill <-chan time.Time
 	stop := func() {
 		if kill == nil {
-			s.tree.Signal("SIGTERM")
-			kill = time.After(grace)
+			s.tree.SignalAll("SIGTERM")
+			kill = time.After(killGrace)
 		}
 	}
 	over := ctx.Done()
@@ -304,33 +304,33 @@ func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) 
 	for left > 0 {
 		select {
 		case e := <-ended:
-			if left--; s.ended(e, kill != nil) {
+			if left--; s.recordEnd(e, kill != nil) {
 				stop()
 			}
 		case <-tick.C:
-			s.sample(ctx)
-			s.progress(s.run.Arm, time.Since(s.began))
+			s.sampleDevices(ctx)
+			s.showProgress(s.run.Arm, time.Since(s.began))
 		case <-over:
 			interrupted, over = ctx.Err(), nil
 			stop()
 		case <-kill:
-			_ = s.tree.Kill(job.Dying)
+			_ = s.tree.Kill(job.KillGrace)
 		case <-s.again:
-			_ = s.tree.Kill(job.Dying)
+			_ = s.tree.Kill(job.KillGrace)
 		}
 	}
 	return interrupted
 }
 
-// ended notes the end of a process. The answer is whether the others are to end too: the run has failed, or all load is done.
-func (s *stage) ended(e exited, stopping bool) bool {
+// recordEnd notes the end of a process. The answer is whether the others are to end too: the run has failed, or all load is done.
+func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 	m, served := e.of, s.request.Load != ""
 	if !m.ended.IsZero() {
 		return false // a command whose load is done, or a load whose command has ended
 	}
 	m.ended, m.how = e.at, e.how
-	what := core.Letter(m.command)
-	if e.who == load {
+	what := core.CommandLetter(m.command)
+	if e.who == loadProcess {
 		what = "the load of " + what
 	}
 	how := ""
@@ -341,18 +341,18 @@ func (s *stage) ended(e exited, stopping bool) bool {
 		how = "was ended by " + e.how.Signal
 	case e.how.Code != 0:
 		how = fmt.Sprintf("ended with exit code %d", e.how.Code)
-	case served && e.who == itself:
+	case served && e.who == ownProcess:
 		how = "ended before its load"
 	}
 	if how != "" && !stopping {
 		m.failed = true
 		s.run.Problem = fmt.Sprintf("%s %s; its output: %s", what, how, m.logs[e.who])
 	}
-	return how != "" || served && !slices.ContainsFunc(s.members, func(m *member) bool { return m.ended.IsZero() })
+	return how != "" || served && !slices.ContainsFunc(s.members, func(m *stepCommand) bool { return m.ended.IsZero() })
 }
 
-// sample reads the devices of the run.
-func (s *stage) sample(ctx context.Context) {
+// sampleDevices reads the devices of the run.
+func (s *runningStep) sampleDevices(ctx context.Context) {
 	m, partial, err := s.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
 	if err != nil || partial {
 		return // the next reading stands for this time too
@@ -360,7 +360,7 @@ func (s *stage) sample(ctx context.Context) {
 	var devices []gpu.Device
 	for _, seat := range s.seats {
 		for _, given := range seat.Plan.Devices {
-			d, slice, ok := m.Find(given.UUID)
+			d, slice, ok := m.FindDevice(given.UUID)
 			if !ok {
 				return
 			}
@@ -381,15 +381,15 @@ func (s *stage) sample(ctx context.Context) {
 	s.meter.Add(now.Sub(s.sampled), devices)
 	s.sampled = now
 	for _, one := range s.members {
-		one.measure(&m, s.host.Proc.Tree(one.pids[itself]))
+		one.recordPeak(&m, s.host.Proc.ProcessTree(one.pids[ownProcess]))
 	}
 }
 
-// measure notes the memory of the command's own processes on one device, where that is the most so far.
-func (m *member) measure(machine *gpu.Machine, tree []int) {
+// recordPeak notes the memory of the command's own processes on one device, where that is the most so far.
+func (m *stepCommand) recordPeak(machine *gpu.Machine, tree []int) {
 	for _, given := range m.seat.Plan.Devices {
 		var sum *gpu.Bytes
-		for _, p := range machine.On(given.UUID) {
+		for _, p := range machine.ProcessesOn(given.UUID) {
 			if p.Memory != nil && slices.Contains(tree, p.PID) {
 				if sum == nil {
 					sum = new(gpu.Bytes)
@@ -403,15 +403,15 @@ func (m *member) measure(machine *gpu.Machine, tree []int) {
 	}
 }
 
-// note adds to the run what was measured in this step.
-func (s *stage) note() {
+// recordStep adds to the run what was measured in this step.
+func (s *runningStep) recordStep() {
 	if len(s.members) == 0 {
 		return
 	}
 	from, to := s.members[0].began, s.members[0].ended // in which all run
 	last := to
 	for _, m := range s.members[1:] {
-		from, to, last = later(from, m.began), earlier(to, m.ended), later(last, m.ended)
+		from, to, last = laterTime(from, m.began), earlierTime(to, m.ended), laterTime(last, m.ended)
 	}
 	s.run.Seconds += last.Sub(s.members[0].began).Seconds()
 	s.meter.Rest(last.Sub(s.sampled))
@@ -424,26 +424,26 @@ func (s *stage) note() {
 		if len(s.members) > 1 && out.Seconds > 0 {
 			out.Company = new(max(0, to.Sub(from).Seconds()) / out.Seconds)
 		}
-		m.seat.Note(out.Exit, out.Signal, peakOf(m))
+		m.seat.NoteEnd(out.Exit, out.Signal, peakOf(m))
 		s.readOutput(m, out)
 	}
 }
 
-func peakOf(m *member) gpu.Bytes {
+func peakOf(m *stepCommand) gpu.Bytes {
 	if m.peak == nil {
 		return 0
 	}
 	return *m.peak
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
@@ -451,22 +451,22 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // readOutput finds the metrics in what a command printed, which is only kept where the run has failed.
-func (s *stage) readOutput(m *member, out *core.Outcome) {
+func (s *runningStep) readOutput(m *stepCommand, out *core.Outcome) {
 	if len(s.request.Metrics) > 0 {
-		text := endOf(m.logs[itself])
-		if m.logs[load] != "" {
-			text = endOf(m.logs[load])
+		text := readTail(m.logs[ownProcess])
+		if m.logs[loadProcess] != "" {
+			text = readTail(m.logs[loadProcess])
 		}
-		out.Read(s.request.Metrics, text)
+		out.ReadMetrics(s.request.Metrics, text)
 	}
 	if !m.failed {
-		_ = os.Remove(m.logs[itself])
-		_ = os.Remove(m.logs[load])
+		_ = os.Remove(m.logs[ownProcess])
+		_ = os.Remove(m.logs[loadProcess])
 	}
 }
 
-// endOf reads the end of a file.
-func endOf(path string) []byte {
+// readTail reads the end of a file.
+func readTail(path string) []byte {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil

@@ -19,20 +19,20 @@ import (
 func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Accelerate] {
 	found := hostinfo.Accelerate{Path: accelerateFile(host.Env)}
 	if !filepath.IsAbs(found.Path) {
-		return hostinfo.Read(hostinfo.Accelerate{})
+		return hostinfo.AnswerOf(hostinfo.Accelerate{})
 	}
-	text, err := files.Read(found.Path)
+	text, err := files.ReadFile(found.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return hostinfo.Read(found)
+		return hostinfo.AnswerOf(found)
 	case err != nil:
-		return hostinfo.Failed[hostinfo.Accelerate](found.Path + ": " + err.Error())
-	case !text.OwnedBy(uint32(os.Geteuid())): //nolint:gosec // a uid
-		return hostinfo.Failed[hostinfo.Accelerate](found.Path + " belongs to another user")
+		return hostinfo.NoAnswer[hostinfo.Accelerate](found.Path + ": " + err.Error())
+	case !text.IsOwnedBy(uint32(os.Geteuid())): //nolint:gosec // a uid
+		return hostinfo.NoAnswer[hostinfo.Accelerate](found.Path + " belongs to another user")
 	}
 	docs, err := yamltree.Parse(text.Content)
 	if err != nil {
-		return hostinfo.Failed[hostinfo.Accelerate](found.Path + ": " + err.Error())
+		return hostinfo.NoAnswer[hostinfo.Accelerate](found.Path + ": " + err.Error())
 	}
 
 	for _, doc := range docs {
@@ -40,7 +40,7 @@ func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 			found.GPUIDs, found.Line = ids.Text, ids.At.Line
 		}
 	}
-	return hostinfo.Read(found)
+	return hostinfo.AnswerOf(found)
 }
 
 // accelerateFile is where accelerate looks for its settings. Source: huggingface/accelerate

@@ -23,8 +23,8 @@ import (
 	"gpuard/internal/host/atomicfile"
 )
 
-// packed is an archive that was written.
-type packed struct {
+// bundleArchive is an archive that was written.
+type bundleArchive struct {
 	Path  string
 	Size  gpu.Bytes
 	Files []packedFile
@@ -40,29 +40,29 @@ type packedFile struct {
 // Bundle writes one archive for a bug report: what doctor found and what it found that from. path is "" for a name of
 // its own in the working folder, or a folder; a file that is there is never overwritten. version is the program's.
 // Without raw, names, paths, addresses and identifiers are replaced by words that are the same in all files.
-func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw bool) (*packed, error) { //nolint:revive // the caller only shows it
-	files, err := evidence(host, d, version)
+func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw bool) (*bundleArchive, error) { //nolint:revive // the caller only shows it
+	files, err := collectEvidence(host, d, version)
 	if err != nil {
 		return nil, err
 	}
 	if !raw {
-		if files, err = scrubbed(files, scrubber(host, d.Site)); err != nil {
+		if files, err = scrubFiles(files, newScrubber(host, d.Site)); err != nil {
 			return nil, err
 		}
 	}
-	files = slices.Insert(files, 0, packedFile{"README.txt", "what is in here", contents(files, raw)})
+	files = slices.Insert(files, 0, packedFile{"README.txt", "what is in here", bundleReadme(files, raw)})
 	name := "gpuard-doctor-" + d.Site.Now.Format("20060102-150405") + ".tar.gz"
 	if info, err := os.Stat(path); path == "" || err == nil && info.IsDir() {
 		path = filepath.Join(path, name)
 	}
-	data, err := archive(strings.TrimSuffix(name, ".tar.gz"), files, d.Site.Now)
+	data, err := packArchive(strings.TrimSuffix(name, ".tar.gz"), files, d.Site.Now)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack the files: %w", err)
 	}
 	if err := writeOnce(path, data); err != nil {
 		return nil, err
 	}
-	return &packed{path, gpu.Bytes(len(data)), files}, nil
+	return &bundleArchive{path, gpu.Bytes(len(data)), files}, nil
 }
 
 // writeOnce makes a file for the caller alone, and never changes one that is there.
@@ -77,7 +77,7 @@ func writeOnce(path string, data []byte) error {
 	return nil
 }
 
-func archive(folder string, files []packedFile, now time.Time) ([]byte, error) {
+func packArchive(folder string, files []packedFile, now time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	tape := tar.NewWriter(zip)
@@ -94,8 +94,8 @@ func archive(folder string, files []packedFile, now time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// scrubber knows what is secret of this machine and has no form that would betray it.
-func scrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
+// newScrubber knows what is secret of this machine and has no form that would betray it.
+func newScrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	var secrets []redact.Secret
 	add := func(kind redact.Kind, texts ...string) {
 		for _, t := range texts {
@@ -134,8 +134,8 @@ func scrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	}
 	add(redact.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
 	add(redact.User, s.Policy.Found.Names...)
-	add(redact.User, owners(host, s.State.Found)...)
-	for _, pair := range telling(host.Env) { // a path with blanks ends where no pattern sees it
+	add(redact.User, folderOwners(host, s.State.Found)...)
+	for _, pair := range tellingVariables(host.Env) { // a path with blanks ends where no pattern sees it
 		if _, v, _ := strings.Cut(pair, "="); strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") {
 			add(redact.Path, filepath.SplitList(v)...)
 		}
@@ -143,9 +143,9 @@ func scrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	return redact.New(secrets, keep)
 }
 
-// owners are the users that texts about the state folder may name: the owners of the folder, of its parents, and of its
+// folderOwners are the users that texts about the state folder may name: the owners of the folder, of its parents, and of its
 // content.
-func owners(host *machine.Host, state hostinfo.State) (names []string) {
+func folderOwners(host *machine.Host, state hostinfo.State) (names []string) {
 	seen := map[uint32]bool{}
 	add := func(path string) {
 		info, err := os.Lstat(path)
@@ -173,14 +173,14 @@ func owners(host *machine.Host, state hostinfo.State) (names []string) {
 	return names
 }
 
-// scrubbed replaces secrets in all files, with the same words.
-func scrubbed(files []packedFile, by *redact.Scrubber) ([]packedFile, error) {
+// scrubFiles replaces secrets in all files, with the same words.
+func scrubFiles(files []packedFile, by *redact.Scrubber) ([]packedFile, error) {
 	for i, f := range files {
 		if !strings.HasSuffix(f.Name, ".json") {
 			files[i].data = []byte(by.Text(string(f.data)))
 			continue
 		}
-		data, err := by.JSON(f.data)
+		data, err := by.ScrubJSON(f.data)
 		if err != nil {
 			return nil, fmt.Errorf("cannot scrub %s: %w", f.Name, err)
 		}
@@ -189,8 +189,8 @@ func scrubbed(files []packedFile, by *redact.Scrubber) ([]packedFile, error) {
 	return files, nil
 }
 
-// contents is the first page of the archive.
-func contents(files []packedFile, raw bool) []byte {
+// bundleReadme is the first page of the archive.
+func bundleReadme(files []packedFile, raw bool) []byte {
 	var b strings.Builder
 	b.WriteString("What gpuard doctor saw, for a bug report.\n\n")
 	for _, f := range files {

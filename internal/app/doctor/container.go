@@ -21,7 +21,7 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	var c hostinfo.Containers
 	is := func(paths ...string) bool {
 		for _, p := range paths {
-			if files.Is(host.Below(p)) {
+			if files.Exists(host.SystemPath(p)) {
 				return true
 			}
 		}
@@ -38,10 +38,10 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 		c.PodmanLacks = podmanLacks(host)
 	}
 	c.ToolkitVersion = toolkitVersion(host)
-	settings(host, &c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.Runtime)
-	settings(host, &c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.Docker)
+	readSettings(host, &c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.ReadRuntime)
+	readSettings(host, &c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.ReadDocker)
 	if c.CgroupDriver == "" && c.Docker {
-		c.CgroupDriver, c.CgroupDefault = dockersChoice(host), true
+		c.CgroupDriver, c.CgroupDefault = defaultCgroupDriver(host), true
 	}
 	for _, hook := range []string{"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", "/etc/containers/oci/hooks.d/oci-nvidia-hook.json"} {
 		if is(hook) {
@@ -51,15 +51,15 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	var wrong []string
 	c.Specs, wrong = engine.Specs(host)
 	c.Problems = append(c.Problems, wrong...)
-	return hostinfo.Read(c)
+	return hostinfo.AnswerOf(c)
 }
 
 // dockerSocket is the socket of Docker's daemon, also of one that this user runs, and whether the user may not open it.
 func dockerSocket(host *machine.Host) (path string, denied bool) {
 	own, _ := host.Env.Lookup("XDG_RUNTIME_DIR")
 	for _, path := range []string{filepath.Join(own, "docker.sock"), "/run/docker.sock", "/var/run/docker.sock"} {
-		if info, err := os.Stat(host.Below(path)); err == nil && info.Mode()&os.ModeSocket != 0 {
-			return path, !files.Writable(host.Below(path))
+		if info, err := os.Stat(host.SystemPath(path)); err == nil && info.Mode()&os.ModeSocket != 0 {
+			return path, !files.IsWritable(host.SystemPath(path))
 		}
 	}
 	return "", false
@@ -68,12 +68,12 @@ func dockerSocket(host *machine.Host) (path string, denied bool) {
 // podmanLacks says what Podman needs for a user who is not root and does not find; "" nothing.
 func podmanLacks(host *machine.Host) string {
 	for _, program := range []string{"newuidmap", "newgidmap"} {
-		if !files.Is(host.Below("/usr/bin/" + program)) {
+		if !files.Exists(host.SystemPath("/usr/bin/" + program)) {
 			return "the program " + program + " is not"
 		}
 	}
 	for _, path := range []string{"/etc/subuid", "/etc/subgid"} {
-		text, err := files.Read(host.Below(path))
+		text, err := files.ReadFile(host.SystemPath(path))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return ""
 		}
@@ -88,9 +88,9 @@ func podmanLacks(host *machine.Host) string {
 	return ""
 }
 
-// settings reads one file of settings into c; that there is none is no problem.
-func settings(host *machine.Host, c *hostinfo.Containers, path string, into *string, read func([]byte, *hostinfo.Containers) error) {
-	text, err := files.Read(host.Below(path))
+// readSettings reads one file of settings into c; that there is none is no problem.
+func readSettings(host *machine.Host, c *hostinfo.Containers, path string, into *string, read func([]byte, *hostinfo.Containers) error) {
+	text, err := files.ReadFile(host.SystemPath(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
@@ -107,7 +107,7 @@ func settings(host *machine.Host, c *hostinfo.Containers, path string, into *str
 // program is run and no package database is read.
 func toolkitVersion(host *machine.Host) string {
 	for _, folder := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"} {
-		matches, _ := filepath.Glob(host.Below(folder + "/libnvidia-container.so.1.*.*"))
+		matches, _ := filepath.Glob(host.SystemPath(folder + "/libnvidia-container.so.1.*.*"))
 		for _, m := range matches {
 			if version, ok := strings.CutPrefix(filepath.Base(m), "libnvidia-container.so."); ok {
 				return version
@@ -117,10 +117,10 @@ func toolkitVersion(host *machine.Host) string {
 	return ""
 }
 
-// dockersChoice is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2 (moby/moby
+// defaultCgroupDriver is Docker's default cgroup driver: systemd where systemd runs the machine with cgroup v2 (moby/moby
 // daemon/daemon_unix.go).
-func dockersChoice(host *machine.Host) string {
-	if files.Is(host.Below("/sys/fs/cgroup/cgroup.controllers")) && files.Is(host.Below("/run/systemd/system")) {
+func defaultCgroupDriver(host *machine.Host) string {
+	if files.Exists(host.SystemPath("/sys/fs/cgroup/cgroup.controllers")) && files.Exists(host.SystemPath("/run/systemd/system")) {
 		return "systemd"
 	}
 	return "cgroupfs"

@@ -23,29 +23,29 @@ import (
 // folder, the name of a conda environment) instead of all that are found; with run, its libraries are imported too.
 // Whatever cannot be read is an unknown finding. Errors are only about the arguments.
 func Diagnose(ctx context.Context, host *machine.Host, of string, run bool) (check.Diagnosis, error) {
-	s, err := survey(ctx, host, of, run)
+	s, err := surveySite(ctx, host, of, run)
 	if err != nil {
 		return check.Diagnosis{}, err
 	}
 	return check.Diagnose(s), nil
 }
 
-// survey makes all readings at the same time. Each has a deadline, and its failure affects no other.
-func survey(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Site, error) {
-	l := &looking{ctx: ctx, say: host.Say}
-	defer l.over()
+// surveySite makes all readings at the same time. Each has a deadline, and its failure affects no other.
+func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Site, error) {
+	l := &readingSet{ctx: ctx, say: host.Say}
+	defer l.endReadings()
 	one := *host
-	one.Say = l.tell // readings speak from several goroutines
+	one.Say = l.sayLine // readings speak from several goroutines
 	host, l.host = &one, &one
 	s := hostinfo.Site{Now: time.Now(), Env: host.Env}
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		if of != "" || run {
 			return s, exit.Usagef("cannot look at Python environments of %s: only its devices are known; leave --for and --run out, or --machine", host.Machine)
 		}
 		m, err := host.Read(ctx, gpu.Everything)
-		s.Machine = hostinfo.Read(m)
-		elsewhere(&s)
-		holders(&s, siteLeftovers(ctx, host, s.Machine))
+		s.Machine = hostinfo.AnswerOf(m)
+		fillNotLooked(&s)
+		setLeftovers(&s, siteLeftovers(ctx, host, s.Machine))
 		return s, err
 	}
 	s.Container = host.Container()
@@ -54,36 +54,36 @@ func survey(ctx context.Context, host *machine.Host, of string, run bool) (hosti
 	if run {
 		patient += 2 * time.Minute // an import of a large library from a cold disk
 	}
-	look(l, "the devices", 4*cmp.Or(host.Times.Driver, 5*time.Second), &s.Machine, siteMachine)
-	look(l, "the driver", usual, &s.Driver, siteDriver)
-	look(l, "the PCI bus", usual, &s.Cards, siteCards)
-	look(l, "device files", usual, &s.Nodes, siteNodes)
-	look(l, "libraries", usual, &s.Libraries, siteLibraries)
-	look(l, "CUDA toolkits", usual, &s.Toolkits, siteToolkits)
-	look(l, "containers", usual, &s.Containers, siteContainers)
-	look(l, "limits", usual, &s.Limits, siteLimits)
-	look(l, "NCCL's settings", usual, &s.NCCL, siteNCCL)
-	look(l, "accelerate's settings", usual, &s.Accelerate, siteAccelerate)
-	look(l, "the state folder", usual, &s.State, siteState)
-	look(l, "configuration files", usual, &s.Policy, sitePolicy)
-	look(l, "the kernel's log", usual, &s.Log, siteLog)
+	startReading(l, "the devices", 4*cmp.Or(host.Times.Driver, 5*time.Second), &s.Machine, siteMachine)
+	startReading(l, "the driver", usual, &s.Driver, siteDriver)
+	startReading(l, "the PCI bus", usual, &s.Cards, siteCards)
+	startReading(l, "device files", usual, &s.Nodes, siteNodes)
+	startReading(l, "libraries", usual, &s.Libraries, siteLibraries)
+	startReading(l, "CUDA toolkits", usual, &s.Toolkits, siteToolkits)
+	startReading(l, "containers", usual, &s.Containers, siteContainers)
+	startReading(l, "limits", usual, &s.Limits, siteLimits)
+	startReading(l, "NCCL's settings", usual, &s.NCCL, siteNCCL)
+	startReading(l, "accelerate's settings", usual, &s.Accelerate, siteAccelerate)
+	startReading(l, "the state folder", usual, &s.State, siteState)
+	startReading(l, "configuration files", usual, &s.Policy, sitePolicy)
+	startReading(l, "the kernel's log", usual, &s.Log, siteLog)
 	misuse := make(chan error, 1)
-	look(l, "Python environments", patient, &s.Pythons, func(ctx context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Python] {
+	startReading(l, "Python environments", patient, &s.Pythons, func(ctx context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Python] {
 		found, err := sitePythons(ctx, host, of, run)
 		misuse <- err
 		return found
 	})
-	l.wait()
-	devices, held := s.Machine, hostinfo.Answer[holding]{}
+	l.awaitReadings()
+	devices, held := s.Machine, hostinfo.Answer[memoryUse]{}
 	start := cmp.Or(host.Times.Probe, 10*time.Second)
-	look(l, "the CUDA driver", start+time.Second, &s.CUDA, func(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo.CUDA] {
+	startReading(l, "the CUDA driver", start+time.Second, &s.CUDA, func(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo.CUDA] {
 		return siteCUDA(ctx, host, devices, start)
 	})
-	look(l, "leftovers", usual, &held, func(ctx context.Context, host *machine.Host) hostinfo.Answer[holding] {
+	startReading(l, "leftovers", usual, &held, func(ctx context.Context, host *machine.Host) hostinfo.Answer[memoryUse] {
 		return siteLeftovers(ctx, host, devices)
 	})
-	l.wait()
-	holders(&s, held)
+	l.awaitReadings()
+	setLeftovers(&s, held)
 	select {
 	case err := <-misuse:
 		return s, err
@@ -92,8 +92,8 @@ func survey(ctx context.Context, host *machine.Host, of string, run bool) (hosti
 	}
 }
 
-// looking is a set of readings in progress.
-type looking struct {
+// readingSet is a set of readings in progress.
+type readingSet struct {
 	ctx     context.Context //nolint:containedctx // it lives as long as one survey
 	say     func(string)
 	host    *machine.Host
@@ -103,9 +103,9 @@ type looking struct {
 	ended   bool
 }
 
-// look starts one reading. A reading that panics or is late counts as failed, and the result of a late one is dropped.
-func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context, *machine.Host) hostinfo.Answer[T]) {
-	l.note(func() { l.pending = append(l.pending, what) })
+// startReading starts one reading. A reading that panics or is late counts as failed, and the result of a late one is dropped.
+func startReading[T any](l *readingSet, what string, deadline time.Duration, into *hostinfo.Answer[T], read func(context.Context, *machine.Host) hostinfo.Answer[T]) {
+	l.changePending(func() { l.pending = append(l.pending, what) })
 	l.all.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, deadline)
 		defer cancel()
@@ -113,7 +113,7 @@ func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo
 		go func() {
 			defer func() {
 				if p := recover(); p != nil {
-					found <- hostinfo.Failed[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
+					found <- hostinfo.NoAnswer[T](fmt.Sprintf("gpuard made a mistake (%v); please report it", p))
 				}
 			}()
 			found <- read(ctx, l.host)
@@ -125,33 +125,33 @@ func look[T any](l *looking, what string, deadline time.Duration, into *hostinfo
 			if l.ctx.Err() != nil {
 				late = context.Cause(l.ctx).Error()
 			}
-			*into = hostinfo.Failed[T](late)
+			*into = hostinfo.NoAnswer[T](late)
 		}
-		l.note(func() {
+		l.changePending(func() {
 			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
 		})
 	})
 }
 
-func (l *looking) note(change func()) {
+func (l *readingSet) changePending(change func()) {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	change()
 }
 
-// tell shows one line at a time, and none after the answer: a late reading may still report.
-func (l *looking) tell(line string) {
-	l.note(func() {
+// sayLine shows one line at a time, and none after the answer: a late reading may still report.
+func (l *readingSet) sayLine(line string) {
+	l.changePending(func() {
 		if !l.ended {
 			l.say(line)
 		}
 	})
 }
 
-func (l *looking) over() { l.note(func() { l.ended = true }) }
+func (l *readingSet) endReadings() { l.changePending(func() { l.ended = true }) }
 
-// wait ends with the last reading. Where that takes long, it says now and then what it waits for.
-func (l *looking) wait() {
+// awaitReadings ends with the last reading. Where that takes long, it says now and then what it waits for.
+func (l *readingSet) awaitReadings() {
 	done := make(chan struct{})
 	go func() {
 		l.all.Wait()
@@ -165,9 +165,9 @@ func (l *looking) wait() {
 			return
 		case <-timer.C:
 			var pending string
-			l.note(func() { pending = strings.Join(l.pending, ", ") })
+			l.changePending(func() { pending = strings.Join(l.pending, ", ") })
 			if pending != "" {
-				l.tell("still looking at " + pending)
+				l.sayLine("still looking at " + pending)
 			}
 		}
 	}
@@ -181,18 +181,18 @@ func siteMachine(ctx context.Context, host *machine.Host) hostinfo.Answer[gpu.Ma
 	case errors.As(err, &none):
 		return hostinfo.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
 	case err != nil:
-		return hostinfo.Failed[gpu.Machine](err.Error())
+		return hostinfo.NoAnswer[gpu.Machine](err.Error())
 	}
-	return hostinfo.Read(m)
+	return hostinfo.AnswerOf(m)
 }
 
-// elsewhere fills in what cannot be asked of a machine that is not this computer.
-func elsewhere(s *hostinfo.Site) {
+// fillNotLooked fills in what cannot be asked of a machine that is not this computer.
+func fillNotLooked(s *hostinfo.Site) {
 	const why = "not looked: this is about a recorded or invented machine"
-	s.CUDA = hostinfo.Failed[hostinfo.CUDA](why)
-	s.Driver, s.Cards, s.Nodes = hostinfo.Failed[hostinfo.Driver](why), hostinfo.Failed[[]hostinfo.Card](why), hostinfo.Failed[[]hostinfo.Node](why)
-	s.Libraries, s.Toolkits, s.Pythons = hostinfo.Failed[[]hostinfo.Library](why), hostinfo.Failed[[]hostinfo.Toolkit](why), hostinfo.Failed[[]hostinfo.Python](why)
-	s.Containers, s.Limits, s.NCCL = hostinfo.Failed[hostinfo.Containers](why), hostinfo.Failed[hostinfo.Limits](why), hostinfo.Failed[[]hostinfo.NCCLFile](why)
-	s.Accelerate, s.Policy = hostinfo.Failed[hostinfo.Accelerate](why), hostinfo.Failed[hostinfo.Policy](why)
-	s.State, s.Log = hostinfo.Failed[hostinfo.State](why), hostinfo.Failed[[]hostinfo.Error](why)
+	s.CUDA = hostinfo.NoAnswer[hostinfo.CUDA](why)
+	s.Driver, s.Cards, s.Nodes = hostinfo.NoAnswer[hostinfo.Driver](why), hostinfo.NoAnswer[[]hostinfo.Card](why), hostinfo.NoAnswer[[]hostinfo.Node](why)
+	s.Libraries, s.Toolkits, s.Pythons = hostinfo.NoAnswer[[]hostinfo.Library](why), hostinfo.NoAnswer[[]hostinfo.Toolkit](why), hostinfo.NoAnswer[[]hostinfo.Python](why)
+	s.Containers, s.Limits, s.NCCL = hostinfo.NoAnswer[hostinfo.Containers](why), hostinfo.NoAnswer[hostinfo.Limits](why), hostinfo.NoAnswer[[]hostinfo.NCCLFile](why)
+	s.Accelerate, s.Policy = hostinfo.NoAnswer[hostinfo.Accelerate](why), hostinfo.NoAnswer[hostinfo.Policy](why)
+	s.State, s.Log = hostinfo.NoAnswer[hostinfo.State](why), hostinfo.NoAnswer[[]hostinfo.Error](why)
 }

@@ -21,33 +21,33 @@ import (
 // TestLookFailsAlone: a reading that hangs, panics or fails says so in its own answer, and the others are complete.
 func TestLookFailsAlone(t *testing.T) {
 	var said []string
-	l := &looking{ctx: t.Context(), say: func(s string) { said = append(said, s) }}
+	l := &readingSet{ctx: t.Context(), say: func(s string) { said = append(said, s) }}
 	stuck := make(chan struct{})
 	defer close(stuck)
 	var fine, hung, broken, failed hostinfo.Answer[int]
-	look(l, "what is fine", time.Minute, &fine, func(context.Context, *machine.Host) hostinfo.Answer[int] { return hostinfo.Read(7) })
-	look(l, "what hangs", 20*time.Millisecond, &hung, func(context.Context, *machine.Host) hostinfo.Answer[int] {
+	startReading(l, "what is fine", time.Minute, &fine, func(context.Context, *machine.Host) hostinfo.Answer[int] { return hostinfo.AnswerOf(7) })
+	startReading(l, "what hangs", 20*time.Millisecond, &hung, func(context.Context, *machine.Host) hostinfo.Answer[int] {
 		<-stuck
-		l.tell("too late")
-		return hostinfo.Read(8)
+		l.sayLine("too late")
+		return hostinfo.AnswerOf(8)
 	})
-	look(l, "what panics", time.Minute, &broken, func(context.Context, *machine.Host) hostinfo.Answer[int] { panic("oh no") })
-	look(l, "what fails", time.Minute, &failed, func(context.Context, *machine.Host) hostinfo.Answer[int] {
-		return hostinfo.Failed[int]("permission denied")
+	startReading(l, "what panics", time.Minute, &broken, func(context.Context, *machine.Host) hostinfo.Answer[int] { panic("oh no") })
+	startReading(l, "what fails", time.Minute, &failed, func(context.Context, *machine.Host) hostinfo.Answer[int] {
+		return hostinfo.NoAnswer[int]("permission denied")
 	})
-	l.wait()
-	l.over()
+	l.awaitReadings()
+	l.endReadings()
 	for got, want := range map[*hostinfo.Answer[int]]hostinfo.Answer[int]{
-		&fine:   hostinfo.Read(7),
-		&hung:   hostinfo.Failed[int]("no answer within 20ms"),
-		&broken: hostinfo.Failed[int]("gpuard made a mistake (oh no); please report it"),
-		&failed: hostinfo.Failed[int]("permission denied"),
+		&fine:   hostinfo.AnswerOf(7),
+		&hung:   hostinfo.NoAnswer[int]("no answer within 20ms"),
+		&broken: hostinfo.NoAnswer[int]("gpuard made a mistake (oh no); please report it"),
+		&failed: hostinfo.NoAnswer[int]("permission denied"),
 	} {
 		if *got != want {
 			t.Errorf("%+v and not %+v", *got, want)
 		}
 	}
-	l.tell("after the answer")
+	l.sayLine("after the answer")
 	if len(said) > 0 || len(l.pending) > 0 {
 		t.Errorf("said %q, and %q is pending", said, l.pending)
 	}
@@ -57,18 +57,18 @@ func TestLookFailsAlone(t *testing.T) {
 func TestLookTellsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	said := make(chan string, 10)
-	l := &looking{ctx: t.Context(), say: func(s string) { said <- s }}
+	l := &readingSet{ctx: t.Context(), say: func(s string) { said <- s }}
 	var slow, quick hostinfo.Answer[int]
-	look(l, "the quick", time.Minute, &quick, func(context.Context, *machine.Host) hostinfo.Answer[int] { return hostinfo.Read(1) })
-	look(l, "the slow", time.Minute, &slow, func(ctx context.Context, _ *machine.Host) hostinfo.Answer[int] {
+	startReading(l, "the quick", time.Minute, &quick, func(context.Context, *machine.Host) hostinfo.Answer[int] { return hostinfo.AnswerOf(1) })
+	startReading(l, "the slow", time.Minute, &slow, func(ctx context.Context, _ *machine.Host) hostinfo.Answer[int] {
 		select {
 		case text := <-said:
-			return hostinfo.Failed[int](text)
+			return hostinfo.NoAnswer[int](text)
 		case <-time.After(30 * time.Second):
-			return hostinfo.Failed[int]("nothing was said")
+			return hostinfo.NoAnswer[int]("nothing was said")
 		}
 	})
-	l.wait()
+	l.awaitReadings()
 	if slow.Problem != "still looking at the slow" {
 		t.Error(slow.Problem)
 	}
@@ -88,7 +88,7 @@ func TestDoctorElsewhere(t *testing.T) {
 		t.Errorf("%+v", d.Site)
 	}
 	host.Machine = "no-such-file"
-	if _, err := Diagnose(t.Context(), host, "", false); exit.Plain(err) != 2 {
+	if _, err := Diagnose(t.Context(), host, "", false); exit.PlainCode(err) != 2 {
 		t.Errorf("a machine file that is not there: %v", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestOwners(t *testing.T) {
 	for what, state := range map[string]hostinfo.State{
 		"the folder itself": {Folder: folder}, "what lies above it": {Folder: filepath.Join(folder, "not", "there")}, "another folder": {Others: []string{folder}},
 	} {
-		if got := owners(host, state); !slices.Contains(got, me) {
+		if got := folderOwners(host, state); !slices.Contains(got, me) {
 			t.Errorf("%s is owned by %s, and %q are told", what, me, got)
 		}
 	}
@@ -114,7 +114,7 @@ func TestOwners(t *testing.T) {
 // it was.
 func TestBare(t *testing.T) {
 	extra := func() map[string]json.RawMessage { return map[string]json.RawMessage{"site": []byte(`"hush"`)} }
-	m, err := gpu.Invent("demo:2xA100-80GB")
+	m, err := gpu.InventMachine("demo:2xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestBare(t *testing.T) {
 	if strings.Count(string(whole), "hush") != 4 {
 		t.Fatalf("unknown keys are not kept: %s", whole)
 	}
-	left := bare(m)
+	left := withoutUnknownKeys(m)
 	data, err := left.Encode()
 	if err != nil || strings.Contains(string(data), "hush") {
 		t.Errorf("%v %s", err, data)

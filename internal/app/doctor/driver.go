@@ -23,87 +23,87 @@ import (
 
 // siteDriver reads the kernel's side of the driver, and finds the libraries beside it.
 func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Driver] {
-	d, err := kmod.Driver(host.Root)
+	d, err := kmod.ReadDriver(host.Root)
 	if err != nil {
-		return hostinfo.Failed[hostinfo.Driver](err.Error())
+		return hostinfo.NoAnswer[hostinfo.Driver](err.Error())
 	}
 	if len(d.Switches) > 0 {
-		if runs, sees := host.Proc.Runs("nv-fabricmanager"); sees {
+		if runs, sees := host.Proc.IsProgramRunning("nv-fabricmanager"); sees {
 			d.FabricManager = &runs
 		}
 	}
-	found, _ := search(host).Libraries() // that the cache cannot be read is told with the libraries
-	if l, ok := loader.First(found, "libnvidia-ml.so.1"); ok {
+	found, _ := librarySearch(host).Libraries() // that the cache cannot be read is told with the libraries
+	if l, ok := loader.FirstNamed(found, "libnvidia-ml.so.1"); ok {
 		d.Library, d.LibraryPath = l.Version, l.Path
 	}
-	if l, ok := loader.First(found, "libcuda.so.1"); ok {
+	if l, ok := loader.FirstNamed(found, "libcuda.so.1"); ok {
 		d.CUDALibrary, d.CUDAPath = l.Version, l.Path
 	} else {
-		d.Elsewhere = search(host).Elsewhere("libcuda.so.1")
+		d.Elsewhere = librarySearch(host).FindOutside("libcuda.so.1")
 	}
-	return hostinfo.Read(d)
+	return hostinfo.AnswerOf(d)
 }
 
 // siteCUDA starts the CUDA driver in a process of its own, with the caller's environment without masks: what those hide is another
 // question. It comes after the readings of device files, which cuInit may make.
 func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine], limit time.Duration) hostinfo.Answer[hostinfo.CUDA] {
 	if m.Problem != "" || !slices.ContainsFunc(m.Found.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" }) {
-		return hostinfo.Failed[hostinfo.CUDA]("not looked: no NVIDIA GPU answers")
+		return hostinfo.NoAnswer[hostinfo.CUDA]("not looked: no NVIDIA GPU answers")
 	}
 	env := slices.DeleteFunc(slices.Clone(host.Env), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return slices.Contains(visible.Variables(), name)
 	})
-	a, err := libcuda.Ask(ctx, env, limit)
+	a, err := libcuda.AskInChild(ctx, env, limit)
 	var none *gpu.Unavailable
 	switch {
 	case errors.As(err, &none) && a.Code != 0:
-		return hostinfo.Read(hostinfo.CUDA{Code: a.Code, Word: a.Word, Remedy: none.Remedy})
+		return hostinfo.AnswerOf(hostinfo.CUDA{Code: a.Code, Word: a.Word, Remedy: none.Remedy})
 	case errors.As(err, &none):
 		return hostinfo.Answer[hostinfo.CUDA]{Problem: none.Text, Do: none.Remedy}
 	case err != nil:
-		return hostinfo.Failed[hostinfo.CUDA](err.Error())
+		return hostinfo.NoAnswer[hostinfo.CUDA](err.Error())
 	}
-	return hostinfo.Read(hostinfo.CUDA{Code: a.Code, Word: a.Word})
+	return hostinfo.AnswerOf(hostinfo.CUDA{Code: a.Code, Word: a.Word})
 }
 
 // siteCards lists the display controllers and accelerators of the PCI bus, with what NVIDIA's module calls them.
 func siteCards(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Card] {
 	if host.Cards == nil {
-		return hostinfo.Failed[[]hostinfo.Card]("not looked")
+		return hostinfo.NoAnswer[[]hostinfo.Card]("not looked")
 	}
 	cards, err := host.Cards()
 	if err != nil {
-		return hostinfo.Failed[[]hostinfo.Card](err.Error())
+		return hostinfo.NoAnswer[[]hostinfo.Card](err.Error())
 	}
-	minors := kmod.Minors(host.Root)
+	minors := kmod.DeviceMinors(host.Root)
 	for i := range cards {
 		if n, ok := minors[cards[i].PCI]; ok {
 			cards[i].Minor = &n
 		}
 	}
-	return hostinfo.Read(cards)
+	return hostinfo.AnswerOf(cards)
 }
 
 // siteNodes lists the device files of GPU drivers.
 func siteNodes(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Node] {
-	nodes, err := kmod.Nodes(host.Root)
+	nodes, err := kmod.DeviceNodes(host.Root)
 	if err != nil {
-		return hostinfo.Failed[[]hostinfo.Node](err.Error())
+		return hostinfo.NoAnswer[[]hostinfo.Node](err.Error())
 	}
-	return hostinfo.Read(nodes)
+	return hostinfo.AnswerOf(nodes)
 }
 
 // siteLibraries lists the CUDA libraries in the folders of the dynamic loader.
 func siteLibraries(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Library] {
-	found, err := search(host).Libraries()
+	found, err := librarySearch(host).Libraries()
 	if err != nil {
 		return hostinfo.Answer[[]hostinfo.Library]{Found: found, Problem: err.Error()}
 	}
-	return hostinfo.Read(found)
+	return hostinfo.AnswerOf(found)
 }
 
-func search(host *machine.Host) loader.Search {
+func librarySearch(host *machine.Host) loader.Search {
 	path, _ := host.Env.Lookup("LD_LIBRARY_PATH")
 	return loader.Search{Root: host.Root, Path: path}
 }
@@ -111,14 +111,14 @@ func search(host *machine.Host) loader.Search {
 // siteLog reads the errors of NVIDIA's driver that the kernel's log still has.
 func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.Error] {
 	if host.KernelLog == "" {
-		return hostinfo.Failed[[]hostinfo.Error]("not looked")
+		return hostinfo.NoAnswer[[]hostinfo.Error]("not looked")
 	}
-	found, err := kmsg.Read(host.KernelLog)
+	found, err := kmsg.ReadErrors(host.KernelLog)
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return hostinfo.Failed[[]hostinfo.Error]("this user may not read the kernel's log")
+		return hostinfo.NoAnswer[[]hostinfo.Error]("this user may not read the kernel's log")
 	case err != nil:
-		return hostinfo.Failed[[]hostinfo.Error]("the kernel's log cannot be read: " + err.Error())
+		return hostinfo.NoAnswer[[]hostinfo.Error]("the kernel's log cannot be read: " + err.Error())
 	}
 	var all []hostinfo.Error
 	for _, e := range found {
@@ -126,40 +126,40 @@ func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.E
 			all = append(all, hostinfo.Error{PCI: e.PCI, XID: e.XID})
 		}
 	}
-	return hostinfo.Read(all)
+	return hostinfo.AnswerOf(all)
 }
 
-// holding is the use of GPU memory: the processes, and those without a lease.
-type holding struct {
+// memoryUse is the use of GPU memory: the processes, and those without a lease.
+type memoryUse struct {
 	processes []gpu.Process
 	rows      []leftover.Row
 }
 
 // Memory of a process that has just ended is no leftover, so a suspected one is checked again.
 const (
-	looks    = 4
-	lookWait = 400 * time.Millisecond
+	maxLeftoverLooks  = 4
+	leftoverLookPause = 400 * time.Millisecond
 )
 
 // siteLeftovers finds GPU memory without a live lease. It keeps no history, so it cannot tell which processes are idle.
-func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine]) hostinfo.Answer[holding] {
+func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine]) hostinfo.Answer[memoryUse] {
 	if m.Problem != "" {
-		return hostinfo.Failed[holding](m.Problem)
+		return hostinfo.NoAnswer[memoryUse](m.Problem)
 	}
 	now := m.Found
 	for look := 1; ; look++ {
-		held, _, err := registry.Leases(host, now)
+		held, _, err := registry.LiveLeases(host, now)
 		if err != nil {
-			return hostinfo.Failed[holding]("the leases cannot be read: " + err.Error())
+			return hostinfo.NoAnswer[memoryUse]("the leases cannot be read: " + err.Error())
 		}
-		h := holding{now.Processes, leftover.Of(registry.Unleased(host, now, held))}
-		if look == looks || !host.Hardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return fleeting(now, r) }) {
-			return hostinfo.Read(h)
+		h := memoryUse{now.Processes, leftover.FindRows(registry.LeftoverInput(host, now, held))}
+		if look == maxLeftoverLooks || !host.IsHardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return mayBeEnding(now, r) }) {
+			return hostinfo.AnswerOf(h)
 		}
 		select {
-		case <-time.After(lookWait):
+		case <-time.After(leftoverLookPause):
 		case <-ctx.Done():
-			return hostinfo.Read(h)
+			return hostinfo.AnswerOf(h)
 		}
 		if again, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
 			now = again
@@ -167,15 +167,15 @@ func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gp
 	}
 }
 
-// holders puts the result into s, with the processes of the last reading, so that both agree.
-func holders(s *hostinfo.Site, found hostinfo.Answer[holding]) {
+// setLeftovers puts the result into s, with the processes of the last reading, so that both agree.
+func setLeftovers(s *hostinfo.Site, found hostinfo.Answer[memoryUse]) {
 	s.Leftovers = hostinfo.Answer[[]leftover.Row]{Found: found.Found.rows, Problem: found.Problem}
 	if found.Problem == "" && s.Machine.Problem == "" {
 		s.Machine.Found.Processes = found.Found.processes
 	}
 }
 
-// fleeting reports whether memory may be that of a process that is just ending.
-func fleeting(m gpu.Machine, r leftover.Row) bool {
-	return r.PID == 0 || r.Zombie || slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == proc.Gone })
+// mayBeEnding reports whether memory may be that of a process that is just ending.
+func mayBeEnding(m gpu.Machine, r leftover.Row) bool {
+	return r.PID == 0 || r.Zombie || slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == proc.StateGone })
 }

@@ -35,12 +35,12 @@ func TestLeftoversThatPass(t *testing.T) {
 					return c.then, nil
 				},
 				}}
-			found := siteLeftovers(t.Context(), host, hostinfo.Read(used(20*gpu.GiB)))
+			found := siteLeftovers(t.Context(), host, hostinfo.AnswerOf(used(20*gpu.GiB)))
 			if found.Problem != "" || len(found.Found.rows) != c.rows || read == 0 {
 				t.Errorf("%+v after %d more looks", found, read)
 			}
 			var s hostinfo.Site
-			if holders(&s, found); len(s.Leftovers.Found) != c.rows || s.Machine.Found.Processes == nil && len(found.Found.processes) > 0 {
+			if setLeftovers(&s, found); len(s.Leftovers.Found) != c.rows || s.Machine.Found.Processes == nil && len(found.Found.processes) > 0 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -84,9 +84,9 @@ func TestFabricManager(t *testing.T) {
 
 // TestFleeting: memory of a live process is reported after one reading.
 func TestFleeting(t *testing.T) {
-	m := gpu.Machine{Processes: []gpu.Process{{PID: 7, State: "S"}, {PID: 8, State: proc.Gone}}}
+	m := gpu.Machine{Processes: []gpu.Process{{PID: 7, State: "S"}, {PID: 8, State: proc.StateGone}}}
 	for row, want := range map[*leftover.Row]bool{{PID: 7}: false, {PID: 8}: true, {PID: 0}: true, {PID: 7, Zombie: true}: true} {
-		if got := fleeting(m, *row); got != want {
+		if got := mayBeEnding(m, *row); got != want {
 			t.Errorf("%+v: %v", row, got)
 		}
 	}

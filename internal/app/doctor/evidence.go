@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// evidence collects the files as they are.
-func evidence(host *machine.Host, d check.Diagnosis, version string) (files []packedFile, err error) {
+// collectEvidence collects the files as they are.
+func collectEvidence(host *machine.Host, d check.Diagnosis, version string) (files []packedFile, err error) {
 	add := func(name, about string, v any) {
 		data, encoding := json.MarshalIndent(v, "", "  ")
 		err = errors.Join(err, encoding)
@@ -32,7 +32,7 @@ func evidence(host *machine.Host, d check.Diagnosis, version string) (files []pa
 		Schema string `json:"schema"`
 		check.Diagnosis
 	}{"gpuard.doctor/1", d})
-	if m := bare(d.Site.Machine.Found); d.Site.Machine.Problem == "" {
+	if m := withoutUnknownKeys(d.Site.Machine.Found); d.Site.Machine.Problem == "" {
 		data, encoding := m.Encode()
 		err = errors.Join(err, encoding)
 		files = append(files, packedFile{"machine.json", "the devices and their processes: gpuard status --machine machine.json", data})
@@ -42,19 +42,19 @@ func evidence(host *machine.Host, d check.Diagnosis, version string) (files []pa
 		name, about string
 		lines       []string
 	}{
-		{"environment.txt", "variables that change what programs see", telling(host.Env)},
+		{"environment.txt", "variables that change what programs see", tellingVariables(host.Env)},
 		{"kernel-log.txt", "errors of NVIDIA's driver in the kernel's log", logLines(d.Site.Log)},
-		{"state.txt", "files of gpuard's state folders: mode, owner, size, time, path", listing(d.Site.State)},
-		{"system.txt", "gpuard, kernel and distribution", system(host, version)},
+		{"state.txt", "files of gpuard's state folders: mode, owner, size, time, path", listState(d.Site.State)},
+		{"system.txt", "gpuard, kernel and distribution", systemLines(host, version)},
 	} {
 		files = append(files, packedFile{f.name, f.about, []byte(strings.Join(f.lines, "\n") + "\n")})
 	}
 	return files, err
 }
 
-// bare is the machine without the keys of its machine file that this gpuard does not know, because they may contain
+// withoutUnknownKeys is the machine without the keys of its machine file that this gpuard does not know, because they may contain
 // anything.
-func bare(m gpu.Machine) gpu.Machine {
+func withoutUnknownKeys(m gpu.Machine) gpu.Machine {
 	m.Extra = nil
 	m.Devices, m.Processes = slices.Clone(m.Devices), slices.Clone(m.Processes)
 	for i := range m.Devices {
@@ -76,26 +76,26 @@ func otherReadings(s hostinfo.Site) hostinfo.Site {
 	s.Pythons.Found = slices.Clone(s.Pythons.Found)
 	for i := range s.Pythons.Found {
 		p := &s.Pythons.Found[i]
-		p.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(p hostinfo.Package) bool { return !aboutGPUs(p.Name) })
+		p.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(p hostinfo.Package) bool { return !isAboutGPUs(p.Name) })
 	}
 	return s
 }
 
-// aboutGPUs: a distribution that doctor has rules about, or that brings CUDA along.
-func aboutGPUs(name string) bool {
+// isAboutGPUs: a distribution that doctor has rules about, or that brings CUDA along.
+func isAboutGPUs(name string) bool {
 	return slices.ContainsFunc([]string{"nvidia-", "torch", "pytorch", "triton", "tensorflow", "jax", "onnxruntime", "cupy", "cuda-", "cudnn", "cudatoolkit", "nccl", "libcu",
 		"rocm", "numba", "numpy", "vllm", "flash-attn", "xformers", "bitsandbytes", "deepspeed", "accelerate", "transformers", "lightning",
 		"llama-cpp", "ctranslate2", "faster-whisper", "faiss", "paddlepaddle", "mxnet", "mkl"},
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// telling are the variables that decide what a program sees and loads, sorted. Of what may be a password, only the
+// tellingVariables are the variables that decide what a program sees and loads, sorted. Of what may be a password, only the
 // name.
-func telling(env visible.Env) (lines []string) {
+func tellingVariables(env visible.Env) (lines []string) {
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")
 		switch {
-		case !tells(name):
+		case !isTelling(name):
 		case slices.ContainsFunc([]string{"TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "KEY", "PWD"}, func(w string) bool { return strings.Contains(name, w) }):
 			lines = append(lines, name+"=(left out)")
 		default:
@@ -106,12 +106,12 @@ func telling(env visible.Env) (lines []string) {
 	return lines
 }
 
-func tells(name string) bool {
+func isTelling(name string) bool {
 	exact := slices.Concat(visible.Variables(), []string{"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LOCAL_RANK", "RANK", "WORLD_SIZE",
 		"MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_LOCALID", "SLURM_PROCID", "SLURM_NTASKS", "LANG", "LC_ALL", "TERM", "KUBERNETES_SERVICE_PORT"})
 	prefixes := []string{"CUDA_", "NVIDIA_", "NCCL_", "TORCH_", "PYTORCH_", "TF_", "XLA_", "JAX_", "ROCR_", "HIP_", "HSA_", "ROCM_", "ZE_", "SYCL_", "ONEAPI_", "OMP_", "MKL_",
 		"OPENBLAS_", "ORT_", "CUPY_", "VLLM_", "GPUARD_"}
-	_, known := compat.Misspelt(name)
+	_, known := compat.SuggestName(name)
 	return known || slices.Contains(exact, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
@@ -128,8 +128,8 @@ func logLines(log hostinfo.Answer[[]hostinfo.Error]) (lines []string) {
 	return lines
 }
 
-// listing is what lies in the state folders, as ls -lR shows it.
-func listing(state hostinfo.Answer[hostinfo.State]) (lines []string) {
+// listState is what lies in the state folders, as ls -lR shows it.
+func listState(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 	const most = 1000
 	if state.Problem != "" {
 		return []string{"not known: " + state.Problem}
@@ -160,8 +160,8 @@ func listing(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 	return lines
 }
 
-// system says which program ran on what.
-func system(host *machine.Host, version string) []string {
+// systemLines says which program ran on what.
+func systemLines(host *machine.Host, version string) []string {
 	lines := []string{"gpuard " + version, "built with " + runtime.Version() + " for " + runtime.GOARCH}
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		lines = append(lines, "kernel "+strings.TrimSpace(string(kernel)))

@@ -16,11 +16,11 @@ import (
 
 // siteLimits reads limits of the caller's processes that matter to GPU jobs.
 func siteLimits(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.Limits] {
-	l, err := limits.Read(host.Root)
+	l, err := limits.ReadLimits(host.Root)
 	if err != nil {
-		return hostinfo.Failed[hostinfo.Limits](err.Error())
+		return hostinfo.NoAnswer[hostinfo.Limits](err.Error())
 	}
-	return hostinfo.Read(l)
+	return hostinfo.AnswerOf(l)
 }
 
 // siteNCCL reads the files of NCCL settings: the user's, then the machine's (NVIDIA/nccl
@@ -28,7 +28,7 @@ func siteLimits(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.NCCLFile] {
 	found := []hostinfo.NCCLFile{}
 	add := func(shown, path string, named bool) {
-		text, err := files.Read(path)
+		text, err := files.ReadFile(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && !named:
 		case errors.Is(err, os.ErrNotExist):
@@ -36,7 +36,7 @@ func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.
 		case err != nil:
 			found = append(found, hostinfo.NCCLFile{Path: shown, Problem: err.Error()})
 		default:
-			found = append(found, hostinfo.NCCLFile{Path: shown, Settings: nccl.Read(text.Content)})
+			found = append(found, hostinfo.NCCLFile{Path: shown, Settings: nccl.ReadSettings(text.Content)})
 		}
 	}
 	own, _ := host.Env.Lookup("NCCL_CONF_FILE")
@@ -50,5 +50,5 @@ func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.
 		add(filepath.Join(home, ".nccl.conf"), filepath.Join(home, ".nccl.conf"), false)
 	}
 	add("/etc/nccl.conf", filepath.Join(host.Root, "etc/nccl.conf"), false)
-	return hostinfo.Read(found)
+	return hostinfo.AnswerOf(found)
 }

@@ -15,7 +15,7 @@ func sitePolicy(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 	p, err := host.Config()
 	if err != nil {
 		out.Problem = err.Error()
-		return hostinfo.Read(out)
+		return hostinfo.AnswerOf(out)
 	}
 	for _, f := range p {
 		out.Files = append(out.Files, f.Path)
@@ -27,12 +27,12 @@ func sitePolicy(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 			}{{"passwd", "user", r.Users}, {"group", "group", r.Groups}} {
 				for _, name := range of.names {
 					out.Names = append(out.Names, name)
-					if _, number := strconv.ParseUint(name, 10, 32); number != nil && !host.Proc.Exists(of.database, name) {
+					if _, number := strconv.ParseUint(name, 10, 32); number != nil && !host.Proc.AccountExists(of.database, name) {
 						out.Strangers = append(out.Strangers, fmt.Sprintf("the %s %s (%s)", of.word, name, r.At))
 					}
 				}
 			}
 		}
 	}
-	return hostinfo.Read(out)
+	return hostinfo.AnswerOf(out)
 }

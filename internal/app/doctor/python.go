@@ -17,35 +17,35 @@ import (
 	"gpuard/internal/text/pydist"
 )
 
-// importing is for one library to be imported and to say what it sees; from a cold disk that takes many seconds.
-const importing = 20 * time.Second
+// importTimeout is for one library to be imported and to say what it sees; from a cold disk that takes many seconds.
+const importTimeout = 20 * time.Second
 
 // sitePythons reads Python environments: the one that of names, else all that are found. Its error is a mistake in of.
 // With run, libraries of the first of them that starts are imported.
 func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (hostinfo.Answer[[]hostinfo.Python], error) {
 	folder, _ := os.Getwd()
-	w := pyenv.Where{Root: cmp.Or(host.Root, "/"), Env: host.Env, Folder: folder}
-	var places []pyenv.Place
+	w := pyenv.SearchScope{Root: cmp.Or(host.Root, "/"), Env: host.Env, Folder: folder}
+	var places []pyenv.Environment
 	if of == "" {
-		places = w.Find()
+		places = w.FindEnvironments()
 	} else {
-		p, err := w.Named(of)
+		p, err := w.NamedEnvironment(of)
 		if err != nil {
-			return hostinfo.Failed[[]hostinfo.Python]("not looked"), exit.Usagef("cannot find the Python environment %q: %v", of, err)
+			return hostinfo.NoAnswer[[]hostinfo.Python]("not looked"), exit.Usagef("cannot find the Python environment %q: %v", of, err)
 		}
 		p.Active = true
-		places = []pyenv.Place{p}
+		places = []pyenv.Environment{p}
 	}
 	found := readPythons(ctx, host, w, places)
 	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller has activated: a .venv in this folder may be another user's
 	if run && i >= 0 {
 		found[i].Ran = probePython(ctx, w, found[i])
 	}
-	return hostinfo.Read(found), nil
+	return hostinfo.AnswerOf(found), nil
 }
 
 // readPythons reads all environments at the same time. One on a disk that does not answer is left out.
-func readPythons(ctx context.Context, host *machine.Host, w pyenv.Where, places []pyenv.Place) []hostinfo.Python {
+func readPythons(ctx context.Context, host *machine.Host, w pyenv.SearchScope, places []pyenv.Environment) []hostinfo.Python {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(host.Times.Survey, 5*time.Second)*4/5)
 	defer cancel()
 	found := make([]hostinfo.Python, len(places))
@@ -56,7 +56,7 @@ func readPythons(ctx context.Context, host *machine.Host, w pyenv.Where, places 
 	done := make(chan read, len(places))
 	for i, place := range places {
 		found[i] = hostinfo.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Version: place.Version, Kind: place.Kind, Active: place.Active, Problem: "its disk did not answer in time"}
-		go func() { done <- read{i, python(ctx, w, place)} }()
+		go func() { done <- read{i, readPython(ctx, w, place)} }()
 	}
 	for range places {
 		select {
@@ -69,20 +69,20 @@ func readPythons(ctx context.Context, host *machine.Host, w pyenv.Where, places 
 	return found
 }
 
-// python reads one environment.
-func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Python {
+// readPython reads one environment.
+func readPython(ctx context.Context, w pyenv.SearchScope, place pyenv.Environment) hostinfo.Python {
 	p := hostinfo.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Kind: place.Kind, Active: place.Active, Problem: place.Problem}
-	config := pydist.Venv(w.Config(place))
+	config := pydist.ParseVenv(w.ReadConfig(place))
 	if parts := strings.SplitN(config.Version, ".", 3); place.Version == "" && len(parts) >= 2 {
 		place.Version = parts[0] + "." + parts[1]
 	}
-	own, version := w.Packages(ctx, place)
+	own, version := w.PackageFolders(ctx, place)
 	p.Version = cmp.Or(version, place.Version)
 	venv := place.Kind == "venv"
-	before, user := w.Shared(ctx, p.Version, !venv || config.System)
+	before, user := w.SharedFolders(ctx, p.Version, !venv || config.System)
 	folders := slices.Concat(before, user, own)
 	if venv && config.System {
-		system, _ := w.Packages(ctx, pyenv.Place{Prefix: filepath.Dir(config.Home), Version: p.Version})
+		system, _ := w.PackageFolders(ctx, pyenv.Environment{Prefix: filepath.Dir(config.Home), Version: p.Version})
 		folders = slices.Concat(before, own, user, system)
 	}
 	for _, f := range folders {
@@ -90,20 +90,20 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Pyth
 			p.Problem = fmt.Sprintf("cannot list %s: %s", f.Path, f.Problem)
 		}
 		for _, name := range f.Names {
-			if name, version, ok := pydist.Package(name); ok {
+			if name, version, ok := pydist.ParseFolderName(name); ok {
 				p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Folder: f.Path, From: "dist-info"})
 			}
 		}
-		if t, ok := pydist.Torch(f.Torch); ok && p.Torch == nil {
+		if t, ok := pydist.ParseTorch(f.Torch); ok && p.Torch == nil {
 			p.Torch = &t
 		}
-		p.ONNX = cmp.Or(p.ONNX, pydist.ONNX(f.ONNX))
+		p.ONNX = cmp.Or(p.ONNX, pydist.ParseONNX(f.ONNX))
 		if p.Llama == nil {
 			p.Llama = f.Llama
 		}
 	}
-	for _, file := range w.Conda(place) {
-		if name, version, build, ok := pydist.Conda(file); ok {
+	for _, file := range w.CondaFiles(place) {
+		if name, version, build, ok := pydist.ParseCondaRecord(file); ok {
 			p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Build: build, Folder: place.Prefix, From: "conda"})
 		}
 	}
@@ -112,21 +112,21 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Pyth
 
 // probePython imports the libraries that an environment has, one after the other: together they may not fit into
 // memory.
-func probePython(ctx context.Context, w pyenv.Where, p hostinfo.Python) []hostinfo.Probe {
+func probePython(ctx context.Context, w pyenv.SearchScope, p hostinfo.Python) []hostinfo.Probe {
 	said := []hostinfo.Probe{}
-	for _, library := range pyenv.Libraries() {
-		if !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return provides(k.Name, library) }) {
+	for _, library := range pyenv.KnownLibraries() {
+		if !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return providesLibrary(k.Name, library) }) {
 			continue
 		}
-		one, cancel := context.WithTimeout(ctx, importing)
+		one, cancel := context.WithTimeout(ctx, importTimeout)
 		said = append(said, w.Ask(one, p.Interpreter, library))
 		cancel()
 	}
 	return said
 }
 
-// provides reports whether a package brings a library: "pytorch" of conda and "onnxruntime-gpu" do under another name.
-func provides(name, library string) bool {
+// providesLibrary reports whether a package brings a library: "pytorch" of conda and "onnxruntime-gpu" do under another name.
+func providesLibrary(name, library string) bool {
 	return name == library || library == "torch" && name == "pytorch" || strings.HasPrefix(name, library+"-gpu") ||
 		library == "tensorflow" && name == "tensorflow-cpu" || library == "cupy" && (strings.HasPrefix(name, "cupy-cuda") || strings.HasPrefix(name, "cupy-rocm"))
 }

@@ -21,7 +21,7 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	var s hostinfo.State
 	path, others, err := host.StateFolder(gpu.Machine{})
 	if err != nil {
-		return hostinfo.Failed[hostinfo.State](err.Error())
+		return hostinfo.NoAnswer[hostinfo.State](err.Error())
 	}
 	own, _ := host.Env.Lookup("GPUARD_STATE")
 	s.Folder, s.Named = path, own != ""
@@ -30,7 +30,7 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 			s.Others = append(s.Others, o)
 		}
 	}
-	if _, warning := store.Locate(host.Run, host.Tmp); own == "" && warning != "" {
+	if _, warning := store.LocateFolder(host.Run, host.Tmp); own == "" && warning != "" {
 		s.Passing = warning
 	}
 	if s.Unshared = host.SharingNote(path); s.Unshared == "" {
@@ -38,15 +38,15 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 			s.Unshared = err.Error()
 		}
 	}
-	folderOf(host, &s)
-	levels(ctx, host, &s)
+	readStateFolder(host, &s)
+	readQuotaLevels(ctx, host, &s)
 	means := host.IsolationMeans(job.Cgroup)
 	s.Namespace, s.Landlock, s.Cgroup = means.Namespace, means.Landlock, means.Cgroup
-	return hostinfo.Read(s)
+	return hostinfo.AnswerOf(s)
 }
 
-// folderOf reads the state folder, if there is one.
-func folderOf(host *machine.Host, s *hostinfo.State) {
+// readStateFolder reads the state folder, if there is one.
+func readStateFolder(host *machine.Host, s *hostinfo.State) {
 	info, err := os.Lstat(s.Folder)
 	if s.Exists = err == nil; s.Exists {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !host.Proc.IDs().Hides(st.Uid) {
@@ -59,7 +59,7 @@ func folderOf(host *machine.Host, s *hostinfo.State) {
 		s.Problem = err.Error()
 		return
 	case folder == nil:
-		s.Problem = unmakeable(host, s.Folder)
+		s.Problem = makeObstacle(host, s.Folder)
 		return
 	}
 	defer folder.Close() //nolint:errcheck // read only
@@ -71,8 +71,8 @@ func folderOf(host *machine.Host, s *hostinfo.State) {
 	}
 }
 
-// unmakeable says why the folder, which is not there yet, could not be made; "" when it could.
-func unmakeable(host *machine.Host, path string) string {
+// makeObstacle says why the folder, which is not there yet, could not be made; "" when it could.
+func makeObstacle(host *machine.Host, path string) string {
 	const write, search = 2, 1
 	parent := filepath.Dir(path)
 	if err := syscall.Access(parent, write|search); err != nil {
@@ -81,8 +81,8 @@ func unmakeable(host *machine.Host, path string) string {
 	return ""
 }
 
-// levels are those of a share's quota, as gpuard run --share would find them.
-func levels(ctx context.Context, host *machine.Host, s *hostinfo.State) {
+// readQuotaLevels are those of a share's quota, as gpuard run --share would find them.
+func readQuotaLevels(ctx context.Context, host *machine.Host, s *hostinfo.State) {
 	if launch.CanHold() {
 		s.Levels = append(s.Levels, string(job.Watch))
 	} else {

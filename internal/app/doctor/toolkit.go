@@ -17,11 +17,11 @@ func siteToolkits(ctx context.Context, host *machine.Host) hostinfo.Answer[[]hos
 		home, _ := host.Env.Lookup(name)
 		homes = append(homes, home)
 	}
-	found := loader.Toolkits(host.Root, path, homes...)
+	found := loader.ListToolkits(host.Root, path, homes...)
 	for i, t := range found {
 		if t.NVCC && t.Version == "" {
 			found[i].Version = loader.AskNVCC(ctx, filepath.Join(host.Root, t.Folder, "bin/nvcc"))
 		}
 	}
-	return hostinfo.Read(found)
+	return hostinfo.AnswerOf(found)
 }

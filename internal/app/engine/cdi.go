@@ -22,7 +22,7 @@ import (
 // (cncf-tags/container-device-interface pkg/cdi/spec-dirs.go). /var/run is a link to /run.
 func Specs(host *machine.Host) (found []hostinfo.CDISpec, problems []string) {
 	for place, folder := range []string{"/etc/cdi", "/var/run/cdi"} {
-		names, err := files.Names(host.Below(folder), ".yaml", ".json")
+		names, err := files.ListNames(host.SystemPath(folder), ".yaml", ".json")
 		if err != nil {
 			problems = append(problems, folder+": "+err.Error())
 		}
@@ -32,8 +32,8 @@ func Specs(host *machine.Host) (found []hostinfo.CDISpec, problems []string) {
 				break
 			}
 			path := folder + "/" + name
-			text, err := files.Read(host.Below(path))
-			spec, bad := cdi.Read(text.Content)
+			text, err := files.ReadFile(host.SystemPath(path))
+			spec, bad := cdi.ReadSpec(text.Content)
 			if err == nil {
 				err = bad
 			}
@@ -60,7 +60,7 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 			notes = append(notes, "the driver's libraries were not found, so images have to bring them")
 		}
 	}
-	spec, left := container.SpecOf(vendor, m.Devices, shared(host, vendor), libraries)
+	spec, left := container.SpecOf(vendor, m.Devices, sharedFiles(host, vendor), libraries)
 	if len(left) > 0 {
 		notes = append(notes, fmt.Sprintf("%s has no entry: it has no device file of its own, or is split into MIG slices; nvidia-ctk cdi generate lists those", strings.Join(left, ", ")))
 	}
@@ -70,9 +70,9 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 	return spec, notes, nil
 }
 
-// shared are those of container.Shared that this machine has.
-func shared(host *machine.Host, vendor gpu.Vendor) []string {
-	return slices.DeleteFunc(container.Shared(vendor), func(file string) bool { return !files.Is(host.Below(file)) })
+// sharedFiles are those of container.SharedFiles that this machine has.
+func sharedFiles(host *machine.Host, vendor gpu.Vendor) []string {
+	return slices.DeleteFunc(container.SharedFiles(vendor), func(file string) bool { return !files.Exists(host.SystemPath(file)) })
 }
 
 // driverLibraries are the files of NVIDIA's driver beside libcuda.so.1, by each path that leads to one: the driver's
@@ -80,7 +80,7 @@ func shared(host *machine.Host, vendor gpu.Vendor) []string {
 func driverLibraries(root string) map[string]string {
 	found := map[string]string{}
 	all, _ := (loader.Search{Root: root}).Libraries()
-	cuda, ok := loader.First(all, "libcuda.so.1")
+	cuda, ok := loader.FirstNamed(all, "libcuda.so.1")
 	if !ok || cuda.Version == "" {
 		return found
 	}

@@ -14,7 +14,7 @@ import (
 // Project asks docker compose, with these options, for the project and its services. With "--no-interpolate" its variables
 // stay as they are written.
 func (e Engine) Project(ctx context.Context, compose []string, options ...string) (container.Project, error) {
-	text, err := e.ask(ctx, slices.Concat(compose, []string{"config"}, options, []string{"--format", "json"})...)
+	text, err := e.askEngine(ctx, slices.Concat(compose, []string{"config"}, options, []string{"--format", "json"})...)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "docker"+" --help"):
 		return container.Project{}, fmt.Errorf("cannot use docker compose: docker has no plugin of that name; install docker-compose-plugin: https://docs.docker.com/compose/install/linux/")
@@ -28,11 +28,11 @@ func (e Engine) Project(ctx context.Context, compose []string, options ...string
 	return p, nil
 }
 
-// Overrides is an error if this docker compose is too old to replace a list of devices by another file.
+// CheckOverride is an error if this docker compose is too old to replace a list of devices by another file.
 //
 // https://docs.docker.com/reference/compose-file/merge/#replace-value: !override since 2.24.4.
-func (e Engine) Overrides(ctx context.Context) error {
-	text, err := e.ask(ctx, "compose", "version", "--short")
+func (e Engine) CheckOverride(ctx context.Context) error {
+	text, err := e.askEngine(ctx, "compose", "version", "--short")
 	found := regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`).FindSubmatch(text)
 	if err != nil || found == nil {
 		return nil //nolint:nilerr // a build without a number; what is missing is said when the project is read

@@ -2,7 +2,7 @@
 // command and not its socket is used: it knows the person's contexts and credentials, podman has no daemon, and both
 // print the same JSON.
 //
-//	e, err := engine.Of(host, call)
+//	e, err := engine.FindEngine(host, call)
 //	facts, err := e.Facts(ctx, host)
 package engine
 
@@ -31,9 +31,9 @@ type Engine struct {
 	Env    visible.Env `json:"env"`
 }
 
-// Of finds the engine of a call.
-func Of(host *machine.Host, c container.Call) (Engine, error) {
-	path, err := launch.Find(c.Before[0])
+// FindEngine finds the engine of a call.
+func FindEngine(host *machine.Host, c container.Call) (Engine, error) {
+	path, err := launch.FindCommand(c.Before[0])
 	if err != nil {
 		return Engine{}, err
 	}
@@ -44,12 +44,12 @@ func Of(host *machine.Host, c container.Call) (Engine, error) {
 	if n := len(prefix) - 1; n > 0 && prefix[n] == "container" {
 		prefix = prefix[:n]
 	}
-	return Engine{c.Engine, prefix, host.Unmasked()}, nil
+	return Engine{c.Engine, prefix, host.UnmaskedEnv()}, nil
 }
 
-// Lasting is the engine for a holder: with those variables alone that say where the engine is. They are passed on a
+// ForHolder is the engine for a holder: with those variables alone that say where the engine is. They are passed on a
 // command line, which other users can read.
-func (e Engine) Lasting() Engine {
+func (e Engine) ForHolder() Engine {
 	var env visible.Env
 	for _, name := range strings.Fields("PATH HOME USER TMPDIR XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME DBUS_SESSION_BUS_ADDRESS DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG DOCKER_TLS_VERIFY DOCKER_CERT_PATH " +
 		"CONTAINER_HOST CONTAINER_CONNECTION CONTAINERS_CONF CONTAINERS_STORAGE_CONF") {
@@ -64,18 +64,18 @@ func (e Engine) Lasting() Engine {
 // most is the longest answer of an engine that is read, in bytes; patience how long one may take. An engine that has to
 // set up its storage first needs seconds.
 const (
-	most     = 16 << 20
-	patience = 20 * time.Second
+	maxAnswerSize = 16 << 20
+	answerTimeout = 20 * time.Second
 )
 
-// ask returns what a command of the engine prints.
-func (e Engine) ask(ctx context.Context, args ...string) ([]byte, error) {
-	out, said, err := sys.Output(ctx, patience, most, append(append([]string{}, e.Env...), "LC_ALL=C"), nil, append(append([]string{}, e.Prefix...), args...)...)
+// askEngine returns what a command of the engine prints.
+func (e Engine) askEngine(ctx context.Context, args ...string) ([]byte, error) {
+	out, said, err := sys.ProgramOutput(ctx, answerTimeout, maxAnswerSize, append(append([]string{}, e.Env...), "LC_ALL=C"), nil, append(append([]string{}, e.Prefix...), args...)...)
 	if err != nil && said != "" {
 		err = errors.New(said[strings.LastIndex(said, "\n")+1:])
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s did not answer within %v", e.Name, patience)
+		err = fmt.Errorf("%s did not answer within %v", e.Name, answerTimeout)
 	}
 	return out, err
 }
@@ -92,14 +92,14 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 			f.Names = append(f.Names, s.Kind+"="+name)
 		}
 	}
-	f.Files = append(shared(host, gpu.NVIDIA), shared(host, gpu.AMD)...)
+	f.Files = append(sharedFiles(host, gpu.NVIDIA), sharedFiles(host, gpu.AMD)...)
 	if e.Name == "podman" {
-		return f, e.podman(ctx, &f)
+		return f, e.askPodman(ctx, &f)
 	}
-	return f, e.docker(ctx, &f)
+	return f, e.askDocker(ctx, &f)
 }
 
-func (e Engine) podman(ctx context.Context, f *container.Facts) error {
+func (e Engine) askPodman(ctx context.Context, f *container.Facts) error {
 	var info struct {
 		Host struct {
 			Security        struct{ Rootless, SELinuxEnabled bool }
@@ -107,7 +107,7 @@ func (e Engine) podman(ctx context.Context, f *container.Facts) error {
 		}
 		Version struct{ Version string }
 	}
-	text, err := e.ask(ctx, "info", "--format", "json")
+	text, err := e.askEngine(ctx, "info", "--format", "json")
 	if err == nil {
 		err = json.Unmarshal(text, &info)
 	}
@@ -124,8 +124,8 @@ func (e Engine) podman(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-func (e Engine) docker(ctx context.Context, f *container.Facts) error {
-	if err := e.local(ctx); err != nil {
+func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
+	if err := e.checkLocal(ctx); err != nil {
 		return err
 	}
 	var info struct {
@@ -135,19 +135,19 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 		CDISpecDirs     []string
 		ServerErrors    []string
 	}
-	text, err := e.ask(ctx, "info", "--format", "{{json .}}")
+	text, err := e.askEngine(ctx, "info", "--format", "{{json .}}")
 	bad := json.Unmarshal(text, &info)
 	if len(info.ServerErrors) > 0 {
 		err = errors.New(info.ServerErrors[0])
 	}
 	switch {
 	case err != nil && strings.Contains(err.Error(), "permission denied"):
-		return fmt.Errorf("cannot use %s: you may not open its socket; ask the administrator for the group docker (sudo usermod -aG docker %s, then log in again), or use podman, which needs no group", e.Name, e.user())
+		return fmt.Errorf("cannot use %s: you may not open its socket; ask the administrator for the group docker (sudo usermod -aG docker %s, then log in again), or use podman, which needs no group", e.Name, e.userName())
 	case err != nil && strings.Contains(err.Error(), "Cannot connect"):
 		return fmt.Errorf("cannot use %s: its daemon does not run; start it: sudo systemctl start docker", e.Name)
 	case err != nil:
 		return fmt.Errorf("cannot use %s: %w; see: docker info", e.Name, err)
-	case info.ServerVersion == "" && e.podman(ctx, f) == nil: // the package podman-docker
+	case info.ServerVersion == "" && e.askPodman(ctx, f) == nil: // the package podman-docker
 		f.Engine = "podman"
 		return nil
 	case bad != nil || info.ServerVersion == "":
@@ -156,7 +156,7 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 	_, f.Toolkit = info.Runtimes["nvidia"]
 	f.CDI = len(info.CDISpecDirs) > 0
 	if !f.Toolkit { // the daemon looks for the hook on its PATH
-		_, err := launch.Find("nvidia-container-runtime-hook")
+		_, err := launch.FindCommand("nvidia-container-runtime-hook")
 		f.Toolkit = err == nil
 	}
 	for _, option := range info.SecurityOptions {
@@ -165,15 +165,15 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-// local refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host, --context,
+// checkLocal refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host, --context,
 // DOCKER_HOST, DOCKER_CONTEXT and configuration the first one counts (docker/cli: cli/command/cli.go, resolveContextName).
-func (e Engine) local(ctx context.Context) error {
+func (e Engine) checkLocal(ctx context.Context) error {
 	endpoint, named := container.Endpoint(e.Prefix)
 	if endpoint == "" && !named {
 		endpoint, _ = e.Env.Lookup("DOCKER_HOST")
 	}
 	if endpoint == "" && e.Name == "docker" {
-		text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+		text, err := e.askEngine(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
 		if err != nil {
 			return nil //nolint:nilerr // an old client has no contexts
 		}
@@ -185,7 +185,7 @@ func (e Engine) local(ctx context.Context) error {
 	return exit.Usagef("cannot lease for an engine that is not of this machine: docker works with %s; run gpuard there, or choose the local one: docker context use default", endpoint)
 }
 
-func (e Engine) user() string {
+func (e Engine) userName() string {
 	if name, _ := e.Env.Lookup("USER"); name != "" {
 		return name
 	}
@@ -208,8 +208,8 @@ type State struct {
 	PID    int    `json:"Pid"` // 0 while no process runs
 }
 
-// Lives reports whether processes of the container exist, or the engine is about to start them again.
-func (c Container) Lives() bool {
+// IsAlive reports whether processes of the container exist, or the engine is about to start them again.
+func (c Container) IsAlive() bool {
 	return c.State.PID > 0 || c.State.Status == "restarting"
 }
 
@@ -218,7 +218,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 	if len(names) == 0 {
 		return nil, nil
 	}
-	text, err := e.ask(ctx, append([]string{"inspect", "--type", "container"}, names...)...)
+	text, err := e.askEngine(ctx, append([]string{"inspect", "--type", "container"}, names...)...)
 	var all []Container
 	if bad := json.Unmarshal(text, &all); bad != nil {
 		if err == nil {
@@ -226,7 +226,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 		}
 		return nil, err
 	}
-	if err != nil && !missing(err) {
+	if err != nil && !isMissing(err) {
 		return nil, err
 	}
 	return all, nil
@@ -241,7 +241,7 @@ const (
 
 // WithLabel describes the containers that have a label of this value.
 func (e Engine) WithLabel(ctx context.Context, label, value string) ([]Container, error) {
-	text, err := e.ask(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label+"="+value)
+	text, err := e.askEngine(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+label+"="+value)
 	if err != nil {
 		return nil, err
 	}

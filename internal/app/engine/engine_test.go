@@ -88,11 +88,11 @@ func TestOf(t *testing.T) {
 	} {
 		words := strings.Fields(line)
 		words[0] = filepath.Join(host.Root, "docker")
-		call, err := container.Read(words)
+		call, err := container.ReadCall(words)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := Of(host, call)
+		e, err := FindEngine(host, call)
 		if err != nil || strings.Join(e.Prefix[1:], " ") != want {
 			t.Errorf("%s: %q %v", line, e.Prefix, err)
 		}
@@ -103,7 +103,7 @@ func TestOf(t *testing.T) {
 func TestLasting(t *testing.T) {
 	t.Parallel()
 	e := Engine{"docker", []string{"/usr/bin/docker"}, []string{"HF_TOKEN=secret", "HOME=/home/ann", "DOCKER_HOST=unix:///x", "AWS_SECRET_ACCESS_KEY=b"}}
-	word, err := json.Marshal(Watch{Engine: e.Lasting(), Lease: "k3f9"})
+	word, err := json.Marshal(Watch{Engine: e.ForHolder(), Lease: "k3f9"})
 	text := string(word)
 	if err != nil || strings.Contains(text, "secret") || strings.Contains(text, "AWS") || !strings.Contains(text, "DOCKER_HOST=unix:///x") {
 		t.Errorf("%s %v", text, err)
@@ -140,7 +140,7 @@ func TestLook(t *testing.T) {
 "pod inspect five") echo '[{"devices": [{"PathOnHost": "/dev/nvidia2"}]}]' ;;
 *) exit 9 ;;
 esac`)
-	found, err := e.Look(t.Context(), container.Asked{
+	found, err := e.LookUp(t.Context(), container.Lookups{
 		Paths: []string{"./link", "a/b/far/../dev", "link/none", "/dev/null"}, Patterns: []string{"lin?", "none*"}, Volumes: []string{"devs", "none"}, Containers: []string{"greedy", "filled"}, Pods: []string{"four", "five", "six"},
 	}, true)
 	if err != nil {
@@ -171,8 +171,8 @@ esac`)
 	if !found.Rootless || found.Dir != dir {
 		t.Errorf("%+v", found)
 	}
-	for _, asked := range []container.Asked{{Volumes: []string{"silent"}}, {Containers: []string{"unsaid"}}} {
-		if _, err := e.Look(t.Context(), asked, false); err == nil {
+	for _, asked := range []container.Lookups{{Volumes: []string{"silent"}}, {Containers: []string{"unsaid"}}} {
+		if _, err := e.LookUp(t.Context(), asked, false); err == nil {
 			t.Errorf("an engine that does not answer about %+v is believed", asked)
 		}
 	}

@@ -12,19 +12,19 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// Look looks up what has to be known of this machine before a call is judged. What does not exist shows a container nothing;
+// LookUp looks up what has to be known of this machine before a call is judged. What does not exist shows a container nothing;
 // the engine says so itself.
-func (e Engine) Look(ctx context.Context, asked container.Asked, rootless bool) (container.Found, error) {
+func (e Engine) LookUp(ctx context.Context, asked container.Lookups, rootless bool) (container.Found, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return container.Found{}, fmt.Errorf("cannot find the current folder: %w", err)
 	}
 	found := container.Found{Dir: dir, Rootless: rootless, Paths: map[string][]string{}, Volumes: map[string][]string{}, Others: map[string][]string{}}
 	for _, path := range asked.Paths {
-		found.Paths[path] = realPaths(below(dir, path))
+		found.Paths[path] = realPaths(joinPath(dir, path))
 	}
 	for _, pattern := range asked.Patterns {
-		matches, _ := filepath.Glob(below(dir, pattern)) // a pattern that is wrong matches nothing in the engine, either
+		matches, _ := filepath.Glob(joinPath(dir, pattern)) // a pattern that is wrong matches nothing in the engine, either
 		for _, path := range matches {
 			found.Paths[pattern] = append(found.Paths[pattern], realPaths(path)...)
 		}
@@ -35,8 +35,8 @@ func (e Engine) Look(ctx context.Context, asked container.Asked, rootless bool) 
 	return found, e.lookAtOthers(ctx, asked, found.Others)
 }
 
-// below is a path in a folder, with its dots: what they mean depends on the links before them.
-func below(dir, path string) string {
+// joinPath is a path in a folder, with its dots: what they mean depends on the links before them.
+func joinPath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
@@ -47,7 +47,7 @@ func below(dir, path string) string {
 // engines do. A device file of GPUs is named as usual, too.
 func realPaths(path string) (paths []string) {
 	for _, one := range []string{path, filepath.Clean(path)} {
-		one = files.WithoutLinks(one)
+		one = files.ResolveLinks(one)
 		paths = append(paths, one)
 		if name := container.DeviceFile(files.DeviceNumbers(one)); name != "" {
 			paths = append(paths, name)
@@ -65,9 +65,9 @@ func (e Engine) lookAtVolumes(ctx context.Context, names []string, found map[str
 		Name    string
 		Options map[string]string
 	}
-	text, err := e.ask(ctx, append([]string{"volume", "inspect"}, names...)...)
-	if bad := json.Unmarshal(text, &volumes); bad != nil && !missing(err) {
-		return fmt.Errorf("cannot ask %s about the volumes %s: %w", e.Name, strings.Join(names, ", "), orBad(err, bad))
+	text, err := e.askEngine(ctx, append([]string{"volume", "inspect"}, names...)...)
+	if bad := json.Unmarshal(text, &volumes); bad != nil && !isMissing(err) {
+		return fmt.Errorf("cannot ask %s about the volumes %s: %w", e.Name, strings.Join(names, ", "), firstError(err, bad))
 	}
 	for _, v := range volumes {
 		for _, path := range container.VolumePaths(v.Options) {
@@ -78,7 +78,7 @@ func (e Engine) lookAtVolumes(ctx context.Context, names []string, found map[str
 }
 
 // lookAtOthers finds out what containers and pods, whose volumes and devices a container takes over, have of this machine.
-func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found map[string][]string) error {
+func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found map[string][]string) error {
 	for _, name := range asked.Containers {
 		all, err := e.Inspect(ctx, name)
 		if err != nil {
@@ -91,7 +91,7 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found m
 		}
 	}
 	for _, name := range asked.Pods {
-		text, err := e.ask(ctx, "pod", "inspect", name)
+		text, err := e.askEngine(ctx, "pod", "inspect", name)
 		var pods []struct {
 			Mounts  mounts
 			Devices []struct{ PathOnHost string }
@@ -99,8 +99,8 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found m
 		if text = []byte(strings.TrimSpace(string(text))); len(text) > 0 && text[0] == '{' { // before podman 5
 			text = []byte("[" + string(text) + "]")
 		}
-		if bad := json.Unmarshal(text, &pods); bad != nil && !missing(err) {
-			return fmt.Errorf("cannot ask %s about the pod %s: %w", e.Name, name, orBad(err, bad))
+		if bad := json.Unmarshal(text, &pods); bad != nil && !isMissing(err) {
+			return fmt.Errorf("cannot ask %s about the pod %s: %w", e.Name, name, firstError(err, bad))
 		}
 		for _, pod := range pods {
 			if err := e.lookAtMounts(ctx, pod.Mounts, name, found); err != nil {
@@ -139,12 +139,12 @@ func (e Engine) lookAtMounts(ctx context.Context, all mounts, owner string, foun
 	return nil
 }
 
-// missing reports whether an engine says that something does not exist.
-func missing(err error) bool {
+// isMissing reports whether an engine says that something does not exist.
+func isMissing(err error) bool {
 	return err != nil && strings.Contains(strings.ToLower(err.Error()), "no such")
 }
 
-func orBad(err, bad error) error {
+func firstError(err, bad error) error {
 	if err != nil {
 		return err
 	}

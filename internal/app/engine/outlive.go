@@ -18,62 +18,62 @@ type Watch struct {
 
 // These times decide when a container has ended.
 const (
-	again   = 600 * time.Millisecond // a restart starts it again within that, and within the time of several questions (settle)
-	between = 50 * time.Millisecond  // two questions meanwhile
-	silence = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
+	restartWindow    = 600 * time.Millisecond // a restart starts it again within that, and within the time of several questions (settle)
+	questionInterval = 50 * time.Millisecond  // two questions meanwhile
+	silenceLimit     = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
 )
 
-// Outlive returns when no container of the lease lives any more. born is called with the first process of each start.
+// AwaitEnd returns when no container of the lease lives any more. born is called with the first process of each start.
 // While a container runs it waits for the end of its first process (pidfd_open(2)), and asks nothing.
-func (w Watch) Outlive(ctx context.Context, born func(pid int)) {
+func (w Watch) AwaitEnd(ctx context.Context, born func(pid int)) {
 	alive, answered := time.Now(), time.Now()
 	for {
 		began := time.Now()
-		found, err := w.containers(ctx)
+		found, err := w.findContainers(ctx)
 		now := time.Now()
-		settle := w.settle(now.Sub(began))
+		settle := w.settleTime(now.Sub(began))
 		if err == nil {
 			answered = now
 		}
-		lives, pause := false, between
+		lives, pause := false, questionInterval
 		for _, c := range found {
-			if c.Lives() {
-				lives, pause = true, 10*between // the engine waits before it starts the container again
+			if c.IsAlive() {
+				lives, pause = true, 10*questionInterval // the engine waits before it starts the container again
 			}
 			if c.State.PID > 0 && proc.New("/proc").AwaitEnd(c.State.PID, func() { born(c.State.PID) }) {
-				pause = between
+				pause = questionInterval
 			}
 		}
 		if lives {
 			alive = time.Now()
 		}
 		switch {
-		case err != nil && now.Sub(answered) > silence, err == nil && !lives && now.Sub(alive) > settle, ctx.Err() != nil:
+		case err != nil && now.Sub(answered) > silenceLimit, err == nil && !lives && now.Sub(alive) > settle, ctx.Err() != nil:
 			return
 		}
 		if err != nil {
-			pause = 10 * between
+			pause = 10 * questionInterval
 		}
 		time.Sleep(pause)
 	}
 }
 
-// settle is how long after its end a container may start again, where a question takes that long: on a machine with much
+// settleTime is how long after its end a container may start again, where a question takes that long: on a machine with much
 // to do a restart takes longer too. Podman answers no question about a container while it restarts it.
-func (w Watch) settle(question time.Duration) time.Duration {
+func (w Watch) settleTime(question time.Duration) time.Duration {
 	if w.Name == "podman" {
-		return max(again, 6*question)
+		return max(restartWindow, 6*question)
 	}
-	return max(again, 12*question)
+	return max(restartWindow, 12*question)
 }
 
-// Kill sends a signal to the containers that live: "SIGTERM"; "" kills them. sent is false where none lives, as before the engine has
+// SignalContainers sends a signal to the containers that live: "SIGTERM"; "" kills them. sent is false where none lives, as before the engine has
 // its image.
-func (w Watch) Kill(ctx context.Context, signal string) (sent bool, err error) {
-	found, err := w.containers(ctx)
+func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, err error) {
+	found, err := w.findContainers(ctx)
 	var ids []string
 	for _, c := range found {
-		if c.Lives() {
+		if c.IsAlive() {
 			ids = append(ids, c.ID)
 		}
 	}
@@ -85,15 +85,15 @@ func (w Watch) Kill(ctx context.Context, signal string) (sent bool, err error) {
 	if signal != "" {
 		words = append(words, "--signal", signal)
 	}
-	if _, err = w.ask(ctx, append(words, ids...)...); err != nil { // it may have ended by itself
-		if found, again := w.containers(ctx); again == nil && !slices.ContainsFunc(found, Container.Lives) {
+	if _, err = w.askEngine(ctx, append(words, ids...)...); err != nil { // it may have ended by itself
+		if found, again := w.findContainers(ctx); again == nil && !slices.ContainsFunc(found, Container.IsAlive) {
 			return true, nil
 		}
 	}
 	return err == nil, err
 }
 
-func (w Watch) containers(ctx context.Context) ([]Container, error) {
+func (w Watch) findContainers(ctx context.Context) ([]Container, error) {
 	if len(w.Names) > 0 {
 		return w.Inspect(ctx, w.Names...)
 	}

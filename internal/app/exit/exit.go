@@ -57,8 +57,8 @@ func VerifyCodes() []Code {
 	}
 }
 
-// Verdict is the exit code of a verdict.
-func Verdict(v verify.Verdict) int {
+// VerdictCode is the exit code of a verdict.
+func VerdictCode(v verify.Verdict) int {
 	switch {
 	case v == verify.Proven:
 		return 0
@@ -68,17 +68,17 @@ func Verdict(v verify.Verdict) int {
 	return 123
 }
 
-// Verify is the exit code of an error of verify.
-func Verify(err error) int {
+// VerifyCode is the exit code of an error of verify.
+func VerifyCode(err error) int {
 	var usage *Usage
 	if errors.As(err, &usage) {
 		return 2
 	}
-	return Run(err)
+	return RunCode(err)
 }
 
-// Run is the exit code of an error of run.
-func Run(err error) int {
+// RunCode is the exit code of an error of run.
+func RunCode(err error) int {
 	var refusal *job.Refusal
 	var late *job.Late
 	var missing *launch.NotFoundError
@@ -99,8 +99,8 @@ func Run(err error) int {
 	return 125
 }
 
-// Plain is the exit code of an error of every other command: 2 for usage, else 1.
-func Plain(err error) int {
+// PlainCode is the exit code of an error of every other command: 2 for usage, else 1.
+func PlainCode(err error) int {
 	var usage *Usage
 	if errors.As(err, &usage) {
 		return 2

@@ -20,12 +20,12 @@ import (
 // Explanation is what a program sees.
 type Explanation struct {
 	visible.View
-	Process *examined   `json:"process,omitempty"` // the process that was asked about
-	Machine gpu.Machine `json:"-"`
+	Process *processInfo `json:"process,omitempty"` // the process that was asked about
+	Machine gpu.Machine  `json:"-"`
 }
 
-// runtime is one way for programs to reach devices.
-type runtime struct {
+// gpuRuntime is one way for programs to reach devices.
+type gpuRuntime struct {
 	name    string // the word of --runtime
 	label   string // as in visible.Entry, tinygrad with its version
 	vendors []gpu.Vendor
@@ -34,32 +34,32 @@ type runtime struct {
 }
 
 // runtimes lists the runtimes; version is that of tinygrad, "" for the newest.
-func runtimes(version string) []runtime {
-	return []runtime{
+func runtimes(version string) []gpuRuntime {
+	return []gpuRuntime{
 		{"cuda", "cuda", []gpu.Vendor{gpu.NVIDIA}, true, visible.CUDA},
 		{"hip", "hip", []gpu.Vendor{gpu.AMD}, true, visible.HIP},
 		{"opencl", "opencl", []gpu.Vendor{gpu.AMD}, false, visible.OpenCL},
 		{"level-zero", "level_zero", []gpu.Vendor{gpu.Intel}, true, visible.LevelZero},
 		{"sycl", "sycl", []gpu.Vendor{gpu.Intel, gpu.NVIDIA, gpu.AMD}, false, visible.SYCL},
 		{"ascend", "ascend", []gpu.Vendor{gpu.Ascend}, true, visible.Ascend},
-		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.NVIDIA}, false, tinygrad(gpu.NVIDIA, version)},
-		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.AMD}, false, tinygrad(gpu.AMD, version)},
+		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.NVIDIA}, false, tinygradReader(gpu.NVIDIA, version)},
+		{"tinygrad", "tinygrad:" + version, []gpu.Vendor{gpu.AMD}, false, tinygradReader(gpu.AMD, version)},
 	}
 }
 
-func tinygrad(vendor gpu.Vendor, version string) func(visible.Env, gpu.Machine) visible.View {
+func tinygradReader(vendor gpu.Vendor, version string) func(visible.Env, gpu.Machine) visible.View {
 	return func(env visible.Env, m gpu.Machine) visible.View { return visible.Tinygrad(env, m, vendor, version) }
 }
 
-// chosen finds what --runtime names; nothing named is nil.
-func chosen(asked string) ([]runtime, error) {
+// chooseRuntimes finds what --runtime names; nothing named is nil.
+func chooseRuntimes(asked string) ([]gpuRuntime, error) {
 	if asked == "" {
 		return nil, nil
 	}
 	name, version, versioned := strings.Cut(asked, ":")
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	all := runtimes(version)
-	out := slices.DeleteFunc(slices.Clone(all), func(r runtime) bool { return r.name != name })
+	out := slices.DeleteFunc(slices.Clone(all), func(r gpuRuntime) bool { return r.name != name })
 	if len(out) == 0 || versioned && name != "tinygrad" {
 		var names []string
 		for _, r := range all {
@@ -74,7 +74,7 @@ func chosen(asked string) ([]runtime, error) {
 // the place of all the caller's GPU variables; or one process id or lease id. runtime is "" for the native one of each
 // vendor present. With container the program is taken to run in a container that NVIDIA_VISIBLE_DEVICES describes.
 func Explain(ctx context.Context, host *machine.Host, what []string, runtime string, container bool) (*Explanation, error) {
-	asked, err := chosen(runtime)
+	asked, err := chooseRuntimes(runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	var none *gpu.Unavailable
 	switch {
 	case errors.As(err, &none): // a program would see nothing either
-		x.note(visible.CodeUnavailable, "%s; %s", none.Text, none.Remedy)
+		x.addNote(visible.CodeUnavailable, "%s; %s", none.Text, none.Remedy)
 	case err != nil:
 		return nil, err
 	}
@@ -95,19 +95,19 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 		err = explainProcess(host, x, target, asked)
 		return x, err
 	}
-	env, inside := servers(host, replaced(host, given), os.Getpid()), m
+	env, inside := withMPSPipe(host, replaceGPUVars(host, given), os.Getpid()), m
 	if slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, "SLURM_") }) {
-		inside, x.Notes = added(x.Notes)(visible.Given(env, inside))
+		inside, x.Notes = appendNotes(x.Notes)(visible.InsideAllocation(env, inside))
 	}
 	if container {
-		inside, x.Notes = added(x.Notes)(visible.Container(env, inside))
-	} else if lonely(given) {
-		x.note(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
+		inside, x.Notes = appendNotes(x.Notes)(visible.InsideContainer(env, inside))
+	} else if meansContainer(given) {
+		x.addNote(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
 	}
-	if _, gone, _ := env.Lift(); len(gone) > 1 { // more than the mark
-		x.note(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
+	if _, gone, _ := env.LiftLogin(); len(gone) > 1 { // more than the mark
+		x.addNote(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
 	}
-	x.see(asked, env, inside)
+	x.readRuntimes(asked, env, inside)
 	return x, nil
 }
 
@@ -121,7 +121,7 @@ func subjectOf(what []string) (target string, given []string, err error) {
 			return w, nil, nil
 		case !ok && isTarget(w):
 			return "", nil, exit.Usagef("cannot explain %q together with something else: a process or a lease is explained alone", w)
-		case variableName(w):
+		case isVariableName(w):
 			return "", nil, exit.Usagef("cannot explain %q: write its value too, such as %s=0; gpuard explain alone reads this shell's variables", w, w)
 		default:
 			value := cmp.Or(prose.Clean(strings.TrimPrefix(w, "=")), "0")
@@ -131,8 +131,8 @@ func subjectOf(what []string) (target string, given []string, err error) {
 	return "", what, nil
 }
 
-// variableName: the name of a variable without its value.
-func variableName(s string) bool {
+// isVariableName: the name of a variable without its value.
+func isVariableName(s string) bool {
 	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && strings.Contains(s, "_") && (s[0] < '0' || s[0] > '9')
 }
 
@@ -141,43 +141,43 @@ func isTarget(s string) bool {
 	return s != "" && len(s) <= 20 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// lonely: nothing else is said, so that a container must have been meant.
-func lonely(given []string) bool {
+// meansContainer: nothing else is said, so that a container must have been meant.
+func meansContainer(given []string) bool {
 	names := func(name string) bool {
 		return slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, name+"=") })
 	}
 	return names("NVIDIA_VISIBLE_DEVICES") && !names("CUDA_VISIBLE_DEVICES")
 }
 
-// added appends the notes of one more reading.
-func added(notes []visible.Note) func(gpu.Machine, []visible.Note) (gpu.Machine, []visible.Note) {
+// appendNotes appends the notes of one more reading.
+func appendNotes(notes []visible.Note) func(gpu.Machine, []visible.Note) (gpu.Machine, []visible.Note) {
 	return func(m gpu.Machine, more []visible.Note) (gpu.Machine, []visible.Note) {
 		return m, append(notes, more...)
 	}
 }
 
-// servers adds the default pipe folder of MPS clients ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's MPS documentation), if the
+// withMPSPipe adds the default pipe folder of MPS clients ("CUDA_MPS_PIPE_DIRECTORY" in NVIDIA's MPS documentation), if the
 // process can see one.
-func servers(host *machine.Host, env visible.Env, pid int) visible.Env {
+func withMPSPipe(host *machine.Host, env visible.Env, pid int) visible.Env {
 	const pipes = "CUDA_MPS_PIPE_DIRECTORY"
-	if _, set := env.Lookup(pipes); set || !host.Hardware() || !host.Proc.Has(pid, "/tmp/nvidia-mps/control") {
+	if _, set := env.Lookup(pipes); set || !host.IsHardware() || !host.Proc.HasFile(pid, "/tmp/nvidia-mps/control") {
 		return env
 	}
 	return append(slices.Clone(env), pipes+"=/tmp/nvidia-mps")
 }
 
-// see reads env for each runtime that was asked for, else for the native one of each vendor that the machine has.
+// readRuntimes reads env for each runtime that was asked for, else for the native one of each vendor that the machine has.
 // It returns those runtimes. Each counts from 0.
-func (x *Explanation) see(asked []runtime, env visible.Env, inside gpu.Machine) []runtime {
+func (x *Explanation) readRuntimes(asked []gpuRuntime, env visible.Env, inside gpu.Machine) []gpuRuntime {
 	has := func(v gpu.Vendor) bool {
 		return slices.ContainsFunc(x.Machine.Devices, func(d gpu.Device) bool { return d.Vendor == v })
 	}
-	used := slices.DeleteFunc(slices.Clone(asked), func(r runtime) bool { return !slices.ContainsFunc(r.vendors, has) })
+	used := slices.DeleteFunc(slices.Clone(asked), func(r gpuRuntime) bool { return !slices.ContainsFunc(r.vendors, has) })
 	if len(asked) == 0 {
-		used = slices.DeleteFunc(runtimes(""), func(r runtime) bool { return !r.native || !has(r.vendors[0]) })
+		used = slices.DeleteFunc(runtimes(""), func(r gpuRuntime) bool { return !r.native || !has(r.vendors[0]) })
 	}
 	if len(asked) > 0 && len(used) == 0 && len(x.Machine.Devices) > 0 {
-		x.note(visible.CodeNoVendor, "this machine has no GPU that --runtime %s could show", asked[0].name)
+		x.addNote(visible.CodeNoVendor, "this machine has no GPU that --runtime %s could show", asked[0].name)
 	}
 	for _, r := range used {
 		v := r.read(env, inside)
@@ -191,12 +191,12 @@ func (x *Explanation) see(asked []runtime, env visible.Env, inside gpu.Machine) 
 	return used
 }
 
-func (x *Explanation) note(code, format string, args ...any) {
+func (x *Explanation) addNote(code, format string, args ...any) {
 	x.Notes = append(x.Notes, visible.Note{Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
-// replaced is the caller's environment, with given variables in the place of all its GPU variables.
-func replaced(host *machine.Host, given []string) visible.Env {
+// replaceGPUVars is the caller's environment, with given variables in the place of all its GPU variables.
+func replaceGPUVars(host *machine.Host, given []string) visible.Env {
 	if len(given) == 0 {
 		return host.Env
 	}

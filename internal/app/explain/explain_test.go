@@ -22,7 +22,7 @@ func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host
 	t.Helper()
 	return &machine.Host{
 		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
-		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
+		Proc:    proc.New(hosts.WriteRoot(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }
 
@@ -48,9 +48,9 @@ func codesOf(v visible.View) string {
 func TestExplainProcess(t *testing.T) {
 	const id = "3f1c0a5be2d94786a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718"
 	docker := "0::/docker/" + id + "\n"
-	four := hosts.Invented(t, "demo")
-	amd := hosts.Vendors(4, gpu.AMD)
-	both := hosts.Vendors(2, gpu.NVIDIA, gpu.AMD)
+	four := hosts.InventMachine(t, "demo")
+	amd := hosts.VendorMachine(4, gpu.AMD)
+	both := hosts.VendorMachine(2, gpu.NVIDIA, gpu.AMD)
 	for _, c := range []struct {
 		name                    string
 		machine                 gpu.Machine
@@ -58,25 +58,25 @@ func TestExplainProcess(t *testing.T) {
 		own                     []string // the caller's environment
 		see, notes, wins, beats string
 	}{
-		{"all", four, hosts.Process(nil), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "", "", ""},
-		{"a list", four, hosts.Process(nil, "CUDA_VISIBLE_DEVICES=2,0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), []string{"CUDA_VISIBLE_DEVICES=3"}, "cuda:0=2 cuda:1=0", "", "CUDA_VISIBLE_DEVICES=2,0 CUDA_DEVICE_ORDER=PCI_BUS_ID", ""},
-		{"none", four, hosts.Process(nil, "CUDA_VISIBLE_DEVICES="), nil, "", "empty-list", "CUDA_VISIBLE_DEVICES=", ""},
-		{"an empty environment", four, hosts.Process(map[string]string{"42/environ": ""}), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "", "", ""},
-		{"HIP wins", amd, hosts.Process(nil, "HIP_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=1"), nil, "hip:0=2", "variable-beaten", "HIP_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=1"},
-		{"HIP within ROCR", amd, hosts.Process(nil, "HIP_VISIBLE_DEVICES=1", "ROCR_VISIBLE_DEVICES=3,2"), nil, "hip:0=2", "filtered-twice", "ROCR_VISIBLE_DEVICES=3,2 HIP_VISIBLE_DEVICES=1", ""},
-		{"each vendor counts from 0", both, hosts.Process(nil, "CUDA_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"), nil, "cuda:0=1 hip:0=1", "", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=1", ""},
+		{"all", four, hosts.ProcessFiles(nil), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "", "", ""},
+		{"a list", four, hosts.ProcessFiles(nil, "CUDA_VISIBLE_DEVICES=2,0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"), []string{"CUDA_VISIBLE_DEVICES=3"}, "cuda:0=2 cuda:1=0", "", "CUDA_VISIBLE_DEVICES=2,0 CUDA_DEVICE_ORDER=PCI_BUS_ID", ""},
+		{"none", four, hosts.ProcessFiles(nil, "CUDA_VISIBLE_DEVICES="), nil, "", "empty-list", "CUDA_VISIBLE_DEVICES=", ""},
+		{"an empty environment", four, hosts.ProcessFiles(map[string]string{"42/environ": ""}), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "", "", ""},
+		{"HIP wins", amd, hosts.ProcessFiles(nil, "HIP_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=1"), nil, "hip:0=2", "variable-beaten", "HIP_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=1"},
+		{"HIP within ROCR", amd, hosts.ProcessFiles(nil, "HIP_VISIBLE_DEVICES=1", "ROCR_VISIBLE_DEVICES=3,2"), nil, "hip:0=2", "filtered-twice", "ROCR_VISIBLE_DEVICES=3,2 HIP_VISIBLE_DEVICES=1", ""},
+		{"each vendor counts from 0", both, hosts.ProcessFiles(nil, "CUDA_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"), nil, "cuda:0=1 hip:0=1", "", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=1", ""},
 
-		{"a container by its variable", four, hosts.Process(map[string]string{"42/cgroup": docker}, "NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1", ""},
-		{"a container's files agree", four, hosts.Process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}, "NVIDIA_VISIBLE_DEVICES=2,3"), nil, "cuda:0=2 cuda:1=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3", ""},
-		{"a container's files decide", four, hosts.Process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia1": "", "42/root/dev/nvidia3": "", "42/root/dev/nvidiactl": ""}, "NVIDIA_VISIBLE_DEVICES=void", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-device-files", "CUDA_VISIBLE_DEVICES=1", ""},
-		{"no variable, all files", four, hosts.Process(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia0": "", "42/root/dev/nvidia1": "", "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "container-device-files", "", ""},
-		{"our own container", four, hosts.Process(map[string]string{"42/cgroup": docker, fmt.Sprintf("%d/stat", os.Getpid()): hosts.Stat(os.Getpid(), "R"), fmt.Sprintf("%d/cgroup", os.Getpid()): docker}, "NVIDIA_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=3"), nil, "cuda:0=3", "", "CUDA_VISIBLE_DEVICES=3", ""},
-		{"AMD's files", both, hosts.Process(map[string]string{"42/cgroup": docker, "42/root/dev/dri/renderD129": ""}), nil, "hip:0=1", "container-device-files", "", ""},
+		{"a container by its variable", four, hosts.ProcessFiles(map[string]string{"42/cgroup": docker}, "NVIDIA_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1", ""},
+		{"a container's files agree", four, hosts.ProcessFiles(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}, "NVIDIA_VISIBLE_DEVICES=2,3"), nil, "cuda:0=2 cuda:1=3", "container-renumbered", "NVIDIA_VISIBLE_DEVICES=2,3", ""},
+		{"a container's files decide", four, hosts.ProcessFiles(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia1": "", "42/root/dev/nvidia3": "", "42/root/dev/nvidiactl": ""}, "NVIDIA_VISIBLE_DEVICES=void", "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=3", "container-device-files", "CUDA_VISIBLE_DEVICES=1", ""},
+		{"no variable, all files", four, hosts.ProcessFiles(map[string]string{"42/cgroup": docker, "42/root/dev/nvidia0": "", "42/root/dev/nvidia1": "", "42/root/dev/nvidia2": "", "42/root/dev/nvidia3": ""}), nil, "cuda:0=0 cuda:1=1 cuda:2=2 cuda:3=3", "container-device-files", "", ""},
+		{"our own container", four, hosts.ProcessFiles(map[string]string{"42/cgroup": docker, fmt.Sprintf("%d/stat", os.Getpid()): hosts.StatText(os.Getpid(), "R"), fmt.Sprintf("%d/cgroup", os.Getpid()): docker}, "NVIDIA_VISIBLE_DEVICES=2", "CUDA_VISIBLE_DEVICES=3"), nil, "cuda:0=3", "", "CUDA_VISIBLE_DEVICES=3", ""},
+		{"AMD's files", both, hosts.ProcessFiles(map[string]string{"42/cgroup": docker, "42/root/dev/dri/renderD129": ""}), nil, "hip:0=1", "container-device-files", "", ""},
 
-		{"a Slurm job", four, hosts.Process(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), nil, "cuda:0=2 cuda:1=3", "slurm-relative", "SLURM_JOB_GPUS=2,3 CUDA_VISIBLE_DEVICES=0,1", ""},
-		{"our own Slurm job", four, hosts.Process(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), []string{"SLURM_JOB_ID=12"}, "cuda:0=0 cuda:1=1", "", "CUDA_VISIBLE_DEVICES=0,1", ""},
-		{"an MPS server", four, hosts.Process(map[string]string{"42/root/tmp/nvidia-mps/control": ""}, "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=1", "mps-numbers", "CUDA_VISIBLE_DEVICES=1", ""},
-		{"a lease that is gone", four, hosts.Process(nil, "CUDA_VISIBLE_DEVICES=1", "GPUARD_LEASE=k3f9"), nil, "cuda:0=1", "lease-gone", "CUDA_VISIBLE_DEVICES=1", ""},
+		{"a Slurm job", four, hosts.ProcessFiles(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), nil, "cuda:0=2 cuda:1=3", "slurm-relative", "SLURM_JOB_GPUS=2,3 CUDA_VISIBLE_DEVICES=0,1", ""},
+		{"our own Slurm job", four, hosts.ProcessFiles(nil, "SLURM_JOB_ID=12", "SLURM_JOB_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"), []string{"SLURM_JOB_ID=12"}, "cuda:0=0 cuda:1=1", "", "CUDA_VISIBLE_DEVICES=0,1", ""},
+		{"an MPS server", four, hosts.ProcessFiles(map[string]string{"42/root/tmp/nvidia-mps/control": ""}, "CUDA_VISIBLE_DEVICES=1"), nil, "cuda:0=1", "mps-numbers", "CUDA_VISIBLE_DEVICES=1", ""},
+		{"a lease that is gone", four, hosts.ProcessFiles(nil, "CUDA_VISIBLE_DEVICES=1", "GPUARD_LEASE=k3f9"), nil, "cuda:0=1", "lease-gone", "CUDA_VISIBLE_DEVICES=1", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			host := written(t, c.machine, c.files)
@@ -114,8 +114,8 @@ func codesKnown(t *testing.T, notes []visible.Note) {
 }
 
 func TestExplainCannot(t *testing.T) {
-	files := hosts.Process(map[string]string{"43/stat": hosts.Stat(43, "Z"), "44/stat": "44 (broken"}, "A=b")
-	files["45/stat"] = hosts.Stat(45, "S")
+	files := hosts.ProcessFiles(map[string]string{"43/stat": hosts.StatText(43, "Z"), "44/stat": "44 (broken"}, "A=b")
+	files["45/stat"] = hosts.StatText(45, "S")
 	for _, c := range []struct {
 		what  []string
 		usage bool
@@ -139,7 +139,7 @@ func TestExplainCannot(t *testing.T) {
 		{[]string{"99999999999999999999999"}, true, "write a process or lease id"},
 		{[]string{"99999999999999999999"}, true, "it is neither a process id"},
 	} {
-		_, err := Explain(t.Context(), written(t, hosts.Invented(t, "demo"), files), c.what, "", false)
+		_, err := Explain(t.Context(), written(t, hosts.InventMachine(t, "demo"), files), c.what, "", false)
 		var usage *exit.Usage
 		if err == nil || !strings.Contains(err.Error(), c.text) || errors.As(err, &usage) != c.usage {
 			t.Errorf("%q: %v, want %q (usage %v)", c.what, err, c.text, c.usage)
@@ -148,7 +148,7 @@ func TestExplainCannot(t *testing.T) {
 }
 
 func TestExplainRuntimes(t *testing.T) {
-	all := hosts.Vendors(2, gpu.NVIDIA, gpu.AMD, gpu.Intel, gpu.Ascend)
+	all := hosts.VendorMachine(2, gpu.NVIDIA, gpu.AMD, gpu.Intel, gpu.Ascend)
 	for _, c := range []struct {
 		machine    gpu.Machine
 		runtime    string
@@ -158,7 +158,7 @@ func TestExplainRuntimes(t *testing.T) {
 		{all, "", "", "cuda:0=0 cuda:1=1 hip:0=0 hip:1=1 level_zero:0=0 level_zero:1=1 ascend:0=0 ascend:1=1", ""},
 		{all, "cuda", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "cuda:0=1", ""},
 		{all, "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", ""},
-		{hosts.Vendors(2, gpu.AMD), "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", "variable-beaten"},
+		{hosts.VendorMachine(2, gpu.AMD), "hip", "CUDA_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", "hip:0=0", "variable-beaten"},
 		{all, "opencl", "GPU_DEVICE_ORDINAL=1 HIP_VISIBLE_DEVICES=0", "opencl:0=1", ""},
 		{all, "level-zero", "ZE_AFFINITY_MASK=1", "level_zero:0=1", ""},
 		{all, "Level_Zero", "ZE_AFFINITY_MASK=", "level_zero:0=0 level_zero:1=1", "no-mask"},
@@ -166,10 +166,10 @@ func TestExplainRuntimes(t *testing.T) {
 		{all, "ascend", "ASCEND_RT_VISIBLE_DEVICES=1", "ascend:0=1", ""},
 		{all, "tinygrad", "VISIBLE_DEVICES=1", "tinygrad:0=0 tinygrad:1=1 tinygrad:0=0 tinygrad:1=1", "other-variable"},
 		{all, "tinygrad:0.11", "VISIBLE_DEVICES=1", "tinygrad:0=1 tinygrad:0=1", ""},
-		{hosts.Vendors(2, gpu.AMD), "", "", "hip:0=0 hip:1=1", ""},
-		{hosts.Vendors(2, gpu.AMD), "cuda", "", "", "no-such-vendor"},
-		{hosts.Vendors(2, gpu.NVIDIA), "hip", "", "", "no-such-vendor"},
-		{hosts.Vendors(2, gpu.NVIDIA), "", "HIP_VISIBLE_DEVICES=0", "cuda:0=0 cuda:1=1", ""},
+		{hosts.VendorMachine(2, gpu.AMD), "", "", "hip:0=0 hip:1=1", ""},
+		{hosts.VendorMachine(2, gpu.AMD), "cuda", "", "", "no-such-vendor"},
+		{hosts.VendorMachine(2, gpu.NVIDIA), "hip", "", "", "no-such-vendor"},
+		{hosts.VendorMachine(2, gpu.NVIDIA), "", "HIP_VISIBLE_DEVICES=0", "cuda:0=0 cuda:1=1", ""},
 		{gpu.Machine{}, "", "CUDA_VISIBLE_DEVICES=0", "", ""},
 	} {
 		host := written(t, c.machine, nil)
@@ -198,7 +198,7 @@ func TestExplainRuntimes(t *testing.T) {
 }
 
 func TestExplainGiven(t *testing.T) {
-	four := hosts.Invented(t, "demo")
+	four := hosts.InventMachine(t, "demo")
 	for _, c := range []struct {
 		given      string
 		container  bool

@@ -36,13 +36,13 @@ type probedGPU struct {
 	MIG     []string `json:"mig"`               // "MIG-… 1/0": UUID, GPU instance and compute instance; never nil
 }
 
-// Serve asks the CUDA driver in this very process and prints the answer for the process that waits for it.
-func Serve() error { return libcuda.Serve(os.Stdout) }
+// ServeProbe asks the CUDA driver in this very process and prints the answer for the process that waits for it.
+func ServeProbe() error { return libcuda.ServeProbe(os.Stdout) }
 
 // RunProbe is Explain and the truth: a child with exactly that environment lists what the CUDA driver shows it.
 // That the two differ is part of the answer, not an error.
 func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.View, gpu.Machine, Probe, error) {
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		return visible.View{}, gpu.Machine{}, Probe{}, exit.Usagef("cannot ask the driver about %s: --probe is about the GPUs of this computer; leave --probe or --machine out", host.Machine)
 	}
 	target, given, err := subjectOf(given)
@@ -56,22 +56,22 @@ func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.
 	if err != nil {
 		return visible.View{}, m, Probe{}, err
 	}
-	env := replaced(host, given)
+	env := replaceGPUVars(host, given)
 	limit := host.Times.Probe
 	if limit == 0 {
 		limit = 30 * time.Second
 	}
-	answer, err := libcuda.Ask(ctx, env, limit)
+	answer, err := libcuda.AskInChild(ctx, env, limit)
 	if err != nil {
 		return visible.View{}, m, Probe{}, err
 	}
 	view := visible.CUDA(env, m)
-	return view, m, probed(env, view, m, answer), nil
+	return view, m, compareProbe(env, view, m, answer), nil
 }
 
-// probed compares the driver's answer with gpuard's.
-func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
-	p := Probe{Answer: answer, Driver: m.Driver, Variables: having(env), GPUs: []probedGPU{}, Differences: differences(view, m, answer)}
+// compareProbe compares the driver's answer with gpuard's.
+func compareProbe(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
+	p := Probe{Answer: answer, Driver: m.Driver, Variables: driverVariables(env), GPUs: []probedGPU{}, Differences: differences(view, m, answer)}
 	p.Agrees = len(p.Differences) == 0
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
@@ -89,8 +89,8 @@ func probed(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.An
 	return p
 }
 
-// having lists the variables that the driver, or its loader, may read.
-func having(env visible.Env) []string {
+// driverVariables lists the variables that the driver, or its loader, may read.
+func driverVariables(env visible.Env) []string {
 	out := []string{}
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")
@@ -109,34 +109,34 @@ func differences(view visible.View, m gpu.Machine, answer libcuda.Answer) []stri
 		ours, theirs := "no device", "no device"
 		both := 0
 		var e visible.Entry
-		var d libcuda.Shown
+		var d libcuda.ShownDevice
 		if i < len(view.Visible) {
 			e = view.Visible[i]
-			ours = at(e.UUID, addressOf(m, e.UUID))
+			ours = deviceAt(e.UUID, addressOf(m, e.UUID))
 			both++
 		}
 		if i < len(answer.Devices) {
 			d = answer.Devices[i]
-			theirs = at(d.UUID, d.PCI)
+			theirs = deviceAt(d.UUID, d.PCI)
 			both++
 		}
-		if both < 2 || !sameDevice(e, d, answer.Parents) || !sameAddress(addressOf(m, e.UUID), d.PCI) {
+		if both < 2 || !isSameDevice(e, d, answer.Parents) || !isSameAddress(addressOf(m, e.UUID), d.PCI) {
 			out = append(out, fmt.Sprintf("cuda:%d is %s for gpuard and %s for the driver", i, ours, theirs))
 		}
 	}
 	return out
 }
 
-func at(id gpu.UUID, pci string) string {
+func deviceAt(id gpu.UUID, pci string) string {
 	if pci == "" {
 		return string(id)
 	}
 	return strings.TrimSpace(string(id) + " at " + pci)
 }
 
-// sameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU. Without a UUID the address of a
+// isSameDevice: a library that knows only GPUs by UUID names a MIG device by its GPU. Without a UUID the address of a
 // whole GPU says enough.
-func sameDevice(e visible.Entry, d libcuda.Shown, parents bool) bool {
+func isSameDevice(e visible.Entry, d libcuda.ShownDevice, parents bool) bool {
 	switch {
 	case parents && e.Parent != "":
 		return d.UUID == e.Parent
@@ -146,11 +146,11 @@ func sameDevice(e visible.Entry, d libcuda.Shown, parents bool) bool {
 	return d.UUID == e.UUID
 }
 
-// sameAddress: an address that one side could not read contradicts nothing.
-func sameAddress(a, b string) bool { return a == "" || b == "" || a == b }
+// isSameAddress: an address that one side could not read contradicts nothing.
+func isSameAddress(a, b string) bool { return a == "" || b == "" || a == b }
 
 func addressOf(m gpu.Machine, id gpu.UUID) string {
-	if d, _, ok := m.Find(id); ok {
+	if d, _, ok := m.FindDevice(id); ok {
 		return d.PCI
 	}
 	return ""

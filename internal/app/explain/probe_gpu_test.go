@@ -40,8 +40,8 @@ func survey(ctx context.Context, m gpu.Machine, env []string, rows []recorded.Ro
 				q := asked{Row: rows[i]}
 				with := append(slices.Clone(visible.Env(q.Env())), env...)
 				var answer libcuda.Answer
-				if answer, q.err = libcuda.Ask(ctx, with, time.Minute); q.err == nil {
-					q.probe = probed(with, visible.CUDA(with, m), m, answer)
+				if answer, q.err = libcuda.AskInChild(ctx, with, time.Minute); q.err == nil {
+					q.probe = compareProbe(with, visible.CUDA(with, m), m, answer)
 					q.Code = answer.Code
 					for _, d := range answer.Devices {
 						q.Devices = append(q.Devices, d.UUID)
@@ -78,7 +78,7 @@ func keep(dir string, m gpu.Machine, all []asked) error {
 	if err := os.WriteFile(filepath.Join(dir, "differences.txt"), []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return recorded.Write(dir, "recorded", fmt.Sprintf("answers of libcuda, driver %s, CUDA %s", m.Driver, m.CUDA), m, rows)
+	return recorded.WriteTable(dir, "recorded", fmt.Sprintf("answers of libcuda, driver %s, CUDA %s", m.Driver, m.CUDA), m, rows)
 }
 
 // questions are the rows of the documents that can be asked here, undocumented ones, and random ones.
@@ -88,7 +88,7 @@ func questions(m gpu.Machine, n int) []recorded.Row {
 		"18446744073709551616", "4294967296", "NoDevFiles", "all", "none", "void", "cuda:0", `"0"`, "0,-1", "-1,0", "0,9,0", "0,99"} {
 		rows = append(rows, recorded.Row{Machine: m, Visible: &v}, recorded.Row{Machine: m, Visible: &v, Order: new("PCI_BUS_ID")})
 	}
-	return append(rows, recorded.Random(m, 1, n)...)
+	return append(rows, recorded.RandomRows(m, 1, n)...)
 }
 
 // TestDriverAgrees asks the real driver. GPUARD_PROBES is how many random questions there are besides the fixed ones;
@@ -145,7 +145,7 @@ func TestSurveyIsKept(t *testing.T) {
 	m := demo(t, "demo:2xA100-80GB")
 	m.Source = "file"
 	d := fakegpu.New(t)
-	d.Answers(
+	d.SetCUDATable(
 		fakegpu.Answer{Devices: []fakegpu.Seen{seen(m, 0), seen(m, 1)}},
 		fakegpu.Answer{Visible: new("1"), Devices: []fakegpu.Seen{seen(m, 0)}}, // a driver with another idea
 		fakegpu.Answer{Visible: new("-1"), Order: new("PCI_BUS_ID"), Code: 100},
@@ -159,7 +159,7 @@ func TestSurveyIsKept(t *testing.T) {
 	if err := keep(dir, m, all); err != nil {
 		t.Fatal(err)
 	}
-	got := recorded.Read(t, filepath.Join(dir, "recorded.txt.gz"))
+	got := recorded.ReadTable(t, filepath.Join(dir, "recorded.txt.gz"))
 	if len(got) != 3 || len(got[0].Devices) != 2 || got[1].Devices[0] != m.Devices[0].UUID || got[2].Code != 100 || *got[2].Order != "PCI_BUS_ID" {
 		t.Errorf("the table is %+v", got)
 	}

@@ -27,9 +27,9 @@ import (
 
 // TestMain makes this test binary the program that a probe starts.
 func TestMain(m *testing.M) {
-	gate.Driver = hardware.Works
-	if len(os.Args) > 1 && os.Args[1] == libcuda.Flag {
-		if err := Serve(); err != nil {
+	gate.Driver = hardware.CheckGPUs
+	if len(os.Args) > 1 && os.Args[1] == libcuda.ProbeFlag {
+		if err := ServeProbe(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			unix.Exit(1)
 		}
@@ -51,13 +51,13 @@ func probing(m gpu.Machine, d *fakegpu.Driver, env ...string) *machine.Host {
 // TestExplainAgreesWithTheTable asks the fake libcuda, which knows no rules, for every row of the tables.
 func TestExplainAgreesWithTheTable(t *testing.T) {
 	const most = 400 // of a recorded table of thousands; the rest is read without a child in core/visible
-	for _, table := range recorded.Tables(t, "../core/visible/testdata") {
-		rows := recorded.Read(t, table)
+	for _, table := range recorded.ListTables(t, "../core/visible/testdata") {
+		rows := recorded.ReadTable(t, table)
 		asks := make(chan recorded.Row)
 		drivers := map[string]*fakegpu.Driver{}
 		for _, group := range byMachine(rows[:min(len(rows), most)]) {
 			d := fakegpu.New(t)
-			d.Answers(group.answers()...)
+			d.SetCUDATable(group.answers()...)
 			drivers[machine.Fingerprint(group[0].Machine)] = d
 		}
 		var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func byMachine(rows []recorded.Row) []group {
 
 func demo(t *testing.T, spec string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(spec)
+	m, err := gpu.InventMachine(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestProbeReportsADifference(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := fakegpu.New(t)
 			c.driver.Visible = new("2,1")
-			d.Answers(c.driver)
+			d.SetCUDATable(c.driver)
 			host := probing(m, d, "CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "SECRET=x", "HIP_VISIBLE_DEVICES=0")
 			view, _, p, err := RunProbe(t.Context(), host, []string{"CUDA_VISIBLE_DEVICES=2,1"})
 			if err != nil || len(view.Visible) != 2 || p.Code != c.driver.Code {
@@ -168,18 +168,18 @@ func TestProbeKnowsMIGDevices(t *testing.T) {
 	m := demo(t, "demo:1xA100-80GB:1g.10gb*2")
 	slice := m.Devices[0].MIG[1]
 	d := fakegpu.New(t)
-	d.Answers(fakegpu.Answer{Visible: new(string(slice.UUID)), Devices: []fakegpu.Seen{{UUID: string(slice.UUID), PCI: m.Devices[0].PCI, Parent: string(m.Devices[0].UUID)}}})
+	d.SetCUDATable(fakegpu.Answer{Visible: new(string(slice.UUID)), Devices: []fakegpu.Seen{{UUID: string(slice.UUID), PCI: m.Devices[0].PCI, Parent: string(m.Devices[0].UUID)}}})
 	given := []string{"CUDA_VISIBLE_DEVICES=" + string(slice.UUID)}
 	_, _, p, err := RunProbe(t.Context(), probing(m, d), given)
 	if err != nil || !p.Agrees || p.Parents || p.Devices[0].UUID != slice.UUID || len(p.GPUs[0].MIG) != 2 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	d.Without("cuDeviceGetUuid_v2")
+	d.HideSymbols("cuDeviceGetUuid_v2")
 	if _, _, p, err = RunProbe(t.Context(), probing(m, d), given); err != nil || !p.Agrees || !p.Parents || p.Devices[0].UUID != m.Devices[0].UUID {
 		t.Errorf("a library that names the GPU only: %+v, %v", p, err)
 	}
-	d.Answers(fakegpu.Answer{Visible: new(string(slice.UUID)), Devices: []fakegpu.Seen{seen(m, 0)}})
-	d.Without()
+	d.SetCUDATable(fakegpu.Answer{Visible: new(string(slice.UUID)), Devices: []fakegpu.Seen{seen(m, 0)}})
+	d.HideSymbols()
 	if _, _, p, err = RunProbe(t.Context(), probing(m, d), given); err != nil || p.Agrees {
 		t.Errorf("the whole GPU in the place of a slice is no difference: %+v, %v", p, err)
 	}
@@ -188,9 +188,9 @@ func TestProbeKnowsMIGDevices(t *testing.T) {
 func TestProbeWithoutAUUID(t *testing.T) {
 	m := demo(t, "demo:2xA100-80GB")
 	d := fakegpu.New(t)
-	d.Answers(fakegpu.Answer{Devices: []fakegpu.Seen{seen(m, 0), seen(m, 1)}}, fakegpu.Answer{Visible: new("0"), Devices: []fakegpu.Seen{seen(m, 1)}})
-	d.Fail("cuDeviceGetUuid", fakegpu.Any, 999)
-	d.Fail("cuDeviceGetUuid_v2", fakegpu.Any, 999)
+	d.SetCUDATable(fakegpu.Answer{Devices: []fakegpu.Seen{seen(m, 0), seen(m, 1)}}, fakegpu.Answer{Visible: new("0"), Devices: []fakegpu.Seen{seen(m, 1)}})
+	d.Fail("cuDeviceGetUuid", fakegpu.AnyGPU, 999)
+	d.Fail("cuDeviceGetUuid_v2", fakegpu.AnyGPU, 999)
 	if _, _, p, err := RunProbe(t.Context(), probing(m, d), nil); err != nil || !p.Agrees || p.Devices[0].UUID != "" {
 		t.Errorf("two devices with the right addresses: %+v, %v", p, err)
 	}
@@ -201,7 +201,7 @@ func TestProbeWithoutAUUID(t *testing.T) {
 
 func TestProbeIsOneJSONObject(t *testing.T) {
 	d := fakegpu.New(t)
-	d.Answers(fakegpu.Answer{Visible: new("-1"), Code: 100})
+	d.SetCUDATable(fakegpu.Answer{Visible: new("-1"), Code: 100})
 	_, _, p, err := RunProbe(t.Context(), probing(gpu.Machine{}, d, "CUDA_VISIBLE_DEVICES=-1"), nil)
 	p.Library, p.Variables = "", p.Variables[:1]
 	data, jsonErr := json.Marshal(p)
@@ -215,7 +215,7 @@ func TestProbeIsOneJSONObject(t *testing.T) {
 func TestProbeThatCannotAsk(t *testing.T) {
 	m := demo(t, "demo")
 	d := fakegpu.New(t)
-	d.Answers(fakegpu.Answer{})
+	d.SetCUDATable(fakegpu.Answer{})
 
 	var usage *exit.Usage
 	invented := probing(m, d)
@@ -225,7 +225,7 @@ func TestProbeThatCannotAsk(t *testing.T) {
 	}
 	host := probing(m, d)
 	host.Times.Probe = 200 * time.Millisecond
-	d.Hang("cuInit", fakegpu.Any)
+	d.Hang("cuInit", fakegpu.AnyGPU)
 	begin := time.Now()
 	var why *gpu.Unavailable
 	if _, _, _, err := RunProbe(t.Context(), host, nil); !errors.As(err, &why) || why.Cause != gpu.NoAnswer || exit.Remedy(err) == "" {
@@ -236,7 +236,7 @@ func TestProbeThatCannotAsk(t *testing.T) {
 	}
 	d.Answer()
 	gate.Need(t, "no nvidia libraries")
-	d.Remove("lib/libcuda.so.1")
+	d.RemoveFile("lib/libcuda.so.1")
 	if _, _, _, err := RunProbe(t.Context(), probing(m, d), nil); !errors.As(err, &why) || why.Cause != gpu.LibraryMissing || exit.Remedy(err) == "" {
 		t.Errorf("no library: %v", err)
 	}

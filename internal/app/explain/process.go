@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// examined is a running process whose environment was read.
-type examined struct {
+// processInfo is a running process whose environment was read.
+type processInfo struct {
 	PID          int      `json:"pid"`
 	User         string   `json:"user"`
 	Command      string   `json:"command"`
@@ -33,21 +33,21 @@ type examined struct {
 }
 
 // explainProcess fills x for a process id or a lease id.
-func explainProcess(host *machine.Host, x *Explanation, target string, asked []runtime) error {
-	pid, lease, err := registry.Target(host, "explain", target, x.Machine)
+func explainProcess(host *machine.Host, x *Explanation, target string, asked []gpuRuntime) error {
+	pid, lease, err := registry.FindTarget(host, "explain", target, x.Machine)
 	if err != nil {
 		return err
 	}
-	p, env, err := environment(host, pid, target)
+	p, env, err := readEnvironment(host, pid, target)
 	if err != nil {
 		return err
 	}
-	x.Process = &examined{PID: pid, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
-	x.note(visible.CodeAtStart, "this is the environment that the process was started with; what it has changed since then cannot be seen from outside")
+	x.Process = &processInfo{PID: pid, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
+	x.addNote(visible.CodeAtStart, "this is the environment that the process was started with; what it has changed since then cannot be seen from outside")
 	inside := devicesInside(host, x, p, env)
-	used := x.see(asked, servers(host, env, pid), inside)
+	used := x.readRuntimes(asked, withMPSPipe(host, env, pid), inside)
 	for _, r := range used {
-		wins, beaten := visible.Deciding(env, r.label, x.Machine, inside)
+		wins, beaten := visible.DecidingVariables(env, r.label, x.Machine, inside)
 		for _, v := range wins {
 			if !slices.Contains(x.Process.Variables, v) { // two runtimes may obey one
 				x.Process.Variables = append(x.Process.Variables, v)
@@ -57,16 +57,16 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []r
 	}
 	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) }) // another runtime obeys it
 	if lease == nil {
-		lease = belongs(host, x, p, env)
+		lease = findLease(host, x, p, env)
 	}
 	if lease != nil {
-		x.compare(lease, used, env)
+		x.compareWithLease(lease, used, env)
 	}
 	return nil
 }
 
-// environment reads a process and its environment, or says why that cannot be done.
-func environment(host *machine.Host, pid int, target string) (gpu.Process, visible.Env, error) {
+// readEnvironment reads a process and its environment, or says why that cannot be done.
+func readEnvironment(host *machine.Host, pid int, target string) (gpu.Process, visible.Env, error) {
 	p, err := host.Proc.Process(pid)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -74,9 +74,9 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 		if pid < 64 {
 			hint = fmt.Sprintf("for the number of a GPU write CUDA_VISIBLE_DEVICES=%d", pid)
 		}
-		return p, nil, exit.Usagef("cannot explain process %d: %s; %s", pid, cmp.Or(host.Proc.Missing(pid), "there is no such process"), hint)
+		return p, nil, exit.Usagef("cannot explain process %d: %s; %s", pid, cmp.Or(host.Proc.MissingReason(pid), "there is no such process"), hint)
 	case errors.Is(err, os.ErrPermission):
-		return p, nil, Unreadable(p, pid, os.Geteuid(), target)
+		return p, nil, UnreadableError(p, pid, os.Geteuid(), target)
 	case err != nil:
 		return p, nil, err
 	case p.State == "Z" || p.State == "X":
@@ -84,7 +84,7 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 	}
 	env, err := host.Proc.Environ(pid)
 	if errors.Is(err, os.ErrPermission) {
-		return p, nil, Unreadable(p, pid, os.Geteuid(), target)
+		return p, nil, UnreadableError(p, pid, os.Geteuid(), target)
 	}
 	// The PID may have been used again between the two.
 	if again, late := host.Proc.Stat(pid); late != nil || again.Start != p.Start || again.State == "Z" {
@@ -93,9 +93,9 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 	return p, env, err
 }
 
-// Unreadable is the error for a process whose environment this user may not read. The advice depends on the user: root
+// UnreadableError is the error for a process whose environment this user may not read. The advice depends on the user: root
 // needs no sudo.
-func Unreadable(p gpu.Process, pid, euid int, target string) error {
+func UnreadableError(p gpu.Process, pid, euid int, target string) error {
 	what := fmt.Sprintf("cannot explain process %d", pid)
 	if p.Command != "" {
 		what += fmt.Sprintf(" (%s)", prose.Clean(p.Command))
@@ -119,24 +119,24 @@ func Unreadable(p gpu.Process, pid, euid int, target string) error {
 func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env) gpu.Machine {
 	inside := x.Machine
 	if allocation := visible.Allocation(env); allocation != "" && allocation != visible.Allocation(host.Env) {
-		inside, x.Notes = added(x.Notes)(visible.Given(env, inside))
+		inside, x.Notes = appendNotes(x.Notes)(visible.InsideAllocation(env, inside))
 	}
 	if l, err := registry.LeaseOf(host, x.Machine, p.PID, env); err == nil && l != nil && l.Isolation != job.NoIsolation {
-		x.note(visible.CodeIsolated, "the process is isolated by %s: it can open the GPUs of lease %s alone, and there they are numbered from 0", l.Isolation, l.ID)
-		return held(inside, l)
+		x.addNote(visible.CodeIsolated, "the process is isolated by %s: it can open the GPUs of lease %s alone, and there they are numbered from 0", l.Isolation, l.ID)
+		return leasedMachine(inside, l)
 	}
 	own, _ := host.Proc.Process(os.Getpid())
 	if p.Container == "" || p.Container == own.Container {
 		return inside
 	}
-	contained, notes := visible.Container(env, inside)
+	contained, notes := visible.InsideContainer(env, inside)
 	files, err := host.Proc.DeviceFiles(p.PID)
-	if err != nil || !host.Hardware() {
+	if err != nil || !host.IsHardware() {
 		x.Notes = append(x.Notes, notes...)
 		return contained
 	}
 	there := withFiles(inside, contained, files)
-	if names(there) == names(contained) {
+	if deviceNames(there) == deviceNames(contained) {
 		x.Notes = append(x.Notes, notes...)
 		return there
 	}
@@ -145,12 +145,12 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	if set {
 		said = "NVIDIA_VISIBLE_DEVICES=" + strconv.Quote(value)
 	}
-	x.note(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", names(there), said)
+	x.addNote(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", deviceNames(there), said)
 	return there
 }
 
-// held keeps the devices and the slices of a lease.
-func held(m gpu.Machine, l *job.Lease) gpu.Machine {
+// leasedMachine keeps the devices and the slices of a lease.
+func leasedMachine(m gpu.Machine, l *job.Lease) gpu.Machine {
 	out := m
 	out.Devices = nil
 	for _, d := range m.Devices {
@@ -198,8 +198,8 @@ func deviceFile(d gpu.Device) (string, bool) {
 	return "", false
 }
 
-// names lists the devices of a machine for people.
-func names(m gpu.Machine) string {
+// deviceNames lists the devices of a machine for people.
+func deviceNames(m gpu.Machine) string {
 	var out []string
 	for _, d := range m.Devices {
 		out = append(out, machine.DeviceName(m, d))
@@ -210,22 +210,22 @@ func names(m gpu.Machine) string {
 	return strings.Join(out, ", ")
 }
 
-// belongs finds the lease of the process, and says where the one that it names is none.
-func belongs(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
+// findLease finds the lease of the process, and says where the one that it names is none.
+func findLease(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env) *job.Lease {
 	l, err := registry.LeaseOf(host, x.Machine, p.PID, env)
 	id, _ := env.Lookup("GPUARD_LEASE")
 	switch {
 	case id == "", l != nil && l.ID == id:
 	case err != nil:
-		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", prose.Clean(id), err)
+		x.addNote(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", prose.Clean(id), err)
 	default:
-		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", prose.Clean(id), p.User)
+		x.addNote(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", prose.Clean(id), p.User)
 	}
 	return l
 }
 
-// compare holds what the process sees against what its lease has, for the vendors that were read.
-func (x *Explanation) compare(l *job.Lease, used []runtime, env visible.Env) {
+// compareWithLease holds what the process sees against what its lease has, for the vendors that were read.
+func (x *Explanation) compareWithLease(l *job.Lease, used []gpuRuntime, env visible.Env) {
 	matches := true
 	seen := func(id gpu.UUID) bool {
 		return slices.ContainsFunc(x.Visible, func(e visible.Entry) bool { return e.UUID == id })
@@ -234,37 +234,37 @@ func (x *Explanation) compare(l *job.Lease, used []runtime, env visible.Env) {
 		again := slices.ContainsFunc(x.Visible[:i], func(o visible.Entry) bool { return o.UUID == e.UUID })
 		if !again && !l.Holds(e.UUID) {
 			matches = false
-			x.note(visible.CodeOutsideLease, "the process sees %s, which its lease %s does not hold: another job may get it", x.where(e.UUID), l.ID)
+			x.addNote(visible.CodeOutsideLease, "the process sees %s, which its lease %s does not hold: another job may get it", x.deviceText(e.UUID), l.ID)
 		}
 	}
 	for _, id := range l.Devices {
-		d, _, ok := x.Machine.Find(id)
-		read := ok && slices.ContainsFunc(used, func(r runtime) bool { return slices.Contains(r.vendors, d.Vendor) })
-		if read && !seen(id) && otherRank(env, id) {
-			x.note(visible.CodeLeaseUnseen, "lease %s holds %s for another rank (--ranks=own): this process is rank %s", l.ID, x.where(id), prose.Clean(rank(env)))
+		d, _, ok := x.Machine.FindDevice(id)
+		read := ok && slices.ContainsFunc(used, func(r gpuRuntime) bool { return slices.Contains(r.vendors, d.Vendor) })
+		if read && !seen(id) && isOtherRank(env, id) {
+			x.addNote(visible.CodeLeaseUnseen, "lease %s holds %s for another rank (--ranks=own): this process is rank %s", l.ID, x.deviceText(id), prose.Clean(rankOf(env)))
 		} else if read && !seen(id) {
 			matches = false
-			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.where(id))
+			x.addNote(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.deviceText(id))
 		}
 	}
 	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches
 }
 
-// otherRank reports whether gpuard started the process as one of several, each with its own device, and that device is
+// isOtherRank reports whether gpuard started the process as one of several, each with its own device, and that device is
 // not this one's.
-func otherRank(env visible.Env, id gpu.UUID) bool {
+func isOtherRank(env visible.Env, id gpu.UUID) bool {
 	own, set := env.Lookup("GPUARD_GPUS")
-	return set && own != "" && rank(env) != "" && !slices.Contains(strings.Split(own, ","), string(id))
+	return set && own != "" && rankOf(env) != "" && !slices.Contains(strings.Split(own, ","), string(id))
 }
 
-func rank(env visible.Env) string {
+func rankOf(env visible.Env) string {
 	text, _ := env.Lookup("RANK")
 	return text
 }
 
-// where names a device, or a MIG device, for people.
-func (x *Explanation) where(id gpu.UUID) string {
-	d, mig, ok := x.Machine.Find(id)
+// deviceText names a device, or a MIG device, for people.
+func (x *Explanation) deviceText(id gpu.UUID) string {
+	d, mig, ok := x.Machine.FindDevice(id)
 	switch {
 	case !ok:
 		return string(id)
@@ -274,16 +274,16 @@ func (x *Explanation) where(id gpu.UUID) string {
 	return machine.DeviceName(x.Machine, *d)
 }
 
-// Environment returns what process pid sees of m with this environment, the devices that are in its container, and
+// ExplainEnvironment returns what process pid sees of m with this environment, the devices that are in its container, and
 // the variables that decide it, as NAME=VALUE.
-func Environment(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
+func ExplainEnvironment(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
 	x, inside = &Explanation{Machine: m}, m
-	env = servers(host, env, pid)
+	env = withMPSPipe(host, env, pid)
 	if p, err := host.Proc.Process(pid); err == nil {
 		inside = devicesInside(host, x, p, env)
 	}
-	for _, r := range x.see(nil, env, inside) {
-		wins, _ := visible.Deciding(env, r.label, x.Machine, inside)
+	for _, r := range x.readRuntimes(nil, env, inside) {
+		wins, _ := visible.DecidingVariables(env, r.label, x.Machine, inside)
 		for _, pair := range wins {
 			if name, _, _ := strings.Cut(pair, "="); name != "CUDA_DEVICE_ORDER" && !slices.Contains(masks, pair) {
 				masks = append(masks, prose.Clean(pair))

@@ -16,10 +16,10 @@ import (
 // lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
 // command.
 
-// expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
+// endExpired ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
 // was. They have grace before they are killed; then what is left of the lease in an engine is ended. done is closed when the
 // command has ended. A process that gpuard did not start, such as a shell, goes on without its lease.
-func expire(process int, folder *store.Folder, lease job.Lease, orders *Orders, grace time.Duration, done <-chan struct{}) bool {
+func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orders, grace time.Duration, done <-chan struct{}) bool {
 	processes := proc.New("/proc")
 	if !awaitMoment(processes, orders, done) {
 		return false
@@ -27,40 +27,40 @@ func expire(process int, folder *store.Folder, lease job.Lease, orders *Orders, 
 	if lease.Apart {
 		return releaseInTime(process, folder, lease, grace, done)
 	}
-	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
+	_ = quotawatch.WriteToStderr(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
 	end := func(force bool) (left int) {
 		var roots []int
-		if len(tree) == 0 && processes.Alive(lease.PID, lease.Start) {
+		if len(tree) == 0 && processes.IsAlive(lease.PID, lease.Start) {
 			roots = []int{lease.PID}
 		}
 		for pid, start := range tree {
-			if processes.Alive(pid, start) {
+			if processes.IsAlive(pid, start) {
 				roots = append(roots, pid)
 			}
 		}
-		for _, pid := range processes.Tree(roots...) {
+		for _, pid := range processes.ProcessTree(roots...) {
 			s, err := processes.Stat(pid)
 			_, asked := tree[pid]
-			if machine.OwnHelper(pid) { // it may serve other jobs, too
+			if machine.IsOwnHelper(pid) { // it may serve other jobs, too
 				continue
 			}
 			if !asked && err == nil {
 				tree[pid] = s.Start
 			}
 			if !asked || force {
-				_ = quotawatch.End(pid, force, func() bool { return processes.Alive(pid, tree[pid]) })
+				_ = quotawatch.EndProcess(pid, force, func() bool { return processes.IsAlive(pid, tree[pid]) })
 			}
 		}
 		return len(roots)
 	}
 	late := time.Now().Add(grace)
 	// It kills again and again: a process may start another one just before it dies.
-	for force := false; end(force) > 0 && time.Since(late) < job.Dying; time.Sleep(grace / 100) {
+	for force := false; end(force) > 0 && time.Since(late) < job.KillGrace; time.Sleep(grace / 100) {
 		force = time.Now().After(late)
 	}
 	if orders.Containers != nil {
-		_, _ = orders.Containers.Kill(context.Background(), "")
+		_, _ = orders.Containers.SignalContainers(context.Background(), "")
 	}
 	return true
 }
@@ -75,7 +75,7 @@ func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause tim
 		case <-time.After(pause):
 		}
 	}
-	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: what still runs on its GPUs without a lease of its own may meet another job there. "+
+	_ = quotawatch.WriteToStderr(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: what still runs on its GPUs without a lease of its own may meet another job there. "+
 		"For new ones in its shell: eval \"$(gpuard reserve --shell --any)\"\n")
 	return true
 }
@@ -104,7 +104,7 @@ func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 
 // keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether another
 // process has the lease by now.
-func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, next *NextStart, most time.Duration) bool {
+func keepForNextStart(w *launch.HolderWatch, folder *store.Folder, lease job.Lease, next *NextStart, most time.Duration) bool {
 	if next == nil {
 		return false
 	}
@@ -112,8 +112,8 @@ func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, ne
 	if err != nil {
 		return false
 	}
-	defer parent.Close()                                                        //nolint:errcheck // close-on-exec anyway
-	_ = folder.Await(lease, time.Now().Add(most).Truncate(time.Second), w.Gone) // for people; it is kept all the same
-	w.Linger(next.While, parent, most, most/15)
-	return w.Gone()
+	defer parent.Close()                                                                          //nolint:errcheck // close-on-exec anyway
+	_ = folder.KeepForNextStart(lease, time.Now().Add(most).Truncate(time.Second), w.IsLeaseGone) // for people; it is kept all the same
+	w.WaitForNextStart(next.While, parent, most, most/15)
+	return w.IsLeaseGone()
 }

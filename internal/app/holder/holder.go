@@ -20,15 +20,15 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
+// HoldLease is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
 // removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor and the words of its
 // Orders. It touches the lease once a day, because systemd-tmpfiles removes old files.
-func Keep(host *machine.Host, args []string) error {
+func HoldLease(host *machine.Host, args []string) error {
 	w, orders, err := readCommandLine(args)
 	if err != nil {
 		return err
 	}
-	daemonize.Outlast("gpu-holder")
+	daemonize.IgnoreEndSignals("gpu-holder")
 	folder, err := store.Open(orders.Folder, nil, time.Minute)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func Keep(host *machine.Host, args []string) error {
 	}
 	over, measured := make(chan struct{}), make(chan struct{})
 	go func() {
-		measure.Guard(host, w.Process(), folder, lease, over)
+		measure.GuardLease(host, w.Process(), folder, lease, over)
 		close(measured)
 	}()
 	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
@@ -52,28 +52,28 @@ func Keep(host *machine.Host, args []string) error {
 	}
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- expire(w.Process(), folder, lease, &orders, most*2/3, over)
+		expired <- endExpired(w.Process(), folder, lease, &orders, most*2/3, over)
 	}()
-	err = w.Wait(touch, func() { folder.Touch(lease) })
+	err = w.Wait(touch, func() { folder.TouchLease(lease) })
 	last := lease // what measures and what ends in time still read the first
 	if err == nil && orders.Containers != nil {
-		last = contained(folder, lease, orders.Containers, touch)
+		last = keepForContainers(folder, lease, orders.Containers, touch)
 	}
 	if close(over); err != nil {
 		return err
 	}
 	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, most) {
-		return w.Drop()
+		return w.DropLease()
 	}
-	defer folder.Ending(last)()
+	defer folder.AnnounceEnd(last)()
 	// First the lock, so that the next claim finds it free without this process.
-	if err := w.Drop(); err != nil {
+	if err := w.DropLease(); err != nil {
 		return err
 	}
 	if orders.Containers == nil { // else the watched process is the engine's client
 		addOutcome(folder, w)
 	}
-	gone, err := folder.End(last, last.Boot)
+	gone, err := folder.EndIfUnheld(last, last.Boot)
 	if err == nil && !gone && last.Apart {
 		gone, err = endAfterBeginner(folder, last, most)
 	}
@@ -85,9 +85,9 @@ func Keep(host *machine.Host, args []string) error {
 }
 
 // readCommandLine reads what a holder is told.
-func readCommandLine(args []string) (w *launch.Watch, o Orders, err error) {
+func readCommandLine(args []string) (w *launch.HolderWatch, o Orders, err error) {
 	if o, err = readOrders(args[min(2, len(args)):]); err == nil {
-		w, err = launch.Watching(args[0], args[1])
+		w, err = launch.InheritWatch(args[0], args[1])
 	}
 	return w, o, err
 }
@@ -97,15 +97,15 @@ func readCommandLine(args []string) (w *launch.Watch, o Orders, err error) {
 func endAfterBeginner(folder *store.Folder, lease job.Lease, most time.Duration) (gone bool, err error) {
 	for pause := time.Millisecond; !gone && err == nil && pause < most; pause *= 2 {
 		time.Sleep(pause)
-		gone, err = folder.End(lease, lease.Boot)
+		gone, err = folder.EndIfUnheld(lease, lease.Boot)
 	}
 	return gone, err
 }
 
 // addOutcome has the line of the history say how the command ended.
-func addOutcome(folder *store.Folder, w *launch.Watch) {
+func addOutcome(folder *store.Folder, w *launch.HolderWatch) {
 	write := folder.Ended
-	folder.Ended = func(list []store.Ended) {
+	folder.Ended = func(list []store.EndedLease) {
 		for i := range list {
 			list[i].Lease.Exit, list[i].Lease.Signal = w.Outcome()
 		}
@@ -113,24 +113,24 @@ func addOutcome(folder *store.Folder, w *launch.Watch) {
 	}
 }
 
-// contained keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
+// keepForContainers keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
 // process.
-func contained(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
+func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
 	first := lease // where its file is does not change
 	tick := time.NewTicker(touch)
 	defer tick.Stop()
 	go func() {
 		for range tick.C {
-			folder.Touch(first)
+			folder.TouchLease(first)
 		}
 	}()
 	processes := proc.New("/proc")
-	w.Outlive(context.Background(), func(pid int) {
+	w.AwaitEnd(context.Background(), func(pid int) {
 		s, err := processes.Stat(pid)
 		if err != nil || lease.PID == pid && lease.Start == s.Start {
 			return
 		}
-		if now, err := folder.Entrust(lease, pid, s.Start, 0); err == nil {
+		if now, err := folder.TransferLease(lease, pid, s.Start, 0); err == nil {
 			lease = now
 		}
 	})

@@ -54,7 +54,7 @@ func readOrders(words []string) (o Orders, err error) {
 
 // openPidfd gives a descriptor that means this very process.
 func (p Process) openPidfd() (*os.File, error) {
-	pidfd, err := launch.Pidfd(p.PID)
+	pidfd, err := launch.OpenPidfd(p.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -66,4 +66,4 @@ func (p Process) openPidfd() (*os.File, error) {
 }
 
 // isAlive reports whether the process has not ended.
-func (p Process) isAlive() bool { return proc.New("/proc").Alive(p.PID, p.Start) }
+func (p Process) isAlive() bool { return proc.New("/proc").IsAlive(p.PID, p.Start) }

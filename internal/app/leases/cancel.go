@@ -42,7 +42,7 @@ func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lea
 const mostStart = 2 * time.Second
 
 // isStarting reports whether the runner of a queue or a sweep has a lease still, for a command that it is about to start.
-func isStarting(l job.Lease) bool { return !l.Apart && machine.OwnHelper(l.PID) }
+func isStarting(l job.Lease) bool { return !l.Apart && machine.IsOwnHelper(l.PID) }
 
 // checkCancel is an error for a lease whose command is not the caller's, not gpuard's to end, or not known.
 func checkCancel(host *machine.Host, l job.Lease) error {
@@ -55,15 +55,15 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 		return nil
 	case l.Apart:
 		return fmt.Errorf("process %d, which it is for, was not started by gpuard; to give the lease back: gpuard release %s", l.PID, l.ID)
-	case l.Namespace != host.Proc.Namespace():
+	case l.Namespace != host.Proc.PIDNamespace():
 		return fmt.Errorf("its command %s runs in another PID namespace; end it there", prose.Clean(l.Command))
-	case !registry.CommandAlive(host, l):
+	case !registry.IsCommandAlive(host, l):
 		return fmt.Errorf("its command %s has ended; to give back what still holds it: gpuard release %s", prose.Clean(l.Command), l.ID)
-	case host.Proc.Nested(l.PID):
+	case host.Proc.IsNested(l.PID):
 		return fmt.Errorf("its process %d runs in another PID namespace; end its container, such as by docker stop", l.PID)
 	case isStarting(l):
 		return errors.New("its command is just being started; try again")
-	case slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
+	case slices.Contains(host.Proc.ProcessTree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
 	_, inSweep := host.AwaitEnviron(l.PID).Lookup(machine.SweepFolder)
@@ -71,8 +71,8 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
 	}
 	words := host.Proc.Arguments(l.PID)
-	if len(words) > 0 && enginecli.Engine(words[0]) != "" {
-		return fmt.Errorf("its command is %s, and its container may go on without that; end the container: %[1]s stop CONTAINER", enginecli.Engine(words[0]))
+	if len(words) > 0 && enginecli.EngineOf(words[0]) != "" {
+		return fmt.Errorf("its command is %s, and its container may go on without that; end the container: %[1]s stop CONTAINER", enginecli.EngineOf(words[0]))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	}()
 
 	// gpuard has the lease still, and is about to become the command, or to start it.
-	if len(targets) == 0 && host.Proc.Alive(l.PID, l.Start) {
+	if len(targets) == 0 && host.Proc.IsAlive(l.PID, l.Start) {
 		return fmt.Errorf("cannot cancel %s: its command is just being started; try again", l.ID)
 	}
 
@@ -110,23 +110,23 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	supervisor := supervisorOf(host, l)
 	if supervisor != nil {
 		defer supervisor.close()
-		supervisor.signal(syscall.SIGTERM)
+		supervisor.sendSignal(syscall.SIGTERM)
 		if kill {
-			gone(ctx, host, targets, passedOn)
+			awaitGone(ctx, host, targets, passOnTimeout)
 		}
 	}
 	for _, t := range targets {
 		switch {
 		case kill:
-			t.signal(syscall.SIGKILL)
+			t.sendSignal(syscall.SIGKILL)
 		case supervisor == nil || t.row.PID != l.PID:
-			t.signal(syscall.SIGTERM)
+			t.sendSignal(syscall.SIGTERM)
 		}
 
 		// One that is stopped would not hear of it.
-		t.signal(syscall.SIGCONT)
+		t.sendSignal(syscall.SIGCONT)
 	}
-	gone(ctx, host, targets, patience)
+	awaitGone(ctx, host, targets, patience)
 	left := nameLeft(targets)
 	switch {
 	case left == "":
@@ -148,18 +148,18 @@ func nameLeft(targets []*evictee) string {
 	return strings.Join(left, ", ")
 }
 
-// passedOn is how long a gpuard that stays beside a command may take to hear a signal and pass it on.
-const passedOn = 500 * time.Millisecond
+// passOnTimeout is how long a gpuard that stays beside a command may take to hear a signal and pass it on.
+const passOnTimeout = 500 * time.Millisecond
 
 // openMembers opens the command of a lease and the processes that have its lock, but gpuard's own helpers.
 func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets []*evictee) {
 	members := []job.Blocker{{PID: l.PID, Start: l.Start, Command: l.Command}}
-	if dev, ino, err := folder.LockFile(l); err == nil {
-		members = append(members, host.Proc.LockedBy(dev, ino)...)
+	if dev, ino, err := folder.LeaseLockInode(l); err == nil {
+		members = append(members, host.Proc.LockHolders(dev, ino)...)
 	}
 	for i, m := range members {
 		known := slices.ContainsFunc(members[:i], func(b job.Blocker) bool { return b.PID == m.PID })
-		if known || m.PID == os.Getpid() || machine.OwnHelper(m.PID) || isSupervisor(host, m.PID) {
+		if known || m.PID == os.Getpid() || machine.IsOwnHelper(m.PID) || isSupervisor(host, m.PID) {
 			continue
 		}
 		if t := openOwnProcess(host, m.PID, m.Start); t != nil {
@@ -203,5 +203,5 @@ func isSupervisor(host *machine.Host, pid int) bool {
 	if end := slices.Index(words, "--"); end > 0 {
 		words = words[:end]
 	}
-	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.Engine(word) != "" })
+	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.EngineOf(word) != "" })
 }

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Programs lists the executables in PATH with that prefix, each once, for completion.
-func Programs(host *machine.Host, prefix string) []string {
+// ExecutablesInPath lists the executables in PATH with that prefix, each once, for completion.
+func ExecutablesInPath(host *machine.Host, prefix string) []string {
 	var names []string
 	path, _ := host.Env.Lookup("PATH")
 	for _, dir := range filepath.SplitList(path) {
@@ -42,25 +42,25 @@ func OwnProcesses(host *machine.Host, prefix string) (list []string) {
 	if shell := host.Proc.Shell(os.Getppid()); shell != os.Getppid() {
 		passing = append(passing, os.Getppid())
 	}
-	for _, pid := range host.Proc.Of(uint32(os.Getuid())) {
+	for _, pid := range host.Proc.ProcessesOfUser(uint32(os.Getuid())) {
 		id := strconv.Itoa(pid)
 		if !strings.HasPrefix(id, prefix) || slices.Contains(passing, pid) {
 			continue
 		}
-		if command := []rune(host.Proc.Describe(pid).Command); len(command) > 0 && command[0] != '[' {
+		if command := []rune(host.Proc.DescribeProcess(pid).Command); len(command) > 0 && command[0] != '[' {
 			list = append(list, id+"\t"+string(command[:min(len(command), 40)]))
 		}
 	}
 	return list
 }
 
-// Look reads only the identity of the devices, which is fast: for completion.
-func Look(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
+// ReadIdentity reads only the identity of the devices, which is fast: for completion.
+func ReadIdentity(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
 	return host.Read(ctx, gpu.Identity)
 }
 
-// LookWell reads what the devices are, how they are, and whether they are drained: for completion.
-func LookWell(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
+// ReadHealth reads what the devices are, how they are, and whether they are drained: for completion.
+func ReadHealth(ctx context.Context, host *machine.Host) (gpu.Machine, error) {
 	return host.Read(ctx, gpu.Identity|gpu.Health)
 }
 
@@ -70,7 +70,7 @@ func OwnLeases(ctx context.Context, host *machine.Host) []string {
 	if err != nil {
 		return nil
 	}
-	held, _, err := registry.Leases(host, m)
+	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return nil
 	}

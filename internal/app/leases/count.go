@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Complete gives spec the numbers that depend on the machine: with all, how many GPUs it could be given if nothing else used
+// CompleteSpec gives spec the numbers that depend on the machine: with all, how many GPUs it could be given if nothing else used
 // them, 1 where there is none, so that the refusal says why; with a percentage, the size of its share.
-func Complete(ctx context.Context, host *machine.Host, spec *job.Spec, all bool, percent int) (err error) {
+func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all bool, percent int) (err error) {
 	if all {
 		spec.GPUs = 1
 		var servers []gpu.UUID
@@ -39,11 +39,11 @@ func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent 
 	}
 	part := gpu.Bytes(0)
 	for _, id := range servers {
-		d, slice, _ := m.Find(id)
+		d, slice, _ := m.FindDevice(id)
 		if slice != nil {
 			d = &gpu.Device{Index: d.Index, MemoryTotal: slice.MemoryTotal}
 		}
-		whole := pick.Promisable(d)
+		whole := pick.ShareableMemory(d)
 		if whole == nil {
 			return 0, exit.Usagef("cannot give %d %% of GPU %d: how much memory it has is unknown; write a size, such as --share 8G", percent, d.Index)
 		}
@@ -58,7 +58,7 @@ func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent 
 
 // findServers lists the GPUs and slices that could serve spec if nothing else used them; none where no GPU can be read.
 func findServers(ctx context.Context, host *machine.Host, spec job.Spec) (gpu.Machine, []gpu.UUID, error) {
-	m, err := host.ReadAll(ctx, claim.Needed(spec))
+	m, err := host.ReadAll(ctx, claim.WhatToRead(spec))
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
 		return m, nil, nil
@@ -66,13 +66,13 @@ func findServers(ctx context.Context, host *machine.Host, spec job.Spec) (gpu.Ma
 	if err != nil {
 		return m, nil, err
 	}
-	held, _, err := registry.Leases(host, m)
+	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return m, nil, err
 	}
-	in, err := claim.Placing(host, m, held)
+	in, err := claim.CallerContext(host, m, held)
 	if spec.Any {
 		in.Hidden, in.Ancestors, in.Parent = nil, nil, nil
 	}
-	return m, pick.Servers(spec, m, in), err
+	return m, pick.CapableDevices(spec, m, in), err
 }

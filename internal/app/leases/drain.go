@@ -31,14 +31,14 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 	if n := utf8.RuneCountInString(reason); n > longestReason {
 		return nil, exit.Usagef("cannot drain %s: the reason has %d characters; say it in %d", prose.Brief(strings.Join(names, ",")), n, longestReason)
 	}
-	devices, m, err := drainable(ctx, host, "drain", names)
+	devices, m, err := findWholeDevices(ctx, host, "drain", names)
 	var out []status.Drained
 	for i := 0; err == nil && i < len(devices); i++ {
 		d := status.Drained{Device: devices[i]}
-		whole, _, _ := m.Find(d.Device.UUID)
+		whole, _, _ := m.FindDevice(d.Device.UUID)
 		d.Before = whole.Drained
-		err = mark(host, m, d.Device, "drain", names[i], func(mark *devicestate.Mark) {
-			mark.Drained, mark.Reason, mark.By = true, reason, administrator(host)
+		err = changeMark(host, m, d.Device, "drain", names[i], func(mark *devicestate.DrainMark) {
+			mark.Drained, mark.Reason, mark.By = true, reason, administratorName(host)
 		})
 		out = append(out, d)
 	}
@@ -46,21 +46,21 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 		return nil, err
 	}
 	for i := range out {
-		if err := affected(host, m, &out[i]); err != nil {
+		if err := addAffected(host, m, &out[i]); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// affected adds the leases and tickets that a drain concerns.
-func affected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
-	whole, _, _ := m.Find(d.Device.UUID)
+// addAffected adds the leases and tickets that a drain concerns.
+func addAffected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
+	whole, _, _ := m.FindDevice(d.Device.UUID)
 	ids := append([]gpu.UUID{whole.UUID}, slicesOf(whole)...)
-	if err := unsettle(host, m, ids); err != nil {
+	if err := invalidateReadings(host, m, ids); err != nil {
 		return fmt.Errorf("%s is drained, but a command that asks for it at this moment may still get it: %w", d.Device.Label, err)
 	}
-	held, _, err := registry.Leases(host, m)
+	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func affected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
 	return nil
 }
 
-// unsettle makes claims that have read the devices before read them again, and wakes waiting requests.
-func unsettle(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error {
+// invalidateReadings makes claims that have read the devices before read them again, and wakes waiting requests.
+func invalidateReadings(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error {
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return err
@@ -91,20 +91,20 @@ func unsettle(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // the record is written
-	return registry.NameLockHolder(host, f, f.Call(boot, ids...))
+	return registry.NameLockHolder(host, f, f.AnnounceChange(boot, ids...))
 }
 
 // Undrain puts devices into use again and takes their driver errors for settled. Where a name is wrong, it does
 // nothing.
 func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.Undrained, error) {
-	devices, m, err := drainable(ctx, host, "undrain", names)
+	devices, m, err := findWholeDevices(ctx, host, "undrain", names)
 	var out []status.Undrained
 	for i := 0; err == nil && i < len(devices); i++ {
-		before, _, _ := m.Find(devices[i].UUID)
+		before, _, _ := m.FindDevice(devices[i].UUID)
 		out = append(out, status.Undrained{Device: devices[i], Before: before.Drained, Settled: append([]gpu.XID{}, before.XIDs...)})
-		err = mark(host, m, devices[i], "undrain", names[i], func(mark *devicestate.Mark) {
+		err = changeMark(host, m, devices[i], "undrain", names[i], func(mark *devicestate.DrainMark) {
 			boot, _ := host.Proc.BootID()
-			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", administrator(host), mark.Since, boot
+			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", administratorName(host), mark.Since, boot
 			for _, x := range before.XIDs { // the clock of the kernel's log may run ahead
 				if x.At.After(mark.Cleared) {
 					mark.Cleared = x.At
@@ -117,10 +117,10 @@ func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.
 	}
 	var ids []gpu.UUID
 	for _, d := range devices {
-		whole, _, _ := m.Find(d.UUID)
+		whole, _, _ := m.FindDevice(d.UUID)
 		ids = append(append(ids, d.UUID), slicesOf(whole)...)
 	}
-	if err := unsettle(host, m, ids); err != nil {
+	if err := invalidateReadings(host, m, ids); err != nil {
 		return out, fmt.Errorf("the devices are in use again, but those who wait were not told: %w", err)
 	}
 	return out, nil
@@ -134,15 +134,15 @@ func slicesOf(d *gpu.Device) (ids []gpu.UUID) {
 	return ids
 }
 
-// drainable finds the whole devices that names mean.
-func drainable(ctx context.Context, host *machine.Host, verb string, names []string) ([]job.Given, gpu.Machine, error) {
+// findWholeDevices finds the whole devices that names mean.
+func findWholeDevices(ctx context.Context, host *machine.Host, verb string, names []string) ([]job.Given, gpu.Machine, error) {
 	m, err := host.Read(ctx, gpu.Identity|gpu.Health)
 	if err != nil {
 		return nil, m, err
 	}
 	var out []job.Given
 	for _, name := range names {
-		d, refusal := pick.Named(m, name)
+		d, refusal := pick.FindDevice(m, name)
 		switch {
 		case refusal != nil:
 			why := strings.TrimPrefix(refusal.Summary, "cannot find device ")
@@ -159,8 +159,8 @@ func drainable(ctx context.Context, host *machine.Host, verb string, names []str
 	return out, m, nil
 }
 
-// mark changes what is noted about a device.
-func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, change func(*devicestate.Mark)) error {
+// changeMark changes what is noted about a device.
+func changeMark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, change func(*devicestate.DrainMark)) error {
 	f, err := host.Folder(m, false)
 	if f == nil && err == nil {
 		f, err = host.Folder(m, true)
@@ -173,8 +173,8 @@ func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, cha
 	mark := known[d.UUID]
 	mark.Device, mark.Since = d.UUID, time.Now().Truncate(time.Millisecond)
 	change(&mark)
-	if err = os.ErrPermission; host.Proc.Root() || f.Owner == uint32(os.Geteuid()) {
-		err = devicestate.Write(f.Path, f.Owner, mark)
+	if err = os.ErrPermission; host.Proc.IsRoot() || f.Owner == uint32(os.Geteuid()) {
+		err = devicestate.WriteMark(f.Path, f.Owner, mark)
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission) && f.Owner == 0:
@@ -188,8 +188,8 @@ func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, cha
 	return nil
 }
 
-// administrator is the name of the user who typed this; under sudo, the one who called sudo.
-func administrator(host *machine.Host) string {
+// administratorName is the name of the user who typed this; under sudo, the one who called sudo.
+func administratorName(host *machine.Host) string {
 	uid := uint32(os.Geteuid())
 	if person, ok := host.Env.Lookup("SUDO_USER"); ok && uid == 0 && person != "" && person != "root" {
 		return prose.Clean(person) + " as root"

@@ -25,48 +25,48 @@ import (
 // Leftovers lists memory that belongs to no live lease; with idle, also processes that were idle for at least that
 // long, with a lease or without. Each call records one sighting of each process for the next call.
 func Leftovers(ctx context.Context, host *machine.Host, idle time.Duration) ([]leftover.Row, error) {
-	q, err := leftovers(ctx, host, idle)
+	q, err := readLeftovers(ctx, host, idle)
 	if err != nil {
 		return nil, err
 	}
-	return leftover.Of(q), nil
+	return leftover.FindRows(q), nil
 }
 
-func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Input, error) {
-	q, err := unleased(ctx, host)
+func readLeftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Input, error) {
+	q, err := readUnleased(ctx, host)
 	if err != nil {
 		return q, err
 	}
 	q.Idle = idle
-	if host.Hardware() {
-		if q.Seen, err = sight(host, q.Machine); err != nil {
+	if host.IsHardware() {
+		if q.Seen, err = recordSightings(host, q.Machine); err != nil {
 			host.Say(err.Error())
 		}
 	}
 	return q, nil
 }
 
-// unleased reads what belongs to no live lease.
-func unleased(ctx context.Context, host *machine.Host) (leftover.Input, error) {
+// readUnleased reads what belongs to no live lease.
+func readUnleased(ctx context.Context, host *machine.Host) (leftover.Input, error) {
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes)
 	if err != nil {
 		return leftover.Input{}, err
 	}
-	held, _, err := registry.Leases(host, m)
+	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return leftover.Input{}, err
 	}
-	return registry.Unleased(host, m, held), nil
+	return registry.LeftoverInput(host, m, held), nil
 }
 
-// sightings is the file with what earlier calls of this user saw.
-type sightings struct {
+// sightingsFile is the file with what earlier calls of this user saw.
+type sightingsFile struct {
 	Boot string              `json:"boot"`
 	Seen []leftover.Sighting `json:"seen"`
 }
 
-// sight compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
-func sight(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
+// recordSightings compares with the earlier calls and records this one. Its result is complete even if it cannot be recorded.
+func recordSightings(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	cpu := map[int]time.Duration{}
 	for _, p := range m.Processes {
 		if s, err := host.Proc.Stat(p.PID); err == nil && s.Start == p.Start {
@@ -81,14 +81,14 @@ func sight(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, folder, err := remembered(host.HomePath("seen"))
+	before, folder, err := openSightings(host.HomePath("seen"))
 	if before.Boot != boot {
-		before = sightings{}
+		before = sightingsFile{}
 	}
-	after := sightings{boot, leftover.Look(before.Seen, m, cpu, now)}
+	after := sightingsFile{boot, leftover.AddSample(before.Seen, m, cpu, now)}
 	if err == nil {
 		defer folder.Close() //nolint:errcheck // nothing is written through it
-		err = remember(folder, after)
+		err = saveSightings(folder, after)
 	}
 	if err != nil {
 		return after.Seen, fmt.Errorf("how long processes sleep is not remembered: %w", err)
@@ -100,21 +100,21 @@ func sight(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 // user's.
 const seenFile = "seen.json"
 
-func remembered(path string) (before sightings, folder *sys.Dir, err error) {
+func openSightings(path string) (before sightingsFile, folder *sys.Dir, err error) {
 	if path == "" {
 		return before, nil, errors.New("there is no home folder; set HOME or XDG_STATE_HOME")
 	}
-	if folder, err = sys.OpenOwn(path, 0o700); err != nil {
+	if folder, err = sys.OpenOwnFolder(path, 0o700); err != nil {
 		return before, nil, err
 	}
-	text, err := files.Read(filepath.Join(path, seenFile))
-	if err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil {
-		before = sightings{}
+	text, err := files.ReadFile(filepath.Join(path, seenFile))
+	if err != nil || !text.IsOwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil {
+		before = sightingsFile{}
 	}
 	return before, folder, nil
 }
 
-func remember(folder *sys.Dir, s sightings) error {
+func saveSightings(folder *sys.Dir, s sightingsFile) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -124,69 +124,69 @@ func remember(folder *sys.Dir, s sightings) error {
 
 // Evict asks leftover processes to end, waits, and with force kills those that stay. It ends only the caller's own
 // processes (root: all), none in another PID namespace, and none at all if one of them may not be ended.
-func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time.Duration, force bool) ([]leftover.Evicted, error) {
-	if !host.Hardware() {
+func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time.Duration, force bool) ([]leftover.Eviction, error) {
+	if !host.IsHardware() {
 		return nil, exit.Usagef("cannot end a process of %s: it is not on this machine", host.Machine)
 	}
-	q, err := leftovers(ctx, host, idle)
+	q, err := readLeftovers(ctx, host, idle)
 	if err != nil {
 		return nil, err
 	}
-	rows := leftover.Of(q)
+	rows := leftover.FindRows(q)
 	var targets []*evictee
 	for _, pid := range pids {
 		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
-			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.Spared(q, pid))
+			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.WhySpared(q, pid))
 		}
-		t, err := evictable(host, q.Machine, pid, rows)
+		t, err := openEvictee(host, q.Machine, pid, rows)
 		if err != nil {
 			return nil, err
 		}
 		defer t.close()
 		targets = append(targets, t)
 	}
-	return end(ctx, host, targets, grace, force), nil
+	return endProcesses(ctx, host, targets, grace, force), nil
 }
 
-// Expel ends one process of any user that has no lease: it is asked, and killed when it is still there after the grace.
+// EvictUnleased ends one process of any user that has no lease: it is asked, and killed when it is still there after the grace.
 // start and uid say which process is meant: another one may have its PID by now. Only root can.
-func Expel(ctx context.Context, host *machine.Host, pid int, start uint64, uid uint32, grace time.Duration) (leftover.Evicted, error) {
-	if !host.Hardware() || !host.Proc.Root() {
-		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: only root can, on its own machine", pid)
+func EvictUnleased(ctx context.Context, host *machine.Host, pid int, start uint64, uid uint32, grace time.Duration) (leftover.Eviction, error) {
+	if !host.IsHardware() || !host.Proc.IsRoot() {
+		return leftover.Eviction{}, fmt.Errorf("cannot end process %d: only root can, on its own machine", pid)
 	}
-	q, err := unleased(ctx, host)
+	q, err := readUnleased(ctx, host)
 	if err != nil {
-		return leftover.Evicted{}, err
+		return leftover.Eviction{}, err
 	}
-	rows := slices.DeleteFunc(leftover.Of(q), func(r leftover.Row) bool {
+	rows := slices.DeleteFunc(leftover.FindRows(q), func(r leftover.Row) bool {
 		return r.PID != pid || r.Start != start || r.UID == nil || *r.UID != uid
 	})
 	if len(rows) == 0 {
-		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
+		return leftover.Eviction{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
 	}
-	t, err := evictable(host, q.Machine, pid, rows)
+	t, err := openEvictee(host, q.Machine, pid, rows)
 	if err != nil {
-		return leftover.Evicted{}, err
+		return leftover.Eviction{}, err
 	}
 	defer t.close()
-	return end(ctx, host, []*evictee{t}, grace, true)[0], nil
+	return endProcesses(ctx, host, []*evictee{t}, grace, true)[0], nil
 }
 
-// end asks processes to end, waits, and with force kills those that stay.
-func end(ctx context.Context, host *machine.Host, targets []*evictee, grace time.Duration, force bool) []leftover.Evicted {
+// endProcesses asks processes to end, waits, and with force kills those that stay.
+func endProcesses(ctx context.Context, host *machine.Host, targets []*evictee, grace time.Duration, force bool) []leftover.Eviction {
 	for _, t := range targets {
-		t.signal(syscall.SIGTERM)
+		t.sendSignal(syscall.SIGTERM)
 	}
-	gone(ctx, host, targets, grace)
+	awaitGone(ctx, host, targets, grace)
 	if force {
 		for _, t := range targets {
-			t.signal(syscall.SIGKILL)
+			t.sendSignal(syscall.SIGKILL)
 		}
-		gone(ctx, host, targets, grace)
+		awaitGone(ctx, host, targets, grace)
 	}
-	out := []leftover.Evicted{}
+	out := []leftover.Eviction{}
 	for _, t := range targets {
-		out = append(out, t.outcome(grace, force))
+		out = append(out, t.evictionResult(grace, force))
 	}
 	return out
 }
@@ -197,7 +197,7 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	if err != nil {
 		return nil
 	}
-	uid, root := os.Geteuid(), host.Proc.Root()
+	uid, root := os.Geteuid(), host.Proc.IsRoot()
 	var out []string
 	for _, r := range rows {
 		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
@@ -215,8 +215,8 @@ type evictee struct {
 	err   error
 }
 
-// evictable opens a process that the caller may end, and proves that it is the one that the driver has listed.
-func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) (*evictee, error) {
+// openEvictee opens a process that the caller may end, and proves that it is the one that the driver has listed.
+func openEvictee(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) (*evictee, error) {
 	i := slices.IndexFunc(rows, func(r leftover.Row) bool { return r.PID == pid })
 	r, uid := rows[i], uint32(os.Geteuid())
 	owner, known := host.Proc.Owner(pid)
@@ -225,11 +225,11 @@ func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) 
 		return nil, fmt.Errorf("cannot end process %d: it has ended already, and its parent has not collected it: end that, or have the GPU reset", pid)
 	case !known:
 		return nil, fmt.Errorf("cannot end process %d: whose it is cannot be read", pid)
-	case owner != uid && !host.Proc.Root():
+	case owner != uid && !host.Proc.IsRoot():
 		return nil, fmt.Errorf("cannot end process %d: it belongs to %s; ask them, or root", pid, host.Names(owner))
-	case host.Proc.Nested(pid):
+	case host.Proc.IsNested(pid):
 		return nil, fmt.Errorf("cannot end process %d: it runs in another PID namespace; end its container", pid)
-	case slices.Contains(host.Proc.Tree(pid), os.Getpid()):
+	case slices.Contains(host.Proc.ProcessTree(pid), os.Getpid()):
 		return nil, fmt.Errorf("cannot end process %d: it started this gpuard", pid)
 	}
 	pidfd, err := openProcess(host, pid, r.Start, owner)
@@ -250,14 +250,14 @@ func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) 
 
 // openProcess opens the process of that number, start and owner, and no other that has its number by now.
 func openProcess(host *machine.Host, pid int, start uint64, owner uint32) (*os.File, error) {
-	pidfd, err := launch.Pidfd(pid)
+	pidfd, err := launch.OpenPidfd(pid)
 	if err != nil {
 		return nil, err
 	}
 
 	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
 	// is that of another PID namespace, a signal would go to another process than the one that was read.
-	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
+	reaches := sys.SendSignals(pid, func() bool { return true }, 0) == nil
 	again, err := host.Proc.Stat(pid)
 	now, known := host.Proc.Owner(pid)
 	if err != nil || again.Start != start || !known || now != owner || !reaches {
@@ -269,31 +269,31 @@ func openProcess(host *machine.Host, pid int, start uint64, owner uint32) (*os.F
 
 func (t *evictee) close() { _ = t.pidfd.Close() }
 
-func (t *evictee) signal(sig syscall.Signal) {
+func (t *evictee) sendSignal(sig syscall.Signal) {
 	if !t.gone {
-		t.err = launch.Send(t.pidfd, sig)
+		t.err = launch.SendSignal(t.pidfd, sig)
 	}
 }
 
-// gone waits until all are gone, or for so long.
-func gone(ctx context.Context, host *machine.Host, targets []*evictee, longest time.Duration) {
+// awaitGone waits until all are gone, or for so long.
+func awaitGone(ctx context.Context, host *machine.Host, targets []*evictee, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	for _, t := range targets {
 		select {
-		case <-launch.Exited(t.pidfd):
+		case <-launch.ExitChannel(t.pidfd):
 			t.gone = true
 			continue
 		case <-ctx.Done():
 		case <-timer.C:
 			timer.Reset(0) // for the others too: they had as long
 		}
-		t.gone = !host.Proc.Alive(t.row.PID, t.row.Start) // both events may have come together
+		t.gone = !host.Proc.IsAlive(t.row.PID, t.row.Start) // both events may have come together
 	}
 }
 
-func (t *evictee) outcome(grace time.Duration, force bool) leftover.Evicted {
-	e := leftover.Evicted{PID: t.row.PID, User: t.row.User, Command: prose.Clean(t.row.Command), Gone: t.gone}
+func (t *evictee) evictionResult(grace time.Duration, force bool) leftover.Eviction {
+	e := leftover.Eviction{PID: t.row.PID, User: t.row.User, Command: prose.Clean(t.row.Command), Gone: t.gone}
 	switch {
 	case t.gone:
 	case t.err != nil && !errors.Is(t.err, syscall.ESRCH):

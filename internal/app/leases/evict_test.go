@@ -30,7 +30,7 @@ func TestLookOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := gpu.Machine{Processes: []gpu.Process{{PID: os.Getpid(), Start: self.Start, GPU: "GPU-1"}}}
-	data, err := json.Marshal(sightings{boot, []leftover.Sighting{{PID: os.Getpid(), Start: self.Start, First: 1, Look: 1, Busy: 1}}})
+	data, err := json.Marshal(sightingsFile{boot, []leftover.Sighting{{PID: os.Getpid(), Start: self.Start, First: 1, Look: 1, Busy: 1}}})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
@@ -42,7 +42,7 @@ func TestLookOfAnother(t *testing.T) {
 	}
 	sleeps := func() bool {
 		t.Helper()
-		seen, err := sight(host, m)
+		seen, err := recordSightings(host, m)
 		if err != nil || len(seen) != 1 {
 			t.Fatal(seen, err)
 		}

@@ -27,53 +27,53 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 	m, err := host.Read(ctx, gpu.Shown)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
-		s := status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none)
-		s.Unread(unread(host))
+		s := status.NewReport(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none)
+		s.NoteUnreadDevices(unreadDevices(host))
 		return s, nil
 	}
 	if err != nil {
 		return status.Report{}, err
 	}
-	held, notes, err := registry.Leases(host, m)
+	held, notes, err := registry.LiveLeases(host, m)
 	var usage *exit.Usage
-	if err != nil && (errors.As(err, &usage) || !host.Hardware()) {
+	if err != nil && (errors.As(err, &usage) || !host.IsHardware()) {
 		return status.Report{}, err
 	}
 	if err != nil { // the GPUs can be seen all the same
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
-	notes = append(notes, unmeasured(host, m, held)...)
+	notes = append(notes, clearUnmeasured(host, m, held)...)
 	rules, wrong := host.Rules()
 	if wrong != nil {
-		notes = append(notes, host.Unruly())
+		notes = append(notes, host.ConfigProblem())
 	}
-	s := status.With(rules.Tolerate, m, held, time.Now())
-	if err := narrow(&s, m, only); err != nil {
+	s := status.NewReportWith(rules.Tolerate, m, held, time.Now())
+	if err := selectDevices(&s, m, only); err != nil {
 		return s, err
 	}
-	s.Advise(m, held, uint32(os.Geteuid()))
+	s.AddRemedies(m, held, uint32(os.Geteuid()))
 	byPID := registry.LeasesByPID(host, m, held)
-	s.Using(byPID)
-	if host.Hardware() {
-		s.Computing(func(lease string) *time.Duration { return computed(host, byPID, lease) })
+	s.AddUsage(byPID)
+	if host.IsHardware() {
+		s.AddComputeTime(func(lease string) *time.Duration { return processorTime(host, byPID, lease) })
 	}
-	s.Describe(own(host, held))
+	s.AddCommandLines(ownCommands(host, held))
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
 			s.Devices[i].Discreet = s.Devices[i].Reason
 		}
 	}
-	s.Notes = append(append(s.Notes, notes...), lines(host, &s, m, held)...)
-	s.Unread(unread(host))
+	s.Notes = append(append(s.Notes, notes...), addQueue(host, &s, m, held)...)
+	s.NoteUnreadDevices(unreadDevices(host))
 	return s, nil
 }
 
-// narrow leaves only the named devices in the report.
-func narrow(s *status.Report, m gpu.Machine, names []string) error {
+// selectDevices leaves only the named devices in the report.
+func selectDevices(s *status.Report, m gpu.Machine, names []string) error {
 	wanted := map[gpu.UUID]bool{}
 	for _, name := range names {
-		d, refusal := pick.Named(m, name)
+		d, refusal := pick.FindDevice(m, name)
 		if refusal != nil {
 			return exit.Usagef("%s; %s", refusal.Summary, refusal.Remedy)
 		}
@@ -85,23 +85,23 @@ func narrow(s *status.Report, m gpu.Machine, names []string) error {
 	return nil
 }
 
-// own returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID namespace.
-func own(host *machine.Host, held []job.Lease) (lines map[string]string, apart map[string]bool) {
+// ownCommands returns, by lease, the whole commands of the caller's jobs, and the leases whose PID is of another PID namespace.
+func ownCommands(host *machine.Host, held []job.Lease) (lines map[string]string, apart map[string]bool) {
 	lines, apart = map[string]string{}, map[string]bool{}
-	here := host.Proc.Namespace()
+	here := host.Proc.PIDNamespace()
 	for _, l := range held {
 		switch {
 		case l.Namespace != here && l.Namespace != 0:
 			apart[l.ID] = true
-		case l.UID == uint32(os.Geteuid()) && registry.CommandAlive(host, l): //nolint:gosec // a uid
-			lines[l.ID] = host.Proc.Describe(l.PID).Command
+		case l.UID == uint32(os.Geteuid()) && registry.IsCommandAlive(host, l): //nolint:gosec // a uid
+			lines[l.ID] = host.Proc.DescribeProcess(l.PID).Command
 		}
 	}
 	return lines, apart
 }
 
-// computed is the processor time of the living processes of a lease; nil if it has none.
-func computed(host *machine.Host, byPID map[int]string, lease string) *time.Duration {
+// processorTime is the processor time of the living processes of a lease; nil if it has none.
+func processorTime(host *machine.Host, byPID map[int]string, lease string) *time.Duration {
 	var sum time.Duration
 	found := false
 	for pid, id := range byPID {
@@ -118,16 +118,16 @@ func computed(host *machine.Host, byPID map[int]string, lease string) *time.Dura
 	return &sum
 }
 
-// unread are the devices here that no reader knows.
-func unread(host *machine.Host) []gpu.Device {
-	if host.Unread == nil || !host.Hardware() {
+// unreadDevices are the devices here that no reader knows.
+func unreadDevices(host *machine.Host) []gpu.Device {
+	if host.Unread == nil || !host.IsHardware() {
 		return nil
 	}
 	return host.Unread()
 }
 
-// Record is the machine as a machine file.
-func Record(ctx context.Context, host *machine.Host) ([]byte, error) {
+// RecordMachine is the machine as a machine file.
+func RecordMachine(ctx context.Context, host *machine.Host) ([]byte, error) {
 	m, err := host.Read(ctx, gpu.Everything)
 	if err != nil {
 		return nil, err
@@ -143,14 +143,14 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 		return l, err
 	}
 	if folder == nil {
-		return l, &NoLease{id}
+		return l, &NoLeaseError{id}
 	}
 	defer folder.Close() //nolint:errcheck // the removal is what counts
-	if err := releasable(host, folder, l); err != nil {
+	if err := checkRelease(host, folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
 	if l.Unreadable {
-		ended, err := folder.End(l, l.Boot) // who holds it may not be seen from here
+		ended, err := folder.EndIfUnheld(l, l.Boot) // who holds it may not be seen from here
 		if err == nil && !ended {
 			err = fmt.Errorf("cannot release %s: its content cannot be read, and a process that does not show here holds it (of a container, or another PID namespace); end that first", l.ID)
 		}
@@ -166,7 +166,7 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 // openLease opens the folder of a lease, which the caller closes, and reads the lease; nil where there is no such lease.
 func openLease(ctx context.Context, host *machine.Host, id string) (folder *store.Folder, l job.Lease, err error) {
 	var m gpu.Machine
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		if m, err = host.Read(ctx, gpu.Identity); err != nil {
 			return nil, l, err
 		}
@@ -180,39 +180,39 @@ func openLease(ctx context.Context, host *machine.Host, id string) (folder *stor
 		_ = folder.Close()
 		return nil, l, nil
 	}
-	return folder, registry.Unattended(host, folder, held[i], true), nil
+	return folder, registry.FindUnattended(host, folder, held[i], true), nil
 }
 
-// NoLease says that a lease that is to be released is not there, or not any more.
-type NoLease struct{ id string }
+// NoLeaseError says that a lease that is to be released is not there, or not any more.
+type NoLeaseError struct{ id string }
 
 // Error says where leases are listed.
-func (n *NoLease) Error() string {
+func (n *NoLeaseError) Error() string {
 	return fmt.Sprintf("cannot release %s: there is no such lease; see gpuard status", prose.Clean(n.id))
 }
 
-// releasable refuses to end a lease that a running command relies on.
-func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
+// checkRelease refuses to end a lease that a running command relies on.
+func checkRelease(host *machine.Host, folder *store.Folder, l job.Lease) error {
 	uid := uint32(os.Geteuid())
 	switch {
-	case l.UID != uid && !host.Proc.Root():
+	case l.UID != uid && !host.Proc.IsRoot():
 		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
 	case l.Ended, l.Apart && !l.Unreadable:
 		return nil
 	case l.Unreadable: // its command is unknown, but not which processes hold its lock
-		dev, ino, err := folder.LockFile(l)
+		dev, ino, err := folder.LeaseLockInode(l)
 		if err != nil {
 			return err
 		}
-		if holders := host.Proc.LockedBy(dev, ino); len(holders) > 0 {
+		if holders := host.Proc.LockHolders(dev, ino); len(holders) > 0 {
 			return fmt.Errorf("its content cannot be read, and %s (process %d) holds it; end that first: kill %d", holders[0].Command, holders[0].PID, holders[0].PID)
 		}
 		return nil
-	case l.Namespace != host.Proc.Namespace():
+	case l.Namespace != host.Proc.PIDNamespace():
 		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", prose.Clean(l.Command))
-	case registry.CommandAlive(host, l) && slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
+	case registry.IsCommandAlive(host, l) && slices.Contains(host.Proc.ProcessTree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
-	case registry.CommandAlive(host, l):
+	case registry.IsCommandAlive(host, l):
 		return fmt.Errorf("its command %s (process %d) is running; to end it: gpuard cancel %s", prose.Clean(l.Command), l.PID, l.ID)
 	}
 	return nil

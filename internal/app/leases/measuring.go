@@ -14,23 +14,23 @@ import (
 	"gpuard/internal/host/quotawatch"
 )
 
-// unmeasured finds the shared leases that no process measures although they are recorded as measured, because the
+// clearUnmeasured finds the shared leases that no process measures although they are recorded as measured, because the
 // measuring process and all holders that would restart it were killed, and removes their level. A lease whose
 // processes cannot be seen here is left as it is.
-func unmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes []string) {
+func clearUnmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes []string) {
 	folder, _, err := host.StateFolder(m)
-	if !host.Hardware() || err != nil {
+	if !host.IsHardware() || err != nil {
 		return nil
 	}
 	known := map[uint32][]string{} // command lines of what measures, by user
 	for i, l := range held {
-		if l.Share == 0 || l.Quota == job.NoQuota || l.Unreadable || l.Namespace != host.Proc.Namespace() || time.Since(l.Since) < measure.Young || !registry.CommandAlive(host, l) {
+		if l.Share == 0 || l.Quota == job.NoQuota || l.Unreadable || l.Namespace != host.Proc.PIDNamespace() || time.Since(l.Since) < measure.UnmeasuredGrace || !registry.IsCommandAlive(host, l) {
 			continue
 		}
 		if _, asked := known[l.UID]; !asked {
-			known[l.UID] = measurers(host, l.UID)
+			known[l.UID] = measurerLines(host, l.UID)
 		}
-		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, folder, &l) }) {
+		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.IsMeasuring(line, folder, &l) }) {
 			held[i].Quota = job.NoQuota
 			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}
@@ -38,10 +38,10 @@ func unmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes []st
 	return notes
 }
 
-// measurers lists the command lines of a user's processes that measure.
-func measurers(host *machine.Host, uid uint32) (lines []string) {
-	for _, pid := range host.Proc.Of(uid) {
-		if line := host.Proc.Describe(pid).Command; strings.Contains(line, " "+quotawatch.Flag+" ") {
+// measurerLines lists the command lines of a user's processes that measure.
+func measurerLines(host *machine.Host, uid uint32) (lines []string) {
+	for _, pid := range host.Proc.ProcessesOfUser(uid) {
+		if line := host.Proc.DescribeProcess(pid).Command; strings.Contains(line, " "+quotawatch.MeasureFlag+" ") {
 			lines = append(lines, line)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// lines adds the waiting requests to a report, each queue (of a lease, of an allocation, of the machine) in its order,
+// addQueue adds the waiting requests to a report, each queue (of a lease, of an allocation, of the machine) in its order,
 // and returns problems with tickets.
-func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
+func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
 		return nil // said of the leases already
@@ -32,7 +32,7 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 	if err != nil {
 		return append(notes, err.Error())
 	}
-	passed := folder.Turn(boot).Put(queue.Input{}).Passed
+	passed := folder.Turn(boot).ApplyTo(queue.Input{}).Passed
 	for len(tickets) > 0 {
 		scope := tickets[0]
 		q := queue.Input{Now: time.Now().UnixNano(), Held: held, Passed: passed}
@@ -44,14 +44,14 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 			q.Tickets = append(q.Tickets, t)
 			return true
 		})
-		s.Queue(queue.Order(q), host.Proc.Namespace(), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return stopped(host, t) }, q.Full)
+		s.AddWaiting(queue.OrderTickets(q), host.Proc.PIDNamespace(), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return isStopped(host, t) }, q.HasReachedMax)
 	}
 	return notes
 }
 
-// stopped reports whether the waiting process is stopped, as far as that is visible from here.
-func stopped(host *machine.Host, t job.Ticket) bool {
-	if t.Namespace != host.Proc.Namespace() {
+// isStopped reports whether the waiting process is stopped, as far as that is visible from here.
+func isStopped(host *machine.Host, t job.Ticket) bool {
+	if t.Namespace != host.Proc.PIDNamespace() {
 		return false
 	}
 	s, err := host.Proc.Stat(t.PID)

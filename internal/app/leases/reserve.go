@@ -22,7 +22,7 @@ import (
 const ReserveFlag = "__reserve"
 
 // Reserve leases for spec.Timeout, or until Release. spec.Name is what others see of it.
-func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Holding, error) {
+func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease, error) {
 	self, err := host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return nil, err
@@ -36,22 +36,22 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Holding, 
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	d.Unwatch()
-	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, Plan: d.Plan, Until: new(time.Now().Add(spec.Timeout).Truncate(time.Second))}
-	if h.PID, err = handOver(host, d, spec.Timeout); err != nil {
+	h := &HeldLease{Schema: reserveSchema, Lease: d.Held.Lease.ID, Plan: d.Plan, Until: new(time.Now().Add(spec.Timeout).Truncate(time.Second))}
+	if h.PID, err = handToSleeper(host, d, spec.Timeout); err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, err
 	}
 	return h, nil
 }
 
-// handOver gives the lease to a process that sleeps for so long.
-func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid int, err error) {
+// handToSleeper gives the lease to a process that sleeps for so long.
+func handToSleeper(host *machine.Host, d *claim.Decision, most time.Duration) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer null.Close() //nolint:errcheck // nothing was written
-	p, err := daemonize.Start(host.Name, host.Env, null, ReserveFlag, strconv.FormatInt(int64(most/time.Millisecond), 10))
+	p, err := daemonize.StartBackground(host.Name, host.Env, null, ReserveFlag, strconv.FormatInt(int64(most/time.Millisecond), 10))
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +61,7 @@ func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid in
 		}
 		_ = p.Release()
 	}()
-	pidfd, err := launch.Pidfd(p.Pid)
+	pidfd, err := launch.OpenPidfd(p.Pid)
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +70,7 @@ func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid in
 	if err != nil {
 		return 0, err
 	}
-	lease, err := d.Folder.Entrust(d.Held.Lease, p.Pid, stat.Start, most)
+	lease, err := d.Folder.TransferLease(d.Held.Lease, p.Pid, stat.Start, most)
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +78,7 @@ func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid in
 	if err != nil {
 		return 0, err
 	}
-	fd, err := launch.Inherit(d.Held.Lock)
+	fd, err := launch.DupInheritable(d.Held.Lock)
 	if err == nil {
 		err = launch.StartHolderFor(pidfd, fd, words...)
 	}
@@ -87,7 +87,7 @@ func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid in
 
 // SleepOut is the life of the process of a reservation. A machine that sleeps does not stop its time.
 func SleepOut(args []string) error {
-	if err := daemonize.Begin("gpu-reserved"); err != nil {
+	if err := daemonize.BeginBackground("gpu-reserved"); err != nil {
 		return err
 	}
 	if len(args) != 1 {
@@ -114,7 +114,7 @@ func SleepOut(args []string) error {
 // wakeSleeper ends the process of a reservation that was given back.
 func wakeSleeper(host *machine.Host, l job.Lease) {
 	p, err := os.FindProcess(l.PID)
-	if err != nil || !l.IsReservation() || l.Namespace != host.Proc.Namespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.Alive(l.PID, l.Start) {
+	if err != nil || !l.IsReservation() || l.Namespace != host.Proc.PIDNamespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.IsAlive(l.PID, l.Start) {
 		return
 	}
 	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal

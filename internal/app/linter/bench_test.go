@@ -41,7 +41,7 @@ func BenchmarkRun(b *testing.B) {
 	const files = 200
 	root := training(b, files)
 	for b.Loop() {
-		r, err := Run(b.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
+		r, err := RunLint(b.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
 		if err != nil || r.Files != files || len(r.Findings)+len(r.Problems)+len(r.Skipped) > 0 {
 			b.Fatalf("%+v, %v", r, err)
 		}
@@ -54,7 +54,7 @@ func BenchmarkRun(b *testing.B) {
 // what else the machine does.
 func TestSpeed(t *testing.T) {
 	gate.Need(t, "python3")
-	files := gate.Soaked(200, 40)
+	files := gate.SoakCount(200, 40)
 	root := training(t, files)
 	most, best := 3.0, math.Inf(1)
 	if raceEnabled {
@@ -106,9 +106,9 @@ func TestManyFlows(t *testing.T) {
 		for i := range 3000 {
 			text += strings.ReplaceAll(line, "%d", fmt.Sprint(i))
 		}
-		read := Options{Env: visible.Env(os.Environ())}.parse(t.Context(), []source{{path: "train.py", kind: lint.Python, text: []byte(text)}})
+		read := Options{Env: visible.Env(os.Environ())}.parseAll(t.Context(), []sourceFile{{path: "train.py", kind: lint.Python, text: []byte(text)}})
 		begun := processors(t)
-		read[0].look()
+		read[0].applyRules()
 		if used := processors(t) - begun; used > 20*time.Second {
 			t.Errorf("%s: %v", name, used)
 		} else {
@@ -120,11 +120,11 @@ func TestManyFlows(t *testing.T) {
 // TestManyMistakes: a file with a mistake in every line takes time by its lines, not by their square or cube.
 func TestManyMistakes(t *testing.T) {
 	text := strings.Repeat("export CUDA_VISIBLE_DEVICES=0-3\n", 3000)
-	read := Options{}.parse(t.Context(), []source{{path: "run.sh", kind: lint.Shell, text: []byte(text)}})
+	read := Options{}.parseAll(t.Context(), []sourceFile{{path: "run.sh", kind: lint.Shell, text: []byte(text)}})
 	begun := processors(t)
 	var r Report
-	r.add(&read[0])
-	mended, done := lint.Mend(text, lint.Look(read[0].file, true))
+	r.addFile(&read[0])
+	mended, done := lint.ApplyEdits(text, lint.ApplyRules(read[0].file, true))
 	took := processors(t) - begun
 	if len(r.Findings) < 3000 || !r.Findings[0].Fixable || r.Findings[2999].Instead != "export CUDA_VISIBLE_DEVICES=0,1,2,3" {
 		t.Errorf("%d findings", len(r.Findings))

@@ -39,7 +39,7 @@ func TestCases(t *testing.T) {
 				t.Fatal(err)
 			}
 			docs := strings.HasSuffix(name, ".md")
-			r, err := Run(t.Context(), Options{Paths: []string{path}, Docs: docs, Env: visible.Env(os.Environ())})
+			r, err := RunLint(t.Context(), Options{Paths: []string{path}, Docs: docs, Env: visible.Env(os.Environ())})
 			if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
 				t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
 			}
@@ -50,7 +50,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-func isWanted(want string, found []Mistake) bool {
+func isWanted(want string, found []LocatedFinding) bool {
 	switch want {
 	case "none":
 		return len(found) == 0

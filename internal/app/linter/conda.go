@@ -38,22 +38,22 @@ func (c *collector) findUndo(p, whole string) *deactivation {
 }
 
 func (c *collector) readUndo(p, folder string) *deactivation {
-	names, err := files.Names(folder, ".sh")
+	names, err := files.ListNames(folder, ".sh")
 	if err != nil {
-		c.problem(besideHook(p, ""), reason(err))
+		c.addProblem(besideHook(p, ""), errorReason(err))
 		return nil
 	}
 	var found deactivation
 	for _, name := range names {
-		one := reading{source: source{path: besideHook(p, name), kind: lint.Shell}}
-		text, err := files.Read(filepath.Join(folder, name))
+		one := fileReading{sourceFile: sourceFile{path: besideHook(p, name), kind: lint.Shell}}
+		text, err := files.ReadFile(filepath.Join(folder, name))
 		if err != nil {
-			c.problem(one.path, reason(err))
+			c.addProblem(one.path, errorReason(err))
 			return nil
 		}
 		one.text = text.Content
-		if one.by(shell.Read); one.skipped+one.problem != "" {
-			c.problem(one.path, strings.TrimPrefix(one.skipped, "not read: ")+strings.TrimPrefix(one.problem, "cannot read it: "))
+		if one.readBy(shell.ReadSteps); one.skipped+one.problem != "" {
+			c.addProblem(one.path, strings.TrimPrefix(one.skipped, "not read: ")+strings.TrimPrefix(one.problem, "cannot read it: "))
 			return nil
 		}
 		found.scripts = append(found.scripts, one.file)

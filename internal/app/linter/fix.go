@@ -9,45 +9,45 @@ import (
 	"gpuard/internal/host/interpreter"
 )
 
-// rounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
+// maxRounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
 // finding alone.
-const rounds = 32
+const maxRounds = 32
 
-// attempt is a file on its way to a new text.
-type attempt struct {
-	read    *reading // of the newest text that is known to be good
-	before  reading  // what the file holds
-	alone   bool     // fixing several findings together has failed
-	next    int      // the finding that is tried alone
-	chosen  []bool   // findings of read that the text under trial mends
-	fixed   []Mistake
+// fixAttempt is a file on its way to a new text.
+type fixAttempt struct {
+	read    *fileReading // of the newest text that is known to be good
+	before  fileReading  // what the file holds
+	alone   bool         // fixing several findings together has failed
+	next    int          // the finding that is tried alone
+	chosen  []bool       // findings of read that the text under trial mends
+	fixed   []LocatedFinding
 	trial   []byte
 	settled bool
 }
 
-// fix mends the files, and writes those that have changed. Some of read may be nil.
-func (o Options) fix(ctx context.Context, read []*reading) {
-	for _, a := range o.improve(ctx, read) {
+// fixFiles mends the files, and writes those that have changed. Some of read may be nil.
+func (o Options) fixFiles(ctx context.Context, read []*fileReading) {
+	for _, a := range o.findNewTexts(ctx, read) {
 		a.read.tried = ctx.Err() == nil
-		a.write(ctx)
+		a.writeFile(ctx)
 	}
 }
 
-// improve finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no
+// findNewTexts finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no
 // finding that was not there before.
-func (o Options) improve(ctx context.Context, read []*reading) (all []*attempt) {
+func (o Options) findNewTexts(ctx context.Context, read []*fileReading) (all []*fixAttempt) {
 	for _, one := range read {
-		if one != nil && one.skipped == "" && !one.unread && one.mendable() {
-			all = append(all, &attempt{read: one, before: *one})
+		if one != nil && one.skipped == "" && !one.unread && one.isMendable() {
+			all = append(all, &fixAttempt{read: one, before: *one})
 		}
 	}
-	for range rounds {
-		var open []*attempt
-		var sources []source
+	for range maxRounds {
+		var open []*fixAttempt
+		var sources []sourceFile
 		for _, a := range all {
-			if a.propose() {
+			if a.proposeText() {
 				open = append(open, a)
-				trial := a.read.source
+				trial := a.read.sourceFile
 				trial.text = a.trial
 				sources = append(sources, trial)
 			}
@@ -55,22 +55,22 @@ func (o Options) improve(ctx context.Context, read []*reading) (all []*attempt) 
 		if len(open) == 0 || ctx.Err() != nil {
 			break
 		}
-		for i, again := range o.parse(ctx, sources) {
-			open[i].judge(&again, o.bashAccepts(ctx, open[i], &again))
+		for i, again := range o.parseAll(ctx, sources) {
+			open[i].judgeText(&again, o.bashAccepts(ctx, open[i], &again))
 		}
 	}
 	return all
 }
 
-// mendable reports whether places in the file are places in its text. They are not in a notebook, nor in a text that is
+// isMendable reports whether places in the file are places in its text. They are not in a notebook, nor in a text that is
 // no UTF-8 or begins with a byte order mark. It also compares the text at each place with what the reader says, in case
 // the reader is wrong. (Values over several lines are not compared: a reader drops their indentation.)
-func (one *reading) mendable() bool {
+func (one *fileReading) isMendable() bool {
 	text := string(one.text)
-	if one.kind == lint.Notebook || one.path == input || !utf8.ValidString(text) || len(text) > 2 && text[:3] == "\ufeff" {
+	if one.kind == lint.Notebook || one.path == stdinPath || !utf8.ValidString(text) || len(text) > 2 && text[:3] == "\ufeff" {
 		return false
 	}
-	exact, at := true, lint.At(text)
+	exact, at := true, lint.TextAt(text)
 	eachValue(one.file.Steps, func(v lint.Value) {
 		if v.Raw != "" && v.At.Column > 0 && v.At.Line == v.At.EndLine {
 			there, ok := at(v.At)
@@ -94,15 +94,15 @@ func eachValue(steps []lint.Step, f func(lint.Value)) {
 	}
 }
 
-// propose makes the next text to try; false when there is none.
-func (a *attempt) propose() bool {
+// proposeText makes the next text to try; false when there is none.
+func (a *fixAttempt) proposeText() bool {
 	if a.settled {
 		return false
 	}
-	found, _ := a.read.look()
+	found, _ := a.read.applyRules()
 	text := string(a.read.text)
 	if !a.alone {
-		mended, done := lint.Mend(text, found)
+		mended, done := lint.ApplyEdits(text, found)
 		a.trial, a.chosen = []byte(mended), done
 		a.settled = mended == text
 		return !a.settled
@@ -111,7 +111,7 @@ func (a *attempt) propose() bool {
 		if len(found[a.next].Edits) == 0 {
 			continue
 		}
-		mended, done := lint.Mend(text, found[a.next:a.next+1])
+		mended, done := lint.ApplyEdits(text, found[a.next:a.next+1])
 		if done[0] && mended != text {
 			a.chosen = make([]bool, len(found))
 			a.chosen[a.next] = true
@@ -125,7 +125,7 @@ func (a *attempt) propose() bool {
 
 // bashAccepts reports whether bash itself reads a new script, where it is there and reads the old one: it is asked
 // beside our own parser, because the two do not agree on everything.
-func (o Options) bashAccepts(ctx context.Context, a *attempt, again *reading) bool {
+func (o Options) bashAccepts(ctx context.Context, a *fixAttempt, again *fileReading) bool {
 	if again.kind != lint.Shell {
 		return true
 	}
@@ -133,17 +133,17 @@ func (o Options) bashAccepts(ctx context.Context, a *attempt, again *reading) bo
 	return bash == "" || interpreter.AcceptsScript(ctx, bash, again.text) || !interpreter.AcceptsScript(ctx, bash, a.read.text)
 }
 
-// judge takes the text under trial, or leaves it. accepted says whether the shell reads it.
-func (a *attempt) judge(again *reading, accepted bool) {
-	found, _ := a.read.look()
-	if !accepted || !a.better(found, again) {
+// judgeText takes the text under trial, or leaves it. accepted says whether the shell reads it.
+func (a *fixAttempt) judgeText(again *fileReading, accepted bool) {
+	found, _ := a.read.applyRules()
+	if !accepted || !a.isBetter(found, again) {
 		if a.alone {
 			a.next++
 		}
 		a.alone = true
 		return
 	}
-	for i, m := range a.read.mistakes(found) {
+	for i, m := range a.read.describeFindings(found) {
 		if a.chosen[i] {
 			m.Fixed, m.Fixable = true, true
 			a.fixed = append(a.fixed, m)
@@ -153,10 +153,10 @@ func (a *attempt) judge(again *reading, accepted bool) {
 	a.next, a.alone = 0, false
 }
 
-// better reports whether the new text is as readable as the old, has as many findings less as were mended, and no more
+// isBetter reports whether the new text is as readable as the old, has as many findings less as were mended, and no more
 // of any kind.
-func (a *attempt) better(found []lint.Finding, again *reading) bool {
-	if again.skipped != "" || again.unread || !again.mendable() {
+func (a *fixAttempt) isBetter(found []lint.Finding, again *fileReading) bool {
+	if again.skipped != "" || again.unread || !again.isMendable() {
 		return false
 	}
 	left := map[string]int{}
@@ -166,7 +166,7 @@ func (a *attempt) better(found []lint.Finding, again *reading) bool {
 			left[f.Code]--
 		}
 	}
-	now, _ := again.look()
+	now, _ := again.applyRules()
 	for _, f := range now {
 		left[f.Code]--
 		if left[f.Code] < 0 {
@@ -176,14 +176,14 @@ func (a *attempt) better(found []lint.Finding, again *reading) bool {
 	return true
 }
 
-// write puts the new text into the file. Where it cannot, the findings are those of the text that is still there.
-func (a *attempt) write(ctx context.Context) {
+// writeFile puts the new text into the file. Where it cannot, the findings are those of the text that is still there.
+func (a *fixAttempt) writeFile(ctx context.Context) {
 	if len(a.fixed) == 0 {
 		return
 	}
 	err := ctx.Err()
 	if err == nil {
-		err = atomicfile.Replace(a.read.path, a.before.text, a.read.text)
+		err = atomicfile.ReplaceText(a.read.path, a.before.text, a.read.text)
 	}
 	if err != nil {
 		*a.read = a.before

@@ -35,9 +35,9 @@ func TestInstead(t *testing.T) {
 		"run":              {"Dockerfile", "FROM a\nRUN CUDA_VISIBLE_DEVICES=1 cd p && python t.py > log\n", "prefix-on-first-command", "RUN cd p && CUDA_VISIBLE_DEVICES=1 python t.py > log"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := Options{}.parse(t.Context(), []source{{path: c.file, kind: named(c.file), text: []byte(c.text)}})
+			read := Options{}.parseAll(t.Context(), []sourceFile{{path: c.file, kind: kindByName(c.file), text: []byte(c.text)}})
 			var r Report
-			r.add(&read[0])
+			r.addFile(&read[0])
 			for _, f := range r.Findings {
 				if f.Code == c.code {
 					if f.Instead != c.want {

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/text/shell"
 )
 
-// named tells the format of a file from its path; "" when the name does not say it.
-func named(file string) lint.Kind {
+// kindByName tells the format of a file from its path; "" when the name does not say it.
+func kindByName(file string) lint.Kind {
 	name := strings.ToLower(path.Base(file))
 	ext := path.Ext(name)
 	folder := path.Base(path.Dir(file))
@@ -47,7 +47,7 @@ func named(file string) lint.Kind {
 	case ext == ".service", ext == ".container", ext == ".conf" && (strings.HasSuffix(folder, ".service.d") || strings.HasSuffix(folder, ".container.d")):
 		return lint.Unit
 	case ext == ".yml" || ext == ".yaml":
-		return yamlNamed(file, strings.TrimSuffix(name, ext))
+		return yamlKindByName(file, strings.TrimSuffix(name, ext))
 	}
 	return ""
 }
@@ -57,7 +57,7 @@ func shellFiles() []string {
 	return []string{".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".kshrc", ".envrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin"}
 }
 
-func yamlNamed(file, stem string) lint.Kind {
+func yamlKindByName(file, stem string) lint.Kind {
 	folder := path.Dir(file)
 	first, _, _ := strings.Cut(stem, ".")
 	switch {
@@ -73,18 +73,18 @@ func yamlNamed(file, stem string) lint.Kind {
 	return ""
 }
 
-// guess tells the format from the text, where the name does not say it: by its first line, or by the keys that only one
+// guessKind tells the format from the text, where the name does not say it: by its first line, or by the keys that only one
 // format has at the top.
-func guess(file string, text []byte) lint.Kind {
+func guessKind(file string, text []byte) lint.Kind {
 	if bytes.HasPrefix(text, []byte("#!")) {
 		line, _, _ := bytes.Cut(text, []byte("\n"))
-		return interpreted(string(line[2:]))
+		return kindByInterpreter(string(line[2:]))
 	}
 	if isBatch(text) {
 		return lint.Shell
 	}
 	ext := strings.ToLower(path.Ext(file))
-	if ext != ".yml" && ext != ".yaml" && file != input {
+	if ext != ".yml" && ext != ".yaml" && file != stdinPath {
 		return ""
 	}
 	top := topKeys(text)
@@ -115,9 +115,9 @@ func topKeys(text []byte) (keys []string) {
 	return keys
 }
 
-// interpreted tells the format of a script from what follows "#!"; "uv run --script" is Python.
-func interpreted(line string) lint.Kind {
-	name := shell.Interpreter(line)
+// kindByInterpreter tells the format of a script from what follows "#!"; "uv run --script" is Python.
+func kindByInterpreter(line string) lint.Kind {
+	name := shell.InterpreterName(line)
 	switch {
 	case name == "uv", strings.HasPrefix(name, "python"), strings.HasPrefix(name, "pypy"):
 		return lint.Python
@@ -153,12 +153,12 @@ func isBatch(text []byte) bool {
 // readScript reads a script by the shell of its first line: a job script may be one of csh, whatever its name.
 func readScript(file string, text []byte) (lint.File, error) {
 	if line, _, _ := bytes.Cut(text, []byte("\n")); bytes.HasPrefix(line, []byte("#!")) {
-		switch interpreted(string(line[2:])) {
+		switch kindByInterpreter(string(line[2:])) {
 		case lint.Csh:
 			return lineshell.ReadCsh(file, text)
 		case lint.Fish:
 			return lineshell.ReadFish(file, text)
 		}
 	}
-	return shell.Read(file, text)
+	return shell.ReadSteps(file, text)
 }

@@ -72,9 +72,9 @@ func TestKind(t *testing.T) {
 		{"-", "#!/bin/sh\n", lint.Shell},
 		{"README.md", "", lint.Markdown},
 	} {
-		kind := named(c.path)
+		kind := kindByName(c.path)
 		if kind == "" {
-			kind = guess(c.path, []byte(c.text))
+			kind = guessKind(c.path, []byte(c.text))
 		}
 		if kind != c.want {
 			t.Errorf("%s %q is %q, want %q", c.path, c.text, kind, c.want)

@@ -1,7 +1,7 @@
 // Package linter does the work of gpuard lint: it finds files, has them parsed by the readers of text, applies the
 // rules of core/lint, and fixes what can be fixed. It shows nothing itself.
 //
-//	report, err := linter.Run(ctx, linter.Options{Paths: []string{"."}})
+//	report, err := linter.RunLint(ctx, linter.Options{Paths: []string{"."}})
 package linter
 
 import (
@@ -33,16 +33,16 @@ type Options struct {
 
 // Report is what was found.
 type Report struct {
-	Files    int        `json:"files"`    // how many were read
-	Findings []Mistake  `json:"findings"` // in the order of the files and of the places in them; never nil
-	Silenced int        `json:"silenced"` // findings that a comment in the file silences
-	Partial  []Passage  `json:"partial"`  // files that were read but for some lines; never nil
-	Skipped  []Omission `json:"skipped"`  // files that hold no text of their format, and why; never nil
-	Problems []Omission `json:"problems"` // what could not be looked at, or not be mended, and why; never nil
+	Files    int              `json:"files"`    // how many were read
+	Findings []LocatedFinding `json:"findings"` // in the order of the files and of the places in them; never nil
+	Silenced int              `json:"silenced"` // findings that a comment in the file silences
+	Partial  []UnreadPassage  `json:"partial"`  // files that were read but for some lines; never nil
+	Skipped  []Omission       `json:"skipped"`  // files that hold no text of their format, and why; never nil
+	Problems []Omission       `json:"problems"` // what could not be looked at, or not be mended, and why; never nil
 }
 
-// Passage is what could not be read of a file: a placeholder, or the grammar of another shell.
-type Passage struct {
+// UnreadPassage is what could not be read of a file: a placeholder, or the grammar of another shell.
+type UnreadPassage struct {
 	Path  string `json:"path"`  // of the file
 	Lines int    `json:"lines"` // how many were passed over
 }
@@ -53,8 +53,8 @@ type Omission struct {
 	Why  string `json:"why"`  // the reason
 }
 
-// Mistake is a finding and its place.
-type Mistake struct {
+// LocatedFinding is a finding and its place.
+type LocatedFinding struct {
 	Path      string    `json:"path"`       // as it was given, or below a folder that was given
 	Kind      lint.Kind `json:"kind"`       // the format of the file
 	Cell      int       `json:"cell"`       // of a notebook, from 1, lines count within it; 0 elsewhere
@@ -75,40 +75,40 @@ type Mistake struct {
 
 // Bad reports whether anything was found that is worth an exit code of 1.
 func (r Report) Bad() bool {
-	return slices.ContainsFunc(r.Findings, func(f Mistake) bool { return f.Severity.Bad() && !f.Fixed })
+	return slices.ContainsFunc(r.Findings, func(f LocatedFinding) bool { return f.Severity.Bad() && !f.Fixed })
 }
 
-// Run checks everything that o names.
-func Run(ctx context.Context, o Options) (Report, error) {
-	r := Report{Findings: []Mistake{}, Partial: []Passage{}, Skipped: []Omission{}, Problems: []Omission{}}
-	if o.Fix && slices.Contains(o.Paths, input) {
+// RunLint checks everything that o names.
+func RunLint(ctx context.Context, o Options) (Report, error) {
+	r := Report{Findings: []LocatedFinding{}, Partial: []UnreadPassage{}, Skipped: []Omission{}, Problems: []Omission{}}
+	if o.Fix && slices.Contains(o.Paths, stdinPath) {
 		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
-	err := o.collect(ctx, &r, func(batch []source) { o.lookAt(ctx, batch, &r) })
+	err := o.collectFiles(ctx, &r, func(batch []sourceFile) { o.lookAt(ctx, batch, &r) })
 	if err != nil {
 		return r, err
 	}
 	r.settle()
-	r.missed(o.Paths)
+	r.reportMissed(o.Paths)
 	return r, ctx.Err()
 }
 
 // lookAt reads the files of a batch, mends what is to be mended, and reports what they hold. Nothing of their text is
 // kept but the lines of the findings.
-func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
+func (o Options) lookAt(ctx context.Context, batch []sourceFile, r *Report) {
 	parts := make([]Report, len(batch))
-	mendable := make([]*reading, len(batch))
-	o.parseEach(ctx, batch, func(i int, one reading) {
-		parts[i].add(&one)
-		if o.Fix && slices.ContainsFunc(parts[i].Findings, func(m Mistake) bool { return m.Fixable }) {
+	mendable := make([]*fileReading, len(batch))
+	o.parseEach(ctx, batch, func(i int, one fileReading) {
+		parts[i].addFile(&one)
+		if o.Fix && slices.ContainsFunc(parts[i].Findings, func(m LocatedFinding) bool { return m.Fixable }) {
 			mendable[i] = &one
 		}
 	})
-	o.fix(ctx, mendable)
+	o.fixFiles(ctx, mendable)
 	for i, one := range mendable {
 		if one != nil {
 			parts[i] = Report{}
-			parts[i].add(one)
+			parts[i].addFile(one)
 		}
 	}
 	for _, p := range parts {
@@ -124,9 +124,9 @@ func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
 	}
 }
 
-// missed makes a problem of each file that was named and not read. In a folder there may be such, of another Python or
+// reportMissed makes a problem of each file that was named and not read. In a folder there may be such, of another Python or
 // none of one's own; of a file that is named, whoever asks for it goes by the exit code.
-func (r *Report) missed(paths []string) {
+func (r *Report) reportMissed(paths []string) {
 	r.Skipped = slices.DeleteFunc(r.Skipped, func(one Omission) bool {
 		if strings.HasPrefix(one.Why, noFormat) || !slices.Contains(paths, one.Path) {
 			return false
@@ -136,8 +136,8 @@ func (r *Report) missed(paths []string) {
 	})
 }
 
-// add reports what one file holds.
-func (r *Report) add(one *reading) {
+// addFile reports what one file holds.
+func (r *Report) addFile(one *fileReading) {
 	if one.skipped != "" {
 		r.Skipped = append(r.Skipped, Omission{one.path, one.skipped})
 	}
@@ -149,42 +149,42 @@ func (r *Report) add(one *reading) {
 	}
 	r.Files++
 	if one.file.Unread > 0 {
-		r.Partial = append(r.Partial, Passage{one.path, one.file.Unread})
+		r.Partial = append(r.Partial, UnreadPassage{one.path, one.file.Unread})
 	}
-	found, silenced := one.look()
+	found, silenced := one.applyRules()
 	r.Silenced += silenced
-	mistakes := slices.Concat(one.fixed, one.mistakes(found))
-	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
+	mistakes := slices.Concat(one.fixed, one.describeFindings(found))
+	slices.SortStableFunc(mistakes, func(a, b LocatedFinding) int {
 		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	r.Findings = append(r.Findings, mistakes...)
 }
 
-// look applies the rules to one file.
-func (one *reading) look() (found []lint.Finding, silenced int) {
-	return lint.Silence(one.file, one.cells(), lint.Look(one.file, one.preview))
+// applyRules applies the rules to one file.
+func (one *fileReading) applyRules() (found []lint.Finding, silenced int) {
+	return lint.Silence(one.file, one.cellTexts(), lint.ApplyRules(one.file, one.preview))
 }
 
-// mistakes describes findings with the lines that they are about. A file may have as many of them as lines: for each,
+// describeFindings describes findings with the lines that they are about. A file may have as many of them as lines: for each,
 // only its own lines are looked at.
-func (one *reading) mistakes(found []lint.Finding) (all []Mistake) {
+func (one *fileReading) describeFindings(found []lint.Finding) (all []LocatedFinding) {
 	if len(found) == 0 {
 		return nil
 	}
 	lines := map[int][]string{}
-	for number, text := range one.cells() {
-		lines[number] = lint.Lines(text)
+	for number, text := range one.cellTexts() {
+		lines[number] = lint.SplitLines(text)
 	}
-	mendable := one.mendable()
+	mendable := one.isMendable()
 	for _, f := range found {
-		all = append(all, one.mistake(f, lines[f.At.Cell], mendable))
+		all = append(all, one.describeFinding(f, lines[f.At.Cell], mendable))
 	}
 	return all
 }
 
-// mistake describes a finding in a cell with these lines.
-func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mistake {
-	m := Mistake{
+// describeFinding describes a finding in a cell with these lines.
+func (one *fileReading) describeFinding(f lint.Finding, lines []string, mendable bool) LocatedFinding {
+	m := LocatedFinding{
 		Path: one.path, Kind: one.kind, Cell: f.At.Cell, Line: f.At.Line, Column: max(f.At.Column, 1), EndLine: f.At.EndLine, EndColumn: max(f.At.EndColumn, 1),
 		Finding: f.Finding, Instead: f.Line,
 		of: one.of, dir: one.dir, since: f.Since,
@@ -195,30 +195,30 @@ func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mista
 		for _, e := range edits {
 			from, to = min(from, e.At.Line), max(to, e.At.EndLine)
 		}
-		now := between(lines, from, to)
-		instead, done := mended(now, edits, from)
-		if done && (i > 0 || fits(lines, edits)) {
+		now := joinLines(lines, from, to)
+		instead, done := applyEdits(now, edits, from)
+		if done && (i > 0 || fitsQuotes(lines, edits)) {
 			first, last = from, to
 			m.Instead = strings.TrimRight(instead, "\r\n")
 		}
 		m.Fixable = done && instead != now && mendable && !one.tried // of the last: that of f.Edits
 	}
-	m.Now = strings.TrimRight(between(lines, first, last), "\r\n")
-	m.detach()
+	m.Now = strings.TrimRight(joinLines(lines, first, last), "\r\n")
+	m.detachStrings()
 	return m
 }
 
-// detach copies the strings of a finding: a piece of a file's text would keep all of that.
-func (m *Mistake) detach() {
+// detachStrings copies the strings of a finding: a piece of a file's text would keep all of that.
+func (m *LocatedFinding) detachStrings() {
 	for _, s := range []*string{&m.Seen, &m.Why, &m.Do, &m.Now, &m.Instead} {
 		*s = strings.Clone(*s)
 	}
 }
 
-// mended applies the edits of one finding to the lines from the given one on, if the text there is what they expect.
-func mended(lines string, edits []lint.Edit, from int) (string, bool) {
+// applyEdits applies the edits of one finding to the lines from the given one on, if the text there is what they expect.
+func applyEdits(lines string, edits []lint.Edit, from int) (string, bool) {
 	edits = slices.Clone(edits)
-	there := lint.At(lines)
+	there := lint.TextAt(lines)
 	for i := range edits {
 		edits[i].At.Line -= max(from, 1) - 1
 		edits[i].At.EndLine -= max(from, 1) - 1
@@ -226,13 +226,13 @@ func mended(lines string, edits []lint.Edit, from int) (string, bool) {
 			return lines, false
 		}
 	}
-	text, done := lint.Mend(lines, []lint.Finding{{Edits: edits}})
+	text, done := lint.ApplyEdits(lines, []lint.Finding{{Edits: edits}})
 	return text, done[0]
 }
 
-// fits reports whether no edit writes quotes within the quotes of a line: run: "docker run --gpus device=0,1 image".
+// fitsQuotes reports whether no edit writes quotes within the quotes of a line: run: "docker run --gpus device=0,1 image".
 // Such a line is written in another way.
-func fits(lines []string, edits []lint.Edit) bool {
+func fitsQuotes(lines []string, edits []lint.Edit) bool {
 	for _, e := range edits {
 		if !strings.ContainsAny(e.Text, `"'`) || e.At.Line > len(lines) || e.At.Column > len(lines[e.At.Line-1]) {
 			continue
@@ -245,8 +245,8 @@ func fits(lines []string, edits []lint.Edit) bool {
 	return true
 }
 
-// between joins some of the lines, counted from 1.
-func between(lines []string, first, last int) string {
+// joinLines joins some of the lines, counted from 1.
+func joinLines(lines []string, first, last int) string {
 	first, last = max(first, 1), min(last, len(lines))
 	if first > last {
 		return ""

@@ -27,8 +27,8 @@ type example struct {
 	where string // which example it is, for the reader of a failed test
 	code  string // of the rule, "" in a corpus
 	bad   bool
-	read  reading
-	found []Mistake
+	read  fileReading
+	found []LocatedFinding
 }
 
 // everything reads the examples of every rule and the corpora, with one start of Python.
@@ -47,13 +47,13 @@ func everything(t *testing.T) (all []example) {
 			all = append(all, example{Example: e, where: folder + "/" + e.Name, bad: folder == "bad"})
 		}
 	}
-	var sources []source
+	var sources []sourceFile
 	for _, e := range all {
 		sources = append(sources, e.source(t))
 	}
-	for i, one := range (Options{Env: visible.Env(os.Environ()), Preview: true}).parse(t.Context(), sources) {
+	for i, one := range (Options{Env: visible.Env(os.Environ()), Preview: true}).parseAll(t.Context(), sources) {
 		var r Report
-		r.add(&one)
+		r.addFile(&one)
 		all[i].read, all[i].found = one, r.Findings
 		for _, n := range append(r.Problems, r.Skipped...) {
 			t.Errorf("%s: %s", all[i].where, n.Why)
@@ -62,16 +62,16 @@ func everything(t *testing.T) (all []example) {
 	return all
 }
 
-func (e example) source(t *testing.T) source {
+func (e example) source(t *testing.T) sourceFile {
 	t.Helper()
-	kind := named(e.Name)
+	kind := kindByName(e.Name)
 	if kind == "" {
-		kind = guess(e.Name, []byte(e.Text))
+		kind = guessKind(e.Name, []byte(e.Text))
 	}
 	if kind == "" {
 		t.Fatalf("%s: cannot tell the format", e.where)
 	}
-	one := source{path: e.Name, kind: kind, text: []byte(e.Text)}
+	one := sourceFile{path: e.Name, kind: kind, text: []byte(e.Text)}
 	if isHook(e.Name) {
 		one.undo = &deactivation{}
 	}
@@ -97,7 +97,7 @@ func corpus(t *testing.T, folder string) (all []lint.Example) {
 }
 
 // told are findings in one line each, for the reader of a failed test.
-func told(all []Mistake) string {
+func told(all []LocatedFinding) string {
 	var lines []string
 	for _, f := range all {
 		lines = append(lines, fmt.Sprintf("  line %d: %s: %s", f.Line, f.Code, f.Seen))
@@ -132,7 +132,7 @@ func testFindings(t *testing.T, all []example) {
 }
 
 // complete fails where a finding lacks what is shown of it.
-func (e example) complete(t *testing.T, f Mistake) {
+func (e example) complete(t *testing.T, f LocatedFinding) {
 	t.Helper()
 	page := slices.ContainsFunc(lint.Descriptions(), func(r lint.Description) bool { return r.Code == f.Code })
 	if !page || f.Seen == "" || f.Why == "" || f.Do == "" && f.Instead == "" || f.Now == "" {
@@ -167,12 +167,12 @@ func (e example) compare(t *testing.T) {
 // testPlaces: at the place that a reader reports, the text is what it says, byte for byte. Fixes depend on that.
 func testPlaces(t *testing.T, all []example) {
 	for _, e := range all {
-		cells := e.read.cells()
+		cells := e.read.cellTexts()
 		eachValue(e.read.file.Steps, func(v lint.Value) {
 			if v.Raw == "" || v.At.Column == 0 || e.read.kind == lint.Notebook {
 				return
 			}
-			if there, ok := lint.At(cells[v.At.Cell])(v.At); !ok || there != v.Raw {
+			if there, ok := lint.TextAt(cells[v.At.Cell])(v.At); !ok || there != v.Raw {
 				t.Errorf("%s: at %+v stands %q and not %q", e.where, v.At, there, v.Raw)
 			}
 		})
@@ -183,14 +183,14 @@ func testPlaces(t *testing.T, all []example) {
 // more changes nothing. Files without findings are left alone.
 func testMend(t *testing.T, all []example) {
 	o := Options{Env: visible.Env(os.Environ()), Preview: true}
-	read := make([]*reading, len(all))
-	at := map[*reading]example{}
+	read := make([]*fileReading, len(all))
+	at := map[*fileReading]example{}
 	for i, e := range all {
 		read[i] = &e.read
 		at[read[i]] = e
 	}
 	mended := 0
-	for _, a := range o.improve(t.Context(), read) {
+	for _, a := range o.findNewTexts(t.Context(), read) {
 		e := at[a.read]
 		if len(a.fixed) > 0 {
 			mended++
@@ -198,14 +198,14 @@ func testMend(t *testing.T, all []example) {
 		if !e.bad && string(a.read.text) != e.Text {
 			t.Errorf("%s is correct and was changed:\n%s", e.where, a.read.text)
 		}
-		found, _ := a.read.look()
-		for _, f := range a.read.mistakes(found) {
+		found, _ := a.read.applyRules()
+		for _, f := range a.read.describeFindings(found) {
 			if f.Fixable {
 				t.Errorf("%s: %s is still there and still offers to be mended:\n%s", e.where, f.Code, a.read.text)
 			}
 		}
 	}
-	for _, a := range o.improve(t.Context(), read) {
+	for _, a := range o.findNewTexts(t.Context(), read) {
 		if len(a.fixed) > 0 {
 			t.Errorf("%s was mended once more:\n%s", at[a.read].where, a.read.text)
 		}

@@ -73,7 +73,7 @@ func TestProgress(t *testing.T) {
 	var told []string
 	o := Options{Paths: []string{root}, Env: visible.Env(os.Environ())}
 	o.Progress = func(files, findings int) { told = append(told, fmt.Sprint(files, " ", findings)) }
-	_, err := Run(t.Context(), o)
+	_, err := RunLint(t.Context(), o)
 	if want := "1000 1000, 1001 1001"; err != nil || strings.Join(told, ", ") != want {
 		t.Errorf("%q, %v, not %q", told, err, want)
 	}

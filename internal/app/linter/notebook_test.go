@@ -36,7 +36,7 @@ func TestNotebookOutputs(t *testing.T) {
  {"cell_type": "code", "source": "%env CUDA_VISIBLE_DEVICES=0-3", "outputs": ["` + output + `"]}
 ], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}`
 	}
-	long := strings.Repeat("x", 2*largest)
+	long := strings.Repeat("x", 2*maxFileSize)
 	root := lay(t, map[string]string{"outputs.ipynb": cells(long, long), "code.ipynb": strings.Replace(cells("", ""), "%env", "# "+long+"\\n%env", 1)})
 	r := look(t, false, root)
 	if got := found(root, r); !slices.Equal(got, []string{"outputs.ipynb mask-range"}) || r.Findings[0].Cell != 2 || len(r.Skipped) != 1 {

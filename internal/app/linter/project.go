@@ -96,7 +96,7 @@ func (p *project) torchOf(dir string) string {
 		if !e.Type().IsRegular() || !asksForPackages().MatchString(e.Name()) {
 			continue
 		}
-		text, err := files.Read(filepath.Join(dir, e.Name()))
+		text, err := files.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			continue
 		}
@@ -143,7 +143,7 @@ func torchIn(text string) (newest string) {
 
 // lastBefore is a release below one that is excluded: 2.3.999 of 2.4, 1.999 of 2.0.
 func lastBefore(release string) string {
-	n := append(compat.Numbers(release), 0)[:2]
+	n := append(compat.LeadingNumbers(release), 0)[:2]
 	if n[1] > 0 {
 		return fmt.Sprintf("%d.%d.999", n[0], n[1]-1)
 	}
@@ -185,7 +185,7 @@ func (r *Report) settle() {
 		kept = append(kept, m)
 	}
 	for i, n := range more {
-		kept[i].Seen += "; the same in " + prose.Count(n, "further place") + " of the repository"
+		kept[i].Seen += "; the same in " + prose.CountNoun(n, "further place") + " of the repository"
 	}
 	r.Findings = kept
 }

@@ -25,7 +25,7 @@ func lintFiles(t *testing.T, code string, texts map[string]string) (shown []stri
 			t.Fatal(err)
 		}
 	}
-	r, err := Run(t.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
+	r, err := RunLint(t.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
 	if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
 		t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
 	}
@@ -112,7 +112,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(t.Context(), Options{Paths: []string{path}, Docs: true, Env: visible.Env(os.Environ())})
+	r, err := RunLint(t.Context(), Options{Paths: []string{path}, Docs: true, Env: visible.Env(os.Environ())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func pythonFiles(ctx context.Context, path string, env visible.Env, sources []python.Source) ([]python.Reading, error) {
 	paths := []string{path}
 	if path == "" {
-		found, err := interpreter.Find(func(name string) string { v, _ := env.Lookup(name); return v })
+		found, err := interpreter.FindPythons(func(name string) string { v, _ := env.Lookup(name); return v })
 		if err != nil {
 			return nil, err
 		}
@@ -24,7 +24,7 @@ func pythonFiles(ctx context.Context, path string, env visible.Env, sources []py
 	}
 	var first error
 	for _, one := range paths {
-		read, err := readWith(ctx, one, sources)
+		read, err := readWithPython(ctx, one, sources)
 		if err == nil || ctx.Err() != nil {
 			return read, err
 		}
@@ -35,16 +35,16 @@ func pythonFiles(ctx context.Context, path string, env visible.Env, sources []py
 	return nil, first
 }
 
-func readWith(ctx context.Context, path string, sources []python.Source) ([]python.Reading, error) {
-	parts := python.Parts(sources, runtime.GOMAXPROCS(0))
+func readWithPython(ctx context.Context, path string, sources []python.Source) ([]python.Reading, error) {
+	parts := python.DivideFiles(sources, runtime.GOMAXPROCS(0))
 	read := make([][]python.Reading, len(parts))
 	failed := make([]error, len(parts))
 	var running sync.WaitGroup
 	for i, part := range parts {
 		running.Go(func() {
-			answer, err := interpreter.Run(ctx, path, python.Script(), python.Request(part))
+			answer, err := interpreter.RunScript(ctx, path, python.Script(), python.EncodeRequest(part))
 			if err == nil {
-				read[i], err = python.Files(part, answer)
+				read[i], err = python.DecodeAnswer(part, answer)
 			}
 			failed[i] = err
 		})

@@ -25,21 +25,21 @@ import (
 	"gpuard/internal/text/workflow"
 )
 
-// reading is a file that was read, or the reason why not.
-type reading struct {
-	source
+// fileReading is a file that was read, or the reason why not.
+type fileReading struct {
+	sourceFile
 	file    lint.File
 	skipped string // it is no text of its format
 	problem string // it could not be looked at, or not be mended
 	unread  bool   // it could not be looked at
-	fixed   []Mistake
+	fixed   []LocatedFinding
 	tried   bool        // what could be mended is
 	preview bool        // new rules are asked for
 	code    []lint.Cell // of a notebook
 }
 
-// cells is the text by the numbers of cells; a file without cells is cell 0.
-func (one *reading) cells() map[int]string {
+// cellTexts is the text by the numbers of cells; a file without cells is cell 0.
+func (one *fileReading) cellTexts() map[int]string {
 	if one.kind != lint.Notebook {
 		return map[int]string{0: string(one.text)}
 	}
@@ -50,56 +50,56 @@ func (one *reading) cells() map[int]string {
 	return cells
 }
 
-// reader turns the text of a file into steps.
-type reader func(path string, text []byte) (lint.File, error)
+// stepReader turns the text of a file into steps.
+type stepReader func(path string, text []byte) (lint.File, error)
 
 // readers are those that need no other program.
-func readers() map[lint.Kind]reader {
-	return map[lint.Kind]reader{
+func readers() map[lint.Kind]stepReader {
+	return map[lint.Kind]stepReader{
 		lint.Shell:      readScript,
-		lint.Dockerfile: dockerfile.Read,
-		lint.Compose:    compose.Read,
-		lint.Conda:      condaenv.Read,
-		lint.Workflow:   workflow.Read,
-		lint.Unit:       unit.Read,
-		lint.Desktop:    desktop.Read,
+		lint.Dockerfile: dockerfile.ReadSteps,
+		lint.Compose:    compose.ReadSteps,
+		lint.Conda:      condaenv.ReadSteps,
+		lint.Workflow:   workflow.ReadSteps,
+		lint.Unit:       unit.ReadSteps,
+		lint.Desktop:    desktop.ReadSteps,
 		lint.Csh:        lineshell.ReadCsh,
 		lint.Fish:       lineshell.ReadFish,
-		lint.Makefile:   makefile.Read,
-		lint.GitLab:     gitlab.Read,
-		lint.Kubernetes: podspec.Read,
-		lint.Crontab:    crontab.Read,
-		lint.Supervisor: supervisord.Read,
+		lint.Makefile:   makefile.ReadSteps,
+		lint.GitLab:     gitlab.ReadSteps,
+		lint.Kubernetes: podspec.ReadSteps,
+		lint.Crontab:    crontab.ReadSteps,
+		lint.Supervisor: supervisord.ReadSteps,
 		lint.Launch:     editorconf.ReadLaunch,
 		lint.Kernel:     editorconf.ReadKernel,
-		lint.Markdown:   markdown.Read,
+		lint.Markdown:   markdown.ReadSteps,
 	}
 }
 
-// parse reads all sources, in their order.
-func (o Options) parse(ctx context.Context, sources []source) []reading {
-	read := make([]reading, len(sources))
-	o.parseEach(ctx, sources, func(i int, one reading) { read[i] = one })
+// parseAll reads all sources, in their order.
+func (o Options) parseAll(ctx context.Context, sources []sourceFile) []fileReading {
+	read := make([]fileReading, len(sources))
+	o.parseEach(ctx, sources, func(i int, one fileReading) { read[i] = one })
 	return read
 }
 
 // parseEach reads all sources and hands each on as soon as it is read, on all processors: the steps of a file take many
 // times what its text takes.
-func (o Options) parseEach(ctx context.Context, sources []source, handOn func(i int, one reading)) {
-	read := make([]reading, len(sources))
+func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn func(i int, one fileReading)) {
+	read := make([]fileReading, len(sources))
 	known := readers()
-	var pythons []*reading
+	var pythons []*fileReading
 	for i, s := range sources {
-		read[i].source, read[i].preview = s, o.Preview
+		read[i].sourceFile, read[i].preview = s, o.Preview
 		if known[s.kind] == nil {
 			pythons = append(pythons, &read[i])
 		}
 	}
 	finish := func(i int) {
 		one := read[i]
-		read[i] = reading{}
+		read[i] = fileReading{}
 		if one.skipped == "" && !one.unread {
-			one.file = expand(one.file)
+			one.file = expandScripts(one.file)
 			one.file.Copied = one.copied
 			one.file.UndoPath, one.file.Undo = one.undo.undoFor(one.path)
 		}
@@ -111,7 +111,7 @@ func (o Options) parseEach(ctx context.Context, sources []source, handOn func(i 
 	python.Go(func() { o.readPython(ctx, pythons) })
 	eachOf(read, func(i int) {
 		if !isPython(i) {
-			read[i].by(known[sources[i].kind])
+			read[i].readBy(known[sources[i].kind])
 			finish(i)
 		}
 	})
@@ -124,7 +124,7 @@ func (o Options) parseEach(ctx context.Context, sources []source, handOn func(i 
 }
 
 // eachOf calls f with the number of each reading, on all processors.
-func eachOf(read []reading, f func(i int)) {
+func eachOf(read []fileReading, f func(i int)) {
 	var running sync.WaitGroup
 	var next atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
@@ -137,8 +137,8 @@ func eachOf(read []reading, f func(i int)) {
 	running.Wait()
 }
 
-// by reads with one reader. The readers are fuzzed; should one fail on a text all the same, the other files are read.
-func (one *reading) by(read reader) {
+// readBy reads with one reader. The readers are fuzzed; should one fail on a text all the same, the other files are read.
+func (one *fileReading) readBy(read stepReader) {
 	defer func() {
 		if p := recover(); p != nil {
 			one.problem, one.unread = fmt.Sprint("cannot read it: the reader failed: ", p), true
@@ -151,7 +151,7 @@ func (one *reading) by(read reader) {
 	one.file = file
 }
 
-// expand reads the shell scripts within a file.
-func expand(f lint.File) lint.File {
-	return lint.Expand(f, func(text string) (lint.File, error) { return shell.Read(f.Path, []byte(text)) })
+// expandScripts reads the shell scripts within a file.
+func expandScripts(f lint.File) lint.File {
+	return lint.ExpandScripts(f, func(text string) (lint.File, error) { return shell.ReadSteps(f.Path, []byte(text)) })
 }

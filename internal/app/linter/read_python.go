@@ -13,12 +13,12 @@ import (
 
 // readPython reads scripts and notebooks by the parser of a Python that is there. Files without a word of interest need
 // none.
-func (o Options) readPython(ctx context.Context, all []*reading) {
+func (o Options) readPython(ctx context.Context, all []*fileReading) {
 	var sources []python.Source
-	var asked []*reading
+	var asked []*fileReading
 	for _, one := range all {
 		one.file = lint.File{Path: one.path, Kind: one.kind}
-		if one.cut() && python.Interesting(one.text) {
+		if one.cutCells() && python.HasRuleWord(one.text) {
 			sources = append(sources, python.Source{Path: one.path, Kind: one.kind, Cells: one.code})
 			asked = append(asked, one)
 		}
@@ -45,13 +45,13 @@ func (o Options) readPython(ctx context.Context, all []*reading) {
 	}
 }
 
-// cut takes a notebook apart; a script is one cell. It is false where nothing is left to be read.
-func (one *reading) cut() bool {
+// cutCells takes a notebook apart; a script is one cell. It is false where nothing is left to be read.
+func (one *fileReading) cutCells() bool {
 	if one.kind != lint.Notebook {
 		one.code = []lint.Cell{{Text: one.text}}
 		return true
 	}
-	cells, err := notebook.Read(one.text)
+	cells, err := notebook.ReadCells(one.text)
 	if err != nil {
 		one.skipped = "not read: " + err.Error()
 	}

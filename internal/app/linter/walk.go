@@ -20,23 +20,23 @@ import (
 	"gpuard/internal/text/python"
 )
 
-// largest is the size of the largest file that is read, in bytes; files written by hand are smaller.
-const largest = 2 << 20
+// maxFileSize is the size of the largest file that is read, in bytes; files written by hand are smaller.
+const maxFileSize = 2 << 20
 
-// largestNotebook is that of a notebook, whose outputs may be many times as long as its code.
-const largestNotebook = 64 << 20
+// maxNotebookSize is that of a notebook, whose outputs may be many times as long as its code.
+const maxNotebookSize = 64 << 20
 
 // firstBytes is how much of a file is read to see whether it is a script.
 const firstBytes = 2 << 10
 
-// input is the path that means standard input.
-const input = "-"
+// stdinPath is the path that means standard input.
+const stdinPath = "-"
 
 // noFormat is why a file is left out that a hook names with all the others that were changed.
 const noFormat = "not a format that gpuard reads"
 
-// source is a file to be read.
-type source struct {
+// sourceFile is a file to be read.
+type sourceFile struct {
 	path string
 	kind lint.Kind
 	text []byte
@@ -54,35 +54,35 @@ const (
 	maxBatchFiles = 1000
 )
 
-// collect finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
+// collectFiles finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
 // reads a file in several of the paths once.
-func (o Options) collect(ctx context.Context, r *Report, handOn func(batch []source)) error {
+func (o Options) collectFiles(ctx context.Context, r *Report, handOn func(batch []sourceFile)) error {
 	c := &collector{ctx: ctx, report: r, docs: o.Docs, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn,
 		projects: map[string]*project{}, roots: map[string]string{}}
 	for _, p := range o.Paths {
-		if p == input {
-			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
+		if p == stdinPath {
+			text, err := io.ReadAll(io.LimitReader(o.Input, maxFileSize+1))
 			if err != nil {
 				return fmt.Errorf("cannot read standard input: %w", err)
 			}
 			kind := o.As
 			if kind == "" {
-				kind = guess(input, text)
+				kind = guessKind(stdinPath, text)
 			}
 			if kind == "" {
 				return &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
-			c.addFile(source{path: input, kind: kind, text: text})
+			c.addFile(sourceFile{path: stdinPath, kind: kind, text: text})
 			continue
 		}
 		info, err := os.Stat(p)
 		switch {
 		case err != nil:
-			return &exit.Usage{Text: "cannot look at " + p + ": " + reason(err)}
+			return &exit.Usage{Text: "cannot look at " + p + ": " + errorReason(err)}
 		case info.IsDir():
-			c.folder(p)
+			c.collectFolder(p)
 		default:
-			c.file(p, filepath.Dir(absolute(p)), info, true)
+			c.collectFile(p, filepath.Dir(absolute(p)), info, true)
 		}
 	}
 	c.finishBatch()
@@ -97,8 +97,8 @@ func (c *collector) finishBatch() {
 	c.batch, c.size = nil, 0
 }
 
-// reason is what the kernel says, without the name of the call and the path.
-func reason(err error) string {
+// errorReason is what the kernel says, without the name of the call and the path.
+func errorReason(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return errno.Error()
@@ -111,18 +111,18 @@ type collector struct {
 	report *Report
 	docs   bool            // Markdown is read
 	seen   map[string]bool // by the absolute path
-	batch  []source
+	batch  []sourceFile
 	size   int // of the texts of the batch, in bytes
-	handOn func(batch []source)
+	handOn func(batch []sourceFile)
 	hooks  map[string]*deactivation // by the folder
 
 	projects map[string]*project // by the folder
 	roots    map[string]string   // the folder that git keeps, by a folder in it
 }
 
-// folder collects everything below root. It does not follow symbolic links below root: the target is found at its own
+// collectFolder collects everything below root. It does not follow symbolic links below root: the target is found at its own
 // place, or was not asked for.
-func (c *collector) folder(root string) {
+func (c *collector) collectFolder(root string) {
 	asked := absolute(root)
 	root += string(filepath.Separator) + "." // a link that was named is followed
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
@@ -130,75 +130,75 @@ func (c *collector) folder(root string) {
 		case c.ctx.Err() != nil:
 			return filepath.SkipAll
 		case err != nil:
-			c.problem(p, reason(err))
+			c.addProblem(p, errorReason(err))
 			return nil
 		case entry.IsDir():
-			if p != root && (slices.Contains(foreign(), entry.Name()) || installed(p)) {
+			if p != root && (slices.Contains(foreignFolders(), entry.Name()) || isEnvironment(p)) {
 				return filepath.SkipDir
 			}
 		case entry.Type().IsRegular():
 			info, err := entry.Info()
 			if err == nil { // else it vanished meanwhile
-				c.file(p, asked, info, false)
+				c.collectFile(p, asked, info, false)
 			}
 		}
 		return nil
 	})
 }
 
-// foreign are folders of things that other people wrote, or that programs made.
-func foreign() []string {
+// foreignFolders are folders of things that other people wrote, or that programs made.
+func foreignFolders() []string {
 	return []string{".git", ".hg", ".svn", ".jj", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
 		".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", ".terraform",
 		"third_party", "third-party", "thirdparty", "3rdparty", "vendor", "vendored"}
 }
 
-// installed reports whether the folder is a virtual environment or one of conda.
-func installed(dir string) bool {
+// isEnvironment reports whether the folder is a virtual environment or one of conda.
+func isEnvironment(dir string) bool {
 	return slices.ContainsFunc([]string{"pyvenv.cfg", "conda-meta"}, func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	})
 }
 
-// file reads one file, when it is of a format that is known. below is the folder that was asked for; asked: the caller
+// collectFile reads one file, when it is of a format that is known. below is the folder that was asked for; asked: the caller
 // named that file.
-func (c *collector) file(p, below string, info fs.FileInfo, asked bool) {
+func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 	same, err := filepath.Abs(p)
 	if err != nil || c.seen[same] {
 		return
 	}
 	c.seen[same] = true
-	kind := named(filepath.ToSlash(same))
+	kind := kindByName(filepath.ToSlash(same))
 	if kind == lint.Markdown && !c.docs {
 		kind = ""
 	}
-	if !asked && kind == "" && !undecided(p) {
+	if !asked && kind == "" && !mayBeScript(p) {
 		return
 	}
 	if !info.Mode().IsRegular() {
-		c.problem(p, "it is not a regular file")
+		c.addProblem(p, "it is not a regular file")
 		return
 	}
-	if info.Size() > largest && (kind != lint.Notebook || info.Size() > largestNotebook) {
+	if info.Size() > maxFileSize && (kind != lint.Notebook || info.Size() > maxNotebookSize) {
 		if asked || kind != "" {
 			c.report.Skipped = append(c.report.Skipped, Omission{p, "larger than 2 MiB"})
 		}
 		return
 	}
-	read, err := files.ReadUpTo(p, largestNotebook) // it may be another file by now, such as a pipe
+	read, err := files.ReadUpTo(p, maxNotebookSize) // it may be another file by now, such as a pipe
 	if err != nil {
-		c.problem(p, reason(err))
+		c.addProblem(p, errorReason(err))
 		return
 	}
 	text := read.Content
 	if kind == "" {
-		kind = guess(p, text)
+		kind = guessKind(p, text)
 	}
 	if kind == "" {
 		if asked {
 			why := noFormat
-			if named(filepath.ToSlash(same)) == lint.Markdown {
+			if kindByName(filepath.ToSlash(same)) == lint.Markdown {
 				why += ", but for the shell code in it with --docs"
 			}
 			c.report.Skipped = append(c.report.Skipped, Omission{p, why})
@@ -207,7 +207,7 @@ func (c *collector) file(p, below string, info fs.FileInfo, asked bool) {
 	}
 	dir := filepath.Dir(same)
 	of := c.projectOf(dir, below)
-	c.addFile(source{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isCopied(dir)})
+	c.addFile(sourceFile{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isCopied(dir)})
 }
 
 // absolute is the whole path of one, or the path itself where the working directory is gone.
@@ -219,9 +219,9 @@ func absolute(p string) string {
 	return whole
 }
 
-// undecided reports whether the text of a file can say what its name does not: YAML by its keys, anything else by its
+// mayBeScript reports whether the text of a file can say what its name does not: YAML by its keys, anything else by its
 // first line. Of a file that is no script, a few bytes are read.
-func undecided(p string) bool {
+func mayBeScript(p string) bool {
 	switch ext := strings.ToLower(filepath.Ext(p)); {
 	case ext == ".yml" || ext == ".yaml":
 		return true
@@ -243,24 +243,24 @@ const neverScripts = ".c .cc .cpp .cxx .cu .cuh .h .hh .hpp .f .f90 .go .rs .jav
 	".png .jpg .jpeg .gif .webp .bmp .ico .tif .tiff .mp3 .mp4 .wav .flac .npy .npz .pt .pth .bin .safetensors .onnx .pkl .h5 .hdf5 .parquet .arrow .csv .tsv .zip .gz .tgz .xz .bz2 .zst " +
 	".tar .whl .so .a .o .dylib .dll .exe .woff .woff2 .ttf .lock .map .proto .patch .diff"
 
-func (c *collector) problem(p, why string) {
+func (c *collector) addProblem(p, why string) {
 	problem := Omission{p, "cannot read it: " + why}
 	if !slices.Contains(c.report.Problems, problem) { // some are read for others, too
 		c.report.Problems = append(c.report.Problems, problem)
 	}
 }
 
-func (c *collector) addFile(s source) {
+func (c *collector) addFile(s sourceFile) {
 	if s.kind == lint.Notebook {
 		s.text = notebook.WithoutOutputs(s.text)
 	}
 	switch {
-	case len(s.text) > largest:
+	case len(s.text) > maxFileSize:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "larger than 2 MiB"})
 	case bytes.IndexByte(s.text, 0) >= 0:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "binary"})
 	default:
-		if s.kind == lint.Python && !python.Interesting(s.text) {
+		if s.kind == lint.Python && !python.HasRuleWord(s.text) {
 			s.text = nil // it counts as read: of most of what a repository has no rule says anything
 		}
 		c.batch = append(c.batch, s)

@@ -39,7 +39,7 @@ func lay(t *testing.T, files map[string]string) string {
 // look checks paths, which must succeed.
 func look(t *testing.T, fix bool, paths ...string) Report {
 	t.Helper()
-	r, err := Run(t.Context(), Options{Paths: paths, Fix: fix, Env: visible.Env(os.Environ())})
+	r, err := RunLint(t.Context(), Options{Paths: paths, Fix: fix, Env: visible.Env(os.Environ())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestWalk(t *testing.T) {
 		"conda/run.sh":                     bad,
 		"lib/python3/site-packages/run.sh": bad,
 		"binary.sh":                        "#!/bin/sh\n\x00" + bad,
-		"large.sh":                         "#!/bin/sh\n" + strings.Repeat("# \n", largest/3+1) + bad,
+		"large.sh":                         "#!/bin/sh\n" + strings.Repeat("# \n", maxFileSize/3+1) + bad,
 	})
 	for name, target := range map[string]string{"loop": ".", "link.sh": "run.sh", "gone.sh": "nowhere"} {
 		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
@@ -90,7 +90,7 @@ func TestWalk(t *testing.T) {
 		t.Errorf("problems %v, skipped %v; the binary and the large one are skipped", r.Problems, r.Skipped)
 	}
 	t.Run("docs", func(t *testing.T) {
-		r, err := Run(t.Context(), Options{Paths: []string{root + "/README.md"}, Docs: true})
+		r, err := RunLint(t.Context(), Options{Paths: []string{root + "/README.md"}, Docs: true})
 		if got := found(root, r); err != nil || !slices.Equal(got, []string{"README.md mask-range"}) {
 			t.Errorf("found %q, %v", got, err)
 		}
@@ -123,7 +123,7 @@ func TestWalk(t *testing.T) {
 			t.Fatal(err)
 		}
 		paths := []string{broken, root + "/binary.sh", root + "/large.sh"}
-		r, err := Run(t.Context(), Options{Paths: paths})
+		r, err := RunLint(t.Context(), Options{Paths: paths})
 		if err != nil || len(r.Skipped) != 0 || len(r.Problems) != 3 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -134,7 +134,7 @@ func TestWalk(t *testing.T) {
 		}
 	})
 	t.Run("missing", func(t *testing.T) {
-		_, err := Run(t.Context(), Options{Paths: []string{root, root + "/nothing"}})
+		_, err := RunLint(t.Context(), Options{Paths: []string{root, root + "/nothing"}})
 		var usage *exit.Usage
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "no such file or directory") {
 			t.Errorf("%v, want a usage error", err)
@@ -156,7 +156,7 @@ func TestStandardInput(t *testing.T) {
 		{"nothing to write to", bad, lint.Shell, true, 0, "--fix"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := Run(t.Context(), Options{Paths: []string{"-"}, Input: strings.NewReader(c.text), As: c.as, Fix: c.fix})
+			r, err := RunLint(t.Context(), Options{Paths: []string{"-"}, Input: strings.NewReader(c.text), As: c.as, Fix: c.fix})
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v, want an error with %q", err, c.fails)
@@ -173,7 +173,7 @@ func TestStandardInput(t *testing.T) {
 // TestNoPython: what needs Python is a problem, what does not is looked at all the same.
 func TestNoPython(t *testing.T) {
 	root := lay(t, map[string]string{"run.sh": bad, "train.py": "import torch\ntorch.cuda.init()\n", "plain.py": "print(1)\n"})
-	r, err := Run(t.Context(), Options{Paths: []string{root}, Env: visible.Env{"PATH=" + root}})
+	r, err := RunLint(t.Context(), Options{Paths: []string{root}, Env: visible.Env{"PATH=" + root}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestPythonByRelativePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	r, err := Run(t.Context(), Options{Paths: []string{"train.py"}, Python: "bin/python"})
+	r, err := RunLint(t.Context(), Options{Paths: []string{"train.py"}, Python: "bin/python"})
 	if err != nil || len(r.Findings) != 1 || len(r.Problems) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -319,16 +319,16 @@ func TestNoNewMistakes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Env: visible.Env(os.Environ())}
-			read := o.parse(t.Context(), []source{{path: "a.sh", kind: c.kind, text: []byte(c.before)}, {path: "a.sh", kind: c.kind, text: []byte(c.after)}})
-			found, _ := read[0].look()
+			read := o.parseAll(t.Context(), []sourceFile{{path: "a.sh", kind: c.kind, text: []byte(c.before)}, {path: "a.sh", kind: c.kind, text: []byte(c.after)}})
+			found, _ := read[0].applyRules()
 			if len(found) != 1 {
 				t.Fatalf("%d findings", len(found))
 			}
-			a := &attempt{read: &read[0], chosen: []bool{true}}
-			if a.better(found, &read[1]) != c.better {
+			a := &fixAttempt{read: &read[0], chosen: []bool{true}}
+			if a.isBetter(found, &read[1]) != c.better {
 				t.Errorf("better is %v", !c.better)
 			}
-			a.judge(&read[1], true)
+			a.judgeText(&read[1], true)
 			if bytes.Equal(a.read.text, []byte(c.after)) != c.better || (len(a.fixed) == 1) != c.better {
 				t.Errorf("the text is %q, fixed %d", a.read.text, len(a.fixed))
 			}

@@ -47,8 +47,8 @@ func (h *Host) Config() (policy.Policy, error) {
 	var p policy.Policy
 	switch {
 	case h.Root == "": // nothing of this computer is looked at
-		return h.narrowed(nil), nil
-	case time.Since(h.said.at) < Fresh:
+		return h.withProject(nil), nil
+	case time.Since(h.said.at) < MaxReadingAge:
 		return h.said.policy, nil
 	}
 	machine, err := h.configFile(h.MachineConfig(), true)
@@ -64,24 +64,24 @@ func (h *Host) Config() (policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p = h.narrowed(p)
-	h.said = said{at: time.Now(), policy: p}
+	p = h.withProject(p)
+	h.said = configCache{at: time.Now(), policy: p}
 	return p, nil
 }
 
 // ForgetConfig makes the next call of Config read the files again.
-func (h *Host) ForgetConfig() { h.said = said{} }
+func (h *Host) ForgetConfig() { h.said = configCache{} }
 
-// narrowed adds what the file of a project says.
-func (h *Host) narrowed(p policy.Policy) policy.Policy {
+// withProject adds what the file of a project says.
+func (h *Host) withProject(p policy.Policy) policy.Policy {
 	if h.Project != nil {
 		p = append(p, h.Project)
 	}
 	return p
 }
 
-// said is what the files said: one command asks several times.
-type said struct {
+// configCache is what the files said: one command asks several times.
+type configCache struct {
 	at     time.Time
 	policy policy.Policy
 	rules  *Rules // for the caller; nil: not asked yet
@@ -111,7 +111,7 @@ func (h *Host) configFile(path string, machine bool) (*policy.File, error) {
 
 func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	uid := uint32(os.Geteuid())
-	text, err := files.Read(path)
+	text, err := files.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // the home folder of another user
 		return nil, nil //nolint:nilnil // nothing is said
@@ -123,10 +123,10 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	if machine && h.maybeRoots(path, text) {
 		text.UID = 0
 	}
-	if err := trusted(path, text, machine, uid, h.Names); err != nil {
+	if err := checkTrusted(path, text, machine, uid, h.Names); err != nil {
 		return nil, err
 	}
-	f, mistakes := config.Read(text.Content, path, machine)
+	f, mistakes := config.ReadPolicy(text.Content, path, machine)
 	if len(mistakes) > 0 {
 		do := "mend it, since nothing is leased until then"
 		if machine && uid != 0 {
@@ -137,21 +137,21 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	return f, nil
 }
 
-// trusted refuses a file that belongs to neither the caller nor root, or that others than its owner can write. The
+// checkTrusted refuses a file that belongs to neither the caller nor root, or that others than its owner can write. The
 // policy of the machine is root's alone.
-func trusted(path string, text files.Text, machine bool, uid uint32, names func(uint32) string) error {
+func checkTrusted(path string, text files.Text, machine bool, uid uint32, names func(uint32) string) error {
 	sudo, owner := "", uid
 	if machine {
 		sudo, owner = "sudo ", 0
 	}
 	switch {
-	case !text.OwnedBy(owner):
+	case !text.IsOwnedBy(owner):
 		beside := ""
 		if machine && text.UID == 65534 { // the uid that all users without a mapping have in a user namespace (user_namespaces(7))
 			beside = "; in a user namespace (unshare -r, a rootless container) that may be root all the same: lease outside of it"
 		}
 		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it%[5]s", path, names(text.UID), names(owner), sudo, beside)
-	case text.OthersWrite(), machine && text.Mode&0o020 != 0:
+	case text.CanOthersWrite(), machine && text.Mode&0o020 != 0:
 		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
 	}
 	return nil
@@ -161,10 +161,10 @@ func trusted(path string, text files.Text, machine bool, uid uint32, names func(
 // owners without a mapping are shown as one (user_namespaces(7)). It must be none that the caller could have put there.
 func (h *Host) maybeRoots(path string, text files.Text) bool {
 	ids := h.Proc.IDs()
-	if !ids.Hides(0) || !slices.Contains(ids.Overflow(), text.UID) {
+	if !ids.Hides(0) || !slices.Contains(ids.OverflowIDs(), text.UID) {
 		return false
 	}
-	for !files.Writable(path) {
+	for !files.IsWritable(path) {
 		if path == filepath.Dir(path) {
 			return true
 		}
@@ -189,9 +189,9 @@ func (h *Host) Rules() (Rules, error) {
 	case h.said.rules != nil:
 		return *h.said.rules, nil
 	}
-	out.Limits = p.For(h.caller(p.Names()))
+	out.Limits = p.For(h.callerUser(p.Names()))
 	base := out.Tolerate
-	t := p.Tolerance(policy.Tolerance{Memory: &base.Memory, Display: &base.Display, Utilization: &base.Utilization})
+	t := p.ApplyTolerance(policy.Tolerance{Memory: &base.Memory, Display: &base.Display, Utilization: &base.Utilization})
 	out.Tolerate.Memory, out.Tolerate.Display, out.Tolerate.Utilization = *t.Memory, *t.Display, *t.Utilization
 	out.Tolerate.MemoryCut = p.MemoryCut(base.Memory)
 	limit := p.DisplayLimit(pick.DefaultTolerance().Display)
@@ -200,9 +200,9 @@ func (h *Host) Rules() (Rules, error) {
 	return out, nil
 }
 
-// caller is the user and the groups of this process, as the kernel reports them, with their names where rules need
+// callerUser is the user and the groups of this process, as the kernel reports them, with their names where rules need
 // them.
-func (h *Host) caller(users, groups bool) policy.User {
+func (h *Host) callerUser(users, groups bool) policy.User {
 	u := policy.User{UID: uint32(os.Geteuid()), GIDs: []uint32{uint32(os.Getegid())}}
 	more, _ := os.Getgroups()
 	for _, g := range more {
@@ -210,7 +210,7 @@ func (h *Host) caller(users, groups bool) policy.User {
 			u.GIDs = append(u.GIDs, uint32(g))
 		}
 	}
-	return h.Proc.Account(u, users, groups)
+	return h.Proc.AddNames(u, users, groups)
 }
 
 // Limits are the rules that bind the caller.
@@ -219,13 +219,13 @@ func (h *Host) Limits() (policy.Limits, error) {
 	return r.Limits, err
 }
 
-// Unruly returns what is wrong with the configuration files, "" for nothing. status shows it and goes on.
-func (h *Host) Unruly() string {
+// ConfigProblem returns what is wrong with the configuration files, "" for nothing. status shows it and goes on.
+func (h *Host) ConfigProblem() string {
 	if _, err := h.Config(); err != nil {
 		return "nothing is leased: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	return ""
 }
 
-// Fresh is how old a reading may be on which devices are given.
-const Fresh = time.Second
+// MaxReadingAge is how old a reading may be on which devices are given.
+const MaxReadingAge = time.Second

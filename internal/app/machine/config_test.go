@@ -34,7 +34,7 @@ func TestTrusted(t *testing.T) {
 		{false, 7, 8, 0o664, "others than its owner may write it (mode 0664); chmod go-w f"},
 		{false, 0, 0, 0o666, "others than its owner may write it"},
 	} {
-		err := trusted("f", files.Text{Access: files.Access{UID: c.uid, GID: c.gid, Mode: c.mode}}, c.machine, 7, names)
+		err := checkTrusted("f", files.Text{Access: files.Access{UID: c.uid, GID: c.gid, Mode: c.mode}}, c.machine, 7, names)
 		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.Contains(got, c.want) && c.want != "" {
 			t.Errorf("%+v: %s", c, got)
 		}

@@ -80,7 +80,7 @@ func (h *Host) MakeDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := sys.OpenOwn(path, 0o700)
+	dir, err := sys.OpenOwnFolder(path, 0o700)
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +93,7 @@ func (h *Host) OpenDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := sys.OpenOwn(path, 0)
+	dir, err := sys.OpenOwnFolder(path, 0)
 	if err != nil {
 		return "", err
 	}
@@ -126,12 +126,12 @@ func (h *Host) noteBoot(all string) {
 		return
 	}
 	folder := h.HostFolder()
-	dir, err := sys.OpenOwn(all, 0o700)
+	dir, err := sys.OpenOwnFolder(all, 0o700)
 	if err != nil {
 		return // MakeDurable says it
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	if _, err := dir.Look(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
+	if _, err := dir.Lstat(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
 		return
 	}
 	entries, _ := os.ReadDir(dir.Name())
@@ -143,9 +143,9 @@ func (h *Host) noteBoot(all string) {
 	}
 }
 
-// SameID lists which folders among all were used by a machine with this one's id: by this one under another name, or by a
+// FoldersOfSameID lists which folders among all were used by a machine with this one's id: by this one under another name, or by a
 // copy of its image.
-func (h *Host) SameID(all string) (folders []string) {
+func (h *Host) FoldersOfSameID(all string) (folders []string) {
 	machine, _, known := strings.Cut(h.BootMark(), "-")
 	entries, _ := os.ReadDir(all)
 	for _, e := range entries {
@@ -163,9 +163,9 @@ func (h *Host) SameID(all string) (folders []string) {
 // is its PID namespace, or has another container's files, where its jobs would not run as they were handed in.
 func (h *Host) BootMark() string {
 	boot, err := h.Proc.BootID()
-	data, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
+	data, _ := sys.ReadSome(h.SystemPath("/etc/machine-id"), 64)
 	id := validID(string(data))
-	if err != nil || id == "" || h.space() != "" || h.Container() != "" {
+	if err != nil || id == "" || h.ownNamespace() != "" || h.Container() != "" {
 		return ""
 	}
 	machine := sha256.Sum256([]byte("gpuard machine\x00" + id))
@@ -173,20 +173,20 @@ func (h *Host) BootMark() string {
 	return hex.EncodeToString(machine[:6]) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// space is the PID namespace, if that is not the machine's.
-func (h *Host) space() string {
-	if !h.IsApart() {
+// ownNamespace is the PID namespace, if that is not the machine's.
+func (h *Host) ownNamespace() string {
+	if !h.HasOwnPIDNamespace() {
 		return ""
 	}
-	return fmt.Sprint(h.Proc.Namespace())
+	return fmt.Sprint(h.Proc.PIDNamespace())
 }
 
 // HostFolder is the name that the folder of this host has by the name of the machine, which tells copies of one image apart
 // that have the same machine id. The id tells machines of the same name apart.
 func (h *Host) HostFolder() string {
-	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
+	id, _ := sys.ReadSome(h.SystemPath("/etc/machine-id"), 64)
 	boot, _ := h.Proc.BootID()
-	return hostFolder(h.Proc.HostName(), string(id), boot, h.space())
+	return hostFolder(h.Proc.HostName(), string(id), boot, h.ownNamespace())
 }
 
 // hostFolder is HostFolder by the name of the machine, the content of machine-id(5), the id of this boot, and the PID

@@ -40,9 +40,9 @@ const (
 // NoteEnds has a line written for each lease that this process ends in the folder, or finds dead there. A line that
 // cannot be written is lost without a word: the lease has ended all the same.
 func (h *Host) NoteEnds(folder *store.Folder) {
-	folder.Ended = func(list []store.Ended) {
+	folder.Ended = func(list []store.EndedLease) {
 		path := h.endedPath(folder.Path)
-		if _, err := os.Stat(filepath.Join(folder.Path, "leases")); err != nil || !h.baseThere() { // what was removed meanwhile is not made again
+		if _, err := os.Stat(filepath.Join(folder.Path, "leases")); err != nil || !h.hasBaseFolder() { // what was removed meanwhile is not made again
 			path = ""
 		}
 		for _, e := range list {
@@ -50,23 +50,23 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 				continue
 			}
 			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
-				used := h.Measured(folder, e.Lease.ID, e.Lease.Since)
-				e.Lease.Peak, e.Lease.Load, e.Lease.Seen = max(e.Lease.Peak, used.Peak), used.Mean(), used.Seen
+				used := h.MeasuredUse(folder, e.Lease.ID, e.Lease.Since)
+				e.Lease.Peak, e.Lease.Load, e.Lease.Seen = max(e.Lease.Peak, used.Peak), used.MeanLoad(), used.Seen
 			}
-			line, err := json.Marshal(trend.Over(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
+			line, err := json.Marshal(trend.NewEndedLease(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
 			if err == nil {
-				_ = ledger.Append(path, line, endedSize)
+				_ = ledger.AppendLine(path, line, endedSize)
 			}
 		}
 	}
 }
 
-// SampleEvery is the time between two measurements of what a lease uses. One that lasts no longer is not measured.
-func (h *Host) SampleEvery() time.Duration { return cmp.Or(h.Times.Sample, 10*time.Second) }
+// SampleInterval is the time between two measurements of what a lease uses. One that lasts no longer is not measured.
+func (h *Host) SampleInterval() time.Duration { return cmp.Or(h.Times.Sample, 10*time.Second) }
 
-// Measured is what was measured of a lease of the caller since it began.
-func (h *Host) Measured(folder *store.Folder, lease string, since time.Time) (used quota.Measured) {
-	if time.Since(since) < h.SampleEvery() {
+// MeasuredUse is what was measured of a lease of the caller since it began.
+func (h *Host) MeasuredUse(folder *store.Folder, lease string, since time.Time) (used quota.Measured) {
+	if time.Since(since) < h.SampleInterval() {
 		return used
 	}
 	file, err := folder.MeasureFile(false)
@@ -98,7 +98,7 @@ func (h *Host) endedPath(leases string) string {
 // endedFolder is beside the queue of this user; on a machine that root has set up, it is where root finds that of all.
 func (h *Host) endedFolder() string {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
-	if users := h.users(); users != "" && own == "" {
+	if users := h.usersFolder(); users != "" && own == "" {
 		return filepath.Join(users, fmt.Sprint(os.Geteuid()))
 	}
 	path, err := h.DurablePath(historyFolder)
@@ -112,15 +112,15 @@ func (h *Host) endedFolder() string {
 // namespace of its own, and its folder would stay in the home when it has ended. Where something else is kept, a queue or
 // a project, there is one anyway.
 func (h *Host) isShortLived(folder string) bool {
-	if h.space() == "" {
+	if h.ownNamespace() == "" {
 		return false
 	}
 	_, err := os.Stat(folder)
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// baseThere reports whether the folder is there below which a user's files lie.
-func (h *Host) baseThere() bool {
+// hasBaseFolder reports whether the folder is there below which a user's files lie.
+func (h *Host) hasBaseFolder() bool {
 	for _, name := range []string{"GPUARD_STATE", "XDG_STATE_HOME", "HOME"} {
 		if base, _ := h.Env.Lookup(name); filepath.IsAbs(base) {
 			info, err := os.Stat(base)
@@ -130,8 +130,8 @@ func (h *Host) baseThere() bool {
 	return true
 }
 
-// users is UsersFolder if it is root's, and no other user has taken the caller's place in it; else "".
-func (h *Host) users() string {
+// usersFolder is UsersFolder if it is root's, and no other user has taken the caller's place in it; else "".
+func (h *Host) usersFolder() string {
 	path := filepath.Join("/", h.Root, UsersFolder)
 	dir, err := sys.OpenDir(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func (h *Host) users() string {
 	if st, err := dir.Status(); err != nil || st.Uid != 0 {
 		return ""
 	}
-	if st, err := dir.Look(fmt.Sprint(os.Geteuid())); err == nil && int(st.Uid) != os.Geteuid() {
+	if st, err := dir.Lstat(fmt.Sprint(os.Geteuid())); err == nil && int(st.Uid) != os.Geteuid() {
 		return ""
 	}
 	return path
@@ -156,7 +156,7 @@ func (h *Host) EndedNote() string {
 	if folder == "" {
 		return ""
 	}
-	dir, err := sys.OpenOwn(folder, 0)
+	dir, err := sys.OpenOwnFolder(folder, 0)
 	switch {
 	case err == nil:
 		_ = dir.Close()
@@ -168,9 +168,9 @@ func (h *Host) EndedNote() string {
 
 // EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as far
 // as their lines lie where root finds them.
-func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
+func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 	var m gpu.Machine
-	if !h.Hardware() {
+	if !h.IsHardware() {
 		var err error
 		if m, err = h.Read(ctx, gpu.Identity); err != nil {
 			return nil, err
@@ -186,13 +186,13 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
 	}
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
-	users := h.users()
+	users := h.usersFolder()
 	if users != "" && strings.HasPrefix(path, users+"/") { // and those from before root has set the machine up
 		if before, err := h.DurablePath(historyFolder); err == nil {
 			list = append(list, h.readEnded(before, filepath.Base(path), own)...)
 		}
 	}
-	if own != 0 || users == "" || !h.Hardware() {
+	if own != 0 || users == "" || !h.IsHardware() {
 		return list, nil
 	}
 	entries, err := os.ReadDir(users)
@@ -208,14 +208,14 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
 }
 
 // readEnded reads the lines of one user. Only root's may be about other users.
-func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.Ended) {
-	text, err := ledger.Read(folder, name, uid, 2*endedSize)
+func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.EndedLease) {
+	text, err := ledger.ReadText(folder, name, uid, 2*endedSize)
 	if err != nil {
 		return nil // none, or another user's
 	}
 	user := h.Names(uid)
 	for line := range bytes.Lines(text) {
-		var e trend.Ended
+		var e trend.EndedLease
 		if json.Unmarshal(line, &e) != nil || e.Lease == "" { // cut by a full disk or a killed process
 			continue
 		}

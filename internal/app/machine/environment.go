@@ -6,16 +6,16 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Unmasked is the environment without the variables that the login rule has set. The caller did not choose those, so
+// UnmaskedEnv is the environment without the variables that the login rule has set. The caller did not choose those, so
 // they do not restrict a lease.
-func (h *Host) Unmasked() visible.Env {
-	env, _, _ := h.Env.Lift()
+func (h *Host) UnmaskedEnv() visible.Env {
+	env, _, _ := h.Env.LiftLogin()
 	return env
 }
 
-// ForShell adds to variables that a shell is about to get the removal of what the login rule gave it.
-func (h *Host) ForShell(vars []visible.Var) []visible.Var {
-	_, gone, _ := h.Env.Lift()
+// VarsForShell adds to variables that a shell is about to get the removal of what the login rule gave it.
+func (h *Host) VarsForShell(vars []visible.Var) []visible.Var {
+	_, gone, _ := h.Env.LiftLogin()
 	for _, g := range gone {
 		if !slices.ContainsFunc(vars, func(v visible.Var) bool { return v.Name == g.Name }) {
 			vars = append(vars, g)

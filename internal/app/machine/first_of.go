@@ -8,9 +8,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// FirstOf reads through library and, when that cannot be used at all, through tool. When both fail the library's
+// WithFallback reads through library and, when that cannot be used at all, through tool. When both fail the library's
 // reason is the one to mend. A driver that does not answer is not asked a second time: the tool would hang too.
-func FirstOf(library, tool Reader) Reader {
+func WithFallback(library, tool Reader) Reader {
 	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		m, err := library(ctx, query)
 		var why *gpu.Unavailable

@@ -18,7 +18,7 @@ import (
 // TestUnprotected: the command in the remedy makes the folder that all users use from then on, even while the other one
 // has leases.
 func TestUnprotected(t *testing.T) {
-	h := written(t, hosts.Invented(t, "demo:1xL4"), map[string]string{"self/ns/x": ""})
+	h := written(t, hosts.InventMachine(t, "demo:1xL4"), map[string]string{"self/ns/x": ""})
 	h.PrivateState = true
 	best := filepath.Join(h.Run, "gpuard")
 	note := h.OwnerNote("/run/lock/gpuard", 4242)
@@ -59,7 +59,7 @@ func TestFolderBehindALink(t *testing.T) {
 	if err := errors.Join(os.Symlink(home, link), os.Lchown(link, mallory, mallory)); err != nil {
 		t.Fatal(err)
 	}
-	m := hosts.Invented(t, "demo:1xL4")
+	m := hosts.InventMachine(t, "demo:1xL4")
 	h := written(t, m, nil)
 	h.Machine, h.Env = "demo:1xL4", []string{"GPUARD_STATE=" + own}
 	if _, err := h.Folder(m, true); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link of uid 4003") {
@@ -75,7 +75,7 @@ func written(t *testing.T, m gpu.Machine, files map[string]string) *Host {
 	t.Helper()
 	return &Host{
 		Readers: Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
-		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}},
+		Proc:    proc.New(hosts.WriteRoot(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}},
 	}
 }
 

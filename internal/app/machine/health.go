@@ -30,7 +30,7 @@ func (h *Host) kernelLog() func() []kmsg.Error {
 	}
 	read := make(chan []kmsg.Error, 1)
 	go func() {
-		found, _ := kmsg.Read(h.KernelLog) // most users may not, and the driver's own words stay
+		found, _ := kmsg.ReadErrors(h.KernelLog) // most users may not, and the driver's own words stay
 		read <- found
 	}()
 	return func() []kmsg.Error {
@@ -45,16 +45,16 @@ func (h *Host) kernelLog() func() []kmsg.Error {
 	}
 }
 
-// afflict adds to the devices what the readings do not show: errors of the driver that are not settled, and drains.
-func (h *Host) afflict(m *gpu.Machine, log []kmsg.Error) {
+// addFaults adds to the devices what the readings do not show: errors of the driver that are not settled, and drains.
+func (h *Host) addFaults(m *gpu.Machine, log []kmsg.Error) {
 	drains, seen := h.DeviceMarks(m)
-	seen = append(seen, h.heard.all()...)
+	seen = append(seen, h.heard.allEvents()...)
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		mark := drains[d.UUID]
 		switch {
 		case mark.Drained:
-			d.Drained = drainedBy(mark)
+			d.Drained = drainText(mark)
 		case mark.Device != "": // put into use again, whatever a recorded machine says
 			d.Drained = ""
 		}
@@ -76,14 +76,14 @@ func (h *Host) afflict(m *gpu.Machine, log []kmsg.Error) {
 		}
 		if len(d.XIDs) > 0 {
 			boot, _ := h.Proc.BootID()
-			d.XIDs = health.Settle(d.XIDs, over, mark.Boot != "" && mark.Boot == boot)
+			d.XIDs = health.MergeXIDs(d.XIDs, over, mark.Boot != "" && mark.Boot == boot)
 		}
 	}
 }
 
 // DeviceMarks reads what was noted in every state folder that counts for m: of the own one its owner is believed, of
 // the others only root.
-func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu.Event) {
+func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.DrainMark, []gpu.Event) {
 	path, others, err := h.StateFolder(*m)
 	if err != nil {
 		return nil, nil
@@ -92,7 +92,7 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu
 		id, _ := h.Proc.BootID()
 		return id
 	}
-	all := map[gpu.UUID]devicestate.Mark{}
+	all := map[gpu.UUID]devicestate.DrainMark{}
 	var seen []gpu.Event
 	for i, folder := range append([]string{path}, others...) {
 		owner, ok := ownerOf(folder)
@@ -102,7 +102,7 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu
 		if i > 0 {
 			owner = 0
 		}
-		found, events, err := devicestate.Read(folder, owner, boot, h.Proc.IDs().Overflow()...)
+		found, events, err := devicestate.ReadState(folder, owner, boot, h.Proc.IDs().OverflowIDs()...)
 		if err != nil {
 			m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("what was noted about devices is not all known: %v", err))
 		}
@@ -116,8 +116,8 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu
 	return all, seen
 }
 
-// drainedBy is the text for a drained device: the reason, the user, and since when.
-func drainedBy(m devicestate.Mark) string {
+// drainText is the text for a drained device: the reason, the user, and since when.
+func drainText(m devicestate.DrainMark) string {
 	why := prose.Clean(m.Reason)
 	if why == "" {
 		why = "no reason given"
@@ -130,30 +130,30 @@ func drainedBy(m devicestate.Mark) string {
 func (h *Host) WatchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, began time.Time) <-chan gpu.Event {
 	w := &errorWatch{host: h, m: m, began: began, out: make(chan gpu.Event)}
 	for _, id := range ids {
-		if d, _, ok := m.Find(id); ok && d.UUID != "" && !slices.Contains(w.ids, d.UUID) {
+		if d, _, ok := m.FindDevice(id); ok && d.UUID != "" && !slices.Contains(w.ids, d.UUID) {
 			w.ids = append(w.ids, d.UUID)
 		}
 	}
-	go w.run(ctx)
+	go w.watchErrors(ctx)
 	return w.out
 }
 
-// heard has the errors that this process has received itself. They count even if they cannot be recorded, because the
+// heardErrors has the errors that this process has received itself. They count even if they cannot be recorded, because the
 // disk is full or another user owns the file.
-type heard struct {
+type heardErrors struct {
 	turn   sync.Mutex
 	events []gpu.Event
 }
 
-// Listening returns a copy of h for a process that also receives the driver's errors itself. say replaces Say.
-func (h *Host) Listening(say func(string)) *Host {
+// CopyForListener returns a copy of h for a process that also receives the driver's errors itself. say replaces Say.
+func (h *Host) CopyForListener(say func(string)) *Host {
 	out := *h
-	out.heard, out.Say = &heard{}, say
+	out.heard, out.Say = &heardErrors{}, say
 	return &out
 }
 
-// add keeps an error, and reports whether it was not known from the other source.
-func (h *heard) add(e gpu.Event) bool {
+// addEvent keeps an error, and reports whether it was not known from the other source.
+func (h *heardErrors) addEvent(e gpu.Event) bool {
 	h.turn.Lock()
 	defer h.turn.Unlock()
 	const often = 4 // a program that fails in a loop must not push out what happened once
@@ -174,7 +174,7 @@ func (h *heard) add(e gpu.Event) bool {
 	return true
 }
 
-func (h *heard) all() []gpu.Event {
+func (h *heardErrors) allEvents() []gpu.Event {
 	if h == nil {
 		return nil
 	}
@@ -192,10 +192,10 @@ type errorWatch struct {
 	out   chan gpu.Event
 }
 
-// lookAtLog is the time between two readings of the kernel's log. The driver's own events come without delay.
-const lookAtLog = 5 * time.Second
+// logInterval is the time between two readings of the kernel's log. The driver's own events come without delay.
+const logInterval = 5 * time.Second
 
-func (w *errorWatch) run(ctx context.Context) {
+func (w *errorWatch) watchErrors(ctx context.Context) {
 	defer close(w.out)
 	var events <-chan gpu.Event
 	if w.host.Events != nil && len(w.ids) > 0 {
@@ -203,7 +203,7 @@ func (w *errorWatch) run(ctx context.Context) {
 	}
 	interval := w.host.Times.Log
 	if interval == 0 {
-		interval = lookAtLog
+		interval = logInterval
 	}
 	look := time.NewTicker(interval)
 	defer look.Stop()
@@ -216,34 +216,34 @@ func (w *errorWatch) run(ctx context.Context) {
 				events = nil
 				continue
 			}
-			w.report(ctx, e)
+			w.reportError(ctx, e)
 		case <-look.C:
-			w.log(ctx)
+			w.checkLog(ctx)
 		}
 	}
 }
 
-// log tells what is new in the kernel's log.
-func (w *errorWatch) log(ctx context.Context) {
+// checkLog tells what is new in the kernel's log.
+func (w *errorWatch) checkLog(ctx context.Context) {
 	for _, e := range w.host.kernelLog()() {
 		for i := range w.m.Devices {
 			d := &w.m.Devices[i]
 			if !e.After && slices.Contains(w.ids, d.UUID) && strings.HasPrefix(d.PCI, e.PCI+".") && e.XID.At.After(w.began) {
-				w.report(ctx, gpu.Event{Device: d.UUID, XID: e.XID})
+				w.reportError(ctx, gpu.Event{Device: d.UUID, XID: e.XID})
 			}
 		}
 	}
 }
 
-// report passes an error on that is not known from the other source.
-func (w *errorWatch) report(ctx context.Context, e gpu.Event) {
-	if !w.host.heard.add(e) {
+// reportError passes an error on that is not known from the other source.
+func (w *errorWatch) reportError(ctx context.Context, e gpu.Event) {
+	if !w.host.heard.addEvent(e) {
 		return
 	}
 	// In a user namespace the file would bear another user's number.
 	if path, _, err := w.host.StateFolder(w.m); err == nil && !w.host.Proc.IDs().Part() {
 		if boot, err := w.host.Proc.BootID(); err == nil {
-			_ = devicestate.Record(path, boot, e) // for other processes; this one has it already
+			_ = devicestate.RecordErrors(path, boot, e) // for other processes; this one has it already
 		}
 	}
 	select {
@@ -254,16 +254,16 @@ func (w *errorWatch) report(ctx context.Context, e gpu.Event) {
 
 // ErrorText is the sentence about an error, for the owner of the command on that device.
 func ErrorText(m gpu.Machine, e gpu.Event) string {
-	_, meaning := health.Explain(e.XID.Code)
+	_, meaning := health.ExplainXID(e.XID.Code)
 	text := fmt.Sprintf("%s reported XID %d: %s", nameOfDevice(m, e.Device), e.XID.Code, meaning)
-	if health.OfMachine(e.XID.Code) {
+	if health.IsMachineFault(e.XID.Code) {
 		text += "; it gets no new job, and gpuard status says what to do"
 	}
 	return text
 }
 
 func nameOfDevice(m gpu.Machine, id gpu.UUID) string {
-	if d, _, ok := m.Find(id); ok {
+	if d, _, ok := m.FindDevice(id); ok {
 		return DeviceName(m, *d)
 	}
 	return "GPU " + prose.Clean(string(id))

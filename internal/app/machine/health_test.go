@@ -22,7 +22,7 @@ func TestMarksOfOthers(t *testing.T) {
 	now := time.Now().Truncate(time.Millisecond)
 	write := func(path string, id gpu.UUID, reason string, at time.Time) {
 		t.Helper()
-		if err := devicestate.Write(path, me, devicestate.Mark{Device: id, Drained: true, Reason: reason, Since: at}); err != nil {
+		if err := devicestate.WriteMark(path, me, devicestate.DrainMark{Device: id, Drained: true, Reason: reason, Since: at}); err != nil {
 			t.Fatal(err)
 		}
 	}

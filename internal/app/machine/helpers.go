@@ -25,10 +25,10 @@ const (
 	SweepFolder = "GPUARD_SWEEP_DIR"
 )
 
-// OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
+// IsOwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
 // of NVIDIA's Multi-Process Service. Ranks and keepers are parts of a job, not helpers. A helper has the name of the program that
 // started it: gpuard, or what this process is called.
-func OwnHelper(pid int) bool {
+func IsOwnHelper(pid int) bool {
 	words := proc.New("/proc").Arguments(pid)
 	switch {
 	case len(words) > 0 && strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-"):

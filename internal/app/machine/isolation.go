@@ -15,17 +15,17 @@ import (
 // SettleIsolation settles, before anything is claimed, what keeps the job from other devices: Spec.Isolate is the level in force
 // then. What is not possible is a refusal.
 func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
-	if !isolate.Wanted(spec.Isolate, spec.Isolated) {
+	if !isolate.WantsIsolation(spec.Isolate, spec.Isolated) {
 		spec.Isolate = job.NoIsolation
 		return spec, nil
 	}
 	can := h.IsolationMeans(spec.Isolate)
-	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, can)
+	level, note, refusal := isolate.ChooseLevel(spec.Isolate, spec.Isolated, can)
 	if refusal != nil {
 		return spec, refusal
 	}
 	if note == "" && len(spec.Command) > 0 {
-		note = isolate.Doubt(level, filepath.Base(spec.Command[0]))
+		note = isolate.ProgramDoubt(level, filepath.Base(spec.Command[0]))
 	}
 	if note != "" {
 		h.Say(note)
@@ -40,7 +40,7 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 // IsolationMeans is what this machine can do about the devices of others. A control group is made to find out, so that is done only where it
 // is asked for, or nothing else is possible.
 func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
-	if !h.Hardware() {
+	if !h.IsHardware() {
 		const invented = "the machine is invented, and has no device files"
 		return isolate.Means{Namespace: invented, Landlock: invented, Cgroup: invented}
 	}
@@ -48,9 +48,9 @@ func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
 		const windows = "in Windows' subsystem all GPUs have one device file, /dev/dxg"
 		return isolate.Means{Namespace: windows, Landlock: windows, Cgroup: windows}
 	}
-	can := isolate.Means{Namespace: isolation.Namespace(), Landlock: isolation.Landlock(), Cgroup: "that was not tried"}
+	can := isolate.Means{Namespace: isolation.NamespaceObstacle(), Landlock: isolation.LandlockObstacle(), Cgroup: "that was not tried"}
 	if can.Namespace == "" && asked.Level() == job.NoIsolation { // who asks for that level is told what to close
-		can.Namespace = isolation.LeadsOut()
+		can.Namespace = isolation.InheritedEscape()
 	}
 	if asked == job.Cgroup || can.Namespace != "" && can.Landlock != "" {
 		can.Cgroup = isolation.Cgroup()
@@ -64,7 +64,7 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 	if plan.Isolation == job.NoIsolation {
 		return wall, nil
 	}
-	nodes, err := isolation.Nodes(cmp.Or(h.Root, "/"))
+	nodes, err := isolation.DeviceNodes(cmp.Or(h.Root, "/"))
 	if err != nil {
 		return wall, err
 	}
@@ -72,12 +72,12 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 		_, err := os.Stat(filepath.Join(h.Root, path))
 		return err == nil
 	}
-	refusal := isolate.Missing(plan.Devices, exists)
+	refusal := isolate.CheckSharedFiles(plan.Devices, exists)
 	if refusal == nil {
-		refusal = isolate.Unmade(plan.Isolation, nodes, m, plan.Devices)
+		refusal = isolate.CheckSliceFiles(plan.Isolation, nodes, m, plan.Devices)
 	}
 	if refusal == nil {
-		wall.Nodes, refusal = isolate.Close(nodes, m, plan.Devices)
+		wall.Nodes, refusal = isolate.FilesToClose(nodes, m, plan.Devices)
 	}
 	if refusal != nil {
 		return wall, refusal

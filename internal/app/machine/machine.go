@@ -49,8 +49,8 @@ type Host struct {
 	Patience     time.Duration // for each configuration file; 0: no limit, and 2 s at a login or in the queue
 	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
 
-	said  said   // the configuration, as it was a moment ago
-	heard *heard // errors of devices that this process has received itself; nil: it does not listen
+	said  configCache  // the configuration, as it was a moment ago
+	heard *heardErrors // errors of devices that this process has received itself; nil: it does not listen
 }
 
 // Readers read the devices and their errors. All but Reader may be nil, or "".
@@ -75,8 +75,8 @@ type Messages struct {
 	Translate func(string) string // says a sentence in the language of the user; nil for English
 }
 
-// Translated is a sentence in the language of the user.
-func (m *Messages) Translated(sentence string) string {
+// Localize is a sentence in the language of the user.
+func (m *Messages) Localize(sentence string) string {
 	if m.Translate == nil {
 		return sentence
 	}
@@ -91,8 +91,8 @@ func (h *Host) SurviveDriver() {
 	}
 }
 
-// Hardware reports whether devices are real: only then do processes and namespaces matter.
-func (h *Host) Hardware() bool { return h.Machine == "" }
+// IsHardware reports whether devices are real: only then do processes and namespaces matter.
+func (h *Host) IsHardware() bool { return h.Machine == "" }
 
 // machineSize is more than any machine file has.
 const machineSize = 64 << 20
@@ -106,7 +106,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 func (h *Host) ReadFor(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	what := query.What
 	switch {
-	case h.Hardware():
+	case h.IsHardware():
 		if ctx.Err() != nil { // in no time a device would seem not to answer
 			return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Cause(ctx))
 		}
@@ -120,34 +120,34 @@ func (h *Host) ReadFor(ctx context.Context, query gpu.Query) (gpu.Machine, error
 			return m, err
 		}
 		if what&gpu.Health != 0 {
-			h.afflict(&m, log())
+			h.addFaults(&m, log())
 		}
 		if spent := time.Since(started); spent > time.Second && h.isAsleep(ctx, m, what) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
-			h.Proc.Fill(&m, time.Now(), h.IsApart())
+			h.Proc.FillProcesses(&m, time.Now(), h.HasOwnPIDNamespace())
 		}
 		return m, nil
 	case h.Machine == "demo" || strings.HasPrefix(h.Machine, "demo:"):
-		m, err := gpu.Invent(h.Machine)
+		m, err := gpu.InventMachine(h.Machine)
 		if err != nil {
 			return m, &exit.Usage{Text: err.Error()}
 		}
 		m.Taken = time.Now()
-		h.afflict(&m, nil)
+		h.addFaults(&m, nil)
 		return m, nil
 	}
-	data, err := files.Named(h.Machine, machineSize)
+	data, err := files.ReadNamed(h.Machine, machineSize)
 	if err != nil {
 		return gpu.Machine{}, exit.Usagef("cannot read the machine file %s: %v; record one with: gpuard status --record > machine.json, or try demo", h.Machine, err)
 	}
-	m, err := gpu.Decode(data)
+	m, err := gpu.DecodeMachine(data)
 	if err != nil {
 		return m, exit.Usagef("cannot read the machine file %s: %s", h.Machine, strings.TrimPrefix(err.Error(), "cannot read machine file: "))
 	}
 	m.Source = "file"
-	h.afflict(&m, nil)
+	h.addFaults(&m, nil)
 	return m, nil
 }
 
@@ -157,7 +157,7 @@ func (h *Host) isAsleep(ctx context.Context, m gpu.Machine, what gpu.What) bool 
 	off := func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence }
 	known := func(d gpu.Device) bool { return d.Persistence != nil }
 	if what&gpu.Deciding != 0 && !slices.ContainsFunc(m.Devices, known) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment) // ctx may be used up
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fastDeadline) // ctx may be used up
 		defer cancel()
 		m, _ = h.Reader(ctx, gpu.Query{What: gpu.Modes})
 	}
@@ -170,12 +170,12 @@ func (h *Host) StateFolder(m gpu.Machine) (path string, others []string, err err
 	if set && own != "" && !filepath.IsAbs(own) {
 		return "", nil, exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	}
-	if h.Hardware() {
-		others = store.Candidates(h.Run, h.Tmp)
+	if h.IsHardware() {
+		others = store.CandidateFolders(h.Run, h.Tmp)
 		if own != "" {
 			return filepath.Clean(own), others, nil
 		}
-		path, _ = store.Locate(h.Run, h.Tmp)
+		path, _ = store.LocateFolder(h.Run, h.Tmp)
 		return path, others, nil
 	}
 	if own == "" {
@@ -218,7 +218,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if deadline == 0 {
 		deadline = 10 * time.Second
 	}
-	if create && h.Hardware() {
+	if create && h.IsHardware() {
 		if err := h.CheckShared(path); err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
 		return f, ignoreMissing(err)
 	}
-	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.vacantOwn(path) {
+	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.isVacantOwn(path) {
 		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant any more.
 		f, err = store.Open(path, others, deadline)
 		if err != nil {
@@ -242,7 +242,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if !create {
 		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing
 	}
-	if !h.Hardware() {
+	if !h.IsHardware() {
 		if err := h.MakeParents(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
@@ -254,7 +254,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		return nil, err
 	}
 	h.NoteEnds(f)
-	if _, warning := store.Locate(h.Run, h.Tmp); h.Hardware() && warning != "" && strings.HasPrefix(path, h.Tmp) {
+	if _, warning := store.LocateFolder(h.Run, h.Tmp); h.IsHardware() && warning != "" && strings.HasPrefix(path, h.Tmp) {
 		h.Say(warning)
 	}
 	return f, nil
@@ -267,10 +267,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// vacantOwn: an existing folder named by GPUARD_STATE, without leases of real devices, is taken over.
-func (h *Host) vacantOwn(path string) bool {
+// isVacantOwn: an existing folder named by GPUARD_STATE, without leases of real devices, is taken over.
+func (h *Host) isVacantOwn(path string) bool {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
-	return own != "" && store.Vacant(path)
+	return own != "" && store.IsVacant(path)
 }
 
 // MakeParents makes the folders above the state of an invented machine. Of $GPUARD_STATE only the last part may be

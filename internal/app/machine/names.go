@@ -35,7 +35,7 @@ func JobName(spec job.Spec) string { return cmp.Or(spec.Name, BaseName(spec.Comm
 
 // NameOf is what people call a device; its UUID where it cannot be read.
 func NameOf(m gpu.Machine, id gpu.UUID) string {
-	if d, _, ok := m.Find(id); ok {
+	if d, _, ok := m.FindDevice(id); ok {
 		return DeviceName(m, *d)
 	}
 	return string(id)

@@ -23,10 +23,10 @@ func WriteFile(path string, data []byte, mode uint32) error {
 }
 
 // ReadFile reads a file that the caller named, or a pipe; it waits for neither for ever.
-func ReadFile(path string) ([]byte, error) { return files.Named(path, 1<<20) }
+func ReadFile(path string) ([]byte, error) { return files.ReadNamed(path, 1<<20) }
 
-// CanWrite is why a file that the caller named could not be written later; nil if it can, as it seems.
-func CanWrite(path string) error {
+// CheckWritable is why a file that the caller named could not be written later; nil if it can, as it seems.
+func CheckWritable(path string) error {
 	file, err := sys.OpenFile(path, os.O_WRONLY, 0)
 	switch {
 	case err == nil:
@@ -38,23 +38,23 @@ func CanWrite(path string) error {
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EISDIR):
 		return errNoFile
 	case !errors.Is(err, os.ErrNotExist):
-		return bare(err)
+		return withoutPath(err)
 	}
-	folder, err := sys.Follow(filepath.Dir(path))
+	folder, err := sys.FollowDir(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("there is no folder %s", filepath.Dir(path))
 	}
 	if err != nil {
-		return bare(err)
+		return withoutPath(err)
 	}
 	defer folder.Close() //nolint:errcheck // nothing was written
-	return bare(folder.MayWrite())
+	return withoutPath(folder.CheckWritable())
 }
 
 var errNoFile = errors.New("it is no file")
 
-// bare is the error without the path, which the caller names.
-func bare(err error) error {
+// withoutPath is the error without the path, which the caller names.
+func withoutPath(err error) error {
 	if at := (*os.PathError)(nil); errors.As(err, &at) {
 		return at.Err
 	}

@@ -7,14 +7,14 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Unlisted says why the driver's list of processes is no witness for these devices, "" when it is. In WSL, too, that list may
+// UnlistedReason says why the driver's list of processes is no witness for these devices, "" when it is. In WSL, too, that list may
 // be empty although memory is in use.
-func (h *Host) Unlisted(m gpu.Machine, ids []gpu.UUID) string {
+func (h *Host) UnlistedReason(m gpu.Machine, ids []gpu.UUID) string {
 	initial, err := h.Proc.InitialPIDNamespace()
 	inside := err == nil && !initial
 	for _, d := range m.Devices {
 		meant := slices.ContainsFunc(ids, func(id gpu.UUID) bool {
-			o, _, ok := m.Find(id)
+			o, _, ok := m.FindDevice(id)
 			return ok && o.UUID == d.UUID
 		})
 		switch {
@@ -23,17 +23,17 @@ func (h *Host) Unlisted(m gpu.Machine, ids []gpu.UUID) string {
 			return fmt.Sprintf("%s: %s", DeviceName(m, d), d.Problem)
 		case d.Unlisted != "":
 			return fmt.Sprintf("%s: %s", DeviceName(m, d), d.Unlisted)
-		case inside && strangers(m, d):
+		case inside && hasStrangers(m, d):
 			return fmt.Sprintf("this is a container, and the driver lists the processes on %s under the numbers they have outside, or not at all; verify outside", DeviceName(m, d))
 		}
 	}
 	return ""
 }
 
-// strangers: in a PID namespace of its own a driver's list can name processes that are not known here, or be empty
+// hasStrangers: in a PID namespace of its own a driver's list can name processes that are not known here, or be empty
 // although memory is in use (more than a display or the driver itself needs).
-func strangers(m gpu.Machine, d gpu.Device) bool {
-	list := m.On(d.UUID)
+func hasStrangers(m gpu.Machine, d gpu.Device) bool {
+	list := m.ProcessesOn(d.UUID)
 	if len(list) == 0 {
 		return d.MemoryUsed != nil && *d.MemoryUsed > 128*gpu.MiB
 	}

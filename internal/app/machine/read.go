@@ -15,19 +15,19 @@ import (
 // A device whose driver call hangs must not delay a job that another device can serve. Nearly all devices answer within
 // milliseconds. So a decision is first tried with those that answered within a moment; only if the others could change
 // it do they get the time that a sleeping device needs to start.
-const moment = 500 * time.Millisecond
+const fastDeadline = 500 * time.Millisecond
 
 // ReadFast reads the machine and does not wait for devices that are late; partial says that some are.
 func (h *Host) ReadFast(ctx context.Context, query gpu.Query) (m gpu.Machine, partial bool, err error) {
-	if !h.Hardware() {
+	if !h.IsHardware() {
 		m, err = h.ReadFor(ctx, query)
 		return m, false, err
 	}
-	short, cancel := context.WithTimeout(ctx, moment)
+	short, cancel := context.WithTimeout(ctx, fastDeadline)
 	defer cancel()
 	began := time.Now()
 	m, err = h.ReadFor(short, query)
-	partial = err == nil && slices.ContainsFunc(m.Devices, silent) ||
+	partial = err == nil && slices.ContainsFunc(m.Devices, isSilent) ||
 		err != nil && short.Err() != nil && time.Since(began) < h.driverLimit() // a driver that hangs altogether took all its time
 	return m, partial, err
 }
@@ -38,16 +38,16 @@ func (h *Host) driverLimit() time.Duration { return cmp.Or(h.Times.Driver, 5*tim
 // ReadAll reads the machine until every device has answered, or for as long as a driver is given.
 func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	began, last := time.Now(), gpu.Machine{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, moment) {
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, fastDeadline) {
 		m, err := h.readLate(ctx, what, last)
 		last = m
 		spent := time.Since(began)
-		late := spent > h.driverLimit()-moment
-		if err == nil && spent > Fresh/2 && (late || !slices.ContainsFunc(m.Devices, silent)) { // the others were read long ago
+		late := spent > h.driverLimit()-fastDeadline
+		if err == nil && spent > MaxReadingAge/2 && (late || !slices.ContainsFunc(m.Devices, isSilent)) { // the others were read long ago
 			m, err = h.Read(ctx, what)
 		}
-		if err != nil || late || !slices.ContainsFunc(m.Devices, silent) {
-			h.ReportSilent(m, spent+moment)
+		if err != nil || late || !slices.ContainsFunc(m.Devices, isSilent) {
+			h.ReportSilent(m, spent+fastDeadline)
 			return m, err
 		}
 		timer := time.NewTimer(pause)
@@ -64,7 +64,7 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (gpu.Machine, error) {
 	query := gpu.Query{What: what, Known: true}
 	for i := range last.Devices {
-		if d := &last.Devices[i]; d.Vendor == gpu.NVIDIA && silent(*d) {
+		if d := &last.Devices[i]; d.Vendor == gpu.NVIDIA && isSilent(*d) {
 			query.Only = append(query.Only, d.Index)
 		}
 	}
@@ -72,8 +72,8 @@ func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (g
 	if err != nil || query.Only == nil {
 		return m, err
 	}
-	whole, same := m.CompletedBy(last, query)
-	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, silent) { // links are read of all together
+	whole, same := m.FillFromEarlier(last, query)
+	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, isSilent) { // links are read of all together
 		return h.Read(ctx, what)
 	}
 	return whole, nil
@@ -83,7 +83,7 @@ func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (g
 func (h *Host) ReportSilent(m gpu.Machine, spent time.Duration) {
 	for _, d := range m.Devices {
 		switch {
-		case !silent(d):
+		case !isSilent(d):
 		case spent < time.Second:
 			h.Say(fmt.Sprintf("%s was not waited for: %s; gpuard status shows it", DeviceName(m, d), d.Problem))
 		default:
@@ -92,12 +92,12 @@ func (h *Host) ReportSilent(m gpu.Machine, spent time.Duration) {
 	}
 }
 
-// silent is a device that did not answer in time.
-func silent(d gpu.Device) bool { return strings.HasPrefix(d.Problem, "no answer") }
+// isSilent is a device that did not answer in time.
+func isSilent(d gpu.Device) bool { return strings.HasPrefix(d.Problem, "no answer") }
 
 // SilentMatters reports whether a device that was late might have made another answer of the refusal.
 func SilentMatters(m gpu.Machine, r *job.Refusal) bool {
-	late := slices.DeleteFunc(slices.Clone(m.Devices), func(d gpu.Device) bool { return !silent(d) })
+	late := slices.DeleteFunc(slices.Clone(m.Devices), func(d gpu.Device) bool { return !isSilent(d) })
 	return len(late) > 0 && (r.Never || slices.ContainsFunc(r.Reasons, func(r job.Reason) bool {
 		return r.Verdict == job.Busy && slices.ContainsFunc(late, func(d gpu.Device) bool { return d.UUID == r.UUID && d.Index == r.Index })
 	}))

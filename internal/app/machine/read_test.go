@@ -70,7 +70,7 @@ func TestReadAllAsksWhoIsLate(t *testing.T) {
 				return m, nil
 			}
 			m, err := host.ReadAll(t.Context(), gpu.Quick)
-			if late := silent(m.Devices[0]); err != nil || late != (answers > time.Minute) || len(asked) < 5 {
+			if late := isSilent(m.Devices[0]); err != nil || late != (answers > time.Minute) || len(asked) < 5 {
 				t.Errorf("%s: late %v, %v, asked about %v", name, late, err, asked)
 			}
 			for i, only := range asked {

@@ -20,10 +20,10 @@ func (h *Host) CheckShared(path string) error {
 	if err := h.Proc.CheckClock(); err != nil {
 		return fmt.Errorf("cannot lease a GPU here: %w", err)
 	}
-	if err := store.Anonymous(); err != nil || h.PrivateState {
+	if err := store.CheckUserKnown(); err != nil || h.PrivateState {
 		return err
 	}
-	seen, err := h.sight(path)
+	seen, err := h.sightOf(path)
 	if err != nil || seen.Sight != space.Private {
 		return err
 	}
@@ -33,31 +33,31 @@ func (h *Host) CheckShared(path string) error {
 
 // SharingNote says that it cannot be known whether others see the leases, "" where it can.
 func (h *Host) SharingNote(path string) string {
-	if !h.Hardware() || h.PrivateState {
+	if !h.IsHardware() || h.PrivateState {
 		return ""
 	}
-	if seen, err := h.sight(path); err != nil || seen.Sight != space.Unclear {
+	if seen, err := h.sightOf(path); err != nil || seen.Sight != space.Unclear {
 		return ""
 	}
 	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace; if they are not, GPUs are given away "+
 		"twice: mount the host's %[1]s here, or use --private-state if no other user uses these GPUs", path)
 }
 
-// shared is whether the machine's other users see a folder of leases.
-type shared struct {
+// sharedSight is whether the machine's other users see a folder of leases.
+type sharedSight struct {
 	space.Sight
 	why     string // they do not
 	missing string // the folder of theirs that has to be mounted then
 }
 
-// sight says whether the machine's other users see the folder path.
-func (h *Host) sight(path string) (shared, error) {
-	s := shared{missing: path}
+// sightOf says whether the machine's other users see the folder path.
+func (h *Host) sightOf(path string) (sharedSight, error) {
+	s := sharedSight{missing: path}
 	initial, err := h.Proc.InitialPIDNamespace()
 	switch {
 	case err != nil:
 		return s, err
-	case !initial && h.wsl():
+	case !initial && h.isWSL():
 		s.Sight = space.Common
 		return s, nil
 	case !initial:
@@ -68,11 +68,11 @@ func (h *Host) sight(path string) (shared, error) {
 		s.Sight, s.why = space.Private, "this is a container or a private PID namespace"
 		return s, nil
 	}
-	s.Sight, s.why, err = h.Proc.Sight(path)
+	s.Sight, s.why, err = h.Proc.FolderSight(path)
 	if err == nil && s.Sight == space.Common && h.lacksBetter(path) {
 		var missing string
 		s.Sight, s.why, missing, err = h.Proc.ChoiceSight(path, h.Run, func(root string) string {
-			chosen, _ := store.Locate(filepath.Join(root, h.Run), filepath.Join(root, h.Tmp))
+			chosen, _ := store.LocateFolder(filepath.Join(root, h.Run), filepath.Join(root, h.Tmp))
 			return chosen
 		})
 		s.missing = cmp.Or(missing, path)
@@ -86,15 +86,15 @@ func (h *Host) sight(path string) (shared, error) {
 // lacksBetter reports whether path was chosen because a better place for leases is missing here.
 func (h *Host) lacksBetter(path string) bool {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
-	return own == "" && slices.Index(store.Candidates(h.Run, h.Tmp), path) > 0
+	return own == "" && slices.Index(store.CandidateFolders(h.Run, h.Tmp), path) > 0
 }
 
 // OwnerNote warns that the user who owns the state folder can remove leases; "" if root owns it.
 func (h *Host) OwnerNote(path string, owner uint32) string {
-	if !h.Hardware() || owner == 0 || h.Proc.IDs().Hides(owner) { // it may be root
+	if !h.IsHardware() || owner == 0 || h.Proc.IDs().Hides(owner) { // it may be root
 		return ""
 	}
-	remedy := "to have root own a better one, type: " + store.AsRoot()
+	remedy := "to have root own a better one, type: " + store.SetupCommand()
 	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
 		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
 	}
@@ -109,16 +109,16 @@ func (h *Host) FolderError(path string, err error) error {
 	switch {
 	case !mendable:
 		return err
-	case !h.Hardware():
+	case !h.IsHardware():
 		return fmt.Errorf("%w; set GPUARD_STATE to a folder you can write", err)
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w; make %s first, for all users", err, filepath.Dir(path))
 	}
-	return fmt.Errorf("%w; all leases of these GPUs must be in one folder, so no other one will do: ask %s to mend it", err, h.keeper(path))
+	return fmt.Errorf("%w; all leases of these GPUs must be in one folder, so no other one will do: ask %s to mend it", err, h.accessOwner(path))
 }
 
-// keeper names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.
-func (h *Host) keeper(path string) string {
+// accessOwner names the user who can change the access to path: the owner of it, or of the nearest existing folder above it.
+func (h *Host) accessOwner(path string) string {
 	for ; ; path = filepath.Dir(path) {
 		info, err := os.Lstat(path)
 		if err != nil && path != filepath.Dir(path) {

@@ -31,7 +31,7 @@ func TestSharedOnWindows(t *testing.T) {
 	} {
 		processes, root, run := t.TempDir(), t.TempDir(), t.TempDir()
 		err := errors.Join(os.MkdirAll(filepath.Join(processes, "self/ns"), 0o755), os.Symlink("pid:[4026532441]", filepath.Join(processes, "self/ns/pid")),
-			os.Mkdir(filepath.Join(processes, "1"), 0o755), os.WriteFile(filepath.Join(processes, "1/stat"), []byte(strings.Replace(hosts.Stat(1, "S"), "python3", tt.first, 1)), 0o644),
+			os.Mkdir(filepath.Join(processes, "1"), 0o755), os.WriteFile(filepath.Join(processes, "1/stat"), []byte(strings.Replace(hosts.StatText(1, "S"), "python3", tt.first, 1)), 0o644),
 			os.MkdirAll(filepath.Join(root, "proc/sys/kernel"), 0o755), os.WriteFile(filepath.Join(root, "proc/sys/kernel/osrelease"), []byte(tt.release), 0o644))
 		if tt.folder {
 			err = errors.Join(err, os.Mkdir(filepath.Join(run, "WSL"), 0o755))

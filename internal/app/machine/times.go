@@ -9,7 +9,7 @@ type Times struct {
 	Probe   time.Duration // deadline for the CUDA driver to answer --probe: 30 s
 	Survey  time.Duration // deadline for each thing that doctor reads, except the devices: 5 s
 	Log     time.Duration // between two readings of the kernel's log while a command is watched: 5 s
-	Overdue time.Duration // how long the first in line may leave a free device unused: queue.Overdue
+	Overdue time.Duration // how long the first in line may leave a free device unused: queue.PassOverAfter
 	Slow    time.Duration // between two readings of the machine by the first in line: 1 s
 	Fading  time.Duration // how long a request waits for the GPU memory of a job that has just ended: 10 s
 	Verify  time.Duration // between two readings of verify: 500 ms

@@ -10,20 +10,20 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
+// JoinVendors reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
 // 0. That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices
 // that work; any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing
 // being there. noGPU reports that there is no card of either vendor: to install or to load a driver would not help.
-func Both(nvidia, amd Reader, noGPU func() bool) Reader {
+func JoinVendors(nvidia, amd Reader, noGPU func() bool) Reader {
 	nvidia = withMainMemory(nvidia, proc.New("/proc"))
 	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
-		second := make(chan half, 1)
+		second := make(chan vendorAnswer, 1)
 		go func() {
 			m, err := amd(ctx, query)
-			second <- half{m, err}
+			second <- vendorAnswer{m, err}
 		}()
 		m, err := nvidia(ctx, query)
-		m, err = join(half{m, err}, <-second)
+		m, err = joinAnswers(vendorAnswer{m, err}, <-second)
 		var why *gpu.Unavailable
 		if errors.As(err, &why) && (why.Cause == gpu.LibraryMissing || why.Cause == gpu.DriverNotLoaded) && noGPU() {
 			err = &gpu.Unavailable{
@@ -36,28 +36,28 @@ func Both(nvidia, amd Reader, noGPU func() bool) Reader {
 	}
 }
 
-// half is what one vendor's reader answered.
-type half struct {
+// vendorAnswer is what one vendor's reader answered.
+type vendorAnswer struct {
 	m   gpu.Machine
 	err error
 }
 
-func join(nvidia, amd half) (gpu.Machine, error) {
+func joinAnswers(nvidia, amd vendorAnswer) (gpu.Machine, error) {
 	switch {
 	case nvidia.err == nil && amd.err == nil:
-		return together(nvidia.m, amd.m), nil
+		return joinMachines(nvidia.m, amd.m), nil
 	case nvidia.err == nil:
 		return joinFailed(nvidia.m, "AMD", amd.err)
 	case amd.err == nil:
 		return joinFailed(amd.m, "NVIDIA", nvidia.err)
-	case nothing(nvidia.err) && !nothing(amd.err):
+	case isAbsent(nvidia.err) && !isAbsent(amd.err):
 		return gpu.Machine{}, amd.err
 	}
 	return gpu.Machine{}, nvidia.err
 }
 
-// nothing reports that a vendor simply is not here.
-func nothing(err error) bool {
+// isAbsent reports that a vendor simply is not here.
+func isAbsent(err error) bool {
 	var why *gpu.Unavailable
 	return errors.As(err, &why) && slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.NoDevice}, why.Cause)
 }
@@ -70,15 +70,15 @@ func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 		return gpu.Machine{}, err
 	}
 	works := slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Problem == "" })
-	if !works || !nothing(err) {
+	if !works || !isAbsent(err) {
 		m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("%s GPUs: %s; %s", missing, why.Text, why.Remedy))
 	}
 	return m, nil
 }
 
-// together puts b's devices after a's. Links are by position, and how devices of two vendors reach each other is
+// joinMachines puts b's devices after a's. Links are by position, and how devices of two vendors reach each other is
 // unknown.
-func together(a, b gpu.Machine) gpu.Machine {
+func joinMachines(a, b gpu.Machine) gpu.Machine {
 	m := a
 	m.Devices = nil
 	for _, d := range a.Devices {

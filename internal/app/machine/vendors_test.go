@@ -36,7 +36,7 @@ func devices(v gpu.Vendor, source, driver string, taken int, n int) gpu.Machine 
 func TestBothJoins(t *testing.T) {
 	nvidia, amd := devices(gpu.NVIDIA, "nvml", "580.95.05", 20, 2), devices(gpu.AMD, "amdgpu", "6.12.12", 10, 2)
 	nvidia.CUDA, nvidia.Problems, amd.Problems = "13.0", []string{"one"}, []string{"two"}
-	m, err := Both(answering(nvidia, nil), answering(amd, nil), nil)(t.Context(), gpu.Query{What: gpu.Everything})
+	m, err := JoinVendors(answering(nvidia, nil), answering(amd, nil), nil)(t.Context(), gpu.Query{What: gpu.Everything})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestBothJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gpu.Decode(file); err != nil {
+	if _, err := gpu.DecodeMachine(file); err != nil {
 		t.Errorf("it cannot be recorded and read back: %v", err)
 	}
 }
@@ -75,32 +75,32 @@ func TestBothWithOneVendor(t *testing.T) {
 	sick.Devices[0].Problem = "for graphics only"
 	tests := []struct {
 		name       string
-		nvidia     half
-		amd        half
+		nvidia     vendorAnswer
+		amd        vendorAnswer
 		devices    int
 		problem    string
 		wantsError string
 	}{
-		{"only NVIDIA", half{m: nvidia}, half{err: because(gpu.NoDevice)}, 1, "", ""},
-		{"only AMD, no NVIDIA library", half{err: because(gpu.LibraryMissing)}, half{m: amd}, 1, "", ""},
-		{"only AMD, NVIDIA driver without a device", half{err: because(gpu.NoDevice)}, half{m: amd}, 1, "", ""},
-		{"the AMD driver is not loaded", half{m: nvidia}, half{err: because(gpu.DriverNotLoaded)}, 1, "AMD GPUs: cannot driver-not-loaded; mend it", ""},
-		{"the NVIDIA driver is broken", half{err: because(gpu.VersionMismatch)}, half{m: amd}, 1, "NVIDIA GPUs: cannot version-mismatch; mend it", ""},
-		{"NVIDIA hangs", half{err: because(gpu.NoAnswer)}, half{m: amd}, 1, "NVIDIA GPUs: cannot no-answer; mend it", ""},
-		{"the AMD device does not work", half{err: because(gpu.LibraryMissing)}, half{m: sick}, 1, "NVIDIA GPUs: cannot library-missing; mend it", ""},
-		{"neither is here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot library-missing"},
-		{"no card", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
-		{"neither is loaded", half{err: because(gpu.DriverNotLoaded)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot driver-not-loaded"},
-		{"no card, NVIDIA's libraries", half{err: because(gpu.DriverNotLoaded)}, half{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
-		{"AMD fails, NVIDIA is not here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot no-permission"},
-		{"NVIDIA fails, AMD is not here", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot version-mismatch"},
-		{"both fail", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot version-mismatch"},
-		{"cancelled", half{m: nvidia}, half{err: context.Canceled}, 0, "", "canceled"},
-		{"cancelled on the other side", half{err: context.Canceled}, half{m: amd}, 0, "", "canceled"},
+		{"only NVIDIA", vendorAnswer{m: nvidia}, vendorAnswer{err: because(gpu.NoDevice)}, 1, "", ""},
+		{"only AMD, no NVIDIA library", vendorAnswer{err: because(gpu.LibraryMissing)}, vendorAnswer{m: amd}, 1, "", ""},
+		{"only AMD, NVIDIA driver without a device", vendorAnswer{err: because(gpu.NoDevice)}, vendorAnswer{m: amd}, 1, "", ""},
+		{"the AMD driver is not loaded", vendorAnswer{m: nvidia}, vendorAnswer{err: because(gpu.DriverNotLoaded)}, 1, "AMD GPUs: cannot driver-not-loaded; mend it", ""},
+		{"the NVIDIA driver is broken", vendorAnswer{err: because(gpu.VersionMismatch)}, vendorAnswer{m: amd}, 1, "NVIDIA GPUs: cannot version-mismatch; mend it", ""},
+		{"NVIDIA hangs", vendorAnswer{err: because(gpu.NoAnswer)}, vendorAnswer{m: amd}, 1, "NVIDIA GPUs: cannot no-answer; mend it", ""},
+		{"the AMD device does not work", vendorAnswer{err: because(gpu.LibraryMissing)}, vendorAnswer{m: sick}, 1, "NVIDIA GPUs: cannot library-missing; mend it", ""},
+		{"neither is here", vendorAnswer{err: because(gpu.LibraryMissing)}, vendorAnswer{err: because(gpu.NoDevice)}, 0, "", "cannot library-missing"},
+		{"no card", vendorAnswer{err: because(gpu.LibraryMissing)}, vendorAnswer{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
+		{"neither is loaded", vendorAnswer{err: because(gpu.DriverNotLoaded)}, vendorAnswer{err: because(gpu.NoDevice)}, 0, "", "cannot driver-not-loaded"},
+		{"no card, NVIDIA's libraries", vendorAnswer{err: because(gpu.DriverNotLoaded)}, vendorAnswer{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
+		{"AMD fails, NVIDIA is not here", vendorAnswer{err: because(gpu.LibraryMissing)}, vendorAnswer{err: because(gpu.NoPermission)}, 0, "", "cannot no-permission"},
+		{"NVIDIA fails, AMD is not here", vendorAnswer{err: because(gpu.VersionMismatch)}, vendorAnswer{err: because(gpu.NoDevice)}, 0, "", "cannot version-mismatch"},
+		{"both fail", vendorAnswer{err: because(gpu.VersionMismatch)}, vendorAnswer{err: because(gpu.NoPermission)}, 0, "", "cannot version-mismatch"},
+		{"cancelled", vendorAnswer{m: nvidia}, vendorAnswer{err: context.Canceled}, 0, "", "canceled"},
+		{"cancelled on the other side", vendorAnswer{err: context.Canceled}, vendorAnswer{m: amd}, 0, "", "canceled"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return strings.HasPrefix(tt.name, "no card") })(t.Context(), gpu.Query{What: gpu.Identity})
+			m, err := JoinVendors(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return strings.HasPrefix(tt.name, "no card") })(t.Context(), gpu.Query{What: gpu.Identity})
 			if len(m.Devices) != tt.devices || strings.Join(m.Problems, "\n") != tt.problem {
 				t.Errorf("%d devices, problems %q; want %d and %q", len(m.Devices), m.Problems, tt.devices, tt.problem)
 			}
@@ -125,7 +125,7 @@ func TestBothReadAtTheSameTime(t *testing.T) {
 		}
 		return devices(gpu.AMD, "x", "", 1, 1), nil
 	}
-	if _, err := Both(meet, meet, nil)(ctx, gpu.Query{What: gpu.Identity}); err != nil {
+	if _, err := JoinVendors(meet, meet, nil)(ctx, gpu.Query{What: gpu.Identity}); err != nil {
 		t.Error(err)
 	}
 }

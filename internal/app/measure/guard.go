@@ -15,8 +15,8 @@ import (
 
 // restarts is how often in a row a guard starts again what measures; one that lived for settled starts the count anew.
 const (
-	restarts = 5
-	settled  = time.Minute
+	maxRestarts = 5
+	settleTime  = time.Minute
 )
 
 // What a process that measures is to measure.
@@ -26,25 +26,25 @@ const (
 	oneLease  = "one"
 )
 
-// Sees reports whether the process with this command line measures a lease of its user in a state folder.
-func Sees(commandLine, folder string, l *job.Lease) bool {
+// IsMeasuring reports whether the process with this command line measures a lease of its user in a state folder.
+func IsMeasuring(commandLine, folder string, l *job.Lease) bool {
 	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneLease))
 }
 
 // How long the process that measures all may take to see a new lease: a driver may be slow. A share must not wait long; the use of
 // other leases is only noted, and each process more is one more that asks that driver.
 const (
-	shareTaken = 2 * Young
-	otherTaken = 10 * Young
+	shareTakeTimeout = 2 * UnmeasuredGrace
+	otherTakeTimeout = 10 * UnmeasuredGrace
 )
 
-// Guard sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
+// GuardLease sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
 // a moment. process is a pidfd of the lease's command. While another process measures all leases of this kind Guard sleeps;
 // when that ends, one of the guards starts the next one. The measuring process is a child of the holder, which therefore sees
 // its death immediately and starts another one; of a share it tells that on the command's standard error, and if it fails
 // repeatedly, the lease records that it is not measured. The death of the holder changes nothing: the measuring process lives
 // on.
-func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
+func GuardLease(host *machine.Host, process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
 	if !isMeasurable(&l) {
 		return
 	}
@@ -52,34 +52,34 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 		if store.InventedName(folder.Path) != "" {
 			return
 		}
-		isStillHeld := sleepUnless(done, host.SampleEvery())
+		isStillHeld := sleepUnless(done, host.SampleInterval())
 		if !isStillHeld {
 			return
 		}
 	}
 	say := func(text string) {
 		if l.Share > 0 {
-			_ = quotawatch.Tell(process, l.PID, "gpuard: "+text+"\n")
+			_ = quotawatch.WriteToStderr(process, l.PID, "gpuard: "+text+"\n")
 		}
 	}
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
 		err := startMeasurer(folder, l, done)
-		if closed(done) {
+		if isClosed(done) {
 			return
 		}
 		if err == nil {
-			if isOver(folder, l.ID) || !sleepUnless(done, Young) {
+			if isOver(folder, l.ID) || !sleepUnless(done, UnmeasuredGrace) {
 				return
 			}
 			deaths = 0 // it has lost sight of the lease, as of a container between two of its processes
 			continue
 		}
-		if time.Since(began) > settled {
+		if time.Since(began) > settleTime {
 			deaths = 1
 		}
-		if deaths > restarts {
-			_ = folder.Level(l.ID, job.NoQuota)
+		if deaths > maxRestarts {
+			_ = folder.SetQuota(l.ID, job.NoQuota)
 			say(fmt.Sprintf("no process enforces the share of lease %s any more: the one that measures it ended %d times (%s)", l.ID, deaths, err))
 			return
 		}
@@ -129,7 +129,7 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 		locks.Close()
 		return err
 	}
-	cmd, err := quotawatch.Start(locks, folder.Path, l.ID, what)
+	cmd, err := quotawatch.StartMeasuring(locks, folder.Path, l.ID, what)
 	locks.Close() // that process has them
 	if err != nil {
 		return err
@@ -141,32 +141,32 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 // the lease is over.
 func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
 	if l.Quota == job.MPS { // the process ends the daemon with the lease
-		return oneLease, locks.Await(l.ID)
+		return oneLease, locks.WaitForLock(l.ID)
 	}
-	all, taken := allOthers, otherTaken
+	all, taken := allOthers, otherTakeTimeout
 	if l.Share > 0 {
-		all, taken = allShares, shareTaken
+		all, taken = allShares, shareTakeTimeout
 	}
 	for late := time.Now().Add(taken); ; {
 		switch {
-		case !locks.Take(l.ID): // another process measures it
-			if err := locks.Await(l.ID); err != nil {
+		case !locks.TryLock(l.ID): // another process measures it
+			if err := locks.WaitForLock(l.ID); err != nil {
 				return "", err
 			}
 			late = time.Now().Add(taken)
-		case locks.Take(fmt.Sprintf("%s in %d", all, l.Namespace)):
+		case locks.TryLock(fmt.Sprintf("%s in %d", all, l.Namespace)):
 			return all, nil
 		case time.Now().After(late): // the process that measures all others does not see this one
 			return oneLease, nil
 		}
-		locks.Drop(l.ID) // for that process
-		if !sleepUnless(done, Young/30) {
+		locks.ReleaseLock(l.ID) // for that process
+		if !sleepUnless(done, UnmeasuredGrace/30) {
 			return "", nil
 		}
 	}
 }
 
-func closed(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -175,5 +175,5 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Young is how long after its claim a lease may be without what measures it.
-const Young = 3 * time.Second
+// UnmeasuredGrace is how long after its claim a lease may be without what measures it.
+const UnmeasuredGrace = 3 * time.Second

@@ -23,11 +23,11 @@ type lineageTable struct {
 	share  map[string]gpu.Bytes
 }
 
-// lineage is how the leases of this user that count here are related.
-func (m *measurer) lineage() lineageTable {
+// readLineage is how the leases of this user that count here are related.
+func (m *measurer) readLineage() lineageTable {
 	k := lineageTable{host: m.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
 	for _, l := range m.held {
-		if l.UID != uint32(os.Geteuid()) || l.Unreadable || l.Namespace != m.host.Proc.Namespace() {
+		if l.UID != uint32(os.Geteuid()) || l.Unreadable || l.Namespace != m.host.Proc.PIDNamespace() {
 			continue
 		}
 		k.roots[l.PID] = append(k.roots[l.PID], l)
@@ -43,21 +43,21 @@ func (k lineageTable) leaseOf(pid int) string {
 		if err != nil {
 			break
 		}
-		if l := k.root(pid, p, s.Start); l != "" {
+		if l := k.rootLease(pid, p, s.Start); l != "" {
 			return l
 		}
 		p = s.PPID
 	}
-	id := k.says(pid)
+	id := k.leaseInEnv(pid)
 	if _, live := k.parent[id]; live {
 		return id
 	}
 	return ""
 }
 
-// root is the lease that was made for process p itself. A program that takes its place may have made another one; then
+// rootLease is the lease that was made for process p itself. A program that takes its place may have made another one; then
 // the environment of the process in question says which is meant.
-func (k lineageTable) root(pid, p int, start uint64) string {
+func (k lineageTable) rootLease(pid, p int, start uint64) string {
 	mine := slices.DeleteFunc(slices.Clone(k.roots[p]), func(l job.Lease) bool { return l.Start != start })
 	switch len(mine) {
 	case 0:
@@ -65,15 +65,15 @@ func (k lineageTable) root(pid, p int, start uint64) string {
 	case 1:
 		return mine[0].ID
 	}
-	id := k.says(pid)
+	id := k.leaseInEnv(pid)
 	if slices.ContainsFunc(mine, func(l job.Lease) bool { return l.ID == id }) {
 		return id
 	}
 	return slices.MaxFunc(mine, func(a, b job.Lease) int { return cmp.Compare(a.SinceBoot, b.SinceBoot) }).ID
 }
 
-// says is the lease in a process's environment.
-func (k lineageTable) says(pid int) string {
+// leaseInEnv is the lease in a process's environment.
+func (k lineageTable) leaseInEnv(pid int) string {
 	env, err := k.host.Proc.Environ(pid)
 	if err != nil {
 		return ""
@@ -82,8 +82,8 @@ func (k lineageTable) says(pid int) string {
 	return id
 }
 
-// part reports whether lease id is l itself, or inside of a part of it, and of which; that is "" for l itself.
-func (k lineageTable) part(id, l string) (of string, ok bool) {
+// partOf reports whether lease id is l itself, or inside of a part of it, and of which; that is "" for l itself.
+func (k lineageTable) partOf(id, l string) (of string, ok bool) {
 	for steps := 0; id != "" && steps < 64; steps++ {
 		if id == l {
 			return of, true
@@ -93,8 +93,8 @@ func (k lineageTable) part(id, l string) (of string, ok bool) {
 	return "", false
 }
 
-// reading is what all leases are measured by.
-type reading struct {
+// machineReading is what all leases are measured by.
+type machineReading struct {
 	machine gpu.Machine
 	err     error // why there is none
 	kin     lineageTable
@@ -102,26 +102,26 @@ type reading struct {
 }
 
 // readMachine reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
-func (m *measurer) readMachine(ctx context.Context, what gpu.What) *reading {
+func (m *measurer) readMachine(ctx context.Context, what gpu.What) *machineReading {
 	roots := map[string][]int{}
 	for id, w := range m.leases {
-		roots[id] = w.roots()
+		roots[id] = w.livingMembers()
 	}
-	for id, tree := range m.host.Proc.Trees(roots) {
+	for id, tree := range m.host.Proc.ProcessTrees(roots) {
 		for _, pid := range tree {
 			if s, err := m.host.Proc.Stat(pid); err == nil && s.State != "Z" {
 				m.leases[id].members[pid] = s.Start
 			}
 		}
 	}
-	r := &reading{leases: map[int]string{}}
+	r := &machineReading{leases: map[int]string{}}
 	r.machine, r.err = m.host.Read(ctx, what)
 	m.held, _ = m.folder.Leases() // after the processes: the lease of each is older than the process
-	if r.kin = m.lineage(); r.err != nil {
+	if r.kin = m.readLineage(); r.err != nil {
 		return r
 	}
 	for _, p := range r.machine.Processes {
-		if _, known := r.leases[p.PID]; !known && p.Start != 0 && m.host.Proc.Alive(p.PID, p.Start) {
+		if _, known := r.leases[p.PID]; !known && p.Start != 0 && m.host.Proc.IsAlive(p.PID, p.Start) {
 			r.leases[p.PID] = r.kin.leaseOf(p.PID)
 		}
 	}
@@ -131,22 +131,22 @@ func (m *measurer) readMachine(ctx context.Context, what gpu.What) *reading {
 // notListed is why a device cannot be measured that is hidden here, or gone.
 const notListed = "the driver does not list it"
 
-// blind says why a device cannot be measured; "" where it can.
-func (m *measurer) blind(r *reading, device gpu.UUID) string {
+// deviceBlindReason says why a device cannot be measured; "" where it can.
+func (m *measurer) deviceBlindReason(r *machineReading, device gpu.UUID) string {
 	if r.err != nil {
 		return r.err.Error()
 	}
-	if _, _, found := r.machine.Find(device); !found {
+	if _, _, found := r.machine.FindDevice(device); !found {
 		return notListed
 	}
-	return m.host.Unlisted(r.machine, []gpu.UUID{device})
+	return m.host.UnlistedReason(r.machine, []gpu.UUID{device})
 }
 
-// uses are the processes on one device that count against the lease.
-func (w *measuring) uses(r *reading, device gpu.UUID) []quota.Use {
+// usesOn are the processes on one device that count against the lease.
+func (w *leaseMeter) usesOn(r *machineReading, device gpu.UUID) []quota.Use {
 	var out []quota.Use
 	parts, sums := map[int]string{}, map[string]gpu.Bytes{}
-	for _, p := range r.machine.On(device) {
+	for _, p := range r.machine.ProcessesOn(device) {
 		of, alive := r.leases[p.PID]
 		if !alive {
 			continue
@@ -154,7 +154,7 @@ func (w *measuring) uses(r *reading, device gpu.UUID) []quota.Use {
 		if start, member := w.members[p.PID]; of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}
-		part, ok := r.kin.part(of, w.lease.ID)
+		part, ok := r.kin.partOf(of, w.lease.ID)
 		if !ok {
 			continue
 		}
@@ -167,5 +167,5 @@ func (w *measuring) uses(r *reading, device gpu.UUID) []quota.Use {
 		part := parts[out[i].PID]
 		out[i].Keeps = part != "" && sums[part] <= r.kin.share[part]
 	}
-	return sorted(out)
+	return sortByPID(out)
 }

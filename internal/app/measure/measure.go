@@ -44,7 +44,7 @@ type measurer struct {
 	first      string                    // the lease for which it was started; it ends with that
 	what       string                    // it measures: all shares of its user, all other leases, or one lease
 	every      time.Duration             // between two measurements
-	leases     map[string]*measuring     // that are measured
+	leases     map[string]*leaseMeter    // that are measured
 	left       map[string]bool           // leases that are left to a process of their own
 	ended      chan struct{}             // has a value when the process of a lease has ended
 	oldMembers quotawatch.Members        // as noted by the process that measured before
@@ -60,10 +60,10 @@ func noteKey(l *job.Lease) string {
 	return fmt.Sprint(l.Namespace, " ", l.ID, " ", l.PID, " ", l.Start)
 }
 
-// Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
+// RunMeasurer measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
 // until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
 // what is measured: allShares, allOthers or oneLease.
-func Run(ctx context.Context, host *machine.Host, args []string) error {
+func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot measure by hand: gpuard starts what measures itself")
 	}
@@ -72,17 +72,17 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		return err
 	}
 	defer locks.Close()
-	daemonize.Outlast("gpu-measure")
+	daemonize.IgnoreEndSignals("gpu-measure")
 	folder, err := store.Open(args[1], nil, time.Second) // what cannot be noted now is noted the next time
 	if err != nil {
 		return err
 	}
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
-		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
-	m.oldMembers, m.oldUsed = locks.Members(), locks.Used()
+		leases: map[string]*leaseMeter{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
+	m.oldMembers, m.oldUsed = locks.ReadMembers(), locks.Used()
 	mps := false
-	for due := time.Now(); m.update() && ctx.Err() == nil; {
+	for due := time.Now(); m.updateLeases() && ctx.Err() == nil; {
 		if w := m.leases[m.first]; w != nil {
 			mps = mps || w.level == job.MPS
 		}
@@ -97,18 +97,18 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	m.leaveNotes(time.Second)
 	if (mps || m.what == oneLease) && m.awaitRemoval(ctx) {
-		m.leave(ctx)
+		m.quitMPSDaemon(ctx)
 	}
 	return nil
 }
 
-// removal is how long a holder may take to remove the lease of a command that has ended.
-const removal = 3 * time.Second
+// removalTimeout is how long a holder may take to remove the lease of a command that has ended.
+const removalTimeout = 3 * time.Second
 
 // awaitRemoval waits until the lease is removed for which this process was started, and reports whether it is. A lease that goes on
 // needs its daemon; its holder starts another process that measures it.
 func (m *measurer) awaitRemoval(ctx context.Context) bool {
-	for end := time.Now().Add(removal); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(removalTimeout); ; time.Sleep(10 * time.Millisecond) {
 		over := isOver(m.folder, m.first)
 		if over || ctx.Err() != nil || time.Now().After(end) {
 			return over
@@ -116,19 +116,19 @@ func (m *measurer) awaitRemoval(ctx context.Context) bool {
 	}
 }
 
-// update finds the leases to measure, and reports whether the one is live for which this process was started.
-func (m *measurer) update() bool {
+// updateLeases finds the leases to measure, and reports whether the one is live for which this process was started.
+func (m *measurer) updateLeases() bool {
 	held, problems := m.folder.Leases()
 	if isHidden(m.folder, problems) { // not all were read: nothing is known to be over
 		if w := m.leases[m.first]; w != nil {
-			return !closed(w.ended) || len(w.roots()) > 0
+			return !isClosed(w.ended) || len(w.livingMembers()) > 0
 		}
-		return m.held == nil && time.Since(m.began) < settled
+		return m.held == nil && time.Since(m.began) < settleTime
 	}
 	m.held = held
 	live := map[string]job.Lease{}
 	for _, l := range m.held {
-		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && (l.Share > 0 || isMeasurable(&l)) && l.Namespace == m.host.Proc.Namespace() {
+		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && (l.Share > 0 || isMeasurable(&l)) && l.Namespace == m.host.Proc.PIDNamespace() {
 			live[l.ID] = l
 		}
 	}
@@ -145,30 +145,30 @@ func (m *measurer) update() bool {
 	for id, w := range m.leases {
 		switch l, found := live[id]; {
 		case !found:
-			m.drop(w)
+			m.dropLease(w)
 		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
 			m.stopMeasuring(w)
-		case closed(w.ended):
-			orphans[id] = w.roots()
+		case isClosed(w.ended):
+			orphans[id] = w.livingMembers()
 		}
 	}
-	for id, tree := range m.host.Proc.Trees(orphans) {
+	for id, tree := range m.host.Proc.ProcessTrees(orphans) {
 		if len(orphans[id]) == 0 || len(tree) == 0 {
-			m.drop(m.leases[id])
+			m.dropLease(m.leases[id])
 		}
 	}
 	for id, l := range live {
-		if m.leases[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.Take(id)) {
-			m.add(l)
+		if m.leases[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.TryLock(id)) {
+			m.addLease(l)
 		}
 	}
 	return m.leases[m.first] != nil
 }
 
-// add begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
-func (m *measurer) add(l job.Lease) {
-	w := &measuring{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
-		where: whereabouts{told: map[string]bool{}, toldToEnd: map[sighted]bool{}}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
+// addLease begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
+func (m *measurer) addLease(l job.Lease) {
+	w := &leaseMeter{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
+		where: jobLocation{told: map[string]bool{}, toldToEnd: map[processPlace]bool{}}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
@@ -182,18 +182,18 @@ func (m *measurer) add(l job.Lease) {
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
 		w.uid = uid
 	}
-	process, err := launch.Pidfd(l.PID)
-	watched, werr := launch.Pidfd(l.PID) // closed where its end is waited for
-	alive := err == nil && werr == nil && m.host.Proc.Alive(l.PID, l.Start)
+	process, err := launch.OpenPidfd(l.PID)
+	watched, werr := launch.OpenPidfd(l.PID) // closed where its end is waited for
+	alive := err == nil && werr == nil && m.host.Proc.IsAlive(l.PID, l.Start)
 	if !alive { // or another one has its PID by now
 		_, _ = process.Close(), watched.Close()
 	}
 	switch {
 	case alive:
-		w.process, w.ended = process, launch.Exited(watched)
+		w.process, w.ended = process, launch.ExitChannel(watched)
 		go m.awaitEnd(w.ended, watched)
-	case len(w.roots()) == 0: // a process that is not known has the lease
-		m.drop(w)
+	case len(w.livingMembers()) == 0: // a process that is not known has the lease
+		m.dropLease(w)
 		return
 	default:
 		ended := make(chan struct{})
@@ -214,28 +214,28 @@ func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 }
 
 // stopMeasuring measures a lease no longer, for now.
-func (m *measurer) stopMeasuring(w *measuring) {
+func (m *measurer) stopMeasuring(w *leaseMeter) {
 	_ = w.process.Close() // nil where there is none
 	delete(m.leases, w.lease.ID)
 }
 
-// drop leaves a lease to whoever measures it next.
-func (m *measurer) drop(w *measuring) {
+// dropLease leaves a lease to whoever measures it next.
+func (m *measurer) dropLease(w *leaseMeter) {
 	m.stopMeasuring(w)
-	m.locks.Drop(w.lease.ID)
+	m.locks.ReleaseLock(w.lease.ID)
 }
 
 // lookInterval is the time between two lists of the leases. Only a new share has to be seen at once.
 func (m *measurer) lookInterval() time.Duration {
 	if m.what == allOthers {
-		return max(m.every, Young)
+		return max(m.every, UnmeasuredGrace)
 	}
 	return m.every
 }
 
 // measureAll measures all leases once, and notes what they use when that is due. It returns the pause until it is to be done again.
 func (m *measurer) measureAll(ctx context.Context) time.Duration {
-	began, spent := time.Now(), m.spent()
+	began, spent := time.Now(), m.spentTime()
 	what := gpu.Processes
 	sampling := !began.Before(m.sampleDue)
 	if sampling {
@@ -245,52 +245,52 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	pace := quota.Pace{Every: m.every}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
 		w := m.leases[id]
-		if m.what != oneLease && id != m.first && r.err == nil && m.blindness(r, w) != "" && m.blindness(r, m.leases[m.first]) == "" {
+		if m.what != oneLease && id != m.first && r.err == nil && m.leaseBlindReason(r, w) != "" && m.leaseBlindReason(r, m.leases[m.first]) == "" {
 			if w.blindness++; w.blindness >= mostBlind {
 				m.left[id] = true
-				m.drop(w)
+				m.dropLease(w)
 			}
 			continue
 		}
 		w.blindness = 0
 		if sampling && r.err == nil {
 			w.noteUse(r)
-			w.glance(r)
+			w.judgeWhereabouts(r)
 		}
 		if w.lease.Share == 0 {
-			pace.Every = m.host.SampleEvery()
+			pace.Every = m.host.SampleInterval()
 			continue
 		}
 		pace.Over = w.measureOnce(ctx, r) || pace.Over
 	}
 	if sampling {
-		m.sampleDue = began.Add(m.host.SampleEvery())
+		m.sampleDue = began.Add(m.host.SampleInterval())
 		if !m.leaveNotes(10 * time.Millisecond) {
-			m.sampleDue = began.Add(min(m.host.SampleEvery(), time.Second))
+			m.sampleDue = began.Add(min(m.host.SampleInterval(), time.Second))
 		}
 	}
-	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
-	return pace.NextLook()
+	pace.Cost, pace.Took = m.spentTime()-spent, time.Since(began)
+	return pace.NextPause()
 }
 
-// blindness says why a lease cannot be measured; "" where it can.
-func (m *measurer) blindness(r *reading, w *measuring) (why string) {
+// leaseBlindReason says why a lease cannot be measured; "" where it can.
+func (m *measurer) leaseBlindReason(r *machineReading, w *leaseMeter) (why string) {
 	for _, device := range w.lease.Devices {
 		if w.lease.Share > 0 {
-			why = cmp.Or(why, m.blind(r, device))
-		} else if _, _, found := r.machine.Find(device); !found {
+			why = cmp.Or(why, m.deviceBlindReason(r, device))
+		} else if _, _, found := r.machine.FindDevice(device); !found {
 			why = notListed
 		}
 	}
 	return why
 }
 
-// spent is the processor time of all that measures: also of the process that reads the devices, which costs the most.
-func (m *measurer) spent() time.Duration {
+// spentTime is the processor time of all that measures: also of the process that reads the devices, which costs the most.
+func (m *measurer) spentTime() time.Duration {
 	if m.host.Spent == nil {
-		return quotawatch.Spent()
+		return quotawatch.CPUTime()
 	}
-	return quotawatch.Spent() + m.host.Spent()
+	return quotawatch.CPUTime() + m.host.Spent()
 }
 
 // notesKept is how long the use of a lease stays in the notes after its end. Its line of the history is written in that time.
@@ -315,7 +315,7 @@ func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
 
 // replaceMembers notes what belongs to the shares of this PID namespace.
 func (m *measurer) replaceMembers(noted quotawatch.Members) {
-	own := fmt.Sprint(m.host.Proc.Namespace(), " ")
+	own := fmt.Sprint(m.host.Proc.PIDNamespace(), " ")
 	maps.DeleteFunc(noted, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
 	for _, w := range m.leases {
 		noted[noteKey(&w.lease)] = w.members

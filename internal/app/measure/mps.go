@@ -14,62 +14,62 @@ import (
 	"gpuard/internal/host/mps"
 )
 
-// through is whether the processes of a lease go through MPS, as they must for its limit to hold.
-type through struct {
-	seen   map[int]sight // by process id
-	missed bool          // one does not, for good
+// mpsState is whether the processes of a lease go through MPS, as they must for its limit to hold.
+type mpsState struct {
+	seen   map[int]mpsSight // by process id
+	missed bool             // one does not, for good
 }
 
-// sight is a process on a device: since when, and whether it was found among the clients.
-type sight struct {
+// mpsSight is a process on a device: since when, and whether it was found among the clients.
+type mpsSight struct {
 	start  uint64
 	since  int64 // nanoseconds since the measuring began
 	client bool
 }
 
-// level is what the lease may say of itself.
-func (r *through) level() job.Quota {
+// quotaLevel is what the lease may say of itself.
+func (r *mpsState) quotaLevel() job.Quota {
 	if r.missed {
 		return job.Watch
 	}
 	return job.MPS
 }
 
-// verify checks that processes are clients of MPS. A process that is none after a while runs without its limit. It asks
+// verifyMPS checks that processes are clients of MPS. A process that is none after a while runs without its limit. It asks
 // each daemon once: one that hangs would cost as many seconds for each process and delay the next measurement.
-func (w *measuring) verify(ctx context.Context, uses []quota.Use) {
+func (w *leaseMeter) verifyMPS(ctx context.Context, uses []quota.Use) {
 	if w.through.seen == nil {
-		w.through.seen = map[int]sight{}
+		w.through.seen = map[int]mpsSight{}
 	}
-	now := int64(w.since())
-	asked := map[string]answer{}
+	now := int64(w.timeSinceStart())
+	asked := map[string]daemonAnswer{}
 	for _, u := range uses {
 		s := w.through.seen[u.PID]
 		if s.start != u.Start {
-			s = sight{start: u.Start, since: now}
+			s = mpsSight{start: u.Start, since: now}
 		}
 		if s.client || w.through.missed {
 			continue
 		}
-		why := w.unreached(ctx, u.PID, asked)
+		why := w.mpsObstacle(ctx, u.PID, asked)
 		s.client = why == ""
 		w.through.seen[u.PID] = s
-		if !s.client && now-s.since >= int64(w.patience()) {
+		if !s.client && now-s.since >= int64(w.mpsPatience()) {
 			w.through.missed = true
-			w.warn(fmt.Sprintf("%s (process %d) does not go through MPS (%s), so the share of lease %s has no hard limit for it; it is measured from outside instead",
+			w.warnOwner(fmt.Sprintf("%s (process %d) does not go through MPS (%s), so the share of lease %s has no hard limit for it; it is measured from outside instead",
 				u.Command, u.PID, why, w.lease.ID), []quota.Use{u})
 		}
 	}
 }
 
-// answer is what one daemon says.
-type answer struct {
+// daemonAnswer is what one daemon says.
+type daemonAnswer struct {
 	clients []int
 	err     error
 }
 
-// unreached says why a process is not limited; "" when it is a client of a daemon of its user, with the limit.
-func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]answer) string {
+// mpsObstacle says why a process is not limited; "" when it is a client of a daemon of its user, with the limit.
+func (w *leaseMeter) mpsObstacle(ctx context.Context, pid int, asked map[string]daemonAnswer) string {
 	pairs, err := w.host.Proc.Environ(pid)
 	env := visible.Env(pairs)
 	if err != nil {
@@ -82,8 +82,8 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 	said, known := asked[pipe]
 	if !known {
 		var c *mps.Control
-		if c, said.err = mps.At(pipe, int(w.uid)); said.err == nil {
-			said.clients, said.err = c.Clients(ctx)
+		if c, said.err = mps.ControlAt(pipe, int(w.uid)); said.err == nil {
+			said.clients, said.err = c.ListClients(ctx)
 		}
 		asked[pipe] = said
 	}
@@ -100,13 +100,13 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 // nobody else would end it.
 const mostFailures = 3
 
-// departing is how long the clients of a lease that is over may still be on their daemon's list.
-const departing = 3 * time.Second
+// departureTimeout is how long the clients of a lease that is over may still be on their daemon's list.
+const departureTimeout = 3 * time.Second
 
-// leave stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
+// quitMPSDaemon stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
 // where no client was ever seen: the job may have been short, or may never have used its GPU.
-func (m *measurer) leave(ctx context.Context) {
-	c, err := mps.At(filepath.Join(os.TempDir(), mps.Folder(os.Geteuid())), os.Geteuid())
+func (m *measurer) quitMPSDaemon(ctx context.Context) {
+	c, err := mps.ControlAt(filepath.Join(os.TempDir(), mps.FolderName(os.Geteuid())), os.Geteuid())
 	if err != nil {
 		return
 	}
@@ -115,17 +115,17 @@ func (m *measurer) leave(ctx context.Context) {
 		return
 	}
 	defer unlock()
-	for failures, end := 0, time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
+	for failures, end := 0, time.Now().Add(departureTimeout); ; time.Sleep(100 * time.Millisecond) {
 		held, problems := m.folder.Leases()
 		if isHidden(m.folder, problems) || slices.ContainsFunc(held, func(l job.Lease) bool {
 			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS
 		}) {
 			return
 		}
-		clients, err := c.Clients(ctx)
+		clients, err := c.ListClients(ctx)
 		unused := err == nil && len(clients) == 0
 		if unused {
-			err = c.Quit(ctx)
+			err = c.QuitDaemon(ctx)
 		}
 		if err != nil {
 			failures++

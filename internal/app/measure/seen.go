@@ -24,38 +24,38 @@ const firstGlance = 20 * time.Second
 // mostInspected is how many processes of a job are looked into for why it is on no device.
 const mostInspected = 16
 
-// whereabouts is what is known of where the job of a lease works.
-type whereabouts struct {
-	verdict   verify.Verdict   // "" none yet
-	place     string           // that it is about: processes and devices
-	told      map[string]bool  // verdicts, with devices, that were said on the command's standard error
-	first     time.Time        // when it was seen on a device first; zero: not yet
-	inspectAt time.Duration    // age at which it is looked into again, while it was on no device
-	outside   map[sighted]int  // readings in a row that saw this outside of the lease
-	toldToEnd map[sighted]bool // by a rule
+// jobLocation is what is known of where the job of a lease works.
+type jobLocation struct {
+	verdict   verify.Verdict        // "" none yet
+	place     string                // that it is about: processes and devices
+	told      map[string]bool       // verdicts, with devices, that were said on the command's standard error
+	first     time.Time             // when it was seen on a device first; zero: not yet
+	inspectAt time.Duration         // age at which it is looked into again, while it was on no device
+	outside   map[processPlace]int  // readings in a row that saw this outside of the lease
+	toldToEnd map[processPlace]bool // by a rule
 }
 
-// sighted is one process on a device.
-type sighted struct {
+// processPlace is one process on a device.
+type processPlace struct {
 	pid   int
 	start uint64
 	gpu   gpu.UUID
 }
 
-// glance judges where the job of a lease works, by the reading that was made for its use anyway, and says it where that is worth a
+// judgeWhereabouts judges where the job of a lease works, by the reading that was made for its use anyway, and says it where that is worth a
 // line: on the command's standard error once for each device, and in the lease.
-func (w *measuring) glance(r *reading) {
-	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil || !w.host.Proc.Alive(w.lease.PID, w.lease.Start) {
+func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
+	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil || !w.host.Proc.IsAlive(w.lease.PID, w.lease.Start) {
 		return // a process that gpuard did not start has chosen before; MPS lists its server
 	}
 	first := cmp.Or(w.host.Times.Glance, firstGlance)
-	age, err := w.host.Proc.Age(w.lease.PID)
+	age, err := w.host.Proc.ProcessAge(w.lease.PID)
 	age = min(age, time.Since(w.lease.Since)) // the process may have waited in line
 	if err != nil || age < first {
 		return
 	}
 	for _, device := range w.lease.Devices {
-		if w.blind(r, device) != "" {
+		if w.deviceBlindReason(r, device) != "" {
 			return
 		}
 	}
@@ -67,8 +67,8 @@ func (w *measuring) glance(r *reading) {
 	g := verify.Glimpse{
 		Second: age >= first*5/2, Settled: !w.where.first.IsZero() && time.Since(w.where.first) >= first*3/2,
 		Facts: verify.Facts{
-			PID: w.lease.PID, Command: prose.ProgramName(w.host.Proc.Describe(w.lease.PID).Command), Machine: r.machine, Age: age,
-			Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: seen, Holders: w.holders(),
+			PID: w.lease.PID, Command: prose.ProgramName(w.host.Proc.DescribeProcess(w.lease.PID).Command), Machine: r.machine, Age: age,
+			Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: seen, Holders: w.deviceHolders(),
 		},
 	}
 	if len(seen) == 0 {
@@ -76,7 +76,7 @@ func (w *measuring) glance(r *reading) {
 			return // it was on a device, and computes elsewhere now; or nothing new can be said
 		}
 		w.where.inspectAt = 2 * age
-		w.inspect(&g)
+		w.inspectProcesses(&g)
 	}
 	found := g.Judge()
 	outside := g.Outside()
@@ -88,7 +88,7 @@ func (w *measuring) glance(r *reading) {
 }
 
 // tellSeen notes a verdict where it is another one than before, or about another place.
-func (w *measuring) tellSeen(found verify.Finding, outside []verify.Sighting) {
+func (w *leaseMeter) tellSeen(found verify.Finding, outside []verify.Sighting) {
 	place, devices := "", string(found.Verdict)
 	for _, s := range outside {
 		place += fmt.Sprint(" ", s.PID, " ", s.GPU)
@@ -110,14 +110,14 @@ func (w *measuring) tellSeen(found verify.Finding, outside []verify.Sighting) {
 	w.used[w.lease.ID] = u
 	if isTrouble && !w.where.told[devices] {
 		w.where.told[devices] = true
-		w.warn("WARNING: "+found.Line()+"; "+found.Remedy, nil)
+		w.warnOwner("WARNING: "+found.Line()+"; "+found.Remedy, nil)
 	}
 	_ = w.folder.NoteSeen(w.lease.ID, string(found.Verdict), found.Text)
 }
 
 // sightings are the job's processes on devices, in its lease and outside of it, and which processes they are. What draws is on the
 // device of the screen, and what has a lease of its own is there by that.
-func (w *measuring) sightings(r *reading) (all []verify.Sighting, places []sighted) {
+func (w *leaseMeter) sightings(r *machineReading) (all []verify.Sighting, places []processPlace) {
 	for _, p := range r.machine.Processes {
 		of, alive := r.leases[p.PID]
 		if !alive || p.Kind == gpu.GraphicsProcess {
@@ -127,20 +127,20 @@ func (w *measuring) sightings(r *reading) (all []verify.Sighting, places []sight
 		if of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}
-		_, own := r.kin.part(of, w.lease.ID)
+		_, own := r.kin.partOf(of, w.lease.ID)
 		if !own || w.hasOtherLease(r, p) {
 			continue
 		}
 		all = append(all, verify.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
-		places = append(places, sighted{p.PID, p.Start, p.GPU})
+		places = append(places, processPlace{p.PID, p.Start, p.GPU})
 	}
 	return all, places
 }
 
 // hasOtherLease reports whether a process is on a device by a lease that is not known to belong to the job's: of another user, as
 // under sudo, or of another PID namespace.
-func (w *measuring) hasOtherLease(r *reading, p gpu.Process) bool {
-	said := r.kin.says(p.PID)
+func (w *leaseMeter) hasOtherLease(r *machineReading, p gpu.Process) bool {
+	said := r.kin.leaseInEnv(p.PID)
 	for _, l := range w.held {
 		_, known := r.kin.parent[l.ID]
 		if known || l.ID == w.lease.ID || !slices.Contains(l.Devices, p.GPU) {
@@ -154,7 +154,7 @@ func (w *measuring) hasOtherLease(r *reading, p gpu.Process) bool {
 }
 
 // ancestors are a process and those above it, as far as the lease's own.
-func (w *measuring) ancestors(pid int) (line []int) {
+func (w *leaseMeter) ancestors(pid int) (line []int) {
 	for p := pid; p > 1 && p != w.lease.PID && len(line) < 64; {
 		line = append(line, p)
 		s, err := w.host.Proc.Stat(p)
@@ -167,8 +167,8 @@ func (w *measuring) ancestors(pid int) (line []int) {
 }
 
 // countOutside counts in how many readings in a row each process was seen on a device outside of the lease.
-func (w *measuring) countOutside(outside []verify.Sighting, places []sighted) {
-	counted := map[sighted]int{}
+func (w *leaseMeter) countOutside(outside []verify.Sighting, places []processPlace) {
+	counted := map[processPlace]int{}
 	for _, p := range places {
 		if slices.ContainsFunc(outside, func(s verify.Sighting) bool { return s.PID == p.pid && s.GPU == p.gpu }) {
 			counted[p] = w.where.outside[p] + 1
@@ -177,8 +177,8 @@ func (w *measuring) countOutside(outside []verify.Sighting, places []sighted) {
 	w.where.outside = counted
 }
 
-// holders are the users who have devices that are not this lease's.
-func (w *measuring) holders() map[gpu.UUID]string {
+// deviceHolders are the users who have devices that are not this lease's.
+func (w *leaseMeter) deviceHolders() map[gpu.UUID]string {
 	all := map[gpu.UUID]string{}
 	for _, l := range w.held {
 		for _, id := range l.Devices {
@@ -190,10 +190,10 @@ func (w *measuring) holders() map[gpu.UUID]string {
 	return all
 }
 
-// inspect adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, and whether any of
+// inspectProcesses adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, and whether any of
 // them is shown a device.
-func (w *measuring) inspect(g *verify.Glimpse) {
-	pids := w.roots()
+func (w *leaseMeter) inspectProcesses(g *verify.Glimpse) {
+	pids := w.livingMembers()
 	slices.Sort(pids)
 	for _, pid := range pids {
 		s, err := w.host.Proc.Stat(pid)
@@ -215,13 +215,13 @@ func (w *measuring) inspect(g *verify.Glimpse) {
 }
 
 // hidesAll are the variables by which a process sees no device; "" where it sees one, or that is a guess.
-func (w *measuring) hidesAll(pid int, m gpu.Machine) string {
+func (w *leaseMeter) hidesAll(pid int, m gpu.Machine) string {
 	env, err := w.host.Proc.Environ(pid)
 	if err != nil || len(m.Devices) == 0 {
 		return ""
 	}
-	x, _, masks := explain.Environment(w.host, visible.Env(env), pid, m)
-	if len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.Doubtful) {
+	x, _, masks := explain.ExplainEnvironment(w.host, visible.Env(env), pid, m)
+	if len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}
 	return strings.Join(masks, " ")
@@ -229,7 +229,7 @@ func (w *measuring) hidesAll(pid int, m gpu.Machine) string {
 
 // endOutside ends the processes that two readings in a row saw on a device outside their lease, where a rule of the machine says so:
 // first they are told to end, and from the next reading on they are.
-func (w *measuring) endOutside(r *reading, places []sighted) {
+func (w *leaseMeter) endOutside(r *machineReading, places []processPlace) {
 	w.host.ForgetConfig()
 	limits, err := w.host.Limits()
 	rule := limits.Outside()
@@ -241,14 +241,14 @@ func (w *measuring) endOutside(r *reading, places []sighted) {
 			continue
 		}
 		force := w.where.toldToEnd[p]
-		n, u := measured{quota.Names{Lease: w.lease.ID}, r.machine, p.gpu}, quota.Use{PID: p.pid, Start: p.start}
+		n, u := measuredDevice{quota.Names{Lease: w.lease.ID}, r.machine, p.gpu}, quota.Use{PID: p.pid, Start: p.start}
 		sure := func() bool { return w.isMeasured(n, u) }
-		if !sure() || quotawatch.End(p.pid, force, sure) != nil {
+		if !sure() || quotawatch.EndProcess(p.pid, force, sure) != nil {
 			continue
 		}
 		w.where.toldToEnd[p] = true
 		if !force {
-			w.warn(fmt.Sprintf("told process %d to end, which is on a device outside lease %s, as %s says", p.pid, w.lease.ID, rule), nil)
+			w.warnOwner(fmt.Sprintf("told process %d to end, which is on a device outside lease %s, as %s says", p.pid, w.lease.ID, rule), nil)
 		}
 	}
 }

@@ -20,10 +20,10 @@ const (
 	mostStuck = 3                // readers that were killed and have not ended: the driver holds them
 )
 
-// child starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
+// runReader starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
 // Until the first one it is given up after patience.
-func (o *Observer) child(ctx context.Context, patience time.Duration) (readings int, why string) {
-	if !o.place(ctx) {
+func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readings int, why string) {
+	if !o.reserveReader(ctx) {
 		return 0, ctx.Err().Error()
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -42,27 +42,27 @@ func (o *Observer) child(ctx context.Context, patience time.Duration) (readings 
 	o.mu.Lock()
 	o.seen.Children++
 	o.mu.Unlock()
-	messages := make(chan message)
+	messages := make(chan childMessage)
 	go func() {
 		defer close(messages)
-		listen(ctx, pipe, messages)
+		readMessages(ctx, pipe, messages)
 		_ = cmd.Wait() // may last: a process inside the driver cannot be killed
 		<-o.readers
 	}()
-	return o.follow(ctx, messages, patience)
+	return o.followReader(ctx, messages, patience)
 }
 
-// patience is how long a reader may be silent.
-func (o *Observer) patience() time.Duration { return cmp.Or(o.Host.Times.Late, lateAfter) }
+// readerPatience is how long a reader may be silent.
+func (o *Observer) readerPatience() time.Duration { return cmp.Or(o.Host.Times.Late, lateAfter) }
 
-// place waits until fewer than mostStuck readers are left; false: ctx ends first.
-func (o *Observer) place(ctx context.Context) bool {
+// reserveReader waits until fewer than mostStuck readers are left; false: ctx ends first.
+func (o *Observer) reserveReader(ctx context.Context) bool {
 	select {
 	case o.readers <- struct{}{}:
 		return true
 	default:
 	}
-	o.trouble(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices; the next one starts when one of them ends", mostStuck))
+	o.noteTrouble(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices; the next one starts when one of them ends", mostStuck))
 	select {
 	case o.readers <- struct{}{}:
 		return true
@@ -71,12 +71,12 @@ func (o *Observer) place(ctx context.Context) bool {
 	}
 }
 
-// listen sends what the child prints, until it prints no more.
-func listen(ctx context.Context, pipe io.Reader, messages chan<- message) {
+// readMessages sends what the child prints, until it prints no more.
+func readMessages(ctx context.Context, pipe io.Reader, messages chan<- childMessage) {
 	lines := bufio.NewScanner(pipe)
 	lines.Buffer(make([]byte, 64<<10), lineMost)
 	for lines.Scan() {
-		var m message
+		var m childMessage
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			return
 		}
@@ -88,10 +88,10 @@ func listen(ctx context.Context, pipe io.Reader, messages chan<- message) {
 	}
 }
 
-// follow takes messages in until there are no more, or none comes, or the driver holds the child for long. patience is how long
+// followReader takes messages in until there are no more, or none comes, or the driver holds the child for long. patience is how long
 // the first one may take.
-func (o *Observer) follow(ctx context.Context, messages <-chan message, patience time.Duration) (readings int, why string) {
-	usual := o.patience()
+func (o *Observer) followReader(ctx context.Context, messages <-chan childMessage, patience time.Duration) (readings int, why string) {
+	usual := o.readerPatience()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	var stuck time.Time
@@ -104,7 +104,7 @@ func (o *Observer) follow(ctx context.Context, messages <-chan message, patience
 				return readings, "the process that reads the devices has ended; another one is started"
 			}
 			readings++
-			o.take(ctx, m)
+			o.acceptReading(ctx, m)
 			switch {
 			case m.Machine == nil || !m.Machine.Stuck:
 				stuck = time.Time{}

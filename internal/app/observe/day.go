@@ -19,8 +19,8 @@ type dayFile struct {
 	lines int
 }
 
-// most is how many lines the file has at most.
-const most = 2 * 24 * 60
+// maxDayLines is how many lines the file has at most.
+const maxDayLines = 2 * 24 * 60
 
 // openDay reads the file in folder, which is made if it is missing. Lines that are none are left out: the last one may
 // be cut.
@@ -29,7 +29,7 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") { // of the machine: all may see who used what, as in gpuard status
 		mode = 0o755
 	}
-	dir, err := sys.OpenOwn(folder, mode)
+	dir, err := sys.OpenOwnFolder(folder, mode)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
@@ -63,13 +63,13 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	return d, minutes, nil
 }
 
-// add writes one minute; all are those to keep, with it.
-func (d *dayFile) add(m trend.Minute, all []trend.Minute) error {
+// addMinute writes one minute; all are those to keep, with it.
+func (d *dayFile) addMinute(m trend.Minute, all []trend.Minute) error {
 	switch {
 	case d == nil:
 		return nil
-	case d.lines >= most:
-		return d.anew(all)
+	case d.lines >= maxDayLines:
+		return d.rewriteFile(all)
 	}
 	line, err := json.Marshal(m)
 	if err == nil {
@@ -82,8 +82,8 @@ func (d *dayFile) add(m trend.Minute, all []trend.Minute) error {
 	return nil
 }
 
-// anew writes the file with only these minutes. It keeps the file, because that is locked.
-func (d *dayFile) anew(all []trend.Minute) error {
+// rewriteFile writes the file with only these minutes. It keeps the file, because that is locked.
+func (d *dayFile) rewriteFile(all []trend.Minute) error {
 	var text []byte
 	for _, m := range all {
 		line, err := json.Marshal(m)

@@ -30,7 +30,7 @@ type endedLog struct {
 	lines  int
 }
 
-func openEnded(folder string) (*endedLog, []trend.Ended, error) {
+func openEnded(folder string) (*endedLog, []trend.EndedLease, error) {
 	file, err := sys.OpenFile(filepath.Join(folder, endedFile), os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
@@ -44,7 +44,7 @@ func openEnded(folder string) (*endedLog, []trend.Ended, error) {
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
-	var open []trend.Ended
+	var open []trend.EndedLease
 	text, err := os.ReadFile(filepath.Join(folder, openFile))
 	if err == nil {
 		_ = json.Unmarshal(text, &open) // what cannot be read was written by nobody who is here
@@ -52,8 +52,8 @@ func openEnded(folder string) (*endedLog, []trend.Ended, error) {
 	return e, open, nil
 }
 
-// add writes the leases that have ended, and those that have not.
-func (e *endedLog) add(ended, open []trend.Ended) error {
+// writeLeases writes the leases that have ended, and those that have not.
+func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 	if e == nil {
 		return nil
 	}
@@ -69,13 +69,13 @@ func (e *endedLog) add(ended, open []trend.Ended) error {
 		return fmt.Errorf("cannot write %s: %w", endedFile, err)
 	}
 	if e.lines += len(ended); e.lines > mostEnded {
-		if err := e.halve(); err != nil {
+		if err := e.dropOlderHalf(); err != nil {
 			return err
 		}
 	}
 	kept, err := json.Marshal(open)
 	if err == nil {
-		err = e.replace(openFile, kept, 0o600)
+		err = e.replaceFile(openFile, kept, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", openFile, err)
@@ -83,8 +83,8 @@ func (e *endedLog) add(ended, open []trend.Ended) error {
 	return nil
 }
 
-// halve forgets the older half.
-func (e *endedLog) halve() error {
+// dropOlderHalf forgets the older half.
+func (e *endedLog) dropOlderHalf() error {
 	path := filepath.Join(e.folder, endedFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *endedLog) halve() error {
 	}
 	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	lines = lines[len(lines)/2:]
-	err = e.replace(endedFile, []byte(strings.Join(lines, "")), 0o644) // everybody may see who used what
+	err = e.replaceFile(endedFile, []byte(strings.Join(lines, "")), 0o644) // everybody may see who used what
 	if err != nil {
 		return fmt.Errorf("cannot shorten %s: %w", path, err)
 	}
@@ -102,9 +102,9 @@ func (e *endedLog) halve() error {
 	return err
 }
 
-// replace writes one of the files in one step.
-func (e *endedLog) replace(name string, text []byte, mode uint32) error {
-	folder, err := sys.Follow(e.folder)
+// replaceFile writes one of the files in one step.
+func (e *endedLog) replaceFile(name string, text []byte, mode uint32) error {
+	folder, err := sys.FollowDir(e.folder)
 	if err != nil {
 		return err
 	}
@@ -118,33 +118,33 @@ func (e *endedLog) close() {
 	}
 }
 
-// Folder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
-func Folder(host *machine.Host) string {
-	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.Hardware() { // by StateDirectory= of systemd
+// ServeFolder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
+func ServeFolder(host *machine.Host) string {
+	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.IsHardware() { // by StateDirectory= of systemd
 		return folder
 	}
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		return ""
 	}
 	return host.HomePath("serve")
 }
 
-// Leases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and
+// EndedLeases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and
 // what a gpuard serve has watched, root's and that of this user.
-func Leases(ctx context.Context, host *machine.Host) ([]trend.Ended, error) {
+func EndedLeases(ctx context.Context, host *machine.Host) ([]trend.EndedLease, error) {
 	written, err := host.EndedLeases(ctx)
-	if err != nil || !host.Hardware() {
-		return trend.Merge(written, nil), err
+	if err != nil || !host.IsHardware() {
+		return trend.MergeEnded(written, nil), err
 	}
-	seen, err := watched(host)
-	return trend.Merge(written, seen), err
+	seen, err := readServeLeases(host)
+	return trend.MergeEnded(written, seen), err
 }
 
-// watched reads what root's gpuard serve has seen, and that of this user. Of a lease that both saw, the one that looked
+// readServeLeases reads what root's gpuard serve has seen, and that of this user. Of a lease that both saw, the one that looked
 // longer counts.
-func watched(host *machine.Host) (list []trend.Ended, err error) {
+func readServeLeases(host *machine.Host) (list []trend.EndedLease, err error) {
 	at := map[string]int{}
-	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)}) {
+	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), ServeFolder(host)}) {
 		if folder == "" {
 			continue
 		}
@@ -171,9 +171,9 @@ func watched(host *machine.Host) (list []trend.Ended, err error) {
 }
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.
-func readEnded(folder string) (list []trend.Ended, err error) {
+func readEnded(folder string) (list []trend.EndedLease, err error) {
 	err = readKept(filepath.Join(folder, endedFile), func(line []byte) {
-		var e trend.Ended
+		var e trend.EndedLease
 		if json.Unmarshal(line, &e) == nil && e.Lease != "" {
 			list = append(list, e)
 		}
@@ -201,11 +201,11 @@ func readKept(path string, f func(line []byte)) error {
 	return nil
 }
 
-// Past are the minutes that a gpuard serve has kept of the last day, oldest first: that of this user, else the machine's where its file
+// PastMinutes are the minutes that a gpuard serve has kept of the last day, oldest first: that of this user, else the machine's where its file
 // can be read.
-func Past(host *machine.Host) (minutes []trend.Minute) {
-	for _, folder := range []string{Folder(host), filepath.Join("/", host.Root, "var/lib/gpuard/serve")} {
-		if folder == "" || !host.Hardware() {
+func PastMinutes(host *machine.Host) (minutes []trend.Minute) {
+	for _, folder := range []string{ServeFolder(host), filepath.Join("/", host.Root, "var/lib/gpuard/serve")} {
+		if folder == "" || !host.IsHardware() {
 			continue
 		}
 		_ = readKept(filepath.Join(folder, "day"), func(line []byte) { // without it the past is not drawn

@@ -30,7 +30,7 @@ func openJobs(folder string) (*jobMap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the folder for dcgm-exporter: %w", err)
 	}
-	place, err := sys.OpenOwn(folder, 0)
+	place, err := sys.OpenOwnFolder(folder, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
@@ -40,15 +40,15 @@ func openJobs(folder string) (*jobMap, error) {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
 	j := &jobMap{dir: dir}
-	if err := j.clear(); err != nil {
+	if err := j.removeOldFiles(); err != nil {
 		return nil, fmt.Errorf("cannot remove old jobs for dcgm-exporter: %w", err)
 	}
 	return j, nil
 }
 
-// clear removes the files of a killed process: those with the name of a device and only lines of ours, and unfinished
+// removeOldFiles removes the files of a killed process: those with the name of a device and only lines of ours, and unfinished
 // ones.
-func (j *jobMap) clear() error {
+func (j *jobMap) removeOldFiles() error {
 	names, err := j.dir.Readdirnames(-1)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (j *jobMap) clear() error {
 	for _, name := range names {
 		ours := strings.HasPrefix(name, sys.NewPrefix)
 		if device.MatchString(name) {
-			text, err := j.text(name)
+			text, err := j.readText(name)
 			ours = err == nil && text != "" && !slices.ContainsFunc(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), func(l string) bool { return !line.MatchString(l) })
 		}
 		if ours {
@@ -69,8 +69,8 @@ func (j *jobMap) clear() error {
 	return nil
 }
 
-// text is what a small file of the caller's in the folder holds.
-func (j *jobMap) text(name string) (string, error) {
+// readText is what a small file of the caller's in the folder holds.
+func (j *jobMap) readText(name string) (string, error) {
 	fd, err := j.dir.Open(name, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK)
 	if err != nil {
 		return "", err
@@ -89,8 +89,8 @@ func (j *jobMap) text(name string) (string, error) {
 	return string(text[:n]), err
 }
 
-// write makes the files those of this report.
-func (j *jobMap) write(s *status.Report) error {
+// writeFiles makes the files those of this report.
+func (j *jobMap) writeFiles(s *status.Report) error {
 	if j == nil {
 		return nil
 	}
@@ -100,9 +100,9 @@ func (j *jobMap) write(s *status.Report) error {
 		if d.Vendor != gpu.NVIDIA {
 			continue
 		}
-		note(wanted, fmt.Sprint(d.Index), d.Leases)
+		addLeaseLines(wanted, fmt.Sprint(d.Index), d.Leases)
 		for k := range d.MIG {
-			note(wanted, fmt.Sprintf("%d.%d", d.Index, d.MIG[k].Index), d.MIG[k].Leases)
+			addLeaseLines(wanted, fmt.Sprintf("%d.%d", d.Index, d.MIG[k].Index), d.MIG[k].Leases)
 		}
 	}
 	var all []error
@@ -125,8 +125,8 @@ func (j *jobMap) write(s *status.Report) error {
 	return nil
 }
 
-// note puts the leases of one device into its file: "train.py k3f9 (ann)".
-func note(wanted map[string]string, name string, leases []status.Lease) {
+// addLeaseLines puts the leases of one device into its file: "train.py k3f9 (ann)".
+func addLeaseLines(wanted map[string]string, name string, leases []status.Lease) {
 	var lines []string
 	for _, l := range leases {
 		if l.Parent == "" {

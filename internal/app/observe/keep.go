@@ -12,21 +12,21 @@ const (
 	lastWrite  = 2 * time.Second // for the files at the end
 )
 
-// keep writes files until the function that it returns is called. The files belong to its goroutine.
-func (o *Observer) keep() (end func()) {
+// startWriter writes files until the function that it returns is called. The files belong to its goroutine.
+func (o *Observer) startWriter() (end func()) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		for write := range o.writes {
 			write()
 		}
-		_ = o.jobs.write(&status.Report{}) // else dcgm-exporter would show them for ever
+		_ = o.jobs.writeFiles(&status.Report{}) // else dcgm-exporter would show them for ever
 		o.log.close()
 		o.file.close()
 	}()
 	return func() {
-		open := o.uses.Open() // the next process goes on with them
-		o.put(func() { _ = o.log.add(nil, open) })
+		open := o.uses.OpenLeases() // the next process goes on with them
+		o.queueWrite(func() { _ = o.log.writeLeases(nil, open) })
 		close(o.writes)
 		select {
 		case <-over:
@@ -35,8 +35,8 @@ func (o *Observer) keep() (end func()) {
 	}
 }
 
-// put reports whether the write was taken. If many wait, the file system hangs, and what happens meanwhile is lost.
-func (o *Observer) put(write func()) bool {
+// queueWrite reports whether the write was taken. If many wait, the file system hangs, and what happens meanwhile is lost.
+func (o *Observer) queueWrite(write func()) bool {
 	select {
 	case o.writes <- write:
 		return true
@@ -45,19 +45,19 @@ func (o *Observer) put(write func()) bool {
 	}
 }
 
-// later writes what one report has brought: jobs, a minute that is over, and leases that have ended. o.mu is held.
-func (o *Observer) later(s *status.Report, over *trend.Minute, ended []trend.Ended) (say []string) {
+// queueFiles writes what one report has brought: jobs, a minute that is over, and leases that have ended. o.mu is held.
+func (o *Observer) queueFiles(s *status.Report, over *trend.Minute, ended []trend.EndedLease) (say []string) {
 	if over == nil && len(ended) == 0 && !o.mapping {
 		return nil
 	}
 	report, minutes, open := *s, o.seen.Minutes, o.seen.Uses
-	taken := o.put(func() {
-		if err := o.jobs.write(&report); err != nil {
+	taken := o.queueWrite(func() {
+		if err := o.jobs.writeFiles(&report); err != nil {
 			o.Host.Say(err.Error())
 			o.jobs = nil
 		}
 		if over != nil || len(ended) > 0 {
-			o.write(over, minutes, ended, open)
+			o.writeDayFiles(over, minutes, ended, open)
 		}
 	})
 	switch {
@@ -70,9 +70,9 @@ func (o *Observer) later(s *status.Report, over *trend.Minute, ended []trend.End
 	return say
 }
 
-// write writes the files of the last day.
-func (o *Observer) write(over *trend.Minute, minutes []trend.Minute, ended, open []trend.Ended) {
-	if err := o.log.add(ended, open); err != nil {
+// writeDayFiles writes the files of the last day.
+func (o *Observer) writeDayFiles(over *trend.Minute, minutes []trend.Minute, ended, open []trend.EndedLease) {
+	if err := o.log.writeLeases(ended, open); err != nil {
 		o.Host.Say(err.Error() + "; the use of leases is not kept")
 		o.log.close()
 		o.log = nil
@@ -80,7 +80,7 @@ func (o *Observer) write(over *trend.Minute, minutes []trend.Minute, ended, open
 	if over == nil {
 		return
 	}
-	if err := o.file.add(*over, minutes); err != nil {
+	if err := o.file.addMinute(*over, minutes); err != nil {
 		o.Host.Say(err.Error() + "; the last day is kept in memory only")
 		o.file.close()
 		o.file = nil

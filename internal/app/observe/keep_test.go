@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	apart.Together(8)
+	apart.SetParallelTests(8)
 	os.Exit(m.Run())
 }
 
@@ -83,12 +83,12 @@ func TestHangingFiles(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	o.file = &dayFile{path: "day", file: out}
-	end := o.keep()
+	end := o.startWriter()
 	began := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	var said []string
 	soon(t, "a report", func() {
 		for i := range 2 * mostWrites {
-			say, _ := o.show(&status.Report{Taken: began.Add(time.Duration(i) * time.Minute)}, policy.Watch{})
+			say, _ := o.showReport(&status.Report{Taken: began.Add(time.Duration(i) * time.Minute)}, policy.Watch{})
 			said = append(said, say...)
 		}
 	})
@@ -111,7 +111,7 @@ func TestStuckReaders(t *testing.T) {
 	defer end()
 	over := make(chan struct{})
 	go func() { defer close(over); o.Run(ctx) }()
-	wait := func(what string, is func(Seen) bool) {
+	wait := func(what string, is func(Snapshot) bool) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); !is(o.Now()); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -119,13 +119,13 @@ func TestStuckReaders(t *testing.T) {
 			}
 		}
 	}
-	wait("told", func(s Seen) bool { return strings.Contains(s.Trouble, "hold 3 killed processes") })
+	wait("told", func(s Snapshot) bool { return strings.Contains(s.Trouble, "hold 3 killed processes") })
 	time.Sleep(50 * time.Millisecond)
 	if n := o.Now().Children; n != 0 {
 		t.Errorf("%d readers were started", n)
 	}
 	<-o.readers
-	wait("started", func(s Seen) bool { return s.Children > 0 })
+	wait("started", func(s Snapshot) bool { return s.Children > 0 })
 	end()
 	soon(t, "the end", func() { <-over })
 }
@@ -154,12 +154,12 @@ func TestSlowReader(t *testing.T) {
 
 // TestPaced: power, processes and health are read now and then, and keep their values meanwhile.
 func TestPaced(t *testing.T) {
-	invented, err := gpu.Invent("demo:1xL4")
+	invented, err := gpu.InventMachine("demo:1xL4")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var asked []gpu.What
-	read := paced(func(_ context.Context, query gpu.Query) (gpu.Machine, error) {
+	read := paceReader(func(_ context.Context, query gpu.Query) (gpu.Machine, error) {
 		asked = append(asked, query.What)
 		m := invented
 		m.Source, m.Devices = "nvml", slices.Clone(m.Devices)
@@ -186,7 +186,7 @@ func TestPaced(t *testing.T) {
 
 // TestLongLine: a line that is too long is left out, and not what follows.
 func TestLongLine(t *testing.T) {
-	long := strings.Repeat("x", 3*longest)
+	long := strings.Repeat("x", 3*maxLineLength)
 	for _, test := range []struct{ text, want string }{
 		{"a\n" + long + "\nb\n", "a\n|b\n|"}, {long + "\nb", "b|"}, {"a\n" + long, "a\n|"}, {"", ""}, {"\n", "\n|"},
 	} {
@@ -220,7 +220,7 @@ func TestLeasesOfBoth(t *testing.T) {
 	root, home := t.TempDir(), t.TempDir()
 	host := &machine.Host{Root: root, Env: []string{"XDG_STATE_HOME=" + home}}
 	at := func(hour int) time.Time { return time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC) }
-	write := func(folder string, list ...trend.Ended) {
+	write := func(folder string, list ...trend.EndedLease) {
 		var text []byte
 		for _, e := range list {
 			line, err := json.Marshal(e)
@@ -233,9 +233,9 @@ func TestLeasesOfBoth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(root, "var/lib/gpuard/serve"), trend.Ended{Lease: "old", Since: at(1), Until: at(2)}, trend.Ended{Lease: "both", Since: at(3), Until: at(4)})
-	write(Folder(host), trend.Ended{Lease: "both", Since: at(3), Until: at(5)}, trend.Ended{Lease: "new", Since: at(6), Until: at(7)})
-	list, err := watched(host)
+	write(filepath.Join(root, "var/lib/gpuard/serve"), trend.EndedLease{Lease: "old", Since: at(1), Until: at(2)}, trend.EndedLease{Lease: "both", Since: at(3), Until: at(4)})
+	write(ServeFolder(host), trend.EndedLease{Lease: "both", Since: at(3), Until: at(5)}, trend.EndedLease{Lease: "new", Since: at(6), Until: at(7)})
+	list, err := readServeLeases(host)
 	var got []string
 	for _, e := range list {
 		got = append(got, fmt.Sprint(e.Lease, e.Until.Hour()))
@@ -275,7 +275,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("after the start: %s", got)
 	}
 	s := status.Report{Devices: []status.Device{{Vendor: gpu.NVIDIA, Leases: []status.Lease{{ID: "k3fb", User: "zoe", Command: "eval.py"}}}}}
-	if err := j.write(&s); err != nil {
+	if err := j.writeFiles(&s); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := os.ReadFile(filepath.Join(folder, "0")); string(text) != "eval.py k3fb (zoe)\n" {

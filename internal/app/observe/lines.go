@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// longest is how many bytes a line of our files has at most.
-const longest = 1 << 20
+// maxLineLength is how many bytes a line of our files has at most.
+const maxLineLength = 1 << 20
 
 // eachLine calls f with each line. One that is too long is left out: none of ours is.
 func eachLine(from io.Reader, f func(line []byte)) error {
@@ -18,7 +18,7 @@ func eachLine(from io.Reader, f func(line []byte)) error {
 		if !skip {
 			line = append(line, part...)
 		}
-		skip = len(line) > longest
+		skip = len(line) > maxLineLength
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue

@@ -24,23 +24,23 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// Seen is what there was to see at one moment. It is not changed any more.
-type Seen struct {
+// Snapshot is what there was to see at one moment. It is not changed any more.
+type Snapshot struct {
 	Report   status.Report
-	At       time.Time      // when the report came; zero: none has come yet
-	Trouble  string         // why there is no newer report; "" if this one is new
-	Counts   trend.Counts   // since this process began
-	Minutes  []trend.Minute // of the last day, oldest first
-	Width    time.Duration  // of a minute
-	Children int            // how many readers were started
-	Uses     []trend.Ended  // of the leases that have not ended, until now
-	Over     []trend.Ended  // that have ended in the last minutes, before who reads files knows of them
+	At       time.Time          // when the report came; zero: none has come yet
+	Trouble  string             // why there is no newer report; "" if this one is new
+	Counts   trend.Counts       // since this process began
+	Minutes  []trend.Minute     // of the last day, oldest first
+	Width    time.Duration      // of a minute
+	Children int                // how many readers were started
+	Uses     []trend.EndedLease // of the leases that have not ended, until now
+	Over     []trend.EndedLease // that have ended in the last minutes, before who reads files knows of them
 }
 
 // Observer keeps what was seen last.
 type Observer struct {
 	Host *machine.Host // reads what the child has read: no call of the driver happens in this process
-	Tell Owner         // nil: what is wrong is said, and nothing else is done. Set it before Run
+	Tell OwnerNotifier // nil: what is wrong is said, and nothing else is done. Set it before Run
 
 	file *dayFile // nil: the last day is only kept in memory
 	day  *trend.Day
@@ -56,20 +56,20 @@ type Observer struct {
 	writes  chan func()   // to files, in this order; a file system that hangs keeps nobody waiting
 
 	mu        sync.Mutex
-	last      message // of the child
+	last      childMessage // of the child
 	came      time.Time
-	seen      Seen
+	seen      Snapshot
 	listeners map[chan struct{}]bool
 }
 
-// Owner is told what the owner of the machine should know, with root's rules about that. It must not wait.
-type Owner func(rules policy.Watch, troubles []trend.Trouble)
+// OwnerNotifier is told what the owner of the machine should know, with root's rules about that. It must not wait.
+type OwnerNotifier func(rules policy.Watch, troubles []trend.Trouble)
 
-// recent is how long a lease that has ended is among those that were seen: the files are read again before.
-const recent = 5 * time.Minute
+// keepEndedFor is how long a lease that has ended is among those that were seen: the files are read again before.
+const keepEndedFor = 5 * time.Minute
 
-// interval is between two reports.
-func interval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Observe, time.Second) }
+// reportInterval is between two reports.
+func reportInterval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Observe, time.Second) }
 
 // New makes an observer. folder is where the last day is kept, and continued; "" nowhere. A folder that cannot be used
 // is told by the error, and the observer works without it.
@@ -78,8 +78,8 @@ func New(host *machine.Host, folder string) (*Observer, error) {
 	o := &Observer{Host: &own, listeners: map[chan struct{}]bool{}, readers: make(chan struct{}, mostStuck), writes: make(chan func(), mostWrites)}
 	width := cmp.Or(host.Times.Minute, time.Minute)
 	o.day, o.watch.Minute = trend.NewDay(width), width
-	if host.Hardware() {
-		own.Reader = o.read
+	if host.IsHardware() {
+		own.Reader = o.lastReading
 	}
 	o.seen.Width = width
 	o.seen.Trouble = "the machine is being read"
@@ -110,7 +110,7 @@ func (o *Observer) MapJobs(folder string) (err error) {
 }
 
 // Now is what was seen last.
-func (o *Observer) Now() Seen {
+func (o *Observer) Now() Snapshot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen
@@ -133,12 +133,12 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 // Run observes until ctx ends. A child that was replaced before its first reading may only have been slow, as on a machine
 // that is busy with something else: the next one gets more time, else no reading would ever come.
 func (o *Observer) Run(ctx context.Context) {
-	defer o.keep()()
-	usual := o.patience()
+	defer o.startWriter()()
+	usual := o.readerPatience()
 	patience := usual
 	for pause := time.Second; ctx.Err() == nil; {
 		began := time.Now()
-		readings, why := o.child(ctx, patience)
+		readings, why := o.runReader(ctx, patience)
 		if ctx.Err() != nil {
 			return
 		}
@@ -150,7 +150,7 @@ func (o *Observer) Run(ctx context.Context) {
 		if time.Since(began) > 10*time.Minute {
 			pause = time.Second
 		}
-		o.trouble(why)
+		o.noteTrouble(why)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause): // what hangs once hangs again: not a new process each second
@@ -159,8 +159,8 @@ func (o *Observer) Run(ctx context.Context) {
 	}
 }
 
-// read is the reader of this process: it gives what the child read last.
-func (o *Observer) read(context.Context, gpu.Query) (gpu.Machine, error) {
+// lastReading is the reader of this process: it gives what the child read last.
+func (o *Observer) lastReading(context.Context, gpu.Query) (gpu.Machine, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -176,18 +176,18 @@ func (o *Observer) read(context.Context, gpu.Query) (gpu.Machine, error) {
 	return m, nil
 }
 
-// take takes one reading in, and reports the use of the machine that it shows.
-func (o *Observer) take(ctx context.Context, m message) {
+// acceptReading takes one reading in, and reports the use of the machine that it shows.
+func (o *Observer) acceptReading(ctx context.Context, m childMessage) {
 	o.mu.Lock()
 	o.last, o.came = m, time.Now()
 	o.mu.Unlock()
 	report, err := leases.Status(ctx, o.Host)
 	if err != nil {
-		o.trouble(err.Error())
+		o.noteTrouble(err.Error())
 		return
 	}
-	rules := o.rules()
-	say, troubles := o.show(&report, rules)
+	rules := o.watchRules()
+	say, troubles := o.showReport(&report, rules)
 	for _, text := range say { // not under the lock: standard error may be a pipe that nobody reads
 		o.Host.Say(text)
 	}
@@ -200,9 +200,9 @@ func (o *Observer) take(ctx context.Context, m message) {
 	}
 }
 
-// rules are those of the machine's file for what is wrong. Only root acts for the machine; files that cannot be used
+// watchRules are those of the machine's file for what is wrong. Only root acts for the machine; files that cannot be used
 // permit nothing.
-func (o *Observer) rules() policy.Watch {
+func (o *Observer) watchRules() policy.Watch {
 	files, err := o.Host.Config()
 	if err != nil {
 		files = nil
@@ -210,47 +210,47 @@ func (o *Observer) rules() policy.Watch {
 	all, _ := o.Host.Rules()
 	w := files.Watch()
 	w.Display = all.Tolerate.Display
-	if o.Tell == nil || !o.Host.Hardware() || !o.Host.Proc.Root() {
-		w = w.Lowered()
+	if o.Tell == nil || !o.Host.IsHardware() || !o.Host.Proc.IsRoot() {
+		w = w.WithoutRootRights()
 	}
 	return w
 }
 
-// show makes a report what is seen now, and returns what could not be kept, and what the owner of the machine should
+// showReport makes a report what is seen now, and returns what could not be kept, and what the owner of the machine should
 // know.
-func (o *Observer) show(s *status.Report, rules policy.Watch) (say []string, troubles []trend.Trouble) {
+func (o *Observer) showReport(s *status.Report, rules policy.Watch) (say []string, troubles []trend.Trouble) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var before *status.Report
 	if !o.seen.At.IsZero() {
 		before = &o.seen.Report
 	}
-	o.seen.Counts = o.seen.Counts.After(before, s)
+	o.seen.Counts = o.seen.Counts.WithReport(before, s)
 	o.watch.Rules = rules
 	troubles = o.watch.Add(s)
 	over, ended := o.day.Add(s), o.uses.Add(s)
 	if over != nil {
 		o.seen.Minutes = o.day.Minutes()
 	}
-	o.seen.Uses = o.uses.Open()
-	o.seen.Over = slices.DeleteFunc(slices.Concat(o.seen.Over, ended), func(e trend.Ended) bool { return s.Taken.Sub(e.Until) > recent })
-	say = append(say, o.later(s, over, ended)...)
+	o.seen.Uses = o.uses.OpenLeases()
+	o.seen.Over = slices.DeleteFunc(slices.Concat(o.seen.Over, ended), func(e trend.EndedLease) bool { return s.Taken.Sub(e.Until) > keepEndedFor })
+	say = append(say, o.queueFiles(s, over, ended)...)
 	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
-	o.notice()
+	o.notifyListeners()
 	return say, troubles
 }
 
-// trouble notes why there is no report.
-func (o *Observer) trouble(why string) {
+// noteTrouble notes why there is no report.
+func (o *Observer) noteTrouble(why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if why != o.seen.Trouble {
 		o.seen.Trouble = why
-		o.notice()
+		o.notifyListeners()
 	}
 }
 
-func (o *Observer) notice() {
+func (o *Observer) notifyListeners() {
 	for c := range o.listeners {
 		select {
 		case c <- struct{}{}:

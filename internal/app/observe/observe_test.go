@@ -16,18 +16,18 @@ import (
 // TestMessage: a machine is the same behind the pipe: what is absent stays absent, and is not zero.
 func TestMessage(t *testing.T) {
 	for _, kinds := range []string{"demo", "demo:2xL4", "demo:1xA100-80GB"} {
-		m, err := gpu.Invent(kinds)
+		m, err := gpu.InventMachine(kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.Devices[0].Utilization, m.Devices[0].ClockEvents = nil, []string{}
 		m.Devices[0].XIDs = []gpu.XID{{Code: 79, At: time.Unix(1e9, 0).UTC(), PID: 7, Source: "nvml"}}
 		m.Stuck = true
-		text, err := json.Marshal(message{Machine: &m})
+		text, err := json.Marshal(childMessage{Machine: &m})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got message
+		var got childMessage
 		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(*got.Machine, m) {
 			t.Errorf("%s: %v\n%+v\n%+v", kinds, err, *got.Machine, m)
 		}
@@ -47,16 +47,16 @@ func TestDayFile(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	var all []trend.Minute
 	load := 0.5
-	for i := range 3 * most {
+	for i := range 3 * maxDayLines {
 		all = append(all, trend.Minute{At: begin.Add(time.Duration(i) * time.Minute), Devices: map[gpu.UUID]trend.Mean{"GPU-1": {Load: &load}}})
-		if err := d.add(all[len(all)-1], all[max(0, len(all)-most/2):]); err != nil {
+		if err := d.addMinute(all[len(all)-1], all[max(0, len(all)-maxDayLines/2):]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.close()
 	path := filepath.Join(folder, "day")
 	text, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(text), "\n") > most+1 {
+	if err != nil || strings.Count(string(text), "\n") > maxDayLines+1 {
 		t.Errorf("%d lines, %v", strings.Count(string(text), "\n"), err)
 	}
 	for cut := range 200 { // at every byte of the last lines
@@ -67,10 +67,10 @@ func TestDayFile(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d bytes less: %v", cut, err)
 		}
-		if lost := len(all) - most/2; len(minutes) < most/2-20 || minutes[0].At.Before(all[0].At) || lost < 0 {
+		if lost := len(all) - maxDayLines/2; len(minutes) < maxDayLines/2-20 || minutes[0].At.Before(all[0].At) || lost < 0 {
 			t.Fatalf("%d bytes less: %d minutes", cut, len(minutes))
 		}
-		_ = d.add(all[len(all)-1], all) // the next line is whole
+		_ = d.addMinute(all[len(all)-1], all) // the next line is whole
 		d.close()
 	}
 }
@@ -82,8 +82,8 @@ func TestEnded(t *testing.T) {
 	if err != nil || len(open) > 0 {
 		t.Fatal(err, open)
 	}
-	one := trend.Ended{Lease: "k3f9", User: "ann", Command: "train", Since: time.Unix(1e9, 0).UTC(), Until: time.Unix(1e9+60, 0).UTC(), Devices: []trend.Used{{UUID: "GPU-1", Granted: 60, Busy: 30, Idle: 30}}}
-	if err := e.add([]trend.Ended{one}, []trend.Ended{{Lease: "open"}}); err != nil {
+	one := trend.EndedLease{Lease: "k3f9", User: "ann", Command: "train", Since: time.Unix(1e9, 0).UTC(), Until: time.Unix(1e9+60, 0).UTC(), Devices: []trend.DeviceUse{{UUID: "GPU-1", Granted: 60, Busy: 30, Idle: 30}}}
+	if err := e.writeLeases([]trend.EndedLease{one}, []trend.EndedLease{{Lease: "open"}}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = e.file.WriteString(`{"lease": "cut`)
@@ -92,12 +92,12 @@ func TestEnded(t *testing.T) {
 	if err != nil || len(open) != 1 || open[0].Lease != "open" {
 		t.Fatal(err, open)
 	}
-	if err := e.add([]trend.Ended{one}, nil); err != nil {
+	if err := e.writeLeases([]trend.EndedLease{one}, nil); err != nil {
 		t.Fatal(err)
 	}
 	e.close()
 	list, err := readEnded(folder)
-	if err != nil || !reflect.DeepEqual(list, []trend.Ended{one, one}) {
+	if err != nil || !reflect.DeepEqual(list, []trend.EndedLease{one, one}) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

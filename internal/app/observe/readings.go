@@ -19,38 +19,38 @@ import (
 // Flag is the first argument of the child that reads the devices; --machine of its parent follows.
 const Flag = "__observe"
 
-// message is one line from the child: a reading, or why there is none.
-type message struct {
+// childMessage is one line from the child: a reading, or why there is none.
+type childMessage struct {
 	Machine     *gpu.Machine     `json:"machine,omitempty"`
 	Unavailable *gpu.Unavailable `json:"unavailable,omitempty"`
 	Error       string           `json:"error,omitempty"`
 }
 
-// Readings is the life of the child: it reads the devices at each interval and prints them, until the parent is gone.
-func Readings(ctx context.Context, host *machine.Host, args []string) error {
+// PrintReadings is the life of the child: it reads the devices at each interval and prints them, until the parent is gone.
+func PrintReadings(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 1 {
 		return errors.New("cannot observe by hand: gpuard serve starts what it needs itself")
 	}
 	host.Machine = args[0]
-	every := interval(host)
+	every := reportInterval(host)
 	read := func(ctx context.Context, _ gpu.Query) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
-	if host.Hardware() {
-		read = paced(host.Reader, host.Proc, 5*every, max(every, time.Second))
+	if host.IsHardware() {
+		read = paceReader(host.Reader, host.Proc, 5*every, max(every, time.Second))
 	}
-	var errs errorsSeen
+	var errs driverErrors
 	out := json.NewEncoder(os.Stdout)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		var m message
+		var m childMessage
 		found, err := read(ctx, gpu.Query{What: gpu.Shown})
 		switch {
 		case errors.As(err, &m.Unavailable):
 		case err != nil:
 			m.Error = err.Error()
 		default:
-			errs.watch(ctx, host, found)
-			errs.add(&found)
+			errs.startListening(ctx, host, found)
+			errs.addErrors(&found)
 			m.Machine = &found
 		}
 		if err := out.Encode(m); err != nil {
@@ -64,16 +64,16 @@ func Readings(ctx context.Context, host *machine.Host, args []string) error {
 	}
 }
 
-// errorsSeen are the errors of the driver that this process was told of.
-type errorsSeen struct {
+// driverErrors are the errors of the driver that this process was told of.
+type driverErrors struct {
 	once   sync.Once
 	mu     sync.Mutex
 	events []gpu.Event
 }
 
-// watch begins to listen, once.
-func (e *errorsSeen) watch(ctx context.Context, host *machine.Host, m gpu.Machine) {
-	if !host.Hardware() {
+// startListening begins to listen, once.
+func (e *driverErrors) startListening(ctx context.Context, host *machine.Host, m gpu.Machine) {
+	if !host.IsHardware() {
 		return
 	}
 	e.once.Do(func() {
@@ -81,7 +81,7 @@ func (e *errorsSeen) watch(ctx context.Context, host *machine.Host, m gpu.Machin
 		for _, d := range m.Devices {
 			ids = append(ids, d.UUID)
 		}
-		heard := host.Listening(func(string) {}).WatchErrors(ctx, m, ids, time.Now())
+		heard := host.CopyForListener(func(string) {}).WatchErrors(ctx, m, ids, time.Now())
 		go func() {
 			for event := range heard {
 				e.mu.Lock()
@@ -94,22 +94,22 @@ func (e *errorsSeen) watch(ctx context.Context, host *machine.Host, m gpu.Machin
 	})
 }
 
-// add notes the errors at the devices.
-func (e *errorsSeen) add(m *gpu.Machine) {
+// addErrors notes the errors at the devices.
+func (e *driverErrors) addErrors(m *gpu.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range e.events {
-		if d, _, ok := m.Find(event.Device); ok {
+		if d, _, ok := m.FindDevice(event.Device); ok {
 			d.XIDs = append(slices.Clip(d.XIDs), event.XID)
 		}
 	}
 }
 
-// paced reads all of the machine only now and then, and what changes from second to second each time. Power, lists of
+// paceReader reads all of the machine only now and then, and what changes from second to second each time. Power, lists of
 // processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
 // asked often slows the jobs down. What was not asked for keeps its last value. Each process gets its start: when the list
 // is looked at, another one may have its PID.
-func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) machine.Reader {
+func paceReader(read machine.Reader, processes proc.FS, now, patience time.Duration) machine.Reader {
 	var last gpu.Machine
 	var at time.Time
 	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
@@ -135,14 +135,14 @@ func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) 
 			}
 			last, at = m, began
 		default:
-			m = filled(m, last)
+			m = fillFromLast(m, last)
 		}
 		return m, err
 	}
 }
 
-// filled is m with what only last has.
-func filled(m, last gpu.Machine) gpu.Machine {
+// fillFromLast is m with what only last has.
+func fillFromLast(m, last gpu.Machine) gpu.Machine {
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		j := slices.IndexFunc(last.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID && o.Index == d.Index })

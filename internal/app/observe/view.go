@@ -40,16 +40,16 @@ type View struct {
 	Host    *machine.Host
 	Sources func(*machine.Host) []Source
 	Actions func(*machine.Host) []Action
-	Log     func(*machine.Host) LogOf
+	Log     func(*machine.Host) LogReader
 	Theme   string // colours of a full screen: "auto", "light", "dark" or "mono"
 	Version string
 }
 
-// LogOf reads the last lines that a job of the queue, by number, or the command of a lease of the caller has written.
-type LogOf func(ctx context.Context, name string, last int) (title string, lines []string, err error)
+// LogReader reads the last lines that a job of the queue, by number, or the command of a lease of the caller has written.
+type LogReader func(ctx context.Context, name string, last int) (title string, lines []string, err error)
 
-// Serving is what gpuard serve was asked for.
-type Serving struct {
+// ServeOptions is what gpuard serve was asked for.
+type ServeOptions struct {
 	Listen    string   // address and port
 	TokenFile string   // "" forbids actions
 	Token     string   // in that file

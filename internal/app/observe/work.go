@@ -27,11 +27,11 @@ type Worker struct {
 // counts there only. A lease of another PID namespace has none, and on an invented machine no lease has any.
 func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 	out := map[string][]Worker{}
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		return out
 	}
 	roots := map[string][]int{}
-	s.Each(func(d *status.Device) {
+	s.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if l.PID > 0 && !l.Apart && !l.Ended && !slices.Contains(roots[l.ID], l.PID) {
 				roots[l.ID] = append(roots[l.ID], l.PID)
@@ -43,7 +43,7 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 			}
 		}
 	})
-	trees := host.Proc.Trees(roots)
+	trees := host.Proc.ProcessTrees(roots)
 	of := map[int]string{}
 	ids := make([]string, 0, len(trees))
 	for id := range trees {
@@ -68,7 +68,7 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 			}
 		}
 		if len(list) > 0 {
-			out[id] = ordered(list)
+			out[id] = sortAsTree(list)
 		}
 	}
 	return out
@@ -80,15 +80,15 @@ func readWorker(host *machine.Host, pid int) (w Worker, found bool) {
 	if err != nil || s.State == "Z" || s.State == "X" {
 		return w, false
 	}
-	w = Worker{PID: pid, Parent: s.PPID, Start: s.Start, Command: s.Comm, CPU: s.CPU, Memory: host.Proc.Resident(pid)}
+	w = Worker{PID: pid, Parent: s.PPID, Start: s.Start, Command: s.Comm, CPU: s.CPU, Memory: host.Proc.ResidentMemory(pid)}
 	if uid, known := host.Proc.Owner(pid); known && int(uid) == os.Geteuid() {
 		w.Command = cmp.Or(prose.Clean(strings.Join(host.Proc.Arguments(pid), " ")), s.Comm)
 	}
 	return w, true
 }
 
-// ordered puts children below their parents.
-func ordered(list []Worker) (out []Worker) {
+// sortAsTree puts children below their parents.
+func sortAsTree(list []Worker) (out []Worker) {
 	children := map[int][]Worker{}
 	known := map[int]bool{}
 	for _, w := range list {
@@ -122,7 +122,7 @@ type Computer struct {
 
 // ReadComputer reads it; of an invented machine nothing is known.
 func ReadComputer(host *machine.Host) (c Computer) {
-	if !host.Hardware() {
+	if !host.IsHardware() {
 		return c
 	}
 	c.Processors, c.Worked = host.Proc.Processors()

@@ -23,7 +23,7 @@ func TestWorkers(t *testing.T) {
 	}
 	host := &machine.Host{Proc: proc.New("/proc")}
 	t.Cleanup(func() {
-		for _, pid := range host.Proc.Tree(cmd.Process.Pid) {
+		for _, pid := range host.Proc.ProcessTree(cmd.Process.Pid) {
 			process, _ := os.FindProcess(pid)
 			_ = process.Kill()
 		}
@@ -77,7 +77,7 @@ func number(text string) (n int) {
 func TestPast(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "serve")
 	host := &machine.Host{Env: visible.Env{"STATE_DIRECTORY=" + folder}, Root: t.TempDir()}
-	if got := Past(host); len(got) != 0 {
+	if got := PastMinutes(host); len(got) != 0 {
 		t.Errorf("before a serve has run: %v", got)
 	}
 	file, _, err := openDay(folder)
@@ -89,11 +89,11 @@ func TestPast(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "day"), []byte(day), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := Past(host)
+	got := PastMinutes(host)
 	if len(got) != 2 || *got[0].Devices["GPU-1"].Load != 0.5 || got[1].At.Minute() != 59 {
 		t.Errorf("%+v", got)
 	}
-	if host.Machine = "demo"; len(Past(host)) != 0 {
+	if host.Machine = "demo"; len(PastMinutes(host)) != 0 {
 		t.Error("an invented machine has a past")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/host/journal"
 )
 
-// allocated is the end of the name of the queue of an allocation: "-slurm-12-node0"; "" outside.
-func allocated(env visible.Env) string {
+// allocationSuffix is the end of the name of the queue of an allocation: "-slurm-12-node0"; "" outside.
+func allocationSuffix(env visible.Env) string {
 	allocation := visible.Allocation(env)
 	if allocation == "" {
 		return ""
@@ -27,16 +27,16 @@ func allocated(env visible.Env) string {
 	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+prose.Brief(node))
 }
 
-// stale is the age from which the queue of an allocation is removed. Its logs lie in it, and a job that is requeued goes
+// removalAge is the age from which the queue of an allocation is removed. Its logs lie in it, and a job that is requeued goes
 // on with it.
-const stale = 30 * 24 * time.Hour
+const removalAge = 30 * 24 * time.Hour
 
 // removeOld removes the queues of allocations that are over for long, beside the one in dir.
 func removeOld(dir string) {
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), queueFolder+"-slurm-*"))
 	for _, path := range found {
 		info, err := os.Stat(filepath.Join(path, journalFile))
-		if path != dir && err == nil && time.Since(info.ModTime()) > stale && !journal.Locked(filepath.Join(path, lockFile)) {
+		if path != dir && err == nil && time.Since(info.ModTime()) > removalAge && !journal.IsLocked(filepath.Join(path, lockFile)) {
 			_ = os.RemoveAll(path)
 		}
 	}

@@ -29,20 +29,20 @@ const scriptFile = "script" // what was handed in, in the folder of the job
 
 // HandIn hands a job to another scheduler, or an array, and returns the number of the first, and the log of each.
 func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work, j Job, kind uint32) (number int, logs []string, out handoff.Output, err error) {
-	if err = q.sameEngine(s, w.After); err != nil {
+	if err = q.resolveAfterIDs(s, w.After); err != nil {
 		return 0, nil, out, err
 	}
-	w.ID = mint()
+	w.ID = randomID()
 	if out, err = s.Write(ctx, w); err != nil { // before it has a number
 		return 0, nil, out, err
 	}
-	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
-		n, err := q.count(size)
+	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
+		n, err := q.countJobs(size)
 		if err != nil {
 			return nil, err
 		}
 		number = n + 1
-		if out, err = q.script(ctx, s, w, n); err != nil {
+		if out, err = q.writeScript(ctx, s, w, n); err != nil {
 			return nil, err
 		}
 		var lines []byte
@@ -66,7 +66,7 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 		} else if len(w.Array.Tasks) > 0 {
 			told.ID += "_" + strconv.Itoa(w.Array.Tasks[i])
 		}
-		if terr := q.tell(number-1+i, remote.Told{Away: told}); terr != nil {
+		if terr := q.recordAway(number-1+i, remote.ReportedJob{Away: told}); terr != nil {
 			err = errors.Join(err, terr)
 		}
 	}
@@ -80,14 +80,14 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 	return number, logs, out, q.journal.Sync()
 }
 
-func mint() string {
+func randomID() string {
 	random := make([]byte, 5)
 	_, _ = rand.Read(random)
 	return hex.EncodeToString(random)
 }
 
-// sameEngine gives the jobs that come first the names that the scheduler has for them.
-func (q *Queue) sameEngine(s *remote.Scheduler, after []handoff.After) error {
+// resolveAfterIDs gives the jobs that come first the names that the scheduler has for them.
+func (q *Queue) resolveAfterIDs(s *remote.Scheduler, after []handoff.After) error {
 	state, err := q.Read()
 	for i := range after {
 		n, _ := strconv.Atoi(after[i].ID)
@@ -106,8 +106,8 @@ func (q *Queue) sameEngine(s *remote.Scheduler, after []handoff.After) error {
 	return err
 }
 
-// script writes what is handed in, with its log where the owner named none.
-func (q *Queue) script(ctx context.Context, s *remote.Scheduler, w handoff.Work, n int) (out handoff.Output, err error) {
+// writeScript writes what is handed in, with its log where the owner named none.
+func (q *Queue) writeScript(ctx context.Context, s *remote.Scheduler, w handoff.Work, n int) (out handoff.Output, err error) {
 	folder := filepath.Join(q.Dir, record.JobFolder(n))
 	if w.Care.Log == "" && s.Logs == nil {
 		if w.Care.Log = filepath.Join(folder, "log"); len(w.Array.Tasks) > 0 {
@@ -152,7 +152,7 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 			j.Log = strings.ReplaceAll(j.Log, "%a", away.Task)
 		}
 		one.Away = &away
-		next, err := line(n+i, one, j)
+		next, err := submitLine(n+i, one, j)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -164,8 +164,8 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 	return text, logs, nil
 }
 
-// tell writes down what a scheduler said of a job.
-func (q *Queue) tell(run int, t remote.Told) error {
+// recordAway writes down what a scheduler said of a job.
+func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 	e := record.Event{Kind: record.Tell, Run: run, At: time.Now().Truncate(time.Millisecond), Told: &t.Away}
 	if t.State.Over() {
 		if e.Exit, e.Signal = t.Exit, t.Signal; t.Signal != "" {
@@ -191,9 +191,9 @@ type Trouble struct {
 	Problem string `json:"problem"` // why, in one sentence
 }
 
-// Catch asks the other schedulers where their jobs are, and writes down what has changed. A scheduler that does not answer
+// RefreshAway asks the other schedulers where their jobs are, and writes down what has changed. A scheduler that does not answer
 // hides nothing: its jobs stay where they were last.
-func (q *Queue) Catch(ctx context.Context) ([]Trouble, error) {
+func (q *Queue) RefreshAway(ctx context.Context) ([]Trouble, error) {
 	state, err := q.Read()
 	if err != nil {
 		return nil, err
@@ -205,11 +205,11 @@ func (q *Queue) Catch(ctx context.Context) ([]Trouble, error) {
 			open[state.Runs[run].Away.Engine] = append(open[state.Runs[run].Away.Engine], run)
 		}
 	}
-	for _, name := range remote.Names() {
+	for _, name := range remote.EngineNames() {
 		if len(open[name]) == 0 {
 			continue
 		}
-		if err := q.catchUp(ctx, name, state, open[name]); err != nil {
+		if err := q.refreshEngine(ctx, name, state, open[name]); err != nil {
 			troubles = append(troubles, Trouble{name, err.Error()})
 		}
 	}
@@ -217,14 +217,14 @@ func (q *Queue) Catch(ctx context.Context) ([]Trouble, error) {
 	return troubles, err
 }
 
-func (q *Queue) catchUp(ctx context.Context, name string, state *record.State, list []int) error {
+func (q *Queue) refreshEngine(ctx context.Context, name string, state *record.State, list []int) error {
 	s, err := remote.Open(q.host, name)
 	if err != nil {
 		return err
 	}
-	var asked []remote.Asked
+	var asked []remote.AskedJob
 	for _, run := range list {
-		asked = append(asked, remote.Asked{Away: *state.Runs[run].Away, Submitted: state.Runs[run].Submitted})
+		asked = append(asked, remote.AskedJob{Away: *state.Runs[run].Away, Submitted: state.Runs[run].Submitted})
 	}
 	told, problem := s.Look(ctx, asked)
 	if len(told) == 0 {
@@ -235,7 +235,7 @@ func (q *Queue) catchUp(ctx context.Context, name string, state *record.State, l
 			continue
 		}
 		if was := asked[i].Away; told[i].State != was.State || told[i].ID != was.ID || told[i].Node != was.Node && told[i].Node != "" || told[i].Why != was.Why {
-			if err := q.tell(run, told[i]); err != nil {
+			if err := q.recordAway(run, told[i]); err != nil {
 				return err
 			}
 		}
@@ -243,8 +243,8 @@ func (q *Queue) catchUp(ctx context.Context, name string, state *record.State, l
 	return problem
 }
 
-// split parts numbers of jobs into those of this machine, and those of each other scheduler.
-func (q *Queue) split(numbers []int) (own []int, away map[string][]int, err error) {
+// splitByEngine parts numbers of jobs into those of this machine, and those of each other scheduler.
+func (q *Queue) splitByEngine(numbers []int) (own []int, away map[string][]int, err error) {
 	state, err := q.Read()
 	away = map[string][]int{}
 	for _, n := range numbers {
@@ -271,7 +271,7 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 		}
 		jobs = append(jobs, a)
 	}
-	if err := q.whole(s, kind, numbers); err != nil {
+	if err := q.refusePartOfArray(s, kind, numbers); err != nil {
 		return err
 	}
 	if kind == record.Cancel {
@@ -279,7 +279,7 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 			return fmt.Errorf("cannot cancel the jobs of %s: %w", s.Title, err)
 		}
 		for i := 0; s.Ends && i < len(jobs); i++ {
-			if err := q.tell(numbers[i]-1, remote.Told{Away: record.Away{State: record.Ended}}); err != nil {
+			if err := q.recordAway(numbers[i]-1, remote.ReportedJob{Away: record.Away{State: record.Ended}}); err != nil {
 				return err
 			}
 		}
@@ -293,8 +293,8 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 	return nil
 }
 
-// whole refuses what concerns some jobs of an array where the scheduler has one object for all of them.
-func (q *Queue) whole(s *remote.Scheduler, kind record.Kind, numbers []int) error {
+// refusePartOfArray refuses what concerns some jobs of an array where the scheduler has one object for all of them.
+func (q *Queue) refusePartOfArray(s *remote.Scheduler, kind record.Kind, numbers []int) error {
 	marks := map[string]int{}
 	for _, n := range numbers {
 		marks[q.state.Runs[n-1].Away.Mark] = n

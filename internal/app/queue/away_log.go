@@ -44,7 +44,7 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 		var all sync.WaitGroup
 		for i, s := range sources {
 			all.Go(func() {
-				err := s.Logs(ctx, s.job, follow, func(name string) (io.WriteCloser, error) { return logfile.Resume(s.e.Log, name) })
+				err := s.Logs(ctx, s.job, follow, func(name string) (io.WriteCloser, error) { return logfile.ResumeCopy(s.e.Log, name) })
 				if err == nil || ctx.Err() != nil || s.e.State.Over() && hasOutput(s.e.Log) {
 					return
 				}

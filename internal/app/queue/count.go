@@ -12,12 +12,12 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// count is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
+// countJobs is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
 // that it does not matter whether that file could be written.
-func (q *Queue) count(size int64) (int, error) {
+func (q *Queue) countJobs(size int64) (int, error) {
 	path, at := filepath.Join(q.Dir, countFile), int64(0)
 	var t record.Tally
-	text, err := files.Read(path)
+	text, err := files.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -30,7 +30,7 @@ func (q *Queue) count(size int64) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if odd := t.Read(bytes.TrimSuffix(line, []byte("\n"))); odd != nil {
+		if odd := t.ReadLine(bytes.TrimSuffix(line, []byte("\n"))); odd != nil {
 			q.odd = append(q.odd, *odd)
 		}
 		at += int64(len(line))
@@ -38,16 +38,16 @@ func (q *Queue) count(size int64) (int, error) {
 	return t.Runs, machine.WriteFile(path, fmt.Appendf(nil, "%d %d %d %d\n", size, t.Runs, t.Lines, t.Lost), 0o600)
 }
 
-// Odd names the lines of the journal that Submit found left out since a job was handed in last; of many the first ones.
-func (q *Queue) Odd() []string { return q.named(q.odd, len(q.odd)) }
+// OddLines names the lines of the journal that Submit found left out since a job was handed in last; of many the first ones.
+func (q *Queue) OddLines() []string { return q.oddLineTexts(q.odd, len(q.odd)) }
 
 // OddIn names those that a state has left out.
-func (q *Queue) OddIn(state *record.State) []string { return q.named(state.OddLines, state.Odd) }
+func (q *Queue) OddIn(state *record.State) []string { return q.oddLineTexts(state.OddLines, state.Odd) }
 
-func (q *Queue) named(list []record.OddLine, all int) (texts []string) {
+func (q *Queue) oddLineTexts(list []record.OddLine, all int) (texts []string) {
 	const most = 3
 	for _, odd := range list[:min(len(list), most)] {
-		texts = append(texts, odd.In(filepath.Join(q.Dir, journalFile)))
+		texts = append(texts, odd.DescribeIn(filepath.Join(q.Dir, journalFile)))
 	}
 	if more := all - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and so are %d further lines", more))

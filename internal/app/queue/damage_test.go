@@ -11,8 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	apart.InMemory()
-	apart.Together(8)
+	apart.UseMemoryFolder()
+	apart.SetParallelTests(8)
 	os.Exit(m.Run())
 }
 
@@ -71,7 +71,7 @@ func TestDamagedJournal(t *testing.T) {
 			if err != nil || len(state.Runs) != number || !state.MayStart(number-1) {
 				t.Fatalf("%d jobs, %v", len(state.Runs), err)
 			}
-			if said := strings.Join(other.Odd(), "\n"); name != "another has data" && !strings.Contains(said, " of "+path+" is no record") {
+			if said := strings.Join(other.OddLines(), "\n"); name != "another has data" && !strings.Contains(said, " of "+path+" is no record") {
 				t.Errorf("who hands in a job is told %q", said)
 			} else if shown := strings.Join(other.OddIn(state), "\n"); shown != said {
 				t.Errorf("it is shown as %q, and was %q", shown, said)
@@ -89,7 +89,7 @@ func TestDamagedJournal(t *testing.T) {
 
 func mustLine(t *testing.T, run int) []byte {
 	t.Helper()
-	text, err := line(run, record.Job{Name: "before the damage"}, Job{Command: []string{"true"}})
+	text, err := submitLine(run, record.Job{Name: "before the damage"}, Job{Command: []string{"true"}})
 	if err != nil {
 		t.Fatal(err)
 	}

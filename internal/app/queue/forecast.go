@@ -11,9 +11,9 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// Forecast says of each job that waits for devices when it may start: after the requests of others that are in the
+// ForecastJobs says of each job that waits for devices when it may start: after the requests of others that are in the
 // line, and as far as estimates say; or the lease of which no end is known. s is of the machine that --machine names.
-func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine string) {
+func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
 	running := map[gpu.UUID]*Entry{} // own jobs, by device
 	for i := range list {
@@ -29,15 +29,15 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
 		free, endless = append(free, at), append(endless, lease)
 	}
-	var asked []queue.Asked
+	var asked []queue.ForecastRequest
 	for i := range others {
 		of := []int{}
 		for k := range s.Devices {
-			if slices.ContainsFunc(others[i].Devices, func(id gpu.UUID) bool { return isOn(&s.Devices[k], id) }) {
+			if slices.ContainsFunc(others[i].Devices, func(id gpu.UUID) bool { return isDeviceOrSlice(&s.Devices[k], id) }) {
 				of = append(of, k)
 			}
 		}
-		asked = append(asked, queue.Asked{Count: others[i].Count, Of: of, Estimate: others[i].Time})
+		asked = append(asked, queue.ForecastRequest{Count: others[i].Count, Of: of, Estimate: others[i].Time})
 	}
 	var own []*Entry
 	for i := range list {
@@ -46,15 +46,15 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		}
 	}
 	of := func(e *Entry) queue.Own {
-		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: estimate(e), Count: needs(e)}
+		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: jobEstimate(e), Count: deviceCount(e)}
 	}
-	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Before(of(b), now.UnixNano()) })
+	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Compare(of(b), now.UnixNano()) })
 	for _, e := range own {
-		asked = append(asked, queue.Asked{Count: needs(e), Of: placesOf(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
+		asked = append(asked, queue.ForecastRequest{Count: deviceCount(e), Of: placesOf(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
 	}
-	for i, start := range queue.Forecast(free, asked) {
-		expected, behind := (*time.Time)(nil), firstOf(endless, asked[i].Of)
-		if start != queue.Unknown {
+	for i, start := range queue.ForecastStarts(free, asked) {
+		expected, behind := (*time.Time)(nil), firstText(endless, asked[i].Of)
+		if start != queue.UnknownTime {
 			expected, behind = new(time.Unix(0, start)), ""
 		}
 		if i < len(others) {
@@ -65,8 +65,8 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	}
 }
 
-// firstOf is the first text that is not empty of those in these places; nil: of all.
-func firstOf(texts []string, places []int) string {
+// firstText is the first text that is not empty of those in these places; nil: of all.
+func firstText(texts []string, places []int) string {
 	for i, text := range texts {
 		if text != "" && (places == nil || slices.Contains(places, i)) {
 			return text
@@ -75,8 +75,8 @@ func firstOf(texts []string, places []int) string {
 	return ""
 }
 
-// isOn reports whether a UUID is that of a GPU or of one of its slices.
-func isOn(d *status.Device, id gpu.UUID) bool {
+// isDeviceOrSlice reports whether a UUID is that of a GPU or of one of its slices.
+func isDeviceOrSlice(d *status.Device, id gpu.UUID) bool {
 	return d.UUID == id || slices.ContainsFunc(d.MIG, func(m status.Device) bool { return m.UUID == id })
 }
 
@@ -93,10 +93,10 @@ func placesOf(names []string, devices []status.Device) (of []int) {
 	return of
 }
 
-func estimate(e *Entry) time.Duration { return time.Duration(e.Estimate * float64(time.Second)) }
+func jobEstimate(e *Entry) time.Duration { return time.Duration(e.Estimate * float64(time.Second)) }
 
-// needs is how many devices a job needs that needs one.
-func needs(e *Entry) int { return max(1, pick.Need(e.Spec)) }
+// deviceCount is how many devices a job needs that needs one.
+func deviceCount(e *Entry) int { return max(1, pick.DeviceCount(e.Spec)) }
 
 // freeAt is when a device may be free, in ns since 1970, or Unknown, with the lease of which no end is known, "" where it is none.
 // own is the own job that runs there.
@@ -105,7 +105,7 @@ func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless stri
 		return now.UnixNano(), ""
 	}
 	if len(d.Leases) == 0 {
-		return queue.Unknown, ""
+		return queue.UnknownTime, ""
 	}
 	last := now
 	for i := range d.Leases {
@@ -115,10 +115,10 @@ func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless stri
 			end = new(l.Since.Add(l.Asked))
 		}
 		if end == nil && own != nil && own.Estimate > 0 {
-			end = new(own.Started.Add(estimate(own)))
+			end = new(own.Started.Add(jobEstimate(own)))
 		}
 		if end == nil || !end.After(now) { // what should be over by now may go on for ever
-			return queue.Unknown, l.Command + " of " + l.User
+			return queue.UnknownTime, l.Command + " of " + l.User
 		}
 		if end.After(last) {
 			last = *end

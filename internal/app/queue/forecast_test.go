@@ -26,7 +26,7 @@ func TestForecastEndOfALease(t *testing.T) {
 		c.lease.User, c.lease.Command = "bob", "train.py"
 		s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a"), Leases: []status.Lease{c.lease}}}}
 		others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-a"}}}
-		Forecast(nil, others, s, "")
+		ForecastJobs(nil, others, s, "")
 		switch got := others[0]; {
 		case c.want == 0 && (got.Expected != nil || got.Endless != "train.py of bob"):
 			t.Errorf("%s: %v, %q", name, got.Expected, got.Endless)
@@ -36,7 +36,7 @@ func TestForecastEndOfALease(t *testing.T) {
 	}
 	s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a")}}}
 	others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-a"}}}
-	if Forecast(nil, others, s, ""); others[0].Expected == nil || !others[0].Expected.Equal(now) {
+	if ForecastJobs(nil, others, s, ""); others[0].Expected == nil || !others[0].Expected.Equal(now) {
 		t.Errorf("a free device: %v", others[0].Expected)
 	}
 }
@@ -53,7 +53,7 @@ func TestForecastOfSomeDevices(t *testing.T) {
 	}}
 	others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-b"}, Time: time.Hour}, {Count: 1, Devices: []gpu.UUID{"MIG-c"}}, {Count: 1, Devices: []gpu.UUID{"GPU-a", "GPU-b"}}}
 	list := []Entry{{State: Waiting, Spec: job.Spec{Devices: []string{"1"}}}, {State: Waiting, Spec: job.Spec{Devices: []string{"GPU-b"}}}}
-	Forecast(list, others, s, "")
+	ForecastJobs(list, others, s, "")
 	for i, want := range []*time.Time{&until, nil, &now} {
 		if got := others[i].Expected; (got == nil) != (want == nil) || got != nil && !got.Equal(*want) {
 			t.Errorf("request %d: %v, want %v", i, got, want)

@@ -27,9 +27,9 @@ type HostJobs struct {
 // settledFile has the size of the journal at which all jobs had ended, so that a long one need not be read.
 const settledFile = "settled"
 
-// settle writes that file if all have ended. The journal is locked. Without the file the journal is read.
-func settle(dir string, state *record.State, size int64) {
-	if state.Count.Done() == state.Count.All {
+// markSettled writes that file if all have ended. The journal is locked. Without the file the journal is read.
+func markSettled(dir string, state *record.State, size int64) {
+	if state.Count.CountDone() == state.Count.All {
 		_ = machine.WriteFile(filepath.Join(dir, settledFile), fmt.Appendln(nil, size), 0o600)
 	}
 }
@@ -49,7 +49,7 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 	_, err = os.Lstat(here)
 	var renamed []string
 	if errors.Is(err, os.ErrNotExist) {
-		renamed = host.SameID(top)
+		renamed = host.FoldersOfSameID(top)
 	}
 	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
@@ -78,12 +78,12 @@ func addJobs(list []HostJobs, name, folder string) []HostJobs {
 
 // countOpen is how many jobs of a queue have not ended. What cannot be read is none: it says nothing about this host.
 func countOpen(folder string) int {
-	dir, err := sys.OpenOwn(folder, 0)
+	dir, err := sys.OpenOwnFolder(folder, 0)
 	if err != nil {
 		return 0
 	}
 	_ = dir.Close()
-	lines, err := journal.View(filepath.Join(folder, journalFile))
+	lines, err := journal.OpenReadOnly(filepath.Join(folder, journalFile))
 	if err != nil {
 		return 0
 	}
@@ -93,6 +93,6 @@ func countOpen(folder string) int {
 		return 0
 	}
 	state := record.NewQueue()
-	_ = lines.Next(func(line []byte) error { return state.Read(line, lines.Offset()) }) // what was read before an error counts
-	return state.Count.All - state.Count.Done()
+	_ = lines.EachNewLine(func(line []byte) error { return state.ReadLine(line, lines.Offset()) }) // what was read before an error counts
+	return state.Count.All - state.Count.CountDone()
 }

@@ -64,7 +64,7 @@ func TestTwoHostsOneHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer qb.Close()
-	if state, err := qb.Read(); qb.Dir == qa.Dir || err != nil || state.Count.All != 0 || state.Startable() || qb.Kept() || !qa.Kept() {
+	if state, err := qb.Read(); qb.Dir == qa.Dir || err != nil || state.Count.All != 0 || state.HasStartable() || qb.HasKeeper() || !qa.HasKeeper() {
 		t.Errorf("%s and %s: %+v, %v", qa.Dir, qb.Dir, state, err)
 	}
 	name, _ := os.Hostname()
@@ -82,7 +82,7 @@ func TestTwoHostsOneHome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle(qa.Dir, state, qa.journal.Offset())
+	markSettled(qa.Dir, state, qa.journal.Offset())
 	if list := OfOtherHosts(b); len(list) != 0 {
 		t.Errorf("after all have ended: %+v", list)
 	}
@@ -175,7 +175,7 @@ func TestQueueBelowAGroup(t *testing.T) {
 				t.Errorf("%+v, %v", q, err)
 			}
 		}
-		if _, err := Work(t.Context(), h, q.Dir); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := RunnerWork(t.Context(), h, q.Dir); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("its jobs are run: %v", err)
 		}
 	}

@@ -26,15 +26,15 @@ const (
 	RunnerFlag = "__jobs"
 )
 
-// mark is the variable in which a job has its folder.
-const mark = "GPUARD_JOB_DIR"
+// jobFolderVar is the variable in which a job has its folder.
+const jobFolderVar = "GPUARD_JOB_DIR"
 
-// grace is between SIGTERM and SIGKILL of a job that is cancelled.
-const grace = 10 * time.Second
+// cancelGrace is between SIGTERM and SIGKILL of a job that is cancelled.
+const cancelGrace = 10 * time.Second
 
-// Keep is the life of a keeper: it ends when there is nothing to do, or another one is there.
-func Keep(ctx context.Context, host *machine.Host, args []string) error {
-	if err := daemonize.Begin("gpuard"); err != nil {
+// KeepQueue is the life of a keeper: it ends when there is nothing to do, or another one is there.
+func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
+	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
 	if len(args) != 1 {
@@ -51,7 +51,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	if err := runs.WriteLockOwner(host, lock, runs.KeeperPlace); err != nil {
 		return err
 	}
-	f := &runs.Folder{Dir: dir, Host: host, Lock: lock, State: record.NewQueue(), Flag: RunnerFlag, Mark: mark, Work: dir, Grace: grace, Queue: true}
+	f := &runs.Folder{Dir: dir, Host: host, Lock: lock, State: record.NewQueue(), Flag: RunnerFlag, Mark: jobFolderVar, Work: dir, Grace: cancelGrace, Queue: true}
 	defer f.Close()
 	if err := sys.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the queue: %w", err)
@@ -59,7 +59,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	if f.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
 		return err
 	}
-	f.Ended = func(run int) error { return notify(dir, f.Journal, f.State, run) }
+	f.Ended = func(run int) error { return notifyEnd(dir, f.Journal, f.State, run) }
 	for {
 		if err := f.CatchUp(); err != nil {
 			return err
@@ -69,12 +69,12 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 			return err
 		}
 		over := false
-		err = f.Journal.Alone(func() error { // who submits now finds no keeper, or this one has seen the job
-			if err := f.CatchUp(); err != nil || f.State.Startable() {
+		err = f.Journal.WithLock(func() error { // who submits now finds no keeper, or this one has seen the job
+			if err := f.CatchUp(); err != nil || f.State.HasStartable() {
 				return err
 			}
 			over = true
-			settle(dir, f.State, f.Journal.Offset())
+			markSettled(dir, f.State, f.Journal.Offset())
 			return f.Lock.Close()
 		})
 		if err != nil || over {
@@ -85,38 +85,38 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 
 // checkOwn is an error unless the folder is this user's alone. Much may have happened since the queue was opened.
 func checkOwn(dir string) error {
-	own, err := sys.OpenOwn(dir, 0)
+	own, err := sys.OpenOwnFolder(dir, 0)
 	if err != nil {
 		return fmt.Errorf("cannot run the jobs of %s: %w", dir, err)
 	}
 	return own.Close()
 }
 
-// Work is what the runner of a queue does.
-func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+// RunnerWork is what the runner of a queue does.
+func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.RunnerWork, error) {
 	if err := checkOwn(dir); err != nil {
 		return nil, err
 	}
-	w := &runs.Work{State: record.NewQueue(), Grace: grace, Each: true}
+	w := &runs.RunnerWork{State: record.NewQueue(), Grace: cancelGrace, Each: true}
 	var err error
 	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
-		err = w.Journal.Next(func(line []byte) error { return w.State.Read(line, w.Journal.Offset()) })
+		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	d := &desks{host: host, dir: dir, first: map[string]*claim.Desk{}}
-	w.Mark = func(run int) string { return mark + "=" + filepath.Join(dir, w.State.Folder(run)) }
-	w.Prepare = func(run int) (runs.Start, error) { return prepare(d, w, run) }
-	w.Ended = func(run int) error { return notify(dir, w.Journal, w.State, run) }
-	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).Serve() }
+	d := &jobAllocators{host: host, dir: dir, first: map[string]*claim.Allocator{}}
+	w.Mark = func(run int) string { return jobFolderVar + "=" + filepath.Join(dir, w.State.Folder(run)) }
+	w.Prepare = func(run int) (runs.StartOptions, error) { return prepareJob(d, w, run) }
+	w.Ended = func(run int) error { return notifyEnd(dir, w.Journal, w.State, run) }
+	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).StartKeeper() }
 	return w, nil
 }
 
-// prepare is how a job is started, or why it cannot be.
-func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
+// prepareJob is how a job is started, or why it cannot be.
+func prepareJob(d *jobAllocators, w *runs.RunnerWork, run int) (start runs.StartOptions, err error) {
 	dir := d.dir
-	if before := w.State.Unmet(run); before >= 0 {
+	if before := w.State.FailedDependency(run); before >= 0 {
 		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)
 	}
 	j, err := jobAt(w.Journal, w.State, run)
@@ -130,7 +130,7 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
 	folder := filepath.Join(dir, w.State.Folder(run))
-	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + folder}
+	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), jobFolderVar + "=" + folder}
 	if j.Log != "" { // else who makes the log makes it
 		if err := sys.MkdirAll(folder, 0o700); err != nil {
 			return start, fmt.Errorf("cannot make the folder of the job: %w", err)
@@ -140,33 +140,33 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		task := fmt.Sprint(*j.Task)
 		env = append(env, "GPUARD_ARRAY_TASK="+task, "SLURM_ARRAY_TASK_ID="+task) // scripts for Slurm read the second
 	}
-	limits, err := kept(filepath.Join(dir, envFolder), j.Limits)
+	limits, err := readStored(filepath.Join(dir, envFolder), j.Limits)
 	if err != nil {
 		return start, err
 	}
 	j.Spec.Time, j.Spec.Nice, j.Spec.Asked = w.State.Estimate(run), w.State.Runs[run].Nice, w.State.Runs[run].Submitted
 	if j.Spec.Grace == 0 && j.Care == nil {
-		j.Spec.Grace = grace
+		j.Spec.Grace = cancelGrace
 	}
 	log := (&Queue{Dir: dir}).logPath(run, j)
-	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
+	return runs.StartOptions{Desk: func(ctx context.Context) (*claim.Allocator, error) { return d.deskFor(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
 		Folder: j.Folder, Env: env, Task: apprun.TaskOf(j.Spec, j.Care, j.Oversight, log),
 		Limits: limits, Log: log, Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
-// desks are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
+// jobAllocators are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
 // (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first one's.
-type desks struct {
+type jobAllocators struct {
 	host  *machine.Host
 	dir   string
-	first map[string]*claim.Desk // by the folder of leases
+	first map[string]*claim.Allocator // by the folder of leases
 }
 
-// of is where a job gets its lease: in the environment that it was handed in with. Only one goroutine may call it.
-func (d *desks) of(ctx context.Context, j Job) (*claim.Desk, error) {
+// deskFor is where a job gets its lease: in the environment that it was handed in with. Only one goroutine may call it.
+func (d *jobAllocators) deskFor(ctx context.Context, j Job) (*claim.Allocator, error) {
 	own := *d.host
 	var err error
-	if own.Env, err = environment(filepath.Join(d.dir, envFolder), j.Env); err != nil {
+	if own.Env, err = readEnvironment(filepath.Join(d.dir, envFolder), j.Env); err != nil {
 		return nil, err
 	}
 	own.PrivateState, own.Machine, j.Spec.Waiting.Fallback = j.Private, j.Machine, j.Fallback
@@ -181,7 +181,7 @@ func (d *desks) of(ctx context.Context, j Job) (*claim.Desk, error) {
 		return nil, err
 	}
 	if d.first[at] == nil {
-		if d.first[at], err = claim.OpenDesk(ctx, &own, job.Spec{CPU: true}); err != nil {
+		if d.first[at], err = claim.OpenAllocator(ctx, &own, job.Spec{CPU: true}); err != nil {
 			return nil, err
 		}
 	}

@@ -94,7 +94,7 @@ type Line struct {
 
 // List lists those jobs that which reports true for, in the order of their numbers.
 func (q *Queue) List(which func(State) bool) (list []Entry, err error) {
-	list, _, err = q.list(which, math.MaxInt)
+	list, _, err = q.listJobs(which, math.MaxInt)
 	return list, err
 }
 
@@ -116,25 +116,25 @@ func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
 			}
 			q.asked[n-1] = j
 		}
-		list = append(list, q.entry(state, n-1, stateOf(state, n-1), j))
+		list = append(list, q.makeEntry(state, n-1, stateOf(state, n-1), j))
 	}
 	return list, nil
 }
 
-// Next lists the jobs that run and the first that wait, and says how many more wait, because nobody reads a list of
+// NextJobs lists the jobs that run and the first that wait, and says how many more wait, because nobody reads a list of
 // 100,000 jobs.
-func (q *Queue) Next(most int) (list []Entry, more int, err error) {
-	list, _, err = q.list(func(s State) bool { return s == Running }, math.MaxInt)
+func (q *Queue) NextJobs(most int) (list []Entry, more int, err error) {
+	list, _, err = q.listJobs(func(s State) bool { return s == Running }, math.MaxInt)
 	if err != nil {
 		return nil, 0, err
 	}
-	rest, more, err := q.list(func(s State) bool { return s != Running && !s.Over() }, most)
+	rest, more, err := q.listJobs(func(s State) bool { return s != Running && !s.Over() }, most)
 	list = append(list, rest...)
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
 	return list, more, err
 }
 
-func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, err error) {
+func (q *Queue) listJobs(which func(State) bool, most int) (list []Entry, more int, err error) {
 	state, err := q.Read()
 	if err != nil {
 		return nil, 0, err
@@ -148,7 +148,7 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 			more++
 			continue
 		}
-		list = append(list, q.entry(state, run, where, q.jobOf(state, run)))
+		list = append(list, q.makeEntry(state, run, where, q.jobOf(state, run)))
 	}
 	return list, more, nil
 }
@@ -159,7 +159,7 @@ func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 	q, err := Open(host, false)
 	if err != nil {
 		// Where the queue cannot be used, a run that is none of its jobs can be ended all the same.
-		_, marked := host.AwaitEnviron(l.PID).Lookup(mark)
+		_, marked := host.AwaitEnviron(l.PID).Lookup(jobFolderVar)
 		if !marked {
 			return 0, nil
 		}
@@ -175,8 +175,8 @@ func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 			return 0, err
 		}
 		starting := false
-		for _, run := range state.In(record.Begun, record.Running) {
-			if state.Runs[run].Born().Lease == l.ID {
+		for _, run := range state.RunsIn(record.Begun, record.Running) {
+			if state.Runs[run].BirthEvent().Lease == l.ID {
 				return run + 1, nil
 			}
 			starting = starting || state.Runs[run].Phase == record.Begun
@@ -198,7 +198,7 @@ func FindNamed(host *machine.Host, name string) (numbers []int) {
 	if err != nil {
 		return nil
 	}
-	for _, run := range state.In(record.Waiting, record.Begun, record.Running, record.Elsewhere) {
+	for _, run := range state.RunsIn(record.Waiting, record.Begun, record.Running, record.Elsewhere) {
 		if state.Runs[run].Name == name {
 			numbers = append(numbers, run+1)
 		}
@@ -212,7 +212,7 @@ const mostStart = 2 * time.Second
 // jobOf is a job of a list, which shows the others also where one cannot be read.
 func (q *Queue) jobOf(state *record.State, run int) Job {
 	if !state.Runs[run].Unread {
-		if j, err := q.Of(run); err == nil {
+		if j, err := q.ReadJob(run); err == nil {
 			return j
 		}
 	}
@@ -222,7 +222,7 @@ func (q *Queue) jobOf(state *record.State, run int) Job {
 func stateOf(state *record.State, run int) State {
 	r := &state.Runs[run]
 	if r.Away != nil {
-		return map[record.Stand]State{record.Queued: Waiting, record.Stopped: Held, record.Active: Running, record.Finished: Done, record.Broken: Failed,
+		return map[record.EngineState]State{record.Queued: Waiting, record.Stopped: Held, record.Active: Running, record.Finished: Done, record.Broken: Failed,
 			record.Ended: Cancelled, record.Unknown: Unknown, record.Refused: Refused}[r.Away.State]
 	}
 	switch r.Phase {
@@ -233,7 +233,7 @@ func stateOf(state *record.State, run int) State {
 	case record.Cancelled:
 		return Cancelled
 	case record.Failed:
-		if r.Last().Kind == record.Gone {
+		if r.LastEvent().Kind == record.Gone {
 			return Lost
 		}
 		return Failed
@@ -242,24 +242,24 @@ func stateOf(state *record.State, run int) State {
 	switch {
 	case r.Held:
 		return Held
-	case len(state.Awaits(run)) > 0:
+	case len(state.OpenDependencies(run)) > 0:
 		return After
 	}
 	return Waiting
 }
 
-func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
+func (q *Queue) makeEntry(state *record.State, run int, where State, j Job) Entry {
 	r := &state.Runs[run]
-	last := r.Last()
+	last := r.LastEvent()
 	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
 		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, last.Devices...), Log: q.logPath(run, j), Time: r.Time.Seconds(), Estimate: state.Estimate(run).Seconds()}
-	for _, other := range state.Awaits(run) {
+	for _, other := range state.OpenDependencies(run) {
 		e.Awaits = append(e.Awaits, other+1)
 	}
 	if r.Away != nil {
-		return e.away(r, last)
+		return e.withAway(r, last)
 	}
-	born := r.Born()
+	born := r.BirthEvent()
 	e.Waited = time.Since(r.Submitted).Seconds()
 	if !born.At.IsZero() {
 		e.Started = &born.At
@@ -271,9 +271,9 @@ func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 	}
 	switch {
 	case where == Running:
-		e.PID, e.Cancelling = cmp.Or(born.Command, born.PID), state.Cancelled(run)
+		e.PID, e.Cancelling = cmp.Or(born.Command, born.PID), state.IsCancelled(run)
 	case where == Waiting:
-		e.HeldBack = heldBack(state, run)
+		e.HeldBack = heldBackReason(state, run)
 	case where == Lost:
 		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
 	case last.Kind == record.End:
@@ -289,8 +289,8 @@ func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 	return e
 }
 
-// heldBack says what keeps a run that waits from starting, besides what it waits for.
-func heldBack(state *record.State, run int) string {
+// heldBackReason says what keeps a run that waits from starting, besides what it waits for.
+func heldBackReason(state *record.State, run int) string {
 	if state.Paused {
 		return "the queue is paused"
 	}
@@ -300,8 +300,8 @@ func heldBack(state *record.State, run int) string {
 	return ""
 }
 
-// away adds what another scheduler has said.
-func (e Entry) away(r *record.Run, last record.Event) Entry {
+// withAway adds what another scheduler has said.
+func (e Entry) withAway(r *record.Run, last record.Event) Entry {
 	a := r.Away
 	e.Engine, e.ID, e.Place, e.Node, e.Why, e.Started = a.Engine, a.ID, a.Place, a.Node, a.Why, a.Began
 	e.Waited, e.Seconds = time.Since(r.Submitted).Seconds(), last.Seconds

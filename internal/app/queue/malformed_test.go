@@ -33,7 +33,7 @@ func TestMalformed(t *testing.T) {
 		return b.String()
 	}
 	q := open(t, filepath.Join(t.TempDir(), "state"))
-	jobs := gate.Soaked(10_000, 3_000)
+	jobs := gate.SoakCount(10_000, 3_000)
 	var names []string
 	var envs []visible.Env
 	for range jobs {
@@ -56,12 +56,12 @@ func TestMalformed(t *testing.T) {
 		if e.Name != strings.ToValidUTF8(names[i], "\ufffd") && utf8.ValidString(names[i]) {
 			t.Errorf("job %d is called %q, want %q", i+1, e.Name, names[i])
 		}
-		j, err := q.Of(i)
+		j, err := q.ReadJob(i)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := environment(filepath.Join(q.Dir, envFolder), j.Env)
-		if want := ofShell(envs[i]); err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+		got, err := readEnvironment(filepath.Join(q.Dir, envFolder), j.Env)
+		if want := withoutLeaseVars(envs[i]); err != nil || len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Fatalf("job %d has %q, want %q, %v", i+1, got, want, err)
 		}
 	}

@@ -15,25 +15,25 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Kind is the same number for the same command.
-func Kind(command []string) uint32 {
+// CommandHash is the same number for the same command.
+func CommandHash(command []string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.Join(command, "\x00")))
 	return h.Sum32()
 }
 
-// Limits are those that a job has if it is handed in now: the caller's.
-func Limits() string { return limits.OfCaller() }
+// CallerLimits are those that a job has if it is handed in now: the caller's.
+func CallerLimits() string { return limits.CallerLimits() }
 
-// notify tells who of the end of a job. What does that is the user's own, in the environment and the folder of the job.
-func notify(dir string, lines *journal.Journal, all *record.State, run int) error {
+// notifyEnd tells who of the end of a job. What does that is the user's own, in the environment and the folder of the job.
+func notifyEnd(dir string, lines *journal.Journal, all *record.State, run int) error {
 	j, err := jobAt(lines, all, run)
 	if err != nil || j.Notify == "" {
 		return err
 	}
-	state, last := stateOf(all, run), all.Runs[run].Last()
+	state, last := stateOf(all, run), all.Runs[run].LastEvent()
 	e := Entry{Number: run + 1, Name: all.Runs[run].Name, State: state, Exit: &last.Exit, Signal: last.Signal, Starts: all.Runs[run].Starts}
-	env, err := environment(filepath.Join(dir, envFolder), j.Env)
+	env, err := readEnvironment(filepath.Join(dir, envFolder), j.Env)
 	if err != nil {
 		return err
 	}
@@ -51,12 +51,12 @@ func notify(dir string, lines *journal.Journal, all *record.State, run int) erro
 	}
 	return apprun.Notice{
 		Number: e.Number, Name: e.Name, State: string(state), Exit: last.Exit, Log: (&Queue{Dir: dir}).logPath(run, j),
-		Text: fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending()),
-	}.Tell(j.Notify, env, folder, log, false)
+		Text: fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.EndText()),
+	}.Send(j.Notify, env, folder, log, false)
 }
 
-// Ending is how a job ended, in a word or two.
-func (e *Entry) Ending() string {
+// EndText is how a job ended, in a word or two.
+func (e *Entry) EndText() string {
 	switch {
 	case e.State == Failed && e.Starts == 0:
 		return "not run"

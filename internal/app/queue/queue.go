@@ -74,7 +74,7 @@ const (
 // Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
 // its jobs is inside of the allocation then, and ends with it.
 func Folder(host *machine.Host) (string, error) {
-	return host.DurablePath(queueFolder + allocated(host.Env))
+	return host.DurablePath(queueFolder + allocationSuffix(host.Env))
 }
 
 // queueFolder begins the name of the folder of a queue (machine.DurablePath).
@@ -101,7 +101,7 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 	case err != nil:
 		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, host.AdviseOwn(err))
 	}
-	if create && allocated(host.Env) != "" {
+	if create && allocationSuffix(host.Env) != "" {
 		removeOld(dir)
 	}
 	q := &Queue{Dir: dir, host: host, state: record.NewQueue()}
@@ -116,17 +116,17 @@ func (q *Queue) Close() { _ = q.journal.Close() }
 
 // Read returns the state of all jobs. A job's number is one more than its run's.
 func (q *Queue) Read() (*record.State, error) {
-	return q.state, q.journal.Next(func(line []byte) error { return q.state.Read(line, q.journal.Offset()) })
+	return q.state, q.journal.EachNewLine(func(line []byte) error { return q.state.ReadLine(line, q.journal.Offset()) })
 }
 
-// Written has a value after something was written since it was read last.
-func (q *Queue) Written() <-chan struct{} {
+// Changes has a value after something was written since it was read last.
+func (q *Queue) Changes() <-chan struct{} {
 	if q.written == nil {
 		q.written = make(chan struct{}, 1)
-		q.journal.Await() // the first time it only begins to watch
+		q.journal.WaitForWrite() // the first time it only begins to watch
 		go func() {
 			for {
-				q.journal.Await()
+				q.journal.WaitForWrite()
 				select {
 				case q.written <- struct{}{}:
 				default:
@@ -141,14 +141,14 @@ func (q *Queue) Written() <-chan struct{} {
 func (q *Queue) Ended() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
-		journal.AwaitFree(filepath.Join(q.Dir, lockFile))
+		journal.WaitUntilFree(filepath.Join(q.Dir, lockFile))
 		close(ended)
 	}()
 	return ended
 }
 
-// Of is what a job is started with.
-func (q *Queue) Of(run int) (Job, error) { return jobAt(q.journal, q.state, run) }
+// ReadJob is what a job is started with.
+func (q *Queue) ReadJob(run int) (Job, error) { return jobAt(q.journal, q.state, run) }
 
 func jobAt(j *journal.Journal, state *record.State, run int) (got Job, err error) {
 	line, err := j.Line(state.Runs[run].Offset)
@@ -168,12 +168,12 @@ func jobAt(j *journal.Journal, state *record.State, run int) (got Job, err error
 	return got, nil
 }
 
-// Log is the file that a job writes to.
-func (q *Queue) Log(run int, j Job) string { return q.logPath(run, j) }
+// LogPath is the file that a job writes to.
+func (q *Queue) LogPath(run int, j Job) string { return q.logPath(run, j) }
 
-// Program is the path of the program of a command.
-func Program(command string) (string, error) {
-	path, err := launch.Find(command)
+// FindProgram is the path of the program of a command.
+func FindProgram(command string) (string, error) {
+	path, err := launch.FindCommand(command)
 	if err != nil {
 		return "", err
 	}
@@ -188,8 +188,8 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, mos
 			return 0, nil, err
 		}
 	}
-	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
-		n, err := q.count(size)
+	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
+		n, err := q.countJobs(size)
 		if err != nil {
 			return nil, err
 		}
@@ -202,8 +202,8 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, mos
 			}
 		}
 		dir := filepath.Join(q.Dir, envFolder)
-		if j.Env, err = keep(dir, strings.Join(ofShell(env), "\x00")); err == nil && j.Limits != "" {
-			j.Limits, err = keep(dir, j.Limits)
+		if j.Env, err = storeByHash(dir, strings.Join(withoutLeaseVars(env), "\x00")); err == nil && j.Limits != "" {
+			j.Limits, err = storeByHash(dir, j.Limits)
 		}
 		if err != nil {
 			return nil, err
@@ -211,14 +211,14 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, mos
 		number = n + 1
 		if len(tasks) == 0 {
 			logs = []string{q.logPath(n, j)}
-			return line(n, what, j)
+			return submitLine(n, what, j)
 		}
 		var text []byte
 		name, log := what.Name, j.Log
 		what.Array = &record.Array{First: n, Most: most}
 		for i, task := range tasks {
 			what.Name, j.Task, j.Log = fmt.Sprintf("%s[%d]", name, task), &task, strings.ReplaceAll(log, "%a", strconv.Itoa(task))
-			one, err := line(n+i, what, j)
+			one, err := submitLine(n+i, what, j)
 			if err != nil {
 				return nil, err
 			}
@@ -240,8 +240,8 @@ func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, mos
 	return number, logs, nil
 }
 
-// line is the line of the journal of a job that is submitted.
-func line(run int, what record.Job, j Job) (text []byte, err error) {
+// submitLine is the line of the journal of a job that is submitted.
+func submitLine(run int, what record.Job, j Job) (text []byte, err error) {
 	if what.Data, err = json.Marshal(j); err != nil {
 		return nil, err
 	}
@@ -271,11 +271,11 @@ func (q *Queue) Pause(on bool) error {
 	return err
 }
 
-// Can is why a job cannot be asked for that; nil where it can.
-func (q *Queue) Can(kind record.Kind, number int) error {
+// CheckRequest is why a job cannot be asked for that; nil where it can.
+func (q *Queue) CheckRequest(kind record.Kind, number int) error {
 	state, err := q.Read()
 	if err == nil {
-		err = possible(state, kind, number)
+		err = checkRequest(state, kind, number)
 	}
 	return err
 }
@@ -283,15 +283,15 @@ func (q *Queue) Can(kind record.Kind, number int) error {
 // Ask records what the owner wants of jobs, and tells the schedulers that have some of them. Of those that it cannot be
 // asked of, the error names the first; nothing is asked then.
 func (q *Queue) Ask(ctx context.Context, kind record.Kind, numbers ...int) error {
-	own, away, err := q.split(numbers)
+	own, away, err := q.splitByEngine(numbers)
 	if err == nil && len(away) > 0 { // one may have ended meanwhile; jobs of this machine wait for nobody
-		_, err = q.Catch(ctx)
+		_, err = q.RefreshAway(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	for _, n := range numbers {
-		if err := possible(q.state, kind, n); err != nil {
+		if err := checkRequest(q.state, kind, n); err != nil {
 			return err
 		}
 	}
@@ -303,14 +303,14 @@ func (q *Queue) Ask(ctx context.Context, kind record.Kind, numbers ...int) error
 	if len(own) == 0 {
 		return q.journal.Sync()
 	}
-	err = q.journal.Exclusive(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
+	err = q.journal.AppendLocked(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
 		state, err := q.Read()
 		if err != nil {
 			return nil, err
 		}
 		var lines [][]byte
 		for _, n := range own {
-			if err := possible(state, kind, n); err != nil {
+			if err := checkRequest(state, kind, n); err != nil {
 				return nil, err
 			}
 			line, err := json.Marshal(record.Event{Kind: kind, Run: n - 1, At: time.Now().Truncate(time.Millisecond)})
@@ -327,8 +327,8 @@ func (q *Queue) Ask(ctx context.Context, kind record.Kind, numbers ...int) error
 	return q.journal.Sync()
 }
 
-// possible is an error where a job cannot be asked for that.
-func possible(state *record.State, kind record.Kind, n int) error {
+// checkRequest is an error where a job cannot be asked for that.
+func checkRequest(state *record.State, kind record.Kind, n int) error {
 	if n < 1 || n > len(state.Runs) {
 		return exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
 	}
@@ -336,7 +336,7 @@ func possible(state *record.State, kind record.Kind, n int) error {
 	over := phase >= record.OK
 	switch {
 	case kind == record.Again && state.Runs[n-1].Unread:
-		return exit.Usagef("cannot queue job %d again: %s", n, state.Runs[n-1].Last().Problem)
+		return exit.Usagef("cannot queue job %d again: %s", n, state.Runs[n-1].LastEvent().Problem)
 	case kind == record.Again && state.Runs[n-1].Away != nil:
 		return exit.Usagef("cannot queue job %d again: %s has it; hand it in again: gpuard submit --engine %[2]s", n, state.Runs[n-1].Away.Engine)
 	case kind == record.Again && (!over || phase == record.OK):
@@ -349,15 +349,15 @@ func possible(state *record.State, kind record.Kind, n int) error {
 	return nil
 }
 
-// Serve starts the keeper, if there is none and some job may start.
-func (q *Queue) Serve() error {
+// StartKeeper starts the keeper, if there is none and some job may start.
+func (q *Queue) StartKeeper() error {
 	path := filepath.Join(q.Dir, errorFile)
 	errs, err := sys.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot start the queue: %w", err)
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
-	process, err := daemonize.Start(q.host.Name, q.host.Env, errs, Flag, q.Dir)
+	process, err := daemonize.StartBackground(q.host.Name, q.host.Env, errs, Flag, q.Dir)
 	if err != nil {
 		return err
 	}
@@ -367,12 +367,12 @@ func (q *Queue) Serve() error {
 // mostDying is how long a killed keeper or runner may have its lock still.
 const mostDying = time.Second
 
-// Kept reports whether a process is there that starts the jobs. A killed one has its lock until the kernel has closed its
+// HasKeeper reports whether a process is there that starts the jobs. A killed one has its lock until the kernel has closed its
 // files. Who believed that lock would start no other, and what was just handed in would not run.
-func (q *Queue) Kept() bool {
+func (q *Queue) HasKeeper() bool {
 	path := filepath.Join(q.Dir, lockFile)
-	for end := time.Now().Add(mostDying); journal.Locked(path); time.Sleep(time.Millisecond) {
-		alive := func(o journal.LockOwner) bool { return !q.host.Proc.Ending(o.PID, o.Start) }
+	for end := time.Now().Add(mostDying); journal.IsLocked(path); time.Sleep(time.Millisecond) {
+		alive := func(o journal.LockOwner) bool { return !q.host.Proc.IsEnding(o.PID, o.Start) }
 		if slices.ContainsFunc(journal.LockOwners(path), alive) || time.Now().After(end) {
 			return true
 		}
@@ -386,7 +386,7 @@ func (q *Queue) Problem() string {
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "gpuard: "))
 }
 
-// Runs reports whether a process is the runner of this queue.
-func (q *Queue) Runs(pid int) bool {
-	return strings.Contains(q.host.Proc.Describe(pid).Command, RunnerFlag+" "+q.Dir)
+// IsRunner reports whether a process is the runner of this queue.
+func (q *Queue) IsRunner(pid int) bool {
+	return strings.Contains(q.host.Proc.DescribeProcess(pid).Command, RunnerFlag+" "+q.Dir)
 }

@@ -90,7 +90,7 @@ func TestCut(t *testing.T) {
 			t.Fatalf("cut at %d: %d jobs, %v", at, len(state.Runs), err)
 		}
 		for run := range state.Runs {
-			if j, err := other.Of(run); err != nil || j.Command[0] != "true" {
+			if j, err := other.ReadJob(run); err != nil || j.Command[0] != "true" {
 				t.Fatalf("cut at %d: job %d is %+v, %v", at, run+1, j, err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next, more, err := q.Next(2); err != nil || more != 1 || len(next) != 3 || next[2].State != Running {
+	if next, more, err := q.NextJobs(2); err != nil || more != 1 || len(next) != 3 || next[2].State != Running {
 		t.Errorf("the next: %+v, %d more, %v", next, more, err)
 	}
 	for _, e := range list {
@@ -228,7 +228,7 @@ func TestQueueOfAllocation(t *testing.T) {
 	if own != "queue" || first != "queue-slurm-7-n1" || second != "queue-slurm-8-.._n1" {
 		t.Errorf("%q, %q, %q", own, first, second)
 	}
-	old := time.Now().Add(-2 * stale)
+	old := time.Now().Add(-2 * removalAge)
 	for _, name := range []string{own, first} {
 		if err := os.Chtimes(filepath.Join(top, name, journalFile), old, old); err != nil {
 			t.Fatal(err)

@@ -15,35 +15,35 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Noticing is how long the end of a command may take to become the end of its lease: the holder has to notice it.
-const Noticing = time.Second
+// NoticeTimeout is how long the end of a command may take to become the end of its lease: the holder has to notice it.
+const NoticeTimeout = time.Second
 
-// CommandGone reports whether the command has ended and nothing is recorded yet that still holds the lease.
-func CommandGone(host *machine.Host, l job.Lease) bool {
-	return !l.Ended && !l.Unreadable && !CommandAlive(host, l)
+// IsCommandGone reports whether the command has ended and nothing is recorded yet that still holds the lease.
+func IsCommandGone(host *machine.Host, l job.Lease) bool {
+	return !l.Ended && !l.Unreadable && !IsCommandAlive(host, l)
 }
 
-// Unattended finds the processes that keep a lease whose command is gone, if its holder cannot record them: the holder
+// FindUnattended finds the processes that keep a lease whose command is gone, if its holder cannot record them: the holder
 // was killed or is stopped, or a supervising gpuard was killed before it recorded the PID of the command. A process
 // with the command's name counts as the command, because it could be. A stopped holder counts only if late: it may be
 // continued soon.
-func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
-	if l.Namespace != host.Proc.Namespace() {
+func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
+	if l.Namespace != host.Proc.PIDNamespace() {
 		return withoutProof(l)
 	}
-	if !CommandGone(host, l) {
+	if !IsCommandGone(host, l) {
 		return l
 	}
-	dev, ino, err := folder.LockFile(l)
+	dev, ino, err := folder.LeaseLockInode(l)
 	if err != nil {
 		return l
 	}
-	holders := host.Proc.LockedBy(dev, ino)
+	holders := host.Proc.LockHolders(dev, ino)
 	if len(holders) == 0 && late {
 		holders = stoppedHolder(host, folder, l)
 	}
 	helper := func(stopped bool) bool {
-		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && machine.OwnHelper(b.PID) })
+		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && machine.IsOwnHelper(b.PID) })
 	}
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
@@ -66,12 +66,12 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 // by which it is one. If it is late, such a process may hang there, in a driver that does not let go: one that is still there after
 // mostExit stays in the list.
 func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.Blocker {
-	isEnding := func(b job.Blocker) bool { return host.Proc.Ending(b.PID, b.Start) }
+	isEnding := func(b job.Blocker) bool { return host.Proc.IsEnding(b.PID, b.Start) }
 	if !late {
 		return slices.DeleteFunc(holders, isEnding)
 	}
 	for end := time.Now().Add(mostExit); slices.ContainsFunc(holders, isEnding) && time.Now().Before(end); time.Sleep(mostExit / 50) {
-		holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return !host.Proc.Alive(b.PID, b.Start) })
+		holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return !host.Proc.IsAlive(b.PID, b.Start) })
 	}
 	return holders
 }
@@ -92,21 +92,21 @@ func withoutProof(l job.Lease) job.Lease {
 // stoppedHolder finds the holder of another user's lease by its command line, because the open files of that user's
 // processes are hidden. Only processes of that user count.
 func stoppedHolder(host *machine.Host, folder *store.Folder, l job.Lease) []job.Blocker {
-	for _, pid := range host.Proc.Of(l.UID) {
+	for _, pid := range host.Proc.ProcessesOfUser(l.UID) {
 		if words := proc.New("/proc").Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
 			continue
 		}
-		if p := host.Proc.Describe(pid); p.Stopped {
+		if p := host.Proc.DescribeProcess(pid); p.Stopped {
 			return []job.Blocker{p}
 		}
 	}
 	return nil
 }
 
-// Attend says of each lease whether it is unattended.
-func Attend(host *machine.Host, folder *store.Folder, held []job.Lease, late bool) {
+// MarkUnattended says of each lease whether it is unattended.
+func MarkUnattended(host *machine.Host, folder *store.Folder, held []job.Lease, late bool) {
 	for i := range held {
-		held[i] = Unattended(host, folder, held[i], late)
+		held[i] = FindUnattended(host, folder, held[i], late)
 	}
 }
 
@@ -127,19 +127,19 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 	if !errors.As(err, &locked) {
 		return err
 	}
-	if top, uid, n := folder.Crowd(); n > 0 {
+	if top, uid, n := folder.FindCrowdingUser(); n > 0 {
 		return fmt.Errorf("%w; %s has put %d folders there that are read at each claim: sudo find %s -mindepth 1 -maxdepth 1 -user %s -delete",
 			locked, host.Names(uid), n, top, host.Names(uid))
 	}
-	switch dev, ino, serr := folder.Lock(); {
+	switch dev, ino, serr := folder.FolderLockInode(); {
 	case locked.PID != 0:
-		p := host.Proc.Describe(locked.PID)
+		p := host.Proc.DescribeProcess(locked.PID)
 		if p.Stopped {
 			return fmt.Errorf("%w: it is %s's %s, which is stopped; continue it (kill -CONT %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
 		}
 		return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
 	case locked.Hidden && serr == nil:
-		for _, p := range host.Proc.LockedBy(dev, ino) {
+		for _, p := range host.Proc.LockHolders(dev, ino) {
 			if p.PID != os.Getpid() {
 				return fmt.Errorf("%w; %s's %s (process %d) holds it", locked, p.User, p.Command, p.PID)
 			}
@@ -151,22 +151,22 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 // NoteHolders records the processes that hold a lease whose command is gone, except process but, which is about to
 // release it. Where none does any more, it ends the lease.
 func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but int) error {
-	dev, ino, err := folder.LockFile(lease)
+	dev, ino, err := folder.LeaseLockInode(lease)
 	if err != nil {
 		return err
 	}
 	holders := []job.Blocker{}
-	for _, b := range processes.LockedBy(dev, ino) {
+	for _, b := range processes.LockHolders(dev, ino) {
 		if b.PID != but {
 			b.Command = machine.BaseName(strings.Fields(b.Command)) // all users can read a lease: only names of commands, no arguments
 			holders = append(holders, b)
 		}
 	}
 	if len(holders) > 0 {
-		err = folder.Mark(lease, holders)
+		err = folder.RecordHolders(lease, holders)
 	}
 	if err == nil { // a process that was just being created had it for a moment
-		_, err = folder.End(lease, lease.Boot)
+		_, err = folder.EndIfUnheld(lease, lease.Boot)
 	}
 	return err
 }

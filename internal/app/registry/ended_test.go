@@ -12,13 +12,13 @@ import (
 func TestStoppedElsewhere(t *testing.T) {
 	host := &machine.Host{Proc: proc.New("/proc")}
 	l := job.Lease{ID: "k3f9", Ended: true, HeldBy: []job.Blocker{{PID: 3, Command: "sleep", Stopped: true}}}
-	for namespace, told := range map[uint64]bool{host.Proc.Namespace(): true, host.Proc.Namespace() + 1: false} {
+	for namespace, told := range map[uint64]bool{host.Proc.PIDNamespace(): true, host.Proc.PIDNamespace() + 1: false} {
 		l.Namespace = namespace
-		if got := Unattended(host, nil, l, true); (got.Stuck() != nil) != told || len(got.HeldBy) != 1 {
+		if got := FindUnattended(host, nil, l, true); (got.StoppedHolder() != nil) != told || len(got.HeldBy) != 1 {
 			t.Errorf("namespace %d: %+v", namespace, got.HeldBy)
 		}
 	}
-	if l.Stuck() == nil {
+	if l.StoppedHolder() == nil {
 		t.Error("the lease of the caller has changed")
 	}
 }

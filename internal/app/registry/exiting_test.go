@@ -34,7 +34,7 @@ func TestUnattendedExiting(t *testing.T) {
 	}{"lives": {late: true, kept: true}, "exits": {flags: 4}, "exits, late": {flags: 4, late: true, gone: true}, "hangs while it exits": {flags: 4, late: true, kept: true}} {
 		root := t.TempDir()
 		host := &machine.Host{Proc: proc.New(root)}
-		l := job.Lease{ID: "k3f9", UID: uint32(os.Geteuid()), PID: pid - 1, Start: 50, Devices: []gpu.UUID{"GPU-1"}, Namespace: host.Proc.Namespace()} //nolint:gosec // a uid
+		l := job.Lease{ID: "k3f9", UID: uint32(os.Geteuid()), PID: pid - 1, Start: 50, Devices: []gpu.UUID{"GPU-1"}, Namespace: host.Proc.PIDNamespace()} //nolint:gosec // a uid
 		lock := filepath.Join(dir, "leases", fmt.Sprint(l.UID), l.ID+"-"+job.DeviceHash("GPU-1")+".lock")
 		own := filepath.Join(root, fmt.Sprint(pid))
 		for path, text := range map[string]string{
@@ -64,7 +64,7 @@ func TestUnattendedExiting(t *testing.T) {
 				_ = os.RemoveAll(own)
 			}()
 		}
-		if got := Unattended(host, folder, l, c.late); got.Ended != c.kept || len(got.HeldBy) > 0 != c.kept {
+		if got := FindUnattended(host, folder, l, c.late); got.Ended != c.kept || len(got.HeldBy) > 0 != c.kept {
 			t.Errorf("one that %s: %+v", name, got)
 		}
 	}

@@ -2,7 +2,7 @@
 // run, and which processes count against them. It changes no lease.
 //
 //	m, err := host.Read(ctx, gpu.Identity)
-//	leases, problems, err := registry.Leases(host, m)
+//	leases, problems, err := registry.LiveLeases(host, m)
 package registry
 
 import (
@@ -19,9 +19,9 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Leases lists what is alive for m with the owners' names, and what is wrong with the state folder.
+// LiveLeases lists what is alive for m with the owners' names, and what is wrong with the state folder.
 // A machine without a state folder has no leases.
-func Leases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error) {
+func LiveLeases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error) {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
 		return []job.Lease{}, nil, err
@@ -29,14 +29,14 @@ func Leases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error) {
 	defer folder.Close() //nolint:errcheck // read only
 	held, problems := folder.Leases()
 	pause := time.Millisecond
-	for began := time.Now(); time.Since(began) < Noticing && slices.ContainsFunc(held, func(l job.Lease) bool { return CommandGone(host, l) }); pause *= 2 {
+	for began := time.Now(); time.Since(began) < NoticeTimeout && slices.ContainsFunc(held, func(l job.Lease) bool { return IsCommandGone(host, l) }); pause *= 2 {
 		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
 		held, problems = folder.Leases()
 		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
-			Attend(host, folder, held, false)
+			MarkUnattended(host, folder, held, false)
 		}
 	}
-	Attend(host, folder, held, true)
+	MarkUnattended(host, folder, held, true)
 	for i := range held {
 		held[i].User = host.Names(held[i].UID)
 	}
@@ -50,31 +50,31 @@ func Leases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error) {
 	return held, notes, nil
 }
 
-// Last are the devices of the caller's previous claim on m, for the order among equals.
-func Last(host *machine.Host, m gpu.Machine) []gpu.UUID {
+// LastDevices are the devices of the caller's previous claim on m, for the order among equals.
+func LastDevices(host *machine.Host, m gpu.Machine) []gpu.UUID {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
 		return nil
 	}
 	defer folder.Close() //nolint:errcheck // read only
-	return folder.Last()
+	return folder.LastDevices()
 }
 
-// CommandAlive reports whether the command runs. In another PID namespace its PID means another process here, so it
+// IsCommandAlive reports whether the command runs. In another PID namespace its PID means another process here, so it
 // counts as running until its holder records the end, or releases the lease.
-func CommandAlive(host *machine.Host, l job.Lease) bool {
-	if l.Namespace != host.Proc.Namespace() {
+func IsCommandAlive(host *machine.Host, l job.Lease) bool {
+	if l.Namespace != host.Proc.PIDNamespace() {
 		return !l.Ended
 	}
-	return host.Proc.Alive(l.PID, l.Start)
+	return host.Proc.IsAlive(l.PID, l.Start)
 }
 
-// Target finds the process that is meant by a process id or a lease, and the lease where that was named.
-func Target(host *machine.Host, verb, target string, m gpu.Machine) (int, *job.Lease, error) {
+// FindTarget finds the process that is meant by a process id or a lease, and the lease where that was named.
+func FindTarget(host *machine.Host, verb, target string, m gpu.Machine) (int, *job.Lease, error) {
 	if pid, err := strconv.Atoi(target); err == nil && pid > 0 {
 		return pid, nil, nil
 	}
-	held, _, err := Leases(host, m)
+	held, _, err := LiveLeases(host, m)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -86,9 +86,9 @@ func Target(host *machine.Host, verb, target string, m gpu.Machine) (int, *job.L
 	switch {
 	case l.Unreadable:
 		return 0, nil, fmt.Errorf("cannot %s %s: the lease of %s cannot be read; name its process instead", verb, target, l.User)
-	case l.Namespace != host.Proc.Namespace():
+	case l.Namespace != host.Proc.PIDNamespace():
 		return 0, nil, fmt.Errorf("cannot %s %s: its command %s runs in another PID namespace; ask inside that container", verb, target, prose.Clean(l.Command))
-	case !CommandAlive(host, *l):
+	case !IsCommandAlive(host, *l):
 		return 0, nil, exit.Usagef("cannot %s %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", verb, target, prose.Clean(l.Command), l.PID, target)
 	}
 	return l.PID, l, nil
@@ -103,15 +103,15 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 	if !known {
 		return nil, nil //nolint:nilnil // no lease is no error
 	}
-	held, _, err := Leases(host, m)
+	held, _, err := LiveLeases(host, m)
 	if err != nil {
 		return nil, err
 	}
 	held = slices.DeleteFunc(held, func(l job.Lease) bool { return l.Unreadable || l.UID != uid && l.UID != 0 })
 	id, _ := env.Lookup("GPUARD_LEASE")
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
-	namespace := host.Proc.Namespace()
-	for above := 0; i < 0 && pid > 0 && above < generations; above++ {
+	namespace := host.Proc.PIDNamespace()
+	for above := 0; i < 0 && pid > 0 && above < maxGenerations; above++ {
 		s, err := host.Proc.Stat(pid)
 		if err != nil {
 			break
@@ -125,24 +125,24 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 	return &held[i], nil
 }
 
-// generations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
-const generations = 1000
+// maxGenerations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
+const maxGenerations = 1000
 
-// Trees lists, by the ID of each shared lease, the processes of m that count against it: the descendants of its command, and
+// LeaseTrees lists, by the ID of each shared lease, the processes of m that count against it: the descendants of its command, and
 // of those that hold it after the command's end, and the server of MPS. It walks /proc, so call it before the folder is locked. A lease that
 // appears later has no tree, and what it uses already counts as foreign until the next claim.
-func Trees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string][]int {
+func LeaseTrees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string][]int {
 	roots := map[string][]int{}
 	for _, l := range held {
-		if l.Share <= 0 || l.Namespace != host.Proc.Namespace() {
+		if l.Share <= 0 || l.Namespace != host.Proc.PIDNamespace() {
 			continue
 		}
 		var pids []int
-		if host.Proc.Alive(l.PID, l.Start) {
+		if host.Proc.IsAlive(l.PID, l.Start) {
 			pids = append(pids, l.PID)
 		}
 		for _, p := range l.HeldBy {
-			if host.Proc.Alive(p.PID, p.Start) {
+			if host.Proc.IsAlive(p.PID, p.Start) {
 				pids = append(pids, p.PID)
 			}
 		}
@@ -150,7 +150,7 @@ func Trees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string][]int
 			roots[l.ID] = append(roots[l.ID], pids...)
 		}
 	}
-	trees := host.Proc.Trees(roots)
+	trees := host.Proc.ProcessTrees(roots)
 	for _, p := range m.Processes {
 		if id := leaseServed(host, m, held, p); id != "" {
 			trees[id] = append(trees[id], p.PID)

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Unleased says which processes and devices of m the leases account for.
-func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Input {
+// LeftoverInput says which processes and devices of m the leases account for.
+func LeftoverInput(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Input {
 	q := leftover.Input{Machine: m, Lease: LeasesByPID(host, m, held), Covered: map[gpu.UUID]bool{}}
 	for _, d := range m.Devices {
 		q.Covered[d.UUID] = slices.ContainsFunc(held, func(l job.Lease) bool {
@@ -30,11 +30,11 @@ func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Inpu
 func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
 	out, roots := map[int]string{}, map[string][]int{}
 	for _, l := range held {
-		if !l.Unreadable && l.Namespace == host.Proc.Namespace() && host.Hardware() && commands(host, l) {
+		if !l.Unreadable && l.Namespace == host.Proc.PIDNamespace() && host.IsHardware() && isOwnCommand(host, l) {
 			roots[l.ID] = []int{l.PID}
 		}
 	}
-	trees := host.Proc.Trees(roots)
+	trees := host.Proc.ProcessTrees(roots)
 	nested := slices.Clone(held)
 	slices.SortStableFunc(nested, func(a, b job.Lease) int {
 		return cmp.Or(cmp.Compare(len(trees[b.ID]), len(trees[a.ID])), strings.Compare(a.Parent, b.Parent))
@@ -53,14 +53,14 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 			continue
 		}
 		id, readable := "", false
-		if host.Hardware() {
+		if host.IsHardware() {
 			env, err := host.Proc.Environ(p.PID)
 			readable = err == nil
 			id, _ = visible.Env(env).Lookup("GPUARD_LEASE")
 		}
 		for _, l := range held {
 			mine := p.UID == nil || *p.UID == l.UID
-			if readable && mine && l.ID == id || !readable && mine && covers(host, m, l, p.GPU) || l.Unreadable && covers(host, m, l, p.GPU) {
+			if readable && mine && l.ID == id || !readable && mine && coversDevice(host, m, l, p.GPU) || l.Unreadable && coversDevice(host, m, l, p.GPU) {
 				out[p.PID] = l.ID
 			}
 		}
@@ -74,23 +74,25 @@ func leaseServed(host *machine.Host, m gpu.Machine, held []job.Lease, p gpu.Proc
 	if !p.ServesMPS() || p.UID == nil {
 		return ""
 	}
-	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.Quota == job.MPS && l.UID == *p.UID && covers(host, m, l, p.GPU) })
+	i := slices.IndexFunc(held, func(l job.Lease) bool {
+		return l.Quota == job.MPS && l.UID == *p.UID && coversDevice(host, m, l, p.GPU)
+	})
 	if i < 0 {
 		return ""
 	}
 	return held[i].ID
 }
 
-// Inside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of the others,
+// ProcessesInside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of the others,
 // which are around it. It reads /proc only if a process of the lease's user is on one of its devices.
-func Inside(host *machine.Host, m gpu.Machine, held []job.Lease, around []string) (pids []int) {
+func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around []string) (pids []int) {
 	parent := map[string]string{}
 	for _, l := range held {
 		parent[l.ID] = l.Parent
 	}
 	first := slices.IndexFunc(held, func(l job.Lease) bool { return len(around) > 0 && l.ID == around[0] })
 	if first < 0 || !slices.ContainsFunc(m.Processes, func(p gpu.Process) bool {
-		return p.UID != nil && *p.UID == held[first].UID && covers(host, m, held[first], p.GPU)
+		return p.UID != nil && *p.UID == held[first].UID && coversDevice(host, m, held[first], p.GPU)
 	}) {
 		return nil
 	}
@@ -109,15 +111,15 @@ func Inside(host *machine.Host, m gpu.Machine, held []job.Lease, around []string
 	return pids
 }
 
-// commands reports whether the process of a lease is its command: a user may write any PID into a lease of one's own. A
+// isOwnCommand reports whether the process of a lease is its command: a user may write any PID into a lease of one's own. A
 // command may have become root's (sudo), and root leases for others.
-func commands(host *machine.Host, l job.Lease) bool {
+func isOwnCommand(host *machine.Host, l job.Lease) bool {
 	uid, known := host.Proc.Owner(l.PID)
-	return (!known || uid == l.UID || uid == 0 || l.UID == 0) && host.Proc.Alive(l.PID, l.Start)
+	return (!known || uid == l.UID || uid == 0 || l.UID == 0) && host.Proc.IsAlive(l.PID, l.Start)
 }
 
-// covers reports whether the lease holds the device, or the GPU that the slice is of, or a slice of it.
-func covers(host *machine.Host, m gpu.Machine, l job.Lease, id gpu.UUID) bool {
-	d, _, ok := m.Find(id)
+// coversDevice reports whether the lease holds the device, or the GPU that the slice is of, or a slice of it.
+func coversDevice(host *machine.Host, m gpu.Machine, l job.Lease, id gpu.UUID) bool {
+	d, _, ok := m.FindDevice(id)
 	return ok && (l.Holds(id) || l.Holds(d.UUID) || slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return id == d.UUID && l.Holds(s.UUID) }))
 }

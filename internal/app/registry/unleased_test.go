@@ -34,7 +34,7 @@ func TestLeasesByPID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return job.Lease{ID: id, PID: pid, Start: s.Start, UID: uint32(uid), Namespace: host.Proc.Namespace(), Devices: []gpu.UUID{gpu.UUID("GPU-" + id)}}
+		return job.Lease{ID: id, PID: pid, Start: s.Start, UID: uint32(uid), Namespace: host.Proc.PIDNamespace(), Devices: []gpu.UUID{gpu.UUID("GPU-" + id)}}
 	}
 	child := cmd.Process.Pid
 	outer, inner := lease("outer", os.Getpid(), os.Getuid()), lease("inner", child, user)
@@ -83,7 +83,7 @@ func TestServerOfMPS(t *testing.T) {
 		{ID: "watched", UID: 7, Share: 1, Quota: job.Watch, Devices: []gpu.UUID{"GPU-b"}, Namespace: 9},
 		{ID: "through", UID: 7, Share: 1, Quota: job.MPS, Devices: []gpu.UUID{"GPU-a"}, Namespace: 9},
 	}
-	if got, want := Trees(host, m, held), (map[string][]int{"through": {100, 101}}); !reflect.DeepEqual(got, want) {
+	if got, want := LeaseTrees(host, m, held), (map[string][]int{"through": {100, 101}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("the trees are %v, want %v", got, want)
 	}
 	for pid, want := range map[int]string{100: "through", 101: "through", 103: ""} {

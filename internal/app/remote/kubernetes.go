@@ -17,45 +17,45 @@ import (
 	"gpuard/internal/host/kube"
 )
 
-// forms are the names under which a user asks for Kubernetes, and what a job then asks for GPUs; "" whatever the cluster
+// kubernetesForms are the names under which a user asks for Kubernetes, and what a job then asks for GPUs; "" whatever the cluster
 // has.
-func forms() map[string]handoff.Target {
+func kubernetesForms() map[string]handoff.Target {
 	return map[string]handoff.Target{"kubernetes": "", "kubernetes-plugin": handoff.Kubernetes, "kubernetes-dra": handoff.KubernetesDRA}
 }
 
-// pods is a cluster of Kubernetes. A job there is known by the name of its Job, and its place is CONTEXT/NAMESPACE.
-type pods struct {
+// kubernetesCluster is a cluster of Kubernetes. A job there is known by the name of its Job, and its place is CONTEXT/NAMESPACE.
+type kubernetesCluster struct {
 	host *machine.Host
 	form handoff.Target
 }
 
 func openKubernetes(h *machine.Host, name string) *Scheduler {
-	s := &pods{h, forms()[name]}
-	return &Scheduler{Name: "kubernetes", Title: "Kubernetes", Write: s.write, Test: s.test, Submit: s.submit, Look: s.look, Cancel: s.cancel, Hold: s.hold, Logs: s.logs, Image: true, Ends: true}
+	s := &kubernetesCluster{h, kubernetesForms()[name]}
+	return &Scheduler{Name: "kubernetes", Title: "Kubernetes", Write: s.writeJob, Test: s.testJob, Submit: s.submitJob, Look: s.lookAtJobs, Cancel: s.cancelJobs, Hold: s.holdJob, Logs: s.copyLogs, Image: true, Ends: true}
 }
 
-// at is the way to a place; "" is the one that kubectl takes now.
-func (s *pods) at(place string) (*kube.Cluster, error) {
+// clusterAt is the way to a place; "" is the one that kubectl takes now.
+func (s *kubernetesCluster) clusterAt(place string) (*kube.Cluster, error) {
 	context, namespace := "", ""
 	if i := strings.LastIndexByte(place, '/'); i >= 0 { // names of contexts may have more of them
 		context, namespace = place[:i], place[i+1:]
 	}
-	k, err := kube.Find(s.host.Env, context, namespace)
+	k, err := kube.FindKubectl(s.host.Env, context, namespace)
 	if err == nil && s.host.Times.Engine > 0 {
 		k.Patience = s.host.Times.Engine
 	}
 	return k, err
 }
 
-// write writes the job in the form that the cluster can serve.
-func (s *pods) write(ctx context.Context, w handoff.Work) (handoff.Output, error) {
+// writeJob writes the job in the form that the cluster can serve.
+func (s *kubernetesCluster) writeJob(ctx context.Context, w handoff.Work) (handoff.Output, error) {
 	if s.form == "" {
-		k, err := s.at("")
+		k, err := s.clusterAt("")
 		if err != nil {
 			return handoff.Output{}, err
 		}
 		var why string
-		if s.form, why, err = chosen(ctx, k, &w); err != nil {
+		if s.form, why, err = chooseForm(ctx, k, &w); err != nil {
 			return handoff.Output{}, err
 		}
 		if why != "" {
@@ -66,44 +66,44 @@ func (s *pods) write(ctx context.Context, w handoff.Work) (handoff.Output, error
 	if err != nil {
 		return handoff.Output{}, err
 	}
-	return handoff.Write(s.form, w, config.Slurm())
+	return handoff.Write(s.form, w, config.MergeSlurm())
 }
 
-// chosen says whether the job claims devices (DRA) or asks the device plugin, by what the cluster has.
-func chosen(ctx context.Context, k *kube.Cluster, w *handoff.Work) (handoff.Target, string, error) {
+// chooseForm says whether the job claims devices (DRA) or asks the device plugin, by what the cluster has.
+func chooseForm(ctx context.Context, k *kube.Cluster, w *handoff.Work) (handoff.Target, string, error) {
 	if w.Spec.CPU {
 		return handoff.Kubernetes, "", nil
 	}
-	c := &kubernetes.Cluster{Serves: read(ctx, k.Serves)}
+	c := &kubernetes.Cluster{Serves: readAnswer(ctx, k.Serves)}
 	if c.Serves.Problem != "" {
-		return "", "", silence(c.Serves.Problem)
+		return "", "", silenceError(c.Serves.Problem)
 	}
 	if slices.Contains(c.Serves.Found, "resource.k8s.io/v1") {
-		c.Classes, c.Slices = read(ctx, k.Classes), read(ctx, k.Slices)
+		c.Classes, c.Slices = readAnswer(ctx, k.ListDeviceClasses), readAnswer(ctx, k.ListSlices)
 	}
-	if dra, _ := c.DRA(); !dra {
-		c.Nodes = read(ctx, k.Nodes)
+	if dra, _ := c.SupportsDRA(); !dra {
+		c.Nodes = readAnswer(ctx, k.Nodes)
 	}
-	if dra, why := c.Choose(); dra {
+	if dra, why := c.ChooseForm(); dra {
 		return handoff.KubernetesDRA, "it claims devices (kubernetes-dra): " + why, ctx.Err()
 	} else {
 		return handoff.Kubernetes, "it asks the device plugin (kubernetes-plugin): " + why, ctx.Err()
 	}
 }
 
-func silence(problem string) error {
+func silenceError(problem string) error {
 	return fmt.Errorf("cannot ask the Kubernetes cluster: %s; see: gpuard doctor --engine kubernetes", strings.TrimSuffix(problem, "."))
 }
 
-// test has the cluster check the manifest strictly.
-func (s *pods) test(ctx context.Context, path string) (string, error) {
+// testJob has the cluster check the manifest strictly.
+func (s *kubernetesCluster) testJob(ctx context.Context, path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	k, err := s.at("")
+	k, err := s.clusterAt("")
 	if err == nil {
-		err = refused(k.DryRun(ctx, text))
+		err = submitError(k.DryRun(ctx, text))
 	}
 	if err != nil {
 		return "", err
@@ -111,34 +111,34 @@ func (s *pods) test(ctx context.Context, path string) (string, error) {
 	return "the cluster accepts it; whether a node has room is seen when it is handed in, and in gpuard doctor --engine kubernetes", nil
 }
 
-// refused is an error of handing a job in.
-func refused(err error) error {
+// submitError is an error of handing a job in.
+func submitError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case kube.Is(err, kube.Silent):
-		return silence(err.Error())
-	case kube.Is(err, kube.Forbidden):
+	case kube.IsKind(err, kube.Silent):
+		return silenceError(err.Error())
+	case kube.IsKind(err, kube.Forbidden):
 		return fmt.Errorf("%w; see what you may do: gpuard doctor --engine kubernetes", err)
 	}
 	return fmt.Errorf("the cluster refuses it: %w", err)
 }
 
-// submit makes the job and what belongs to it. Where one of the objects cannot be made, none stays.
-func (s *pods) submit(ctx context.Context, path string) (id, place string, err error) {
+// submitJob makes the job and what belongs to it. Where one of the objects cannot be made, none stays.
+func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, place string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", "", err
 	}
-	k, err := s.at("")
+	k, err := s.clusterAt("")
 	if err != nil {
 		return "", "", err
 	}
-	if k.Context, _, err = k.Where(ctx); err != nil { // from now on the same, whatever the current context becomes
-		return "", "", refused(err)
+	if k.Context, _, err = k.CurrentContext(ctx); err != nil { // from now on the same, whatever the current context becomes
+		return "", "", submitError(err)
 	}
 	made, err := k.Create(ctx, text)
-	var own kube.Made
+	var own kube.CreatedObject
 	var names []string
 	for _, m := range made {
 		names, k.Namespace = append(names, m.Kind+"/"+m.Meta.Name), m.Meta.Namespace
@@ -150,10 +150,10 @@ func (s *pods) submit(ctx context.Context, path string) (id, place string, err e
 		err = errors.New("kubectl does not say which Job it has made")
 	}
 	if err != nil {
-		if kube.Is(err, kube.Silent) && own.Meta.Name == "" {
+		if kube.IsKind(err, kube.Silent) && own.Meta.Name == "" {
 			return "", "", fmt.Errorf("%w: %w", ErrUnsure, err)
 		}
-		err = refused(err)
+		err = submitError(err)
 		if len(names) > 0 {
 			if derr := k.Delete(ctx, names...); derr != nil {
 				err = fmt.Errorf("%w; what was made before could not be deleted (%w): kubectl delete -n %s %s", err, derr, k.Namespace, strings.Join(names, " "))
@@ -169,19 +169,19 @@ func (s *pods) submit(ctx context.Context, path string) (id, place string, err e
 	return own.Meta.Name, k.Context + "/" + k.Namespace, nil
 }
 
-// cancel deletes jobs with all that was made for them, and waits until they are gone. A task of an array cannot be
+// cancelJobs deletes jobs with all that was made for them, and waits until they are gone. A task of an array cannot be
 // deleted alone: its number would count as failed, and be started again where the job says so. So who calls names all.
-func (s *pods) cancel(ctx context.Context, jobs []runs.Away) error {
+func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []runs.Away) error {
 	by := map[string][]string{}
 	for _, j := range jobs {
-		by[j.Place] = append(by[j.Place], base(j.ID))
+		by[j.Place] = append(by[j.Place], baseID(j.ID))
 	}
 	for place, names := range by {
-		k, err := s.at(place)
+		k, err := s.clusterAt(place)
 		if err != nil {
 			return err
 		}
-		found, err := k.Jobs(ctx, kube.Managed(unique(names)))
+		found, err := k.Jobs(ctx, kube.ManagedSelector(sortUnique(names)))
 		if err != nil {
 			return err
 		}
@@ -207,31 +207,31 @@ func (s *pods) cancel(ctx context.Context, jobs []runs.Away) error {
 	return nil
 }
 
-func (s *pods) hold(ctx context.Context, job runs.Away, on bool) error {
-	k, err := s.at(job.Place)
+func (s *kubernetesCluster) holdJob(ctx context.Context, job runs.Away, on bool) error {
+	k, err := s.clusterAt(job.Place)
 	if err != nil {
 		return err
 	}
-	found, err := k.Jobs(ctx, kube.Managed([]string{base(job.ID)}))
+	found, err := k.Jobs(ctx, kube.ManagedSelector([]string{baseID(job.ID)}))
 	switch {
 	case err != nil:
 		return err
 	case len(found) > 0 && found[0].Meta.Labels[kubernetes.KueueLabel] != "":
 		return errors.New("only Kueue decides when it starts; see: kubectl get workloads")
 	}
-	return k.Suspend(ctx, base(job.ID), on)
+	return k.SetSuspended(ctx, baseID(job.ID), on)
 }
 
-// logs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
+// copyLogs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
 // ended.
-func (s *pods) logs(ctx context.Context, job runs.Away, follow bool, open Opener) error {
-	k, err := s.at(job.Place)
+func (s *kubernetesCluster) copyLogs(ctx context.Context, job runs.Away, follow bool, open Opener) error {
+	k, err := s.clusterAt(job.Place)
 	if err != nil {
 		return err
 	}
 	said := ""
 	for {
-		told, err := s.look(ctx, []Asked{{Away: job}})
+		told, err := s.lookAtJobs(ctx, []AskedJob{{Away: job}})
 		switch {
 		case err != nil && !follow:
 			return err
@@ -240,14 +240,14 @@ func (s *pods) logs(ctx context.Context, job runs.Away, follow bool, open Opener
 			if err != nil {
 				return err
 			}
-			return errors.Join(k.Logs(ctx, w, told[0].pod, follow), w.Close())
+			return errors.Join(k.CopyLogs(ctx, w, told[0].pod, follow), w.Close())
 		case err == nil && told[0].State.Over():
 			return fmt.Errorf("its pod is gone, and its output with it: %s", cmp.Or(told[0].Why, "the cluster says no more"))
 		case !follow:
 			return fmt.Errorf("it has not started: %s", told[0].Why)
 		}
 		if now := cmp.Or(told[0].Why, fmt.Sprint(err)); now != said {
-			s.host.Say("waiting for job " + base(job.ID) + ": " + now)
+			s.host.Say("waiting for job " + baseID(job.ID) + ": " + now)
 			said = now
 		}
 		select {

@@ -15,16 +15,16 @@ import (
 	"gpuard/internal/host/kube"
 )
 
-// look asks each place once. A place that does not answer hides no other: its jobs get no answer.
-func (s *pods) look(ctx context.Context, jobs []Asked) ([]Told, error) {
-	told := make([]Told, len(jobs))
+// lookAtJobs asks each place once. A place that does not answer hides no other: its jobs get no answer.
+func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]ReportedJob, error) {
+	told := make([]ReportedJob, len(jobs))
 	by := map[string][]int{}
 	for i := range jobs {
 		by[jobs[i].Place] = append(by[jobs[i].Place], i)
 	}
 	var problems []error
 	for place, list := range by {
-		if err := s.lookAt(ctx, place, jobs, list, told); err != nil {
+		if err := s.lookAtPlace(ctx, place, jobs, list, told); err != nil {
 			if place != "" {
 				err = fmt.Errorf("%s: %w", place, err)
 			}
@@ -34,10 +34,10 @@ func (s *pods) look(ctx context.Context, jobs []Asked) ([]Told, error) {
 	return told, errors.Join(problems...)
 }
 
-func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []int, told []Told) error {
-	k, err := s.at(place)
+func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs []AskedJob, list []int, told []ReportedJob) error {
+	k, err := s.clusterAt(place)
 	if err == nil && place == "" { // handed in without an answer: to where kubectl goes now, unless it was told otherwise since
-		if k.Context, k.Namespace, err = k.Where(ctx); err == nil {
+		if k.Context, k.Namespace, err = k.CurrentContext(ctx); err == nil {
 			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
 		}
 	}
@@ -50,24 +50,24 @@ func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []in
 			names = nil
 			break
 		}
-		names = append(names, base(jobs[i].ID))
+		names = append(names, baseID(jobs[i].ID))
 	}
-	v := view{}
-	selector := kube.Managed(unique(names))
+	v := clusterView{}
+	selector := kube.ManagedSelector(sortUnique(names))
 	if v.jobs, err = k.Jobs(ctx, selector); err != nil {
 		return err
 	}
-	if v.pods, err = k.JobPods(ctx, selector); err != nil {
+	if v.pods, err = k.ListJobPods(ctx, selector); err != nil {
 		return err
 	}
-	if v.silent(jobs, list) {
-		v.events, _ = k.JobEvents(ctx) // a person who may not see events still gets the state
+	if v.hasSilentJob(jobs, list) {
+		v.events, _ = k.ListJobEvents(ctx) // a person who may not see events still gets the state
 	}
 	for _, i := range list {
-		told[i] = v.told(jobs[i])
+		told[i] = v.jobReport(jobs[i])
 		if told[i].code == "no-gpu" && v.nodes == nil { // would it wait for ever?
 			v.nodes, _ = k.Nodes(ctx)
-			told[i] = v.told(jobs[i])
+			told[i] = v.jobReport(jobs[i])
 		}
 		if told[i].ID != "" {
 			told[i].Place = place
@@ -76,19 +76,19 @@ func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []in
 	return nil
 }
 
-// view is what a place says.
-type view struct {
+// clusterView is what a place says.
+type clusterView struct {
 	jobs   []kubernetes.Job
 	pods   []kubernetes.Pod
 	events []kubernetes.Event
 	nodes  []kubernetes.Node
 }
 
-// of finds the Job and its pods.
-func (v *view) of(a Asked) (*kubernetes.Job, []kubernetes.Pod) {
+// findJob finds the Job and its pods.
+func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
 	i := slices.IndexFunc(v.jobs, func(j kubernetes.Job) bool {
 		if a.ID != "" {
-			return j.Meta.Name == base(a.ID)
+			return j.Meta.Name == baseID(a.ID)
 		}
 		return strings.HasSuffix(j.Meta.Name, strings.TrimPrefix(a.Mark, "gpuard")) // "train-1f2e" of the mark "gpuard-1f2e"
 	})
@@ -104,33 +104,33 @@ func (v *view) of(a Asked) (*kubernetes.Job, []kubernetes.Pod) {
 	return &v.jobs[i], own
 }
 
-// silent reports whether a job has no pod: then only events say why.
-func (v *view) silent(jobs []Asked, list []int) bool {
+// hasSilentJob reports whether a job has no pod: then only events say why.
+func (v *clusterView) hasSilentJob(jobs []AskedJob, list []int) bool {
 	return slices.ContainsFunc(list, func(i int) bool {
-		j, own := v.of(jobs[i])
+		j, own := v.findJob(jobs[i])
 		return j != nil && len(own) == 0
 	})
 }
 
-func (v *view) told(a Asked) Told {
-	j, own := v.of(a)
+func (v *clusterView) jobReport(a AskedJob) ReportedJob {
+	j, own := v.findJob(a)
 	switch {
-	case j == nil && a.ID == "" && time.Since(a.Submitted) < unasked:
+	case j == nil && a.ID == "" && time.Since(a.Submitted) < maxTimeWithoutID:
 		a.State, a.Why = runs.Queued, "it is being handed in"
-		return Told{Away: a.Away}
+		return ReportedJob{Away: a.Away}
 	case j == nil && a.ID == "":
-		return lost(a.Away, "gpuard was killed while it handed the job in, and the cluster has no Job with its mark")
+		return lostJob(a.Away, "gpuard was killed while it handed the job in, and the cluster has no Job with its mark")
 	case j == nil:
-		return lost(a.Away, "the cluster has no Job %s any more: somebody has deleted it, or its time there is over", base(a.ID))
+		return lostJob(a.Away, "the cluster has no Job %s any more: somebody has deleted it, or its time there is over", baseID(a.ID))
 	}
 	events := slices.DeleteFunc(slices.Clone(v.events), func(e kubernetes.Event) bool { return e.About.Name != j.Meta.Name })
 	var p kubernetes.Progress
 	if task, err := strconv.Atoi(a.Task); err == nil {
-		p = kubernetes.LookTask(j, task, own, events, v.nodes)
+		p = kubernetes.TaskProgress(j, task, own, events, v.nodes)
 	} else {
-		p = kubernetes.Look(j, own, events, v.nodes)
+		p = kubernetes.JobProgress(j, own, events, v.nodes)
 	}
-	t := Told{Away: a.Away, Ended: p.Ended}
+	t := ReportedJob{Away: a.Away, Ended: p.Ended}
 	t.ID, t.Node, t.Began, t.Why, t.pod = j.Meta.Name, p.Node, nil, "", p.Pod
 	if a.Task != "" {
 		t.ID += "_" + a.Task

@@ -12,28 +12,28 @@ import (
 	"gpuard/internal/host/kube"
 )
 
-// atOnce is how many calls of kubectl run at the same time: each is a process of some 60 MiB.
-const atOnce = 4
+// maxCallsAtOnce is how many calls of kubectl run at the same time: each is a process of some 60 MiB.
+const maxCallsAtOnce = 4
 
-// Kubernetes reads what the cluster has and what this person may do there. What cannot be read says so, and hides nothing
+// ReadKubernetes reads what the cluster has and what this person may do there. What cannot be read says so, and hides nothing
 // else. The error is about kubectl itself.
-func Kubernetes(ctx context.Context, host *machine.Host, context, namespace string) (*kubernetes.Cluster, error) {
-	k, err := kube.Find(host.Env, context, namespace)
+func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace string) (*kubernetes.Cluster, error) {
+	k, err := kube.FindKubectl(host.Env, context, namespace)
 	if err != nil {
 		return nil, err
 	}
 	c := &kubernetes.Cluster{}
-	if c.Context, c.Namespace, err = k.Where(ctx); err != nil {
+	if c.Context, c.Namespace, err = k.CurrentContext(ctx); err != nil {
 		return nil, fmt.Errorf("cannot read the configuration of kubectl: %w; see: kubectl config view", err)
 	}
 	if c.Namespace == "" {
 		c.Namespace = "default"
 	}
-	if c.Serves = read(ctx, k.Serves); c.Serves.Problem != "" { // nobody waits for ten answers that do not come
+	if c.Serves = readAnswer(ctx, k.Serves); c.Serves.Problem != "" { // nobody waits for ten answers that do not come
 		return c, nil
 	}
 	var all sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
+	turns := make(chan struct{}, maxCallsAtOnce)
 	ask := func(f func()) {
 		all.Go(func() {
 			turns <- struct{}{}
@@ -43,17 +43,17 @@ func Kubernetes(ctx context.Context, host *machine.Host, context, namespace stri
 	}
 	dra := slices.Contains(c.Serves.Found, "resource.k8s.io/v1")
 	if dra {
-		ask(func() { c.Classes = read(ctx, k.Classes) })
-		ask(func() { c.Slices = read(ctx, k.Slices) })
-		ask(func() { c.Claims = read(ctx, k.Claims) })
+		ask(func() { c.Classes = readAnswer(ctx, k.ListDeviceClasses) })
+		ask(func() { c.Slices = readAnswer(ctx, k.ListSlices) })
+		ask(func() { c.Claims = readAnswer(ctx, k.ListClaims) })
 	}
-	ask(func() { c.Nodes = read(ctx, k.Nodes) })
-	ask(func() { c.Pods = read(ctx, k.Pods) })
-	ask(func() { c.Quotas = read(ctx, k.Quotas) })
-	rights := wanted(dra)
+	ask(func() { c.Nodes = readAnswer(ctx, k.Nodes) })
+	ask(func() { c.Pods = readAnswer(ctx, k.ListPods) })
+	ask(func() { c.Quotas = readAnswer(ctx, k.ListQuotas) })
+	rights := wantedRights(dra)
 	answers := make([]error, len(rights))
 	for i := range rights {
-		ask(func() { rights[i].Granted, answers[i] = k.Can(ctx, rights[i].Verb, rights[i].Resource) })
+		ask(func() { rights[i].Granted, answers[i] = k.CanDo(ctx, rights[i].Verb, rights[i].Resource) })
 	}
 	all.Wait()
 	for i, err := range answers {
@@ -66,8 +66,8 @@ func Kubernetes(ctx context.Context, host *machine.Host, context, namespace stri
 	return c, ctx.Err()
 }
 
-// wanted lists what gpuard does in a namespace.
-func wanted(dra bool) []kubernetes.Right {
+// wantedRights lists what gpuard does in a namespace.
+func wantedRights(dra bool) []kubernetes.Right {
 	list := []kubernetes.Right{
 		{Verb: "create", Resource: "jobs.batch"}, {Verb: "get", Resource: "jobs.batch"}, {Verb: "delete", Resource: "jobs.batch"},
 		{Verb: "list", Resource: "pods"}, {Verb: "get", Resource: "pods/log"}, {Verb: "list", Resource: "events"},
@@ -78,14 +78,14 @@ func wanted(dra bool) []kubernetes.Right {
 	return list
 }
 
-// read makes an answer of a call.
-func read[T any](ctx context.Context, call func(context.Context) (T, error)) kubernetes.Answer[T] {
+// readAnswer makes an answer of a call.
+func readAnswer[T any](ctx context.Context, call func(context.Context) (T, error)) kubernetes.Answer[T] {
 	found, err := call(ctx)
 	if err != nil {
-		return kubernetes.Answer[T]{Problem: plain(err)}
+		return kubernetes.Answer[T]{Problem: plainText(err)}
 	}
 	return kubernetes.Answer[T]{Found: found}
 }
 
-// plain is what an error says on one line.
-func plain(err error) string { return strings.TrimSuffix(strings.TrimSpace(err.Error()), ".") }
+// plainText is what an error says on one line.
+func plainText(err error) string { return strings.TrimSuffix(strings.TrimSpace(err.Error()), ".") }

@@ -33,7 +33,7 @@ type Scheduler struct {
 	// Submit hands that in.
 	Submit func(ctx context.Context, path string) (id, place string, err error)
 	// Look says where these jobs are, one answer for each in their order.
-	Look func(ctx context.Context, jobs []Asked) ([]Told, error)
+	Look func(ctx context.Context, jobs []AskedJob) ([]ReportedJob, error)
 	// Cancel ends jobs.
 	Cancel func(ctx context.Context, jobs []runs.Away) error
 	// Hold keeps a job from starting, or no more.
@@ -45,14 +45,14 @@ type Scheduler struct {
 // Opener gives the place for what a source, such as a pod, has printed. It is called once, when there is something.
 type Opener func(source string) (io.WriteCloser, error)
 
-// Asked is a job that is asked about.
-type Asked struct {
+// AskedJob is a job that is asked about.
+type AskedJob struct {
 	runs.Away
 	Submitted time.Time
 }
 
-// Told is what a scheduler says of one. Exit and Signal count where it is over.
-type Told struct {
+// ReportedJob is what a scheduler says of one. Exit and Signal count where it is over.
+type ReportedJob struct {
 	runs.Away
 	Exit   int
 	Signal string // "SIGTERM"; "" none
@@ -61,16 +61,16 @@ type Told struct {
 	code, pod string // of Kubernetes
 }
 
-// Names lists the schedulers.
-func Names() []string { return []string{"slurm", "kubernetes"} }
+// EngineNames lists the schedulers.
+func EngineNames() []string { return []string{"slurm", "kubernetes"} }
 
 // Open finds a scheduler.
 func Open(host *machine.Host, name string) (*Scheduler, error) {
-	if _, pods := forms()[name]; pods {
+	if _, pods := kubernetesForms()[name]; pods {
 		return openKubernetes(host, name), nil
 	}
-	if !slices.Contains(Names(), name) {
-		return nil, exit.Usagef("cannot use --engine %s: there is no such engine; there are %s, and without --engine this machine", name, strings.Join(Names(), ", "))
+	if !slices.Contains(EngineNames(), name) {
+		return nil, exit.Usagef("cannot use --engine %s: there is no such engine; there are %s, and without --engine this machine", name, strings.Join(EngineNames(), ", "))
 	}
 	return openSlurm(host), nil
 }
@@ -78,11 +78,11 @@ func Open(host *machine.Host, name string) (*Scheduler, error) {
 // ErrUnsure is in the error of a Submit whose answer did not come: the scheduler may have the job.
 var ErrUnsure = errors.New("no answer to the hand-in")
 
-// unasked is how long a job may be without an ID: another process may be handing it in.
-const unasked = 2 * time.Minute
+// maxTimeWithoutID is how long a job may be without an ID: another process may be handing it in.
+const maxTimeWithoutID = 2 * time.Minute
 
-// lost is a job of which the scheduler knows nothing, and why that says nothing of how it ended.
-func lost(a runs.Away, format string, args ...any) Told {
+// lostJob is a job of which the scheduler knows nothing, and why that says nothing of how it ended.
+func lostJob(a runs.Away, format string, args ...any) ReportedJob {
 	a.State, a.Why = runs.Unknown, fmt.Sprintf(format, args...)
-	return Told{Away: a}
+	return ReportedJob{Away: a}
 }

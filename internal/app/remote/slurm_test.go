@@ -25,7 +25,7 @@ func TestForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := []Asked{{Away: runs.Away{Engine: "slurm", ID: "12_3", Place: "one"}, Submitted: time.Now()}}
+	asked := []AskedJob{{Away: runs.Away{Engine: "slurm", ID: "12_3", Place: "one"}, Submitted: time.Now()}}
 	told, err := s.Look(t.Context(), asked)
 	if err != nil || told[0].State != runs.Unknown || !strings.Contains(told[0].Why, "it forgets one 300 sec after its end") {
 		t.Errorf("without accounting: %+v, %v", told, err)

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// composed is the request of a compose up or run: as many GPUs as the services that it starts ask for, in one lease.
-func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.Spec) (_ *contained, _ job.Spec, err error) {
+// composeRequest is the request of a compose up or run: as many GPUs as the services that it starts ask for, in one lease.
+func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Host, spec job.Spec) (_ *containerCommand, _ job.Spec, err error) {
 	switch {
 	case c.call.Engine != "docker":
 		return nil, spec, exit.Usagef("cannot lease for %s compose: gpuard reads projects of docker compose; start single containers by gpuard %s -- run …", c.call.Engine, c.call.Engine)
@@ -33,11 +33,11 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 	}
 
 	// What the options of a run name is judged also where no service has GPUs.
-	if err := c.call.Check(); err != nil {
+	if err := c.call.CheckStart(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
-	if c.services, err = c.call.Starts(project); err == nil {
-		err = c.once(ctx, project)
+	if c.services, err = c.call.LeasingServices(project); err == nil {
+		err = c.skipRunningServices(ctx, project)
 	}
 	if err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
@@ -61,7 +61,7 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 }
 
 // readProject reads the project, with what its variables stand for, and looks up what its services and options name.
-func (c *contained) readProject(ctx context.Context) (container.Project, error) {
+func (c *containerCommand) readProject(ctx context.Context) (container.Project, error) {
 	project, err := c.engine.Project(ctx, c.call.Compose, "--no-interpolate")
 	if err != nil {
 		return project, err
@@ -70,28 +70,28 @@ func (c *contained) readProject(ctx context.Context) (container.Project, error) 
 	if err != nil {
 		return project, err
 	}
-	project = project.Filled(filled)
-	found, err := c.engine.Look(ctx, project.Asked().Join(c.call.Asked()), c.facts.Rootless)
-	c.call = c.call.On(found)
-	return project.On(found), err
+	project = project.WithVariables(filled)
+	found, err := c.engine.LookUp(ctx, project.NeededLookups().Join(c.call.NeededLookups()), c.facts.Rootless)
+	c.call = c.call.WithFound(found)
+	return project.WithFound(found), err
 }
 
-// once leaves out services that run and are left alone, and refuses to start others again: Compose would replace their
+// skipRunningServices leaves out services that run and are left alone, and refuses to start others again: Compose would replace their
 // containers, and between the old and the new one the lease would be free.
-func (c *contained) once(ctx context.Context, project container.Project) error {
+func (c *containerCommand) skipRunningServices(ctx context.Context, project container.Project) error {
 	found, err := c.engine.WithLabel(ctx, "com.docker.compose.project", project.Name)
 	if err != nil {
 		return fmt.Errorf("cannot ask docker about the containers of %s: %w", project.Name, err)
 	}
-	left := c.call.Verb == "compose up" && c.call.Has("--no-recreate")
+	left := c.call.Verb == "compose up" && c.call.HasOption("--no-recreate")
 	for _, one := range found {
 		name := one.Config.Labels["com.docker.compose.service"]
 		i := slices.IndexFunc(c.services, func(s container.Service) bool { return s.Name == name })
 		switch {
-		case i < 0 || one.Config.Labels["com.docker.compose.oneoff"] == "True" || c.call.Verb == "compose run" && i == c.asked():
-		case one.Lives() && left:
+		case i < 0 || one.Config.Labels["com.docker.compose.oneoff"] == "True" || c.call.Verb == "compose run" && i == c.runServiceIndex():
+		case one.IsAlive() && left:
 			c.services = slices.Delete(c.services, i, i+1)
-		case one.Lives():
+		case one.IsAlive():
 			return fmt.Errorf("cannot start service %s: it runs already, and would be replaced; end it first (docker compose stop %s), or leave it as it is (--no-recreate)", name, name)
 		case left:
 			return fmt.Errorf("cannot start service %s with --no-recreate: its container has GPUs of an earlier lease; remove it first: docker compose rm %s", name, name)
@@ -100,15 +100,15 @@ func (c *contained) once(ctx context.Context, project container.Project) error {
 	return nil
 }
 
-// asked is the place of the service that a compose run names.
-func (c *contained) asked() int {
+// runServiceIndex is the place of the service that a compose run names.
+func (c *containerCommand) runServiceIndex() int {
 	return slices.IndexFunc(c.services, func(s container.Service) bool { return slices.Contains(c.call.Containers()[:1], s.Name) })
 }
 
-// compose tells docker compose the devices by variables, which the project's file of gpuard reads.
-func (l *Launch) compose(form container.Form) error {
+// makeComposeCommand tells docker compose the devices by variables, which the project's file of gpuard reads.
+func (l *Launch) makeComposeCommand(form container.Form) error {
 	c := l.contained
-	values, err := container.Values(form, l.Lease, c.services)
+	values, err := container.ServiceVariables(form, l.Lease, c.services)
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
 	}
@@ -126,13 +126,13 @@ func (l *Launch) compose(form container.Form) error {
 		name, text, _ := strings.Cut(value, "=")
 		vars = append(vars, visible.Var{Name: name, Value: text})
 	}
-	l.env = l.withoutNumbers().With(vars)
-	l.Plan.Notes = append(l.Plan.Notes, c.shares(l.Plan)...)
+	l.env = l.engineEnv().With(vars)
+	l.Plan.Notes = append(l.Plan.Notes, c.serviceGPUNotes(l.Plan)...)
 	return nil
 }
 
-// shares says which service has which GPUs, where there are several.
-func (c *contained) shares(plan job.Plan) (notes []string) {
+// serviceGPUNotes says which service has which GPUs, where there are several.
+func (c *containerCommand) serviceGPUNotes(plan job.Plan) (notes []string) {
 	given := plan.Devices
 	for _, s := range c.services {
 		if len(c.services) > 1 && len(given) >= s.GPUs {

@@ -22,9 +22,9 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// contained is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
+// containerCommand is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
 // container and not as long as the engine's command.
-type contained struct {
+type containerCommand struct {
 	call     container.Call
 	engine   engine.Engine
 	facts    container.Facts
@@ -36,37 +36,37 @@ type contained struct {
 	mark     string              // of a container without a lease: the value of its label
 }
 
-// InContainer reports whether a command is the command line of a container engine.
-func InContainer(command []string) bool {
-	return len(command) > 0 && container.Engine(command[0]) != ""
+// IsEngineCommand reports whether a command is the command line of a container engine.
+func IsEngineCommand(command []string) bool {
+	return len(command) > 0 && container.EngineOf(command[0]) != ""
 }
 
 // readContainer asks the engine what is needed before a lease is taken. It returns the request: the devices of a start
 // are those of its container. nil, without an error: the command needs no lease of its own.
-func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*contained, job.Spec, error) {
-	call, err := container.Read(spec.Command)
+func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*containerCommand, job.Spec, error) {
+	call, err := container.ReadCall(spec.Command)
 	if err != nil {
 		return nil, spec, exit.Usagef("cannot read the command line of %s: %v; see: %s %s --help", spec.Command[0], err, spec.Command[0], cmp.Or(call.Verb, "run"))
 	}
-	if call.Has("--help") {
+	if call.HasOption("--help") {
 		return nil, spec, nil
 	}
-	if err := call.Check(); err != nil { // before an engine is asked
+	if err := call.CheckStart(); err != nil { // before an engine is asked
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
-	if !call.Lasts() { // no process is started in a container, or it is one that has its devices
+	if !call.KeepsLease() { // no process is started in a container, or it is one that has its devices
 		return nil, spec, nil
 	}
 	if err := refuseInContainer(host, spec); err != nil {
 		return nil, spec, err
 	}
 	spec.Isolate = job.NoIsolation // the engine gives the container nothing but its devices
-	c := &contained{call: call}
-	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.Hardware() { // only to be shown: no engine is needed
+	c := &containerCommand{call: call}
+	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.IsHardware() { // only to be shown: no engine is needed
 		c.facts = container.Facts{Engine: call.Engine, CDI: true}
 		return c, spec, nil
 	}
-	if c.engine, err = engine.Of(host, call); err != nil {
+	if c.engine, err = engine.FindEngine(host, call); err != nil {
 		return nil, spec, err
 	}
 	if spec.Name == "" && call.Compose == nil {
@@ -74,19 +74,19 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	}
 	switch {
 	case call.Verb == "start", call.Verb == "restart":
-		return c.started(ctx, spec)
+		return c.startRequest(ctx, spec)
 	case call.Compose != nil:
-		return c.composed(ctx, host, spec)
+		return c.composeRequest(ctx, host, spec)
 	}
 	if c.facts, err = c.engine.Facts(ctx, host); err != nil {
 		return nil, spec, err
 	}
-	found, err := c.engine.Look(ctx, call.Asked(), c.facts.Rootless)
+	found, err := c.engine.LookUp(ctx, call.NeededLookups(), c.facts.Rootless)
 	if err != nil {
 		return nil, spec, err
 	}
-	c.call = call.On(found)
-	if err := c.call.Check(); err != nil {
+	c.call = call.WithFound(found)
+	if err := c.call.CheckStart(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
 	return c, spec, nil
@@ -95,10 +95,10 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 // RefuseCare refuses to look after a container in a way that gpuard only has for a process of this machine. verified says that it
 // is to be verified, too; wall is the level of isolation that was asked for by name.
 func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolation) error {
-	if !InContainer(command) {
+	if !IsEngineCommand(command) {
 		return nil
 	}
-	call, _ := container.Read(command) // what is wrong with it is said later
+	call, _ := container.ReadCall(command) // what is wrong with it is said later
 	switch {
 	case !call.StartsContainer():
 		return nil
@@ -110,19 +110,19 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 		return nil
 	case len(care.Drift) > 0:
 		return exit.Usagef("cannot use --drift with a container: it keeps the GPUs that it was created with; leave it out")
-	case !call.Attached():
+	case !call.IsAttached():
 		return exit.Usagef("cannot use --timeout, --retry, --log or --notify with %s %s, unless it is run in the foreground: without a command of %[1]s beside it, it is the engine that looks after the container; write %[1]s run without --detach, or leave them out", call.Engine, call.Verb)
-	case care.Retries > 0 && (call.Has("--cidfile") || call.Has("--name") && !call.Has("--rm", "--replace")):
+	case care.Retries > 0 && (call.HasOption("--cidfile") || call.HasOption("--name") && !call.HasOption("--rm", "--replace")):
 		return exit.Usagef("cannot use --retry with a container that leaves its name or its file of the ID behind: the next start could not have it; add --rm, and leave --cidfile out")
 	}
 	return nil
 }
 
-// keepContainer makes the command line of a container that is looked after: one without a lease has a label by which it is found
+// labelContainer makes the command line of a container that is looked after: one without a lease has a label by which it is found
 // again, and a further start knows that it is one, because the engine passes that variable on.
-func (l *Launch) keepContainer(again bool) {
+func (l *Launch) labelContainer(again bool) {
 	c := l.contained
-	if c == nil || !c.call.Attached() {
+	if c == nil || !c.call.IsAttached() {
 		return
 	}
 	more := slices.Clone(c.labels)
@@ -139,17 +139,17 @@ func (l *Launch) keepContainer(again bool) {
 // endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not end with the
 // engine's command, which passes no signals on where it has a terminal. sent is false where there is no such container.
 func (l *Launch) endContainer(signal string) (sent bool, err error) {
-	if l.contained == nil || !l.contained.call.Attached() {
+	if l.contained == nil || !l.contained.call.IsAttached() {
 		return false, nil
 	}
 	w := engine.Watch{Engine: l.contained.engine, Lease: l.Lease, Mark: l.contained.mark}
-	return w.Kill(context.Background(), signal)
+	return w.SignalContainers(context.Background(), signal)
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
 func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	limits, err := host.Limits()
-	rule := limits.Longest()
+	rule := limits.ShortestTime()
 	switch {
 	case err != nil:
 		return err
@@ -159,7 +159,7 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
 	case spec.Share > 0:
 		return exit.Usagef("cannot give a share of a GPU to a container: gpuard does not see to it there that the container keeps to its share; leave --share out")
-	case isolate.Wanted(job.NoIsolation, spec.Isolated):
+	case isolate.WantsIsolation(job.NoIsolation, spec.Isolated):
 		return exit.Usagef("cannot see to --require-isolation for a container: its engine starts it, and gives it only its own devices unless it is privileged; leave it out, or write --isolate off")
 	case spec.KeepWhile != "":
 		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
@@ -167,9 +167,9 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	return nil
 }
 
-// started is the request of a start: the devices that the container was created with. A container that runs is left to
+// startRequest is the request of a start: the devices that the container was created with. A container that runs is left to
 // the engine.
-func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job.Spec, error) {
+func (c *containerCommand) startRequest(ctx context.Context, spec job.Spec) (*containerCommand, job.Spec, error) {
 	names := c.call.Containers()
 	if len(names) != 1 {
 		return nil, spec, exit.Usagef("cannot lease for %d containers at once: %s one after the other, by name", len(names), c.call.Verb)
@@ -180,7 +180,7 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 		return nil, spec, fmt.Errorf("cannot ask %s about the container %s: %w", c.engine.Name, names[0], err)
 	case len(found) == 0:
 		return nil, spec, exit.Usagef("cannot start the container %s: %s knows none of that name; see: %s ps -a", names[0], c.engine.Name, c.engine.Name)
-	case found[0].Lives():
+	case found[0].IsAlive():
 		return nil, spec, nil
 	}
 	devices := found[0].Config.Labels[engine.DevicesLabel]
@@ -197,24 +197,24 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 
 // prepareContainer finds the engine, leases, and makes the command line of the engine.
 func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
-	if call, err := container.Read(l.spec.Command); !l.host.Hardware() && (err != nil || !call.Idle()) {
+	if call, err := container.ReadCall(l.spec.Command); !l.host.IsHardware() && (err != nil || !call.Idle()) {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
 	}
-	if err = l.find(ctx); err != nil {
+	if err = l.findProgram(ctx); err != nil {
 		return nil, err
 	}
 	if l.contained, l.spec, err = readContainer(ctx, l.host, l.spec); err != nil {
 		return nil, err
 	}
 	if l.contained == nil { // the container has its devices already, or none is started
-		l.env, l.passedOn = l.host.Unmasked(), true
+		l.env, l.passedOn = l.host.UnmaskedEnv(), true
 		return l, nil
 	}
-	if err = l.lease(ctx); err == nil {
-		err = l.contain()
+	if err = l.leaseDevices(ctx); err == nil {
+		err = l.makeEngineCommand()
 	}
-	if err != nil || l.created() {
-		l.release()
+	if err != nil || l.isCreateOnly() {
+		l.releaseLease()
 		l.claimed, l.Lease = nil, ""
 	}
 	if err != nil {
@@ -238,39 +238,39 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 		return "", err
 	}
 	l.claimed = &claim.Decision{Machine: m}
-	if !host.Hardware() { // as where CDI lists its GPUs
+	if !host.IsHardware() { // as where CDI lists its GPUs
 		for _, d := range m.Devices {
-			l.contained.facts.Names = append(l.contained.facts.Names, container.Kinds()[d.Vendor]+"="+string(d.UUID))
+			l.contained.facts.Names = append(l.contained.facts.Names, container.CDIKinds()[d.Vendor]+"="+string(d.UUID))
 		}
 	}
-	if err := l.contain(); err != nil {
+	if err := l.makeEngineCommand(); err != nil {
 		return "", err
 	}
-	return strings.Join(append(l.Plan.Notes[len(plan.Notes):], "the engine would be started as: "+shellquote.Words(shellquote.Sh, l.argv...)), "; "), nil
+	return strings.Join(append(l.Plan.Notes[len(plan.Notes):], "the engine would be started as: "+shellquote.JoinQuoted(shellquote.Sh, l.argv...)), "; "), nil
 }
 
-// contain makes the command that of the engine with the devices of the lease.
-func (l *Launch) contain() error {
+// makeEngineCommand makes the command that of the engine with the devices of the lease.
+func (l *Launch) makeEngineCommand() error {
 	c := l.contained
 	plan := l.Plan
 	if c.names != nil {
 		l.argv, l.Plan.Notes = l.spec.Command, append(l.Plan.Notes, c.notes...)
 	} else {
-		devices, err := l.devices()
+		devices, err := l.leasedDevices()
 		if err != nil {
 			return err
 		}
-		form, err := container.Choose(c.facts, devices)
+		form, err := container.ChooseForm(c.facts, devices)
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}
 		}
 		if c.services != nil {
-			return l.compose(form)
+			return l.makeComposeCommand(form)
 		}
-		if err := c.reachable(form); err != nil {
+		if err := c.checkDeviceFiles(form); err != nil {
 			return err
 		}
-		labels := []string{"--label", engine.DevicesLabel + "=" + joined(plan.UUIDs())}
+		labels := []string{"--label", engine.DevicesLabel + "=" + joinUUIDs(plan.UUIDs())}
 		if c.call.Verb == "run" {
 			labels = append(labels, "--label", engine.LeaseLabel+"="+l.Lease)
 		}
@@ -284,24 +284,24 @@ func (l *Launch) contain() error {
 		}
 		l.argv, l.Plan.Notes = argv, append(l.Plan.Notes, notes...)
 	}
-	l.env = l.withoutNumbers()
+	l.env = l.engineEnv()
 	return nil
 }
 
-// withoutNumbers is the environment of the engine's command: numbers of this machine mean nothing in the container, and
+// engineEnv is the environment of the engine's command: numbers of this machine mean nothing in the container, and
 // podman --env-host passes on what is set here.
-func (l *Launch) withoutNumbers() visible.Env {
+func (l *Launch) engineEnv() visible.Env {
 	var vars []visible.Var
 	for _, v := range visible.ForJob(l.host.Env, "", l.Plan, job.UUIDs, gpu.Machine{}) {
 		vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 	}
-	return l.host.Unmasked().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
+	return l.host.UnmaskedEnv().With(append(vars, visible.Var{Name: "GPUARD_LEASE", Unset: true}))
 }
 
-// reachable is an error where a device file is missing that the engine is about to be given.
-func (c *contained) reachable(form container.Form) error {
-	for _, file := range form.Files() {
-		if files.Is(file) {
+// checkDeviceFiles is an error where a device file is missing that the engine is about to be given.
+func (c *containerCommand) checkDeviceFiles(form container.Form) error {
+	for _, file := range form.DeviceFiles() {
+		if files.Exists(file) {
 			continue
 		}
 		why := "no CDI file lists this GPU"
@@ -313,7 +313,7 @@ func (c *contained) reachable(form container.Form) error {
 	return nil
 }
 
-func joined(ids []gpu.UUID) string {
+func joinUUIDs(ids []gpu.UUID) string {
 	var words []string
 	for _, id := range ids {
 		words = append(words, string(id))
@@ -321,10 +321,10 @@ func joined(ids []gpu.UUID) string {
 	return strings.Join(words, ",")
 }
 
-// devices are those of the lease, as they were read.
-func (l *Launch) devices() (all []gpu.Device, err error) {
+// leasedDevices are those of the lease, as they were read.
+func (l *Launch) leasedDevices() (all []gpu.Device, err error) {
 	for _, given := range l.Plan.Devices {
-		d, slice, found := l.claimed.Machine.Find(given.UUID)
+		d, slice, found := l.claimed.Machine.FindDevice(given.UUID)
 		if !found {
 			return nil, fmt.Errorf("cannot find GPU %d again", given.Index)
 		}
@@ -337,7 +337,7 @@ func (l *Launch) devices() (all []gpu.Device, err error) {
 	return all, nil
 }
 
-// created reports whether the container is only created: it has its devices, and needs the lease at its start.
-func (l *Launch) created() bool {
+// isCreateOnly reports whether the container is only created: it has its devices, and needs the lease at its start.
+func (l *Launch) isCreateOnly() bool {
 	return l.contained != nil && l.contained.call.Verb == "create"
 }

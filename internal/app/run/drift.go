@@ -32,7 +32,7 @@ type driftWatch struct {
 }
 
 // watchDrift watches for --drift; nil when nothing was asked for.
-func watchDrift(host *machine.Host, spec job.Spec, kinds []string) lookout {
+func watchDrift(host *machine.Host, spec job.Spec, kinds []string) moveWatch {
 	if len(kinds) == 0 {
 		return nil
 	}
@@ -45,11 +45,11 @@ func watchDrift(host *machine.Host, spec job.Spec, kinds []string) lookout {
 	for _, k := range kinds {
 		w.drift.Kinds = append(w.drift.Kinds, health.Kind(k))
 	}
-	return w.watch
+	return w.watchDevices
 }
 
-// watch reads the devices of one start until ctx ends.
-func (w *driftWatch) watch(ctx context.Context, on job.Lease) <-chan move {
+// watchDevices reads the devices of one start until ctx ends.
+func (w *driftWatch) watchDevices(ctx context.Context, on job.Lease) <-chan moveRequest {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	now := time.Now()
@@ -61,23 +61,23 @@ func (w *driftWatch) watch(ctx context.Context, on job.Lease) <-chan move {
 		if w.asked.GPU != "" {
 			left = append(left, w.asked.GPU)
 		}
-		w.drift.Moved(now, left)
+		w.drift.RecordMove(now, left)
 	}
 	w.on, w.asked = on.Devices, health.Move{}
-	moves := make(chan move)
+	moves := make(chan moveRequest)
 	go w.readDevices(ctx, moves)
 	return moves
 }
 
-func (w *driftWatch) readDevices(ctx context.Context, moves chan<- move) {
+func (w *driftWatch) readDevices(ctx context.Context, moves chan<- moveRequest) {
 	defer close(moves)
 	for {
 		m, err := w.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 		if err == nil {
-			if !w.host.Hardware() {
+			if !w.host.IsHardware() {
 				m.Taken = time.Now() // a recorded machine shows the same for ever
 			}
-			if asked, ok := w.judge(ctx, m); ok {
+			if asked, ok := w.judgeReading(ctx, m); ok {
 				select {
 				case moves <- asked:
 				case <-ctx.Done():
@@ -97,24 +97,24 @@ func (w *driftWatch) readDevices(ctx context.Context, moves chan<- move) {
 	}
 }
 
-// judge uses the reading, unless its start is over.
-func (w *driftWatch) judge(ctx context.Context, m gpu.Machine) (move, bool) {
+// judgeReading uses the reading, unless its start is over.
+func (w *driftWatch) judgeReading(ctx context.Context, m gpu.Machine) (moveRequest, bool) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	if ctx.Err() != nil {
-		return move{}, false
+		return moveRequest{}, false
 	}
-	asked, ok := w.drift.See(m, w.on, w.remaining(m.Taken))
+	asked, ok := w.drift.AddSample(m, w.on, w.timeLeft(m.Taken))
 	if !ok {
-		return move{}, false
+		return moveRequest{}, false
 	}
 	w.asked = asked
-	d, _, _ := m.Find(asked.GPU)
-	return move{reason: fmt.Sprintf("%s: %s %s", asked.Kind, machine.DeviceName(m, *d), asked.Reason), avoid: asked.Avoid}, true
+	d, _, _ := m.FindDevice(asked.GPU)
+	return moveRequest{reason: fmt.Sprintf("%s: %s %s", asked.Kind, machine.DeviceName(m, *d), asked.Reason), avoid: asked.Avoid}, true
 }
 
-// remaining is how long the run still takes or may take, 0 unknown. An estimate that is over says nothing any more.
-func (w *driftWatch) remaining(now time.Time) time.Duration {
+// timeLeft is how long the run still takes or may take, 0 unknown. An estimate that is over says nothing any more.
+func (w *driftWatch) timeLeft(now time.Time) time.Duration {
 	left := time.Duration(0)
 	for _, whole := range []time.Duration{w.spec.Time, w.spec.Timeout} {
 		if rest := whole - now.Sub(w.began); whole > 0 && rest > 0 && (left == 0 || rest < left) {

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// cards is a machine of four healthy cards.
-func cards() gpu.Machine {
+// healthyMachine is a machine of four healthy cards.
+func healthyMachine() gpu.Machine {
 	var m gpu.Machine
 	for i := range 4 {
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID(fmt.Sprintf("GPU-%d", i)), Vendor: gpu.NVIDIA,
@@ -25,8 +25,8 @@ func cards() gpu.Machine {
 	return m
 }
 
-// watching starts the lookout of a run on the machine that read returns, with a clock of its own.
-func watching(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...string) lookout {
+// startDriftWatch starts the lookout of a run on the machine that read returns, with a clock of its own.
+func startDriftWatch(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...string) moveWatch {
 	state := filepath.Join(t.TempDir(), "none")
 	host := &machine.Host{Env: []string{"GPUARD_STATE=" + state}, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(),
 		Messages: machine.Messages{Say: func(text string) { t.Error("said: " + text) }},
@@ -39,13 +39,13 @@ func watching(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...str
 	return watchDrift(host, spec, kinds)
 }
 
-func lease(ids ...gpu.UUID) job.Lease { return job.Lease{Devices: ids} }
+func leaseOf(ids ...gpu.UUID) job.Lease { return job.Lease{Devices: ids} }
 
 func TestDriftWatchTellsOfHeatInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		hot := func() gpu.Machine {
-			m := cards()
+			m := healthyMachine()
 			if time.Since(began) >= 10*time.Minute {
 				d := &m.Devices[0]
 				d.Temperature, d.ClockSM, d.ClockEvents = new(88), new(700), []string{"hw_thermal_slowdown"}
@@ -53,7 +53,7 @@ func TestDriftWatchTellsOfHeatInTime(t *testing.T) {
 			return m
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		moves := watching(t, job.Spec{}, hot, "hot")(ctx, lease("GPU-0"))
+		moves := startDriftWatch(t, job.Spec{}, hot, "hot")(ctx, leaseOf("GPU-0"))
 		got := <-moves
 		if after := time.Since(began) - 10*time.Minute; after < time.Minute || after > 90*time.Second {
 			t.Errorf("told %v after the first slowdown reason, want between 60 and 90 s", after)
@@ -72,8 +72,8 @@ func TestDriftWatchTellsOfHeatInTime(t *testing.T) {
 func TestDriftWatchOverStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sick := map[gpu.UUID]bool{"GPU-0": true}
-		seek := watching(t, job.Spec{}, func() gpu.Machine {
-			m := cards()
+		seek := startDriftWatch(t, job.Spec{}, func() gpu.Machine {
+			m := healthyMachine()
 			for i := range m.Devices {
 				if sick[m.Devices[i].UUID] {
 					m.Devices[i].RecoveryAction = "reset"
@@ -82,7 +82,7 @@ func TestDriftWatchOverStarts(t *testing.T) {
 			return m
 		}, "sick")
 		first, end := context.WithCancel(t.Context())
-		if got := <-seek(first, lease("GPU-0")); !strings.HasPrefix(got.reason, "sick: GPU 0 is unhealthy: the driver asks for a GPU reset") {
+		if got := <-seek(first, leaseOf("GPU-0")); !strings.HasPrefix(got.reason, "sick: GPU 0 is unhealthy: the driver asks for a GPU reset") {
 			t.Errorf("got %+v", got)
 		}
 		end()
@@ -91,7 +91,7 @@ func TestDriftWatchOverStarts(t *testing.T) {
 		sick["GPU-1"] = true
 		second, end := context.WithCancel(t.Context())
 		defer end()
-		got := <-seek(second, lease("GPU-1"))
+		got := <-seek(second, leaseOf("GPU-1"))
 		if after := time.Since(moved); after < 30*time.Minute || after > 31*time.Minute {
 			t.Errorf("the second move was asked for after %v, want 30 min", after)
 		}
@@ -105,8 +105,8 @@ func TestDriftWatchOverStarts(t *testing.T) {
 func TestDriftWatchAfterAnEarlierLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		seek := watching(t, job.Spec{}, func() gpu.Machine {
-			m := cards()
+		seek := startDriftWatch(t, job.Spec{}, func() gpu.Machine {
+			m := healthyMachine()
 			if looks++; looks == 1 {
 				time.Sleep(time.Minute) // the driver hangs
 				m.Devices[1].RecoveryAction = "reset"
@@ -114,12 +114,12 @@ func TestDriftWatchAfterAnEarlierLook(t *testing.T) {
 			return m
 		}, "sick")
 		first, end := context.WithCancel(t.Context())
-		early := seek(first, lease("GPU-0"))
+		early := seek(first, leaseOf("GPU-0"))
 		synctest.Wait()
 		end()
 		second, end := context.WithTimeout(t.Context(), time.Hour)
 		defer end()
-		for got := range seek(second, lease("GPU-1")) {
+		for got := range seek(second, leaseOf("GPU-1")) {
 			t.Errorf("got %+v", got)
 		}
 		if _, open := <-early; open {
@@ -140,14 +140,14 @@ func TestDriftRemaining(t *testing.T) {
 		{time.Hour, 3 * time.Hour, 2 * time.Hour, time.Hour},
 	} {
 		w := &driftWatch{spec: job.Spec{Time: c.estimate, Timeout: c.limit}, began: now.Add(-c.ran)}
-		if got := w.remaining(now); got != c.want {
+		if got := w.timeLeft(now); got != c.want {
 			t.Errorf("--expect %v --timeout %v after %v: %v remain, want %v", c.estimate, c.limit, c.ran, got, c.want)
 		}
 	}
 }
 
 func TestNoDriftWatch(t *testing.T) {
-	if watching(t, job.Spec{}, cards) != nil {
+	if startDriftWatch(t, job.Spec{}, healthyMachine) != nil {
 		t.Error("a lookout for nothing")
 	}
 }

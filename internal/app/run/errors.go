@@ -14,7 +14,7 @@ import (
 // driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a
 // lease.
 func (s *supervision) driverErrors(ctx context.Context, l *Launch) <-chan gpu.Event {
-	if l.claimed == nil || !s.host.Hardware() || s.task != nil && s.seek == nil { // each reader of them is one more program that uses the driver
+	if l.claimed == nil || !s.host.IsHardware() || s.task != nil && s.seek == nil { // each reader of them is one more program that uses the driver
 		return nil
 	}
 	return s.host.WatchErrors(ctx, l.claimed.Machine, l.Plan.UUIDs(), l.claimed.Held.Lease.Since)
@@ -29,8 +29,8 @@ func (s *supervision) sayError(l *Launch, e gpu.Event) {
 	}
 }
 
-// linger waits a moment for the error that a command just failed with: the driver may tell it later than the command.
-func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
+// awaitDriverError waits a moment for the error that a command just failed with: the driver may tell it later than the command.
+func (s *supervision) awaitDriverError(l *Launch, child *launch.Child, heard <-chan gpu.Event) {
 	code, signal, _, _ := child.Outcome()
 	if heard == nil || code == 0 && signal == "" || s.care.Retries == 0 && len(s.care.Drift) == 0 {
 		return
@@ -42,7 +42,7 @@ func (s *supervision) linger(l *Launch, child *launch.Child, heard <-chan gpu.Ev
 			if !open {
 				return
 			}
-			if s.sayError(l, e); health.OfMachine(e.XID.Code) {
+			if s.sayError(l, e); health.IsMachineFault(e.XID.Code) {
 				return
 			}
 		case <-over:

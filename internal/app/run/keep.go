@@ -28,21 +28,21 @@ func (s *supervision) holdReference(l *Launch) error {
 		return nil
 	}
 	var err error
-	s.kept, err = l.claimed.Held.Keep()
+	s.kept, err = l.claimed.Held.DupLock()
 	return err
 }
 
-// drop closes the reference. The last process that has one removes the lease: the command's holder, for example, or a
+// dropReference closes the reference. The last process that has one removes the lease: the command's holder, for example, or a
 // process that the command left behind.
-func (s *supervision) drop(l *Launch) {
+func (s *supervision) dropReference(l *Launch) {
 	if s.kept == nil {
 		return
 	}
-	defer l.claimed.Folder.Ending(l.claimed.Held.Lease)()
+	defer l.claimed.Folder.AnnounceEnd(l.claimed.Held.Lease)()
 	_ = s.kept.Close()
 	s.kept = nil
 	last := s.lastLease(l)
-	_, _ = l.claimed.Folder.End(last, last.Boot) // a lease without a lock is over
+	_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot) // a lease without a lock is over
 }
 
 // lastLease is the lease of a command that has ended, with how that was.
@@ -58,8 +58,8 @@ func (s *supervision) lastLease(l *Launch) job.Lease {
 	return last
 }
 
-// onceMore is another start with the lease of the one before; why says what speaks against it.
-func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, why string) {
+// reuseLease is another start with the lease of the one before; why says what speaks against it.
+func (s *supervision) reuseLease(ctx context.Context, l *Launch) (next *Launch, why string) {
 	switch {
 	case l.claimed == nil:
 		return nil, ""
@@ -70,14 +70,14 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 	if err != nil {
 		return nil, err.Error()
 	}
-	if why := claim.Unfit(m, l.Plan.UUIDs()); why != "" {
+	if why := claim.UnfitReason(m, l.Plan.UUIDs()); why != "" {
 		return nil, why
 	}
 	self, err := s.host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return nil, err.Error()
 	}
-	lease, err := l.claimed.Folder.Entrust(l.claimed.Held.Lease, os.Getpid(), self.Start, 0)
+	lease, err := l.claimed.Folder.TransferLease(l.claimed.Held.Lease, os.Getpid(), self.Start, 0)
 	switch {
 	case errors.Is(err, store.ErrReleased):
 		return nil, fmt.Sprintf("lease %s was released", l.Lease)
@@ -90,9 +90,9 @@ func (s *supervision) onceMore(ctx context.Context, l *Launch) (next *Launch, wh
 	return &again, ""
 }
 
-// giveBack ends what is left of a lease, and says so.
-func (s *supervision) giveBack(l *Launch, why string) {
-	s.drop(l)
+// giveBackDevices ends what is left of a lease, and says so.
+func (s *supervision) giveBackDevices(l *Launch, why string) {
+	s.dropReference(l)
 	if s.service.freed != nil {
 		s.service.freed()
 	}
@@ -109,8 +109,8 @@ func (s *supervision) giveBack(l *Launch, why string) {
 	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
 }
 
-// rest waits, and reports whether to go on.
-func rest(ctx context.Context, pause time.Duration) bool {
+// waitPause waits, and reports whether to go on.
+func waitPause(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -121,9 +121,9 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// remains returns the processes that still hold the lease of a command that has ended. The holder records them or
+// remainingHolders returns the processes that still hold the lease of a command that has ended. The holder records them or
 // removes the lease; if it does neither, it was killed.
-func (s *supervision) remains(l *Launch) []job.Blocker {
+func (s *supervision) remainingHolders(l *Launch) []job.Blocker {
 	if l.claimed == nil || l.contained != nil { // the holder waits for the end of the container
 		return nil
 	}
@@ -132,14 +132,14 @@ func (s *supervision) remains(l *Launch) []job.Blocker {
 		lease, found := l.claimed.Folder.Own(l.Lease)
 		if !found { // where this process was the last to have it, its holder could not remove it
 			last := s.lastLease(l)
-			_, _ = l.claimed.Folder.End(last, last.Boot)
+			_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot)
 			return nil
 		}
 		if over := time.Now().After(end); lease.Ended || over {
 			if !lease.Ended {
-				lease = registry.Unattended(s.host, l.claimed.Folder, lease, true)
+				lease = registry.FindUnattended(s.host, l.claimed.Folder, lease, true)
 			}
-			return slices.DeleteFunc(slices.Clone(lease.HeldBy), func(b job.Blocker) bool { return !s.host.Proc.Alive(b.PID, b.Start) })
+			return slices.DeleteFunc(slices.Clone(lease.HeldBy), func(b job.Blocker) bool { return !s.host.Proc.IsAlive(b.PID, b.Start) })
 		}
 	}
 }

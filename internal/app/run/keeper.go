@@ -22,16 +22,16 @@ import (
 // Task is a job of a queue or of a sweep that is looked after while it runs. Its keeper gets it as JSON on its standard
 // input, and the lock of the lease as a descriptor.
 type Task struct {
-	Spec      job.Spec     `json:"spec"`
-	Care      job.Care     `json:"care"`
-	Oversight *Oversight   `json:"oversight,omitempty"` // nil: it is not verified
-	Path      string       `json:"path"`                // of the program; Spec.Command is the command line
-	Limits    string       `json:"limits,omitempty"`    // of its processes (host/limits); "" those of this process
-	Before    int          `json:"before,omitempty"`    // starts of the job before this one
-	Machine   string       `json:"machine,omitempty"`   // Host.Machine
-	Private   bool         `json:"private,omitempty"`   // Host.PrivateState
-	Handed    claim.Handed `json:"handed"`
-	Lock      int          `json:"lock"` // descriptor of the lease's lock; 0 without a lease
+	Spec      job.Spec          `json:"spec"`
+	Care      job.Care          `json:"care"`
+	Oversight *Oversight        `json:"oversight,omitempty"` // nil: it is not verified
+	Path      string            `json:"path"`                // of the program; Spec.Command is the command line
+	Limits    string            `json:"limits,omitempty"`    // of its processes (host/limits); "" those of this process
+	Before    int               `json:"before,omitempty"`    // starts of the job before this one
+	Machine   string            `json:"machine,omitempty"`   // Host.Machine
+	Private   bool              `json:"private,omitempty"`   // Host.PrivateState
+	Handed    claim.HandedLease `json:"handed"`
+	Lock      int               `json:"lock"` // descriptor of the lease's lock; 0 without a lease
 
 	notes Notes
 }
@@ -76,7 +76,7 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	if err := emptyInput(); err != nil {
 		return err
 	}
-	daemonize.Call(keeperName)
+	daemonize.SetProcessName(keeperName)
 	host.Machine, host.PrivateState = t.Machine, t.Private
 	host.Say = func(text string) { // standard error is the log of the job, unless that is written by the one of its run
 		if t.Care.Log == "" {
@@ -93,9 +93,9 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	}
 	switch {
 	case err != nil && ctx.Err() != nil: // asked to end before the start
-		interrupt.Die(syscall.SIGTERM)
+		interrupt.DieBySignal(syscall.SIGTERM)
 	case err != nil:
-		notes.Ended(0, exit.Run(err), "", false, err.Error())
+		notes.Ended(0, exit.RunCode(err), "", false, err.Error())
 		return err
 	}
 	end()
@@ -120,16 +120,16 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 		lock = os.NewFile(uintptr(t.Lock), "lease") //nolint:gosec // a descriptor
 	}
 	l = &Launch{host: host, spec: t.Spec, argv: t.Spec.Command, open: launch.OpenDescriptors(), parent: os.Getppid(), isRestart: true, oversight: t.Oversight, task: t}
-	if l.claimed, err = t.Handed.Take(ctx, host, lock); err != nil {
+	if l.claimed, err = t.Handed.TakeOver(ctx, host, lock); err != nil {
 		return nil, err
 	}
-	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.Unmasked().With(t.Handed.Vars)
+	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.UnmaskedEnv().With(t.Handed.Vars)
 	l.wall = t.Handed.Wall
-	if err = l.find(ctx); err == nil && t.Spec.Ranks != nil {
-		err = l.gather()
+	if err = l.findProgram(ctx); err == nil && t.Spec.Ranks != nil {
+		err = l.prepareRanks()
 	}
 	if err != nil {
-		l.release()
+		l.releaseLease()
 		return nil, err
 	}
 	return l, nil

@@ -12,13 +12,13 @@ import (
 
 // CheckLog reports whether a file for --log can be written, before a GPU is waited for. It is made when it is missing.
 // The caller closes it when the run is over.
-func CheckLog(host *machine.Host, path string) (io.Closer, error) { return logfile.Check(path) }
+func CheckLog(host *machine.Host, path string) (io.Closer, error) { return logfile.OpenToCheck(path) }
 
-// Log writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of
+// WriteLog writes what gpuard says of a run into the file of --log too, where there is one. What fails there is no fault of
 // the run.
-func (l *Launch) Log(text string) {
+func (l *Launch) WriteLog(text string) {
 	if l.log != nil {
-		_ = l.log.Note(LogLine(text))
+		_ = l.log.WriteNote(LogLine(text))
 	}
 }
 
@@ -29,11 +29,13 @@ func LogLine(text string) string {
 
 // commandLine is the whole command as a shell would read it, because only the owner reads this log. Control characters
 // are replaced.
-func commandLine(argv []string) string { return prose.Clean(shellquote.Words(shellquote.Sh, argv...)) }
+func commandLine(argv []string) string {
+	return prose.Clean(shellquote.JoinQuoted(shellquote.Sh, argv...))
+}
 
-// logged writes what was said in another way.
-func (s *supervision) logged(text string) {
+// writeLog writes what was said in another way.
+func (s *supervision) writeLog(text string) {
 	if s.log != nil {
-		_ = s.log.Note(LogLine(text))
+		_ = s.log.WriteNote(LogLine(text))
 	}
 }

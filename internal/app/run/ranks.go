@@ -22,20 +22,20 @@ import (
 	"gpuard/internal/host/port"
 )
 
-// Ranks is how the processes are started; nil for a command with one.
-func (l *Launch) Ranks() *ranks.Plan { return l.crew }
+// RankPlan is how the processes are started; nil for a command with one.
+func (l *Launch) RankPlan() *ranks.Plan { return l.crew }
 
-// Ranks is how the processes of a plan would be started now; nil for a command with one.
-func Ranks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
+// PlanRanks is how the processes of a plan would be started now; nil for a command with one.
+func PlanRanks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
 	if spec.Ranks == nil {
 		return nil
 	}
 	m, _ := host.Read(context.Background(), gpu.Identity|gpu.Links) // without it nothing is said of processors
-	return ranks.PlanOf(spec.Ranks.Torchrun, sees(spec, plan), members(host, spec, plan, m))
+	return ranks.PlanOf(spec.Ranks.Torchrun, rankVisibility(spec, plan), rankMembers(host, spec, plan, m))
 }
 
-// sees is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked for.
-func sees(spec job.Spec, plan job.Plan) string {
+// rankVisibility is what each process of a job sees. One that fell back to the CPU has no devices, whatever was asked for.
+func rankVisibility(spec job.Spec, plan job.Plan) string {
 	switch {
 	case len(plan.Devices) == 0:
 		return "none"
@@ -45,9 +45,9 @@ func sees(spec job.Spec, plan job.Plan) string {
 	return "all"
 }
 
-// members are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU,
+// rankMembers are the processes of a job: one per device, or as many as were asked for; where a job fell back to the CPU,
 // as many as devices were.
-func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []ranks.Member {
+func rankMembers(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []ranks.Member {
 	n := spec.Ranks.Count
 	if n == 0 {
 		n = len(plan.Devices)
@@ -60,17 +60,17 @@ func members(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine) []
 		if out[i].Node = -1; i >= len(plan.Devices) {
 			continue
 		}
-		if d, _, found := m.Find(plan.Devices[i].UUID); found && d.NUMA != nil {
-			out[i].Node, out[i].CPUs = processorsOf(host, *d.NUMA)
+		if d, _, found := m.FindDevice(plan.Devices[i].UUID); found && d.NUMA != nil {
+			out[i].Node, out[i].CPUs = nodeCPUs(host, *d.NUMA)
 		}
 	}
 	return out
 }
 
-// processorsOf are the processors of a node that we may use. A node without any, such as the memory of a GPU, is
+// nodeCPUs are the processors of a node that we may use. A node without any, such as the memory of a GPU, is
 // nothing to bind to, and so is one that this computer does not have.
-func processorsOf(host *machine.Host, node int) (int, string) {
-	list, err := affinity.Node(host.Root, node)
+func nodeCPUs(host *machine.Host, node int) (int, string) {
+	list, err := affinity.NodeCPUs(host.Root, node)
 	if err != nil {
 		return -1, ""
 	}
@@ -78,23 +78,23 @@ func processorsOf(host *machine.Host, node int) (int, string) {
 	if err != nil {
 		return -1, ""
 	}
-	if cpus = cpus.Within(allowed()); len(cpus) == 0 {
+	if cpus = cpus.Intersect(allowedCPUs()); len(cpus) == 0 {
 		return -1, ""
 	}
 	return node, cpus.String()
 }
 
-// allowed are the processors that this process may use; none where the kernel does not tell.
-func allowed() ranks.CPUs {
-	cpus, _ := affinity.Allowed()
+// allowedCPUs are the processors that this process may use; none where the kernel does not tell.
+func allowedCPUs() ranks.CPUs {
+	cpus, _ := affinity.AllowedCPUs()
 	return cpus
 }
 
-// gather prepares the start of several processes, when devices are chosen and the variables of the job are set.
-func (l *Launch) gather() error {
+// prepareRanks prepares the start of several processes, when devices are chosen and the variables of the job are set.
+func (l *Launch) prepareRanks() error {
 	host, r := l.host, l.spec.Ranks
 	if l.meeting == nil {
-		kept, err := port.Keep()
+		kept, err := port.KeepFreePort()
 		if err != nil {
 			return err
 		}
@@ -104,11 +104,11 @@ func (l *Launch) gather() error {
 	if l.claimed != nil {
 		m = l.claimed.Machine
 	}
-	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, Join: cmp.Or(host.Times.Join, joinTime), JSON: r.JSON, Members: members(host, l.spec, l.Plan, m)}
+	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, Join: cmp.Or(host.Times.Join, joinTime), JSON: r.JSON, Members: rankMembers(host, l.spec, l.Plan, m)}
 	if r.Own && l.claimed != nil {
-		l.narrow(crew, m)
+		l.setRankDevices(crew, m)
 	}
-	crew.ShareThreads(host.Env, allowed())
+	crew.ShareThreads(host.Env, allowedCPUs())
 	text, err := crew.Encode()
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ func (l *Launch) gather() error {
 	if l.open != nil {
 		l.open[crew.FD] = true
 	}
-	if l.crew = ranks.PlanOf(r.Torchrun, sees(l.spec, l.Plan), crew.Members); r.Torchrun {
-		more, err := l.torchrun(crew)
+	if l.crew = ranks.PlanOf(r.Torchrun, rankVisibility(l.spec, l.Plan), crew.Members); r.Torchrun {
+		more, err := l.makeTorchrunCommand(crew)
 		if err != nil {
 			return err
 		}
 		vars = append(vars, more...)
 	} else {
-		l.path, l.argv = itself(), append([]string{"gpuard", machine.RanksFlag}, l.argv...)
+		l.path, l.argv = ownExecutable(), append([]string{"gpuard", machine.RanksFlag}, l.argv...)
 	}
 	l.crew.Port = &l.meeting.Number
 	l.env = visible.Env(l.env).With(vars)
@@ -135,12 +135,12 @@ func (l *Launch) gather() error {
 // keepPort says whether what is started now gets the descriptor of the port, as the command and nothing else does.
 func (l *Launch) keepPort(yes bool) {
 	if l.crew != nil {
-		port.Inherit(l.meeting.FD, yes)
+		port.SetInherit(l.meeting.FD, yes)
 	}
 }
 
-// narrow shows each member its own device.
-func (l *Launch) narrow(crew ranks.Crew, m gpu.Machine) {
+// setRankDevices shows each member its own device.
+func (l *Launch) setRankDevices(crew ranks.Crew, m gpu.Machine) {
 	for i := range crew.Members {
 		one := l.Plan
 		one.Devices = l.Plan.Devices[i : i+1]
@@ -150,32 +150,32 @@ func (l *Launch) narrow(crew ranks.Crew, m gpu.Machine) {
 
 // RankNotes are what is odd about such a job, one sentence each.
 func RankNotes(host *machine.Host, spec job.Spec, plan job.Plan) (notes []string) {
-	if sees(spec, plan) == "own" {
+	if rankVisibility(spec, plan) == "own" {
 		notes = append(notes, "each rank sees one device, which is its device 0: LOCAL_RANK is its rank, and no device's number")
 	}
 	if spec.Ranks.Torchrun {
-		for _, name := range ranks.Overruled() {
+		for _, name := range ranks.OverruledVariables() {
 			if _, set := host.Env.Lookup(name); set {
 				notes = append(notes, name+" is not passed on to torchrun: gpuard decides what it says")
 			}
 		}
 	}
-	return append(notes, ranks.Remarks(host.Env)...)
+	return append(notes, ranks.NCCLRemarks(host.Env)...)
 }
 
-// torchrun finds PyTorch's launcher: on PATH, or as a module of the Python there.
-func torchrun(ctx context.Context, host *machine.Host) (path string, argv []string, err error) {
+// findTorchrun finds PyTorch's launcher: on PATH, or as a module of the Python there.
+func findTorchrun(ctx context.Context, host *machine.Host) (path string, argv []string, err error) {
 	const program = "torchrun"
-	if path, err = launch.Find(program); err == nil {
+	if path, err = launch.FindCommand(program); err == nil {
 		return path, []string{program}, nil
 	}
 	for _, python := range []string{"python3", "python"} {
-		found, unfound := launch.Find(python)
+		found, unfound := launch.FindCommand(python)
 		if unfound != nil {
 			continue
 		}
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
-		has := interpreter.Has(looking, found, "torch")
+		has := interpreter.HasModule(looking, found, "torch")
 		cancel()
 		if has {
 			return found, []string{python, "-m", "torch.distributed.run"}, nil
@@ -186,38 +186,38 @@ func torchrun(ctx context.Context, host *machine.Host) (path string, argv []stri
 	return "", nil, fmt.Errorf("%w, and no python3 either; activate the environment that has PyTorch, or start the processes without torchrun: gpuard run --ranks -- ./program", err)
 }
 
-// torchrun makes the command torchrun, with each process through ourselves.
-func (l *Launch) torchrun(crew ranks.Crew) ([]visible.Var, error) {
+// makeTorchrunCommand makes the command torchrun, with each process through ourselves.
+func (l *Launch) makeTorchrunCommand(crew ranks.Crew) ([]visible.Var, error) {
 	t, err := ranks.ReadTorchrun(l.spec.Command)
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
-	self := itself()
-	if self == sameFile {
+	self := ownExecutable()
+	if self == selfExe {
 		return nil, errors.New("cannot find this program again, through which torchrun starts its processes: its file was replaced just now; try again")
 	}
 	l.argv = slices.Concat(l.argv, t.Line(l.host.Env, len(crew.Members), crew.Port, []string{self, machine.RankFlag}))
 	var vars []visible.Var
-	for _, name := range ranks.Overruled() {
+	for _, name := range ranks.OverruledVariables() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
-	if n := crew.Threads(); n != "" { // or torchrun would set 1, and warn of it
+	if n := crew.ThreadCount(); n != "" { // or torchrun would set 1, and warn of it
 		vars = append(vars, visible.Var{Name: "OMP_NUM_THREADS", Value: n})
 	}
 	return vars, nil
 }
 
-// sameFile is this program for this process alone.
-const sameFile = "/proc/self/exe"
+// selfExe is this program for this process alone.
+const selfExe = "/proc/self/exe"
 
-// itself is the file of this program, under its own name where it is still there: that is what ps shows.
-func itself() string {
+// ownExecutable is the file of this program, under its own name where it is still there: that is what ps shows.
+func ownExecutable() string {
 	self, err := os.Executable()
 	if err != nil {
-		return sameFile
+		return selfExe
 	}
 	if _, err := os.Stat(self); err != nil {
-		return sameFile
+		return selfExe
 	}
 	return self
 }

@@ -21,17 +21,17 @@ import (
 // joinTime is how long ranks have to join the others. An import of a large library from a cold disk takes most of it.
 const joinTime = time.Minute
 
-// missing is the JSON line about a rank that has not joined.
-type missing struct {
-	Schema string `json:"schema"` // "gpuard.run-missing/1"
+// missingRank is the JSON line about a rank that has not joined.
+type missingRank struct {
+	Schema string `json:"schema"` // "gpuard.runCommand-missing/1"
 	Rank   int    `json:"rank"`   // which
 	PID    int    `json:"pid"`    // of its command
 	State  string `json:"state"`  // "S" as in ps
 	Last   string `json:"last"`   // the last line in its own output file; "" when it has none
 }
 
-// joining looks whether the processes of a job find each other.
-type joining struct {
+// joinWatch looks whether the processes of a job find each other.
+type joinWatch struct {
 	host    *machine.Host
 	crew    ranks.Crew
 	running func() map[int]int // process ids by rank
@@ -39,9 +39,9 @@ type joining struct {
 	out     *os.File           // where it is said
 }
 
-// watch says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
+// watchRanks says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
 // program that meets in another way listens on none, and nothing is said.
-func (j joining) watch(over <-chan struct{}) {
+func (j joinWatch) watchRanks(over <-chan struct{}) {
 	begun := map[int]bool{}
 	for {
 		select {
@@ -57,12 +57,12 @@ func (j joining) watch(over <-chan struct{}) {
 
 // sayMissing names the ranks that are not connected, once all ranks have begun and one of them, or torchrun, listens. It reports
 // whether that is so. begun collects the ranks that were seen.
-func (j joining) sayMissing(begun map[int]bool) bool {
+func (j joinWatch) sayMissing(begun map[int]bool) bool {
 	host := j.host
 	trees := make([][]int, len(j.crew.Members))
 	for rank, pid := range j.running() {
 		if rank < len(trees) {
-			trees[rank], begun[rank] = host.Proc.Tree(pid), true
+			trees[rank], begun[rank] = host.Proc.ProcessTree(pid), true
 		}
 	}
 	if j.agent > 0 && len(begun) < len(trees) { // torchrun starts one after the other
@@ -72,7 +72,7 @@ func (j joining) sayMissing(begun map[int]bool) bool {
 	if j.agent > 0 {
 		groups = append(slices.Clone(trees), []int{j.agent})
 	}
-	joined, leader := host.Proc.Joined(j.crew.Port, groups)
+	joined, leader := host.Proc.ConnectedGroups(j.crew.Port, groups)
 	if leader < 0 {
 		return false
 	}
@@ -81,16 +81,16 @@ func (j joining) sayMissing(begun map[int]bool) bool {
 			continue
 		}
 		others := slices.Concat(slices.Delete(slices.Clone(trees), rank, rank+1)...)
-		m := missing{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: prose.Clean(host.Proc.LastLine(tree, others))}
+		m := missingRank{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: prose.Clean(host.Proc.LastLine(tree, others))}
 		if s, err := host.Proc.Stat(m.PID); err == nil {
 			m.State = s.State
 		}
-		j.report(m, leader)
+		j.reportMissing(m, leader)
 	}
 	return true
 }
 
-func (j joining) report(m missing, leader int) {
+func (j joinWatch) reportMissing(m missingRank, leader int) {
 	if j.crew.JSON {
 		_ = json.NewEncoder(j.out).Encode(m)
 		return
@@ -132,7 +132,7 @@ func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot watch ranks by hand: gpuard run --torchrun starts what does")
 	}
-	first, out, err := launch.Watched(args[0], args[1])
+	first, out, err := launch.InheritWatcherFDs(args[0], args[1])
 	if err != nil {
 		return err
 	}
@@ -145,14 +145,14 @@ func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
 	if err != nil {
 		return err
 	}
-	joining{host, crew, func() map[int]int { return ranksOf(host, agent) }, agent, out}.watch(launch.Exited(first))
+	joinWatch{host, crew, func() map[int]int { return ranksOf(host, agent) }, agent, out}.watchRanks(launch.ExitChannel(first))
 	return nil
 }
 
 // ranksOf are the processes that torchrun has started.
 func ranksOf(host *machine.Host, agent int) map[int]int {
 	found := map[int]int{}
-	for _, pid := range host.Proc.Tree(agent) {
+	for _, pid := range host.Proc.ProcessTree(agent) {
 		s, err := host.Proc.Stat(pid)
 		if err != nil || s.PPID != agent {
 			continue

@@ -32,15 +32,15 @@ func StartRanks(host *machine.Host, args []string) error {
 	host.Env = host.Env.With([]visible.Var{{Name: ranks.Variable, Unset: true}})
 	switch flag, command := args[0], args[1:]; {
 	case flag == machine.RanksFlag && len(command) > 0:
-		return lead(host, crew, command)
+		return leadRanks(host, crew, command)
 	case flag == machine.RankFlag && len(command) > 1:
-		return become(host, crew, command)
+		return becomeRank(host, crew, command)
 	}
 	return exit.Usagef("cannot start ranks without a command: gpuard run --ranks -- COMMAND")
 }
 
-// become binds this process, which torchrun started, and becomes the program of the rank.
-func become(host *machine.Host, crew ranks.Crew, command []string) error {
+// becomeRank binds this process, which torchrun started, and becomes the program of the rank.
+func becomeRank(host *machine.Host, crew ranks.Crew, command []string) error {
 	rank, _ := host.Env.Lookup("LOCAL_RANK")
 	m, err := crew.Member(rank)
 	if err != nil {
@@ -50,7 +50,7 @@ func become(host *machine.Host, crew ranks.Crew, command []string) error {
 	if command[0] == ranks.Python {
 		argv = append([]string{pythonAbove(host)}, argv...)
 	}
-	path, err := launch.Find(argv[0])
+	path, err := launch.FindCommand(argv[0])
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func become(host *machine.Host, crew ranks.Crew, command []string) error {
 		_ = startJoinWatch(crew) // it is only a hint
 	}
 	cpus, _ := ranks.ParseCPUs(m.CPUs)
-	_ = affinity.Bind(cpus, m.Node) // where that is not allowed, it runs anywhere
+	_ = affinity.BindThread(cpus, m.Node) // where that is not allowed, it runs anywhere
 	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1, nil)
 }
 
@@ -76,20 +76,20 @@ func pythonAbove(host *machine.Host) string {
 	return name
 }
 
-// lead starts the processes of a crew and stays with them. It ends as the first that failed.
-func lead(host *machine.Host, crew ranks.Crew, command []string) error {
-	path, err := launch.Find(command[0])
+// leadRanks starts the processes of a crew and stays with them. It ends as the first that failed.
+func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
+	path, err := launch.FindCommand(command[0])
 	if err != nil {
 		return err
 	}
-	port.Inherit(crew.FD, false)
-	c := launch.Command{Path: path, Argv: command}.Gather(len(crew.Members))
-	family := proctree.Adopt(c.Needs, c.Needs, nil) // asked for its members when no rank is left
+	port.SetInherit(crew.FD, false)
+	c := launch.Command{Path: path, Argv: command}.NewChildGroup(len(crew.Members))
+	family := proctree.AdoptOrphans(c.OwnsProcess, c.OwnsProcess, nil) // asked for its members when no rank is left
 	for i, m := range crew.Members {
 		cpus, _ := ranks.ParseCPUs(m.CPUs)
-		err := affinity.Around(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })
+		err := affinity.CallBound(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })
 		if err != nil {
-			c.Send("SIGKILL")
+			c.SendSignal("SIGKILL")
 			for range i {
 				<-c.Ended()
 			}
@@ -97,25 +97,25 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 		}
 	}
 	over := make(chan struct{})
-	go joining{host, crew, c.Running, 0, os.Stderr}.watch(over)
+	go joinWatch{host, crew, c.Running, 0, os.Stderr}.watchRanks(over)
 	failed, ended := awaitRanks(crew, c)
 	close(over)
 	if ended { // a program that a killed shell leaves behind would keep its devices
 		grace, over := context.WithTimeout(context.Background(), crew.Grace)
-		err = family.End(grace, "SIGTERM", job.Dying)
+		err = family.End(grace, "SIGTERM", job.KillGrace)
 		over()
 	}
-	family.Leave()
+	family.StopReaping()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 	}
-	c.Exit(failed)
+	c.ExitAs(failed)
 	return nil
 }
 
 // rankEnd is the JSON line about a rank that failed.
 type rankEnd struct {
-	Schema string `json:"schema"` // "gpuard.run-rank/1"
+	Schema string `json:"schema"` // "gpuard.runCommand-rank/1"
 	Rank   int    `json:"rank"`   // which
 	PID    int    `json:"pid"`    // that it had
 	Code   int    `json:"exit"`   // its exit code; -1 when a signal ended it
@@ -124,7 +124,7 @@ type rankEnd struct {
 }
 
 // reportRank says on standard error, which belongs to the ranks too, that one failed.
-func reportRank(e launch.Ended, others int, asJSON bool) {
+func reportRank(e launch.ChildEnd, others int, asJSON bool) {
 	if asJSON {
 		_ = json.NewEncoder(os.Stderr).Encode(rankEnd{"gpuard.run-rank/1", e.Number, e.PID, e.Code, e.Signal, others})
 		return
@@ -146,7 +146,7 @@ func reportRank(e launch.Ended, others int, asJSON bool) {
 
 // awaitRanks waits for all ranks. When one fails, it ends the others, unless a signal has asked them to end already;
 // then it makes sure that they do. It returns the first rank that failed, else any, and whether it ended others.
-func awaitRanks(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bool) {
+func awaitRanks(crew ranks.Crew, c *launch.ChildGroup) (failed launch.ChildEnd, others bool) {
 	var over <-chan time.Time
 	for left := len(crew.Members); left > 0; {
 		select {
@@ -155,15 +155,15 @@ func awaitRanks(crew ranks.Crew, c *launch.Crew) (failed launch.Ended, others bo
 				continue
 			}
 			failed, over = e, time.After(crew.Grace)
-			if !c.Meant(time.Now().Add(-max(crew.Grace, time.Second))) {
+			if !c.HasSignalSince(time.Now().Add(-max(crew.Grace, time.Second))) {
 				others = true
 				reportRank(e, left, crew.JSON)
-				c.Send("SIGTERM")
-				c.Send("SIGCONT")
+				c.SendSignal("SIGTERM")
+				c.SendSignal("SIGCONT")
 			}
 		case <-over:
 			others = true
-			c.Send("SIGKILL")
+			c.SendSignal("SIGKILL")
 		}
 	}
 	return failed, others

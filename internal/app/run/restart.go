@@ -15,21 +15,21 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// move asks for another device for a command that runs.
-type move struct {
+// moveRequest asks for another device for a command that runs.
+type moveRequest struct {
 	reason string     // for people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …"
 	avoid  []gpu.UUID // not these either; those that it has are avoided anyway
 }
 
-// lookout watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it
+// moveWatch watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it
 // was moved. It is called once per start, so what it remembers between starts (when the last move was) is its own. A
 // move for which there is no other device leaves the command where it is and is said; asking again soon would say it
 // again.
-type lookout func(ctx context.Context, on job.Lease) <-chan move
+type moveWatch func(ctx context.Context, on job.Lease) <-chan moveRequest
 
-// elsewhere leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
-func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
-	spec := s.limited(s.spec)
+// leaseOtherDevice leases another device for a command that runs, while it keeps the one it has. nil is that there is none.
+func (s *supervision) leaseOtherDevice(ctx context.Context, l *Launch, m moveRequest) *Launch {
+	spec := s.withTimeLeft(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
 	spec.Avoid = append(l.Plan.UUIDs(), m.avoid...)
 	next, err := s.prepareUnlocked(ctx, spec)
@@ -43,86 +43,86 @@ func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch 
 	return next
 }
 
-// loudly says what is said also where silence was asked for.
-func (s *supervision) loudly(text string) {
+// sayAlways says what is said also where silence was asked for.
+func (s *supervision) sayAlways(text string) {
 	if s.host.Loud != nil {
 		s.host.Loud(text)
-		s.logged(text)
+		s.writeLog(text)
 		return
 	}
 	s.host.Say(text)
 }
 
-// again leases for another start of a command that has ended, where core/supervise wants one. It returns nil where not.
-func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child) *Launch {
-	s.last = s.endOf(child)
-	settled := s.life.Settled(s.last)
+// nextLaunch leases for another start of a command that has ended, where core/supervise wants one. It returns nil where not.
+func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+	s.last = s.commandEnd(child)
+	settled := s.life.SettleEnd(s.last)
 	if s.done.Streak = s.life.Streak; settled {
 		if s.last.By != "" && !s.last.TimedOut && s.last.Failed() && s.care.Retries > 0 {
 			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", s.last.By, possibleSenders(l)))
 		}
 		return nil
 	}
-	fault, broken := s.blame(ctx, l)
-	next := s.life.Next(s.last, fault)
+	fault, broken := s.findFault(ctx, l)
+	next := s.life.DecideNext(s.last, fault)
 	if s.done.Streak = s.life.Streak; next.Say != "" {
 		s.host.Say(next.Say)
 	}
 	if !next.Start {
 		return nil
 	}
-	if s.doomed = (Unfit{}); s.service.ended != nil {
+	if s.doomed = (EndReason{}); s.service.ended != nil {
 		s.service.ended(s.done, next.Say)
 	}
-	return s.onward(ctx, l, child, fault, broken, next.Pause)
+	return s.leaseNextStart(ctx, l, child, fault, broken, next.Pause)
 }
 
-// endOf is how the command has ended.
-func (s *supervision) endOf(child *launch.Child) supervise.End {
+// commandEnd is how the command has ended.
+func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 	_, _, ran, _ := child.Outcome()
 	e := supervise.End{Code: s.done.Code, Signal: s.done.Signal, Ran: ran, TimedOut: s.done.TimedOut}
 	if s.doomed.Why != "" {
 		e.Unfit, e.Ran = s.doomed.Why, s.doomed.Well
 	}
-	if !s.life.Endless() {
+	if !s.life.IsEndless() {
 		e.By = endSignal(child)
-	} else if child.Meant(time.Now().Add(-meant)) != "" { // a signal to gpuard; the job control signals of the command do not mean that
+	} else if child.LastSignalSince(time.Now().Add(-endSignalWindow)) != "" { // a signal to gpuard; the job control signals of the command do not mean that
 		s.done.Asked = true
 	}
 	e.Asked = s.done.Asked
 	return e
 }
 
-// onward leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
+// leaseNextStart leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
 // ends again and again leaves its devices to others meanwhile.
-func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
+func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
 	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
 	s.endCommand(child) // what it left would be in the way
 	against := ""
-	if s.service.ended != nil && s.life.Looping() {
+	if s.service.ended != nil && s.life.IsLooping() {
 		s.spec.Prefer = l.Plan.UUIDs()
 	} else if fault == "" {
 		var next *Launch
-		if next, against = s.onceMore(ctx, l); next != nil {
-			if rest(ctx, pause) {
+		if next, against = s.reuseLease(ctx, l); next != nil {
+			if waitPause(ctx, pause) {
 				return next
 			}
-			next.release()
+			next.releaseLease()
 			return nil
 		}
 	}
-	s.giveBack(l, against)
-	if !rest(ctx, pause) {
+	s.giveBackDevices(l, against)
+	if !waitPause(ctx, pause) {
 		return nil
 	}
-	return s.anew(ctx, broken)
+	return s.leaseAvoiding(ctx, broken)
 }
 
-// anew leases for another start what is not broken, as at the beginning.
-func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
-	spec := s.limited(s.spec)
+// leaseAvoiding leases for another start what is not broken, as at the beginning.
+func (s *supervision) leaseAvoiding(ctx context.Context, broken []gpu.UUID) *Launch {
+	spec := s.withTimeLeft(s.spec)
 	spec.Avoid = broken
 	next, err := s.prepareUnlocked(ctx, spec)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 // reason to give up a command that is to be started again.
 func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Launch, error) {
 	for told := false; ; told = true {
-		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true, task: s.task}, spec)
+		next, err := prepareStart(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true, task: s.task}, spec)
 		var locked *store.LockedError
 		if !errors.As(err, &locked) {
 			return next, err
@@ -147,14 +147,14 @@ func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Laun
 		if !told {
 			s.host.Say("trying again until the command can be started: " + err.Error())
 		}
-		if !rest(ctx, time.Second) {
+		if !waitPause(ctx, time.Second) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// meant is how long a program may take to end when it is told to.
-const meant = 30 * time.Second
+// endSignalWindow is how long a program may take to end when it is told to.
+const endSignalWindow = 30 * time.Second
 
 // endSignal returns the signal that was sent to end the command, "" for none. After such a signal the command is not
 // started again, whatever the state of the machine.
@@ -163,7 +163,7 @@ func endSignal(child *launch.Child) string {
 	if slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"}, signal) {
 		return signal
 	}
-	return child.Meant(time.Now().Add(-meant))
+	return child.LastSignalSince(time.Now().Add(-endSignalWindow))
 }
 
 // possibleSenders names the possible senders of the signal: a user, or the process that measures the share. The signal
@@ -175,18 +175,18 @@ func possibleSenders(l *Launch) string {
 	return "a user ended it"
 }
 
-// blame finds a fault of the machine that happened while the command ran.
-func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broken []gpu.UUID) {
-	if l.claimed == nil || !s.host.Hardware() {
+// findFault finds a fault of the machine that happened while the command ran.
+func (s *supervision) findFault(ctx context.Context, l *Launch) (fault string, broken []gpu.UUID) {
+	if l.claimed == nil || !s.host.IsHardware() {
 		return "", nil
 	}
 	after, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
-	fault, broken = health.Blame(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
+	fault, broken = health.BlameDevices(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
 	broken = slices.DeleteFunc(broken, func(id gpu.UUID) bool { // one that is gone is not given, and cannot be excluded
-		_, _, there := after.Find(id)
+		_, _, there := after.FindDevice(id)
 		return !there
 	})
 	return fault, broken

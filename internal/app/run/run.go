@@ -39,46 +39,46 @@ type Launch struct {
 	host    *machine.Host
 	spec    job.Spec
 
-	log       *logfile.Log // that the output goes to; nil: none
-	oversight *Oversight   // nil: not verified
-	crew      *ranks.Plan  // nil: one process
-	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
-	keeping   keeping
+	log       *logfile.Log   // that the output goes to; nil: none
+	oversight *Oversight     // nil: not verified
+	crew      *ranks.Plan    // nil: one process
+	meeting   *port.KeptPort // the port where the ranks meet, the same for all starts of the command; nil: none
+	keeping   serviceHooks
 	wall      isolation.Wall
-	contained *contained // a command that starts a container; nil any other
-	passedOn  bool       // the command needs no lease of its own
-	parent    int        // the parent of gpuard: while it lives it may start the command again (--keep-while)
-	isRestart bool       // gpuard starts the command once more, and stays beside it
-	task      *Task      // that this process keeps; nil: gpuard was called by a user
+	contained *containerCommand // a command that starts a container; nil any other
+	passedOn  bool              // the command needs no lease of its own
+	parent    int               // the parent of gpuard: while it lives it may start the command again (--keep-while)
+	isRestart bool              // gpuard starts the command once more, and stays beside it
+	task      *Task             // that this process keeps; nil: gpuard was called by a user
 }
 
 // Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
 // folder that cannot be used) nothing is left behind.
 func Prepare(ctx context.Context, host *machine.Host, spec job.Spec) (*Launch, error) {
-	return prepare(ctx, &Launch{host: host}, spec)
+	return prepareStart(ctx, &Launch{host: host}, spec)
 }
 
-// prepare fills l, which has what remains from an earlier start.
-func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
+// prepareStart fills l, which has what remains from an earlier start.
+func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 	l.argv, l.open, l.parent = spec.Command, launch.OpenDescriptors(), os.Getppid()
 	if len(l.argv) == 0 {
-		l.argv = []string{shell(l.host)}
+		l.argv = []string{userShell(l.host)}
 		spec.Command = l.argv
 	}
 	l.spec = spec
-	if InContainer(spec.Command) {
+	if IsEngineCommand(spec.Command) {
 		return l.prepareContainer(ctx)
 	}
 	_, err := claim.CheckCommand(l.host, spec, spec.Command, "") // what it remarks was said where the job was asked for
 	if err == nil {
-		err = l.find(ctx)
+		err = l.findProgram(ctx)
 	}
 	if err == nil { // before the claim: a misspelt command must not take a GPU
-		err = l.lease(ctx)
+		err = l.leaseDevices(ctx)
 	}
 	if err == nil && spec.Ranks != nil {
-		if err = l.gather(); err != nil {
-			l.release()
+		if err = l.prepareRanks(); err != nil {
+			l.releaseLease()
 		}
 	}
 	if err != nil {
@@ -87,22 +87,22 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 	return l, nil
 }
 
-// find finds the program that is started.
-func (l *Launch) find(ctx context.Context) (err error) {
+// findProgram finds the program that is started.
+func (l *Launch) findProgram(ctx context.Context) (err error) {
 	if l.spec.Ranks != nil && l.spec.Ranks.Torchrun {
-		l.path, l.argv, err = torchrun(ctx, l.host)
+		l.path, l.argv, err = findTorchrun(ctx, l.host)
 		return err
 	}
 	if l.task != nil {
 		l.path = l.task.Path
 		return nil
 	}
-	l.path, err = launch.Find(l.argv[0])
+	l.path, err = launch.FindCommand(l.argv[0])
 	return err
 }
 
-// lease leases what the spec asks for, and sets the variables.
-func (l *Launch) lease(ctx context.Context) error {
+// leaseDevices leases what the spec asks for, and sets the variables.
+func (l *Launch) leaseDevices(ctx context.Context) error {
 	host := l.host
 	spec, err := host.SettleIsolation(l.spec)
 	if err != nil {
@@ -129,12 +129,12 @@ func (l *Launch) lease(ctx context.Context) error {
 	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
 		return l.useCPU(spec)
 	}
-	vars, err := claim.Variables(ctx, host, spec, d)
+	vars, err := claim.LeaseVariables(ctx, host, spec, d)
 	if err != nil {
 		return err
 	}
 	l.claimed, l.Plan, l.Lease, l.wall = d, d.Plan, d.Held.Lease.ID, d.Wall
-	l.env = host.Unmasked().With(vars)
+	l.env = host.UnmaskedEnv().With(vars)
 	return nil
 }
 
@@ -145,9 +145,9 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 	if err != nil {
 		return err
 	}
-	l.env = claim.WithoutDevices(l.host, l.spec)
+	l.env = claim.EnvWithoutDevices(l.host, l.spec)
 	if l.spec.Ranks == nil { // ranks share the processors as gather says
-		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowed()))...)
+		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowedCPUs()))...)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (l *Launch) Exec() error {
 	if l.claimed.Machine.Stuck {
 		return l.runAsChild()
 	}
-	fd, err := launch.Inherit(l.claimed.Held.Lock)
+	fd, err := launch.DupInheritable(l.claimed.Held.Lock)
 	switch {
 	case err != nil:
 	case launch.CanHold():
@@ -179,18 +179,18 @@ func (l *Launch) Exec() error {
 	}
 	if err == nil {
 		_ = l.claimed.Watch.Close()
-		err = l.verifier(os.Getpid())
+		err = l.startVerifier(os.Getpid())
 	}
 	if err == nil {
 		l.keepPort(true)
 		err = launch.Exec(l.path, l.argv, l.env, l.open, fd, behind)
 	}
-	l.release()
+	l.releaseLease()
 	return err
 }
 
-// release gives the lease back.
-func (l *Launch) release() {
+// releaseLease gives the lease back.
+func (l *Launch) releaseLease() {
 	if l.claimed != nil {
 		_ = l.claimed.Folder.Release(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot)
 		_ = l.claimed.Held.Lock.Close()
@@ -201,28 +201,28 @@ func (l *Launch) release() {
 // driver call that hangs: execve(2) waits for that thread.
 func (l *Launch) runAsChild() error {
 	l.host.SurviveDriver()
-	child, err := l.start(launch.Command{}, 0)
+	child, err := l.startChild(launch.Command{}, 0)
 	if err != nil {
 		return err
 	}
 	l.host.Say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
-	child.Exit()
+	child.WaitAndExit()
 	return nil
 }
 
-// start runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and
+// startChild runs the command as a child, with the streams of c. The child has the lease and a holder of its own, and
 // nothing of the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0
 // without a limit.
-func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
+func (l *Launch) startChild(c launch.Command, most time.Duration) (*launch.Child, error) {
 	var err error
 	c.Env, c.Before = l.env, l.open
 	c.Path, c.Argv, err = l.wall.Command(l.path, l.argv)
 	if err != nil {
-		l.release()
+		l.releaseLease()
 		return nil, err
 	}
 	if l.task != nil && l.task.Limits != "" {
-		c.Path, c.Argv = limits.Command(l.task.Limits, c.Path, c.Argv)
+		c.Path, c.Argv = limits.ExecCommand(l.task.Limits, c.Path, c.Argv)
 	}
 	l.keepPort(true)
 	defer l.keepPort(false)
@@ -235,8 +235,8 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	if c.Born = noted; l.claimed == nil {
 		return c.Start()
 	}
-	if c.Keep, err = launch.Inherit(l.claimed.Held.Lock); err != nil {
-		l.release()
+	if c.Keep, err = launch.DupInheritable(l.claimed.Held.Lock); err != nil {
+		l.releaseLease()
 		return nil, err
 	}
 	c.Born = func(child *launch.Child) error {
@@ -246,7 +246,7 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	child, err := c.Start()
 	l.claimed.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
 	if err != nil {
-		l.release()
+		l.releaseLease()
 	}
 	return child, err
 }
@@ -257,7 +257,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	if err != nil {
 		return err
 	}
-	lease, err := l.claimed.Folder.Entrust(l.claimed.Held.Lease, child.PID(), s.Start, most)
+	lease, err := l.claimed.Folder.TransferLease(l.claimed.Held.Lease, child.PID(), s.Start, most)
 	switch {
 	case errors.Is(err, store.ErrReleased):
 		l.host.Say(fmt.Sprintf("lease %s was released while its command started", l.Lease))
@@ -274,43 +274,43 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	}
 	words, err := orders.Words()
 	if err == nil {
-		err = child.Hold(keep, l.claimed.Held.Lock, words...)
+		err = child.StartHolder(keep, l.claimed.Held.Lock, words...)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case !l.claimed.Machine.Stuck:
-		return l.verifier(child.PID())
+		return l.startVerifier(child.PID())
 	case l.oversight != nil:
-		_ = verify.Hanging(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Tell(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
+		_ = verify.HangingResult(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Print(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
 	}
 	return nil
 }
 
-// shell is what a run without a command starts: the user's own, unless it cannot be started.
-func shell(host *machine.Host) string {
+// userShell is what a run without a command starts: the user's own, unless it cannot be started.
+func userShell(host *machine.Host) string {
 	s, _ := host.Env.Lookup("SHELL")
 	if !strings.HasPrefix(s, "/") {
 		return "/bin/sh"
 	}
-	if _, err := launch.Find(s); err != nil {
+	if _, err := launch.FindCommand(s); err != nil {
 		host.Say(fmt.Sprintf("%v, which SHELL names; starting /bin/sh instead", err))
 		return "/bin/sh"
 	}
 	return s
 }
 
-// Announce says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9"; "" where nothing was
+// PlanLine says in one line what was given: "GPU 2 (NVIDIA A100-SXM4-80GB) is cuda:0, lease k3f9"; "" where nothing was
 // asked for, as for a process in a container that runs.
-func (l *Launch) Announce() string {
+func (l *Launch) PlanLine() string {
 	if l.passedOn {
 		return ""
 	}
-	if l.created() {
-		return strings.TrimSuffix(claim.Announce(l.Plan, ""), ", lease ") + ", leased when it starts"
+	if l.isCreateOnly() {
+		return strings.TrimSuffix(claim.PlanLine(l.Plan, ""), ", lease ") + ", leased when it starts"
 	}
-	line := claim.Announce(l.Plan, l.Lease)
+	line := claim.PlanLine(l.Plan, l.Lease)
 	if l.crew != nil {
 		line += "; " + l.crew.String()
 	}

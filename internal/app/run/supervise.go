@@ -29,7 +29,7 @@ type supervision struct {
 	care   job.Care
 	spec   job.Spec
 	told   func(l *Launch, pid int) error
-	seek   lookout
+	seek   moveWatch
 	log    *logfile.Log
 	tree   *proctree.Tree
 	now    atomic.Pointer[launch.Child] // that runs
@@ -40,12 +40,12 @@ type supervision struct {
 	left   time.Duration // of the limit of its time; 0 without one
 	kept   *os.File      // our reference to the lease, where it may be for another start; nil without one
 
-	service keeping
-	doomed  Unfit // why the command that runs was ended, where keeping.unfit said so
+	service serviceHooks
+	doomed  EndReason // why the command that runs was ended, where keeping.unfit said so
 
-	task    *Task       // that this process keeps; nil: a run
-	meeting *port.Kept  // of the ranks of the command
-	heard   []gpu.Event // errors of the driver that were said
+	task    *Task          // that this process keeps; nil: a run
+	meeting *port.KeptPort // of the ranks of the command
+	heard   []gpu.Event    // errors of the driver that were said
 	life    supervise.Life
 	last    supervise.End // of the last start
 	why     string        // of the last restart by --drift
@@ -57,21 +57,21 @@ type supervision struct {
 func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Launch, pid int) error) (done *job.Result, end func(), err error) {
 	l.host.SurviveDriver()
 	said := l.host.Say
-	l.host = l.host.Listening(func(text string) {
+	l.host = l.host.CopyForListener(func(text string) {
 		said(text)
-		l.Log(text)
+		l.WriteLog(text)
 	})
 	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
-		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
-			l.release()
+		if s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
+			l.releaseLease()
 			return nil, nil, err
 		}
 		l.log = s.log
 	}
-	s.tree = proctree.Adopt(s.awaits, s.spares, nil)
-	child, err := s.run(ctx, l)
-	s.tree.Leave()
+	s.tree = proctree.AdoptOrphans(s.isCommandChild, s.isHelper, nil)
+	child, err := s.runCommand(ctx, l)
+	s.tree.StopReaping()
 	if s.log != nil {
 		s.log.Close(time.Second)
 	}
@@ -83,31 +83,31 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		if s.done.TimedOut {
 			os.Exit(exit.TimedOut)
 		}
-		child.Exit()
+		child.WaitAndExit()
 	}, nil
 }
 
-// run starts the command, and again, until nothing asks for that any more.
-func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error) {
+// runCommand starts the command, and again, until nothing asks for that any more.
+func (s *supervision) runCommand(ctx context.Context, l *Launch) (*launch.Child, error) {
 	for {
-		child, err := s.start(ctx, l)
+		child, err := s.startCommand(ctx, l)
 		if err != nil {
-			s.drop(l)
+			s.dropReference(l)
 			return nil, err
 		}
 		next := s.awaitCommand(ctx, l, child)
-		s.count(l, child)
+		s.countRun(l, child)
 		if next == nil {
-			next = s.again(ctx, l, child)
+			next = s.nextLaunch(ctx, l, child)
 		}
 		if next == nil && s.service.ended != nil {
 			s.endCommand(child) // processes that a service leaves behind end with it
 		}
 		if next == nil || next.claimed != l.claimed {
-			s.drop(l)
+			s.dropReference(l)
 		}
 		if next == nil {
-			s.done.HeldBy = s.remains(l)
+			s.done.HeldBy = s.remainingHolders(l)
 		}
 		if l.claimed != nil && (next == nil || next.claimed != l.claimed) {
 			_ = l.claimed.Folder.Close()
@@ -120,27 +120,27 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 	}
 }
 
-// start starts the command once.
-func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
+// startCommand starts the command once.
+func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Child, error) {
 	before := s.done.Starts
 	if l.task != nil {
 		before += l.task.Before
 	}
-	l.env = visible.Env(l.env).Restarted(before, s.why)
+	l.env = visible.Env(l.env).WithRestart(before, s.why)
 	s.launch = l
-	l.keepContainer(s.done.Starts > 0)
+	l.labelContainer(s.done.Starts > 0)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
-	c := launch.Command{Group: s.tree.Group(), Along: s.service.along, Apart: l.task != nil}
+	c := launch.Command{Group: s.tree.NewGroup(), Along: s.service.along, Apart: l.task != nil}
 	if l.task != nil {
 		c.Dying = s.noteEnd
 	}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
-		line := LogLine(l.Announce() + ": " + commandLine(l.spec.Command))
+		line := LogLine(l.PlanLine() + ": " + commandLine(l.spec.Command))
 		if s.done.Starts == 0 {
-			err = logfile.Note(s.care.Log, line)
-		} else if err := s.log.Note(line); err != nil {
+			err = logfile.WriteNote(s.care.Log, line)
+		} else if err := s.log.WriteNote(line); err != nil {
 			s.host.Say(err.Error())
 		}
 	}
@@ -148,11 +148,11 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 		err = s.told(l, 0)
 	}
 	if err != nil {
-		l.release()
+		l.releaseLease()
 		return nil, err
 	}
 	s.birth.Lock()
-	child, err := l.start(c, s.limited(s.spec).Limit())
+	child, err := l.startChild(c, s.withTimeLeft(s.spec).TimeLimit())
 	if err == nil {
 		s.now.Store(child)
 	}
@@ -169,20 +169,20 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var moves <-chan move
+	var moves <-chan moveRequest
 	if s.seek != nil && l.claimed != nil {
 		moves = s.seek(watching, l.claimed.Held.Lease)
 	}
 	heard := s.driverErrors(watching, l)
-	over, quiet := after(s.left)
+	over, quiet := limitTimer(s.left)
 	defer quiet()
 	var found chan *Launch // of a search for another device that is under way
-	var wanted move
+	var wanted moveRequest
 	enough := func(why string) *Launch {
 		stop()
-		s.forget(found)
+		s.releaseSearch(found)
 		if why != "" {
-			s.loudly(why + ": ending the command")
+			s.sayAlways(why + ": ending the command")
 		}
 		s.endCommand(child)
 		return nil
@@ -190,9 +190,9 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	for {
 		select {
 		case <-child.Ended():
-			s.linger(l, child, heard)
+			s.awaitDriverError(l, child, heard)
 			stop()
-			s.forget(found)
+			s.releaseSearch(found)
 			return nil
 		case e, open := <-heard:
 			if !open {
@@ -214,20 +214,20 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 				moves = nil
 			} else if found == nil {
 				wanted, found = m, make(chan *Launch, 1)
-				go func() { found <- s.elsewhere(watching, l, m) }()
+				go func() { found <- s.leaseOtherDevice(watching, l, m) }()
 			}
 		case next := <-found:
 			if found = nil; next == nil {
 				continue
 			}
 			stop()
-			return s.change(child, next, wanted.reason)
+			return s.moveCommand(child, next, wanted.reason)
 		}
 	}
 }
 
-// after is a timer; none for 0.
-func after(d time.Duration) (over <-chan time.Time, stop func() bool) {
+// limitTimer is a timer; none for 0.
+func limitTimer(d time.Duration) (over <-chan time.Time, stop func() bool) {
 	if d <= 0 {
 		return nil, func() bool { return false }
 	}
@@ -235,29 +235,29 @@ func after(d time.Duration) (over <-chan time.Time, stop func() bool) {
 	return timer.C, timer.Stop
 }
 
-// forget gives back what a search for another device may still find.
-func (s *supervision) forget(found <-chan *Launch) {
+// releaseSearch gives back what a search for another device may still find.
+func (s *supervision) releaseSearch(found <-chan *Launch) {
 	if found == nil {
 		return
 	}
 	if next := <-found; next != nil {
-		next.release()
+		next.releaseLease()
 	}
 }
 
-// change ends the command so that it continues on other devices, unless it has ended by itself, or a user has ended it.
-func (s *supervision) change(child *launch.Child, next *Launch, why string) *Launch {
+// moveCommand ends the command so that it continues on other devices, unless it has ended by itself, or a user has ended it.
+func (s *supervision) moveCommand(child *launch.Child, next *Launch, why string) *Launch {
 	select {
 	case <-child.Ended():
-		next.release()
+		next.releaseLease()
 		return nil
 	default:
 	}
 	s.host.Say(fmt.Sprintf("%s: asking the command to end (%s), to start it again", why, s.care.Stop))
 	asked := time.Now()
 	s.endCommand(child)
-	if child.Meant(asked) != "" {
-		next.release()
+	if child.LastSignalSince(asked) != "" {
+		next.releaseLease()
 		return nil
 	}
 	s.why = why
@@ -276,26 +276,26 @@ func (s *supervision) endCommand(child *launch.Child) {
 		case <-grace.Done():
 		}
 	}()
-	child.Alone()
+	child.IgnoreStops()
 	if asked, _ := s.launch.endContainer(s.care.Stop); !asked {
-		child.Send(s.care.Stop)
+		child.SendSignal(s.care.Stop)
 	}
-	child.Send("SIGCONT")
+	child.SendSignal("SIGCONT")
 	select {
 	case <-child.Ended():
 	case <-grace.Done():
 	}
-	if err := s.tree.End(grace, s.care.Stop, job.Dying); err != nil {
+	if err := s.tree.End(grace, s.care.Stop, job.KillGrace); err != nil {
 		s.host.Say(err.Error())
-		child.Abandon()
+		child.AssumeKilled()
 	}
 	if _, err := s.launch.endContainer(""); err != nil {
 		s.host.Say(fmt.Sprintf("cannot end the container: %v", err))
 	}
 }
 
-// count adds a life to the result.
-func (s *supervision) count(l *Launch, child *launch.Child) {
+// countRun adds a life to the result.
+func (s *supervision) countRun(l *Launch, child *launch.Child) {
 	code, signal, ran, peak := child.Outcome()
 	s.done.Code, s.done.Signal = code, signal
 	s.done.Ran += ran
@@ -306,7 +306,7 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 		s.done.Peak = bytesOf(peak)
 	}
 	child.Rest()
-	why := isolate.Doubt(l.Plan.Isolation, filepath.Base(l.argv[0]))
+	why := isolate.ProgramDoubt(l.Plan.Isolation, filepath.Base(l.argv[0]))
 	if code > 0 && signal == "" && why != "" && l.Plan.Isolation != job.Cgroup { // which takes no right from it
 		s.host.Say(fmt.Sprintf("the command ended with exit code %d, which may be because of its wall: %s", code, why))
 	}
@@ -321,26 +321,26 @@ func (s *supervision) noteEnd(pid, code int, signal string) {
 	s.task.notes.Ended(pid, code, signal, false, "")
 }
 
-// spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by
+// isHelper reports processes below gpuard that are not part of the command: holders and other helpers, which end by
 // themselves, and the daemons of NVIDIA's Multi-Process Service, which serve other jobs of the user too.
-func (s *supervision) spares(pid int) bool {
+func (s *supervision) isHelper(pid int) bool {
 	if s.log != nil && pid == s.log.PID {
 		return true
 	}
-	return s.awaits(pid) && pid != s.now.Load().PID() || machine.OwnHelper(pid)
+	return s.isCommandChild(pid) && pid != s.now.Load().PID() || machine.IsOwnHelper(pid)
 }
 
-// awaits reports whether a process is the command, or what belongs to it here: they are waited for where they were
+// isCommandChild reports whether a process is the command, or what belongs to it here: they are waited for where they were
 // started.
-func (s *supervision) awaits(pid int) bool {
+func (s *supervision) isCommandChild(pid int) bool {
 	s.birth.Lock()
 	defer s.birth.Unlock()
 	child := s.now.Load()
-	return child != nil && (pid == child.PID() || child.Needs(pid))
+	return child != nil && (pid == child.PID() || child.OwnsProcess(pid))
 }
 
-// limited is what a further start asks for: what is left of its time.
-func (s *supervision) limited(spec job.Spec) job.Spec {
+// withTimeLeft is what a further start asks for: what is left of its time.
+func (s *supervision) withTimeLeft(spec job.Spec) job.Spec {
 	spec.Timeout = cmp.Or(s.left, spec.Timeout)
 	return spec
 }

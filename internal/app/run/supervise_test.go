@@ -21,8 +21,8 @@ import (
 
 // TestMain makes the test program what copies the output of a job into its log.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == logfile.Flag {
-		if err := logfile.Copy(os.Args[2:]); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == logfile.CopyFlag {
+		if err := logfile.CopyOutput(os.Args[2:]); err != nil {
 			panic(err)
 		}
 		return
@@ -30,16 +30,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// trial is a supervised script without a device, and what became of it.
-type trial struct {
+// superviseFixture is a supervised script without a device, and what became of it.
+type superviseFixture struct {
 	t    *testing.T
 	dir  string // its folder, as $DIR
 	mu   sync.Mutex
 	said []string
 }
 
-// supervise runs a script until it has ended for good. told is Supervise's; nil nothing.
-func (r *trial) supervise(ctx context.Context, script string, spec job.Spec, care job.Care, told func(l *Launch, pid int) error) (*job.Result, error) {
+// superviseScript runs a script until it has ended for good. told is Supervise's; nil nothing.
+func (r *superviseFixture) superviseScript(ctx context.Context, script string, spec job.Spec, care job.Care, told func(l *Launch, pid int) error) (*job.Result, error) {
 	r.t.Helper()
 	say := func(text string) {
 		r.mu.Lock()
@@ -65,15 +65,15 @@ func (r *trial) supervise(ctx context.Context, script string, spec job.Spec, car
 	return done, err
 }
 
-// read returns what the script has written into a file.
-func (r *trial) read(name string) string {
+// readFile returns what the script has written into a file.
+func (r *superviseFixture) readFile(name string) string {
 	text, _ := os.ReadFile(filepath.Join(r.dir, name))
 	return string(text)
 }
 
-// alive reports whether a process lives whose number is in a file.
-func (r *trial) alive(name string) bool {
-	pid, err := strconv.Atoi(strings.TrimSpace(r.read(name)))
+// isAlive reports whether a process lives whose number is in a file.
+func (r *superviseFixture) isAlive(name string) bool {
+	pid, err := strconv.Atoi(strings.TrimSpace(r.readFile(name)))
 	if err != nil {
 		r.t.Errorf("no process in %s: %v", name, err)
 		return false
@@ -81,8 +81,8 @@ func (r *trial) alive(name string) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// stubborn is a child in a session of its own that does not obey; its number is in the file child.
-const stubborn = `setsid sh -c 'trap "" TERM INT; echo $$ >"$DIR/part"; mv "$DIR/part" "$DIR/child"; while :; do sleep 0.05; done' & while ! test -e "$DIR/child"; do sleep 0.01; done; `
+// stubbornChildScript is a child in a session of its own that does not obey; its number is in the file child.
+const stubbornChildScript = `setsid sh -c 'trap "" TERM INT; echo $$ >"$DIR/part"; mv "$DIR/part" "$DIR/child"; while :; do sleep 0.05; done' & while ! test -e "$DIR/child"; do sleep 0.01; done; `
 
 // TestSupervise: how a job ends, and after how many starts.
 func TestSupervise(t *testing.T) {
@@ -103,24 +103,24 @@ func TestSupervise(t *testing.T) {
 		"a user has ended it":      {"kill -TERM $$", job.Spec{}, job.Care{Retries: 2, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", Starts: 1}, "", "SIGTERM and is not started again"},
 		"its time is over":         {`trap 'echo asked >>"$DIR/out"; exit 4' USR1; while :; do sleep 0.01; done`, job.Spec{Timeout: 2 * time.Second}, job.Care{Stop: "SIGUSR1", Retries: 2, Any: true}, job.Result{Code: 4, Starts: 1, TimedOut: true}, "asked\n", "the time is over"},
 		"over all its starts":      {`test "$GPUARD_RESTART" && exec sleep 60; sleep 0.2; exit 3`, job.Spec{Timeout: 500 * time.Millisecond}, job.Care{Retries: 100, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", TimedOut: true}, "", "the time is over"},
-		"the whole tree is killed": {stubborn + `trap "" TERM; while :; do sleep 0.01; done`, job.Spec{Timeout: 2 * time.Second, Grace: 50 * time.Millisecond}, job.Care{}, job.Result{Code: -1, Signal: "SIGKILL", Starts: 1, TimedOut: true}, "", "the time is over"},
+		"the whole tree is killed": {stubbornChildScript + `trap "" TERM; while :; do sleep 0.01; done`, job.Spec{Timeout: 2 * time.Second, Grace: 50 * time.Millisecond}, job.Care{}, job.Result{Code: -1, Signal: "SIGKILL", Starts: 1, TimedOut: true}, "", "the time is over"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &trial{t: t, dir: t.TempDir()}
-			got, err := r.supervise(t.Context(), c.script, c.spec, c.care, nil)
+			r := &superviseFixture{t: t, dir: t.TempDir()}
+			got, err := r.superviseScript(t.Context(), c.script, c.spec, c.care, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.Code != c.want.Code || got.Signal != c.want.Signal || got.TimedOut != c.want.TimedOut || c.want.Starts > 0 && got.Starts != c.want.Starts {
 				t.Errorf("%+v, want %+v", *got, c.want)
 			}
-			if r.read("out") != c.wrote {
-				t.Errorf("it wrote %q", r.read("out"))
+			if r.readFile("out") != c.wrote {
+				t.Errorf("it wrote %q", r.readFile("out"))
 			}
 			if said := strings.Join(r.said, "\n"); !strings.Contains(said, c.says) {
 				t.Errorf("gpuard said %q", said)
 			}
-			if strings.Contains(c.script, "/child") && r.alive("child") {
+			if strings.Contains(c.script, "/child") && r.isAlive("child") {
 				t.Error("a process that it left lives")
 			}
 		})
@@ -129,15 +129,15 @@ func TestSupervise(t *testing.T) {
 
 // TestSuperviseAsked: a job that is asked to end gets its signal, and is not started again.
 func TestSuperviseAsked(t *testing.T) {
-	r := &trial{t: t, dir: t.TempDir()}
+	r := &superviseFixture{t: t, dir: t.TempDir()}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for !t.Failed() && r.read("on") == "" {
+		for !t.Failed() && r.readFile("on") == "" {
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
 	}()
-	got, err := r.supervise(ctx, `trap 'exit 5' USR1; echo on >"$DIR/on"; while :; do sleep 0.01; done`, job.Spec{}, job.Care{Stop: "SIGUSR1", Retries: 3, Any: true}, nil)
+	got, err := r.superviseScript(ctx, `trap 'exit 5' USR1; echo on >"$DIR/on"; while :; do sleep 0.01; done`, job.Spec{}, job.Care{Stop: "SIGUSR1", Retries: 3, Any: true}, nil)
 	if err != nil || got.Code != 5 || !got.Asked || got.Starts != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -145,12 +145,12 @@ func TestSuperviseAsked(t *testing.T) {
 
 // TestSuperviseLog: all that the job prints and all that gpuard says of it is in its log, over all its starts.
 func TestSuperviseLog(t *testing.T) {
-	r := &trial{t: t, dir: t.TempDir()}
-	got, err := r.supervise(t.Context(), `echo "out $GPUARD_RESTART"; echo err >&2; test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true, Log: filepath.Join(r.dir, "log"), LogLimit: 1 << 20}, nil)
+	r := &superviseFixture{t: t, dir: t.TempDir()}
+	got, err := r.superviseScript(t.Context(), `echo "out $GPUARD_RESTART"; echo err >&2; test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true, Log: filepath.Join(r.dir, "log"), LogLimit: 1 << 20}, nil)
 	if err != nil || got.Code != 0 || got.Starts != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	log := r.read("log")
+	log := r.readFile("log")
 	lines := map[string]int{}
 	for line := range strings.Lines(log) {
 		for _, what := range []string{"# gpuard: ", ": sh -c ", "starting it again", "out \n", "out 1\n", "err\n"} {
@@ -167,14 +167,14 @@ func TestSuperviseLog(t *testing.T) {
 // TestSuperviseTold: who hears of a start may refuse it, and then nothing is started. It hears of each twice: before it, and with
 // the PID.
 func TestSuperviseTold(t *testing.T) {
-	r := &trial{t: t, dir: t.TempDir()}
+	r := &superviseFixture{t: t, dir: t.TempDir()}
 	no := errors.New("no")
-	_, err := r.supervise(t.Context(), `touch "$DIR/out"`, job.Spec{}, job.Care{}, func(*Launch, int) error { return no })
+	_, err := r.superviseScript(t.Context(), `touch "$DIR/out"`, job.Spec{}, job.Care{}, func(*Launch, int) error { return no })
 	if _, there := os.Stat(filepath.Join(r.dir, "out")); !errors.Is(err, no) || there == nil {
 		t.Errorf("%v, %v", err, there)
 	}
 	var pids []int
-	_, err = r.supervise(t.Context(), `test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true}, func(_ *Launch, pid int) error {
+	_, err = r.superviseScript(t.Context(), `test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true}, func(_ *Launch, pid int) error {
 		pids = append(pids, pid)
 		return nil
 	})

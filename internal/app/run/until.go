@@ -14,12 +14,12 @@ import (
 func (l *Launch) holderOrders() *holder.Orders {
 	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease}
 	if l.spec.Timeout > 0 {
-		o.Until = l.claimed.Held.Lease.Due(l.spec.Timeout)
+		o.Until = l.claimed.Held.Lease.DueTime(l.spec.Timeout)
 	}
 	if l.contained == nil {
 		o.NextStart = l.nextStart()
 	} else {
-		o.Containers = &engine.Watch{Engine: l.contained.engine.Lasting(), Lease: l.Lease, Names: l.contained.names}
+		o.Containers = &engine.Watch{Engine: l.contained.engine.ForHolder(), Lease: l.Lease, Names: l.contained.names}
 	}
 	return o
 }
@@ -32,6 +32,6 @@ func (l *Launch) endInTime(o *holder.Orders, certain int64) {
 		o.Until = 0
 		return
 	}
-	o.Until = certain - int64(job.Dying-2*time.Second)
+	o.Until = certain - int64(job.KillGrace-2*time.Second)
 	o.InTime = &holder.Process{PID: os.Getpid(), Start: self.Start}
 }

@@ -18,11 +18,11 @@ type Oversight struct {
 	JSON     bool // say it as one JSON object on a line
 }
 
-// Oversee makes Exec start a verifier process; nil for none.
-func (l *Launch) Oversee(o *Oversight) { l.oversight = o }
+// SetOversight makes Exec start a verifier process; nil for none.
+func (l *Launch) SetOversight(o *Oversight) { l.oversight = o }
 
-// verifier starts the process that verifies the command, which is or will be process pid.
-func (l *Launch) verifier(pid int) error {
+// startVerifier starts the process that verifies the command, which is or will be process pid.
+func (l *Launch) startVerifier(pid int) error {
 	o := l.oversight
 	if o == nil {
 		return nil
@@ -38,8 +38,8 @@ func (l *Launch) verifier(pid int) error {
 	return launch.StartWatcher(verify.Flag, pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 
-// CanOversee says why the command that this process becomes cannot be verified.
-func CanOversee() error {
+// CheckOversight says why the command that this process becomes cannot be verified.
+func CheckOversight() error {
 	if !launch.CanHold() {
 		return exit.Usagef("cannot verify here: this process adopts orphans (PID 1 of a container, or a subreaper), and a verifier would become the command's child; leave --verify out, and ask from another shell: gpuard verify")
 	}

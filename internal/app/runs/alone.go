@@ -35,15 +35,15 @@ func (r *runner) awaitConductorEnd() {
 	}
 }
 
-// handOn lets the lock of the folder go, and starts another keeper where a job was handed in meanwhile. Who hands one in
+// handOffLock lets the lock of the folder go, and starts another keeper where a job was handed in meanwhile. Who hands one in
 // later finds no lock.
-func (r *runner) handOn() error {
+func (r *runner) handOffLock() error {
 	more := false
-	err := r.journal.Alone(func() error {
+	err := r.journal.WithLock(func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		err := r.catchUp()
-		more = err == nil && r.state.Startable()
+		more = err == nil && r.state.HasStartable()
 		return errors.Join(err, r.lock.Close())
 	})
 	if err == nil && more {

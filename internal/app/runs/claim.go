@@ -18,13 +18,13 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// one leases for a run and starts it. An error ends all.
-func (r *runner) one(ctx context.Context, run int) error {
+// leaseAndStart leases for a run and starts it. An error ends all.
+func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 	r.mu.Lock()
 	what, err := r.work.Prepare(run)
 	r.mu.Unlock()
 	if err != nil {
-		return r.stillborn(run, err)
+		return r.recordFailedStart(run, err)
 	}
 	// A file system may take as long for the log as the claim takes.
 	what.log = sync.OnceValues(func() (*os.File, error) { return openLog(what.Log) })
@@ -33,12 +33,12 @@ func (r *runner) one(ctx context.Context, run int) error {
 	}
 	desk, err := what.Desk(ctx)
 	if err != nil {
-		return r.refused(ctx, run, err)
+		return r.failOrRetry(ctx, run, err)
 	}
 	command := cmp.Or(what.Name, machine.BaseName(what.Argv))
 	if !r.work.Each {
-		seat, err := r.claim(ctx, desk, command)
-		return r.meanwhile(ctx, run, what, seat, err)
+		seat, err := r.claimDevices(ctx, desk, command)
+		return r.startInBackground(ctx, run, what, seat, err)
 	}
 	if what.CPU {
 		r.cpus <- struct{}{} // there is room: only this goroutine takes one
@@ -47,54 +47,56 @@ func (r *runner) one(ctx context.Context, run int) error {
 	var refusal *job.Refusal
 	if err == nil && seat.Said != "" { // it goes to the CPU, and may have to wait there
 		r.attended.Go(func() {
-			if err := r.seated(ctx, run, what, seat, nil); err != nil {
-				r.fail(err)
+			if err := r.startWithSeat(ctx, run, what, seat, nil); err != nil {
+				r.stopWithError(err)
 			}
 		})
 		return nil
 	}
 	if err == nil || !errors.As(err, &refusal) || refusal.Never {
-		return r.meanwhile(ctx, run, what, seat, err)
+		return r.startInBackground(ctx, run, what, seat, err)
 	}
-	return r.wait(ctx, run, what, func(ctx context.Context, queued func()) (*claim.Seat, error) { return desk.Wait(ctx, command, queued) })
+	return r.queueForLease(ctx, run, what, func(ctx context.Context, queued func()) (*claim.CommandLease, error) {
+		return desk.Wait(ctx, command, queued)
+	})
 }
 
-// meanwhile starts a run that has its lease while the next one asks for its own. One is started at a time.
-func (r *runner) meanwhile(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
+// startInBackground starts a run that has its lease while the next one asks for its own. One is started at a time.
+func (r *runner) startInBackground(ctx context.Context, run int, what StartOptions, seat *claim.CommandLease, err error) error {
 	if err != nil {
-		return r.seated(ctx, run, what, seat, err)
+		return r.startWithSeat(ctx, run, what, seat, err)
 	}
 	r.starts <- struct{}{}
 	r.attended.Go(func() {
-		err := r.seated(ctx, run, what, seat, nil)
+		err := r.startWithSeat(ctx, run, what, seat, nil)
 		if <-r.starts; err != nil {
-			r.fail(err)
+			r.stopWithError(err)
 		}
 	})
 	return nil
 }
 
-// wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this one has its
+// queueForLease starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this one has its
 // place in the line, so that the next one does not get in front of it.
-func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context, queued func()) (*claim.Seat, error)) error {
+func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, claim func(ctx context.Context, queued func()) (*claim.CommandLease, error)) error {
 	select {
 	case r.waits <- struct{}{}: // there is room, or will be: another run is giving its ticket up
 	case <-ctx.Done():
-		return r.seated(ctx, run, what, nil, ctx.Err())
+		return r.startWithSeat(ctx, run, what, nil, ctx.Err())
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r.stoppable(run, cancel)
-	r.ticketed(run, true)
+	r.setStop(run, cancel)
+	r.setTicket(run, true)
 	placed, done := make(chan struct{}), make(chan struct{})
 	r.attended.Go(func() {
 		defer cancel()
 		seat, err := claim(ctx, sync.OnceFunc(func() { close(placed) }))
-		r.ticketed(run, false)
+		r.setTicket(run, false)
 		close(done)
 		<-r.waits
-		r.wake()
-		if err := r.seated(ctx, run, what, seat, err); err != nil {
-			r.fail(err)
+		r.wakeDispatch()
+		if err := r.startWithSeat(ctx, run, what, seat, err); err != nil {
+			r.stopWithError(err)
 		}
 	})
 	select {
@@ -104,15 +106,15 @@ func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx c
 	return nil
 }
 
-// displace takes the ticket of the last run that waits, if this run goes before it. That run goes back into the line. The
+// displaceLast takes the ticket of the last run that waits, if this run goes before it. That run goes back into the line. The
 // lock is held.
-func (r *runner) displace(run int) bool {
+func (r *runner) displaceLast(run int) bool {
 	var runs []int
 	var own []queue.Own
 	for other, o := range r.tickets {
 		runs, own = append(runs, other), append(own, o)
 	}
-	last := r.own(run).Displaces(own, time.Now().UnixNano())
+	last := r.queueOrder(run).IndexToDisplace(own, time.Now().UnixNano())
 	if last < 0 || r.stops[runs[last]] == nil {
 		return false
 	}
@@ -121,25 +123,25 @@ func (r *runner) displace(run int) bool {
 	return true
 }
 
-// own is what orders a run among those of its queue. The lock is held.
-func (r *runner) own(run int) queue.Own {
+// queueOrder is what orders a run among those of its queue. The lock is held.
+func (r *runner) queueOrder(run int) queue.Own {
 	one := &r.state.Runs[run]
 	return queue.Own{Nice: one.Nice, Arrival: one.Submitted.UnixNano(), Estimate: r.state.Estimate(run), Count: one.GPUs}
 }
 
-// ticketed notes whether a run waits with a ticket.
-func (r *runner) ticketed(run int, yes bool) {
+// setTicket notes whether a run waits with a ticket.
+func (r *runner) setTicket(run int, yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if yes {
-		r.tickets[run] = r.own(run)
+		r.tickets[run] = r.queueOrder(run)
 	} else {
 		delete(r.tickets, run)
 	}
 }
 
-// stoppable notes how a run is ended that its owner cancels; nil: it is over.
-func (r *runner) stoppable(run int, stop func()) {
+// setStop notes how a run is ended that its owner cancels; nil: it is over.
+func (r *runner) setStop(run int, stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if stop == nil {
@@ -149,79 +151,79 @@ func (r *runner) stoppable(run int, stop func()) {
 	}
 }
 
-// refused ends a run for which there is no lease. Where each asks for its own, what may be over in a while, as a driver
+// failOrRetry ends a run for which there is no lease. Where each asks for its own, what may be over in a while, as a driver
 // that is being exchanged, only delays the run; else it ends all.
-func (r *runner) refused(ctx context.Context, run int, err error) error {
+func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 	var refusal *job.Refusal
 	var usage *exit.Usage
 	switch {
 	case !r.work.Each || errors.Is(err, syscall.ENOSPC):
-		r.unclaim(run)
+		r.abandonStart(run)
 		return err
 	case errors.As(err, &refusal) || errors.As(err, &usage) || errors.Is(err, os.ErrNotExist):
-		return r.stillborn(run, err)
+		return r.recordFailedStart(run, err)
 	}
-	r.delayed(err)
+	r.sayDelay(err)
 	<-r.slots
 	ctx, cancel := context.WithCancel(ctx)
-	r.stoppable(run, cancel)
+	r.setStop(run, cancel)
 	r.attended.Go(func() {
 		defer cancel()
 		select {
-		case <-time.After(cmp.Or(r.host.Times.Retry, retry)):
+		case <-time.After(cmp.Or(r.host.Times.Retry, retryInterval)):
 		case <-ctx.Done(): // or its owner cancels it
 		}
-		r.untake(run)
-		r.wake()
+		r.requeueRun(run)
+		r.wakeDispatch()
 	})
 	return nil
 }
 
-// delayed says why runs are tried again later, once.
-func (r *runner) delayed(why error) {
+// sayDelay says why runs are tried again later, once.
+func (r *runner) sayDelay(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text := why.Error(); text != r.why {
 		r.why = text
-		r.host.Say(fmt.Sprintf("jobs are tried again every %v: %s", cmp.Or(r.host.Times.Retry, retry), text))
+		r.host.Say(fmt.Sprintf("jobs are tried again every %v: %s", cmp.Or(r.host.Times.Retry, retryInterval), text))
 	}
 }
 
-// unclaim lets go of what a run had before it was started.
-func (r *runner) unclaim(run int) {
-	r.untake(run)
+// abandonStart lets go of what a run had before it was started.
+func (r *runner) abandonStart(run int) {
+	r.requeueRun(run)
 	<-r.slots
-	r.wake()
+	r.wakeDispatch()
 }
 
-// untake makes a run that was about to be started one of those that may be.
-func (r *runner) untake(run int) {
+// requeueRun makes a run that was about to be started one of those that may be.
+func (r *runner) requeueRun(run int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.stops, run)
 	delete(r.taken, run)
-	r.state.Untake(run)
-	r.state.Offer(run)
-	r.refill()
+	r.state.ReturnArrayPlace(run)
+	r.state.OfferRun(run)
+	r.refillLines()
 }
 
-// wake has dispatch look again.
-func (r *runner) wake() {
+// wakeDispatch has dispatch look again.
+func (r *runner) wakeDispatch() {
 	select {
 	case r.freed <- struct{}{}:
 	default:
 	}
 }
 
-// seated starts a run that has its lease.
-func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
+// startWithSeat starts a run that has its lease.
+func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, seat *claim.CommandLease, err error) error {
 	if ctx.Err() != nil && err != nil {
-		r.stoppable(run, nil)
-		r.unclaim(run)
+		r.setStop(run, nil)
+		r.abandonStart(run)
 		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
 	if err != nil {
-		return r.refused(ctx, run, err)
+		return r.failOrRetry(ctx, run, err)
 	}
 	if seat.Said != "" && !what.CPU {
 		select {
@@ -230,7 +232,7 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 		case <-ctx.Done():
 		}
 	}
-	if r.work.Keep == nil && batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
+	if r.work.Keep == nil && batch.HasHungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()
 	}
 	r.mu.Lock()
@@ -238,39 +240,39 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	r.mu.Unlock()
 	if ctx.Err() != nil || !wanted {
 		r.leaveProcessor(what)
-		r.unclaim(run)
-		return seat.Leave()
+		r.abandonStart(run)
+		return seat.Release()
 	}
-	err = r.start(run, what, seat)
+	err = r.startRun(run, what, seat)
 	if err != nil {
-		_ = seat.Leave()
+		_ = seat.Release()
 	}
 	if errors.Is(err, errUnwanted) {
 		r.leaveProcessor(what)
-		r.unclaim(run)
+		r.abandonStart(run)
 		return nil
 	}
 	return err
 }
 
-// claim takes what is free. Devices of our own runs will be free soon; for others it queues.
-func (r *runner) claim(ctx context.Context, desk *claim.Desk, command string) (*claim.Seat, error) {
+// claimDevices takes what is free. Devices of our own runs will be free soon; for others it queues.
+func (r *runner) claimDevices(ctx context.Context, desk *claim.Allocator, command string) (*claim.CommandLease, error) {
 	for ctx.Err() == nil {
 		seat, err := desk.TryNow(ctx, command)
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
 			return seat, err
 		}
-		if !r.another() {
+		if !r.awaitOwnRun() {
 			return desk.Wait(ctx, command, nil)
 		}
 	}
 	return nil, ctx.Err()
 }
 
-// another reports whether one of our own runs has ended within a moment.
-func (r *runner) another() bool {
-	timer := time.NewTimer(soon)
+// awaitOwnRun reports whether one of our own runs has ended within a moment.
+func (r *runner) awaitOwnRun() bool {
+	timer := time.NewTimer(ownRunWait)
 	defer timer.Stop()
 	select {
 	case <-r.freed:

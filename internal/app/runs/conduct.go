@@ -60,7 +60,7 @@ func (f *Folder) Add(e core.Event) error {
 
 // CatchUp reads what was written since.
 func (f *Folder) CatchUp() error {
-	return f.Journal.Next(func(line []byte) error { return f.State.Read(line, f.Journal.Offset()) })
+	return f.Journal.EachNewLine(func(line []byte) error { return f.State.ReadLine(line, f.Journal.Offset()) })
 }
 
 // Close lets the folder go.
@@ -81,23 +81,23 @@ type Progress struct {
 	Stopped bool             // what runs is being ended
 }
 
-// look is the time between two readings of the journal.
-const look = 250 * time.Millisecond
+// journalInterval is the time between two readings of the journal.
+const journalInterval = 250 * time.Millisecond
 
-// conductor is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner leaves behind, so
+// runsParent is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner leaves behind, so
 // it records how they end.
-type conductor struct {
+type runsParent struct {
 	*Folder
 	show    func(Progress)
 	now     Progress
 	tree    *proctree.Tree
-	caught  *interrupt.Caught
+	caught  *interrupt.SignalCatcher
 	heard   os.Signal // that ends the sweep
 	hurry   func()    // kills what is left of a runner that was asked to end; nil: it was not
 	failure error
-	strays  chan strayEnd // ends of runs that no runner waits for
-	left    []stray       // those runs
-	fruit   int           // runners in a row that ended without having done anything
+	strays  chan orphanedRunEnd // ends of runs that no runner waits for
+	left    []orphanedRun       // those runs
+	fruit   int                 // runners in a row that ended without having done anything
 
 	mu      sync.Mutex
 	runners []int // PIDs of the last ones that this process has started: at most mostRunners
@@ -108,39 +108,39 @@ const mostRunners = 8
 
 // isAwaited reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
 // as what measures, which is in the session of the runner.
-func (c *conductor) isAwaited(pid int) bool {
+func (c *runsParent) isAwaited(pid int) bool {
 	p, found := sys.ReadProcess(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !found || p.Session == pid || !slices.Contains(c.runners, p.Session)
 }
 
-// patience is how many of those there may be.
-const patience = 3
+// maxFruitlessRunners is how many of those there may be.
+const maxFruitlessRunners = 3
 
 // Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that ended
 // it; nil none.
 func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
-	c := &conductor{Folder: f, show: show, strays: make(chan strayEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
-	c.tree, c.caught = proctree.Adopt(c.isAwaited, machine.OwnHelper, isKeeper), interrupt.Catch()
-	err = c.recover()
-	for err == nil && c.heard == nil && c.failure == nil && (f.State.Startable() || f.Queue && len(c.left) > 0) {
-		if f.State.Startable() {
-			err = c.employ(ctx)
+	c := &runsParent{Folder: f, show: show, strays: make(chan orphanedRunEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.CountDone()}}
+	c.tree, c.caught = proctree.AdoptOrphans(c.isAwaited, machine.IsOwnHelper, isKeeper), interrupt.CatchSignals()
+	err = c.recoverRuns()
+	for err == nil && c.heard == nil && c.failure == nil && (f.State.HasStartable() || f.Queue && len(c.left) > 0) {
+		if f.State.HasStartable() {
+			err = c.superviseRunner(ctx)
 		} else {
-			err = c.watch(nil, closed(), func() {})
+			err = c.watchRunner(nil, closedChannel(), func() {})
 		}
 	}
 	c.caught.Stop()
-	c.tree.Leave()
+	c.tree.StopReaping()
 	if err == nil {
 		err = c.failure
 	}
 	return c.heard, err
 }
 
-// employ starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
-func (c *conductor) employ(ctx context.Context) error {
+// superviseRunner starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
+func (c *runsParent) superviseRunner(ctx context.Context) error {
 	life, ours, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
@@ -163,40 +163,40 @@ func (c *conductor) employ(ctx context.Context) error {
 	c.mu.Lock()
 	c.runners = append(c.runners[max(0, len(c.runners)-mostRunners+1):], cmd.Process.Pid)
 	c.mu.Unlock()
-	received, ended := make(chan message, 16), make(chan struct{})
-	go receive(theirs, received)
+	received, ended := make(chan runnerMessage, 16), make(chan struct{})
+	go receiveMessages(theirs, received)
 	go func() {
 		_ = cmd.Wait() // cmd.ProcessState says how it ended
 		close(ended)
 	}()
-	done := c.State.Count.Done()
-	err = c.watch(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	done := c.State.Count.CountDone()
+	err = c.watchRunner(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	if err != nil || c.failure != nil || c.heard != nil && c.State.Count.Running == 0 {
 		return err
 	}
-	if err := c.inherit(cmd.Process.Pid); err != nil {
+	if err := c.inheritRuns(cmd.Process.Pid); err != nil {
 		return err
 	}
-	if c.fruit++; c.State.Count.Done() > done {
+	if c.fruit++; c.State.Count.CountDone() > done {
 		c.fruit = 0
 	}
-	if c.fruit == patience && c.heard == nil {
-		return fmt.Errorf("cannot go on: the process that starts the runs ended %d times without having done one (%v)", patience, cmd.ProcessState)
+	if c.fruit == maxFruitlessRunners && c.heard == nil {
+		return fmt.Errorf("cannot go on: the process that starts the runs ended %d times without having done one (%v)", maxFruitlessRunners, cmd.ProcessState)
 	}
 	return nil
 }
 
-// watch follows a runner to its end.
-func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop func()) error {
-	tick := time.NewTicker(look)
+// watchRunner follows a runner to its end.
+func (c *runsParent) watchRunner(received <-chan runnerMessage, ended <-chan struct{}, stop func()) error {
+	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
-	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.Startable(); {
+	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.HasStartable(); {
 		if c.Queue && len(c.left) == 0 {
 			tick.Stop()
 		}
 		select {
 		case e := <-c.strays:
-			if err := c.strayEnded(e, func(over core.Event) error { return c.settle([]core.Event{over}) }); err != nil {
+			if err := c.recordStrayEnd(e, func(over core.Event) error { return c.recordEnds([]core.Event{over}) }); err != nil {
 				return err
 			}
 		case m, open := <-received:
@@ -204,28 +204,28 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 				received = nil
 				continue
 			}
-			c.handle(m)
+			c.applyMessage(m)
 		case <-ended:
 			over, ended = true, nil
 		case sig := <-c.caught.Signals:
-			c.signal(sig, stop)
+			c.obeySignal(sig, stop)
 		case <-tick.C:
 		}
-		if err := c.progress(); err != nil {
+		if err := c.showProgress(); err != nil {
 			return err
 		}
 	}
-	return c.progress()
+	return c.showProgress()
 }
 
-func closed() <-chan struct{} {
+func closedChannel() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// handle acts on what the runner says.
-func (c *conductor) handle(m message) {
+// applyMessage acts on what the runner says.
+func (c *runsParent) applyMessage(m runnerMessage) {
 	switch {
 	case m.Say != "":
 		c.Host.Say(m.Say)
@@ -236,23 +236,23 @@ func (c *conductor) handle(m message) {
 	case m.Refusal != nil:
 		c.failure = m.Refusal
 	case m.Full:
-		c.failure = &fullError{m.Error}
+		c.failure = &diskFullError{m.Error}
 	case m.Error != "":
 		c.failure = errors.New(m.Error)
 	}
 }
 
-// fullError is a full disk, which a user can mend.
-type fullError struct{ text string }
+// diskFullError is a full disk, which a user can mend.
+type diskFullError struct{ text string }
 
 // Error is what could not be written.
-func (e *fullError) Error() string { return e.text }
+func (e *diskFullError) Error() string { return e.text }
 
 // Unwrap is the kernel's error.
-func (e *fullError) Unwrap() error { return syscall.ENOSPC }
+func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
 
-// signal ends what runs, or stops and continues this process.
-func (c *conductor) signal(sig os.Signal, stop func()) {
+// obeySignal ends what runs, or stops and continues this process.
+func (c *runsParent) obeySignal(sig os.Signal, stop func()) {
 	switch sig {
 	case syscall.SIGCONT:
 	case syscall.SIGTSTP:
@@ -264,17 +264,17 @@ func (c *conductor) signal(sig os.Signal, stop func()) {
 	}
 }
 
-func (c *conductor) progress() error {
+func (c *runsParent) showProgress() error {
 	err := c.CatchUp()
 	c.now.Count = c.State.Count
 	c.show(c.now)
 	for _, s := range c.left { // the runner does not know them
-		if c.Queue && s.pid > 0 && !c.State.Wanted(s.run) && c.Host.Proc.Alive(s.pid, s.start) {
+		if c.Queue && s.pid > 0 && !c.State.IsWanted(s.run) && c.Host.Proc.IsAlive(s.pid, s.start) {
 			endRun(s.pid, s.start, s.kept, "SIGTERM", map[int]uint64{})
 		}
 	}
 	return err
 }
 
-// Die ends this process by the signal that ended the runs.
-func Die(sig os.Signal) { interrupt.Die(sig) }
+// DieBySignal ends this process by the signal that ended the runs.
+func DieBySignal(sig os.Signal) { interrupt.DieBySignal(sig) }

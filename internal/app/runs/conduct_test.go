@@ -44,7 +44,7 @@ func TestConduct(t *testing.T) {
 			state := done.state()
 			for i, e := range ends {
 				run := state.Runs[i]
-				last := run.Last()
+				last := run.LastEvent()
 				if e.command == "" {
 					if run.Phase != core.Failed || !strings.Contains(last.Problem, "there is no such program") {
 						t.Errorf("%s: %+v", e.name, run)
@@ -107,7 +107,7 @@ func (tr *trial) allEnded() {
 		tr.t.Errorf("of %d runs began %q; %q", len(tr.Commands), began, tr.lines("said"))
 	}
 	for i, run := range tr.state().Runs {
-		if last := run.Last(); last.Exit != i || run.Starts != 1 {
+		if last := run.LastEvent(); last.Exit != i || run.Starts != 1 {
 			tr.t.Errorf("run %d: %v after %d starts: %+v; %q", i, run.Phase, run.Starts, last, tr.lines("said"))
 		}
 	}
@@ -179,7 +179,7 @@ func TestBothKilled(t *testing.T) {
 	starts := 0
 	for i, run := range tr.state().Runs {
 		starts += run.Starts
-		if last := run.Last(); last.Kind != core.End || last.Exit != i {
+		if last := run.LastEvent(); last.Kind != core.End || last.Exit != i {
 			t.Errorf("run %d: %+v", i, last)
 		}
 	}
@@ -199,14 +199,14 @@ func TestKeeperKilled(t *testing.T) {
 			tr.await("all began", func() bool { return len(tr.lines("began")) == 3 })
 			keeper := 0
 			tr.await("its keeper has written down the command", func() bool {
-				born := tr.state().Runs[1].Born()
+				born := tr.state().Runs[1].BirthEvent()
 				keeper = born.PID
 				return born.Command > 0
 			})
 			if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			tr.await("its command counts instead", func() bool { return !tr.state().Runs[1].Born().Kept })
+			tr.await("its command counts instead", func() bool { return !tr.state().Runs[1].BirthEvent().Kept })
 			if runnerToo {
 				if err := syscall.Kill(tr.runner(), syscall.SIGKILL); err != nil {
 					t.Fatal(err)
@@ -239,7 +239,7 @@ func TestConductStopped(t *testing.T) {
 	state := tr.state()
 	for i := range 3 {
 		if run := state.Runs[i]; run.Phase != core.Waiting {
-			t.Errorf("run %d is %v: %+v", i, run.Phase, run.Last())
+			t.Errorf("run %d is %v: %+v", i, run.Phase, run.LastEvent())
 		}
 	}
 	child, _ := strconv.Atoi(tr.lines("child")[0])
@@ -248,7 +248,7 @@ func TestConductStopped(t *testing.T) {
 	}
 	tr.write("go")
 	tr.conduct()
-	if state = tr.state(); state.Count.Done() != 3 || state.Count.Failed > 0 {
+	if state = tr.state(); state.Count.CountDone() != 3 || state.Count.Failed > 0 {
 		t.Errorf("%+v", state.Count)
 	}
 }

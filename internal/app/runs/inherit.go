@@ -19,26 +19,26 @@ import (
 // ended. The journal says which process is which run: all but the one that was just being started have a Start. That
 // one is the oldest unknown child, leads a session, and is not older than its Begin.
 
-// inherit waits for the runs of a runner that is gone, and writes down how they end.
-func (c *conductor) inherit(runner int) error {
-	err := c.Journal.Mend()
+// inheritRuns waits for the runs of a runner that is gone, and writes down how they end.
+func (c *runsParent) inheritRuns(runner int) error {
+	err := c.Journal.TruncatePartial()
 	if err == nil {
 		err = c.CatchUp()
 	}
-	open := slices.DeleteFunc(c.State.In(core.Begun, core.Running), c.isLeft) // those are awaited already
+	open := slices.DeleteFunc(c.State.RunsIn(core.Begun, core.Running), c.isLeft) // those are awaited already
 	if err != nil || len(open) == 0 {
 		return err
 	}
-	children := c.settled(runner)
+	children := c.settledChildren(runner)
 	for _, run := range open {
-		born := c.State.Runs[run].Born()
+		born := c.State.Runs[run].BirthEvent()
 		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot, Kept: born.Kept, Grace: born.Grace}
 		running := c.State.Runs[run].Phase == core.Running
 		i := slices.IndexFunc(children, func(p sys.Process) bool {
 			if running {
 				return p.PID == born.PID
 			}
-			return c.newborn(run, p)
+			return c.mayBeNewRun(run, p)
 		})
 		command, goesOn := sys.Process{}, false
 		if running && i < 0 && born.Kept { // it was killed, and the runner has buried it
@@ -58,35 +58,35 @@ func (c *conductor) inherit(runner int) error {
 			return err
 		}
 	}
-	if open = slices.DeleteFunc(c.State.In(core.Running), c.isLeft); len(open) > 0 && c.heard == nil {
+	if open = slices.DeleteFunc(c.State.RunsIn(core.Running), c.isLeft); len(open) > 0 && c.heard == nil {
 		c.Host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
 	if c.Queue && c.heard == nil {
-		c.leaveTo(open)
+		c.awaitStrays(open)
 		return nil
 	}
-	return c.seeOff(open)
+	return c.awaitChildren(open)
 }
 
-func (c *conductor) isLeft(run int) bool {
-	return slices.ContainsFunc(c.left, func(s stray) bool { return s.run == run })
+func (c *runsParent) isLeft(run int) bool {
+	return slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.run == run })
 }
 
-// leaveTo has the ends of these children come as those of strays.
-func (c *conductor) leaveTo(open []int) {
+// awaitStrays has the ends of these children come as those of strays.
+func (c *runsParent) awaitStrays(open []int) {
 	for _, run := range open {
-		born := c.State.Runs[run].Born()
-		one := stray{run: run, pid: born.PID, start: born.Ticks, kept: born.Kept, child: true}
+		born := c.State.Runs[run].BirthEvent()
+		one := orphanedRun{run: run, pid: born.PID, start: born.Ticks, kept: born.Kept, child: true}
 		c.left = append(c.left, one)
 		c.awaitStray(one)
 	}
 }
 
-// newborn reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
+// mayBeNewRun reports whether a child may be a run that has only its Begin. Processes that other runs left behind have the
 // folder of their run in the environment; one that has ended shows none, and one that is being started has the
 // runner's.
-func (c *conductor) newborn(run int, p sys.Process) bool {
-	if p.Session != p.PID || p.Start < c.State.Runs[run].Born().Ticks || c.State.Knows(p.PID, p.Start) {
+func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
+	if p.Session != p.PID || p.Start < c.State.Runs[run].BirthEvent().Ticks || c.State.KnowsProcess(p.PID, p.Start) {
 		return false
 	}
 	env, _ := c.Host.Proc.Environ(p.PID) // none of one that has ended
@@ -98,16 +98,16 @@ func (c *conductor) newborn(run int, p sys.Process) bool {
 	return true
 }
 
-// settled lists the children when none is in the runner's session any more, which the one that was just being made is
+// settledChildren lists the children when none is in the runner's session any more, which the one that was just being made is
 // for a moment.
-func (c *conductor) settled(runner int) (children []sys.Process) {
-	for end := time.Now().Add(job.Dying); ; time.Sleep(time.Millisecond) {
+func (c *runsParent) settledChildren(runner int) (children []sys.Process) {
+	for end := time.Now().Add(job.KillGrace); ; time.Sleep(time.Millisecond) {
 		making := false
 		children = nil
-		for _, p := range batch.Processes() {
+		for _, p := range batch.ListProcesses() {
 			if p.Parent == os.Getpid() {
 				children = append(children, p)
-				making = making || p.Session == runner && !p.Dead() && strings.Contains(c.Host.Proc.Describe(p.PID).Command, c.Flag)
+				making = making || p.Session == runner && !p.IsDead() && strings.Contains(c.Host.Proc.DescribeProcess(p.PID).Command, c.Flag)
 			}
 		}
 		if !making || time.Now().After(end) {
@@ -116,18 +116,18 @@ func (c *conductor) settled(runner int) (children []sys.Process) {
 	}
 }
 
-// seeOff waits for runs that are our children.
-func (c *conductor) seeOff(runs []int) error {
-	c.leaveTo(runs)
+// awaitChildren waits for runs that are our children.
+func (c *runsParent) awaitChildren(runs []int) error {
+	c.awaitStrays(runs)
 	if c.heard != nil {
 		c.stopAll()
 	}
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
-	for slices.ContainsFunc(c.left, func(s stray) bool { return s.child }) { // those of before are not ours to end
+	for slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) { // those of before are not ours to end
 		select {
 		case e := <-c.strays:
-			err := c.strayEnded(e, func(over core.Event) error {
+			err := c.recordStrayEnd(e, func(over core.Event) error {
 				over.At = time.Now()
 				return c.Add(over)
 			})
@@ -135,10 +135,10 @@ func (c *conductor) seeOff(runs []int) error {
 				return err
 			}
 		case sig := <-c.caught.Signals:
-			c.signal(sig, c.stopAll)
+			c.obeySignal(sig, c.stopAll)
 		case <-tick.C:
 		}
-		if err := c.progress(); err != nil {
+		if err := c.showProgress(); err != nil {
 			return err
 		}
 	}
@@ -146,19 +146,19 @@ func (c *conductor) seeOff(runs []int) error {
 }
 
 // stopAll ends everything below this process; it is killed after a while, or when that is asked for again.
-func (c *conductor) stopAll() {
+func (c *runsParent) stopAll() {
 	if c.hurry != nil {
 		c.hurry()
 		return
 	}
 	grace := c.Grace
-	for _, run := range c.State.In(core.Running) {
-		grace = max(grace, c.State.Runs[run].Born().Grace)
+	for _, run := range c.State.RunsIn(core.Running) {
+		grace = max(grace, c.State.Runs[run].BirthEvent().Grace)
 	}
 	ctx, hurry := context.WithTimeout(context.Background(), grace)
 	c.hurry = hurry
 	go func() {
-		_ = c.tree.End(ctx, "SIGTERM", job.Dying)
+		_ = c.tree.End(ctx, "SIGTERM", job.KillGrace)
 		hurry()
 	}()
 }

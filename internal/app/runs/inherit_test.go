@@ -20,7 +20,7 @@ import (
 
 // left is a conductor of three runs of which a runner that was killed left something, as it may be between any two of
 // its steps.
-func left(t *testing.T) *conductor {
+func left(t *testing.T) *runsParent {
 	dir := t.TempDir()
 	j, err := journal.Open(filepath.Join(dir, "journal"))
 	if err != nil {
@@ -28,11 +28,11 @@ func left(t *testing.T) *conductor {
 	}
 	t.Cleanup(func() { _ = j.Close() })
 	f := &Folder{Dir: dir, Mark: "GPUARD_SWEEP_DIR", Host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, Journal: j, State: core.NewState(3, core.Retry{})}
-	return &conductor{Folder: f, strays: make(chan strayEnd), show: func(Progress) {}, caught: &interrupt.Caught{}}
+	return &runsParent{Folder: f, strays: make(chan orphanedRunEnd), show: func(Progress) {}, caught: &interrupt.SignalCatcher{}}
 }
 
 // child is a process in a session of its own, which ends with 3 when stdin does; it is that of run number of.
-func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func()) {
+func (c *runsParent) child(t *testing.T, of int) (pid int, ticks uint64, end func()) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "read x; exit 3")
 	cmd.Env = append(os.Environ(), "GPUARD_SWEEP_DIR="+c.Path(of))
@@ -56,7 +56,7 @@ func (c *conductor) child(t *testing.T, of int) (pid int, ticks uint64, end func
 	return cmd.Process.Pid, stat.Start, end
 }
 
-func (c *conductor) happened(t *testing.T, events ...core.Event) {
+func (c *runsParent) happened(t *testing.T, events ...core.Event) {
 	t.Helper()
 	for _, e := range events {
 		if err := c.Add(e); err != nil {
@@ -65,9 +65,9 @@ func (c *conductor) happened(t *testing.T, events ...core.Event) {
 	}
 }
 
-func (c *conductor) inherits(t *testing.T) {
+func (c *runsParent) inherits(t *testing.T) {
 	t.Helper()
-	if err := c.inherit(0); err != nil {
+	if err := c.inheritRuns(0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,7 +78,7 @@ func TestInheritOther(t *testing.T) {
 	c := left(t)
 	ended, born, end := c.child(t, 0)
 	end()
-	if _, err := batch.Await(ended); err != nil { // not buried: the runner was killed before it did that
+	if _, err := batch.AwaitChild(ended); err != nil { // not buried: the runner was killed before it did that
 		t.Fatal(err)
 	}
 	_, _, _ = c.child(t, 2) // something that another run has left, in a session of its own
@@ -100,7 +100,7 @@ func TestInheritBegun(t *testing.T) {
 	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: before})
 	time.AfterFunc(50*time.Millisecond, end)
 	c.inherits(t)
-	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last().Exit != 3 {
+	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.LastEvent().Exit != 3 {
 		t.Errorf("a run that ended with 3: %+v", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestSurvivorIsBeingExecuted(t *testing.T) {
 	}
 	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: stat.Start})
 	_ = in.Close()
-	if pid, _, _ := c.survivor(1, core.Event{Ticks: stat.Start}); pid != cmd.Process.Pid {
+	if pid, _, _ := c.survivingProcess(1, core.Event{Ticks: stat.Start}); pid != cmd.Process.Pid {
 		t.Errorf("the process of the run is %d, not %d", pid, cmd.Process.Pid)
 	}
 }

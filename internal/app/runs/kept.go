@@ -77,7 +77,7 @@ func appendEvent(path string, e core.Event) error {
 }
 
 // keeperCommand is the command that keeps a run, whose task it reads from c.Input.
-func (r *runner) keeperCommand(run, before int, what Start, seat *claim.Seat) (c batch.Command, err error) {
+func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.CommandLease) (c batch.Command, err error) {
 	task := *what.Task
 	if task.Handed, err = seat.HandOver(); err != nil {
 		return c, err
@@ -93,13 +93,13 @@ func (r *runner) keeperCommand(run, before int, what Start, seat *claim.Seat) (c
 		return c, err
 	}
 	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag, r.journal.Path(), strconv.Itoa(run)}, Dir: what.Folder, Lease: seat.Lock,
-		Env: visible.Env(first(append(what.Env, host.Env...))).Restarted(0, "")} // that of an outer run
-	c.Input, err = batch.Input(text)
+		Env: visible.Env(firstOfEachName(append(what.Env, host.Env...))).WithRestart(0, "")} // that of an outer run
+	c.Input, err = batch.InputFile(text)
 	return c, err
 }
 
 // graceOf is how long a run may take to end; usual is that of one without a keeper.
-func (s *Start) graceOf(usual time.Duration) time.Duration {
+func (s *StartOptions) graceOf(usual time.Duration) time.Duration {
 	if s.Task == nil {
 		return usual
 	}
@@ -120,7 +120,7 @@ func commandOf(keeper core.Event, mark string) (p sys.Process, found bool) {
 		return p, false
 	case keeper.Command > 0:
 		p, found = sys.ReadProcess(keeper.Command)
-		return p, found && p.Start == keeper.CommandTicks && (!p.Dead() || p.Parent == os.Getpid())
+		return p, found && p.Start == keeper.CommandTicks && (!p.IsDead() || p.Parent == os.Getpid())
 	}
 	for end := time.Now().Add(mostExec); ; time.Sleep(time.Millisecond) {
 		p, found, executed := firstBelow(keeper, mark)
@@ -134,7 +134,7 @@ func commandOf(keeper core.Event, mark string) (p sys.Process, found bool) {
 // session that has executed a program. One that has not may be about to, or is a process of the keeper's own, such as the
 // one by which Go's package os finds out what the kernel can.
 func firstBelow(keeper core.Event, mark string) (first sys.Process, found, executed bool) {
-	for _, p := range batch.Processes() {
+	for _, p := range batch.ListProcesses() {
 		if p.Session != keeper.PID || p.PID == keeper.PID || p.Start < keeper.Ticks {
 			continue
 		}
@@ -144,19 +144,19 @@ func firstBelow(keeper core.Event, mark string) (first sys.Process, found, execu
 			p = now
 		}
 		switch executed := !apprun.IsKeeperName(p.Name); {
-		case executed && (ours && !p.Dead() || p.Dead() && p.Parent == os.Getpid()):
+		case executed && (ours && !p.IsDead() || p.IsDead() && p.Parent == os.Getpid()):
 			return p, true, true
-		case !p.Dead() && !found:
+		case !p.IsDead() && !found:
 			first, found = p, true
 		}
 	}
 	return first, found, false
 }
 
-// endOf returns the event for the end of a run. ended is how its process ended. If that was a keeper, what the keeper wrote
+// endEvent returns the event for the end of a run. ended is how its process ended. If that was a keeper, what the keeper wrote
 // down about its command counts instead; if the keeper was killed before it wrote that, the end is unknown.
-func endOf(run *core.Run, number int, ended batch.Ended) core.Event {
-	born, ran := run.Born(), run.Ran()
+func endEvent(run *core.Run, number int, ended batch.ExitStatus) core.Event {
+	born, ran := run.BirthEvent(), run.RanEvent()
 	e := core.Event{Kind: core.End, Run: number, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
 	switch {
 	case !born.Kept:
@@ -169,15 +169,15 @@ func endOf(run *core.Run, number int, ended batch.Ended) core.Event {
 }
 
 // awaitProcess waits for the end of a run's process, and of its command if that was a keeper and was killed.
-func (r *runner) awaitProcess(now *atomic.Pointer[process], seat *claim.Seat) (batch.Ended, error) {
+func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.CommandLease) (batch.ExitStatus, error) {
 	p := now.Load()
-	ended, err := batch.Await(p.pid)
+	ended, err := batch.AwaitChild(p.pid)
 	if !p.kept || err != nil || ended.Signal != "SIGKILL" {
 		return ended, err
 	}
 	r.mu.Lock()
 	err = r.catchUp()
-	born, ran, mark := r.state.Runs[p.run].Born(), r.state.Runs[p.run].Ran(), r.work.Mark(p.run)
+	born, ran, mark := r.state.Runs[p.run].BirthEvent(), r.state.Runs[p.run].RanEvent(), r.work.Mark(p.run)
 	r.mu.Unlock()
 	if err != nil || ran != nil {
 		return ended, err
@@ -192,24 +192,24 @@ func (r *runner) awaitProcess(now *atomic.Pointer[process], seat *claim.Seat) (b
 	delete(r.live, p.pid)
 	delete(r.graces, p.pid)
 	r.mu.Unlock()
-	now.Store(&process{run: p.run, pid: command.PID, start: command.Start})
+	now.Store(&runProcess{run: p.run, pid: command.PID, start: command.Start})
 	e := core.Event{Kind: core.Moved, Run: p.run, PID: command.PID, Ticks: command.Start, Lease: born.Lease, Devices: born.Devices}
-	if err := r.add(e); err != nil {
-		r.fail(err)
+	if err := r.addEvent(e); err != nil {
+		r.stopWithError(err)
 	}
-	batch.Bury(p.pid)
+	batch.ReapChild(p.pid)
 	if !r.stopping.Load() {
 		r.host.Say(fmt.Sprintf("the process that looked after PID %d was killed: it runs on, and nothing is done for it any more but its --timeout", command.PID))
 	}
-	return batch.Await(command.PID)
+	return batch.AwaitChild(command.PID)
 }
 
 // endRun asks a run to end: a keeper ends what belongs to it by itself.
 func endRun(pid int, start uint64, kept bool, signal string, known map[int]uint64) {
 	if kept {
-		batch.Ask(pid, start, signal)
+		batch.SignalProcess(pid, start, signal)
 	} else {
-		batch.End(pid, signal, known)
+		batch.SignalJob(pid, signal, known)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// message is a line from the runner to the process that people see. What has to last is in the journal.
-type message struct {
+// runnerMessage is a line from the runner to the process that people see. What has to last is in the journal.
+type runnerMessage struct {
 	Say     string           `json:"say,omitempty"`
 	Loud    string           `json:"loud,omitempty"`  // as Say, also with --quiet
 	Stand   *status.Standing `json:"stand,omitempty"` // why no device is free
@@ -22,19 +22,19 @@ type message struct {
 }
 
 // sendMessage writes a message without waiting: it is dropped if there is no reader.
-func sendMessage(pipe int, m message) {
+func sendMessage(pipe int, m runnerMessage) {
 	if line, err := json.Marshal(m); err == nil {
-		batch.Message(pipe, append(line, '\n'))
+		batch.WriteNonblocking(pipe, append(line, '\n'))
 	}
 }
 
-// receive reads messages until the runner is gone.
-func receive(r io.Reader, out chan<- message) {
+// receiveMessages reads messages until the runner is gone.
+func receiveMessages(r io.Reader, out chan<- runnerMessage) {
 	defer close(out)
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
-		var m message
+		var m runnerMessage
 		if json.Unmarshal(line, &m) == nil {
 			out <- m
 		}

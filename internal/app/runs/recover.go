@@ -10,11 +10,11 @@ import (
 	"gpuard/internal/host/batch"
 )
 
-// recover finds runs that continue although the processes of their folder are gone, and waits for them, so that no run
+// recoverRuns finds runs that continue although the processes of their folder are gone, and waits for them, so that no run
 // exists twice. Runs whose end the kernel does not report, and runs that are gone, are done again, or in a queue lost.
 // A queue goes on meanwhile.
-func (c *conductor) recover() error {
-	open := c.State.In(core.Begun, core.Running)
+func (c *runsParent) recoverRuns() error {
+	open := c.State.RunsIn(core.Begun, core.Running)
 	if len(open) == 0 {
 		return nil
 	}
@@ -24,10 +24,10 @@ func (c *conductor) recover() error {
 	}
 	alive := 0
 	for _, run := range open {
-		born := c.State.Runs[run].Born()
-		one := stray{run: run}
+		born := c.State.Runs[run].BirthEvent()
+		one := orphanedRun{run: run}
 		if born.Boot == boot {
-			one.pid, one.start, one.kept = c.survivor(run, born)
+			one.pid, one.start, one.kept = c.survivingProcess(run, born)
 		}
 		if born.Kept && !one.kept && one.pid > 0 { // its keeper was killed
 			if err := c.Add(core.Event{Kind: core.Moved, Run: run, At: time.Now(), PID: one.pid, Ticks: one.start, Lease: born.Lease, Devices: born.Devices}); err != nil {
@@ -35,7 +35,7 @@ func (c *conductor) recover() error {
 			}
 		}
 		c.left = append(c.left, one)
-		if c.Host.Proc.Alive(one.pid, one.start) {
+		if c.Host.Proc.IsAlive(one.pid, one.start) {
 			alive++
 		}
 		c.awaitStray(one)
@@ -50,7 +50,7 @@ func (c *conductor) recover() error {
 	for len(c.left) > 0 {
 		select {
 		case e := <-c.strays:
-			err := c.strayEnded(e, func(over core.Event) error {
+			err := c.recordStrayEnd(e, func(over core.Event) error {
 				ended = append(ended, over)
 				return nil
 			})
@@ -58,69 +58,69 @@ func (c *conductor) recover() error {
 				return err
 			}
 		case sig := <-c.caught.Signals:
-			if c.signal(sig, func() {}); c.heard != nil { // they are not ours to end
+			if c.obeySignal(sig, func() {}); c.heard != nil { // they are not ours to end
 				return nil
 			}
 		}
 	}
-	return c.settle(ended)
+	return c.recordEnds(ended)
 }
 
-// stray is a run whose runner is gone.
-type stray struct {
+// orphanedRun is a run whose runner is gone.
+type orphanedRun struct {
 	run, pid int // pid 0: its process is gone
 	start    uint64
 	kept     bool // the process is a keeper
 	child    bool // of this process
 }
 
-// strayEnd is the end of its process; known is whether the kernel says how that was.
-type strayEnd struct {
-	stray
-	batch.Ended
+// orphanedRunEnd is the end of its process; known is whether the kernel says how that was.
+type orphanedRunEnd struct {
+	orphanedRun
+	batch.ExitStatus
 	known bool
 	err   error
 }
 
 // awaitStray has the end of a stray come.
-func (c *conductor) awaitStray(s stray) {
+func (c *runsParent) awaitStray(s orphanedRun) {
 	go func() {
-		e := strayEnd{stray: s}
+		e := orphanedRunEnd{orphanedRun: s}
 		switch {
 		case s.child:
-			e.Ended, e.err = batch.Await(s.pid)
-			awaitKill(c.Host.Env, e.Ended)
+			e.ExitStatus, e.err = batch.AwaitChild(s.pid)
+			awaitKill(c.Host.Env, e.ExitStatus)
 			e.known = true
 		case s.pid > 0:
-			e.Ended, e.known = batch.AwaitOther(s.pid, s.start)
+			e.ExitStatus, e.known = batch.AwaitProcess(s.pid, s.start)
 		}
 		c.strays <- e
 	}()
 }
 
-// strayEnded writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one instead.
-func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
-	i := slices.IndexFunc(c.left, func(s stray) bool { return s.run == e.run })
+// recordStrayEnd writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one instead.
+func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(core.Event) error) error {
+	i := slices.IndexFunc(c.left, func(s orphanedRun) bool { return s.run == e.run })
 	if e.kept && (!e.known || e.Signal == "SIGKILL") {
 		if err := c.CatchUp(); err != nil {
 			return err
 		}
 		run := &c.State.Runs[e.run]
-		keeper := run.Born()
+		keeper := run.BirthEvent()
 		keeper.PID, keeper.Ticks = e.pid, e.start // which its Begin does not name
 		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
-		if run.Ran() == nil && found {
-			c.left[i] = stray{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
+		if run.RanEvent() == nil && found {
+			c.left[i] = orphanedRun{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
 			c.awaitStray(c.left[i])
-			err := c.Add(core.Event{Kind: core.Moved, Run: e.run, At: time.Now(), PID: command.PID, Ticks: command.Start, Lease: run.Born().Lease, Devices: run.Born().Devices})
-			c.buryStray(e.stray)
+			err := c.Add(core.Event{Kind: core.Moved, Run: e.run, At: time.Now(), PID: command.PID, Ticks: command.Start, Lease: run.BirthEvent().Lease, Devices: run.BirthEvent().Devices})
+			c.buryStray(e.orphanedRun)
 			return err
 		}
-		e.known = e.known || run.Ran() != nil
+		e.known = e.known || run.RanEvent() != nil
 	}
 	event := core.Event{Kind: core.Gone, Run: e.run}
 	if e.known {
-		event = endOf(&c.State.Runs[e.run], e.run, e.Ended)
+		event = endEvent(&c.State.Runs[e.run], e.run, e.ExitStatus)
 	}
 	if e.err != nil {
 		event.Exit, event.Problem = -1, e.err.Error()
@@ -128,19 +128,19 @@ func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
 	event.Stopped = c.now.Stopped && event.Kind == core.End
 	c.left = slices.Delete(c.left, i, i+1)
 	err := write(event)
-	c.buryStray(e.stray)
+	c.buryStray(e.orphanedRun)
 	return err
 }
 
 // buryStray reaps the process of a stray, if it is a child.
-func (c *conductor) buryStray(s stray) {
+func (c *runsParent) buryStray(s orphanedRun) {
 	if s.child {
-		batch.Bury(s.pid)
+		batch.ReapChild(s.pid)
 	}
 }
 
-// settle records the end of runs that no process of the sweep has waited for.
-func (c *conductor) settle(ended []core.Event) error {
+// recordEnds records the end of runs that no process of the sweep has waited for.
+func (c *runsParent) recordEnds(ended []core.Event) error {
 	again := 0
 	for _, e := range ended {
 		e.At = time.Now()
@@ -165,12 +165,12 @@ func (c *conductor) settle(ended []core.Event) error {
 // mostExec is how long the kernel may take to execute a program: on a busy machine it reads it from the disk.
 const mostExec = time.Second
 
-// survivor is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
+// survivingProcess is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
 // leads a session. While it is being executed it has no environment, and no longer the lock of the folder: then it is
 // looked for again, because a run that is taken for gone is done once more.
-func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64, kept bool) {
+func (c *runsParent) survivingProcess(run int, born core.Event) (pid int, start uint64, kept bool) {
 	if c.State.Runs[run].Phase == core.Running {
-		if !born.Kept || c.Host.Proc.Alive(born.PID, born.Ticks) || c.State.Runs[run].Ran() != nil {
+		if !born.Kept || c.Host.Proc.IsAlive(born.PID, born.Ticks) || c.State.Runs[run].RanEvent() != nil {
 			return born.PID, born.Ticks, born.Kept
 		}
 		if command, found := commandOf(born, c.Mark+"="+c.Path(run)); found {
@@ -188,10 +188,10 @@ func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64, k
 
 // processOf is the process that has the number of a run in its environment: its session's leader, or else, where that was
 // a keeper, its command. unclear is that a process without a number may be it.
-func (c *conductor) processOf(run int, born core.Event) (pid int, start uint64, unclear bool) {
+func (c *runsParent) processOf(run int, born core.Event) (pid int, start uint64, unclear bool) {
 	mine := c.Mark + "=" + c.Path(run)
-	for _, p := range batch.Processes() {
-		if p.Dead() || p.Start < born.Ticks {
+	for _, p := range batch.ListProcesses() {
+		if p.IsDead() || p.Start < born.Ticks {
 			continue
 		}
 		env, err := c.Host.Proc.Environ(p.PID)

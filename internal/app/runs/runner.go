@@ -42,31 +42,31 @@ const (
 )
 
 const (
-	mostAtOnce  = 200                    // leases of one user count up to 256
-	mostWaiting = 16                     // tickets of one user compete
-	short       = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
-	soon        = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
-	youth       = 6 * time.Hour          // between two touches of a lease
-	retry       = 30 * time.Second       // before a run is tried again whose devices could not be read
+	mostAtOnce    = 200                    // leases of one user count up to 256
+	mostWaiting   = 16                     // tickets of one user compete
+	entrustDelay  = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
+	ownRunWait    = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
+	touchInterval = 6 * time.Hour          // between two touches of a lease
+	retryInterval = 30 * time.Second       // before a run is tried again whose devices could not be read
 )
 
-// Work is what a runner does.
-type Work struct {
+// RunnerWork is what a runner does.
+type RunnerWork struct {
 	State   *core.State
 	Journal *journal.Journal // of which State has read everything
 	AtOnce  int              // runs at the same time; 0 as many as there may be
 	Grace   time.Duration
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
-	Prepare func(run int) (Start, error)
+	Prepare func(run int) (StartOptions, error)
 	Ended   func(run int) error  // called when a run is over; may be nil
 	Mark    func(run int) string // the variable of a run with its folder, as its processes have it
 	Each    bool                 // every run asks for its own: a refusal is its failure, and several wait at the same time
 	Keep    func() error         // starts another conductor, after this one was killed; nil ends with what runs
 }
 
-// Start is how a run is started.
-type Start struct {
-	Desk    func(ctx context.Context) (*claim.Desk, error) // where it gets its lease
+// StartOptions is how a run is started.
+type StartOptions struct {
+	Desk    func(ctx context.Context) (*claim.Allocator, error) // where it gets its lease
 	Path    string
 	Argv    []string
 	Name    string                   // of its lease; "" the base name of its program
@@ -84,7 +84,7 @@ type Start struct {
 // runner starts the commands, one after the other as devices are free, and waits for them.
 type runner struct {
 	host     *machine.Host
-	work     *Work
+	work     *RunnerWork
 	grace    time.Duration
 	lock     *os.File // of the folder, which the conductor has, too
 	boot     string
@@ -104,22 +104,22 @@ type runner struct {
 	mu      sync.Mutex // of everything below
 	journal *journal.Journal
 	state   *core.State
-	due     queue.Line            // runs to be started
-	light   queue.Line            // those of a queue that need no device
-	added   int64                 // how many were added to it
-	live    map[int]*claim.Seat   // by PID
-	taken   map[int]bool          // runs between due and live
-	resting map[int]bool          // runs that have failed, and are in the line again after a pause
-	graces  map[int]time.Duration // how long they may take to end, by PID
-	stops   map[int]func()        // how a run that waits or runs is ended, by run
-	why     string                // runs are tried again later, as said last
-	tickets map[int]queue.Own     // of a queue, what orders those that wait with a ticket, by run
-	failure error                 // that ends the sweep
+	due     queue.Line                  // runs to be started
+	light   queue.Line                  // those of a queue that need no device
+	added   int64                       // how many were added to it
+	live    map[int]*claim.CommandLease // by PID
+	taken   map[int]bool                // runs between due and live
+	resting map[int]bool                // runs that have failed, and are in the line again after a pause
+	graces  map[int]time.Duration       // how long they may take to end, by PID
+	stops   map[int]func()              // how a run that waits or runs is ended, by run
+	why     string                      // runs are tried again later, as said last
+	tickets map[int]queue.Own           // of a queue, what orders those that wait with a ticket, by run
+	failure error                       // that ends the sweep
 }
 
-// Run is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
+// RunFolder is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
 // conductor.
-func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*Work, error)) {
+func RunFolder(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*RunnerWork, error)) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
 	if len(args) != 1 || err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: cannot start a runner by hand: gpuard sweep and gpuard submit start theirs")
@@ -134,31 +134,31 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 		return
 	}
 	runtime.GOMAXPROCS(1) // one run is started after the other: threads that hand that on to each other took a fifth more time
-	batch.Patient(messageFD)
-	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
-	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
-	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
+	batch.SetNonblocking(messageFD)
+	host.Say = func(text string) { sendMessage(messageFD, runnerMessage{Say: text}) }
+	host.Loud = func(text string) { sendMessage(messageFD, runnerMessage{Loud: text}) }
+	host.Stand = func(s *status.Standing) { sendMessage(messageFD, runnerMessage{Stand: s, Moves: s == nil}) }
+	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.CommandLease{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.ChildLimits)}
 	r.work, err = open(ctx, host, args[0])
 	if err == nil {
-		err = r.open()
+		err = r.prepareRunner()
 	}
 	if err == nil {
-		err = r.run(ctx)
+		err = r.runAll(ctx)
 	}
 	if err == nil && r.alone.Load() && r.work.Keep != nil {
-		err = r.handOn()
+		err = r.handOffLock()
 	}
 	var refusal *job.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		sendMessage(messageFD, message{Refusal: refusal})
+		sendMessage(messageFD, runnerMessage{Refusal: refusal})
 	case err != nil:
-		sendMessage(messageFD, message{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
+		sendMessage(messageFD, runnerMessage{Error: err.Error(), Full: errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)})
 	}
 }
 
-func (r *runner) open() (err error) {
+func (r *runner) prepareRunner() (err error) {
 	r.journal, r.state, r.grace = r.work.Journal, r.work.State, r.work.Grace
 	if r.boot, err = r.host.Proc.BootID(); err != nil {
 		return err
@@ -166,33 +166,33 @@ func (r *runner) open() (err error) {
 	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	r.slots, r.waits = make(chan struct{}, most(r.work.AtOnce)), make(chan struct{}, mostWaiting)
+	r.slots, r.waits = make(chan struct{}, runsAtOnce(r.work.AtOnce)), make(chan struct{}, mostWaiting)
 	r.cpus = make(chan struct{}, runtime.NumCPU())
-	r.refill()
+	r.refillLines()
 	return nil
 }
 
-func most(atOnce int) int {
+func runsAtOnce(atOnce int) int {
 	if atOnce == 0 || atOnce > mostAtOnce {
 		return mostAtOnce
 	}
 	return atOnce
 }
 
-// refill adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
+// refillLines adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
 // the order of core/queue, those of a sweep as they come.
-func (r *runner) refill() {
-	if r.work.Each && r.state.News() { // other runs of that command have another estimate now
-		r.due.Reclass(core.Guessed, r.state.Class)
-		r.light.Reclass(core.Guessed, r.state.Class)
+func (r *runner) refillLines() {
+	if r.work.Each && r.state.TakeNews() { // other runs of that command have another estimate now
+		r.due.Reclass(core.IsGuessed, r.state.Class)
+		r.light.Reclass(core.IsGuessed, r.state.Class)
 	}
-	for _, run := range r.state.Fresh() {
-		r.line(run)
+	for _, run := range r.state.TakeFresh() {
+		r.addToLine(run)
 	}
 }
 
-// line adds a run to those to be started. The lock is held.
-func (r *runner) line(run int) {
+// addToLine adds a run to those to be started. The lock is held.
+func (r *runner) addToLine(run int) {
 	r.added++
 	arrival, line := r.added, &r.due
 	if r.work.Each {
@@ -204,34 +204,34 @@ func (r *runner) line(run int) {
 	line.Add(r.state.Class(run), arrival, run)
 }
 
-// run starts the runs until all are done, or the sweep is ended.
-func (r *runner) run(ctx context.Context) error {
+// runAll starts the runs until all are done, or the sweep is ended.
+func (r *runner) runAll(ctx context.Context) error {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go r.awaitConductorEnd()
 	if r.work.Each {
-		go r.listen()
+		go r.followJournal()
 	}
-	all := proctree.Adopt(r.isAwaited, machine.OwnHelper, isKeeper)
+	all := proctree.AdoptOrphans(r.isAwaited, machine.IsOwnHelper, isKeeper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
-		r.dispatch(ctx)
+		r.dispatchRuns(ctx)
 		r.starts <- struct{}{} // the last one is started
 		close(dispatched)
 		r.attended.Wait()
 		close(over)
 	}()
-	touch := time.NewTicker(youth)
+	touch := time.NewTicker(touchInterval)
 	defer touch.Stop()
 	for {
 		select {
 		case <-over:
-			all.Leave()
+			all.StopReaping()
 			return r.failure
 		case <-touch.C:
-			r.touch()
+			r.touchLeases()
 		case <-signals:
 			r.stopping.Store(true)
 			r.cancel()
@@ -239,27 +239,27 @@ func (r *runner) run(ctx context.Context) error {
 			case <-dispatched:
 			case <-time.After(time.Second):
 			}
-			r.endAll(all, over, signals)
+			r.endProcesses(all, over, signals)
 		}
 	}
 }
 
-// listen reads what others write into the journal: new runs, and what their owner asks for.
-func (r *runner) listen() {
+// followJournal reads what others write into the journal: new runs, and what their owner asks for.
+func (r *runner) followJournal() {
 	for {
-		r.journal.Await()
+		r.journal.WaitForWrite()
 		r.mu.Lock()
 		err := r.catchUp()
 		r.mu.Unlock()
-		if r.wake(); err != nil {
-			r.fail(err)
+		if r.wakeDispatch(); err != nil {
+			r.stopWithError(err)
 			return
 		}
 	}
 }
 
-// endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
-func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
+// endProcesses asks everything below this process to end, and kills what does not in time, or when it is asked twice.
+func (r *runner) endProcesses(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
 	grace, hurry := context.WithTimeout(context.Background(), r.longestGrace())
 	defer hurry()
 	go func() {
@@ -269,14 +269,14 @@ func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan
 		case <-grace.Done():
 		}
 	}()
-	err := all.End(grace, "SIGTERM", job.Dying)
+	err := all.End(grace, "SIGTERM", job.KillGrace)
 	hurry() // so that the next signal is not taken for this
 	if err != nil {
 		r.host.Say(err.Error())
 	}
 	select {
 	case <-over:
-	case <-time.After(job.Dying):
+	case <-time.After(job.KillGrace):
 	}
 }
 
@@ -288,39 +288,39 @@ func (r *runner) isAwaited(pid int) bool {
 	return known
 }
 
-func (r *runner) touch() {
+func (r *runner) touchLeases() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, seat := range r.live {
-		seat.Touch()
+		seat.TouchLease()
 	}
 }
 
-// dispatch starts one run after the other, each as soon as there is a device.
-func (r *runner) dispatch(ctx context.Context) {
+// dispatchRuns starts one run after the other, each as soon as there is a device.
+func (r *runner) dispatchRuns(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case r.slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		run, more := r.next(ctx)
+		run, more := r.nextRun(ctx)
 		if !more {
 			return
 		}
-		if err := r.one(ctx, run); err != nil {
-			r.fail(err)
+		if err := r.leaseAndStart(ctx, run); err != nil {
+			r.stopWithError(err)
 			return
 		}
 	}
 }
 
-// next is the run to start now. While none is due but some run, one of those may be due again.
-func (r *runner) next(ctx context.Context) (run int, more bool) {
+// nextRun is the run to start now. While none is due but some run, one of those may be due again.
+func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 	for {
 		r.mu.Lock()
 		if len(r.cpus) < cap(r.cpus) { // one that needs no device does not wait for those that do
-			run, more = r.take(&r.light)
+			run, more = r.takeRun(&r.light)
 		}
 		if !more {
 			run, more = r.takeWaiting()
@@ -343,12 +343,12 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 	}
 }
 
-// take takes the run that is next out of a line. The lock is held.
-func (r *runner) take(line *queue.Line) (run int, found bool) {
+// takeRun takes the run that is next out of a line. The lock is held.
+func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
 		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
 		postponed := left && r.postponeRetry(run)
-		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
+		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.TakeArrayPlace(run) // it may have been cancelled meanwhile
 	}
 	if found {
 		r.taken[run] = true
@@ -364,10 +364,10 @@ func (r *runner) postponeRetry(run int) bool {
 		time.AfterFunc(rest, func() {
 			r.mu.Lock()
 			delete(r.resting, run)
-			r.state.Offer(run)
-			r.refill()
+			r.state.OfferRun(run)
+			r.refillLines()
 			r.mu.Unlock()
-			r.wake()
+			r.wakeDispatch()
 		})
 	}
 	return rest > 0
@@ -376,25 +376,25 @@ func (r *runner) postponeRetry(run int) bool {
 // takeWaiting takes the next run that needs a device. Where as many wait as may, it has to go before one of them. The lock
 // is held.
 func (r *runner) takeWaiting() (run int, found bool) {
-	run, found = r.take(&r.due)
-	if !found || len(r.waits) < cap(r.waits) || r.displace(run) {
+	run, found = r.takeRun(&r.due)
+	if !found || len(r.waits) < cap(r.waits) || r.displaceLast(run) {
 		return run, found
 	}
 	delete(r.taken, run)
-	r.state.Untake(run)
-	r.line(run)
+	r.state.ReturnArrayPlace(run)
+	r.addToLine(run)
 	return 0, false
 }
 
-// stillborn writes down that a run cannot be started.
-func (r *runner) stillborn(run int, why error) error {
-	defer r.unclaim(run)
-	err := r.reserve()
+// recordFailedStart writes down that a run cannot be started.
+func (r *runner) recordFailedStart(run int, why error) error {
+	defer r.abandonStart(run)
+	err := r.reserveSpace()
 	if err == nil {
-		err = r.begin(core.Event{Run: run})
+		err = r.writeBegin(core.Event{Run: run})
 	}
 	if err == nil {
-		err = r.add(core.Event{Kind: core.End, Run: run, Exit: exit.Run(why), Problem: why.Error()})
+		err = r.addEvent(core.Event{Kind: core.End, Run: run, Exit: exit.RunCode(why), Problem: why.Error()})
 	}
 	if errors.Is(err, errUnwanted) {
 		return nil
@@ -405,13 +405,13 @@ func (r *runner) stillborn(run int, why error) error {
 // errUnwanted: the owner of a run that was about to start has cancelled or held it.
 var errUnwanted = errors.New("the run is not to be started any more")
 
-// begin writes the Begin of a run, unless it is not to be started any more. What its owner asked for may be in the
+// writeBegin writes the Begin of a run, unless it is not to be started any more. What its owner asked for may be in the
 // journal and not yet read, so it is read while no other process can write.
-func (r *runner) begin(e core.Event) error {
+func (r *runner) writeBegin(e core.Event) error {
 	e.Kind, e.At = core.Begin, time.Now().Truncate(time.Millisecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.journal.Exclusive(func(int64) ([]byte, error) {
+	err := r.journal.AppendLocked(func(int64) ([]byte, error) {
 		if err := r.catchUp(); err != nil {
 			return nil, err
 		}
@@ -426,16 +426,16 @@ func (r *runner) begin(e core.Event) error {
 	return r.catchUp()
 }
 
-// reserve sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line names
+// reserveSpace sees to it that the events of one more run, and the ends of all that run, have room on the disk: a line names
 // each device.
-func (r *runner) reserve() error {
+func (r *runner) reserveSpace() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.journal.Reserve(int64(len(r.live)+16) << 12)
+	return r.journal.ReserveSpace(int64(len(r.live)+16) << 12)
 }
 
-// add writes an event.
-func (r *runner) add(e core.Event) error {
+// addEvent writes an event.
+func (r *runner) addEvent(e core.Event) error {
 	e.At = time.Now().Truncate(time.Millisecond)
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -448,13 +448,13 @@ func (r *runner) add(e core.Event) error {
 	}
 	err = r.catchUp()
 	if err == nil && (e.Kind == core.End || e.Kind == core.Gone) && r.work.Ended != nil && r.state.Over(e.Run) {
-		r.attended.Go(func() { r.over(e.Run) })
+		r.attended.Go(func() { r.notifyRunEnd(e.Run) })
 	}
 	return err
 }
 
-// over has the end of a run told, while no run is being started: what that changes of this process is not for this.
-func (r *runner) over(run int) {
+// notifyRunEnd has the end of a run told, while no run is being started: what that changes of this process is not for this.
+func (r *runner) notifyRunEnd(run int) {
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	r.mu.Lock()
@@ -468,10 +468,10 @@ func (r *runner) over(run int) {
 // catchUp reads what was written since, also by others. The lock is held.
 func (r *runner) catchUp() error {
 	before := r.journal.Offset()
-	err := r.journal.Next(func(line []byte) error { return r.state.Read(line, r.journal.Offset()) })
-	if r.refill(); r.journal.Offset() > before && r.work.Each {
+	err := r.journal.EachNewLine(func(line []byte) error { return r.state.ReadLine(line, r.journal.Offset()) })
+	if r.refillLines(); r.journal.Offset() > before && r.work.Each {
 		for run, stop := range r.stops {
-			if !r.state.Wanted(run) {
+			if !r.state.IsWanted(run) {
 				go stop()
 			}
 		}
@@ -479,8 +479,8 @@ func (r *runner) catchUp() error {
 	return err
 }
 
-// fail ends all when what runs has ended.
-func (r *runner) fail(err error) {
+// stopWithError ends all when what runs has ended.
+func (r *runner) stopWithError(err error) {
 	r.cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,22 +20,22 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// start starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
+// startRun starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
 // Begin knows which child it may be.
-func (r *runner) start(run int, what Start, seat *claim.Seat) error {
+func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) error {
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	log, err := what.log()
 	if err != nil && r.work.Each && !errors.Is(err, syscall.ENOSPC) { // its owner named a file that cannot be written
 		r.leaveProcessor(what)
-		_ = seat.Leave()
-		return r.stillborn(run, err)
+		_ = seat.Release()
+		return r.recordFailedStart(run, err)
 	}
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the run has its own
-	if err := r.reserve(); err != nil {
+	if err := r.reserveSpace(); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -44,8 +44,8 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	command, err := r.processCommand(run, before, what, seat)
 	if err != nil { // it cannot be handed to a keeper
 		r.leaveProcessor(what)
-		_ = seat.Leave()
-		return r.stillborn(run, err)
+		_ = seat.Release()
+		return r.recordFailedStart(run, err)
 	}
 	if command.Log = log; command.Input != nil {
 		defer command.Input.Close() //nolint:errcheck // the run has its own
@@ -53,7 +53,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	begin := core.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
 	up, err := r.host.Proc.Uptime()
 	if begin.Ticks = uint64(up / (10 * time.Millisecond)); err == nil { //nolint:gosec // positive
-		err = r.begin(begin)
+		err = r.writeBegin(begin)
 	}
 	if err != nil {
 		return err
@@ -66,45 +66,45 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	began := time.Now()
 	pid, err := r.startProcess(run, command, what, seat)
 	if err != nil {
-		defer r.leave(0, what)
-		_ = seat.Leave()
+		defer r.freeSlot(0, what)
+		_ = seat.Release()
 		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
-		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
+		return r.addEvent(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
 	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: eventDevices(seat.Plan.Devices), Kept: begin.Kept, Grace: begin.Grace}
 	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
-	err = r.add(e)
-	r.attended.Go(func() { r.awaitRun(process{run, pid, e.Ticks, e.Kept}, what, seat, began) })
+	err = r.addEvent(e)
+	r.attended.Go(func() { r.awaitRun(runProcess{run, pid, e.Ticks, e.Kept}, what, seat, began) })
 	if err != nil {
-		r.fail(err)
+		r.stopWithError(err)
 	}
 	return nil
 }
 
 // startProcess starts the process of a run.
-func (r *runner) startProcess(run int, command batch.Command, what Start, seat *claim.Seat) (pid int, err error) {
+func (r *runner) startProcess(run int, command batch.Command, what StartOptions, seat *claim.CommandLease) (pid int, err error) {
 	if r.work.Each {
 		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
 	}
 	r.mu.Lock() // a child must be known before it can be reaped
 	defer r.mu.Unlock()
-	if pid, err = batch.Start(command, r.null); err == nil {
+	if pid, err = batch.StartCommand(command, r.null); err == nil {
 		r.live[pid], r.graces[pid] = seat, what.graceOf(r.grace)
 		if what.Task != nil {
-			seat.Handed()
+			seat.DropReference()
 		}
 	}
 	delete(r.taken, run)
-	r.state.Untake(run)
-	r.refill()
+	r.state.ReturnArrayPlace(run)
+	r.refillLines()
 	return pid, err
 }
 
 // processCommand is what is started for a run that was started so often before: itself, with its limits where they are not those
 // that it gets anyway, or its keeper.
-func (r *runner) processCommand(run, before int, what Start, seat *claim.Seat) (batch.Command, error) {
+func (r *runner) processCommand(run, before int, what StartOptions, seat *claim.CommandLease) (batch.Command, error) {
 	if what.Limits != "" && what.Limits == r.limits() {
 		what.Limits = ""
 	}
@@ -115,15 +115,15 @@ func (r *runner) processCommand(run, before int, what Start, seat *claim.Seat) (
 	if err != nil {
 		return batch.Command{}, err
 	}
-	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")}
+	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(firstOfEachName(append(what.Env, seat.Env...))).WithRestart(before, "")}
 	if what.Limits != "" {
-		c.Path, c.Argv = limits.Command(what.Limits, c.Path, c.Argv)
+		c.Path, c.Argv = limits.ExecCommand(what.Limits, c.Path, c.Argv)
 	}
 	return c, nil
 }
 
-// first keeps the first of each name.
-func first(env []string) []string {
+// firstOfEachName keeps the first of each name.
+func firstOfEachName(env []string) []string {
 	known, out := map[string]bool{}, env[:0:0]
 	for _, pair := range env {
 		name := pair
@@ -163,8 +163,8 @@ func openLog(path string) (*os.File, error) {
 	return log, nil
 }
 
-// process is the process of a run: the command itself, or its keeper.
-type process struct {
+// runProcess is the process of a run: the command itself, or its keeper.
+type runProcess struct {
 	run, pid int
 	start    uint64
 	kept     bool
@@ -172,7 +172,7 @@ type process struct {
 
 // awaitRun waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
 // foreground process does it.
-func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Time) {
+func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLease, began time.Time) {
 	limit := what.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {
@@ -185,11 +185,11 @@ func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Ti
 	if seat.Plan.Share > 0 || limit > 0 { // the process shows how much of a share it uses
 		entrust()
 	} else {
-		later = time.AfterFunc(short, entrust)
+		later = time.AfterFunc(entrustDelay, entrust)
 	}
-	now := &atomic.Pointer[process]{}
+	now := &atomic.Pointer[runProcess]{}
 	now.Store(&p)
-	late := r.limit(now, limit, what.graceOf(r.grace))
+	late := r.limitRun(now, limit, what.graceOf(r.grace))
 	ended, err := r.awaitProcess(now, seat)
 	awaitKill(r.host.Env, ended)
 	if later == nil || !later.Stop() {
@@ -197,7 +197,7 @@ func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Ti
 	}
 	r.mu.Lock()
 	cerr := r.catchUp()
-	e := endOf(&r.state.Runs[p.run], p.run, ended)
+	e := endEvent(&r.state.Runs[p.run], p.run, ended)
 	r.mu.Unlock()
 	if e.Stopped = r.stopping.Load(); late() {
 		e.Late, e.Problem = true, fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
@@ -206,47 +206,47 @@ func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Ti
 		e.Exit, e.Problem = -1, err.Error()
 	}
 	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease { // else its keeper has moved it, and knows
-		e.Fault = seat.Fault(context.Background())
+		e.Fault = seat.FindFault(context.Background())
 	}
-	used := seat.Measured(e.Lease)
-	e.Peak, e.Load = used.Peak, used.Mean()
+	used := seat.MeasuredUse(e.Lease)
+	e.Peak, e.Load = used.Peak, used.MeanLoad()
 	pid := now.Load().pid
 	r.mu.Lock()
 	delete(r.stops, p.run) // before the event, after which the run may be started again
 	r.mu.Unlock()
-	seat.Note(e.ExitCode(), e.Signal, 0)
-	err = errors.Join(cerr, r.add(e))
-	batch.Bury(pid)
-	if lerr := seat.Leave(); lerr != nil {
+	seat.NoteEnd(e.ExitCode(), e.Signal, 0)
+	err = errors.Join(cerr, r.addEvent(e))
+	batch.ReapChild(pid)
+	if lerr := seat.Release(); lerr != nil {
 		r.host.Say(lerr.Error())
 	}
-	r.leave(pid, what)
+	r.freeSlot(pid, what)
 	if err != nil {
-		r.fail(err)
+		r.stopWithError(err)
 	}
 }
 
-// leave makes room for others.
-func (r *runner) leave(pid int, what Start) {
+// freeSlot makes room for others.
+func (r *runner) freeSlot(pid int, what StartOptions) {
 	r.mu.Lock()
 	delete(r.live, pid)
 	delete(r.graces, pid)
 	r.mu.Unlock()
 	<-r.slots
 	r.leaveProcessor(what)
-	r.wake()
+	r.wakeDispatch()
 }
 
 // leaveProcessor lets another run without a device have the processor of this one.
-func (r *runner) leaveProcessor(what Start) {
+func (r *runner) leaveProcessor(what StartOptions) {
 	if what.CPU && r.work.Each {
 		<-r.cpus
 	}
 }
 
-// limit ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be
+// limitRun ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be
 // asked before the run is buried, says whether its time was over. As long as it has a keeper that sees to the time.
-func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) (late func() bool) {
+func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Duration) (late func() bool) {
 	var over <-chan time.Time
 	if most > 0 {
 		over = time.After(most)
@@ -262,8 +262,8 @@ func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) 
 		}
 	}
 	run := now.Load().run
-	r.stoppable(run, end)
-	if r.mu.Lock(); !r.state.Wanted(run) { // cancelled before it could be ended
+	r.setStop(run, end)
+	if r.mu.Lock(); !r.state.IsWanted(run) { // cancelled before it could be ended
 		end()
 	}
 	r.mu.Unlock()
@@ -287,7 +287,7 @@ func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) 
 		case <-ended:
 		case <-time.After(grace):
 		}
-		batch.Kill(now.Load().pid, known, job.Dying) // before the run may be started again
+		batch.KillJob(now.Load().pid, known, job.KillGrace) // before the run may be started again
 		answer <- late
 	}()
 	return func() bool {

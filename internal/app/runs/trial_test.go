@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	case conductFlag:
 		err = conductTrial(ctx, host, args[0])
 	case runnerFlag:
-		Run(ctx, host, args, trialWork)
+		RunFolder(ctx, host, args, trialWork)
 	case machine.KeeperFlag:
 		err = KeepJob(ctx, host, args)
 	}
@@ -81,7 +81,7 @@ func (tr *trial) readState() (*journal.Journal, *core.State, error) {
 	state := core.NewState(len(tr.Commands), tr.Retry)
 	j, err := journal.Open(filepath.Join(tr.dir, "journal"))
 	if err == nil {
-		err = errors.Join(j.Mend(), j.Next(func(line []byte) error { return state.Read(line, j.Offset()) }))
+		err = errors.Join(j.TruncatePartial(), j.EachNewLine(func(line []byte) error { return state.ReadLine(line, j.Offset()) }))
 	}
 	return j, state, err
 }
@@ -111,27 +111,27 @@ func conductTrial(ctx context.Context, host *machine.Host, dir string) error {
 }
 
 // trialWork is what the runner of a trial does.
-func trialWork(ctx context.Context, host *machine.Host, dir string) (*Work, error) {
+func trialWork(ctx context.Context, host *machine.Host, dir string) (*RunnerWork, error) {
 	tr, err := readTrial(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &Work{AtOnce: tr.AtOnce, Grace: tr.Grace}
+	w := &RunnerWork{AtOnce: tr.AtOnce, Grace: tr.Grace}
 	if w.Journal, w.State, err = tr.readState(); err != nil {
 		return nil, err
 	}
-	desk, err := claim.OpenDesk(ctx, host, job.Spec{CPU: true, Grace: tr.Grace})
+	desk, err := claim.OpenAllocator(ctx, host, job.Spec{CPU: true, Grace: tr.Grace})
 	if err != nil {
 		return nil, err
 	}
 	w.Mark = func(run int) string { return trialMark + "=" + filepath.Join(dir, w.State.Folder(run)) }
-	w.Prepare = func(run int) (Start, error) {
+	w.Prepare = func(run int) (StartOptions, error) {
 		log := filepath.Join(dir, w.State.Folder(run), "log")
 		timeout := tr.Timeout
 		if !strings.Contains(tr.Commands[run], "sleep 60") {
 			timeout = 0 // on a busy machine others may take as long
 		}
-		s := Start{Desk: func(context.Context) (*claim.Desk, error) { return desk, nil }, Path: "/bin/sh", Argv: []string{"sh", "-c", tr.Commands[run]}, Folder: dir,
+		s := StartOptions{Desk: func(context.Context) (*claim.Allocator, error) { return desk, nil }, Path: "/bin/sh", Argv: []string{"sh", "-c", tr.Commands[run]}, Folder: dir,
 			Env: []string{w.Mark(run), "T=" + dir, "N=" + strconv.Itoa(run)}, Log: log, Timeout: timeout}
 		if tr.Commands[run] == "" {
 			return s, errors.New("there is no such program")
@@ -158,7 +158,7 @@ func newTrial(t *testing.T, tr trial) *trial {
 	}
 	t.Cleanup(func() { // the folder goes next
 		tr.write("go")
-		journal.AwaitFree(filepath.Join(tr.dir, "lock"))
+		journal.WaitUntilFree(filepath.Join(tr.dir, "lock"))
 	})
 	return &tr
 }

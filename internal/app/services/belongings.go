@@ -17,48 +17,48 @@ import (
 // serviceVariable names the instance that a process belongs to, in the environment of its command.
 const serviceVariable = "GPUARD_SERVICE"
 
-// untagged is an environment without it: a supervisor that was started from within a service is no part of that.
-func untagged(env []string) []string {
+// withoutServiceVar is an environment without it: a supervisor that was started from within a service is no part of that.
+func withoutServiceVar(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })
 }
 
-// belongings are the processes of an instance that have no keeper: the command that was recorded, what names the
+// unkeptProcesses are the processes of an instance that have no keeper: the command that was recorded, what names the
 // instance in its environment, what holds its life lock, and what descends from these.
-type belongings struct {
+type unkeptProcesses struct {
 	host   *machine.Host
 	folder *project.Folder
 	name   string
 }
 
-func newBelongings(host *machine.Host, folder *project.Folder, name string) *belongings {
-	return &belongings{host, folder, name}
+func newBelongings(host *machine.Host, folder *project.Folder, name string) *unkeptProcesses {
+	return &unkeptProcesses{host, folder, name}
 }
 
-// tag is the value of the variable.
-func (b *belongings) tag() string { return b.folder.ID() + "/" + b.name }
+// serviceTag is the value of the variable.
+func (b *unkeptProcesses) serviceTag() string { return b.folder.ID() + "/" + b.name }
 
-// find lists them, oldest first. r is what is known of the instance.
-func (b *belongings) find(r service.Record) []service.Process {
+// findProcesses lists them, oldest first. r is what is known of the instance.
+func (b *unkeptProcesses) findProcesses(r service.Record) []service.Process {
 	var pids []int
 	boot, _ := b.host.Proc.BootID()
-	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.host.Proc.Namespace() && b.host.Proc.Alive(r.Main.PID, r.Main.Start) {
+	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.host.Proc.PIDNamespace() && b.host.Proc.IsAlive(r.Main.PID, r.Main.Start) {
 		pids = append(pids, r.Main.PID)
 	}
-	for _, pid := range b.host.Proc.Of(uint32(os.Geteuid())) { //nolint:gosec // a uid
+	for _, pid := range b.host.Proc.ProcessesOfUser(uint32(os.Geteuid())) { //nolint:gosec // a uid
 		env, err := b.host.Proc.Environ(pid)
-		if value, _ := visible.Env(env).Lookup(serviceVariable); err == nil && value == b.tag() {
+		if value, _ := visible.Env(env).Lookup(serviceVariable); err == nil && value == b.serviceTag() {
 			pids = append(pids, pid)
 		}
 	}
-	if len(pids) == 0 && b.folder.Lives(b.name) {
-		if dev, ino, err := b.folder.LifeFile(b.name); err == nil {
-			for _, p := range b.host.Proc.LockedBy(dev, ino) {
+	if len(pids) == 0 && b.folder.IsAlive(b.name) {
+		if dev, ino, err := b.folder.LifeLockInode(b.name); err == nil {
+			for _, p := range b.host.Proc.LockHolders(dev, ino) {
 				pids = append(pids, p.PID)
 			}
 		}
 	}
 	var found []service.Process
-	for _, pid := range b.host.Proc.Tree(pids...) {
+	for _, pid := range b.host.Proc.ProcessTree(pids...) {
 		s, err := b.host.Proc.Stat(pid)
 		if err == nil && pid != os.Getpid() && s.State != "Z" && s.State != "X" {
 			found = append(found, service.Process{PID: pid, Start: s.Start})
@@ -73,18 +73,18 @@ func (b *belongings) find(r service.Record) []service.Process {
 	return found
 }
 
-// gone is how long processes that were killed may take to be gone.
-const gone = 10 * time.Second
+// killTimeout is how long processes that were killed may take to be gone.
+const killTimeout = 10 * time.Second
 
-// endAll asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
-func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
+// endProcesses asks all of them to end, and kills them after grace, or when hurry is closed. It reports whether all are gone.
+func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, grace time.Duration, hurry <-chan struct{}) bool {
 	asked := map[service.Process]bool{}
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	sig, limit := stop, time.Time{}
 	// Each look reads all of /proc, so that they become rarer.
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		found := b.find(r)
+		found := b.findProcesses(r)
 		if len(found) == 0 {
 			return true
 		}
@@ -94,20 +94,20 @@ func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Du
 		for _, p := range found {
 			if !asked[p] || sig == syscall.SIGKILL {
 				asked[p] = true
-				b.signal(p, sig)
+				b.signalProcess(p, sig)
 			}
 		}
 		select {
 		case <-time.After(pause):
 		case <-late.C:
-			sig, limit = syscall.SIGKILL, time.Now().Add(gone)
+			sig, limit = syscall.SIGKILL, time.Now().Add(killTimeout)
 		case <-hurry:
-			hurry, sig, limit = nil, syscall.SIGKILL, time.Now().Add(gone)
+			hurry, sig, limit = nil, syscall.SIGKILL, time.Now().Add(killTimeout)
 		}
 	}
 }
 
-// signal signals a process, unless another one has its PID by now, and continues it if it is stopped.
-func (b *belongings) signal(p service.Process, sig syscall.Signal) {
-	_ = sys.Signal(p.PID, func() bool { return b.host.Proc.Alive(p.PID, p.Start) }, sig, syscall.SIGCONT)
+// signalProcess signals a process, unless another one has its PID by now, and continues it if it is stopped.
+func (b *unkeptProcesses) signalProcess(p service.Process, sig syscall.Signal) {
+	_ = sys.SendSignals(p.PID, func() bool { return b.host.Proc.IsAlive(p.PID, p.Start) }, sig, syscall.SIGCONT)
 }

@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/text/dotenv"
 )
 
-// editing is how long to try for the lock of what is wanted, which is held for milliseconds.
-const editing = 10 * time.Second
+// editLockTimeout is how long to try for the lock of what is wanted, which is held for milliseconds.
+const editLockTimeout = 10 * time.Second
 
 // Change is what an up has changed; names of instances in the order of the file.
 type Change struct {
@@ -34,44 +34,44 @@ type Change struct {
 func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Change, error) {
 	for _, name := range only {
 		if !slices.ContainsFunc(p.Services, func(s service.Service) bool { return s.Name == name }) {
-			return nil, &exit.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, listOf(p))}
+			return nil, &exit.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, serviceList(p))}
 		}
 	}
-	ground, err := Ground(ctx, f.host)
+	ground, err := ReadGround(ctx, f.host)
 	var none *gpu.Unavailable
 	if err != nil && (!errors.As(err, &none) || !p.WithoutGPU()) {
 		return nil, err
 	}
-	if ground.Files, err = variables(p); err != nil {
+	if ground.Files, err = readEnvFiles(p); err != nil {
 		return nil, err
 	}
-	folder, err := f.create()
+	folder, err := f.createFolder()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := folder.Edit(editing)
+	lock, err := folder.LockForEdit(editLockTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Release()
-	if ground.Placement, err = folder.Placement(); err != nil {
+	if ground.Placement, err = folder.ReadPlacement(); err != nil {
 		return nil, err
 	}
 	instances, placement, err := service.Expand(p, ground)
 	if err != nil {
 		return nil, err
 	}
-	before, err := folder.Wanted()
+	before, err := folder.ReadWanted()
 	if err != nil {
 		return nil, err
 	}
 	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.host.Machine, Count: before.Count}
-	u := &upping{before: before, seen: newLook(f.host, folder).all(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
+	u := &upDecision{before: before, seen: newStateReader(f.host, folder).readAll(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
 	for _, i := range instances {
-		u.decideInstance(i, len(only) == 0 || needed(p, only, i.Service))
+		u.decideInstance(i, len(only) == 0 || isNeeded(p, only, i.Service))
 	}
-	u.rest(len(only) > 0)
-	if err := folder.SetEnvironment(untagged(f.host.Env)); err != nil {
+	u.decideRemoved(len(only) > 0)
+	if err := folder.SetEnvironment(withoutServiceVar(f.host.Env)); err != nil {
 		return nil, err
 	}
 	if err := folder.SetPlacement(placement); err != nil {
@@ -81,15 +81,15 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 		return nil, err
 	}
 	lock.Release()
-	return u.change, f.Mend(ctx)
+	return u.change, f.EnsureSupervisor(ctx)
 }
 
-func listOf(p *service.Project) string {
-	return strings.Join(names(p), ", ")
+func serviceList(p *service.Project) string {
+	return strings.Join(serviceNames(p), ", ")
 }
 
-// needed reports whether a service is among those named, or one of them depends on it.
-func needed(p *service.Project, only []string, name string) bool {
+// isNeeded reports whether a service is among those named, or one of them depends on it.
+func isNeeded(p *service.Project, only []string, name string) bool {
 	known := map[string]bool{}
 	for queue := slices.Clone(only); len(queue) > 0; queue = queue[1:] {
 		if known[queue[0]] {
@@ -107,19 +107,19 @@ func needed(p *service.Project, only []string, name string) bool {
 	return known[name]
 }
 
-// variables reads the files of variables.
-func variables(p *service.Project) (map[string][]service.Pair, error) {
+// readEnvFiles reads the files of variables.
+func readEnvFiles(p *service.Project) (map[string][]service.Pair, error) {
 	pairs := map[string][]service.Pair{}
 	for _, s := range p.Services {
 		for _, path := range s.EnvFiles {
 			if _, known := pairs[path]; known {
 				continue
 			}
-			data, err := files.Named(path, largest)
+			data, err := files.ReadNamed(path, maxFileSize)
 			if err != nil {
 				return nil, &exit.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
 			}
-			if pairs[path], err = dotenv.Read(data, path); err != nil {
+			if pairs[path], err = dotenv.ReadVariables(data, path); err != nil {
 				return nil, &exit.Usage{Text: err.Error()}
 			}
 		}
@@ -127,8 +127,8 @@ func variables(p *service.Project) (map[string][]service.Pair, error) {
 	return pairs, nil
 }
 
-// upping is one up.
-type upping struct {
+// upDecision is one up.
+type upDecision struct {
 	before service.Wanted
 	seen   map[string]service.Seen
 	after  *service.Wanted
@@ -136,7 +136,7 @@ type upping struct {
 }
 
 // decideInstance decides about an instance of the file. Unless it is meant it stays as it is.
-func (u *upping) decideInstance(i service.Instance, meant bool) {
+func (u *upDecision) decideInstance(i service.Instance, meant bool) {
 	at := slices.IndexFunc(u.before.Instances, func(old service.Instance) bool { return old.Name == i.Name })
 	seen, known := u.seen[i.Name]
 	alive := seen.Kept || seen.Orphaned
@@ -149,9 +149,9 @@ func (u *upping) decideInstance(i service.Instance, meant bool) {
 	}
 	if at >= 0 {
 		old := u.before.Instances[at]
-		i = i.InRound(old.Round)
+		i = i.WithRound(old.Round)
 		waits := !alive && (!known || seen.Hash != old.Hash) && old.Refused == "" // it has not come to its start yet
-		done := seen.Hash == old.Hash && seen.State == service.Done && u.lives()
+		done := seen.Hash == old.Hash && seen.State == service.Done && u.hasLiveInstance()
 		if i.Hash == old.Hash && i.Refused == old.Refused && (alive || waits || done) {
 			u.after.Instances = append(u.after.Instances, i)
 			u.change.Stay = append(u.change.Stay, i.Name)
@@ -159,15 +159,15 @@ func (u *upping) decideInstance(i service.Instance, meant bool) {
 		}
 	}
 	u.after.Count++
-	u.after.Instances = append(u.after.Instances, i.InRound(u.after.Count))
+	u.after.Instances = append(u.after.Instances, i.WithRound(u.after.Count))
 	u.change.Start = append(u.change.Start, i.Name)
 }
 
-// lives reports whether anything of the project lives: then what is done stays done.
-func (u *upping) lives() bool { return anyAlive(u.seen) }
+// hasLiveInstance reports whether anything of the project lives: then what is done stays done.
+func (u *upDecision) hasLiveInstance() bool { return anyAlive(u.seen) }
 
-// rest is what is not in the file any more: it ends, unless only some services were meant.
-func (u *upping) rest(stays bool) {
+// decideRemoved is what is not in the file any more: it ends, unless only some services were meant.
+func (u *upDecision) decideRemoved(stays bool) {
 	for _, old := range u.before.Instances {
 		if slices.ContainsFunc(u.after.Instances, func(i service.Instance) bool { return i.Name == old.Name }) {
 			continue
@@ -184,11 +184,11 @@ func (u *upping) rest(stays bool) {
 // Down writes down that services, or single instances, are not wanted any more, all without names, and sees to a
 // supervisor. now does not leave them the time that they have for their end; it may also follow on a Down without.
 func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
-	return f.edit(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
-		seen := newLook(f.host, folder).all(w)
+	return f.editWanted(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+		seen := newStateReader(f.host, folder).readAll(w)
 		for name, one := range seen {
 			if now && (one.Kept || one.Orphaned) && one.Hash != "" && meant(name, one.Service) {
-				_ = folder.SetEnding(name, one.Hash, true) // else it ends in its time
+				_ = folder.RequestEnd(name, one.Hash, true) // else it ends in its time
 			}
 		}
 		w.Instances = slices.DeleteFunc(w.Instances, func(i service.Instance) bool { return meant(i.Name, i.Service) })
@@ -197,19 +197,19 @@ func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
 
 // Restart begins services, or single instances, anew that are wanted, all without names, and sees to a supervisor.
 func (f *Folder) Restart(ctx context.Context, only []string) error {
-	return f.edit(ctx, only, func(_ *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+	return f.editWanted(ctx, only, func(_ *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
 		for n, i := range w.Instances {
 			if meant(i.Name, i.Service) {
 				w.Count++
-				w.Instances[n] = i.InRound(w.Count)
+				w.Instances[n] = i.WithRound(w.Count)
 			}
 		}
 	})
 }
 
-// edit changes what is wanted.
-func (f *Folder) edit(ctx context.Context, only []string, change func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool)) error {
-	folder, err := f.open()
+// editWanted changes what is wanted.
+func (f *Folder) editWanted(ctx context.Context, only []string, change func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool)) error {
+	folder, err := f.openFolder()
 	if err != nil {
 		return err
 	}
@@ -217,22 +217,22 @@ func (f *Folder) edit(ctx context.Context, only []string, change func(folder *pr
 		if len(only) == 0 {
 			return nil
 		}
-		folder, err = f.create()
+		folder, err = f.createFolder()
 	}
 	if err != nil {
 		return err
 	}
-	lock, err := folder.Edit(editing)
+	lock, err := folder.LockForEdit(editLockTimeout)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	w, err := folder.Wanted()
+	w, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
 	for _, name := range only {
-		if !slices.ContainsFunc(w.Instances, func(i service.Instance) bool { return i.Service == name || i.Name == name }) && !f.ends(folder, &w, name) {
+		if !slices.ContainsFunc(w.Instances, func(i service.Instance) bool { return i.Service == name || i.Name == name }) && !f.isStillEnding(folder, &w, name) {
 			return &exit.Usage{Text: fmt.Sprintf("cannot find service %s: nothing of it is up; see gpuard ps", name)}
 		}
 	}
@@ -243,12 +243,12 @@ func (f *Folder) edit(ctx context.Context, only []string, change func(folder *pr
 		return err
 	}
 	lock.Release()
-	return f.Mend(ctx)
+	return f.EnsureSupervisor(ctx)
 }
 
-// ends reports whether something of a service is still about to end.
-func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bool {
-	for instance, one := range newLook(f.host, folder).all(w) {
+// isStillEnding reports whether something of a service is still about to end.
+func (f *Folder) isStillEnding(folder *project.Folder, w *service.Wanted, name string) bool {
+	for instance, one := range newStateReader(f.host, folder).readAll(w) {
 		if (one.Service == name || instance == name) && (one.Kept || one.Orphaned) {
 			return true
 		}
@@ -256,32 +256,32 @@ func (f *Folder) ends(folder *project.Folder, w *service.Wanted, name string) bo
 	return false
 }
 
-// Mend starts a supervisor if there is work for one and none is alive. A caller that waits for a change calls it after
+// EnsureSupervisor starts a supervisor if there is work for one and none is alive. A caller that waits for a change calls it after
 // each Look.
-func (f *Folder) Mend(ctx context.Context) error {
-	folder, err := f.open()
-	if err != nil || folder == nil || folder.Supervised() {
+func (f *Folder) EnsureSupervisor(ctx context.Context) error {
+	folder, err := f.openFolder()
+	if err != nil || folder == nil || folder.HasSupervisor() {
 		return err
 	}
-	wanted, err := folder.Wanted()
+	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
-	seen := newLook(f.host, folder).all(&wanted)
-	if len(service.Next(wanted.Instances, seen)) == 0 && !anyAlive(seen) {
+	seen := newStateReader(f.host, folder).readAll(&wanted)
+	if len(service.NextActions(wanted.Instances, seen)) == 0 && !anyAlive(seen) {
 		return nil
 	}
-	return f.supervisor(ctx, folder)
+	return f.startSupervisor(ctx, folder)
 }
 
-// supervisor starts one, and returns when it is at work, or over already.
-func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
+// startSupervisor starts one, and returns when it is at work, or over already.
+func (f *Folder) startSupervisor(ctx context.Context, folder *project.Folder) error {
 	errs, err := openJournal(folder)
 	if err != nil {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the supervisor has it
-	process, err := daemonize.Start(f.host.Name, untagged(f.host.Env), errs, "project-supervise", folder.Path)
+	process, err := daemonize.StartBackground(f.host.Name, withoutServiceVar(f.host.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (f *Folder) supervisor(ctx context.Context, folder *project.Folder) error {
 		}
 		ended <- err
 	}()
-	for tick := time.NewTicker(2 * time.Millisecond); !folder.Supervised(); {
+	for tick := time.NewTicker(2 * time.Millisecond); !folder.HasSupervisor(); {
 		select {
 		case err := <-ended:
 			return err

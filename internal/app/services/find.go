@@ -19,42 +19,42 @@ import (
 // fileNames are what a project's file may be called.
 func fileNames() []string { return []string{"gpuard.yaml", "gpuard.yml"} }
 
-// largest is more than any project's file, or file of variables, has.
-const largest = 4 << 20
+// maxFileSize is more than any project's file, or file of variables, has.
+const maxFileSize = 4 << 20
 
-// readFile reads the project's file that was named, or the first one here or above.
-func (s *Projects) readFile(path string) (file string, data []byte, err error) {
+// readProjectFile reads the project's file that was named, or the first one here or above.
+func (s *Projects) readProjectFile(path string) (file string, data []byte, err error) {
 	if path == "" {
-		return s.search(nil)
+		return s.searchUpwards(nil)
 	}
-	if file, err = named(path); err != nil {
+	if file, err = namedFilePath(path); err != nil {
 		return "", nil, err
 	}
-	if data, err = files.Named(file, largest); err != nil {
+	if data, err = files.ReadNamed(file, maxFileSize); err != nil {
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
 	}
 	return file, data, nil
 }
 
-// named is the absolute path of a file that the caller named.
-func named(path string) (string, error) {
+// namedFilePath is the absolute path of a file that the caller named.
+func namedFilePath(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot use %s as a project's file: it is a folder; name the file in it: --file %s", path, filepath.Join(path, fileNames()[0]))}
 	}
-	return absolute(path)
+	return absolutePath(path)
 }
 
-// search finds the first project's file here or above and reads it. A path that known accepts is not read. A file that
+// searchUpwards finds the first project's file here or above and reads it. A path that known accepts is not read. A file that
 // must not be used ends the search: what lies above it is not what the caller sees first.
-func (s *Projects) search(known func(file string) bool) (file string, data []byte, err error) {
+func (s *Projects) searchUpwards(known func(file string) bool) (file string, data []byte, err error) {
 	home, _ := s.Host.Env.Lookup("HOME")
 	here, doubt := "", ""
-	last, why, serr := files.Upwards(home, func(d *files.Folder) bool {
+	last, why, serr := files.WalkUp(home, func(d *files.Folder) bool {
 		if here == "" {
 			here = d.Path
 		}
 		if doubt == "" {
-			doubt = s.doubt("its folder "+d.Path, d.Path, d.Access)
+			doubt = s.accessProblem("its folder "+d.Path, d.Path, d.Access)
 		}
 		for _, name := range fileNames() {
 			path := filepath.Join(d.Path, name)
@@ -86,45 +86,45 @@ func (s *Projects) search(known func(file string) bool) (file string, data []byt
 func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, error) {
 	path := filepath.Join(d.Path, name)
 	if doubt == "" { // else not even a link is followed there
-		text, err := d.Read(name)
+		text, err := d.ReadFile(name)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			return nil, err
 		case err != nil:
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
 		}
-		if doubt = s.doubt("it", path, text.Access); doubt == "" {
+		if doubt = s.accessProblem("it", path, text.Access); doubt == "" {
 			return text.Content, nil
 		}
 	} else {
-		at, err := d.Look(name)
+		at, err := d.EntryAccess(name)
 		if err != nil {
 			return nil, os.ErrNotExist
 		}
-		if !at.OwnedBy(caller()) { // the mode of a link says nothing
+		if !at.IsOwnedBy(callerUID()) { // the mode of a link says nothing
 			doubt = "it belongs to " + s.Host.Names(at.UID)
 		}
 	}
-	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.instead(), shellquote.Sh(path))
+	return nil, fmt.Errorf("cannot use %s: %s, and what it says would be run%s if you trust it: --file %s", path, doubt, s.missingFileAdvice(), shellquote.Sh(path))
 }
 
-// doubt says what speaks against a file or folder, with what mends it; "" nothing.
-func (s *Projects) doubt(what, path string, at files.Access) string {
+// accessProblem says what speaks against a file or folder, with what mends it; "" nothing.
+func (s *Projects) accessProblem(what, path string, at files.Access) string {
 	switch {
-	case !at.OwnedBy(caller()):
+	case !at.IsOwnedBy(callerUID()):
 		return what + " belongs to " + s.Host.Names(at.UID)
-	case at.OthersWrite() && at.UID == caller():
+	case at.CanOthersWrite() && at.UID == callerUID():
 		return fmt.Sprintf("others than you can write %s (mode %#o; chmod go-w %s)", what, at.Mode, shellquote.Sh(path))
-	case at.OthersWrite():
+	case at.CanOthersWrite():
 		return fmt.Sprintf("others than root can write %s (mode %#o)", what, at.Mode)
 	}
 	return ""
 }
 
-func caller() uint32 { return uint32(os.Geteuid()) } //nolint:gosec // a uid
+func callerUID() uint32 { return uint32(os.Geteuid()) } //nolint:gosec // a uid
 
-// instead is the advice for a missing project; under sudo it is to do without.
-func (s *Projects) instead() string {
+// missingFileAdvice is the advice for a missing project; under sudo it is to do without.
+func (s *Projects) missingFileAdvice() string {
 	by, _ := s.Host.Env.Lookup("SUDO_UID")
 	if _, err := strconv.ParseUint(by, 10, 32); err != nil || by == "0" || os.Geteuid() != 0 {
 		return "; name it"

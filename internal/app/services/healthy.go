@@ -9,16 +9,16 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// probe checks whether the command is ready, unless it was already, and from then on whether it is healthy.
-func (k *keeper) probe(ready bool) {
+// startChecks checks whether the command is ready, unless it was already, and from then on whether it is healthy.
+func (k *keeper) startChecks(ready bool) {
 	if ready && k.instance.Healthy == nil {
 		return
 	}
 	var p *prober
 	if !ready {
 		var err error
-		if p, err = probing(*k.instance.Ready, k.log(), k.snapshot().Output); err != nil {
-			k.doom(run.Unfit{Why: err.Error()})
+		if p, err = newProber(*k.instance.Ready, k.logPath(), k.recordSnapshot().Output); err != nil {
+			k.endUnfit(run.EndReason{Why: err.Error()})
 			return
 		}
 	}
@@ -39,8 +39,8 @@ func (k *keeper) probe(ready bool) {
 // awaitReady reports whether the command is ready.
 func (k *keeper) awaitReady(ctx context.Context, p *prober) bool {
 	defer p.close()
-	err := p.wait(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
-		k.set(func(r *service.Record) {
+	err := p.waitUntilReady(ctx, k.instance.WorkDir, k.host.Env, func(why string) {
+		k.changeRecord(func(r *service.Record) {
 			if r.State == service.Running && !r.Ready {
 				r.Why = "not ready: " + why
 			}
@@ -48,13 +48,13 @@ func (k *keeper) awaitReady(ctx context.Context, p *prober) bool {
 	})
 	switch {
 	case err == nil:
-		k.set(func(r *service.Record) {
+		k.changeRecord(func(r *service.Record) {
 			if r.State == service.Running {
 				r.Ready, r.Why = true, ""
 			}
 		})
 	case ctx.Err() == nil:
-		k.doom(run.Unfit{Why: err.Error()})
+		k.endUnfit(run.EndReason{Why: err.Error()})
 	}
 	return err == nil
 }
@@ -65,17 +65,17 @@ func (k *keeper) checkHealth(ctx context.Context) {
 	if h == nil {
 		return
 	}
-	began := k.snapshot()
+	began := k.recordSnapshot()
 	pulse := service.Pulse{Healthy: began.Healthy}
 	for {
-		err := ask(ctx, h.Probe, h.Timeout, k.instance.WorkDir, k.host.Env)
+		err := runProbe(ctx, h.Probe, h.Timeout, k.instance.WorkDir, k.host.Env)
 		if ctx.Err() != nil {
 			return
 		}
-		pulse = pulse.After(h, err == nil, time.Since(began.Since))
+		pulse = pulse.AfterCheck(h, err == nil, time.Since(began.Since))
 		k.recordHealth(pulse.Healthy, err)
 		if pulse.Healthy != nil && !*pulse.Healthy && k.task.Care.Restart != job.NoRestart {
-			k.doom(run.Unfit{Why: "unhealthy: " + err.Error(), Well: pulse.Well})
+			k.endUnfit(run.EndReason{Why: "unhealthy: " + err.Error(), Well: pulse.Well})
 			return
 		}
 		timer := time.NewTimer(h.Interval)
@@ -90,7 +90,7 @@ func (k *keeper) checkHealth(ctx context.Context) {
 
 // recordHealth records what changed by a check, whose error is nil if it succeeded.
 func (k *keeper) recordHealth(healthy *bool, err error) {
-	before := k.snapshot()
+	before := k.recordSnapshot()
 	why := ""
 	if healthy != nil && !*healthy {
 		why = err.Error()
@@ -100,12 +100,12 @@ func (k *keeper) recordHealth(healthy *bool, err error) {
 		return
 	case before.Healthy != nil && *before.Healthy == *healthy && before.Why == why:
 		return
-	case !*healthy && before.Usable():
-		k.note("the service is unhealthy: " + why)
-	case *healthy && !before.Usable():
-		k.note("the service is healthy again")
+	case !*healthy && before.IsUsable():
+		k.writeNote("the service is unhealthy: " + why)
+	case *healthy && !before.IsUsable():
+		k.writeNote("the service is healthy again")
 	}
-	k.set(func(r *service.Record) {
+	k.changeRecord(func(r *service.Record) {
 		if r.State == service.Running {
 			r.Healthy, r.Why = healthy, why
 		}

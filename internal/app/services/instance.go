@@ -14,8 +14,8 @@ import (
 func (s *Projects) Instance(p *service.Project, name string) (service.Service, service.Instance, error) {
 	at := slices.IndexFunc(p.Services, func(s service.Service) bool { return s.Name == name })
 	if at < 0 {
-		text := fmt.Sprintf("cannot find service %q in %s; it has %s", name, p.File, listOf(p))
-		if meant := suggest.Word(name, names(p)); meant != "" {
+		text := fmt.Sprintf("cannot find service %q in %s; it has %s", name, p.File, serviceList(p))
+		if meant := suggest.ClosestWord(name, serviceNames(p)); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
 		return service.Service{}, service.Instance{}, &exit.Usage{Text: text}
@@ -26,7 +26,7 @@ func (s *Projects) Instance(p *service.Project, name string) (service.Service, s
 	}
 	alone := *p
 	alone.Services = p.Services[at : at+1]
-	files, err := variables(&alone)
+	files, err := readEnvFiles(&alone)
 	if err != nil {
 		return one, service.Instance{}, err
 	}
@@ -37,7 +37,7 @@ func (s *Projects) Instance(p *service.Project, name string) (service.Service, s
 	return one, list[0], nil
 }
 
-func names(p *service.Project) []string {
+func serviceNames(p *service.Project) []string {
 	list := make([]string, len(p.Services))
 	for i, s := range p.Services {
 		list[i] = s.Name

@@ -33,26 +33,26 @@ type Task struct {
 	Mistake       error                        // in what was asked for: the instance is refused
 }
 
-// Keep is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
+// KeepInstance is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
 // It ends with the instance. If an earlier keeper was killed and its command lives, Keep supervises that command and
 // does not start a second one.
-func Keep(ctx context.Context, host *machine.Host, t Task) error {
-	if err := daemonize.Begin("gpuard"); err != nil {
+func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
+	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(t.Dir)
 	if err != nil {
 		return err
 	}
-	lock, err := folder.Keep(t.Instance)
+	lock, err := folder.LockKeeper(t.Instance)
 	if err != nil || lock == nil {
 		return err
 	}
-	wanted, err := folder.Wanted()
+	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
-	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan run.Unfit, 1), late: make(chan struct{}, 1)}
+	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
 		if i < 0 {
@@ -66,17 +66,17 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 			k.task.Care.Restart, k.task.Care.Limit = job.Restart(k.instance.Restart), k.instance.Limit
 		}
 	}
-	return k.run(ctx)
+	return k.runInstance(ctx)
 }
 
-// Policy are the rules and defaults that count for the start of an instance, from the file of its project; nil for
+// InstancePolicy are the rules and defaults that count for the start of an instance, from the file of its project; nil for
 // none.
-func Policy(dir, instance, hash string) *policy.File {
+func InstancePolicy(dir, instance, hash string) *policy.File {
 	folder, err := project.Open(dir)
 	if err != nil {
 		return nil // Keep says it
 	}
-	wanted, _ := folder.Wanted()
+	wanted, _ := folder.ReadWanted()
 	for _, i := range wanted.Instances {
 		if i.Name == instance && i.Hash == hash {
 			return i.Policy
@@ -94,24 +94,24 @@ type keeper struct {
 	task     Task
 	instance service.Instance
 	project  string // its name
-	own      *belongings
-	hurry    chan struct{}  // closed: no time is left for the end
-	unfit    chan run.Unfit // why the command has to be ended
-	late     chan struct{}  // has a value when the record could not be written
-	calm     func()         // ends the checks of this start; nil without any
+	own      *unkeptProcesses
+	hurry    chan struct{}      // closed: no time is left for the end
+	unfit    chan run.EndReason // why the command has to be ended
+	late     chan struct{}      // has a value when the record could not be written
+	calm     func()             // ends the checks of this start; nil without any
 
 	mu     sync.Mutex
 	record service.Record
-	told   bool      // that the record could not be written
-	doomed run.Unfit // why this start has to end, by its checks
+	told   bool          // that the record could not be written
+	doomed run.EndReason // why this start has to end, by its checks
 }
 
-// run is the whole life.
-func (k *keeper) run(ctx context.Context) error {
+// runInstance is the whole life.
+func (k *keeper) runInstance(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	before, found := k.folder.Record(k.task.Instance)
-	if err := k.begin(&before, found); err != nil {
+	before, found := k.folder.ReadRecord(k.task.Instance)
+	if err := k.continueRecord(&before, found); err != nil {
 		return err
 	}
 	watcher, err := k.folder.Watch(k.task.Instance)
@@ -119,29 +119,29 @@ func (k *keeper) run(ctx context.Context) error {
 		return err
 	}
 	defer watcher.Close()
-	go k.listen(watcher, cmp.Or(k.task.Hash, before.Hash), cancel)
-	defer k.quiet()
-	if k.resume(ctx, before) {
+	go k.watchForEnd(watcher, cmp.Or(k.task.Hash, before.Hash), cancel)
+	defer k.stopChecks()
+	if k.resumeInstance(ctx, before) {
 		return nil
 	}
-	k.life, err = k.live(ctx)
+	k.life, err = k.takeLifeLock(ctx)
 	switch {
 	case ctx.Err() != nil:
-		k.recordOver(service.Done, unstarted)
+		k.recordOver(service.Done, endedBeforeStart)
 	case err != nil:
 		k.recordOver(service.Refused, err.Error())
 	default:
-		k.start(ctx)
+		k.startCommand(ctx)
 	}
 	return nil
 }
 
-// unstarted is why an instance ended that was ended before its start.
-const unstarted = "it was ended before it was started"
+// endedBeforeStart is why an instance ended that was ended before its start.
+const endedBeforeStart = "it was ended before it was started"
 
-// begin identifies this keeper and continues the record of the one before. Of a record from another boot only the
+// continueRecord identifies this keeper and continues the record of the one before. Of a record from another boot only the
 // devices count.
-func (k *keeper) begin(before *service.Record, found bool) error {
+func (k *keeper) continueRecord(before *service.Record, found bool) error {
 	self, err := k.host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return err
@@ -151,22 +151,22 @@ func (k *keeper) begin(before *service.Record, found bool) error {
 		return err
 	}
 	if !found || before.Boot != boot {
-		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.host.Proc.Namespace()}
+		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.host.Proc.PIDNamespace()}
 	}
 	if before.Stop == "" {
 		before.Stop, before.Grace = "SIGTERM", usualGrace
 	}
 	k.record = *before
-	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.host.Proc.Namespace(), service.Process{PID: os.Getpid(), Start: self.Start}
+	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.host.Proc.PIDNamespace(), service.Process{PID: os.Getpid(), Start: self.Start}
 	return nil
 }
 
 // usualGrace is for what is left of an instance of which nothing is known.
 const usualGrace = 10 * time.Second
 
-// fresh is the record of another start than the one before.
-func (k *keeper) fresh(restarts int, streak int) {
-	k.set(func(r *service.Record) {
+// resetRecord is the record of another start than the one before.
+func (k *keeper) resetRecord(restarts int, streak int) {
+	k.changeRecord(func(r *service.Record) {
 		*r = service.Record{
 			State: service.Starting, Since: time.Now(), Hash: k.instance.Hash, Service: k.instance.Service, After: k.instance.After,
 			Keeper: r.Keeper, Boot: r.Boot, Namespace: r.Namespace, Last: r.Last, Devices: []job.Given{}, Restarts: restarts, Streak: streak,
@@ -175,13 +175,13 @@ func (k *keeper) fresh(restarts int, streak int) {
 	})
 }
 
-// listen ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
+// watchForEnd ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
 // command could find the instance later.
-func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
+func (k *keeper) watchForEnd(w *project.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
-		hash, now := k.folder.Ending(k.task.Instance)
+		hash, now := k.folder.RequestedEnd(k.task.Instance)
 		asked := hash != "" && hash == meant
-		if asked || !k.lock.InPlace() {
+		if asked || !k.lock.IsInPlace() {
 			k.setEnding()
 			cancel()
 		}
@@ -193,7 +193,7 @@ func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 		case <-w.Changed:
 		case <-k.late:
 			time.Sleep(2 * time.Second) // until there is room on the disk
-			k.set(func(*service.Record) {})
+			k.changeRecord(func(*service.Record) {})
 		}
 	}
 }
@@ -206,19 +206,19 @@ func (k *keeper) setEnding() {
 	if isOver(state) || state == service.Ending {
 		return
 	}
-	k.set(func(r *service.Record) {
+	k.changeRecord(func(r *service.Record) {
 		if !isOver(r.State) {
 			r.State, r.Since, r.Why = service.Ending, time.Now(), ""
 		}
 	})
 }
 
-// set changes the record and writes it. A disk that is full costs the record, which is said once, and not the service.
-func (k *keeper) set(change func(*service.Record)) {
+// changeRecord changes the record and writes it. A disk that is full costs the record, which is said once, and not the service.
+func (k *keeper) changeRecord(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.record)
-	if !k.lock.InPlace() { // the folder is being removed
+	if !k.lock.IsInPlace() { // the folder is being removed
 		return
 	}
 	err := k.folder.SetRecord(k.task.Instance, k.record)
@@ -231,21 +231,21 @@ func (k *keeper) set(change func(*service.Record)) {
 	}
 	if !k.told {
 		k.told = true
-		k.note("what is shown of this service is not up to date: " + err.Error())
+		k.writeNote("what is shown of this service is not up to date: " + err.Error())
 	}
 }
 
-// note writes a line of gpuard's own into the log.
-func (k *keeper) note(text string) {
-	_ = run.Note(k.host, k.log(), text) // a log that cannot be written is no fault of the service
+// writeNote writes a line of gpuard's own into the log.
+func (k *keeper) writeNote(text string) {
+	_ = run.WriteNote(k.host, k.logPath(), text) // a log that cannot be written is no fault of the service
 }
 
-func (k *keeper) log() string { return cmp.Or(k.task.Care.Log, k.folder.Log(k.task.Instance)) }
+func (k *keeper) logPath() string { return cmp.Or(k.task.Care.Log, k.folder.LogPath(k.task.Instance)) }
 
 // recordOver writes the last record.
 func (k *keeper) recordOver(state service.State, why string) {
-	k.quiet()
-	k.set(func(r *service.Record) {
+	k.stopChecks()
+	k.changeRecord(func(r *service.Record) {
 		r.State, r.Why, r.Since, r.Main, r.Lease, r.Healthy = state, why, time.Now(), service.Process{}, "", nil
 		if state != service.Done {
 			r.Ready = false
@@ -253,15 +253,15 @@ func (k *keeper) recordOver(state service.State, why string) {
 	})
 }
 
-// live takes the lock that the command inherits.
-func (k *keeper) live(ctx context.Context) (*project.Lock, error) {
+// takeLifeLock takes the lock that the command inherits.
+func (k *keeper) takeLifeLock(ctx context.Context) (*project.Lock, error) {
 	for told := false; ; told = true {
-		lock, err := k.folder.Live(k.task.Instance)
+		lock, err := k.folder.LockLife(k.task.Instance)
 		if lock != nil || err != nil {
 			return lock, err
 		}
 		if !told {
-			k.set(func(r *service.Record) {
+			k.changeRecord(func(r *service.Record) {
 				r.State, r.Since = service.Waiting, time.Now()
 				r.Why = "waits for processes of an earlier start that cannot be seen from here: they run in a container, or as another user"
 			})
@@ -276,53 +276,53 @@ func (k *keeper) live(ctx context.Context) (*project.Lock, error) {
 	}
 }
 
-// start runs the command until it ends for good.
-func (k *keeper) start(ctx context.Context) {
+// startCommand runs the command until it ends for good.
+func (k *keeper) startCommand(ctx context.Context) {
 	if k.task.Mistake != nil {
-		k.refused(ctx, k.task.Mistake)
+		k.recordRefusal(ctx, k.task.Mistake)
 		return
 	}
 	if err := os.Chdir(k.instance.WorkDir); err != nil {
 		k.recordOver(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
 		return
 	}
-	k.host.Env = k.environment()
+	k.host.Env = k.commandEnv()
 	k.host.Stand = k.showProgress
 	supervised := false
 	k.host.Say = func(text string) {
 		if !supervised { // from then on the log hears it by itself
-			k.note(text)
+			k.writeNote(text)
 		}
 	}
 	k.host.Loud = k.host.Say // that it falls back to the CPU, too
 	spec := k.task.Spec
-	spec.Prefer, spec.Name = k.snapshot().Last, k.project+"/"+k.instance.Name
+	spec.Prefer, spec.Name = k.recordSnapshot().Last, k.project+"/"+k.instance.Name
 	l, err := run.Prepare(ctx, k.host, spec)
 	if err != nil {
-		k.refused(ctx, err)
+		k.recordRefusal(ctx, err)
 		return
 	}
 	supervised = true
-	k.task.Care.Streak = k.snapshot().Streak
-	l.Oversee(k.task.Oversight)
-	l.Keep(k.recordEnd, k.recordFreed, k.unfit, k.hurry, k.life.File)
-	done, _, err := l.Supervise(ctx, k.task.Care, k.started)
+	k.task.Care.Streak = k.recordSnapshot().Streak
+	l.SetOversight(k.task.Oversight)
+	l.SetService(k.recordEnd, k.recordFreed, k.unfit, k.hurry, k.life.File)
+	done, _, err := l.Supervise(ctx, k.task.Care, k.recordStart)
 	if err != nil {
-		k.refused(ctx, err)
+		k.recordRefusal(ctx, err)
 		return
 	}
-	k.finish(ctx, done)
+	k.recordFinalEnd(ctx, done)
 }
 
-// environment is what the command and its probes are started with.
-func (k *keeper) environment() []string {
-	return append(untagged(k.host.Env), serviceVariable+"="+k.own.tag())
+// commandEnv is what the command and its probes are started with.
+func (k *keeper) commandEnv() []string {
+	return append(withoutServiceVar(k.host.Env), serviceVariable+"="+k.own.serviceTag())
 }
 
-// refused is the end of a start that did not come about.
-func (k *keeper) refused(ctx context.Context, err error) {
+// recordRefusal is the end of a start that did not come about.
+func (k *keeper) recordRefusal(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		k.recordOver(service.Done, unstarted)
+		k.recordOver(service.Done, endedBeforeStart)
 		return
 	}
 	text := err.Error()
@@ -330,10 +330,10 @@ func (k *keeper) refused(ctx context.Context, err error) {
 	if errors.As(err, &refusal) && refusal.Remedy != "" {
 		text += "; " + refusal.Remedy
 	}
-	k.note(text)
+	k.writeNote(text)
 	if refusal != nil {
 		for _, r := range refusal.Reasons {
-			k.note(fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Name, r.Text))
+			k.writeNote(fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Name, r.Text))
 		}
 	}
 	k.recordOver(service.Refused, text)
@@ -345,7 +345,7 @@ func (k *keeper) showProgress(s *status.Standing) {
 		return
 	}
 	text := k.task.Standing(*s)
-	k.set(func(r *service.Record) {
+	k.changeRecord(func(r *service.Record) {
 		if r.State == service.Waiting && r.Why == text || r.State == service.Ending {
 			return
 		}
@@ -356,18 +356,18 @@ func (k *keeper) showProgress(s *status.Standing) {
 	})
 }
 
-// started hears of a start: just before it, and right after it with the command's PID.
-func (k *keeper) started(l *run.Launch, pid int) error {
+// recordStart hears of a start: just before it, and right after it with the command's PID.
+func (k *keeper) recordStart(l *run.Launch, pid int) error {
 	var process service.Process
 	if pid != 0 {
 		if s, err := k.host.Proc.Stat(pid); err == nil { // else it is over already
 			process = service.Process{PID: pid, Start: s.Start}
 		}
 	} else {
-		k.quiet()
+		k.stopChecks()
 	}
-	inode, offset := tail.Mark(k.log())
-	k.set(func(r *service.Record) {
+	inode, offset := tail.InodeAndSize(k.logPath())
+	k.changeRecord(func(r *service.Record) {
 		if pid == 0 {
 			r.Output = service.Place{Inode: inode, Offset: offset}
 		}
@@ -386,7 +386,7 @@ func (k *keeper) started(l *run.Launch, pid int) error {
 		}
 	})
 	if pid != 0 {
-		k.probe(k.instance.Ready == nil)
+		k.startChecks(k.instance.Ready == nil)
 	}
 	return nil
 }

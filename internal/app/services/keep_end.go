@@ -13,9 +13,9 @@ import (
 
 // recordEnd hears of an end after which the command is started again.
 func (k *keeper) recordEnd(r job.Result, next string) {
-	k.quiet()
-	k.set(func(now *service.Record) {
-		outcome(now, &r)
+	k.stopChecks()
+	k.changeRecord(func(now *service.Record) {
+		recordOutcome(now, &r)
 		now.Main, now.Ready, now.Healthy, now.Restarts, now.Streak = service.Process{}, false, nil, now.Restarts+1, r.Streak
 		if now.State != service.Ending {
 			now.State, now.Since, now.Why = service.Restarting, time.Now(), next
@@ -25,11 +25,11 @@ func (k *keeper) recordEnd(r job.Result, next string) {
 
 // recordFreed hears that the devices are given back until the next start.
 func (k *keeper) recordFreed() {
-	k.set(func(r *service.Record) { r.Lease, r.Devices, r.Share = "", []job.Given{}, 0 })
+	k.changeRecord(func(r *service.Record) { r.Lease, r.Devices, r.Share = "", []job.Given{}, 0 })
 }
 
-// outcome notes how the command ended.
-func outcome(now *service.Record, r *job.Result) {
+// recordOutcome notes how the command ended.
+func recordOutcome(now *service.Record, r *job.Result) {
 	if now.Exit, now.Signal = nil, r.Signal; r.Signal == "" {
 		now.Exit = &r.Code
 	}
@@ -43,9 +43,9 @@ func describeEnd(code int, signal string) string {
 	return fmt.Sprintf("exit %d", code)
 }
 
-// finish is the end for good.
-func (k *keeper) finish(ctx context.Context, r *job.Result) {
-	doomed := k.quiet()
+// recordFinalEnd is the end for good.
+func (k *keeper) recordFinalEnd(ctx context.Context, r *job.Result) {
+	doomed := k.stopChecks()
 	how := describeEnd(r.Code, r.Signal)
 	state := service.Failed
 	var why string
@@ -59,23 +59,23 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	case r.Code == 0 && r.Signal == "" && doomed.Why == "" && k.instance.Restart != service.Always:
 		state, why = service.Done, ""
 	default:
-		why = k.beyond(cmp.Or(doomed.Why, how), r.Streak)
+		why = k.reasonWithLimit(cmp.Or(doomed.Why, how), r.Streak)
 	}
-	k.note(fmt.Sprintf("the service is over after %s: %s", r.Ran.Round(100*time.Millisecond), how))
-	k.set(func(now *service.Record) { outcome(now, r) })
+	k.writeNote(fmt.Sprintf("the service is over after %s: %s", r.Ran.Round(100*time.Millisecond), how))
+	k.changeRecord(func(now *service.Record) { recordOutcome(now, r) })
 	k.recordOver(state, why)
 }
 
-// beyond adds to the reason of an end that it was one too many.
-func (k *keeper) beyond(why string, streak int) string {
+// reasonWithLimit adds to the reason of an end that it was one too many.
+func (k *keeper) reasonWithLimit(why string, streak int) string {
 	if limit := k.task.Care.Limit; limit > 0 && streak > limit {
 		return fmt.Sprintf("%s, and it is not started again: it ended %d times in a row (restart: %s:%d)", why, streak, k.instance.Restart, limit)
 	}
 	return why
 }
 
-// doom has the command ended, which counts as a failure.
-func (k *keeper) doom(why run.Unfit) {
+// endUnfit has the command ended, which counts as a failure.
+func (k *keeper) endUnfit(why run.EndReason) {
 	k.mu.Lock()
 	k.doomed = why
 	k.mu.Unlock()
@@ -85,8 +85,8 @@ func (k *keeper) doom(why run.Unfit) {
 	}
 }
 
-// quiet ends the checks of a start, and tells why that was doomed.
-func (k *keeper) quiet() (doomed run.Unfit) {
+// stopChecks ends the checks of a start, and tells why that was doomed.
+func (k *keeper) stopChecks() (doomed run.EndReason) {
 	if k.calm != nil {
 		k.calm()
 	}
@@ -97,6 +97,6 @@ func (k *keeper) quiet() (doomed run.Unfit) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	doomed, k.doomed = k.doomed, run.Unfit{}
+	doomed, k.doomed = k.doomed, run.EndReason{}
 	return doomed
 }

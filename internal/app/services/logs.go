@@ -14,36 +14,36 @@ type Logs struct {
 	names []string // the same; "" for what nobody asked for
 }
 
-// Line is one line that an instance wrote.
-type Line struct {
+// LogLine is one line that an instance wrote.
+type LogLine struct {
 	Instance string
 	Text     []byte // until the next call only
 	Over     bool   // a terminal shows the next line of the instance in its place
 }
 
 // AllLines of what was written, for Add.
-const AllLines = tail.All
+const AllLines = tail.AllLines
 
 // NewLogs begins. Close it when done.
 func NewLogs() *Logs { return &Logs{tail: tail.New()} }
 
-// Skip leaves out what was written before this call, also by instances that are not wanted now and will be.
-func (l *Logs) Skip(f *Folder, view *View) {
+// SkipExisting leaves out what was written before this call, also by instances that are not wanted now and will be.
+func (l *Logs) SkipExisting(f *Folder, view *View) {
 	for i := range view.Rows {
-		l.begin(view.Rows[i].Log, 0)
+		l.addFile(view.Rows[i].Log, 0)
 	}
-	if folder, err := f.open(); err == nil && folder != nil {
+	if folder, err := f.openFolder(); err == nil && folder != nil {
 		for _, name := range folder.Instances() {
-			l.begin(folder.Log(name), 0)
+			l.addFile(folder.LogPath(name), 0)
 		}
 	}
 }
 
 // Add begins with the last lines of an instance; 0 is what it writes from now on.
-func (l *Logs) Add(row Row, last int) { l.names[l.begin(row.Log, last)] = row.Name }
+func (l *Logs) Add(row Row, last int) { l.names[l.addFile(row.Log, last)] = row.Name }
 
-// begin numbers a file, the first time from where.
-func (l *Logs) begin(path string, last int) int {
+// addFile numbers a file, the first time from where.
+func (l *Logs) addFile(path string, last int) int {
 	if i := slices.Index(l.paths, path); i >= 0 {
 		return i
 	}
@@ -52,19 +52,19 @@ func (l *Logs) begin(path string, last int) int {
 }
 
 // Now is a line that is there already.
-func (l *Logs) Now() (Line, bool) { return l.toLine(l.tail.Now) }
+func (l *Logs) Now() (LogLine, bool) { return l.toLine(l.tail.Now) }
 
-// Unended is a last line without an end, when Now has no more.
-func (l *Logs) Unended() (Line, bool) { return l.toLine(l.tail.Unended) }
+// UnendedLine is a last line without an end, when Now has no more.
+func (l *Logs) UnendedLine() (LogLine, bool) { return l.toLine(l.tail.UnendedLine) }
 
-func (l *Logs) toLine(next func() (tail.Line, bool)) (Line, bool) {
+func (l *Logs) toLine(next func() (tail.Line, bool)) (LogLine, bool) {
 	for {
 		line, ok := next()
 		if !ok {
-			return Line{}, false
+			return LogLine{}, false
 		}
 		if name := l.names[line.File]; name != "" {
-			return Line{name, line.Text, line.Over}, true
+			return LogLine{name, line.Text, line.Over}, true
 		}
 	}
 }
@@ -72,8 +72,8 @@ func (l *Logs) toLine(next func() (tail.Line, bool)) (Line, bool) {
 // Wait returns when Now may have more, or after Look. The error is that of ctx.
 func (l *Logs) Wait(ctx context.Context) error { return l.tail.Wait(ctx) }
 
-// Look makes Now return everything that was written before this call, and ends a Wait; any goroutine may call it.
-func (l *Logs) Look() { l.tail.Look() }
+// Refresh makes Now return everything that was written before this call, and ends a Wait; any goroutine may call it.
+func (l *Logs) Refresh() { l.tail.RecheckFiles() }
 
 // Close lets go of the files.
 func (l *Logs) Close() { l.tail.Close() }

@@ -30,8 +30,8 @@ type Row struct {
 	Log              string // file that its output goes to; the one before it is FILE.1
 }
 
-// Settled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
-func (r *Row) Settled() bool {
+// IsSettled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
+func (r *Row) IsSettled() bool {
 	return r.Fresh && (isOver(r.State) || r.State == service.Running && r.Seen.Ready)
 }
 
@@ -40,8 +40,8 @@ func isOver(s service.State) bool {
 	return s == service.Done || s == service.Failed || s == service.Refused
 }
 
-// Views are all projects of this user that are up. What cannot be read is left out.
-func Views(ctx context.Context, host *machine.Host) []*View {
+// ProjectViews are all projects of this user that are up. What cannot be read is left out.
+func ProjectViews(ctx context.Context, host *machine.Host) []*View {
 	list := []*View{}
 	top, err := folderOfProjects(host, false)
 	if err != nil {
@@ -50,54 +50,54 @@ func Views(ctx context.Context, host *machine.Host) []*View {
 	entries, _ := os.ReadDir(top)
 	for _, entry := range entries {
 		f := &Folder{host: host, path: filepath.Join(top, entry.Name())}
-		folder, err := f.open()
+		folder, err := f.openFolder()
 		if err != nil || folder == nil {
 			continue
 		}
-		if wanted, err := folder.Wanted(); err == nil {
+		if wanted, err := folder.ReadWanted(); err == nil {
 			f.file = wanted.File
 		}
-		if v, err := f.Look(ctx); err == nil && len(v.Rows) > 0 {
+		if v, err := f.ReadView(ctx); err == nil && len(v.Rows) > 0 {
 			list = append(list, v)
 		}
 	}
 	return list
 }
 
-// Look reads the state of all instances.
-func (f *Folder) Look(context.Context) (*View, error) {
+// ReadView reads the state of all instances.
+func (f *Folder) ReadView(context.Context) (*View, error) {
 	v := &View{File: f.file, Rows: []Row{}}
-	folder, err := f.open()
+	folder, err := f.openFolder()
 	if err != nil || folder == nil {
 		return v, err
 	}
-	wanted, err := folder.Wanted()
+	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return nil, err
 	}
-	v.Name, v.Machine, v.Dir, v.Supervised = wanted.Name, wanted.Machine, folder.Path, folder.Supervised()
-	seen := newLook(f.host, folder).all(&wanted)
-	held := service.Held(wanted.Instances, seen)
+	v.Name, v.Machine, v.Dir, v.Supervised = wanted.Name, wanted.Machine, folder.Path, folder.HasSupervisor()
+	seen := newStateReader(f.host, folder).readAll(&wanted)
+	held := service.HeldReasons(wanted.Instances, seen)
 	for _, i := range wanted.Instances {
-		r := Row{Instance: i, Seen: seen[i.Name], Wanted: true, Log: folder.Log(i.Name)}
+		r := Row{Instance: i, Seen: seen[i.Name], Wanted: true, Log: folder.LogPath(i.Name)}
 		if own := logOf(&i); own != "" {
 			r.Log = own
 		}
 		r.Fresh = r.Seen.Hash == i.Hash
-		r.describe(held[i.Name], i.Refused != "")
+		r.fillState(held[i.Name], i.Refused != "")
 		v.Rows = append(v.Rows, r)
 	}
 	for _, name := range folder.Instances() {
 		one := seen[name]
 		if (one.Kept || one.Orphaned) && !slices.ContainsFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == name }) {
-			v.Rows = append(v.Rows, Row{Instance: service.Instance{Name: name, Service: one.Service}, Seen: one, Log: folder.Log(name)})
+			v.Rows = append(v.Rows, Row{Instance: service.Instance{Name: name, Service: one.Service}, Seen: one, Log: folder.LogPath(name)})
 		}
 	}
 	return v, nil
 }
 
-// describe fills in what no keeper wrote.
-func (r *Row) describe(held string, refused bool) {
+// fillState fills in what no keeper wrote.
+func (r *Row) fillState(held string, refused bool) {
 	alive := r.Kept || r.Orphaned
 	switch {
 	case refused && !alive:
@@ -117,43 +117,43 @@ func (r *Row) describe(held string, refused bool) {
 	}
 }
 
-// look reads which processes of instances exist.
-type look struct {
+// stateReader reads which processes of instances exist.
+type stateReader struct {
 	host   *machine.Host
 	folder *project.Folder
 	boot   string
 }
 
-func newLook(host *machine.Host, folder *project.Folder) *look {
+func newStateReader(host *machine.Host, folder *project.Folder) *stateReader {
 	boot, _ := host.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
-	return &look{host, folder, boot}
+	return &stateReader{host, folder, boot}
 }
 
-// all are the instances that are wanted, and those that live without that.
-func (l *look) all(wanted *service.Wanted) map[string]service.Seen {
+// readAll are the instances that are wanted, and those that live without that.
+func (l *stateReader) readAll(wanted *service.Wanted) map[string]service.Seen {
 	seen := map[string]service.Seen{}
 	for _, i := range wanted.Instances {
-		seen[i.Name] = l.one(i.Name, i.Hash)
+		seen[i.Name] = l.readInstance(i.Name, i.Hash)
 	}
 	for _, name := range l.folder.Instances() {
 		if _, known := seen[name]; known {
 			continue
 		}
-		if one := l.one(name, ""); one.Kept || one.Orphaned {
+		if one := l.readInstance(name, ""); one.Kept || one.Orphaned {
 			seen[name] = one
 		}
 	}
 	return seen
 }
 
-// one reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends
+// readInstance reads an instance. Its lock is asked first: a keeper writes its last record before it lets go. A keeper that ends
 // is dead before the kernel has taken its lock: the end of the start that is wanted, by its hash, counts meanwhile.
-func (l *look) one(name, hash string) (s service.Seen) {
-	s.Kept = l.folder.Kept(name)
-	r, found := l.folder.Record(name)
+func (l *stateReader) readInstance(name, hash string) (s service.Seen) {
+	s.Kept = l.folder.HasKeeper(name)
+	r, found := l.folder.ReadRecord(name)
 	s.Record = r
 	switch {
-	case s.Kept && found && !l.lives(r) && (!isOver(r.State) || r.Hash != hash):
+	case s.Kept && found && !l.isKeeperAlive(r) && (!isOver(r.State) || r.Hash != hash):
 		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
 	case s.Kept:
 	case found && r.Boot != l.boot:
@@ -162,14 +162,14 @@ func (l *look) one(name, hash string) (s service.Seen) {
 			s.Why = "it ended with the machine, which was started anew since"
 		}
 	case !found || isOver(r.State):
-		s.Orphaned = l.folder.Lives(name)
+		s.Orphaned = l.folder.IsAlive(name)
 	default:
-		s.Orphaned = l.folder.Lives(name) || len(newBelongings(l.host, l.folder, name).find(r)) > 0
+		s.Orphaned = l.folder.IsAlive(name) || len(newBelongings(l.host, l.folder, name).findProcesses(r)) > 0
 	}
 	return s
 }
 
-// lives reports whether the keeper that wrote a record lives. In another PID namespace that cannot be seen.
-func (l *look) lives(r service.Record) bool {
-	return r.Boot == l.boot && (r.Namespace != l.host.Proc.Namespace() || l.host.Proc.Alive(r.Keeper.PID, r.Keeper.Start))
+// isKeeperAlive reports whether the keeper that wrote a record lives. In another PID namespace that cannot be seen.
+func (l *stateReader) isKeeperAlive(r service.Record) bool {
+	return r.Boot == l.boot && (r.Namespace != l.host.Proc.PIDNamespace() || l.host.Proc.IsAlive(r.Keeper.PID, r.Keeper.Start))
 }

@@ -24,11 +24,11 @@ func TestKeeperThatLeaves(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := project.Make(filepath.Join(t.TempDir(), "projects"), "lab-0")
+	folder, err := project.MakeFolder(filepath.Join(t.TempDir(), "projects"), "lab-0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := folder.Keep("node")
+	lock, err := folder.LockKeeper("node")
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
@@ -42,11 +42,11 @@ func TestKeeperThatLeaves(t *testing.T) {
 		{"new", service.Running, ""},
 		{"old", service.Done, ""},
 	} {
-		r := service.Record{Hash: c.hash, State: c.wrote, Boot: boot, Namespace: host.Proc.Namespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
+		r := service.Record{Hash: c.hash, State: c.wrote, Boot: boot, Namespace: host.Proc.PIDNamespace(), Keeper: service.Process{PID: dead.Process.Pid, Start: 1}, Since: time.Now()}
 		if err := folder.SetRecord("node", r); err != nil {
 			t.Fatal(err)
 		}
-		if got := newLook(host, folder).one("node", "new"); !got.Kept || got.State != c.seen {
+		if got := newStateReader(host, folder).readInstance("node", "new"); !got.Kept || got.State != c.seen {
 			t.Errorf("%s of the %s start is seen as %q, want %q", c.wrote, c.hash, got.State, c.seen)
 		}
 	}

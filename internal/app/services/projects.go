@@ -33,8 +33,8 @@ func folderOfProjects(host *machine.Host, create bool) (path string, err error) 
 	return path, nil
 }
 
-// Unhealthy returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
-func Unhealthy(host *machine.Host) map[string]string {
+// UnhealthyReasons returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
+func UnhealthyReasons(host *machine.Host) map[string]string {
 	why := map[string]string{}
 	readRecords(host, func(_ service.Wanted, _ string, r service.Record) {
 		if r.Lease != "" && r.Healthy != nil && !*r.Healthy {
@@ -67,29 +67,29 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 		if err != nil {
 			continue
 		}
-		wanted, _ := folder.Wanted() // without its file the name is enough
+		wanted, _ := folder.ReadWanted() // without its file the name is enough
 		for _, name := range folder.Instances() {
-			if r, found := folder.Record(name); found && r.Boot == boot {
+			if r, found := folder.ReadRecord(name); found && r.Boot == boot {
 				do(wanted, name, r)
 			}
 		}
 	}
 }
 
-// Ground is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error
+// ReadGround is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error
 // is a *gpu.Unavailable, and the ground is that of a project without GPUs.
-func Ground(ctx context.Context, host *machine.Host) (service.Ground, error) {
+func ReadGround(ctx context.Context, host *machine.Host) (service.Ground, error) {
 	config, err := host.Config()
 	if err != nil {
 		return service.Ground{}, err
 	}
-	ground := service.Ground{Defaults: config.Defaults()}
+	ground := service.Ground{Defaults: config.MergeDefaults()}
 	if ground.Machine, err = host.Read(ctx, gpu.Identity); err != nil {
 		return ground, err
 	}
-	held, _, err := registry.Leases(host, ground.Machine)
+	held, _, err := registry.LiveLeases(host, ground.Machine)
 	if err == nil {
-		ground.In, err = claim.Placing(host, ground.Machine, held)
+		ground.In, err = claim.CallerContext(host, ground.Machine, held)
 	}
 	return ground, err
 }

@@ -21,13 +21,13 @@ type prober struct {
 
 // Patience of a prober.
 const (
-	firstLook  = 50 * time.Millisecond // grows, without an interval of the user's
-	usualLook  = time.Second
-	answerable = 30 * time.Second // for one answer
+	firstProbePause = 50 * time.Millisecond // grows, without an interval of the user's
+	maxProbePause   = time.Second
+	probeTimeout    = 30 * time.Second // for one answer
 )
 
-// probing watches the output of one start, from the end of the log before it. Close it when done.
-func probing(r service.Ready, log string, from service.Place) (*prober, error) {
+// newProber watches the output of one start, from the end of the log before it. Close it when done.
+func newProber(r service.Ready, log string, from service.Place) (*prober, error) {
 	p := &prober{ready: r}
 	if r.Log == "" {
 		return p, nil
@@ -37,7 +37,7 @@ func probing(r service.Ready, log string, from service.Place) (*prober, error) {
 		return nil, fmt.Errorf("cannot look for a line: %w", err)
 	}
 	p.output = tail.New()
-	p.output.Resume(log, from.Inode, from.Offset)
+	p.output.ResumeFile(log, from.Inode, from.Offset)
 	return p, nil
 }
 
@@ -47,9 +47,9 @@ func (p *prober) close() {
 	}
 }
 
-// wait returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that
+// waitUntilReady returns nil when it is ready. told hears why it is not yet, whenever that is another reason. The error is that
 // of ctx, or says that the timeout of the file is over.
-func (p *prober) wait(ctx context.Context, folder string, env []string, told func(why string)) error {
+func (p *prober) waitUntilReady(ctx context.Context, folder string, env []string, told func(why string)) error {
 	asking, cancel := ctx, context.CancelFunc(func() {})
 	if p.ready.Timeout > 0 {
 		asking, cancel = context.WithTimeout(ctx, p.ready.Timeout)
@@ -64,9 +64,9 @@ func (p *prober) wait(ctx context.Context, folder string, env []string, told fun
 	}
 	var err error
 	if p.output != nil {
-		err = p.line(asking)
+		err = p.awaitLine(asking)
 	} else {
-		err = p.check(asking, folder, env, hear)
+		err = p.checkUntilReady(asking, folder, env, hear)
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("it was not ready within %s: %s", p.ready.Timeout, last)
@@ -74,8 +74,8 @@ func (p *prober) wait(ctx context.Context, folder string, env []string, told fun
 	return err
 }
 
-// line waits for the line.
-func (p *prober) line(ctx context.Context) error {
+// awaitLine waits for the line.
+func (p *prober) awaitLine(ctx context.Context) error {
 	for {
 		line, err := p.output.Next(ctx)
 		if err != nil || p.pattern.Match(line.Text) {
@@ -84,14 +84,14 @@ func (p *prober) line(ctx context.Context) error {
 	}
 }
 
-// check asks until the answer is yes.
-func (p *prober) check(ctx context.Context, folder string, env []string, hear func(error)) error {
+// checkUntilReady asks until the answer is yes.
+func (p *prober) checkUntilReady(ctx context.Context, folder string, env []string, hear func(error)) error {
 	pause := p.ready.Interval
 	if pause == 0 {
-		pause = firstLook
+		pause = firstProbePause
 	}
 	for {
-		err := ask(ctx, p.ready.Probe, answerable, folder, env)
+		err := runProbe(ctx, p.ready.Probe, probeTimeout, folder, env)
 		if err == nil {
 			return nil
 		}
@@ -104,22 +104,22 @@ func (p *prober) check(ctx context.Context, folder string, env []string, hear fu
 		case <-timer.C:
 		}
 		if p.ready.Interval == 0 {
-			pause = min(2*pause, usualLook)
+			pause = min(2*pause, maxProbePause)
 		}
 	}
 }
 
-// ask checks once; limit is the time for the answer.
-func ask(ctx context.Context, p service.Probe, limit time.Duration, folder string, env []string) error {
+// runProbe checks once; limit is the time for the answer.
+func runProbe(ctx context.Context, p service.Probe, limit time.Duration, folder string, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	switch {
 	case len(p.Command) > 0:
-		return readiness.Command(ctx, p.Command, folder, env)
+		return readiness.CheckCommand(ctx, p.Command, folder, env)
 	case p.TCP != "":
-		return readiness.TCP(ctx, p.TCP)
+		return readiness.CheckTCP(ctx, p.TCP)
 	case p.HTTP != "":
-		return readiness.HTTP(ctx, p.HTTP)
+		return readiness.CheckHTTP(ctx, p.HTTP)
 	}
 	return errors.New("it cannot be asked")
 }

@@ -21,7 +21,7 @@ func probe(t *testing.T, p *prober) (reasons []string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err = p.wait(ctx, t.TempDir(), os.Environ(), func(why string) { reasons = append(reasons, why) })
+	err = p.waitUntilReady(ctx, t.TempDir(), os.Environ(), func(why string) { reasons = append(reasons, why) })
 	return reasons, err
 }
 
@@ -29,7 +29,7 @@ func probe(t *testing.T, p *prober) (reasons []string, err error) {
 func TestReadyCommand(t *testing.T) {
 	t.Parallel()
 	count := filepath.Join(t.TempDir(), "count")
-	p, err := probing(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}}, Interval: time.Millisecond}, "", service.Place{})
+	p, err := newProber(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", `echo >> "$1"; n=$(wc -l < "$1"); [ $n -ge 4 ] || { echo loading; exit $((n / 3 + 1)); }`, "sh", count}}, Interval: time.Millisecond}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestReadyCommand(t *testing.T) {
 
 func TestReadyTimeout(t *testing.T) {
 	t.Parallel()
-	p, err := probing(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", "echo never; exit 1"}}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "", service.Place{})
+	p, err := newProber(service.Ready{Probe: service.Probe{Command: []string{"sh", "-c", "echo never; exit 1"}}, Interval: time.Millisecond, Timeout: 2 * time.Second}, "", service.Place{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestReadyTimeout(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err = p.wait(ctx, "", nil, func(string) {}); !errors.Is(err, context.Canceled) {
+	if err = p.waitUntilReady(ctx, "", nil, func(string) {}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -62,8 +62,8 @@ func TestReadyLog(t *testing.T) {
 	if err := os.WriteFile(log, []byte("server ready on 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inode, offset := tail.Mark(log)
-	p, err := probing(service.Ready{Log: `ready on \d+$`}, log, service.Place{Inode: inode, Offset: offset})
+	inode, offset := tail.InodeAndSize(log)
+	p, err := newProber(service.Ready{Log: `ready on \d+$`}, log, service.Place{Inode: inode, Offset: offset})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestReadyLog(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := probing(service.Ready{Log: "("}, log, service.Place{}); err == nil {
+	if _, err := newProber(service.Ready{Log: "("}, log, service.Place{}); err == nil {
 		t.Error("a broken pattern is taken")
 	}
 }

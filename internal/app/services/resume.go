@@ -16,18 +16,18 @@ import (
 // A keeper that begins finds out what is left of the one before it. A command of the same instance that lives is looked
 // after from now on; whatever else lives is ended first, so that nothing ever runs twice.
 
-// resume deals with what is there already, and reports whether that was all there is to do.
-func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) {
-	left := k.own.find(before)
+// resumeInstance deals with what is there already, and reports whether that was all there is to do.
+func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (done bool) {
+	left := k.own.findProcesses(before)
 	same := before.Hash == k.task.Hash && !isOver(before.State)
-	main := k.main(before, left)
+	main := k.mainProcess(before, left)
 	if k.task.Hash == "" || !same && len(left) > 0 {
-		k.set(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
+		k.changeRecord(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
 		hurry := k.hurry
 		if k.task.Hash != "" { // that is for what begins now
 			hurry = nil
 		}
-		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, hurry)
+		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, hurry)
 		if k.task.Hash == "" {
 			k.recordOver(service.Done, "it was ended")
 			return true
@@ -35,23 +35,23 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 	}
 	switch {
 	case !same:
-		k.fresh(0, 0)
+		k.resetRecord(0, 0)
 		return false
 	case main != (service.Process{}):
-		return k.adopt(ctx, main)
+		return k.adoptCommand(ctx, main)
 	case len(left) > 0: // the command is gone, and not what it started
-		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, k.hurry)
+		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, k.hurry)
 		return k.recordUnkept(ctx, unkeptEnd{})
 	case before.State == service.Running || before.State == service.Ending:
 		return k.recordUnkept(ctx, unkeptEnd{})
 	}
-	k.fresh(before.Restarts, before.Streak)
+	k.resetRecord(before.Restarts, before.Streak)
 	return false
 }
 
-// main is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after
+// mainProcess is the command among the processes of an instance; zero when it is gone. A keeper that was killed right after
 // the start had not written it down: then it is the first that no other of them started.
-func (k *keeper) main(before service.Record, left []service.Process) service.Process {
+func (k *keeper) mainProcess(before service.Record, left []service.Process) service.Process {
 	if before.Main.PID != 0 {
 		if slices.Contains(left, before.Main) {
 			return before.Main
@@ -67,15 +67,15 @@ func (k *keeper) main(before service.Record, left []service.Process) service.Pro
 	return service.Process{}
 }
 
-// adopt supervises a command that runs already, and reports whether the keeper is done.
-func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
-	if !k.host.Proc.Alive(main.PID, main.Start) {
+// adoptCommand supervises a command that runs already, and reports whether the keeper is done.
+func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done bool) {
+	if !k.host.Proc.IsAlive(main.PID, main.Start) {
 		return k.recordUnkept(ctx, unkeptEnd{})
 	}
-	k.note(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
-	k.host.Env = k.environment()
+	k.writeNote(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
+	k.host.Env = k.commandEnv()
 	ready := false
-	k.set(func(r *service.Record) {
+	k.changeRecord(func(r *service.Record) {
 		if r.State != service.Running && r.State != service.Ending {
 			r.State, r.Since, r.Why, r.Ready = service.Running, time.Now(), "", false
 		}
@@ -83,16 +83,16 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 		r.Ready = r.Ready || k.instance.Ready == nil
 		ready = r.Ready
 	})
-	k.probe(ready)
+	k.startChecks(ready)
 	var late <-chan time.Time
 	if limit := k.task.Spec.Timeout; limit > 0 {
-		timer := time.NewTimer(max(limit-time.Since(k.snapshot().Since), 0))
+		timer := time.NewTimer(max(limit-time.Since(k.recordSnapshot().Since), 0))
 		defer timer.Stop()
 		late = timer.C
 	}
 	ended := make(chan unkeptEnd, 1)
 	go func() {
-		how, seen := batch.AwaitOther(main.PID, main.Start)
+		how, seen := batch.AwaitProcess(main.PID, main.Start)
 		ended <- unkeptEnd{how, seen}
 	}()
 	var end unkeptEnd
@@ -101,11 +101,11 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	case end = <-ended:
 	case <-ctx.Done():
 	case why := <-k.unfit:
-		k.note(why.Why + ": ending the command")
+		k.writeNote(why.Why + ": ending the command")
 	case <-late:
 		timedOut = true
 	}
-	k.own.endAll(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
+	k.own.endProcesses(k.recordSnapshot(), interrupt.SignalByName(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
 	if timedOut {
 		k.recordOver(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
 		return true
@@ -113,7 +113,7 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	return k.recordUnkept(ctx, end)
 }
 
-func (k *keeper) snapshot() service.Record {
+func (k *keeper) recordSnapshot() service.Record {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.record
@@ -121,33 +121,33 @@ func (k *keeper) snapshot() service.Record {
 
 // unkeptEnd is how a command ended whose keeper had been killed; seen is whether the kernel says so (since Linux 6.15).
 type unkeptEnd struct {
-	batch.Ended
+	batch.ExitStatus
 	seen bool
 }
 
 // recordUnkept deals with such an end, and reports whether the instance has ended for good.
 func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
-	doomed := k.quiet()
-	k.set(func(r *service.Record) {
+	doomed := k.stopChecks()
+	k.changeRecord(func(r *service.Record) {
 		r.Exit, r.Signal = nil, how.Signal
 		if how.seen && how.Signal == "" {
 			r.Exit = &how.Code
 		}
 	})
-	last := k.snapshot()
+	last := k.recordSnapshot()
 	end := supervise.End{Code: how.Code, Signal: how.Signal, Unseen: !how.seen, Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
 	if doomed.Why != "" {
 		end.Ran = doomed.Well
 	}
 	life := supervise.Life{Care: k.task.Care, Service: true, Streak: last.Streak}
-	settled := life.Settled(end)
+	settled := life.SettleEnd(end)
 	switch {
 	case ctx.Err() != nil:
 		k.recordOver(service.Done, "it was ended")
 		return true
 	case !settled:
-		k.note(end.Describe("") + ": starting it again")
-		k.fresh(last.Restarts+1, life.Streak)
+		k.writeNote(end.DescribeEnd("") + ": starting it again")
+		k.resetRecord(last.Restarts+1, life.Streak)
 		return false
 	case !end.Failed():
 		k.recordOver(service.Done, "")
@@ -157,6 +157,6 @@ func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 	if end.Unseen {
 		why = "it ended, with an unknown exit status: the gpuard that supervised it had been killed"
 	}
-	k.recordOver(service.Failed, k.beyond(cmp.Or(doomed.Why, why), life.Streak))
+	k.recordOver(service.Failed, k.reasonWithLimit(cmp.Or(doomed.Why, why), life.Streak))
 	return true
 }

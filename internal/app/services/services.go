@@ -32,7 +32,7 @@ type Projects struct{ Host *machine.Host }
 // Load reads a project's file; with "" it searches gpuard.yaml here and above. The error is a *diagnostic.Many with
 // every mistake, and the project then has what could be read; or an *exit.Usage if there is no such file.
 func (s *Projects) Load(path string) (*service.Project, error) {
-	file, data, err := s.readFile(path)
+	file, data, err := s.readProjectFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +40,13 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
-		return p, &diagnostic.Many{File: shown(path, file), List: mistakes}
+		return p, &diagnostic.Many{File: displayPath(path, file), List: mistakes}
 	}
 	return p, nil
 }
 
-// shown is a file as its user knows it.
-func shown(path, file string) string {
+// displayPath is a file as its user knows it.
+func displayPath(path, file string) string {
 	here, err := os.Getwd()
 	if path != "" || err != nil {
 		return path
@@ -62,8 +62,8 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// absolute resolves the folder of a file, and not the file: it may be gone.
-func absolute(path string) (string, error) {
+// absolutePath resolves the folder of a file, and not the file: it may be gone.
+func absolutePath(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("cannot find %s: %w", path, err)
@@ -78,33 +78,33 @@ func absolute(path string) (string, error) {
 // Open is the folder of a project whose file was read. It is made when it is first needed.
 func (s *Projects) Open(p *service.Project) (*Folder, error) { return s.folderOf(p.File) }
 
-// Find is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
+// FindFolder is the folder of a project by its file, which may be unreadable or gone; with "" it searches here and above. The
 // error is an *exit.Usage if there is neither file nor folder. A project that was never up has no instances.
-func (s *Projects) Find(path string) (*Folder, error) {
+func (s *Projects) FindFolder(path string) (*Folder, error) {
 	if path == "" {
-		file, _, err := s.search(s.known)
+		file, _, err := s.searchUpwards(s.wasEverUp)
 		if err != nil {
 			return nil, err
 		}
 		return s.folderOf(file)
 	}
-	file, err := named(path)
+	file, err := namedFilePath(path)
 	if err != nil {
 		return nil, err
 	}
-	if !isFile(file) && !s.known(file) {
+	if !isFile(file) && !s.wasEverUp(file) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
 	return s.folderOf(file)
 }
 
-// known reports whether a project of this user was up, whatever its file is by now.
-func (s *Projects) known(file string) bool {
+// wasEverUp reports whether a project of this user was up, whatever its file is by now.
+func (s *Projects) wasEverUp(file string) bool {
 	f, err := s.folderOf(file)
 	if err != nil {
 		return false
 	}
-	folder, _ := f.open()
+	folder, _ := f.openFolder()
 	return folder != nil
 }
 
@@ -122,8 +122,8 @@ type Folder struct {
 	file, path string
 }
 
-// open opens the folder; nil when the project was never up.
-func (f *Folder) open() (*project.Folder, error) {
+// openFolder opens the folder; nil when the project was never up.
+func (f *Folder) openFolder() (*project.Folder, error) {
 	folder, err := project.Open(f.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // nothing is known
@@ -131,44 +131,44 @@ func (f *Folder) open() (*project.Folder, error) {
 	return folder, err
 }
 
-// create opens the folder, which is made when it is missing.
-func (f *Folder) create() (*project.Folder, error) {
+// createFolder opens the folder, which is made when it is missing.
+func (f *Folder) createFolder() (*project.Folder, error) {
 	top, err := folderOfProjects(f.host, true)
 	if err != nil {
 		return nil, err
 	}
-	return project.Make(top, filepath.Base(f.path))
+	return project.MakeFolder(top, filepath.Base(f.path))
 }
 
 // Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once
 // after it, for earlier changes.
 func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
-	w, err := f.watch()
+	w, err := f.watchFolder()
 	out := make(chan struct{})
 	go func() {
 		defer close(out)
 		if err == nil {
 			defer w.Close()
-			pass(ctx, out, w.Changed, nil)
+			forwardChanges(ctx, out, w.Changed, nil)
 			return
 		}
 		tick := time.NewTicker(time.Second) // looking now and then is what remains
 		defer tick.Stop()
-		pass(ctx, out, nil, tick.C)
+		forwardChanges(ctx, out, nil, tick.C)
 	}()
 	return out
 }
 
-func (f *Folder) watch() (*project.Watcher, error) {
-	folder, err := f.create()
+func (f *Folder) watchFolder() (*project.Watcher, error) {
+	folder, err := f.createFolder()
 	if err != nil {
 		return nil, err
 	}
 	return folder.Watch("")
 }
 
-// pass hands changes on until ctx ends.
-func pass(ctx context.Context, out chan<- struct{}, changed <-chan struct{}, tick <-chan time.Time) {
+// forwardChanges hands changes on until ctx ends.
+func forwardChanges(ctx context.Context, out chan<- struct{}, changed <-chan struct{}, tick <-chan time.Time) {
 	for {
 		select {
 		case <-ctx.Done():

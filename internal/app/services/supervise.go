@@ -19,17 +19,17 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own
+// SuperviseProject is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own
 // death costs nothing: the keepers go on, and the next supervisor finds them by their locks.
-func Supervise(ctx context.Context, host *machine.Host, dir string) error {
-	if err := daemonize.Begin("gpuard"); err != nil {
+func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error {
+	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
 	folder, err := project.Open(dir)
 	if err != nil {
 		return err
 	}
-	lock, err := folder.Supervise()
+	lock, err := folder.LockSupervisor()
 	if err != nil || lock == nil {
 		return err
 	}
@@ -38,13 +38,13 @@ func Supervise(ctx context.Context, host *machine.Host, dir string) error {
 		return err
 	}
 	defer watcher.Close()
-	s := &supervisor{host: host, folder: folder, lock: lock, keepers: map[string]*keeping{}, ended: make(chan *keeping), pauses: map[string]*pause{}}
+	s := &supervisor{host: host, folder: folder, lock: lock, keepers: map[string]*startedKeeper{}, ended: make(chan *startedKeeper), pauses: map[string]*keeperPause{}}
 	for {
-		over, err := s.round()
+		over, err := s.superviseOnce()
 		if over || err != nil {
 			return err
 		}
-		if err := s.sleep(ctx, watcher); err != nil {
+		if err := s.awaitChange(ctx, watcher); err != nil {
 			return err
 		}
 	}
@@ -55,20 +55,20 @@ type supervisor struct {
 	host    *machine.Host
 	folder  *project.Folder
 	lock    *project.Lock
-	keepers map[string]*keeping // that it started and that live
-	ended   chan *keeping
-	pauses  map[string]*pause
+	keepers map[string]*startedKeeper // that it started and that live
+	ended   chan *startedKeeper
+	pauses  map[string]*keeperPause
 	failed  bool // in the last round: on a disk that is full, nothing may change that would wake it
 }
 
-// keeping is a keeper that this supervisor started.
-type keeping struct {
+// startedKeeper is a keeper that this supervisor started.
+type startedKeeper struct {
 	name, hash string
 	began      time.Time
 }
 
-// pause delays the next keeper of an instance whose keepers end without a result.
-type pause struct {
+// keeperPause delays the next keeper of an instance whose keepers end without a result.
+type keeperPause struct {
 	length time.Duration
 	until  time.Time
 }
@@ -76,11 +76,11 @@ type pause struct {
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
-	onceMore     = 2 * time.Second // after a step that did not succeed
+	retryPause   = 2 * time.Second // after a step that did not succeed
 )
 
-// sleep returns when something changed.
-func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
+// awaitChange returns when something changed.
+func (s *supervisor) awaitChange(ctx context.Context, w *project.Watcher) error {
 	var timer <-chan time.Time
 	soonest := time.Duration(0)
 	for _, p := range s.pauses {
@@ -88,8 +88,8 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 			soonest = left
 		}
 	}
-	if s.failed && (soonest == 0 || soonest > onceMore) {
-		soonest = onceMore
+	if s.failed && (soonest == 0 || soonest > retryPause) {
+		soonest = retryPause
 	}
 	if soonest > 0 {
 		t := time.NewTimer(soonest)
@@ -108,16 +108,16 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 }
 
 // recordKeeperEnd records the end of a keeper. If it has changed nothing, the next one starts after a pause.
-func (s *supervisor) recordKeeperEnd(k *keeping) {
+func (s *supervisor) recordKeeperEnd(k *startedKeeper) {
 	delete(s.keepers, k.name)
-	r, found := s.folder.Record(k.name)
+	r, found := s.folder.ReadRecord(k.name)
 	if found && (r.Hash == k.hash || k.hash == "") && isOver(r.State) {
 		delete(s.pauses, k.name)
 		return
 	}
 	p := s.pauses[k.name]
 	if p == nil || time.Since(k.began) > time.Minute {
-		p = &pause{length: firstPause}
+		p = &keeperPause{length: firstPause}
 	} else {
 		p.length = min(2*p.length, longestPause)
 	}
@@ -125,25 +125,25 @@ func (s *supervisor) recordKeeperEnd(k *keeping) {
 	s.pauses[k.name] = p
 }
 
-// round does what can be done now, and reports whether nothing will be to do any more.
-func (s *supervisor) round() (over bool, err error) {
-	wanted, err := s.folder.Wanted()
+// superviseOnce does what can be done now, and reports whether nothing will be to do any more.
+func (s *supervisor) superviseOnce() (over bool, err error) {
+	wanted, err := s.folder.ReadWanted()
 	if err != nil {
 		return true, err
 	}
 	seen := s.readState(&wanted)
-	actions := service.Next(wanted.Instances, seen)
+	actions := service.NextActions(wanted.Instances, seen)
 	s.failed = false
 	for _, act := range actions {
-		if err := s.do(act, &wanted, seen[act.Instance]); err != nil {
+		if err := s.applyAction(act, &wanted, seen[act.Instance]); err != nil {
 			s.failed = true
-			s.say(err.Error())
+			s.writeJournal(err.Error())
 		}
 	}
 	if len(actions) > 0 || len(s.keepers) > 0 || anyAlive(seen) {
 		return false, nil
 	}
-	return s.leave()
+	return s.releaseIfIdle()
 }
 
 func anyAlive(seen map[string]service.Seen) bool {
@@ -155,10 +155,10 @@ func anyAlive(seen map[string]service.Seen) bool {
 	return false
 }
 
-// leave ends this supervisor, unless a command has changed what is wanted meanwhile: the command then checks for a
+// releaseIfIdle ends this supervisor, unless a command has changed what is wanted meanwhile: the command then checks for a
 // supervisor, and finds none, or one that has seen the change.
-func (s *supervisor) leave() (bool, error) {
-	lock, err := s.folder.Edit(editing)
+func (s *supervisor) releaseIfIdle() (bool, error) {
+	lock, err := s.folder.LockForEdit(editLockTimeout)
 	if errors.Is(err, os.ErrNotExist) { // the folder was removed
 		return true, nil
 	}
@@ -166,12 +166,12 @@ func (s *supervisor) leave() (bool, error) {
 		return true, err
 	}
 	defer lock.Release()
-	wanted, err := s.folder.Wanted()
+	wanted, err := s.folder.ReadWanted()
 	if err != nil {
 		return true, err
 	}
 	seen := s.readState(&wanted)
-	if len(service.Next(wanted.Instances, seen)) > 0 || anyAlive(seen) {
+	if len(service.NextActions(wanted.Instances, seen)) > 0 || anyAlive(seen) {
 		return false, nil
 	}
 	s.lock.Release()
@@ -180,8 +180,8 @@ func (s *supervisor) leave() (bool, error) {
 
 // readState is the state of the instances. A keeper that has just been started counts before it has its lock.
 func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
-	l := newLook(s.host, s.folder)
-	seen := l.all(wanted)
+	l := newStateReader(s.host, s.folder)
+	seen := l.readAll(wanted)
 	for name, k := range s.keepers {
 		one := seen[name]
 		if one.Kept = true; one.Hash != k.hash || isOver(one.State) {
@@ -192,13 +192,13 @@ func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 	return seen
 }
 
-// do starts or ends one instance.
-func (s *supervisor) do(act service.Action, wanted *service.Wanted, seen service.Seen) error {
+// applyAction starts or ends one instance.
+func (s *supervisor) applyAction(act service.Action, wanted *service.Wanted, seen service.Seen) error {
 	if act.Do == service.End && seen.Kept {
-		if hash, _ := s.folder.Ending(act.Instance); hash == seen.Hash {
+		if hash, _ := s.folder.RequestedEnd(act.Instance); hash == seen.Hash {
 			return nil
 		}
-		return s.folder.SetEnding(act.Instance, seen.Hash, false)
+		return s.folder.RequestEnd(act.Instance, seen.Hash, false)
 	}
 	if p := s.pauses[act.Instance]; p != nil && time.Until(p.until) > 0 || s.keepers[act.Instance] != nil {
 		return nil
@@ -212,7 +212,7 @@ func (s *supervisor) do(act service.Action, wanted *service.Wanted, seen service
 
 // startKeeper starts a keeper, for an instance without a command one that only ends what is left.
 func (s *supervisor) startKeeper(name string, i service.Instance, machine string) error {
-	env, err := s.folder.Environment()
+	env, err := s.folder.ReadEnvironment()
 	if err != nil {
 		return err
 	}
@@ -224,21 +224,21 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 		args = append(args, "--instance-hash="+i.Hash)
 		args = append(args, slices.DeleteFunc(slices.Clone(i.Flags), isNotify)...)
 		if logOf(&i) == "" {
-			args = append(args, "--log="+s.folder.Log(name))
+			args = append(args, "--log="+s.folder.LogPath(name))
 		}
 		args = append(append(args, "--"), i.Command...)
 		env = append(slices.Clone(env), i.Env...)
 		env = append(env, "PWD="+i.WorkDir)
 	}
-	errs, err := s.journal()
+	errs, err := s.openErrorLog()
 	if err != nil {
 		return err
 	}
 	defer errs.Close() //nolint:errcheck // the keeper has it
-	k := &keeping{name, i.Hash, time.Now()}
-	process, err := daemonize.Start(s.host.Name, latest(env), errs, args...)
-	if err != nil && i.Name != "" && !passes(err) {
-		return errors.Join(err, s.refuse(&i, err))
+	k := &startedKeeper{name, i.Hash, time.Now()}
+	process, err := daemonize.StartBackground(s.host.Name, lastOfEachName(env), errs, args...)
+	if err != nil && i.Name != "" && !isTemporary(err) {
+		return errors.Join(err, s.recordRefused(&i, err))
 	}
 	if err != nil {
 		s.recordKeeperEnd(k)
@@ -257,15 +257,15 @@ func isNotify(flag string) bool { return strings.HasPrefix(flag, notifyFlag) }
 
 const notifyFlag = "--notify="
 
-// passes reports whether what was refused now may be had later: processes, memory, files.
-func passes(err error) bool {
+// isTemporary reports whether what was refused now may be had later: processes, memory, files.
+func isTemporary(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EMFILE)
 }
 
-// refuse writes the record of an instance that no keeper can be started for, such as of a command that is too long: without
+// recordRefused writes the record of an instance that no keeper can be started for, such as of a command that is too long: without
 // one, gpuard up would wait for it for ever.
-func (s *supervisor) refuse(i *service.Instance, why error) error {
-	lock, err := s.folder.Keep(i.Name)
+func (s *supervisor) recordRefused(i *service.Instance, why error) error {
+	lock, err := s.folder.LockKeeper(i.Name)
 	if err != nil || lock == nil { // a keeper lives, and writes the record
 		return err
 	}
@@ -274,19 +274,19 @@ func (s *supervisor) refuse(i *service.Instance, why error) error {
 	if err != nil {
 		return err
 	}
-	last, _ := s.folder.Record(i.Name)
+	last, _ := s.folder.ReadRecord(i.Name)
 	var errno syscall.Errno
 	if errors.As(why, &errno) {
 		why = errno
 	}
 	return s.folder.SetRecord(i.Name, service.Record{
 		State: service.Refused, Why: fmt.Sprintf("the kernel does not take its command and its environment: %v", why), Since: time.Now(), Hash: i.Hash, Service: i.Service, After: i.After,
-		Boot: boot, Namespace: s.host.Proc.Namespace(), Last: last.Last, Devices: []job.Given{}, Stop: "SIGTERM", Grace: usualGrace,
+		Boot: boot, Namespace: s.host.Proc.PIDNamespace(), Last: last.Last, Devices: []job.Given{}, Stop: "SIGTERM", Grace: usualGrace,
 	})
 }
 
-// latest keeps the last value of each variable.
-func latest(env []string) []string {
+// lastOfEachName keeps the last value of each variable.
+func lastOfEachName(env []string) []string {
 	var out []string
 	known := map[string]bool{}
 	for _, pair := range slices.Backward(env) {
@@ -313,11 +313,11 @@ func logOf(i *service.Instance) string {
 	return ""
 }
 
-// journal is the file for errors of supervisors and keepers that have no place in a record. Its size is limited.
-func (s *supervisor) journal() (*os.File, error) { return openJournal(s.folder) }
+// openErrorLog is the file for errors of supervisors and keepers that have no place in a record. Its size is limited.
+func (s *supervisor) openErrorLog() (*os.File, error) { return openJournal(s.folder) }
 
-func (s *supervisor) say(text string) {
-	file, err := s.journal()
+func (s *supervisor) writeJournal(text string) {
+	file, err := s.openErrorLog()
 	if err != nil {
 		return
 	}

@@ -23,18 +23,18 @@ import (
 
 // TestMain makes this test program the supervisor and the keepers of a trial, each a process that can be killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 3 || !slices.Contains([]string{"project-supervise", "project-keep", logfile.Flag}, os.Args[1]) {
+	if len(os.Args) < 3 || !slices.Contains([]string{"project-supervise", "project-keep", logfile.CopyFlag}, os.Args[1]) {
 		os.Exit(m.Run())
 	}
 	host := trialHost(os.Environ())
 	var err error
 	switch os.Args[1] {
 	case "project-supervise":
-		err = Supervise(context.Background(), host, os.Args[2])
+		err = SuperviseProject(context.Background(), host, os.Args[2])
 	case "project-keep":
-		err = Keep(context.Background(), host, taskOf(os.Args[2:]))
-	case logfile.Flag:
-		err = logfile.Copy(os.Args[2:])
+		err = KeepInstance(context.Background(), host, taskOf(os.Args[2:]))
+	case logfile.CopyFlag:
+		err = logfile.CopyOutput(os.Args[2:])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -137,8 +137,8 @@ func (tr *trial) down(now bool) {
 func (tr *trial) look() *View {
 	tr.t.Helper()
 	f := tr.folder()
-	v, err := f.Look(context.Background())
-	if err = errors.Join(err, f.Mend(context.Background())); err != nil {
+	v, err := f.ReadView(context.Background())
+	if err = errors.Join(err, f.EnsureSupervisor(context.Background())); err != nil {
 		tr.t.Fatal(err)
 	}
 	return v
@@ -161,9 +161,9 @@ func (tr *trial) await(what string, so func() bool) {
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			text := fmt.Sprintf("still not so after a minute: %s", what)
-			if f, err := tr.folder().open(); err == nil && f != nil {
-				wanted, _ := f.Wanted()
-				text += fmt.Sprintf("; %+v", newLook(tr.projects.Host, f).all(&wanted))
+			if f, err := tr.folder().openFolder(); err == nil && f != nil {
+				wanted, _ := f.ReadWanted()
+				text += fmt.Sprintf("; %+v", newStateReader(tr.projects.Host, f).readAll(&wanted))
 			}
 			tr.t.Fatal(text)
 		}

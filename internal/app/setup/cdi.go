@@ -24,17 +24,17 @@ type CDI struct {
 // Key is what the setup is remembered by.
 func (CDI) Key() (string, error) { return "cdi", nil }
 
-// Allowed is an error for all users but root.
-func (c CDI) Allowed() error {
+// CheckRoot is an error for all users but root.
+func (c CDI) CheckRoot() error {
 	if os.Geteuid() == 0 || c.Host.Root != "/" {
 		return nil
 	}
-	return fmt.Errorf("cannot list the GPUs for container engines: only root can; type: %s", store.AsRoot())
+	return fmt.Errorf("cannot list the GPUs for container engines: only root can; type: %s", store.SetupCommand())
 }
 
 // Wish is one file for each vendor of the machine that no other file describes.
-func (c CDI) Wish(ctx context.Context) (Wish, error) {
-	w := Wish{Key: "cdi", Try: []string{"gpuard podman --dry-run -- run IMAGE"}}
+func (c CDI) Wish(ctx context.Context) (ChangePlan, error) {
+	w := ChangePlan{Key: "cdi", Try: []string{"gpuard podman --dry-run -- run IMAGE"}}
 	m, err := c.Host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return w, err
@@ -44,7 +44,7 @@ func (c CDI) Wish(ctx context.Context) (Wish, error) {
 			continue
 		}
 		path := filepath.Join(c.Host.Root, "etc/cdi", "gpuard-"+string(vendor)+".json")
-		if theirs := c.theirs(vendor, path); theirs != "" {
+		if theirs := c.foreignFile(vendor, path); theirs != "" {
 			w.Notes = append(w.Notes, theirs+" lists the GPUs of "+string(vendor)+" already, and stays as it is; gpuard uses it")
 			continue
 		}
@@ -65,11 +65,11 @@ func (c CDI) Wish(ctx context.Context) (Wish, error) {
 	return w, nil
 }
 
-// theirs is the file that describes the devices of a vendor and is not ours; "" if there is none.
-func (c CDI) theirs(vendor gpu.Vendor, ours string) string {
+// foreignFile is the file that describes the devices of a vendor and is not ours; "" if there is none.
+func (c CDI) foreignFile(vendor gpu.Vendor, ours string) string {
 	specs, _ := engine.Specs(c.Host)
 	for _, s := range specs {
-		if s.Kind == container.Kinds()[vendor] && filepath.Join(c.Host.Root, s.Path) != ours {
+		if s.Kind == container.CDIKinds()[vendor] && filepath.Join(c.Host.Root, s.Path) != ours {
 			return s.Path
 		}
 	}

@@ -24,7 +24,7 @@ type Conda struct {
 
 // Key is what the setup is remembered by, also when the environment is gone.
 func (c Conda) Key() (string, error) {
-	dir, err := c.prefix()
+	dir, err := c.findPrefix()
 	if err == nil {
 		return "conda " + dir, nil
 	}
@@ -42,20 +42,20 @@ func (c Conda) Key() (string, error) {
 
 // Wish are the hooks. conda runs those of one folder in the order of their names, and at deactivation in reverse order
 // (conda/conda: conda/activate.py). The hooks of gpuard are the last, so that no other one changes the choice.
-func (c Conda) Wish() (Wish, error) {
-	dir, err := c.prefix()
+func (c Conda) Wish() (ChangePlan, error) {
+	dir, err := c.findPrefix()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	h := hook{program: program, id: "conda:" + dir, flags: c.Flags, ask: c.Ask, lease: c.Lease}
-	w := Wish{Key: "conda " + dir}
+	h := condaHook{program: program, id: "conda:" + dir, flags: c.Flags, ask: c.Ask, lease: c.Lease}
+	w := ChangePlan{Key: "conda " + dir}
 	for _, kind := range []string{"activate", "deactivate"} {
 		for _, ext := range []string{".sh", ".fish"} {
-			w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", kind+".d", "~~gpuard"+ext), Content: h.text("conda-" + kind + ext)})
+			w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", kind+".d", "~~gpuard"+ext), Content: h.hookText("conda-" + kind + ext)})
 		}
 	}
 	name := dir
@@ -84,9 +84,9 @@ var maskAssignment = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?((?:CUDA|HI
 // nameMasks names the other hooks of a folder that set a mask. The hook of gpuard runs after them, and chooses only among the GPUs
 // that they leave visible.
 func nameMasks(folder string) (notes []string) {
-	names, _ := files.Names(folder, ".sh")
+	names, _ := files.ListNames(folder, ".sh")
 	for _, name := range names {
-		text, err := files.Read(filepath.Join(folder, name))
+		text, err := files.ReadFile(filepath.Join(folder, name))
 		if err != nil || strings.HasPrefix(name, "~~gpuard") {
 			continue
 		}
@@ -113,22 +113,22 @@ func (c CondaFile) Key() (string, error) {
 
 // Wish is a block with a variable. It is not one that GPU programs read: conda leaves an empty string behind in bash
 // and zsh, which would hide every GPU from later programs.
-func (c CondaFile) Wish() (Wish, error) {
+func (c CondaFile) Wish() (ChangePlan, error) {
 	key, err := c.Key()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	path := strings.TrimPrefix(key, "conda-file ")
-	change, err := c.change(path)
+	change, err := c.makeChange(path)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if c.Made != "" {
-		return Wish{Key: key, Changes: []edit.Change{change}, Notes: []string{
+		return ChangePlan{Key: key, Changes: []edit.Change{change}, Notes: []string{
 			"in another environment that is made from " + c.Path + ", gpuard setup conda NAME writes the hooks",
 		}}, nil
 	}
-	return Wish{
+	return ChangePlan{
 		Key: key, Changes: []edit.Change{change},
 		Try: []string{"conda env create -f " + shellquote.Sh(c.Path), "gpuard setup conda NAME"},
 		Notes: []string{

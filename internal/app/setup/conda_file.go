@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/text/condaenv"
 )
 
-// change is the block, where the file has room for it and is read as before with it.
-func (c CondaFile) change(path string) (edit.Change, error) {
+// makeChange is the block, where the file has room for it and is read as before with it.
+func (c CondaFile) makeChange(path string) (edit.Change, error) {
 	for _, word := range c.Words {
 		if strings.ContainsFunc(word, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }) {
 			return edit.Change{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q into %s: words there end at a blank; in --model write ? for it", word, c.Path)}
@@ -24,20 +24,20 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 	refuse := func(err error) error {
 		return &exit.Usage{Text: fmt.Sprintf("cannot add to %s: %v; write it there yourself, below variables: %s", c.Path, err, line)}
 	}
-	text, err := files.Read(path)
+	text, err := files.ReadFile(path)
 	if err != nil {
 		return edit.Change{}, &exit.Usage{Text: fmt.Sprintf("cannot add to %s: %v", c.Path, err)}
 	}
 	change := edit.Change{Path: path, Block: "conda"}
 	now := edit.Found{Exists: true, Content: string(text.Content)}
-	without, err := edit.TakeAway(change, now, false)
+	without, err := edit.PlanRemoval(change, now, false)
 	if err != nil {
 		return change, err
 	}
 	if without.Action == edit.Left {
 		return change, nil // for plan to refuse
 	}
-	room, err := condaenv.Find([]byte(without.After), CondaChoice)
+	room, err := condaenv.FindRoom([]byte(without.After), CondaChoice)
 	if err != nil {
 		return change, refuse(err)
 	}
@@ -45,15 +45,15 @@ func (c CondaFile) change(path string) (edit.Change, error) {
 	if change.Indent = room.Indent; room.Alone { // in braces: further variables belong inside, where --remove sees them
 		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
-	step, err := edit.Want(change, now)
+	step, err := edit.PlanWrite(change, now)
 	if err != nil {
 		return change, err
 	}
-	before, err := condaenv.Read(path, []byte(without.After))
+	before, err := condaenv.ReadSteps(path, []byte(without.After))
 	if err != nil {
 		return change, refuse(err)
 	}
-	after, err := condaenv.Read(path, []byte(step.After))
+	after, err := condaenv.ReadSteps(path, []byte(step.After))
 	if err != nil || len(after.Steps) != len(before.Steps)+1 {
 		return change, refuse(errors.New("the file would not be read as before"))
 	}

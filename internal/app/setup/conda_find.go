@@ -18,21 +18,21 @@ import (
 // gpuard setup conda, so the empty string that conda leaves of it in a shell does no harm.
 const CondaChoice = "GPUARD_CONDA"
 
-// prefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of
+// findPrefix finds the folder of an environment, as conda does: the active one without a name, a path, or a name in one of
 // the folders for environments
 // (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html).
-func (c Conda) prefix() (string, error) {
+func (c Conda) findPrefix() (string, error) {
 	active, _ := c.Host.Env.Lookup("CONDA_PREFIX")
 	switch {
 	case c.Name == "" && active == "":
-		return "", &exit.Usage{Text: "cannot set up conda: no environment is active; name one" + listed(c.environments())}
+		return "", &exit.Usage{Text: "cannot set up conda: no environment is active; name one" + folderList(c.findEnvironments())}
 	case c.Name == "":
-		return environment(active)
+		return resolveEnvironment(active)
 	case strings.Contains(c.Name, "/") || c.Name == "." || c.Name == "..":
-		return environment(c.Name)
+		return resolveEnvironment(c.Name)
 	}
 	var found []string
-	for _, e := range c.environments() {
+	for _, e := range c.findEnvironments() {
 		if e.name == c.Name && !slices.Contains(found, e.folder) {
 			found = append(found, e.folder)
 		}
@@ -41,16 +41,16 @@ func (c Conda) prefix() (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, listed(c.environments()))}
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, folderList(c.findEnvironments()))}
 	}
 	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there are %d of that name; write the folder of one: %s", c.Name, len(found), strings.Join(found, ", "))}
 }
 
-// environment is the folder without links, if it is an environment.
-func environment(dir string) (string, error) {
+// resolveEnvironment is the folder without links, if it is an environment.
+func resolveEnvironment(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		abs, err = sys.Resolve(abs)
+		abs, err = sys.ResolvePath(abs)
 	}
 	if err != nil {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
@@ -61,34 +61,34 @@ func environment(dir string) (string, error) {
 	return abs, nil
 }
 
-// named is an environment: the last part of its folder is its name, which may be a link to another one.
-type named struct{ name, folder string }
+// namedFolder is an environment: the last part of its folder is its name, which may be a link to another one.
+type namedFolder struct{ name, folder string }
 
-// root is the base environment, "" where it is not known.
-func (c Conda) root() string {
+// baseFolder is the base environment, "" where it is not known.
+func (c Conda) baseFolder() string {
 	for _, name := range []string{"CONDA_EXE", "MAMBA_EXE"} {
 		if exe, _ := c.Host.Env.Lookup(name); filepath.IsAbs(exe) {
-			if dir, err := environment(filepath.Join(filepath.Dir(exe), "..")); err == nil {
+			if dir, err := resolveEnvironment(filepath.Join(filepath.Dir(exe), "..")); err == nil {
 				return dir
 			}
 		}
 	}
 	if dir, _ := c.Host.Env.Lookup("MAMBA_ROOT_PREFIX"); filepath.IsAbs(dir) {
-		if dir, err := environment(dir); err == nil {
+		if dir, err := resolveEnvironment(dir); err == nil {
 			return dir
 		}
 	}
 	return ""
 }
 
-// environments are all that can be found, some of them more than once.
-func (c Conda) environments() (found []named) {
+// findEnvironments are all that can be found, some of them more than once.
+func (c Conda) findEnvironments() (found []namedFolder) {
 	var dirs, all []string
 	look := func(name string) string { v, _ := c.Host.Env.Lookup(name); return v }
 	for _, list := range []string{look("CONDA_ENVS_PATH"), look("CONDA_ENVS_DIRS")} {
 		dirs = append(dirs, filepath.SplitList(list)...)
 	}
-	root, home := c.root(), look("HOME")
+	root, home := c.baseFolder(), look("HOME")
 	for _, dir := range []string{root, look("CONDA_PREFIX"), look("MAMBA_ROOT_PREFIX"), filepath.Join(home, ".conda")} {
 		dirs = append(dirs, filepath.Join(dir, "envs"))
 	}
@@ -100,31 +100,31 @@ func (c Conda) environments() (found []named) {
 	}
 	all = append(all, root, look("CONDA_PREFIX"))
 	for _, dir := range dirs {
-		below, _ := filepath.Glob(filepath.Join(literal(dir), "*"))
+		below, _ := filepath.Glob(filepath.Join(escapeGlob(dir), "*"))
 		all = append(all, below...)
 	}
-	text, _ := files.Read(filepath.Join(home, ".conda", "environments.txt"))
+	text, _ := files.ReadFile(filepath.Join(home, ".conda", "environments.txt"))
 	for line := range strings.Lines(string(text.Content)) {
 		all = append(all, strings.TrimSpace(line))
 	}
 	for _, dir := range all {
-		folder, err := environment(dir)
+		folder, err := resolveEnvironment(dir)
 		if err != nil || !filepath.IsAbs(dir) {
 			continue
 		}
-		if found = append(found, named{filepath.Base(dir), folder}); folder == root {
-			found = append(found, named{"base", folder})
+		if found = append(found, namedFolder{filepath.Base(dir), folder}); folder == root {
+			found = append(found, namedFolder{"base", folder})
 		}
 	}
 	return found
 }
 
-// literal is a pattern that only the path itself matches.
-func literal(path string) string {
+// escapeGlob is a pattern that only the path itself matches.
+func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-func listed(all []named) string {
+func folderList(all []namedFolder) string {
 	var dirs []string
 	for _, e := range all {
 		dirs = append(dirs, e.folder)
@@ -136,26 +136,26 @@ func listed(all []named) string {
 	return ": " + strings.Join(slices.Compact(dirs), ", ")
 }
 
-// Environments are the names that can be given, for completion.
-func (c Conda) Environments() []string {
+// EnvironmentNames are the names that can be given, for completion.
+func (c Conda) EnvironmentNames() []string {
 	var names []string
-	for _, e := range c.environments() {
+	for _, e := range c.findEnvironments() {
 		names = append(names, e.name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Asked are the flags that the environment's own variable has, from its environment.yml or from conda env config vars
+// AskedFlags are the flags that the environment's own variable has, from its environment.yml or from conda env config vars
 // set; none where it has no such variable. conda keeps them in conda-meta/state (conda/conda:
 // conda/core/prefix_data.py).
-func (c Conda) Asked() ([]string, error) {
-	dir, err := c.prefix()
+func (c Conda) AskedFlags() ([]string, error) {
+	dir, err := c.findPrefix()
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, "conda-meta", "state")
-	read, err := files.Read(path)
+	read, err := files.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

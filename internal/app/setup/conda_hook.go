@@ -13,19 +13,19 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// hook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes active
+// condaHook is the shell code for activation and deactivation of an environment. If it fails, the environment becomes active
 // and sees no GPU, instead of all of them, with a message. Where gpuard is gone, the shell hides the GPUs itself, and
 // stores the earlier values in variables of its own.
 //
 // The code works with set -e and set -u, with any IFS and without globbing: nothing is expanded outside of quotes.
-type hook struct {
+type condaHook struct {
 	program, id string
 	flags       []string
 	ask, lease  bool
 }
 
-// words are those of the command that chooses, behind the program's name. mode is what they have beside the choice.
-func (h hook) words(fish bool, mode ...string) []string {
+// commandWords are those of the command that chooses, behind the program's name. mode is what they have beside the choice.
+func (h condaHook) commandWords(fish bool, mode ...string) []string {
 	command := []string{"env"}
 	switch {
 	case h.lease && fish:
@@ -38,13 +38,13 @@ func (h hook) words(fish bool, mode ...string) []string {
 	return slices.Concat(command, h.flags, mode, []string{"--save", h.id})
 }
 
-// choice is the command that chooses: another one where a person can be asked.
-func (h hook) choice(line func(words ...string) string, fish bool) string {
+// choiceCode is the command that chooses: another one where a person can be asked.
+func (h condaHook) choiceCode(line func(words ...string) string, fish bool) string {
 	var mode []string
 	if h.lease {
 		mode = []string{"--no-wait"}
 	}
-	usual, asked := line(h.words(fish, mode...)...), line(h.words(fish, "--ask")...)
+	usual, asked := line(h.commandWords(fish, mode...)...), line(h.commandWords(fish, "--ask")...)
 	switch {
 	case h.ask && fish:
 		return "if status is-interactive; " + asked + "; else; " + usual + "; end"
@@ -56,26 +56,26 @@ func (h hook) choice(line func(words ...string) string, fish bool) string {
 	return `_gpuard="$(` + usual + `)"`
 }
 
-// again is what is said where the choice cannot be had.
-func (h hook) again(fish bool) string {
+// retryMessage is what is said where the choice cannot be had.
+func (h condaHook) retryMessage(fish bool) string {
 	var mode []string
 	if h.ask {
 		mode = []string{"--ask"}
 	}
-	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.Words(shellquote.Sh, h.words(false, mode...)...))
+	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.JoinQuoted(shellquote.Sh, h.commandWords(false, mode...)...))
 	if fish {
-		line = fmt.Sprintf(`gpuard %s | source`, shellquote.Words(shellquote.Fish, h.words(true, mode...)...))
+		line = fmt.Sprintf(`gpuard %s | source`, shellquote.JoinQuoted(shellquote.Fish, h.commandWords(true, mode...)...))
 	}
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
 
-func (h hook) lost() string {
+func (h condaHook) lostMessage() string {
 	return "gpuard: " + prose.Clean(h.program) + " cannot be used, so this environment sees NO GPU; install gpuard again, or take this away: gpuard setup conda --remove"
 }
 
-// hide is what hides every GPU: settings, as NAME=VALUE, and variables that go.
-func hide() (set, unset []string) {
-	for _, v := range append(visible.Write(nil, job.AutoIDs, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
+// hidingVars is what hides every GPU: settings, as NAME=VALUE, and variables that go.
+func hidingVars() (set, unset []string) {
+	for _, v := range append(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{}), visible.Var{Name: "GPUARD_GPUS"}, visible.Var{Name: "GPUARD_LEASE", Unset: true}) {
 		if v.Unset {
 			unset = append(unset, v.Name)
 		} else {
@@ -85,26 +85,26 @@ func hide() (set, unset []string) {
 	return set, unset
 }
 
-// text is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
+// hookText is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
 // with @WAS@.
-func (h hook) text(name string) string {
+func (h condaHook) hookText(name string) string {
 	how, format, fish := shellquote.Sh, []string(nil), strings.HasSuffix(name, ".fish")
 	if fish {
 		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
 	line := func(words ...string) string {
-		return shellquote.Words(how, slices.Concat([]string{h.program}, words)...)
+		return shellquote.JoinQuoted(how, slices.Concat([]string{h.program}, words)...)
 	}
 	env := func(flags ...string) string { return line(slices.Concat([]string{"env"}, flags, format)...) }
-	set, unset := hide()
+	set, unset := hidingVars()
 	names := strings.Join(unset, " ")
 	for _, pair := range set {
 		name, _, _ := strings.Cut(pair, "=")
 		names += " " + name
 	}
 	return strings.NewReplacer(
-		"@PROGRAM@", how(h.program), "@CHOICE@", h.choice(line, fish), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
-		"@AGAIN@", how(h.again(fish)), "@LOST@", how(h.lost()), "@WAS@", "GPUARD_WAS_"+edit.Sum(h.id),
-		"@NAMES@", names, "@SET@", shellquote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
+		"@PROGRAM@", how(h.program), "@CHOICE@", h.choiceCode(line, fish), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
+		"@AGAIN@", how(h.retryMessage(fish)), "@LOST@", how(h.lostMessage()), "@WAS@", "GPUARD_WAS_"+edit.TextSum(h.id),
+		"@NAMES@", names, "@SET@", shellquote.JoinQuoted(how, set...), "@UNSET@", strings.Join(unset, " "),
 	).Replace(shellText(name))
 }

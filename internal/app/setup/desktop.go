@@ -28,8 +28,8 @@ type Desktop struct {
 	More  []string // arguments that the program gets too
 }
 
-// id is the entry's own, without its ending.
-func (d Desktop) id() string {
+// entryID is the entry's own, without its ending.
+func (d Desktop) entryID() string {
 	return strings.TrimSuffix(filepath.Base(d.App), ".desktop")
 }
 
@@ -38,31 +38,31 @@ func (d Desktop) Key() (string, error) {
 	if prose.Clean(d.Name) != d.Name {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
 	}
-	if d.id() == "." || d.id() == "/" || d.id() == "" || prose.Clean(d.id()) != d.id() {
+	if d.entryID() == "." || d.entryID() == "/" || d.entryID() == "" || prose.Clean(d.entryID()) != d.entryID() {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {
-		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.id())), nil
+		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.entryID())), nil
 	}
-	return "desktop " + shellquote.Sh(d.id()), nil
+	return "desktop " + shellquote.Sh(d.entryID()), nil
 }
 
 // Wish is the entry.
-func (d Desktop) Wish() (Wish, error) {
+func (d Desktop) Wish() (ChangePlan, error) {
 	key, err := d.Key()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if strings.Contains(program, "=") {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
 	source, content, err := d.findOriginal()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if source == "" { // the first word is the program
 		d.More = d.More[1:]
@@ -70,20 +70,20 @@ func (d Desktop) Wish() (Wish, error) {
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
 	for _, word := range slices.Concat(run, d.More) {
 		if !utf8.ValidString(word) {
-			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
+			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
-	entry, err := d.entry(cmp.Or(source, d.App), content, run)
+	entry, err := d.copyEntry(cmp.Or(source, d.App), content, run)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	path, err := d.Setup.home("XDG_DATA_HOME", ".local/share", "applications", d.file())
+	path, err := d.Setup.homePath("XDG_DATA_HOME", ".local/share", "applications", d.entryFile())
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	w := Wish{
+	w := ChangePlan{
 		Key:     key,
-		Changes: []edit.Change{{Path: path, Content: marked(entry.text)}},
+		Changes: []edit.Change{{Path: path, Content: markEntry(entry.text)}},
 		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
 	}
 	if source != "" {
@@ -98,8 +98,8 @@ func (d Desktop) Wish() (Wish, error) {
 	return w, nil
 }
 
-// marked adds the mark of gpuard. A #! line stays the first.
-func marked(entry string) string {
+// markEntry adds the mark of gpuard. A #! line stays the first.
+func markEntry(entry string) string {
 	const mark = "# Written by gpuard setup desktop, which changes it and takes it away (--remove).\n"
 	if first, rest, more := strings.Cut(entry, "\n"); more && strings.HasPrefix(first, "#!") {
 		return first + "\n" + mark + rest
@@ -107,9 +107,9 @@ func marked(entry string) string {
 	return mark + entry
 }
 
-// file is the name of the entry that is written.
-func (d Desktop) file() string {
-	name := d.id() + "-gpuard"
+// entryFile is the name of the entry that is written.
+func (d Desktop) entryFile() string {
+	name := d.entryID() + "-gpuard"
 	if d.Name != "" {
 		name += "-" + strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
 			switch {
@@ -126,42 +126,42 @@ func (d Desktop) file() string {
 
 // folders are where entries lie; the first one counts.
 func (s *Setup) entryFolders() ([]string, error) {
-	own, err := s.home("XDG_DATA_HOME", ".local/share", "applications")
-	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
+	own, err := s.homePath("XDG_DATA_HOME", ".local/share", "applications")
+	return append([]string{own}, s.variableFolders("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
 }
 
 // findOriginal is the entry that is copied, with its path; for a program that has none one is made, and the path is "".
 func (d Desktop) findOriginal() (path string, content []byte, err error) {
-	if path, err = d.find(); err != nil {
+	if path, err = d.findEntry(); err != nil {
 		return "", nil, err
 	}
 	if path != "" {
-		text, err := files.Read(path)
+		text, err := files.ReadFile(path)
 		if err != nil {
 			return "", nil, fmt.Errorf("cannot read %s: %w", path, err)
 		}
 		return path, text.Content, nil
 	}
 	if near := d.similarIDs(); len(near) > 0 {
-		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: is it %s? A program that has none needs a name that is in no other", d.id(), strings.Join(near, " or "))}
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: is it %s? A program that has none needs a name that is in no other", d.entryID(), strings.Join(near, " or "))}
 	}
 	if len(d.More) == 0 {
 		const remedy = "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
-		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s; for a program that has none: gpuard setup desktop %s -- PROGRAM", d.id(), remedy, shellquote.Sh(d.id()))}
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s; for a program that has none: gpuard setup desktop %s -- PROGRAM", d.entryID(), remedy, shellquote.Sh(d.entryID()))}
 	}
-	program, err := launch.Find(d.More[0])
+	program, err := launch.FindCommand(d.More[0])
 	if err == nil {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, so the first word behind -- is taken for the program: %w", d.id(), err)
+		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, so the first word behind -- is taken for the program: %w", d.entryID(), err)
 	}
-	return "", []byte("[Desktop Entry]\nType=Application\nName=" + desktop.Text(d.id()) + "\nExec=" + desktop.Word(program) + "\nTerminal=false\n"), nil
+	return "", []byte("[Desktop Entry]\nType=Application\nName=" + desktop.EscapeText(d.entryID()) + "\nExec=" + desktop.QuoteWord(program) + "\nTerminal=false\n"), nil
 }
 
-// find finds the entry by its path, or by its ID, in which a dash may mean a folder
+// findEntry finds the entry by its path, or by its ID, in which a dash may mean a folder
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html). "": there is none of that ID.
-func (d Desktop) find() (string, error) {
+func (d Desktop) findEntry() (string, error) {
 	if strings.Contains(d.App, "/") {
 		path, err := filepath.Abs(d.App)
 		if err != nil {
@@ -170,7 +170,7 @@ func (d Desktop) find() (string, error) {
 		if !strings.HasSuffix(path, ".desktop") {
 			return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s: the name of a desktop entry ends in .desktop", path)}
 		}
-		if !files.Is(path) {
+		if !files.Exists(path) {
 			return "", &exit.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
 		}
 		return path, nil
@@ -180,8 +180,8 @@ func (d Desktop) find() (string, error) {
 		return "", err
 	}
 	for _, dir := range folders {
-		for n := 0; n <= strings.Count(d.id(), "-"); n++ {
-			if path := filepath.Join(dir, strings.Replace(d.id(), "-", "/", n)+".desktop"); files.Is(path) {
+		for n := 0; n <= strings.Count(d.entryID(), "-"); n++ {
+			if path := filepath.Join(dir, strings.Replace(d.entryID(), "-", "/", n)+".desktop"); files.Exists(path) {
 				return path, nil
 			}
 		}
@@ -191,22 +191,22 @@ func (d Desktop) find() (string, error) {
 
 // similarIDs are ids that have the wanted one in them.
 func (d Desktop) similarIDs() (ids []string) {
-	for _, id := range d.Setup.Entries() {
-		if strings.Contains(strings.ToLower(id), strings.ToLower(d.id())) && len(ids) < 3 {
+	for _, id := range d.Setup.EntryIDs() {
+		if strings.Contains(strings.ToLower(id), strings.ToLower(d.entryID())) && len(ids) < 3 {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// Entries are the ids of the programs that could be set up, for completion.
-func (s *Setup) Entries() (ids []string) {
+// EntryIDs are the ids of the programs that could be set up, for completion.
+func (s *Setup) EntryIDs() (ids []string) {
 	folders, err := s.entryFolders()
 	if err != nil {
 		return nil
 	}
 	for _, dir := range folders {
-		names, _ := files.Names(dir, ".desktop")
+		names, _ := files.ListNames(dir, ".desktop")
 		for _, name := range names {
 			if id := strings.TrimSuffix(name, ".desktop"); !strings.HasSuffix(id, "-gpuard") && !strings.Contains(id, "-gpuard-") {
 				ids = append(ids, id)
@@ -217,8 +217,8 @@ func (s *Setup) Entries() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// said is what the name of the copy says in brackets: which one it is, and what it gets.
-func (d Desktop) said() string {
+// nameSuffix is what the name of the copy says in brackets: which one it is, and what it gets.
+func (d Desktop) nameSuffix() string {
 	gets := "GPU"
 	for _, flag := range d.Flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -245,24 +245,24 @@ func (d Desktop) said() string {
 	return d.Name + ", " + gets
 }
 
-// copied is an entry that is written.
-type copied struct {
+// entryCopy is an entry that is written.
+type entryCopy struct {
 	text    string
 	noTypes bool     // it names no file types, as the original does
 	lists   []string // of devices, that the original sets
 }
 
-// entry is the copy.
-func (d Desktop) entry(path string, src []byte, run []string) (c copied, err error) {
-	if err := d.refuse(path, src); err != nil {
+// copyEntry is the copy.
+func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, err error) {
+	if err := d.checkEntry(path, src); err != nil {
 		return c, err
 	}
-	suffix := desktop.Text(" (" + d.said() + ")")
+	suffix := desktop.EscapeText(" (" + d.nameSuffix() + ")")
 	out, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
 		name, _, _ := strings.Cut(key, "[")
-		main := group == desktop.Main
+		main := group == desktop.MainGroup
 		switch {
-		case key == "Exec" && (main || strings.HasPrefix(group, desktop.Action)):
+		case key == "Exec" && (main || strings.HasPrefix(group, desktop.ActionPrefix)):
 			value, gone := desktop.WithoutLists(value)
 			for _, list := range gone {
 				if !slices.Contains(c.lists, list) {
@@ -270,9 +270,9 @@ func (d Desktop) entry(path string, src []byte, run []string) (c copied, err err
 				}
 			}
 			if main {
-				return desktop.Prefixed(value, run, d.More), true
+				return desktop.PrefixExec(value, run, d.More), true
 			}
-			return desktop.Prefixed(value, run, nil), true
+			return desktop.PrefixExec(value, run, nil), true
 		case (name == "Name" || name == "X-GNOME-FullName") && main: // GNOME shows the latter
 			return strings.TrimRight(value, " \t") + suffix, true
 		case key == "DBusActivatable" && main: // with it Exec is not looked at
@@ -286,14 +286,14 @@ func (d Desktop) entry(path string, src []byte, run []string) (c copied, err err
 		return value, true
 	})
 	if err != nil {
-		return c, d.bad(path, err.Error())
+		return c, d.setUpError(path, err.Error())
 	}
 	c.text = string(out)
 	return c, nil
 }
 
-// leavings are the ways in which a command surely leaves the GPUs of a lease, but for lists that are left out of the copy.
-func leavings(command []lint.Word) (sure []launchers.Doubt) {
+// sureDoubts are the ways in which a command surely leaves the GPUs of a lease, but for lists that are left out of the copy.
+func sureDoubts(command []lint.Word) (sure []launchers.Doubt) {
 	words := make([]string, len(command))
 	for i, w := range command {
 		words[i] = w.Text
@@ -306,28 +306,28 @@ func leavings(command []lint.Word) (sure []launchers.Doubt) {
 	return sure
 }
 
-func (d Desktop) bad(path, why string) error {
+func (d Desktop) setUpError(path, why string) error {
 	return &exit.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
 }
 
-// refuse says why an entry cannot be started with a lease.
-func (d Desktop) refuse(path string, src []byte) error {
+// checkEntry says why an entry cannot be started with a lease.
+func (d Desktop) checkEntry(path string, src []byte) error {
 	values := map[string]string{}
 	if _, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
-		if group == desktop.Main {
+		if group == desktop.MainGroup {
 			values[key] = strings.TrimSpace(value)
 		}
 		return value, true
 	}); err != nil {
-		return d.bad(path, err.Error())
+		return d.setUpError(path, err.Error())
 	}
-	f, err := desktop.Read(path, src)
+	f, err := desktop.ReadSteps(path, src)
 	if err != nil {
-		return d.bad(path, err.Error())
+		return d.setUpError(path, err.Error())
 	}
 	var words []lint.Word
 	for _, step := range f.Steps {
-		if step.Do == lint.Command && step.In == desktop.Main { // of several the last one counts, for GLib and KDE
+		if step.Do == lint.Command && step.In == desktop.MainGroup { // of several the last one counts, for GLib and KDE
 			words = step.Words
 		}
 	}
@@ -344,19 +344,19 @@ func (d Desktop) refuse(path string, src []byte) error {
 	}
 	switch {
 	case values["Hidden"] == "true":
-		return d.bad(path, "it counts as deleted (Hidden=true)")
+		return d.setUpError(path, "it counts as deleted (Hidden=true)")
 	case values["Type"] != "" && values["Type"] != "Application":
-		return d.bad(path, "it starts no program (Type="+values["Type"]+")")
+		return d.setUpError(path, "it starts no program (Type="+values["Type"]+")")
 	case base == "flatpak" || values["X-Flatpak"] != "" || in("/flatpak/exports/"):
-		return d.bad(path, fmt.Sprintf(box, "Flatpak"))
+		return d.setUpError(path, fmt.Sprintf(box, "Flatpak"))
 	case base == "snap" || values["X-SnapInstanceName"] != "" || in("/snapd/") || snap:
-		return d.bad(path, fmt.Sprintf(box, "snap"))
+		return d.setUpError(path, fmt.Sprintf(box, "snap"))
 	case base == "":
-		return d.bad(path, "it names no program (Exec=)")
-	case len(leavings(words)) > 0:
-		return d.bad(path, "its command "+leavings(words)[0].Seen+"; name another entry, or a command line behind --")
+		return d.setUpError(path, "it names no program (Exec=)")
+	case len(sureDoubts(words)) > 0:
+		return d.setUpError(path, "its command "+sureDoubts(words)[0].Seen+"; name another entry, or a command line behind --")
 	case base == "gpuard":
-		return d.bad(path, "it starts gpuard already; name the entry that this one was made of")
+		return d.setUpError(path, "it starts gpuard already; name the entry that this one was made of")
 	}
 	return nil
 }

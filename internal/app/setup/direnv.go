@@ -21,8 +21,8 @@ type Direnv struct {
 	Flags  []string // of gpuard env
 }
 
-// key is what the setup is remembered by.
-func (d Direnv) key() (key, folder string, err error) {
+// keyAndFolder is what the setup is remembered by.
+func (d Direnv) keyAndFolder() (key, folder string, err error) {
 	folder, err = filepath.Abs(d.Folder)
 	if err != nil {
 		return "", "", fmt.Errorf("cannot find the current folder: %w", err)
@@ -32,29 +32,29 @@ func (d Direnv) key() (key, folder string, err error) {
 
 // Key is what the setup is remembered by.
 func (d Direnv) Key() (string, error) {
-	key, _, err := d.key()
+	key, _, err := d.keyAndFolder()
 	return key, err
 }
 
 // Wish is the block in .envrc.
-func (d Direnv) Wish() (Wish, error) {
-	key, folder, err := d.key()
+func (d Direnv) Wish() (ChangePlan, error) {
+	key, folder, err := d.keyAndFolder()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot set up %s for direnv: it is no folder", folder)}
 	}
 	if len(d.Flags) == 0 {
-		return Wish{}, &exit.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
+		return ChangePlan{}, &exit.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
 	}
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	// If the choice fails, or gpuard is gone, the folder sees no GPU instead of all of them. Other users may use the
 	// file too, with gpuard at another path.
-	set, unset := hide()
+	set, unset := hidingVars()
 	lines := fmt.Sprintf(`_gpuard="$(command -v %s || echo gpuard)"
 if _gpuard="$("$_gpuard" %s)"; then
   eval "$_gpuard"
@@ -63,21 +63,21 @@ else
   export %s
   unset %s
 fi
-`, shellquote.Sh(program), shellquote.Words(shellquote.Sh, append([]string{"env"}, d.Flags...)...), shellquote.Words(shellquote.Sh, set...), strings.Join(unset, " "))
+`, shellquote.Sh(program), shellquote.JoinQuoted(shellquote.Sh, append([]string{"env"}, d.Flags...)...), shellquote.JoinQuoted(shellquote.Sh, set...), strings.Join(unset, " "))
 	notes := []string{"direnv cannot keep a lease; start what needs one by gpuard run"}
-	if _, err := (GitHub{Folder: folder}).root(); err == nil {
+	if _, err := (GitHub{Folder: folder}).repositoryRoot(); err == nil {
 		notes = append(notes, "who gets .envrc by git and has no gpuard sees no GPU in this folder, and is told so")
 	}
-	return Wish{
+	return ChangePlan{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
 		Try:     []string{"direnv allow " + shellquote.Sh(folder), "cd " + shellquote.Sh(folder), "gpuard explain"},
-		Notes:   append(notes, d.missing()...),
+		Notes:   append(notes, d.missingNotes()...),
 	}, nil
 }
 
-// missing says what keeps direnv from working here (direnv/direnv: docs/hook.md).
-func (d Direnv) missing() []string {
+// missingNotes says what keeps direnv from working here (direnv/direnv: docs/hook.md).
+func (d Direnv) missingNotes() []string {
 	if _, err := exec.LookPath("direnv"); err != nil {
 		return []string{"direnv is not installed here, or not on PATH: https://direnv.net/docs/installation.html"}
 	}
@@ -95,7 +95,7 @@ func (d Direnv) missing() []string {
 		return nil
 	}
 	for _, path := range read {
-		if text, err := files.Read(path); err == nil && strings.Contains(string(text.Content), "direnv") {
+		if text, err := files.ReadFile(path); err == nil && strings.Contains(string(text.Content), "direnv") {
 			return nil
 		}
 	}

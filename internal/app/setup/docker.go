@@ -32,29 +32,29 @@ func (d Docker) Key() (string, error) {
 }
 
 // Wish is the file, under the name that Compose reads by itself if that is free.
-func (d Docker) Wish(ctx context.Context) (Wish, error) {
+func (d Docker) Wish(ctx context.Context) (ChangePlan, error) {
 	key, err := d.Key()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	file := strings.TrimPrefix(key, "docker ")
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return Wish{}, exit.Usagef("cannot set up %s: it is no file; name the project's file, such as compose.yaml", d.File)
+		return ChangePlan{}, exit.Usagef("cannot set up %s: it is no file; name the project's file, such as compose.yaml", d.File)
 	}
-	project, err := d.project(ctx, file)
+	project, err := d.readProject(ctx, file)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	target, alone := d.target(key, file)
+	target, alone := d.overridePath(key, file)
 	up := "gpuard docker -- compose up"
 	if !alone {
 		up = fmt.Sprintf("gpuard docker -- compose -f %s -f %s up", shellquote.Sh(filepath.Base(file)), shellquote.Sh(filepath.Base(target)))
 	}
-	text, err := project.Override(up)
+	text, err := project.OverrideText(up)
 	if err != nil {
-		return Wish{}, &exit.Usage{Text: err.Error()}
+		return ChangePlan{}, &exit.Usage{Text: err.Error()}
 	}
-	w := Wish{Key: key, Changes: []edit.Change{{Path: target, Content: text}}, Try: []string{up}}
+	w := ChangePlan{Key: key, Changes: []edit.Change{{Path: target, Content: text}}, Try: []string{up}}
 	for _, s := range project.Services {
 		switch {
 		case s.All:
@@ -64,25 +64,25 @@ func (d Docker) Wish(ctx context.Context) (Wish, error) {
 		}
 	}
 	if w.Notes == nil {
-		return Wish{}, exit.Usagef("cannot set up %s: none of its services asks for a GPU; see https://docs.docker.com/compose/how-tos/gpu-support", d.File)
+		return ChangePlan{}, exit.Usagef("cannot set up %s: none of its services asks for a GPU; see https://docs.docker.com/compose/how-tos/gpu-support", d.File)
 	}
 	for _, s := range project.Services {
-		if why := s.Beyond(); why != "" {
+		if why := s.RefusalReason(); why != "" {
 			w.Notes = append(w.Notes, fmt.Sprintf("gpuard does not start service %s, which has no GPU: %s; start it by: docker compose up -d %s", s.Name, why, s.Name))
 		}
 	}
 	return w, nil
 }
 
-// project asks docker for the services of the file.
-func (d Docker) project(ctx context.Context, file string) (container.Project, error) {
-	call, err := container.Read([]string{"docker"})
+// readProject asks docker for the services of the file.
+func (d Docker) readProject(ctx context.Context, file string) (container.Project, error) {
+	call, err := container.ReadCall([]string{"docker"})
 	if err != nil {
 		return container.Project{}, err
 	}
-	e, err := engine.Of(d.Setup.Host, call)
+	e, err := engine.FindEngine(d.Setup.Host, call)
 	if err == nil {
-		err = e.Overrides(ctx)
+		err = e.CheckOverride(ctx)
 	}
 	if err != nil {
 		return container.Project{}, err
@@ -90,16 +90,16 @@ func (d Docker) project(ctx context.Context, file string) (container.Project, er
 	return e.Project(ctx, []string{"compose", "-f", file}, "--no-interpolate")
 }
 
-// target is the path of the file that is written, and whether Compose reads it without being told.
+// overridePath is the path of the file that is written, and whether Compose reads it without being told.
 //
 // https://docs.docker.com/compose/how-tos/multiple-compose-files/merge: compose.override.yaml beside compose.yaml.
-func (d Docker) target(key, file string) (path string, alone bool) {
+func (d Docker) overridePath(key, file string) (path string, alone bool) {
 	base := filepath.Base(file)
 	stem, extension := strings.TrimSuffix(base, filepath.Ext(base)), filepath.Ext(base)
 	path = filepath.Join(filepath.Dir(file), stem+".override"+extension)
 	if slices.Contains([]string{"compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"}, base) {
 		keys, _ := d.Setup.Keys()
-		if text, _ := files.Read(path); !files.Is(path) || slices.Contains(keys, key) && strings.HasPrefix(string(text.Content), "# Written by gpuard.") {
+		if text, _ := files.ReadFile(path); !files.Exists(path) || slices.Contains(keys, key) && strings.HasPrefix(string(text.Content), "# Written by gpuard.") {
 			return path, true
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 //go:embed github.yml
-var workflow string
+var workflowText string
 
 // GitHub is a workflow that runs one command without a GPU and with one.
 type GitHub struct {
@@ -27,8 +27,8 @@ type GitHub struct {
 	Command []string
 }
 
-// folders are that one and those above it.
-func (g GitHub) folders() (list []string, err error) {
+// parentFolders are that one and those above it.
+func (g GitHub) parentFolders() (list []string, err error) {
 	dir, err := filepath.Abs(g.Folder)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the current folder: %w", err)
@@ -39,9 +39,9 @@ func (g GitHub) folders() (list []string, err error) {
 	return list, nil
 }
 
-// root is the repository's.
-func (g GitHub) root() (string, error) {
-	folders, err := g.folders()
+// repositoryRoot is the repository's.
+func (g GitHub) repositoryRoot() (string, error) {
+	folders, err := g.parentFolders()
 	for _, dir := range folders {
 		_, err := os.Lstat(filepath.Join(dir, ".git")) // a folder, or the file of a worktree
 		if err == nil {
@@ -59,12 +59,12 @@ func (g GitHub) root() (string, error) {
 
 // Key is what the setup is remembered by, also where the repository is none any more.
 func (g GitHub) Key() (string, error) {
-	root, err := g.root()
+	root, err := g.repositoryRoot()
 	if err == nil {
 		return "github " + root, nil
 	}
 	keys, _ := (&Setup{Host: g.Host}).Keys()
-	folders, _ := g.folders()
+	folders, _ := g.parentFolders()
 	for _, dir := range folders {
 		if slices.Contains(keys, "github "+dir) {
 			return "github " + dir, nil
@@ -74,29 +74,29 @@ func (g GitHub) Key() (string, error) {
 }
 
 // Wish is the file of the workflow.
-func (g GitHub) Wish() (Wish, error) {
-	root, err := g.root()
+func (g GitHub) Wish() (ChangePlan, error) {
+	root, err := g.repositoryRoot()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if len(g.Command) > 0 && g.Command[0] == "" {
-		return Wish{}, &exit.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
+		return ChangePlan{}, &exit.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
 	}
 	for _, word := range g.Command {
 		if strings.Contains(word, "${{") {
-			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
+			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
 		}
 		if strings.ContainsFunc(word, unicode.IsControl) || strings.ToValidUTF8(word, "") != word {
-			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
+			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
 		}
 	}
 	name := filepath.Join(".github", "workflows", "gpuard.yml")
-	text := strings.ReplaceAll(workflow, "@COMMAND@", shellquote.Words(shellquote.Sh, g.Command...))
-	return Wish{
+	text := strings.ReplaceAll(workflowText, "@COMMAND@", shellquote.JoinQuoted(shellquote.Sh, g.Command...))
+	return ChangePlan{
 		Key:     "github " + root,
 		Changes: []edit.Change{{Path: filepath.Join(root, name), Content: text}},
 		Try: []string{
-			"gpuard run --cpu -- " + shellquote.Words(shellquote.Sh, g.Command...),
+			"gpuard run --cpu -- " + shellquote.JoinQuoted(shellquote.Sh, g.Command...),
 			"git -C " + shellquote.Sh(root) + " add " + name,
 			"gh variable set GPUARD_URL",
 			"gh variable set GPUARD_SHA256",

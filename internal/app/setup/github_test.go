@@ -31,7 +31,7 @@ func TestWorkflowIsValid(t *testing.T) {
 			t.Errorf("%q: %v, %v in\n%s", command, err, found, c.Content)
 		}
 	}
-	if found, err := checked(t, strings.Replace(workflow, "runs-on:", "runs-at:", 1)); err != nil || len(found) == 0 {
+	if found, err := checked(t, strings.Replace(workflowText, "runs-on:", "runs-at:", 1)); err != nil || len(found) == 0 {
 		t.Errorf("the checker finds %v where there is a mistake: %v", found, err)
 	}
 }

@@ -30,29 +30,29 @@ type Jupyter struct {
 	CPU    bool     // no GPU, and so no lease
 }
 
-// kernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
-func kernelName(text string) bool {
+// isKernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
+func isKernelName(text string) bool {
 	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }
 
-// base is the name of the kernel that it is over.
-func (j Jupyter) base() (string, error) {
+// baseKernel is the name of the kernel that it is over.
+func (j Jupyter) baseKernel() (string, error) {
 	switch {
 	case j.Kernel == "":
 		return "python3", nil
-	case !kernelName(j.Kernel):
+	case !isKernelName(j.Kernel):
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot use the kernel %q: names of kernels are letters, digits, dots, - and _; jupyter kernelspec list shows them", j.Kernel)}
 	}
 	return strings.ToLower(j.Kernel), nil
 }
 
-// name is that of the new kernel: the same one for the same choice.
-func (j Jupyter) name() (string, error) {
-	base, err := j.base()
+// newKernelName is that of the new kernel: the same one for the same choice.
+func (j Jupyter) newKernelName() (string, error) {
+	base, err := j.baseKernel()
 	name, lost := base+"-gpuard", false
 	for _, flag := range j.Flags {
 		word := strings.Map(func(r rune) rune {
-			if kernelName(string(r)) {
+			if isKernelName(string(r)) {
 				return r
 			}
 			lost = lost || r != ',' // such as * or ? of a pattern
@@ -61,7 +61,7 @@ func (j Jupyter) name() (string, error) {
 		name += "-" + word
 	}
 	if lost || len(name) > 100 {
-		name = name[:min(len(name), 80)] + "-" + edit.Sum(strings.Join(j.Flags, "\n"))
+		name = name[:min(len(name), 80)] + "-" + edit.TextSum(strings.Join(j.Flags, "\n"))
 	}
 	return name, err
 }
@@ -69,11 +69,11 @@ func (j Jupyter) name() (string, error) {
 // Key is what the setup is remembered by: its folder. One in an environment that is not active is meant where there is
 // no other.
 func (j Jupyter) Key() (string, error) {
-	name, err := j.name()
+	name, err := j.newKernelName()
 	if err != nil {
 		return "", err
 	}
-	dir, err := j.recorded(name)
+	dir, err := j.recordedFolder(name)
 	if dir != "" || err != nil {
 		return "jupyter " + dir, err
 	}
@@ -90,17 +90,17 @@ func (j Jupyter) Key() (string, error) {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
 			strings.ReplaceAll(strings.Join(all, " and "), "jupyter ", ""))}
 	}
-	dir, err = j.user()
+	dir, err = j.userKernels()
 	return "jupyter " + filepath.Join(dir, name), err
 }
 
-// recorded is where a kernel of this name was set up before, "" for nowhere.
-func (j Jupyter) recorded(name string) (string, error) {
+// recordedFolder is where a kernel of this name was set up before, "" for nowhere.
+func (j Jupyter) recordedFolder(name string) (string, error) {
 	keys, err := (&Setup{Host: j.Host}).Keys()
 	if err != nil {
 		return "", err
 	}
-	where, err := j.places()
+	where, err := j.kernelPlaces()
 	for _, p := range where {
 		if dir := filepath.Join(p.kernels, name); slices.Contains(keys, "jupyter "+dir) {
 			return dir, nil
@@ -110,31 +110,31 @@ func (j Jupyter) recorded(name string) (string, error) {
 }
 
 // Wish is a folder with a kernel.json, and with the other files of the kernel that it is over.
-func (j Jupyter) Wish() (Wish, error) {
-	base, err := j.base()
+func (j Jupyter) Wish() (ChangePlan, error) {
+	base, err := j.baseKernel()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if strings.TrimSpace(j.Name) != j.Name || prose.Clean(j.Name) != j.Name {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
 	}
-	found, err := j.find(base)
+	found, err := j.findKernel(base)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	dir, err := j.destination(found)
+	dir, err := j.destinationFolder(found)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	own, spec, notes, err := j.spec(found)
+	own, spec, notes, err := j.makeSpec(found)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	changes, err := copiesOf(found.folder, dir)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	return Wish{
+	return ChangePlan{
 		Key:     "jupyter " + dir,
 		Changes: append(changes, edit.Change{Path: filepath.Join(dir, "kernel.json"), Content: own}), // last: before it, the folder is no kernel
 		Try:     []string{"jupyter kernelspec list", "gpuard status"},
@@ -144,12 +144,12 @@ func (j Jupyter) Wish() (Wish, error) {
 	}, nil
 }
 
-// spec is the new kernel.json.
-func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []string, err error) {
+// makeSpec is the new kernel.json.
+func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec, notes []string, err error) {
 	path := filepath.Join(over.folder, "kernel.json")
-	file, err := files.Read(path)
+	file, err := files.ReadFile(path)
 	if err == nil {
-		spec, err = kernelspec.Read(file.Content)
+		spec, err = kernelspec.ReadSpec(file.Content)
 	}
 	if err != nil {
 		again := ""
@@ -161,7 +161,7 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
 		return "", spec, nil, &exit.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
 	}
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
 		return "", spec, nil, err
 	}
@@ -170,10 +170,10 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 		run = append(run, "--keep-while=kernel")
 	}
 	argv := slices.Concat(run, []string{"--"}, spec.Argv)
-	if python(filepath.Base(spec.Argv[0])) {
-		argv = slices.Concat([]string{spec.Argv[0], "-c", start}, argv)
+	if isPython(filepath.Base(spec.Argv[0])) {
+		argv = slices.Concat([]string{spec.Argv[0], "-c", pythonStarter}, argv)
 	}
-	spec, dropped, err := spec.With(argv, j.display(spec.Display, over.name), visible.Variables())
+	spec, dropped, err := spec.With(argv, j.displayName(spec.Display, over.name), visible.Variables())
 	if err != nil {
 		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w", over.name, path, err)
 	}
@@ -187,20 +187,20 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	return text, spec, notes, err
 }
 
-// python reports an interpreter as the first word of a command line. It has to stay the first: Jupyter replaces a
+// isPython reports an interpreter as the first word of a command line. It has to stay the first: Jupyter replaces a
 // "python" without a path by its own interpreter (jupyter_client/manager.py, format_kernel_cmd), and VS Code replaces
 // the first word by the interpreter that the user has chosen (microsoft/vscode-jupyter: kernelProcess.node.ts,
 // launchAsObservable).
-func python(name string) bool {
+func isPython(name string) bool {
 	return regexp.MustCompile(`^python([0-9]+(\.[0-9]+)?)?$`).MatchString(name)
 }
 
-// start makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same
+// pythonStarter makes that interpreter become gpuard, in the same process, which then becomes the kernel of the same
 // interpreter.
-const start = `import os, sys; a = sys.argv[1:]; a[a.index("--") + 1] = sys.executable; os.execv(a[0], a)`
+const pythonStarter = `import os, sys; a = sys.argv[1:]; a[a.index("--") + 1] = sys.executable; os.execv(a[0], a)`
 
-// display is the name for people: "Python 3 (GPU)", "Python 3 (GPU, mem 20G)".
-func (j Jupyter) display(of, name string) string {
+// displayName is the name for people: "Python 3 (GPU)", "Python 3 (GPU, mem 20G)".
+func (j Jupyter) displayName(of, name string) string {
 	if j.Name != "" {
 		return j.Name
 	}
@@ -220,8 +220,8 @@ func (j Jupyter) display(of, name string) string {
 	return of + " (" + strings.Join(words, ", ") + ")"
 }
 
-// most is how many files a kernel's folder may have; usually there are three pictures.
-const most = 100
+// maxKernelFiles is how many files a kernel's folder may have; usually there are three pictures.
+const maxKernelFiles = 100
 
 // copiesOf are copies of all files in a kernel's folder but its kernel.json.
 func copiesOf(from, to string) (changes []edit.Change, err error) {
@@ -240,12 +240,12 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil //nolint:nilerr // a link that leads nowhere, or to no file: no kernel needs it
 		}
-		text, err := files.Read(path)
+		text, err := files.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true}); len(changes) > most {
-			return fmt.Errorf("it has more than %d files", most)
+		if changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true}); len(changes) > maxKernelFiles {
+			return fmt.Errorf("it has more than %d files", maxKernelFiles)
 		}
 		return nil
 	})
@@ -255,28 +255,28 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 	return changes, nil
 }
 
-// destination is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the
+// destinationFolder is the folder of the new kernel. One over a kernel of an environment belongs to that environment: the
 // same Jupyters find it, and it goes when that goes. Everything else is the user's.
-func (j Jupyter) destination(over kernel) (string, error) {
-	name, err := j.name()
+func (j Jupyter) destinationFolder(over jupyterKernel) (string, error) {
+	name, err := j.newKernelName()
 	if err != nil {
 		return "", err
 	}
-	dir, err := j.recorded(name)
+	dir, err := j.recordedFolder(name)
 	if err != nil {
 		return "", err
 	}
 	if dir == "" {
-		parent, err := j.user()
+		parent, err := j.userKernels()
 		if err != nil {
 			return "", err
 		}
-		if over.prefix != "" && writable(over.kernels) {
+		if over.prefix != "" && isWritable(over.kernels) {
 			parent = over.kernels
 		}
 		dir = filepath.Join(parent, name)
 	}
-	all, _, err := j.kernels()
+	all, _, err := j.findKernels()
 	for _, k := range all {
 		if k.name == name && k.folder != dir {
 			err = &exit.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
@@ -285,16 +285,16 @@ func (j Jupyter) destination(over kernel) (string, error) {
 	return dir, err
 }
 
-func writable(dir string) bool {
+func isWritable(dir string) bool {
 	const w = 2 // access(2), W_OK
 	return syscall.Access(dir, w) == nil
 }
 
-// find finds the kernel that Jupyter would start by that name.
-func (j Jupyter) find(name string) (kernel, error) {
-	all, where, err := j.kernels()
+// findKernel finds the kernel that Jupyter would start by that name.
+func (j Jupyter) findKernel(name string) (jupyterKernel, error) {
+	all, where, err := j.findKernels()
 	if err != nil {
-		return kernel{}, err
+		return jupyterKernel{}, err
 	}
 	for _, k := range all {
 		if k.name == name {
@@ -303,7 +303,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 	}
 	names := j.Names()
 	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
-	switch meant := suggest.Word(name, names); {
+	switch meant := suggest.ClosestWord(name, names); {
 	case meant != "":
 		text += "; did you mean --kernel " + meant + "?"
 	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made
@@ -314,7 +314,7 @@ func (j Jupyter) find(name string) (kernel, error) {
 		text += "; jupyter kernelspec list shows what Jupyter finds"
 	}
 	if j.Kernel != "" {
-		return kernel{}, &exit.Usage{Text: text}
+		return jupyterKernel{}, &exit.Usage{Text: text}
 	}
-	return kernel{}, errors.New(text)
+	return jupyterKernel{}, errors.New(text)
 }

@@ -12,48 +12,48 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// place is a folder of kernels.
-type place struct {
+// kernelFolder is a folder of kernels.
+type kernelFolder struct {
 	kernels string
 	prefix  string // of the Python environment that it is in; "" for those of the user and of the system
 }
 
-// kernel is one that Jupyter finds.
-type kernel struct {
-	place
+// jupyterKernel is one that Jupyter finds.
+type jupyterKernel struct {
+	kernelFolder
 	name   string // in small letters
 	folder string
 }
 
-// user is where a user's own kernels lie.
-func (j Jupyter) user() (string, error) {
+// userKernels is where a user's own kernels lie.
+func (j Jupyter) userKernels() (string, error) {
 	if dir, _ := j.Host.Env.Lookup("JUPYTER_DATA_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "kernels"), nil
 	}
-	return (&Setup{Host: j.Host}).home("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
+	return (&Setup{Host: j.Host}).homePath("XDG_DATA_HOME", ".local/share", "jupyter", "kernels")
 }
 
-// places are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also searches
+// kernelPlaces are the folders of kernels; the first one wins (jupyter_core/paths.py, jupyter_path). Jupyter also searches
 // the environment that it runs in. gpuard starts no Python to find it: it takes the active one, or that of the jupyter
 // or the python3 in PATH.
-func (j Jupyter) places() ([]place, error) {
-	var all []place
+func (j Jupyter) kernelPlaces() ([]kernelFolder, error) {
+	var all []kernelFolder
 	add := func(base, prefix string) {
-		if dir := filepath.Join(base, "kernels"); filepath.IsAbs(dir) && !slices.ContainsFunc(all, func(p place) bool { return p.kernels == dir }) {
-			all = append(all, place{dir, prefix})
+		if dir := filepath.Join(base, "kernels"); filepath.IsAbs(dir) && !slices.ContainsFunc(all, func(p kernelFolder) bool { return p.kernels == dir }) {
+			all = append(all, kernelFolder{dir, prefix})
 		}
 	}
 	path, _ := j.Host.Env.Lookup("JUPYTER_PATH")
 	for _, dir := range filepath.SplitList(path) {
 		add(dir, "")
 	}
-	user, err := j.user()
+	user, err := j.userKernels()
 	if err != nil {
 		return nil, err
 	}
-	active, others := j.environments()
+	active, others := j.pythonPrefixes()
 	for _, prefix := range active {
-		if j.preferred(prefix) {
+		if j.isPreferred(prefix) {
 			add(filepath.Join(prefix, "share", "jupyter"), prefix)
 		}
 	}
@@ -69,9 +69,9 @@ func (j Jupyter) places() ([]place, error) {
 	return all, nil
 }
 
-// preferred reports whether kernels of an active environment come before those of the user (jupyter_core/paths.py,
+// isPreferred reports whether kernels of an active environment come before those of the user (jupyter_core/paths.py,
 // prefer_environment_over_user).
-func (j Jupyter) preferred(prefix string) bool {
+func (j Jupyter) isPreferred(prefix string) bool {
 	if prefer, set := j.Host.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); set {
 		return !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer))
 	}
@@ -87,8 +87,8 @@ func (j Jupyter) preferred(prefix string) bool {
 	return ok && st.Uid == uint32(os.Geteuid())
 }
 
-// environments are the prefixes of Python environments: of the active one, and of what PATH leads to.
-func (j Jupyter) environments() (active, others []string) {
+// pythonPrefixes are the prefixes of Python environments: of the active one, and of what PATH leads to.
+func (j Jupyter) pythonPrefixes() (active, others []string) {
 	system := []string{filepath.Join(j.Host.Root, "usr"), filepath.Join(j.Host.Root, "usr", "local"), filepath.Clean(j.Host.Root)}
 	add := func(list *[]string, prefix string) {
 		if filepath.IsAbs(prefix) && !slices.Contains(system, filepath.Clean(prefix)) && !slices.Contains(*list, filepath.Clean(prefix)) {
@@ -112,19 +112,19 @@ func (j Jupyter) environments() (active, others []string) {
 	return active, others
 }
 
-// kernels are those that Jupyter finds, in its order, and the folders that were searched.
-func (j Jupyter) kernels() (all []kernel, where []string, err error) {
-	places, err := j.places()
+// findKernels are those that Jupyter finds, in its order, and the folders that were searched.
+func (j Jupyter) findKernels() (all []jupyterKernel, where []string, err error) {
+	places, err := j.kernelPlaces()
 	for _, p := range places {
 		where = append(where, p.kernels)
-		names, err := files.Names(p.kernels)
+		names, err := files.ListNames(p.kernels)
 		if err != nil {
 			continue // not ours to read, and not Jupyter's
 		}
 		for _, name := range names {
 			folder := filepath.Join(p.kernels, name)
-			if kernelName(name) && files.Is(filepath.Join(folder, "kernel.json")) {
-				all = append(all, kernel{p, strings.ToLower(name), folder})
+			if isKernelName(name) && files.Exists(filepath.Join(folder, "kernel.json")) {
+				all = append(all, jupyterKernel{p, strings.ToLower(name), folder})
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (j Jupyter) kernels() (all []kernel, where []string, err error) {
 
 // Names are those of the kernels that one can be set up over.
 func (j Jupyter) Names() (names []string) {
-	all, _, _ := j.kernels()
+	all, _, _ := j.findKernels()
 	ours, _ := (&Setup{Host: j.Host}).Keys()
 	for _, k := range all {
 		if !slices.Contains(ours, "jupyter "+k.folder) && !slices.Contains(names, k.name) {

@@ -25,8 +25,8 @@ func TestLinksOfOthers(t *testing.T) {
 		}
 	}
 	must(os.MkdirAll(at("dotfiles"), 0o755), os.WriteFile(at("dotfiles/bashrc"), []byte("mine\n"), 0o644), os.Symlink("dotfiles/bashrc", at(".bashrc")))
-	block := func(path string) Wish {
-		return Wish{Key: "direnv " + path, Changes: []edit.Change{{Path: path, Block: "direnv", Content: "lines\n"}}}
+	block := func(path string) ChangePlan {
+		return ChangePlan{Key: "direnv " + path, Changes: []edit.Change{{Path: path, Block: "direnv", Content: "lines\n"}}}
 	}
 	_, err := s.Apply(block(at(".bashrc")))
 	must(err)
@@ -42,7 +42,7 @@ func TestLinksOfOthers(t *testing.T) {
 	for name, to := range map[string]string{".envrc": at("precious"), "etc": at("etc"), "linked": at("bob/env")} {
 		must(os.Symlink(to, at("bob/"+name)), os.Lchown(at("bob/"+name), mallory, mallory))
 	}
-	for name, w := range map[string]Wish{
+	for name, w := range map[string]ChangePlan{
 		"the file":   block(at("bob/.envrc")),
 		"its folder": block(at("bob/etc/.envrc")),
 		"a new one":  {Key: "conda " + at("bob"), Changes: []edit.Change{{Path: at("bob/etc/conda/activate.d/x.sh"), Content: "lines\n"}}},
@@ -51,7 +51,7 @@ func TestLinksOfOthers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Conda{Host: s.Host, Name: at("bob/linked")}).prefix(); err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
+	if _, err := (Conda{Host: s.Host, Name: at("bob/linked")}).findPrefix(); err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
 		t.Errorf("an environment: %v", err)
 	}
 	if text, err := os.ReadFile(at("precious")); err != nil || string(text) != "old\n" {

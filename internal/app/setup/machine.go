@@ -34,53 +34,53 @@ func (Machine) Key() (string, error) { return machineKey, nil }
 
 const machineKey = "machine"
 
-// Allowed is an error for all users but root.
-func (m Machine) Allowed(remove bool) error {
+// CheckRoot is an error for all users but root.
+func (m Machine) CheckRoot(remove bool) error {
 	if os.Geteuid() == 0 || m.Setup.Host.Root != "/" {
 		return nil
 	}
 	if remove {
-		return fmt.Errorf("cannot remove what was set up for all users: only root can; type: %s --remove", store.AsRoot())
+		return fmt.Errorf("cannot remove what was set up for all users: only root can; type: %s --remove", store.SetupCommand())
 	}
-	return fmt.Errorf("cannot set gpuard up for all users: only root can; type: %s", store.AsRoot())
+	return fmt.Errorf("cannot set gpuard up for all users: only root can; type: %s", store.SetupCommand())
 }
 
 // Wish is every file for the machine that is not there yet.
-func (m Machine) Wish() (_ Wish, err error) {
-	w := Wish{Key: machineKey, Leases: filepath.Join(m.Setup.Host.Root, leases), Users: filepath.Join(m.Setup.Host.Root, machine.UsersFolder), Try: []string{"man gpuard", "gpuard doctor"}}
-	files, packaged := m.files()
+func (m Machine) Wish() (_ ChangePlan, err error) {
+	w := ChangePlan{Key: machineKey, Leases: filepath.Join(m.Setup.Host.Root, leaseFolder), Users: filepath.Join(m.Setup.Host.Root, machine.UsersFolder), Try: []string{"man gpuard", "gpuard doctor"}}
+	files, packaged := m.wantedFiles()
 	if len(packaged) > 0 {
 		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
 	}
 	for _, c := range files {
-		theirs, err := m.theirs(c)
+		theirs, err := m.isUserFile(c)
 		switch {
 		case err != nil:
-			return Wish{}, err
+			return ChangePlan{}, err
 		case theirs:
 			w.Notes = append(w.Notes, c.Path+" is there already, and stays as it is")
 		default:
 			w.Changes = append(w.Changes, c)
 		}
 	}
-	if !m.there("usr/bin/systemd-tmpfiles") && !m.there("bin/systemd-tmpfiles") {
-		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leases+" again after a boot: let root call gpuard setup machine then")
+	if !m.hasFile("usr/bin/systemd-tmpfiles") && !m.hasFile("bin/systemd-tmpfiles") {
+		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leaseFolder+" again after a boot: let root call gpuard setup machine then")
 	}
-	if w.Changes, err = m.logins(w.Changes); err != nil {
+	if w.Changes, err = m.addLogins(w.Changes); err != nil {
 		w.Notes = append(w.Notes, err.Error())
 	}
 	return w, nil
 }
 
-// leases is where systemd-tmpfiles makes the folder.
-const leases = "/run/gpuard"
+// leaseFolder is where systemd-tmpfiles makes the folder.
+const leaseFolder = "/run/gpuard"
 
-// logins adds what makes a login see the GPUs of the policy. The shells of all users then start the program, root's
+// addLogins adds what makes a login see the GPUs of the policy. The shells of all users then start the program, root's
 // too, so only root may be able to change it.
-func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
+func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 	program, err := m.Program, error(nil)
 	if program == "" {
-		program, err = Program()
+		program, err = ProgramPath()
 	}
 	if err != nil {
 		return changes, fmt.Errorf("logins are left as they are: %w", err)
@@ -88,7 +88,7 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 	target, err := filepath.EvalSymlinks(program)
 	for _, at := range []string{program, target} {
 		if err == nil {
-			err = rootsOwn(at)
+			err = checkRootOwned(at)
 		}
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: whole[place]})
 	}
 	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} { // Debian's and Fedora's
-		if m.there(path.Dir(place)+"/zshrc") || m.there(place) {
+		if m.hasFile(path.Dir(place)+"/zshrc") || m.hasFile(place) {
 			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Block: "login", Content: LoginProfile(program)})
 			break
 		}
@@ -107,8 +107,8 @@ func (m Machine) logins(changes []edit.Change) ([]edit.Change, error) {
 	return changes, nil
 }
 
-// rootsOwn is an error where others than root can change what lies under a path.
-func rootsOwn(at string) error {
+// checkRootOwned is an error where others than root can change what lies under a path.
+func checkRootOwned(at string) error {
 	for ; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err != nil {
@@ -123,10 +123,10 @@ func rootsOwn(at string) error {
 	}
 }
 
-// files are what a machine without the package needs, and the names of what the package has put into its place.
-func (m Machine) files() (wanted []edit.Change, packaged []string) {
+// wantedFiles are what a machine without the package needs, and the names of what the package has put into its place.
+func (m Machine) wantedFiles() (wanted []edit.Change, packaged []string) {
 	add := func(what, place, text string, elsewhere ...string) {
-		if slices.ContainsFunc(elsewhere, m.there) {
+		if slices.ContainsFunc(elsewhere, m.hasFile) {
 			packaged = append(packaged, what)
 			return
 		}
@@ -134,7 +134,7 @@ func (m Machine) files() (wanted []edit.Change, packaged []string) {
 	}
 	add("config.yaml", "etc/gpuard/config.yaml", policyToFill())
 	add("tmpfiles.d/gpuard.conf", "etc/tmpfiles.d/gpuard.conf", Tmpfiles(), "usr/lib/tmpfiles.d/gpuard.conf")
-	if m.there("usr/share/man/man1/gpuard.1.gz") {
+	if m.hasFile("usr/share/man/man1/gpuard.1.gz") {
 		packaged = append(packaged, "the manual")
 	} else {
 		for _, name := range slices.Sorted(maps.Keys(m.Pages)) {
@@ -161,14 +161,14 @@ func policyToFill() string {
 	return b.String()
 }
 
-func (m Machine) there(place string) bool {
+func (m Machine) hasFile(place string) bool {
 	_, err := os.Lstat(filepath.Join(m.Setup.Host.Root, place))
 	return err == nil
 }
 
-// theirs reports whether a user has written the file.
-func (m Machine) theirs(c edit.Change) (bool, error) {
-	at, err := m.Setup.record()
+// isUserFile reports whether a user has written the file.
+func (m Machine) isUserFile(c edit.Change) (bool, error) {
+	at, err := m.Setup.recordPath()
 	if err != nil {
 		return false, err
 	}
@@ -177,9 +177,9 @@ func (m Machine) theirs(c edit.Change) (bool, error) {
 		return false, err
 	}
 	var conflict *edit.Conflict
-	now, err := readFound(&c, record.Known(c))
+	now, err := readFound(&c, record.KnownSums(c))
 	if err == nil {
-		_, err = edit.Want(c, now)
+		_, err = edit.PlanWrite(c, now)
 	}
 	if errors.As(err, &conflict) {
 		return true, nil
@@ -207,12 +207,12 @@ func makeUsers(path string) error {
 func Tmpfiles() string {
 	var b strings.Builder
 	b.WriteString("# The leases of gpuard, in a folder of root's, where users cannot touch each other's.\n")
-	for _, p := range store.Parts() {
+	for _, p := range store.FolderParts() {
 		kind, text := "f", strings.ReplaceAll(p.Content, "\n", `\n`)
 		if p.Folder {
 			kind = "d"
 		}
-		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %s %04o root root - %s", kind, path.Join(leases, p.Name), p.Mode, text)))
+		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %s %04o root root - %s", kind, path.Join(leaseFolder, p.Name), p.Mode, text)))
 	}
 	fmt.Fprintf(&b, "# The history of leases that have ended, in a folder of each user's.\nd /%s 0755 root root -\nd /%s %04o root root -\n", path.Dir(machine.UsersFolder), machine.UsersFolder, machine.UsersMode)
 	return b.String()

@@ -78,7 +78,7 @@ func TestRootsOwn(t *testing.T) {
 	defer cmd.Wait()         //nolint:errcheck // it was killed
 	defer cmd.Process.Kill() //nolint:errcheck // it sleeps
 	for pid, roots := range map[int]bool{cmd.Process.Pid: false, os.Getpid(): true} {
-		if err := rootsOwn(fmt.Sprintf("/proc/%d/stat", pid)); (err == nil) != roots {
+		if err := checkRootOwned(fmt.Sprintf("/proc/%d/stat", pid)); (err == nil) != roots {
 			t.Errorf("process %d: %v", pid, err)
 		}
 	}

@@ -18,8 +18,8 @@ func TestMovedFolder(t *testing.T) {
 	home := t.TempDir()
 	s := &Setup{Host: &machine.Host{Env: []string{"HOME=" + home}}}
 	at := func(name string) string { return filepath.Join(home, name) }
-	wish := func(name, text string) Wish {
-		return Wish{Key: "conda " + at(name), Changes: []edit.Change{
+	wish := func(name, text string) ChangePlan {
+		return ChangePlan{Key: "conda " + at(name), Changes: []edit.Change{
 			{Path: at(name + "/etc/hook"), Content: text}, {Path: at(name + "/rc"), Block: "x", Content: text},
 		}}
 	}

@@ -12,28 +12,28 @@ import (
 )
 
 //go:embed alerts.yml
-var alerts string
+var alertRules string
 
-// Prometheus are the files with which Prometheus reads gpuard serve at target and tells what is wrong, and with which
+// PrometheusWish are the files with which Prometheus reads gpuard serve at target and tells what is wrong, and with which
 // Grafana shows it, in a folder.
-func (s *Setup) Prometheus(folder, target string) (Wish, error) {
+func (s *Setup) PrometheusWish(folder, target string) (ChangePlan, error) {
 	dir, err := filepath.Abs(folder)
 	if err != nil {
-		return Wish{}, fmt.Errorf("cannot find the folder: %w", err)
+		return ChangePlan{}, fmt.Errorf("cannot find the folder: %w", err)
 	}
 	if strings.ContainsAny(target, " \t\n\"'\\/") || !strings.Contains(target, ":") {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot read metrics from %q: write the address and the port of gpuard serve, such as box:8470", target)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot read metrics from %q: write the address and the port of gpuard serve, such as box:8470", target)}
 	}
-	board, err := json.MarshalIndent(dashboard(), "", "  ")
+	board, err := json.MarshalIndent(grafanaDashboard(), "", "  ")
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	const note = "# Written by gpuard setup prometheus; taken away by gpuard setup prometheus --remove.\n"
 	scrape, rules, shown := filepath.Join(dir, "gpuard-scrape.yml"), filepath.Join(dir, "gpuard-alerts.yml"), filepath.Join(dir, "gpuard-dashboard.json")
-	return Wish{Key: "prometheus " + dir,
+	return ChangePlan{Key: "prometheus " + dir,
 		Changes: []edit.Change{
 			{Path: scrape, Content: note + fmt.Sprintf("scrape_configs:\n- job_name: gpuard\n  scrape_interval: 5s\n  static_configs:\n  - targets: [%q]\n", target)},
-			{Path: rules, Content: note + alerts},
+			{Path: rules, Content: note + alertRules},
 			{Path: shown, Content: string(board) + "\n"},
 		},
 		Try: []string{"promtool check rules " + rules, "gpuard serve"},

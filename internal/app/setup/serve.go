@@ -14,20 +14,20 @@ import (
 // serveUnit is the name of its units without the ending.
 const serveUnit = "gpuard-serve"
 
-// Serve has systemd start gpuard serve with these flags, with the machine or with the login of the user. The socket is
+// ServeWish has systemd start gpuard serve with these flags, with the machine or with the login of the user. The socket is
 // systemd's, so no request is lost while gpuard serve is replaced. What it starts besides its reader, such as the queue,
 // goes on without it.
-func (s *Setup) Serve(listen string, flags []string, user bool) (Wish, error) {
+func (s *Setup) ServeWish(listen string, flags []string, user bool) (ChangePlan, error) {
 	line, err := serveLine(flags)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if strings.ContainsAny(listen, " \t\n%\"'\\") || !strings.Contains(listen, ":") {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot listen on %q: write an address and a port, such as 127.0.0.1:8470", listen)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot listen on %q: write an address and a port, such as 127.0.0.1:8470", listen)}
 	}
 	where, err := s.unitFolders(user)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	manager, place, kept := "systemctl", "multi-user.target", "StateDirectory=gpuard/serve\n"
 	if user {
@@ -40,14 +40,14 @@ func (s *Setup) Serve(listen string, flags []string, user bool) (Wish, error) {
 	if i := slices.Index(flags, "--tls-cert"); i >= 0 {
 		try = "curl --cacert " + flags[i+1] + " https://" + listen + "/metrics"
 	}
-	return Wish{Key: "serve",
+	return ChangePlan{Key: "serve",
 		Changes: []edit.Change{{Path: filepath.Join(where.own, serveUnit+".socket"), Content: socket}, {Path: filepath.Join(where.own, serveUnit+".service"), Content: service}},
 		Try:     []string{manager + " daemon-reload", manager + " enable --now " + serveUnit + ".socket " + serveUnit + ".service", try}}, nil
 }
 
 // serveLine is what systemd starts.
 func serveLine(flags []string) (string, error) {
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func serveLine(flags []string) (string, error) {
 		if strings.ContainsAny(word, "$\"'\\\n") {
 			return "", &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name; choose another place", word)}
 		}
-		line += unit.Word(word, true) + " "
+		line += unit.QuoteWord(word, true) + " "
 	}
 	return strings.TrimSpace(line), nil
 }

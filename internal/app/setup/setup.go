@@ -30,8 +30,8 @@ type Setup struct {
 	System bool // for the whole machine: the record is root's
 }
 
-// Wish is what one target wants.
-type Wish struct {
+// ChangePlan is what one target wants.
+type ChangePlan struct {
 	Key     string        // what it is remembered by, and taken away: "conda /home/ann/envs/train"
 	Changes []edit.Change // of files; what was wished for under this key before and is no more goes away
 	Leases  string        // the folder of the machine's leases, made unless it is there; "" where that is not asked for
@@ -58,43 +58,43 @@ type File struct {
 }
 
 // Preview says what Apply would do.
-func (s *Setup) Preview(w Wish) (Report, error) {
-	_, record, err := s.peek()
+func (s *Setup) Preview(w ChangePlan) (Report, error) {
+	_, record, err := s.peekRecord()
 	if err != nil {
 		return Report{}, err
 	}
-	steps, err := plan(&record, w)
+	steps, err := planSteps(&record, w)
 	if err == nil && !s.System { // every user may see what root would do
-		err = possible(steps)
+		err = checkSteps(steps)
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	r := report(w, steps, false)
-	r.leases(w.Leases)
+	r := makeReport(w, steps, false)
+	r.addLeaseFolder(w.Leases)
 	return r, nil
 }
 
 // Apply does what w wants. The error is an *edit.Conflict if a file is in its way; then nothing was changed.
-func (s *Setup) Apply(w Wish) (_ Report, err error) {
-	path, err := s.record()
+func (s *Setup) Apply(w ChangePlan) (_ Report, err error) {
+	path, err := s.recordPath()
 	if err != nil {
 		return Report{}, err
 	}
-	m, err := manifest.Open(path, s.busy)
+	m, err := manifest.Open(path, s.sayBusy)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	steps, err := plan(&m.Record, w)
+	steps, err := planSteps(&m.Record, w)
 	if err == nil {
-		err = possible(steps)
+		err = checkSteps(steps)
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	r := report(w, steps, true)
-	if r.leases(w.Leases) {
+	r := makeReport(w, steps, true)
+	if r.addLeaseFolder(w.Leases) {
 		if err := store.CreateFolder(w.Leases); err != nil {
 			return Report{}, err
 		}
@@ -102,7 +102,7 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 	if err := makeUsers(w.Users); err != nil {
 		return Report{}, err
 	}
-	if err := perform(m, w.Key, steps); err != nil {
+	if err := applySteps(m, w.Key, steps); err != nil {
 		return Report{}, err
 	}
 	return r, nil
@@ -111,44 +111,44 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 // Remove removes what was set up under a key. With dry it only reports. Files that a user has changed since stay, and
 // the error says so after the rest is gone.
 func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
-	path, record, err := s.peek()
+	path, record, err := s.peekRecord()
 	if err != nil {
 		return Report{}, err
 	}
-	adopt(&record, key)
-	if len(record.Of(key)) == 0 {
+	adoptMoved(&record, key)
+	if len(record.EntriesOf(key)) == 0 {
 		if len(record.Entries) == 0 && !dry {
-			err = manifest.Tidy(path, s.busy)
+			err = manifest.TidyRecord(path, s.sayBusy)
 		}
-		return report(Wish{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), err
+		return makeReport(ChangePlan{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), err
 	}
 	if dry {
-		steps, err := undo(&record, key, nil)
+		steps, err := planRemoval(&record, key, nil)
 		if err == nil && !s.System {
-			err = possible(steps)
+			err = checkSteps(steps)
 		}
 		if err != nil {
 			return Report{}, err
 		}
-		return report(Wish{Key: key}, steps, false), nil
+		return makeReport(ChangePlan{Key: key}, steps, false), nil
 	}
 	if key == machineKey {
 		_ = os.Remove(filepath.Join(s.Host.Root, machine.UsersFolder)) // if it is empty
 	}
-	m, err := manifest.Open(path, s.busy)
+	m, err := manifest.Open(path, s.sayBusy)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	adopt(&m.Record, key)
-	steps, err := undo(&m.Record, key, nil)
+	adoptMoved(&m.Record, key)
+	steps, err := planRemoval(&m.Record, key, nil)
 	if err == nil {
-		err = possible(steps)
+		err = checkSteps(steps)
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	if err := perform(m, key, steps); err != nil {
+	if err := applySteps(m, key, steps); err != nil {
 		return Report{}, err
 	}
 	for _, step := range steps {
@@ -156,12 +156,12 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 			err = errors.Join(err, fmt.Errorf("cannot take %s away: it was changed since gpuard wrote it; take out what is gpuard's by hand", step.Path))
 		}
 	}
-	return report(Wish{Key: key}, steps, true), err
+	return makeReport(ChangePlan{Key: key}, steps, true), err
 }
 
 // Keys are the setups that are there now, sorted.
 func (s *Setup) Keys() ([]string, error) {
-	_, record, err := s.peek()
+	_, record, err := s.peekRecord()
 	var keys []string
 	for _, e := range record.Entries {
 		keys = append(keys, e.Setup)
@@ -170,27 +170,27 @@ func (s *Setup) Keys() ([]string, error) {
 	return slices.Compact(keys), err
 }
 
-// record is where it is remembered what was set up.
-func (s *Setup) record() (string, error) {
+// recordPath is where it is remembered what was set up.
+func (s *Setup) recordPath() (string, error) {
 	if s.System {
 		return filepath.Join(s.Host.Root, "var", "lib", "gpuard", "setup.json"), nil
 	}
-	return s.home("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
+	return s.homePath("XDG_STATE_HOME", ".local/state", "gpuard", "setup.json")
 }
 
-// busy tells a person what is waited for.
-func (s *Setup) busy() { s.Host.Say("another gpuard setup is at work: waiting for its end") }
+// sayBusy tells a person what is waited for.
+func (s *Setup) sayBusy() { s.Host.Say("another gpuard setup is at work: waiting for its end") }
 
-// peek is the record as it is now, and where it lies.
-func (s *Setup) peek() (path string, record edit.Record, err error) {
-	if path, err = s.record(); err == nil {
+// peekRecord is the record as it is now, and where it lies.
+func (s *Setup) peekRecord() (path string, record edit.Record, err error) {
+	if path, err = s.recordPath(); err == nil {
 		record, err = manifest.Peek(path)
 	}
 	return path, record, err
 }
 
-// home is a path below a folder of the user's that a variable names, or below its usual place at home.
-func (s *Setup) home(variable, usual string, below ...string) (string, error) {
+// homePath is a path below a folder of the user's that a variable names, or below its usual place at home.
+func (s *Setup) homePath(variable, usual string, below ...string) (string, error) {
 	dir, _ := s.Host.Env.Lookup(variable)
 	if !filepath.IsAbs(dir) {
 		home, _ := s.Host.Env.Lookup("HOME")
@@ -202,9 +202,9 @@ func (s *Setup) home(variable, usual string, below ...string) (string, error) {
 	return filepath.Join(append([]string{dir}, below...)...), nil
 }
 
-// Program is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads
+// ProgramPath is the absolute path under which gpuard is started from what is set up: by its name on PATH where that leads
 // to this program, because that path outlives an update.
-func Program() (string, error) {
+func ProgramPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("cannot find the path of this program: %w", err)
@@ -235,7 +235,7 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
 	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
-		actual, err := sys.Resolve(c.Path)
+		actual, err := sys.ResolvePath(c.Path)
 		if errors.Is(err, os.ErrNotExist) {
 			return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is a symbolic link to what is not there", Remedy: "make that file, or delete the link, and try again"}
 		}
@@ -251,19 +251,19 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	if !info.Mode().IsRegular() {
 		return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is not a plain file", Remedy: "move it away, and try again"}
 	}
-	text, err := files.Read(c.Path)
+	text, err := files.ReadFile(c.Path)
 	if err != nil {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
 	return edit.Found{Exists: true, Content: string(text.Content), Known: known}, nil
 }
 
-// plan is every step to what w wants.
-func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
-	adopt(r, w.Key)
+// planSteps is every step to what w wants.
+func planSteps(r *edit.Record, w ChangePlan) ([]edit.Step, error) {
+	adoptMoved(r, w.Key)
 	var steps []edit.Step
 	for _, c := range w.Changes {
-		now, err := readFound(&c, r.Known(c))
+		now, err := readFound(&c, r.KnownSums(c))
 		if err != nil {
 			return nil, err
 		}
@@ -272,32 +272,32 @@ func plan(r *edit.Record, w Wish) ([]edit.Step, error) {
 				return nil, &edit.Conflict{Path: c.Path, Why: "it belongs to another setup, " + e.Setup, Remedy: "take that one away first, with --remove"}
 			}
 		}
-		step, err := edit.Want(c, now)
+		step, err := edit.PlanWrite(c, now)
 		if err != nil {
 			return nil, err
 		}
 		steps = append(steps, step)
 	}
-	stale, err := undo(r, w.Key, steps)
+	stale, err := planRemoval(r, w.Key, steps)
 	return append(steps, stale...), err
 }
 
-// undo is every step that takes away what was set up under key, but for what the steps of a new wish are about.
-func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
-	follow(r)
+// planRemoval is every step that takes away what was set up under key, but for what the steps of a new wish are about.
+func planRemoval(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
+	followMoves(r)
 	var steps []edit.Step
-	for _, e := range r.Of(key) {
+	for _, e := range r.EntriesOf(key) {
 		if slices.ContainsFunc(kept, func(s edit.Step) bool { return s.Path == e.Path && s.Block == e.Block }) {
 			continue
 		}
-		c := e.Change()
+		c := e.RemovalChange()
 		now, err := readFound(&c, e.Sums)
 		if errors.Is(err, syscall.ENOTDIR) { // its folder is a file by now
 			now, err = edit.Found{}, nil
 		}
 		step := edit.Step{Change: c, Action: edit.Left}
 		if err == nil {
-			step, err = edit.TakeAway(c, now, e.Made)
+			step, err = edit.PlanRemoval(c, now, e.Made)
 		}
 		var conflict *edit.Conflict
 		if errors.As(err, &conflict) { // a changed file stays, and the others are removed all the same
@@ -311,15 +311,15 @@ func undo(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 	return steps, nil
 }
 
-// possible is an error where a step could not be done, before any is.
-func possible(steps []edit.Step) error {
+// checkSteps is an error where a step could not be done, before any is.
+func checkSteps(steps []edit.Step) error {
 	for _, step := range steps {
 		var err error
 		switch step.Action {
 		case edit.Create, edit.Delete:
-			err = atomicfile.Free(step.Path)
+			err = atomicfile.CheckWritable(step.Path)
 		case edit.Update, edit.Insert, edit.Cut:
-			err = atomicfile.Replaceable(step.Path)
+			err = atomicfile.CheckReplaceable(step.Path)
 		case edit.Same, edit.Gone, edit.Left:
 		}
 		if err != nil {
@@ -329,62 +329,62 @@ func possible(steps []edit.Step) error {
 	return nil
 }
 
-// perform does the steps. The record knows of each before it is done. Where one fails, those before it are taken back.
-func perform(m *manifest.Manifest, key string, steps []edit.Step) error {
+// applySteps does the steps. The record knows of each before it is done. Where one fails, those before it are taken back.
+func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 	known := slices.Clone(m.Entries)
 	var paths []string
 	for _, step := range steps {
 		switch step.Action {
 		case edit.Create:
 			paths = append(paths, step.Path)
-			m.Intend(key, step)
+			m.RecordIntent(key, step)
 		case edit.Update, edit.Insert:
-			m.Intend(key, step)
+			m.RecordIntent(key, step)
 		case edit.Same: // a block tells by itself that it is gpuard's, also where the record of it was lost
 			if step.Block != "" {
-				m.Intend(key, step)
+				m.RecordIntent(key, step)
 			}
 		case edit.Delete, edit.Cut, edit.Gone, edit.Left:
 		}
 	}
-	if err := m.Prepare(paths); err != nil {
+	if err := m.PrepareFolders(paths); err != nil {
 		m.Entries = known
 		return err
 	}
 	for i, step := range steps {
-		err := atomicfile.Tidy(step.Path) // of a gpuard that was killed
+		err := atomicfile.RemoveTemporary(step.Path) // of a gpuard that was killed
 		if err != nil {
 			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
 		} else {
-			err = do(step)
+			err = applyStep(step)
 		}
 		if err != nil {
-			if back(steps[:i]) {
+			if undoSteps(steps[:i]) {
 				m.Entries = known
 			}
 			return err
 		}
 		switch step.Action {
 		case edit.Delete, edit.Cut, edit.Gone:
-			m.Forget(step.Path, step.Block)
+			m.DropEntry(step.Path, step.Block)
 		case edit.Create, edit.Update, edit.Insert:
-			m.Done(step)
+			m.RecordDone(step)
 		case edit.Same, edit.Left:
 		}
 	}
 	return nil
 }
 
-// back undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays
+// undoSteps undoes steps that were done, the last first, and reports whether all is as before. What was taken away stays
 // away: that comes after everything else, and is a matter of trying again.
-func back(steps []edit.Step) bool {
+func undoSteps(steps []edit.Step) bool {
 	for _, step := range slices.Backward(steps) {
 		var err error
 		switch step.Action {
 		case edit.Create:
 			err = atomicfile.Remove(step.Path, []byte(step.After))
 		case edit.Update, edit.Insert:
-			err = atomicfile.Replace(step.Path, []byte(step.After), []byte(step.Before))
+			err = atomicfile.ReplaceText(step.Path, []byte(step.After), []byte(step.Before))
 		case edit.Delete, edit.Cut, edit.Gone:
 			return false
 		case edit.Same, edit.Left:
@@ -396,12 +396,12 @@ func back(steps []edit.Step) bool {
 	return true
 }
 
-func do(step edit.Step) error {
+func applyStep(step edit.Step) error {
 	switch step.Action {
 	case edit.Create:
 		return atomicfile.Create(step.Path, []byte(step.After), os.FileMode(step.Permissions()))
 	case edit.Update, edit.Insert, edit.Cut:
-		return atomicfile.Replace(step.Path, []byte(step.Before), []byte(step.After))
+		return atomicfile.ReplaceText(step.Path, []byte(step.Before), []byte(step.After))
 	case edit.Delete:
 		return atomicfile.Remove(step.Path, []byte(step.Before))
 	case edit.Same, edit.Gone, edit.Left:
@@ -409,8 +409,8 @@ func do(step edit.Step) error {
 	return nil
 }
 
-// leases puts the folder of the leases before the files, and returns whether it is missing.
-func (r *Report) leases(folder string) bool {
+// addLeaseFolder puts the folder of the leases before the files, and returns whether it is missing.
+func (r *Report) addLeaseFolder(folder string) bool {
 	if folder == "" {
 		return false
 	}
@@ -424,7 +424,7 @@ func (r *Report) leases(folder string) bool {
 	return missing
 }
 
-func report(w Wish, steps []edit.Step, done bool) Report {
+func makeReport(w ChangePlan, steps []edit.Step, done bool) Report {
 	r := Report{Schema: "gpuard.setup/1", Setup: w.Key, Done: done, Files: []File{}, Try: append([]string{}, w.Try...), Notes: append([]string{}, w.Notes...)}
 	for _, step := range steps {
 		f := File{Path: step.Path, Action: step.Action}

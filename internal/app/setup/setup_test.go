@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	apart.InMemory()
+	apart.UseMemoryFolder()
 	os.Exit(m.Run())
 }
 
@@ -33,8 +33,8 @@ func TestTakenBack(t *testing.T) {
 	step := func(name string, action edit.Action, before, after string) edit.Step {
 		return edit.Step{Change: edit.Change{Path: at(name), Content: after}, Action: action, Before: before, After: after}
 	}
-	m.Intend("x", step("updated", edit.Update, "", "old\n"))
-	err = perform(m, "x", []edit.Step{step("updated", edit.Update, "old\n", "new\n"), step("inserted", edit.Insert, "mine\n", "mine\nnew\n"),
+	m.RecordIntent("x", step("updated", edit.Update, "", "old\n"))
+	err = applySteps(m, "x", []edit.Step{step("updated", edit.Update, "old\n", "new\n"), step("inserted", edit.Insert, "mine\n", "mine\nnew\n"),
 		step("deep/created", edit.Create, "", "new\n"), step("changed", edit.Update, "before\n", "new\n")})
 	if err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
 		t.Errorf("%v", err)
@@ -44,7 +44,7 @@ func TestTakenBack(t *testing.T) {
 			t.Errorf("%s says %q (%v)", name, text, err)
 		}
 	}
-	if known := m.Known(edit.Change{Path: at("updated")}); len(m.Entries) != 1 || len(known) != 1 || known[0] != edit.Sum("old\n") {
+	if known := m.KnownSums(edit.Change{Path: at("updated")}); len(m.Entries) != 1 || len(known) != 1 || known[0] != edit.TextSum("old\n") {
 		t.Errorf("the record says %+v", m.Entries)
 	}
 	if err := m.Close(); err != nil {
@@ -62,14 +62,14 @@ func TestNoLongerWished(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := edit.Record{Entries: []edit.Entry{{Setup: "x", Path: file, Sums: []string{edit.Sum("old\n")}}}}
-	if steps, err := plan(&r, Wish{Key: "x"}); err != nil || len(steps) != 1 || steps[0].Action != edit.Delete {
+	r := edit.Record{Entries: []edit.Entry{{Setup: "x", Path: file, Sums: []string{edit.TextSum("old\n")}}}}
+	if steps, err := planSteps(&r, ChangePlan{Key: "x"}); err != nil || len(steps) != 1 || steps[0].Action != edit.Delete {
 		t.Errorf("%+v, %v", steps, err)
 	}
-	if steps, err := plan(&r, Wish{Key: "y"}); err != nil || len(steps) != 0 {
+	if steps, err := planSteps(&r, ChangePlan{Key: "y"}); err != nil || len(steps) != 0 {
 		t.Errorf("of another: %+v, %v", steps, err)
 	}
-	if _, err := plan(&r, Wish{Key: "y", Changes: []edit.Change{{Path: file, Content: "new\n"}}}); err == nil || !strings.Contains(err.Error(), "it belongs to another setup, x") {
+	if _, err := planSteps(&r, ChangePlan{Key: "y", Changes: []edit.Change{{Path: file, Content: "new\n"}}}); err == nil || !strings.Contains(err.Error(), "it belongs to another setup, x") {
 		t.Errorf("the file of another: %v", err)
 	}
 }

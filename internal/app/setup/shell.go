@@ -35,18 +35,18 @@ type Shell struct {
 func (s Shell) Key() (string, error) { return "shell " + s.Name, nil }
 
 // Wish is a block in .bashrc or .zshrc; fish has files of gpuard's own.
-func (s Shell) Wish() (Wish, error) {
-	program, err := Program()
+func (s Shell) Wish() (ChangePlan, error) {
+	program, err := ProgramPath()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	w := Wish{Key: "shell " + s.Name, Try: []string{"exec " + s.Name, "gpuard run --cpu"}}
+	w := ChangePlan{Key: "shell " + s.Name, Try: []string{"exec " + s.Name, "gpuard run --cpu"}}
 	if s.Name == "fish" {
-		return s.fish(w, program)
+		return s.fishWish(w, program)
 	}
-	rc, notes, err := s.file()
+	rc, notes, err := s.rcFile()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	text := shellText("rc." + s.Name)
 	if s.Prompt {
@@ -60,24 +60,24 @@ func (s Shell) Wish() (Wish, error) {
 	return w, nil
 }
 
-// file is what an interactive shell reads, and what else there is to know about it.
-func (s Shell) file() (path string, notes []string, err error) {
+// rcFile is what an interactive shell reads, and what else there is to know about it.
+func (s Shell) rcFile() (path string, notes []string, err error) {
 	if s.Name == "zsh" {
-		if path, err = s.Setup.home("ZDOTDIR", ".", ".zshrc"); err != nil {
+		if path, err = s.Setup.homePath("ZDOTDIR", ".", ".zshrc"); err != nil {
 			return "", nil, err
 		}
-		if text, err := files.Read(path); err != nil || !strings.Contains(string(text.Content), "compinit") {
+		if text, err := files.ReadFile(path); err != nil || !strings.Contains(string(text.Content), "compinit") {
 			notes = append(notes, "zsh completes commands only after compinit; if Tab finds nothing, put this into "+path+": autoload -Uz compinit && compinit")
 		}
 		return path, notes, nil
 	}
-	if path, err = s.Setup.home("", ".", ".bashrc"); err != nil {
+	if path, err = s.Setup.homePath("", ".", ".bashrc"); err != nil {
 		return "", nil, err
 	}
 	// A login shell reads the first of these, which decides whether it reads .bashrc too (bash(1), INVOCATION).
 	for _, name := range []string{".bash_profile", ".bash_login", ".profile"} {
 		profile := filepath.Join(filepath.Dir(path), name)
-		text, err := files.Read(profile)
+		text, err := files.ReadFile(profile)
 		if err == nil && !strings.Contains(string(text.Content), "bashrc") {
 			notes = append(notes, fmt.Sprintf("a login shell, as by ssh, reads %s, which does not read .bashrc; put this into it: . ~/.bashrc", profile))
 		}
@@ -88,11 +88,11 @@ func (s Shell) file() (path string, notes []string, err error) {
 	return path, notes, nil
 }
 
-// fish loads completions from files by itself, when they are needed.
-func (s Shell) fish(w Wish, program string) (Wish, error) {
-	folder, err := s.Setup.home("XDG_CONFIG_HOME", ".config", "fish")
+// fishWish loads completions from files by itself, when they are needed.
+func (s Shell) fishWish(w ChangePlan, program string) (ChangePlan, error) {
+	folder, err := s.Setup.homePath("XDG_CONFIG_HOME", ".config", "fish")
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	text := ""
 	if s.Prompt {
@@ -136,13 +136,13 @@ func (s *Setup) NameShell(named string) (string, error) {
 // rcFiles are what an interactive shell of this name reads of a person's, the usual one first.
 func (s *Setup) rcFiles(name string) []string {
 	if name != "fish" {
-		path, _, err := (Shell{Setup: s, Name: name}).file()
+		path, _, err := (Shell{Setup: s, Name: name}).rcFile()
 		if err != nil {
 			return nil
 		}
 		return []string{path}
 	}
-	folder, err := s.home("XDG_CONFIG_HOME", ".config", "fish")
+	folder, err := s.homePath("XDG_CONFIG_HOME", ".config", "fish")
 	if err != nil {
 		return nil
 	}

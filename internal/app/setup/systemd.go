@@ -27,11 +27,11 @@ type Systemd struct {
 	Folder  string   // that the command of such a unit works in
 }
 
-// dropIn sorts after override.conf, which systemctl edit writes.
-const dropIn = "zz-gpuard.conf"
+// dropInName sorts after override.conf, which systemctl edit writes.
+const dropInName = "zz-gpuard.conf"
 
-// name is the unit's with its ending.
-func (s Systemd) name() (string, error) {
+// unitName is the unit's with its ending.
+func (s Systemd) unitName() (string, error) {
 	name := s.Unit
 	base, kind, dotted := cutLast(name, ".")
 	switch {
@@ -58,7 +58,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // Key is what the setup is remembered by.
 func (s Systemd) Key() (string, error) {
-	name, err := s.name()
+	name, err := s.unitName()
 	if s.User {
 		name = "--user " + name
 	}
@@ -66,45 +66,45 @@ func (s Systemd) Key() (string, error) {
 }
 
 // Wish is the drop-in, or the unit.
-func (s Systemd) Wish() (Wish, error) {
-	name, err := s.name()
+func (s Systemd) Wish() (ChangePlan, error) {
+	name, err := s.unitName()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	program, err := Program()
+	program, err := ProgramPath()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if strings.ContainsAny(program, "$\"'\\") || prose.Clean(program) != program {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
 	where, err := s.Setup.unitFolders(s.User)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
-	found, err := where.find(name)
+	found, err := where.findUnit(name)
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	own := filepath.Join(where.own, name)
 	switch {
 	case len(s.Command) > 0 && found.path != "" && found.path != own:
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write the unit %s: it is there already, %s; leave the command out, and what that starts gets the GPU", name, found.path)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot write the unit %s: it is there already, %s; leave the command out, and what that starts gets the GPU", name, found.path)}
 	case len(s.Command) > 0:
-		return s.whole(name, own, program)
+		return s.wholeUnit(name, own, program)
 	case found.path == "":
-		return Wish{}, s.missing(name)
+		return ChangePlan{}, s.missingError(name)
 	}
-	return s.dropInFor(name, found, filepath.Join(where.own, name+".d", dropIn), program)
+	return s.dropInFor(name, found, filepath.Join(where.own, name+".d", dropInName), program)
 }
 
-func (s Systemd) missing(name string) error {
+func (s Systemd) missingError(name string) error {
 	kind, other := "of the system", ""
 	if s.User {
 		kind = "of yours"
 	}
 	if where, err := s.Setup.unitFolders(!s.User); err == nil {
-		if found, err := where.find(name); err == nil && found.path != "" {
+		if found, err := where.findUnit(name); err == nil && found.path != "" {
 			other = fmt.Sprintf(", but %s is a unit of the system: sudo gpuard setup systemd %s", found.path, name)
 			if !s.User {
 				other = fmt.Sprintf(", but %s is one of a user's manager: write --user", found.path)
@@ -117,31 +117,31 @@ func (s Systemd) missing(name string) error {
 	return &exit.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
 }
 
-// run is the beginning of a command line, up to where the command follows.
-func (s Systemd) run(program string, literal bool) string {
+// runPrefix is the beginning of a command line, up to where the command follows.
+func (s Systemd) runPrefix(program string, literal bool) string {
 	line := ""
 	for _, word := range append(append([]string{program, "run"}, s.Flags...), "--") {
-		line += unit.Word(word, literal) + " "
+		line += unit.QuoteWord(word, literal) + " "
 	}
 	return line
 }
 
-// whole is a unit of our own.
-func (s Systemd) whole(name, path, program string) (Wish, error) {
+// wholeUnit is a unit of our own.
+func (s Systemd) wholeUnit(name, path, program string) (ChangePlan, error) {
 	command := append([]string{}, s.Command...)
-	file, err := launch.Find(command[0])
+	file, err := launch.FindCommand(command[0])
 	if err != nil {
-		return Wish{}, &exit.Usage{Text: err.Error()}
+		return ChangePlan{}, &exit.Usage{Text: err.Error()}
 	}
 	if command[0], err = filepath.Abs(file); err != nil {
-		return Wish{}, fmt.Errorf("cannot find the current folder: %w", err)
+		return ChangePlan{}, fmt.Errorf("cannot find the current folder: %w", err)
 	}
 	words := make([]string, len(command))
 	for i, word := range command {
-		words[i] = unit.Word(word, false)
+		words[i] = unit.QuoteWord(word, false)
 	}
 	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || prose.Clean(s.Folder) != s.Folder {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
 	}
 	target, pause := "multi-user.target", ""
 	if s.User {
@@ -150,7 +150,7 @@ func (s Systemd) whole(name, path, program string) (Wish, error) {
 	if s.NoWait {
 		pause = "RestartSec=30\n"
 	}
-	about := strings.ReplaceAll(printable(filepath.Base(command[0])), "%", "%%")
+	about := strings.ReplaceAll(replaceUnprintable(filepath.Base(command[0])), "%", "%%")
 	text := fmt.Sprintf(`# Written by gpuard setup systemd, which changes it and takes it away (--remove).
 [Unit]
 Description=%s, on devices that gpuard leases
@@ -163,8 +163,8 @@ Restart=on-failure
 %s
 [Install]
 WantedBy=%s
-`, about, strings.ReplaceAll(s.Folder, "%", "%%"), s.run(program, false), strings.Join(words, " "), pause, target)
-	w := s.wish(name, path, text)
+`, about, strings.ReplaceAll(s.Folder, "%", "%%"), s.runPrefix(program, false), strings.Join(words, " "), pause, target)
+	w := s.makeWish(name, path, text)
 	w.Try = append([]string{w.Try[0], s.systemctl("enable", "--now", name)}, w.Try[2:]...)
 	if !s.User {
 		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as another user")
@@ -172,7 +172,7 @@ WantedBy=%s
 	return w, nil
 }
 
-func printable(s string) string {
+func replaceUnprintable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\\' {
 			return '?'
@@ -182,17 +182,17 @@ func printable(s string) string {
 }
 
 // dropInFor is a drop-in for an existing unit.
-func (s Systemd) dropInFor(name string, found found, path, program string) (Wish, error) {
-	u := service{name: name, program: program, root: filepath.Join("/", s.Setup.Host.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
+func (s Systemd) dropInFor(name string, found foundUnit, path, program string) (ChangePlan, error) {
+	u := unitService{name: name, program: program, root: filepath.Join("/", s.Setup.Host.Root), user: s.User, entries: unit.Entries([]byte(found.text))}
 	run, tmp := filepath.Join("/", s.Setup.Host.Root, "run"), filepath.Join("/", s.Setup.Host.Root, "var", "tmp")
-	leases, _ := store.Locate(run, tmp)
+	leases, _ := store.LocateFolder(run, tmp)
 	u.shared = !strings.HasPrefix(leases, tmp)
-	commands, err := u.commands()
+	commands, err := u.startCommands()
 	if err != nil {
-		return Wish{}, err
+		return ChangePlan{}, err
 	}
 	if found.later != "" {
-		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropIn, filepath.Base(found.later))}
+		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropInName, filepath.Base(found.later))}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by gpuard setup systemd, which changes it and takes it away (--remove).\n[Service]\nExecStart=\n")
@@ -202,47 +202,47 @@ func (s Systemd) dropInFor(name string, found found, path, program string) (Wish
 			if i > 0 {
 				b.WriteString(" ; ")
 			}
-			b.WriteString(c.Prefix + s.run(program, strings.Contains(c.Prefix, ":")) + c.Line)
+			b.WriteString(c.Prefix + s.runPrefix(program, strings.Contains(c.Prefix, ":")) + c.Line)
 		}
 		b.WriteString("\n")
 	}
-	if !s.NoWait && u.tells() {
+	if !s.NoWait && u.notifiesStart() {
 		b.WriteString("# While it waits in line it has not started, and that may take long.\nTimeoutStartSec=infinity\n")
 	}
-	if u.readOnly() {
+	if u.isReadOnly() {
 		b.WriteString("# Where the leases are, in a system that the service can only read.\nReadWritePaths=-/run/gpuard -/run/lock\n")
 	}
-	if u.last("IgnoreSIGPIPE") != "" && !u.on("IgnoreSIGPIPE") {
+	if u.lastValue("IgnoreSIGPIPE") != "" && !u.isOn("IgnoreSIGPIPE") {
 		b.WriteString("# By this, gpuard knows that systemd ignores SIGPIPE, which it does not here.\nUnsetEnvironment=SYSTEMD_EXEC_PID\n")
 	}
-	w := s.wish(name, path, b.String())
-	w.Notes = append(w.Notes, u.notes(s.NoWait)...)
+	w := s.makeWish(name, path, b.String())
+	w.Notes = append(w.Notes, u.unitNotes(s.NoWait)...)
 	return w, nil
 }
 
-// After are the commands by which systemd learns that a setup was taken away.
-func (s Systemd) After(r Report) (try []string) {
-	name, _ := s.name()
+// AfterRemoval are the commands by which systemd learns that a setup was taken away.
+func (s Systemd) AfterRemoval(r Report) (try []string) {
+	name, _ := s.unitName()
 	for _, f := range r.Files {
 		switch {
 		case f.Action != edit.Delete:
 		case filepath.Base(f.Path) == name:
 			return []string{s.systemctl("disable", "--now", name), s.systemctl("daemon-reload")}
 		default:
-			return []string{s.systemctl("daemon-reload"), s.systemctl("restart", running(name))}
+			return []string{s.systemctl("daemon-reload"), s.systemctl("restart", runningUnits(name))}
 		}
 	}
 	return nil
 }
 
-// running are the units that run by that name: of a template its instances.
-func running(name string) string { return strings.Replace(name, "@.", "@*.", 1) }
+// runningUnits are the units that run by that name: of a template its instances.
+func runningUnits(name string) string { return strings.Replace(name, "@.", "@*.", 1) }
 
-// wish is what both have in common.
-func (s Systemd) wish(name, path, text string) Wish {
+// makeWish is what both have in common.
+func (s Systemd) makeWish(name, path, text string) ChangePlan {
 	key, _ := s.Key()
-	w := Wish{Key: key, Changes: []edit.Change{{Path: path, Content: text}}}
-	which := running(name)
+	w := ChangePlan{Key: key, Changes: []edit.Change{{Path: path, Content: text}}}
+	which := runningUnits(name)
 	w.Try = []string{s.systemctl("daemon-reload"), s.systemctl("restart", which), s.systemctl("status", which), "gpuard status"}
 	if s.User {
 		w.Notes = append(w.Notes, "it ends when you log out, unless your manager continues: loginctl enable-linger")
@@ -254,5 +254,5 @@ func (s Systemd) systemctl(words ...string) string {
 	if s.User {
 		words = append([]string{"--user"}, words...)
 	}
-	return "systemctl " + shellquote.Words(shellquote.Sh, words...)
+	return "systemctl " + shellquote.JoinQuoted(shellquote.Sh, words...)
 }

@@ -19,8 +19,8 @@ type unitFolders struct {
 	own string   // of the administrator, or of the user
 }
 
-// found is a unit with its drop-ins.
-type found struct {
+// foundUnit is a unit with its drop-ins.
+type foundUnit struct {
 	path  string // "" there is none
 	text  string // of the unit and of everything that is dropped in, but for ours
 	later string // a drop-in that is read after ours and says what is started; "" none
@@ -52,11 +52,11 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 			below("/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached", "/run/systemd/generator", "/usr/local/lib/systemd/system",
 				"/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late")...), etc}, nil
 	}
-	own, err := s.home("XDG_CONFIG_HOME", ".config", "systemd", "user")
+	own, err := s.homePath("XDG_CONFIG_HOME", ".config", "systemd", "user")
 	if err != nil {
 		return unitFolders{}, err
 	}
-	data, _ := s.home("XDG_DATA_HOME", ".local/share", "systemd", "user") // HOME is set
+	data, _ := s.homePath("XDG_DATA_HOME", ".local/share", "systemd", "user") // HOME is set
 	all := []string{own + ".control"}
 	runtime, _ := s.Host.Env.Lookup("XDG_RUNTIME_DIR")
 	beneath := func(names ...string) {
@@ -68,13 +68,13 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	}
 	beneath("user.control", "transient", "generator.early")
 	all = append(all, own)
-	all = append(all, s.listed("XDG_CONFIG_DIRS", []string{"/etc/xdg"}, "systemd", "user")...)
+	all = append(all, s.variableFolders("XDG_CONFIG_DIRS", []string{"/etc/xdg"}, "systemd", "user")...)
 	all = append(all, below("/etc/systemd/user")...)
 	beneath("user")
 	all = append(all, below("/run/systemd/user")...)
 	beneath("generator")
 	all = append(all, data)
-	all = append(all, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "systemd", "user")...)
+	all = append(all, s.variableFolders("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "systemd", "user")...)
 	all = append(all, below("/usr/local/lib/systemd/user", "/usr/local/share/systemd/user", "/usr/lib/systemd/user", "/usr/share/systemd/user", "/lib/systemd/user")...)
 	beneath("generator.late")
 	var once []string
@@ -86,8 +86,8 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	return unitFolders{once, own}, nil
 }
 
-// listed are folders below those that a variable lists, or below the usual ones of the machine.
-func (s *Setup) listed(variable string, usual []string, below ...string) (dirs []string) {
+// variableFolders are folders below those that a variable lists, or below the usual ones of the machine.
+func (s *Setup) variableFolders(variable string, usual []string, below ...string) (dirs []string) {
 	value, _ := s.Host.Env.Lookup(variable)
 	for _, dir := range filepath.SplitList(value) {
 		if filepath.IsAbs(dir) {
@@ -102,8 +102,8 @@ func (s *Setup) listed(variable string, usual []string, below ...string) (dirs [
 	return dirs
 }
 
-// template is the unit that an instance is one of; "" for others.
-func template(name string) string {
+// templateOf is the unit that an instance is one of; "" for others.
+func templateOf(name string) string {
 	before, after, ok := strings.Cut(name, "@")
 	if !ok || strings.HasPrefix(after, ".") {
 		return ""
@@ -111,9 +111,9 @@ func template(name string) string {
 	return before + "@" + filepath.Ext(after)
 }
 
-// find reads a unit and what is dropped into it.
-func (u unitFolders) find(name string) (f found, err error) {
-	for _, n := range []string{name, template(name)} {
+// findUnit reads a unit and what is dropped into it.
+func (u unitFolders) findUnit(name string) (f foundUnit, err error) {
+	for _, n := range []string{name, templateOf(name)} {
 		for _, dir := range u.all {
 			if n != "" && f.path == "" {
 				path := filepath.Join(dir, n)
@@ -132,14 +132,14 @@ func (u unitFolders) find(name string) (f found, err error) {
 		return f, fmt.Errorf("cannot read the unit %s: %w", name, err)
 	case actual == os.DevNull:
 		return f, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: it is masked; systemctl unmask %[1]s", name)}
-	case base != name && base != template(name) && strings.HasSuffix(base, ".service"):
+	case base != name && base != templateOf(name) && strings.HasSuffix(base, ".service"):
 		return f, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
 	}
-	texts, later, err := u.dropIns(name)
+	texts, later, err := u.readDropIns(name)
 	if err != nil {
 		return f, err
 	}
-	text, err := files.Read(actual)
+	text, err := files.ReadFile(actual)
 	if err != nil {
 		return f, fmt.Errorf("cannot read the unit %s: %w", f.path, err)
 	}
@@ -147,12 +147,12 @@ func (u unitFolders) find(name string) (f found, err error) {
 	return f, nil
 }
 
-// dropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same
+// readDropIns reads what is dropped into a unit, but for our own, in the order in which it counts. Of files with the same
 // name the first one counts, wherever they lie.
-func (u unitFolders) dropIns(name string) (texts []string, later string, err error) {
+func (u unitFolders) readDropIns(name string) (texts []string, later string, err error) {
 	paths := map[string]string{}
 	for _, folder := range u.dropInFolders(name) {
-		names, err := files.Names(folder, ".conf")
+		names, err := files.ListNames(folder, ".conf")
 		if err != nil {
 			return nil, "", fmt.Errorf("cannot read %s: %w", folder, err)
 		}
@@ -164,18 +164,18 @@ func (u unitFolders) dropIns(name string) (texts []string, later string, err err
 	}
 	order := make([]string, 0, len(paths))
 	for file, path := range paths {
-		if actual, err := filepath.EvalSymlinks(path); file != dropIn && (err != nil || actual != os.DevNull) {
+		if actual, err := filepath.EvalSymlinks(path); file != dropInName && (err != nil || actual != os.DevNull) {
 			order = append(order, file)
 		}
 	}
 	slices.Sort(order)
 	for _, file := range order {
-		text, err := files.Read(paths[file])
+		text, err := files.ReadFile(paths[file])
 		if err != nil {
 			return nil, "", fmt.Errorf("cannot read %s: %w", paths[file], err)
 		}
 		starts := slices.ContainsFunc(unit.Entries(text.Content), func(e unit.Entry) bool { return e.Section == "Service" && e.Key == "ExecStart" })
-		if starts && file > dropIn {
+		if starts && file > dropInName {
 			later = paths[file]
 		}
 		texts = append(texts, string(text.Content))
@@ -186,9 +186,9 @@ func (u unitFolders) dropIns(name string) (texts []string, later string, err err
 // dropInFolders are those that hold drop-ins for a unit, the first one counts: those of its own name, of its aliases,
 // and of all services (systemd: src/shared/dropin.c, unit_file_find_dropin_paths).
 func (u unitFolders) dropInFolders(name string) (folders []string) {
-	for _, n := range append([]string{name}, u.aliases(name)...) {
+	for _, n := range append([]string{name}, u.unitAliases(name)...) {
 		for _, dir := range u.all {
-			for _, into := range droppedInto(n) {
+			for _, into := range dropInNames(n) {
 				folders = append(folders, filepath.Join(dir, into+".d"))
 			}
 		}
@@ -199,11 +199,11 @@ func (u unitFolders) dropInFolders(name string) (folders []string) {
 	return folders
 }
 
-// aliases are other names of a unit: the links to it.
-func (u unitFolders) aliases(name string) (aliases []string) {
-	general := template(name)
+// unitAliases are other names of a unit: the links to it.
+func (u unitFolders) unitAliases(name string) (aliases []string) {
+	general := templateOf(name)
 	for _, dir := range u.all {
-		names, _ := files.Names(dir, ".service")
+		names, _ := files.ListNames(dir, ".service")
 		for _, link := range names {
 			path := filepath.Join(dir, link)
 			if _, err := os.Readlink(path); err != nil || link == name || link == general {
@@ -223,11 +223,11 @@ func (u unitFolders) aliases(name string) (aliases []string) {
 	return slices.Compact(aliases)
 }
 
-// droppedInto are the names whose folders have drop-ins for a unit: its own, its template's, and those of every prefix
+// dropInNames are the names whose folders have drop-ins for a unit: its own, its template's, and those of every prefix
 // of its name up to a dash, in systemd's order.
-func droppedInto(name string) []string {
+func dropInNames(name string) []string {
 	names := []string{name}
-	general := template(name)
+	general := templateOf(name)
 	if general != "" {
 		names = append(names, general)
 	}
@@ -248,14 +248,14 @@ func droppedInto(name string) []string {
 	return slices.Concat(names, plain, others)
 }
 
-// Units are the services of a manager, for completion.
-func (s *Setup) Units(user bool) (names []string) {
+// UnitNames are the services of a manager, for completion.
+func (s *Setup) UnitNames(user bool) (names []string) {
 	where, err := s.unitFolders(user)
 	if err != nil {
 		return nil
 	}
 	for _, dir := range where.all {
-		more, _ := files.Names(dir, ".service")
+		more, _ := files.ListNames(dir, ".service")
 		names = append(names, more...)
 	}
 	slices.Sort(names)

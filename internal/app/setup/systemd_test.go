@@ -61,7 +61,7 @@ func TestDroppedInto(t *testing.T) {
 			t.Fatal(err)
 		}
 		keys := map[string]string{}
-		for _, into := range slices.Concat(droppedInto(name), droppedInto(other(name)), []string{"service", "none.service", "a-.service", "a-@x-y.service", "a-b.service"}) {
+		for _, into := range slices.Concat(dropInNames(name), dropInNames(other(name)), []string{"service", "none.service", "a-.service", "a-@x-y.service", "a-b.service"}) {
 			for i, dir := range dirs {
 				key := fmt.Sprintf("Key%d_%s", i, into)
 				keys[key] = filepath.Join(dir, into+".d")
@@ -114,10 +114,10 @@ func TestService(t *testing.T) {
 		{"Type=notify\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, ""},
 		{"Type=oneshot\nTimeoutSec=5\nWatchdogSec=5", "/usr/bin/gpuard", false, "", false, "TimeoutSec"},
 	} {
-		u := service{name: "a.service", program: c.program, user: c.user, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
-		_, err := u.commands()
-		if err != nil && (c.refused == "" || !strings.Contains(err.Error(), c.refused)) || err == nil && c.refused != "" || u.readOnly() != c.readOnly || strings.Join(u.clocks(), " ") != c.clocks {
-			t.Errorf("%+v: %v, read only %v, %q", c, err, u.readOnly(), u.clocks())
+		u := unitService{name: "a.service", program: c.program, user: c.user, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
+		_, err := u.startCommands()
+		if err != nil && (c.refused == "" || !strings.Contains(err.Error(), c.refused)) || err == nil && c.refused != "" || u.isReadOnly() != c.readOnly || strings.Join(u.runningClocks(), " ") != c.clocks {
+			t.Errorf("%+v: %v, read only %v, %q", c, err, u.isReadOnly(), u.runningClocks())
 		}
 	}
 }
@@ -143,8 +143,8 @@ func TestServiceNotes(t *testing.T) {
 		{"Type=notify\nEnvironmentFile=-/etc/default/?\nEnvironmentFile=/etc/none", false, "in " + root + `/etc/default/a, HIP_VISIBLE_DEVICES="0" is obeyed`},
 		{"Type=notify\nEnvironmentFile=/etc/default/a\nEnvironmentFile=", false, ""},
 	} {
-		u := service{name: "a.service", root: root, shared: true, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
-		notes := u.notes(c.noWait)
+		u := unitService{name: "a.service", root: root, shared: true, entries: unit.Entries([]byte("[Service]\nExecStart=/bin/true\n" + c.text))}
+		notes := u.unitNotes(c.noWait)
 		if said := strings.Join(notes, "\n"); !strings.Contains(said, c.want) || len(notes) > 1 || len(notes) == 1 && c.want == "" {
 			t.Errorf("%q: %q, want %q", c.text, said, c.want)
 		}
@@ -179,7 +179,7 @@ func TestFindDropIns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := where.find("a@x.service")
+	f, err := where.findUnit("a@x.service")
 	if want := "unit\n\n[]\netc\n\n[]\nall"; err != nil || f.text != want || f.path != filepath.Join(root, "usr/lib/systemd/system/a@.service") {
 		t.Errorf("%+v %v", f, err)
 	}

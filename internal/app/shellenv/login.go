@@ -13,25 +13,25 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Login are the variables of a shell without a lease, by the stricter of rule and the configuration files. There are
+// LoginVariables are the variables of a shell without a lease, by the stricter of rule and the configuration files. There are
 // none inside of a job of gpuard or of another scheduler, which has set a mask, and none if the user has changed those
 // of the login. If files or devices cannot be read, no device is shown, and the error is returned with the variables.
-func Login(ctx context.Context, host *machine.Host, rule policy.Login) ([]visible.Var, error) {
-	env, gone, touched := host.Env.Lift()
+func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) ([]visible.Var, error) {
+	env, gone, touched := host.Env.LiftLogin()
 	_, inside := env.Lookup("GPUARD_GPUS")
-	if inside || touched || env.Masked() {
+	if inside || touched || env.ChoosesDevices() {
 		return nil, nil
 	}
 	host.Patience = cmp.Or(host.Patience, machine.ConfigPatience) // the shell waits, and its user cannot know for what
 	files, err := host.Config()
-	if host.Proc.Root() { // rules for all users do not apply to root either
+	if host.Proc.IsRoot() { // rules for all users do not apply to root either
 		files = nil
 	}
-	switch append(files, &policy.File{Login: rule}).Login() {
+	switch append(files, &policy.File{Login: rule}).NarrowestLogin() {
 	case policy.LoginAllowed:
 		if err == nil {
-			vars, err := allowed(ctx, host, env)
-			return host.ForShell(vars), err
+			vars, err := allowedVariables(ctx, host, env)
+			return host.VarsForShell(vars), err
 		}
 	case policy.LoginAll:
 		if err == nil {
@@ -39,14 +39,14 @@ func Login(ctx context.Context, host *machine.Host, rule policy.Login) ([]visibl
 		}
 	case policy.LoginNone:
 	}
-	return host.ForShell(env.Login(visible.Write(nil, job.AutoIDs, gpu.Machine{}))), err
+	return host.VarsForShell(env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{}))), err
 }
 
-// allowed shows the devices that the rules give the caller.
-func allowed(ctx context.Context, host *machine.Host, env visible.Env) ([]visible.Var, error) {
+// allowedVariables shows the devices that the rules give the caller.
+func allowedVariables(ctx context.Context, host *machine.Host, env visible.Env) ([]visible.Var, error) {
 	limits, err := host.Limits()
 	if err != nil {
-		return env.Login(visible.Write(nil, job.AutoIDs, gpu.Machine{})), err
+		return env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{})), err
 	}
 	m, err := host.Read(ctx, gpu.Identity)
 	var none *gpu.Unavailable
@@ -54,16 +54,16 @@ func allowed(ctx context.Context, host *machine.Host, env visible.Env) ([]visibl
 		err = nil // there is nothing to see, and no login is the place to say so
 	}
 	var mine []visible.Target
-	for _, id := range pick.Allowed(m, limits) {
-		d, slice, _ := m.Find(id)
+	for _, id := range pick.AllowedDevices(m, limits) {
+		d, slice, _ := m.FindDevice(id)
 		mine = append(mine, visible.Target{Index: d.Index, UUID: id, MIG: slice != nil, Vendor: d.Vendor})
 	}
-	if err == nil && len(mine) > 0 && len(mine) == len(pick.Allowed(m, nil)) {
+	if err == nil && len(mine) > 0 && len(mine) == len(pick.AllowedDevices(m, nil)) {
 		return nil, nil
 	}
 	ids := job.AutoIDs
 	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set { // numbers might count in another order
 		ids = job.UUIDs
 	}
-	return env.Login(visible.Write(mine, ids, m)), err
+	return env.LoginVars(visible.TargetVars(mine, ids, m)), err
 }

@@ -34,7 +34,7 @@ func TestLoginEnds(t *testing.T) {
 	}
 	defer func() { _, _ = syscall.Unmount(dir, syscall.MNT_DETACH), syscall.Close(fuse) }() // ends pending reads
 	host := &machine.Host{Root: root, Patience: 50 * time.Millisecond, Env: visible.Env{}}
-	vars, err := Login(t.Context(), host, policy.LoginAll)
+	vars, err := LoginVariables(t.Context(), host, policy.LoginAll)
 	if err == nil || !strings.Contains(err.Error(), "cannot read "+host.MachineConfig()+" within 50ms: ") {
 		t.Errorf("%v", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// saving is a choice of devices for a shell that wants to have its variables back.
-type saving struct {
+// savedChoice is a choice of devices for a shell that wants to have its variables back.
+type savedChoice struct {
 	host   *machine.Host
 	shell  visible.Env    // what the shell has now
 	rest   envstack.Stack // without the choice
@@ -22,24 +22,24 @@ type saving struct {
 	before *envstack.Entry // of the same id, which is chosen again; nil for the first time
 }
 
-// Save begins a choice that Restore can take back under this id. It is made as if the one before it under the same id
+// SaveChoice begins a choice that Restore can take back under this id. It is made as if the one before it under the same id
 // had never been: what that one hid can be chosen. keep is what the shell has to change for the variables of the
 // choice, and to remember what was before them; h is what was leased with them, nil for nothing.
-func Save(host *machine.Host, id string) (keep func(vars []visible.Var, h *leases.Holding) ([]visible.Var, error), err error) {
-	stack, err := envstack.Read(host.Env)
+func SaveChoice(host *machine.Host, id string) (keep func(vars []visible.Var, h *leases.HeldLease) ([]visible.Var, error), err error) {
+	stack, err := envstack.ReadStack(host.Env)
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
-	s := &saving{host: host, shell: host.Env, before: &envstack.Entry{ID: id}}
+	s := &savedChoice{host: host, shell: host.Env, before: &envstack.Entry{ID: id}}
 	var popped *envstack.Entry
 	if s.rest, s.back, popped = stack.Pop(id); popped != nil {
 		s.before = popped
 	}
-	host.Env = host.Env.With(append(slices.Clone(s.back), s.rest.Var()))
-	return s.finish, nil
+	host.Env = host.Env.With(append(slices.Clone(s.back), s.rest.AsVariable()))
+	return s.finishChoice, nil
 }
 
-func (s *saving) finish(vars []visible.Var, h *leases.Holding) ([]visible.Var, error) {
+func (s *savedChoice) finishChoice(vars []visible.Var, h *leases.HeldLease) ([]visible.Var, error) {
 	e := envstack.Entry{ID: s.before.ID, Lease: s.before.Lease, PID: s.before.PID, Start: s.before.Start, By: s.before.By}
 	if h != nil && h.Lease != "" && !h.Already {
 		stat, err := s.host.Proc.Stat(h.PID)
@@ -54,13 +54,13 @@ func (s *saving) finish(vars []visible.Var, h *leases.Holding) ([]visible.Var, e
 			out = append(out, v)
 		}
 	}
-	return append(out, s.rest.Push(e, s.host.Env, vars).Var()), nil
+	return append(out, s.rest.Push(e, s.host.Env, vars).AsVariable()), nil
 }
 
-// Restore is what puts the variables back that a choice changed, nothing where there was none. A lease that this very
+// RestoreChoice is what puts the variables back that a choice changed, nothing where there was none. A lease that this very
 // shell took with it is given back; one that its parent has stays.
-func Restore(ctx context.Context, host *machine.Host, id string) ([]visible.Var, error) {
-	stack, err := envstack.Read(host.Env)
+func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visible.Var, error) {
+	stack, err := envstack.ReadStack(host.Env)
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
@@ -68,18 +68,18 @@ func Restore(ctx context.Context, host *machine.Host, id string) ([]visible.Var,
 	if e == nil {
 		return nil, nil
 	}
-	if took(host, e) {
-		var gone *leases.NoLease
+	if tookLease(host, e) {
+		var gone *leases.NoLeaseError
 		if _, err := leases.Release(ctx, host, e.Lease); err != nil && !errors.As(err, &gone) {
 			host.Say(err.Error()) // the variables go back all the same
 		}
 	}
-	return append(back, rest.Var()), nil
+	return append(back, rest.AsVariable()), nil
 }
 
-// took reports whether the caller's shell is the one that took the lease. A subshell, such as commands in parentheses,
+// tookLease reports whether the caller's shell is the one that took the lease. A subshell, such as commands in parentheses,
 // cannot be told from a command substitution, except while the process that made the choice still runs.
-func took(host *machine.Host, e *envstack.Entry) bool {
+func tookLease(host *machine.Host, e *envstack.Entry) bool {
 	shell := host.Proc.Shell(os.Getppid())
 	stat, err := host.Proc.Stat(shell)
 	if e.Lease == "" || err != nil || shell != e.PID || stat.Start != e.Start {

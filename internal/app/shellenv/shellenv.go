@@ -13,20 +13,20 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Variables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is
+// ChoiceVariables are what a job with this choice would get, in addition to or in place of what it inherits. Nothing is
 // leased.
-func Variables(ctx context.Context, host *machine.Host, spec job.Spec) ([]visible.Var, error) {
+func ChoiceVariables(ctx context.Context, host *machine.Host, spec job.Spec) ([]visible.Var, error) {
 	plan, m, err := claim.DecideNow(ctx, host, spec)
 	if err != nil {
 		return nil, err
 	}
 	vars := visible.ForJob(host.Env, "", plan, spec.IDs, m)
-	return host.ForShell(append(vars, quota.Settings(host.Env, plan.Share, claim.LargestMemory(m, plan), nil)...)), nil
+	return host.VarsForShell(append(vars, quota.ShareVars(host.Env, plan.Share, claim.LargestMemory(m, plan), nil)...)), nil
 }
 
-// Doubts are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside
+// NeverReasons are why this machine, as it is now, never gives what spec says, whatever mask or lease the caller is inside
 // of.
-func Doubts(ctx context.Context, host *machine.Host, spec job.Spec) []string {
+func NeverReasons(ctx context.Context, host *machine.Host, spec job.Spec) []string {
 	spec.Any = true
 	_, _, err := claim.DecideNow(ctx, host, spec)
 	var refusal *job.Refusal

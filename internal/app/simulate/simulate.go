@@ -36,8 +36,8 @@ type Request struct {
 	Every    int // keeps the first of so many jobs
 }
 
-// Open reads a trace from a file, which may be compressed, or from standard input, "-".
-func Open(path string, stdin io.Reader) (Trace, error) {
+// OpenTrace reads a trace from a file, which may be compressed, or from standard input, "-".
+func OpenTrace(path string, stdin io.Reader) (Trace, error) {
 	in := stdin
 	if path != "-" {
 		file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -57,21 +57,21 @@ func Open(path string, stdin io.Reader) (Trace, error) {
 		}
 		in = plain
 	}
-	return Read(in, "the trace "+path)
+	return ReadTrace(in, "the trace "+path)
 }
 
-// Read reads a trace; name is what errors call it.
-func Read(in io.Reader, name string) (Trace, error) {
-	t, err := trace.Read(in)
+// ReadTrace reads a trace; name is what errors call it.
+func ReadTrace(in io.Reader, name string) (Trace, error) {
+	t, err := trace.ReadJobs(in)
 	if err != nil {
 		return t, exit.Usagef("%s; name a file with jobs: gpuard simulate FILE", strings.Replace(err.Error(), "the trace", name, 1))
 	}
 	return t, nil
 }
 
-// Run replays the jobs on each machine with each policy, and returns the results in that order. progress is told now and
+// ReplayTrace replays the jobs on each machine with each policy, and returns the results in that order. progress is told now and
 // then which part of all is done, from any goroutine.
-func Run(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Result, error) {
+func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Result, error) {
 	if r.Every > 1 {
 		kept := r.Trace.Jobs[:0]
 		for i, j := range r.Trace.Jobs {
@@ -81,7 +81,7 @@ func Run(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Re
 		}
 		r.Trace.Jobs = kept
 	}
-	if err := sim.Estimate(r.Trace.Jobs, r.Guess, rand.New(rand.NewSource(1)).Float64); err != nil { //nolint:gosec // repeatable on purpose
+	if err := sim.SetEstimates(r.Trace.Jobs, r.Guess, rand.New(rand.NewSource(1)).Float64); err != nil { //nolint:gosec // repeatable on purpose
 		return nil, exit.Usagef("%v", err)
 	}
 	all := len(r.Machines) * len(r.Policies)
@@ -119,15 +119,15 @@ func Run(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Re
 	return results, nil
 }
 
-// Synthetic says what of the jobs does not come from the trace.
-func Synthetic(r *Request) []string {
+// SyntheticNotes says what of the jobs does not come from the trace.
+func SyntheticNotes(r *Request) []string {
 	out := []string{}
 	switch {
-	case r.Guess == sim.Rough:
+	case r.Guess == sim.GuessRough:
 		out = append(out, "estimates: the true time, times a random factor of 1 to 4 (seed 1), rounded up to 1 h, 4 h, 12 h, 1 d, 3 d, 7 d or 60 d")
-	case r.Guess == sim.Exact:
+	case r.Guess == sim.GuessExact:
 		out = append(out, "estimates: the true time, which nobody knows in advance")
-	case r.Guess == sim.Unsaid || !r.Trace.Estimates:
+	case r.Guess == sim.GuessNone || !r.Trace.Estimates:
 		out = append(out, "estimates: none; gpuard's own rule takes those of earlier jobs on as many GPUs")
 	}
 	if len(r.Trace.Users) == 1 && r.Trace.Users[0] == "" {
@@ -142,8 +142,8 @@ func Synthetic(r *Request) []string {
 	return out
 }
 
-// Sized is a machine of n devices like the first one of m, idle and healthy, without links.
-func Sized(m gpu.Machine, n int) gpu.Machine {
+// SizedMachine is a machine of n devices like the first one of m, idle and healthy, without links.
+func SizedMachine(m gpu.Machine, n int) gpu.Machine {
 	out := gpu.Machine{Source: "invented", Driver: m.Driver, CUDA: m.CUDA, Processes: []gpu.Process{}}
 	for i := range n {
 		d := m.Devices[0]
@@ -153,20 +153,20 @@ func Sized(m gpu.Machine, n int) gpu.Machine {
 	return out
 }
 
-// Sizes are usual sizes of machines on which all jobs fit: several, so that they can be compared, from the smallest on.
-func Sizes(jobs []sim.Job) []int {
+// UsualSizes are usual sizes of machines on which all jobs fit: several, so that they can be compared, from the smallest on.
+func UsualSizes(jobs []sim.Job) []int {
 	const several = 3
 	largest := 1
 	for i := range jobs {
 		largest = max(largest, int(jobs[i].GPUs))
 	}
-	fits := slices.DeleteFunc([]int{1, 2, 4, 8, 16, 24, 32, 48, most}, func(n int) bool { return n < largest })
+	fits := slices.DeleteFunc([]int{1, 2, 4, 8, 16, 24, 32, 48, maxDevices}, func(n int) bool { return n < largest })
 	if len(fits) == 0 {
-		return []int{most} // what fits on none is left out
+		return []int{maxDevices} // what fits on none is left out
 	}
 	usual := slices.DeleteFunc(slices.Clone(fits), func(n int) bool { return n > 16 })
 	return fits[:min(max(several, len(usual)), len(fits))]
 }
 
-// most is how many devices a simulated machine can have.
-const most = 64
+// maxDevices is how many devices a simulated machine can have.
+const maxDevices = 64

@@ -34,20 +34,20 @@ func TestRun(t *testing.T) {
 	if err := errors.Join(packed.Close(), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	one, err := gpu.Invent("demo:1xL4")
+	one, err := gpu.InventMachine("demo:1xL4")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Request{Policies: sim.Policies(), Guess: sim.Rough, Every: 1}
+	r := &Request{Policies: sim.Policies(), Guess: sim.GuessRough, Every: 1}
 	for _, n := range []int{2, 4, 8} {
-		r.Machines = append(r.Machines, Sized(one, n))
+		r.Machines = append(r.Machines, SizedMachine(one, n))
 	}
-	if r.Trace, err = Open(path, nil); err != nil {
+	if r.Trace, err = OpenTrace(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	most := 0.0
-	got, err := Run(t.Context(), r, func(done float64) {
+	got, err := ReplayTrace(t.Context(), r, func(done float64) {
 		mu.Lock()
 		most = max(most, done)
 		mu.Unlock()
@@ -63,17 +63,17 @@ func TestRun(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Run(ctx, r, func(float64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := ReplayTrace(ctx, r, func(float64) {}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	r.Every = 3
-	if got, err := Run(t.Context(), r, func(float64) {}); err != nil || got[0].Jobs != 67 {
+	if got, err := ReplayTrace(t.Context(), r, func(float64) {}); err != nil || got[0].Jobs != 67 {
 		t.Error(err, got[0].Jobs)
 	}
 }
 
 func TestOpen(t *testing.T) {
-	if got, err := Open("-", strings.NewReader(lines(1))); err != nil || len(got.Jobs) != 2 {
+	if got, err := OpenTrace("-", strings.NewReader(lines(1))); err != nil || len(got.Jobs) != 2 {
 		t.Error(err)
 	}
 	folder := t.TempDir()
@@ -82,18 +82,18 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{folder: "is no file", plain: "gzip: invalid header", filepath.Join(folder, "none"): "no such file"} {
-		if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := OpenTrace(path, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
 
 func TestSizes(t *testing.T) {
-	if got := Sizes([]sim.Job{{GPUs: 1}, {GPUs: 3}}); len(got) != 3 || got[0] != 4 {
+	if got := UsualSizes([]sim.Job{{GPUs: 1}, {GPUs: 3}}); len(got) != 3 || got[0] != 4 {
 		t.Error(got)
 	}
 	for gpus, want := range map[int][]int{1: {1, 2, 4, 8, 16}, 8: {8, 16, 24}, 16: {16, 24, 32}, 20: {24, 32, 48}, 64: {64}, 100: {64}} {
-		if got := Sizes([]sim.Job{{GPUs: int16(gpus)}}); !slices.Equal(got, want) {
+		if got := UsualSizes([]sim.Job{{GPUs: int16(gpus)}}); !slices.Equal(got, want) {
 			t.Errorf("for %d GPUs: %v", gpus, got)
 		}
 	}

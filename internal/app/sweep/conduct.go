@@ -35,14 +35,14 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runs.Progress)) (*Outcome
 	heard, err := s.Folder.Conduct(ctx, show)
 	out := &Outcome{Count: s.State.Count, Interrupted: heard}
 	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
-		s.discard() // what can never be is no sweep
+		s.discardFolder() // what can never be is no sweep
 		return out, err
 	}
-	if terr := s.tables(); err == nil {
+	if terr := s.writeTables(); err == nil {
 		err = terr
 	}
 	s.tellEnd(out, err)
-	for _, run := range s.State.In(record.Failed) {
+	for _, run := range s.State.RunsIn(record.Failed) {
 		if len(out.Failures) < shownFailures {
 			out.Failures = append(out.Failures, core.ResultOf(s.State, &s.Request.Grid, run))
 		}
@@ -57,7 +57,7 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 	}
 	c := out.Count
 	n := apprun.Notice{Name: filepath.Base(s.Dir), State: "done", Log: filepath.Join(s.Dir, "results.csv")}
-	n.Text = fmt.Sprintf("sweep %s: %d of %d runs are done", prose.Clean(n.Name), c.Done(), c.All)
+	n.Text = fmt.Sprintf("sweep %s: %d of %d runs are done", prose.Clean(n.Name), c.CountDone(), c.All)
 	if c.Failed > 0 {
 		n.State, n.Exit = "failed", 1
 		n.Text += fmt.Sprintf(", %d failed", c.Failed)
@@ -65,22 +65,22 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 	if err != nil {
 		n.State, n.Exit, n.Text = "failed", 1, fmt.Sprintf("sweep %s: %v", prose.Clean(n.Name), err)
 	}
-	if err := n.Tell(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr, true); err != nil {
+	if err := n.Send(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr, true); err != nil {
 		s.Host.Say(fmt.Sprintf("cannot tell of the end of the sweep (--notify): %v", err))
 	}
 }
 
-// tables writes the results of all runs.
-func (s *Sweep) tables() error {
-	err := journal.Replace(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return core.WriteCSV(w, s.State, &s.Request.Grid) })
+// writeTables writes the results of all runs.
+func (s *Sweep) writeTables() error {
+	err := journal.ReplaceFile(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return core.WriteCSV(w, s.State, &s.Request.Grid) })
 	if err == nil {
-		err = journal.Replace(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return core.WriteJSON(w, s.State, &s.Request.Grid) })
+		err = journal.ReplaceFile(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return core.WriteJSON(w, s.State, &s.Request.Grid) })
 	}
 	return err
 }
 
-// Work is what the runner of the sweep in a folder does.
-func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+// RunnerWork is what the runner of the sweep in a folder does.
+func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.RunnerWork, error) {
 	err := checkOwn(dir, 0) // much may have happened since the sweep was begun
 	if err != nil {
 		return nil, err
@@ -90,44 +90,44 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		return nil, err
 	}
 	host.Machine, host.PrivateState = q.Machine, q.Private
-	command, err := core.Parse(q.Command, &q.Grid)
+	command, err := core.ParseCommand(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
 	}
-	w := &runs.Work{State: record.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
+	w := &runs.RunnerWork{State: record.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
 	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
-		err = w.Journal.Next(func(line []byte) error { return w.State.Read(line, w.Journal.Offset()) })
+		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	desk, err := q.desk(ctx, host, w)
+	desk, err := q.openAllocator(ctx, host, w)
 	if err != nil {
 		return nil, err
 	}
-	ofAll := func(context.Context) (*claim.Desk, error) { return desk, nil }
+	ofAll := func(context.Context) (*claim.Allocator, error) { return desk, nil }
 	name, path := "", "" // of the last run
 	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
-	w.Prepare = func(run int) (runs.Start, error) {
+	w.Prepare = func(run int) (runs.StartOptions, error) {
 		words, err := command.Words(run)
-		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !there(path)) {
+		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !isProgram(path)) {
 			name = words[0]
-			path, err = find(q, name)
+			path, err = findProgram(q, name)
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
 		log := filepath.Join(own, "log")
-		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
+		return runs.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
 			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
 	return w, nil
 }
 
-// desk is where all runs get their leases.
-func (q *Request) desk(ctx context.Context, host *machine.Host, w *runs.Work) (*claim.Desk, error) {
+// openAllocator is where all runs get their leases.
+func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runs.RunnerWork) (*claim.Allocator, error) {
 	spec := q.Spec
 	var err error
 	if q.ElseCPU {
-		if spec, err = claim.ElseCPU(ctx, host, spec); err != nil {
+		if spec, err = claim.CPUIfImpossible(ctx, host, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -135,11 +135,11 @@ func (q *Request) desk(ctx context.Context, host *machine.Host, w *runs.Work) (*
 		w.AtOnce = runtime.NumCPU()
 	}
 	if q.PerGPU > 1 && !spec.CPU {
-		if spec.Share, err = claim.Portion(ctx, host, spec, q.PerGPU); err != nil {
+		if spec.Share, err = claim.EqualShare(ctx, host, spec, q.PerGPU); err != nil {
 			return nil, err
 		}
 		host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", q.PerGPU, spec.Share))
 	}
 	spec.Grace = q.Grace
-	return claim.OpenDesk(ctx, host, spec)
+	return claim.OpenAllocator(ctx, host, spec)
 }

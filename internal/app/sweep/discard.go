@@ -7,9 +7,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// discard removes what the sweep made in its folder, and the folder if nothing else is in it. That it is still the same
+// discardFolder removes what the sweep made in its folder, and the folder if nothing else is in it. That it is still the same
 // folder is told by the lock: where others may write in the folder above, they could have put another one in its place.
-func (s *Sweep) discard() {
+func (s *Sweep) discardFolder() {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
 		return
@@ -25,7 +25,7 @@ func (s *Sweep) discard() {
 	for _, name := range []string{"runs", journalFile, requestFile, hostFile, lockFile} {
 		_ = root.RemoveAll(name)
 	}
-	if above, err := sys.Follow(filepath.Dir(s.Dir)); err == nil {
+	if above, err := sys.FollowDir(filepath.Dir(s.Dir)); err == nil {
 		_ = above.Rmdir(filepath.Base(s.Dir))
 		_ = above.Close()
 	}

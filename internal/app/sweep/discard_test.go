@@ -29,7 +29,7 @@ func TestDiscard(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, dir+"2"), os.Rename(thesis, dir)); err != nil {
 		t.Fatal(err)
 	}
-	s.discard()
+	s.discardFolder()
 	for _, name := range []string{lockFile, requestFile, "runs/1/log"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
@@ -38,7 +38,7 @@ func TestDiscard(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, thesis), os.Rename(dir+"2", dir)); err != nil {
 		t.Fatal(err)
 	}
-	s.discard()
+	s.discardFolder()
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}

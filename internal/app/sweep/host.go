@@ -36,7 +36,7 @@ func (s *Sweep) takeHost() error {
 		return nil
 	case err != nil:
 		return err
-	case !sameHost(string(text), own):
+	case !isSameHost(string(text), own):
 		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
 			s.Dir, s.Host.NameOfHost(strings.TrimSpace(strings.SplitN(string(text), "\n", 2)[0])), path)
 	}
@@ -44,7 +44,7 @@ func (s *Sweep) takeHost() error {
 }
 
 func (s *Sweep) writeHost(text string) error {
-	dir, err := sys.OpenOwn(s.Dir, 0)
+	dir, err := sys.OpenOwnFolder(s.Dir, 0)
 	if err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (s *Sweep) writeHost(text string) error {
 	return dir.Write(hostFile, []byte(text), 0o600)
 }
 
-// sameHost compares two texts of a hostFile: the name of a host's folder, and what tells one boot of it from all others,
+// isSameHost compares two texts of a hostFile: the name of a host's folder, and what tells one boot of it from all others,
 // by which it is known under another name too. An earlier gpuard wrote the name alone.
-func sameHost(one, other string) bool {
+func isSameHost(one, other string) bool {
 	a, b := strings.Split(one+"\n", "\n"), strings.Split(other+"\n", "\n")
 	return a[0] == b[0] || a[1] != "" && a[1] == b[1]
 }

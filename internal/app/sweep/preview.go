@@ -10,22 +10,24 @@ import (
 	"gpuard/internal/host/files"
 )
 
-// largest is the size of a file of runs that must be a mistake, in bytes.
-const largest = 128 << 20
+// maxRunsFile is the size of a file of runs that must be a mistake, in bytes.
+const maxRunsFile = 128 << 20
 
-// Table reads the runs from a CSV file, or from standard input for "-".
-func Table(path string) (core.Grid, error) { return readRuns(path, "--csv", core.Table) }
+// ReadTable reads the runs from a CSV file, or from standard input for "-".
+func ReadTable(path string) (core.Grid, error) { return readRuns(path, "--csv", core.ReadTable) }
 
-// Lines reads the runs from a file of commands, or from standard input for "-".
-func Lines(path string) (core.Grid, error) { return readRuns(path, "--commands", core.Lines) }
+// ReadLines reads the runs from a file of commands, or from standard input for "-".
+func ReadLines(path string) (core.Grid, error) {
+	return readRuns(path, "--commands", core.ReadCommands)
+}
 
 func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
 	var data []byte
 	var err error
 	if path != "-" {
-		data, err = files.Named(path, largest)
+		data, err = files.ReadNamed(path, maxRunsFile)
 	} else {
-		data, err = files.Input(os.Stdin, largest)
+		data, err = files.ReadInput(os.Stdin, maxRunsFile)
 	}
 	var g core.Grid
 	if err == nil {
@@ -37,12 +39,12 @@ func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Gr
 	return g, nil
 }
 
-// Preview makes the commands of some runs, the first and the last among them, and starts nothing.
-func Preview(host *machine.Host, q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
+// PreviewRuns makes the commands of some runs, the first and the last among them, and starts nothing.
+func PreviewRuns(host *machine.Host, q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, nil, nil, err
 	}
-	command, err := check(host, q)
+	command, err := checkCommands(host, q)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -52,8 +52,8 @@ type Request struct {
 
 const requestSchema = "gpuard.sweep-question/1"
 
-// same reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
-func (q *Request) same(other *Request) bool {
+// hasSameRuns reports whether two questions make the same runs. Their number at the same time, and their devices, may differ.
+func (q *Request) hasSameRuns(other *Request) bool {
 	key := func(q *Request) []byte {
 		b, _ := json.Marshal([]any{q.Grid, q.Command, q.Folder})
 		return b
@@ -93,12 +93,12 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
 	}
-	command, err := check(host, q)
+	command, err := checkCommands(host, q)
 	if err == nil {
 		_, missing := os.Stat(dir)
 		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
-		if dir, err = folder(dir); err == nil {
-			return open(host, q, command, dir, fresh, busy)
+		if dir, err = makeFolder(dir); err == nil {
+			return openSweep(host, q, command, dir, fresh, busy)
 		}
 	}
 	return nil, err
@@ -124,16 +124,16 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 		return nil, err
 	}
 	host.Machine, host.PrivateState = q.Machine, q.Private
-	command, err := check(host, q)
+	command, err := checkCommands(host, q)
 	if err != nil {
 		return nil, err
 	}
-	return open(host, q, command, dir, false, busy)
+	return openSweep(host, q, command, dir, false, busy)
 }
 
-// check finds out before anything is leased whether the commands can be made and are there.
-func check(host *machine.Host, q *Request) (*core.Command, error) {
-	command, err := core.Parse(q.Command, &q.Grid)
+// checkCommands finds out before anything is leased whether the commands can be made and are there.
+func checkCommands(host *machine.Host, q *Request) (*core.Command, error) {
+	command, err := core.ParseCommand(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func check(host *machine.Host, q *Request) (*core.Command, error) {
 		if err := refuseAssignment(name); err != nil {
 			return nil, err
 		}
-		if _, err := find(q, name); err != nil {
+		if _, err := findProgram(q, name); err != nil {
 			return nil, err
 		}
 	}
@@ -178,29 +178,29 @@ func refuseAssignment(word string) error {
 	switch {
 	case !assigned || strings.ContainsAny(name, "/.-"):
 		return nil
-	case slices.Contains(launchers.Masks(), name):
+	case slices.Contains(launchers.MaskVariables(), name):
 		return exit.Usagef("cannot run %q: a variable in front of a command is for a shell, and each run of a sweep gets a GPU of its own; leave it out", word)
 	}
 	return exit.Usagef("cannot run %q: a variable in front of a command is for a shell; write: env %s …", word, word)
 }
 
-// find is the program of a command, which runs in the sweep's own folder.
-func find(q *Request, name string) (string, error) {
+// findProgram is the program of a command, which runs in the sweep's own folder.
+func findProgram(q *Request, name string) (string, error) {
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
-		path, err := launch.Find(filepath.Join(q.Folder, name))
+		path, err := launch.FindCommand(filepath.Join(q.Folder, name))
 		return path, err
 	}
-	return launch.Find(name)
+	return launch.FindCommand(name)
 }
 
-// there reports whether a program is still where it was found.
-func there(path string) bool {
+// isProgram reports whether a program is still where it was found.
+func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// folder makes the folder of a sweep.
-func folder(dir string) (string, error) {
+// makeFolder makes the folder of a sweep.
+func makeFolder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
@@ -209,7 +209,7 @@ func folder(dir string) (string, error) {
 		return dir, err
 	}
 	here, err := os.Getwd()
-	above, openErr := sys.Follow(".")
+	above, openErr := sys.FollowDir(".")
 	if err = errors.Join(err, openErr); err == nil {
 		defer above.Close() //nolint:errcheck // nothing is written through it
 	}
@@ -233,7 +233,7 @@ func folder(dir string) (string, error) {
 // checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run. With
 // a mode it is made where it is missing.
 func checkOwn(dir string, mode uint32) error {
-	own, err := sys.OpenOwn(dir, mode)
+	own, err := sys.OpenOwnFolder(dir, mode)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return err
@@ -246,7 +246,7 @@ func checkOwn(dir string, mode uint32) error {
 }
 
 func readRequest(dir string) (*Request, error) {
-	data, err := files.Named(filepath.Join(dir, requestFile), 8*largest)
+	data, err := files.ReadNamed(filepath.Join(dir, requestFile), 8*maxRunsFile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
@@ -260,29 +260,29 @@ func readRequest(dir string) (*Request, error) {
 	return q, nil
 }
 
-// open locks the folder and reads what was done.
-func open(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
+// openSweep locks the folder and reads what was done.
+func openSweep(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
 	s := &Sweep{Folder: &runs.Folder{Dir: dir, Host: host, Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
-	if err := s.write(busy); err != nil {
+	if err := s.takeFolder(busy); err != nil {
 		s.Close()
 		return nil, err
 	}
-	return s, s.history()
+	return s, s.readHistory()
 }
 
-func (s *Sweep) write(busy func()) (err error) {
+func (s *Sweep) takeFolder(busy func()) (err error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return err
 	}
 	old, err := readRequest(s.Dir)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && foreign(entries):
+	case errors.Is(err, os.ErrNotExist) && hasForeignFiles(entries):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it has other files; name a new folder", s.Dir)}
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
-	case err == nil && !old.same(s.Request):
-		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
+	case err == nil && !old.hasSameRuns(s.Request):
+		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.requestText())}
 	}
 	if err := s.takeHost(); err != nil {
 		return err
@@ -293,11 +293,11 @@ func (s *Sweep) write(busy func()) (err error) {
 	if err := sys.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
 		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
 	}
-	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
+	return journal.ReplaceFile(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
 }
 
-// foreign: a folder that a sweep made has its host and its lock first.
-func foreign(entries []os.DirEntry) bool {
+// hasForeignFiles: a folder that a sweep made has its host and its lock first.
+func hasForeignFiles(entries []os.DirEntry) bool {
 	for _, e := range entries {
 		if e.Name() != lockFile && e.Name() != hostFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
 			return true
@@ -306,8 +306,8 @@ func foreign(entries []os.DirEntry) bool {
 	return false
 }
 
-// words is a question for people.
-func (q *Request) words() string {
+// requestText is a question for people.
+func (q *Request) requestText() string {
 	text := fmt.Sprintf("%d runs", q.Grid.Len())
 	if len(q.Command) > 0 {
 		text += " of " + strings.Join(q.Command, " ")
@@ -315,11 +315,11 @@ func (q *Request) words() string {
 	return text + " in " + q.Folder
 }
 
-// history reads what was done.
-func (s *Sweep) history() (err error) {
+// readHistory reads what was done.
+func (s *Sweep) readHistory() (err error) {
 	s.State = record.NewState(s.Request.Grid.Len(), s.Request.Retry)
 	if s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
-		err = s.Journal.Mend()
+		err = s.Journal.TruncatePartial()
 	}
 	if err == nil {
 		err = s.CatchUp()
@@ -335,12 +335,12 @@ func (s *Sweep) history() (err error) {
 // Count is how many runs are where.
 func (s *Sweep) Count() record.Count { return s.State.Count }
 
-// Unused are the parameters that no word of the command asks for.
-func (s *Sweep) Unused() []string { return s.command.Unused }
+// UnusedParameters are the parameters that no word of the command asks for.
+func (s *Sweep) UnusedParameters() []string { return s.command.Unused }
 
-// Again asks for those that failed once more.
-func (s *Sweep) Again() error {
-	for _, run := range s.State.In(record.Failed) {
+// RetryFailed asks for those that failed once more.
+func (s *Sweep) RetryFailed() error {
+	for _, run := range s.State.RunsIn(record.Failed) {
 		if err := s.Add(record.Event{Kind: record.Again, Run: run, At: time.Now()}); err != nil {
 			return err
 		}

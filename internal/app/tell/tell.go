@@ -31,64 +31,64 @@ type Notice struct {
 	Time time.Time `json:"time"`
 }
 
-// Owner is who is told.
-type Owner struct {
+// OwnerNotifier is who is told.
+type OwnerNotifier struct {
 	ctx   context.Context
 	host  *machine.Host
 	name  string // of the machine
-	posts chan post
+	posts chan webhookPost
 
-	terminals tty.Below
+	terminals tty.DevRoot
 	mu        sync.Mutex
 	failing   bool // the last post has failed, and that was said
 }
 
-type post struct {
+type webhookPost struct {
 	address string
 	body    []byte
 }
 
 const (
-	inFlight = 4  // posts at the same time
-	waiting  = 64 // posts that wait for that; further ones are left out
-	killed   = 10 * time.Second
+	maxPostsAtOnce  = 4  // posts at the same time
+	maxWaitingPosts = 64 // posts that wait for that; further ones are left out
+	killGrace       = 10 * time.Second
 )
 
 // New makes the owner of a machine, which is told until ctx ends.
-func New(ctx context.Context, host *machine.Host) *Owner {
+func New(ctx context.Context, host *machine.Host) *OwnerNotifier {
 	name, _ := os.Hostname()
 	own := *host // a host remembers the configuration, for one caller at a time
-	o := &Owner{ctx: ctx, host: &own, name: name, posts: make(chan post, waiting), terminals: tty.Below(host.Root)}
-	for range inFlight {
-		go o.deliver()
+	o := &OwnerNotifier{ctx: ctx, host: &own, name: name, posts: make(chan webhookPost, maxWaitingPosts), terminals: tty.DevRoot(host.Root)}
+	for range maxPostsAtOnce {
+		go o.deliverPosts()
 	}
 	return o
 }
 
-// Tell tells troubles, and does what their level says.
-func (o *Owner) Tell(rules policy.Watch, troubles []trend.Trouble) {
+// TellTroubles tells troubles, and does what their level says.
+func (o *OwnerNotifier) TellTroubles(rules policy.Watch, troubles []trend.Trouble) {
 	for _, t := range troubles {
 		if t.Level == policy.End {
-			go o.end(rules, t)
+			go o.endOutsider(rules, t)
 			continue
 		}
-		o.say(rules, t)
+		o.tellOnce(rules, t)
 		if t.Outsider != nil && t.Level == policy.Warn {
-			o.terminals.TellProcess(t.Outsider.PID, t.Outsider.Start, t.Outsider.UID, o.line(t.Outsider.Warning))
+			o.terminals.TellProcess(t.Outsider.PID, t.Outsider.Start, t.Outsider.UID, o.terminalLine(t.Outsider.Warning))
 		}
 	}
 }
 
-// line is a text as it is shown on a terminal that is not this process's.
-func (o *Owner) line(text string) string { return "gpuard on " + o.name + ": " + text }
+// terminalLine is a text as it is shown on a terminal that is not this process's.
+func (o *OwnerNotifier) terminalLine(text string) string { return "gpuard on " + o.name + ": " + text }
 
-// say tells one trouble once in each way.
-func (o *Owner) say(rules policy.Watch, t trend.Trouble) {
+// tellOnce tells one trouble once in each way.
+func (o *OwnerNotifier) tellOnce(rules policy.Watch, t trend.Trouble) {
 	o.host.Say(t.Text)
-	if t.Again || !t.Level.AtLeast(policy.Report) || !o.host.Hardware() {
+	if t.Again || !t.Level.AtLeast(policy.Report) || !o.host.IsHardware() {
 		return
 	}
-	o.terminals.Tell(uint32(os.Geteuid()), o.line(t.Text), tty.Own()) //nolint:gosec // a uid
+	o.terminals.TellUser(uint32(os.Geteuid()), o.terminalLine(t.Text), tty.OwnTerminal()) //nolint:gosec // a uid
 	if rules.Webhook == "" {
 		return
 	}
@@ -97,14 +97,14 @@ func (o *Owner) say(rules policy.Watch, t trend.Trouble) {
 		return
 	}
 	select {
-	case o.posts <- post{rules.Webhook, body}:
+	case o.posts <- webhookPost{rules.Webhook, body}:
 	default:
-		o.failed(fmt.Errorf("cannot post to the webhook: %d posts wait for it already", waiting))
+		o.notePostResult(fmt.Errorf("cannot post to the webhook: %d posts wait for it already", maxWaitingPosts))
 	}
 }
 
-// deliver posts what waits, one after the other.
-func (o *Owner) deliver() {
+// deliverPosts posts what waits, one after the other.
+func (o *OwnerNotifier) deliverPosts() {
 	for {
 		select {
 		case <-o.ctx.Done():
@@ -112,14 +112,14 @@ func (o *Owner) deliver() {
 		case p := <-o.posts:
 			err := webhook.Post(o.ctx, p.address, p.body)
 			if o.ctx.Err() == nil {
-				o.failed(err)
+				o.notePostResult(err)
 			}
 		}
 	}
 }
 
-// failed notes how the last post went. A failure is said once, until one has arrived.
-func (o *Owner) failed(err error) {
+// notePostResult notes how the last post went. A failure is said once, until one has arrived.
+func (o *OwnerNotifier) notePostResult(err error) {
 	o.mu.Lock()
 	before := o.failing
 	o.failing = err != nil
@@ -129,20 +129,20 @@ func (o *Owner) failed(err error) {
 	}
 }
 
-// end ends an outsider and tells what became of it.
-func (o *Owner) end(rules policy.Watch, t trend.Trouble) {
+// endOutsider ends an outsider and tells what became of it.
+func (o *OwnerNotifier) endOutsider(rules policy.Watch, t trend.Trouble) {
 	p := t.Outsider
 	host := *o.host
-	done, err := leases.Expel(o.ctx, &host, p.PID, p.Start, p.UID, min(killed, rules.Grace))
+	done, err := leases.EvictUnleased(o.ctx, &host, p.PID, p.Start, p.UID, min(killGrace, rules.Grace))
 	if o.ctx.Err() != nil {
 		return
 	}
-	t.Text, t.Level = outcome(p, done, err), policy.Report
+	t.Text, t.Level = outcomeText(p, done, err), policy.Report
 	t.Again = t.Again && !done.Gone // that it could not be ended is posted once, and then its end
-	o.say(rules, t)
+	o.tellOnce(rules, t)
 }
 
-func outcome(p *trend.Outsider, done leftover.Evicted, err error) string {
+func outcomeText(p *trend.Outsider, done leftover.Eviction, err error) string {
 	switch {
 	case err != nil:
 		return prose.Clean(err.Error())

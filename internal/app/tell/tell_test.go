@@ -40,7 +40,7 @@ func (l *log) count(part string) (n int) {
 	return n
 }
 
-func owner(t *testing.T, l *log, invented string) *Owner {
+func owner(t *testing.T, l *log, invented string) *OwnerNotifier {
 	return New(t.Context(), &machine.Host{Messages: machine.Messages{Say: l.say}, Proc: proc.New("/proc"), Root: t.TempDir(), Machine: invented})
 }
 
@@ -74,13 +74,13 @@ func TestTell(t *testing.T) {
 	defer server.Close()
 	var l, invented log
 	rules := policy.Watch{Webhook: server.URL}
-	owner(t, &invented, "demo").Tell(rules, []trend.Trouble{trouble("unreal", policy.Report)})
+	owner(t, &invented, "demo").TellTroubles(rules, []trend.Trouble{trouble("unreal", policy.Report)})
 	o := owner(t, &l, "")
 	again := trouble("again", policy.Report)
 	again.Again = true
-	o.Tell(rules, []trend.Trouble{again, trouble("quiet", policy.Off), trouble("one", policy.Report), trouble("two", policy.Warn)})
-	o.Tell(policy.Watch{}, []trend.Trouble{trouble("without a webhook", policy.Report)})
-	o.Tell(rules, []trend.Trouble{trouble("three", policy.Report)})
+	o.TellTroubles(rules, []trend.Trouble{again, trouble("quiet", policy.Off), trouble("one", policy.Report), trouble("two", policy.Warn)})
+	o.TellTroubles(policy.Watch{}, []trend.Trouble{trouble("without a webhook", policy.Report)})
+	o.TellTroubles(rules, []trend.Trouble{trouble("three", policy.Report)})
 	eventually(t, "three have arrived", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= 3 })
 	time.Sleep(50 * time.Millisecond)
 	mu.Lock()
@@ -126,7 +126,7 @@ func TestTellFailing(t *testing.T) {
 	send := func(n int) {
 		began := time.Now()
 		for i := range n {
-			o.Tell(rules, []trend.Trouble{trouble(fmt.Sprint("number ", i), policy.Report)})
+			o.TellTroubles(rules, []trend.Trouble{trouble(fmt.Sprint("number ", i), policy.Report)})
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("%d troubles took %v", n, took)
@@ -138,11 +138,11 @@ func TestTellFailing(t *testing.T) {
 	send(500)
 	eventually(t, "it is said that there are too many", func() bool { return l.count("posts wait for it already") == 1 })
 	close(hold)
-	eventually(t, "those that waited have arrived", func() bool { return arrived(waiting)() && len(o.posts) == 0 })
+	eventually(t, "those that waited have arrived", func() bool { return arrived(maxWaitingPosts)() && len(o.posts) == 0 })
 	send(3)
-	eventually(t, "they have failed", arrived(waiting+3))
+	eventually(t, "they have failed", arrived(maxWaitingPosts+3))
 	mu.Lock()
-	if most > inFlight || all > waiting+inFlight+3 {
+	if most > maxPostsAtOnce || all > maxWaitingPosts+maxPostsAtOnce+3 {
 		t.Errorf("%d posts, %d at the same time", all, most)
 	}
 	answer = http.StatusNoContent

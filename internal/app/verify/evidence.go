@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// witness is the third one: the job's own framework, asked in a process of its own.
-type witness struct {
+// frameworkProbe is the third one: the job's own framework, asked in a process of its own.
+type frameworkProbe struct {
 	asked   []string // frameworks, each is asked once
 	asking  bool
 	last    time.Time // when the libraries were read
@@ -33,13 +33,13 @@ const (
 )
 
 // findFrameworks finds frameworks in the job's processes, and asks each new one which devices it uses.
-func (w *watch) findFrameworks(ctx context.Context) {
+func (w *treeWatch) findFrameworks(ctx context.Context) {
 	if w.witness.asking || time.Since(w.witness.last) < min(librariesEvery, w.facts.Patience/4) {
 		return
 	}
 	w.witness.last = time.Now()
-	for _, pid := range w.oldest() {
-		program, err := w.host.Proc.Program(pid)
+	for _, pid := range w.oldestMembers() {
+		program, err := w.host.Proc.ReadProgram(pid)
 		if err != nil {
 			continue
 		}
@@ -52,7 +52,7 @@ func (w *watch) findFrameworks(ctx context.Context) {
 				w.facts.Libraries = append(w.facts.Libraries, l)
 			}
 		}
-		found := slices.DeleteFunc(verify.Recognize(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
+		found := slices.DeleteFunc(verify.RecognizeFrameworks(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
 		if len(found) > 0 {
 			w.askWitness(ctx, pid, program, found)
 			return
@@ -60,10 +60,10 @@ func (w *watch) findFrameworks(ctx context.Context) {
 	}
 }
 
-// oldest are the living processes of the job, the first one first.
-func (w *watch) oldest() (pids []int) {
+// oldestMembers are the living processes of the job, the first one first.
+func (w *treeWatch) oldestMembers() (pids []int) {
 	for pid, m := range w.members {
-		if w.host.Proc.Alive(pid, m.start) {
+		if w.host.Proc.IsAlive(pid, m.start) {
 			pids = append(pids, pid)
 		}
 	}
@@ -73,13 +73,13 @@ func (w *watch) oldest() (pids []int) {
 
 // askWitness starts the job's own program again, outside of the job, with the environment and in the folder that the
 // process has.
-func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, frameworks []string) {
+func (w *treeWatch) askWitness(ctx context.Context, pid int, program proc.Program, frameworks []string) {
 	w.witness.asked = append(w.witness.asked, frameworks...)
 	w.witness.asking, w.witness.answers = true, make(chan []verify.Framework, 1)
 	answers := w.witness.answers
-	args, ok := verify.Question(program.Name, frameworks)
+	args, ok := verify.QuestionArgs(program.Name, frameworks)
 	env, err := w.host.Proc.Environ(pid)
-	reason, hides := silent(w.host, pid, program), ""
+	reason, hides := witnessObstacle(w.host, pid, program), ""
 	if err == nil {
 		hides = w.hidesAll(env, pid)
 	}
@@ -91,10 +91,10 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 		reason = "not asked: " + err.Error()
 	}
 	if reason != "" {
-		answers <- answered(pid, frameworks, nil, reason, hides)
+		answers <- frameworkAnswers(pid, frameworks, nil, reason, hides)
 		return
 	}
-	q := launch.Question{Args: append(program.Args[:1:1], args...), Env: asking(env)}
+	q := launch.Question{Args: append(program.Args[:1:1], args...), Env: witnessEnv(env)}
 	start := w.members[pid].start
 	go func() {
 		out, err := askProgram(ctx, q, pid, start)
@@ -102,7 +102,7 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 		if err != nil {
 			reason = err.Error()
 		}
-		answers <- answered(pid, frameworks, out, reason, hides)
+		answers <- frameworkAnswers(pid, frameworks, out, reason, hides)
 	}()
 }
 
@@ -111,7 +111,7 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, witnessLimit)
 	defer cancel()
-	process, err := q.Of(pid, func(procfs string, number int) bool {
+	process, err := q.UseProgramOf(pid, func(procfs string, number int) bool {
 		at := proc.New(procfs)
 		s, err := at.Stat(number)
 		uid, known := at.Owner(number)
@@ -121,11 +121,11 @@ func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) (
 		return nil, err
 	}
 	defer process.Close() //nolint:errcheck // nothing was written
-	return launch.Ask(ctx, q)
+	return launch.AskQuestion(ctx, q)
 }
 
-// dismiss ends a witness process that still runs, and waits for its end, so that no process stays behind.
-func (w *watch) dismiss(cancel context.CancelFunc) {
+// endWitness ends a witness process that still runs, and waits for its end, so that no process stays behind.
+func (w *treeWatch) endWitness(cancel context.CancelFunc) {
 	cancel()
 	if w.witness.asking {
 		<-w.witness.answers
@@ -134,17 +134,17 @@ func (w *watch) dismiss(cancel context.CancelFunc) {
 
 // hidesAll are the variables by which a process of the job sees no GPU; "" where it sees one, or that is a guess. Something between
 // gpuard and it may have changed them.
-func (w *watch) hidesAll(env visible.Env, pid int) string {
-	x, _, masks := explain.Environment(w.host, env, pid, w.facts.Machine)
-	if len(w.facts.Machine.Devices) == 0 || len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.Doubtful) {
+func (w *treeWatch) hidesAll(env visible.Env, pid int) string {
+	x, _, masks := explain.ExplainEnvironment(w.host, env, pid, w.facts.Machine)
+	if len(w.facts.Machine.Devices) == 0 || len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}
 	return strings.Join(masks, " ")
 }
 
-// answered is the witness's output for each framework; reason replaces a missing one.
-func answered(pid int, frameworks []string, out []byte, reason, hides string) []verify.Framework {
-	all := verify.Answers(frameworks, out)
+// frameworkAnswers is the witness's output for each framework; reason replaces a missing one.
+func frameworkAnswers(pid int, frameworks []string, out []byte, reason, hides string) []verify.Framework {
+	all := verify.ReadAnswers(frameworks, out)
 	for i := range all {
 		if all[i].PID, all[i].Hides = pid, hides; all[i].GPU == verify.Unknown && reason != "" {
 			all[i].Error = reason
@@ -153,13 +153,13 @@ func answered(pid int, frameworks []string, out []byte, reason, hides string) []
 	return all
 }
 
-// silent says why a process's program must not be started by us: it could do in our name what its owner cannot do, or
+// witnessObstacle says why a process's program must not be started by us: it could do in our name what its owner cannot do, or
 // it is another program under the same path here.
-func silent(host *machine.Host, pid int, p proc.Program) string {
+func witnessObstacle(host *machine.Host, pid int, p proc.Program) string {
 	uid, known := host.Proc.Owner(pid)
 	switch {
 	case !known || int(uid) != os.Geteuid():
-		return "not asked: the process belongs to " + host.Proc.Describe(pid).User
+		return "not asked: the process belongs to " + host.Proc.DescribeProcess(pid).User
 	case p.Elsewhere:
 		return "not asked: the process is in a container"
 	case len(p.Args) == 0:
@@ -168,9 +168,9 @@ func silent(host *machine.Host, pid int, p proc.Program) string {
 	return ""
 }
 
-// asking is the environment for the witness: that of the job without the lease, with the frameworks' settings that keep
+// witnessEnv is the environment for the witness: that of the job without the lease, with the frameworks' settings that keep
 // them from allocating most of a GPU's memory (JAX's and TensorFlow's guides on GPU memory).
-func asking(env []string) []string {
+func witnessEnv(env []string) []string {
 	own := []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true", "TF_CPP_MIN_LOG_LEVEL=3", "PYTHONDONTWRITEBYTECODE=1"}
 	return append(own, slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_LEASE=") })...)
 }

@@ -9,11 +9,11 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// promise reads what the job's environment shows it, as explain does.
-func (w *watch) promise() {
+// readPromise reads what the job's environment shows it, as explain does.
+func (w *treeWatch) readPromise() {
 	w.promised = true
 	f := &w.facts
-	x, inside, masks := explain.Environment(w.host, w.env, f.PID, f.Machine)
+	x, inside, masks := explain.ExplainEnvironment(w.host, w.env, f.PID, f.Machine)
 	f.Promised = []gpu.UUID{}
 	for _, e := range x.Visible {
 		f.Promised = append(f.Promised, e.UUID)
@@ -26,19 +26,19 @@ func (w *watch) promise() {
 	}
 	for _, n := range x.Notes {
 		f.Notes = append(f.Notes, n.Text)
-		if n.Doubtful() && f.Doubt == "" {
+		if n.IsDoubtful() && f.Doubt == "" {
 			f.Doubt = n.Text
 		}
 	}
 	f.Mask = strings.Join(masks, " ")
-	if w.early() && f.Doubt == "" {
+	if w.isEnvOlder() && f.Doubt == "" {
 		f.Doubt = fmt.Sprintf("lease %s is held for a process that began before it, so its environment says nothing about that: the lease alone counts", w.lease.ID)
 		f.Notes = append(f.Notes, f.Doubt)
 	}
 }
 
-// early: the environment is older than the lease, which was taken for a process that ran already.
-func (w *watch) early() bool {
+// isEnvOlder: the environment is older than the lease, which was taken for a process that ran already.
+func (w *treeWatch) isEnvOlder() bool {
 	id, _ := w.env.Lookup("GPUARD_LEASE")
 	return w.lease != nil && w.lease.Apart && id != w.lease.ID
 }

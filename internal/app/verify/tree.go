@@ -15,19 +15,19 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// gather finds the job's processes and what CPU time they used; alive is false when none is left.
-func (w *watch) gather() (alive bool) {
+// readTree finds the job's processes and what CPU time they used; alive is false when none is left.
+func (w *treeWatch) readTree() (alive bool) {
 	roots := []int{w.facts.PID}
 	for pid, m := range w.members {
-		if pid != w.facts.PID && w.host.Proc.Alive(pid, m.start) {
+		if pid != w.facts.PID && w.host.Proc.IsAlive(pid, m.start) {
 			roots = append(roots, pid)
 		}
 	}
-	if !w.host.Proc.Alive(w.facts.PID, w.start) {
+	if !w.host.Proc.IsAlive(w.facts.PID, w.start) {
 		roots = roots[1:] // its PID may belong to another process now
 	}
 	total := time.Duration(0)
-	for _, pid := range w.host.Proc.Tree(roots...) {
+	for _, pid := range w.host.Proc.ProcessTree(roots...) {
 		s, err := w.host.Proc.Stat(pid)
 		if err != nil || s.State == "Z" {
 			continue
@@ -35,7 +35,7 @@ func (w *watch) gather() (alive bool) {
 		alive = true
 		known := w.members[pid]
 		if known == nil || known.start != s.Start {
-			known = &member{start: s.Start, before: s.CPU}
+			known = &jobProcess{start: s.Start, before: s.CPU}
 			w.members[pid] = known
 		}
 		known.spent = s.CPU - known.before
@@ -47,14 +47,14 @@ func (w *watch) gather() (alive bool) {
 	return alive
 }
 
-// sight notes a process of the driver's list that belongs to the job: by descent, or because it was started inside the
+// noteProcess notes a process of the driver's list that belongs to the job: by descent, or because it was started inside the
 // job's lease and has left the tree.
-func (w *watch) sight(m gpu.Machine, p gpu.Process) {
+func (w *treeWatch) noteProcess(m gpu.Machine, p gpu.Process) {
 	known := w.members[p.PID]
-	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.inLease(p) {
+	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.isInLease(p) {
 		return
 	}
-	at := place{p.PID, p.GPU}
+	at := processDevice{p.PID, p.GPU}
 	s := w.seen[at]
 	if s == nil {
 		s = &verify.Sighting{PID: p.PID, GPU: p.GPU, First: w.facts.Watched}
@@ -64,8 +64,8 @@ func (w *watch) sight(m gpu.Machine, p gpu.Process) {
 		w.seen[at] = s
 	}
 	s.Kind, s.Last, s.Command = p.Kind, w.facts.Watched, cmp.Or(machine.BaseName(strings.Fields(p.Command)), s.Command)
-	if d, _, found := m.Find(p.GPU); found {
-		s.Spared = display.Of(*d, m.On(d.UUID)).MayServe(p)
+	if d, _, found := m.FindDevice(p.GPU); found {
+		s.Spared = display.ScreenOf(*d, m.ProcessesOn(d.UUID)).MayServe(p)
 	}
 	if p.Memory != nil && (s.Peak == nil || *p.Memory > *s.Peak) {
 		s.Peak = new(*p.Memory)
@@ -73,7 +73,7 @@ func (w *watch) sight(m gpu.Machine, p gpu.Process) {
 }
 
 // leaseInside is the lease of a process of the job that has another one than the job's first process; nil without one.
-func (w *watch) leaseInside(m gpu.Machine, pid int) *job.Lease {
+func (w *treeWatch) leaseInside(m gpu.Machine, pid int) *job.Lease {
 	env, err := w.host.Proc.Environ(pid)
 	if err != nil {
 		return nil
@@ -85,7 +85,7 @@ func (w *watch) leaseInside(m gpu.Machine, pid int) *job.Lease {
 	return own
 }
 
-func (w *watch) inLease(p gpu.Process) bool {
+func (w *treeWatch) isInLease(p gpu.Process) bool {
 	if w.lease == nil || p.UID == nil || *p.UID != w.lease.UID {
 		return false
 	}
@@ -95,7 +95,7 @@ func (w *watch) inLease(p gpu.Process) bool {
 }
 
 // sightings are in the order of sentences: by process, then as the devices were taken.
-func (w *watch) sightings() (out []verify.Sighting) {
+func (w *treeWatch) sightings() (out []verify.Sighting) {
 	for _, s := range w.seen {
 		out = append(out, *s)
 	}

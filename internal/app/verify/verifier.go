@@ -30,7 +30,7 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 8 {
 		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
-	pidfd, stream, err := launch.Watched(args[0], args[1])
+	pidfd, stream, err := launch.InheritWatcherFDs(args[0], args[1])
 	if err != nil {
 		return err
 	}
@@ -45,29 +45,29 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	host.Say = func(string) {}
 	s, _ := host.Proc.Stat(pid)
-	w := newWatch(host, pid, s.Start, patience, launch.Exited(pidfd), func() (string, bool) { return launch.Signal(pidfd) })
+	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
 	w.lease = &job.Lease{ID: args[3], UID: uint32(os.Geteuid())}
 	for id := range strings.SplitSeq(args[4], ",") {
 		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))
 	}
 	w.acts = stop
-	w.begin()
-	v := w.run(ctx)
-	v.Stopped = v.Verdict.Bad() && stop && launch.Send(pidfd, syscall.SIGTERM) == nil
-	return v.Tell(stream, asJSON)
+	w.awaitCommand()
+	v := w.watchUntilClear(ctx)
+	v.Stopped = v.Verdict.Bad() && stop && launch.SendSignal(pidfd, syscall.SIGTERM) == nil
+	return v.Print(stream, asJSON)
 }
 
-// Tell writes the result to stream, as one line of text or as JSON.
-func (v *Verification) Tell(stream io.Writer, asJSON bool) error {
+// Print writes the result to stream, as one line of text or as JSON.
+func (v *Verification) Print(stream io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(stream).Encode(v)
 	}
-	_, err := fmt.Fprintln(stream, v.remark())
+	_, err := fmt.Fprintln(stream, v.remarkText())
 	return err
 }
 
-// remark is the line for the user who started the run.
-func (v *Verification) remark() string {
+// remarkText is the line for the user who started the run.
+func (v *Verification) remarkText() string {
 	switch {
 	case v.Verdict == verify.Proven:
 		return "gpuard: " + v.Line()
@@ -81,15 +81,15 @@ func (v *Verification) remark() string {
 	return line
 }
 
-// begin waits until the command has taken gpuard's place: only then its environment is the job's.
-func (w *watch) begin() {
+// awaitCommand waits until the command has taken gpuard's place: only then its environment is the job's.
+func (w *treeWatch) awaitCommand() {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		env, err := w.host.Proc.Environ(w.facts.PID)
 		if id, _ := visible.Env(env).Lookup("GPUARD_LEASE"); err == nil && id == w.lease.ID {
 			w.env, w.facts.Command = env, commandOf(w.host, w.facts.PID)
 			return
 		}
-		if !w.host.Proc.Alive(w.facts.PID, w.start) {
+		if !w.host.Proc.IsAlive(w.facts.PID, w.start) {
 			break
 		}
 	}

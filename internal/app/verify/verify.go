@@ -28,7 +28,7 @@ type Verification struct {
 	Promised   []namedDevice      `json:"promised"`   // by the environment; never nil
 	Lease      string             `json:"lease"`      // "" without one
 	Leased     []namedDevice      `json:"leased"`     // by the lease; never nil
-	Sightings  []sighting         `json:"sightings"`  // one per process and device; never nil
+	Sightings  []listedProcess    `json:"sightings"`  // one per process and device; never nil
 	Frameworks []verify.Framework `json:"frameworks"` // recognised in the job; never nil
 	Watched    float64            `json:"watched"`    // seconds
 	Stopped    bool               `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
@@ -42,8 +42,8 @@ type namedDevice struct {
 	Name  string   `json:"name"`
 }
 
-// sighting is one process on one device, as the driver listed it.
-type sighting struct {
+// listedProcess is one process on one device, as the driver listed it.
+type listedProcess struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
 	namedDevice
@@ -53,50 +53,50 @@ type sighting struct {
 	Last   float64    `json:"last"`
 }
 
-// Verify watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
-func Verify(ctx context.Context, host *machine.Host, target string, patience time.Duration) (*Verification, error) {
-	if err := Verifiable(host); err != nil {
+// VerifyJob watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
+func VerifyJob(ctx context.Context, host *machine.Host, target string, patience time.Duration) (*Verification, error) {
+	if err := CheckVerifiable(host); err != nil {
 		return nil, err
 	}
-	pid, lease, err := registry.Target(host, "verify", target, gpu.Machine{})
+	pid, lease, err := registry.FindTarget(host, "verify", target, gpu.Machine{})
 	if err != nil {
 		return nil, err
 	}
-	if why := host.Proc.Missing(pid); why != "" {
+	if why := host.Proc.MissingReason(pid); why != "" {
 		return nil, exit.Usagef("cannot verify process %d: %s; gpuard status shows what runs on the GPUs", pid, why)
 	}
 	s, err := host.Proc.Stat(pid)
 	if err != nil {
 		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
 	}
-	pidfd, err := launch.Pidfd(pid)
+	pidfd, err := launch.OpenPidfd(pid)
 	if err != nil {
 		return nil, err
 	}
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
-	if lease != nil && s.Start != lease.Start || !host.Proc.Alive(pid, s.Start) {
+	if lease != nil && s.Start != lease.Start || !host.Proc.IsAlive(pid, s.Start) {
 		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
 	}
-	w := newWatch(host, pid, s.Start, patience, launch.Exited(pidfd), func() (string, bool) { return launch.Signal(pidfd) })
+	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
 	w.thorough = true
 	env, err := host.Proc.Environ(pid)
 	if w.env = env; err != nil {
 		w.facts.Unread = err.Error()
-		w.facts.Reading = outside(err, os.Geteuid())
+		w.facts.Reading = outsideAdvice(err, os.Geteuid())
 	}
 	if w.lease = lease; lease == nil {
 		w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, pid, w.env)
 	}
-	return w.run(ctx), nil
+	return w.watchUntilClear(ctx), nil
 }
 
-// Command runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
+// VerifyCommand runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
 // when the command has ended, with the way in which it ended. An error is about the start.
-func Command(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
-	if err := Verifiable(host); err != nil {
+func VerifyCommand(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
+	if err := CheckVerifiable(host); err != nil {
 		return nil, "", err
 	}
-	path, err := launch.Find(command[0])
+	path, err := launch.FindCommand(command[0])
 	if err != nil {
 		return nil, "", err
 	}
@@ -105,50 +105,50 @@ func Command(ctx context.Context, host *machine.Host, command []string, patience
 		return nil, "", err
 	}
 	s, _ := host.Proc.Stat(child.PID())
-	w := newWatch(host, child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.Signal(), true })
+	w := newWatch(host, child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.EndSignal(), true })
 	w.facts.Command = machine.BaseName(command)
 	w.env = host.Env
 	w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, os.Getpid(), host.Env)
-	v := w.run(ctx)
+	v := w.watchUntilClear(ctx)
 	tell(v)
 	return v, child.Wait(), nil
 }
 
-// outside is the advice for an environment that even root cannot read; "" for other users, who can use sudo.
-func outside(err error, euid int) string {
+// outsideAdvice is the advice for an environment that even root cannot read; "" for other users, who can use sudo.
+func outsideAdvice(err error, euid int) string {
 	if euid != 0 || !errors.Is(err, os.ErrPermission) {
 		return ""
 	}
 	return "verify outside of this container or restriction, where root may read it"
 }
 
-// Verifiable returns why nothing can be verified here; nil if it can.
-func Verifiable(host *machine.Host) error {
-	if host.Hardware() {
+// CheckVerifiable returns why nothing can be verified here; nil if it can.
+func CheckVerifiable(host *machine.Host) error {
+	if host.IsHardware() {
 		return nil
 	}
 	return exit.Usagef("cannot verify on an invented machine: no driver says who is on %s; leave --machine (GPUARD_MACHINE) out", host.Machine)
 }
 
-// verification is the answer with everything that was seen.
-func (w *watch) verification(finding verify.Finding) *Verification {
+// newVerification is the answer with everything that was seen.
+func (w *treeWatch) newVerification(finding verify.Finding) *Verification {
 	f := w.facts
 	v := &Verification{Schema: "gpuard.verify/1", PID: f.PID, Command: f.Command, Finding: finding, Variable: f.Mask, Lease: f.Lease,
-		Promised: namedDevices(f.Machine, f.Promised), Leased: namedDevices(f.Machine, f.Leased), Sightings: []sighting{},
-		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: seconds(f.Watched), Facts: f}
+		Promised: namedDevices(f.Machine, f.Promised), Leased: namedDevices(f.Machine, f.Leased), Sightings: []listedProcess{},
+		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: toSeconds(f.Watched), Facts: f}
 	for _, s := range f.Sightings {
-		v.Sightings = append(v.Sightings, sighting{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, seconds(s.First), seconds(s.Last)})
+		v.Sightings = append(v.Sightings, listedProcess{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, toSeconds(s.First), toSeconds(s.Last)})
 	}
 	return v
 }
 
-func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+func toSeconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
 func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
 	out := []namedDevice{}
 	for _, id := range ids {
 		v := namedDevice{Index: -1, UUID: id}
-		if d, slice, ok := m.Find(id); ok {
+		if d, slice, ok := m.FindDevice(id); ok {
 			v.Index, v.Name = d.Index, d.Name
 			if slice != nil {
 				v.Name += " MIG " + slice.Profile
@@ -159,10 +159,10 @@ func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
 	return out
 }
 
-// Hanging is the answer for a command that is not watched, because the driver does not answer.
-func Hanging(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
-	w := &watch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
-	return w.verification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+// HangingResult is the answer for a command that is not watched, because the driver does not answer.
+func HangingResult(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
+	w := &treeWatch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
+	return w.newVerification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
 		Text:   fmt.Sprintf("a driver call hangs, so %s (process %d) is not watched", command, pid),
 		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }

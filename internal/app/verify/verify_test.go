@@ -39,17 +39,17 @@ func TestUnreadable(t *testing.T) {
 		{new(uint32(0)), "root", 0, "even to root here", []string{"sudo", "belongs to"}},
 		{nil, "", 0, "even to root here", []string{"sudo"}},
 	} {
-		got := explain.Unreadable(gpu.Process{Command: "python", UID: c.owner, User: c.user}, 42, c.euid, "k3f9").Error()
+		got := explain.UnreadableError(gpu.Process{Command: "python", UID: c.owner, User: c.user}, 42, c.euid, "k3f9").Error()
 		bad := slices.ContainsFunc(c.never, func(no string) bool { return strings.Contains(got, no) })
 		if bad || !strings.HasPrefix(got, "cannot explain process 42 (python): ") || !strings.Contains(got, c.says) {
 			t.Errorf("%s for uid %d: %s", c.user, c.euid, got)
 		}
 	}
 	denied := fmt.Errorf("cannot read the environment: %w", os.ErrPermission)
-	if got := outside(denied, 0); !strings.Contains(got, "outside of this container") {
+	if got := outsideAdvice(denied, 0); !strings.Contains(got, "outside of this container") {
 		t.Errorf("root is told %q", got)
 	}
-	if outside(denied, 1000) != "" || outside(os.ErrNotExist, 0) != "" {
+	if outsideAdvice(denied, 1000) != "" || outsideAdvice(os.ErrNotExist, 0) != "" {
 		t.Error("others are told what is for root")
 	}
 }
@@ -68,10 +68,10 @@ func TestPromiseDoubt(t *testing.T) {
 		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0x1"}, ""},
 		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, "the first is read"},
 	} {
-		host := written(t, hosts.Invented(t, c.kinds), hosts.Process(nil, c.env...))
-		w := &watch{host: host, env: c.env, facts: verify.Facts{PID: 42}}
+		host := written(t, hosts.InventMachine(t, c.kinds), hosts.ProcessFiles(nil, c.env...))
+		w := &treeWatch{host: host, env: c.env, facts: verify.Facts{PID: 42}}
 		w.facts.Machine, _ = host.Reader(context.Background(), gpu.Query{What: gpu.Identity})
-		w.promise()
+		w.readPromise()
 		if got := w.facts.Doubt; (got == "") != (c.doubt == "") || !strings.Contains(got, c.doubt) {
 			t.Errorf("%s %q: doubt %q, want %q", c.kinds, c.env, got, c.doubt)
 		}
@@ -94,9 +94,9 @@ func TestPromiseAMD(t *testing.T) {
 		{gpu.NVIDIA, "HIP_VISIBLE_DEVICES=1", 0},
 	} {
 		env := []string{c.env}
-		w := &watch{host: written(t, hosts.Vendors(2, c.vendor), hosts.Process(nil, env...)), env: env, facts: verify.Facts{PID: 42}}
+		w := &treeWatch{host: written(t, hosts.VendorMachine(2, c.vendor), hosts.ProcessFiles(nil, env...)), env: env, facts: verify.Facts{PID: 42}}
 		w.facts.Machine, _ = w.host.Reader(t.Context(), gpu.Query{What: gpu.Identity})
-		if w.promise(); len(w.facts.Besides) != c.also {
+		if w.readPromise(); len(w.facts.Besides) != c.also {
 			t.Errorf("%s with %s: %v besides %v", c.vendor, c.env, w.facts.Besides, w.facts.Promised)
 		}
 	}
@@ -118,8 +118,8 @@ func TestDone(t *testing.T) {
 		{verify.OutsideLease, true, time.Second, false, true},
 		{verify.TooEarly, true, time.Second, false, false},
 	} {
-		w := &watch{acts: c.acts, facts: verify.Facts{Watched: c.watched, Ended: c.ended, Patience: 30 * time.Second}}
-		if got := w.done(verify.Finding{Verdict: c.verdict}); got != c.want {
+		w := &treeWatch{acts: c.acts, facts: verify.Facts{Watched: c.watched, Ended: c.ended, Patience: 30 * time.Second}}
+		if got := w.isDone(verify.Finding{Verdict: c.verdict}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -161,6 +161,6 @@ func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host
 	t.Helper()
 	return &machine.Host{
 		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
-		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
+		Proc:    proc.New(hosts.WriteRoot(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// watch reads one process tree repeatedly, until the answer is clear.
-type watch struct {
+// treeWatch reads one process tree repeatedly, until the answer is clear.
+type treeWatch struct {
 	host     *machine.Host
 	facts    verify.Facts
 	start    uint64      // of the first process
@@ -28,27 +28,27 @@ type watch struct {
 	ended    <-chan struct{}
 	ending   func() (signal string, known bool) // of the first process; waits for its end
 	began    time.Time
-	members  map[int]*member
-	seen     map[place]*verify.Sighting
+	members  map[int]*jobProcess
+	seen     map[processDevice]*verify.Sighting
 	settled  int // readings since a process was first seen on a device
 	failing  int // readings in a row that failed to get the driver's list
-	witness  witness
+	witness  frameworkProbe
 }
 
-// member is a process of the job, also after its parent has ended.
-type member struct {
+// jobProcess is a process of the job, also after its parent has ended.
+type jobProcess struct {
 	start         uint64
 	before, spent time.Duration // CPU time when it was found, and since
 }
 
-type place struct {
+type processDevice struct {
 	pid int
 	gpu gpu.UUID
 }
 
 // newWatch begins with the first process of a job. ended is closed at its end, and ending tells then how that was.
-func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration, ended <-chan struct{}, ending func() (string, bool)) *watch {
-	w := &watch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*member{}, seen: map[place]*verify.Sighting{}}
+func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration, ended <-chan struct{}, ending func() (string, bool)) *treeWatch {
+	w := &treeWatch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*jobProcess{}, seen: map[processDevice]*verify.Sighting{}}
 	w.facts.PID, w.facts.Patience = pid, patience
 	w.facts.Command = commandOf(host, pid)
 	return w
@@ -56,19 +56,19 @@ func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration,
 
 // commandOf is the base name of a process's command.
 func commandOf(host *machine.Host, pid int) string {
-	return machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
+	return machine.BaseName(strings.Fields(host.Proc.DescribeProcess(pid).Command))
 }
 
-// run reads at short intervals first, because jobs may be short, and at longer ones later.
-func (w *watch) run(ctx context.Context) *Verification {
+// watchUntilClear reads at short intervals first, because jobs may be short, and at longer ones later.
+func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 	ctx, cancel := context.WithCancel(ctx)
-	defer w.dismiss(cancel)
+	defer w.endWitness(cancel)
 	longest := cmp.Or(w.host.Times.Verify, 500*time.Millisecond)
 	for pause := longest / 10; ; pause = min(2*pause, longest) {
 		w.readOnce(ctx)
 		finding := verify.Judge(w.facts)
-		if w.done(finding) || ctx.Err() != nil {
-			return w.verification(finding)
+		if w.isDone(finding) || ctx.Err() != nil {
+			return w.newVerification(finding)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -84,8 +84,8 @@ func (w *watch) run(ctx context.Context) *Verification {
 	}
 }
 
-// done reports whether no more readings are needed: they could neither change the answer nor add to it.
-func (w *watch) done(f verify.Finding) bool {
+// isDone reports whether no more readings are needed: they could neither change the answer nor add to it.
+func (w *treeWatch) isDone(f verify.Finding) bool {
 	over := w.facts.Ended || w.facts.Watched >= w.facts.Patience
 	waiting := w.witness.asking && w.thorough
 	switch f.Verdict {
@@ -102,25 +102,25 @@ func (w *watch) done(f verify.Finding) bool {
 }
 
 // readOnce reads the driver's list once, and procfs before and after it, because processes come and go.
-func (w *watch) readOnce(ctx context.Context) {
+func (w *treeWatch) readOnce(ctx context.Context) {
 	f := &w.facts
-	w.gather()
+	w.readTree()
 	what := gpu.Processes
 	if initial, err := w.host.Proc.InitialPIDNamespace(); err == nil && !initial {
 		what |= gpu.Load
 	}
 	m, err := w.host.Read(ctx, what)
 	f.Watched = time.Since(w.began)
-	f.Age, _ = w.host.Proc.Age(f.PID)
-	if w.place(m, err); len(w.seen) > 0 {
+	f.Age, _ = w.host.Proc.ProcessAge(f.PID)
+	if w.noteMachine(m, err); len(w.seen) > 0 {
 		w.settled++
 	}
-	alive := w.gather()
+	alive := w.readTree()
 	if alive { // it may have become another program, as under env or a script
 		f.Command = cmp.Or(commandOf(w.host, f.PID), f.Command)
 	}
 	for _, p := range m.Processes {
-		w.sight(m, p)
+		w.noteProcess(m, p)
 	}
 	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
 		f.Looks++
@@ -132,8 +132,8 @@ func (w *watch) readOnce(ctx context.Context) {
 	w.findFrameworks(ctx)
 }
 
-// place notes what the machine says, but for its processes.
-func (w *watch) place(m gpu.Machine, err error) {
+// noteMachine notes what the machine says, but for its processes.
+func (w *treeWatch) noteMachine(m gpu.Machine, err error) {
 	f := &w.facts
 	f.Unlisted, f.Mend = "", ""
 	if err != nil {
@@ -143,12 +143,12 @@ func (w *watch) place(m gpu.Machine, err error) {
 	}
 	f.Machine = m
 	if !w.promised && f.Unread == "" {
-		w.promise()
+		w.readPromise()
 	}
 	if w.lease != nil {
 		f.Lease, f.Leased = w.lease.ID, append([]gpu.UUID{}, w.lease.Devices...)
 	}
-	if f.Unlisted = w.host.Unlisted(m, slices.Concat(f.Promised, f.Leased)); f.Unlisted == "" {
+	if f.Unlisted = w.host.UnlistedReason(m, slices.Concat(f.Promised, f.Leased)); f.Unlisted == "" {
 		w.failing = 0
 		return
 	}

@@ -60,29 +60,29 @@ func Checks() []Check {
 	return slices.Concat(driverChecks(), deviceChecks(), environmentChecks(), []Check{cudaStart()}, libraryChecks(), pythonChecks(), containerChecks(), stateChecks())
 }
 
-// Site runs every check.
-func Site(s hostinfo.Site) []Finding {
+// RunChecks runs every check.
+func RunChecks(s hostinfo.Site) []Finding {
 	all := []Finding{}
 	for _, c := range Checks() {
-		all = append(all, c.sure(s)...)
+		all = append(all, c.lookWithRecover(s)...)
 	}
 	return all
 }
 
-// sure is Look with a recover: a bug in one check must not lose the others' findings.
-func (c Check) sure(s hostinfo.Site) (found []Finding) {
+// lookWithRecover is Look with a recover: a bug in one check must not lose the others' findings.
+func (c Check) lookWithRecover(s hostinfo.Site) (found []Finding) {
 	defer func() {
 		if p := recover(); p != nil {
-			found = blind(c.Code, "this", fmt.Sprintf("gpuard made a mistake (%v)", p), "please report it, with: gpuard doctor --bundle")
+			found = unknownFinding(c.Code, "this", fmt.Sprintf("gpuard made a mistake (%v)", p), "please report it, with: gpuard doctor --bundle")
 		}
 	}()
 	return c.Look(s)
 }
 
-// ok is the only finding of a check that finds nothing wrong.
-func ok(code, seen string) []Finding { return []Finding{{code, OK, seen, "", ""}} }
+// okFinding is the only finding of a check that finds nothing wrong.
+func okFinding(code, seen string) []Finding { return []Finding{{code, OK, seen, "", ""}} }
 
-// blind is the finding of a check whose input could not be read.
-func blind(code, what, problem, do string) []Finding {
+// unknownFinding is the finding of a check whose input could not be read.
+func unknownFinding(code, what, problem, do string) []Finding {
 	return []Finding{{code, Unknown, "cannot see " + what + ": " + problem, "", do}}
 }

@@ -19,16 +19,16 @@ const (
 
 // containerChecks check how containers of this machine get GPUs and, inside a container, what it was given.
 func containerChecks() []Check {
-	return []Check{containerEngine(), containerGiven(), containerTakesAll(), cdiSpecs(), cdiDriver(), dockerCgroup()}
+	return []Check{containerEngine(), containerGPUs(), containerTakesAll(), cdiSpecs(), cdiDriver(), dockerCgroup()}
 }
 
-// outside runs a check of the host's container settings. Inside a container they cannot be read.
-func outside(code string, s hostinfo.Site, check func(c hostinfo.Containers) []Finding) []Finding {
+// checkOnHost runs a check of the host's container settings. Inside a container they cannot be read.
+func checkOnHost(code string, s hostinfo.Site, check func(c hostinfo.Containers) []Finding) []Finding {
 	switch {
 	case s.Container != "":
-		return ok(code, "not looked at inside of a container: it is a matter of the machine around it")
+		return okFinding(code, "not looked at inside of a container: it is a matter of the machine around it")
 	case s.Containers.Problem != "":
-		return blind(code, "the settings of containers", s.Containers.Problem, "")
+		return unknownFinding(code, "the settings of containers", s.Containers.Problem, "")
 	}
 	return check(s.Containers.Found)
 }
@@ -41,21 +41,21 @@ func containerTakesAll() Check {
 		From: []string{toolkitSpecialized, "NVIDIA/nvidia-container-toolkit: api/config/v1/config.go, cmd/nvidia-container-runtime-hook/container_config.go", "https://github.com/NVIDIA/k8s-device-plugin/issues/61"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
+		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			unread := slices.IndexFunc(c.Problems, func(p string) bool { return strings.Contains(p, "config.toml") || strings.Contains(p, "daemon.json") })
 			switch open := c.EnvWhenUnprivileged == nil || *c.EnvWhenUnprivileged; {
 			case !c.Toolkit:
-				return ok(page.Code, "NVIDIA's container toolkit is not installed")
+				return okFinding(page.Code, "NVIDIA's container toolkit is not installed")
 			case unread >= 0:
-				return blind(page.Code, "the settings of containers", c.Problems[unread], "sudo gpuard doctor, if the file is for root alone")
+				return unknownFinding(page.Code, "the settings of containers", c.Problems[unread], "sudo gpuard doctor, if the file is for root alone")
 			case !open && c.AsVolumeMounts != nil && *c.AsVolumeMounts:
-				return ok(page.Code, "NVIDIA_VISIBLE_DEVICES of an image counts in privileged containers only; others name their GPUs by mounts")
+				return okFinding(page.Code, "NVIDIA_VISIBLE_DEVICES of an image counts in privileged containers only; others name their GPUs by mounts")
 			case !open:
-				return ok(page.Code, "NVIDIA_VISIBLE_DEVICES of an image counts in privileged containers only")
+				return okFinding(page.Code, "NVIDIA_VISIBLE_DEVICES of an image counts in privileged containers only")
 			case c.DefaultRuntime != "nvidia" && c.Podman && c.HookFile != "":
 				return []Finding{{page.Code, Info, c.HookFile + " lets images name GPUs for themselves in Podman", "a container of a CUDA image has every GPU, because the image says NVIDIA_VISIBLE_DEVICES=all", "sudo rm " + c.HookFile + "; start containers with --device nvidia.com/gpu=…"}}
 			case c.DefaultRuntime != "nvidia":
-				return ok(page.Code, "images can name GPUs for themselves, but only where nvidia's runtime was asked for")
+				return okFinding(page.Code, "images can name GPUs for themselves, but only where nvidia's runtime was asked for")
 			}
 			severity := Warning
 			if s.Machine.Problem == "" && len(s.Machine.Found.Devices) < 2 {
@@ -78,17 +78,17 @@ func dockerCgroup() Check {
 		From: []string{toolkitTroubles, "https://github.com/NVIDIA/nvidia-docker/issues/1730", "https://github.com/moby/moby/pull/50228", "https://docs.docker.com/reference/cli/dockerd/"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
+		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			switch {
 			case !c.Docker || !c.Hook:
-				return ok(page.Code, "Docker and NVIDIA's hook are not both installed")
+				return okFinding(page.Code, "Docker and NVIDIA's hook are not both installed")
 			case c.CgroupDriver != "systemd":
-				return ok(page.Code, "Docker keeps the cgroups of containers itself")
+				return okFinding(page.Code, "Docker keeps the cgroups of containers itself")
 			case c.Mode == "cdi" || c.Mode == "jit-cdi":
-				return ok(page.Code, "NVIDIA's runtime gives GPUs by CDI, which a reload leaves alone")
+				return okFinding(page.Code, "NVIDIA's runtime gives GPUs by CDI, which a reload leaves alone")
 			}
 			seen, severity := "systemd keeps the cgroups of Docker's containers, and NVIDIA's hook opens GPUs to them", Info
-			if c.Mode == "legacy" || c.DefaultRuntime == "nvidia" && c.ToolkitVersion != "" && !since(c.ToolkitVersion, 1, 18) {
+			if c.Mode == "legacy" || c.DefaultRuntime == "nvidia" && c.ToolkitVersion != "" && !isVersionSince(c.ToolkitVersion, 1, 18) {
 				severity = Warning
 			}
 			return []Finding{{
@@ -99,8 +99,8 @@ func dockerCgroup() Check {
 	}}
 }
 
-// since reports whether a version is at least major.minor; one that is not known is older.
-func since(version string, major, minor int) bool {
+// isVersionSince reports whether a version is at least major.minor; one that is not known is older.
+func isVersionSince(version string, major, minor int) bool {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
 		return false
@@ -110,9 +110,9 @@ func since(version string, major, minor int) bool {
 	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
 }
 
-// containerGiven checks the devices given to the container that this process runs in. Other checks report that it was
+// containerGPUs checks the devices given to the container that this process runs in. Other checks report that it was
 // given none, or a driver without libcuda.
-func containerGiven() Check {
+func containerGPUs() Check {
 	page := Page{
 		Code: "container-gpus", Title: "The container has other GPUs than it was started for",
 		Text: "`NVIDIA_VISIBLE_DEVICES` says which GPUs a container was to get. A privileged container (`--privileged`, or `/dev` mounted from the machine) has all of them whatever the variable says, and programs inside take the first one, which another user may be using. The other way round a container has only the GPUs that it was started with, however many the machine has.\n\n" +
@@ -123,42 +123,42 @@ func containerGiven() Check {
 		nvidia := onlyNVIDIA(s)
 		switch {
 		case s.Container == "" && s.Containers.Problem != "":
-			return blind(page.Code, "whether this is a container", s.Containers.Problem, "")
+			return unknownFinding(page.Code, "whether this is a container", s.Containers.Problem, "")
 		case s.Container == "":
-			return ok(page.Code, "this is no container")
+			return okFinding(page.Code, "this is no container")
 		case len(nvidia) > 0:
-			return given(page.Code, s, nvidia)
+			return compareContainerGPUs(page.Code, s, nvidia)
 		case s.Machine.Problem == "" && len(s.Machine.Found.Devices) > 0:
-			return ok(page.Code, fmt.Sprintf("this container (%s) has %s", s.Container, gpus(len(s.Machine.Found.Devices))))
-		case has(s, gpu.NVIDIA) && s.Driver.Problem == "" && s.Driver.Found.Module == "":
-			return []Finding{{page.Code, Info, fmt.Sprintf("this container (%s) shows no GPU, and there are cards of NVIDIA's on the machine's PCI bus", s.Container), "programs in a container see only the GPUs that it was started with", start(s.Container)}}
+			return okFinding(page.Code, fmt.Sprintf("this container (%s) has %s", s.Container, gpuCountText(len(s.Machine.Found.Devices))))
+		case hasVendor(s, gpu.NVIDIA) && s.Driver.Problem == "" && s.Driver.Found.Module == "":
+			return []Finding{{page.Code, Info, fmt.Sprintf("this container (%s) shows no GPU, and there are cards of NVIDIA's on the machine's PCI bus", s.Container), "programs in a container see only the GPUs that it was started with", startAdvice(s.Container)}}
 		}
-		return ok(page.Code, fmt.Sprintf("this container (%s) shows no GPU", s.Container))
+		return okFinding(page.Code, fmt.Sprintf("this container (%s) shows no GPU", s.Container))
 	}}
 }
 
-// given compares the devices with the list that the container was started with.
-func given(code string, s hostinfo.Site, devices []gpu.Device) []Finding {
+// compareContainerGPUs compares the devices with the list that the container was started with.
+func compareContainerGPUs(code string, s hostinfo.Site, devices []gpu.Device) []Finding {
 	value, _ := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
 	if lease, _ := s.Env.Lookup("GPUARD_LEASE"); lease != "" {
 		value = "" // set by the lease, not by the container
 	}
 	entries := strings.Split(value, ",")
 	_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
-	has := fmt.Sprintf("this container (%s) has %s of NVIDIA's", s.Container, gpus(len(devices)))
+	has := fmt.Sprintf("this container (%s) has %s of NVIDIA's", s.Container, gpuCountText(len(devices)))
 	switch {
-	case slices.ContainsFunc(entries, func(e string) bool { return !isDevice(strings.TrimSpace(e)) }):
-		return ok(code, has) // all, void, empty, or a form that does not say how many
+	case slices.ContainsFunc(entries, func(e string) bool { return !isDeviceName(strings.TrimSpace(e)) }):
+		return okFinding(code, has) // all, void, empty, or a form that does not say how many
 	case len(devices) <= len(entries):
-		return ok(code, has)
+		return okFinding(code, has)
 	case masked:
 		return []Finding{{code, Info, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and only CUDA_VISIBLE_DEVICES keeps programs from the other GPUs", "start the container without --privileged"}}
 	}
 	return []Finding{{code, Warning, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and programs take the first GPU, even if another user has it", "start the container without --privileged, or set CUDA_VISIBLE_DEVICES inside"}}
 }
 
-// isDevice reports whether an entry is one whole GPU, by number or identifier.
-func isDevice(entry string) bool {
+// isDeviceName reports whether an entry is one whole GPU, by number or identifier.
+func isDeviceName(entry string) bool {
 	_, err := strconv.ParseUint(entry, 10, 16)
 	return err == nil || strings.HasPrefix(entry, "GPU-")
 }
@@ -170,8 +170,8 @@ func onlyNVIDIA(s hostinfo.Site) []gpu.Device {
 	return slices.DeleteFunc(slices.Clone(s.Machine.Found.Devices), func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
 }
 
-// start is the command that starts such a container with GPUs.
-func start(container string) string {
+// startAdvice is the command that starts such a container with GPUs.
+func startAdvice(container string) string {
 	switch container {
 	case "kubernetes":
 		return "ask for a GPU in the pod: resources: limits: nvidia.com/gpu: 1"
@@ -185,7 +185,7 @@ func start(container string) string {
 	return "give the container the devices, as its manager's documentation says"
 }
 
-func gpus(n int) string {
+func gpuCountText(n int) string {
 	if n == 1 {
 		return "1 GPU"
 	}

@@ -21,10 +21,10 @@ func cdiSpecs() Check {
 		From: []string{toolkitCDI, "cncf-tags/container-device-interface: SPEC.md", "https://docs.docker.com/reference/cli/dockerd/#enable-cdi-devices"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
+		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			for _, p := range c.Problems {
 				if strings.Contains(p, "/cdi: ") {
-					return blind(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
+					return unknownFinding(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
 				}
 			}
 			const write = "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
@@ -32,45 +32,45 @@ func cdiSpecs() Check {
 			usable := ofNVIDIA(c)
 			for _, spec := range c.Specs {
 				if spec.Problem != "" {
-					found = append(found, unreadSpec(page.Code, spec, c))
+					found = append(found, unreadSpecFinding(page.Code, spec, c))
 				}
 			}
 			for i, a := range usable {
 				for _, b := range usable[i+1:] {
-					if name, both := shared(a, b); both {
-						found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s and %s both describe %s=%s", a.Path, b.Path, nvidiaKind, name), "engines refuse a name that two files of one folder describe", "remove the older one: sudo rm " + older(a, b)})
+					if name, both := sharedName(a, b); both {
+						found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s and %s both describe %s=%s", a.Path, b.Path, nvidiaKind, name), "engines refuse a name that two files of one folder describe", "remove the older one: sudo rm " + olderSpecPath(a, b)})
 					}
 				}
 			}
 			if c.HookFile != "" && len(usable) > 0 {
 				found = append(found, Finding{page.Code, Info, c.HookFile + " is there beside " + usable[0].Path, "a container that has NVIDIA_VISIBLE_DEVICES as well gets GPUs by both ways, which can clash", "sudo rm " + c.HookFile})
 			}
-			switch nvidia := has(s, gpu.NVIDIA); {
+			switch nvidia := hasVendor(s, gpu.NVIDIA); {
 			case found != nil:
 				return found
 			case len(usable) > 0:
 				if c.CDIOff && c.Docker {
 					return []Finding{{page.Code, Info, c.DockerConfig + " turns CDI off for Docker", "docker run --device nvidia.com/gpu=… fails", `take "cdi": false out of "features" there`}}
 				}
-				return ok(page.Code, "described in "+usable[0].Path)
+				return okFinding(page.Code, "described in "+usable[0].Path)
 			case c.Toolkit && nvidia && (c.Podman || c.Docker):
 				return []Finding{{page.Code, Info, "no file describes NVIDIA's GPUs in /etc/cdi or /var/run/cdi", "--device nvidia.com/gpu=… is not known to container engines (docker run --gpus does not need it)", write}}
 			}
-			return ok(page.Code, "no file describes NVIDIA's GPUs, and none is needed here")
+			return okFinding(page.Code, "no file describes NVIDIA's GPUs, and none is needed here")
 		})
 	}}
 }
 
-// unreadSpec reports a file that could not be read. Its devices are unknown, so the advice must not overwrite it. A
+// unreadSpecFinding reports a file that could not be read. Its devices are unknown, so the advice must not overwrite it. A
 // file that only root may read works for Docker, but not for Podman run by an ordinary user.
-func unreadSpec(code string, spec hostinfo.CDISpec, c hostinfo.Containers) Finding {
+func unreadSpecFinding(code string, spec hostinfo.CDISpec, c hostinfo.Containers) Finding {
 	switch {
 	case !spec.Closed:
 		return Finding{code, Warning, "cannot read " + spec.Path + ": " + spec.Problem, "what it describes is not known to container engines", "have whatever wrote it write it anew, or: sudo rm " + spec.Path}
 	case c.Podman:
 		return Finding{code, Info, spec.Path + " may be read by root alone", "Podman without root does not know what it describes", "sudo chmod a+r " + spec.Path}
 	}
-	return blind(code, spec.Path, spec.Problem, "sudo gpuard doctor")[0]
+	return unknownFinding(code, spec.Path, spec.Problem, "sudo gpuard doctor")[0]
 }
 
 func cdiDriver() Check {
@@ -81,25 +81,25 @@ func cdiDriver() Check {
 		From: []string{toolkitCDI, "cncf-tags/container-device-interface: pkg/cdi/spec-dirs.go"},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
+		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			usable := ofNVIDIA(c)
 			if len(usable) == 0 {
-				return ok(page.Code, "no file describes NVIDIA's GPUs")
+				return okFinding(page.Code, "no file describes NVIDIA's GPUs")
 			}
 			var found []Finding
 			for _, spec := range usable {
-				found = append(found, stale(page.Code, spec, beaten(spec, usable), s)...)
+				found = append(found, compareSpec(page.Code, spec, isOverruled(spec, usable), s)...)
 			}
 			if found == nil {
-				return ok(page.Code, usable[0].Path+" fits the driver and the GPUs")
+				return okFinding(page.Code, usable[0].Path+" fits the driver and the GPUs")
 			}
 			return found
 		})
 	}}
 }
 
-// stale compares one file with the machine.
-func stale(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []Finding {
+// compareSpec compares one file with the machine.
+func compareSpec(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []Finding {
 	severity := Warning
 	do := "sudo nvidia-ctk cdi generate --output=" + spec.Path
 	if beaten {
@@ -111,8 +111,8 @@ func stale(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Site) []F
 	if s.Machine.Problem != "" {
 		return nil
 	}
-	missing, gone := differ(spec, s.Machine.Found)
-	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(shown(s, gpu.NVIDIA)) {
+	missing, gone := compareIdentifiers(spec, s.Machine.Found)
+	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(devicesOfVendor(s, gpu.NVIDIA)) {
 		gone = nil // a batch job, for example, sees only its own GPUs
 	}
 	switch {
@@ -134,9 +134,9 @@ func otherDriver(of string, s hostinfo.Site) string {
 	return cmp.Or(d.Library, d.Module)
 }
 
-// differ compares the identifiers that a file names with the machine's. Files that name devices only by number do not
+// compareIdentifiers compares the identifiers that a file names with the machine's. Files that name devices only by number do not
 // say which devices they mean. A split GPU is described by its MIG devices.
-func differ(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
+func compareIdentifiers(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []string) {
 	named := map[string]bool{}
 	for _, name := range spec.Devices {
 		if strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-") {
@@ -178,15 +178,15 @@ func ofNVIDIA(c hostinfo.Containers) []hostinfo.CDISpec {
 	return usable
 }
 
-// beaten reports whether a file of a later folder describes the same devices.
-func beaten(spec hostinfo.CDISpec, all []hostinfo.CDISpec) bool {
+// isOverruled reports whether a file of a later folder describes the same devices.
+func isOverruled(spec hostinfo.CDISpec, all []hostinfo.CDISpec) bool {
 	return slices.ContainsFunc(all, func(o hostinfo.CDISpec) bool {
 		return o.Folder > spec.Folder && slices.ContainsFunc(o.Devices, func(d string) bool { return slices.Contains(spec.Devices, d) })
 	})
 }
 
-// shared is a name that two files of one folder describe.
-func shared(a, b hostinfo.CDISpec) (string, bool) {
+// sharedName is a name that two files of one folder describe.
+func sharedName(a, b hostinfo.CDISpec) (string, bool) {
 	if a.Folder != b.Folder {
 		return "", false
 	}
@@ -197,7 +197,7 @@ func shared(a, b hostinfo.CDISpec) (string, bool) {
 	return a.Devices[i], true
 }
 
-func older(a, b hostinfo.CDISpec) string {
+func olderSpecPath(a, b hostinfo.CDISpec) string {
 	if b.Modified.Before(a.Modified) {
 		return b.Path
 	}

@@ -13,7 +13,7 @@ func containerEngine() Check {
 		From: []string{"https://docs.docker.com/engine/install/linux-postinstall/", "https://github.com/containers/podman/blob/main/docs/tutorials/rootless_tutorial.md", toolkitCDI},
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return outside(page.Code, s, func(c hostinfo.Containers) []Finding {
+		return checkOnHost(page.Code, s, func(c hostinfo.Containers) []Finding {
 			var found []Finding
 			switch {
 			case !c.Docker:
@@ -25,16 +25,16 @@ func containerEngine() Check {
 			if c.Podman && c.PodmanLacks != "" {
 				found = append(found, Finding{page.Code, Info, "Podman is installed, and " + c.PodmanLacks, "podman run fails for you: it cannot map the user IDs of a container", "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER, with the package uidmap; then: podman system migrate"})
 			}
-			if (c.Docker || c.Podman) && !c.Toolkit && len(ofNVIDIA(c)) == 0 && has(s, gpu.NVIDIA) {
+			if (c.Docker || c.Podman) && !c.Toolkit && len(ofNVIDIA(c)) == 0 && hasVendor(s, gpu.NVIDIA) {
 				found = append(found, Finding{page.Code, Info, "container engines do not know NVIDIA's GPUs: there is neither NVIDIA's container toolkit nor a CDI file", "docker run --gpus and podman run --device nvidia.com/gpu=… fail; gpuard docker gives bare device files", "sudo gpuard setup cdi, or install NVIDIA's container toolkit"})
 			}
 			switch {
 			case found != nil:
 				return found
 			case !c.Docker && !c.Podman:
-				return ok(page.Code, "no container engine is installed")
+				return okFinding(page.Code, "no container engine is installed")
 			}
-			return ok(page.Code, "container engines can be used")
+			return okFinding(page.Code, "container engines can be used")
 		})
 	}}
 }

@@ -13,13 +13,13 @@ func TestContainer(t *testing.T) { see(t, containerChecks(), containerSightings(
 
 // engines is a machine with these container settings.
 func engines(s hostinfo.Site, c hostinfo.Containers) hostinfo.Site {
-	s.Containers = hostinfo.Read(c)
+	s.Containers = hostinfo.AnswerOf(c)
 	return s
 }
 
 // within is a site inside a container.
 func within(s hostinfo.Site, kind string, d hostinfo.Driver) hostinfo.Site {
-	s.Container, s.Driver = kind, hostinfo.Read(d)
+	s.Container, s.Driver = kind, hostinfo.AnswerOf(d)
 	return s
 }
 
@@ -49,7 +49,7 @@ func spec(path, driver string, devices ...string) hostinfo.CDISpec {
 }
 
 func driven(s hostinfo.Site, module string) hostinfo.Site {
-	s.Driver = hostinfo.Read(hostinfo.Driver{Module: module})
+	s.Driver = hostinfo.AnswerOf(hostinfo.Driver{Module: module})
 	return s
 }
 
@@ -128,7 +128,7 @@ func containerSightings() []sighting {
 		{"cdi-spec", "for root alone, with Podman", engines(two, rootless), Info},
 		{"cdi-spec", "two of one folder", engines(two, described(fits, spec("/etc/cdi/old.yaml", "550.54.14", "0"))), Warning},
 		{"cdi-spec", "with a hook", engines(two, hooked), Info},
-		{"cdi-spec", "no answer", hostinfo.Site{Containers: hostinfo.Failed[hostinfo.Containers]("no answer within 5s")}, Unknown},
+		{"cdi-spec", "no answer", hostinfo.Site{Containers: hostinfo.NoAnswer[hostinfo.Containers]("no answer within 5s")}, Unknown},
 		{"cdi-stale", "with a GPU of AMD", engines(mixed(nil), described(spec("/etc/cdi/nvidia.yaml", "", first))), OK},
 		{"cdi-spec", "folder for root alone", engines(two, dark), Unknown},
 		{"cdi-spec", "a hook alone", engines(two, hookAlone), Info},
@@ -175,14 +175,14 @@ func containerSightings() []sighting {
 func TestOlderSpec(t *testing.T) {
 	a, b := spec("/etc/cdi/a.yaml", ""), spec("/etc/cdi/b.yaml", "")
 	a.Modified, b.Modified = time.Unix(200, 0), time.Unix(100, 0)
-	if older(a, b) != b.Path || older(b, a) != b.Path {
+	if olderSpecPath(a, b) != b.Path || olderSpecPath(b, a) != b.Path {
 		t.Error("the newer file was to be removed")
 	}
 }
 
 func TestSince(t *testing.T) {
 	for version, want := range map[string]bool{"1.18.0": true, "1.20.1": true, "2.0.0": true, "1.17.8": false, "": false, "x.y": false, "1": false} {
-		if got := since(version, 1, 18); got != want {
+		if got := isVersionSince(version, 1, 18); got != want {
 			t.Errorf("%q: %v", version, got)
 		}
 	}

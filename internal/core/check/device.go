@@ -13,7 +13,7 @@ import (
 
 func deviceChecks() []Check {
 	return []Check{gpuAnswers(), xidErrors(), recoveryAction(), eccErrors(), remappedRows(), retiredPages(),
-		nvlinkFabric(), temperature(), clockEvents(), computeMode(), migInstances(), persistence(), memoryHolders()}
+		nvlinkFabric(), gpuTemperature(), clockEvents(), computeMode(), migInstances(), persistenceMode(), memoryHolders()}
 }
 
 // deviceSite is one device as the input of a check.
@@ -22,26 +22,26 @@ type deviceSite struct {
 	gpu.Device
 }
 
-func (l deviceSite) name() string { return named(l.site.Machine.Found, l.Device) }
+func (l deviceSite) deviceName() string { return deviceLabel(l.site.Machine.Found, l.Device) }
 
 // eachDevice makes the Look of a check that runs on each device that answers. what names the readings, for the case
 // that none can be read; calm is the text when check finds nothing.
 func eachDevice(code, what, calm string, check func(deviceSite) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
 		switch {
-		case s.Machine.Problem != "" && bare(s):
-			return ok(code, "there is no GPU to look at")
+		case s.Machine.Problem != "" && hasNoGPU(s):
+			return okFinding(code, "there is no GPU to look at")
 		case s.Machine.Problem != "":
-			return blind(code, what, s.Machine.Problem, "")
+			return unknownFinding(code, what, s.Machine.Problem, "")
 		}
 		var found []Finding
 		for _, d := range s.Machine.Found.Devices {
-			if answers(d) {
+			if isAnswering(d) {
 				found = append(found, check(deviceSite{s, d})...)
 			}
 		}
 		if len(found) == 0 {
-			return ok(code, calm)
+			return okFinding(code, calm)
 		}
 		return found
 	}
@@ -63,51 +63,51 @@ Look at the kernel's log (` + "`sudo dmesg | grep -iE 'nvrm|xid'`" + `). Until t
 func checkAnswers(s hostinfo.Site) []Finding {
 	const code = "gpu-answers"
 	switch {
-	case s.Machine.Problem != "" && bare(s):
-		return ok(code, "there is no GPU to ask")
+	case s.Machine.Problem != "" && hasNoGPU(s):
+		return okFinding(code, "there is no GPU to ask")
 	case s.Machine.Problem != "":
-		return blind(code, "the GPUs", s.Machine.Problem, "")
+		return unknownFinding(code, "the GPUs", s.Machine.Problem, "")
 	}
 	var found []Finding
 	for _, d := range s.Machine.Found.Devices {
-		if answers(d) {
+		if isAnswering(d) {
 			continue
 		}
-		f := Finding{code, Error, named(s.Machine.Found, d) + ": " + d.Problem, "Programs on it hang or fail.", moreAbout(d)}
+		f := Finding{code, Error, deviceLabel(s.Machine.Found, d) + ": " + d.Problem, "Programs on it hang or fail.", inspectCommand(d)}
 		switch {
 		case strings.Contains(d.Problem, "reset"):
-			f.Do = reset(d)
+			f.Do = resetAdvice(d)
 		case slices.Contains(health.Cures(d, s.Now), health.Recover):
-			f.Do = fmt.Sprintf("look at the seating and the power cables of %s, and at the kernel's log (sudo dmesg | grep -iE 'nvrm|xid'); then reboot the machine", named(s.Machine.Found, d))
+			f.Do = fmt.Sprintf("look at the seating and the power cables of %s, and at the kernel's log (sudo dmesg | grep -iE 'nvrm|xid'); then reboot the machine", deviceLabel(s.Machine.Found, d))
 		}
 		found = append(found, f)
 	}
 	if len(found) == 0 {
-		return fine(code, "%s answering", prose.Count(len(s.Machine.Found.Devices), "GPU"))
+		return okFindingf(code, "%s answering", prose.CountNoun(len(s.Machine.Found.Devices), "GPU"))
 	}
 	return found
 }
 
-// moreAbout names the command that shows more about a device.
-func moreAbout(d gpu.Device) string {
+// inspectCommand names the command that shows more about a device.
+func inspectCommand(d gpu.Device) string {
 	if d.Vendor != gpu.NVIDIA {
-		return "sudo dmesg | grep -i " + pattern(d.Vendor)
+		return "sudo dmesg | grep -i " + kernelLogPattern(d.Vendor)
 	}
-	return fmt.Sprintf("nvidia-smi -q -i %s; sudo dmesg | grep -iE 'nvrm|xid'", handle(d))
+	return fmt.Sprintf("nvidia-smi -q -i %s; sudo dmesg | grep -iE 'nvrm|xid'", smiDeviceID(d))
 }
 
-func pattern(v gpu.Vendor) string {
+func kernelLogPattern(v gpu.Vendor) string {
 	if v == gpu.AMD {
 		return "amdgpu"
 	}
 	return string(v)
 }
 
-func reset(d gpu.Device) string {
+func resetAdvice(d gpu.Device) string {
 	if d.Vendor != gpu.NVIDIA {
-		return fmt.Sprintf("let the jobs on the GPU at %s end, then reset it with its vendor's tool, or reboot the machine", handle(d))
+		return fmt.Sprintf("let the jobs on the GPU at %s end, then reset it with its vendor's tool, or reboot the machine", smiDeviceID(d))
 	}
-	return fmt.Sprintf("let the jobs on the GPU at %[1]s end, then: sudo nvidia-smi --gpu-reset -i %[1]s", handle(d))
+	return fmt.Sprintf("let the jobs on the GPU at %[1]s end, then: sudo nvidia-smi --gpu-reset -i %[1]s", smiDeviceID(d))
 }
 
 func nvlinkFabric() Check {
@@ -124,8 +124,8 @@ Look at the links (` + "`nvidia-smi nvlink --status`" + `) and at the log of the
 		if len(l.Fabric) == 0 {
 			return nil
 		}
-		seen := fmt.Sprintf("%s: NVLink fabric: %s", l.name(), strings.ReplaceAll(strings.Join(l.Fabric, ", "), "_", " "))
-		do := fmt.Sprintf("look at its links and at the fabric manager: nvidia-smi nvlink --status -i %s; journalctl -u nvidia-fabricmanager", handle(l.Device))
+		seen := fmt.Sprintf("%s: NVLink fabric: %s", l.deviceName(), strings.ReplaceAll(strings.Join(l.Fabric, ", "), "_", " "))
+		do := fmt.Sprintf("look at its links and at the fabric manager: nvidia-smi nvlink --status -i %s; journalctl -u nvidia-fabricmanager", smiDeviceID(l.Device))
 		return []Finding{{code, Warning, seen, "Jobs on several GPUs are slow or fail. gpuard does not give this GPU to anybody.", do}}
 	})}
 }
@@ -142,21 +142,21 @@ Do what it asks for. A reset needs root and that nothing uses the GPU; on machin
 together.`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)", "https://docs.nvidia.com/deploy/nvidia-smi/"},
 	}, false, eachDevice(code, "what the GPUs need", "no GPU asks for a reset or a reboot", func(l deviceSite) []Finding {
-		f := Finding{code, Error, "", "New programs on it fail, or their results cannot be trusted.", reset(l.Device)}
+		f := Finding{code, Error, "", "New programs on it fail, or their results cannot be trusted.", resetAdvice(l.Device)}
 		switch l.RecoveryAction {
 		case "", "none":
 			return nil
 		case "reset":
-			f.Seen = "the driver asks for a reset of " + l.name()
+			f.Seen = "the driver asks for a reset of " + l.deviceName()
 		case "drain_and_reset":
-			f.Seen = "the driver asks that the jobs on " + l.name() + " end, and then for a reset"
+			f.Seen = "the driver asks that the jobs on " + l.deviceName() + " end, and then for a reset"
 		case "reboot":
-			f.Seen, f.Do = "the driver asks for a reboot because of "+l.name(), "let the jobs of this machine end, then: sudo reboot"
+			f.Seen, f.Do = "the driver asks for a reboot because of "+l.deviceName(), "let the jobs of this machine end, then: sudo reboot"
 		case "drain_p2p":
-			f.Severity, f.Seen = Warning, "the driver asks that jobs end which use "+l.name()+" together with others"
+			f.Severity, f.Seen = Warning, "the driver asks that jobs end which use "+l.deviceName()+" together with others"
 			f.Do = "end those jobs; after that it is as before"
 		default:
-			f.Severity, f.Seen, f.Do = Warning, fmt.Sprintf("the driver asks for %q on %s", l.RecoveryAction, l.name()), moreAbout(l.Device)
+			f.Severity, f.Seen, f.Do = Warning, fmt.Sprintf("the driver asks for %q on %s", l.RecoveryAction, l.deviceName()), inspectCommand(l.Device)
 		}
 		return []Finding{f}
 	})}
@@ -168,7 +168,7 @@ const (
 	nearMargin   = 2 // C
 )
 
-func temperature() Check {
+func gpuTemperature() Check {
 	const code = "temperature"
 	return Check{Page{
 		Code:  code,
@@ -179,12 +179,12 @@ and not with a fixed number: some cards are built to run hotter than others.
 Look at fans, dust, air flow and neighbours; lower the power limit for a while (` + "`sudo nvidia-smi -i 0 -pl WATTS`" + `).`,
 		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlDeviceGetMarginTemperature, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)"},
 	}, false, eachDevice(code, "temperatures", "every GPU is cooler than its limit, as far as it says", func(l deviceSite) []Finding {
-		f := Finding{code, Warning, "", "It lowers its clocks to protect itself, and jobs become slow.", cool(l, "; until then: sudo nvidia-smi -i %s -pl WATTS")}
+		f := Finding{code, Warning, "", "It lowers its clocks to protect itself, and jobs become slow.", coolingAdvice(l, "; until then: sudo nvidia-smi -i %s -pl WATTS")}
 		switch {
 		case l.TempMargin != nil && *l.TempMargin <= nearMargin:
-			f.Seen = fmt.Sprintf("%s has %d °C left before it slows down", l.name(), *l.TempMargin)
+			f.Seen = fmt.Sprintf("%s has %d °C left before it slows down", l.deviceName(), *l.TempMargin)
 		case l.TempMargin == nil && l.Temperature != nil && l.TempSlowdown != nil && *l.TempSlowdown > 0 && *l.Temperature >= *l.TempSlowdown-nearSlowdown:
-			f.Seen = fmt.Sprintf("%s is at %d °C and slows down at %d °C", l.name(), *l.Temperature, *l.TempSlowdown)
+			f.Seen = fmt.Sprintf("%s is at %d °C and slows down at %d °C", l.deviceName(), *l.Temperature, *l.TempSlowdown)
 		default:
 			return nil
 		}
@@ -192,13 +192,13 @@ Look at fans, dust, air flow and neighbours; lower the power limit for a while (
 	})}
 }
 
-// cool is the advice against heat, with command on NVIDIA devices.
-func cool(l deviceSite, command string) string {
-	advice := "look at the fans of " + l.name() + " and at the air flow"
+// coolingAdvice is the advice against heat, with command on NVIDIA devices.
+func coolingAdvice(l deviceSite, command string) string {
+	advice := "look at the fans of " + l.deviceName() + " and at the air flow"
 	if l.Vendor != gpu.NVIDIA {
 		return advice
 	}
-	return advice + fmt.Sprintf(command, handle(l.Device))
+	return advice + fmt.Sprintf(command, smiDeviceID(l.Device))
 }
 
 func clockEvents() Check {
@@ -217,11 +217,11 @@ Heat: fans, dust, air flow. Power brake: the power supply, its cables and their 
 		has := func(event string) bool { return slices.Contains(l.ClockEvents, event) }
 		switch {
 		case has("hw_thermal_slowdown"):
-			return []Finding{{code, Warning, l.name() + " is slowed down by its hardware because of heat", why, cool(l, ": nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i %s")}}
+			return []Finding{{code, Warning, l.deviceName() + " is slowed down by its hardware because of heat", why, coolingAdvice(l, ": nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i %s")}}
 		case has("hw_power_brake_slowdown"):
-			return []Finding{{code, Warning, l.name() + " is slowed down because the power supply asks for it", why, "look at its power supply and cables: nvidia-smi -q -d POWER,PERFORMANCE -i " + handle(l.Device)}}
+			return []Finding{{code, Warning, l.deviceName() + " is slowed down because the power supply asks for it", why, "look at its power supply and cables: nvidia-smi -q -d POWER,PERFORMANCE -i " + smiDeviceID(l.Device)}}
 		case has("sw_thermal_slowdown"):
-			return []Finding{{code, Info, l.name() + " runs at lower clocks, because the driver holds its temperature", why, "see how far: nvidia-smi -q -d TEMPERATURE,CLOCK -i " + handle(l.Device)}}
+			return []Finding{{code, Info, l.deviceName() + " runs at lower clocks, because the driver holds its temperature", why, "see how far: nvidia-smi -q -d TEMPERATURE,CLOCK -i " + smiDeviceID(l.Device)}}
 		}
 		return nil
 	})}

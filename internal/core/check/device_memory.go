@@ -23,8 +23,8 @@ After such an error the GPU should be reset once it is idle. If it comes again, 
 		if l.ECCUncorrected == nil || *l.ECCUncorrected == 0 {
 			return nil
 		}
-		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.name(), prose.Count(int(*l.ECCUncorrected), "uncorrectable memory error")),
-			"Each of them ends a program, and they tend to come again.", reset(l.Device)}
+		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.deviceName(), prose.CountNoun(int(*l.ECCUncorrected), "uncorrectable memory error")),
+			"Each of them ends a program, and they tend to come again.", resetAdvice(l.Device)}
 		if l.RecoveryAction == "none" { // the driver reports that the error was contained and repaired
 			f.Severity, f.Why, f.Do = Info, "The driver says that nothing has to be done: they were contained.", ""
 		}
@@ -49,12 +49,12 @@ board is a case for warranty.`,
 		switch {
 		case r == nil:
 		case r.Failed:
-			return []Finding{{code, Error, l.name() + " could not exchange a broken memory row", "Its spare rows are used up; further errors end programs.",
+			return []Finding{{code, Error, l.deviceName() + " could not exchange a broken memory row", "Its spare rows are used up; further errors end programs.",
 				"have the board checked or exchanged; take it out of use: sudo gpuard drain " + fmt.Sprint(l.Index)}}
 		case r.Pending:
-			return []Finding{{code, Warning, l.name() + " waits for a reset to exchange a broken memory row", "Until then gpuard gives it no new job.", reset(l.Device)}}
+			return []Finding{{code, Warning, l.deviceName() + " waits for a reset to exchange a broken memory row", "Until then gpuard gives it no new job.", resetAdvice(l.Device)}}
 		case r.Uncorrectable >= manyRemaps:
-			return []Finding{{code, Warning, fmt.Sprintf("%s exchanged %d memory rows after errors that could not be corrected", l.name(), r.Uncorrectable), "So many foretell the end of its spare rows.", "have the board checked"}}
+			return []Finding{{code, Warning, fmt.Sprintf("%s exchanged %d memory rows after errors that could not be corrected", l.deviceName(), r.Uncorrectable), "So many foretell the end of its spare rows.", "have the board checked"}}
 		}
 		return nil
 	})}
@@ -76,15 +76,15 @@ the driver is loaded anew. A board retires 64 pages at most; NVIDIA's page on re
 		switch {
 		case r == nil:
 		case r.SingleBit+r.DoubleBit >= manyPages:
-			return []Finding{{code, Warning, fmt.Sprintf("%s retired %d memory pages", l.name(), r.SingleBit+r.DoubleBit), "It can hardly retire more: further errors end programs.", "have the board exchanged"}}
+			return []Finding{{code, Warning, fmt.Sprintf("%s retired %d memory pages", l.deviceName(), r.SingleBit+r.DoubleBit), "It can hardly retire more: further errors end programs.", "have the board exchanged"}}
 		case r.Pending:
-			return []Finding{{code, Warning, l.name() + " waits for a reset to retire a memory page", "Programs may still get the broken page.", reset(l.Device)}}
+			return []Finding{{code, Warning, l.deviceName() + " waits for a reset to retire a memory page", "Programs may still get the broken page.", resetAdvice(l.Device)}}
 		}
 		return nil
 	})}
 }
 
-func persistence() Check {
+func persistenceMode() Check {
 	const code = "persistence"
 	return Check{Page{
 		Code:  code,
@@ -97,14 +97,14 @@ NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persisten
 	}, false, eachDevice(code, "persistence mode", "persistence mode is on, or not there to be switched", func(l deviceSite) []Finding {
 		var off []string
 		for _, d := range l.site.Machine.Found.Devices {
-			if d.Persistence != nil && !*d.Persistence && answers(d) && !onScreen(l.site, d) {
-				off = append(off, named(l.site.Machine.Found, d))
+			if d.Persistence != nil && !*d.Persistence && isAnswering(d) && !onScreen(l.site, d) {
+				off = append(off, deviceLabel(l.site.Machine.Found, d))
 			}
 		}
-		if len(off) == 0 || off[0] != l.name() { // one finding for all, at the first of them
+		if len(off) == 0 || off[0] != l.deviceName() { // one finding for all, at the first of them
 			return nil
 		}
-		f := Finding{code, Info, "persistence mode is off on " + together(off), "Every program waits some seconds until the driver has started the GPU.", "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1"}
+		f := Finding{code, Info, "persistence mode is off on " + joinDeviceNames(off), "Every program waits some seconds until the driver has started the GPU.", "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1"}
 		if l.site.Container != "" {
 			f.Do = "on the host: " + f.Do
 		}
@@ -131,13 +131,13 @@ multi-process service, exclusive is what NVIDIA recommends.
 	}, true, eachDevice(code, "the compute mode", "every GPU is open for programs, as far as it says", func(l deviceSite) []Finding {
 		switch l.ComputeMode {
 		case "prohibited":
-			f := Finding{code, Warning, l.name() + " is closed for programs (compute mode prohibited)", "CUDA programs on it fail.", "sudo nvidia-smi -i " + handle(l.Device) + " -c DEFAULT"}
+			f := Finding{code, Warning, l.deviceName() + " is closed for programs (compute mode prohibited)", "CUDA programs on it fail.", "sudo nvidia-smi -i " + smiDeviceID(l.Device) + " -c DEFAULT"}
 			if everyDevice(l, func(d gpu.Device) bool { return d.ComputeMode == "prohibited" }) {
 				f.Severity, f.Why = Error, "No CUDA program can use any GPU of this machine."
 			}
 			return []Finding{f}
 		case "exclusive_process", "exclusive_thread":
-			return []Finding{{code, Info, l.name() + " takes one process at a time (compute mode exclusive)", "A second process fails: all CUDA-capable devices are busy or unavailable.", ""}}
+			return []Finding{{code, Info, l.deviceName() + " takes one process at a time (compute mode exclusive)", "A second process fails: all CUDA-capable devices are busy or unavailable.", ""}}
 		}
 		return nil
 	})}
@@ -157,8 +157,8 @@ A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which
 		if l.MIGMode == nil || !*l.MIGMode || len(l.MIG) > 0 {
 			return nil
 		}
-		f := Finding{code, Warning, l.name() + " is in MIG mode and has no instance", "No program can use it.",
-			fmt.Sprintf("make instances: sudo nvidia-smi mig -lgip -i %[1]s, then sudo nvidia-smi mig -cgi PROFILE -C -i %[1]s; or switch the mode off: sudo nvidia-smi -i %[1]s -mig 0", handle(l.Device))}
+		f := Finding{code, Warning, l.deviceName() + " is in MIG mode and has no instance", "No program can use it.",
+			fmt.Sprintf("make instances: sudo nvidia-smi mig -lgip -i %[1]s, then sudo nvidia-smi mig -cgi PROFILE -C -i %[1]s; or switch the mode off: sudo nvidia-smi -i %[1]s -mig 0", smiDeviceID(l.Device))}
 		if everyDevice(l, func(d gpu.Device) bool { return d.MIGMode != nil && *d.MIGMode && len(d.MIG) == 0 }) {
 			f.Severity = Error
 		}
@@ -169,7 +169,7 @@ A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which
 // everyDevice reports whether all devices that answer satisfy is.
 func everyDevice(l deviceSite, is func(gpu.Device) bool) bool {
 	for _, d := range l.site.Machine.Found.Devices {
-		if answers(d) && !is(d) {
+		if isAnswering(d) && !is(d) {
 			return false
 		}
 	}

@@ -35,14 +35,14 @@ func xid(code int, before time.Duration) hostinfo.Site {
 func logged(code int) hostinfo.Site {
 	return change(box(2), func(s *hostinfo.Site) {
 		s.Machine.Found.Devices = s.Machine.Found.Devices[:1]
-		s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: code}}})
+		s.Log = hostinfo.AnswerOf([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: code}}})
 	})
 }
 
 // held is a box of one with leftovers and processes.
 func held(container string, rows []leftover.Row, processes ...gpu.Process) hostinfo.Site {
 	return change(box(1), func(s *hostinfo.Site) {
-		s.Container, s.Leftovers = container, hostinfo.Read(rows)
+		s.Container, s.Leftovers = container, hostinfo.AnswerOf(rows)
 		s.Machine.Found.Processes = processes
 	})
 }
@@ -65,7 +65,7 @@ func deviceSightings() []sighting {
 		{"gpu-answers", "no driver", unread("not loaded"), Unknown},
 		{"xid-errors", "fell off the bus", xid(79, time.Hour), Error},
 		{"xid-errors", "fell off the bus and out of sight", logged(79), Error},
-		{"xid-errors", "nothing answers", change(logged(79), func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no answer") }), Error},
+		{"xid-errors", "nothing answers", change(logged(79), func(s *hostinfo.Site) { s.Machine = hostinfo.NoAnswer[gpu.Machine]("no answer") }), Error},
 		{"xid-errors", "stuck", xid(119, time.Hour), Error},
 		{"xid-errors", "new code", xid(999, time.Hour), Error},
 		{"xid-errors", "power cable", xid(54, time.Hour), Error},
@@ -79,13 +79,13 @@ func deviceSightings() []sighting {
 		{"xid-errors", "recovery action, which says it itself", second(func(d *gpu.Device) { d.RecoveryAction, d.XIDs = "none", []gpu.XID{{Code: 154}} }), OK},
 		{"xid-errors", "recovery action that is not reported", xid(154, time.Minute), Error},
 		{"xid-errors", "log of a card that is shown is settled before", change(second(no), func(s *hostinfo.Site) {
-			s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: 79}}})
+			s.Log = hostinfo.AnswerOf([]hostinfo.Error{{PCI: "0000:11:00", XID: gpu.XID{Code: 79}}})
 		}), OK},
 		{"xid-errors", "none", second(no), OK},
-		{"xid-errors", "no GPU", change(none(), func(s *hostinfo.Site) { s.Log = hostinfo.Failed[[]hostinfo.Error]("no permission") }), OK},
-		{"xid-errors", "log not readable", change(second(no), func(s *hostinfo.Site) { s.Log = hostinfo.Failed[[]hostinfo.Error]("no permission") }), Unknown},
+		{"xid-errors", "no GPU", change(none(), func(s *hostinfo.Site) { s.Log = hostinfo.NoAnswer[[]hostinfo.Error]("no permission") }), OK},
+		{"xid-errors", "log not readable", change(second(no), func(s *hostinfo.Site) { s.Log = hostinfo.NoAnswer[[]hostinfo.Error]("no permission") }), Unknown},
 		{"xid-errors", "WSL has no log of the driver", change(second(no), func(s *hostinfo.Site) {
-			s.Log, s.Driver.Found.WSL = hostinfo.Failed[[]hostinfo.Error]("no permission"), true
+			s.Log, s.Driver.Found.WSL = hostinfo.NoAnswer[[]hostinfo.Error]("no permission"), true
 		}), OK},
 		{"recovery-action", "reset", second(func(d *gpu.Device) { d.RecoveryAction = "reset" }), Error},
 		{"recovery-action", "reboot", second(func(d *gpu.Device) { d.RecoveryAction = "reboot" }), Error},
@@ -153,7 +153,7 @@ func deviceSightings() []sighting {
 		{"memory-holders", "none", held("", nil), OK},
 		{"memory-holders", "no GPU", none(), OK},
 		{"memory-holders", "processes not listed", second(func(d *gpu.Device) { d.Unlisted = "no permission" }), Unknown},
-		{"memory-holders", "leases not readable", change(box(1), func(s *hostinfo.Site) { s.Leftovers = hostinfo.Failed[[]leftover.Row]("no permission") }), Unknown},
+		{"memory-holders", "leases not readable", change(box(1), func(s *hostinfo.Site) { s.Leftovers = hostinfo.NoAnswer[[]leftover.Row]("no permission") }), Unknown},
 	}
 }
 
@@ -165,7 +165,7 @@ func TestEachDeviceIsChecked(t *testing.T) {
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "GPU 1 ") || !strings.HasSuffix(found[0].Do, "nvidia-smi --gpu-reset -i 0000:11:00.0") {
 		t.Errorf("%+v", found)
 	}
-	found = persistence().Look(all(func(d *gpu.Device) { d.Persistence = new(false) }))
+	found = persistenceMode().Look(all(func(d *gpu.Device) { d.Persistence = new(false) }))
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "GPU 0 and 1") {
 		t.Errorf("%+v", found)
 	}
@@ -195,7 +195,7 @@ func TestXIDs(t *testing.T) {
 		t.Errorf("%q", found[0].Do)
 	}
 	s.Machine.Found.Devices[1].XIDs = nil
-	s.Log = hostinfo.Read([]hostinfo.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
+	s.Log = hostinfo.AnswerOf([]hostinfo.Error{{PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c2:00", XID: gpu.XID{Code: 79}}, {PCI: "0000:c1:00", XID: gpu.XID{Code: 79}}})
 	found = checkXID(s)
 	if len(found) != 2 || !strings.HasPrefix(found[0].Seen, "the GPU at 0000:c1:00 reported XID 79 2 times: the GPU") || !strings.HasPrefix(found[1].Seen, "the GPU at 0000:c2:00 reported XID 79: ") {
 		t.Errorf("of two cards that no driver shows: %+v", found)

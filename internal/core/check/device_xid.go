@@ -41,8 +41,8 @@ type cardErrors struct {
 
 func checkXID(s hostinfo.Site) []Finding {
 	const code = "xid-errors"
-	if bare(s) {
-		return ok(code, "there is no GPU that could have errors")
+	if hasNoGPU(s) {
+		return okFinding(code, "there is no GPU that could have errors")
 	}
 	var found []Finding
 	for _, a := range errorsOf(s) {
@@ -57,18 +57,18 @@ func checkXID(s hostinfo.Site) []Finding {
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(rank(b.Severity), rank(a.Severity)) })
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)) })
 	switch {
 	case len(found) > 0:
 		return found
 	case s.Log.Problem != "" && nvidiaHere(s) && !s.Driver.Found.WSL:
-		return blind(code, "the driver's errors", s.Log.Problem, "sudo dmesg | grep -i xid")
+		return unknownFinding(code, "the driver's errors", s.Log.Problem, "sudo dmesg | grep -i xid")
 	}
-	return ok(code, "the driver reported no error that matters")
+	return okFinding(code, "the driver reported no error that matters")
 }
 
-// rank orders the severities of errors.
-func rank(s Severity) int { return slices.Index([]Severity{Info, Warning, Error}, s) }
+// severityRank orders the severities of errors.
+func severityRank(s Severity) int { return slices.Index([]Severity{Info, Warning, Error}, s) }
 
 // errorsOf collects the errors of each card. The driver's reading has those of its devices; those of cards without a
 // driver are only in the kernel log.
@@ -78,9 +78,9 @@ func errorsOf(s hostinfo.Site) []cardErrors {
 	if s.Machine.Problem == "" {
 		for i := range s.Machine.Found.Devices {
 			d := &s.Machine.Found.Devices[i]
-			shown[place(d.PCI)] = true
+			shown[pciWithoutFunction(d.PCI)] = true
 			if len(d.XIDs) > 0 {
-				all = append(all, cardErrors{named(s.Machine.Found, *d), d, d.XIDs})
+				all = append(all, cardErrors{deviceLabel(s.Machine.Found, *d), d, d.XIDs})
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func errorsOf(s hostinfo.Site) []cardErrors {
 	return all
 }
 
-// place is a PCI address without its function, as the log writes it.
-func place(pci string) string {
+// pciWithoutFunction is a PCI address without its function, as the log writes it.
+func pciWithoutFunction(pci string) string {
 	address, _, _ := strings.Cut(pci, ".")
 	return address
 }
@@ -116,8 +116,8 @@ const (
 	xidRecovery  = 154
 )
 
-// recent is how long a contained memory error counts as a warning, as in the health of devices.
-const recent = 10 * time.Minute
+// recentErrorAge is how long a contained memory error counts as a warning, as in the health of devices.
+const recentErrorAge = 10 * time.Minute
 
 // codeFinding makes the finding about all errors of one code on a card; false when there is nothing to report.
 func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding, bool) {
@@ -131,24 +131,24 @@ func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding,
 			}
 		}
 	}
-	class, meaning := health.Explain(number)
-	f := Finding{Code: code, Seen: fmt.Sprintf("%s reported XID %d%s: %s", a.name, number, when(last, times), meaning)}
+	class, meaning := health.ExplainXID(number)
+	f := Finding{Code: code, Seen: fmt.Sprintf("%s reported XID %d%s: %s", a.name, number, occurrenceText(last, times), meaning)}
 	switch {
 	case class == health.Note, number == xidRecovery && a.device != nil && a.device.RecoveryAction != "":
 		return f, false
-	case number == xidContained && (last.At.IsZero() || now.Sub(last.At) < recent):
+	case number == xidContained && (last.At.IsZero() || now.Sub(last.At) < recentErrorAge):
 		f.Severity, f.Why, f.Do = Warning, "The program that it hit is gone; gpuard gives the GPU no new job for a while.", "start the program again"
 	case class == health.Fault:
 		f.Severity, f.Why, f.Do = Info, "As a rule the program is to blame, and the GPU is fine.", "start the program again; if other programs meet the same, have the GPU checked"
 	case class == health.Stuck:
-		f.Severity, f.Why, f.Do = Error, "The GPU is stuck until it is reset; gpuard gives it no job.", a.reset()
+		f.Severity, f.Why, f.Do = Error, "The GPU is stuck until it is reset; gpuard gives it no job.", a.resetAdvice()
 	default:
-		f.Severity, f.Why, f.Do = Error, "The machine is to blame and not a program; gpuard gives the GPU no job.", a.mend(number)
+		f.Severity, f.Why, f.Do = Error, "The machine is to blame and not a program; gpuard gives the GPU no job.", a.repairAdvice(number)
 	}
 	return f, true
 }
 
-func when(last gpu.XID, times int) string {
+func occurrenceText(last gpu.XID, times int) string {
 	text := ""
 	if times > 1 {
 		text = fmt.Sprintf(" %d times", times)
@@ -165,22 +165,22 @@ func when(last gpu.XID, times int) string {
 	return text
 }
 
-func (a cardErrors) reset() string {
+func (a cardErrors) resetAdvice() string {
 	if a.device == nil {
 		return "reboot the machine"
 	}
-	return reset(*a.device)
+	return resetAdvice(*a.device)
 }
 
-// mend is the first action in NVIDIA's catalog for a machine error.
-func (a cardErrors) mend(number int) string {
+// repairAdvice is the first action in NVIDIA's catalog for a machine error.
+func (a cardErrors) repairAdvice(number int) string {
 	switch number {
 	case xidLost:
 		return "look at the card's seating, its power cables and the temperature, then reboot the machine"
 	case xidPower:
 		return "connect the card's auxiliary power cable"
 	case xidDoubleBit:
-		return a.reset()
+		return a.resetAdvice()
 	}
 	return "see what NVIDIA says of it: https://docs.nvidia.com/deploy/xid-errors/; ask the administrator or the vendor of the machine"
 }

@@ -32,12 +32,12 @@ func checkCUDAStart(s hostinfo.Site) []Finding {
 	const code = "cuda-starts"
 	c := s.CUDA.Found
 	switch {
-	case len(shown(s, gpu.NVIDIA)) == 0:
-		return ok(code, "there is no GPU of NVIDIA here that answers")
+	case len(devicesOfVendor(s, gpu.NVIDIA)) == 0:
+		return okFinding(code, "there is no GPU of NVIDIA here that answers")
 	case s.CUDA.Problem != "":
-		return blind(code, "whether the CUDA driver starts", s.CUDA.Problem, s.CUDA.Do)
+		return unknownFinding(code, "whether the CUDA driver starts", s.CUDA.Problem, s.CUDA.Do)
 	case c.Code == cudaStarts:
-		return ok(code, "cuInit answers 0")
+		return okFinding(code, "cuInit answers 0")
 	}
 	do := c.Remedy
 	if c.Code == cudaNoDevice {

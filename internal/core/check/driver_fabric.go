@@ -34,17 +34,17 @@ func checkFabric(s hostinfo.Site) []Finding {
 	d := s.Driver.Found
 	switch {
 	case s.Driver.Problem != "" && nvidiaHere(s):
-		return blind(code, "the NVSwitches", s.Driver.Problem, "")
+		return unknownFinding(code, "the NVSwitches", s.Driver.Problem, "")
 	case s.Driver.Problem != "", len(d.Switches) == 0:
-		return ok(code, "not needed: NVIDIA's driver has no NVSwitch")
+		return okFinding(code, "not needed: NVIDIA's driver has no NVSwitch")
 	case d.NoNVLink:
-		return ok(code, "not needed: the driver was told to use no NVLink")
+		return okFinding(code, "not needed: the driver was told to use no NVLink")
 	case d.FabricManager == nil && s.Container != "":
-		return blind(code, "whether the fabric manager runs", "it is a process of the host, and this is a container", "on the host: systemctl status nvidia-fabricmanager")
+		return unknownFinding(code, "whether the fabric manager runs", "it is a process of the host, and this is a container", "on the host: systemctl status nvidia-fabricmanager")
 	case d.FabricManager == nil:
-		return blind(code, "whether the fabric manager runs", "processes of others are hidden from this one", "systemctl status nvidia-fabricmanager")
+		return unknownFinding(code, "whether the fabric manager runs", "processes of others are hidden from this one", "systemctl status nvidia-fabricmanager")
 	case *d.FabricManager:
-		return fine(code, "the fabric manager runs, for %s", prose.Count(len(d.Switches), "NVSwitch"))
+		return okFindingf(code, "the fabric manager runs, for %s", prose.CountNoun(len(d.Switches), "NVSwitch"))
 	}
 	f := Finding{code, Error, fmt.Sprintf("the machine has NVSwitches (%d), and no nv-fabricmanager runs to set them up", len(d.Switches)),
 		"Until it does, every CUDA program ends with error 802 (system not yet initialized), although nvidia-smi shows the GPUs.", ""}
@@ -63,14 +63,14 @@ func checkFabric(s hostinfo.Site) []Finding {
 	return []Finding{f}
 }
 
-// hopper is the first compute capability whose GPUs need the daemon only once: new programs start even after it has
+// firstHopperMajor is the first compute capability whose GPUs need the daemon only once: new programs start even after it has
 // ended (Fabric Manager user guide, ABORT_CUDA_JOBS_ON_FM_EXIT, which works on earlier ones only).
-const hopper = 9
+const firstHopperMajor = 9
 
 // needsFabric reports whether certainly no program starts on the GPUs while the daemon does not run.
 func needsFabric(s hostinfo.Site) bool {
-	own := shown(s, gpu.NVIDIA)
+	own := devicesOfVendor(s, gpu.NVIDIA)
 	return len(own) > 0 && !slices.ContainsFunc(own, func(d gpu.Device) bool {
-		return d.Compute == nil || d.Compute.Major >= hopper || d.MIGMode != nil && *d.MIGMode
+		return d.Compute == nil || d.Compute.Major >= firstHopperMajor || d.MIGMode != nil && *d.MIGMode
 	})
 }

@@ -31,9 +31,9 @@ func checkNodes(s hostinfo.Site) []Finding {
 	nvidia := s.Driver.Problem == "" && s.Driver.Found.Module != "" && len(pciCards(s, pciNVIDIA)) > 0
 	switch {
 	case s.Nodes.Problem != "":
-		return blind(code, "the device files", s.Nodes.Problem, "")
+		return unknownFinding(code, "the device files", s.Nodes.Problem, "")
 	case s.Driver.Found.WSL, !nvidia && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return n.Problem != "" }):
-		return ok(code, "no device file is missing or closed")
+		return okFinding(code, "no device file is missing or closed")
 	}
 	var found []Finding
 	if nvidia {
@@ -42,7 +42,7 @@ func checkNodes(s hostinfo.Site) []Finding {
 	if closed := nodesOf(s, func(n hostinfo.Node) bool {
 		return !strings.HasPrefix(n.Path, "/dev/nvidia") && n.Problem != "" && !n.Kept
 	}); len(closed) > 0 && len(pciCards(s, pciAMD)) > 0 {
-		f := Finding{code, Info, fmt.Sprintf("this user may not open %s: %s", paths(closed), closed[0].Problem), "ROCm programs cannot use AMD's GPUs.", "sudo usermod -aG render,video $USER; then log in again"}
+		f := Finding{code, Info, fmt.Sprintf("this user may not open %s: %s", nodePathsText(closed), closed[0].Problem), "ROCm programs cannot use AMD's GPUs.", "sudo usermod -aG render,video $USER; then log in again"}
 		if !nvidiaHere(s) && s.Container == "" {
 			f.Severity = Warning
 		}
@@ -51,7 +51,7 @@ func checkNodes(s hostinfo.Site) []Finding {
 	if len(found) > 0 {
 		return found
 	}
-	return fine(code, "this user may open %s", paths(nodesOf(s, func(n hostinfo.Node) bool { return n.Problem == "" })))
+	return okFindingf(code, "this user may open %s", nodePathsText(nodesOf(s, func(n hostinfo.Node) bool { return n.Problem == "" })))
 }
 
 // nvidiaNodes reports what is wrong with the device files of a loaded driver; nil when nothing is.
@@ -69,30 +69,30 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	const why = "CUDA programs open these files; without them they fail, or find no device."
 	switch {
 	case s.Container != "" && len(cardFiles) == 0:
-		return []Finding{{code, Error, "this container was given no GPU: it has no /dev/nvidia0 or other card file", why, start(s.Container)}}
+		return []Finding{{code, Error, "this container was given no GPU: it has no /dev/nvidia0 or other card file", why, startAdvice(s.Container)}}
 	case len(cardFiles) > 0 && len(kept) == len(cardFiles):
 		return []Finding{{code, Error, "a device cgroup keeps every GPU from this process", why, "in a batch job ask for a GPU (Slurm: --gpus-per-node=1); in a container start it with GPUs, again after systemctl daemon-reload"}}
 	case len(closed) > 0:
-		return []Finding{denied(code, s, closed, why)}
+		return []Finding{deniedFinding(code, s, closed, why)}
 	case len(missing) > 0 && (!s.Driver.Found.Modprobe || s.Container != ""):
-		f := Finding{code, Error, prose.List(missing, "and") + " is missing, and nvidia-modprobe cannot make it for this user", why, "sudo nvidia-modprobe -u -c=0 (of the package nvidia-modprobe, which makes them by itself from then on)"}
+		f := Finding{code, Error, prose.JoinWords(missing, "and") + " is missing, and nvidia-modprobe cannot make it for this user", why, "sudo nvidia-modprobe -u -c=0 (of the package nvidia-modprobe, which makes them by itself from then on)"}
 		if s.Container != "" {
-			f.Do = start(s.Container) + ", and not with single files of /dev"
+			f.Do = startAdvice(s.Container) + ", and not with single files of /dev"
 		}
 		return []Finding{f}
 	}
 	return nil
 }
 
-// denied reports files whose permissions exclude this user. If only one card's file does, the other cards still work.
-func denied(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Finding {
+// deniedFinding reports files whose permissions exclude this user. If only one card's file does, the other cards still work.
+func deniedFinding(code string, s hostinfo.Site, closed []hostinfo.Node, why string) Finding {
 	n := closed[0]
-	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", paths(closed), n.Mode, n.UID, n.GID), why,
+	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", nodePathsText(closed), n.Mode, n.UID, n.GID), why,
 		fmt.Sprintf("join the group that may: sudo usermod -aG $(stat -c %%G %s) $USER; then log in again", n.Path)}
 	if n.Mode&0o060 != 0o060 || n.GID == 0 {
-		f.Do = "let all users open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(paths(closed), " and ", " ")
+		f.Do = "let all users open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(nodePathsText(closed), " and ", " ")
 	}
-	if len(shown(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n hostinfo.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
+	if len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n hostinfo.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
 		f.Severity = Warning
 	}
 	return f
@@ -102,12 +102,12 @@ func nodesOf(s hostinfo.Site, want func(hostinfo.Node) bool) []hostinfo.Node {
 	return slices.DeleteFunc(slices.Clone(s.Nodes.Found), func(n hostinfo.Node) bool { return !want(n) })
 }
 
-func paths(nodes []hostinfo.Node) string {
+func nodePathsText(nodes []hostinfo.Node) string {
 	var all []string
 	for _, n := range nodes {
 		all = append(all, n.Path)
 	}
-	return prose.List(all, "and")
+	return prose.JoinWords(all, "and")
 }
 
 func driverLibrary() Check {
@@ -130,9 +130,9 @@ func checkLibrary(s hostinfo.Site) []Finding {
 	const why = "CUDA programs load libcuda.so.1 first; without it they find no device."
 	switch {
 	case s.Driver.Problem != "":
-		return blind(code, "the driver's libraries", s.Driver.Problem, "")
+		return unknownFinding(code, "the driver's libraries", s.Driver.Problem, "")
 	case !nvidiaHere(s):
-		return ok(code, "not needed: there is no GPU of NVIDIA")
+		return okFinding(code, "not needed: there is no GPU of NVIDIA")
 	case strings.Contains(d.CUDAPath, "/stubs/"):
 		return []Finding{{code, Error, fmt.Sprintf("the loader takes the stand-in %s for the driver's library", d.CUDAPath), "It is for building programs; with it CUDA reports error 34 (stub library).",
 			"take the stubs folder out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH) or out of /etc/ld.so.conf.d"}}
@@ -140,13 +140,13 @@ func checkLibrary(s hostinfo.Site) []Finding {
 		return []Finding{{code, Error, fmt.Sprintf("the loader takes %s, and under WSL the driver is that of Windows, in /usr/lib/wsl/lib", d.CUDAPath), "A driver of Linux that is installed under WSL hides the one that works.",
 			"take the Linux driver out: sudo apt-get purge 'nvidia-driver-*' 'libnvidia-*'; then in Windows: wsl --shutdown"}}
 	case d.CUDAPath != "":
-		return fine(code, "libcuda.so.1 is %s", d.CUDAPath)
-	case d.Elsewhere != "" && len(shown(s, gpu.NVIDIA)) == 0:
+		return okFindingf(code, "libcuda.so.1 is %s", d.CUDAPath)
+	case d.Elsewhere != "" && len(devicesOfVendor(s, gpu.NVIDIA)) == 0:
 		return []Finding{{code, Error, "libcuda.so.1 is in " + path.Dir(d.Elsewhere) + ", where the loader does not look by itself", why, "export LD_LIBRARY_PATH=" + path.Dir(d.Elsewhere) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"}}
-	case d.Module == "" && len(shown(s, gpu.NVIDIA)) == 0:
+	case d.Module == "" && len(devicesOfVendor(s, gpu.NVIDIA)) == 0:
 		return []Finding{{code, Info, "the driver's library libcuda.so.1 is not here, and its kernel module is not loaded", "", ""}}
-	case len(shown(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver answers through its other library, so this system has another way to find libraries
-		return blind(code, "libcuda.so.1", "this system's loader looks in places that gpuard does not know", "")
+	case len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver answers through its other library, so this system has another way to find libraries
+		return unknownFinding(code, "libcuda.so.1", "this system's loader looks in places that gpuard does not know", "")
 	case s.Container != "" && s.Nodes.Problem == "" && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") }):
 		return []Finding{{code, Info, "the container has no libcuda.so.1: it was given no GPU", "", ""}}
 	case s.Container != "":
@@ -160,11 +160,11 @@ func checkLibrary(s hostinfo.Site) []Finding {
 func withCompute(container string) string {
 	switch container {
 	case "apptainer":
-		return start(container)
+		return startAdvice(container)
 	case "docker", "podman":
-		return start(container) + " -e NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+		return startAdvice(container) + " -e NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 	}
-	return start(container) + ", and set NVIDIA_DRIVER_CAPABILITIES=compute,utility in it"
+	return startAdvice(container) + ", and set NVIDIA_DRIVER_CAPABILITIES=compute,utility in it"
 }
 
 // majorOf is "550" of "550.54.15".

@@ -14,7 +14,7 @@ func TestDriver(t *testing.T) { see(t, driverChecks(), driverSightings()) }
 func TestCUDAStart(t *testing.T) {
 	said := func(code int) hostinfo.Site {
 		return change(box(2), func(s *hostinfo.Site) {
-			s.CUDA = hostinfo.Read(hostinfo.CUDA{Code: code, Word: "CUDA_ERROR", Remedy: "do this"})
+			s.CUDA = hostinfo.AnswerOf(hostinfo.CUDA{Code: code, Word: "CUDA_ERROR", Remedy: "do this"})
 		})
 	}
 	see(t, []Check{cudaStart()}, []sighting{
@@ -22,7 +22,7 @@ func TestCUDAStart(t *testing.T) {
 		{"cuda-starts", "after suspend", said(999), Error},
 		{"cuda-starts", "no device for it", said(100), Error},
 		{"cuda-starts", "no fabric manager", said(802), Error},
-		{"cuda-starts", "not asked", change(box(1), func(s *hostinfo.Site) { s.CUDA = hostinfo.Failed[hostinfo.CUDA]("no answer within 10s") }), Unknown},
+		{"cuda-starts", "not asked", change(box(1), func(s *hostinfo.Site) { s.CUDA = hostinfo.NoAnswer[hostinfo.CUDA]("no answer within 10s") }), Unknown},
 		{"cuda-starts", "no GPU", none(), OK},
 	})
 	if v := Diagnose(said(999)); v.Runs == nil || *v.Runs || v.Next != "do this" {
@@ -35,8 +35,8 @@ const driver550 = "550.54.15"
 // box is a machine with n working NVIDIA cards and a complete driver.
 func box(n int) hostinfo.Site {
 	s := hostinfo.Site{
-		Driver: hostinfo.Read(hostinfo.Driver{Module: driver550, Open: new(false), Library: driver550, LibraryPath: "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", CUDALibrary: driver550, CUDAPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.1"}),
-		Cards:  hostinfo.Read([]hostinfo.Card{{PCI: "0000:00:02.0", Vendor: 0x1a03, Driver: "ast", Boot: true}}),
+		Driver: hostinfo.AnswerOf(hostinfo.Driver{Module: driver550, Open: new(false), Library: driver550, LibraryPath: "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", CUDALibrary: driver550, CUDAPath: "/usr/lib/x86_64-linux-gnu/libcuda.so.1"}),
+		Cards:  hostinfo.AnswerOf([]hostinfo.Card{{PCI: "0000:00:02.0", Vendor: 0x1a03, Driver: "ast", Boot: true}}),
 	}
 	m := gpu.Machine{Driver: driver550, CUDA: "12.4"}
 	files := []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}
@@ -49,7 +49,7 @@ func box(n int) hostinfo.Site {
 	for _, path := range files {
 		s.Nodes.Found = append(s.Nodes.Found, hostinfo.Node{Path: path, Mode: 0o666})
 	}
-	s.Machine = hostinfo.Read(m)
+	s.Machine = hostinfo.AnswerOf(m)
 	return s
 }
 
@@ -62,21 +62,21 @@ func change(s hostinfo.Site, f func(*hostinfo.Site)) hostinfo.Site {
 // none is a machine without a GPU of a known vendor.
 func none() hostinfo.Site {
 	s := box(0)
-	s.Driver, s.Nodes = hostinfo.Read(hostinfo.Driver{}), hostinfo.Read([]hostinfo.Node{})
-	s.Machine = hostinfo.Failed[gpu.Machine]("cannot find the NVIDIA driver's library")
+	s.Driver, s.Nodes = hostinfo.AnswerOf(hostinfo.Driver{}), hostinfo.AnswerOf([]hostinfo.Node{})
+	s.Machine = hostinfo.NoAnswer[gpu.Machine]("cannot find the NVIDIA driver's library")
 	return s
 }
 
 // unread is a box whose driver does not answer.
 func unread(problem string) hostinfo.Site {
-	return change(box(2), func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine](problem) })
+	return change(box(2), func(s *hostinfo.Site) { s.Machine = hostinfo.NoAnswer[gpu.Machine](problem) })
 }
 
 // bound is a box whose cards other drivers have, "" none.
 func bound(drivers ...string) hostinfo.Site {
 	return change(box(len(drivers)), func(s *hostinfo.Site) {
-		s.Driver, s.Nodes = hostinfo.Read(hostinfo.Driver{Others: []string{"nouveau"}}), hostinfo.Read([]hostinfo.Node{})
-		s.Machine = hostinfo.Failed[gpu.Machine]("cannot use the GPUs: the NVIDIA kernel driver is not loaded")
+		s.Driver, s.Nodes = hostinfo.AnswerOf(hostinfo.Driver{Others: []string{"nouveau"}}), hostinfo.AnswerOf([]hostinfo.Node{})
+		s.Machine = hostinfo.NoAnswer[gpu.Machine]("cannot use the GPUs: the NVIDIA kernel driver is not loaded")
 		for i, d := range drivers {
 			s.Cards.Found[i+1].Driver, s.Cards.Found[i+1].Minor = d, nil
 		}
@@ -86,10 +86,10 @@ func bound(drivers ...string) hostinfo.Site {
 // amd is a machine with one AMD card.
 func amd(driver string) hostinfo.Site {
 	return change(none(), func(s *hostinfo.Site) {
-		s.Cards = hostinfo.Read([]hostinfo.Card{{PCI: "0000:03:00.0", Vendor: pciAMD, Driver: driver}})
-		s.Nodes = hostinfo.Read([]hostinfo.Node{{Path: "/dev/dri/renderD128", Mode: 0o660, GID: 44}, {Path: "/dev/kfd", Mode: 0o660, GID: 44}})
+		s.Cards = hostinfo.AnswerOf([]hostinfo.Card{{PCI: "0000:03:00.0", Vendor: pciAMD, Driver: driver}})
+		s.Nodes = hostinfo.AnswerOf([]hostinfo.Node{{Path: "/dev/dri/renderD128", Mode: 0o660, GID: 44}, {Path: "/dev/kfd", Mode: 0o660, GID: 44}})
 		if driver == "amdgpu" {
-			s.Machine = hostinfo.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1", Vendor: gpu.AMD, PCI: "0000:03:00.0"}}})
+			s.Machine = hostinfo.AnswerOf(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1", Vendor: gpu.AMD, PCI: "0000:03:00.0"}}})
 		}
 	})
 }
@@ -98,7 +98,7 @@ func amd(driver string) hostinfo.Site {
 func wslBare() hostinfo.Site {
 	return change(none(), func(s *hostinfo.Site) {
 		s.Driver.Found.WSL, s.Cards.Found[0] = true, hostinfo.Card{PCI: "5e02:00:00.0", Vendor: 0x1414, Driver: "dxgkrnl"}
-		s.Nodes = hostinfo.Read([]hostinfo.Node{{Path: "/dev/dxg"}})
+		s.Nodes = hostinfo.AnswerOf([]hostinfo.Node{{Path: "/dev/dxg"}})
 	})
 }
 
@@ -163,7 +163,7 @@ func driverSightings() []sighting {
 	files := func(container string, modprobe bool, paths ...string) hostinfo.Site {
 		return change(box(1), func(s *hostinfo.Site) {
 			s.Container, s.Driver.Found.Modprobe = container, modprobe
-			s.Nodes = hostinfo.Read([]hostinfo.Node{})
+			s.Nodes = hostinfo.AnswerOf([]hostinfo.Node{})
 			for _, p := range paths {
 				s.Nodes.Found = append(s.Nodes.Found, hostinfo.Node{Path: p, Mode: 0o666})
 			}
@@ -178,8 +178,8 @@ func driverSightings() []sighting {
 		})
 	}
 	wsl := change(box(1), func(s *hostinfo.Site) {
-		s.Driver, s.Cards = hostinfo.Read(hostinfo.Driver{WSL: true, CUDAPath: "/usr/lib/wsl/lib/libcuda.so.1"}), hostinfo.Failed[[]hostinfo.Card]("no PCI")
-		s.Nodes = hostinfo.Read([]hostinfo.Node{{Path: "/dev/dxg"}})
+		s.Driver, s.Cards = hostinfo.AnswerOf(hostinfo.Driver{WSL: true, CUDAPath: "/usr/lib/wsl/lib/libcuda.so.1"}), hostinfo.NoAnswer[[]hostinfo.Card]("no PCI")
+		s.Nodes = hostinfo.AnswerOf([]hostinfo.Node{{Path: "/dev/dxg"}})
 	})
 	geforce := func(s hostinfo.Site) hostinfo.Site {
 		s.Machine.Found.Devices[0].Name = "NVIDIA GeForce RTX 4090"
@@ -199,10 +199,10 @@ func driverSightings() []sighting {
 	nothing := func(*hostinfo.Site) {}
 	return []sighting{
 		{"gpu-present", "none", none(), Error},
-		{"gpu-present", "no PCI", change(none(), func(s *hostinfo.Site) { s.Cards = hostinfo.Failed[[]hostinfo.Card]("sysfs is not mounted") }), Unknown},
+		{"gpu-present", "no PCI", change(none(), func(s *hostinfo.Site) { s.Cards = hostinfo.NoAnswer[[]hostinfo.Card]("sysfs is not mounted") }), Unknown},
 		{"gpu-present", "two", box(2), OK},
 		{"gpu-present", "without a driver", bound(""), OK},
-		{"gpu-present", "WSL without an answer", change(wsl, func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no") }), OK},
+		{"gpu-present", "WSL without an answer", change(wsl, func(s *hostinfo.Site) { s.Machine = hostinfo.NoAnswer[gpu.Machine]("no") }), OK},
 		{"gpu-present", "WSL without a GPU of NVIDIA", wslBare(), Error},
 		{"gpu-present", "a Jetson", jetsonBoard(), Unknown},
 		{"gpu-present", "AMD", amd("amdgpu"), OK},
@@ -216,12 +216,12 @@ func driverSightings() []sighting {
 		{"driver-bound", "another", bound("pciback"), Error},
 		{"driver-bound", "AMD without a driver", amd(""), Error},
 		{"driver-bound", "AMD", amd("amdgpu"), OK},
-		{"driver-bound", "AMD's driver, which does not answer", change(amd("amdgpu"), func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no") }), OK},
+		{"driver-bound", "AMD's driver, which does not answer", change(amd("amdgpu"), func(s *hostinfo.Site) { s.Machine = hostinfo.NoAnswer[gpu.Machine]("no") }), OK},
 		{"driver-bound", "NVIDIA, and AMD without a driver", change(unread("no"), func(s *hostinfo.Site) { s.Cards.Found = append(s.Cards.Found, amd("").Cards.Found...) }), OK},
 		{"driver-bound", "none", bound(""), OK},
 		{"driver-bound", "nvidia", box(2), OK},
 		{"driver-bound", "no GPU", none(), OK},
-		{"driver-bound", "no PCI", change(box(1), func(s *hostinfo.Site) { s.Cards = hostinfo.Failed[[]hostinfo.Card]("no PCI") }), Unknown},
+		{"driver-bound", "no PCI", change(box(1), func(s *hostinfo.Site) { s.Cards = hostinfo.NoAnswer[[]hostinfo.Card]("no PCI") }), Unknown},
 		{"driver-loaded", "not installed", bound(""), Error},
 		{"driver-loaded", "installed", change(bound("", "nouveau"), func(s *hostinfo.Site) { s.Driver.Found.LibraryPath = "/usr/lib/libnvidia-ml.so.1" }), Error},
 		{"driver-loaded", "in a container", change(bound(""), func(s *hostinfo.Site) { s.Container = "docker" }), Error},
@@ -231,7 +231,7 @@ func driverSightings() []sighting {
 		{"driver-loaded", "WSL", wsl, OK},
 		{"driver-loaded", "no GPU", none(), OK},
 		{"driver-loaded", "AMD", amd("amdgpu"), OK},
-		{"driver-loaded", "cannot look", change(bound(""), func(s *hostinfo.Site) { s.Driver = hostinfo.Failed[hostinfo.Driver]("no /proc") }), Unknown},
+		{"driver-loaded", "cannot look", change(bound(""), func(s *hostinfo.Site) { s.Driver = hostinfo.NoAnswer[hostinfo.Driver]("no /proc") }), Unknown},
 		{"device-nodes", "closed", denied("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1"), Error},
 		{"device-nodes", "closed to CUDA alone", denied("/dev/nvidia-uvm"), Error},
 		{"device-nodes", "one closed", denied("/dev/nvidia1"), Warning},
@@ -259,26 +259,28 @@ func driverSightings() []sighting {
 			s.Nodes.Found = append(s.Nodes.Found, hostinfo.Node{Path: "/dev/kfd"})
 		}), Warning},
 		{"device-nodes", "AMD's file without a card", change(none(), func(s *hostinfo.Site) {
-			s.Nodes = hostinfo.Read([]hostinfo.Node{{Path: "/dev/kfd", Problem: "permission denied"}})
+			s.Nodes = hostinfo.AnswerOf([]hostinfo.Node{{Path: "/dev/kfd", Problem: "permission denied"}})
 		}), OK},
 		{"device-nodes", "fine", box(2), OK},
 		{"device-nodes", "no GPU", none(), OK},
-		{"device-nodes", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Nodes = hostinfo.Failed[[]hostinfo.Node]("no /dev") }), Unknown},
+		{"device-nodes", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Nodes = hostinfo.NoAnswer[[]hostinfo.Node]("no /dev") }), Unknown},
 		{"driver-library", "no libcuda", unknown("", "/usr/lib/libnvidia-ml.so.1", ""), Error},
 		{"driver-library", "neither, and nothing answers", change(unknown("", "", ""), func(s *hostinfo.Site) { s.Machine.Problem = "cannot find the library" }), Error},
 		{"driver-library", "container without compute", unknown("docker", "/usr/lib/libnvidia-ml.so.1", ""), Error},
-		{"driver-library", "container without GPUs", change(unknown("docker", "", ""), func(s *hostinfo.Site) { s.Nodes, s.Machine.Problem = hostinfo.Read([]hostinfo.Node{}), "no library" }), Info},
+		{"driver-library", "container without GPUs", change(unknown("docker", "", ""), func(s *hostinfo.Site) {
+			s.Nodes, s.Machine.Problem = hostinfo.AnswerOf([]hostinfo.Node{}), "no library"
+		}), Info},
 		{"driver-library", "stand-in", unknown("", "/usr/lib/libnvidia-ml.so.1", "/usr/local/cuda/lib64/stubs/libcuda.so.1"), Error},
 		{"driver-library", "where only the programs of NixOS look", change(unknown("", "", ""), func(s *hostinfo.Site) {
-			s.Machine, s.Driver.Found.Elsewhere = hostinfo.Failed[gpu.Machine]("cannot find the library"), "/run/opengl-driver/lib/libcuda.so.1"
+			s.Machine, s.Driver.Found.Elsewhere = hostinfo.NoAnswer[gpu.Machine]("cannot find the library"), "/run/opengl-driver/lib/libcuda.so.1"
 		}), Error},
 		{"driver-library", "a system of its own, where it works", change(unknown("", "", ""), func(s *hostinfo.Site) { s.Driver.Found.Elsewhere = "/run/opengl-driver/lib/libcuda.so.1" }), Unknown},
 		{"driver-library", "a driver of Linux under WSL", change(wsl, func(s *hostinfo.Site) {
-			s.Machine, s.Driver.Found.CUDAPath = hostinfo.Failed[gpu.Machine]("no"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+			s.Machine, s.Driver.Found.CUDAPath = hostinfo.NoAnswer[gpu.Machine]("no"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 		}), Error},
 		{"driver-library", "a driver of Linux under WSL, and it answers", change(wsl, func(s *hostinfo.Site) { s.Driver.Found.CUDAPath = "/usr/lib/x86_64-linux-gnu/libcuda.so.1" }), OK},
 		{"driver-library", "a container under WSL", change(wsl, func(s *hostinfo.Site) {
-			s.Container, s.Machine, s.Driver.Found.CUDAPath = "docker", hostinfo.Failed[gpu.Machine]("no"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+			s.Container, s.Machine, s.Driver.Found.CUDAPath = "docker", hostinfo.NoAnswer[gpu.Machine]("no"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 		}), OK},
 		{"driver-library", "WSL without a GPU of NVIDIA", wslBare(), OK},
 		{"driver-library", "a system of its own", unknown("", "", ""), Unknown},
@@ -289,7 +291,7 @@ func driverSightings() []sighting {
 		{"library-version", "update without a reboot", driver(func(d *hostinfo.Driver) { d.Library, d.CUDALibrary = "560.35.03", "560.35.03" }), Error},
 		{"library-version", "only CUDA's", driver(func(d *hostinfo.Driver) { d.CUDALibrary, d.CUDAPath = "535.54.03", "/opt/old/libcuda.so.1" }), Error},
 		{"library-version", "the driver says so", change(unread("cannot use the GPUs: Driver/library version mismatch (NVML 18)"), func(s *hostinfo.Site) { s.Driver.Found.Library = "" }), Error},
-		{"library-version", "the driver says so, and nothing else is known", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver = hostinfo.Failed[hostinfo.Driver]("no /proc") }), Error},
+		{"library-version", "the driver says so, and nothing else is known", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver = hostinfo.NoAnswer[hostinfo.Driver]("no /proc") }), Error},
 		{"library-version", "the driver says so, and its module reports no version", change(unread("Driver/library version mismatch"), func(s *hostinfo.Site) { s.Driver.Found = hostinfo.Driver{} }), Error},
 		{"library-version", "container older than the update", change(driver(func(d *hostinfo.Driver) { d.Library = "560.35.03" }), func(s *hostinfo.Site) { s.Container = "docker" }), Error},
 		{"library-version", "forward compatibility", compat("570.26"), Info},
@@ -303,20 +305,20 @@ func driverSightings() []sighting {
 		{"library-version", "library without a number", driver(func(d *hostinfo.Driver) { d.Library, d.CUDALibrary = "", "" }), OK},
 		{"library-version", "WSL", wsl, OK},
 		{"library-version", "not loaded", bound(""), OK},
-		{"library-version", "cannot look", change(unread("x"), func(s *hostinfo.Site) { s.Driver = hostinfo.Failed[hostinfo.Driver]("no /proc") }), Unknown},
+		{"library-version", "cannot look", change(unread("x"), func(s *hostinfo.Site) { s.Driver = hostinfo.NoAnswer[hostinfo.Driver]("no /proc") }), Unknown},
 		{"fabric-manager", "none runs", switches(8, false, nothing), Error},
 		{"fabric-manager", "none runs, in a container that sees the host", switches(8, false, func(s *hostinfo.Site) { s.Container = "docker" }), Error},
 		{"fabric-manager", "GPUs that may have been set up before", switches(9, false, nothing), Warning},
 		{"fabric-manager", "one GPU of an unknown generation", switches(8, false, func(s *hostinfo.Site) { s.Machine.Found.Devices[1].Compute = nil }), Warning},
 		{"fabric-manager", "a GPU that is split", switches(8, false, func(s *hostinfo.Site) { s.Machine.Found.Devices[1].MIGMode = new(true) }), Warning},
-		{"fabric-manager", "no GPU answers", switches(8, false, func(s *hostinfo.Site) { s.Machine = hostinfo.Failed[gpu.Machine]("no answer within 5s") }), Warning},
+		{"fabric-manager", "no GPU answers", switches(8, false, func(s *hostinfo.Site) { s.Machine = hostinfo.NoAnswer[gpu.Machine]("no answer within 5s") }), Warning},
 		{"fabric-manager", "it runs", switches(8, true, nothing), OK},
 		{"fabric-manager", "no NVLink wanted", switches(8, false, func(s *hostinfo.Site) { s.Driver.Found.NoNVLink = true }), OK},
 		{"fabric-manager", "no NVSwitch", switches(8, false, func(s *hostinfo.Site) { s.Driver.Found.Switches = nil }), OK},
 		{"fabric-manager", "no GPU", none(), OK},
 		{"fabric-manager", "a container", switches(8, false, func(s *hostinfo.Site) { s.Container, s.Driver.Found.FabricManager = "docker", nil }), Unknown},
 		{"fabric-manager", "hidden processes", switches(8, false, func(s *hostinfo.Site) { s.Driver.Found.FabricManager = nil }), Unknown},
-		{"fabric-manager", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Driver = hostinfo.Failed[hostinfo.Driver]("no /proc") }), Unknown},
+		{"fabric-manager", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Driver = hostinfo.NoAnswer[hostinfo.Driver]("no /proc") }), Unknown},
 		{"devices-shown", "one missing", fewer(nothing), Warning},
 		{"devices-shown", "none", unread("cannot find a GPU: the NVIDIA driver runs and reports no device (driver 550.54.15)"), Error},
 		{"devices-shown", "none, says nvidia-smi", unread("cannot read the GPUs: nvidia-smi says: No devices were found"), Error},
@@ -383,24 +385,24 @@ func TestDriverWords(t *testing.T) {
 	}{
 		{checkFabric, switches(8, false, func(*hostinfo.Site) {}), []string{"NVSwitches (2)", "error 802", "\nsudo systemctl enable --now nvidia-fabricmanager", "of the driver, 550.54.15"}},
 		{checkFabric, switches(8, false, func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\non the host: sudo systemctl"}},
-		{checkBound, bound("nouveau", "nouveau"), []string{"nouveau", "0000:10:00.0 and 0000:11:00.0", "blacklist nouveau"}},
-		{checkLoaded, bound(""), []string{"1 NVIDIA GPU on the PCI bus", "install NVIDIA's driver"}},
-		{checkLoaded, change(half(false, true, ""), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\nload it on the host"}},
+		{checkBoundDriver, bound("nouveau", "nouveau"), []string{"nouveau", "0000:10:00.0 and 0000:11:00.0", "blacklist nouveau"}},
+		{checkLoadedModule, bound(""), []string{"1 NVIDIA GPU on the PCI bus", "install NVIDIA's driver"}},
+		{checkLoadedModule, change(half(false, true, ""), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"\nload it on the host"}},
 		{checkVersion, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.Library = "docker", "560.35.03" }), []string{"start the container anew"}},
 		{checkNodes, closedTo(0o660, 27), []string{"sudo usermod -aG"}},
 		{checkNodes, closedTo(0o660, 0), []string{"sudo chmod a+rw /dev/nvidiactl"}},
 		{checkNodes, closedTo(0o600, 27), []string{"sudo chmod a+rw /dev/nvidiactl"}},
-		{checkBound, bound("nouveau"), []string{"install NVIDIA's driver, then: echo"}},
-		{checkBound, half(false, false, "nouveau", "nouveau"), []string{"has no module for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall"}},
-		{checkBound, half(true, false, "nouveau", "nouveau"), []string{"\necho 'blacklist nouveau'"}},
-		{checkLoaded, half(false, true, "", ""), []string{"not built for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall", "modprobe nvidia"}},
-		{checkLoaded, half(true, true, "", ""), []string{"\nsudo modprobe nvidia; if it says “Key was rejected"}},
-		{checkLoaded, half(true, false, "", ""), []string{"\nsudo modprobe nvidia; if that fails"}},
-		{checkPresent, change(none(), func(s *hostinfo.Site) {
+		{checkBoundDriver, bound("nouveau"), []string{"install NVIDIA's driver, then: echo"}},
+		{checkBoundDriver, half(false, false, "nouveau", "nouveau"), []string{"has no module for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall"}},
+		{checkBoundDriver, half(true, false, "nouveau", "nouveau"), []string{"\necho 'blacklist nouveau'"}},
+		{checkLoadedModule, half(false, true, "", ""), []string{"not built for the kernel 6.8.0-47-generic", "build it: sudo dkms autoinstall", "modprobe nvidia"}},
+		{checkLoadedModule, half(true, true, "", ""), []string{"\nsudo modprobe nvidia; if it says “Key was rejected"}},
+		{checkLoadedModule, half(true, false, "", ""), []string{"\nsudo modprobe nvidia; if that fails"}},
+		{checkGPUPresence, change(none(), func(s *hostinfo.Site) {
 			s.Container, s.Driver.Found.Kernel = "docker", "5.15.90.1-microsoft-standard-WSL2"
 		}), []string{"given no GPU", "--gpus all"}},
-		{checkPresent, change(none(), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"no GPU of NVIDIA or AMD on the PCI bus"}},
-		{checkPresent, wslBare(), []string{"Windows gives this system no driver", "wsl --shutdown"}},
+		{checkGPUPresence, change(none(), func(s *hostinfo.Site) { s.Container = "docker" }), []string{"no GPU of NVIDIA or AMD on the PCI bus"}},
+		{checkGPUPresence, wslBare(), []string{"Windows gives this system no driver", "wsl --shutdown"}},
 		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "apptainer", "" }), []string{"\nstart the container with --nv"}},
 		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "kubernetes", "" }), []string{"nvidia.com/gpu: 1, and set NVIDIA_DRIVER_CAPABILITIES"}},
 		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Container, s.Driver.Found.CUDAPath = "docker", "" }), []string{"--gpus all -e NVIDIA_DRIVER_CAPABILITIES"}},
@@ -411,7 +413,7 @@ func TestDriverWords(t *testing.T) {
 		}), []string{"/opt/old/libcuda.so.1 is 535.54.03", "remove that copy"}},
 		{checkVersion, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDALibrary, s.Driver.Found.Library = "560.35.03", "560.35.03" }), []string{"reboot"}},
 		{checkLibrary, change(box(1), func(s *hostinfo.Site) { s.Driver.Found.CUDAPath = "" }), []string{"libnvidia-compute-550"}},
-		{checkShown, change(box(2), func(s *hostinfo.Site) { s.Machine.Found.Devices = s.Machine.Found.Devices[:1] }), []string{"0000:11:00.0", "dmesg"}},
+		{checkShownDevices, change(box(2), func(s *hostinfo.Site) { s.Machine.Found.Devices = s.Machine.Found.Devices[:1] }), []string{"0000:11:00.0", "dmesg"}},
 	} {
 		found := c.look(c.site)
 		text := found[0].Seen + "\n" + found[0].Why + "\n" + found[0].Do

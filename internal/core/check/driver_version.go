@@ -31,20 +31,20 @@ A libcuda of the CUDA compatibility package (a folder compat) may be newer than 
 func checkVersion(s hostinfo.Site) []Finding {
 	const code = "library-version"
 	d := s.Driver.Found
-	if !isDriver(d.CUDALibrary) { // Tegra numbers its library differently
+	if !isDriverVersion(d.CUDALibrary) { // Tegra numbers its library differently
 		d.CUDALibrary = ""
 	}
-	if !isDriver(d.Library) {
+	if !isDriverVersion(d.Library) {
 		d.Library = ""
 	}
 	mismatch := s.Machine.Problem != "" && strings.Contains(s.Machine.Problem, "version mismatch")
 	switch {
 	case s.Driver.Problem != "" && !mismatch:
-		return blind(code, "the driver's versions", s.Driver.Problem, "")
+		return unknownFinding(code, "the driver's versions", s.Driver.Problem, "")
 	case !nvidiaHere(s), d.WSL, d.Module == "" && !mismatch:
-		return ok(code, "there is nothing to compare")
-	case strings.Contains(s.Machine.Found.Source, "nvml") && len(shown(s, gpu.NVIDIA)) > 0 && d.Library != d.Module:
-		return ok(code, "the driver answers through its library") // this system's loader may read other folders than those that were searched
+		return okFinding(code, "there is nothing to compare")
+	case strings.Contains(s.Machine.Found.Source, "nvml") && len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && d.Library != d.Module:
+		return okFinding(code, "the driver answers through its library") // this system's loader may read other folders than those that were searched
 	}
 	compatible := strings.Contains(d.CUDAPath, "/compat")
 	f := Finding{code, Error, "", "Every program that starts now fails (driver/library version mismatch); programs that run already continue.",
@@ -64,21 +64,21 @@ func checkVersion(s hostinfo.Site) []Finding {
 			f.Do = fmt.Sprintf("remove that copy, or take its folder out of LD_LIBRARY_PATH: %s", d.CUDAPath)
 		}
 	case compatible && d.CUDALibrary != "" && d.CUDALibrary != d.Module:
-		return []Finding{forward(code, s)}
+		return []Finding{compatLibraryFinding(code, s)}
 	default:
-		return fine(code, "library and kernel module are %s", d.Module)
+		return okFindingf(code, "library and kernel module are %s", d.Module)
 	}
 	return []Finding{f}
 }
 
-// isDriver reports whether the number in a library's name is a driver version: these have had three digits since 2007.
-func isDriver(version string) bool {
+// isDriverVersion reports whether the number in a library's name is a driver version: these have had three digits since 2007.
+func isDriverVersion(version string) bool {
 	major, ok := compat.Major(version)
 	return ok && major >= 100
 }
 
-// forward reports a libcuda of the compatibility package.
-func forward(code string, s hostinfo.Site) Finding {
+// compatLibraryFinding reports a libcuda of the compatibility package.
+func compatLibraryFinding(code string, s hostinfo.Site) Finding {
 	d := s.Driver.Found
 	f := Finding{code, Info, fmt.Sprintf("CUDA programs load the compatibility library %s (%s) over driver %s", d.CUDAPath, d.CUDALibrary, d.Module), "", ""}
 	remedy := fmt.Sprintf("take the folder of %s out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, or update the driver", d.CUDAPath)
@@ -86,7 +86,7 @@ func forward(code string, s hostinfo.Site) Finding {
 		f.Severity, f.Why, f.Do = Error, "It is older than the driver, which the driver refuses.", remedy
 	} else if i := slices.IndexFunc(s.Machine.Found.Devices, func(g gpu.Device) bool { return strings.Contains(g.Name, "GeForce") }); s.Machine.Problem == "" && i >= 0 {
 		f.Severity, f.Do = Error, remedy
-		f.Why = fmt.Sprintf("Forward compatibility is for data center cards; on the %s CUDA fails with error 804.", gpu.Model(s.Machine.Found.Devices[i].Name))
+		f.Why = fmt.Sprintf("Forward compatibility is for data center cards; on the %s CUDA fails with error 804.", gpu.ModelName(s.Machine.Found.Devices[i].Name))
 	}
 	return f
 }

@@ -34,21 +34,21 @@ func cpuThreads() Check {
 			case err != nil || n < 1:
 				found = append(found, Finding{page.Code, Warning, name + "=" + shellquote.Sh(value) + " is no number of threads", "the library takes its own choice in place of it", "unset " + name})
 			case s.Limits.Problem != "" || s.Limits.Found.CPUs <= 0:
-				found = append(found, blind(page.Code, "how many processors "+name+" could use", cmp.Or(s.Limits.Problem, "the kernel does not say"), "")...)
+				found = append(found, unknownFinding(page.Code, "how many processors "+name+" could use", cmp.Or(s.Limits.Problem, "the kernel does not say"), "")...)
 			case float64(n) > math.Ceil(s.Limits.Found.CPUs):
-				found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s=%d, with %s", name, n, processors(s.Limits.Found.CPUs)), "the threads wait for each other, which is slower than fewer of them", "unset " + name})
+				found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s=%d, with %s", name, n, processorsText(s.Limits.Found.CPUs)), "the threads wait for each other, which is slower than fewer of them", "unset " + name})
 			case n == 1 && s.Limits.Found.CPUs >= 4:
-				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s=1, with %s", name, processors(s.Limits.Found.CPUs)), "what runs on the processor uses one of them", "unset " + name + ", unless many processes share the machine"})
+				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s=1, with %s", name, processorsText(s.Limits.Found.CPUs)), "what runs on the processor uses one of them", "unset " + name + ", unless many processes share the machine"})
 			}
 		}
 		if found == nil {
-			return ok(page.Code, "the libraries choose the number of threads, or it fits")
+			return okFinding(page.Code, "the libraries choose the number of threads, or it fits")
 		}
 		return found
 	}}
 }
 
-func processors(n float64) string {
+func processorsText(n float64) string {
 	if n == 1 {
 		return "1 processor"
 	}
@@ -73,7 +73,7 @@ func sharedMemory() Check {
 		l := s.Limits.Found
 		const why = "data loaders with several workers end with a bus error, and NCCL cannot make its buffers"
 		do, severity := "see what fills it: ls -l /dev/shm", Warning
-		if bare(s) && s.Machine.Problem != "" {
+		if hasNoGPU(s) && s.Machine.Problem != "" {
 			severity = Info // without a GPU, no job needs it
 		}
 		switch s.Container {
@@ -85,11 +85,11 @@ func sharedMemory() Check {
 		}
 		switch {
 		case s.Limits.Problem != "":
-			return blind(page.Code, "/dev/shm", s.Limits.Problem, "")
+			return unknownFinding(page.Code, "/dev/shm", s.Limits.Problem, "")
 		case l.Shm == nil:
 			return []Finding{{page.Code, severity, "there is no /dev/shm", why, "mount it: mount -t tmpfs shm /dev/shm"}}
 		case *l.Shm == 0:
-			return ok(page.Code, "/dev/shm has no limit of its own")
+			return okFinding(page.Code, "/dev/shm has no limit of its own")
 		case *l.Shm <= shmOfDocker:
 			return []Finding{{page.Code, severity, "/dev/shm holds " + l.Shm.String(), why, do}}
 		case l.ShmFree != nil && *l.ShmFree < shmOfDocker:
@@ -97,7 +97,7 @@ func sharedMemory() Check {
 		case s.Container != "" && *l.Shm < shmAdvised:
 			return []Finding{{page.Code, Info, "/dev/shm holds " + l.Shm.String(), "data loaders with many workers need more", do}}
 		}
-		return ok(page.Code, "/dev/shm holds "+l.Shm.String())
+		return okFinding(page.Code, "/dev/shm holds "+l.Shm.String())
 	}}
 }
 
@@ -116,11 +116,11 @@ func lockedMemory() Check {
 		}
 		switch {
 		case s.Limits.Problem != "":
-			return blind(page.Code, "the limit of locked memory", s.Limits.Problem, "")
+			return unknownFinding(page.Code, "the limit of locked memory", s.Limits.Problem, "")
 		case l.Memlock == nil:
-			return ok(page.Code, "memory may be locked without limit")
+			return okFinding(page.Code, "memory may be locked without limit")
 		case len(l.RDMA) == 0:
-			return ok(page.Code, "at most "+l.Memlock.String()+" of memory may be locked, and no network here needs more")
+			return okFinding(page.Code, "at most "+l.Memlock.String()+" of memory may be locked, and no network here needs more")
 		case *l.Memlock < gpu.GiB:
 			severity := Info // jobs on one machine do not use the network
 			if severalMachines(s) {
@@ -128,7 +128,7 @@ func lockedMemory() Check {
 			}
 			return []Finding{{page.Code, severity, fmt.Sprintf("at most %s of memory may be locked, and %s needs it", l.Memlock, strings.Join(l.RDMA, ", ")), "a job over several machines cannot register its buffers with the network card: NCCL fails, or falls back to TCP", do}}
 		}
-		return ok(page.Code, "at most "+l.Memlock.String()+" of memory may be locked")
+		return okFinding(page.Code, "at most "+l.Memlock.String()+" of memory may be locked")
 	}}
 }
 

@@ -50,15 +50,15 @@ func maskHidesAll() Check {
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
 		masks := setMasks(s)
 		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
-			return masksAlone(page.Code, masks)
+			return findingsOfMasks(page.Code, masks)
 		}
 		m := s.Machine.Found
-		hidden, _ := visible.Limit(s.Env, m)
+		hidden, _ := visible.HiddenDevices(s.Env, m)
 		var reasons []string
 		for i := range m.Devices {
 			why, gone := hidden[m.Devices[i].UUID]
 			if !gone {
-				return ok(page.Code, seenDevices(len(m.Devices)-countHidden(m, hidden), len(m.Devices), masks))
+				return okFinding(page.Code, visibleCountText(len(m.Devices)-countHiddenDevices(m, hidden), len(m.Devices), masks))
 			}
 			reasons = append(reasons, strings.TrimSuffix(why, " hides it"))
 		}
@@ -69,45 +69,45 @@ func maskHidesAll() Check {
 			return strings.TrimSpace(value) != ""
 		})
 		if empty {
-			return ok(page.Code, "no value hides all devices (an empty one does: see "+maskEmptyCode+")")
+			return okFinding(page.Code, "no value hides all devices (an empty one does: see "+maskEmptyCode+")")
 		}
-		do := unmask(s.Env, namesOf(reasons))
-		return []Finding{{page.Code, Error, fmt.Sprintf("%s hides %s", strings.Join(reasons, " and "), allOf(len(m.Devices))), "programs started here find no GPU and fail, or work on the CPU", do}}
+		do := unmaskAdvice(s.Env, namesOf(reasons))
+		return []Finding{{page.Code, Error, fmt.Sprintf("%s hides %s", strings.Join(reasons, " and "), allGPUsText(len(m.Devices))), "programs started here find no GPU and fail, or work on the CPU", do}}
 	}}
 }
 
-// unmask says how to remove the masks. The advice keeps the mask of a Slurm job or a lease, because without it programs
+// unmaskAdvice says how to remove the masks. The advice keeps the mask of a Slurm job or a lease, because without it programs
 // could use devices of others.
-func unmask(env visible.Env, names []string) string {
+func unmaskAdvice(env visible.Env, names []string) string {
 	masks := slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "SLURM_") })
 	set := func(name string) bool { value, _ := env.Lookup(name); return value != "" }
 	switch {
-	case onlyLogin(env, masks):
+	case isLoginMask(env, masks):
 		return "start programs by gpuard run, which ignores this: the rule for logins without a lease set it"
 	case set("GPUARD_LEASE"):
 		return "ask the surrounding gpuard run for a GPU (leave out --cpu)"
 	case visible.Allocation(env) == "":
 		return "unset " + strings.Join(masks, " ")
 	case set("SLURM_STEP_GPUS") || set("SLURM_JOB_GPUS"):
-		return "find what changes " + prose.List(masks, "and") + " after Slurm set it, as a profile or the job script, and take it out there"
+		return "find what changes " + prose.JoinWords(masks, "and") + " after Slurm set it, as a profile or the job script, and take it out there"
 	}
 	return "ask Slurm for a GPU, as with sbatch --gpus=1"
 }
 
-// onlyLogin reports whether the masks are those that the login rule set.
-func onlyLogin(env visible.Env, masks []string) bool {
-	without, _, _ := env.Lift()
+// isLoginMask reports whether the masks are those that the login rule set.
+func isLoginMask(env visible.Env, masks []string) bool {
+	without, _, _ := env.LiftLogin()
 	return !slices.ContainsFunc(masks, func(name string) bool { _, still := without.Lookup(name); return still })
 }
 
-// masksAlone judges masks where the devices cannot be counted: -1 can be judged without them.
-func masksAlone(code string, masks []string) []Finding {
+// findingsOfMasks judges masks where the devices cannot be counted: -1 can be judged without them.
+func findingsOfMasks(code string, masks []string) []Finding {
 	for _, m := range masks {
 		if name, value, _ := strings.Cut(m, "="); value == "-1" || value == "NoDevFiles" {
 			return []Finding{{code, Info, m + " hides every GPU of programs that read it", "no device can be counted here, so this may be on purpose", "unset " + name}}
 		}
 	}
-	return ok(code, "no variable hides everything")
+	return okFinding(code, "no variable hides everything")
 }
 
 const maskEmptyCode = "env-mask-empty"
@@ -132,15 +132,15 @@ func maskEmpty() Check {
 			conda = conda || set
 		}
 		if len(empty) == 0 {
-			return ok(page.Code, "no mask is set but empty")
+			return okFinding(page.Code, "no mask is set but empty")
 		}
 		verb := " is"
 		if len(empty) > 1 {
 			verb = " are"
 		}
 		severity, why := Info, "an empty list names no device: programs that read it see no GPU" // there are no devices to hide, or they are unknown
-		switch hides := hiddenBy(s, empty); {
-		case hides > 0 && allHidden(s):
+		switch hides := countHiddenBy(s, empty); {
+		case hides > 0 && hidesAllDevices(s):
 			severity = Error
 		case hides > 0:
 			severity = Warning
@@ -148,7 +148,7 @@ func maskEmpty() Check {
 		if conda {
 			why += "; conda deactivate leaves variables of conda env config vars so"
 		}
-		return []Finding{{page.Code, severity, prose.List(empty, "and") + verb + " set to the empty string", why, unmask(s.Env, empty)}}
+		return []Finding{{page.Code, severity, prose.JoinWords(empty, "and") + verb + " set to the empty string", why, unmaskAdvice(s.Env, empty)}}
 	}}
 }
 
@@ -163,25 +163,25 @@ func maskList() Check {
 		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
 			switch {
 			case len(setMasks(s)) == 0:
-				return ok(page.Code, "no mask is set")
+				return okFinding(page.Code, "no mask is set")
 			case hasNoCard(s) || s.Machine.Problem == "":
-				return ok(page.Code, "there is no GPU to choose from")
+				return okFinding(page.Code, "there is no GPU to choose from")
 			}
-			return blind(page.Code, "what the masks choose from", problemOnly(s.Machine.Problem), "")
+			return unknownFinding(page.Code, "what the masks choose from", problemOnly(s.Machine.Problem), "")
 		}
-		_, notes := visible.Limit(s.Env, s.Machine.Found)
+		_, notes := visible.HiddenDevices(s.Env, s.Machine.Found)
 		var found []Finding
 		for _, n := range notes {
 			do := fmt.Sprintf("write a plain list, as in %s=0,1; gpuard explain shows how it is read", plainMask(n.Text))
 			switch {
 			case n.Widens():
 				found = append(found, Finding{page.Code, Error, n.Text, "programs see GPUs that the value does not name, other people's too", do})
-			case n.Misread():
+			case n.IsMisread():
 				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", do})
 			}
 		}
 		if len(found) == 0 {
-			return ok(page.Code, cmp.Or(strings.Join(setMasks(s), ", "), "no mask is set"))
+			return okFinding(page.Code, cmp.Or(strings.Join(setMasks(s), ", "), "no mask is set"))
 		}
 		return found
 	}}
@@ -206,7 +206,7 @@ func misspeltMask() Check {
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for name, value := range s.Env.All() {
-			meant, isSlip := compat.Misspelt(name)
+			meant, isSlip := compat.SuggestName(name)
 			if _, right := s.Env.Lookup(meant.Name); isSlip && right {
 				found = append(found, Finding{page.Code, Info, name + " is set beside " + meant.Name, "nothing reads the first; the second counts", "unset " + name})
 			} else if isSlip {
@@ -214,7 +214,7 @@ func misspeltMask() Check {
 			}
 		}
 		if found == nil {
-			return ok(page.Code, "no variable looks like a misspelt mask")
+			return okFinding(page.Code, "no variable looks like a misspelt mask")
 		}
 		return found
 	}}
@@ -233,20 +233,20 @@ func containerMask() Check {
 		_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 		switch {
 		case !set || slices.Contains([]string{"", "all", "void"}, value):
-			return ok(page.Code, "NVIDIA_VISIBLE_DEVICES names no device")
+			return okFinding(page.Code, "NVIDIA_VISIBLE_DEVICES names no device")
 		case s.Container != "" || lease != "":
-			return ok(page.Code, "NVIDIA_VISIBLE_DEVICES was set for a container, or by gpuard")
+			return okFinding(page.Code, "NVIDIA_VISIBLE_DEVICES was set for a container, or by gpuard")
 		case masked:
-			return ok(page.Code, "CUDA_VISIBLE_DEVICES is set beside NVIDIA_VISIBLE_DEVICES")
+			return okFinding(page.Code, "CUDA_VISIBLE_DEVICES is set beside NVIDIA_VISIBLE_DEVICES")
 		case s.Machine.Problem != "" && hasNoCard(s):
-			return ok(page.Code, "there is no GPU to hide")
+			return okFinding(page.Code, "there is no GPU to hide")
 		case s.Machine.Problem != "":
-			return blind(page.Code, "whether NVIDIA_VISIBLE_DEVICES counts here", problemOnly(s.Machine.Problem), "")
+			return unknownFinding(page.Code, "whether NVIDIA_VISIBLE_DEVICES counts here", problemOnly(s.Machine.Problem), "")
 		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
-			return ok(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
+			return okFinding(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
 		}
 		instead := "export CUDA_VISIBLE_DEVICES=" + shellquote.Sh(value) + ", where programs were meant"
-		switch known := func(e string) bool { return isDevice(e) || strings.HasPrefix(e, "MIG-") }; {
+		switch known := func(e string) bool { return isDeviceName(e) || strings.HasPrefix(e, "MIG-") }; {
 		case value == "none":
 			instead = "export CUDA_VISIBLE_DEVICES=-1, where programs were meant"
 		case slices.ContainsFunc(strings.Split(value, ","), func(e string) bool { return !known(strings.TrimSpace(e)) }):
@@ -272,18 +272,18 @@ func deviceOrder() Check {
 		switch {
 		case set && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
 			f := Finding{page.Code, Error, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are: with any other value, also an empty one, CUDA does not start", do}
-			if slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA }) || !has(s, gpu.NVIDIA) {
+			if slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA }) || !hasVendor(s, gpu.NVIDIA) {
 				f.Severity = Warning // other programs do start
 			}
 			return []Finding{f}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
-			return blind(page.Code, "whether the GPUs are of one model", problemOnly(s.Machine.Problem), "")
-		case !has(s, gpu.NVIDIA):
-			return ok(page.Code, "there is no GPU of NVIDIA's to number")
+			return unknownFinding(page.Code, "whether the GPUs are of one model", problemOnly(s.Machine.Problem), "")
+		case !hasVendor(s, gpu.NVIDIA):
+			return okFinding(page.Code, "there is no GPU of NVIDIA's to number")
 		case len(models) < 2:
-			return ok(page.Code, "the GPUs are of one model, so that numbers mean the same to all users")
+			return okFinding(page.Code, "the GPUs are of one model, so that numbers mean the same to all users")
 		case order == "PCI_BUS_ID":
-			return ok(page.Code, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
+			return okFinding(page.Code, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 		}
 		seen := "different models (" + strings.Join(models, ", ") + ") and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
 		if byNumber {
@@ -320,15 +320,15 @@ func setMasks(s hostinfo.Site) []string {
 	return masks
 }
 
-// allHidden reports whether the caller's variables hide every device.
-func allHidden(s hostinfo.Site) bool {
-	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
-	return len(s.Machine.Found.Devices) > 0 && countHidden(s.Machine.Found, hidden) == len(s.Machine.Found.Devices)
+// hidesAllDevices reports whether the caller's variables hide every device.
+func hidesAllDevices(s hostinfo.Site) bool {
+	hidden, _ := visible.HiddenDevices(s.Env, s.Machine.Found)
+	return len(s.Machine.Found.Devices) > 0 && countHiddenDevices(s.Machine.Found, hidden) == len(s.Machine.Found.Devices)
 }
 
-// hiddenBy counts the devices that one of these variables hides.
-func hiddenBy(s hostinfo.Site, names []string) (n int) {
-	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
+// countHiddenBy counts the devices that one of these variables hides.
+func countHiddenBy(s hostinfo.Site, names []string) (n int) {
+	hidden, _ := visible.HiddenDevices(s.Env, s.Machine.Found)
 	for i := range s.Machine.Found.Devices {
 		name, _, _ := strings.Cut(hidden[s.Machine.Found.Devices[i].UUID], "=")
 		if slices.Contains(names, name) {
@@ -338,7 +338,7 @@ func hiddenBy(s hostinfo.Site, names []string) (n int) {
 	return n
 }
 
-func countHidden(m gpu.Machine, hidden map[gpu.UUID]string) (n int) {
+func countHiddenDevices(m gpu.Machine, hidden map[gpu.UUID]string) (n int) {
 	for i := range m.Devices {
 		if _, gone := hidden[m.Devices[i].UUID]; gone {
 			n++
@@ -347,14 +347,14 @@ func countHidden(m gpu.Machine, hidden map[gpu.UUID]string) (n int) {
 	return n
 }
 
-func seenDevices(left, all int, masks []string) string {
+func visibleCountText(left, all int, masks []string) string {
 	if len(masks) == 0 {
 		return "no variable hides a device"
 	}
 	return fmt.Sprintf("%s leaves %d of %d devices", strings.Join(masks, ", "), left, all)
 }
 
-func allOf(n int) string {
+func allGPUsText(n int) string {
 	switch n {
 	case 1:
 		return "the one GPU of this machine"

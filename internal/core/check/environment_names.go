@@ -25,20 +25,20 @@ func oldNames() Check {
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		var found []Finding
 		for name, value := range s.Env.All() {
-			n, old := compat.Deprecated(name, value)
+			n, old := compat.DeprecatedName(name, value)
 			if newer, _ := s.Env.Lookup(n.Instead); old && (n.Kind == compat.Gone || newer == "") { // both names may be set, for several versions
-				found = append(found, oldName(page.Code, n, name+" is set", value))
+				found = append(found, oldNameFinding(page.Code, n, name+" is set", value))
 			}
 		}
 		if found == nil {
-			return ok(page.Code, "no variable with an old name is set")
+			return okFinding(page.Code, "no variable with an old name is set")
 		}
 		return found
 	}}
 }
 
-// oldName is the finding of an obsolete name; where begins its Seen.
-func oldName(code string, n compat.Name, where, value string) Finding {
+// oldNameFinding is the finding of an obsolete name; where begins its Seen.
+func oldNameFinding(code string, n compat.Name, where, value string) Finding {
 	severity, why := Info, n.What
 	if n.Warns {
 		severity = Warning
@@ -70,20 +70,20 @@ func debugNames() Check {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			if n, on := compat.DebugOnly(name, value); on {
-				found = append(found, Finding{page.Code, harm(n, s), name + "=" + shellquote.Sh(value), n.What, "unset " + name})
+				found = append(found, Finding{page.Code, debugSeverity(n, s), name + "=" + shellquote.Sh(value), n.What, "unset " + name})
 			}
 		}
 		if found == nil {
-			return ok(page.Code, "no setting for finding errors is on")
+			return okFinding(page.Code, "no setting for finding errors is on")
 		}
 		return found
 	}}
 }
 
-// harm is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see one GPU.
+// debugSeverity is how much a setting for debugging matters here. Links between GPUs do not matter to programs that see one GPU.
 // The driver allows no peer-to-peer access between GeForce cards of the 40 series, so launchers set NCCL_P2P_DISABLE
 // for them (huggingface/accelerate: src/accelerate/commands/launch.py). AMD's RCCL reads the variables of NCCL.
-func harm(n compat.Name, s hostinfo.Site) Severity {
+func debugSeverity(n compat.Name, s hostinfo.Site) Severity {
 	direct := strings.HasPrefix(n.Name, "NCCL_P2P_")
 	switch {
 	case !n.Warns, s.Machine.Problem != "" && hasNoCard(s):
@@ -91,7 +91,7 @@ func harm(n compat.Name, s hostinfo.Site) Severity {
 	case s.Machine.Problem != "" || !direct && n.Name != "NCCL_SHM_DISABLE":
 		return Warning
 	}
-	nvidia, amd := seen(s, gpu.NVIDIA), seen(s, gpu.AMD)
+	nvidia, amd := visibleDevices(s, gpu.NVIDIA), visibleDevices(s, gpu.AMD)
 	apart := !slices.ContainsFunc(nvidia, func(d gpu.Device) bool { return !strings.Contains(d.Name, "GeForce RTX 40") })
 	if len(amd) < 2 && (len(nvidia) < 2 || direct && apart) {
 		return Info
@@ -99,10 +99,10 @@ func harm(n compat.Name, s hostinfo.Site) Severity {
 	return Warning
 }
 
-// seen lists the devices of a vendor that the caller's variables do not hide.
-func seen(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
-	hidden, _ := visible.Limit(s.Env, s.Machine.Found)
-	return slices.DeleteFunc(shown(s, vendor), func(d gpu.Device) bool { return hidden[d.UUID] != "" })
+// visibleDevices lists the devices of a vendor that the caller's variables do not hide.
+func visibleDevices(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
+	hidden, _ := visible.HiddenDevices(s.Env, s.Machine.Found)
+	return slices.DeleteFunc(devicesOfVendor(s, vendor), func(d gpu.Device) bool { return hidden[d.UUID] != "" })
 }
 
 func jaxFractions() Check {
@@ -116,9 +116,9 @@ func jaxFractions() Check {
 		older, b := s.Env.Lookup("XLA_PYTHON_CLIENT_MEM_FRACTION")
 		if newer == "" || older == "" {
 			if a || b {
-				return ok(page.Code, "one name of JAX's memory fraction is set")
+				return okFinding(page.Code, "one name of JAX's memory fraction is set")
 			}
-			return ok(page.Code, "JAX's memory fraction is not set")
+			return okFinding(page.Code, "JAX's memory fraction is not set")
 		}
 		return []Finding{{
 			page.Code, Error, fmt.Sprintf("XLA_CLIENT_MEM_FRACTION=%s and XLA_PYTHON_CLIENT_MEM_FRACTION=%s are both set", newer, older),
@@ -145,7 +145,7 @@ func jaxValues() Check {
 			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + shellquote.Sh(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
 		}
 		if found == nil {
-			return ok(page.Code, "JAX understands its settings, or has none")
+			return okFinding(page.Code, "JAX understands its settings, or has none")
 		}
 		return found
 	}}
@@ -160,14 +160,14 @@ func ncclFiles() Check {
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.NCCL.Problem != "" {
-			return blind(page.Code, "NCCL's files", s.NCCL.Problem, "")
+			return unknownFinding(page.Code, "NCCL's files", s.NCCL.Problem, "")
 		}
 		var found []Finding
 		for _, f := range s.NCCL.Found {
 			found = append(found, ncclFile(page.Code, f, s)...)
 		}
 		if found == nil {
-			return ok(page.Code, "there is no file of NCCL settings")
+			return okFinding(page.Code, "there is no file of NCCL settings")
 		}
 		return found
 	}}
@@ -190,21 +190,21 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 			continue // the environment wins, and has its own checks
 		}
 		if n, on := compat.DebugOnly(name, value); on {
-			found = append(found, Finding{code, harm(n, s), f.Path + " sets " + pair, n.What, "take " + name + " out of " + f.Path})
-		} else if n, old := compat.Deprecated(name, value); old {
-			o := oldName(code, n, f.Path+" sets "+name, value)
+			found = append(found, Finding{code, debugSeverity(n, s), f.Path + " sets " + pair, n.What, "take " + name + " out of " + f.Path})
+		} else if n, old := compat.DeprecatedName(name, value); old {
+			o := oldNameFinding(code, n, f.Path+" sets "+name, value)
 			o.Do = strings.Replace(o.Do, "unset "+name, "take "+name+" out of "+f.Path, 1)
 			found = append(found, o)
 		}
 	}
 	if found == nil && len(f.Settings) > 0 {
-		return []Finding{{code, Info, fmt.Sprintf("%s sets %s", f.Path, first(f.Settings)), "these count in every job that uses NCCL, though no environment shows them", ""}}
+		return []Finding{{code, Info, fmt.Sprintf("%s sets %s", f.Path, firstSettings(f.Settings)), "these count in every job that uses NCCL, though no environment shows them", ""}}
 	}
 	return found
 }
 
-// first names the first few settings, each cut to fit a sentence.
-func first(settings []string) string {
+// firstSettings names the first few settings, each cut to fit a sentence.
+func firstSettings(settings []string) string {
 	const most = 8
 	var shown []string
 	for _, s := range settings[:min(most, len(settings))] {

@@ -20,7 +20,7 @@ func with(env []string, models ...string) hostinfo.Site {
 		id := "GPU-" + strings.Repeat(strconv.Itoa(i), 8) + "-0000-0000-0000-000000000000"
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID(id), Name: name, Vendor: gpu.NVIDIA, PCI: "0000:0" + strconv.Itoa(i) + ":00.0", Compute: &gpu.Capability{Major: 8}})
 	}
-	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Read(m)}
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.AnswerOf(m)}
 }
 
 // radeon is a machine with n GPUs of AMD.
@@ -29,7 +29,7 @@ func radeon(env []string, n int) hostinfo.Site {
 	for i := range n {
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID("GPU-123456781234567" + strconv.Itoa(i)), Name: "AMD Instinct MI210", Vendor: gpu.AMD, PCI: "0000:2" + strconv.Itoa(i) + ":00.0"})
 	}
-	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Read(m)}
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.AnswerOf(m)}
 }
 
 // mixed is a machine with one GPU of NVIDIA and one of AMD.
@@ -40,18 +40,18 @@ func mixed(env []string) hostinfo.Site {
 }
 
 func limited(s hostinfo.Site, l hostinfo.Limits, container string) hostinfo.Site {
-	s.Limits, s.Container = hostinfo.Read(l), container
+	s.Limits, s.Container = hostinfo.AnswerOf(l), container
 	return s
 }
 
 func files(s hostinfo.Site, f ...hostinfo.NCCLFile) hostinfo.Site {
-	s.NCCL = hostinfo.Read(f)
+	s.NCCL = hostinfo.AnswerOf(f)
 	return s
 }
 
 // without is a site where the drivers do not answer.
 func without(env ...string) hostinfo.Site {
-	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.Failed[gpu.Machine]("no driver")}
+	return hostinfo.Site{Env: visible.Env(env), Machine: hostinfo.NoAnswer[gpu.Machine]("no driver")}
 }
 
 // bus is a site with these cards on the PCI bus.
@@ -60,19 +60,19 @@ func bus(s hostinfo.Site, vendors ...uint16) hostinfo.Site {
 	for _, v := range vendors {
 		cards = append(cards, hostinfo.Card{Vendor: v})
 	}
-	s.Cards = hostinfo.Read(cards)
+	s.Cards = hostinfo.AnswerOf(cards)
 	return s
 }
 
 func unbused(s hostinfo.Site) hostinfo.Site {
-	s.Cards = hostinfo.Failed[[]hostinfo.Card]("permission denied")
+	s.Cards = hostinfo.NoAnswer[[]hostinfo.Card]("permission denied")
 	return s
 }
 
 func environmentSightings() []sighting {
 	const a100, rtx = "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090"
 	two := []string{a100, a100}
-	amd := hostinfo.Site{Env: visible.Env{"CUDA_VISIBLE_DEVICES=-1", "HIP_VISIBLE_DEVICES=0"}, Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{
+	amd := hostinfo.Site{Env: visible.Env{"CUDA_VISIBLE_DEVICES=-1", "HIP_VISIBLE_DEVICES=0"}, Machine: hostinfo.AnswerOf(gpu.Machine{Devices: []gpu.Device{
 		{UUID: "GPU-00000000-0000-0000-0000-000000000000", Name: a100, Vendor: gpu.NVIDIA}, {UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD},
 	}})}
 	return []sighting{
@@ -217,10 +217,10 @@ func TestMaskHidesAllSays(t *testing.T) {
 
 func TestFirst(t *testing.T) {
 	nine := strings.Split(strings.Repeat("A=1 ", 9), " ")[:9]
-	if got := first(nine); got != strings.Repeat("A=1, ", 8)+"and 1 more" {
+	if got := firstSettings(nine); got != strings.Repeat("A=1, ", 8)+"and 1 more" {
 		t.Errorf("of nine: %q", got)
 	}
-	if got := first(nine[:8]); strings.Contains(got, "more") || len(first([]string{"B=" + strings.Repeat("x", 500)})) > 100 {
+	if got := firstSettings(nine[:8]); strings.Contains(got, "more") || len(firstSettings([]string{"B=" + strings.Repeat("x", 500)})) > 100 {
 		t.Errorf("of eight: %q; or a long value is shown whole", got)
 	}
 }
@@ -281,7 +281,7 @@ func TestAdvice(t *testing.T) {
 // TestEnvironmentOfAJob: the variables that gpuard itself gives a job are no finding.
 func TestEnvironmentOfAJob(t *testing.T) {
 	for _, kinds := range []string{"demo", "demo:2xL4+1xT4", "demo:2xA100-80GB+2xMI300X", "demo:2xMI250X"} {
-		m, err := gpu.Invent(kinds)
+		m, err := gpu.InventMachine(kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,13 +289,13 @@ func TestEnvironmentOfAJob(t *testing.T) {
 			for _, form := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
 				d := m.Devices[i]
 				env := visible.Env{"GPUARD_LEASE=x1"}
-				for _, v := range visible.Write([]visible.Target{{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor}}, form, m) {
+				for _, v := range visible.TargetVars([]visible.Target{{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor}}, form, m) {
 					if !v.Unset {
 						env = append(env, v.Name+"="+v.Value)
 					}
 				}
 				for _, c := range environmentChecks() {
-					for _, f := range c.Look(hostinfo.Site{Env: env, Machine: hostinfo.Read(m), Limits: hostinfo.Read(hostinfo.Limits{Shm: new(gpu.GiB), CPUs: 4})}) {
+					for _, f := range c.Look(hostinfo.Site{Env: env, Machine: hostinfo.AnswerOf(m), Limits: hostinfo.AnswerOf(hostinfo.Limits{Shm: new(gpu.GiB), CPUs: 4})}) {
 						if f.Severity.Bad() {
 							t.Errorf("%s, GPU %d by %s: %+v in %q", kinds, i, form, f, env)
 						}

@@ -29,8 +29,8 @@ func KubernetesPages() (pages []Page) {
 	return pages
 }
 
-// Kubernetes runs every check of a cluster and says whether it can give GPUs to this person.
-func Kubernetes(c *kubernetes.Cluster) Diagnosis {
+// DiagnoseCluster runs every check of a cluster and says whether it can give GPUs to this person.
+func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	d := Diagnosis{Findings: []Finding{}}
 	var stop *Finding
 	for _, check := range clusterChecks() {
@@ -43,8 +43,8 @@ func Kubernetes(c *kubernetes.Cluster) Diagnosis {
 			break // the others would only repeat that nothing answers
 		}
 	}
-	free, all, known := rooms(c.Hosts())
-	worst := worst(d.Findings)
+	free, all, known := countClusterGPUs(c.Hosts())
+	worst := worstFinding(d.Findings)
 	switch {
 	case stop != nil:
 		d.Verdict = Verdict{new(false), "no job of yours gets a GPU from this cluster: " + stop.Seen, stop.Do}
@@ -54,17 +54,17 @@ func Kubernetes(c *kubernetes.Cluster) Diagnosis {
 			d.Next = "try: gpuard submit --engine kubernetes --image IMAGE --dry-run -- COMMAND"
 		}
 	case !known:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: it has %s, and how many are free is unknown", prose.Count(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: it has %s, and how many are free is unknown", prose.CountNoun(all, "GPU")), worst.Do}
 	case free == 0:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster, and wait for them now: none of %s is free", prose.Count(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster, and wait for them now: none of %s is free", prose.CountNoun(all, "GPU")), worst.Do}
 	default:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: %d of %s are free", free, prose.Count(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: %d of %s are free", free, prose.CountNoun(all, "GPU")), worst.Do}
 	}
 	return d
 }
 
-// rooms counts the GPUs of nodes that take jobs. A GPU that both the plugin and the driver offer is counted once.
-func rooms(hosts []kubernetes.Host) (free, all int, known bool) {
+// countClusterGPUs counts the GPUs of nodes that take jobs. A GPU that both the plugin and the driver offer is counted once.
+func countClusterGPUs(hosts []kubernetes.Host) (free, all int, known bool) {
 	known = true
 	seen := map[string]bool{}
 	for _, h := range hosts {
@@ -96,7 +96,7 @@ func clusterAnswers() clusterCheck {
 		if c.Serves.Problem != "" {
 			return []Finding{{page.Code, Error, fmt.Sprintf("the cluster does not answer (%s): %s", where, c.Serves.Problem), "nothing can be handed in there", "kubectl cluster-info; other contexts: kubectl config get-contexts"}}
 		}
-		return ok(page.Code, fmt.Sprintf("the cluster answers (%s, namespace %s)", where, c.Namespace))
+		return okFinding(page.Code, fmt.Sprintf("the cluster answers (%s, namespace %s)", where, c.Namespace))
 	}}
 }
 
@@ -108,16 +108,16 @@ func clusterRights() clusterCheck {
 	}
 	return clusterCheck{page, true, func(c *kubernetes.Cluster) []Finding {
 		if c.Allowed.Problem != "" {
-			return blind(page.Code, "what you may do", c.Allowed.Problem, "kubectl auth can-i --list")
+			return unknownFinding(page.Code, "what you may do", c.Allowed.Problem, "kubectl auth can-i --list")
 		}
-		dra, _ := c.DRA()
+		dra, _ := c.SupportsDRA()
 		plugin := slices.ContainsFunc(c.Hosts(), func(h kubernetes.Host) bool { return !h.DRA })
 		var found []Finding
 		for _, r := range c.Allowed.Found {
 			if r.Granted || strings.HasPrefix(r.Resource, "resourceclaimtemplates") && !dra {
 				continue
 			}
-			f := Finding{page.Code, Warning, fmt.Sprintf("you may not %s %s in the namespace %s", r.Verb, r.Resource, c.Namespace), lacking(r), "ask whoever runs the cluster for a role with it; to see what you may: kubectl auth can-i --list"}
+			f := Finding{page.Code, Warning, fmt.Sprintf("you may not %s %s in the namespace %s", r.Verb, r.Resource, c.Namespace), missingRightEffect(r), "ask whoever runs the cluster for a role with it; to see what you may: kubectl auth can-i --list"}
 			switch {
 			case r.Verb == "create" && (r.Resource == "jobs.batch" || !plugin):
 				f.Severity = Error
@@ -129,14 +129,14 @@ func clusterRights() clusterCheck {
 			found = append(found, f)
 		}
 		if found == nil {
-			return ok(page.Code, "you may make, read and delete jobs in the namespace "+c.Namespace)
+			return okFinding(page.Code, "you may make, read and delete jobs in the namespace "+c.Namespace)
 		}
 		return found
 	}}
 }
 
-// lacking says what does not work without a right.
-func lacking(r kubernetes.Right) string {
+// missingRightEffect says what does not work without a right.
+func missingRightEffect(r kubernetes.Right) string {
 	switch r.Verb + " " + r.Resource {
 	case "create jobs.batch":
 		return "nothing can be handed in"
@@ -161,18 +161,18 @@ func clusterOffers() clusterCheck {
 	return clusterCheck{page, true, func(c *kubernetes.Cluster) []Finding {
 		hosts := c.Hosts()
 		plugin := slices.ContainsFunc(hosts, func(h kubernetes.Host) bool { return !h.DRA })
-		dra, not := c.DRA()
+		dra, not := c.SupportsDRA()
 		switch {
 		case plugin && dra:
-			return ok(page.Code, "nodes offer GPUs through the device plugin and the driver for claims")
+			return okFinding(page.Code, "nodes offer GPUs through the device plugin and the driver for claims")
 		case dra:
-			return ok(page.Code, "nodes offer GPUs through the driver for claims ("+kubernetes.Driver+")")
+			return okFinding(page.Code, "nodes offer GPUs through the driver for claims ("+kubernetes.Driver+")")
 		case plugin:
-			return ok(page.Code, "nodes offer GPUs through the device plugin ("+kubernetes.GPUs+"); no claims: "+not)
+			return okFinding(page.Code, "nodes offer GPUs through the device plugin ("+kubernetes.GPUs+"); no claims: "+not)
 		case c.Nodes.Problem != "":
-			return blind(page.Code, "the nodes", c.Nodes.Problem, "ask whoever runs the cluster for the right to list nodes, or which resource its GPUs have")
+			return unknownFinding(page.Code, "the nodes", c.Nodes.Problem, "ask whoever runs the cluster for the right to list nodes, or which resource its GPUs have")
 		}
-		return []Finding{{page.Code, Error, fmt.Sprintf("none of %s offers a GPU (%s), and %s", prose.Count(len(c.Nodes.Found), "node"), kubernetes.GPUs, not), "a job that asks for a GPU would wait for ever", "whoever runs the cluster installs NVIDIA's GPU operator: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator"}}
+		return []Finding{{page.Code, Error, fmt.Sprintf("none of %s offers a GPU (%s), and %s", prose.CountNoun(len(c.Nodes.Found), "node"), kubernetes.GPUs, not), "a job that asks for a GPU would wait for ever", "whoever runs the cluster installs NVIDIA's GPU operator: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator"}}
 	}}
 }
 
@@ -184,7 +184,7 @@ func clusterNodes() clusterCheck {
 	}
 	return clusterCheck{page, false, func(c *kubernetes.Cluster) []Finding {
 		if c.Nodes.Problem != "" {
-			return blind(page.Code, "the nodes", c.Nodes.Problem, "")
+			return unknownFinding(page.Code, "the nodes", c.Nodes.Problem, "")
 		}
 		by := map[string][]string{}
 		for _, h := range c.Hosts() {
@@ -195,11 +195,11 @@ func clusterNodes() clusterCheck {
 		var found []Finding
 		for _, off := range []string{"not ready", "cordoned"} {
 			if len(by[off]) > 0 {
-				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", prose.Count(len(by[off]), "node"), off, few(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})
+				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", prose.CountNoun(len(by[off]), "node"), off, fewNames(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})
 			}
 		}
 		if found == nil {
-			return ok(page.Code, fmt.Sprintf("%s with GPUs take jobs", prose.Count(len(by[""]), "node")))
+			return okFinding(page.Code, fmt.Sprintf("%s with GPUs take jobs", prose.CountNoun(len(by[""]), "node")))
 		}
 		return found
 	}}
@@ -213,7 +213,7 @@ func clusterLabels() clusterCheck {
 	}
 	return clusterCheck{page, false, func(c *kubernetes.Cluster) []Finding {
 		if c.Nodes.Problem != "" {
-			return blind(page.Code, "labels of nodes", c.Nodes.Problem, "")
+			return unknownFinding(page.Code, "labels of nodes", c.Nodes.Problem, "")
 		}
 		var bare, shared []string
 		with := 0
@@ -231,18 +231,18 @@ func clusterLabels() clusterCheck {
 		}
 		var found []Finding
 		if len(bare) > 0 {
-			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.Count(len(bare), "node"), few(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
+			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.CountNoun(len(bare), "node"), fewNames(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
 		}
 		if len(shared) > 0 {
-			found = append(found, Finding{page.Code, Info, "GPUs are shared between pods: " + few(shared), "gpuard's jobs are not put there, because they would not have their GPU alone", ""})
+			found = append(found, Finding{page.Code, Info, "GPUs are shared between pods: " + fewNames(shared), "gpuard's jobs are not put there, because they would not have their GPU alone", ""})
 		}
 		switch {
 		case found != nil:
 			return found
 		case with == 0:
-			return ok(page.Code, "no node needs them: devices are claimed")
+			return okFinding(page.Code, "no node needs them: devices are claimed")
 		}
-		return ok(page.Code, fmt.Sprintf("%s with GPUs have the labels of their model and memory", prose.Count(with, "node")))
+		return okFinding(page.Code, fmt.Sprintf("%s with GPUs have the labels of their model and memory", prose.CountNoun(with, "node")))
 	}}
 }
 
@@ -254,7 +254,7 @@ func clusterQuota() clusterCheck {
 	}
 	return clusterCheck{page, false, func(c *kubernetes.Cluster) []Finding {
 		if c.Quotas.Problem != "" {
-			return blind(page.Code, "quotas of the namespace "+c.Namespace, c.Quotas.Problem, "")
+			return unknownFinding(page.Code, "quotas of the namespace "+c.Namespace, c.Quotas.Problem, "")
 		}
 		var found []Finding
 		limits := c.Limits()
@@ -270,14 +270,14 @@ func clusterQuota() clusterCheck {
 			found = append(found, f)
 		}
 		if found == nil {
-			return ok(page.Code, "the namespace "+c.Namespace+" has no quota of GPUs")
+			return okFinding(page.Code, "the namespace "+c.Namespace+" has no quota of GPUs")
 		}
 		return found
 	}}
 }
 
-// few lists names, of many only the first.
-func few(names []string) string {
+// fewNames lists names, of many only the first.
+func fewNames(names []string) string {
 	const most = 5
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)

@@ -83,7 +83,7 @@ func TestKubernetes(t *testing.T) {
 			k.Nodes.Found = []kubernetes.Node{gpuNode("a", "4", labels), gpuNode("b", "2", labels)}
 			k.Allowed.Found = rights()
 			c.change(k)
-			d := Kubernetes(k)
+			d := DiagnoseCluster(k)
 			runs := "?"
 			if d.Runs != nil {
 				runs = map[bool]string{true: "true", false: "false"}[*d.Runs]
@@ -115,7 +115,7 @@ func TestKubernetesHidden(t *testing.T) {
 	k := &kubernetes.Cluster{Namespace: "team"}
 	k.Serves.Found = []string{"batch/v1"}
 	k.Nodes.Problem, k.Allowed.Found = "nodes is forbidden", rights()
-	d := Kubernetes(k)
+	d := DiagnoseCluster(k)
 	if d.Runs != nil || d.Next == "" {
 		t.Errorf("runs %v, next %q", d.Runs, d.Next)
 	}

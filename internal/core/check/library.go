@@ -11,7 +11,9 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-func libraryChecks() []Check { return []Check{cudaDriver(), driverAge(), nvcc(), loaderLibraries()} }
+func libraryChecks() []Check {
+	return []Check{cudaDriver(), driverAge(), nvccOnPath(), loaderLibraries()}
+}
 
 const compatibilityGuide = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 
@@ -35,34 +37,34 @@ func checkCUDA(s hostinfo.Site) []Finding {
 	driver := driverVersion(s)
 	switch {
 	case s.Driver.Found.WSL, !nvidiaHere(s):
-		return ok(code, "there is no driver of NVIDIA on this system to compare with")
+		return okFinding(code, "there is no driver of NVIDIA on this system to compare with")
 	case driver == "" && s.Driver.Problem != "":
-		return blind(code, "the driver's version", s.Driver.Problem, "")
+		return unknownFinding(code, "the driver's version", s.Driver.Problem, "")
 	case driver == "":
-		return ok(code, "no driver is loaded to compare with")
+		return okFinding(code, "no driver is loaded to compare with")
 	case s.Toolkits.Problem != "":
-		return blind(code, "CUDA toolkits", s.Toolkits.Problem, "")
+		return unknownFinding(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
 	var found []Finding
 	for _, t := range s.Toolkits.Found {
 		if runs, known := compat.DriverRuns(driver, t.Version); known && !runs {
-			found = append(found, tooOld(code, driver, t.Version, "the toolkit in "+prose.Clean(t.Folder)))
+			found = append(found, tooOldFinding(code, driver, t.Version, "the toolkit in "+prose.Clean(t.Folder)))
 		}
 	}
 	for _, l := range s.Libraries.Found {
 		version := strings.TrimPrefix(l.Name, "libcudart.so.")
 		if runs, known := compat.DriverRuns(driver, version); version != l.Name && known && !runs && !slices.ContainsFunc(s.Toolkits.Found, func(t hostinfo.Toolkit) bool { return majorOf(t.Version) == majorOf(version) }) {
-			found = append(found, tooOld(code, driver, version, prose.Clean(l.Path)))
+			found = append(found, tooOldFinding(code, driver, version, prose.Clean(l.Path)))
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	return fine(code, "driver %s runs every CUDA that is installed outside of Python environments (up to CUDA %s)", driver, compat.HighestCUDA(driver))
+	return okFindingf(code, "driver %s runs every CUDA that is installed outside of Python environments (up to CUDA %s)", driver, compat.HighestCUDA(driver))
 }
 
-func tooOld(code, driver, cuda, where string) Finding {
-	floor, _, _ := compat.Driver(cuda)
+func tooOldFinding(code, driver, cuda, where string) Finding {
+	floor, _, _ := compat.DriverFor(cuda)
 	return Finding{code, Warning, fmt.Sprintf("driver %s is too old for CUDA %s (%s), which needs %s or newer", driver, cuda, where, floor),
 		"Programs built with it end with “CUDA driver version is insufficient for CUDA runtime version”.",
 		fmt.Sprintf("update the driver to %s or newer, or build and run with CUDA %s", floor, compat.HighestCUDA(driver))}
@@ -73,14 +75,14 @@ func moduleVersion(s hostinfo.Site) string {
 	if s.Driver.Problem == "" && s.Driver.Found.Module != "" {
 		return s.Driver.Found.Module
 	}
-	if len(shown(s, gpu.NVIDIA)) > 0 {
+	if len(devicesOfVendor(s, gpu.NVIDIA)) > 0 {
 		version, _, _ := strings.Cut(s.Machine.Found.Driver, ",") // AMD's version may follow
 		return version
 	}
 	return ""
 }
 
-func nvcc() Check {
+func nvccOnPath() Check {
 	return Check{Page{
 		Code:  "nvcc",
 		Title: "The CUDA compiler that PATH finds is the one that builds expect",
@@ -96,7 +98,7 @@ Set CUDA_HOME to the toolkit whose bin is first in PATH, or leave it unset.`,
 func checkNVCC(s hostinfo.Site) []Finding {
 	const code = "nvcc"
 	if s.Toolkits.Problem != "" {
-		return blind(code, "CUDA toolkits", s.Toolkits.Problem, "")
+		return unknownFinding(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
 	name, home := "CUDA_HOME", ""
 	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} { // the later one counts
@@ -109,7 +111,7 @@ func checkNVCC(s hostinfo.Site) []Finding {
 	at := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return slices.Contains(t.Homes, home) })
 	switch {
 	case home != "" && (at < 0 || !all[at].NVCC):
-		f := Finding{code, Info, fmt.Sprintf("%s is %s, where no CUDA compiler is", name, prose.Brief(home)), "Builds of CUDA extensions look there first.", "unset " + name + example(all)}
+		f := Finding{code, Info, fmt.Sprintf("%s is %s, where no CUDA compiler is", name, prose.Brief(home)), "Builds of CUDA extensions look there first.", "unset " + name + toolkitExample(all)}
 		if at < 0 && nvidiaHere(s) {
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s is %s, which does not exist", name, prose.Brief(home))
 		}
@@ -118,18 +120,18 @@ func checkNVCC(s hostinfo.Site) []Finding {
 		return []Finding{{code, Warning, fmt.Sprintf("%s is CUDA %s (%s) and the nvcc on PATH is CUDA %s (%s)", name, all[at].Version, prose.Clean(home), all[onPath].Version, prose.Clean(all[onPath].Folder)),
 			"Extensions are then built from two CUDAs.", fmt.Sprintf("export PATH=%s/bin:$PATH, or unset %s", prose.Clean(home), name)}}
 	case onPath >= 0:
-		return fine(code, "nvcc of CUDA %s is on PATH (%s)", versionOr(all[onPath].Version), prose.Clean(all[onPath].Folder))
+		return okFindingf(code, "nvcc of CUDA %s is on PATH (%s)", versionOrUnknown(all[onPath].Version), prose.Clean(all[onPath].Folder))
 	}
 	for _, t := range all {
 		if t.NVCC {
-			return []Finding{{code, Info, fmt.Sprintf("CUDA %s is in %s, and its nvcc is not on PATH", versionOr(t.Version), prose.Clean(t.Folder)), "Only building CUDA programs needs it.",
+			return []Finding{{code, Info, fmt.Sprintf("CUDA %s is in %s, and its nvcc is not on PATH", versionOrUnknown(t.Version), prose.Clean(t.Folder)), "Only building CUDA programs needs it.",
 				fmt.Sprintf("export PATH=%s/bin:$PATH", prose.Clean(t.Folder))}}
 		}
 	}
-	return ok(code, "there is no CUDA compiler; only building CUDA programs needs one")
+	return okFinding(code, "there is no CUDA compiler; only building CUDA programs needs one")
 }
 
-func example(all []hostinfo.Toolkit) string {
+func toolkitExample(all []hostinfo.Toolkit) string {
 	for _, t := range all {
 		if t.NVCC {
 			return ", or set it to a toolkit: export CUDA_HOME=" + prose.Clean(t.Folder)
@@ -138,7 +140,7 @@ func example(all []hostinfo.Toolkit) string {
 	return ""
 }
 
-func versionOr(version string) string {
+func versionOrUnknown(version string) string {
 	if version == "" {
 		return "of an unknown version"
 	}
@@ -162,7 +164,7 @@ loader looks; usually a folder in LD_LIBRARY_PATH is to be taken out.`,
 func checkLibraries(s hostinfo.Site) []Finding {
 	const code = "cuda-libraries"
 	if s.Libraries.Problem != "" {
-		return blind(code, "the libraries that the loader finds", s.Libraries.Problem, "")
+		return unknownFinding(code, "the libraries that the loader finds", s.Libraries.Problem, "")
 	}
 	first, seen := []hostinfo.Library{}, map[string]bool{}
 	for _, l := range s.Libraries.Found {
@@ -199,7 +201,7 @@ func checkLibraries(s hostinfo.Site) []Finding {
 		}
 	}
 	if len(names) == 0 {
-		return ok(code, "the loader finds no CUDA library; Python packages bring their own")
+		return okFinding(code, "the loader finds no CUDA library; Python packages bring their own")
 	}
-	return fine(code, "the loader finds %s", prose.List(names, "and"))
+	return okFindingf(code, "the loader finds %s", prose.JoinWords(names, "and"))
 }

@@ -30,22 +30,22 @@ func checkDriverAge(s hostinfo.Site) []Finding {
 	driver := driverVersion(s)
 	runs, known := compat.DriverRuns(driver, presentCUDA)
 	switch {
-	case s.Driver.Found.WSL, !has(s, gpu.NVIDIA), driver == "":
-		return ok(code, "there is no driver of NVIDIA here to judge")
+	case s.Driver.Found.WSL, !hasVendor(s, gpu.NVIDIA), driver == "":
+		return okFinding(code, "there is no driver of NVIDIA here to judge")
 	case !known:
-		return blind(code, "how old the driver is", "its version is "+driver, "")
+		return unknownFinding(code, "how old the driver is", "its version is "+driver, "")
 	case runs:
-		return fine(code, "driver %s runs builds for CUDA %s", driver, presentCUDA)
+		return okFindingf(code, "driver %s runs builds for CUDA %s", driver, presentCUDA)
 	}
-	floor, _, _ := compat.Driver(presentCUDA)
-	newest, _, _ := compat.Driver("13")
+	floor, _, _ := compat.DriverFor(presentCUDA)
+	newest, _, _ := compat.DriverFor("13")
 	release, cuda := compat.TorchUpTo(driver, capabilities(s)...)
 	builds := fmt.Sprintf("builds for CUDA %s, such as: pip install 'torch==%s.*' -i https://download.pytorch.org/whl/cu%s", cuda, release, strings.ReplaceAll(cuda, ".", ""))
 	do := "install NVIDIA driver " + newest + " or newer"
 	switch {
-	case unsupported(s, presentCUDA) && release != "":
+	case isTooNewForGPUs(s, presentCUDA) && release != "":
 		do = "use " + builds
-	case unsupported(s, presentCUDA):
+	case isTooNewForGPUs(s, presentCUDA):
 		do = "build what you need for CUDA " + orUnknown(compat.HighestCUDA(driver))
 	case release != "":
 		do += ", or use " + builds

@@ -12,7 +12,7 @@ func TestLibraries(t *testing.T) { see(t, libraryChecks(), librarySightings()) }
 
 // toolkits is a box of one with toolkits and an environment.
 func toolkits(env visible.Env, all ...hostinfo.Toolkit) hostinfo.Site {
-	return change(box(1), func(s *hostinfo.Site) { s.Env, s.Toolkits = env, hostinfo.Read(all) })
+	return change(box(1), func(s *hostinfo.Site) { s.Env, s.Toolkits = env, hostinfo.AnswerOf(all) })
 }
 
 // loaderFinds is a box of one with libraries, each "name path version".
@@ -53,9 +53,9 @@ func librarySightings() []sighting {
 			s.Driver.Found.CUDAPath, s.Driver.Found.CUDALibrary = "/usr/local/cuda-13.0/compat/libcuda.so.1", "580.65.06"
 		}), OK},
 		{"cuda-driver", "no toolkit", box(1), OK},
-		{"cuda-driver", "no GPU", change(none(), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
-		{"cuda-driver", "no driver", change(bound(""), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
-		{"cuda-driver", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Toolkits = hostinfo.Failed[[]hostinfo.Toolkit]("no") }), Unknown},
+		{"cuda-driver", "no GPU", change(none(), func(s *hostinfo.Site) { s.Toolkits = hostinfo.AnswerOf([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
+		{"cuda-driver", "no driver", change(bound(""), func(s *hostinfo.Site) { s.Toolkits = hostinfo.AnswerOf([]hostinfo.Toolkit{at("13.0", true)}) }), OK},
+		{"cuda-driver", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Toolkits = hostinfo.NoAnswer[[]hostinfo.Toolkit]("no") }), Unknown},
 		{"nvcc", "home and path differ", toolkits(home, at("12.4", true), at("11.8", false, "/usr/local/cuda")), Warning},
 		{"nvcc", "home does not exist", toolkits(home, at("12.4", true)), Warning},
 		{"nvcc", "home does not exist, and no GPU either", change(none(), func(s *hostinfo.Site) { s.Env = home }), Info},
@@ -71,7 +71,7 @@ func librarySightings() []sighting {
 			"libcudnn.so.9 /usr/lib/libcudnn.so.9 9.5.1", "libcudnn_ops.so.9 /usr/lib/libcudnn_ops.so.9 9.5.1"), OK},
 		{"cuda-libraries", "two major versions together", loaderFinds("libcudnn.so.8 /a/libcudnn.so.8 8.9.7", "libcudnn_ops.so.9 /b/libcudnn_ops.so.9 9.1.0"), OK},
 		{"cuda-libraries", "none", box(1), OK},
-		{"cuda-libraries", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Libraries = hostinfo.Failed[[]hostinfo.Library]("damaged") }), Unknown},
+		{"cuda-libraries", "cannot look", change(box(1), func(s *hostinfo.Site) { s.Libraries = hostinfo.NoAnswer[[]hostinfo.Library]("damaged") }), Unknown},
 		{"cuda-libraries", "usual ones", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127", "libcublas.so.12 /usr/local/cuda/lib64/libcublas.so.12", "libnccl.so.2 /usr/lib/libnccl.so.2"), OK},
 		{"cuda-libraries", "libcudart alone", loaderFinds("libcudart.so.12 /usr/local/cuda/lib64/libcudart.so.12 12.4.127"), Info},
 		{"cuda-libraries", "libcublas of another version", loaderFinds("libcudart.so.12 /a/libcudart.so.12", "libcublas.so.11 /a/libcublas.so.11"), Info},
@@ -82,7 +82,7 @@ func librarySightings() []sighting {
 // One mistake gives one finding: a toolkit and its own library are not reported twice.
 func TestToolkitIsReportedOnce(t *testing.T) {
 	s := loaderFinds("libcudart.so.13 /usr/local/cuda-13.0/lib64/libcudart.so.13 13.0.48")
-	s.Toolkits = hostinfo.Read([]hostinfo.Toolkit{{Folder: "/usr/local/cuda-13.0", Version: "13.0", NVCC: true, OnPath: true}})
+	s.Toolkits = hostinfo.AnswerOf([]hostinfo.Toolkit{{Folder: "/usr/local/cuda-13.0", Version: "13.0", NVCC: true, OnPath: true}})
 	found := checkCUDA(s)
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "driver 550.54.15 is too old for CUDA 13.0") || !strings.Contains(found[0].Do, "580 or newer, or build and run with CUDA 12.4") {
 		t.Errorf("%+v", found)

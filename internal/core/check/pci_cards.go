@@ -24,8 +24,8 @@ func pciCards(s hostinfo.Site, vendor uint16) []hostinfo.Card {
 	return slices.DeleteFunc(slices.Clone(s.Cards.Found), func(c hostinfo.Card) bool { return c.Vendor != vendor })
 }
 
-// shown are the devices of one vendor that a driver shows.
-func shown(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
+// devicesOfVendor are the devices of one vendor that a driver shows.
+func devicesOfVendor(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}
@@ -34,49 +34,51 @@ func shown(s hostinfo.Site, vendor gpu.Vendor) []gpu.Device {
 
 // nvidiaHere reports any sign of an NVIDIA GPU: the checks of its driver report nothing on other machines.
 func nvidiaHere(s hostinfo.Site) bool {
-	return len(pciCards(s, pciNVIDIA)) > 0 || len(shown(s, gpu.NVIDIA)) > 0 || s.Driver.Problem == "" && (s.Driver.Found.Module != "" || s.Driver.Found.Tegra || s.Driver.Found.WSL && ofWindows(s.Driver.Found))
+	return len(pciCards(s, pciNVIDIA)) > 0 || len(devicesOfVendor(s, gpu.NVIDIA)) > 0 || s.Driver.Problem == "" && (s.Driver.Found.Module != "" || s.Driver.Found.Tegra || s.Driver.Found.WSL && hasWindowsDriver(s.Driver.Found))
 }
 
-// ofWindows reports whether Windows provides its NVIDIA driver to this system: WSL also runs with other GPUs.
-func ofWindows(d hostinfo.Driver) bool {
+// hasWindowsDriver reports whether Windows provides its NVIDIA driver to this system: WSL also runs with other GPUs.
+func hasWindowsDriver(d hostinfo.Driver) bool {
 	return d.CUDAPath != "" || d.LibraryPath != "" || d.Elsewhere != ""
 }
 
-// bare reports whether this machine certainly has no GPU of a supported vendor, so that checks of devices do not apply.
-func bare(s hostinfo.Site) bool {
-	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(shown(s, gpu.AMD)) == 0
+// hasNoGPU reports whether this machine certainly has no GPU of a supported vendor, so that checks of devices do not apply.
+func hasNoGPU(s hostinfo.Site) bool {
+	return s.Cards.Problem == "" && !nvidiaHere(s) && len(pciCards(s, pciAMD)) == 0 && len(devicesOfVendor(s, gpu.AMD)) == 0
 }
 
-// fine is ok with a format.
-func fine(code, format string, args ...any) []Finding { return ok(code, fmt.Sprintf(format, args...)) }
+// okFindingf is ok with a format.
+func okFindingf(code, format string, args ...any) []Finding {
+	return okFinding(code, fmt.Sprintf(format, args...))
+}
 
-// named is the name of a device for users: "GPU 3", or "GPU amd:3" where there are several vendors.
-func named(m gpu.Machine, d gpu.Device) string {
+// deviceLabel is the name of a device for users: "GPU 3", or "GPU amd:3" where there are several vendors.
+func deviceLabel(m gpu.Machine, d gpu.Device) string {
 	if slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
 		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
 	}
 	return fmt.Sprintf("GPU %d", d.Index)
 }
 
-// together joins names: "GPU 0, 1 and 3".
-func together(names []string) string {
+// joinDeviceNames joins names: "GPU 0, 1 and 3".
+func joinDeviceNames(names []string) string {
 	for i := 1; i < len(names); i++ {
 		names[i] = strings.TrimPrefix(names[i], "GPU ")
 	}
-	return prose.List(names, "and")
+	return prose.JoinWords(names, "and")
 }
 
-// addresses are the PCI addresses of cards.
-func addresses(cards []hostinfo.Card) string {
+// addressesText are the PCI addresses of cards.
+func addressesText(cards []hostinfo.Card) string {
 	var all []string
 	for _, c := range cards {
 		all = append(all, c.PCI)
 	}
-	return prose.List(all, "and")
+	return prose.JoinWords(all, "and")
 }
 
-// handle names a device for nvidia-smi, independent of masks.
-func handle(d gpu.Device) string {
+// smiDeviceID names a device for nvidia-smi, independent of masks.
+func smiDeviceID(d gpu.Device) string {
 	if d.PCI != "" {
 		return d.PCI
 	}

@@ -17,12 +17,12 @@ func policyFile() Check {
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.Policy.Problem != "" {
-			return blind(page.Code, "configuration files", s.Policy.Problem, "")
+			return unknownFinding(page.Code, "configuration files", s.Policy.Problem, "")
 		}
 		p := s.Policy.Found
 		var found []Finding
 		if p.Problem != "" {
-			problem, do := split(p.Problem)
+			problem, do := splitAdvice(p.Problem)
 			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, reserve and sweep lease nothing", do})
 		}
 		for _, name := range p.Strangers {
@@ -32,8 +32,8 @@ func policyFile() Check {
 		case found != nil:
 			return found
 		case len(p.Files) == 0:
-			return ok(page.Code, "there is none: all users may use everything")
+			return okFinding(page.Code, "there is none: all users may use everything")
 		}
-		return ok(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), prose.Count(p.Rules, "rule")))
+		return okFinding(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), prose.CountNoun(p.Rules, "rule")))
 	}}
 }

@@ -23,7 +23,7 @@ func pythonChecks() []Check {
 		packageDriver("ctranslate2-driver", "CTranslate2", "ctranslate2"),
 		torchCards(), torchCompanions(), torchMKL(),
 		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(), translateLibraries(),
-		wheelsMixed(), pathOverWheels(), accelerateGPUs(), pythonRuns(), tensorCores(),
+		mixedWheels(), pathOverWheels(), accelerateGPUs(), pythonRuns(), tensorCores(),
 	}
 }
 
@@ -32,7 +32,7 @@ func pythonChecks() []Check {
 func inPythons(code, content string, packages []string, check func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
 		if s.Pythons.Problem != "" {
-			return blind(code, "the Python environments", s.Pythons.Problem, "")
+			return unknownFinding(code, "the Python environments", s.Pythons.Problem, "")
 		}
 		var all []Finding
 		for _, p := range s.Pythons.Found {
@@ -52,16 +52,16 @@ func inPythons(code, content string, packages []string, check func(s hostinfo.Si
 			return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return slices.Contains(packages, k.Name) })
 		}
 		if packages != nil && !slices.ContainsFunc(s.Pythons.Found, has) {
-			return ok(code, "no Python environment has "+strings.Join(packages, " or "))
+			return okFinding(code, "no Python environment has "+strings.Join(packages, " or "))
 		}
-		return ok(code, content)
+		return okFinding(code, content)
 	}
 }
 
 // withDevices is inPythons for a check that compares packages with the devices of the machine.
 func withDevices(code, content string, packages []string, check func(s hostinfo.Site, p hostinfo.Python) []Finding) func(hostinfo.Site) []Finding {
 	return func(s hostinfo.Site) []Finding {
-		if !has(s, gpu.NVIDIA) && !has(s, gpu.AMD) {
+		if !hasVendor(s, gpu.NVIDIA) && !hasVendor(s, gpu.AMD) {
 			return inPythons(code, "there is no GPU here to compare it with", packages, check)(s)
 		}
 		return inPythons(code, content, packages, check)(s)
@@ -76,8 +76,8 @@ func environmentOf(p hostinfo.Python) string {
 	return p.Prefix + " (Python " + p.Version + ")"
 }
 
-// installed finds a package by its normalised name; the first that Python would find counts.
-func installed(p hostinfo.Python, name string) (hostinfo.Package, bool) {
+// findPackage finds a package by its normalised name; the first that Python would find counts.
+func findPackage(p hostinfo.Python, name string) (hostinfo.Package, bool) {
 	i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == name })
 	if i < 0 {
 		return hostinfo.Package{}, false
@@ -85,8 +85,8 @@ func installed(p hostinfo.Python, name string) (hostinfo.Package, bool) {
 	return p.Packages[i], true
 }
 
-// byConda reports whether conda installed a package, and so all that it needs.
-func byConda(p hostinfo.Python, names ...string) bool {
+// isFromConda reports whether conda installed a package, and so all that it needs.
+func isFromConda(p hostinfo.Python, names ...string) bool {
 	return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.From == "conda" && slices.Contains(names, k.Name) })
 }
 
@@ -107,7 +107,7 @@ func condaCPU(p hostinfo.Python, names ...string) (hostinfo.Package, bool) {
 // condaBuild is the finding for conda's build for the CPU of a library; nil where there is no NVIDIA device for the
 // other build.
 func condaBuild(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package) []Finding {
-	if !has(s, gpu.NVIDIA) {
+	if !hasVendor(s, gpu.NVIDIA) {
 		return nil
 	}
 	name := strings.TrimSuffix(k.Name, "-base")
@@ -115,40 +115,40 @@ func condaBuild(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package) []Findin
 		Do: fmt.Sprintf("conda install -p %s -c conda-forge %s", shellquote.Sh(p.Prefix), shellquote.Sh(name+"=*=*cuda*"))}}
 }
 
-// pip is the command that installs packages into an environment. A distribution's Python refuses pip, so there the
+// pipInstall is the command that installs packages into an environment. A distribution's Python refuses pip, so there the
 // advice is a new environment.
 // Source: packaging.python.org/en/latest/specifications/externally-managed-environments.
-func pip(p hostinfo.Python, packages string) string {
+func pipInstall(p hostinfo.Python, packages string) string {
 	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
 	if p.Prefix == "/usr" {
 		return interpreter + " -m venv .venv && .venv/bin/python -m pip install " + packages
 	}
-	return pipIn(p, "install") + " " + packages
+	return pipCommand(p, "install") + " " + packages
 }
 
-// swap is the command that removes packages from an environment and then installs others.
-func swap(p hostinfo.Python, out, in string) string {
+// pipSwap is the command that removes packages from an environment and then installs others.
+func pipSwap(p hostinfo.Python, out, in string) string {
 	if p.Prefix == "/usr" {
-		return pip(p, in)
+		return pipInstall(p, in)
 	}
-	return pipIn(p, "uninstall") + " " + out + " && " + pip(p, in)
+	return pipCommand(p, "uninstall") + " " + out + " && " + pipInstall(p, in)
 }
 
-func pipIn(p hostinfo.Python, verb string) string {
+func pipCommand(p hostinfo.Python, verb string) string {
 	interpreter := shellquote.Sh(cmp.Or(p.Interpreter, "python3"))
-	if _, has := installed(p, "pip"); !has && p.Kind == "venv" && p.Interpreter != "" {
+	if _, has := findPackage(p, "pip"); !has && p.Kind == "venv" && p.Interpreter != "" {
 		return "uv pip " + verb + " --python " + interpreter
 	}
 	return interpreter + " -m pip " + verb
 }
 
-// nvidias lists the NVIDIA devices that programs started here see; all, where a mask hides them all.
-func nvidias(s hostinfo.Site) []gpu.Device {
+// nvidiaDevices lists the NVIDIA devices that programs started here see; all, where a mask hides them all.
+func nvidiaDevices(s hostinfo.Site) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}
 	m := s.Machine.Found
-	hidden, _ := visible.Limit(s.Env, m)
+	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var all, seen []gpu.Device
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
@@ -165,8 +165,8 @@ func nvidias(s hostinfo.Site) []gpu.Device {
 	return seen
 }
 
-// has reports whether the machine has a device of a vendor, by its driver or on the bus.
-func has(s hostinfo.Site, vendor gpu.Vendor) bool {
+// hasVendor reports whether the machine has a device of a vendor, by its driver or on the bus.
+func hasVendor(s hostinfo.Site, vendor gpu.Vendor) bool {
 	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 		return true
 	}
@@ -206,12 +206,12 @@ func pythonEnvironments() Check {
 		return []Finding{{Severity: Warning, Seen: p.Problem, Why: "no program of this environment starts", Do: do}}
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		return inPythons(page.Code, summary(s.Pythons.Found), nil, look)(s)
+		return inPythons(page.Code, environmentsText(s.Pythons.Found), nil, look)(s)
 	}}
 }
 
-// summary lists the environments: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
-func summary(found []hostinfo.Python) string {
+// environmentsText lists the environments: "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0+cu128; …".
+func environmentsText(found []hostinfo.Python) string {
 	if len(found) == 0 {
 		return "no Python environment was found"
 	}
@@ -220,7 +220,7 @@ func summary(found []hostinfo.Python) string {
 		word := environmentOf(p)
 		var with []string
 		for _, name := range []string{"torch", "tensorflow", "jax", "onnxruntime-gpu", "onnxruntime", "vllm"} {
-			if k, ok := installed(p, name); ok {
+			if k, ok := findPackage(p, name); ok {
 				with = append(with, name+" "+k.Version)
 			}
 		}
@@ -229,5 +229,5 @@ func summary(found []hostinfo.Python) string {
 		}
 		words = append(words, word)
 	}
-	return fmt.Sprintf("%s: %s", prose.Count(len(found), "Python environment"), strings.Join(words, "; "))
+	return fmt.Sprintf("%s: %s", prose.CountNoun(len(found), "Python environment"), strings.Join(words, "; "))
 }

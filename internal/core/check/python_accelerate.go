@@ -16,7 +16,7 @@ func accelerateGPUs() Check {
 		From: []string{"huggingface/accelerate: src/accelerate/utils/launch.py", "huggingface/accelerate: src/accelerate/commands/launch.py", "huggingface/accelerate: src/accelerate/commands/config/config_args.py"},
 	}
 	return Check{Page: page, Look: inPythons(page.Code, "accelerate's settings choose no GPUs", []string{"accelerate"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		_, found := installed(p, "accelerate")
+		_, found := findPackage(p, "accelerate")
 		f := s.Accelerate.Found
 		switch {
 		case !found:
@@ -27,7 +27,7 @@ func accelerateGPUs() Check {
 			return nil
 		}
 		severity := Warning
-		if !has(s, gpu.NVIDIA) && !has(s, gpu.AMD) { // it counts where the job runs
+		if !hasVendor(s, gpu.NVIDIA) && !hasVendor(s, gpu.AMD) { // it counts where the job runs
 			severity = Info
 		}
 		return []Finding{{Severity: severity, Seen: fmt.Sprintf("accelerate launch takes its GPUs from %s, line %d: gpu_ids: %s", shellquote.Sh(f.Path), f.Line, shellquote.Sh(f.GPUIDs)),

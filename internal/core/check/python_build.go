@@ -23,7 +23,7 @@ func onnxBuild() Check {
 		}
 		var fit []string
 		switch {
-		case has(s, gpu.NVIDIA):
+		case hasVendor(s, gpu.NVIDIA):
 			fit = []string{"onnxruntime-gpu", "ort-nightly-gpu", "onnxruntime-training"}
 		case slices.ContainsFunc(s.Machine.Found.Devices, ownMemory):
 			fit = []string{"onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-training"}
@@ -37,7 +37,7 @@ func onnxBuild() Check {
 				others = append(others, k)
 			}
 		}
-		if fit == nil || others == nil || byConda(p, "onnxruntime") {
+		if fit == nil || others == nil || isFromConda(p, "onnxruntime") {
 			return nil
 		}
 		k, kind := others[0], "the build for the CPU"
@@ -58,8 +58,8 @@ func tensorflowBuild() Check {
 		if k, found := condaCPU(p, "tensorflow", "tensorflow-base"); found {
 			return condaBuild(s, p, k)
 		}
-		k, found := installed(p, "tensorflow-cpu")
-		if !found || !cpuBuild(p, "tensorflow") || !has(s, gpu.NVIDIA) {
+		k, found := findPackage(p, "tensorflow-cpu")
+		if !found || !cpuBuild(p, "tensorflow") || !hasVendor(s, gpu.NVIDIA) {
 			return nil
 		}
 		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swapFitting(s, p, "tensorflow-cpu", "tensorflow[and-cuda]")}}
@@ -94,9 +94,9 @@ func buildByName() Check {
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "no library is for the CPU by name", names, func(s hostinfo.Site, p hostinfo.Python) (found []Finding) {
 		for _, one := range namedBuilds() {
-			k, is := installed(p, one.cpu)
-			hasGPU := slices.ContainsFunc(one.gpu, func(name string) bool { _, is := installed(p, name); return is })
-			if is && !hasGPU && !byConda(p, one.cpu) && has(s, gpu.NVIDIA) {
+			k, is := findPackage(p, one.cpu)
+			hasGPU := slices.ContainsFunc(one.gpu, func(name string) bool { _, is := findPackage(p, name); return is })
+			if is && !hasGPU && !isFromConda(p, one.cpu) && hasVendor(s, gpu.NVIDIA) {
 				found = append(found, Finding{Severity: Info, Seen: k.Name + " " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: one.do})
 			}
 		}
@@ -117,12 +117,12 @@ func llamaBuild() Check {
 			k.Name = "llama.cpp"
 			return condaBuild(s, p, k)
 		}
-		k, found := installed(p, "llama-cpp-python")
+		k, found := findPackage(p, "llama-cpp-python")
 		usesGPU := slices.ContainsFunc(p.Llama, func(name string) bool {
 			return slices.ContainsFunc([]string{"libggml-cuda", "libcudart.", "libcublas.", "libcuda.", "libggml-vulkan", "libvulkan."}, func(part string) bool { return strings.HasPrefix(name, part) })
 		})
 		switch {
-		case !found || usesGPU || byConda(p, "llama-cpp-python") || !has(s, gpu.NVIDIA):
+		case !found || usesGPU || isFromConda(p, "llama-cpp-python") || !hasVendor(s, gpu.NVIDIA):
 			return nil
 		case p.Llama == nil:
 			return []Finding{{Severity: Unknown, Seen: k.Name + " " + k.Version + " has no libraries in llama_cpp/lib, so it cannot be told what it was built for"}}
@@ -137,9 +137,9 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 	const again = "--force-reinstall --no-deps --no-cache-dir "
 	const fromSource = "--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on"
 	if p.Prefix == "/usr" { // in an environment of its own, which has nothing of what it needs
-		return "with a CUDA toolkit: " + pip(p, fromSource)
+		return "with a CUDA toolkit: " + pipInstall(p, fromSource)
 	}
-	source := "with a CUDA toolkit: " + pip(p, again+fromSource)
+	source := "with a CUDA toolkit: " + pipInstall(p, again+fromSource)
 	for _, wheel := range []struct {
 		cuda          string
 		lowest, above gpu.Capability // above are cards that it has no code for
@@ -151,7 +151,7 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 		isOutside := func(c gpu.Capability) bool { return !c.AtLeast(wheel.lowest) || c.AtLeast(wheel.above) }
 		if known && runs && !slices.ContainsFunc(capabilities(s), isOutside) {
 			index := "https://abetlen.github.io/llama-cpp-python/whl/cu" + strings.ReplaceAll(wheel.cuda, ".", "")
-			return fmt.Sprintf("where CUDA %s's libcudart and libcublas are on the system: %s; or %s", wheel.cuda, pip(p, again+"llama-cpp-python -i "+index), source)
+			return fmt.Sprintf("where CUDA %s's libcudart and libcublas are on the system: %s; or %s", wheel.cuda, pipInstall(p, again+"llama-cpp-python -i "+index), source)
 		}
 	}
 	return source
@@ -168,11 +168,11 @@ func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) st
 			continue
 		}
 		runs, known := compat.DriverRuns(driverVersion(s), cuda)
-		needs, _ := compat.Package(name, last)
+		needs, _ := compat.PackageNeeds(name, last)
 		isTooOld := func(d gpu.Device) bool {
 			return needs.Lowest != nil && d.Compute != nil && !d.Compute.AtLeast(*needs.Lowest)
 		}
-		if known && (!runs || slices.ContainsFunc(nvidias(s), isTooOld)) {
+		if known && (!runs || slices.ContainsFunc(nvidiaDevices(s), isTooOld)) {
 			isNewest = false
 			continue
 		}
@@ -188,5 +188,5 @@ func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) st
 	if extra != "" || strings.Contains(requirement, "=") {
 		requirement = "'" + requirement + "'"
 	}
-	return swap(p, out, requirement)
+	return pipSwap(p, out, requirement)
 }

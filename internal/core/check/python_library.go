@@ -45,28 +45,28 @@ func onnxBoth() Check {
 		var bad []Finding
 		for _, folder := range folders {
 			names := in[folder]
-			if len(names) < 2 || byConda(p, "onnxruntime") {
+			if len(names) < 2 || isFromConda(p, "onnxruntime") {
 				continue
 			}
 			slices.Sort(names)
-			keep := onnxMeant(s, names)
-			if k, _ := installed(p, keep); k.Version != "" {
+			keep := onnxToKeep(s, names)
+			if k, _ := findPackage(p, keep); k.Version != "" {
 				keep += "==" + k.Version
 			}
 			bad = append(bad, Finding{Severity: Warning, Seen: strings.Join(names, " and ") + " are installed into the same folder (" + folder + ")",
-				Why: "they overwrite each other's files, and the CPU build may be what runs", Do: swap(p, strings.Join(names, " "), keep)})
+				Why: "they overwrite each other's files, and the CPU build may be what runs", Do: pipSwap(p, strings.Join(names, " "), keep)})
 		}
 		return bad
 	})}
 }
 
-// onnxMeant is the build that can use a GPU of this machine, else the first.
-func onnxMeant(s hostinfo.Site, names []string) string {
+// onnxToKeep is the build that can use a GPU of this machine, else the first.
+func onnxToKeep(s hostinfo.Site, names []string) string {
 	for _, wanted := range []struct {
 		vendor gpu.Vendor
 		name   string
 	}{{gpu.NVIDIA, "onnxruntime-gpu"}, {gpu.AMD, "onnxruntime-migraphx"}, {gpu.AMD, "onnxruntime-rocm"}} {
-		if has(s, wanted.vendor) && slices.Contains(names, wanted.name) {
+		if hasVendor(s, wanted.vendor) && slices.Contains(names, wanted.name) {
 			return wanted.name
 		}
 	}
@@ -88,13 +88,13 @@ func cudaLibraries() []library {
 	}
 }
 
-func cudnn() library {
+func cudnnLibrary() library {
 	return library{"cuDNN", "libcudnn.so.", "nvidia-cudnn", []string{"cudnn", "libcudnn"}}
 }
 
-// seen lists the versions of a library that a package of this environment may load: from wheels for a CUDA major
+// versionsSeen lists the versions of a library that a package of this environment may load: from wheels for a CUDA major
 // version, from conda, and from the loader's folders.
-func (l library) seen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []string) {
+func (l library) versionsSeen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []string) {
 	for _, k := range p.Packages {
 		of := k.Name == fmt.Sprintf("%s-cu%d", l.wheel, cuda) || k.Name == l.wheel && cuda >= 13 || k.From == "conda" && slices.Contains(l.conda, k.Name)
 		if of {
@@ -115,23 +115,23 @@ func (l library) seen(s hostinfo.Site, p hostinfo.Python, cuda int) (versions []
 	return versions
 }
 
-// fits reports whether a version has the major version of what is needed, and is not older.
-func fits(version, needed string) bool {
+// meetsVersion reports whether a version has the major version of what is needed, and is not older.
+func meetsVersion(version, needed string) bool {
 	have, _ := compat.Major(version)
 	want, _ := compat.Major(needed)
-	return have == want && (compat.Compare(version, needed) >= 0 || len(compat.Numbers(version)) == 1)
+	return have == want && (compat.Compare(version, needed) >= 0 || len(compat.LeadingNumbers(version)) == 1)
 }
 
-// missing lists the libraries that a package needs and that are not installed: "cuDNN 9 (there is 8.9.7)".
-func missing(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n compat.Needs, minor bool) (lacks []string) {
+// missingLibraries lists the libraries that a package needs and that are not installed: "cuDNN 9 (there is 8.9.7)".
+func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n compat.Needs, minor bool) (lacks []string) {
 	cuda, _ := compat.Major(n.CUDA)
 	need := func(l library, version string) {
 		if !minor {
 			major, _ := compat.Major(version)
 			version = fmt.Sprint(major)
 		}
-		seen := l.seen(s, p, cuda)
-		if slices.ContainsFunc(seen, func(v string) bool { return fits(v, version) }) {
+		seen := l.versionsSeen(s, p, cuda)
+		if slices.ContainsFunc(seen, func(v string) bool { return meetsVersion(v, version) }) {
 			return
 		}
 		word := l.name + " " + version
@@ -147,25 +147,25 @@ func missing(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n compat.Ne
 		need(l, fmt.Sprint(cuda))
 	}
 	if n.CUDNN != "" {
-		need(cudnn(), n.CUDNN)
+		need(cudnnLibrary(), n.CUDNN)
 	}
 	return lacks
 }
 
-// throughTorch reports whether importing PyTorch first loads the libraries: its wheels contain them or depend on them.
-func throughTorch(p hostinfo.Python, n compat.Needs) bool {
+// torchLoadsLibraries reports whether importing PyTorch first loads the libraries: its wheels contain them or depend on them.
+func torchLoadsLibraries(p hostinfo.Python, n compat.Needs) bool {
 	t, found := torchOf(p)
 	mine, _ := compat.Major(t.cuda)
 	need, _ := compat.Major(n.CUDA)
 	newer := compat.Compare(t.version, "2.4") >= 0
-	return found && t.cuda != "" && mine == need && (fits("9", n.CUDNN) && newer || fits("8", n.CUDNN) && !newer)
+	return found && t.cuda != "" && mine == need && (meetsVersion("9", n.CUDNN) && newer || meetsVersion("8", n.CUDNN) && !newer)
 }
 
 // needsOf is what a package of an environment needs. Builds of ONNX Runtime for other CUDA versions than PyPI's have
 // the same name and version, so the build's own metadata counts. Source: onnxruntime.ai/docs/install;
 // onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements.
 func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
-	n, known := compat.Package(k.Name, k.Version)
+	n, known := compat.PackageNeeds(k.Name, k.Version)
 	own, _ := compat.Major(p.ONNX)
 	if usual, _ := compat.Major(n.CUDA); !known || k.Name != "onnxruntime-gpu" || own == 0 || own == usual {
 		return n, known
@@ -180,10 +180,10 @@ func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 // libraryFinding reports a package whose libraries are missing.
 func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, minor bool, severity Severity, do func(n compat.Needs) string) []Finding {
 	n, known := needsOf(p, k)
-	if !known || !has(s, gpu.NVIDIA) {
+	if !known || !hasVendor(s, gpu.NVIDIA) {
 		return nil
 	}
-	lacks := missing(s, p, k, n, minor)
+	lacks := missingLibraries(s, p, k, n, minor)
 	if len(lacks) == 0 {
 		return nil
 	}
@@ -206,14 +206,14 @@ func onnxLibraries() Check {
 		From: []string{onnxNeeds, "https://github.com/microsoft/onnxruntime/releases/tag/v1.27.0"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every onnxruntime-gpu finds its CUDA and cuDNN", []string{"onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		k, found := installed(p, "onnxruntime-gpu")
-		usual, _ := compat.Package(k.Name, k.Version)
-		if n, _ := needsOf(p, k); !found || byConda(p, "onnxruntime") || throughTorch(p, n) {
+		k, found := findPackage(p, "onnxruntime-gpu")
+		usual, _ := compat.PackageNeeds(k.Name, k.Version)
+		if n, _ := needsOf(p, k); !found || isFromConda(p, "onnxruntime") || torchLoadsLibraries(p, n) {
 			return nil
 		}
 		return libraryFinding(s, p, k, false, Error, func(n compat.Needs) string {
 			if compat.Compare(k.Version, "1.21") >= 0 && n.CUDA == usual.CUDA {
-				return pip(p, "'onnxruntime-gpu[cuda,cudnn]=="+k.Version+"'")
+				return pipInstall(p, "'onnxruntime-gpu[cuda,cudnn]=="+k.Version+"'")
 			}
 			cuda, _ := compat.Major(n.CUDA)
 			dnn, _ := compat.Major(n.CUDNN)
@@ -221,7 +221,7 @@ func onnxLibraries() Check {
 			if cuda >= 13 { // for CUDA 13 only cuDNN's wheel has a suffix
 				suffix = ""
 			}
-			return pip(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))
+			return pipInstall(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))
 		})
 	})}
 }
@@ -234,11 +234,11 @@ func tensorflowLibraries() Check {
 		From: []string{tensorflowNeeds, "https://www.tensorflow.org/install/pip", "openxla/xla: xla/stream_executor/cuda/cuda_dnn.cc"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every TensorFlow finds its CUDA and cuDNN", []string{"tensorflow"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		k, found := installed(p, "tensorflow")
-		if !found || byConda(p, "tensorflow", "tensorflow-base") {
+		k, found := findPackage(p, "tensorflow")
+		if !found || isFromConda(p, "tensorflow", "tensorflow-base") {
 			return nil
 		}
-		return libraryFinding(s, p, k, true, Warning, func(compat.Needs) string { return pip(p, "'tensorflow[and-cuda]=="+k.Version+"'") })
+		return libraryFinding(s, p, k, true, Warning, func(compat.Needs) string { return pipInstall(p, "'tensorflow[and-cuda]=="+k.Version+"'") })
 	})}
 }
 
@@ -248,7 +248,7 @@ func jaxPlugins() []string { return []string{"jax-cuda13-plugin", "jax-cuda12-pl
 // jaxPlugin is the package by which JAX uses NVIDIA devices.
 func jaxPlugin(p hostinfo.Python) (hostinfo.Package, bool) {
 	for _, name := range jaxPlugins() {
-		if k, ok := installed(p, name); ok {
+		if k, ok := findPackage(p, name); ok {
 			return k, true
 		}
 	}
@@ -258,7 +258,7 @@ func jaxPlugin(p hostinfo.Python) (hostinfo.Package, bool) {
 // jaxExtra is the requirement for JAX with all its libraries: "'jax[cuda13]==0.8.0'".
 func jaxExtra(p hostinfo.Python, cuda int) string {
 	word := fmt.Sprintf("jax[cuda%d]", cuda)
-	if k, ok := installed(p, "jax"); ok {
+	if k, ok := findPackage(p, "jax"); ok {
 		word += "==" + k.Version
 	}
 	return "'" + word + "'"
@@ -273,12 +273,12 @@ func jaxLibraries() Check {
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every JAX finds its CUDA and cuDNN", jaxPlugins(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		k, found := jaxPlugin(p)
-		if !found || byConda(p, "jaxlib") {
+		if !found || isFromConda(p, "jaxlib") {
 			return nil
 		}
 		return libraryFinding(s, p, k, true, Error, func(n compat.Needs) string {
 			cuda, _ := compat.Major(n.CUDA)
-			return pip(p, jaxExtra(p, cuda))
+			return pipInstall(p, jaxExtra(p, cuda))
 		})
 	})}
 }
@@ -291,11 +291,11 @@ func jaxBuild() Check {
 		From: []string{jaxNeeds, "jax-ml/jax: jaxlib/plugin_support.py"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every JAX has a plugin for the GPUs here", []string{"jaxlib"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		lib, found := installed(p, "jaxlib")
+		lib, found := findPackage(p, "jaxlib")
 		if k, is := condaCPU(p, "jaxlib"); is {
 			return condaBuild(s, p, k)
 		}
-		if !found || byConda(p, "jaxlib") || !has(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
+		if !found || isFromConda(p, "jaxlib") || !hasVendor(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
 			return nil
 		}
 		plugin, has := jaxPlugin(p)
@@ -308,13 +308,13 @@ func jaxBuild() Check {
 			if runs, known := compat.DriverRuns(driverVersion(s), "13.0"); known && runs {
 				cuda = 13
 			}
-			return []Finding{{Severity: Warning, Seen: "jaxlib " + lib.Version + " has no plugin for NVIDIA devices", Why: "JAX works on the CPU without one", Do: pip(p, jaxExtra(p, cuda))}}
+			return []Finding{{Severity: Warning, Seen: "jaxlib " + lib.Version + " has no plugin for NVIDIA devices", Why: "JAX works on the CPU without one", Do: pipInstall(p, jaxExtra(p, cuda))}}
 		case compat.Compare(plugin.Version, lib.Version) != 0:
 			cuda := 12
 			if plugin.Name == "jax-cuda13-plugin" {
 				cuda = 13
 			}
-			return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is %s and jaxlib %s", plugin.Name, plugin.Version, lib.Version), Why: "JAX does not use a plugin of another version than jaxlib, and works on the CPU", Do: pip(p, "--upgrade "+jaxExtra(p, cuda))}}
+			return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is %s and jaxlib %s", plugin.Name, plugin.Version, lib.Version), Why: "JAX does not use a plugin of another version than jaxlib, and works on the CPU", Do: pipInstall(p, "--upgrade "+jaxExtra(p, cuda))}}
 		}
 		return nil
 	})}
@@ -325,7 +325,7 @@ func packageCards(code, name, text string, from []string, packages []string, do 
 	page := Page{Code: code, Title: name + " does not support a GPU of this machine", Text: text, From: from}
 	return Check{Page: page, Look: withDevices(page.Code, "every "+name+" supports the GPUs here", packages, func(s hostinfo.Site, p hostinfo.Python) (bad []Finding) {
 		for _, one := range packages {
-			k, found := installed(p, one)
+			k, found := findPackage(p, one)
 			n, known := needsOf(p, k)
 			if !found || !known || n.Lowest == nil {
 				continue
@@ -340,7 +340,7 @@ func packageCards(code, name, text string, from []string, packages []string, do 
 func jaxCards() Check {
 	return packageCards("jax-cards", "JAX",
 		"JAX's wheels for CUDA 12 support cards from compute capability 5.2 (Maxwell) on, those for CUDA 13 from 7.5 (Turing) on.\n\nInstall the wheels for CUDA 12 on a machine with older cards, or hide the card from the program.",
-		[]string{jaxNeeds}, jaxPlugins(), func(p hostinfo.Python, _ hostinfo.Package) string { return pip(p, jaxExtra(p, 12)) })
+		[]string{jaxNeeds}, jaxPlugins(), func(p hostinfo.Python, _ hostinfo.Package) string { return pipInstall(p, jaxExtra(p, 12)) })
 }
 
 func onnxCards() Check {
@@ -352,10 +352,10 @@ func onnxCards() Check {
 // olderRelease is the command that installs the last release of a package for the previous CUDA major version; "" when
 // the tables do not have one.
 func olderRelease(p hostinfo.Python, k hostinfo.Package) string {
-	n, _ := compat.Package(k.Name, k.Version)
+	n, _ := compat.PackageNeeds(k.Name, k.Version)
 	cuda, _ := compat.Major(n.CUDA)
 	if last := compat.LastFor(k.Name, fmt.Sprint(cuda-1)); last != "" {
-		return pip(p, "'"+k.Name+"=="+last+".*'")
+		return pipInstall(p, "'"+k.Name+"=="+last+".*'")
 	}
 	return ""
 }
@@ -371,7 +371,7 @@ func packageDriver(code, name string, packages ...string) Check {
 	return Check{Page: page, Look: withDevices(page.Code, "the driver is new enough for every "+name, packages, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		var bad []Finding
 		for _, one := range packages {
-			k, found := installed(p, one)
+			k, found := findPackage(p, one)
 			if n, known := needsOf(p, k); found && known {
 				bad = append(bad, driverFinding(s, k.Name+" "+k.Version, n.CUDA, func() string {
 					major, _ := compat.Major(n.CUDA)

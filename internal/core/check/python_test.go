@@ -21,7 +21,7 @@ func cards(driver string, capabilities ...string) hostinfo.Site {
 		}
 		m.Devices = append(m.Devices, gpu.Device{Index: i, UUID: gpu.UUID("GPU-0000000" + string(rune('0'+i))), Name: "NVIDIA Card " + text, Vendor: gpu.NVIDIA, Compute: &c})
 	}
-	return hostinfo.Site{Machine: hostinfo.Read(m)}
+	return hostinfo.Site{Machine: hostinfo.AnswerOf(m)}
 }
 
 // model gives the first device another name.
@@ -32,7 +32,7 @@ func model(s hostinfo.Site, name string) hostinfo.Site {
 
 // amdOnly is a machine with one AMD device.
 func amdOnly() hostinfo.Site {
-	return hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
+	return hostinfo.Site{Machine: hostinfo.AnswerOf(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
 }
 
 // processorGraphics is a machine whose only device is part of its processor.
@@ -59,7 +59,7 @@ func venv(packages ...string) hostinfo.Python {
 }
 
 func pythons(s hostinfo.Site, all ...hostinfo.Python) hostinfo.Site {
-	s.Pythons = hostinfo.Read(all)
+	s.Pythons = hostinfo.AnswerOf(all)
 	return s
 }
 
@@ -85,7 +85,7 @@ func llama(libraries []string, packages ...string) hostinfo.Python {
 
 // accelerated is a site with these GPUs in the settings of accelerate launch.
 func accelerated(s hostinfo.Site, ids string) hostinfo.Site {
-	s.Accelerate = hostinfo.Read(hostinfo.Accelerate{Path: "/home/ann/.cache/huggingface/accelerate/default_config.yaml", GPUIDs: ids, Line: 7})
+	s.Accelerate = hostinfo.AnswerOf(hostinfo.Accelerate{Path: "/home/ann/.cache/huggingface/accelerate/default_config.yaml", GPUIDs: ids, Line: 7})
 	return s
 }
 
@@ -105,12 +105,12 @@ func ran(p hostinfo.Python, probes ...hostinfo.Probe) hostinfo.Python {
 }
 
 func libraries(s hostinfo.Site, all ...hostinfo.Library) hostinfo.Site {
-	s.Libraries = hostinfo.Read(all)
+	s.Libraries = hostinfo.AnswerOf(all)
 	return s
 }
 
 func blindLibraries(s hostinfo.Site) hostinfo.Site {
-	s.Libraries = hostinfo.Failed[[]hostinfo.Library]("no permission")
+	s.Libraries = hostinfo.NoAnswer[[]hostinfo.Library]("no permission")
 	return s
 }
 
@@ -121,13 +121,13 @@ func masked(s hostinfo.Site, env ...string) hostinfo.Site {
 
 // alongside has NVIDIA on the bus, and no driver that answers.
 func alongside() hostinfo.Site {
-	return hostinfo.Site{Machine: hostinfo.Failed[gpu.Machine]("no driver"), Cards: hostinfo.Read([]hostinfo.Card{{PCI: "0000:01:00.0", Vendor: 0x10de}})}
+	return hostinfo.Site{Machine: hostinfo.NoAnswer[gpu.Machine]("no driver"), Cards: hostinfo.AnswerOf([]hostinfo.Card{{PCI: "0000:01:00.0", Vendor: 0x10de}})}
 }
 
 func pythonSightings() []sighting {
-	none := hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{})}
+	none := hostinfo.Site{Machine: hostinfo.AnswerOf(gpu.Machine{})}
 	unread := cards("580.65.06", "8.0")
-	unread.Pythons = hostinfo.Failed[[]hostinfo.Python]("too slow")
+	unread.Pythons = hostinfo.NoAnswer[[]hostinfo.Python]("too slow")
 	var all []sighting
 	for _, c := range pythonChecks() {
 		if c.Code != "tensor-cores" {
@@ -175,7 +175,7 @@ func pythonSightings() []sighting {
 		{"torch-driver", "the floor itself", pythons(cards("450.80.02", "8.0"), built(venv("torch==2.5.1+cu118"), "11.8", "")), OK},
 		{"torch-driver", "forward compatibility", func() hostinfo.Site {
 			s := pythons(cards("535.183.01", "8.0"), built(venv("torch==2.9.0+cu130"), "13.0", ""))
-			s.Driver = hostinfo.Read(hostinfo.Driver{Module: "535.183.01", CUDALibrary: "580.65.06", CUDAPath: "/usr/local/cuda-13.0/compat/libcuda.so.1"})
+			s.Driver = hostinfo.AnswerOf(hostinfo.Driver{Module: "535.183.01", CUDALibrary: "580.65.06", CUDAPath: "/usr/local/cuda-13.0/compat/libcuda.so.1"})
 			return s
 		}(), OK},
 		{"torch-driver", "CPU build", pythons(cards("470.256.02", "8.0"), built(venv("torch==2.9.0+cpu"), "", "")), OK},
@@ -359,7 +359,7 @@ func pythonSightings() []sighting {
 		{"accelerate-gpu-ids", "on a machine without a GPU", accelerated(pythons(none, venv("accelerate==1.2.0")), "0,1"), Info},
 		{"accelerate-gpu-ids", "another user's file", func() hostinfo.Site {
 			s := pythons(cards("580.65.06", "8.9"), venv("accelerate==1.2.0"))
-			s.Accelerate = hostinfo.Failed[hostinfo.Accelerate]("/c/default_config.yaml belongs to another user")
+			s.Accelerate = hostinfo.NoAnswer[hostinfo.Accelerate]("/c/default_config.yaml belongs to another user")
 			return s
 		}(), Unknown},
 
@@ -501,23 +501,23 @@ func TestPythonSays(t *testing.T) {
 // An environment that uv made has no pip, and one with spaces in its path needs quotes.
 func TestPipIsWhatTheEnvironmentHas(t *testing.T) {
 	p := hostinfo.Python{Kind: "venv", Interpreter: "/home/ann/my env/bin/python"}
-	if got := pip(p, "torch"); got != "uv pip install --python '/home/ann/my env/bin/python' torch" {
+	if got := pipInstall(p, "torch"); got != "uv pip install --python '/home/ann/my env/bin/python' torch" {
 		t.Error(got)
 	}
 	p.Packages = []hostinfo.Package{{Name: "pip"}}
-	if got := pip(p, "torch"); got != "'/home/ann/my env/bin/python' -m pip install torch" {
+	if got := pipInstall(p, "torch"); got != "'/home/ann/my env/bin/python' -m pip install torch" {
 		t.Error(got)
 	}
 	p.Prefix, p.Interpreter = "/usr", "/usr/bin/python3"
-	for _, got := range []string{pip(p, "torch"), swap(p, "jax", "torch")} {
+	for _, got := range []string{pipInstall(p, "torch"), pipSwap(p, "jax", "torch")} {
 		if got != "/usr/bin/python3 -m venv .venv && .venv/bin/python -m pip install torch" {
 			t.Error(got)
 		}
 	}
-	if got := swap(hostinfo.Python{Interpreter: "/a install b/python"}, "jax", "torch"); got != "'/a install b/python' -m pip uninstall jax && '/a install b/python' -m pip install torch" {
+	if got := pipSwap(hostinfo.Python{Interpreter: "/a install b/python"}, "jax", "torch"); got != "'/a install b/python' -m pip uninstall jax && '/a install b/python' -m pip install torch" {
 		t.Error(got)
 	}
-	if got := pip(hostinfo.Python{Kind: "conda"}, "torch"); got != "python3 -m pip install torch" {
+	if got := pipInstall(hostinfo.Python{Kind: "conda"}, "torch"); got != "python3 -m pip install torch" {
 		t.Error(got)
 	}
 }

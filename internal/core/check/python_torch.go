@@ -32,15 +32,15 @@ func torchNames() []string { return []string{"torch", "pytorch"} }
 
 // torchOf finds PyTorch; ok is false where there is none.
 func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
-	k, ok := installed(p, "torch")
+	k, ok := findPackage(p, "torch")
 	if !ok {
-		if k, ok = installed(p, "pytorch"); !ok {
+		if k, ok = findPackage(p, "pytorch"); !ok {
 			return t, false
 		}
 	}
 	t.version = k.Version
 	_, local, hasLocal := strings.Cut(k.Version, "+")
-	t.wheel = !byConda(p, "pytorch", "libtorch", "pytorch-gpu") && (!hasLocal || strings.HasPrefix(local, "cu"))
+	t.wheel = !isFromConda(p, "pytorch", "libtorch", "pytorch-gpu") && (!hasLocal || strings.HasPrefix(local, "cu"))
 	switch {
 	case p.Torch != nil:
 		t.cuda, t.hip, t.known = p.Torch.CUDA, p.Torch.HIP, true
@@ -70,7 +70,7 @@ func torchWheel(s hostinfo.Site, version string) string {
 
 // capabilities are those of the NVIDIA devices here.
 func capabilities(s hostinfo.Site) (all []gpu.Capability) {
-	for _, d := range nvidias(s) {
+	for _, d := range nvidiaDevices(s) {
 		if d.Compute != nil {
 			all = append(all, *d.Compute)
 		}
@@ -84,13 +84,13 @@ func olderTorch(s hostinfo.Site, p hostinfo.Python) string {
 	if release == "" {
 		return ""
 	}
-	return pip(p, fmt.Sprintf("--force-reinstall 'torch==%s.*' -i https://download.pytorch.org/whl/cu%s", release, strings.ReplaceAll(cuda, ".", "")))
+	return pipInstall(p, fmt.Sprintf("--force-reinstall 'torch==%s.*' -i https://download.pytorch.org/whl/cu%s", release, strings.ReplaceAll(cuda, ".", "")))
 }
 
 // installTorch is the command that installs another build of the same PyTorch.
 func installTorch(p hostinfo.Python, version, cuda string) string {
 	number, _, _ := strings.Cut(version, "+")
-	return pip(p, fmt.Sprintf("--force-reinstall torch==%s -i https://download.pytorch.org/whl/cu%s", number, strings.ReplaceAll(cuda, ".", "")))
+	return pipInstall(p, fmt.Sprintf("--force-reinstall torch==%s -i https://download.pytorch.org/whl/cu%s", number, strings.ReplaceAll(cuda, ".", "")))
 }
 
 func torchBuild() Check {
@@ -102,7 +102,7 @@ func torchBuild() Check {
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
-		nvidia, amd := has(s, gpu.NVIDIA), has(s, gpu.AMD)
+		nvidia, amd := hasVendor(s, gpu.NVIDIA), hasVendor(s, gpu.AMD)
 		if nvidia { // on a machine with NVIDIA cards, the processor's graphics are not meant
 			amd = slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)
 		}
@@ -127,7 +127,7 @@ func torchBuild() Check {
 			return nil
 		}
 		do := "install a build for this machine: https://pytorch.org/get-started/locally/"
-		if cuda := torchWheel(s, t.version); nvidia && cuda != "" && !byConda(p, "pytorch") {
+		if cuda := torchWheel(s, t.version); nvidia && cuda != "" && !isFromConda(p, "pytorch") {
 			do = installTorch(p, t.version, cuda)
 		}
 		severity := Warning
@@ -171,11 +171,11 @@ func torchDriver() Check {
 
 // driverFinding compares the driver with the CUDA that a package was built for; other is a second remedy, "" for none.
 func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Finding {
-	if !has(s, gpu.NVIDIA) {
+	if !hasVendor(s, gpu.NVIDIA) {
 		return nil
 	}
 	driver := driverVersion(s)
-	floor, _, known := compat.Driver(cuda)
+	floor, _, known := compat.DriverFor(cuda)
 	if driver == "" || !known {
 		return []Finding{{Severity: Unknown, Seen: fmt.Sprintf("%s is built for CUDA %s, and it cannot be told whether the driver is new enough (driver %s)", what, cuda, orUnknown(driver))}}
 	}
@@ -184,7 +184,7 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 	}
 	do, second := "install NVIDIA driver "+floor+" or newer", other()
 	switch {
-	case unsupported(s, cuda):
+	case isTooNewForGPUs(s, cuda):
 		do = cmp.Or(second, "install a release for an older CUDA: CUDA "+cuda+" has no code for the GPUs here, with any driver")
 	case second != "":
 		do += ", or: " + second
@@ -193,10 +193,10 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 		Why: "it cannot use any GPU with this driver", Do: do}}
 }
 
-// unsupported reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver does not help.
-func unsupported(s hostinfo.Site, cuda string) bool {
-	devices := nvidias(s)
-	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Compute == nil || !dropped(*d.Compute, cuda) })
+// isTooNewForGPUs reports whether a CUDA is too new for every NVIDIA device here, so that a newer driver does not help.
+func isTooNewForGPUs(s hostinfo.Site, cuda string) bool {
+	devices := nvidiaDevices(s)
+	return len(devices) > 0 && !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Compute == nil || !isDroppedByCUDA(*d.Compute, cuda) })
 }
 
 func orUnknown(s string) string {
@@ -218,13 +218,13 @@ func torchCards() Check {
 		if !found || t.cuda == "" {
 			return nil
 		}
-		code, known := compat.Torch(t.version, t.cuda)
+		code, known := compat.TorchCode(t.version, t.cuda)
 		known = known && t.wheel
 		fails := func(c gpu.Capability) bool {
 			if known {
-				return !code.Runs(c)
+				return !code.RunsOn(c)
 			}
-			return dropped(c, t.cuda)
+			return isDroppedByCUDA(c, t.cuda)
 		}
 		carries := "CUDA " + t.cuda + " cannot make code for it"
 		if known {
@@ -239,9 +239,9 @@ func torchCards() Check {
 	})}
 }
 
-// dropped reports whether a CUDA no longer compiles for a card.
-func dropped(c gpu.Capability, cuda string) bool {
-	h, known := compat.Of(c)
+// isDroppedByCUDA reports whether a CUDA no longer compiles for a card.
+func isDroppedByCUDA(c gpu.Capability, cuda string) bool {
+	h, known := compat.HardwareOf(c)
 	major, ok := compat.Major(cuda)
 	return known && ok && h.LastCUDA != 0 && major > h.LastCUDA
 }
@@ -251,12 +251,12 @@ func dropped(c gpu.Capability, cuda string) bool {
 func cardFindings(s hostinfo.Site, what, carries string, fails func(gpu.Capability) bool, do func() string) []Finding {
 	var bad []string
 	good := false
-	for _, d := range nvidias(s) {
+	for _, d := range nvidiaDevices(s) {
 		switch {
 		case d.Compute == nil:
 		case fails(*d.Compute):
-			name := fmt.Sprintf("GPU %d (%s, compute capability %s", d.Index, gpu.Model(d.Name), d.Compute)
-			if h, ok := compat.Of(*d.Compute); ok {
+			name := fmt.Sprintf("GPU %d (%s, compute capability %s", d.Index, gpu.ModelName(d.Name), d.Compute)
+			if h, ok := compat.HardwareOf(*d.Compute); ok {
 				name += ", " + h.Architecture
 			}
 			bad = append(bad, name+")")
@@ -284,13 +284,13 @@ func torchCompanions() Check {
 	}
 	return Check{Page: page, Look: inPythons(page.Code, "torchvision and torchaudio are built as PyTorch is", []string{"torchvision", "torchaudio"}, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
-		if !found || t.cuda == "" || byConda(p, "pytorch", "libtorch") {
+		if !found || t.cuda == "" || isFromConda(p, "pytorch", "libtorch") {
 			return nil
 		}
 		major, _ := compat.Major(t.cuda)
 		var bad []Finding
 		for _, name := range []string{"torchvision", "torchaudio"} {
-			k, _ := installed(p, name)
+			k, _ := findPackage(p, name)
 			_, local, ok := strings.Cut(k.Version, "+")
 			if !ok || local != "cpu" && !strings.HasPrefix(local, "cu") || strings.HasPrefix(local, fmt.Sprintf("cu%d", major)) {
 				continue
@@ -298,7 +298,7 @@ func torchCompanions() Check {
 			number, _, _ := strings.Cut(k.Version, "+")
 			bad = append(bad, Finding{Severity: Warning, Seen: fmt.Sprintf("%s %s is installed with PyTorch %s, which is built for CUDA %s", name, k.Version, t.version, t.cuda),
 				Why: "they must be built for the same CUDA: the import fails, or operators for the GPU are missing",
-				Do:  pip(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
+				Do:  pipInstall(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
 		}
 		return bad
 	})}

@@ -18,9 +18,9 @@ func translateLibraries() Check {
 		From: []string{translateNeeds, "OpenNMT/CTranslate2: CHANGELOG.md", "OpenNMT/CTranslate2: src/cuda/cublas_stub.cc", "OpenNMT/CTranslate2: docs/installation.md", "SYSTRAN/faster-whisper issue 1182", "OpenNMT/CTranslate2 issue 1826"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every CTranslate2 finds its cuBLAS and cuDNN", []string{"ctranslate2"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
-		k, found := installed(p, "ctranslate2")
+		k, found := findPackage(p, "ctranslate2")
 		n, known := needsOf(p, k)
-		if !found || !known || byConda(p, "ctranslate2") {
+		if !found || !known || isFromConda(p, "ctranslate2") {
 			return nil
 		}
 		cuda, _ := compat.Major(n.CUDA)
@@ -31,8 +31,8 @@ func translateLibraries() Check {
 			folders += ":" + k.Folder + "/nvidia/cudnn/lib"
 		}
 		path := "before the program starts: export LD_LIBRARY_PATH=" + shellquote.Sh(folders) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-		bad := libraryFinding(s, p, k, false, Error, func(compat.Needs) string { return pip(p, wheels) + ", and " + path })
-		lacks := missing(s, p, k, n, false)
+		bad := libraryFinding(s, p, k, false, Error, func(compat.Needs) string { return pipInstall(p, wheels) + ", and " + path })
+		lacks := missingLibraries(s, p, k, n, false)
 		for i := range bad {
 			switch {
 			case bad[i].Severity != Error:
@@ -57,10 +57,10 @@ func onlyInWheels(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n comp
 	cuda, _ := compat.Major(n.CUDA)
 	bare := p
 	bare.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(k hostinfo.Package) bool { return k.From != "conda" })
-	lacks := missing(s, bare, k, n, false)
+	lacks := missingLibraries(s, bare, k, n, false)
 	runs, isKnown := compat.DriverRuns(driverVersion(s), n.CUDA)
 	switch {
-	case len(lacks) == 0 || s.Libraries.Problem != "" || len(nvidias(s)) == 0 || isKnown && !runs:
+	case len(lacks) == 0 || s.Libraries.Problem != "" || len(nvidiaDevices(s)) == 0 || isKnown && !runs:
 		return nil
 	case hasTorch && ofTorch == cuda && n.CUDNN == "":
 		return nil

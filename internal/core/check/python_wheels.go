@@ -15,19 +15,19 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// unsuffixed lists NVIDIA's wheels whose CUDA 13 versions have no -cu13 in the name; others have it.
+// unsuffixedWheels lists NVIDIA's wheels whose CUDA 13 versions have no -cu13 in the name; others have it.
 // Source: pypi.org/project/cuda-toolkit, its extras.
-func unsuffixed() []string {
+func unsuffixedWheels() []string {
 	return []string{"nvidia-cublas", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "nvidia-cuda-cupti", "nvidia-cufft", "nvidia-curand", "nvidia-cusolver", "nvidia-cusparse", "nvidia-nvjitlink", "nvidia-nvtx", "nvidia-cufile"}
 }
 
-// wheel reads the name of one of NVIDIA's library wheels: "nvidia-cudnn-cu12" is cudnn for CUDA 12.
-func wheel(k hostinfo.Package) (component string, cuda int, ok bool) {
+// parseWheelName reads the name of one of NVIDIA's library wheels: "nvidia-cudnn-cu12" is cudnn for CUDA 12.
+func parseWheelName(k hostinfo.Package) (component string, cuda int, ok bool) {
 	stem, isOne := strings.CutPrefix(k.Name, "nvidia-")
 	if !isOne || k.From == "conda" {
 		return "", 0, false
 	}
-	if slices.Contains(unsuffixed(), k.Name) {
+	if slices.Contains(unsuffixedWheels(), k.Name) {
 		return stem, 13, k.Version != "0.0.1" // a placeholder on PyPI
 	}
 	i := strings.LastIndex(stem, "-cu")
@@ -38,7 +38,7 @@ func wheel(k hostinfo.Package) (component string, cuda int, ok bool) {
 	return stem[:i], cuda, err == nil && cuda >= 10 && cuda < 100
 }
 
-func wheelsMixed() Check {
+func mixedWheels() Check {
 	page := Page{
 		Code: "nvidia-wheels-mixed", Title: "NVIDIA's libraries for several CUDA versions are in one environment",
 		Text: "pip installs NVIDIA's libraries as wheels whose names end in the CUDA major version: `nvidia-cudnn-cu11`, `nvidia-cudnn-cu12`, `nvidia-cudnn-cu13`; most of those for CUDA 13 have no ending (`nvidia-cublas`). Wheels of one library for two CUDA versions (cuDNN, NCCL, cuSPARSELt, NVSHMEM and all of those for CUDA 11 and 12) install the same files below `site-packages/nvidia`, so the last one wins and the other framework loads a library made for another CUDA. It comes from two frameworks with different CUDA versions in one environment, or from an upgrade that left the old wheels behind.\n\n" +
@@ -50,7 +50,7 @@ func wheelsMixed() Check {
 		sorts := map[string][]int{}  // folder and component to CUDA versions
 		var components []string
 		for _, k := range p.Packages {
-			component, cuda, ok := wheel(k)
+			component, cuda, ok := parseWheelName(k)
 			if !ok || slices.Contains(byCUDA[cuda], k.Name) {
 				continue
 			}
@@ -66,10 +66,10 @@ func wheelsMixed() Check {
 		}
 		var clash []string
 		for _, at := range components {
-			if v := sorts[at]; len(v) > 1 && !apart(v, at) {
+			if v := sorts[at]; len(v) > 1 && !shareNoFiles(v, at) {
 				slices.Sort(v)
 				_, component, _ := strings.Cut(at, "\t")
-				clash = append(clash, component+" for CUDA "+numbers(v))
+				clash = append(clash, component+" for CUDA "+joinNumbers(v))
 			}
 		}
 		versions := make([]int, 0, len(byCUDA))
@@ -78,15 +78,15 @@ func wheelsMixed() Check {
 		}
 		slices.Sort(versions)
 		if len(clash) == 0 {
-			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + numbers(versions) + " are both installed", Why: "each framework finds its own, at twice the size on disk and in memory"}}
+			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + joinNumbers(versions) + " are both installed", Why: "each framework finds its own, at twice the size on disk and in memory"}}
 		}
 		return []Finding{{Severity: Warning, Seen: "wheels of the same library overwrite each other: " + strings.Join(clash, ", "), Why: "a framework may load a library that is made for another CUDA, and fail in its first operation",
-			Do: "give frameworks of different CUDA versions environments of their own" + onlyFor(p, keptCUDA(p, versions), byCUDA)}}
+			Do: "give frameworks of different CUDA versions environments of their own" + keepOnlyAdvice(p, cudaToKeep(p, versions), byCUDA)}}
 	})}
 }
 
-// keptCUDA is the CUDA version whose wheels to keep: PyTorch's, else the newest.
-func keptCUDA(p hostinfo.Python, versions []int) int {
+// cudaToKeep is the CUDA version whose wheels to keep: PyTorch's, else the newest.
+func cudaToKeep(p hostinfo.Python, versions []int) int {
 	t, _ := torchOf(p)
 	if major, ok := compat.Major(t.cuda); ok && slices.Contains(versions, major) {
 		return major
@@ -94,9 +94,9 @@ func keptCUDA(p hostinfo.Python, versions []int) int {
 	return slices.Max(versions)
 }
 
-// onlyFor is the command that removes the wheels for other CUDA versions. The kept wheels are reinstalled, because the
+// keepOnlyAdvice is the command that removes the wheels for other CUDA versions. The kept wheels are reinstalled, because the
 // others have overwritten some of their files.
-func onlyFor(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
+func keepOnlyAdvice(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 	var out, in []string
 	for _, cuda := range slices.Sorted(maps.Keys(byCUDA)) {
 		if cuda != keep {
@@ -104,23 +104,23 @@ func onlyFor(p hostinfo.Python, keep int, byCUDA map[int][]string) string {
 			continue
 		}
 		for _, name := range byCUDA[cuda] {
-			k, _ := installed(p, name)
+			k, _ := findPackage(p, name)
 			in = append(in, name+"=="+k.Version)
 		}
 	}
-	return fmt.Sprintf(", or keep those for CUDA %d alone: %s", keep, swap(p, strings.Join(out, " "), "--force-reinstall --no-deps "+strings.Join(in, " ")))
+	return fmt.Sprintf(", or keep those for CUDA %d alone: %s", keep, pipSwap(p, strings.Join(out, " "), "--force-reinstall --no-deps "+strings.Join(in, " ")))
 }
 
-// apart reports whether wheels of one component do not share files: those for CUDA 13 without a suffix are in
+// shareNoFiles reports whether wheels of one component do not share files: those for CUDA 13 without a suffix are in
 // nvidia/cu13.
-func apart(versions []int, at string) bool {
+func shareNoFiles(versions []int, at string) bool {
 	_, component, _ := strings.Cut(at, "\t")
 	others := slices.DeleteFunc(slices.Clone(versions), func(v int) bool { return v == 13 })
-	return slices.Contains(unsuffixed(), "nvidia-"+component) && len(others) < 2
+	return slices.Contains(unsuffixedWheels(), "nvidia-"+component) && len(others) < 2
 }
 
-// numbers writes "11 and 12".
-func numbers(versions []int) string {
+// joinNumbers writes "11 and 12".
+func joinNumbers(versions []int) string {
 	var words []string
 	for _, v := range versions {
 		words = append(words, strconv.Itoa(v))
@@ -138,7 +138,7 @@ func pathOverWheels() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "LD_LIBRARY_PATH takes no library of a wheel's place", nil, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		path, _ := s.Env.Lookup("LD_LIBRARY_PATH")
 		var own []library
-		for _, l := range append(cudaLibraries(), cudnn(), library{"NCCL", "libnccl.so.", "nvidia-nccl", nil}) {
+		for _, l := range append(cudaLibraries(), cudnnLibrary(), library{"NCCL", "libnccl.so.", "nvidia-nccl", nil}) {
 			if slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") }) {
 				own = append(own, l)
 			}
@@ -177,7 +177,7 @@ func (l library) shadows(p hostinfo.Python, f hostinfo.Library) bool {
 		number = f.Version
 	}
 	return !strings.Contains(f.Path, "/site-packages/") && slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
-		own, theirs := compat.Numbers(k.Version), compat.Numbers(number)
+		own, theirs := compat.LeadingNumbers(k.Version), compat.LeadingNumbers(number)
 		n := min(len(own), len(theirs))
 		order := slices.Compare(theirs[:n], own[:n])
 		return (k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu")) && n > 0 && own[0] == theirs[0] && (order < 0 || order > 0 && l.name == "cuDNN")
@@ -204,7 +204,7 @@ func pythonRuns() Check {
 				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " gave no answer: " + r.Problem, Why: "it cannot be used as it is", Do: "see the other findings of this environment, or: " + shellquote.Sh(p.Interpreter) + " -c 'import " + r.Library + "'"})
 			case r.Devices == 0 && cpuBuild(p, r.Library):
 				bad = append(bad, Finding{Severity: Info, Seen: r.Library + " was imported and is a build for the CPU: " + r.Text})
-			case r.Devices == 0 && (has(s, gpu.NVIDIA) || slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)):
+			case r.Devices == 0 && (hasVendor(s, gpu.NVIDIA) || slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)):
 				bad = append(bad, Finding{Severity: Error, Seen: r.Library + " was imported and can use no GPU: " + r.Text, Why: "programs that use it work on the CPU", Do: "see the other findings of this environment"})
 			}
 		}
@@ -215,7 +215,7 @@ func pythonRuns() Check {
 		for _, p := range s.Pythons.Found {
 			var words []string
 			for _, r := range p.Ran {
-				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.Count(r.Devices, "device")))
+				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.CountNoun(r.Devices, "device")))
 			}
 			if p.Ran != nil {
 				said = "none of the libraries that doctor knows is installed in " + p.Prefix
@@ -243,16 +243,16 @@ func cpuBuild(p hostinfo.Python, library string) bool {
 		t, _ := torchOf(p)
 		return t.known && t.cuda == "" && t.hip == ""
 	case "tensorflow":
-		_, other := installed(p, "tensorflow")
-		_, cpu := installed(p, "tensorflow-cpu")
+		_, other := findPackage(p, "tensorflow")
+		_, cpu := findPackage(p, "tensorflow-cpu")
 		return cpu && !other
 	case "jax":
-		lib, _ := installed(p, "jaxlib")
-		return !byConda(p, "jaxlib") && !strings.Contains(lib.Version, "+cuda") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
+		lib, _ := findPackage(p, "jaxlib")
+		return !isFromConda(p, "jaxlib") && !strings.Contains(lib.Version, "+cuda") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
 			return strings.HasPrefix(k.Name, "jax-cuda") || strings.HasPrefix(k.Name, "jax-rocm")
 		})
 	case "onnxruntime":
-		return !byConda(p, "onnxruntime") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
+		return !isFromConda(p, "onnxruntime") && !slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool {
 			return k.Name != "onnxruntime" && slices.Contains(onnxFamily(), k.Name)
 		})
 	}
@@ -268,7 +268,7 @@ func tensorCores() Check {
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.Machine.Problem != "" && !hasNoCard(s) {
-			return blind(page.Code, "the devices", s.Machine.Problem, "")
+			return unknownFinding(page.Code, "the devices", s.Machine.Problem, "")
 		}
 		var found []Finding
 		for _, model := range modelsOf(s.Machine.Found, gpu.NVIDIA) {
@@ -278,18 +278,18 @@ func tensorCores() Check {
 				continue
 			}
 			has, _ := compat.HasTensorCores(s.Machine.Found.Devices[i])
-			h, known := compat.Of(*c)
+			h, known := compat.HardwareOf(*c)
 			switch {
 			case !known:
-				found = append(found, Finding{Code: page.Code, Severity: Unknown, Seen: fmt.Sprintf("%s has compute capability %s, which this version of gpuard does not know", gpu.Model(model), c)})
+				found = append(found, Finding{Code: page.Code, Severity: Unknown, Seen: fmt.Sprintf("%s has compute capability %s, which this version of gpuard does not know", gpu.ModelName(model), c)})
 			case !has:
-				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has no tensor cores", gpu.Model(model), c, h.Architecture), Why: "fp16 and bf16 save memory on it, and no time"})
+				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has no tensor cores", gpu.ModelName(model), c, h.Architecture), Why: "fp16 and bf16 save memory on it, and no time"})
 			default:
-				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has tensor cores for %s", gpu.Model(model), c, h.Architecture, strings.Join(h.Tensor, ", ")), Why: "other number types run without them, at a fraction of the speed"})
+				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has tensor cores for %s", gpu.ModelName(model), c, h.Architecture, strings.Join(h.Tensor, ", ")), Why: "other number types run without them, at a fraction of the speed"})
 			}
 		}
 		if len(found) == 0 {
-			return ok(page.Code, "there is no NVIDIA GPU with known tensor cores")
+			return okFinding(page.Code, "there is no NVIDIA GPU with known tensor cores")
 		}
 		return found
 	}}

@@ -29,26 +29,26 @@ func stateFolder() Check {
 		st := s.State.Found
 		switch {
 		case s.State.Problem != "":
-			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+			return unknownFinding(page.Code, "gpuard's folder", s.State.Problem, "")
 		case st.Problem != "":
-			problem, do := split(st.Problem)
+			problem, do := splitAdvice(st.Problem)
 			severity := Warning
-			if bare(s) && s.Machine.Problem != "" {
+			if hasNoGPU(s) && s.Machine.Problem != "" {
 				severity = Info // no GPU to lease
 			}
 			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
 		case st.Unshared != "":
-			problem, do := split(st.Unshared)
+			problem, do := splitAdvice(st.Unshared)
 			return []Finding{{page.Code, Info, problem, "all users of these GPUs must see the leases", do}}
 		case !st.Exists:
-			return ok(page.Code, "no GPU was leased yet; leases will be in "+st.Folder)
+			return okFinding(page.Code, "no GPU was leased yet; leases will be in "+st.Folder)
 		}
-		return ok(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, prose.Count(st.Leases, "lease"), waiting(st.Tickets)))
+		return okFinding(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, prose.CountNoun(st.Leases, "lease"), waitingText(st.Tickets)))
 	}}
 }
 
-// split separates a message from its advice, after the last semicolon.
-func split(text string) (problem, do string) {
+// splitAdvice separates a message from its advice, after the last semicolon.
+func splitAdvice(text string) (problem, do string) {
 	if i := strings.LastIndex(text, "; "); i > 0 {
 		return text[:i], text[i+2:]
 	}
@@ -69,9 +69,9 @@ func statePlace() Check {
 		add := func(seen, why, do string) { found = append(found, Finding{page.Code, Info, seen, why, do}) }
 		switch {
 		case s.State.Problem != "":
-			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+			return unknownFinding(page.Code, "gpuard's folder", s.State.Problem, "")
 		case st.Problem != "":
-			return ok(page.Code, "see state-folder")
+			return okFinding(page.Code, "see state-folder")
 		}
 		if st.Named {
 			add("GPUARD_STATE puts the leases into "+st.Folder, "only those who set the same variable see them", "set it for all users (in /etc/environment), or unset GPUARD_STATE")
@@ -86,7 +86,7 @@ func statePlace() Check {
 			add("leases lie in "+strings.Join(append(slices.Clone(st.Others), st.Folder), " and in "), "all of them count, and new ones go to "+st.Folder, "")
 		}
 		if found == nil {
-			return ok(page.Code, st.Folder)
+			return okFinding(page.Code, st.Folder)
 		}
 		return found
 	}}
@@ -100,14 +100,14 @@ func stateEntries() Check {
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.State.Problem != "" {
-			return blind(page.Code, "gpuard's folder", s.State.Problem, "")
+			return unknownFinding(page.Code, "gpuard's folder", s.State.Problem, "")
 		}
 		var found []Finding
 		for _, e := range s.State.Found.Entries {
 			found = append(found, Finding{page.Code, Info, e, "it is no lease and no request, and is passed over", "its owner can remove it"})
 		}
 		if found == nil {
-			return ok(page.Code, "every entry is in order")
+			return okFinding(page.Code, "every entry is in order")
 		}
 		return found
 	}}
@@ -124,17 +124,17 @@ func quotaLevels() Check {
 		st := s.State.Found
 		switch {
 		case s.State.Problem != "":
-			return blind(page.Code, "what gpuard can enforce", s.State.Problem, "")
+			return unknownFinding(page.Code, "what gpuard can enforce", s.State.Problem, "")
 		case !slices.Contains(st.Levels, string(job.Watch)):
 			return []Finding{{page.Code, Info, "no process can enforce shares:  " + st.Watch, "jobs with --share must keep it themselves", ""}}
 		case st.MPS != "":
-			return ok(page.Code, "a share is measured and its job ended above it (watch); not by MPS: "+st.MPS)
+			return okFinding(page.Code, "a share is measured and its job ended above it (watch); not by MPS: "+st.MPS)
 		}
-		return ok(page.Code, "a share can be kept by: "+strings.Join(st.Levels, ", "))
+		return okFinding(page.Code, "a share can be kept by: "+strings.Join(st.Levels, ", "))
 	}}
 }
 
-func waiting(n int) string {
+func waitingText(n int) string {
 	switch n {
 	case 0:
 		return "no request waits"

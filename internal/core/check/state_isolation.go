@@ -16,7 +16,7 @@ func isolationLevels() Check {
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		if s.State.Problem != "" {
-			return blind(page.Code, "how jobs can be isolated", s.State.Problem, "")
+			return unknownFinding(page.Code, "how jobs can be isolated", s.State.Problem, "")
 		}
 		var can, cannot []string
 		st := s.State.Found
@@ -32,8 +32,8 @@ func isolationLevels() Check {
 		case len(can) == 0:
 			return []Finding{{page.Code, Info, "a job cannot be isolated: " + not, "only variables keep a job from other GPUs", ""}}
 		case len(cannot) > 0:
-			return ok(page.Code, "--isolate "+prose.List(can, "and")+"; not "+not)
+			return okFinding(page.Code, "--isolate "+prose.JoinWords(can, "and")+"; not "+not)
 		}
-		return ok(page.Code, "--isolate "+prose.List(can, "and"))
+		return okFinding(page.Code, "--isolate "+prose.JoinWords(can, "and"))
 	}}
 }

@@ -12,13 +12,13 @@ func kept(s hostinfo.State) hostinfo.Site {
 	if s.Folder == "" {
 		s.Folder = "/run/gpuard"
 	}
-	return hostinfo.Site{State: hostinfo.Read(s)}
+	return hostinfo.Site{State: hostinfo.AnswerOf(s)}
 }
 
 func stateSightings() []sighting {
-	unread := hostinfo.Site{State: hostinfo.Failed[hostinfo.State]("no answer within 5s")}
+	unread := hostinfo.Site{State: hostinfo.NoAnswer[hostinfo.State]("no answer within 5s")}
 	lacking := bus(without())
-	lacking.State = hostinfo.Read(hostinfo.State{Folder: "/run/gpuard", Problem: "cannot make the state folder /run/gpuard: read-only file system; mount one there"})
+	lacking.State = hostinfo.AnswerOf(hostinfo.State{Folder: "/run/gpuard", Problem: "cannot make the state folder /run/gpuard: read-only file system; mount one there"})
 	return []sighting{
 		{"state-folder", "unusable, and no GPU", lacking, Info},
 		{"state-folder", "unusable", kept(hostinfo.State{Exists: true, Problem: "cannot use the state folder /run/gpuard: it is not a folder; remove it"}), Warning},
@@ -49,10 +49,10 @@ func stateSightings() []sighting {
 }
 
 func TestSplit(t *testing.T) {
-	if p, do := split("cannot use it: a; b; remove it"); p != "cannot use it: a; b" || do != "remove it" {
+	if p, do := splitAdvice("cannot use it: a; b; remove it"); p != "cannot use it: a; b" || do != "remove it" {
 		t.Errorf("%q, %q", p, do)
 	}
-	if p, do := split("cannot use it"); p != "cannot use it" || do == "" {
+	if p, do := splitAdvice("cannot use it"); p != "cannot use it" || do == "" {
 		t.Errorf("%q, %q", p, do)
 	}
 }

@@ -40,18 +40,18 @@ func (d Diagnosis) Grave() (list []Finding) {
 
 // Diagnose runs every check and judges the findings.
 func Diagnose(s hostinfo.Site) Diagnosis {
-	found := Site(s)
-	return Diagnosis{Judge(s, found), found, s}
+	found := RunChecks(s)
+	return Diagnosis{JudgeSite(s, found), found, s}
 }
 
-// Judge makes the verdict from all findings of Site. The first error that stops all GPU programs decides, because
+// JudgeSite makes the verdict from all findings of Site. The first error that stops all GPU programs decides, because
 // causes come before consequences. Without one, the visible devices that may get work decide.
-func Judge(s hostinfo.Site, findings []Finding) Verdict {
-	return judge(s, findings, stops())
+func JudgeSite(s hostinfo.Site, findings []Finding) Verdict {
+	return judgeFindings(s, findings, stopCodes())
 }
 
-// stops are the codes of checks whose errors mean that no GPU program runs.
-func stops() (codes []string) {
+// stopCodes are the codes of checks whose errors mean that no GPU program runs.
+func stopCodes() (codes []string) {
 	for _, c := range Checks() {
 		if c.Stops {
 			codes = append(codes, c.Code)
@@ -60,10 +60,10 @@ func stops() (codes []string) {
 	return codes
 }
 
-func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
+func judgeFindings(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == Error && slices.Contains(stops, f.Code) })
-	worst := worst(findings)
-	unfit := unfit(s, findings)
+	worst := worstFinding(findings)
+	unfit := unfitReason(s, findings)
 	m := s.Machine
 	here := map[string]string{"file": "on the recorded machine", "invented": "on the invented machine"}[m.Found.Source]
 	will, willNot := "GPU programs will run "+cmp.Or(here, "here"), "GPU programs will not run "+cmp.Or(here, "here")
@@ -73,38 +73,38 @@ func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	case m.Problem != "" && hasNoCard(s), m.Problem == "" && len(m.Found.Devices) == 0:
 		return Verdict{new(false), willNot + ": this machine has no GPU that gpuard knows", "use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}
 	case m.Problem != "" && s.Driver.Found.Tegra:
-		return Verdict{nil, "cannot tell whether GPU programs will run here: " + jetson, "ask the frameworks: gpuard doctor --run"}
+		return Verdict{nil, "cannot tell whether GPU programs will run here: " + jetsonReason, "ask the frameworks: gpuard doctor --run"}
 	case m.Problem != "":
-		return Verdict{nil, "cannot tell whether GPU programs will run here: " + m.Problem, cmp.Or(reason(findings), m.Do, worst.Do)}
-	case !slices.ContainsFunc(m.Found.Devices, answers):
+		return Verdict{nil, "cannot tell whether GPU programs will run here: " + m.Problem, cmp.Or(readingAdvice(findings), m.Do, worst.Do)}
+	case !slices.ContainsFunc(m.Found.Devices, isAnswering):
 		return Verdict{new(false), willNot + ": " + m.Found.Devices[0].Problem, worst.Do}
 	case unfit != nil:
 		return Verdict{new(false), willNot + ": " + unfit.Seen, unfit.Do}
 	case worst.Severity == Error:
-		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devices(s), worst.Seen), worst.Do}
+		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devicesText(s), worst.Seen), worst.Do}
 	}
-	if i := slices.IndexFunc(findings, onCPU); i >= 0 {
-		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devices(s), findings[i].Seen), findings[i].Do}
+	if i := slices.IndexFunc(findings, isOnCPU); i >= 0 {
+		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devicesText(s), findings[i].Seen), findings[i].Do}
 	}
-	return Verdict{new(true), will + ": " + devices(s), worst.Do}
+	return Verdict{new(true), will + ": " + devicesText(s), worst.Do}
 }
 
-// onCPU reports whether a finding says that a library of an environment in use works on the CPU alone, or fails on a GPU.
-func onCPU(f Finding) bool {
+// isOnCPU reports whether a finding says that a library of an environment in use works on the CPU alone, or fails on a GPU.
+func isOnCPU(f Finding) bool {
 	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries", "llama-cpp-build", "ctranslate2-libraries", "driver-age"}, f.Code)
 }
 
-// unfit is why no program runs when each device that answers and is not hidden must not get work; nil where one may.
+// unfitReason is why no program runs when each device that answers and is not hidden must not get work; nil where one may.
 // Findings below an error do not keep programs from running.
-func unfit(s hostinfo.Site, findings []Finding) *Finding {
+func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 	m := s.Machine.Found
-	hidden, _ := visible.Limit(s.Env, m)
+	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var sick []gpu.Device
 	for _, d := range m.Devices {
-		if _, out := hidden[d.UUID]; out || !answers(d) {
+		if _, out := hidden[d.UUID]; out || !isAnswering(d) {
 			continue
 		}
-		if state, _ := health.Of(d, s.Now); state != health.Unhealthy {
+		if state, _ := health.StateOf(d, s.Now); state != health.Unhealthy {
 			return nil
 		}
 		sick = append(sick, d)
@@ -118,13 +118,13 @@ func unfit(s hostinfo.Site, findings []Finding) *Finding {
 	}
 	f := findings[i]
 	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) { // a reset does not remove an error from the list
-		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(named(m, sick[0]), "GPU "))
+		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(deviceLabel(m, sick[0]), "GPU "))
 	}
 	return &f
 }
 
-// worst is the first of the worst findings that need action: warnings and errors.
-func worst(findings []Finding) (w Finding) {
+// worstFinding is the first of the worst findings that need action: warnings and errors.
+func worstFinding(findings []Finding) (w Finding) {
 	for _, s := range []Severity{Error, Warning} {
 		if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == s }); i >= 0 {
 			return findings[i]
@@ -133,11 +133,11 @@ func worst(findings []Finding) (w Finding) {
 	return Finding{}
 }
 
-// reason is the advice of the finding that explains why a machine cannot be read. Only checks of drivers and devices
+// readingAdvice is the advice of the finding that explains why a machine cannot be read. Only checks of drivers and devices
 // count: Python environments do not matter yet.
-func reason(findings []Finding) string {
+func readingAdvice(findings []Finding) string {
 	near := slices.Concat(driverChecks(), deviceChecks())
-	return worst(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+	return worstFinding(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
 		return f.Severity != Error || !slices.ContainsFunc(near, func(c Check) bool { return c.Code == f.Code })
 	})).Do
 }
@@ -148,21 +148,21 @@ func hasNoCard(s hostinfo.Site) bool {
 	return !s.Driver.Found.WSL && !s.Driver.Found.Tegra && s.Driver.Found.Module == "" && s.Cards.Problem == "" && !slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return c.Vendor == nvidia || c.Vendor == amd })
 }
 
-// answers reports whether the driver reads the device.
-func answers(d gpu.Device) bool { return d.Problem == "" }
+// isAnswering reports whether the driver reads the device.
+func isAnswering(d gpu.Device) bool { return d.Problem == "" }
 
-// devices counts by model the devices that answer and are not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver
+// devicesText counts by model the devices that answer and are not hidden: "2 NVIDIA A100-SXM4-80GB and 1 NVIDIA L4, driver
 // 550.54.15".
-func devices(s hostinfo.Site) string {
+func devicesText(s hostinfo.Site) string {
 	m := s.Machine.Found
-	hidden, _ := visible.Limit(s.Env, m)
+	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var models, masks []string
 	count, hides := map[string]int{}, map[string]int{}
 	for _, d := range m.Devices {
 		name := cmp.Or(d.Name, "GPU without a name")
 		mask, out := hidden[d.UUID]
 		switch {
-		case !answers(d):
+		case !isAnswering(d):
 		case out:
 			if mask = strings.TrimSuffix(mask, " it"); hides[mask] == 0 {
 				masks = append(masks, mask)

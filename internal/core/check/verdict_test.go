@@ -12,7 +12,7 @@ import (
 
 func TestJudge(t *testing.T) {
 	machine := func(devices ...gpu.Device) hostinfo.Answer[gpu.Machine] {
-		return hostinfo.Read(gpu.Machine{Driver: "550.54.15", Devices: devices})
+		return hostinfo.AnswerOf(gpu.Machine{Driver: "550.54.15", Devices: devices})
 	}
 	a100, l4, lost := gpu.Device{Name: "NVIDIA A100"}, gpu.Device{Name: "NVIDIA L4"}, gpu.Device{Name: "NVIDIA L4", Problem: "GPU is lost"}
 	none := hostinfo.Answer[gpu.Machine]{Problem: "cannot find the NVIDIA driver's library", Do: "install NVIDIA's driver"}
@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 		{"a mask", hostinfo.Site{Env: []string{"CUDA_VISIBLE_DEVICES=1"}, Machine: machine(
 			gpu.Device{Index: 0, UUID: "GPU-a", Vendor: gpu.NVIDIA, Name: "NVIDIA L4"}, gpu.Device{Index: 1, UUID: "GPU-b", Vendor: gpu.NVIDIA, Name: "NVIDIA L4"})},
 			nil, Verdict{yes, "GPU programs will run here: 1 NVIDIA L4, driver 550.54.15; CUDA_VISIBLE_DEVICES=1 hides 1 more", ""}},
-		{"recorded", hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{Source: "file", Devices: []gpu.Device{l4}})}, nil, Verdict{yes, "GPU programs will run on the recorded machine: 1 NVIDIA L4", ""}},
+		{"recorded", hostinfo.Site{Machine: hostinfo.AnswerOf(gpu.Machine{Source: "file", Devices: []gpu.Device{l4}})}, nil, Verdict{yes, "GPU programs will run on the recorded machine: 1 NVIDIA L4", ""}},
 		{"two models", hostinfo.Site{Machine: machine(a100, l4, a100)}, nil, Verdict{yes, "GPU programs will run here: 2 NVIDIA A100 and 1 NVIDIA L4, driver 550.54.15", ""}},
 		{"one of two is lost", hostinfo.Site{Machine: machine(a100, lost)}, []Finding{slow}, Verdict{yes, "GPU programs will run here: 1 NVIDIA A100, driver 550.54.15", "cool it"}},
 		{"all are lost", hostinfo.Site{Machine: machine(lost)}, []Finding{slow, wrong}, Verdict{no, "GPU programs will not run here: GPU is lost", "pip install"}},
@@ -50,13 +50,13 @@ func TestJudge(t *testing.T) {
 		{"nothing is shown", hostinfo.Site{Machine: machine(), Cards: cards(0x1002)}, nil, Verdict{no, "GPU programs will not run here: this machine has no GPU that gpuard knows", "use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}},
 		{"a card without a reader", hostinfo.Site{Machine: none, Cards: cards(0x10de)}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
 		{"a card of AMD without a reader", hostinfo.Site{Machine: none, Cards: cards(0x1002)}, []Finding{wrong}, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
-		{"no answer, and what may be the reason", hostinfo.Site{Machine: hostinfo.Failed[gpu.Machine]("no answer within 20s"), Cards: cards(0x10de)}, []Finding{slow, wrong}, Verdict{nil, "cannot tell whether GPU programs will run here: no answer within 20s", "pip install"}},
+		{"no answer, and what may be the reason", hostinfo.Site{Machine: hostinfo.NoAnswer[gpu.Machine]("no answer within 20s"), Cards: cards(0x10de)}, []Finding{slow, wrong}, Verdict{nil, "cannot tell whether GPU programs will run here: no answer within 20s", "pip install"}},
 		{"a warning is no reason", hostinfo.Site{Machine: none, Cards: cards(0x10de)}, []Finding{{"driver-bound", Warning, "odd", "w", "rebind it"}}, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
-		{"under WSL no GPU is on the bus", hostinfo.Site{Machine: none, Cards: cards(0x1234), Driver: hostinfo.Read(hostinfo.Driver{WSL: true})}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
-		{"a driver without a card", hostinfo.Site{Machine: none, Cards: cards(0x1234), Driver: hostinfo.Read(hostinfo.Driver{Module: "550.54.15"})}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
-		{"nothing could be read", hostinfo.Site{Machine: none, Cards: hostinfo.Failed[[]hostinfo.Card]("no sysfs")}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
+		{"under WSL no GPU is on the bus", hostinfo.Site{Machine: none, Cards: cards(0x1234), Driver: hostinfo.AnswerOf(hostinfo.Driver{WSL: true})}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
+		{"a driver without a card", hostinfo.Site{Machine: none, Cards: cards(0x1234), Driver: hostinfo.AnswerOf(hostinfo.Driver{Module: "550.54.15"})}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
+		{"nothing could be read", hostinfo.Site{Machine: none, Cards: hostinfo.NoAnswer[[]hostinfo.Card]("no sysfs")}, nil, Verdict{nil, "cannot tell whether GPU programs will run here: cannot find the NVIDIA driver's library", "install NVIDIA's driver"}},
 	} {
-		got := judge(c.s, c.findings, []string{"cause", "broken"})
+		got := judgeFindings(c.s, c.findings, []string{"cause", "broken"})
 		if (got.Runs == nil) != (c.want.Runs == nil) || got.Runs != nil && *got.Runs != *c.want.Runs || got.Summary != c.want.Summary || got.Next != c.want.Next {
 			t.Errorf("%s: %+v\nand not %+v", c.name, got, c.want)
 		}
@@ -104,7 +104,7 @@ func TestVerdictOfMachines(t *testing.T) {
 // TestCheckThatPanics: a bug in a check gives an unknown finding.
 func TestCheckThatPanics(t *testing.T) {
 	c := Check{Page: Page{Code: "oops"}, Look: func(hostinfo.Site) []Finding { panic("no driver") }}
-	if got := c.sure(hostinfo.Site{}); len(got) != 1 || got[0].Code != "oops" || got[0].Severity != Unknown || got[0].Do == "" {
+	if got := c.lookWithRecover(hostinfo.Site{}); len(got) != 1 || got[0].Code != "oops" || got[0].Severity != Unknown || got[0].Do == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -112,9 +112,9 @@ func TestCheckThatPanics(t *testing.T) {
 // TestEmptySite: nothing is claimed about a machine that could not be read, and no check returns another's code.
 func TestEmptySite(t *testing.T) {
 	const why = "not looked"
-	s := hostinfo.Site{Machine: hostinfo.Failed[gpu.Machine](why), Driver: hostinfo.Failed[hostinfo.Driver](why), Cards: hostinfo.Failed[[]hostinfo.Card](why), Nodes: hostinfo.Failed[[]hostinfo.Node](why),
-		Libraries: hostinfo.Failed[[]hostinfo.Library](why), Toolkits: hostinfo.Failed[[]hostinfo.Toolkit](why), Pythons: hostinfo.Failed[[]hostinfo.Python](why), Containers: hostinfo.Failed[hostinfo.Containers](why),
-		Limits: hostinfo.Failed[hostinfo.Limits](why), NCCL: hostinfo.Failed[[]hostinfo.NCCLFile](why), State: hostinfo.Failed[hostinfo.State](why), Log: hostinfo.Failed[[]hostinfo.Error](why)}
+	s := hostinfo.Site{Machine: hostinfo.NoAnswer[gpu.Machine](why), Driver: hostinfo.NoAnswer[hostinfo.Driver](why), Cards: hostinfo.NoAnswer[[]hostinfo.Card](why), Nodes: hostinfo.NoAnswer[[]hostinfo.Node](why),
+		Libraries: hostinfo.NoAnswer[[]hostinfo.Library](why), Toolkits: hostinfo.NoAnswer[[]hostinfo.Toolkit](why), Pythons: hostinfo.NoAnswer[[]hostinfo.Python](why), Containers: hostinfo.NoAnswer[hostinfo.Containers](why),
+		Limits: hostinfo.NoAnswer[hostinfo.Limits](why), NCCL: hostinfo.NoAnswer[[]hostinfo.NCCLFile](why), State: hostinfo.NoAnswer[hostinfo.State](why), Log: hostinfo.NoAnswer[[]hostinfo.Error](why)}
 	s.Leftovers.Problem = why
 	for _, c := range Checks() {
 		found := c.Look(s)

@@ -17,7 +17,7 @@ type Check struct {
 
 // Checks lists every check of a cluster of Slurm, causes before consequences.
 func Checks() []Check {
-	return []Check{controller(), partitions(), gres(), gpus(), names(), memory()}
+	return []Check{controllerCheck(), partitionsCheck(), gresCheck(), gpusCheck(), namesCheck(), mappingCheck()}
 }
 
 // Diagnose judges whether this user can get GPUs from the cluster.
@@ -35,7 +35,7 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 		}
 		return &d.Findings[i]
 	}
-	free, all := s.count()
+	free, all := s.countGPUs()
 	switch bad, odd := worst(check.Error), worst(check.Warning); {
 	case bad != nil:
 		d.Verdict = check.Verdict{Runs: new(false), Summary: "this cluster cannot give you a GPU: " + bad.Seen, Next: bad.Do}
@@ -47,11 +47,11 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 	return d
 }
 
-// count is how many GPUs are free on nodes that take jobs, and how many there are.
-func (s Site) count() (free, all int) {
+// countGPUs is how many GPUs are free on nodes that take jobs, and how many there are.
+func (s Site) countGPUs() (free, all int) {
 	for _, n := range s.Nodes {
 		for _, g := range n.GPUs {
-			if all += g.All; n.Usable() {
+			if all += g.All; n.IsUsable() {
 				free += max(0, g.All-g.Taken)
 			}
 		}
@@ -59,11 +59,11 @@ func (s Site) count() (free, all int) {
 	return free, all
 }
 
-func fine(code, seen string) []check.Finding {
+func okFinding(code, seen string) []check.Finding {
 	return []check.Finding{{Code: code, Severity: check.OK, Seen: seen}}
 }
 
-func controller() Check {
+func controllerCheck() Check {
 	page := check.Page{
 		Code: "slurm-controller", Title: "Slurm's controller answers",
 		Text: "All of Slurm's commands ask slurmctld, which SLURM_CONF or the machine's own configuration names. Without its answer nothing can be handed in, and jobs that run go on.\n\nWhere Slurm keeps no accounting (slurmdbd), it forgets a job some time after its end (MinJobAge): how a job ended that nobody asked about before is then unknown.",
@@ -77,11 +77,11 @@ func controller() Check {
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: fmt.Sprintf("Slurm %s of cluster %s answers, and keeps no accounting", s.Version, s.Name),
 				Why: "it forgets a job " + s.Keeps + " after its end; how one ended is unknown if nobody has asked until then", Do: "wait for a job whose end matters: gpuard wait N"}}
 		}
-		return fine(page.Code, fmt.Sprintf("Slurm %s of cluster %s answers", s.Version, s.Name))
+		return okFinding(page.Code, fmt.Sprintf("Slurm %s of cluster %s answers", s.Version, s.Name))
 	}}
 }
 
-func partitions() Check {
+func partitionsCheck() Check {
 	page := check.Page{
 		Code: "slurm-partitions", Title: "A partition takes this user's jobs",
 		Text: "Slurm shows a user the partitions that the user may hand jobs to. One that is up takes jobs and starts them, one that is down takes and does not start them, and those that are drained or inactive take none. Without a default partition every job has to name one: `--queue NAME`.\n\nThe limit of time of a partition counts for jobs without `--timeout`, too.",
@@ -108,18 +108,18 @@ func partitions() Check {
 		case !defaulted:
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "no default partition is up; there are " + strings.Join(words, ", "), Why: "a job that names none goes nowhere", Do: "gpuard submit --engine slurm --queue " + up[0] + " -- COMMAND"}}
 		}
-		return fine(page.Code, strings.Join(words, ", "))
+		return okFinding(page.Code, strings.Join(words, ", "))
 	}}
 }
 
-func gres() Check {
+func gresCheck() Check {
 	page := check.Page{
 		Code: "slurm-gres", Title: "The GPUs that Slurm was told of are those that its nodes have",
 		Text: "slurm.conf says how many GPUs a node has (Gres=gpu:a100:4, with GresTypes=gpu), and the node itself counts its own by gres.conf: device files, or NVML. A node that finds fewer is invalid or drained, and takes no job; the reason says \"gres/gpu count reported lower than configured\".\n\nOn such a node a GPU may have fallen off the bus, or its driver is not loaded: `gpuard doctor` there says more. Nodes are resumed by administrators: `scontrol update nodename=NODE state=resume`.",
 		From: []string{"https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/gres.conf.html"},
 	}
 	return Check{page, func(s Site, _ policy.Slurm) (found []check.Finding) {
-		if _, all := s.count(); all == 0 {
+		if _, all := s.countGPUs(); all == 0 {
 			if s.Types {
 				return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "no node of cluster " + s.Name + " has a GPU, although GresTypes has gpu", Why: "a job that asks for one is refused", Do: "tell the administrators: Gres=gpu:TYPE:N is missing at the nodes of slurm.conf, or you may not see those nodes"}}
 			}
@@ -131,13 +131,13 @@ func gres() Check {
 			}
 		}
 		if found == nil {
-			return fine(page.Code, "no node counts other GPUs than slurm.conf says")
+			return okFinding(page.Code, "no node counts other GPUs than slurm.conf says")
 		}
 		return found
 	}}
 }
 
-func gpus() Check {
+func gpusCheck() Check {
 	page := check.Page{
 		Code: "slurm-gpus", Title: "Which GPUs the nodes have, and which are free",
 		Text: "GPUs count by type, as the site calls them, on nodes that take jobs. A node that is down, drained or does not answer gives none. Free is what no job has been given: whether a job starts at once also depends on cores, memory and the jobs that go first.\n\nWhat would happen to a job says `gpuard submit --engine slurm --dry-run`.",
@@ -149,7 +149,7 @@ func gpus() Check {
 			free, all, nodes := 0, 0, 0
 			for _, n := range s.Nodes {
 				i := slices.IndexFunc(n.GPUs, func(g GPUs) bool { return g.Type == kind })
-				if i < 0 || !n.Usable() {
+				if i < 0 || !n.IsUsable() {
 					continue
 				}
 				nodes++
@@ -160,24 +160,24 @@ func gpus() Check {
 			}
 		}
 		for _, n := range s.Nodes {
-			if len(n.GPUs) > 0 && !n.Usable() {
+			if len(n.GPUs) > 0 && !n.IsUsable() {
 				away = append(away, strings.TrimSpace(fmt.Sprintf("%s is %s %s", n.Name, strings.ToLower(strings.Join(n.States, "+")), n.Why)))
 			}
 		}
-		switch _, all := s.count(); {
+		switch _, all := s.countGPUs(); {
 		case all == 0:
-			return fine(page.Code, "see slurm-gres")
+			return okFinding(page.Code, "see slurm-gres")
 		case len(have) == 0:
-			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "no node with GPUs takes jobs: " + some(away), Why: "a job that asks for one waits", Do: "ask the administrators, or wait: sinfo -R"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "no node with GPUs takes jobs: " + firstFew(away), Why: "a job that asks for one waits", Do: "ask the administrators, or wait: sinfo -R"}}
 		case len(away) > 0:
-			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: strings.Join(have, ", ") + "; " + some(away), Why: "nodes that take no jobs give no GPU", Do: "sinfo -R says why"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: strings.Join(have, ", ") + "; " + firstFew(away), Why: "nodes that take no jobs give no GPU", Do: "sinfo -R says why"}}
 		}
-		return fine(page.Code, strings.Join(have, ", "))
+		return okFinding(page.Code, strings.Join(have, ", "))
 	}}
 }
 
-// some is the first few of many.
-func some(list []string) string {
+// firstFew is the first few of many.
+func firstFew(list []string) string {
 	const most = 5
 	if len(list) > most {
 		return strings.Join(list[:most], ", ") + fmt.Sprintf(", and %d more", len(list)-most)
@@ -185,36 +185,36 @@ func some(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-func names() Check {
+func namesCheck() Check {
 	page := check.Page{
 		Code: "slurm-names", Title: "The types and features of config.yaml are those of the cluster",
 		Text: "Slurm knows neither the model nor the memory of a GPU. What a site calls them stands in slurm: of config.yaml, and gpuard writes `--model` and `--mem` with those words. A word that no node has (any more) cannot be asked for: gpuard refuses such a job before it hands it in, because Slurm would refuse it, or leave it waiting.\n\nTypes are those of `scontrol show node` (Gres=gpu:TYPE:N), features those of `sinfo -o %f`.",
 		From: []string{"https://slurm.schedmd.com/sbatch.html", "gpuard: docs/how-to/slurm.md"},
 	}
 	return Check{page, func(s Site, said policy.Slurm) (found []check.Finding) {
-		types, features := Absent(said, s)
+		types, features := AbsentTerms(said, s)
 		add := func(what string, list, there []string) {
 			if len(list) > 0 {
-				found = append(found, check.Finding{Code: page.Code, Severity: check.Warning, Seen: fmt.Sprintf("no node has the %s %s, which config.yaml names", what, strings.Join(list, ", ")), Why: "a job that needs it is refused", Do: fmt.Sprintf("write one of those that there are into config.yaml: %s", named(there))})
+				found = append(found, check.Finding{Code: page.Code, Severity: check.Warning, Seen: fmt.Sprintf("no node has the %s %s, which config.yaml names", what, strings.Join(list, ", ")), Why: "a job that needs it is refused", Do: fmt.Sprintf("write one of those that there are into config.yaml: %s", joinOrNone(there))})
 			}
 		}
 		add("type", types, s.GPUTypes())
 		add("feature", features, s.Features())
 		if found == nil {
-			return fine(page.Code, "every type and feature of config.yaml is one of the cluster's")
+			return okFinding(page.Code, "every type and feature of config.yaml is one of the cluster's")
 		}
 		return found
 	}}
 }
 
-func memory() Check {
+func mappingCheck() Check {
 	page := check.Page{
 		Code: "slurm-map", Title: "config.yaml says what the cluster's types and features mean",
 		Text: "`--model` needs slurm.types and `--mem` needs slurm.memory_features in config.yaml. Without them a job can only ask for a number of GPUs, and may get any.\n\nWrite what the site's words mean: the name of the model as `nvidia-smi -L` shows it on a node, and the memory of its GPUs in MiB. In /etc/gpuard/config.yaml it counts for all users of a login machine.",
 		From: []string{"gpuard: docs/how-to/slurm.md", "https://slurm.schedmd.com/gres.html"},
 	}
 	return Check{page, func(s Site, said policy.Slurm) []check.Finding {
-		known := Known(said, s)
+		known := KnownTerms(said, s)
 		var untold []string
 		for _, kind := range s.GPUTypes() {
 			told := false
@@ -229,13 +229,13 @@ func memory() Check {
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which model is of type " + strings.Join(untold, ", "), Why: "--model cannot ask for it", Do: "add for instance: slurm: {types: {MODEL: " + untold[0] + "}}"}}
 		}
 		if len(known.Features) == 0 {
-			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which feature stands for how much memory", Why: "--mem cannot be asked for", Do: "add for instance: slurm: {memory_features: {" + first(s.Features(), "gpumem80g") + ": 81559}}"}}
+			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which feature stands for how much memory", Why: "--mem cannot be asked for", Do: "add for instance: slurm: {memory_features: {" + firstOr(s.Features(), "gpumem80g") + ": 81559}}"}}
 		}
-		return fine(page.Code, fmt.Sprintf("%d types and %d features have a meaning", len(known.Types), len(known.Features)))
+		return okFinding(page.Code, fmt.Sprintf("%d types and %d features have a meaning", len(known.Types), len(known.Features)))
 	}}
 }
 
-func first(list []string, otherwise string) string {
+func firstOr(list []string, otherwise string) string {
 	if len(list) > 0 {
 		return list[0]
 	}

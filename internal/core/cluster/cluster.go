@@ -49,8 +49,8 @@ type GPUs struct {
 	Taken int
 }
 
-// Usable reports whether the node takes new jobs, or will when its own have ended.
-func (n Node) Usable() bool {
+// IsUsable reports whether the node takes new jobs, or will when its own have ended.
+func (n Node) IsUsable() bool {
 	return !slices.ContainsFunc(n.States, func(s string) bool {
 		return slices.Contains([]string{"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "INVALID_REG", "INVAL", "UNKNOWN", "FUTURE", "MAINT", "ERROR", "POWERED_DOWN_FAILED"}, s)
 	})

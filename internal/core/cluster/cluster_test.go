@@ -77,14 +77,14 @@ func TestFindings(t *testing.T) {
 func TestKnown(t *testing.T) {
 	m := said()
 	m.Types["H100"], m.Features["big"] = "h100", 141*gpu.GiB
-	if k := Known(m, site()); fmt.Sprint(k.Types, len(k.Features)) != "map[NVIDIA A100:a100] 1" {
+	if k := KnownTerms(m, site()); fmt.Sprint(k.Types, len(k.Features)) != "map[NVIDIA A100:a100] 1" {
 		t.Errorf("%+v", k)
 	}
-	err := Lacks(m, site(), job.Spec{Model: "*H100*", Memory: 100 * gpu.GiB})
+	err := CheckTerms(m, site(), job.Spec{Model: "*H100*", Memory: 100 * gpu.GiB})
 	if err == nil || err.Error() != "cannot hand the job to Slurm: no node of cluster c has a GPU of type h100, which slurm.types names; no node of cluster c has the feature big, which slurm.memory_features names" {
 		t.Error(err)
 	}
-	if err := Lacks(m, site(), job.Spec{GPUs: 1}); err != nil {
+	if err := CheckTerms(m, site(), job.Spec{GPUs: 1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// Known is what the configuration says of types and features that some node has. One unknown feature among several would
+// KnownTerms is what the configuration says of types and features that some node has. One unknown feature among several would
 // have Slurm refuse the whole job.
-func Known(s policy.Slurm, site Site) policy.Slurm {
+func KnownTerms(s policy.Slurm, site Site) policy.Slurm {
 	known := policy.Slurm{Types: map[string]string{}, Features: map[string]gpu.Bytes{}}
 	for model, kind := range s.Types {
 		if slices.Contains(site.GPUTypes(), kind) {
@@ -28,8 +28,8 @@ func Known(s policy.Slurm, site Site) policy.Slurm {
 	return known
 }
 
-// Absent lists what the configuration names and no node has.
-func Absent(s policy.Slurm, site Site) (types, features []string) {
+// AbsentTerms lists what the configuration names and no node has.
+func AbsentTerms(s policy.Slurm, site Site) (types, features []string) {
 	for _, kind := range s.Types {
 		if !slices.Contains(site.GPUTypes(), kind) {
 			types = append(types, kind)
@@ -44,17 +44,17 @@ func Absent(s policy.Slurm, site Site) (types, features []string) {
 	return slices.Compact(types), features
 }
 
-// Lacks is the refusal of a job that the configuration has words for, and the cluster has not.
-func Lacks(s policy.Slurm, site Site, spec job.Spec) error {
-	types, features := Absent(s, site)
+// CheckTerms is the refusal of a job that the configuration has words for, and the cluster has not.
+func CheckTerms(s policy.Slurm, site Site, spec job.Spec) error {
+	types, features := AbsentTerms(s, site)
 	var why, do []string
 	if spec.Model+spec.MIG != "" && len(types) > 0 {
 		why = append(why, fmt.Sprintf("no node of cluster %s has a GPU of type %s, which slurm.types names", site.Name, strings.Join(types, " or ")))
-		do = append(do, "types there: "+named(site.GPUTypes()))
+		do = append(do, "types there: "+joinOrNone(site.GPUTypes()))
 	}
 	if spec.Memory > 0 && len(features) > 0 {
 		why = append(why, fmt.Sprintf("no node of cluster %s has the feature %s, which slurm.memory_features names", site.Name, strings.Join(features, " or ")))
-		do = append(do, "features there: "+named(site.Features()))
+		do = append(do, "features there: "+joinOrNone(site.Features()))
 	}
 	if len(why) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func Lacks(s policy.Slurm, site Site, spec job.Spec) error {
 	return &job.Refusal{Never: true, Summary: "cannot hand the job to Slurm: " + strings.Join(why, "; "), Remedy: strings.Join(do, "; ") + "; write what they mean into config.yaml"}
 }
 
-func named(words []string) string {
+func joinOrNone(words []string) string {
 	if len(words) == 0 {
 		return "none"
 	}

@@ -1,7 +1,7 @@
 // Package compare plans an experiment with placements of the same commands, and says what follows from its runs: medians,
 // ratios with their confidence intervals, sentences and warnings.
 //
-//	turns := compare.Turns(arms, 2, 1, 5, draw)
+//	turns := compare.PlanTurns(arms, 2, 1, 5, draw)
 //	answer := compare.Conclude(experiment, runs) // a Run of each turn
 //
 // The same runs always give the same answer. It must not start a command or read a device.
@@ -78,18 +78,18 @@ type Turn struct {
 	Places []int // the command that starts first, on the first device; then the second; and so on
 }
 
-// Turns plans the runs: in each round every arm once, in an order that is drawn, as are the places of the commands. So
+// PlanTurns plans the runs: in each round every arm once, in an order that is drawn, as are the places of the commands. So
 // that what changes slowly, as heat does, strikes all arms alike. draw(n) is a number from 0 to n-1.
-func Turns(arms []Arm, commands, warmup, repeat int, draw func(n int) int) (turns []Turn) {
+func PlanTurns(arms []Arm, commands, warmup, repeat int, draw func(n int) int) (turns []Turn) {
 	for round := 1 - warmup; round <= repeat; round++ {
-		for _, i := range shuffled(len(arms), draw) {
-			turns = append(turns, Turn{arms[i], round, shuffled(commands, draw)})
+		for _, i := range drawOrder(len(arms), draw) {
+			turns = append(turns, Turn{arms[i], round, drawOrder(commands, draw)})
 		}
 	}
 	return turns
 }
 
-func shuffled(n int, draw func(n int) int) []int {
+func drawOrder(n int, draw func(n int) int) []int {
 	list := make([]int, n)
 	for i := range list { // Fisher and Yates, from the inside out
 		k := draw(i + 1)
@@ -98,8 +98,8 @@ func shuffled(n int, draw func(n int) int) []int {
 	return list
 }
 
-// Letter names a command in answers: A, B, …
-func Letter(command int) string { return string(rune('A' + command)) }
+// CommandLetter names a command in answers: A, B, …
+func CommandLetter(command int) string { return string(rune('A' + command)) }
 
 // Run is what was measured of one turn.
 type Run struct {
@@ -146,9 +146,9 @@ func (o *Outcome) Value(metric string) *float64 {
 	return nil
 }
 
-// Left estimates the seconds that the turns after the first done runs take, from those of the same arm, else of all; nil
+// SecondsLeft estimates the seconds that the turns after the first done runs take, from those of the same arm, else of all; nil
 // before the first one has ended.
-func Left(turns []Turn, done []Run) *float64 {
+func SecondsLeft(turns []Turn, done []Run) *float64 {
 	if len(done) == 0 {
 		return nil
 	}

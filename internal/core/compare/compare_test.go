@@ -31,7 +31,7 @@ func standIn(seed uint64, repeat int, slow float64, noise func(*rand.Rand) float
 	r := rand.New(rand.NewPCG(seed, 1))
 	e := &Experiment{Arms: []Arm{Alone, Together}, Commands: 2, Planned: repeat}
 	var runs []Run
-	for _, turn := range Turns(e.Arms, 2, 1, repeat, r.IntN) {
+	for _, turn := range PlanTurns(e.Arms, 2, 1, repeat, r.IntN) {
 		a, b := 10*noise(r), 8*noise(r)
 		if turn.Arm == Together {
 			a *= slow
@@ -53,7 +53,7 @@ func TestStandIns(t *testing.T) {
 			held, silent, found := 0, 0, 0
 			for seed := range uint64(seeds) {
 				a := standIn(seed, repeat, slow, noise)
-				if r := a.find(Together, "A", timeName).Ratio; r.Low <= slow && slow <= r.High {
+				if r := a.findQuantity(Together, "A", timeName).Ratio; r.Low <= slow && slow <= r.High {
 					held++
 				}
 				if strings.Contains(a.Conclusion[0], "for B no difference could be shown") {
@@ -135,7 +135,7 @@ func TestRatio(t *testing.T) {
 		{[]float64{0.004, 0.0041, 0.0039}, []float64{1.01, 1, 1.02}, "yes 0.0040 times (0.0037 to 0.0042)"},
 	} {
 		r := ratioOf(c.values, c.base)
-		if got := map[bool]string{true: "yes ", false: "no "}[r.Shown()] + r.Words(); got != c.want {
+		if got := map[bool]string{true: "yes ", false: "no "}[r.ShowsDifference()] + r.Words(); got != c.want {
 			t.Errorf("%v against %v: %s, want %s", c.values, c.base, got, c.want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestRatio(t *testing.T) {
 // TestTurns: every arm once in each round, in orders that differ, and the same for the same seed.
 func TestTurns(t *testing.T) {
 	arms := []Arm{Alone, Together, Apart}
-	plan := func(seed uint64) []Turn { return Turns(arms, 2, 1, 6, rand.New(rand.NewPCG(seed, 0)).IntN) }
+	plan := func(seed uint64) []Turn { return PlanTurns(arms, 2, 1, 6, rand.New(rand.NewPCG(seed, 0)).IntN) }
 	turns := plan(1)
 	orders, places := map[string]bool{}, map[string]bool{}
 	for i := 0; i < len(turns); i += len(arms) {
@@ -209,7 +209,7 @@ func TestMetric(t *testing.T) {
 		}
 		got := ""
 		var o Outcome
-		if o.Read([]Metric{m}, []byte(c.output)); len(o.Metrics) > 0 {
+		if o.ReadMetrics([]Metric{m}, []byte(c.output)); len(o.Metrics) > 0 {
 			got = fmt.Sprint(o.Metrics[0].Value)
 		}
 		if got != c.want {
@@ -232,7 +232,7 @@ func load(throughput, latency float64, metrics ...string) *Answer {
 	}
 	r := rand.New(rand.NewPCG(3, 3))
 	var runs []Run
-	for _, turn := range Turns(e.Arms, 1, 0, e.Planned, r.IntN) {
+	for _, turn := range PlanTurns(e.Arms, 1, 0, e.Planned, r.IntN) {
 		noise := 1 + 0.1*r.Float64() // of both: a slower run has the lower throughput
 		x, y := 100/noise, 0.01*noise
 		if turn.Arm == Apart {
@@ -283,7 +283,7 @@ func TestFailed(t *testing.T) {
 	if len(a.Warnings) != 2 || a.Warnings[1] != "the warm-up of together failed: A ended with exit code 1" || a.Warnings[0] != "2 of 3 runs of together do not count: A ended with exit code 1" || a.Arms[1].Counted != 1 || a.Arms[1].Failed != 2 {
 		t.Errorf("%q, %+v", a.Warnings, a.Arms)
 	}
-	if q := a.find(Together, "A", timeName); q.Runs != 1 || q.Ratio != nil {
+	if q := a.findQuantity(Together, "A", timeName); q.Runs != 1 || q.Ratio != nil {
 		t.Errorf("%+v", q)
 	}
 	if got := Conclude(e, nil); len(got.Quantities) != 0 || len(got.Conclusion) != 1 {
@@ -346,10 +346,10 @@ func TestMeter(t *testing.T) {
 // TestLeft: the expected time follows the arms, which take differently long.
 func TestLeft(t *testing.T) {
 	turns := []Turn{{Arm: Alone}, {Arm: Together}, {Arm: Alone}, {Arm: Together}, {Arm: Apart}}
-	if Left(turns, nil) != nil {
+	if SecondsLeft(turns, nil) != nil {
 		t.Error("nothing is known yet")
 	}
-	if got := *Left(turns, []Run{{Arm: Alone, Seconds: 10}, {Arm: Together, Seconds: 20}}); got != 10+20+15 {
+	if got := *SecondsLeft(turns, []Run{{Arm: Alone, Seconds: 10}, {Arm: Together, Seconds: 20}}); got != 10+20+15 {
 		t.Errorf("%v", got)
 	}
 }

@@ -51,19 +51,19 @@ type Quantity struct {
 	Ratio   *Ratio  `json:"ratio_to_first"` // of this arm to the first one; null for the first, with fewer than two runs, or where a value is not above 0
 }
 
-// Time reports whether the quantity is how long the command took.
-func (q *Quantity) Time() bool { return q.Name == timeName }
+// IsTime reports whether the quantity is how long the command took.
+func (q *Quantity) IsTime() bool { return q.Name == timeName }
 
 // Conclude is what follows from the runs.
 func Conclude(e *Experiment, runs []Run) *Answer {
 	a := &Answer{Quantities: []Quantity{}, Arms: []Summary{}, Conclusion: []string{}, Warnings: []string{}}
 	for _, arm := range e.Arms {
-		a.Arms = append(a.Arms, summary(arm, runs))
+		a.Arms = append(a.Arms, summarizeArm(arm, runs))
 	}
-	for _, s := range e.series() {
+	for _, s := range e.allSeries() {
 		var base []float64
 		for i, arm := range e.Arms {
-			values := s.in(arm, runs)
+			values := s.valuesIn(arm, runs)
 			if i == 0 {
 				base = values
 			}
@@ -78,9 +78,9 @@ func Conclude(e *Experiment, runs []Run) *Answer {
 		}
 	}
 	for i := range a.Arms[1:] {
-		a.Conclusion = append(a.Conclusion, a.sentences(e, &a.Arms[i+1])...)
+		a.Conclusion = append(a.Conclusion, a.armSentences(e, &a.Arms[i+1])...)
 	}
-	a.Warnings = append(a.Warnings, warnings(e, a, runs)...)
+	a.Warnings = append(a.Warnings, resultWarnings(e, a, runs)...)
 	return a
 }
 
@@ -91,7 +91,7 @@ type series struct {
 	of            func(*Run) *float64
 }
 
-func (s series) in(arm Arm, runs []Run) (values []float64) {
+func (s series) valuesIn(arm Arm, runs []Run) (values []float64) {
 	for i := range runs {
 		if runs[i].Arm != arm || !runs[i].Counts() {
 			continue
@@ -103,19 +103,19 @@ func (s series) in(arm Arm, runs []Run) (values []float64) {
 	return values
 }
 
-// series lists everything that is compared.
-func (e *Experiment) series() (list []series) {
+// allSeries lists everything that is compared.
+func (e *Experiment) allSeries() (list []series) {
 	for c := range e.Commands {
-		list = append(list, series{Letter(c), timeName, false, func(r *Run) *float64 { return &r.Commands[c].Seconds }})
+		list = append(list, series{CommandLetter(c), timeName, false, func(r *Run) *float64 { return &r.Commands[c].Seconds }})
 		for m := range e.Metrics {
-			list = append(list, series{Letter(c), e.Metrics[m].Name, true, func(r *Run) *float64 { return r.Commands[c].Value(e.Metrics[m].Name) }})
+			list = append(list, series{CommandLetter(c), e.Metrics[m].Name, true, func(r *Run) *float64 { return r.Commands[c].Value(e.Metrics[m].Name) }})
 		}
 	}
 	return append(list, series{Everything, timeName, false, func(r *Run) *float64 { return &r.Seconds }},
 		series{Everything, energyName, false, func(r *Run) *float64 { return r.Use.Energy }})
 }
 
-func summary(arm Arm, runs []Run) Summary {
+func summarizeArm(arm Arm, runs []Run) Summary {
 	s := Summary{Arm: arm}
 	var uses []Use
 	for i := range runs {
@@ -155,8 +155,8 @@ func summary(arm Arm, runs []Run) Summary {
 	return s
 }
 
-// find is the line of a quantity; nil: there is none.
-func (a *Answer) find(arm Arm, command, name string) *Quantity {
+// findQuantity is the line of a quantity; nil: there is none.
+func (a *Answer) findQuantity(arm Arm, command, name string) *Quantity {
 	i := slices.IndexFunc(a.Quantities, func(q Quantity) bool { return q.Arm == arm && q.Command == command && q.Name == name })
 	if i < 0 {
 		return nil

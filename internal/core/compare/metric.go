@@ -41,11 +41,11 @@ func ParseMetric(text string) (m Metric, err error) {
 	return m, nil
 }
 
-// Read notes the metrics that a command printed, and the texts in their place that are no numbers.
-func (o *Outcome) Read(metrics []Metric, output []byte) {
+// ReadMetrics notes the metrics that a command printed, and the texts in their place that are no numbers.
+func (o *Outcome) ReadMetrics(metrics []Metric, output []byte) {
 	for _, m := range metrics {
-		text, found := m.last(output)
-		switch v := number(text); {
+		text, found := m.lastText(output)
+		switch v := parseNumber(text); {
 		case v != nil:
 			o.Metrics = append(o.Metrics, Value{m.Name, *v})
 		case found:
@@ -54,8 +54,8 @@ func (o *Outcome) Read(metrics []Metric, output []byte) {
 	}
 }
 
-// last is the text in the last place of the metric. An older number does not stand for one that cannot be read.
-func (m Metric) last(output []byte) (text string, found bool) {
+// lastText is the text in the last place of the metric. An older number does not stand for one that cannot be read.
+func (m Metric) lastText(output []byte) (text string, found bool) {
 	if m.pattern != nil {
 		for _, match := range slices.Backward(m.pattern.FindAllSubmatch(output, -1)) {
 			if len(match[1]) > 0 {
@@ -65,18 +65,18 @@ func (m Metric) last(output []byte) (text string, found bool) {
 		return "", false
 	}
 	for _, line := range slices.Backward(bytes.Split(output, []byte("\n"))) {
-		if text, found := m.inLine(bytes.TrimSpace(line)); found {
+		if text, found := m.textInLine(bytes.TrimSpace(line)); found {
 			return text, true
 		}
 	}
 	return "", false
 }
 
-func (m Metric) inLine(line []byte) (text string, found bool) {
+func (m Metric) textInLine(line []byte) (text string, found bool) {
 	if len(line) == 0 || line[0] != '{' {
 		return "", false
 	}
-	value := inside(quoteNaN(line), m.key)
+	value := jsonValue(quoteNaN(line), m.key)
 	switch {
 	case len(value) == 0:
 		return "", false
@@ -86,8 +86,8 @@ func (m Metric) inLine(line []byte) (text string, found bool) {
 	return string(value), value[0] == '-' || value[0] >= '0' && value[0] <= '9'
 }
 
-// inside is the value of a key in an object: of the whole key, else of the key after its first dot in an inner object.
-func inside(object []byte, key string) json.RawMessage {
+// jsonValue is the value of a key in an object: of the whole key, else of the key after its first dot in an inner object.
+func jsonValue(object []byte, key string) json.RawMessage {
 	var of map[string]json.RawMessage
 	if json.Unmarshal(object, &of) != nil {
 		return nil
@@ -99,7 +99,7 @@ func inside(object []byte, key string) json.RawMessage {
 	if inner == "" {
 		return nil
 	}
-	return inside(of[outer], inner)
+	return jsonValue(of[outer], inner)
 }
 
 // quoteNaN makes strings of NaN and Infinity, which Python prints and JSON does not have.
@@ -115,8 +115,8 @@ func quoteNaN(line []byte) []byte {
 	})
 }
 
-// number reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a number.
-func number(text string) *float64 {
+// parseNumber reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a number.
+func parseNumber(text string) *float64 {
 	text = strings.TrimRight(strings.TrimSpace(text), ",") // one at the end parts sentences
 	if strings.Contains(text, ",") {
 		if !regexp.MustCompile(`^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$`).MatchString(text) {
@@ -131,29 +131,29 @@ func number(text string) *float64 {
 	return &v
 }
 
-// rate and latency tell by the words of its name what a metric is: things in a second, or the usual time of one. A
+// isRate and latency tell by the words of its name what a metric is: things in a second, or the usual time of one. A
 // percentile above the median is neither: it can move by itself.
-func (m Metric) rate() bool {
-	words := m.words()
-	return hasAny(words, "throughput", "rps", "qps", "tps", "fps") || slices.ContainsFunc(pers(words), func(of [2]string) bool { return hasAny(of[1:], "s", "sec", "second") })
+func (m Metric) isRate() bool {
+	words := m.nameWords()
+	return hasAny(words, "throughput", "rps", "qps", "tps", "fps") || slices.ContainsFunc(wordsAroundPer(words), func(of [2]string) bool { return hasAny(of[1:], "s", "sec", "second") })
 }
 
-func (m Metric) latency() bool {
-	words := m.words()
-	if m.rate() || hasAny(words, "p75", "max", "min") || slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "p9") }) {
+func (m Metric) isLatency() bool {
+	words := m.nameWords()
+	if m.isRate() || hasAny(words, "p75", "max", "min") || slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "p9") }) {
 		return false
 	}
-	return hasAny(words, "latency", "p50", "response") || slices.ContainsFunc(pers(words), func(of [2]string) bool { return hasAny(of[:1], "s", "sec", "second", "seconds", "ms", "us", "ns") })
+	return hasAny(words, "latency", "p50", "response") || slices.ContainsFunc(wordsAroundPer(words), func(of [2]string) bool { return hasAny(of[:1], "s", "sec", "second", "seconds", "ms", "us", "ns") })
 }
 
-// words are those of the name; img/s is three: img per s.
-func (m Metric) words() []string {
+// nameWords are those of the name; img/s is three: img per s.
+func (m Metric) nameWords() []string {
 	name := strings.ReplaceAll(strings.ToLower(m.Name), "/", " per ")
 	return strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// pers are the words before and after each "per".
-func pers(words []string) (list [][2]string) {
+// wordsAroundPer are the words before and after each "per".
+func wordsAroundPer(words []string) (list [][2]string) {
 	for i := 1; i < len(words)-1; i++ {
 		if words[i] == "per" {
 			list = append(list, [2]string{words[i-1], words[i+1]})

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// missing says which metrics were printed in too few runs, could not be read, or have no ratio. A metric that a command
+// missingMetrics says which metrics were printed in too few runs, could not be read, or have no ratio. A metric that a command
 // never prints is one of the others.
-func missing(e *Experiment, runs []Run) (list []string) {
+func missingMetrics(e *Experiment, runs []Run) (list []string) {
 	for m := range e.Metrics {
 		name := e.Metrics[m].Name
 		seen := len(runs) == 0
 		for c := range e.Commands {
-			if !slices.ContainsFunc(runs, func(r Run) bool { return r.Commands[c].Value(name) != nil || r.Commands[c].misread(name) != "" }) {
+			if !slices.ContainsFunc(runs, func(r Run) bool { return r.Commands[c].Value(name) != nil || r.Commands[c].misreadText(name) != "" }) {
 				continue
 			}
 			seen = true
 			for i, arm := range e.Arms {
-				list = append(list, missingIn(runs, arm, c, name)...)
+				list = append(list, missingInArm(runs, arm, c, name)...)
 				list = append(list, withoutRatio(e, runs, i, c, name)...)
 			}
 		}
@@ -28,8 +28,8 @@ func missing(e *Experiment, runs []Run) (list []string) {
 	return list
 }
 
-// missingIn counts the runs of an arm in which a command printed no number.
-func missingIn(runs []Run, arm Arm, c int, name string) (list []string) {
+// missingInArm counts the runs of an arm in which a command printed no number.
+func missingInArm(runs []Run, arm Arm, c int, name string) (list []string) {
 	counted, read, unread, text := 0, 0, 0, ""
 	for i := range runs {
 		if runs[i].Arm != arm || !runs[i].Counts() {
@@ -39,15 +39,15 @@ func missingIn(runs []Run, arm Arm, c int, name string) (list []string) {
 		of := &runs[i].Commands[c]
 		if of.Value(name) != nil {
 			read++
-		} else if what := of.misread(name); what != "" {
+		} else if what := of.misreadText(name); what != "" {
 			unread, text = unread+1, what
 		}
 	}
 	if unread > 0 {
-		list = append(list, fmt.Sprintf("%s could not be read in %d of %d runs of %s, %s: %q is not a number", name, unread, counted, Letter(c), arm, text))
+		list = append(list, fmt.Sprintf("%s could not be read in %d of %d runs of %s, %s: %q is not a number", name, unread, counted, CommandLetter(c), arm, text))
 	}
 	if read+unread < counted {
-		list = append(list, fmt.Sprintf("%s was printed in %d of %d runs of %s, %s", name, read+unread, counted, Letter(c), arm))
+		list = append(list, fmt.Sprintf("%s was printed in %d of %d runs of %s, %s", name, read+unread, counted, CommandLetter(c), arm))
 	}
 	return list
 }
@@ -55,18 +55,18 @@ func missingIn(runs []Run, arm Arm, c int, name string) (list []string) {
 // withoutRatio says why values of an arm have no ratio although there are enough of them.
 func withoutRatio(e *Experiment, runs []Run, arm, c int, name string) []string {
 	s := series{of: func(r *Run) *float64 { return r.Commands[c].Value(name) }}
-	values, base := s.in(e.Arms[arm], runs), s.in(e.Arms[0], runs)
+	values, base := s.valuesIn(e.Arms[arm], runs), s.valuesIn(e.Arms[0], runs)
 	switch {
 	case len(values) > 0 && slices.Min(values) <= 0:
-		return []string{fmt.Sprintf("%s of %s is not always above 0 in %s, so it has no ratio", name, Letter(c), e.Arms[arm])}
+		return []string{fmt.Sprintf("%s of %s is not always above 0 in %s, so it has no ratio", name, CommandLetter(c), e.Arms[arm])}
 	case arm > 0 && len(values) > 1 && len(base) > 1 && slices.Min(base) > 0 && ratioOf(values, base) == nil:
-		return []string{fmt.Sprintf("%s of %s varies too much in %s or %s to have a ratio", name, Letter(c), e.Arms[arm], e.Arms[0])}
+		return []string{fmt.Sprintf("%s of %s varies too much in %s or %s to have a ratio", name, CommandLetter(c), e.Arms[arm], e.Arms[0])}
 	}
 	return nil
 }
 
-// misread is the text in the place of a metric; "": there was none.
-func (o *Outcome) misread(metric string) string {
+// misreadText is the text in the place of a metric; "": there was none.
+func (o *Outcome) misreadText(metric string) string {
 	for i := range o.Misread {
 		if o.Misread[i].Metric == metric {
 			return o.Misread[i].Text

@@ -20,7 +20,7 @@ func printing(t *testing.T, specs []string, outputs ...string) *Answer {
 	var runs []Run
 	for i, text := range outputs {
 		one := Outcome{Command: "A", Seconds: 1}
-		one.Read(e.Metrics, []byte(text))
+		one.ReadMetrics(e.Metrics, []byte(text))
 		runs = append(runs, Run{Arm: e.Arms[i%2], Round: 1 + i/2, Seconds: 1, Commands: []Outcome{one}})
 	}
 	return Conclude(e, runs)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sentences say what an arm is against the first one: how long the commands take, then what they print.
-func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
+// armSentences say what an arm is against the first one: how long the commands take, then what they print.
+func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 	first := &a.Arms[0]
 	if arm.Counted < 2 || first.Counted < 2 {
 		few := arm
@@ -23,20 +23,20 @@ func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
 	var clauses []string
 	var before *Quantity
 	for c := range e.Commands {
-		q := a.find(arm.Arm, Letter(c), timeName)
+		q := a.findQuantity(arm.Arm, CommandLetter(c), timeName)
 		clauses = append(clauses, timeClause(q, before, first.Arm))
 		before = q
 	}
 	list = append(list, strings.Join(clauses, "; "))
-	if q := a.find(arm.Arm, Everything, timeName); q != nil && q.Ratio != nil && e.Commands > 1 {
+	if q := a.findQuantity(arm.Arm, Everything, timeName); q != nil && q.Ratio != nil && e.Commands > 1 {
 		list = append(list, allClause(q, first.Arm))
 	}
-	if q := a.find(arm.Arm, Everything, energyName); q != nil && q.Ratio != nil && q.Ratio.Shown() {
+	if q := a.findQuantity(arm.Arm, Everything, energyName); q != nil && q.Ratio != nil && q.Ratio.ShowsDifference() {
 		list = append(list, fmt.Sprintf("%s takes %s the energy of %s", arm.Arm, q.Ratio.Words(), first.Arm))
 	}
 	for m := range e.Metrics {
 		for c := range e.Commands {
-			q := a.find(arm.Arm, Letter(c), e.Metrics[m].Name)
+			q := a.findQuantity(arm.Arm, CommandLetter(c), e.Metrics[m].Name)
 			if q != nil && q.Ratio != nil {
 				list = append(list, metricSentence(q, first.Arm))
 			}
@@ -48,7 +48,7 @@ func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
 // timeClause is "apart is 1.80 times (1.71 to 1.90) faster than alone for A". What the clause before it names is left out.
 func timeClause(q, before *Quantity, first Arm) string {
 	arm, against := string(q.Arm)+" is ", " than "+string(first)
-	if before != nil && before.Ratio != nil && before.Ratio.Shown() {
+	if before != nil && before.Ratio != nil && before.Ratio.ShowsDifference() {
 		arm, against = "", ""
 	}
 	switch r := q.Ratio; {
@@ -56,14 +56,14 @@ func timeClause(q, before *Quantity, first Arm) string {
 		return fmt.Sprintf("nothing can be said about %s against %s for %s", q.Arm, first, q.Command)
 	case r == nil:
 		return "for " + q.Command + " nothing can be said"
-	case r.less():
+	case r.isLess():
 		return fmt.Sprintf("%s%s faster%s for %s", arm, r.inverse().Words(), against, q.Command)
-	case r.more():
+	case r.isMore():
 		return fmt.Sprintf("%s%s slower%s for %s", arm, r.Words(), against, q.Command)
 	case before == nil:
-		return fmt.Sprintf("between %s and %s no difference could be shown for %s (%s)", q.Arm, first, q.Command, r.span())
+		return fmt.Sprintf("between %s and %s no difference could be shown for %s (%s)", q.Arm, first, q.Command, r.intervalText())
 	default:
-		return fmt.Sprintf("for %s no difference could be shown (%s)", q.Command, r.span())
+		return fmt.Sprintf("for %s no difference could be shown (%s)", q.Command, r.intervalText())
 	}
 }
 
@@ -74,34 +74,38 @@ func allClause(q *Quantity, first Arm) string {
 		against += ", which is one after the other"
 	}
 	switch r := q.Ratio; {
-	case r.less():
+	case r.isLess():
 		return fmt.Sprintf("%s finishes all of them %s faster than %s", q.Arm, r.inverse().Words(), against)
-	case r.more():
+	case r.isMore():
 		return fmt.Sprintf("%s finishes all of them %s slower than %s", q.Arm, r.Words(), against)
 	default:
-		return fmt.Sprintf("between %s and %s no difference could be shown until all of them are done (%s)", q.Arm, first, r.span())
+		return fmt.Sprintf("between %s and %s no difference could be shown until all of them are done (%s)", q.Arm, first, r.intervalText())
 	}
 }
 
 func metricSentence(q *Quantity, first Arm) string {
-	if !q.Ratio.Shown() {
-		return fmt.Sprintf("for %s of %s no difference could be shown between %s and %s (%s)", q.Name, q.Command, q.Arm, first, q.Ratio.span())
+	if !q.Ratio.ShowsDifference() {
+		return fmt.Sprintf("for %s of %s no difference could be shown between %s and %s (%s)", q.Name, q.Command, q.Arm, first, q.Ratio.intervalText())
 	}
 	return fmt.Sprintf("%s of %s in %s is %s that in %s", q.Name, q.Command, q.Arm, q.Ratio.Words(), first)
 }
 
 // Words is "1.80 times (1.71 to 1.90)".
-func (r Ratio) Words() string { return decimal(r.Ratio, r.places()) + " times (" + r.span() + ")" }
-
-// Short is "1.80 (1.71 to 1.90)".
-func (r Ratio) Short() string { return decimal(r.Ratio, r.places()) + " (" + r.span() + ")" }
-
-func (r Ratio) span() string {
-	return decimal(r.Low, r.places()) + " to " + decimal(r.High, r.places())
+func (r Ratio) Words() string {
+	return formatDecimal(r.Ratio, r.decimalPlaces()) + " times (" + r.intervalText() + ")"
 }
 
-// places are as many as an interval without 1 needs to look so: 1.004 to 1.006, and not 1.00 to 1.01.
-func (r Ratio) places() int {
+// Short is "1.80 (1.71 to 1.90)".
+func (r Ratio) Short() string {
+	return formatDecimal(r.Ratio, r.decimalPlaces()) + " (" + r.intervalText() + ")"
+}
+
+func (r Ratio) intervalText() string {
+	return formatDecimal(r.Low, r.decimalPlaces()) + " to " + formatDecimal(r.High, r.decimalPlaces())
+}
+
+// decimalPlaces are as many as an interval without 1 needs to look so: 1.004 to 1.006, and not 1.00 to 1.01.
+func (r Ratio) decimalPlaces() int {
 	edge := r.Low
 	if r.High < 1 {
 		edge = r.High
@@ -117,8 +121,8 @@ func (r Ratio) places() int {
 	return 2
 }
 
-// decimal has three digits, two below 0.1, and more for a number around 1 that needs so many places.
-func decimal(v float64, near1 int) string {
+// formatDecimal has three digits, two below 0.1, and more for a number around 1 that needs so many places.
+func formatDecimal(v float64, near1 int) string {
 	places := near1
 	switch {
 	case v >= 10:

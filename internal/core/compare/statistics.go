@@ -14,15 +14,15 @@ type Ratio struct {
 	High  float64 `json:"high"`
 }
 
-// least is the smallest ratio that counts as a difference: four decimal places do not show a smaller one.
-const least = 1.0001
+// minRatio is the smallest ratio that counts as a difference: four decimal places do not show a smaller one.
+const minRatio = 1.0001
 
-// Shown reports whether the interval excludes that there is no difference.
-func (r Ratio) Shown() bool { return r.more() || r.less() }
+// ShowsDifference reports whether the interval excludes that there is no difference.
+func (r Ratio) ShowsDifference() bool { return r.isMore() || r.isLess() }
 
-func (r Ratio) more() bool { return r.Low >= least }
+func (r Ratio) isMore() bool { return r.Low >= minRatio }
 
-func (r Ratio) less() bool { return r.High <= 1/least }
+func (r Ratio) isLess() bool { return r.High <= 1/minRatio }
 
 // inverse is the ratio the other way round.
 func (r Ratio) inverse() Ratio { return Ratio{1 / r.Ratio, 1 / r.High, 1 / r.Low} }
@@ -39,9 +39,9 @@ func ratioOf(values, base []float64) *Ratio {
 	if len(values) < 2 || len(base) < 2 || slices.Min(values) <= 0 || slices.Min(base) <= 0 {
 		return nil
 	}
-	places := max(places(values), places(base))
-	mean, variance := logs(values, places)
-	mean0, variance0 := logs(base, places)
+	places := max(maxDecimalPlaces(values), maxDecimalPlaces(base))
+	mean, variance := logMeanVariance(values, places)
+	mean0, variance0 := logMeanVariance(base, places)
 	middle := mean - mean0
 	half := student95(min(len(values), len(base))-1) * math.Sqrt(variance/float64(len(values))+variance0/float64(len(base)))
 	r := &Ratio{math.Exp(middle), math.Exp(middle - half), math.Exp(middle + half)}
@@ -51,8 +51,8 @@ func ratioOf(values, base []float64) *Ratio {
 	return r
 }
 
-// logs are the mean of the logarithms of numbers with so many decimal places, and their variance.
-func logs(values []float64, places int) (mean, variance float64) {
+// logMeanVariance are the mean of the logarithms of numbers with so many decimal places, and their variance.
+func logMeanVariance(values []float64, places int) (mean, variance float64) {
 	n := float64(len(values))
 	for _, v := range values {
 		mean += math.Log(v) / n
@@ -65,8 +65,8 @@ func logs(values []float64, places int) (mean, variance float64) {
 	return mean, max(variance, step*step/12) // what is rounded lies anywhere within a step
 }
 
-// places is how many decimal places the number with the most of them has.
-func places(values []float64) (most int) {
+// maxDecimalPlaces is how many decimal places the number with the most of them has.
+func maxDecimalPlaces(values []float64) (most int) {
 	for _, v := range values {
 		_, after, _ := strings.Cut(strconv.FormatFloat(v, 'f', -1, 64), ".")
 		most = max(most, len(after))

@@ -37,15 +37,15 @@ func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 	throttled := false
 	for i := range devices {
 		d := &devices[i]
-		sum(&m.load, d.Utilization, seconds/n, m.blind, "load")
-		sum(&m.energy, d.Power, seconds, m.blind, "power")
+		addWeighted(&m.load, d.Utilization, seconds/n, m.blind, "load")
+		addWeighted(&m.energy, d.Power, seconds, m.blind, "power")
 		var clock *float64
 		if d.ClockSM != nil {
 			clock = new(float64(*d.ClockSM))
 		}
-		sum(&m.clock, clock, seconds/n, m.blind, "clock")
+		addWeighted(&m.clock, clock, seconds/n, m.blind, "clock")
 		m.blind["events"] = m.blind["events"] || d.ClockEvents == nil
-		throttled = throttled || slowed(d)
+		throttled = throttled || isSlowed(d)
 		if d.MemoryUsed != nil && (m.memory == nil || *m.memory < *d.MemoryUsed) {
 			m.memory = d.MemoryUsed
 		}
@@ -55,7 +55,7 @@ func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 	}
 }
 
-func sum(total, reading *float64, weight float64, blind map[string]bool, what string) {
+func addWeighted(total, reading *float64, weight float64, blind map[string]bool, what string) {
 	if reading == nil {
 		blind[what] = true
 		return
@@ -93,9 +93,9 @@ func (m *Meter) Use() Use {
 	return u
 }
 
-// slowed: the reasons for a lower clock that neither idleness, a user nor the usual power limit gives. Names as in
+// isSlowed: the reasons for a lower clock that neither idleness, a user nor the usual power limit gives. Names as in
 // nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
-func slowed(d *gpu.Device) bool {
+func isSlowed(d *gpu.Device) bool {
 	return slices.ContainsFunc(d.ClockEvents, func(e string) bool {
 		return slices.Contains([]string{"hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown"}, e)
 	})

@@ -1,6 +1,6 @@
 // Package compat says which versions work together: CUDA and the driver, wheels and devices:
 //
-//	floor, own, ok := compat.Driver("12.8") // "525", "570.26", true
+//	floor, own, ok := compat.DriverFor("12.8") // "525", "570.26", true
 //
 // Its tables are data files with source and date, so that a new release changes a table and no code. It must not read
 // the machine.
@@ -21,24 +21,24 @@ import (
 // Compare orders two versions as dotted numbers: "12.10" is newer than "12.9", "12" equals "12.0". What follows the
 // numbers ("2.9.0+cu128", "1.22.0rc1") does not count.
 func Compare(a, b string) int {
-	x, y := Numbers(a), Numbers(b)
+	x, y := LeadingNumbers(a), LeadingNumbers(b)
 	for i := range max(len(x), len(y)) {
-		if c := cmp.Compare(at(x, i), at(y, i)); c != 0 {
+		if c := cmp.Compare(numberAt(x, i), numberAt(y, i)); c != 0 {
 			return c
 		}
 	}
 	return 0
 }
 
-func at(numbers []int, i int) int {
+func numberAt(numbers []int, i int) int {
 	if i < len(numbers) {
 		return numbers[i]
 	}
 	return 0
 }
 
-// Numbers are the leading numbers of a version: 2, 9, 0 of "2.9.0+cu128". Nil: there are none.
-func Numbers(version string) []int {
+// LeadingNumbers are the leading numbers of a version: 2, 9, 0 of "2.9.0+cu128". Nil: there are none.
+func LeadingNumbers(version string) []int {
 	var numbers []int
 	for part := range strings.SplitSeq(version, ".") {
 		end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
@@ -60,24 +60,24 @@ func Numbers(version string) []int {
 
 // Major is the first number of a version; ok is false when it begins with none.
 func Major(version string) (major int, ok bool) {
-	if n := Numbers(version); len(n) > 0 {
+	if n := LeadingNumbers(version); len(n) > 0 {
 		return n[0], true
 	}
 	return 0, false
 }
 
-// series is a version's first two numbers: "12.8" of "12.8.93".
-func series(version string) string {
-	n := Numbers(version)
-	return fmt.Sprintf("%d.%d", at(n, 0), at(n, 1))
+// majorMinor is a version's first two numbers: "12.8" of "12.8.93".
+func majorMinor(version string) string {
+	n := LeadingNumbers(version)
+	return fmt.Sprintf("%d.%d", numberAt(n, 0), numberAt(n, 1))
 }
 
-// within reports whether a version belongs to a range; "-" has no end. The end is compared at its own precision: "2.18"
+// isInRange reports whether a version belongs to a range; "-" has no end. The end is compared at its own precision: "2.18"
 // to "2.21" includes 2.21.3, and "0.4.26" to "0.4.29" does not include 0.4.30.
-func within(version, first, last string) bool {
-	short := Numbers(version)
-	short = short[:min(len(short), len(Numbers(last)))]
-	return Compare(version, first) >= 0 && (last == "-" || slices.Compare(short, Numbers(last)) <= 0)
+func isInRange(version, first, last string) bool {
+	short := LeadingNumbers(version)
+	short = short[:min(len(short), len(LeadingNumbers(last)))]
+	return Compare(version, first) >= 0 && (last == "-" || slices.Compare(short, LeadingNumbers(last)) <= 0)
 }
 
 // Table is one data file of versions.
@@ -93,7 +93,7 @@ type Table struct {
 func Tables() []Table {
 	var all []Table
 	for _, text := range []string{cudaTable, hardwareTable, tensorlessTable, integratedTable, torchTable, packageTable} {
-		all = append(all, table(text))
+		all = append(all, mustReadTable(text))
 	}
 	return all
 }
@@ -106,7 +106,7 @@ func readTable(text string) (Table, error) {
 		n++
 		line = strings.TrimSuffix(line, "\n")
 		if head, ok := strings.CutPrefix(line, "# "); ok {
-			if err := t.head(head); err != nil {
+			if err := t.readHead(head); err != nil {
 				return Table{}, fmt.Errorf("line %d: %w", n, err)
 			}
 			continue
@@ -128,8 +128,8 @@ func readTable(text string) (Table, error) {
 	return t, nil
 }
 
-// head reads one line of the head.
-func (t *Table) head(line string) (err error) {
+// readHead reads one line of the head.
+func (t *Table) readHead(line string) (err error) {
 	key, value, _ := strings.Cut(line, ": ")
 	switch key {
 	case "title":
@@ -148,8 +148,8 @@ func (t *Table) head(line string) (err error) {
 	return err
 }
 
-// table reads a table of this package; a test checks that all are valid.
-func table(text string) Table {
+// mustReadTable reads a table of this package; a test checks that all are valid.
+func mustReadTable(text string) Table {
 	t, err := readTable(text)
 	if err != nil {
 		panic(err)
@@ -157,10 +157,10 @@ func table(text string) Table {
 	return t
 }
 
-func rows(text string) [][]string { return table(text).Rows }
+func tableRows(text string) [][]string { return mustReadTable(text).Rows }
 
-// capability reads a cell of a table.
-func capability(text string) gpu.Capability {
+// mustCapability reads a cell of a table.
+func mustCapability(text string) gpu.Capability {
 	c, err := gpu.ParseCapability(text)
 	if err != nil {
 		panic(err)

@@ -37,7 +37,7 @@ func TestTablesAreWellFormed(t *testing.T) {
 				seen[key] = true
 			}
 			for _, column := range file.versions {
-				if cell := row[column]; cell != "-" && Numbers(cell) == nil {
+				if cell := row[column]; cell != "-" && LeadingNumbers(cell) == nil {
 					t.Errorf("%s: %q is no version in %q", name, cell, row)
 				}
 			}
@@ -51,14 +51,14 @@ func TestRangesDoNotOverlap(t *testing.T) {
 	check := func(name string, first, last int, tables [][]string) {
 		for i, a := range tables {
 			for _, b := range tables[i+1:] {
-				if a[0] == b[0] && within(b[first], a[first], a[last]) {
+				if a[0] == b[0] && isInRange(b[first], a[first], a[last]) {
 					t.Errorf("%s: %q overlaps %q", name, a, b)
 				}
 			}
 		}
 	}
-	check("torch", 1, 2, rows(torchTable))
-	check("packages", 1, 2, rows(packageTable))
+	check("torch", 1, 2, tableRows(torchTable))
+	check("packages", 1, 2, tableRows(packageTable))
 }
 
 func TestReadRefusesBrokenTables(t *testing.T) {
@@ -101,7 +101,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	for text, want := range map[string][]int{"": nil, "abc": nil, "-": nil, "12.x": {12}, "2.9.0a0+git": {2, 9, 0}, "99999999999999999999": nil} {
-		if got := Numbers(text); !slices.Equal(got, want) {
+		if got := LeadingNumbers(text); !slices.Equal(got, want) {
 			t.Errorf("Numbers(%q) = %v, want %v", text, got, want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestDriver(t *testing.T) {
 		{"", "", "", false},
 		{"none", "", "", false},
 	} {
-		if floor, own, known := Driver(c.cuda); floor != c.floor || own != c.own || known != c.known {
+		if floor, own, known := DriverFor(c.cuda); floor != c.floor || own != c.own || known != c.known {
 			t.Errorf("Driver(%q) = %q, %q, %v; want %q, %q, %v", c.cuda, floor, own, known, c.floor, c.own, c.known)
 		}
 	}
@@ -180,7 +180,7 @@ func TestOf(t *testing.T) {
 		{"9.0", "Hopper", []string{"fp8", "fp64"}, []string{"fp4"}, 0},
 		{"12.0", "Blackwell", []string{"fp8", "fp4"}, []string{"fp64"}, 0},
 	} {
-		h, ok := Of(capability(c.capability))
+		h, ok := HardwareOf(mustCapability(c.capability))
 		if !ok || h.Architecture != c.architecture || h.LastCUDA != c.last {
 			t.Errorf("%s: %+v, %v", c.capability, h, ok)
 		}
@@ -195,7 +195,7 @@ func TestOf(t *testing.T) {
 			}
 		}
 	}
-	if h, ok := Of(gpu.Capability{Major: 99}); ok {
+	if h, ok := HardwareOf(gpu.Capability{Major: 99}); ok {
 		t.Errorf("99.0 is known as %+v", h)
 	}
 }
@@ -219,10 +219,10 @@ func TestCodeRuns(t *testing.T) {
 		{"12.0+PTX", "9.0", false},
 		{"5.0 6.0", "6.1", true},
 	} {
-		if got := code(c.code).Runs(capability(c.device)); got != c.want {
+		if got := parseCode(c.code).RunsOn(mustCapability(c.device)); got != c.want {
 			t.Errorf("code for %s on %s: %v, want %v", c.code, c.device, got, c.want)
 		}
-		if got := code(c.code).String(); got != c.code {
+		if got := parseCode(c.code).String(); got != c.code {
 			t.Errorf("%q is written as %q", c.code, got)
 		}
 	}
@@ -249,24 +249,24 @@ func TestTorch(t *testing.T) {
 		{"2.9.0", "12.7", "8.0", false, false},
 		{"1.7.0", "11.0", "8.0", false, false},
 	} {
-		code, known := Torch(c.version, c.cuda)
-		if known != c.known || code.Runs(capability(c.device)) != c.runs {
+		code, known := TorchCode(c.version, c.cuda)
+		if known != c.known || code.RunsOn(mustCapability(c.device)) != c.runs {
 			t.Errorf("PyTorch %s of CUDA %s on %s: known %v, %s", c.version, c.cuda, c.device, known, code)
 		}
 	}
-	if got, want := TorchFor("2.9.0", capability("6.1")), []string{"12.6"}; !slices.Equal(got, want) {
+	if got, want := TorchFor("2.9.0", mustCapability("6.1")), []string{"12.6"}; !slices.Equal(got, want) {
 		t.Errorf("Pascal: %q, want %q", got, want)
 	}
-	if got, want := TorchFor("2.9.0", capability("12.0")), []string{"13.0", "12.8"}; !slices.Equal(got, want) {
+	if got, want := TorchFor("2.9.0", mustCapability("12.0")), []string{"13.0", "12.8"}; !slices.Equal(got, want) {
 		t.Errorf("Blackwell: %q, want %q", got, want)
 	}
-	if got := TorchFor("2.9.0", capability("6.1"), capability("12.0")); got != nil {
+	if got := TorchFor("2.9.0", mustCapability("6.1"), mustCapability("12.0")); got != nil {
 		t.Errorf("Pascal with Blackwell: %q", got)
 	}
 	if got, want := TorchFor("2.9.0"), []string{"13.0", "12.8", "12.6"}; !slices.Equal(got, want) {
 		t.Errorf("all of 2.9: %q, want %q", got, want)
 	}
-	if got := TorchFor("2.5.0", capability("12.0")); got != nil {
+	if got := TorchFor("2.5.0", mustCapability("12.0")); got != nil {
 		t.Errorf("Blackwell with PyTorch 2.5: %q", got)
 	}
 }
@@ -289,12 +289,12 @@ func TestPackage(t *testing.T) {
 		{"jax-cuda13-plugin", "0.8.0", Needs{CUDA: "13.0", CUDNN: "9.8", Lowest: &gpu.Capability{Major: 7, Minor: 5}}},
 		{"cupy-cuda12x", "13.6.0", Needs{CUDA: "12"}},
 	} {
-		if got, ok := Package(c.name, c.version); !ok || !reflect.DeepEqual(got, c.want) {
+		if got, ok := PackageNeeds(c.name, c.version); !ok || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("Package(%q, %q) = %+v, %v; want %+v", c.name, c.version, got, ok, c.want)
 		}
 	}
 	for _, unknown := range [][2]string{{"numpy", "2.0"}, {"tensorflow", "1.15.0"}, {"tensorflow", "2.99"}, {"onnxruntime", "1.20.0"}} {
-		if got, ok := Package(unknown[0], unknown[1]); ok {
+		if got, ok := PackageNeeds(unknown[0], unknown[1]); ok {
 			t.Errorf("%q is known as %+v", unknown, got)
 		}
 	}

@@ -13,22 +13,22 @@ var cudaTable string
 //go:embed data/hardware.txt
 var hardwareTable string
 
-// Driver returns the Linux driver that a CUDA version needs. floor is the oldest that runs its programs ("525"), from
+// DriverFor returns the Linux driver that a CUDA version needs. floor is the oldest that runs its programs ("525"), from
 // CUDA 11 on the same for a whole major version. own is the one that the toolkit came with ("570.26" for 12.8), "" when
 // the table does not have it. Drivers between the two run everything except code that the driver must compile first
 // (PTX) and new functions of the driver. ok is false for a CUDA that is not in the tables.
 // Source: docs.nvidia.com/cuda/cuda-toolkit-release-notes, tables of driver versions.
-func Driver(cuda string) (floor, own string, ok bool) {
+func DriverFor(cuda string) (floor, own string, ok bool) {
 	major, hasMajor := Major(cuda)
 	if !hasMajor {
 		return "", "", false
 	}
-	for _, row := range rows(cudaTable) {
+	for _, row := range tableRows(cudaTable) {
 		name, isMajor := strings.CutSuffix(row[0], ".x")
 		switch m, _ := Major(name); {
 		case isMajor && m == major:
 			floor = row[1]
-		case !isMajor && len(Numbers(cuda)) > 1 && row[0] == series(cuda):
+		case !isMajor && len(LeadingNumbers(cuda)) > 1 && row[0] == majorMinor(cuda):
 			own = row[1]
 		}
 	}
@@ -41,7 +41,7 @@ func Driver(cuda string) (floor, own string, ok bool) {
 // DriverRuns reports whether a driver runs programs of a CUDA version, by the floor of the major version, not by the
 // toolkit's own driver. known is false when the version is not in the tables.
 func DriverRuns(driver, cuda string) (runs, known bool) {
-	floor, _, ok := Driver(cuda)
+	floor, _, ok := DriverFor(cuda)
 	if _, numbered := Major(driver); !ok || !numbered {
 		return false, false
 	}
@@ -52,7 +52,7 @@ func DriverRuns(driver, cuda string) (runs, known bool) {
 // shows as CUDA Version; "" for a driver older than the table. The driver's own answer has priority.
 func HighestCUDA(driver string) string {
 	highest := ""
-	for _, row := range rows(cudaTable) {
+	for _, row := range tableRows(cudaTable) {
 		if !strings.HasSuffix(row[0], ".x") && Compare(driver, row[1]) >= 0 && Compare(row[0], highest) > 0 {
 			highest = row[0]
 		}
@@ -68,10 +68,10 @@ type Hardware struct {
 	LastCUDA     int      // the last major version that supports it; 0 while it is supported
 }
 
-// Of describes the devices of a compute capability; ok is false for one that is not in the tables.
+// HardwareOf describes the devices of a compute capability; ok is false for one that is not in the tables.
 // Source: the compute capability tables of NVIDIA's CUDA programming guide and PTX manual.
-func Of(c gpu.Capability) (Hardware, bool) {
-	for _, row := range rows(hardwareTable) {
+func HardwareOf(c gpu.Capability) (Hardware, bool) {
+	for _, row := range tableRows(hardwareTable) {
 		if row[0] != c.String() {
 			continue
 		}

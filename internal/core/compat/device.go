@@ -22,13 +22,13 @@ func HasTensorCores(d gpu.Device) (has, known bool) {
 	case d.Compute == nil:
 		return false, false
 	case *d.Compute == gpu.Capability{Major: 7, Minor: 5}:
-		return !tensorless(gpu.Model(d.Name)), true
+		return !isTensorless(gpu.ModelName(d.Name)), true
 	}
 	return d.Compute.Major >= 7, true
 }
 
-// tensorless finds a model's name in its table. It reads only the line: each decision asks for each device.
-func tensorless(model string) bool {
+// isTensorless finds a model's name in its table. It reads only the line: each decision asks for each device.
+func isTensorless(model string) bool {
 	for name := model; name != ""; {
 		if strings.Contains(tensorlessTable, "\n"+name+"\t") {
 			return true
@@ -51,7 +51,7 @@ func InMainMemory(d gpu.Device) bool {
 	return slices.Contains(chips, *d.Compute)
 }
 
-// Integrated reports whether AMD GPUs of this target ("gfx1036") are part of a processor.
-func Integrated(target string) bool {
+// IsIntegrated reports whether AMD GPUs of this target ("gfx1036") are part of a processor.
+func IsIntegrated(target string) bool {
 	return target != "" && strings.Contains(integratedTable, "\n"+target+"\t")
 }

@@ -29,14 +29,14 @@ func TestHasTensorCores(t *testing.T) {
 	} {
 		d := gpu.Device{Name: c.name}
 		if c.compute != "" {
-			d.Compute = new(capability(c.compute))
+			d.Compute = new(mustCapability(c.compute))
 		}
 		if has, known := HasTensorCores(d); has != c.has || known != c.known {
 			t.Errorf("%s (%s): %v, known %v", c.name, c.compute, has, known)
 		}
 	}
-	for _, row := range rows(hardwareTable) {
-		if has, _ := HasTensorCores(gpu.Device{Compute: new(capability(row[0]))}); has != (row[2] != "-") {
+	for _, row := range tableRows(hardwareTable) {
+		if has, _ := HasTensorCores(gpu.Device{Compute: new(mustCapability(row[0]))}); has != (row[2] != "-") {
 			t.Errorf("%s: %v, but its types are %s", row[0], has, row[2])
 		}
 	}
@@ -44,7 +44,7 @@ func TestHasTensorCores(t *testing.T) {
 
 func TestIntegrated(t *testing.T) {
 	for target, want := range map[string]bool{"gfx1036": true, "gfx90c": true, "gfx90a": false, "gfx1100": false, "gfx942": false, "gfx103": false, "": false} {
-		if Integrated(target) != want {
+		if IsIntegrated(target) != want {
 			t.Errorf("%q: %v", target, !want)
 		}
 	}

@@ -16,10 +16,10 @@ type Kind string
 
 // Kinds of names.
 const (
-	Old   Kind = "deprecated" // still read, but a newer name or way exists
-	Gone  Kind = "removed"    // no program reads it any more
-	Debug Kind = "debug"      // for debugging, not to be left on
-	mask  Kind = "mask"       // chooses devices
+	Old      Kind = "deprecated" // still read, but a newer name or way exists
+	Gone     Kind = "removed"    // no program reads it any more
+	Debug    Kind = "debug"      // for debugging, not to be left on
+	maskKind Kind = "mask"       // chooses devices
 )
 
 // Name is the entry of a variable's name.
@@ -35,48 +35,48 @@ type Name struct {
 	values  string
 }
 
-// Deprecated reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable that
+// DeprecatedName reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable that
 // no program reads any more (Gone).
-func Deprecated(name, value string) (Name, bool) {
-	n, ok := named(name)
-	return n, ok && (n.Kind == Old || n.Kind == Gone) && n.counts(value)
+func DeprecatedName(name, value string) (Name, bool) {
+	n, ok := lookUpName(name)
+	return n, ok && (n.Kind == Old || n.Kind == Gone) && n.appliesTo(value)
 }
 
 // DebugOnly reports whether the variable, with this value, is for debugging and costs speed or safety if left on.
 func DebugOnly(name, value string) (Name, bool) {
-	n, ok := named(name)
-	return n, ok && n.Kind == Debug && n.counts(value)
+	n, ok := lookUpName(name)
+	return n, ok && n.Kind == Debug && n.appliesTo(value)
 }
 
-// Misspelt returns the variable that chooses devices and that a wrong name probably means. The part before the first _
+// SuggestName returns the variable that chooses devices and that a wrong name probably means. The part before the first _
 // must be right, and the rest must differ by one or two letters, or by capitals alone; what has no capitals is a
 // variable of a script's own. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is
 // not taken for a misspelling.
-func Misspelt(name string) (meant Name, ok bool) {
-	if _, known := named(name); known {
+func SuggestName(name string) (meant Name, ok bool) {
+	if _, known := lookUpName(name); known {
 		return Name{}, false
 	}
 	capitals := strings.ToUpper(name)
 	if capitals != name && strings.ToLower(name) != name {
-		meant, ok = named(capitals)
+		meant, ok = lookUpName(capitals)
 		if ok {
-			return meant, meant.Kind == mask
+			return meant, meant.Kind == maskKind
 		}
 	}
 	vendor, _, _ := strings.Cut(name, "_")
 	if vendor == "" || !strings.Contains(nameTable, "\n"+vendor+"_") {
 		return Name{}, false
 	}
-	for _, n := range names() {
-		if n.Kind == mask && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && letters(name, n.Name) <= 2 {
+	for _, n := range allNames() {
+		if n.Kind == maskKind && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && editDistance(name, n.Name) <= 2 {
 			return n, true
 		}
 	}
 	return Name{}, false
 }
 
-// named reads one line of the table without the others, because lint checks every variable of every file.
-func named(name string) (Name, bool) {
+// lookUpName reads one line of the table without the others, because lint checks every variable of every file.
+func lookUpName(name string) (Name, bool) {
 	if name == "" || strings.ContainsAny(name, "\n\t") {
 		return Name{}, false
 	}
@@ -92,8 +92,8 @@ func named(name string) (Name, bool) {
 	return n, ok
 }
 
-// names reads the table; invalid lines are left out here and fail the package's test.
-func names() []Name {
+// allNames reads the table; invalid lines are left out here and fail the package's test.
+func allNames() []Name {
 	var all []Name
 	from := ""
 	for line := range strings.Lines(nameTable) {
@@ -112,7 +112,7 @@ func names() []Name {
 
 func readName(line string) (Name, bool) {
 	c := strings.Split(line, "\t")
-	if strings.HasPrefix(line, "#") || len(c) != 7 || !slices.Contains([]Kind{Old, Gone, Debug, mask}, Kind(c[1])) || !slices.Contains([]string{"info", "warning", "either"}, c[2]) {
+	if strings.HasPrefix(line, "#") || len(c) != 7 || !slices.Contains([]Kind{Old, Gone, Debug, maskKind}, Kind(c[1])) || !slices.Contains([]string{"info", "warning", "either"}, c[2]) {
 		return Name{}, false
 	}
 	known := func(s string) string { return strings.TrimPrefix(s, "-") }
@@ -122,8 +122,8 @@ func readName(line string) (Name, bool) {
 // OfValue reports whether it is one value of the variable that is judged, and not the variable.
 func (n Name) OfValue() bool { return !slices.Contains([]string{"*", "on", "number"}, n.values) }
 
-// counts reports whether the name matters with this value.
-func (n Name) counts(value string) bool {
+// appliesTo reports whether the name matters with this value.
+func (n Name) appliesTo(value string) bool {
 	value = strings.TrimSpace(value)
 	switch n.values {
 	case "*":
@@ -137,8 +137,8 @@ func (n Name) counts(value string) bool {
 	return slices.ContainsFunc(strings.Split(n.values, ","), func(word string) bool { return strings.EqualFold(word, value) })
 }
 
-// letters counts the letters to add, remove, change or swap with a neighbour to turn one word into the other.
-func letters(a, b string) int {
+// editDistance counts the letters to add, remove, change or swap with a neighbour to turn one word into the other.
+func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

@@ -22,7 +22,7 @@ func TestNameTable(t *testing.T) {
 		}
 		seen[n.Name] = true
 	}
-	all := names()
+	all := allNames()
 	if len(all) != lines || lines < 30 {
 		t.Errorf("%d names read from %d lines", len(all), lines)
 	}
@@ -30,10 +30,10 @@ func TestNameTable(t *testing.T) {
 		if n.From == "" {
 			t.Errorf("%s has no source", n.Name)
 		}
-		if alone, ok := named(n.Name); !ok || alone != n {
+		if alone, ok := lookUpName(n.Name); !ok || alone != n {
 			t.Errorf("%s is found as %+v", n.Name, alone)
 		}
-		if m, ok := named(n.Instead); ok && m.Kind != mask && m.Kind != Debug {
+		if m, ok := lookUpName(n.Instead); ok && m.Kind != maskKind && m.Kind != Debug {
 			t.Errorf("%s is replaced by %s, which is itself %s", n.Name, m.Name, m.Kind)
 		}
 	}
@@ -47,12 +47,12 @@ func TestDeprecated(t *testing.T) {
 		{"NCCL_TREE_THRESHOLD", "0", ""},
 		{"NCCL_LAUNCH_MODE", "group", ""},
 	} {
-		if n, ok := Deprecated(c.name, c.value); !ok || n.Instead != c.instead {
+		if n, ok := DeprecatedName(c.name, c.value); !ok || n.Instead != c.instead {
 			t.Errorf("Deprecated(%s, %s) = %+v, %v, want %q instead", c.name, c.value, n, ok, c.instead)
 		}
 	}
 	for name, value := range map[string]string{"NCCL_LAUNCH_MODE": "PARALLEL", "NCCL_SOCKET_IFNAME": "eth0", "NCCL_P2P_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "0", "": ""} {
-		if n, ok := Deprecated(name, value); ok {
+		if n, ok := DeprecatedName(name, value); ok {
 			t.Errorf("Deprecated(%s, %s) = %+v", name, value, n)
 		}
 	}
@@ -103,7 +103,7 @@ func TestMisspelt(t *testing.T) {
 		"":                          "",
 		"_":                         "",
 	} {
-		if n, ok := Misspelt(name); n.Name != want || ok != (want != "") {
+		if n, ok := SuggestName(name); n.Name != want || ok != (want != "") {
 			t.Errorf("Misspelt(%s) = %q, %v, want %q", name, n.Name, ok, want)
 		}
 	}
@@ -111,8 +111,8 @@ func TestMisspelt(t *testing.T) {
 
 func BenchmarkNames(b *testing.B) {
 	for b.Loop() {
-		Deprecated("OMP_NUM_THREADS", "1")
+		DeprecatedName("OMP_NUM_THREADS", "1")
 		DebugOnly("LD_LIBRARY_PATH", "1")
-		Misspelt("MASTER_PORT")
+		SuggestName("MASTER_PORT")
 	}
 }

@@ -20,10 +20,10 @@ type Code struct {
 	PTX *gpu.Capability  // code that a driver can compile for this capability and every newer one; nil: none
 }
 
-// Runs reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
+// RunsOn reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
 // another major number. Embedded devices (5.3, 6.2, 7.2, 8.7, 10.1) run only their own code. Source:
 // docs.nvidia.com/cuda/cuda-c-best-practices-guide "Binary Compatibility"; pytorch/pytorch torch/cuda/__init__.py.
-func (k Code) Runs(c gpu.Capability) bool {
+func (k Code) RunsOn(c gpu.Capability) bool {
 	embedded := []gpu.Capability{{Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}}
 	if k.PTX != nil && c.AtLeast(*k.PTX) {
 		return true
@@ -46,23 +46,23 @@ func (k Code) String() string {
 	return strings.Join(words, " ")
 }
 
-// Torch is the code in the PyTorch wheels of a version ("2.9.0", or "2.9.0+cu128") for a CUDA ("12.8"). ok is false for
+// TorchCode is the code in the PyTorch wheels of a version ("2.9.0", or "2.9.0+cu128") for a CUDA ("12.8"). ok is false for
 // a build that is not in the table: local builds and conda's may have any code.
 // Source: pytorch/pytorch RELEASE.md, "PyTorch CUDA Support Matrix".
-func Torch(version, cuda string) (Code, bool) {
-	for _, row := range rows(torchTable) {
-		if row[0] == series(cuda) && within(version, row[1], row[2]) {
-			return code(row[3]), true
+func TorchCode(version, cuda string) (Code, bool) {
+	for _, row := range tableRows(torchTable) {
+		if row[0] == majorMinor(cuda) && isInRange(version, row[1], row[2]) {
+			return parseCode(row[3]), true
 		}
 	}
 	return Code{}, false
 }
 
-func code(text string) Code {
+func parseCode(text string) Code {
 	var k Code
 	for word := range strings.FieldsSeq(text) {
 		number, ptx := strings.CutSuffix(word, "+PTX")
-		c := capability(number)
+		c := mustCapability(number)
 		k.For = append(k.For, c)
 		if ptx {
 			k.PTX = &c
@@ -75,10 +75,10 @@ func code(text string) Code {
 // newest first; without devices, all.
 func TorchFor(version string, on ...gpu.Capability) []string {
 	var fit []string
-	for _, row := range rows(torchTable) {
-		k := code(row[3])
-		fails := func(c gpu.Capability) bool { return !k.Runs(c) }
-		if within(version, row[1], row[2]) && !slices.ContainsFunc(on, fails) {
+	for _, row := range tableRows(torchTable) {
+		k := parseCode(row[3])
+		fails := func(c gpu.Capability) bool { return !k.RunsOn(c) }
+		if isInRange(version, row[1], row[2]) && !slices.ContainsFunc(on, fails) {
 			fit = append(fit, row[0])
 		}
 	}
@@ -89,9 +89,9 @@ func TorchFor(version string, on ...gpu.Capability) []string {
 // TorchUpTo is the newest PyTorch that has a wheel for a CUDA that this driver runs, with code for every one of the devices: "2.7" and
 // "11.8" for driver 470. release is "" where there is none.
 func TorchUpTo(driver string, on ...gpu.Capability) (release, cuda string) {
-	for _, row := range rows(torchTable) {
-		k := code(row[3])
-		fails := func(c gpu.Capability) bool { return !k.Runs(c) }
+	for _, row := range tableRows(torchTable) {
+		k := parseCode(row[3])
+		fails := func(c gpu.Capability) bool { return !k.RunsOn(c) }
 		runs, known := DriverRuns(driver, row[0])
 		if known && runs && !slices.ContainsFunc(on, fails) && Compare(row[2], release) >= 0 {
 			release, cuda = row[2], row[0]
@@ -107,17 +107,17 @@ type Needs struct {
 	Lowest *gpu.Capability // of devices; nil: that of the CUDA version
 }
 
-// Package returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false
+// PackageNeeds returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false
 // when the tables do not have it. PyTorch is in Torch, because each build names its CUDA.
 // Sources: the documentation of ONNX Runtime, TensorFlow, JAX and CuPy, as named in the table.
-func Package(name, version string) (Needs, bool) {
-	for _, row := range rows(packageTable) {
-		if row[0] != name || !within(version, row[1], row[2]) {
+func PackageNeeds(name, version string) (Needs, bool) {
+	for _, row := range tableRows(packageTable) {
+		if row[0] != name || !isInRange(version, row[1], row[2]) {
 			continue
 		}
 		n := Needs{CUDA: row[3], CUDNN: strings.Trim(row[4], "-")}
 		if row[5] != "-" {
-			n.Lowest = new(capability(row[5]))
+			n.Lowest = new(mustCapability(row[5]))
 		}
 		return n, true
 	}
@@ -129,7 +129,7 @@ func Package(name, version string) (Needs, bool) {
 func LastFor(name, cuda string) string {
 	last := ""
 	want, _ := Major(cuda)
-	for _, row := range rows(packageTable) {
+	for _, row := range tableRows(packageTable) {
 		switch major, _ := Major(row[3]); {
 		case row[0] != name || major != want:
 		case row[2] == "-":

@@ -19,11 +19,11 @@ const (
 	startsOutliving             // it starts containers that live on when it ends, and gpuard would not see their end
 )
 
-// commands is what each command of docker 29, of its plugins and of podman 4 to 6 needs. A group such as "pod" has a
+// commandNeeds is what each command of docker 29, of its plugins and of podman 4 to 6 needs. A group such as "pod" has a
 // line for all of its commands that have none of their own.
 //
 // docker/cli: docs/reference/commandline; containers/podman: docs/source/markdown; docker/compose: docs/reference.
-func commands() map[need]string {
+func commandNeeds() map[need]string {
 	return map[need]string{
 		startsLeased: "run,create,start,restart,compose up,compose run",
 		startsInside: "exec,compose exec",
@@ -40,14 +40,14 @@ func commands() map[need]string {
 	}
 }
 
-// groups are commands whose own commands differ in what they need.
-func groups() []string {
+// commandGroups are commands whose own commands differ in what they need.
+func commandGroups() []string {
 	return strings.Fields("builder compose image kube play pod service stack")
 }
 
 // needOf is what a command needs: "run", "pod create".
 func needOf(command string) need {
-	for need, names := range commands() {
+	for need, names := range commandNeeds() {
 		if slices.Contains(strings.Split(names, ","), command) {
 			return need
 		}
@@ -61,8 +61,8 @@ func needOf(command string) need {
 // Idle reports whether the command starts no process in a container, so that no GPU is needed for it.
 func (c Call) Idle() bool { return c.need == startsNothing || c.need == buildsImage }
 
-// Lasts reports whether the command starts containers on a lease that lives as long as they do.
-func (c Call) Lasts() bool { return c.need == startsLeased }
+// KeepsLease reports whether the command starts containers on a lease that lives as long as they do.
+func (c Call) KeepsLease() bool { return c.need == startsLeased }
 
 // StartsContainer reports whether the command is known to start a process in a container.
 func (c Call) StartsContainer() bool {

@@ -32,9 +32,9 @@ type Service struct {
 	wrong string   // why it cannot be kept to the GPUs of a lease; "" it can
 }
 
-// composed is the part of a service that is read. Compose leaves some values as they were typed, so these may have
+// composeService is the part of a service that is read. Compose leaves some values as they were typed, so these may have
 // several types.
-type composed struct {
+type composeService struct {
 	DependsOn   any `json:"depends_on"`
 	GPUs        any
 	Runtime     string
@@ -53,7 +53,7 @@ type composed struct {
 func ReadProject(text []byte) (Project, error) {
 	var all struct {
 		Name     string
-		Services map[string]composed
+		Services map[string]composeService
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -67,21 +67,21 @@ func ReadProject(text []byte) (Project, error) {
 	p := Project{Name: all.Name}
 	variables := map[string]string{}
 	for name, c := range all.Services {
-		s := c.read(name)
+		s := c.readService(name)
 		s.grants = grantsOf(project, asMapping(asMapping(project["services"])[name]))
-		if other, taken := variables[s.variable("")]; taken && s.GPUs > 0 {
+		if other, taken := variables[s.variableName("")]; taken && s.GPUs > 0 {
 			return p, fmt.Errorf("the services %s and %s cannot be told apart by a variable: rename one", min(name, other), max(name, other))
 		}
-		variables[s.variable("")] = name
+		variables[s.variableName("")] = name
 		p.Services = append(p.Services, s)
 	}
 	slices.SortFunc(p.Services, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil
 }
 
-func (c composed) read(name string) Service {
-	s := Service{Name: name, needs: keys(c.DependsOn)}
-	env := assignments(c.Environment)
+func (c composeService) readService(name string) Service {
+	s := Service{Name: name, needs: keysOf(c.DependsOn)}
+	env := readAssignments(c.Environment)
 	wishes := append([]any{}, c.Deploy.Resources.Reservations.Devices...)
 	if c.GPUs != nil {
 		s.reset = append(s.reset, "gpus")
@@ -92,15 +92,15 @@ func (c composed) read(name string) Service {
 		}
 	}
 	for _, w := range wishes {
-		s.wish(w)
+		s.addWish(w)
 	}
 	for _, d := range c.Devices {
 		file, _, _ := strings.Cut(hostPathOf(d), ":")
-		if drop, _ := judgeQualified(file); isQualified(file) && drop != "" || opens(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") && judgePath(file) == "" {
+		if drop, _ := judgeQualified(file); isQualified(file) && drop != "" || opensGPU(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") && judgePath(file) == "" {
 			s.named = true
 			if strings.HasSuffix(file, "=all") {
 				s.All = true
-			} else if file != "/dev/kfd" && (strings.Contains(file, "=") || opens(file)) {
+			} else if file != "/dev/kfd" && (strings.Contains(file, "=") || opensGPU(file)) {
 				s.GPUs++
 			}
 			continue
@@ -118,15 +118,15 @@ func (c composed) read(name string) Service {
 		s.GPUs = 1
 	}
 	s.list = env["NVIDIA_VISIBLE_DEVICES"]
-	s.judge(c, env)
+	s.judgeService(c, env)
 	return s
 }
 
-// opens reports whether a path is a device file of one GPU, or the folder of those of DRM.
-func opens(file string) bool { return isOwn(file) || within(file, "/dev/dri") }
+// opensGPU reports whether a path is a device file of one GPU, or the folder of those of DRM.
+func opensGPU(file string) bool { return isGPUFile(file) || isWithin(file, "/dev/dri") }
 
-// wish counts one entry of deploy.resources.reservations.devices or of gpus.
-func (s *Service) wish(entry any) {
+// addWish counts one entry of deploy.resources.reservations.devices or of gpus.
+func (s *Service) addWish(entry any) {
 	e, _ := entry.(map[string]any)
 	driver, _ := e["driver"].(string)
 	capable, _ := e["capabilities"].([]any)
@@ -146,10 +146,10 @@ func (s *Service) wish(entry any) {
 	}
 }
 
-// judge sets why a service cannot be kept to the GPUs of a lease, whatever else of the machine it has.
-func (s *Service) judge(c composed, env map[string]string) {
+// judgeService sets why a service cannot be kept to the GPUs of a lease, whatever else of the machine it has.
+func (s *Service) judgeService(c composeService, env map[string]string) {
 	for name, value := range env {
-		if name != "NVIDIA_VISIBLE_DEVICES" && (Form{}).env(name) == byLease && !givesNone(value) {
+		if name != "NVIDIA_VISIBLE_DEVICES" && (Form{}).judgeEnv(name) == byLeaseReason && !givesNone(value) {
 			s.wrong = fmt.Sprintf("it sets %s=%s, by which a runtime gives it devices that are not of the lease", name, value)
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Service) judge(c composed, env map[string]string) {
 	}
 	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
 		if value, set := env[name]; set {
-			if why := (Form{count: s.GPUs}).env(name + "=" + value); why != "" {
+			if why := (Form{count: s.GPUs}).judgeEnv(name + "=" + value); why != "" {
 				s.wrong = fmt.Sprintf("it sets %s=%s: %s", name, value, why)
 			}
 		}
@@ -197,8 +197,8 @@ func deviceText(entry any) string {
 	return text
 }
 
-// keys are those of a mapping, or the entries of a list.
-func keys(v any) (names []string) {
+// keysOf are those of a mapping, or the entries of a list.
+func keysOf(v any) (names []string) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name := range v {
@@ -212,8 +212,8 @@ func keys(v any) (names []string) {
 	return names
 }
 
-// assignments reads an environment in both of its forms.
-func assignments(v any) map[string]string {
+// readAssignments reads an environment in both of its forms.
+func readAssignments(v any) map[string]string {
 	env := map[string]string{}
 	if table, ok := v.(map[string]any); ok {
 		for name, value := range table {
@@ -223,7 +223,7 @@ func assignments(v any) map[string]string {
 		}
 		return env
 	}
-	for _, pair := range keys(v) {
+	for _, pair := range keysOf(v) {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
 	}
@@ -236,8 +236,8 @@ const (
 	leaseVariable  = "GPUARD_COMPOSE_LEASE"
 )
 
-// variable is the name of a variable of a service: GPUARD_, the name of service my-web as MY_WEB_, and 1 for its first GPU.
-func (s Service) variable(what string) string {
+// variableName is the name of a variable of a service: GPUARD_, the name of service my-web as MY_WEB_, and 1 for its first GPU.
+func (s Service) variableName(what string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return unicode.ToUpper(r)
@@ -250,13 +250,13 @@ func (s Service) variable(what string) string {
 // givesNone reports whether a list of GPUs gives a container none.
 func givesNone(devices string) bool { return slices.Contains([]string{"", "void", "none"}, devices) }
 
-// Override is the text of a file that, read after the project's own, gives each service the GPUs that variables name.
+// OverrideText is the text of a file that, read after the project's own, gives each service the GPUs that variables name.
 // Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
-func (p Project) Override(command string) (string, error) {
+func (p Project) OverrideText(command string) (string, error) {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
 	for _, s := range p.Services {
-		if why := s.blame(p.found); why != "" && s.GPUs > 0 {
+		if why := s.reasonAgainst(p.found); why != "" && s.GPUs > 0 {
 			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
 		}
 		fmt.Fprintf(b, "  %q:\n", s.Name)
@@ -276,25 +276,25 @@ func (p Project) Override(command string) (string, error) {
 		}
 		var ids []string
 		for i := range s.GPUs {
-			ids = append(ids, fmt.Sprintf("%q", "${"+s.variable(strconv.Itoa(i+1))+":-none-"+strconv.Itoa(i+1)+"}"))
+			ids = append(ids, fmt.Sprintf("%q", "${"+s.variableName(strconv.Itoa(i+1))+":-none-"+strconv.Itoa(i+1)+"}"))
 		}
 		fmt.Fprintf(b, "    deploy:\n      resources:\n        reservations:\n          devices: !override\n            - driver: %q\n              device_ids: [%s]\n              capabilities: [gpu]\n",
 			"${"+driverVariable+":-start it by: "+command+"}", strings.Join(ids, ", "))
-		fmt.Fprintf(b, "    environment:\n      NVIDIA_VISIBLE_DEVICES: \"${%s:-void}\"\n", s.variable("VISIBLE"))
-		fmt.Fprintf(b, "    labels:\n      gpuard.lease: \"${%s:-}\"\n      gpuard.devices: \"${%s:-}\"\n", leaseVariable, s.variable("DEVICES"))
+		fmt.Fprintf(b, "    environment:\n      NVIDIA_VISIBLE_DEVICES: \"${%s:-void}\"\n", s.variableName("VISIBLE"))
+		fmt.Fprintf(b, "    labels:\n      gpuard.lease: \"${%s:-}\"\n      gpuard.devices: \"${%s:-}\"\n", leaseVariable, s.variableName("DEVICES"))
 	}
 	return b.String(), nil
 }
 
-// Starts are the services with GPUs that a compose up or run starts, by name. It fails where one that it starts, with GPUs or
+// LeasingServices are the services with GPUs that a compose up or run starts, by name. It fails where one that it starts, with GPUs or
 // without, cannot be kept to a lease.
-func (c Call) Starts(p Project) (leasing []Service, err error) {
-	all, err := c.reached(p)
+func (c Call) LeasingServices(p Project) (leasing []Service, err error) {
+	all, err := c.servicesReached(p)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range all {
-		if err := s.startable(p.found); err != nil {
+		if err := s.startError(p.found); err != nil {
 			return nil, err
 		}
 		if s.GPUs > 0 {
@@ -309,12 +309,12 @@ func (c Call) Starts(p Project) (leasing []Service, err error) {
 	return leasing, nil
 }
 
-// reached are the services that a compose up or run starts: those named, or all, with those that they need.
-func (c Call) reached(p Project) (all []Service, err error) {
+// servicesReached are the services that a compose up or run starts: those named, or all, with those that they need.
+func (c Call) servicesReached(p Project) (all []Service, err error) {
 	names := c.inside
 	switch {
 	case c.Verb == "compose run":
-		names = []string{c.root()}
+		names = []string{c.firstOperand()}
 	case len(names) == 0:
 		for _, s := range p.Services {
 			names = append(names, s.Name)
@@ -333,7 +333,7 @@ func (c Call) reached(p Project) (all []Service, err error) {
 		}
 		done[name] = true
 		all = append(all, p.Services[i])
-		if !c.Has("--no-deps") {
+		if !c.HasOption("--no-deps") {
 			todo = append(todo, p.Services[i].needs...)
 		}
 	}
@@ -341,9 +341,9 @@ func (c Call) reached(p Project) (all []Service, err error) {
 	return all, nil
 }
 
-// startable is why the service cannot be started with a lease; nil it can.
-func (s Service) startable(found Found) error {
-	why := s.blame(found)
+// startError is why the service cannot be started with a lease; nil it can.
+func (s Service) startError(found Found) error {
+	why := s.reasonAgainst(found)
 	switch {
 	case s.GPUs > 0 && !s.Ours:
 		return fmt.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: gpuard setup docker --compose FILE", s.Name)
@@ -359,8 +359,8 @@ func (s Service) startable(found Found) error {
 	return nil
 }
 
-// Values are the variables that give these services their GPUs: those of the form, in order.
-func Values(form Form, lease string, list []Service) (env []string, err error) {
+// ServiceVariables are the variables that give these services their GPUs: those of the form, in order.
+func ServiceVariables(form Form, lease string, list []Service) (env []string, err error) {
 	driver := map[string]string{"cdi": "cdi", "request": "nvidia"}[form.Kind]
 	if driver == "" {
 		return nil, fmt.Errorf("cannot give GPUs to services of Compose: docker has neither NVIDIA's container toolkit nor CDI with a file that lists them; see: gpuard doctor --all")
@@ -372,14 +372,14 @@ func Values(form Form, lease string, list []Service) (env []string, err error) {
 			return nil, fmt.Errorf("cannot give %d GPUs to service %s: the lease has fewer", s.GPUs, s.Name)
 		}
 		for i, id := range ids[:s.GPUs] {
-			env = append(env, s.variable(strconv.Itoa(i+1))+"="+id)
+			env = append(env, s.variableName(strconv.Itoa(i+1))+"="+id)
 		}
 		own := strings.Join(uuids[:s.GPUs], ",")
 		seen := "void"
 		if form.Kind == "request" {
 			seen = own
 		}
-		env = append(env, s.variable("VISIBLE")+"="+seen, s.variable("DEVICES")+"="+own)
+		env = append(env, s.variableName("VISIBLE")+"="+seen, s.variableName("DEVICES")+"="+own)
 		ids, uuids = ids[s.GPUs:], uuids[s.GPUs:]
 	}
 	return env, nil

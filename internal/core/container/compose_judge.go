@@ -28,7 +28,7 @@ type grants struct {
 // grantsOf reads a service of a project.
 func grantsOf(project, service mapping) grants {
 	s := grants{}
-	for _, key := range keys(service) {
+	for _, key := range keysOf(service) {
 		if !slices.Contains(strings.Fields(harmlessKeys), key) && !strings.HasPrefix(key, "x-") {
 			s.wrong = "gpuard does not know what its key " + key + " gives the container"
 		}
@@ -37,28 +37,28 @@ func grantsOf(project, service mapping) grants {
 		"privileged": "--privileged", "use_api_socket": "--use-api-socket", "cap_add": "--cap-add", "security_opt": "--security-opt", "device_cgroup_rules": "--device-cgroup-rule",
 		"pid": "--pid", "runtime": "--runtime", "annotations": "--annotation",
 	} {
-		s.set(option, service[key])
+		s.addSetting(option, service[key])
 	}
-	for _, hook := range slices.Concat(list(service["post_start"]), list(service["pre_start"]), list(service["pre_stop"])) {
-		s.set("--privileged", asMapping(hook)["privileged"])
+	for _, hook := range slices.Concat(asList(service["post_start"]), asList(service["pre_start"]), asList(service["pre_stop"])) {
+		s.addSetting("--privileged", asMapping(hook)["privileged"])
 	}
 	build := asMapping(service["build"])
-	s.set("--privileged", build["privileged"])
-	for _, right := range list(build["entitlements"]) {
+	s.addSetting("--privileged", build["privileged"])
+	for _, right := range asList(build["entitlements"]) {
 		if text := fmt.Sprint(right); strings.HasPrefix(text, "device") || strings.HasPrefix(text, "security") {
 			s.wrong = "its build asks for " + text
 		}
 	}
-	for _, volume := range list(service["volumes"]) {
+	for _, volume := range asList(service["volumes"]) {
 		s.addVolume(project, volume)
 	}
 	for _, kind := range []string{"configs", "secrets"} {
-		for _, entry := range list(service[kind]) {
+		for _, entry := range asList(service[kind]) {
 			file, _ := asMapping(asMapping(project[kind])[textOr(asMapping(entry)["source"], entry)])["file"].(string)
-			s.show(source{"path", file, true})
+			s.addSource(source{"path", file, true})
 		}
 	}
-	for _, from := range list(service["volumes_from"]) {
+	for _, from := range asList(service["volumes_from"]) {
 		s.addFrom(project, fmt.Sprint(from))
 	}
 	return s
@@ -73,12 +73,12 @@ func textOr(a, b any) string {
 	return text
 }
 
-// set notes a setting, of which there may be several.
-func (s *grants) set(option string, value any) {
+// addSetting notes a setting, of which there may be several.
+func (s *grants) addSetting(option string, value any) {
 	switch value := value.(type) {
 	case nil:
 	case []any, mapping:
-		for _, one := range keys(value) {
+		for _, one := range keysOf(value) {
 			s.settings = append(s.settings, [2]string{option, one})
 		}
 	default:
@@ -86,7 +86,7 @@ func (s *grants) set(option string, value any) {
 	}
 }
 
-func (s *grants) show(one source) {
+func (s *grants) addSource(one source) {
 	if one.name != "" && !strings.Contains(one.name, "$") {
 		s.shown = append(s.shown, one)
 	}
@@ -103,14 +103,14 @@ func (s *grants) addVolume(project mapping, entry any) {
 		kind, _ := e["type"].(string)
 		from, _ := e["source"].(string)
 		only, _ := e["read_only"].(bool)
-		if target := fmt.Sprint(e["target"]); strings.Contains(target, byMount) {
+		if target := fmt.Sprint(e["target"]); strings.Contains(target, mountFolderName) {
 			why = "it chooses devices that are not of the lease"
 		}
 		switch kind {
 		case "bind":
 			sources = []source{{"path", from, only}}
 		case "", "volume":
-			sources = []source{sourceNamed(from, only)}
+			sources = []source{newSource(from, only)}
 		case "tmpfs", "image", "cluster":
 		default:
 			why = "gpuard does not know mounts of the type " + kind
@@ -125,14 +125,14 @@ func (s *grants) addVolume(project mapping, entry any) {
 			for key, value := range asMapping(volume["driver_opts"]) {
 				for _, file := range driverPaths(fmt.Sprintf("%s=%v", key, value)) {
 					file.only = one.only
-					s.show(file)
+					s.addSource(file)
 				}
 			}
 			if name, _ := volume["name"].(string); name != "" { // as the engine has it
 				one.name = name
 			}
 		}
-		s.show(one)
+		s.addSource(one)
 	}
 }
 
@@ -141,19 +141,19 @@ func (s *grants) addFrom(project mapping, entry string) {
 	name, of, _ := strings.Cut(entry, ":")
 	if name == "container" {
 		name, _, _ = strings.Cut(of, ":")
-		s.show(source{kind: "container", name: name})
+		s.addSource(source{kind: "container", name: name})
 		return
 	}
-	for _, volume := range list(asMapping(asMapping(project["services"])[name])["volumes"]) {
+	for _, volume := range asList(asMapping(asMapping(project["services"])[name])["volumes"]) {
 		s.addVolume(project, volume)
 	}
 }
 
-// Beyond is why gpuard does not start the service, whatever the machine; "" it does.
-func (s Service) Beyond() string { return s.blame(Found{}) }
+// RefusalReason is why gpuard does not start the service, whatever the machine; "" it does.
+func (s Service) RefusalReason() string { return s.reasonAgainst(Found{}) }
 
-// blame is why the service must not be started beside a lease; "" it may.
-func (s Service) blame(found Found) string {
+// reasonAgainst is why the service must not be started beside a lease; "" it may.
+func (s Service) reasonAgainst(found Found) string {
 	if why := cmp.Or(s.wrong, s.grants.wrong); why != "" {
 		return why
 	}
@@ -167,7 +167,7 @@ func (s Service) blame(found Found) string {
 		}
 	}
 	for _, one := range s.shown {
-		if why := found.judge(one); why != "" {
+		if why := found.judgeSource(one); why != "" {
 			return one.name + " among its volumes: " + why
 		}
 	}
@@ -182,29 +182,29 @@ func (s Service) blame(found Found) string {
 	return ""
 }
 
-// Asked is what has to be looked up before the services are judged.
-func (p Project) Asked() (a Asked) {
+// NeededLookups is what has to be looked up before the services are judged.
+func (p Project) NeededLookups() (a Lookups) {
 	for _, s := range p.Services {
 		for _, one := range s.shown {
-			a.add(one)
+			a.addSource(one)
 		}
 		for _, device := range s.files {
 			if file, _, _ := strings.Cut(device, ":"); !isQualified(device) {
-				a.add(source{kind: "path", name: file})
+				a.addSource(source{kind: "path", name: file})
 			}
 		}
 	}
 	return a
 }
 
-// On is the project with what was looked up.
-func (p Project) On(found Found) Project {
+// WithFound is the project with what was looked up.
+func (p Project) WithFound(found Found) Project {
 	p.found = found
 	return p
 }
 
-// Filled is the project as it is with its variables: what they stand for is judged. filled was read of the same files.
-func (p Project) Filled(filled Project) Project {
+// WithVariables is the project as it is with its variables: what they stand for is judged. filled was read of the same files.
+func (p Project) WithVariables(filled Project) Project {
 	p.Services = slices.Clone(p.Services)
 	for i, s := range p.Services {
 		for _, other := range filled.Services {
@@ -216,7 +216,7 @@ func (p Project) Filled(filled Project) Project {
 	return p
 }
 
-func list(v any) []any {
+func asList(v any) []any {
 	all, _ := v.([]any)
 	return all
 }

@@ -40,11 +40,11 @@ func TestServicesBeyond(t *testing.T) {
 		}
 		found := onMachine()
 		found.Paths["/srv/node"] = []string{"/dev/mapper/x", "/dev/nvidia3"}
-		call, err := Read([]string{"docker", "compose", "up", "a"})
+		call, err := ReadCall([]string{"docker", "compose", "up", "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = call.Starts(p.On(found)); err != nil {
+		if _, err = call.LeasingServices(p.WithFound(found)); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -82,7 +82,7 @@ func TestFilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := p.Services[0].blame(Found{}); why != "" {
+	if why := p.Services[0].reasonAgainst(Found{}); why != "" {
 		t.Errorf("variables: %s", why)
 	}
 	for values, want := range map[[2]string]string{{"/dev", "false"}: "/dev among its volumes", {"/data", "true"}: "privileged", {"/data", "false"}: ""} {
@@ -90,8 +90,8 @@ func TestFilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := p.Filled(filled).Services[0]
-		if why := s.blame(Found{}); !s.Ours || want == "" && why != "" || !strings.Contains(why, want) {
+		s := p.WithVariables(filled).Services[0]
+		if why := s.reasonAgainst(Found{}); !s.Ours || want == "" && why != "" || !strings.Contains(why, want) {
 			t.Errorf("%q: %q", values, why)
 		}
 	}

@@ -54,7 +54,7 @@ func TestReadProject(t *testing.T) {
 			continue
 		}
 		s := p.Services[0]
-		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.blame(Found{}) != "" || !strings.Contains(s.blame(Found{}), c.wrong) {
+		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.reasonAgainst(Found{}) != "" || !strings.Contains(s.reasonAgainst(Found{}), c.wrong) {
 			t.Errorf("%s: %+v, want %+v", text, s, c)
 		}
 	}
@@ -86,12 +86,12 @@ func TestStarts(t *testing.T) {
 		"docker compose up --y -V --dry-run other":                           "other",
 		"docker --context a compose run -it other":                           "other",
 	} {
-		c, err := Read(strings.Fields(line))
+		c, err := ReadCall(strings.Fields(line))
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
-		list, err := c.Starts(p)
+		list, err := c.LeasingServices(p)
 		var names []string
 		for _, s := range list {
 			names = append(names, s.Name)
@@ -100,7 +100,7 @@ func TestStarts(t *testing.T) {
 			t.Errorf("%s starts %q, %v; want %s", line, got, err, want)
 		}
 	}
-	if _, err := Read(strings.Fields("docker compose run --rm")); err == nil || err.Error() != "there is no service" {
+	if _, err := ReadCall(strings.Fields("docker compose run --rm")); err == nil || err.Error() != "there is no service" {
 		t.Errorf("a run without a service: %v", err)
 	}
 }
@@ -117,22 +117,22 @@ func TestValues(t *testing.T) {
 		"request": {Facts{Engine: "docker", Toolkit: true}, "GPUARD_COMPOSE_DRIVER=nvidia GPUARD_COMPOSE_LEASE=l GPUARD_MY_WEB_1=GPU-a GPUARD_MY_WEB_2=GPU-b GPUARD_MY_WEB_VISIBLE=GPU-a,GPU-b GPUARD_MY_WEB_DEVICES=GPU-a,GPU-b GPUARD_TRAIN_1=GPU-c GPUARD_TRAIN_VISIBLE=GPU-c GPUARD_TRAIN_DEVICES=GPU-c"},
 		"cdi":     {Facts{Engine: "docker", CDI: true, Names: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1", "nvidia.com/gpu=2"}}, "GPUARD_COMPOSE_DRIVER=cdi GPUARD_COMPOSE_LEASE=l GPUARD_MY_WEB_1=nvidia.com/gpu=GPU-a GPUARD_MY_WEB_2=nvidia.com/gpu=1 GPUARD_MY_WEB_VISIBLE=void GPUARD_MY_WEB_DEVICES=GPU-a,GPU-b GPUARD_TRAIN_1=nvidia.com/gpu=2 GPUARD_TRAIN_VISIBLE=void GPUARD_TRAIN_DEVICES=GPU-c"},
 	} {
-		form, err := Choose(c.facts, devices)
+		form, err := ChooseForm(c.facts, devices)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env, err := Values(form, "l", list)
+		env, err := ServiceVariables(form, "l", list)
 		if got := strings.Join(env, " "); err != nil || got != c.want {
 			t.Errorf("%s: %v\n%s, want\n%s", name, err, got, c.want)
 		}
-		if form, err = Choose(c.facts, devices[:2]); err == nil {
-			_, err = Values(form, "l", list)
+		if form, err = ChooseForm(c.facts, devices[:2]); err == nil {
+			_, err = ServiceVariables(form, "l", list)
 		}
 		if err == nil {
 			t.Errorf("%s: two GPUs are enough for three", name)
 		}
 	}
-	if _, err := Values(Form{Kind: "nodes"}, "l", list); err == nil {
+	if _, err := ServiceVariables(Form{Kind: "nodes"}, "l", list); err == nil {
 		t.Error("Compose takes device files")
 	}
 }
@@ -144,7 +144,7 @@ func TestOverrideReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := p.Override("gpuard docker -- compose up")
+	text, err := p.OverrideText("gpuard docker -- compose up")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestOverrideReadBack(t *testing.T) {
 		}
 	}
 	p.Services[0].wrong = "it is"
-	if _, err := p.Override(""); err == nil || !strings.Contains(err.Error(), "cannot keep service a to its GPUs: it is") {
+	if _, err := p.OverrideText(""); err == nil || !strings.Contains(err.Error(), "cannot keep service a to its GPUs: it is") {
 		t.Error(err)
 	}
 }
@@ -167,9 +167,9 @@ func FuzzProject(f *testing.F) {
 		if err != nil || !json.Valid(text) {
 			return
 		}
-		override, err := p.Override("gpuard docker -- compose up")
+		override, err := p.OverrideText("gpuard docker -- compose up")
 		for _, s := range p.Services {
-			if err == nil && s.GPUs > 0 && !strings.Contains(override, s.variable("1")) {
+			if err == nil && s.GPUs > 0 && !strings.Contains(override, s.variableName("1")) {
 				t.Errorf("service %q is not in\n%s", s.Name, override)
 			}
 		}

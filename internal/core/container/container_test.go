@@ -18,14 +18,14 @@ const minLines = 210
 
 func lease(t testing.TB, f Facts, n int) Form {
 	t.Helper()
-	m, err := gpu.Invent("demo:4xA100-80GB")
+	m, err := gpu.InventMachine("demo:4xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range m.Devices {
 		m.Devices[i].Minor = new(i)
 	}
-	form, err := Choose(f, m.Devices[:n])
+	form, err := ChooseForm(f, m.Devices[:n])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +47,12 @@ func TestLines(t *testing.T) {
 	t.Parallel()
 	form := lease(t, Facts{Engine: "docker", Toolkit: true}, 2)
 	n := each(t, lines, func(line string, words []string) {
-		c, err := Read(words)
+		c, err := ReadCall(words)
 		if err != nil || c.Verb != "run" && c.Verb != "create" {
 			t.Errorf("%s: %q %v", line, c.Verb, err)
 			return
 		}
-		c = c.On(onMachine())
+		c = c.WithFound(onMachine())
 		argv, notes, err := c.With(form, "--label", "gpuard.lease=k3f9")
 		notes = slices.DeleteFunc(notes, func(note string) bool { return strings.HasPrefix(note, "after a boot") })
 		if err != nil || len(notes) > 0 {
@@ -118,7 +118,7 @@ func TestBeyondLease(t *testing.T) {
 			c.facts = cdi
 		}
 		form := lease(t, c.facts, 2)
-		call, err := Read(typed(t, c.line))
+		call, err := ReadCall(typed(t, c.line))
 		if err != nil {
 			t.Errorf("%s: %v", c.line, err)
 			continue
@@ -134,7 +134,7 @@ func TestBeyondLease(t *testing.T) {
 			t.Errorf("%s: %v", c.line, err)
 			continue
 		}
-		if left := shellquote.Words(shellquote.Sh, slices.Concat(argv[2:len(argv)-len(call.inside)-len(form.Words)], call.inside)...); left != c.left {
+		if left := shellquote.JoinQuoted(shellquote.Sh, slices.Concat(argv[2:len(argv)-len(call.inside)-len(form.Words)], call.inside)...); left != c.left {
 			t.Errorf("%s: left is %s, want %s", c.line, left, c.left)
 		}
 		if said := strings.Join(notes, "; "); c.note != "" && !strings.Contains(said, c.note) || c.note == "" && len(notes) > len(form.Notes) {
@@ -148,11 +148,11 @@ func TestBeyondLease(t *testing.T) {
 func TestROCm(t *testing.T) {
 	t.Parallel()
 	amd := gpu.Device{Index: 1, UUID: "GPU-amd", Vendor: gpu.AMD, Minor: new(129)}
-	nodes, err := Choose(Facts{Engine: "docker", Files: Shared(gpu.AMD)}, []gpu.Device{amd})
+	nodes, err := ChooseForm(Facts{Engine: "docker", Files: SharedFiles(gpu.AMD)}, []gpu.Device{amd})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cdi, err := Choose(Facts{Engine: "docker", CDI: true, Names: []string{"amd.com/gpu=1"}}, []gpu.Device{amd})
+	cdi, err := ChooseForm(Facts{Engine: "docker", CDI: true, Names: []string{"amd.com/gpu=1"}}, []gpu.Device{amd})
 	if err != nil || cdi.Kind != "cdi" {
 		t.Fatal(cdi.Kind, err)
 	}
@@ -170,7 +170,7 @@ func TestROCm(t *testing.T) {
 		"docker run --device /dev/snd,/dev/dri image":                                                 "",
 	} {
 		for _, form := range []Form{nodes, cdi} {
-			call, err := Read(typed(t, line))
+			call, err := ReadCall(typed(t, line))
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
@@ -181,12 +181,12 @@ func TestROCm(t *testing.T) {
 			if at := slices.Index(argv, "/dev/kfd"); at >= 0 && slices.Contains(argv[at+1:], "/dev/kfd") {
 				t.Errorf("%s: %q has a device twice", line, argv)
 			}
-			if err := call.Check(); want != "" && err != nil {
+			if err := call.CheckStart(); want != "" && err != nil {
 				t.Errorf("%s is refused before there is a lease: %v", line, err)
 			}
 		}
 	}
-	call, _ := Read(typed(t, "docker run --device /dev/dri image"))
+	call, _ := ReadCall(typed(t, "docker run --device /dev/dri image"))
 	if _, _, err := call.With(lease(t, Facts{Engine: "docker", Toolkit: true}, 1)); err == nil {
 		t.Error("a lease of NVIDIA's GPUs takes the place of /dev/dri")
 	}
@@ -195,8 +195,8 @@ func TestROCm(t *testing.T) {
 // TestChoose: the form follows what the engine can take.
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	files := append(Shared(gpu.NVIDIA), Shared(gpu.AMD)...)
-	m, err := gpu.Invent("demo:2xA100-80GB")
+	files := append(SharedFiles(gpu.NVIDIA), SharedFiles(gpu.AMD)...)
+	m, err := gpu.InventMachine("demo:2xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestChoose(t *testing.T) {
 		"a number that is not known": {Facts{Engine: "podman"}, []gpu.Device{{UUID: "GPU-1", Vendor: gpu.NVIDIA}}, "", true},
 	} {
 		c.facts.Files = files
-		form, err := Choose(c.facts, c.devices)
+		form, err := ChooseForm(c.facts, c.devices)
 		if (err != nil) != c.refused || err == nil && strings.Join(form.Words, " ") != c.want {
 			t.Errorf("%s: %q %v, want %s", name, form.Words, err, c.want)
 		}
@@ -240,21 +240,21 @@ func TestVerbs(t *testing.T) {
 		"docker ps": "", "docker": "", "docker --context x run image": "run", "podman container exec -it a sh": "exec", "docker start a b": "start", "docker compose -f a.yml up -d": "compose up",
 		"docker compose --profile gpu run web": "compose run", "docker compose ps": "", "docker restart a": "restart", "docker logs run": "", "docker build . -t run": "",
 	} {
-		if c, err := Read(strings.Fields(line)); err != nil || c.Verb != want {
+		if c, err := ReadCall(strings.Fields(line)); err != nil || c.Verb != want {
 			t.Errorf("%s: %q %v", line, c.Verb, err)
 		}
 	}
 	for _, line := range []string{"docker run", "docker run -it", "docker run --name", "docker run --rm --", "docker run -v"} {
-		if _, err := Read(strings.Fields(line)); err == nil {
+		if _, err := ReadCall(strings.Fields(line)); err == nil {
 			t.Errorf("%s is no error", line)
 		}
 	}
 	for _, line := range []string{"docker run --help", "python train.py"} {
-		if _, err := Read(strings.Fields(line)); (err == nil) != strings.HasSuffix(line, "--help") {
+		if _, err := ReadCall(strings.Fields(line)); (err == nil) != strings.HasSuffix(line, "--help") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	c, _ := Read(strings.Fields("docker start -a --detach-keys x one two"))
+	c, _ := ReadCall(strings.Fields("docker start -a --detach-keys x one two"))
 	if !slices.Equal(c.Containers(), []string{"one", "two"}) {
 		t.Errorf("%q", c.Containers())
 	}
@@ -271,7 +271,7 @@ func FuzzRun(f *testing.F) {
 		if len(words) == 0 {
 			return
 		}
-		c, err := Read(words)
+		c, err := ReadCall(words)
 		if err != nil || c.Verb != "run" && c.Verb != "create" {
 			return
 		}

@@ -16,7 +16,7 @@ func TestDockersParser(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 4; n++ {
 		form := lease(t, Facts{Engine: "docker", Toolkit: true}, n)
-		m, err := gpu.Invent("demo:4xA100-80GB")
+		m, err := gpu.InventMachine("demo:4xA100-80GB")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,9 +33,9 @@ type Form struct {
 	amd   bool     // some of the devices are AMD's
 }
 
-// Choose decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
+// ChooseForm decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
 // where something answers it, else the device files. A MIG device has no file of its own that would do.
-func Choose(f Facts, devices []gpu.Device) (Form, error) {
+func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 	isAMD := func(d gpu.Device) bool { return d.Vendor == gpu.AMD }
 	form := Form{count: len(devices), amd: slices.ContainsFunc(devices, isAMD)}
 	names, listed := cdiNames(f, devices)
@@ -70,8 +70,8 @@ func Choose(f Facts, devices []gpu.Device) (Form, error) {
 	return form, nil
 }
 
-// Files are the device files that the engine is given by path; none in another form.
-func (form Form) Files() []string {
+// DeviceFiles are the device files that the engine is given by path; none in another form.
+func (form Form) DeviceFiles() []string {
 	if form.Kind != "nodes" {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (form Form) Files() []string {
 // cdiNames are the names of the devices in CDI: by UUID, else by index for a whole device.
 func cdiNames(f Facts, devices []gpu.Device) (names []string, all bool) {
 	for _, d := range devices {
-		kind := Kinds()[d.Vendor] + "="
+		kind := CDIKinds()[d.Vendor] + "="
 		byUUID, byIndex := kind+string(d.UUID), fmt.Sprintf("%s%d", kind, d.Index)
 		switch {
 		case slices.Contains(f.Names, byUUID):
@@ -101,7 +101,7 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 		if len(filesOf(d)) == 0 || strings.HasPrefix(string(d.UUID), "MIG-") {
 			return fmt.Errorf("cannot give GPU %d to a container of %s: it has no device file of its own; list it in CDI: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", d.Index, f.Engine)
 		}
-		for _, file := range Shared(d.Vendor) {
+		for _, file := range SharedFiles(d.Vendor) {
 			if slices.Contains(f.Files, file) && !slices.Contains(shared, file) {
 				shared = append(shared, file)
 			}
@@ -135,8 +135,8 @@ func filesOf(d gpu.Device) []string {
 	return nil
 }
 
-// Shared are the device files that a vendor's programs need beside the device's own. They open no other device.
-func Shared(v gpu.Vendor) []string {
+// SharedFiles are the device files that a vendor's programs need beside the device's own. They open no other device.
+func SharedFiles(v gpu.Vendor) []string {
 	if v == gpu.AMD {
 		return []string{"/dev/kfd"}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// judge says of an option why it is left out, or why the container cannot be kept to a lease with it.
-func (c Call) judge(o option, form Form) (drop, why string) {
+// judgeOption says of an option why it is left out, or why the container cannot be kept to a lease with it.
+func (c Call) judgeOption(o option, form Form) (drop, why string) {
 	sources, why := c.sourcesOf(o)
 	if why != "" {
 		return "", why
@@ -18,16 +18,16 @@ func (c Call) judge(o option, form Form) (drop, why string) {
 	case "--device":
 		return c.judgeDevices(o.value, form)
 	case "--gpus":
-		return inItsPlace, ""
+		return inItsPlaceReason, ""
 	case "--env":
-		return form.env(o.value), ""
+		return form.judgeEnv(o.value), ""
 	case "--label":
 		if strings.HasPrefix(o.value, "gpuard.") {
 			return "gpuard writes such labels", ""
 		}
 	}
 	for _, s := range sources {
-		if why := c.found.judge(s); why != "" {
+		if why := c.found.judgeSource(s); why != "" {
 			return "", why
 		}
 	}
@@ -38,19 +38,19 @@ func (c Call) judge(o option, form Form) (drop, why string) {
 func (f Found) judgeSetting(name, value string) string {
 	switch name {
 	case "--privileged":
-		if isOn(value) {
+		if isSwitchOn(value) {
 			return "it can open every device of the machine"
 		}
 	case "--use-api-socket":
-		if isOn(value) {
+		if isSwitchOn(value) {
 			return "through the engine's socket it could start containers that have no lease"
 		}
 	case "--watch":
-		if isOn(value) {
+		if isSwitchOn(value) {
 			return "it starts containers again whenever a file changes, each without a lease"
 		}
 	case "--device-cgroup-rule":
-		if slices.ContainsFunc(strings.Split(value, ","), allows) {
+		if slices.ContainsFunc(strings.Split(value, ","), allowsGPUs) {
 			return "it lets the container open GPUs that are not of the lease"
 		}
 	case "--cap-add":
@@ -90,8 +90,8 @@ func judgeConfiguration(name, value string) string {
 	return ""
 }
 
-// isOn reports whether a switch is on: it is, unless its value is one of those that Go reads as false.
-func isOn(value string) bool {
+// isSwitchOn reports whether a switch is on: it is, unless its value is one of those that Go reads as false.
+func isSwitchOn(value string) bool {
 	on, err := strconv.ParseBool(value)
 	return on || err != nil
 }
@@ -130,13 +130,13 @@ func (c Call) judgeDevice(value string, form Form) (drop, why string) {
 	if !strings.HasPrefix(file, "/") {
 		return "", "gpuard does not know which file the engine takes it for; write its path from / on"
 	}
-	for _, p := range append([]string{c.found.absolute(file)}, c.found.Paths[file]...) {
+	for _, p := range append([]string{c.found.absolutePath(file)}, c.found.Paths[file]...) {
 		switch {
-		case slices.Contains(form.nodes, p) || form.any && isOwn(p):
+		case slices.Contains(form.nodes, p) || form.any && isGPUFile(p):
 			drop = "it is of the lease"
 		// So AMD's pages give a container all GPUs.
 		case (form.amd || form.any) && (p == "/dev/kfd" || p == "/dev/dri"):
-			drop = inItsPlace
+			drop = inItsPlaceReason
 		case p == "/dev/kfd":
 		case judgePath(p) != "":
 			return "", "it is not of the lease, or gpuard does not know that it is no GPU"
@@ -145,8 +145,8 @@ func (c Call) judgeDevice(value string, form Form) (drop, why string) {
 	return drop, ""
 }
 
-// isOwn reports whether a path may be the device file of one GPU.
-func isOwn(p string) bool {
+// isGPUFile reports whether a path may be the device file of one GPU.
+func isGPUFile(p string) bool {
 	number, ok := strings.CutPrefix(p, "/dev/nvidia")
 	if !ok {
 		number, ok = strings.CutPrefix(p, "/dev/dri/renderD")
@@ -159,7 +159,7 @@ func judgeQualified(name string) (drop, why string) {
 	kind, _, _ := strings.Cut(name, "=")
 	switch kind {
 	case "nvidia.com/gpu", "runtime.nvidia.com/gpu", "nvidia.com/mig", "amd.com/gpu":
-		return inItsPlace, ""
+		return inItsPlaceReason, ""
 	case "nvidia.com/gds", "nvidia.com/gdrcopy", "nvidia.com/mofed":
 		return "", ""
 	}
@@ -213,9 +213,9 @@ func (f Found) judgePID(value string) string {
 	return ""
 }
 
-// allows reports whether a rule such as "c 195:* rwm" covers device files of GPUs: those of NVIDIA (195, and the dynamic
+// allowsGPUs reports whether a rule such as "c 195:* rwm" covers device files of GPUs: those of NVIDIA (195, and the dynamic
 // numbers of nvidia-caps), of DRM (226), or all. What cannot be read may be one.
-func allows(rule string) bool {
+func allowsGPUs(rule string) bool {
 	fields := strings.Fields(strings.ToLower(rule))
 	if len(fields) < 2 {
 		return true
@@ -225,11 +225,11 @@ func allows(rule string) bool {
 	return fields[0] != "b" && (fields[0] != "c" || err != nil || n == 195 || n == 226 || n >= 234)
 }
 
-// env judges a value of --env: why it is left out, "" where it stays.
-func (form Form) env(assignment string) string {
+// judgeEnv judges a value of --env: why it is left out, "" where it stays.
+func (form Form) judgeEnv(assignment string) string {
 	name, value, given := strings.Cut(assignment, "=")
 	if slices.Contains(strings.Fields(engineVariables), name) || strings.HasPrefix(name, "DOCKER_RESOURCE_") {
-		return byLease
+		return byLeaseReason
 	}
 	switch name {
 	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL":
@@ -245,11 +245,11 @@ func (form Form) env(assignment string) string {
 	return ""
 }
 
-// inItsPlace is said of what asks for GPUs without a choice, and is left out.
-const inItsPlace = "the lease's GPUs take its place"
+// inItsPlaceReason is said of what asks for GPUs without a choice, and is left out.
+const inItsPlaceReason = "the lease's GPUs take its place"
 
-// byLease is said of what chooses GPUs and is left out.
-const byLease = "the lease decides"
+// byLeaseReason is said of what chooses GPUs and is left out.
+const byLeaseReason = "the lease decides"
 
 // engineVariables are those by which runtimes give a container devices.
 const engineVariables = "NVIDIA_VISIBLE_DEVICES AMD_VISIBLE_DEVICES HABANA_VISIBLE_DEVICES ASCEND_VISIBLE_DEVICES MTHREADS_VISIBLE_DEVICES NVIDIA_MIG_CONFIG_DEVICES NVIDIA_MIG_MONITOR_DEVICES NVIDIA_IMEX_CHANNELS"

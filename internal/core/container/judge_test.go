@@ -26,10 +26,10 @@ func onMachine() Found {
 
 // judged is what gpuard says of a command line: "" it starts it.
 func judged(words []string, found Found, form Form) string {
-	c, err := Read(words)
+	c, err := ReadCall(words)
 	if err == nil {
-		c = c.On(found)
-		err = c.Check()
+		c = c.WithFound(found)
+		err = c.CheckStart()
 	}
 	if err == nil && (c.Verb == "run" || c.Verb == "create" || c.Verb == "compose run") {
 		_, _, err = c.With(form)
@@ -88,7 +88,7 @@ func TestRootless(t *testing.T) {
 
 // spell writes a command line in another way that means the same to the engine.
 func spell(words []string, random *rand.Rand) []string {
-	c, err := Read(words)
+	c, err := ReadCall(words)
 	if err != nil || c.Verb != "run" && c.Verb != "create" {
 		return words
 	}

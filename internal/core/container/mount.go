@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// byMount is a folder in a container whose entries choose GPUs for NVIDIA's runtime, where its configuration accepts that
+// mountFolderName is a folder in a container whose entries choose GPUs for NVIDIA's runtime, where its configuration accepts that
 // (accept-nvidia-visible-devices-as-volume-mounts).
-const byMount = "nvidia-container-devices"
+const mountFolderName = "nvidia-container-devices"
 
 // sourcesOf are what an option of run or create shows the container of the machine. why is why it is refused whatever that is.
 func (c Call) sourcesOf(o option) (all []source, why string) {
@@ -27,8 +27,8 @@ func (c Call) sourcesOf(o option) (all []source, why string) {
 			all = append(all, source{kind: "pod", name: o.value})
 		}
 	case "--rootfs":
-		if isOn(o.value) && len(c.inside) > 0 {
-			file, _, _ := strings.Cut(strings.TrimPrefix(c.root(), "rootfs:"), ":")
+		if isSwitchOn(o.value) && len(c.inside) > 0 {
+			file, _, _ := strings.Cut(strings.TrimPrefix(c.firstOperand(), "rootfs:"), ":")
 			all = append(all, source{kind: "path", name: file})
 		}
 	case "--device":
@@ -41,8 +41,8 @@ func (c Call) sourcesOf(o option) (all []source, why string) {
 	return all, ""
 }
 
-// root is the first word that is no option: the image, or with --rootfs a folder.
-func (c Call) root() string {
+// firstOperand is the first word that is no option: the image, or with --rootfs a folder.
+func (c Call) firstOperand() string {
 	if c.inside[0] == "--" && len(c.inside) > 1 {
 		return c.inside[1]
 	}
@@ -53,7 +53,7 @@ func (c Call) root() string {
 // take a source that begins with a dot for a path of the caller (docker/cli: cli/command/container/opts.go;
 // containers/podman: pkg/specgen/volumes.go, which lets a backslash protect a colon).
 func readVolume(value string) (all []source, why string) {
-	if strings.Contains(value, byMount) {
+	if strings.Contains(value, mountFolderName) {
 		return nil, "it chooses devices that are not of the lease"
 	}
 	const protected = "\x00"
@@ -66,7 +66,7 @@ func readVolume(value string) (all []source, why string) {
 	}
 	options := strings.Split(strings.Join(parts[2:], ":"), ",")
 	only := slices.Contains(options, "ro")
-	all = append(all, sourceNamed(strings.TrimSpace(parts[0]), only))
+	all = append(all, newSource(strings.TrimSpace(parts[0]), only))
 	for _, option := range options { // upperdir=, workdir=
 		if _, file, given := strings.Cut(option, "="); given && isPath(file) {
 			all = append(all, source{"path", file, only})
@@ -78,7 +78,7 @@ func readVolume(value string) (all []source, why string) {
 // isPath reports whether an engine takes a source for a path, and not for the name of a volume.
 func isPath(name string) bool { return name != "" && strings.ContainsAny(name[:1], "/.~") }
 
-func sourceNamed(name string, only bool) source {
+func newSource(name string, only bool) source {
 	if isPath(name) {
 		return source{"path", name, only}
 	}
@@ -97,7 +97,7 @@ func readMount(value string) (all []source, why string) {
 	if err != nil || strings.ContainsAny(value, "\r\n") {
 		return nil, "gpuard cannot read it as one line of comma-separated values"
 	}
-	if strings.Contains(strings.Join(fields, ","), byMount) {
+	if strings.Contains(strings.Join(fields, ","), mountFolderName) {
 		return nil, "it chooses devices that are not of the lease"
 	}
 	kinds, names, targets, only := []string(nil), []string(nil), []string(nil), false
@@ -110,7 +110,7 @@ func readMount(value string) (all []source, why string) {
 		case "source", "src":
 			names = append(names, text)
 		case "readonly", "ro":
-			only = !given || isOn(text)
+			only = !given || isSwitchOn(text)
 		case "target", "dst", "dest", "destination":
 			targets = append(targets, text)
 		case "volume-opt":
@@ -131,7 +131,7 @@ func readMount(value string) (all []source, why string) {
 		names = targets
 	}
 	for _, name := range names {
-		switch named := sourceNamed(name, only); {
+		switch named := newSource(name, only); {
 		case slices.Contains(kinds, "glob"):
 			all = append(all, source{"pattern", name, only})
 		case bind:

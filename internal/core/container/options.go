@@ -95,8 +95,8 @@ func execGrammar() grammar {
 	}
 }
 
-// aliases are other names that compose gives its options (docker/compose: cmd/compose/run.go, exec.go, up.go).
-func aliases() map[string]string {
+// optionAliases are other names that compose gives its options (docker/compose: cmd/compose/run.go, exec.go, up.go).
+func optionAliases() map[string]string {
 	return map[string]string{"--volumes": "--volume", "--labels": "--label", "--no-TTY": "--no-tty", "--y": "--yes"}
 }
 
@@ -110,8 +110,8 @@ func (g grammar) takesOne(name string) bool {
 	return slices.Contains(strings.Fields(g.valued), name)
 }
 
-// long is the long name of a letter, "" for one that the command does not have.
-func (g grammar) long(letter byte) string {
+// longName is the long name of a letter, "" for one that the command does not have.
+func (g grammar) longName(letter byte) string {
 	for pair := range strings.FieldsSeq(g.letters) {
 		if pair[0] == letter {
 			return "--" + pair[2:]
@@ -120,21 +120,21 @@ func (g grammar) long(letter byte) string {
 	return ""
 }
 
-// Plain reports whether an option of run or create takes no value, in its long form or as one letter: "--rm", "-t". All
+// TakesNoValue reports whether an option of run or create takes no value, in its long form or as one letter: "--rm", "-t". All
 // others take one.
-func Plain(name string) bool {
+func TakesNoValue(name string) bool {
 	g := runGrammar()
 	if len(name) == 2 {
-		return g.takesNone(g.long(name[1]))
+		return g.takesNone(g.longName(name[1]))
 	}
 	return g.takesNone(name)
 }
 
 // GlobalValues are the options before a command that take a value.
-func GlobalValues() []string { return globalGrammar().words() }
+func GlobalValues() []string { return globalGrammar().valuedOptions() }
 
-// words are the options with a value, in both forms.
-func (g grammar) words() []string {
+// valuedOptions are the options with a value, in both forms.
+func (g grammar) valuedOptions() []string {
 	all := strings.Fields(g.valued)
 	for pair := range strings.FieldsSeq(g.letters) {
 		if g.takesOne("--" + pair[2:]) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Asked is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the command line.
-type Asked struct {
+// Lookups is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the command line.
+type Lookups struct {
 	Paths      []string // of the machine, as they were typed
 	Patterns   []string // the same with wildcards
 	Volumes    []string // by name
@@ -32,8 +32,8 @@ type source struct {
 	only bool // to be read
 }
 
-// add notes what has to be looked up of a source.
-func (a *Asked) add(s source) {
+// addSource notes what has to be looked up of a source.
+func (a *Lookups) addSource(s source) {
 	if s.name == "" {
 		return
 	}
@@ -52,18 +52,18 @@ func (a *Asked) add(s source) {
 }
 
 // Join is what has to be looked up for two.
-func (a Asked) Join(b Asked) Asked {
-	return Asked{slices.Concat(a.Paths, b.Paths), slices.Concat(a.Patterns, b.Patterns), slices.Concat(a.Volumes, b.Volumes), slices.Concat(a.Containers, b.Containers), slices.Concat(a.Pods, b.Pods)}
+func (a Lookups) Join(b Lookups) Lookups {
+	return Lookups{slices.Concat(a.Paths, b.Paths), slices.Concat(a.Patterns, b.Patterns), slices.Concat(a.Volumes, b.Volumes), slices.Concat(a.Containers, b.Containers), slices.Concat(a.Pods, b.Pods)}
 }
 
-// judge is why a container must not be shown a source; "" it may.
-func (f Found) judge(s source) string {
+// judgeSource is why a container must not be shown a source; "" it may.
+func (f Found) judgeSource(s source) string {
 	paths := f.Paths[s.name]
 	switch s.kind {
 	case "path":
-		paths = append([]string{f.absolute(s.name)}, paths...)
+		paths = append([]string{f.absolutePath(s.name)}, paths...)
 	case "pattern":
-		paths = append([]string{beforeWildcard(f.absolute(s.name))}, paths...)
+		paths = append([]string{beforeWildcard(f.absolutePath(s.name))}, paths...)
 	case "volume":
 		paths = f.Volumes[s.name]
 	default:
@@ -73,15 +73,15 @@ func (f Found) judge(s source) string {
 		if why := judgePath(p); why != "" {
 			return why
 		}
-		if !s.only && (within(p, "/sys/fs/cgroup") || p == "/sys" || p == "/sys/fs") {
+		if !s.only && (isWithin(p, "/sys/fs/cgroup") || p == "/sys" || p == "/sys/fs") {
 			return "it could leave the control group that keeps it to its devices; mount it read-only"
 		}
 	}
 	return ""
 }
 
-// absolute is a path as the engine's command makes it absolute; "" where the folder is not known.
-func (f Found) absolute(p string) string {
+// absolutePath is a path as the engine's command makes it absolute; "" where the folder is not known.
+func (f Found) absolutePath(p string) string {
 	switch {
 	case path.IsAbs(p):
 		return path.Clean(p)
@@ -100,8 +100,8 @@ func beforeWildcard(pattern string) string {
 	return path.Clean("/" + pattern[:strings.LastIndex(pattern[:at], "/")+1])
 }
 
-// within reports whether a path is a folder or below it.
-func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+// isWithin reports whether a path is a folder or below it.
+func isWithin(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
 
 // judgePath is why a container must not be shown a path of the machine; "" it may. The path has no links.
 func judgePath(p string) string {
@@ -110,9 +110,9 @@ func judgePath(p string) string {
 		return ""
 	case p == "/":
 		return "it shows the container the whole machine, with the devices that are not of the lease"
-	case within(p, "/dev") && !slices.ContainsFunc(devicePaths(), func(pattern string) bool { return matchesPath(pattern, p) }):
+	case isWithin(p, "/dev") && !slices.ContainsFunc(devicePaths(), func(pattern string) bool { return matchesPath(pattern, p) }):
 		return "it shows the container devices that are not of the lease"
-	case within(p, "/proc") && !slices.ContainsFunc(strings.Fields(harmlessProc), func(name string) bool { return within(p, "/proc/"+name) }):
+	case isWithin(p, "/proc") && !slices.ContainsFunc(strings.Fields(harmlessProc), func(name string) bool { return isWithin(p, "/proc/"+name) }):
 		return "through the processes in /proc it could reach devices that are not of the lease"
 	case isSocket(p):
 		return "through the engine's socket it could start containers that have no lease"
@@ -125,23 +125,23 @@ func judgePath(p string) string {
 // harmlessProc are entries of /proc that lead to no process.
 const harmlessProc = "buddyinfo cmdline config.gz cpuinfo crypto diskstats driver filesystems interrupts loadavg mdstat meminfo modules partitions stat swaps uptime version vmstat zoneinfo"
 
-// engines are the names in those of the sockets of engines, and of the folders of such.
-const engines = "docker podman containerd crio buildkit"
+// engineNames are the names in those of the sockets of engines, and of the folders of such.
+const engineNames = "docker podman containerd crio buildkit"
 
 // isSocket reports whether a path is the socket of an engine.
 func isSocket(p string) bool {
 	base := path.Base(p)
-	return strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields(engines), func(name string) bool { return strings.Contains(base, name) })
+	return strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields(engineNames), func(name string) bool { return strings.Contains(base, name) })
 }
 
 // holdsSockets reports whether a path is a folder with sockets of engines: one of /run, or of a user's folder there, where
 // rootless engines have theirs. Of other files in such a folder each may be shown by its name.
 func holdsSockets(p string) bool {
-	if within(p, "/var/run") {
+	if isWithin(p, "/var/run") {
 		p = strings.TrimPrefix(p, "/var")
 	}
 	patterns := []string{"/run", "/run/user", "/run/user/*", "/run/*/containerd"}
-	for name := range strings.FieldsSeq(engines) {
+	for name := range strings.FieldsSeq(engineNames) {
 		patterns = append(patterns, "/run/"+name)
 		if matchesPath("/run/user/*/"+name+"*", p) {
 			return true

@@ -1,9 +1,9 @@
 // Package container reads the command lines of container engines, judges what they would let a container open, and adds the
 // devices of a lease to those that start a container:
 //
-//	call, err := container.Read([]string{"docker", "run", "--rm", "-it", "pytorch/pytorch", "python", "train.py"})
-//	call = call.On(found) // what was looked up of call.Asked()
-//	form, err := container.Choose(engine, devices)
+//	call, err := container.ReadCall([]string{"docker", "run", "--rm", "-it", "pytorch/pytorch", "python", "train.py"})
+//	call = call.On(found) // what was looked up of call.NeededLookups()
+//	form, err := container.ChooseForm(engine, devices)
 //	argv, notes, err := call.With(form)
 //
 // Everything that a person wrote reaches the engine unchanged and in order, except options that give a container GPUs
@@ -42,8 +42,8 @@ type option struct {
 	lead  string   // letters before it in the same word: "-it" of -ite NAME=value; "" none
 }
 
-// Engine is the engine that a program is: "docker" or "podman"; "" for any other.
-func Engine(program string) string {
+// EngineOf is the engine that a program is: "docker" or "podman"; "" for any other.
+func EngineOf(program string) string {
 	switch name := program[strings.LastIndex(program, "/")+1:]; name {
 	case "docker", "podman":
 		return name
@@ -53,16 +53,16 @@ func Engine(program string) string {
 	return ""
 }
 
-// Read reads a command line. argv[0] is the program of the engine. It fails where the options of a verb have no end, as
+// ReadCall reads a command line. argv[0] is the program of the engine. It fails where the options of a verb have no end, as
 // without an image, or one of them is not known: it may take a value or not.
-func Read(argv []string) (Call, error) {
-	c := Call{Engine: Engine(argv[0])}
+func ReadCall(argv []string) (Call, error) {
+	c := Call{Engine: EngineOf(argv[0])}
 	if c.Engine == "" {
 		return c, fmt.Errorf("%q is no container engine that gpuard knows: write docker or podman", argv[0])
 	}
 	var rest []string
 	var err error
-	if c.globals, rest, err = globalGrammar().read(argv[1:]); err != nil {
+	if c.globals, rest, err = globalGrammar().readOptions(argv[1:]); err != nil {
 		return c, err
 	}
 	if len(rest) > 0 && rest[0] == "container" {
@@ -74,8 +74,8 @@ func Read(argv []string) (Call, error) {
 	}
 	c.command, c.after = rest[0], rest[1:]
 	var between []option
-	if slices.Contains(groups(), c.command) {
-		if between, rest, err = composeGrammar().read(c.after); err != nil {
+	if slices.Contains(commandGroups(), c.command) {
+		if between, rest, err = composeGrammar().readOptions(c.after); err != nil {
 			return c, err
 		}
 		if len(rest) > 0 {
@@ -99,15 +99,15 @@ func Read(argv []string) (Call, error) {
 func (c *Call) readVerb() (err error) {
 	switch c.Verb {
 	case "run", "create", "compose run":
-		c.options, c.inside, err = runGrammar().read(c.after)
+		c.options, c.inside, err = runGrammar().readOptions(c.after)
 	case "exec", "compose exec":
-		c.options, c.inside, err = execGrammar().read(c.after)
+		c.options, c.inside, err = execGrammar().readOptions(c.after)
 	case "compose up":
 		c.options, c.inside, err = upGrammar().readMixed(c.after)
 	default:
 		c.options, c.inside, err = startGrammar().readMixed(c.after)
 	}
-	if err != nil || c.Has("--help") || c.Verb != "run" && c.Verb != "create" && c.Verb != "compose run" {
+	if err != nil || c.HasOption("--help") || c.Verb != "run" && c.Verb != "create" && c.Verb != "compose run" {
 		return err
 	}
 	if len(c.inside) == 0 || slices.Equal(c.inside, []string{"--"}) {
@@ -116,8 +116,8 @@ func (c *Call) readVerb() (err error) {
 	return nil
 }
 
-// read reads options up to the first word that is none.
-func (g grammar) read(words []string) (options []option, rest []string, err error) {
+// readOptions reads options up to the first word that is none.
+func (g grammar) readOptions(words []string) (options []option, rest []string, err error) {
 	for len(words) > 0 && words[0] != "--" && len(words[0]) > 1 && words[0][0] == '-' {
 		o, n, err := g.readOne(words)
 		if err != nil {
@@ -132,7 +132,7 @@ func (g grammar) read(words []string) (options []option, rest []string, err erro
 func (g grammar) readMixed(words []string) (options []option, others []string, err error) {
 	for len(words) > 0 {
 		var more []option
-		if more, words, err = g.read(words); err != nil {
+		if more, words, err = g.readOptions(words); err != nil {
 			return nil, nil, err
 		}
 		options = append(options, more...)
@@ -152,7 +152,7 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 	var needs, given bool
 	if strings.HasPrefix(word, "--") {
 		o.name, o.value, given = strings.Cut(word, "=")
-		o.name = cmp.Or(aliases()[o.name], o.name)
+		o.name = cmp.Or(optionAliases()[o.name], o.name)
 		needs = !given && g.takesOne(o.name)
 	} else {
 		o, needs = g.readLetters(word)
@@ -179,7 +179,7 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 func (g grammar) readLetters(word string) (o option, needs bool) {
 	judged := "" // the only switch of one letter that is judged
 	for i := 1; i < len(word); i++ {
-		name := g.long(word[i])
+		name := g.longName(word[i])
 		if name == "" {
 			name = "-" + word[i:i+1]
 		}

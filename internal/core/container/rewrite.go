@@ -11,13 +11,13 @@ import (
 // options, so that it is what counts.
 func (c Call) With(form Form, more ...string) (argv, notes []string, err error) {
 	for _, o := range slices.Concat(c.globals, c.options) {
-		if _, why := c.judge(o, form); why != "" {
-			return nil, nil, fmt.Errorf("cannot keep the container to its lease with %s: %s; leave it out, or start the container without gpuard", o.typed(), why)
+		if _, why := c.judgeOption(o, form); why != "" {
+			return nil, nil, fmt.Errorf("cannot keep the container to its lease with %s: %s; leave it out, or start the container without gpuard", o.typedText(), why)
 		}
 	}
 	argv = slices.Clone(c.Before)
 	for _, o := range c.options {
-		drop, _ := c.judge(o, form)
+		drop, _ := c.judgeOption(o, form)
 		if o.name == "--restart" && (o.value == "always" || o.value == "unless-stopped") {
 			notes = append(notes, "after a boot of the machine the engine starts the container without gpuard, and without a lease; to have one then too: gpuard up -d at boot")
 		}
@@ -28,14 +28,14 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 		case o.lead != "":
 			argv = append(argv, o.lead)
 		}
-		notes = append(notes, fmt.Sprintf("%s is left out: %s", o.typed(), drop))
+		notes = append(notes, fmt.Sprintf("%s is left out: %s", o.typedText(), drop))
 	}
 	argv = slices.Concat(argv, form.Words, more, c.inside)
 	return argv, append(notes, form.Notes...), nil
 }
 
-// typed is the option as it was typed, without the letters before it.
-func (o option) typed() string {
+// typedText is the option as it was typed, without the letters before it.
+func (o option) typedText() string {
 	text := strings.Join(o.words, " ")
 	if o.lead != "" {
 		text = strings.TrimSpace("-" + strings.TrimPrefix(text, o.lead))
@@ -43,25 +43,25 @@ func (o option) typed() string {
 	return text
 }
 
-// Asked is what has to be looked up before the call is judged.
-func (c Call) Asked() (a Asked) {
+// NeededLookups is what has to be looked up before the call is judged.
+func (c Call) NeededLookups() (a Lookups) {
 	for _, o := range c.options {
 		sources, _ := c.sourcesOf(o)
 		for _, s := range sources {
-			a.add(s)
+			a.addSource(s)
 		}
 	}
 	return a
 }
 
-// On is the call with what was looked up.
-func (c Call) On(found Found) Call {
+// WithFound is the call with what was looked up.
+func (c Call) WithFound(found Found) Call {
 	c.found = found
 	return c
 }
 
-// Check is why gpuard cannot start the call, whatever the lease: to be said before one is waited for.
-func (c Call) Check() error {
+// CheckStart is why gpuard cannot start the call, whatever the lease: to be said before one is waited for.
+func (c Call) CheckStart() error {
 	if err := c.refuseCommand(); err != nil || c.need == startsNothing {
 		return err
 	}
@@ -90,14 +90,14 @@ func (c Call) Name() string {
 // Containers are the names or ids that a start is for.
 func (c Call) Containers() []string { return c.inside }
 
-// Has reports whether a run or create has one of these options.
-func (c Call) Has(names ...string) bool {
+// HasOption reports whether a run or create has one of these options.
+func (c Call) HasOption(names ...string) bool {
 	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
-// Attached reports whether the engine's command is there as long as the container that it starts: it passes signals on to that, and
+// IsAttached reports whether the engine's command is there as long as the container that it starts: it passes signals on to that, and
 // ends as that does.
-func (c Call) Attached() bool {
+func (c Call) IsAttached() bool {
 	return c.Verb == "run" && !slices.ContainsFunc(c.options, func(o option) bool {
 		letters := o.lead
 		if o.name == "" {
@@ -109,7 +109,7 @@ func (c Call) Attached() bool {
 
 // Endpoint is the engine that the options before a command name with --host, and whether they name a context.
 func Endpoint(prefix []string) (host string, context bool) {
-	options, _, _ := globalGrammar().read(prefix[1:])
+	options, _, _ := globalGrammar().readOptions(prefix[1:])
 	for _, o := range options {
 		switch o.name {
 		case "--host":

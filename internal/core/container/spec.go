@@ -46,8 +46,8 @@ type Mount struct {
 // reads it from 4.1 on, Docker from 25 on.
 const specVersion = "0.5.0"
 
-// Kinds are the vendors of which SpecOf makes files, and the kinds of their devices.
-func Kinds() map[gpu.Vendor]string {
+// CDIKinds are the vendors of which SpecOf makes files, and the kinds of their devices.
+func CDIKinds() map[gpu.Vendor]string {
 	return map[gpu.Vendor]string{gpu.NVIDIA: "nvidia.com/gpu", gpu.AMD: "amd.com/gpu"}
 }
 
@@ -55,8 +55,8 @@ func Kinds() map[gpu.Vendor]string {
 // Shared that the machine has, libraries the driver's, by the path that programs load. left names devices without an
 // entry: those without a file of their own, and those that are split into MIG slices, whose files a driver's tool knows.
 func SpecOf(vendor gpu.Vendor, devices []gpu.Device, files []string, libraries map[string]string) (spec Spec, left []string) {
-	spec = Spec{Version: specVersion, Kind: Kinds()[vendor], Devices: []SpecDevice{}}
-	for _, file := range Shared(vendor) {
+	spec = Spec{Version: specVersion, Kind: CDIKinds()[vendor], Devices: []SpecDevice{}}
+	for _, file := range SharedFiles(vendor) {
 		if slices.Contains(files, file) {
 			spec.Edits.Nodes = append(spec.Edits.Nodes, Node{file})
 		}

@@ -27,8 +27,8 @@ func HasOpen(d gpu.Device, files []string) bool {
 	})
 }
 
-// Name is the file of a device, for messages.
-func Name(d gpu.Device) string {
+// FileName is the file of a device, for messages.
+func FileName(d gpu.Device) string {
 	number := "N"
 	if d.Minor != nil {
 		number = fmt.Sprint(*d.Minor)
@@ -36,8 +36,8 @@ func Name(d gpu.Device) string {
 	return "/dev/" + prefixOf(d.Vendor) + number
 }
 
-// Belongs reports whether a path may be one of a device of any vendor.
-func Belongs(path string) bool {
+// IsDevicePath reports whether a path may be one of a device of any vendor.
+func IsDevicePath(path string) bool {
 	_, found := nameBelowDev(path)
 	return found
 }

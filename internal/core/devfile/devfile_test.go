@@ -39,11 +39,11 @@ func TestHasOpen(t *testing.T) {
 		}
 	}
 	for name, d := range map[string]gpu.Device{"/dev/nvidia1": nvidia, "/dev/dri/renderD128": amd, "/dev/nvidiaN": unnumbered} {
-		if Name(d) != name {
-			t.Errorf("%s, not %s", Name(d), name)
+		if FileName(d) != name {
+			t.Errorf("%s, not %s", FileName(d), name)
 		}
 	}
-	if !Belongs("/dev/nvidia0") || Belongs("/home/bob/train.py") {
+	if !IsDevicePath("/dev/nvidia0") || IsDevicePath("/home/bob/train.py") {
 		t.Error("what may be a device file")
 	}
 }

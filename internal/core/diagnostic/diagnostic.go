@@ -25,8 +25,8 @@ type Many struct {
 	Do   string // who can fix it; may be empty
 }
 
-// most is how many mistakes are listed for one file: more of them usually have one cause.
-const most = 50
+// maxListed is how many mistakes are listed for one file: more of them usually have one cause.
+const maxListed = 50
 
 // Error has a line for each mistake, in the order of the file: "cannot read gpuard.yaml:7:5: unknown key …", and Do in
 // the last line.
@@ -34,10 +34,10 @@ func (m *Many) Error() string {
 	list := slices.Clone(m.List)
 	slices.SortStableFunc(list, func(a, b One) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	lines := []string{}
-	for _, one := range list[:min(len(list), most)] {
+	for _, one := range list[:min(len(list), maxListed)] {
 		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
 	}
-	if more := len(list) - most; more > 0 {
+	if more := len(list) - maxListed; more > 0 {
 		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))
 	}
 	text := strings.Join(lines, "\n")

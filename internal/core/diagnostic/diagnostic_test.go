@@ -11,8 +11,8 @@ func TestMany(t *testing.T) {
 	if got := err.Error(); got != "cannot read /etc/x:1:9: a\ncannot read /etc/x:4:2: b; ask root to mend it" {
 		t.Errorf("%q", got)
 	}
-	lines := strings.Split((&Many{File: "f", List: make([]One, most+7), Do: "do"}).Error(), "\n")
-	if len(lines) != most+1 || lines[most] != "cannot read f: 7 more mistakes follow these; do" {
+	lines := strings.Split((&Many{File: "f", List: make([]One, maxListed+7), Do: "do"}).Error(), "\n")
+	if len(lines) != maxListed+1 || lines[maxListed] != "cannot read f: 7 more mistakes follow these; do" {
 		t.Errorf("%q", lines)
 	}
 }

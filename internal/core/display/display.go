@@ -1,7 +1,7 @@
 // Package display decides which processes serve a display. They may stay on a device beside a job, and gpuard never
 // suggests to end one:
 //
-//	screen := display.Of(device, machine.On(device.UUID))
+//	screen := display.ScreenOf(device, machine.On(device.UUID))
 //	if screen.Serves(p) {
 //		fmt.Println("also drives a display")
 //	}
@@ -25,18 +25,18 @@ type Screen struct {
 	owners map[uint32]bool // people whose session that is; none where only root and accounts of the system have one
 }
 
-// firstOfPeople is the lowest uid of a person (SYS_UID_MAX of login.defs(5)).
-const firstOfPeople = 1000
+// minPersonUID is the lowest uid of a person (SYS_UID_MAX of login.defs(5)).
+const minPersonUID = 1000
 
-// Of reads it from the processes on a device.
-func Of(d gpu.Device, processes []gpu.Process) Screen {
+// ScreenOf reads it from the processes on a device.
+func ScreenOf(d gpu.Device, processes []gpu.Process) Screen {
 	s := Screen{active: d.DisplayActive, owners: map[uint32]bool{}}
 	for _, p := range processes {
 		if !isServer(p) {
 			continue
 		}
 		s.served = true
-		if p.UID != nil && *p.UID >= firstOfPeople {
+		if p.UID != nil && *p.UID >= minPersonUID {
 			s.owners[*p.UID] = true
 		}
 	}
@@ -58,7 +58,7 @@ func (s Screen) Serves(p gpu.Process) bool {
 	switch {
 	case isServer(p):
 		return true
-	case p.Kind == gpu.GraphicsProcess, p.Kind == gpu.BothKinds && slices.Contains(programs(), Name(p.Command)):
+	case p.Kind == gpu.GraphicsProcess, p.Kind == gpu.BothKinds && slices.Contains(desktopPrograms(), ProgramName(p.Command)):
 		return s.isOfSession(p)
 	}
 	return false
@@ -67,7 +67,7 @@ func (s Screen) Serves(p gpu.Process) bool {
 // MayServe reports whether it cannot be excluded that a process serves the display: there are more compositors than
 // anybody knows. Nobody is told to end such a process.
 func (s Screen) MayServe(p gpu.Process) bool {
-	return s.Serves(p) || draws(p) && (s.active == nil || *s.active)
+	return s.Serves(p) || drawsGraphics(p) && (s.active == nil || *s.active)
 }
 
 // isOfSession: where no screen is on, only what the owner of a session draws belongs to it. A display manager's session
@@ -85,19 +85,21 @@ func (s Screen) isOfSession(p gpu.Process) bool {
 }
 
 func isServer(p gpu.Process) bool {
-	return (draws(p) || p.Kind == "") && slices.Contains(servers(), Name(p.Command))
+	return (drawsGraphics(p) || p.Kind == "") && slices.Contains(displayServers(), ProgramName(p.Command))
 }
 
-func draws(p gpu.Process) bool { return p.Kind == gpu.GraphicsProcess || p.Kind == gpu.BothKinds }
+func drawsGraphics(p gpu.Process) bool {
+	return p.Kind == gpu.GraphicsProcess || p.Kind == gpu.BothKinds
+}
 
-// Name is the name of a program without its folder, from its command line.
-func Name(command string) string {
+// ProgramName is the name of a program without its folder, from its command line.
+func ProgramName(command string) string {
 	first, _, _ := strings.Cut(command, " ")
 	return path.Base(strings.Trim(first, "[]"))
 }
 
-// servers are display servers, compositors and greeters: what draws the screen of a whole session.
-func servers() []string {
+// displayServers are display servers, compositors and greeters: what draws the screen of a whole session.
+func displayServers() []string {
 	return []string{"X", "Xorg", "Xorg.bin", "Xorg.wrap", "Xwayland", "Xephyr", "Xnest", "Xtigervnc", "Xvnc", "awesome", "budgie-wm", "cage", "cinnamon", "compiz", "compton",
 		"cosmic-comp", "cosmic-greeter", "deepin-kwin_wayland", "deepin-kwin_x11", "dwl", "enlightenment", "gala", "gamescope", "gdm-wayland-session", "gdm-x-session",
 		"gnome-session-binary", "gnome-shell", "gtkgreet", "Hyprland", "hyprland", "hyprlock", "kwin", "kwin_wayland", "kwin_x11", "ksmserver", "labwc", "lightdm",
@@ -105,8 +107,8 @@ func servers() []string {
 		"sddm", "sddm-greeter", "sddm-greeter-qt6", "slick-greeter", "sway", "swaylock", "unity-system-compositor", "wayfire", "weston", "xfwm4"}
 }
 
-// programs are those of a desktop that also compute on its GPU, such as to decode video.
-func programs() []string {
+// desktopPrograms are those of a desktop that also compute on its GPU, such as to decode video.
+func desktopPrograms() []string {
 	return []string{"brave", "brave-browser", "chrome", "chromium", "chromium-browser", "code", "discord", "Discord", "electron", "epiphany", "epiphany-browser", "firefox",
 		"firefox-bin", "firefox-esr", "kodi", "librewolf", "microsoft-edge", "mpv", "msedge", "obs", "opera", "slack", "steam", "steamwebhelper", "teams", "thunderbird",
 		"totem", "vivaldi", "vivaldi-bin", "vlc", "WebKitWebProcess", "zoom"}

@@ -51,7 +51,7 @@ func TestServes(t *testing.T) {
 		{nil, nil, nobodys, false, true},
 		{off, nil, nobodys, false, false},
 	} {
-		screen := Of(gpu.Device{DisplayActive: c.active}, append(c.beside, c.p))
+		screen := ScreenOf(gpu.Device{DisplayActive: c.active}, append(c.beside, c.p))
 		if screen.Serves(c.p) != c.serves || screen.MayServe(c.p) != c.may {
 			t.Errorf("%d %s: serves %t, may %t", i, fmt.Sprint(c.p.Kind, " ", c.p.Command), screen.Serves(c.p), screen.MayServe(c.p))
 		}

@@ -12,9 +12,9 @@ import (
 //	…
 //	# <<< gpuard setup shell <<<
 const (
-	begins = ">>> gpuard setup "
-	ends   = "<<< gpuard setup "
-	ended  = " line-end-added"
+	beginMark   = ">>> gpuard setup "
+	endMark     = "<<< gpuard setup "
+	lineEndNote = " line-end-added"
 )
 
 // block is a block that was found in a text.
@@ -25,59 +25,59 @@ type block struct {
 	added    bool   // the line before got its end from gpuard
 }
 
-func (c Change) comment() string {
+func (c Change) commentMark() string {
 	if c.Comment == "" {
 		return "#"
 	}
 	return c.Comment
 }
 
-// render is the block as the file has it.
-func (c Change) render(added bool) string {
+// renderBlock is the block as the file has it.
+func (c Change) renderBlock(added bool) string {
 	note := ""
 	if added {
-		note = ended
+		note = lineEndNote
 	}
-	mark := c.Indent + c.comment() + " "
-	return fmt.Sprintf("%s%s%s %s%s >>>\n%s%s%s%s <<<\n", mark, begins, c.Block, Sum(c.Content), note, c.Content, mark, ends, c.Block)
+	mark := c.Indent + c.commentMark() + " "
+	return fmt.Sprintf("%s%s%s %s%s >>>\n%s%s%s%s <<<\n", mark, beginMark, c.Block, TextSum(c.Content), note, c.Content, mark, endMark, c.Block)
 }
 
-// find finds the block of c; nil and no error: there is none.
-func (c Change) find(text string) (*block, error) {
+// findBlock finds the block of c; nil and no error: there is none.
+func (c Change) findBlock(text string) (*block, error) {
 	var found *block
 	open, at := false, 0
-	for n, line := range numbered(text) {
+	for n, line := range numberedLines(text) {
 		here := at
 		at += len(line)
 		bare := strings.TrimSpace(line)
-		name, isBegin := strings.CutPrefix(bare, c.comment()+" "+begins+c.Block+" ")
-		isEnd := bare == c.comment()+" "+ends+c.Block+" <<<"
+		name, isBegin := strings.CutPrefix(bare, c.commentMark()+" "+beginMark+c.Block+" ")
+		isEnd := bare == c.commentMark()+" "+endMark+c.Block+" <<<"
 		switch {
 		case !isBegin && !isEnd:
 			if open {
 				found.lines += line
 			}
 		case isBegin && found != nil, isEnd && !open:
-			return nil, c.broken(n)
+			return nil, c.marksConflict(n)
 		case isBegin:
 			rest, ok := strings.CutSuffix(name, " >>>")
 			if !ok {
-				return nil, c.broken(n)
+				return nil, c.marksConflict(n)
 			}
 			found, open = &block{from: here}, true
-			found.sum, found.added = strings.CutSuffix(rest, ended)
+			found.sum, found.added = strings.CutSuffix(rest, lineEndNote)
 		default:
 			found.to, open = at, false
 		}
 	}
 	if open {
-		return nil, c.broken(strings.Count(text, "\n") + 1)
+		return nil, c.marksConflict(strings.Count(text, "\n") + 1)
 	}
 	return found, nil
 }
 
-// numbered yields the lines with their ends, and their numbers from 1.
-func numbered(text string) func(yield func(int, string) bool) {
+// numberedLines yields the lines with their ends, and their numbers from 1.
+func numberedLines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		n := 0
 		for line := range strings.Lines(text) {
@@ -89,63 +89,63 @@ func numbered(text string) func(yield func(int, string) bool) {
 	}
 }
 
-func (c Change) broken(line int) *Conflict {
+func (c Change) marksConflict(line int) *Conflict {
 	return &Conflict{c.Path, fmt.Sprintf("the marks of gpuard's block %q do not match at line %d", c.Block, line), "take the lines of that block away by hand, and try again"}
 }
 
-func (c Change) edited() *Conflict {
+func (c Change) editedConflict() *Conflict {
 	return &Conflict{c.Path, fmt.Sprintf("the lines of gpuard's block %q were changed", c.Block), "move what is yours out of it, take the block away, and try again"}
 }
 
-func wantBlock(c Change, now Found) (Step, error) {
+func planBlock(c Change, now Found) (Step, error) {
 	s := Step{Change: c, Before: now.Content}
 	if !now.Exists {
-		s.Action, s.After = Create, c.render(false)
+		s.Action, s.After = Create, c.renderBlock(false)
 		return s, nil
 	}
-	b, err := c.find(now.Content)
+	b, err := c.findBlock(now.Content)
 	switch {
 	case err != nil:
 		return s, err
 	case b == nil:
 		s.Action = Insert
-		s.After = c.insert(now.Content)
-	case Sum(b.lines) != b.sum:
-		return s, c.edited()
+		s.After = c.insertBlock(now.Content)
+	case TextSum(b.lines) != b.sum:
+		return s, c.editedConflict()
 	case b.lines == c.Content:
 		s.Action, s.After = Same, now.Content
 	default:
 		s.Action = Update
-		s.After = now.Content[:b.from] + c.render(b.added) + now.Content[b.to:]
+		s.After = now.Content[:b.from] + c.renderBlock(b.added) + now.Content[b.to:]
 	}
 	return s, nil
 }
 
-func (c Change) insert(text string) string {
+func (c Change) insertBlock(text string) string {
 	if c.Line > 0 {
 		at := 0
-		for n, line := range numbered(text) {
+		for n, line := range numberedLines(text) {
 			if n == c.Line {
-				return text[:at] + c.render(false) + text[at:]
+				return text[:at] + c.renderBlock(false) + text[at:]
 			}
 			at += len(line)
 		}
 	}
 	if text != "" && !strings.HasSuffix(text, "\n") {
-		return text + "\n" + c.render(true)
+		return text + "\n" + c.renderBlock(true)
 	}
-	return text + c.render(false)
+	return text + c.renderBlock(false)
 }
 
 func cutBlock(s Step, now Found, made bool) (Step, error) {
-	b, err := s.find(now.Content)
+	b, err := s.findBlock(now.Content)
 	switch {
 	case err != nil:
 		return s, err
 	case b == nil:
 		s.Action, s.After = Gone, now.Content
 		return s, nil
-	case Sum(b.lines) != b.sum:
+	case TextSum(b.lines) != b.sum:
 		s.Action, s.After = Left, now.Content
 		return s, nil
 	}

@@ -1,7 +1,7 @@
 // Package edit decides how gpuard setup changes files, given what they contain:
 //
-//	step, err := edit.Want(change, edit.Found{Content: text, Exists: true})
-//	undo, err := edit.TakeAway(change, found, made)
+//	step, err := edit.PlanWrite(change, edit.Found{Content: text, Exists: true})
+//	undo, err := edit.PlanRemoval(change, found, made)
 //
 // A whole file can be gpuard's own; in a user's file only a block between two marks is. It must not change a user's own
 // text: removing everything restores every byte. It does not read or write files.
@@ -55,8 +55,8 @@ type Step struct {
 	After  string // content afterwards; empty for Delete
 }
 
-// Does reports whether the step changes anything.
-func (s Step) Does() bool { return s.Action != Same && s.Action != Left && s.Action != Gone }
+// HasEffect reports whether the step changes anything.
+func (s Step) HasEffect() bool { return s.Action != Same && s.Action != Left && s.Action != Gone }
 
 // Conflict is why a setup cannot be done. None of its steps is done then.
 type Conflict struct{ Path, Why, Remedy string }
@@ -66,16 +66,16 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("cannot write %s: %s; %s", c.Path, c.Why, c.Remedy)
 }
 
-// Sum identifies a text: the first 16 hex digits of the SHA-256.
-func Sum(text string) string {
+// TextSum identifies a text: the first 16 hex digits of the SHA-256.
+func TextSum(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Want decides how to apply c to the present state now. The error is a *Conflict.
-func Want(c Change, now Found) (Step, error) {
+// PlanWrite decides how to apply c to the present state now. The error is a *Conflict.
+func PlanWrite(c Change, now Found) (Step, error) {
 	if c.Block != "" {
-		return wantBlock(c, now)
+		return planBlock(c, now)
 	}
 	s := Step{Change: c, Before: now.Content, After: c.Content}
 	switch {
@@ -83,7 +83,7 @@ func Want(c Change, now Found) (Step, error) {
 		s.Action = Create
 	case now.Content == c.Content:
 		s.Action = Same
-	case now.wrote(now.Content):
+	case now.hasSumOf(now.Content):
 		s.Action = Update
 	case now.Known != nil:
 		return s, &Conflict{c.Path, "it was changed since gpuard wrote it", "move it away, or delete it, and try again"}
@@ -93,15 +93,15 @@ func Want(c Change, now Found) (Step, error) {
 	return s, nil
 }
 
-// TakeAway decides how to remove what a setup wrote. made: the file of a block was created for it.
-func TakeAway(c Change, now Found, made bool) (Step, error) {
+// PlanRemoval decides how to remove what a setup wrote. made: the file of a block was created for it.
+func PlanRemoval(c Change, now Found, made bool) (Step, error) {
 	s := Step{Change: c, Before: now.Content}
 	switch {
 	case !now.Exists:
 		s.Action = Gone
 	case c.Block != "":
 		return cutBlock(s, now, made)
-	case now.wrote(now.Content):
+	case now.hasSumOf(now.Content):
 		s.Action = Delete
 	default:
 		s.Action, s.After = Left, now.Content
@@ -109,8 +109,8 @@ func TakeAway(c Change, now Found, made bool) (Step, error) {
 	return s, nil
 }
 
-func (f Found) wrote(text string) bool {
-	sum := Sum(text)
+func (f Found) hasSumOf(text string) bool {
+	sum := TextSum(text)
 	for _, known := range f.Known {
 		if known == sum {
 			return true

@@ -17,21 +17,21 @@ func persons() []string {
 // twice runs a setup twice, and then removes it.
 func twice(t *testing.T, c Change, text string, lines string) string {
 	t.Helper()
-	s, err := Want(c, Found{Exists: true, Content: text})
+	s, err := PlanWrite(c, Found{Exists: true, Content: text})
 	if err != nil || s.Action != Insert || !strings.Contains(s.After, c.Content+c.Indent+"# <<< gpuard setup shell <<<\n") {
 		t.Fatalf("%q: %v, %+v", text, err, s)
 	}
-	again, err := Want(c, Found{Exists: true, Content: s.After})
+	again, err := PlanWrite(c, Found{Exists: true, Content: s.After})
 	if err != nil || again.Action != Same || again.After != s.After {
 		t.Fatalf("%q again: %v, %+v", text, err, again)
 	}
 	other := c
 	other.Content = lines
-	update, err := Want(other, Found{Exists: true, Content: s.After})
+	update, err := PlanWrite(other, Found{Exists: true, Content: s.After})
 	if err != nil || update.Action != Update || !strings.Contains(update.After, lines) {
 		t.Fatalf("%q with other lines: %v, %+v", text, err, update)
 	}
-	gone, err := TakeAway(c, Found{Exists: true, Content: update.After}, false)
+	gone, err := PlanRemoval(c, Found{Exists: true, Content: update.After}, false)
 	if err != nil || gone.Action != Cut {
 		t.Fatalf("%q away: %v, %+v", text, err, gone)
 	}
@@ -57,7 +57,7 @@ func FuzzBlocks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, lines string, line int) {
 		lines = strings.ReplaceAll(lines, "gpuard setup", "") + "\n"
 		c := Change{Path: "/f", Block: "shell", Content: "one\n", Line: line}
-		if b, err := c.find(text); err != nil || b != nil || lines == "one\n" {
+		if b, err := c.findBlock(text); err != nil || b != nil || lines == "one\n" {
 			return
 		}
 		if got := twice(t, c, text, lines); got != text {
@@ -71,8 +71,8 @@ func FuzzBlocks(f *testing.F) {
 func TestPersonContinues(t *testing.T) {
 	c := Change{Path: "/f", Block: "shell", Content: "one\n"}
 	for before, want := range map[string]string{"a": "a\nz\n", "a\n": "a\nz\n", "": "z\n"} {
-		s, _ := Want(c, Found{Exists: true, Content: before})
-		gone, err := TakeAway(c, Found{Exists: true, Content: s.After + "z\n"}, true)
+		s, _ := PlanWrite(c, Found{Exists: true, Content: before})
+		gone, err := PlanRemoval(c, Found{Exists: true, Content: s.After + "z\n"}, true)
 		if err != nil || gone.Action != Cut || gone.After != want {
 			t.Errorf("%q: %v, %+v", before, err, gone)
 		}
@@ -80,10 +80,10 @@ func TestPersonContinues(t *testing.T) {
 		var conflict *Conflict
 		other := c
 		other.Content = "two\n"
-		if _, err := Want(other, Found{Exists: true, Content: edited}); !errors.As(err, &conflict) {
+		if _, err := PlanWrite(other, Found{Exists: true, Content: edited}); !errors.As(err, &conflict) {
 			t.Errorf("an edited block is written over: %v", err)
 		}
-		if gone, err := TakeAway(c, Found{Exists: true, Content: edited}, true); err != nil || gone.Action != Left || gone.After != edited {
+		if gone, err := PlanRemoval(c, Found{Exists: true, Content: edited}, true); err != nil || gone.Action != Left || gone.After != edited {
 			t.Errorf("an edited block is taken away: %v, %+v", err, gone)
 		}
 	}
@@ -92,15 +92,15 @@ func TestPersonContinues(t *testing.T) {
 // TestBrokenMarks: a block whose marks do not match is not changed.
 func TestBrokenMarks(t *testing.T) {
 	c := Change{Path: "/f", Block: "shell", Content: "one\n"}
-	s, _ := Want(c, Found{})
+	s, _ := PlanWrite(c, Found{})
 	lines := strings.SplitAfter(s.After, "\n")
 	for name, text := range map[string]string{"no end": lines[0] + lines[1], "no beginning": lines[1] + lines[2], "twice": s.After + s.After,
 		"two beginnings": lines[0] + s.After, "cut mark": strings.Replace(s.After, " >>>\n", "\n", 1)} {
 		var conflict *Conflict
-		if _, err := Want(c, Found{Exists: true, Content: text}); !errors.As(err, &conflict) || !strings.Contains(err.Error(), "line ") {
+		if _, err := PlanWrite(c, Found{Exists: true, Content: text}); !errors.As(err, &conflict) || !strings.Contains(err.Error(), "line ") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := TakeAway(c, Found{Exists: true, Content: text}, true); !errors.As(err, &conflict) {
+		if _, err := PlanRemoval(c, Found{Exists: true, Content: text}, true); !errors.As(err, &conflict) {
 			t.Errorf("%s: taken away: %v", name, err)
 		}
 	}
@@ -110,25 +110,25 @@ func TestBrokenMarks(t *testing.T) {
 // left.
 func TestFiles(t *testing.T) {
 	c := Change{Path: "/f", Content: "new\n"}
-	old := []string{Sum("old\n")}
+	old := []string{TextSum("old\n")}
 	for name, x := range map[string]struct {
 		now    Found
 		want   Action
 		remove Action
 	}{
 		"not there":        {Found{}, Create, Gone},
-		"as wished":        {Found{Exists: true, Content: "new\n", Known: []string{Sum("new\n")}}, Same, Delete},
+		"as wished":        {Found{Exists: true, Content: "new\n", Known: []string{TextSum("new\n")}}, Same, Delete},
 		"older":            {Found{Exists: true, Content: "old\n", Known: old}, Update, Delete},
-		"killed between":   {Found{Exists: true, Content: "old\n", Known: append(old, Sum("new\n"))}, Update, Delete},
+		"killed between":   {Found{Exists: true, Content: "old\n", Known: append(old, TextSum("new\n"))}, Update, Delete},
 		"another's":        {Found{Exists: true, Content: "mine\n"}, "", Left},
 		"changed":          {Found{Exists: true, Content: "mine\n", Known: old}, "", Left},
 		"another's, alike": {Found{Exists: true, Content: "new\n"}, Same, Left},
 	} {
-		s, err := Want(c, x.now)
+		s, err := PlanWrite(c, x.now)
 		if x.want != s.Action && x.want != "" || (x.want == "") != (err != nil) {
 			t.Errorf("%s: %v, %+v", name, err, s)
 		}
-		s, err = TakeAway(c, x.now, true)
+		s, err = PlanRemoval(c, x.now, true)
 		if err != nil || s.Action != x.remove {
 			t.Errorf("%s, removed: %v, %+v", name, err, s)
 		}

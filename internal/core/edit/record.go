@@ -21,8 +21,8 @@ type Entry struct {
 	Made    bool     `json:"made,omitempty"` // the file of the block was created for it
 }
 
-// Of lists the entries of one setup.
-func (r *Record) Of(setup string) []Entry {
+// EntriesOf lists the entries of one setup.
+func (r *Record) EntriesOf(setup string) []Entry {
 	var mine []Entry
 	for _, e := range r.Entries {
 		if e.Setup == setup {
@@ -32,8 +32,8 @@ func (r *Record) Of(setup string) []Entry {
 	return mine
 }
 
-// Known is the record of the file that c changes, nil for none.
-func (r *Record) Known(c Change) []string {
+// KnownSums is the record of the file that c changes, nil for none.
+func (r *Record) KnownSums(c Change) []string {
 	for _, e := range r.Entries {
 		if e.Path == c.Path && e.Block == c.Block {
 			return append([]string{}, e.Sums...)
@@ -42,8 +42,8 @@ func (r *Record) Known(c Change) []string {
 	return nil
 }
 
-// Intend records a step before it is done for a setup. The record stays valid if the step is never done.
-func (r *Record) Intend(setup string, s Step) {
+// RecordIntent records a step before it is done for a setup. The record stays valid if the step is never done.
+func (r *Record) RecordIntent(setup string, s Step) {
 	i := slices.IndexFunc(r.Entries, func(e Entry) bool { return e.Path == s.Path && e.Block == s.Block })
 	if i < 0 {
 		r.Entries = append(r.Entries, Entry{Path: s.Path, Block: s.Block, Comment: s.Comment, Made: s.Action == Create})
@@ -51,27 +51,27 @@ func (r *Record) Intend(setup string, s Step) {
 	}
 	e := &r.Entries[i]
 	e.Setup = setup
-	if sum := Sum(s.After); s.Block == "" && !slices.Contains(e.Sums, sum) {
+	if sum := TextSum(s.After); s.Block == "" && !slices.Contains(e.Sums, sum) {
 		e.Sums = append(e.Sums, sum)
 	}
 }
 
-// Done records that a step was done, and drops the sums of older texts.
-func (r *Record) Done(s Step) {
+// RecordDone records that a step was done, and drops the sums of older texts.
+func (r *Record) RecordDone(s Step) {
 	for i := range r.Entries {
 		if e := &r.Entries[i]; e.Path == s.Path && e.Block == s.Block && s.Block == "" {
-			e.Sums = []string{Sum(s.After)}
+			e.Sums = []string{TextSum(s.After)}
 		}
 	}
 }
 
-// Forget drops an entry.
-func (r *Record) Forget(path, block string) {
+// DropEntry drops an entry.
+func (r *Record) DropEntry(path, block string) {
 	r.Entries = slices.DeleteFunc(r.Entries, func(e Entry) bool { return e.Path == path && e.Block == block })
 }
 
-// Change is the change that removes the entry.
-func (e Entry) Change() Change {
+// RemovalChange is the change that removes the entry.
+func (e Entry) RemovalChange() Change {
 	return Change{Path: e.Path, Block: e.Block, Comment: e.Comment}
 }
 

@@ -18,33 +18,33 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", when, got, err, want)
 		}
 	}
-	one, two := Sum("one\n"), Sum("two\n")
-	r.Intend("a", Step{Change: file, Action: Create, After: "one\n"})
+	one, two := TextSum("one\n"), TextSum("two\n")
+	r.RecordIntent("a", Step{Change: file, Action: Create, After: "one\n"})
 	says("created", `[{"setup":"a","path":"/f","sums":["`+one+`"],"made":true}]`)
 	kept := slices.Clone(r.Entries)
 	for range 2 {
-		r.Intend("b", Step{Change: file, Action: Update, After: "two\n"})
+		r.RecordIntent("b", Step{Change: file, Action: Update, After: "two\n"})
 		says("about to be changed", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}]`)
 	}
-	r.Intend("b", Step{Change: block, Action: Insert, After: "mine\n"})
+	r.RecordIntent("b", Step{Change: block, Action: Insert, After: "mine\n"})
 	blocks := `,{"setup":"b","path":"/f","block":"x","comment":";"}]`
-	r.Done(Step{Change: block, Action: Insert, After: "mine\n"})
+	r.RecordDone(Step{Change: block, Action: Insert, After: "mine\n"})
 	says("a further block", `[{"setup":"b","path":"/f","sums":["`+one+`","`+two+`"],"made":true}`+blocks)
-	r.Done(Step{Change: file, Action: Update, After: "two\n"})
+	r.RecordDone(Step{Change: file, Action: Update, After: "two\n"})
 	says("changed", `[{"setup":"b","path":"/f","sums":["`+two+`"],"made":true}`+blocks)
-	if known := r.Known(file); !slices.Equal(known, []string{two}) {
+	if known := r.KnownSums(file); !slices.Equal(known, []string{two}) {
 		t.Errorf("of the file it knows %q", known)
 	}
-	if known := r.Known(block); known == nil || len(known) > 0 {
+	if known := r.KnownSums(block); known == nil || len(known) > 0 {
 		t.Errorf("of the block it knows %q", known)
 	}
-	if known := r.Known(Change{Path: "/other"}); known != nil {
+	if known := r.KnownSums(Change{Path: "/other"}); known != nil {
 		t.Errorf("of another file it knows %q", known)
 	}
-	if mine := r.Of("b"); len(mine) != 2 || mine[1].Change() != (Change{Path: "/f", Block: "x", Comment: ";"}) || len(r.Of("a")) > 0 {
+	if mine := r.EntriesOf("b"); len(mine) != 2 || mine[1].RemovalChange() != (Change{Path: "/f", Block: "x", Comment: ";"}) || len(r.EntriesOf("a")) > 0 {
 		t.Errorf("%+v", mine)
 	}
-	r.Forget("/f", "")
+	r.DropEntry("/f", "")
 	says("forgotten", "["+blocks[1:])
 	r.Entries = kept
 	says("taken back", `[{"setup":"a","path":"/f","sums":["`+one+`"],"made":true}]`)

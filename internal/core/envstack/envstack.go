@@ -1,7 +1,7 @@
 // Package envstack saves, in a variable of the shell itself, the values of variables before a choice of devices, so
 // that the shell can restore them exactly:
 //
-//	stack, err := envstack.Read(env)
+//	stack, err := envstack.ReadStack(env)
 //	stack = stack.Push(envstack.Entry{ID: id}, env, changes)
 //	rest, restore, entry := stack.Pop(id)
 //
@@ -24,45 +24,45 @@ const Variable = "GPUARD_SAVED"
 
 // Entry is one choice and the values before it.
 type Entry struct {
-	ID     string           `json:"id"` // such as "conda:/home/ann/envs/train"
-	Before map[string]value `json:"before"`
-	Lease  string           `json:"lease,omitempty"` // taken with the choice
-	PID    int              `json:"pid,omitempty"`   // of the shell that took it
-	Start  uint64           `json:"start,omitempty"` // of that process, in ticks since boot
-	By     int              `json:"by,omitempty"`    // process that evaluated the choice: that shell, or a subshell
+	ID     string                `json:"id"` // such as "conda:/home/ann/envs/train"
+	Before map[string]savedValue `json:"before"`
+	Lease  string                `json:"lease,omitempty"` // taken with the choice
+	PID    int                   `json:"pid,omitempty"`   // of the shell that took it
+	Start  uint64                `json:"start,omitempty"` // of that process, in ticks since boot
+	By     int                   `json:"by,omitempty"`    // process that evaluated the choice: that shell, or a subshell
 }
 
-// value is the value of a variable; null means unset, which differs from empty.
-type value struct {
+// savedValue is the value of a variable; null means unset, which differs from empty.
+type savedValue struct {
 	set  bool
 	text string
 }
 
-// bytes is the form of a value that JSON cannot represent.
-type bytes struct {
+// rawBytes is the form of a value that JSON cannot represent.
+type rawBytes struct {
 	Bytes []byte `json:"bytes"`
 }
 
 // MarshalJSON keeps every byte.
-func (v value) MarshalJSON() ([]byte, error) {
+func (v savedValue) MarshalJSON() ([]byte, error) {
 	switch {
 	case !v.set:
 		return []byte("null"), nil
 	case !utf8.ValidString(v.text):
-		return json.Marshal(bytes{[]byte(v.text)})
+		return json.Marshal(rawBytes{[]byte(v.text)})
 	}
 	return json.Marshal(v.text)
 }
 
 // UnmarshalJSON rejects values that no environment can hold.
-func (v *value) UnmarshalJSON(data []byte) error {
-	*v = value{}
+func (v *savedValue) UnmarshalJSON(data []byte) error {
+	*v = savedValue{}
 	if string(data) == "null" {
 		return nil
 	}
 	v.set = true
 	if data[0] == '{' {
-		var b bytes
+		var b rawBytes
 		if err := json.Unmarshal(data, &b); err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func (v *value) UnmarshalJSON(data []byte) error {
 // Stack has the latest choice last.
 type Stack []Entry
 
-// Read reads the stack of an environment. The error says what to do.
-func Read(env visible.Env) (Stack, error) {
+// ReadStack reads the stack of an environment. The error says what to do.
+func ReadStack(env visible.Env) (Stack, error) {
 	text, _ := env.Lookup(Variable)
 	if text == "" {
 		return nil, nil
@@ -102,29 +102,29 @@ func Read(env visible.Env) (Stack, error) {
 
 // Push saves the values in env of the variables that are about to change.
 func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
-	e.ID = written(e.ID)
-	e.Before = map[string]value{}
+	e.ID = validUTF8(e.ID)
+	e.Before = map[string]savedValue{}
 	for _, v := range change {
 		text, set := env.Lookup(v.Name)
-		e.Before[v.Name] = value{set, text}
+		e.Before[v.Name] = savedValue{set, text}
 	}
 	return append(slices.Clone(s), e)
 }
 
-// written is an id in valid UTF-8 for JSON; a path may have other bytes.
-func written(id string) string { return string([]rune(id)) }
+// validUTF8 is an id in valid UTF-8 for JSON; a path may have other bytes.
+func validUTF8(id string) string { return string([]rune(id)) }
 
 // Pop removes the entry of an id, and returns the changes that restore its variables. A variable that a later entry has
 // changed keeps that value, and gets the value from before both when the later entry is popped. The entry is nil where
 // there is none.
 func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
-	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == written(id) })
+	at := slices.IndexFunc(s, func(e Entry) bool { return e.ID == validUTF8(id) })
 	if at < 0 {
 		return s, nil, nil
 	}
 	for i, e := range s {
 		if i != at {
-			before := map[string]value{}
+			before := map[string]savedValue{}
 			for n, v := range e.Before {
 				before[n] = v
 			}
@@ -149,8 +149,8 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 	return rest, back, popped
 }
 
-// Var sets the variable to the stack; an empty one unsets it.
-func (s Stack) Var() visible.Var {
+// AsVariable sets the variable to the stack; an empty one unsets it.
+func (s Stack) AsVariable() visible.Var {
 	if len(s) == 0 {
 		return visible.Var{Name: Variable, Unset: true}
 	}

@@ -25,21 +25,21 @@ func after(env visible.Env, vars ...visible.Var) visible.Env {
 
 func enter(t *testing.T, env visible.Env, id string, change ...visible.Var) visible.Env {
 	t.Helper()
-	s, err := Read(env)
+	s, err := ReadStack(env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return after(env, append(slices.Clone(change), s.Push(Entry{ID: id}, env, change).Var())...)
+	return after(env, append(slices.Clone(change), s.Push(Entry{ID: id}, env, change).AsVariable())...)
 }
 
 func leave(t *testing.T, env visible.Env, id string) visible.Env {
 	t.Helper()
-	s, err := Read(env)
+	s, err := ReadStack(env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rest, back, _ := s.Pop(id)
-	return after(env, append(back, rest.Var())...)
+	return after(env, append(back, rest.AsVariable())...)
 }
 
 // TestAnyOrder: nested choices may end in any order, and the original values are restored at the end. While a choice
@@ -73,7 +73,7 @@ func TestAnyOrder(t *testing.T) {
 			env = enter(t, env, ids[i], change...)
 		}
 		inner := ids[len(ids)-1]
-		s, _ := Read(env)
+		s, _ := ReadStack(env)
 		holds := s[len(s)-1].Before
 		random.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		left := false
@@ -104,7 +104,7 @@ func TestRead(t *testing.T) {
 		`[{"id":"a","before":{"A":1}}]`:           "unset GPUARD_SAVED",
 		`[{"id":"a","before":[]}]`:                "unset GPUARD_SAVED",
 	} {
-		_, err := Read(visible.Env{Variable + "=" + text})
+		_, err := ReadStack(visible.Env{Variable + "=" + text})
 		if (err != nil) != (bad != "") || err != nil && !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: %v, want %q", text, err, bad)
 		}

@@ -1,7 +1,7 @@
 // Package glance is what a person wants to know of a machine at the first look, as values: is something free, when does the next request
 // get its devices, is something broken. A view puts each part where it likes, links it, and says it in its language:
 //
-//	answer := glance.Of(&report)
+//	answer := glance.Summarize(&report)
 //	answer.Text() // 2 of 8 free · 3 wait, the next gets GPU 5 at about 14:20 (end of bert-large) · 1 lost, 1 hot
 //
 // It reads the report of status and nothing else, so each figure is the one that status shows. It must not judge a device itself.
@@ -55,8 +55,8 @@ type Answer struct {
 	Troubles []Part // the gravest first; never empty: Well where there are none
 }
 
-// Of is the answer that a report gives.
-func Of(s *status.Report) Answer {
+// Summarize is the answer that a report gives.
+func Summarize(s *status.Report) Answer {
 	var a Answer
 	a.Free.Key = Free
 	eachSpot(s, func(_ int, d *status.Device) {
@@ -82,8 +82,8 @@ func Of(s *status.Report) Answer {
 	case 1:
 		a.Waiting.Text = "1 waits"
 	}
-	a.Next = nextOf(s)
-	a.Troubles = troubles(s)
+	a.Next = nextStart(s)
+	a.Troubles = findTroubles(s)
 	return a
 }
 

@@ -23,7 +23,7 @@ type lab struct {
 
 func newLab(t *testing.T, machine string) *lab {
 	t.Helper()
-	m, err := gpu.Invent(machine)
+	m, err := gpu.InventMachine(machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +59,9 @@ func (l *lab) waits(user string, count int, devices ...int) *job.Ticket {
 }
 
 func (l *lab) report() *status.Report {
-	s := status.Of(l.Machine, l.leases, testNow)
+	s := status.NewReport(l.Machine, l.leases, testNow)
 	none := func(job.Ticket) bool { return false }
-	s.Queue(l.line, 0, none, func(t job.Ticket) bool { return t.PID == 99 }, func(t job.Ticket) bool { return l.full && t.ID == "t000" })
+	s.AddWaiting(l.line, 0, none, func(t job.Ticket) bool { return t.PID == 99 }, func(t job.Ticket) bool { return l.full && t.ID == "t000" })
 	return &s
 }
 
@@ -179,7 +179,7 @@ func TestAnswers(t *testing.T) {
 				test.set(l)
 				s = l.report()
 			}
-			got := Of(s)
+			got := Summarize(s)
 			if got.Text() != test.want || got.Title() != test.title {
 				t.Errorf("%q, %q", got.Text(), got.Title())
 			}
@@ -199,7 +199,7 @@ func TestParts(t *testing.T) {
 	l.waits("carol", 1, 2).Share = 8 * gpu.GiB
 	s := l.report()
 	s.Devices[2].Leases[0].Memory = new(12 * gpu.GiB)
-	a := Of(s)
+	a := Summarize(s)
 	if a.Free.Key != Free || fmt.Sprint(a.Free.Places) != "[0]" || a.Of != 4 {
 		t.Errorf("%+v", a.Free)
 	}
@@ -224,7 +224,7 @@ func TestStarts(t *testing.T) {
 	l.waits("dave", 1)
 	l.waits("erin", 2)
 	var got []string
-	for _, at := range Starts(l.report()) {
+	for _, at := range ForecastStarts(l.report()) {
 		if at.IsZero() {
 			got = append(got, "-")
 			continue

@@ -26,21 +26,21 @@ type Start struct {
 	Text    string    // in English: "the next gets GPU 5 at about 14:20 (end of bert-large)"
 }
 
-// Starts are when the requests of a report may start, in their order, as far as estimates say. A zero time is not known.
-func Starts(s *status.Report) (out []time.Time) {
+// ForecastStarts are when the requests of a report may start, in their order, as far as estimates say. A zero time is not known.
+func ForecastStarts(s *status.Report) (out []time.Time) {
 	spots := spotsOf(s)
 	free := make([]int64, len(spots))
 	for i := range spots {
 		free[i] = spots[i].freeAt(s.Now, 0).at
 	}
-	var asked []queue.Asked
+	var asked []queue.ForecastRequest
 	for i := range s.Waiting {
 		w := &s.Waiting[i]
-		asked = append(asked, queue.Asked{Count: w.Count, Of: candidates(spots, w), Estimate: w.Time})
+		asked = append(asked, queue.ForecastRequest{Count: w.Count, Of: servingSpots(spots, w), Estimate: w.Time})
 	}
-	for _, start := range queue.Forecast(free, asked) {
+	for _, start := range queue.ForecastStarts(free, asked) {
 		at := time.Time{}
-		if start != queue.Unknown {
+		if start != queue.UnknownTime {
 			at = time.Unix(0, start).In(s.Now.Location())
 		}
 		out = append(out, at)
@@ -48,26 +48,26 @@ func Starts(s *status.Report) (out []time.Time) {
 	return out
 }
 
-// spot is what a request can be given: a device without slices, or a slice.
-type spot struct {
+// deviceOrSlice is what a request can be given: a device without slices, or a slice.
+type deviceOrSlice struct {
 	place int // of the device
 	name  string
 	*status.Device
 }
 
-func spotsOf(s *status.Report) (all []spot) {
+func spotsOf(s *status.Report) (all []deviceOrSlice) {
 	eachSpot(s, func(place int, d *status.Device) {
 		name := fmt.Sprintf("GPU %d", s.Devices[place].Index)
 		if d.Profile != "" {
 			name += fmt.Sprintf(":%d", d.Index)
 		}
-		all = append(all, spot{place, name, d})
+		all = append(all, deviceOrSlice{place, name, d})
 	})
 	return all
 }
 
-// candidates are the spots that can serve a request.
-func candidates(spots []spot, w *status.Waiting) []int {
+// servingSpots are the spots that can serve a request.
+func servingSpots(spots []deviceOrSlice, w *status.Waiting) []int {
 	of := []int{}
 	for i := range spots {
 		if slices.Contains(w.Devices, spots[i].UUID) {
@@ -77,35 +77,35 @@ func candidates(spots []spot, w *status.Waiting) []int {
 	return of
 }
 
-// release is when a spot may be free, and which lease ends last before that.
-type release struct {
-	at    int64 // ns since 1970, or queue.Unknown
+// expectedRelease is when a spot may be free, and which lease ends last before that.
+type expectedRelease struct {
+	at    int64 // ns since 1970, or queue.UnknownTime
 	guess bool
 	lease *status.Lease // nil: it is free, or no lease keeps it
 	stuck bool          // no lease keeps it, and it cannot be given: somebody has to act
 }
 
 // freeAt is for a whole device, or for a share of it.
-func (p spot) freeAt(now time.Time, share gpu.Bytes) release {
+func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 	if p.Reason == "" {
-		return release{at: now.UnixNano()}
+		return expectedRelease{at: now.UnixNano()}
 	}
 	if len(p.Leases) == 0 || p.Use == status.Draining {
-		return release{at: queue.Unknown, stuck: true}
+		return expectedRelease{at: queue.UnknownTime, stuck: true}
 	}
-	var ends []release
+	var ends []expectedRelease
 	var promised gpu.Bytes
 	for i := range p.Leases {
 		l := &p.Leases[i]
 		promised += l.Share
 		at, guess, known := l.EndsAt(now)
-		r := release{at: queue.Unknown, lease: l}
+		r := expectedRelease{at: queue.UnknownTime, lease: l}
 		if known && at.After(now) {
 			r.at, r.guess = at.UnixNano(), guess
 		}
 		ends = append(ends, r)
 	}
-	slices.SortStableFunc(ends, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(ends, func(a, b expectedRelease) int { return cmp.Compare(a.at, b.at) })
 	if share <= 0 || p.Use != status.Shared || p.MemoryTotal == nil {
 		return ends[len(ends)-1]
 	}
@@ -118,8 +118,8 @@ func (p spot) freeAt(now time.Time, share gpu.Bytes) release {
 	return ends[len(ends)-1]
 }
 
-// nextOf is the first request that could start; nil where there is none.
-func nextOf(s *status.Report) *Start {
+// nextStart is the first request that could start; nil where there is none.
+func nextStart(s *status.Report) *Start {
 	i := slices.IndexFunc(s.Waiting, func(w status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 })
 	if i < 0 {
 		return nil
@@ -131,8 +131,8 @@ func nextOf(s *status.Report) *Start {
 		return next
 	}
 	spots := spotsOf(s)
-	can := candidates(spots, w)
-	when := map[int]release{}
+	can := servingSpots(spots, w)
+	when := map[int]expectedRelease{}
 	usable := 0
 	for _, at := range can {
 		when[at] = spots[at].freeAt(s.Now, w.Share)
@@ -145,19 +145,19 @@ func nextOf(s *status.Report) *Start {
 		next.Text = "the next waits until somebody frees a GPU"
 		return next
 	}
-	next.fill(s, spots, can[:usable], w.Count, when)
+	next.fillStart(s, spots, can[:usable], w.Count, when)
 	return next
 }
 
-// fill says when the request gets count of these spots, which are in the order in which they get free.
-func (n *Start) fill(s *status.Report, spots []spot, can []int, count int, when map[int]release) {
+// fillStart says when the request gets count of these spots, which are in the order in which they get free.
+func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, count int, when map[int]expectedRelease) {
 	last := when[can[count-1]]
 	if last.lease != nil {
 		n.Command, n.User, n.Lease = last.lease.Command, last.lease.User, last.lease.ID
 	}
-	if last.at == queue.Unknown {
+	if last.at == queue.UnknownTime {
 		n.Text = "the next waits for an end that is not known"
-		if endless(can[:count], when) == 1 && count == len(can) {
+		if countEndless(can[:count], when) == 1 && count == len(can) {
 			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
 			return
 		}
@@ -172,7 +172,7 @@ func (n *Start) fill(s *status.Report, spots []spot, can []int, count int, when 
 		n.Places = append(n.Places, spots[at].place)
 	}
 	n.At, n.Now = time.Unix(0, last.at).In(s.Now.Location()), last.lease == nil
-	what := gets(spots, can[:some], count)
+	what := spotNames(spots, can[:some], count)
 	switch clock := prose.ClockTime(n.At, s.Now); {
 	case n.Now && some > count:
 		n.Text = "the next starts now"
@@ -186,12 +186,12 @@ func (n *Start) fill(s *status.Report, spots []spot, can []int, count int, when 
 	}
 }
 
-// gets names the spots that a request gets: "GPU 2, 3", "GPU 2/3" for one of both, "3 GPUs" for so many of more.
-func gets(spots []spot, can []int, count int) string {
+// spotNames names the spots that a request gets: "GPU 2, 3", "GPU 2/3" for one of both, "3 GPUs" for so many of more.
+func spotNames(spots []deviceOrSlice, can []int, count int) string {
 	between := ", "
 	switch {
 	case len(can) > count && count > 1:
-		return prose.Count(count, "GPU")
+		return prose.CountNoun(count, "GPU")
 	case len(can) > count:
 		between = "/"
 	}
@@ -202,11 +202,11 @@ func gets(spots []spot, can []int, count int) string {
 	return "GPU " + strings.Join(names, between)
 }
 
-// endless is how many leases of these spots have no known end.
-func endless(spots []int, when map[int]release) int {
+// countEndless is how many leases of these spots have no known end.
+func countEndless(spots []int, when map[int]expectedRelease) int {
 	ids := map[string]bool{}
 	for _, at := range spots {
-		if r := when[at]; r.at == queue.Unknown && r.lease != nil {
+		if r := when[at]; r.at == queue.UnknownTime && r.lease != nil {
 			ids[r.lease.ID] = true
 		}
 	}

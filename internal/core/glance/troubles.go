@@ -22,8 +22,8 @@ type tally struct {
 	leases       []string
 }
 
-// tallies are all kinds, the gravest first.
-func tallies() []tally {
+// troubleTallies are all kinds, the gravest first.
+func troubleTallies() []tally {
 	return []tally{
 		{key: Lost, one: "lost", grave: true},
 		{key: Unhealthy, one: "unhealthy", grave: true},
@@ -39,9 +39,9 @@ func tallies() []tally {
 	}
 }
 
-// troubles are those of a report, the gravest first.
-func troubles(s *status.Report) (parts []Part) {
-	all := tallies()
+// findTroubles are those of a report, the gravest first.
+func findTroubles(s *status.Report) (parts []Part) {
+	all := troubleTallies()
 	note := func(key Key, place int, lease string) {
 		t := &all[slices.IndexFunc(all, func(t tally) bool { return t.key == key })]
 		t.count++
@@ -57,7 +57,7 @@ func troubles(s *status.Report) (parts []Part) {
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		if key := ill(d); key != "" {
+		if key := troubleOf(d); key != "" {
 			note(key, i, "")
 		}
 		if d.Drained != "" {
@@ -75,7 +75,7 @@ func troubles(s *status.Report) (parts []Part) {
 		if d.Use == status.Busy {
 			note(Unleased, place, "")
 		}
-		around := slices.Concat(d.Leases, outer(&s.Devices[place], d))
+		around := slices.Concat(d.Leases, outerLeases(&s.Devices[place], d))
 		for _, l := range around {
 			if l.Ended && l.KeptUntil == nil {
 				once(Kept, place, l)
@@ -85,14 +85,14 @@ func troubles(s *status.Report) (parts []Part) {
 			}
 		}
 		for _, p := range d.Processes {
-			if intrudes(p, around) {
+			if isIntruder(p, around) {
 				note(Intruder, place, "")
 			}
 		}
 	})
 	for _, t := range all {
 		if t.count > 0 {
-			parts = append(parts, t.part())
+			parts = append(parts, t.toPart())
 		}
 	}
 	if len(parts) == 0 {
@@ -101,7 +101,7 @@ func troubles(s *status.Report) (parts []Part) {
 	return parts
 }
 
-func (t tally) part() Part {
+func (t tally) toPart() Part {
 	word := t.one
 	if t.count != 1 && t.several != "" {
 		word = t.several
@@ -109,16 +109,16 @@ func (t tally) part() Part {
 	return Part{t.key, t.count, fmt.Sprintf("%d %s", t.count, word), t.places, t.leases, t.grave}
 }
 
-// outer are the leases of the GPU that a slice is of.
-func outer(whole, d *status.Device) []status.Lease {
+// outerLeases are the leases of the GPU that a slice is of.
+func outerLeases(whole, d *status.Device) []status.Lease {
 	if d == whole {
 		return nil
 	}
 	return whole.Leases
 }
 
-// ill is what is wrong with a device; "" nothing.
-func ill(d *status.Device) Key {
+// troubleOf is what is wrong with a device; "" nothing.
+func troubleOf(d *status.Device) Key {
 	why := strings.ToLower(strings.Join(d.Why, "; "))
 	switch {
 	case d.Health == health.OK:
@@ -135,9 +135,9 @@ func ill(d *status.Device) Key {
 	return Degraded
 }
 
-// intrudes reports whether a process uses a device that others have leased. What cannot be told, such as whose it is, accuses nobody.
+// isIntruder reports whether a process uses a device that others have leased. What cannot be told, such as whose it is, accuses nobody.
 // The processes of a container belong to the users that its image names.
-func intrudes(p status.Process, around []status.Lease) bool {
+func isIntruder(p status.Process, around []status.Lease) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
 	}

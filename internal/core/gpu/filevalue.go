@@ -16,8 +16,8 @@ import (
 
 // value is one position in a machine file, bound to the variable that it sets.
 type value interface {
-	read(d *document, n *node, path string) error
-	write() any // nil when absent
+	readNode(d *document, n *node, path string) error
+	jsonValue() any // nil when absent
 }
 
 // key is one key of an object. A required key must be present; its value decides whether it may be null.
@@ -33,21 +33,21 @@ type record struct {
 	extra *extraKeys
 }
 
-func (o record) read(d *document, n *node, path string) error {
+func (o record) readNode(d *document, n *node, path string) error {
 	if n.kind != '{' {
-		return d.fail(n.begin, "%s must be an object", named(path))
+		return d.errorAt(n.begin, "%s must be an object", pathOrFile(path))
 	}
 	known := map[string]bool{}
 	for _, k := range o.keys {
 		known[k.name] = true
-		v := n.find(k.name)
+		v := n.findKey(k.name)
 		if v == nil && !k.required {
 			continue
 		}
 		if v == nil {
-			return o.missing(d, n, path, k.name)
+			return o.missingKeyError(d, n, path, k.name)
 		}
-		if err := k.value.read(d, v, join(path, k.name)); err != nil {
+		if err := k.value.readNode(d, v, joinPath(path, k.name)); err != nil {
 			return err
 		}
 	}
@@ -63,15 +63,15 @@ func (o record) read(d *document, n *node, path string) error {
 		}
 		var raw bytes.Buffer
 		if err := json.Compact(&raw, d.data[m.value.begin:m.value.end]); err != nil {
-			return d.fail(m.value.begin, "%s: %v", join(path, m.key), err)
+			return d.errorAt(m.value.begin, "%s: %v", joinPath(path, m.key), err)
 		}
 		(*o.extra)[m.key] = raw.Bytes()
 	}
 	return nil
 }
 
-// missing reports the unknown key most similar to the missing one, else the object.
-func (o record) missing(d *document, n *node, path, name string) error {
+// missingKeyError reports the unknown key most similar to the missing one, else the object.
+func (o record) missingKeyError(d *document, n *node, path, name string) error {
 	best, far := -1, 1+len(name)/3
 	for i, m := range n.members {
 		if slices.ContainsFunc(o.keys, func(k key) bool { return k.name == m.key }) {
@@ -83,17 +83,17 @@ func (o record) missing(d *document, n *node, path, name string) error {
 	}
 	if best >= 0 {
 		m := n.members[best]
-		return d.fail(m.at, "%s is not a key; the nearest valid key is %q: rename it", join(path, m.key), name)
+		return d.errorAt(m.at, "%s is not a key; the nearest valid key is %q: rename it", joinPath(path, m.key), name)
 	}
-	return d.fail(n.begin, "%s is missing: add it (a reading that is not known is null)", join(path, name))
+	return d.errorAt(n.begin, "%s is missing: add it (a reading that is not known is null)", joinPath(path, name))
 }
 
-func (o record) write() any {
-	out := ordered{}
+func (o record) jsonValue() any {
+	out := orderedObject{}
 	known := map[string]bool{}
 	for _, k := range o.keys {
 		known[k.name] = true
-		if v := k.value.write(); v != nil || k.required {
+		if v := k.value.jsonValue(); v != nil || k.required {
 			out = append(out, struct {
 				key   string
 				value any
@@ -126,30 +126,30 @@ type list[T any] struct {
 	nullable bool
 }
 
-func (l list[T]) read(d *document, n *node, path string) error {
+func (l list[T]) readNode(d *document, n *node, path string) error {
 	if n.kind == 'n' && l.nullable {
 		*l.into = nil
 		return nil
 	}
 	if n.kind != '[' {
-		return d.fail(n.begin, "%s must be a list", path)
+		return d.errorAt(n.begin, "%s must be a list", path)
 	}
 	*l.into = make([]T, len(n.items))
 	for i := range n.items {
-		if err := l.item(&(*l.into)[i]).read(d, &n.items[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		if err := l.item(&(*l.into)[i]).readNode(d, &n.items[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l list[T]) write() any {
+func (l list[T]) jsonValue() any {
 	if *l.into == nil && l.nullable {
 		return nil
 	}
 	out := make([]any, len(*l.into))
 	for i := range *l.into {
-		out[i] = l.item(&(*l.into)[i]).write()
+		out[i] = l.item(&(*l.into)[i]).jsonValue()
 	}
 	return out
 }
@@ -160,20 +160,20 @@ type optional[T any] struct {
 	item func(*T) value
 }
 
-func (o optional[T]) read(d *document, n *node, path string) error {
+func (o optional[T]) readNode(d *document, n *node, path string) error {
 	if n.kind == 'n' {
 		*o.into = nil
 		return nil
 	}
 	*o.into = new(T)
-	return o.item(*o.into).read(d, n, path)
+	return o.item(*o.into).readNode(d, n, path)
 }
 
-func (o optional[T]) write() any {
+func (o optional[T]) jsonValue() any {
 	if *o.into == nil {
 		return nil
 	}
-	return o.item(*o.into).write()
+	return o.item(*o.into).jsonValue()
 }
 
 // number is a bounded number. With hideZero, zero means unknown and is written as absent.
@@ -184,35 +184,35 @@ type number[N ~int | ~int64 | ~uint32 | ~uint64 | ~float64] struct {
 	hideZero bool
 }
 
-func (v number[N]) read(d *document, n *node, path string) error {
+func (v number[N]) readNode(d *document, n *node, path string) error {
 	if n.kind != '0' {
-		return d.fail(n.begin, "%s must be a number", path)
+		return d.errorAt(n.begin, "%s must be a number", path)
 	}
 	whole := N(1)/2 == 0 // true for every integer type
 	var got N
 	if i, err := strconv.ParseInt(n.text, 10, 64); err == nil && whole && float64(i) <= float64(v.high) {
 		got = N(i)
 		if i < 0 && got > 0 {
-			return d.fail(n.begin, "%s is %s, which must not be negative", path, n.text)
+			return d.errorAt(n.begin, "%s is %s, which must not be negative", path, n.text)
 		}
 	} else {
 		f, err := strconv.ParseFloat(n.text, 64)
 		if err != nil || f < float64(v.low) || f > float64(v.high) {
-			return d.fail(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
+			return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
 		}
 		if whole && (f != math.Trunc(f) || math.Abs(f) > 1<<53) {
-			return d.fail(n.begin, "%s is %s, which must be a whole number", path, n.text)
+			return d.errorAt(n.begin, "%s is %s, which must be a whole number", path, n.text)
 		}
 		got = N(f)
 	}
 	if got < v.low || got > v.high {
-		return d.fail(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
+		return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
 	}
 	*v.into = got
 	return nil
 }
 
-func (v number[N]) write() any {
+func (v number[N]) jsonValue() any {
 	if v.hideZero && *v.into == 0 {
 		return nil
 	}
@@ -221,15 +221,15 @@ func (v number[N]) write() any {
 
 type truth struct{ into *bool }
 
-func (v truth) read(d *document, n *node, path string) error {
+func (v truth) readNode(d *document, n *node, path string) error {
 	if n.kind != 't' {
-		return d.fail(n.begin, "%s must be true or false", path)
+		return d.errorAt(n.begin, "%s must be true or false", path)
 	}
 	*v.into = n.text == "true"
 	return nil
 }
 
-func (v truth) write() any { return *v.into }
+func (v truth) jsonValue() any { return *v.into }
 
 // text is a string, cleaned because it is printed on terminals.
 type text[S ~string] struct {
@@ -239,14 +239,14 @@ type text[S ~string] struct {
 	want   string            // what tidy accepts, in words
 }
 
-func (v text[S]) read(d *document, n *node, path string) error {
+func (v text[S]) readNode(d *document, n *node, path string) error {
 	if n.kind != '"' && n.kind != 'n' {
-		return d.fail(n.begin, "%s must be a string", path)
+		return d.errorAt(n.begin, "%s must be a string", path)
 	}
 	s := S(prose.Clean(n.text))
 	if s == "" {
 		if v.filled {
-			return d.fail(n.begin, "%s must not be empty: write %s", path, v.want)
+			return d.errorAt(n.begin, "%s must not be empty: write %s", path, v.want)
 		}
 		*v.into = ""
 		return nil
@@ -254,7 +254,7 @@ func (v text[S]) read(d *document, n *node, path string) error {
 	if v.tidy != nil {
 		tidied, ok := v.tidy(s)
 		if !ok {
-			return d.fail(n.begin, "%s is %q: write %s", path, string(s), v.want)
+			return d.errorAt(n.begin, "%s is %q: write %s", path, string(s), v.want)
 		}
 		s = tidied
 	}
@@ -262,15 +262,15 @@ func (v text[S]) read(d *document, n *node, path string) error {
 	return nil
 }
 
-func (v text[S]) write() any {
+func (v text[S]) jsonValue() any {
 	if *v.into == "" && !v.filled {
 		return nil
 	}
 	return string(*v.into)
 }
 
-// oneOf is a text that accepts only the given words.
-func oneOf[S ~string](into *S, filled bool, words ...S) text[S] {
+// textOneOf is a text that accepts only the given words.
+func textOneOf[S ~string](into *S, filled bool, words ...S) text[S] {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = string(w)
@@ -281,20 +281,20 @@ func oneOf[S ~string](into *S, filled bool, words ...S) text[S] {
 // instant is a time in RFC 3339; null is the zero time, which means unknown.
 type instant struct{ into *time.Time }
 
-func (v instant) read(d *document, n *node, path string) error {
+func (v instant) readNode(d *document, n *node, path string) error {
 	*v.into = time.Time{}
 	if n.kind == 'n' {
 		return nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, n.text)
 	if n.kind != '"' || err != nil {
-		return d.fail(n.begin, "%s must be a time such as \"2026-01-31T14:05:00Z\"", path)
+		return d.errorAt(n.begin, "%s must be a time such as \"2026-01-31T14:05:00Z\"", path)
 	}
 	*v.into = t.UTC()
 	return nil
 }
 
-func (v instant) write() any {
+func (v instant) jsonValue() any {
 	if v.into.IsZero() {
 		return nil
 	}
@@ -303,25 +303,25 @@ func (v instant) write() any {
 
 type capability struct{ into *Capability }
 
-func (v capability) read(d *document, n *node, path string) error {
+func (v capability) readNode(d *document, n *node, path string) error {
 	c, err := ParseCapability(n.text)
 	if n.kind != '"' || err != nil {
-		return d.fail(n.begin, "%s must be a compute capability such as \"8.0\"", path)
+		return d.errorAt(n.begin, "%s must be a compute capability such as \"8.0\"", path)
 	}
 	*v.into = c
 	return nil
 }
 
-func (v capability) write() any { return v.into.String() }
+func (v capability) jsonValue() any { return v.into.String() }
 
-func join(path, name string) string {
+func joinPath(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "." + name
 }
 
-func named(path string) string {
+func pathOrFile(path string) string {
 	if path == "" {
 		return "the file"
 	}

@@ -1,6 +1,6 @@
 // Package gpu has the types for machines, devices, MIG devices, processes, sizes and identifiers:
 //
-//	m, err := gpu.Invent("demo:2xL4")
+//	m, err := gpu.InventMachine("demo:2xL4")
 //	d, slice, ok := m.Find(id)
 //
 // It must not read hardware or decide about devices, and it knows nothing of leases.
@@ -179,16 +179,16 @@ type What uint
 
 // Parts of a machine. Identity is always read.
 const (
-	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
-	Quick                      // memory, utilisation, temperature, clock events
-	Clocks                     // clocks, the highest one, and the temperature at which they are lowered
-	Power                      // power and its limit
-	Processes                  // processes on each device
-	Links                      // link class between devices
-	Faults                     // uncorrectable errors, remapped rows, retired pages, recovery action, NVLink fabric, compute mode
-	Modes                      // ECC and its corrected errors, persistence
-	Anew                       // count the devices again first: a device may have appeared since this process started
-	Deciding                   // nothing is shown: what says nothing new of an empty or a cool device may be left out
+	Identity       What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
+	Quick                           // memory, utilisation, temperature, clock events
+	Clocks                          // clocks, the highest one, and the temperature at which they are lowered
+	Power                           // power and its limit
+	Processes                       // processes on each device
+	Links                           // link class between devices
+	Faults                          // uncorrectable errors, remapped rows, retired pages, recovery action, NVLink fabric, compute mode
+	Modes                           // ECC and its corrected errors, persistence
+	RecountDevices                  // count the devices again first: a device may have appeared since this process started
+	Deciding                        // nothing is shown: what says nothing new of an empty or a cool device may be left out
 
 	Load       = Quick | Clocks | Power
 	Health     = Faults | Modes
@@ -211,10 +211,10 @@ func (q Query) Wants(d *Device) bool {
 	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
 }
 
-// CompletedBy gives the devices that the query of m did not want their earlier readings, with their processes. One that
+// FillFromEarlier gives the devices that the query of m did not want their earlier readings, with their processes. One that
 // does not answer any more keeps its problem. same is false where the devices are others by now, in another order, or
 // split otherwise.
-func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same bool) {
+func (m Machine) FillFromEarlier(earlier Machine, query Query) (whole Machine, same bool) {
 	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
 		return m, false
 	}
@@ -240,7 +240,7 @@ func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same 
 	}
 	m.Processes = slices.Clone(m.Processes)
 	for _, p := range earlier.Processes {
-		if d, _, found := earlier.Find(p.GPU); found && kept[d.UUID] {
+		if d, _, found := earlier.FindDevice(p.GPU); found && kept[d.UUID] {
 			m.Processes = append(m.Processes, p)
 		}
 	}
@@ -264,8 +264,8 @@ const (
 // Capability is a CUDA compute capability.
 type Capability struct{ Major, Minor int }
 
-// Model is a device's name without its maker, as status shows it: "A100-SXM4-80GB" of "NVIDIA A100-SXM4-80GB".
-func Model(name string) string {
+// ModelName is a device's name without its maker, as status shows it: "A100-SXM4-80GB" of "NVIDIA A100-SXM4-80GB".
+func ModelName(name string) string {
 	for _, maker := range []string{"NVIDIA ", "AMD ", "Intel "} {
 		if rest, ok := strings.CutPrefix(name, maker); ok && rest != "" {
 			return rest
@@ -274,8 +274,8 @@ func Model(name string) string {
 	return name
 }
 
-// Find returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
-func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {
+// FindDevice returns the device, and for a MIG UUID its parent and the slice; ok is false when the machine has neither.
+func (m *Machine) FindDevice(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		if d.UUID == id {
@@ -290,11 +290,11 @@ func (m *Machine) Find(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 	return nil, nil, false
 }
 
-// On returns the processes on the device or MIG device id, in the machine's order. For a whole device that has MIG
+// ProcessesOn returns the processes on the device or MIG device id, in the machine's order. For a whole device that has MIG
 // devices, the processes of its slices are included.
-func (m *Machine) On(id UUID) []Process {
+func (m *Machine) ProcessesOn(id UUID) []Process {
 	ids := map[UUID]bool{id: true}
-	if d, mig, ok := m.Find(id); ok && mig == nil {
+	if d, mig, ok := m.FindDevice(id); ok && mig == nil {
 		for i := range d.MIG {
 			ids[d.MIG[i].UUID] = true
 		}
@@ -308,8 +308,8 @@ func (m *Machine) On(id UUID) []Process {
 	return out
 }
 
-// Under lists the UUIDs of the devices, or MIG devices, that any of the processes is on, in index order.
-func (m *Machine) Under(pids []int) []string {
+// DevicesUnder lists the UUIDs of the devices, or MIG devices, that any of the processes is on, in index order.
+func (m *Machine) DevicesUnder(pids []int) []string {
 	on := map[UUID]bool{}
 	for _, p := range m.Processes {
 		if slices.Contains(pids, p.PID) {

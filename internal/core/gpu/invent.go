@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-const inventLimit = 64 // devices
+const maxInvented = 64 // devices
 
 // model describes one kind of device. Memory is what the driver reports for the card, which is not the round number in
 // its name.
@@ -27,9 +27,9 @@ type model struct {
 	chip     bool       // a system on a chip: memory is the machine's
 }
 
-// models lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
+// knownModels lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
 // vram_total of the amdgpu kernel driver, one entry per graphics die.
-func models() []model {
+func knownModels() []model {
 	return []model{
 		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true, false},
 		{"A100-80GB", "NVIDIA A100-SXM4-80GB", NVIDIA, 81920 * MiB, Capability{8, 0}, 400, 89, 1410, true, true, false},
@@ -49,10 +49,10 @@ func models() []model {
 	}
 }
 
-// Invent makes an idle, healthy machine that is always the same, UUIDs included: "demo" is "demo:4xA100-80GB";
+// InventMachine makes an idle, healthy machine that is always the same, UUIDs included: "demo" is "demo:4xA100-80GB";
 // "demo:2xL4+1xH100" joins kinds; "demo:1xA100-80GB:1g.10gb*7" splits each device into MIG slices. At most 64 devices.
 // Taken is zero. The error lists the models.
-func Invent(spec string) (Machine, error) {
+func InventMachine(spec string) (Machine, error) {
 	if spec == "demo" {
 		spec = "demo:4xA100-80GB"
 	}
@@ -67,15 +67,15 @@ func Invent(spec string) (Machine, error) {
 		if err != nil {
 			return Machine{}, err
 		}
-		if len(m.Devices)+count > inventLimit {
-			return Machine{}, fmt.Errorf("cannot invent the machine %q: it has more than %d devices", spec, inventLimit)
+		if len(m.Devices)+count > maxInvented {
+			return Machine{}, fmt.Errorf("cannot invent the machine %q: it has more than %d devices", spec, maxInvented)
 		}
 		if kind.chip && (count > 1 || next[kind.vendor] > 0) {
 			return Machine{}, fmt.Errorf("cannot invent the machine %q: %s is the processor of a machine, which has one of it: put it first, as in demo:1x%s", spec, kind.word, kind.word)
 		}
 		for range count {
-			d := kind.device(next[kind.vendor], len(m.Devices))
-			d.split(slices)
+			d := kind.newDevice(next[kind.vendor], len(m.Devices))
+			d.splitIntoSlices(slices)
 			m.Devices = append(m.Devices, d)
 			next[kind.vendor]++
 		}
@@ -83,7 +83,7 @@ func Invent(spec string) (Machine, error) {
 	if m.Driver = "6.12.12"; next[NVIDIA] > 0 {
 		m.Driver, m.CUDA = "580.95.05", "13.0"
 	}
-	m.connect()
+	m.linkDevices()
 	return m, nil
 }
 
@@ -113,13 +113,13 @@ func parseKind(spec, part string) (int, model, []string, error) {
 	count := 1
 	if number != "" {
 		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 || n > inventLimit {
-			return fail("%s devices of a kind are outside 1 to %d", number, inventLimit)
+		if err != nil || n < 1 || n > maxInvented {
+			return fail("%s devices of a kind are outside 1 to %d", number, maxInvented)
 		}
 		count = n
 	}
 	var words []string
-	for _, k := range models() {
+	for _, k := range knownModels() {
 		if !strings.EqualFold(k.word, name) {
 			words = append(words, k.word)
 			continue
@@ -127,7 +127,7 @@ func parseKind(spec, part string) (int, model, []string, error) {
 		if !split {
 			return count, k, nil, nil
 		}
-		slices, err := k.layout(layout)
+		slices, err := k.parseLayout(layout)
 		if err != nil {
 			return fail("%v", err)
 		}
@@ -136,8 +136,8 @@ func parseKind(spec, part string) (int, model, []string, error) {
 	return fail("the model %q is not known: write one of %s", name, strings.Join(words, ", "))
 }
 
-// layout reads "1g.10gb*3,3g.40gb" and refuses more slices than the device has.
-func (k model) layout(text string) ([]string, error) {
+// parseLayout reads "1g.10gb*3,3g.40gb" and refuses more slices than the device has.
+func (k model) parseLayout(text string) ([]string, error) {
 	if k.vendor != NVIDIA || k.compute.Major < 8 || k.compute.Minor != 0 {
 		return nil, fmt.Errorf("a %s cannot be split into MIG devices: use A100-40GB, A100-80GB, H100, H200 or B200", k.word)
 	}
@@ -177,8 +177,8 @@ func sliceSize(profile string) (int, Bytes, bool) {
 	return g, Bytes(gib) * GiB, gib > 0
 }
 
-// device makes device index of its vendor, at a position in the whole machine.
-func (k model) device(index, place int) Device {
+// newDevice makes device index of its vendor, at a position in the whole machine.
+func (k model) newDevice(index, place int) Device {
 	id := sha256.Sum256(fmt.Appendf(nil, "gpuard demo %s %d", k.name, index))
 	d := Device{
 		Index: index, Name: k.name, Vendor: k.vendor,
@@ -219,8 +219,8 @@ func (k model) device(index, place int) Device {
 	return d
 }
 
-// split turns the device into MIG slices. A slice has somewhat less memory than its profile's name says.
-func (d *Device) split(profiles []string) {
+// splitIntoSlices turns the device into MIG slices. A slice has somewhat less memory than its profile's name says.
+func (d *Device) splitIntoSlices(profiles []string) {
 	if len(profiles) == 0 {
 		return
 	}
@@ -238,10 +238,10 @@ func (d *Device) split(profiles []string) {
 	}
 }
 
-// connect puts the first half of the devices on socket 0 and the rest on socket 1, and links those of one fabric.
-func (m *Machine) connect() {
+// linkDevices puts the first half of the devices on socket 0 and the rest on socket 1, and links those of one fabric.
+func (m *Machine) linkDevices() {
 	fabric := map[string]bool{}
-	for _, k := range models() {
+	for _, k := range knownModels() {
 		fabric[k.name] = k.fabric
 	}
 	n := len(m.Devices)

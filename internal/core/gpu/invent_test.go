@@ -18,7 +18,7 @@ func TestInvent(t *testing.T) {
 		{"demo:1xT4+1xMI300X+1xT4", []string{"Tesla T4", "AMD Instinct MI300X", "Tesla T4"}},
 	}
 	for _, tt := range tests {
-		m, err := Invent(tt.spec)
+		m, err := InventMachine(tt.spec)
 		if err != nil {
 			t.Errorf("Invent(%q): %v", tt.spec, err)
 			continue
@@ -40,11 +40,11 @@ func TestInvent(t *testing.T) {
 
 // Scripts and state folders depend on these values.
 func TestInventIsAlwaysTheSame(t *testing.T) {
-	first, err := Invent("demo")
+	first, err := InventMachine("demo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _ := Invent("demo:4xA100-80GB")
+	second, _ := InventMachine("demo:4xA100-80GB")
 	if !reflect.DeepEqual(first, second) {
 		t.Error("demo and demo:4xA100-80GB differ")
 	}
@@ -54,12 +54,12 @@ func TestInventIsAlwaysTheSame(t *testing.T) {
 }
 
 func TestInventEveryModelIsIdleHealthyAndReadable(t *testing.T) {
-	for _, k := range models() {
+	for _, k := range knownModels() {
 		count := 64
 		if k.chip {
 			count = 1
 		}
-		m, err := Invent(fmt.Sprintf("demo:%dx%s", count, k.word))
+		m, err := InventMachine(fmt.Sprintf("demo:%dx%s", count, k.word))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestInventEveryModelIsIdleHealthyAndReadable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := Decode(data)
+		back, err := DecodeMachine(data)
 		if err != nil {
 			t.Fatalf("%s cannot be read back: %v", k.word, err)
 		}
@@ -92,17 +92,17 @@ func TestInventEveryModelIsIdleHealthyAndReadable(t *testing.T) {
 
 func TestInventOneChip(t *testing.T) {
 	for _, spec := range []string{"demo:2xGB10", "demo:1xRTX4090+1xGB10", "demo:1xGB10+1xGB10"} {
-		if _, err := Invent(spec); err == nil || !strings.Contains(err.Error(), "which has one of it: put it first, as in demo:1xGB10") {
+		if _, err := InventMachine(spec); err == nil || !strings.Contains(err.Error(), "which has one of it: put it first, as in demo:1xGB10") {
 			t.Errorf("%s: %v", spec, err)
 		}
 	}
-	if m, err := Invent("demo:1xGB10+1xRTX4090"); err != nil || len(m.Devices) != 2 {
+	if m, err := InventMachine("demo:1xGB10+1xRTX4090"); err != nil || len(m.Devices) != 2 {
 		t.Error(err)
 	}
 }
 
 func TestInventMIG(t *testing.T) {
-	m, err := Invent("demo:2xA100-80GB:3g.40gb,1g.10gb*2")
+	m, err := InventMachine("demo:2xA100-80GB:3g.40gb,1g.10gb*2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestInventMIG(t *testing.T) {
 		}
 		for _, s := range d.MIG {
 			got = append(got, s.Profile)
-			if parent, _, ok := m.Find(s.UUID); !ok || parent.UUID != d.UUID {
+			if parent, _, ok := m.FindDevice(s.UUID); !ok || parent.UUID != d.UUID {
 				t.Errorf("slice %s is not found on its device", s.UUID)
 			}
 		}
@@ -125,7 +125,7 @@ func TestInventMIG(t *testing.T) {
 }
 
 func TestInventLinks(t *testing.T) {
-	m, err := Invent("demo:2xH100+2xL4")
+	m, err := InventMachine("demo:2xH100+2xL4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestInventRefuses(t *testing.T) {
 		"file.json":                        "write demo",
 	}
 	for spec, want := range tests {
-		m, err := Invent(spec)
+		m, err := InventMachine(spec)
 		if err == nil || !strings.HasPrefix(err.Error(), "cannot invent the machine ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("Invent(%q) = %v, want an error with %q", spec, err, want)
 		}

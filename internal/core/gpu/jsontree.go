@@ -24,8 +24,8 @@ type member struct {
 	value node
 }
 
-// find returns the value of a key, nil when the object lacks it.
-func (n *node) find(key string) *node {
+// findKey returns the value of a key, nil when the object lacks it.
+func (n *node) findKey(key string) *node {
 	for i := range n.members {
 		if n.members[i].key == key {
 			return &n.members[i].value
@@ -40,10 +40,10 @@ type document struct {
 	dec  *json.Decoder
 }
 
-// parse reads the whole text as exactly one JSON value without duplicate keys.
-func (d *document) parse() (node, error) {
+// parseDocument reads the whole text as exactly one JSON value without duplicate keys.
+func (d *document) parseDocument() (node, error) {
 	if !utf8.Valid(d.data) {
-		return node{}, d.fail(invalidUTF8(d.data), "the text is not UTF-8: save the file as UTF-8")
+		return node{}, d.errorAt(invalidUTF8At(d.data), "the text is not UTF-8: save the file as UTF-8")
 	}
 	// A strict pass first: it rejects trailing data, excessive depth and syntax errors before the tree is built.
 	if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil {
@@ -51,24 +51,24 @@ func (d *document) parse() (node, error) {
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 			at = max(int(syntax.Offset)-1, 0)
 		}
-		return node{}, d.fail(at, "the text is not JSON: %v", err)
+		return node{}, d.errorAt(at, "the text is not JSON: %v", err)
 	}
 	d.dec = json.NewDecoder(bytes.NewReader(d.data))
 	d.dec.UseNumber()
-	return d.value()
+	return d.readValue()
 }
 
-// value reads the next value; the text is known to be valid JSON.
-func (d *document) value() (node, error) {
-	n := node{begin: d.next()}
+// readValue reads the next value; the text is known to be valid JSON.
+func (d *document) readValue() (node, error) {
+	n := node{begin: d.nextOffset()}
 	token, err := d.dec.Token()
 	if err != nil {
-		return n, d.fail(n.begin, "the text is not JSON: %v", err)
+		return n, d.errorAt(n.begin, "the text is not JSON: %v", err)
 	}
 	switch t := token.(type) {
 	case json.Delim:
 		n.kind = byte(t)
-		err = d.inside(&n)
+		err = d.readMembers(&n)
 	case string:
 		n.kind, n.text = '"', t
 	case json.Number:
@@ -82,23 +82,23 @@ func (d *document) value() (node, error) {
 	return n, err
 }
 
-// inside reads the rest of an object or array up to its closing bracket.
-func (d *document) inside(n *node) error {
+// readMembers reads the rest of an object or array up to its closing bracket.
+func (d *document) readMembers(n *node) error {
 	seen := map[string]bool{}
 	for d.dec.More() {
-		m := member{at: d.next()}
+		m := member{at: d.nextOffset()}
 		if n.kind == '{' {
 			token, err := d.dec.Token()
 			if err != nil {
-				return d.fail(m.at, "the text is not JSON: %v", err)
+				return d.errorAt(m.at, "the text is not JSON: %v", err)
 			}
 			m.key, _ = token.(string)
 			if seen[m.key] {
-				return d.fail(m.at, "the key %q is twice in the same object: remove one", m.key)
+				return d.errorAt(m.at, "the key %q is twice in the same object: remove one", m.key)
 			}
 			seen[m.key] = true
 		}
-		value, err := d.value()
+		value, err := d.readValue()
 		if err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func (d *document) inside(n *node) error {
 	return err
 }
 
-// next is the offset of the next token.
-func (d *document) next() int {
+// nextOffset is the offset of the next token.
+func (d *document) nextOffset() int {
 	at := int(d.dec.InputOffset())
 	for at < len(d.data) && bytes.IndexByte([]byte(" \t\r\n,:"), d.data[at]) >= 0 {
 		at++
@@ -122,15 +122,15 @@ func (d *document) next() int {
 	return at
 }
 
-// fail makes an error with line and column (both from 1, columns in characters) of an offset.
-func (d *document) fail(at int, format string, args ...any) error {
+// errorAt makes an error with line and column (both from 1, columns in characters) of an offset.
+func (d *document) errorAt(at int, format string, args ...any) error {
 	before := d.data[:min(at, len(d.data))]
 	line := 1 + bytes.Count(before, []byte{'\n'})
 	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	return fmt.Errorf("cannot read machine file: line %d, column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-func invalidUTF8(data []byte) int {
+func invalidUTF8At(data []byte) int {
 	at := 0
 	for at < len(data) {
 		r, size := utf8.DecodeRune(data[at:])
@@ -142,14 +142,14 @@ func invalidUTF8(data []byte) int {
 	return at
 }
 
-// ordered is an object whose keys keep their order when written.
-type ordered []struct {
+// orderedObject is an object whose keys keep their order when written.
+type orderedObject []struct {
 	key   string
 	value any
 }
 
 // MarshalJSON writes the object without escaping <, > and &, so that kept values stay byte for byte the same.
-func (o ordered) MarshalJSON() ([]byte, error) {
+func (o orderedObject) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)

@@ -25,7 +25,7 @@ const small = `{
 }`
 
 func TestDecodeSmallest(t *testing.T) {
-	got, err := Decode([]byte(small))
+	got, err := DecodeMachine([]byte(small))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestDecodeSmallest(t *testing.T) {
 // full returns a machine with every field set, so that the round trip shows a forgotten one.
 func full(t *testing.T) Machine {
 	t.Helper()
-	m, err := Invent("demo:1xA100-80GB:1g.10gb*2")
+	m, err := InventMachine("demo:1xA100-80GB:1g.10gb*2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestEveryFieldSurvives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Decode(data)
+	back, err := DecodeMachine(data)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -110,7 +110,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Decode(data)
+	back, err := DecodeMachine(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 }
 
 func TestTextIsSafeForTerminals(t *testing.T) {
-	m, err := Decode([]byte(strings.Replace(small, "python train.py", `py\u001b[31mth\u0007on\u202e \u009b日本`, 1)))
+	m, err := DecodeMachine([]byte(strings.Replace(small, "python train.py", `py\u001b[31mth\u0007on\u202e \u009b日本`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestDecodeRefuses(t *testing.T) {
 			if data == small {
 				t.Fatal("the test changes nothing")
 			}
-			m, err := Decode([]byte(data))
+			m, err := DecodeMachine([]byte(data))
 			if err == nil || !strings.HasPrefix(err.Error(), "cannot read machine file: line ") || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v\nwant   …%s…", err, tt.want)
 			}
@@ -193,11 +193,11 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestDecodeIsBounded(t *testing.T) {
-	if _, err := Decode(bytes.Repeat([]byte(" "), fileLimit+1)); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
+	if _, err := DecodeMachine(bytes.Repeat([]byte(" "), fileLimit+1)); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
 		t.Errorf("a file above the limit: %v", err)
 	}
 	deep := strings.Replace(small, `"taken"`, fmt.Sprintf(`"x": %s1%s, "taken"`, strings.Repeat("[", 1e5), strings.Repeat("]", 1e5)), 1)
-	if _, err := Decode([]byte(deep)); err == nil || !strings.Contains(err.Error(), "depth") {
+	if _, err := DecodeMachine([]byte(deep)); err == nil || !strings.Contains(err.Error(), "depth") {
 		t.Errorf("a deep file: %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(`{"taken":null,"driver":null,"cuda":null,"gpus":[],"processes":[],"x":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := Decode(data)
+		m, err := DecodeMachine(data)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "cannot read machine file: ") {
 				t.Errorf("error %q", err)
@@ -228,7 +228,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		back, err := Decode(out)
+		back, err := DecodeMachine(out)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, out)
 		}

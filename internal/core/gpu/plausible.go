@@ -55,13 +55,13 @@ func (d *Device) dropImplausible() {
 	keepWithin(&d.ClockMemory, 0, mostMegahertz)
 	keepWithin(&d.ECCCorrected, 0, mostCount)
 	keepWithin(&d.ECCUncorrected, 0, mostCount)
-	if r := d.RemappedRows; r != nil && (!within(r.Correctable, 0, mostRows) || !within(r.Uncorrectable, 0, mostRows)) {
+	if r := d.RemappedRows; r != nil && (!isWithin(r.Correctable, 0, mostRows) || !isWithin(r.Uncorrectable, 0, mostRows)) {
 		d.RemappedRows = nil
 	}
-	if p := d.RetiredPages; p != nil && (!within(p.SingleBit, 0, mostRows) || !within(p.DoubleBit, 0, mostRows)) {
+	if p := d.RetiredPages; p != nil && (!isWithin(p.SingleBit, 0, mostRows) || !isWithin(p.DoubleBit, 0, mostRows)) {
 		d.RetiredPages = nil
 	}
-	if c := d.Compute; c != nil && (!within(c.Major, 1, mostVersion) || !within(c.Minor, 0, mostVersion)) {
+	if c := d.Compute; c != nil && (!isWithin(c.Major, 1, mostVersion) || !isWithin(c.Minor, 0, mostVersion)) {
 		d.Compute = nil
 	}
 	for i := range d.MIG {
@@ -71,10 +71,10 @@ func (d *Device) dropImplausible() {
 }
 
 func keepWithin[T cmp.Ordered](reading **T, low, high T) {
-	if *reading != nil && !within(**reading, low, high) {
+	if *reading != nil && !isWithin(**reading, low, high) {
 		*reading = nil
 	}
 }
 
-// within is false for what is not a number.
-func within[T cmp.Ordered](value, low, high T) bool { return low <= value && value <= high }
+// isWithin is false for what is not a number.
+func isWithin[T cmp.Ordered](value, low, high T) bool { return low <= value && value <= high }

@@ -22,7 +22,7 @@ func TestCompletedBy(t *testing.T) {
 	now.Devices[2].MIG = []MIGDevice{{UUID: "MIG-c"}}
 	query := Query{Only: []int{1}}
 
-	whole, same := now.CompletedBy(earlier, query)
+	whole, same := now.FillFromEarlier(earlier, query)
 	want := Machine{Source: "nvml", Devices: slices.Clone(earlier.Devices), Processes: []Process{process(5, "GPU-b"), process(1, "GPU-a"), process(3, "MIG-c")}}
 	want.Devices[0].Drained, want.Devices[0].XIDs = "", []XID{{Code: 79}}
 	want.Devices[1] = device(1, 2)
@@ -36,7 +36,7 @@ func TestCompletedBy(t *testing.T) {
 	lost := now
 	lost.Devices = slices.Clone(now.Devices)
 	lost.Devices[0].Problem = "GPU is lost"
-	whole, same = lost.CompletedBy(earlier, query)
+	whole, same = lost.FillFromEarlier(earlier, query)
 	if !same || !reflect.DeepEqual(whole.Devices[0], lost.Devices[0]) || slices.ContainsFunc(whole.Processes, func(p Process) bool { return p.GPU == "GPU-a" }) {
 		t.Errorf("lost meanwhile: %v, %+v", same, whole)
 	}
@@ -50,7 +50,7 @@ func TestCompletedBy(t *testing.T) {
 		changed := now
 		changed.Devices = slices.Clone(now.Devices)
 		other(&changed)
-		if _, same := changed.CompletedBy(earlier, query); same {
+		if _, same := changed.FillFromEarlier(earlier, query); same {
 			t.Errorf("%s: taken for the same machine", name)
 		}
 	}
@@ -58,7 +58,7 @@ func TestCompletedBy(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	for in, want := range map[string]string{"NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB", "AMD Instinct MI300X": "Instinct MI300X", "NVIDIA ": "NVIDIA ", "Tesla T4": "Tesla T4", "": ""} {
-		if got := Model(in); got != want {
+		if got := ModelName(in); got != want {
 			t.Errorf("Model(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -11,32 +11,32 @@ import (
 // (docs.docker.com/reference/compose-file/interpolation).
 func composeFile(w *Work) string {
 	var words []string
-	for _, word := range command(w) {
-		words = append(words, doubled(word))
+	for _, word := range startCommand(w) {
+		words = append(words, escapeDollars(word))
 	}
 	env := object{}
-	for _, v := range variables(w) {
-		env = append(env, field{v.Name, doubled(v.Value)})
+	for _, v := range jobVariables(w) {
+		env = append(env, field{v.Name, escapeDollars(v.Value)})
 	}
-	s := object{{"image", doubled(w.Image)}, {"entrypoint", words}, {"command", []string{}}}.
-		with(w.Folder != "", "working_dir", doubled(w.Folder)).
-		with(true, "environment", env).
-		with(true, "restart", restart(w)).
-		with(w.Care.Stop != "", "stop_signal", w.Care.Stop).
-		with(w.Spec.Grace > 0, "stop_grace_period", w.Spec.Grace.String()).
-		with(sharesMemory(w), "shm_size", "8gb").
-		with(len(marks(w)) > 0, "labels", marks(w))
+	s := object{{"image", escapeDollars(w.Image)}, {"entrypoint", words}, {"command", []string{}}}.
+		withField(w.Folder != "", "working_dir", escapeDollars(w.Folder)).
+		withField(true, "environment", env).
+		withField(true, "restart", composeRestart(w)).
+		withField(w.Care.Stop != "", "stop_signal", w.Care.Stop).
+		withField(w.Spec.Grace > 0, "stop_grace_period", w.Spec.Grace.String()).
+		withField(sharesMemory(w), "shm_size", "8gb").
+		withField(len(composeLabels(w)) > 0, "labels", composeLabels(w))
 	if !w.Spec.CPU {
 		devices := object{{"driver", "nvidia"}}.
-			with(len(w.Spec.Devices) > 0, "device_ids", w.Spec.Devices).
-			with(len(w.Spec.Devices) == 0, "count", w.Spec.GPUs).
-			with(true, "capabilities", []string{"gpu"})
+			withField(len(w.Spec.Devices) > 0, "device_ids", w.Spec.Devices).
+			withField(len(w.Spec.Devices) == 0, "count", w.Spec.GPUs).
+			withField(true, "capabilities", []string{"gpu"})
 		s = append(s, field{"deploy", object{{"resources", object{{"reservations", object{{"devices", []object{devices}}}}}}}})
 	}
-	return object{{"name", objectName(w)}, {"services", object{{dns(name(w)), s}}}}.document()
+	return object{{"name", objectName(w)}, {"services", object{{hostLabel(jobName(w)), s}}}}.yamlDocument()
 }
 
-func restart(w *Work) string {
+func composeRestart(w *Work) string {
 	limit := ""
 	switch {
 	case w.Care.Restart == job.Always:
@@ -52,12 +52,12 @@ func restart(w *Work) string {
 	return "on-failure" + limit
 }
 
-func marks(w *Work) object {
-	mark := func(text string) string { return doubled(strings.ToValidUTF8(text, "?")) }
+func composeLabels(w *Work) object {
+	mark := func(text string) string { return escapeDollars(strings.ToValidUTF8(text, "?")) }
 	return object{}.
-		with(w.Spec.Name != "" && oddName(w), "gpuard.name", mark(w.Spec.Name)).
-		with(w.Note != "", "gpuard.note", mark(w.Note)).
-		with(w.Spec.Time > 0, "gpuard.expect", w.Spec.Time.String())
+		withField(w.Spec.Name != "" && hasOddName(w), "gpuard.name", mark(w.Spec.Name)).
+		withField(w.Note != "", "gpuard.note", mark(w.Note)).
+		withField(w.Spec.Time > 0, "gpuard.expect", w.Spec.Time.String())
 }
 
-func doubled(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+func escapeDollars(text string) string { return strings.ReplaceAll(text, "$", "$$") }

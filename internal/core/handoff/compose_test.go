@@ -59,7 +59,7 @@ func TestCompose(t *testing.T) {
 			w := works.Random(random)
 			if len(meant) == 0 {
 				w = works.Named(random, "./run")
-				w.Spec.Command = append([]string{"./run"}, works.Hostile()...)
+				w.Spec.Command = append([]string{"./run"}, works.HostileWords()...)
 			}
 			w.Spec.Name = fmt.Sprintf("%d %s", len(meant), w.Spec.Name) // two of one name would be one service
 			out, err := handoff.Write(handoff.Compose, w, works.Site())

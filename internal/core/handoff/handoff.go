@@ -136,29 +136,29 @@ type Output struct {
 // Write writes the work for a target. The site says what Slurm's types and features mean. The error is a *job.Refusal,
 // and the output has the verdicts all the same.
 func Write(t Target, w Work, site policy.Slurm) (Output, error) {
-	verdicts := judge(t, &w, site)
+	verdicts := judgeFields(t, &w, site)
 	if w.ID == "" {
 		text, _ := json.Marshal(w) // strings and numbers can always be encoded
 		sum := sha256.Sum256(text)
 		w.ID = hex.EncodeToString(sum[:4])
 	}
 	out := Output{ID: w.ID, Verdicts: verdicts}
-	if err := refusal(t, out.Verdicts); err != nil {
+	if err := refusalError(t, out.Verdicts); err != nil {
 		return out, err
 	}
 	switch t {
 	case Slurm:
-		out.Name, out.Text = title(name(&w)), script(&w, site)
+		out.Name, out.Text = slurmJobName(jobName(&w)), sbatchScript(&w, site)
 	case Kubernetes, KubernetesDRA:
-		out.Name, out.Text = objectName(&w), manifest(&w, t == KubernetesDRA)
+		out.Name, out.Text = objectName(&w), jobManifest(&w, t == KubernetesDRA)
 	case Compose:
 		out.Name, out.Text = objectName(&w), composeFile(&w)
 	}
 	return out, nil
 }
 
-// refusal is the error for the verdicts that refuse.
-func refusal(t Target, verdicts []Verdict) error {
+// refusalError is the error for the verdicts that refuse.
+func refusalError(t Target, verdicts []Verdict) error {
 	var why, do []string
 	for _, v := range verdicts {
 		if v.Level != Refused {
@@ -176,16 +176,16 @@ func refusal(t Target, verdicts []Verdict) error {
 	return &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot write the job for %s: %s", t.Title(), strings.Join(why, "; ")), Remedy: strings.Join(do, "; ")}
 }
 
-// name is what the job is called.
-func name(w *Work) string {
+// jobName is what the job is called.
+func jobName(w *Work) string {
 	if w.Spec.Name != "" || len(w.Spec.Command) == 0 {
 		return w.Spec.Name
 	}
 	return w.Spec.Command[0][strings.LastIndexByte(w.Spec.Command[0], '/')+1:]
 }
 
-// command is what is started.
-func command(w *Work) []string {
+// startCommand is what is started.
+func startCommand(w *Work) []string {
 	r := w.Spec.Ranks
 	if r == nil || !r.Torchrun {
 		return w.Spec.Command
@@ -194,12 +194,12 @@ func command(w *Work) []string {
 	if count == 0 {
 		count = max(1, w.Spec.GPUs, len(w.Spec.Devices))
 	}
-	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, forEveryTorchrun(w.Spec.Command))
+	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, portableTorchrun(w.Spec.Command))
 }
 
-// forEveryTorchrun are options and script in the spelling of options that every version of torchrun accepts: 1.13, which Debian 12 has,
+// portableTorchrun are options and script in the spelling of options that every version of torchrun accepts: 1.13, which Debian 12 has,
 // knows none with hyphens.
-func forEveryTorchrun(words []string) []string {
+func portableTorchrun(words []string) []string {
 	t, err := ranks.ReadTorchrun(words)
 	if err != nil {
 		return words
@@ -220,19 +220,19 @@ func sharesMemory(w *Work) bool {
 	return max(w.Spec.GPUs, len(w.Spec.Devices)) > 1 || w.Spec.Ranks != nil
 }
 
-// variables are those that the engine does not set: the order in which CUDA counts, or all that hide GPUs from a job
+// jobVariables are those that the engine does not set: the order in which CUDA counts, or all that hide GPUs from a job
 // that wants none; and those of the owner.
-func variables(w *Work) []Variable {
+func jobVariables(w *Work) []Variable {
 	const order = "CUDA_DEVICE_ORDER"
 	var vars []Variable
 	switch own := func(v Variable) bool { return v.Name == order }; {
 	case w.Spec.CPU:
-		vars = hiding()
+		vars = hidingVariables()
 	case !slices.ContainsFunc(w.Env, own):
 		vars = []Variable{{order, "PCI_BUS_ID"}}
 	}
 	return append(vars, w.Env...)
 }
 
-// mebibytes is the size in whole MiB, rounded up.
-func mebibytes(size gpu.Bytes) int64 { return int64((size + gpu.MiB - 1) / gpu.MiB) }
+// ceilMebibytes is the size in whole MiB, rounded up.
+func ceilMebibytes(size gpu.Bytes) int64 { return int64((size + gpu.MiB - 1) / gpu.MiB) }

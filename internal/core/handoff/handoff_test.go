@@ -100,7 +100,7 @@ func with(path string) Work {
 func TestEveryField(t *testing.T) {
 	unwritten := []string{"Spec.Asked", "Spec.Any", "Spec.Anyway", "Spec.Isolate", "Spec.Place", "Spec.IDs", "Private", "Image slurm", "Service.Ready", "Service.EnvFiles", "Spec.Waiting.No compose", "Spec.Ranks.Grace", "Spec.Ranks.JSON"}
 	rows := map[string]int{}
-	for _, r := range table() {
+	for _, r := range fieldTable() {
 		rows[r.field]++
 	}
 	paths := fields(reflect.TypeFor[Work](), "")
@@ -206,7 +206,7 @@ func TestName(t *testing.T) {
 		t.Error(name(a), name(b), name(works()["full"]))
 	}
 	for given, want := range map[string]string{"": "job", "..": "job", "A_b": "a-b", strings.Repeat("x", 99): strings.Repeat("x", 40), strings.Repeat("x", 39) + ".y": strings.Repeat("x", 39), "训练": "job"} {
-		if got := dns(given); got != want {
+		if got := hostLabel(given); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
 		}
 	}
@@ -242,7 +242,7 @@ func TestLimits(t *testing.T) {
 		{9 * m, m, "", "time=0-00:10:00 signal=B:TERM@60"},
 	} {
 		w := Work{Spec: job.Spec{Timeout: c.timeout, Grace: c.grace}, Care: job.Care{Stop: c.stop}}
-		if got := strings.Join(limits(&w), " "); got != c.want {
+		if got := strings.Join(timeDirectives(&w), " "); got != c.want {
 			t.Errorf("%v %v %s: %s, want %s", c.timeout, c.grace, c.stop, got, c.want)
 		}
 	}

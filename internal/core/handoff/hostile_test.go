@@ -32,7 +32,7 @@ func TestScriptRuns(t *testing.T) {
 		w := works.Named(random, program)
 		w.Folder = folder
 		if i == 0 {
-			w.Spec.Command = append([]string{program}, works.Hostile()...)
+			w.Spec.Command = append([]string{program}, works.HostileWords()...)
 		}
 		if i == 1 {
 			w.Env = []handoff.Variable{{Name: "LARGE", Value: strings.Repeat("x'\n", 100<<10/3)}}
@@ -124,7 +124,7 @@ func TestManifestsReadBack(t *testing.T) {
 	for i := range 300 {
 		w := works.Named(random, "./run")
 		if i == 0 {
-			w.Spec.Command = append([]string{"./run"}, works.Hostile()...)
+			w.Spec.Command = append([]string{"./run"}, works.HostileWords()...)
 		}
 		out, err := handoff.Write(handoff.Kubernetes, w, works.Site())
 		if err != nil {

@@ -8,47 +8,47 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// kept is how long a Job and its logs stay when it has ended.
-const kept = 7 * 24 * 60 * 60
+// jobTTLSeconds is how long a Job and its logs stay when it has ended.
+const jobTTLSeconds = 7 * 24 * 60 * 60
 
-// driver is the domain of the attributes of NVIDIA's DRA driver (kubernetes-sigs/dra-driver-nvidia-gpu:
+// draDriver is the domain of the attributes of NVIDIA's DRA driver (kubernetes-sigs/dra-driver-nvidia-gpu:
 // site/content/docs/reference/resourceslice-attributes.md).
-const driver = "gpu.nvidia.com"
+const draDriver = "gpu.nvidia.com"
 
-// manifest is the work as a Job, with claims behind the template of its claim.
-func manifest(w *Work, claims bool) string {
+// jobManifest is the work as a Job, with claims behind the template of its claim.
+func jobManifest(w *Work, claims bool) string {
 	claims = claims && !w.Spec.CPU
 	var text string
 	if claims {
-		text = claimTemplate(w).document() + "---\n"
+		text = claimTemplate(w).yamlDocument() + "---\n"
 	}
-	doc := object{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", metadata(w, labels(w).with(w.Queue != "", "kueue.x-k8s.io/queue-name", w.Queue)).
-		with(len(annotations(w)) > 0, "annotations", annotations(w))}}
-	spec := object{}.with(w.Held, "suspend", true)
-	spec = append(spec, repeats(w)...)
-	spec = append(spec, field{"ttlSecondsAfterFinished", kept},
-		field{"template", object{{"metadata", object{{"labels", labels(w)}}}, {"spec", pod(w, claims)}}})
-	return text + append(doc, field{"spec", spec}).document()
+	doc := object{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", objectMetadata(w, objectLabels(w).withField(w.Queue != "", "kueue.x-k8s.io/queue-name", w.Queue)).
+		withField(len(jobAnnotations(w)) > 0, "annotations", jobAnnotations(w))}}
+	spec := object{}.withField(w.Held, "suspend", true)
+	spec = append(spec, repeatSpec(w)...)
+	spec = append(spec, field{"ttlSecondsAfterFinished", jobTTLSeconds},
+		field{"template", object{{"metadata", object{{"labels", objectLabels(w)}}}, {"spec", podSpec(w, claims)}}})
+	return text + append(doc, field{"spec", spec}).yamlDocument()
 }
 
-func labels(w *Work) object {
+func objectLabels(w *Work) object {
 	return object{{"app.kubernetes.io/managed-by", "gpuard"}, {"app.kubernetes.io/instance", objectName(w)}}
 }
 
-func metadata(w *Work, own object) object {
-	return object{{"name", objectName(w)}}.with(w.Namespace != "", "namespace", w.Namespace).with(true, "labels", own)
+func objectMetadata(w *Work, own object) object {
+	return object{{"name", objectName(w)}}.withField(w.Namespace != "", "namespace", w.Namespace).withField(true, "labels", own)
 }
 
-func annotations(w *Work) object {
+func jobAnnotations(w *Work) object {
 	return object{}.
-		with(w.Spec.Name != "" && oddName(w), "gpuard/name", strings.ToValidUTF8(w.Spec.Name, "?")).
-		with(w.Note != "", "gpuard/note", strings.ToValidUTF8(w.Note, "?")).
-		with(w.Spec.Time > 0, "gpuard/expect", w.Spec.Time.String())
+		withField(w.Spec.Name != "" && hasOddName(w), "gpuard/name", strings.ToValidUTF8(w.Spec.Name, "?")).
+		withField(w.Note != "", "gpuard/note", strings.ToValidUTF8(w.Note, "?")).
+		withField(w.Spec.Time > 0, "gpuard/expect", w.Spec.Time.String())
 }
 
-// repeats says how often it is started. Without Any only pods that were evicted, or whose node failed, are started again.
+// repeatSpec says how often it is started. Without Any only pods that were evicted, or whose node failed, are started again.
 // An array goes on when one of its jobs fails.
-func repeats(w *Work) object {
+func repeatSpec(w *Work) object {
 	failures := w.Care.Retries
 	if w.Care.Restart == job.OnFailure {
 		if failures = w.Care.Limit; failures == 0 {
@@ -71,20 +71,20 @@ func repeats(w *Work) object {
 	}
 	return append(spec, field{"podFailurePolicy", object{{"rules", []object{
 		{{"action", "Count"}, {"onPodConditions", []object{{{"type", "DisruptionTarget"}, {"status", "True"}}}}},
-		{{"action", fails}, {"onExitCodes", object{{"operator", "NotIn"}, {"values", numbers{0}}}}},
+		{{"action", fails}, {"onExitCodes", object{{"operator", "NotIn"}, {"values", intList{0}}}}},
 	}}}})
 }
 
-func pod(w *Work, claims bool) object {
+func podSpec(w *Work, claims bool) object {
 	limit := w.Spec.Timeout > 0
 	spec := object{{"restartPolicy", "Never"}}.
-		with(limit, "activeDeadlineSeconds", seconds(w.Spec.Timeout)).
-		with(w.Spec.Grace > 0, "terminationGracePeriodSeconds", seconds(w.Spec.Grace))
+		withField(limit, "activeDeadlineSeconds", ceilSeconds(w.Spec.Timeout)).
+		withField(w.Spec.Grace > 0, "terminationGracePeriodSeconds", ceilSeconds(w.Spec.Grace))
 	if !w.Spec.CPU {
 		spec = append(spec, field{"tolerations", []object{{{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}}})
 	}
 	if !w.Spec.CPU && !claims {
-		spec = append(spec, field{"affinity", object{{"nodeAffinity", object{{"requiredDuringSchedulingIgnoredDuringExecution", object{{"nodeSelectorTerms", nodes(w)}}}}}}})
+		spec = append(spec, field{"affinity", object{{"nodeAffinity", object{{"requiredDuringSchedulingIgnoredDuringExecution", object{{"nodeSelectorTerms", nodeSelectorTerms(w)}}}}}}})
 	}
 	if claims {
 		spec = append(spec, field{"resourceClaims", []object{{{"name", "gpus"}, {"resourceClaimTemplateName", objectName(w)}}}})
@@ -92,21 +92,21 @@ func pod(w *Work, claims bool) object {
 	if sharesMemory(w) {
 		spec = append(spec, field{"volumes", []object{{{"name", "shm"}, {"emptyDir", object{{"medium", "Memory"}}}}}})
 	}
-	return append(spec, field{"containers", []object{container(w, claims)}})
+	return append(spec, field{"containers", []object{containerSpec(w, claims)}})
 }
 
-func container(w *Work, claims bool) object {
-	words := make([]string, len(command(w)))
-	for i, word := range command(w) {
-		words[i] = unexpanded(word)
+func containerSpec(w *Work, claims bool) object {
+	words := make([]string, len(startCommand(w)))
+	for i, word := range startCommand(w) {
+		words[i] = escapeExpansion(word)
 	}
-	c := object{{"name", "main"}, {"image", w.Image}, {"command", words}}.with(w.Folder != "", "workingDir", w.Folder)
+	c := object{{"name", "main"}, {"image", w.Image}, {"command", words}}.withField(w.Folder != "", "workingDir", w.Folder)
 	var env []object
 	if len(w.Array.Tasks) > 0 {
 		env = append(env, object{{"name", "GPUARD_ARRAY_TASK"}, {"valueFrom", object{{"fieldRef", object{{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}}}})
 	}
-	for _, v := range variables(w) {
-		env = append(env, object{{"name", v.Name}, {"value", unexpanded(v.Value)}})
+	for _, v := range jobVariables(w) {
+		env = append(env, object{{"name", v.Name}, {"value", escapeExpansion(v.Value)}})
 	}
 	c = append(c, field{"env", env})
 	if sharesMemory(w) {
@@ -123,18 +123,18 @@ func container(w *Work, claims bool) object {
 	return c
 }
 
-// unexpanded keeps Kubernetes from filling in $(NAME) in commands and variables: there $$ is one $
+// escapeExpansion keeps Kubernetes from filling in $(NAME) in commands and variables: there $$ is one $
 // (kubernetes/kubernetes: third_party/forked/golang/expansion/expand.go).
-func unexpanded(text string) string {
+func escapeExpansion(text string) string {
 	if !strings.Contains(text, "$(") && !strings.Contains(text, "$$") {
 		return text
 	}
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-// nodes are the nodes that will do. Labels describe a node, so they assume that its GPUs are of one model; Gt is strict.
+// nodeSelectorTerms are the nodes that will do. Labels describe a node, so they assume that its GPUs are of one model; Gt is strict.
 // A node without sharing may lack the label of it, which NotIn allows.
-func nodes(w *Work) []object {
+func nodeSelectorTerms(w *Work) []object {
 	label := func(key, operator string, values ...string) object {
 		return object{{"key", key}, {"operator", operator}, {"values", values}}
 	}
@@ -143,7 +143,7 @@ func nodes(w *Work) []object {
 		terms = append(terms, label("nvidia.com/gpu.product", "In", productLabel(w.Spec.Model)))
 	}
 	if w.Spec.Memory > 0 {
-		terms = append(terms, label("nvidia.com/gpu.memory", "Gt", strconv.FormatInt(mebibytes(w.Spec.Memory)-1, 10)))
+		terms = append(terms, label("nvidia.com/gpu.memory", "Gt", strconv.FormatInt(ceilMebibytes(w.Spec.Memory)-1, 10)))
 	}
 	c := w.Spec.MinCompute
 	if c == nil {
@@ -161,7 +161,7 @@ func nodes(w *Work) []object {
 
 // claimTemplate asks for devices one by one, so that a node with several models is no difficulty.
 func claimTemplate(w *Work) object {
-	class, count := driver, w.Spec.GPUs
+	class, count := draDriver, w.Spec.GPUs
 	if w.Spec.MIG != "" {
 		class, count = "mig.nvidia.com", 1
 	}
@@ -169,52 +169,52 @@ func claimTemplate(w *Work) object {
 		count = len(w.Spec.Devices)
 	}
 	exactly := object{{"deviceClassName", class}, {"allocationMode", "ExactCount"}, {"count", count}}
-	if e := selector(w); e != "" {
+	if e := deviceSelector(w); e != "" {
 		exactly = append(exactly, field{"selectors", []object{{{"cel", object{{"expression", e}}}}}})
 	}
-	return object{{"apiVersion", "resource.k8s.io/v1"}, {"kind", "ResourceClaimTemplate"}, {"metadata", metadata(w, labels(w))},
+	return object{{"apiVersion", "resource.k8s.io/v1"}, {"kind", "ResourceClaimTemplate"}, {"metadata", objectMetadata(w, objectLabels(w))},
 		{"spec", object{{"spec", object{{"devices", object{{"requests", []object{{{"name", "gpu"}, {"exactly", exactly}}}}}}}}}}}
 }
 
-// selector is the condition for a device, in CEL. A device that lacks an attribute does not match: without .? it would
+// deviceSelector is the condition for a device, in CEL. A device that lacks an attribute does not match: without .? it would
 // be an error, which ends the allocation of the whole claim (kubernetes/kubernetes:
 // staging/src/k8s.io/dynamic-resource-allocation/structured). The name is looked at behind has: the API server knows how
 // long an attribute can be, and not a value of orValue, and refuses what might be costly (the same, cel/compile.go).
-func selector(w *Work) string {
+func deviceSelector(w *Work) string {
 	attribute := func(name, none string) string {
-		return fmt.Sprintf("device.attributes['%s'].?%s.orValue(%s)", driver, name, none)
+		return fmt.Sprintf("device.attributes['%s'].?%s.orValue(%s)", draDriver, name, none)
 	}
 	var terms []string
 	if w.Spec.MIG != "" {
-		terms = append(terms, attribute("profile", "''")+" == "+literal(w.Spec.MIG))
+		terms = append(terms, attribute("profile", "''")+" == "+celString(w.Spec.MIG))
 	}
 	if w.Spec.Model != "" {
-		product := "device.attributes['" + driver + "'].productName"
-		terms = append(terms, "has("+product+") && "+product+".matches("+literal(expression(w.Spec.Model))+")")
+		product := "device.attributes['" + draDriver + "'].productName"
+		terms = append(terms, "has("+product+") && "+product+".matches("+celString(globRegexp(w.Spec.Model))+")")
 	}
 	if w.Spec.Memory > 0 {
-		terms = append(terms, fmt.Sprintf("device.capacity['%s'].?memory.orValue(quantity('0')).compareTo(quantity('%dMi')) >= 0", driver, mebibytes(w.Spec.Memory)))
+		terms = append(terms, fmt.Sprintf("device.capacity['%s'].?memory.orValue(quantity('0')).compareTo(quantity('%dMi')) >= 0", draDriver, ceilMebibytes(w.Spec.Memory)))
 	}
 	if c := w.Spec.MinCompute; c != nil {
 		terms = append(terms, fmt.Sprintf("%s.compareTo(semver('%d.%d.0')) >= 0", attribute("cudaComputeCapability", "semver('0.0.0')"), c.Major, c.Minor))
 	}
 	if len(w.Spec.Devices) > 0 {
-		terms = append(terms, attribute("uuid", "''")+" in "+literals(w.Spec.Devices))
+		terms = append(terms, attribute("uuid", "''")+" in "+celList(w.Spec.Devices))
 	}
 	if len(w.Spec.Exclude) > 0 {
-		terms = append(terms, "!("+attribute("uuid", "''")+" in "+literals(w.Spec.Exclude)+")")
+		terms = append(terms, "!("+attribute("uuid", "''")+" in "+celList(w.Spec.Exclude)+")")
 	}
 	return strings.Join(terms, " && ")
 }
 
-func literal(text string) string {
+func celString(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(text) + "'"
 }
 
-func literals(list []string) string {
+func celList(list []string) string {
 	var out []string
 	for _, one := range list {
-		out = append(out, literal(one))
+		out = append(out, celString(one))
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }

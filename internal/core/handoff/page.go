@@ -11,7 +11,7 @@ type Field struct {
 
 // Fields are all rows.
 func Fields() (list []Field) {
-	for _, r := range table() {
+	for _, r := range fieldTable() {
 		f := Field{Name: r.field, Flag: r.flag}
 		for _, c := range r.cells {
 			text := c.String()

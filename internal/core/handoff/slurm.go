@@ -11,54 +11,54 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// usualGrace is the time between the signal and the kill where only the signal was named.
-const usualGrace = 10 * time.Second
+// defaultGrace is the time between the signal and the kill where only the signal was named.
+const defaultGrace = 10 * time.Second
 
-// script is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and hold only
+// sbatchScript is the work for sbatch. Directives count up to the first line that is neither empty nor a remark, and hold only
 // words that need no quotes; everything that its owner wrote is behind them.
 //
 // --export=NONE keeps the environment of the caller out; it also sets SLURM_EXPORT_ENV=NONE, with which a later srun
 // starts without PATH, hence unset (sbatch(1), --export).
-func script(w *Work, site policy.Slurm) string {
+func sbatchScript(w *Work, site policy.Slurm) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/bash\n")
-	for _, d := range directives(w, site) {
+	for _, d := range sbatchDirectives(w, site) {
 		b.WriteString("#SBATCH --" + d + "\n")
 	}
 	if w.Note != "" {
-		b.WriteString("# note: " + line(w.Note) + "\n")
+		b.WriteString("# note: " + remarkLine(w.Note) + "\n")
 	}
 	if w.Spec.Time > 0 {
 		b.WriteString("# its owner expects it to run for " + w.Spec.Time.String() + "\n")
 	}
 	b.WriteString("unset SLURM_EXPORT_ENV\n")
 	if w.Folder != "" {
-		b.WriteString("cd -- " + quote(w.Folder) + " || exit 125\n")
+		b.WriteString("cd -- " + quoteForBash(w.Folder) + " || exit 125\n")
 	}
 	if len(w.Array.Tasks) > 0 {
 		b.WriteString("export GPUARD_ARRAY_TASK=\"$SLURM_ARRAY_TASK_ID\"\n")
 	}
-	for _, v := range variables(w) {
-		b.WriteString("export " + v.Name + "=" + quote(v.Value) + "\n")
+	for _, v := range jobVariables(w) {
+		b.WriteString("export " + v.Name + "=" + quoteForBash(v.Value) + "\n")
 	}
-	b.WriteString("exec -- " + shellquote.Words(quote, command(w)...) + "\n")
+	b.WriteString("exec -- " + shellquote.JoinQuoted(quoteForBash, startCommand(w)...) + "\n")
 	return b.String()
 }
 
-func quote(word string) string { return bash(word, shellquote.Sh) }
+func quoteForBash(word string) string { return quoteOneLine(word, shellquote.Sh) }
 
-// directives are the options of sbatch, without their dashes.
-func directives(w *Work, site policy.Slurm) []string {
-	list := []string{"job-name=" + title(name(w)), "nodes=1", "ntasks=1"}
+// sbatchDirectives are the options of sbatch, without their dashes.
+func sbatchDirectives(w *Work, site policy.Slurm) []string {
+	list := []string{"job-name=" + slurmJobName(jobName(w)), "nodes=1", "ntasks=1"}
 	add := func(asked bool, format string, args ...any) {
 		if asked {
 			list = append(list, fmt.Sprintf(format, args...))
 		}
 	}
-	enough, kind := features(w, site), ""
+	enough, kind := memoryFeatures(w, site), ""
 	switch {
 	case w.Spec.Model != "":
-		kind = strings.Join(types(w, site), "")
+		kind = strings.Join(gresTypes(w, site), "")
 	case w.Spec.Memory > 0 && len(enough) == 0:
 		kind = findRoomyType(w, site)
 	}
@@ -69,27 +69,27 @@ func directives(w *Work, site policy.Slurm) []string {
 	add(w.Spec.MIG != "", "gpus-per-node=%s:1", site.Types[w.Spec.MIG])
 	add(w.Spec.Memory > 0 && len(enough) > 0, "constraint=%s", strings.Join(enough, "|"))
 	add(w.Queue != "", "partition=%s", w.Queue)
-	list = append(list, limits(w)...)
+	list = append(list, timeDirectives(w)...)
 	add(w.Spec.Nice > 0, "nice=%d", w.Spec.Nice)
 	add(w.Care.Retries > 0, "requeue")
 	add(w.Care.Retries == 0, "no-requeue")
 	add(w.Held, "hold")
-	add(len(w.Array.Tasks) > 0, "array=%s%s", prose.Ranges(w.Array.Tasks, ","), most(w.Array.Most))
-	add(len(w.After) > 0, "dependency=%s", dependencies(w.After))
+	add(len(w.Array.Tasks) > 0, "array=%s%s", prose.Ranges(w.Array.Tasks, ","), arrayLimit(w.Array.Most))
+	add(len(w.After) > 0, "dependency=%s", dependencyList(w.After))
 	add(len(w.After) > 0, "kill-on-invalid-dep=yes")
 	add(w.Care.Log != "", "output=%s", w.Care.Log)
-	return append(list, "export=NONE", "comment=gpuard-"+word(w.ID))
+	return append(list, "export=NONE", "comment=gpuard-"+directiveWord(w.ID))
 }
 
-// limits are the time and the signal before it: the command is to get it after --timeout, and to be killed after --grace.
+// timeDirectives are the time and the signal before it: the command is to get it after --timeout, and to be killed after --grace.
 // Slurm counts the limit in minutes.
-func limits(w *Work) []string {
+func timeDirectives(w *Work) []string {
 	if w.Spec.Timeout <= 0 {
 		return nil
 	}
 	grace := w.Spec.Grace
 	if grace == 0 && w.Care.Stop != "" {
-		grace = usualGrace
+		grace = defaultGrace
 	}
 	limit := (w.Spec.Timeout + grace + time.Minute - 1).Truncate(time.Minute)
 	minutes := int64(limit / time.Minute)
@@ -100,23 +100,23 @@ func limits(w *Work) []string {
 			stop = strings.TrimPrefix(w.Care.Stop, "SIG")
 		}
 		const most = 65535 // of Slurm, in seconds
-		before := min(most, seconds(limit-w.Spec.Timeout))
+		before := min(most, ceilSeconds(limit-w.Spec.Timeout))
 		list = append(list, fmt.Sprintf("signal=B:%s@%d", stop, max(1, before)))
 	}
 	return list
 }
 
-// seconds rounds up.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+// ceilSeconds rounds up.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-func most(n int) string {
+func arrayLimit(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return "%" + strconv.Itoa(n)
 }
 
-func dependencies(list []After) string {
+func dependencyList(list []After) string {
 	var parts []string
 	for _, a := range list {
 		kind := "afterok:"

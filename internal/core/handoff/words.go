@@ -18,53 +18,55 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// longest is the most that a program can be given as one argument or variable (execve(2), MAX_ARG_STRLEN).
-const longest = 128<<10 - 1
+// maxArgBytes is the most that a program can be given as one argument or variable (execve(2), MAX_ARG_STRLEN).
+const maxArgBytes = 128<<10 - 1
 
-func noCommand(w *Work) bool { return len(w.Spec.Command) == 0 || w.Spec.Command[0] == "" }
-func noImage(w *Work) bool   { return w.Image == "" }
-func relative(w *Work) bool {
+func lacksCommand(w *Work) bool { return len(w.Spec.Command) == 0 || w.Spec.Command[0] == "" }
+func lacksImage(w *Work) bool   { return w.Image == "" }
+func isRelativeFolder(w *Work) bool {
 	return !strings.HasPrefix(w.Folder, "/") || strings.Contains(w.Folder, "\x00")
 }
-func oddName(w *Work) bool { return dns(w.Spec.Name) != w.Spec.Name }
-func pattern(w *Work) bool { return strings.ContainsAny(w.Spec.Model, "*?") }
+func hasOddName(w *Work) bool     { return hostLabel(w.Spec.Name) != w.Spec.Name }
+func isModelPattern(w *Work) bool { return strings.ContainsAny(w.Spec.Model, "*?") }
 
-// odd reports what is not text: a manifest can only hold UTF-8, and the kernel no NUL.
-func odd(text string) bool { return !utf8.ValidString(text) || strings.Contains(text, "\x00") }
+// isNotText reports what is not text: a manifest can only hold UTF-8, and the kernel no NUL.
+func isNotText(text string) bool { return !utf8.ValidString(text) || strings.Contains(text, "\x00") }
 
-func unspeakable(w *Work) bool {
-	return slices.ContainsFunc(w.Spec.Command, func(word string) bool { return strings.Contains(word, "\x00") || len(word) > longest })
+func hasUnspeakableWord(w *Work) bool {
+	return slices.ContainsFunc(w.Spec.Command, func(word string) bool { return strings.Contains(word, "\x00") || len(word) > maxArgBytes })
 }
 
-func oddCommand(w *Work) bool { return unspeakable(w) || slices.ContainsFunc(w.Spec.Command, odd) }
-
-func oddImage(w *Work) bool {
-	return odd(w.Image) || strings.ContainsFunc(w.Image, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
+func hasOddCommand(w *Work) bool {
+	return hasUnspeakableWord(w) || slices.ContainsFunc(w.Spec.Command, isNotText)
 }
 
-func oddAfter(w *Work) bool {
+func hasOddImage(w *Work) bool {
+	return isNotText(w.Image) || strings.ContainsFunc(w.Image, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
+}
+
+func hasOddAfter(w *Work) bool {
 	return slices.ContainsFunc(w.After, func(a After) bool { return a.ID == "" || strings.Trim(a.ID, "0123456789_") != "" })
 }
 
-// oddLog reports a path that a directive cannot hold: Slurm reads backslashes, quotes and blanks there, and fills in what
+// hasOddLog reports a path that a directive cannot hold: Slurm reads backslashes, quotes and blanks there, and fills in what
 // begins with %, of which %a means the same as here.
-func oddLog(w *Work) bool {
+func hasOddLog(w *Work) bool {
 	path := w.Care.Log
 	if len(w.Array.Tasks) > 0 {
 		path = strings.ReplaceAll(path, "%a", "")
 	}
-	return !strings.HasPrefix(path, "/") || word(path) != path || strings.Contains(path, "%")
+	return !strings.HasPrefix(path, "/") || directiveWord(path) != path || strings.Contains(path, "%")
 }
 
-// choosing reports a variable that chooses devices. CUDA_DEVICE_ORDER and DEV may be the owner's.
-func choosing(w *Work) bool {
+// choosesDevices reports a variable that chooses devices. CUDA_DEVICE_ORDER and DEV may be the owner's.
+func choosesDevices(w *Work) bool {
 	return slices.ContainsFunc(w.Env, func(v Variable) bool {
 		return v.Name != "CUDA_DEVICE_ORDER" && v.Name != "DEV" && slices.Contains(visible.Variables(), v.Name)
 	})
 }
 
-// badVariable reports names that export does not take, or that bash gives another value (bash(1), Shell Variables).
-func badVariable(w *Work) bool {
+// hasBadVariable reports names that export does not take, or that bash gives another value (bash(1), Shell Variables).
+func hasBadVariable(w *Work) bool {
 	good := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	of := regexp.MustCompile(`^(_|BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|LOADABLES_PATH|MONOSECONDS|REMATCH|SOURCE|SUBSHELL|TRAPSIG|VERSINFO|VERSION)|COMP_.*|COPROC|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|OLDPWD|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID)$`)
 	known := map[string]bool{}
@@ -75,36 +77,38 @@ func badVariable(w *Work) bool {
 	})
 }
 
-func badValue(w *Work) bool {
-	return slices.ContainsFunc(w.Env, func(v Variable) bool { return odd(v.Value) || len(v.Name)+1+len(v.Value) > longest })
+func hasBadValue(w *Work) bool {
+	return slices.ContainsFunc(w.Env, func(v Variable) bool { return isNotText(v.Value) || len(v.Name)+1+len(v.Value) > maxArgBytes })
 }
 
-func all(list []string, is func(string) bool) bool {
+func allMatch(list []string, is func(string) bool) bool {
 	return !slices.ContainsFunc(list, func(one string) bool { return !is(one) })
 }
 
-const uuid = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+const uuidPattern = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 
-func wholeUUID(name string) bool { return regexp.MustCompile(`^GPU-` + uuid).MatchString(name) }
-
-func deviceID(name string) bool {
-	return regexp.MustCompile(`^(0|[1-9][0-9]{0,3})$|^(GPU|MIG)-` + uuid).MatchString(name)
+func isWholeUUID(name string) bool {
+	return regexp.MustCompile(`^GPU-` + uuidPattern).MatchString(name)
 }
 
-// oddProfile reports what is no profile of a MIG slice, such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb.
-func oddProfile(w *Work) bool {
+func isDeviceID(name string) bool {
+	return regexp.MustCompile(`^(0|[1-9][0-9]{0,3})$|^(GPU|MIG)-` + uuidPattern).MatchString(name)
+}
+
+// hasOddProfile reports what is no profile of a MIG slice, such as 1g.10gb, 1g.10gb+me or 1c.3g.40gb.
+func hasOddProfile(w *Work) bool {
 	return !regexp.MustCompile(`^([1-9]c\.)?[1-9]g\.[0-9]+gb([+-][a-z0-9.]+)?$`).MatchString(w.Spec.MIG)
 }
 
-// expression is a pattern of --model as a regular expression (RE2) of the whole name, in which case is ignored.
-func expression(glob string) string {
+// globRegexp is a pattern of --model as a regular expression (RE2) of the whole name, in which case is ignored.
+func globRegexp(glob string) string {
 	quoted := regexp.QuoteMeta(glob)
 	return "(?is)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + "$"
 }
 
-// types are the gres types of the models that match, each once.
-func types(w *Work, site policy.Slurm) []string {
-	model := regexp.MustCompile(expression(w.Spec.Model))
+// gresTypes are the gres types of the models that match, each once.
+func gresTypes(w *Work, site policy.Slurm) []string {
+	model := regexp.MustCompile(globRegexp(w.Spec.Model))
 	found := map[string]bool{}
 	for name, kind := range site.Types {
 		if model.MatchString(name) {
@@ -114,8 +118,8 @@ func types(w *Work, site policy.Slurm) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// features are those of nodes whose GPUs are large enough, the smallest first.
-func features(w *Work, site policy.Slurm) []string {
+// memoryFeatures are those of nodes whose GPUs are large enough, the smallest first.
+func memoryFeatures(w *Work, site policy.Slurm) []string {
 	var found []string
 	for name, size := range site.Features {
 		if size >= w.Spec.Memory {
@@ -160,8 +164,8 @@ func readMemory(model string) gpu.Bytes {
 	return gpu.Bytes(n) * gpu.GiB / 100 * 99
 }
 
-// counted reports the numbers from 0 without gaps, in any order.
-func counted(tasks []int) bool {
+// countsFromZero reports the numbers from 0 without gaps, in any order.
+func countsFromZero(tasks []int) bool {
 	sorted := slices.Sorted(slices.Values(tasks))
 	for i, n := range sorted {
 		if i != n {
@@ -171,8 +175,8 @@ func counted(tasks []int) bool {
 	return true
 }
 
-// word is a text as a directive of a script can hold it without quotes.
-func word(text string) string {
+// directiveWord is a text as a directive of a script can hold it without quotes.
+func directiveWord(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r != '\u00aa' && r > 0x7f && !unicode.IsLetter(r) || r <= 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:@+,=%", r) {
 			return '_'
@@ -181,20 +185,20 @@ func word(text string) string {
 	}, strings.ToValidUTF8(text, "_"))
 }
 
-// title is a name for Slurm, which takes a thousand bytes.
-func title(text string) string {
-	out := []rune(word(text))
+// slurmJobName is a name for Slurm, which takes a thousand bytes.
+func slurmJobName(text string) string {
+	out := []rune(directiveWord(text))
 	if len(out) == 0 {
 		return "job"
 	}
 	return string(out[:min(len(out), 128)])
 }
 
-// line is a text as a remark on one line.
-func line(text string) string { return prose.Clean(strings.ToValidUTF8(text, "?")) }
+// remarkLine is a text as a remark on one line.
+func remarkLine(text string) string { return prose.Clean(strings.ToValidUTF8(text, "?")) }
 
-// dns is a text as the label of a host's name, short enough for a number behind it.
-func dns(text string) string {
+// hostLabel is a text as the label of a host's name, short enough for a number behind it.
+func hostLabel(text string) string {
 	out := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(text), "-")
 	if out = strings.Trim(out[:min(len(out), 40)], "-"); out == "" {
 		return "job"
@@ -202,7 +206,7 @@ func dns(text string) string {
 	return out
 }
 
-func dnsLabel(text string) bool {
+func isDNSLabel(text string) bool {
 	return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(text)
 }
 
@@ -210,17 +214,17 @@ func dnsLabel(text string) bool {
 // docs/gpu-feature-discovery/README.md).
 func productLabel(model string) string { return strings.ReplaceAll(model, " ", "-") }
 
-// labelValue reports what the value of a label can be (kubernetes.io/docs/concepts/overview/working-with-objects/labels).
-func labelValue(text string) bool {
+// isLabelValue reports what the value of a label can be (kubernetes.io/docs/concepts/overview/working-with-objects/labels).
+func isLabelValue(text string) bool {
 	return regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`).MatchString(text)
 }
 
 // objectName is the name of objects: 53 letters at most, so that an index fits behind it in the name of a pod.
-func objectName(w *Work) string { return dns(name(w)) + "-" + w.ID }
+func objectName(w *Work) string { return hostLabel(jobName(w)) + "-" + w.ID }
 
-// hiding are the variables that hide the GPUs of every vendor.
-func hiding() (vars []Variable) {
-	for _, v := range visible.Write(nil, job.AutoIDs, gpu.Machine{}) {
+// hidingVariables are the variables that hide the GPUs of every vendor.
+func hidingVariables() (vars []Variable) {
+	for _, v := range visible.TargetVars(nil, job.AutoIDs, gpu.Machine{}) {
 		if !v.Unset {
 			vars = append(vars, Variable{v.Name, v.Value})
 		}
@@ -228,10 +232,10 @@ func hiding() (vars []Variable) {
 	return vars
 }
 
-// bash quotes a word for bash on one line: control characters are written as \ooo, so that no line of the script is
+// quoteOneLine quotes a word for bash on one line: control characters are written as \ooo, so that no line of the script is
 // anything but what is meant (sbatch reads lines that begin with #SBATCH, and refuses \r\n).
-func bash(word string, plain func(string) string) string {
-	if !strings.ContainsFunc(word, control) {
+func quoteOneLine(word string, plain func(string) string) string {
+	if !strings.ContainsFunc(word, isControl) {
 		return plain(word)
 	}
 	var b strings.Builder
@@ -242,7 +246,7 @@ func bash(word string, plain func(string) string) string {
 			b.WriteString(`\n`)
 		case c == '\'' || c == '\\':
 			b.WriteString(`\` + string(c))
-		case control(rune(c)):
+		case isControl(rune(c)):
 			fmt.Fprintf(&b, `\%03o`, c)
 		default:
 			b.WriteByte(c)
@@ -251,4 +255,4 @@ func bash(word string, plain func(string) string) string {
 	return b.String() + "'"
 }
 
-func control(r rune) bool { return r < ' ' || r == 0x7f }
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

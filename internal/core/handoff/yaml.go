@@ -13,29 +13,29 @@ type field struct {
 	value any // string, int, int64, bool, object, []object, []string or numbers
 }
 
-// numbers is a list of them.
-type numbers []int
+// intList is a list of them.
+type intList []int
 
-// with adds a field if it was asked for.
-func (o object) with(asked bool, key string, value any) object {
+// withField adds a field if it was asked for.
+func (o object) withField(asked bool, key string, value any) object {
 	if !asked {
 		return o
 	}
 	return append(o, field{key, value})
 }
 
-// document writes a document in the block style. Every scalar that could be read as something else than its text is in
+// yamlDocument writes a document in the block style. Every scalar that could be read as something else than its text is in
 // double quotes, whose escapes are the same in Go for text that is UTF-8 (yaml.org/spec/1.2.2, 5.7).
-func (o object) document() string {
+func (o object) yamlDocument() string {
 	var b strings.Builder
-	o.write(&b, "", "")
+	o.writeFields(&b, "", "")
 	return b.String()
 }
 
-// write writes the fields, the first behind lead and the others behind indent.
-func (o object) write(b *strings.Builder, lead, indent string) {
+// writeFields writes the fields, the first behind lead and the others behind indent.
+func (o object) writeFields(b *strings.Builder, lead, indent string) {
 	for _, f := range o {
-		b.WriteString(lead + scalar(f.key) + ":")
+		b.WriteString(lead + yamlScalar(f.key) + ":")
 		lead = indent
 		switch v := f.value.(type) {
 		case object:
@@ -44,11 +44,11 @@ func (o object) write(b *strings.Builder, lead, indent string) {
 				continue
 			}
 			b.WriteString("\n")
-			v.write(b, indent+"  ", indent+"  ")
+			v.writeFields(b, indent+"  ", indent+"  ")
 		case []object:
 			b.WriteString("\n")
 			for _, one := range v {
-				one.write(b, indent+"  - ", indent+"    ")
+				one.writeFields(b, indent+"  - ", indent+"    ")
 			}
 		case []string:
 			if len(v) == 0 {
@@ -57,9 +57,9 @@ func (o object) write(b *strings.Builder, lead, indent string) {
 			}
 			b.WriteString("\n")
 			for _, one := range v {
-				b.WriteString(indent + "  - " + scalar(one) + "\n")
+				b.WriteString(indent + "  - " + yamlScalar(one) + "\n")
 			}
-		case numbers:
+		case intList:
 			b.WriteString(" [")
 			for i, n := range v {
 				if i > 0 {
@@ -69,7 +69,7 @@ func (o object) write(b *strings.Builder, lead, indent string) {
 			}
 			b.WriteString("]\n")
 		case string:
-			b.WriteString(" " + scalar(v) + "\n")
+			b.WriteString(" " + yamlScalar(v) + "\n")
 		case int64:
 			b.WriteString(" " + strconv.FormatInt(v, 10) + "\n")
 		case int:
@@ -80,8 +80,8 @@ func (o object) write(b *strings.Builder, lead, indent string) {
 	}
 }
 
-// scalar quotes a text unless it is a word that no reader takes for anything else.
-func scalar(text string) string {
+// yamlScalar quotes a text unless it is a word that no reader takes for anything else.
+func yamlScalar(text string) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	if text == "" || !strings.Contains(letters, text[:1]) || strings.Trim(text, letters+"0123456789_./-") != "" {
 		return strconv.Quote(text)

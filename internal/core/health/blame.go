@@ -7,22 +7,22 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Blame compares readings of the machine from before and after a job, and returns the devices of the job that failed
+// BlameDevices compares readings of the machine from before and after a job, and returns the devices of the job that failed
 // while it ran, with the reason: the device is gone or does not answer any more, it became unhealthy, or the driver
 // reported an error that is not a program's fault. Devices that had failed before the job began are not blamed. "" and
 // none mean that nothing indicates a fault of the machine. ids are devices or slices; began is by the clock of the
 // errors.
-func Blame(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (reason string, which []gpu.UUID) {
+func BlameDevices(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (reason string, which []gpu.UUID) {
 	for _, id := range ids {
-		old, _, known := before.Find(id)
+		old, _, known := before.FindDevice(id)
 		var text string
-		switch d, _, found := after.Find(id); {
+		switch d, _, found := after.FindDevice(id); {
 		case !known:
 			continue // nothing to compare with
 		case !found:
 			text = "it is gone"
 		default:
-			text = fault(*old, *d, began, now)
+			text = newFault(*old, *d, began, now)
 		}
 		if text == "" {
 			continue
@@ -35,21 +35,21 @@ func Blame(before, after gpu.Machine, ids []gpu.UUID, began, now time.Time) (rea
 	return reason, which
 }
 
-// fault is what happened to one device.
-func fault(before, after gpu.Device, began, now time.Time) string {
+// newFault is what happened to one device.
+func newFault(before, after gpu.Device, began, now time.Time) string {
 	for _, x := range after.XIDs {
 		// The clock of a kernel log may differ from ours by a second. An error that is on the list of before is not
 		// new.
-		if OfMachine(x.Code) && x.At.After(began.Add(-time.Second)) && !isOn(before.XIDs, x) {
-			_, meaning := Explain(x.Code)
+		if IsMachineFault(x.Code) && x.At.After(began.Add(-time.Second)) && !hasXID(before.XIDs, x) {
+			_, meaning := ExplainXID(x.Code)
 			return fmt.Sprintf("XID %d: %s", x.Code, meaning)
 		}
 	}
 	if before.Problem == "" && after.Problem != "" {
 		return after.Problem
 	}
-	was, _ := Of(before, now)
-	if is, why := Of(after, now); is == Unhealthy && was != Unhealthy {
+	was, _ := StateOf(before, now)
+	if is, why := StateOf(after, now); is == Unhealthy && was != Unhealthy {
 		return why[0]
 	}
 	return ""

@@ -44,7 +44,7 @@ func TestBlame(t *testing.T) {
 		{"gone", nil, func(d *gpu.Device) { d.UUID, d.MIG = "GPU-9", nil }, "GPU 2: it is gone"},
 	} {
 		for _, id := range []gpu.UUID{"GPU-2", "MIG-2"} {
-			got, which := Blame(machine(c.before), machine(c.after), []gpu.UUID{"GPU-0", id}, began, now)
+			got, which := BlameDevices(machine(c.before), machine(c.after), []gpu.UUID{"GPU-0", id}, began, now)
 			if len(got) < len(c.want) || got[:len(c.want)] != c.want || (c.want == "") != (got == "") {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 			}

@@ -49,9 +49,9 @@ func Kinds() []Kind { return []Kind{Hot, Slow, Sick} }
 const (
 	slowClock      = 0.85 // of the card's own clock at this load: below it is slow
 	goodClock      = 0.92 // at and above it is not
-	hotter         = 3.0  // C above the median of the neighbours
-	cool           = 1.0  // C above it
-	loaded         = 0.3  // utilization from which a clock means something
+	hotterDegrees  = 3.0  // C above the median of the neighbours
+	coolDegrees    = 1.0  // C above it
+	minLoad        = 0.3  // utilization from which a clock means something
 	fixedHot       = 90   // C, where nothing else is known
 	fixedCool      = 85   // C
 	goodMargin     = 5    // C before slowdown; smallestMargin is the lower limit
@@ -73,7 +73,7 @@ type Drift struct {
 	Kinds  []Kind        // of trouble for which the job is moved
 	Minute time.Duration // length of a minute in the limits; 0 means one. Tests shorten it
 
-	cards map[gpu.UUID]*card
+	cards map[gpu.UUID]*deviceHistory
 	moved time.Time // the last move; zero none
 	left  []gpu.UUID
 }
@@ -86,27 +86,27 @@ type Move struct {
 	Avoid  []gpu.UUID // whole devices that would be no better, and those that the job has left
 }
 
-// See takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m needs
+// AddSample takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m needs
 // Load and Health. remaining is how long the job would run where it is; 0 is unknown. Advice that is not followed is
 // repeated, at growing intervals.
-func (d *Drift) See(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move, bool) {
+func (d *Drift) AddSample(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move, bool) {
 	if d.cards == nil {
-		d.cards = map[gpu.UUID]*card{}
+		d.cards = map[gpu.UUID]*deviceHistory{}
 	}
 	var found *Move
 	seen := map[gpu.UUID]bool{}
 	for _, id := range on {
-		dev, _, ok := m.Find(id)
+		dev, _, ok := m.FindDevice(id)
 		if !ok || seen[dev.UUID] {
 			continue
 		}
 		seen[dev.UUID] = true
 		c := d.cards[dev.UUID]
 		if c == nil {
-			c = &card{}
+			c = &deviceHistory{}
 			d.cards[dev.UUID] = c
 		}
-		move, ok := d.card(c, m, *dev, remaining)
+		move, ok := d.sampleCard(c, m, *dev, remaining)
 		if ok && (found == nil || move.Kind == Sick && found.Kind != Sick) {
 			found = &move
 		}
@@ -117,55 +117,55 @@ func (d *Drift) See(m gpu.Machine, on []gpu.UUID, remaining time.Duration) (Move
 	return *found, true
 }
 
-// Moved records that the job left the devices. Their history is dropped, and they are avoided from now on.
-func (d *Drift) Moved(at time.Time, from []gpu.UUID) {
+// RecordMove records that the job left the devices. Their history is dropped, and they are avoided from now on.
+func (d *Drift) RecordMove(at time.Time, from []gpu.UUID) {
 	d.moved, d.cards = at, nil
 	d.left = append(d.left, from...)
 }
 
-// card samples one device.
-func (d *Drift) card(c *card, m gpu.Machine, dev gpu.Device, remaining time.Duration) (Move, bool) {
+// sampleCard samples one device.
+func (d *Drift) sampleCard(c *deviceHistory, m gpu.Machine, dev gpu.Device, remaining time.Duration) (Move, bool) {
 	now := m.Taken
-	s := d.judge(c, m, dev, now)
-	c.count(s, now, d.minutes(gapMinutes), d.minutes(troubleMinutes))
-	if s.level != broken && (s.level != bad || c.trouble < d.minutes(troubleMinutes) || !d.pays(c.rate, remaining)) {
+	s := d.takeSample(c, m, dev, now)
+	c.countTrouble(s, now, d.scaledMinutes(gapMinutes), d.scaledMinutes(troubleMinutes))
+	if s.level != levelBroken && (s.level != levelBad || c.trouble < d.scaledMinutes(troubleMinutes) || !d.isWorthMoving(c.rate, remaining)) {
 		return Move{}, false
 	}
-	if !d.moved.IsZero() && now.Sub(d.moved) < d.minutes(restMinutes) {
+	if !d.moved.IsZero() && now.Sub(d.moved) < d.scaledMinutes(restMinutes) {
 		return Move{}, false
 	}
-	if !c.ask(now, d.minutes(askMinutes), d.minutes(longAskMinutes)) {
+	if !c.shouldReport(now, d.scaledMinutes(askMinutes), d.scaledMinutes(longAskMinutes)) {
 		return Move{}, false
 	}
-	return Move{Kind: s.kind, GPU: dev.UUID, Reason: c.sentence(s), Avoid: d.avoid(m, dev, s.kind)}, true
+	return Move{Kind: s.kind, GPU: dev.UUID, Reason: c.reasonText(s), Avoid: d.devicesToAvoid(m, dev, s.kind)}, true
 }
 
-// pays compares the cost of a move with the loss of staying.
-func (d *Drift) pays(rate float64, remaining time.Duration) bool {
+// isWorthMoving compares the cost of a move with the loss of staying.
+func (d *Drift) isWorthMoving(rate float64, remaining time.Duration) bool {
 	if remaining <= 0 {
-		remaining = d.minutes(remainingMinutes)
+		remaining = d.scaledMinutes(remainingMinutes)
 	}
-	return rate < 1 && float64(d.minutes(costMinutes))/(1-rate) < float64(remaining)
+	return rate < 1 && float64(d.scaledMinutes(costMinutes))/(1-rate) < float64(remaining)
 }
 
-// avoid lists the devices on which the job would be no better off. The claim itself checks which are free and healthy.
-func (d *Drift) avoid(m gpu.Machine, from gpu.Device, why Kind) []gpu.UUID {
+// devicesToAvoid lists the devices on which the job would be no better off. The claim itself checks which are free and healthy.
+func (d *Drift) devicesToAvoid(m gpu.Machine, from gpu.Device, why Kind) []gpu.UUID {
 	var out []gpu.UUID
 	for _, dev := range m.Devices {
 		if dev.UUID == from.UUID {
 			continue
 		}
-		warm := why != Sick && dev.Temperature != nil && from.Temperature != nil && float64(*dev.Temperature) > float64(*from.Temperature)-hotter
-		if warm || len(slowdowns(dev)) > 0 || slices.Contains(d.left, dev.UUID) {
+		warm := why != Sick && dev.Temperature != nil && from.Temperature != nil && float64(*dev.Temperature) > float64(*from.Temperature)-hotterDegrees
+		if warm || len(slowdownReasons(dev)) > 0 || slices.Contains(d.left, dev.UUID) {
 			out = append(out, dev.UUID)
 		}
 	}
 	return out
 }
 
-func (c *card) sentence(s sample) string {
+func (c *deviceHistory) reasonText(s sample) string {
 	text := strings.Join(s.why, ", ")
-	if s.level == broken {
+	if s.level == levelBroken {
 		return "is unhealthy: " + text
 	}
 	if s.warmer != nil {
@@ -177,8 +177,8 @@ func (c *card) sentence(s sample) string {
 	return text
 }
 
-// minutes are n minutes of this policy's length.
-func (d *Drift) minutes(n float64) time.Duration {
+// scaledMinutes are n minutes of this policy's length.
+func (d *Drift) scaledMinutes(n float64) time.Duration {
 	minute := d.Minute
 	if minute == 0 {
 		minute = time.Minute

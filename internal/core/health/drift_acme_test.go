@@ -94,7 +94,7 @@ var blindness = [][]string{nil, {"events"}, {"events", "power"}, {"clock"}, {"ev
 // TestAcmeTemperaturesMoveNothing replays 28 days of a job on two cards: 28 machines of a day each, with every kind of
 // missing reading.
 func TestAcmeTemperaturesMoveNothing(t *testing.T) {
-	seeds, days := gate.Soaked(28, 7), 1
+	seeds, days := gate.SoakCount(28, 7), 1
 	hottest := 0
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAcmeTemperaturesMoveNothing(t *testing.T) {
 // TestThrottledCardIsFoundIn90Seconds lets one card throttle at a random moment of the same weather, as cards with bad
 // cooling do: at full load, hotter, with a reason that comes and goes, and samples that are late or fail.
 func TestThrottledCardIsFoundIn90Seconds(t *testing.T) {
-	for seed := range gate.Soaked(300, 100) {
+	for seed := range gate.SoakCount(300, 100) {
 		s, w := newSim(8), newWeather(seed, 6)
 		rng := w.rng
 		first := time.Duration(rng.IntN(3600)) * time.Second
@@ -168,7 +168,7 @@ func TestThrottledCardIsFoundIn90Seconds(t *testing.T) {
 func TestMovesEnd(t *testing.T) {
 	reasons := [][]string{nil, {}, {"sw_thermal_slowdown"}, {"hw_slowdown"}, {"hw_power_brake_slowdown", "hw_slowdown"}, {"sw_power_cap"}}
 	moves := 0
-	for seed := range gate.Soaked(40, 25) {
+	for seed := range gate.SoakCount(40, 25) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 7))
 		s := newSim(6)
 		left, last := map[int]bool{}, -time.Hour

@@ -8,40 +8,40 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// card is the history of one device.
-type card struct {
-	level    level
+// deviceHistory is the history of one device.
+type deviceHistory struct {
+	level    sampleLevel
 	at       time.Time     // of the last sample that was bad or fine
 	lastBad  time.Time     // when it was bad last
 	trouble  time.Duration // bad time less fine time, from 0 to the time that counts as trouble
 	rate     float64       // of its own speed while bad, smoothed; unknownRate unless measured
 	measured bool
-	clocks   []clock   // while it was not slowed down, oldest first
-	asked    int       // how often the trouble was reported
-	last     time.Time // when it was reported last
+	clocks   []clockReading // while it was not slowed down, oldest first
+	asked    int            // how often the trouble was reported
+	last     time.Time      // when it was reported last
 }
 
-// clock is one reading of the clock under load.
-type clock struct {
+// clockReading is one reading of the clock under load.
+type clockReading struct {
 	at   time.Time
 	mhz  int
 	load int // bandOf the utilization
 }
 
-// level is the result of one sample.
-type level int
+// sampleLevel is the result of one sample.
+type sampleLevel int
 
 const (
-	unseen level = iota // no sample yet
-	neither
-	fine
-	bad
-	broken
+	levelUnseen sampleLevel = iota // no sample yet
+	levelNeither
+	levelFine
+	levelBad
+	levelBroken
 )
 
 // sample is one reading of one device.
 type sample struct {
-	level  level
+	level  sampleLevel
 	kind   Kind
 	why    []string
 	warmer *float64 // than the median of the neighbours, C
@@ -57,68 +57,68 @@ const (
 	settledClocks  = 4
 )
 
-// judge makes one sample, and remembers the clock of a device that is not slowed down.
-func (d *Drift) judge(c *card, m gpu.Machine, dev gpu.Device, now time.Time) sample {
-	if state, reasons := Of(dev, now); state == Unhealthy && d.wants(Sick) {
-		return sample{level: broken, kind: Sick, why: reasons}
+// takeSample makes one sample, and remembers the clock of a device that is not slowed down.
+func (d *Drift) takeSample(c *deviceHistory, m gpu.Machine, dev gpu.Device, now time.Time) sample {
+	if state, reasons := StateOf(dev, now); state == Unhealthy && d.wantsKind(Sick) {
+		return sample{level: levelBroken, kind: Sick, why: reasons}
 	}
 	switch {
 	case dev.Problem != "":
-		return sample{level: unseen}
-	case dev.Utilization != nil && *dev.Utilization < loaded:
-		return sample{level: neither}
+		return sample{level: levelUnseen}
+	case dev.Utilization != nil && *dev.Utilization < minLoad:
+		return sample{level: levelNeither}
 	}
-	if !c.lastBad.IsZero() && now.Sub(c.lastBad) > d.minutes(staleMinutes) {
+	if !c.lastBad.IsZero() && now.Sub(c.lastBad) > d.scaledMinutes(staleMinutes) {
 		c.trouble = 0
 	}
 	var s sample
 	if dev.ClockEvents == nil && dev.ClockSM == nil {
-		s = d.byHeat(dev)
+		s = d.judgeByHeat(dev)
 	} else {
-		s = d.bySpeed(c, dev, now)
+		s = d.judgeBySpeed(c, dev, now)
 	}
-	return relative(s, warmer(m, dev), dev)
+	return compareNeighbours(s, degreesWarmer(m, dev), dev)
 }
 
-func (d *Drift) wants(k Kind) bool { return slices.Contains(d.Kinds, k) }
+func (d *Drift) wantsKind(k Kind) bool { return slices.Contains(d.Kinds, k) }
 
-// bySpeed judges by the driver's reasons and by the clock.
-func (d *Drift) bySpeed(c *card, dev gpu.Device, now time.Time) sample {
-	c.clocks = slices.DeleteFunc(c.clocks, func(k clock) bool { return now.Sub(k.at) > d.minutes(recentMinutes) })
-	usual := c.usual(dev, now, d.minutes(settledMinutes))
-	s := sample{level: fine, rate: speed(dev, usual)}
-	reasons := slowdowns(dev)
+// judgeBySpeed judges by the driver's reasons and by the clock.
+func (d *Drift) judgeBySpeed(c *deviceHistory, dev gpu.Device, now time.Time) sample {
+	c.clocks = slices.DeleteFunc(c.clocks, func(k clockReading) bool { return now.Sub(k.at) > d.scaledMinutes(recentMinutes) })
+	usual := c.usualClock(dev, now, d.scaledMinutes(settledMinutes))
+	s := sample{level: levelFine, rate: relativeSpeed(dev, usual)}
+	reasons := slowdownReasons(dev)
 	for _, r := range reasons {
-		if d.wants(r.kind) && (s.level != bad || r.kind == Hot) {
-			s.level, s.kind = bad, r.kind
+		if d.wantsKind(r.kind) && (s.level != levelBad || r.kind == Hot) {
+			s.level, s.kind = levelBad, r.kind
 		}
 		s.why = append(s.why, r.text)
 	}
 	margin, why := marginOf(dev)
-	if margin != nil && *margin <= 0 && d.wants(Hot) {
-		if s.level != bad {
-			s.level, s.rate = bad, nil // its clock does not show yet what it will lose
+	if margin != nil && *margin <= 0 && d.wantsKind(Hot) {
+		if s.level != levelBad {
+			s.level, s.rate = levelBad, nil // its clock does not show yet what it will lose
 		}
 		s.kind, s.why = Hot, append(s.why, why)
 	}
-	if len(reasons) > 0 && s.level != bad {
-		s.level = neither // the job is not moved for this, but it is not fine either
+	if len(reasons) > 0 && s.level != levelBad {
+		s.level = levelNeither // the job is not moved for this, but it is not fine either
 	}
-	if usual > 0 && dev.ClockSM != nil && explained(dev) && !limited(dev) {
+	if usual > 0 && dev.ClockSM != nil && canExplainClock(dev) && !hasNormalLimit(dev) {
 		switch is := float64(*dev.ClockSM) / float64(usual); {
-		case is < slowClock && d.wants(Slow):
-			if s.level != bad {
-				s.level, s.kind = bad, Slow
+		case is < slowClock && d.wantsKind(Slow):
+			if s.level != levelBad {
+				s.level, s.kind = levelBad, Slow
 			}
 			s.why = append(s.why, fmt.Sprintf("runs at %d MHz where it ran at %d", *dev.ClockSM, usual))
-		case is < goodClock && s.level == fine:
-			s.level = neither
+		case is < goodClock && s.level == levelFine:
+			s.level = levelNeither
 		}
 	}
-	if s.level == fine {
-		c.keep(dev, now, d.minutes(apartMinutes))
+	if s.level == levelFine {
+		c.keepClock(dev, now, d.scaledMinutes(apartMinutes))
 		if margin != nil && *margin < goodMargin {
-			s.level = neither
+			s.level = levelNeither
 		}
 	}
 	return s
@@ -138,8 +138,8 @@ func marginOf(dev gpu.Device) (margin *int, why string) {
 	return nil, ""
 }
 
-// byHeat judges where neither reasons nor clocks can be read.
-func (d *Drift) byHeat(dev gpu.Device) sample {
+// judgeByHeat judges where neither reasons nor clocks can be read.
+func (d *Drift) judgeByHeat(dev gpu.Device) sample {
 	hot, mild, known := false, false, true
 	margin, why := marginOf(dev)
 	switch {
@@ -154,35 +154,35 @@ func (d *Drift) byHeat(dev gpu.Device) sample {
 		known = false
 	}
 	switch {
-	case known && hot && d.wants(Hot):
-		return sample{level: bad, kind: Hot, why: []string{why}}
+	case known && hot && d.wantsKind(Hot):
+		return sample{level: levelBad, kind: Hot, why: []string{why}}
 	case known && mild:
-		return sample{level: fine}
+		return sample{level: levelFine}
 	}
-	return sample{level: neither}
+	return sample{level: levelNeither}
 }
 
-// relative compares the device with its neighbours: if all are slow, a move does not help. Without neighbours, only the
+// compareNeighbours compares the device with its neighbours: if all are slow, a move does not help. Without neighbours, only the
 // driver's own reasons count.
-func relative(s sample, than *float64, dev gpu.Device) sample {
+func compareNeighbours(s sample, than *float64, dev gpu.Device) sample {
 	s.warmer = than
 	switch {
 	case than == nil:
-		if s.level == bad && len(slowdowns(dev)) == 0 && dev.TempMargin == nil {
-			s.level = neither
+		if s.level == levelBad && len(slowdownReasons(dev)) == 0 && dev.TempMargin == nil {
+			s.level = levelNeither
 		}
-	case *than <= cool:
-		if s.level != neither || len(s.why) > 0 {
-			s.level = fine
+	case *than <= coolDegrees:
+		if s.level != levelNeither || len(s.why) > 0 {
+			s.level = levelFine
 		}
-	case *than < hotter && s.level == bad:
-		s.level = neither
+	case *than < hotterDegrees && s.level == levelBad:
+		s.level = levelNeither
 	}
 	return s
 }
 
-// warmer is how much hotter the device is than the median of the vendor's others here, nil when that is not known.
-func warmer(m gpu.Machine, dev gpu.Device) *float64 {
+// degreesWarmer is how much hotter the device is than the median of the vendor's others here, nil when that is not known.
+func degreesWarmer(m gpu.Machine, dev gpu.Device) *float64 {
 	var others []int
 	for _, o := range m.Devices {
 		if o.UUID != dev.UUID && o.Vendor == dev.Vendor && o.Problem == "" && o.Temperature != nil {
@@ -197,41 +197,41 @@ func warmer(m gpu.Machine, dev gpu.Device) *float64 {
 	return new(float64(*dev.Temperature) - float64(others[(n-1)/2]+others[n/2])/2)
 }
 
-// reason is one of the driver's for a lower clock.
-type reason struct {
+// slowdownReason is one of the driver's for a lower clock.
+type slowdownReason struct {
 	kind Kind
 	text string
 }
 
-// slowdowns are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks set by a
+// slowdownReasons are the driver's reasons that cost speed and are not normal. Idle clocks, power limits and clocks set by a
 // user are normal.
 // Names as in nvmlClocksEventReasons of NVIDIA/go-nvml gen/nvml/nvml.h.
-func slowdowns(d gpu.Device) (out []reason) {
+func slowdownReasons(d gpu.Device) (out []slowdownReason) {
 	has := func(e string) bool { return slices.Contains(d.ClockEvents, e) }
 	for _, e := range d.ClockEvents {
 		switch e {
 		case "hw_thermal_slowdown", "sw_thermal_slowdown":
-			out = append(out, reason{Hot, "is slowed down because of heat (" + e + ")"})
+			out = append(out, slowdownReason{Hot, "is slowed down because of heat (" + e + ")"})
 		case "hw_slowdown": // the driver sets it together with the two specific ones
 			if !has("hw_thermal_slowdown") && !has("hw_power_brake_slowdown") {
-				out = append(out, reason{Slow, "is slowed down by its hardware (hw_slowdown)"})
+				out = append(out, slowdownReason{Slow, "is slowed down by its hardware (hw_slowdown)"})
 			}
 		case "hw_power_brake_slowdown":
-			out = append(out, reason{Slow, "is slowed down by its power supply (hw_power_brake_slowdown)"})
+			out = append(out, slowdownReason{Slow, "is slowed down by its power supply (hw_power_brake_slowdown)"})
 		}
 	}
 	return out
 }
 
-// explained reports whether the readings can show that the power limit lowers the clock. Without them a low clock says
+// canExplainClock reports whether the readings can show that the power limit lowers the clock. Without them a low clock says
 // nothing.
-func explained(d gpu.Device) bool {
+func canExplainClock(d gpu.Device) bool {
 	return d.ClockEvents != nil || d.Power != nil && d.PowerLimit != nil
 }
 
-// limited reports whether a low clock has a normal cause: the power limit, which depends on the work, or a clock set by
+// hasNormalLimit reports whether a low clock has a normal cause: the power limit, which depends on the work, or a clock set by
 // a user.
-func limited(d gpu.Device) bool {
+func hasNormalLimit(d gpu.Device) bool {
 	normal := []string{"gpu_idle", "applications_clocks", "sw_power_cap", "sync_boost", "display_clock_setting"}
 	if slices.ContainsFunc(d.ClockEvents, func(e string) bool { return slices.Contains(normal, e) }) {
 		return true
@@ -239,8 +239,8 @@ func limited(d gpu.Device) bool {
 	return d.Power != nil && d.PowerLimit != nil && *d.PowerLimit > 0 && *d.Power >= fullPower**d.PowerLimit
 }
 
-// speed is the clock as a share of the usual one, or else of the highest; nil when unknown.
-func speed(d gpu.Device, usual int) *float64 {
+// relativeSpeed is the clock as a share of the usual one, or else of the highest; nil when unknown.
+func relativeSpeed(d gpu.Device, usual int) *float64 {
 	if usual == 0 && d.ClockSMMax != nil {
 		usual = *d.ClockSMMax
 	}
@@ -263,8 +263,8 @@ func bandOf(utilization *float64) int {
 	return 2
 }
 
-// usual is the median clock at the device's present load; 0 when too little is known.
-func (c *card) usual(d gpu.Device, now time.Time, settled time.Duration) int {
+// usualClock is the median clock at the device's present load; 0 when too little is known.
+func (c *deviceHistory) usualClock(d gpu.Device, now time.Time, settled time.Duration) int {
 	load := bandOf(d.Utilization)
 	var mhz []int
 	var first time.Time
@@ -284,24 +284,24 @@ func (c *card) usual(d gpu.Device, now time.Time, settled time.Duration) int {
 	return mhz[len(mhz)/2]
 }
 
-// keep records a good clock. A limited one is no reference.
-func (c *card) keep(d gpu.Device, now time.Time, apart time.Duration) {
-	if d.ClockSM == nil || limited(d) {
+// keepClock records a good clock. A limited one is no reference.
+func (c *deviceHistory) keepClock(d gpu.Device, now time.Time, apart time.Duration) {
+	if d.ClockSM == nil || hasNormalLimit(d) {
 		return
 	}
 	load := bandOf(d.Utilization)
-	if !slices.ContainsFunc(c.clocks, func(k clock) bool { return k.load == load && now.Sub(k.at) < apart }) {
-		c.clocks = append(c.clocks, clock{now, *d.ClockSM, load})
+	if !slices.ContainsFunc(c.clocks, func(k clockReading) bool { return k.load == load && now.Sub(k.at) < apart }) {
+		c.clocks = append(c.clocks, clockReading{now, *d.ClockSM, load})
 	}
 }
 
-// count adds the time since the last sample to the trouble, or subtracts it.
-func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
+// countTrouble adds the time since the last sample to the trouble, or subtracts it.
+func (c *deviceHistory) countTrouble(s sample, now time.Time, gap, full time.Duration) {
 	switch s.level {
-	case unseen:
+	case levelUnseen:
 		return
-	case neither:
-		c.level = neither
+	case levelNeither:
+		c.level = levelNeither
 		return
 	}
 	since := min(max(now.Sub(c.at), 0), gap)
@@ -309,7 +309,7 @@ func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
 		since = 0
 	}
 	c.level, c.at = s.level, now
-	if s.level == fine {
+	if s.level == levelFine {
 		if c.trouble = max(c.trouble-since, 0); c.trouble == 0 {
 			c.measured = false
 		}
@@ -326,9 +326,9 @@ func (c *card) count(s sample, now time.Time, gap, full time.Duration) {
 	}
 }
 
-// ask reports whether to report the trouble now: again after a while that doubles up to long, and from the start after
+// shouldReport reports whether to report the trouble now: again after a while that doubles up to long, and from the start after
 // no report for twice that.
-func (c *card) ask(now time.Time, again, long time.Duration) bool {
+func (c *deviceHistory) shouldReport(now time.Time, again, long time.Duration) bool {
 	if now.Sub(c.last) > 2*long {
 		c.asked = 0
 	}

@@ -50,7 +50,7 @@ func TestNeighbours(t *testing.T) {
 	dev.Temperature = new(50)
 	m.Devices[2].Vendor, m.Devices[2].Temperature = gpu.AMD, new(90)
 	m.Devices[3].Problem, m.Devices[3].Temperature = "no answer within 5s", new(90)
-	if got := warmer(m, dev); got == nil || *got != 10 {
+	if got := degreesWarmer(m, dev); got == nil || *got != 10 {
 		t.Errorf("%v C hotter, want 10: neither another vendor's nor what a silent one showed", got)
 	}
 }
@@ -60,10 +60,10 @@ func TestAGoneDeviceIsNotJudged(t *testing.T) {
 	m := healthy(2)
 	m.Devices[1].RecoveryAction = "reset"
 	d := Drift{Kinds: Kinds()}
-	if move, ok := d.See(m, []gpu.UUID{"GPU-9", "GPU-0"}, 0); ok {
+	if move, ok := d.AddSample(m, []gpu.UUID{"GPU-9", "GPU-0"}, 0); ok {
 		t.Errorf("%+v", move)
 	}
-	if move, ok := d.See(m, []gpu.UUID{"GPU-9", "GPU-1"}, 0); !ok || move.GPU != "GPU-1" {
+	if move, ok := d.AddSample(m, []gpu.UUID{"GPU-9", "GPU-1"}, 0); !ok || move.GPU != "GPU-1" {
 		t.Errorf("%+v, %v", move, ok)
 	}
 }
@@ -302,7 +302,7 @@ func (s *sim) sample(at time.Duration, m gpu.Machine, remaining time.Duration) (
 	for _, i := range s.on {
 		on = append(on, m.Devices[i].UUID)
 	}
-	move, ok = s.drift.See(m, on, remaining)
+	move, ok = s.drift.AddSample(m, on, remaining)
 	if !ok {
 		return move, nil, false
 	}
@@ -314,7 +314,7 @@ func (s *sim) sample(at time.Duration, m gpu.Machine, remaining time.Duration) (
 	if len(to) < len(s.on) {
 		return move, nil, true
 	}
-	s.drift.Moved(m.Taken, []gpu.UUID{move.GPU})
+	s.drift.RecordMove(m.Taken, []gpu.UUID{move.GPU})
 	s.on = to
 	return move, to, true
 }

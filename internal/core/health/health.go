@@ -1,7 +1,7 @@
 // Package health turns the readings of one device into ok, degraded, unhealthy or unknown, with reasons, and advises
 // when a job should leave its device (Drift):
 //
-//	state, reasons := health.Of(device, now)
+//	state, reasons := health.StateOf(device, now)
 //	for _, cure := range health.Cures(device, now) {
 //		fmt.Println(cure) // what an administrator has to do
 //	}
@@ -50,14 +50,14 @@ const (
 	Confirm Cure = "confirm" // an administrator confirms the repair (gpuard undrain): only that ends the driver's error
 )
 
-// Passes reports whether the cause may go away without anybody's help.
-func (c Cure) Passes() bool { return c == Cool || c == Ask || c == Unlink }
+// MayPass reports whether the cause may go away without anybody's help.
+func (c Cure) MayPass() bool { return c == Cool || c == Ask || c == Unlink }
 
 // Cures lists what repairs the device, each once, in the order of the reasons of Of; empty exactly when it is OK. A
 // broken board is not reset. A reboot includes a reset and forgets the driver's errors. A device that does not answer
 // cannot be confirmed.
 func Cures(d gpu.Device, now time.Time) []Cure {
-	v := judge(d, now)
+	v := judgeDevice(d, now)
 	if v.confirm { // after the repair
 		v.cures = append(v.cures, Confirm)
 	}
@@ -74,7 +74,7 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 	return out
 }
 
-// Of judges a device from its readings and the driver's errors. The state is the worst of all; the reasons come in
+// StateOf judges a device from its readings and the driver's errors. The state is the worst of all; the reasons come in
 // order of evidence: recovery action, NVLink fabric, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They are empty
 // exactly when the state is OK. Absent readings are ignored. A program's fault (XID 13, 31, 43) does not count against
 // the device. An error of the classes Stuck and Host counts until it is removed from the device's list, because a
@@ -82,29 +82,29 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 //
 // Meanings: recovery action, remapped rows and clock event reasons as in NVIDIA/go-nvml gen/nvml/nvml.h;
 // severities as in NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp; XIDs as in docs.nvidia.com/deploy/xid-errors.
-func Of(d gpu.Device, now time.Time) (State, []string) {
-	v := judge(d, now)
+func StateOf(d gpu.Device, now time.Time) (State, []string) {
+	v := judgeDevice(d, now)
 	return v.state, v.reasons
 }
 
-func judge(d gpu.Device, now time.Time) verdict {
+func judgeDevice(d gpu.Device, now time.Time) verdict {
 	if d.Problem != "" {
-		v := unreachable(d.Problem)
-		v.xids(d, now)
+		v := unreachableVerdict(d.Problem)
+		v.judgeXIDs(d, now)
 		return v
 	}
 	v := verdict{state: OK}
-	v.recovery(d)
-	v.fabric(d)
-	v.memory(d)
-	v.xids(d, now)
-	v.slowdown(d)
-	v.heat(d)
+	v.judgeRecovery(d)
+	v.judgeFabric(d)
+	v.judgeMemory(d)
+	v.judgeXIDs(d, now)
+	v.judgeSlowdown(d)
+	v.judgeHeat(d)
 	return v
 }
 
-// unreachable distinguishes a device that is gone from one that is silent, which may answer again.
-func unreachable(problem string) verdict {
+// unreachableVerdict distinguishes a device that is gone from one that is silent, which may answer again.
+func unreachableVerdict(problem string) verdict {
 	text := strings.ToLower(problem)
 	if strings.Contains(text, "lost") || strings.Contains(text, "fallen off") {
 		return verdict{state: Unhealthy, reasons: []string{problem}, cures: []Cure{Recover}}
@@ -123,7 +123,7 @@ type verdict struct {
 	confirm bool   // an error of the driver counts until an administrator confirms the repair
 }
 
-func (v *verdict) add(s State, c Cure, format string, args ...any) {
+func (v *verdict) addReason(s State, c Cure, format string, args ...any) {
 	if v.state == OK || s == Unhealthy {
 		v.state = s
 	}
@@ -131,56 +131,56 @@ func (v *verdict) add(s State, c Cure, format string, args ...any) {
 	v.cures = append(v.cures, c)
 }
 
-func (v *verdict) recovery(d gpu.Device) {
+func (v *verdict) judgeRecovery(d gpu.Device) {
 	switch d.RecoveryAction {
 	case "", "none":
 	case "reset":
-		v.add(Unhealthy, Reset, "the driver asks for a GPU reset")
+		v.addReason(Unhealthy, Reset, "the driver asks for a GPU reset")
 	case "reboot":
-		v.add(Unhealthy, Reboot, "the driver asks for a reboot of the machine")
+		v.addReason(Unhealthy, Reboot, "the driver asks for a reboot of the machine")
 	case "drain_and_reset":
-		v.add(Unhealthy, Drain, "the driver asks for its jobs to end and then a GPU reset")
+		v.addReason(Unhealthy, Drain, "the driver asks for its jobs to end and then a GPU reset")
 	case "drain_p2p":
-		v.add(Degraded, Unlink, "the driver asks for peer-to-peer traffic to end")
+		v.addReason(Degraded, Unlink, "the driver asks for peer-to-peer traffic to end")
 	default:
-		v.add(Degraded, Consult, "the driver asks for the recovery action %s", d.RecoveryAction)
+		v.addReason(Degraded, Consult, "the driver asks for the recovery action %s", d.RecoveryAction)
 	}
 }
 
-// fabric: jobs on several devices are slowed down or ended by links that are not in order.
-func (v *verdict) fabric(d gpu.Device) {
+// judgeFabric: jobs on several devices are slowed down or ended by links that are not in order.
+func (v *verdict) judgeFabric(d gpu.Device) {
 	if len(d.Fabric) > 0 {
-		v.add(Degraded, Relink, "NVLink fabric: %s", strings.ReplaceAll(strings.Join(d.Fabric, ", "), "_", " "))
+		v.addReason(Degraded, Relink, "NVLink fabric: %s", strings.ReplaceAll(strings.Join(d.Fabric, ", "), "_", " "))
 	}
 }
 
-// memory judges broken memory cells. An uncorrectable error counts until the driver is reloaded, unless the driver
+// judgeMemory judges broken memory cells. An uncorrectable error counts until the driver is reloaded, unless the driver
 // reports that no action is needed: then it was contained and repaired.
-func (v *verdict) memory(d gpu.Device) {
+func (v *verdict) judgeMemory(d gpu.Device) {
 	if r := d.RemappedRows; r != nil {
 		if r.Failed {
-			v.add(Unhealthy, Inspect, "remapping a broken memory row failed: the board needs a check")
+			v.addReason(Unhealthy, Inspect, "remapping a broken memory row failed: the board needs a check")
 		}
 		if r.Pending {
-			v.add(Degraded, Reset, "a memory row waits to be remapped: the GPU needs a reset")
+			v.addReason(Degraded, Reset, "a memory row waits to be remapped: the GPU needs a reset")
 		}
 	}
 	if r := d.RetiredPages; r != nil && r.Pending {
-		v.add(Degraded, Reset, "a memory page waits to be retired: the GPU needs a reset")
+		v.addReason(Degraded, Reset, "a memory page waits to be retired: the GPU needs a reset")
 	}
 	if e := d.ECCUncorrected; e != nil && *e > 0 && d.RecoveryAction != "none" {
-		v.add(Degraded, Reset, "%d uncorrectable memory error%s since the driver was loaded", *e, plural(*e))
+		v.addReason(Degraded, Reset, "%d uncorrectable memory error%s since the driver was loaded", *e, pluralEnding(*e))
 	}
 }
 
-// slowdown judges the two reasons that indicate cooling or power supply. Idle clocks, power caps and application clocks
+// judgeSlowdown judges the two reasons that indicate cooling or power supply. Idle clocks, power caps and application clocks
 // are normal, and "hw_slowdown" alone also appears on healthy boards that change state.
-func (v *verdict) slowdown(d gpu.Device) {
+func (v *verdict) judgeSlowdown(d gpu.Device) {
 	if slices.Contains(d.ClockEvents, "hw_thermal_slowdown") {
-		v.add(Degraded, Cool, "slowed down by its own hardware because of heat")
+		v.addReason(Degraded, Cool, "slowed down by its own hardware because of heat")
 	}
 	if slices.Contains(d.ClockEvents, "hw_power_brake_slowdown") {
-		v.add(Degraded, Power, "slowed down because the power supply asks for it")
+		v.addReason(Degraded, Power, "slowed down because the power supply asks for it")
 	}
 }
 
@@ -191,20 +191,20 @@ const (
 	smallestMargin  = 2
 )
 
-func (v *verdict) heat(d gpu.Device) {
+func (v *verdict) judgeHeat(d gpu.Device) {
 	switch {
 	case d.TempMargin != nil:
 		if *d.TempMargin <= smallestMargin {
-			v.add(Degraded, Cool, "%d C left before it slows down", *d.TempMargin)
+			v.addReason(Degraded, Cool, "%d C left before it slows down", *d.TempMargin)
 		}
 	case d.Temperature != nil && d.TempSlowdown != nil && *d.TempSlowdown > 0:
 		if *d.Temperature >= *d.TempSlowdown-closeToSlowdown {
-			v.add(Degraded, Cool, "at %d C; it slows down at %d C", *d.Temperature, *d.TempSlowdown)
+			v.addReason(Degraded, Cool, "at %d C; it slows down at %d C", *d.Temperature, *d.TempSlowdown)
 		}
 	}
 }
 
-func plural(n int64) string {
+func pluralEnding(n int64) string {
 	if n == 1 {
 		return ""
 	}

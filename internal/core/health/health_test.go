@@ -87,7 +87,7 @@ func TestOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			state, reasons := Of(tt.device, noon)
+			state, reasons := StateOf(tt.device, noon)
 			if state != tt.state || len(reasons) != len(tt.says) {
 				t.Fatalf("got %s %q, want %s with %d reasons", state, reasons, tt.state, len(tt.says))
 			}
@@ -133,7 +133,7 @@ func TestCures(t *testing.T) {
 		if got := Cures(tt.device, noon); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
-		if state, _ := Of(tt.device, noon); (state == OK) != (len(tt.want) == 0) {
+		if state, _ := StateOf(tt.device, noon); (state == OK) != (len(tt.want) == 0) {
 			t.Errorf("%s: %s, but cures %v", tt.name, state, tt.want)
 		}
 	}
@@ -142,13 +142,13 @@ func TestCures(t *testing.T) {
 func TestExplain(t *testing.T) {
 	for code, want := range map[int]Class{13: Fault, 31: Fault, 43: Note, 45: Note, 94: Fault, 100: Fault, 46: Stuck, 62: Stuck, 109: Stuck, 158: Stuck,
 		48: Host, 79: Host, 147: Host, 154: Host, 162: Host, 0: Host, -7: Host, 1 << 30: Host} {
-		class, meaning := Explain(code)
+		class, meaning := ExplainXID(code)
 		if class != want || meaning == "" {
 			t.Errorf("XID %d is %s (%s), want %s", code, class, meaning, want)
 		}
 	}
 	for code, want := range map[int]bool{13: false, 31: false, 43: false, 45: false, 94: true, 79: true, 119: true, 154: false, 999: true} {
-		if OfMachine(code) != want {
+		if IsMachineFault(code) != want {
 			t.Errorf("XID %d of the machine: %v", code, !want)
 		}
 	}

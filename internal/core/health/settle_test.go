@@ -33,7 +33,7 @@ func TestSettle(t *testing.T) {
 	}
 	for _, test := range tests {
 		for range 2 { // in any order
-			if got := Settle(test.in, test.over, test.undated); !reflect.DeepEqual(got, test.want) {
+			if got := MergeXIDs(test.in, test.over, test.undated); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s:\n%+v\nwant\n%+v", test.name, got, test.want)
 			}
 			slices.Reverse(test.in)

@@ -27,18 +27,18 @@ const (
 	Host  Class = "host"  // the machine, its cables or its administrator are needed
 )
 
-// quiet is how long a contained memory error (XID 94) keeps a device from new jobs.
-const quiet = 10 * time.Minute
+// containedPause is how long a contained memory error (XID 94) keeps a device from new jobs.
+const containedPause = 10 * time.Minute
 
-// contained is the code of a memory error that hit only one program: not that program's fault, and no lasting damage.
-const contained = 94
+// xidContained is the code of a memory error that hit only one program: not that program's fault, and no lasting damage.
+const xidContained = 94
 
-// recoveryChanged is the code that only reports a change of the recovery action, which is a reading of its own.
-const recoveryChanged = 154
+// xidRecoveryChanged is the code that only reports a change of the recovery action, which is a reading of its own.
+const xidRecoveryChanged = 154
 
-// Explain returns the class of a driver error and a short meaning. A code that NVIDIA's catalog gives no action for, or
+// ExplainXID returns the class of a driver error and a short meaning. A code that NVIDIA's catalog gives no action for, or
 // that is newer than this version, is of class Host, to be cautious.
-func Explain(code int) (Class, string) {
+func ExplainXID(code int) (Class, string) {
 	for line := range strings.Lines(errorTable) {
 		codes, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		first, last, isRange := strings.Cut(codes, "-")
@@ -58,42 +58,42 @@ func Explain(code int) (Class, string) {
 	return Host, "an error that this version does not know"
 }
 
-// OfMachine reports that the error is the fault of the machine and not of the program that it hit: the program may be
+// IsMachineFault reports that the error is the fault of the machine and not of the program that it hit: the program may be
 // started again on another device.
-func OfMachine(code int) bool {
-	class, _ := Explain(code)
-	return class == Stuck || class == Host && code != recoveryChanged || code == contained
+func IsMachineFault(code int) bool {
+	class, _ := ExplainXID(code)
+	return class == Stuck || class == Host && code != xidRecoveryChanged || code == xidContained
 }
 
-// xids judges the driver's errors, each code once, in the order of the codes' first appearance.
-func (v *verdict) xids(d gpu.Device, now time.Time) {
+// judgeXIDs judges the driver's errors, each code once, in the order of the codes' first appearance.
+func (v *verdict) judgeXIDs(d gpu.Device, now time.Time) {
 	var seen []int
 	for _, x := range d.XIDs {
 		if slices.Contains(seen, x.Code) {
 			continue
 		}
 		seen = append(seen, x.Code)
-		last := latest(d.XIDs, x.Code)
-		class, meaning := Explain(x.Code)
-		text := fmt.Sprintf("XID %d %s: %s", x.Code, moment(last.At), meaning)
+		last := latestXID(d.XIDs, x.Code)
+		class, meaning := ExplainXID(x.Code)
+		text := fmt.Sprintf("XID %d %s: %s", x.Code, timeText(last.At), meaning)
 		switch {
-		case x.Code == contained:
-			if last.At.IsZero() || now.Sub(last.At) < quiet {
-				v.add(Degraded, Confirm, "%s; it gets no new job until %.0f minutes after it", text, quiet.Minutes())
+		case x.Code == xidContained:
+			if last.At.IsZero() || now.Sub(last.At) < containedPause {
+				v.addReason(Degraded, Confirm, "%s; it gets no new job until %.0f minutes after it", text, containedPause.Minutes())
 			}
-		case x.Code == recoveryChanged && d.RecoveryAction != "":
+		case x.Code == xidRecoveryChanged && d.RecoveryAction != "":
 		case class == Stuck:
-			v.add(Unhealthy, Reset, "%s", text)
+			v.addReason(Unhealthy, Reset, "%s", text)
 			v.confirm = true
 		case class == Host:
-			v.add(Unhealthy, mends(x.Code), "%s", text)
+			v.addReason(Unhealthy, hostCure(x.Code), "%s", text)
 			v.confirm = true
 		}
 	}
 }
 
-// mends is the cure of an error of class Host.
-func mends(code int) Cure {
+// hostCure is the cure of an error of class Host.
+func hostCure(code int) Cure {
 	switch code {
 	case 79:
 		return Recover
@@ -105,7 +105,7 @@ func mends(code int) Cure {
 	return Consult
 }
 
-func latest(xids []gpu.XID, code int) gpu.XID {
+func latestXID(xids []gpu.XID, code int) gpu.XID {
 	var last gpu.XID
 	for _, x := range xids {
 		if x.Code == code && (last.Code == 0 || x.At.After(last.At)) {
@@ -115,8 +115,8 @@ func latest(xids []gpu.XID, code int) gpu.XID {
 	return last
 }
 
-// moment writes a time for users. Such errors are of this boot, so the year is left out.
-func moment(at time.Time) string {
+// timeText writes a time for users. Such errors are of this boot, so the year is left out.
+func timeText(at time.Time) string {
 	if at.IsZero() {
 		return "since the machine was started"
 	}

@@ -2,8 +2,8 @@
 // containers, variables, state. They are plain values: each reading may be absent, with the reason. It must not read
 // anything itself:
 //
-//	site.Driver = hostinfo.Read(driver)
-//	site.Cards = hostinfo.Failed[[]hostinfo.Card]("cannot read sysfs")
+//	site.Driver = hostinfo.AnswerOf(driver)
+//	site.Cards = hostinfo.NoAnswer[[]hostinfo.Card]("cannot read sysfs")
 package hostinfo
 
 import (
@@ -51,8 +51,8 @@ type CUDA struct {
 	Remedy string // what to do about it; "" for 0
 }
 
-// Read is a successful reading.
-func Read[T any](v T) Answer[T] { return Answer[T]{Found: v} }
+// AnswerOf is a successful reading.
+func AnswerOf[T any](v T) Answer[T] { return Answer[T]{Found: v} }
 
-// Failed is a reading that could not be made.
-func Failed[T any](problem string) Answer[T] { return Answer[T]{Problem: problem} }
+// NoAnswer is a reading that could not be made.
+func NoAnswer[T any](problem string) Answer[T] { return Answer[T]{Problem: problem} }

@@ -1,8 +1,8 @@
 // Package isolate decides what keeps a job from the devices of others: which level of isolation this machine can do, and which
 // device files the job must not open.
 //
-//	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, means)
-//	closed, refusal := isolate.Close(nodes, machine, plan)
+//	level, note, refusal := isolate.ChooseLevel(spec.Isolate, spec.Isolated, means)
+//	closed, refusal := isolate.FilesToClose(nodes, machine, plan)
 //
 // Without a level only variables hide other devices, and a program that sets them anew leaves its lease. It must not open or
 // list files; the caller passes in what there is.
@@ -19,8 +19,8 @@ import (
 // Means says for each level why this machine cannot do it; "" where it can.
 type Means struct{ Namespace, Landlock, Cgroup string }
 
-// reason is why a level is not possible.
-func (m Means) reason(level job.Isolation) string {
+// reasonAgainst is why a level is not possible.
+func (m Means) reasonAgainst(level job.Isolation) string {
 	switch level {
 	case job.Landlock:
 		return m.Landlock
@@ -34,7 +34,7 @@ func (m Means) reason(level job.Isolation) string {
 func (m Means) reasons(least job.Isolation) string {
 	var all []string
 	for _, l := range preferred() {
-		if why := m.reason(l); why != "" && rank(l) >= rank(least) {
+		if why := m.reasonAgainst(l); why != "" && levelRank(l) >= levelRank(least) {
 			all = append(all, fmt.Sprintf("%s: %s", l, why))
 		}
 	}
@@ -43,7 +43,7 @@ func (m Means) reasons(least job.Isolation) string {
 
 // possible are the levels that this machine can do, the one that auto takes first.
 func (m Means) possible() []job.Isolation {
-	return slices.DeleteFunc(preferred(), func(l job.Isolation) bool { return m.reason(l) != "" })
+	return slices.DeleteFunc(preferred(), func(l job.Isolation) bool { return m.reasonAgainst(l) != "" })
 }
 
 // Levels are those that can be in force, weakest first. A control group is the weakest, because who may build it, root, can move out of it
@@ -55,49 +55,49 @@ func preferred() []job.Isolation {
 	return []job.Isolation{job.Namespace, job.Landlock, job.Cgroup}
 }
 
-// rank orders the levels, weakest first.
-func rank(level job.Isolation) int { return slices.Index(Levels(), level) + 1 }
+// levelRank orders the levels, weakest first.
+func levelRank(level job.Isolation) int { return slices.Index(Levels(), level) + 1 }
 
-// Wanted reports whether a request wants any isolation, so that it has to be found out what is possible.
-func Wanted(asked, required job.Isolation) bool {
+// WantsIsolation reports whether a request wants any isolation, so that it has to be found out what is possible.
+func WantsIsolation(asked, required job.Isolation) bool {
 	return required != job.NoIsolation && required != job.Off || asked != job.NoIsolation && asked != job.Off
 }
 
-// Choose is the level of a job. auto takes what is possible, and says so in a note where that is none. Every other level that is
+// ChooseLevel is the level of a job. auto takes what is possible, and says so in a note where that is none. Every other level that is
 // not possible, and less than what is required, is a permanent refusal.
-func Choose(asked, required job.Isolation, can Means) (level job.Isolation, note string, refusal *job.Refusal) {
-	if !Wanted(asked, required) {
+func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation, note string, refusal *job.Refusal) {
+	if !WantsIsolation(asked, required) {
 		return job.NoIsolation, "", nil
 	}
-	if rank(asked) > 0 {
-		switch why := can.reason(asked); {
-		case rank(asked) < rank(required):
-			return "", "", refuse(fmt.Sprintf("cannot isolate the job by %s: at least %s is required", asked, required), "ask for --isolate "+string(required)+", or auto")
+	if levelRank(asked) > 0 {
+		switch why := can.reasonAgainst(asked); {
+		case levelRank(asked) < levelRank(required):
+			return "", "", newRefusal(fmt.Sprintf("cannot isolate the job by %s: at least %s is required", asked, required), "ask for --isolate "+string(required)+", or auto")
 		case why != "":
-			return "", "", refuse(fmt.Sprintf("cannot isolate the job by %s: %s", asked, why), other(asked, required, can))
+			return "", "", newRefusal(fmt.Sprintf("cannot isolate the job by %s: %s", asked, why), otherRemedy(asked, required, can))
 		}
 		return asked, "", nil
 	}
 	for _, l := range can.possible() {
-		if rank(l) >= rank(required) {
+		if levelRank(l) >= levelRank(required) {
 			return l, "", nil
 		}
 	}
 	why := can.reasons(required)
-	if rank(required) == 0 {
+	if levelRank(required) == 0 {
 		return job.NoIsolation, "nothing but variables keeps the job from other GPUs: " + why, nil
 	}
-	return "", "", refuse(fmt.Sprintf("cannot isolate the job as hard as --require-isolation %s asks: %s", required, why), "leave --require-isolation out to rely on variables, or ask the administrator: gpuard doctor")
+	return "", "", newRefusal(fmt.Sprintf("cannot isolate the job as hard as --require-isolation %s asks: %s", required, why), "leave --require-isolation out to rely on variables, or ask the administrator: gpuard doctor")
 }
 
-func refuse(summary, remedy string) *job.Refusal {
+func newRefusal(summary, remedy string) *job.Refusal {
 	return &job.Refusal{Summary: summary, Never: true, Reasons: []job.Reason{}, Remedy: remedy}
 }
 
-// other is what to type where a level is not possible.
-func other(level, required job.Isolation, can Means) string {
+// otherRemedy is what to type where a level is not possible.
+func otherRemedy(level, required job.Isolation, can Means) string {
 	for _, l := range can.possible() {
-		if l != level && rank(l) >= rank(required) {
+		if l != level && levelRank(l) >= levelRank(required) {
 			return "here works --isolate " + string(l)
 		}
 	}

@@ -54,7 +54,7 @@ func TestChoose(t *testing.T) {
 		{"namespace", "", onlyGroup, "", "here works --isolate cgroup", true},
 		{"landlock", "namespace", onlyGroup, "", "leave --isolate out", true},
 	} {
-		level, note, refusal := Choose(c.asked, c.required, c.can)
+		level, note, refusal := ChooseLevel(c.asked, c.required, c.can)
 		said := note
 		if refusal != nil {
 			said = refusal.Summary + "; " + refusal.Remedy
@@ -62,7 +62,7 @@ func TestChoose(t *testing.T) {
 		if level != c.level || !strings.Contains(said, c.says) || (said == "") != (c.says == "") || (refusal != nil) != c.refused || refusal != nil && !refusal.Never {
 			t.Errorf("asked %q, required %q, %+v: %q, says %q", c.asked, c.required, c.can, level, said)
 		}
-		if again, _, _ := Choose(level, c.required, c.can); refusal == nil && again != level {
+		if again, _, _ := ChooseLevel(level, c.required, c.can); refusal == nil && again != level {
 			t.Errorf("asked %q, required %q: %q, and of that %q", c.asked, c.required, level, again)
 		}
 	}
@@ -107,7 +107,7 @@ func TestClose(t *testing.T) {
 		{given("MIG-x", "MIG-y"), "1, gi1, gi1ci0, gi1ci1, screen"},
 		{nil, ""},
 	} {
-		closed, refusal := Close(nodes, m, c.given)
+		closed, refusal := FilesToClose(nodes, m, c.given)
 		var open []string
 		for _, n := range nodes {
 			if !slices.Contains(closed, n.Path) {
@@ -123,7 +123,7 @@ func TestClose(t *testing.T) {
 // TestCloseUnread: a job without a device is kept from GPUs that nobody has read, of every vendor.
 func TestCloseUnread(t *testing.T) {
 	nodes := []Node{{Path: "kfd", Kind: AMDCompute}, {Path: "amd", Kind: Render, PCI: "0000:05:00.0"}, {Path: "intel", Kind: Graphics, PCI: "0000:00:02.0"}, {Path: "unknown", Kind: Render}}
-	closed, refusal := Close(nodes, gpu.Machine{}, nil)
+	closed, refusal := FilesToClose(nodes, gpu.Machine{}, nil)
 	if got := strings.Join(closed, " "); got != "kfd amd intel unknown" || refusal != nil {
 		t.Errorf("closed are %s (%v)", got, refusal)
 	}
@@ -146,7 +146,7 @@ func TestCloseRefuses(t *testing.T) {
 		"no number":           {unnumbered, nodes, "GPU-a", "does not say which device file"},
 		"slice without files": {m, nodes[:5], "MIG-x", "no device file of a slice"},
 	} {
-		closed, refusal := Close(c.nodes, c.m, given(c.id))
+		closed, refusal := FilesToClose(c.nodes, c.m, given(c.id))
 		if refusal == nil || !strings.Contains(refusal.Summary, c.says) || refusal.Remedy == "" || !refusal.Never || closed != nil {
 			t.Errorf("%s: %v, %+v", name, closed, refusal)
 		}
@@ -175,11 +175,11 @@ func TestUnmade(t *testing.T) {
 		{job.Namespace, nodes, "GPU-d", ""}, {job.Namespace, nodes, "GPU-a", ""}, {job.Namespace, all, "MIG-x", ""}, {job.Landlock, nodes, "MIG-x", ""},
 		{job.Cgroup, nodes, "MIG-x", "write --isolate landlock"}, {job.Cgroup, all, "MIG-x", ""},
 	} {
-		refusal := Unmade(c.level, c.nodes, m, given(c.id))
+		refusal := CheckSliceFiles(c.level, c.nodes, m, given(c.id))
 		if (refusal != nil) != (c.says != "") || refusal != nil && !strings.Contains(refusal.Remedy, c.says) {
 			t.Errorf("%s behind %s: %+v", c.id, c.level, refusal)
 		}
-		closed, _ := Close(c.nodes, m, given(c.id))
+		closed, _ := FilesToClose(c.nodes, m, given(c.id))
 		if slices.Contains(closed, "") {
 			t.Errorf("%s: closes a file that is not there: %q", c.id, closed)
 		}
@@ -197,7 +197,7 @@ func TestMissing(t *testing.T) {
 		"not yet":        {"/dev/nvidiactl", given("GPU-a"), true},
 		"no GPU":         {"/dev/nvidiactl", nil, false},
 	} {
-		refusal := Missing(c.devices, func(path string) bool { return slices.Contains(strings.Fields(c.exist), path) })
+		refusal := CheckSharedFiles(c.devices, func(path string) bool { return slices.Contains(strings.Fields(c.exist), path) })
 		if (refusal != nil) != c.refused {
 			t.Errorf("%s: %v", name, refusal)
 		}
@@ -208,7 +208,7 @@ func TestMissing(t *testing.T) {
 func TestDoubt(t *testing.T) {
 	for program, levels := range map[string]string{"sudo": "cgroup namespace landlock", "runuser": "cgroup", "bwrap": "landlock", "podman": "namespace landlock", "python": "", "": ""} {
 		for _, l := range append(Levels(), job.NoIsolation) {
-			if got := Doubt(l, program); (got != "") != slices.Contains(strings.Fields(levels), string(l)) {
+			if got := ProgramDoubt(l, program); (got != "") != slices.Contains(strings.Fields(levels), string(l)) {
 				t.Errorf("%s at %q: %q", program, l, got)
 			}
 		}

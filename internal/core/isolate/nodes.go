@@ -36,9 +36,9 @@ const (
 	AMDCompute
 )
 
-// Close returns the files that a job with these devices must not open: those of all others, also of GPUs that are not on the
+// FilesToClose returns the files that a job with these devices must not open: those of all others, also of GPUs that are not on the
 // machine that was read. The order is that of nodes.
-func Close(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refusal) {
+func FilesToClose(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refusal) {
 	own, refusal := ownDevices(nodes, m, given)
 	if refusal != nil {
 		return nil, refusal
@@ -53,29 +53,29 @@ func Close(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refus
 	return closed, nil
 }
 
-// owned is a device of the job.
-type owned struct {
+// ownedDevice is a device of the job.
+type ownedDevice struct {
 	device *gpu.Device
 	slice  *gpu.MIGDevice // nil: the whole device
 }
 
-type ownedDevices []owned
+type ownedDevices []ownedDevice
 
 func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevices, refusal *job.Refusal) {
 	for _, g := range given {
-		d, slice, found := m.Find(g.UUID)
+		d, slice, found := m.FindDevice(g.UUID)
 		switch {
 		case !found:
-			return nil, refuse(fmt.Sprintf("cannot isolate the job: %s is not on the machine any more", g), "try again")
+			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: %s is not on the machine any more", g), "try again")
 		case d.Vendor != gpu.NVIDIA:
-			return nil, refuse(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA alone", g),
+			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA alone", g),
 				"leave --isolate out to rely on variables, or run it in a container that is given only this device")
 		case d.Minor == nil:
-			return nil, refuse(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
+			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
 		case slice != nil && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == Capability && n.Path != "" && n.Number == *d.Minor }):
-			return nil, refuse(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
+			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
 		}
-		own = append(own, owned{d, slice})
+		own = append(own, ownedDevice{d, slice})
 	}
 	return own, nil
 }
@@ -100,9 +100,9 @@ func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 	case AMDCompute: // no job behind a wall has a GPU of AMD
 		return false
 	case Card:
-		return slices.ContainsFunc(own, func(o owned) bool { return *o.device.Minor == n.Number })
+		return slices.ContainsFunc(own, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
 	case Capability:
-		return slices.ContainsFunc(own, func(o owned) bool {
+		return slices.ContainsFunc(own, func(o ownedDevice) bool {
 			return *o.device.Minor == n.Number && (o.slice == nil ||
 				o.slice.GPUInstance == n.GPUInstance && (n.ComputeInstance < 0 || o.slice.ComputeInstance == n.ComputeInstance))
 		})
@@ -110,21 +110,21 @@ func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 	if len(own) == 0 { // it draws on no screen either
 		return false
 	}
-	return !isGPU[n.PCI] || n.PCI != "" && slices.ContainsFunc(own, func(o owned) bool { return o.device.PCI == n.PCI })
+	return !isGPU[n.PCI] || n.PCI != "" && slices.ContainsFunc(own, func(o ownedDevice) bool { return o.device.PCI == n.PCI })
 }
 
-// Missing are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program
+// CheckSharedFiles are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program
 // with the rights of root (nvidia-modprobe), which has none there.
-func Missing(given []job.Given, exists func(path string) bool) *job.Refusal {
+func CheckSharedFiles(given []job.Given, exists func(path string) bool) *job.Refusal {
 	if len(given) == 0 || exists("/dev/nvidia-uvm") || !exists("/dev/nvidiactl") {
 		return nil
 	}
-	return refuse("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
+	return newRefusal("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
 }
 
-// Unmade refuses a job with a slice while another slice of its GPU has no file yet, where what is made later can be opened: at every
+// CheckSliceFiles refuses a job with a slice while another slice of its GPU has no file yet, where what is made later can be opened: at every
 // level but Landlock.
-func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given) *job.Refusal {
+func CheckSliceFiles(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given) *job.Refusal {
 	if level == job.Landlock {
 		return nil
 	}
@@ -133,7 +133,7 @@ func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given)
 		return refusal
 	}
 	for _, n := range nodes {
-		ofGPU := slices.ContainsFunc(own, func(o owned) bool { return o.slice != nil && *o.device.Minor == n.Number })
+		ofGPU := slices.ContainsFunc(own, func(o ownedDevice) bool { return o.slice != nil && *o.device.Minor == n.Number })
 		if n.Kind != Capability || n.Path != "" || !ofGPU || own.mayOpen(n, nil) {
 			continue
 		}
@@ -141,13 +141,13 @@ func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given)
 		if n.ComputeInstance >= 0 {
 			file += fmt.Sprintf("/ci%d", n.ComputeInstance)
 		}
-		return refuse(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
+		return newRefusal(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
 	}
 	return nil
 }
 
-// Breaks says what a level takes from a program beside the devices of others, one sentence each.
-func Breaks(level job.Isolation) []string {
+// LevelCosts says what a level takes from a program beside the devices of others, one sentence each.
+func LevelCosts(level job.Isolation) []string {
 	switch level {
 	case job.Namespace:
 		return []string{
@@ -172,8 +172,8 @@ func Breaks(level job.Isolation) []string {
 	return nil
 }
 
-// Doubt says what a program that is known cannot do at a level; "" nothing is known.
-func Doubt(level job.Isolation, program string) string {
+// ProgramDoubt says what a program that is known cannot do at a level; "" nothing is known.
+func ProgramDoubt(level job.Isolation, program string) string {
 	is := func(names string) bool { return slices.Contains(strings.Fields(names), program) }
 	switch {
 	case level == job.Cgroup && is("sudo su doas pkexec runuser login"):

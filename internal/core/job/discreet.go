@@ -8,11 +8,11 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// mostDiscreet is how many processes a discreet reason names.
-const mostDiscreet = 3
+// maxPublicNames is how many processes a discreet reason names.
+const maxPublicNames = 3
 
-// Discreet is the reason as it may be shown to anybody: of a command line only the program is left, for arguments may hold secrets.
-func (r Reason) Discreet() Reason {
+// PublicView is the reason as it may be shown to anybody: of a command line only the program is left, for arguments may hold secrets.
+func (r Reason) PublicView() Reason {
 	if len(r.Processes) == 0 {
 		return r
 	}
@@ -21,19 +21,19 @@ func (r Reason) Discreet() Reason {
 	for i := range r.Processes {
 		b := &r.Processes[i]
 		b.Command = prose.ProgramName(b.Command)
-		names = append(names, b.nameDiscreetly())
+		names = append(names, b.publicName())
 	}
-	if more := len(names) - mostDiscreet; more > 0 {
-		names = append(names[:mostDiscreet], fmt.Sprintf("%d more", more))
+	if more := len(names) - maxPublicNames; more > 0 {
+		names = append(names[:maxPublicNames], fmt.Sprintf("%d more", more))
 	}
 	if r.Verdict == Busy {
-		r.Text = "in use by " + prose.List(names, "and")
+		r.Text = "in use by " + prose.JoinWords(names, "and")
 	}
 	return r
 }
 
-// nameDiscreetly names a process: "PID 4242 of bob (python, 20 GiB)".
-func (b *Blocker) nameDiscreetly() string {
+// publicName names a process: "PID 4242 of bob (python, 20 GiB)".
+func (b *Blocker) publicName() string {
 	var about []string
 	if b.Command != "" {
 		about = append(about, b.Command)
@@ -54,8 +54,8 @@ func (b *Blocker) nameDiscreetly() string {
 	return who + " (" + strings.Join(about, ", ") + ")"
 }
 
-// Discreet is the refusal with discreet reasons. What to do is left out where a process is in the way, for it may name the command.
-func (r *Refusal) Discreet() *Refusal {
+// PublicView is the refusal with discreet reasons. What to do is left out where a process is in the way, for it may name the command.
+func (r *Refusal) PublicView() *Refusal {
 	out := *r
 	out.Reasons = slices.Clone(r.Reasons)
 	for i := range out.Reasons {
@@ -63,7 +63,7 @@ func (r *Refusal) Discreet() *Refusal {
 		if len(from.Processes) == 0 {
 			continue
 		}
-		out.Reasons[i], out.Remedy = from.Discreet(), ""
+		out.Reasons[i], out.Remedy = from.PublicView(), ""
 		if before, told := strings.CutSuffix(out.Summary, from.Text); told {
 			out.Summary = before + out.Reasons[i].Text
 		}

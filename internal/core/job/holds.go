@@ -41,8 +41,8 @@ func (g Given) String() string {
 	return label + " (" + prose.Brief(g.Name) + ")"
 }
 
-// Runtime is the name under which programs number the devices of the vendor: "cuda" in cuda:0.
-func (g Given) Runtime() string {
+// RuntimeName is the name under which programs number the devices of the vendor: "cuda" in cuda:0.
+func (g Given) RuntimeName() string {
 	switch g.Vendor {
 	case gpu.AMD:
 		return "hip"
@@ -54,9 +54,9 @@ func (g Given) Runtime() string {
 	return "cuda"
 }
 
-// Owned returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a device
+// OwnedDevices returns the devices, as DeviceHash, in the living leases of a user. Sub-leases and several shares of a device
 // count once. The lease except and its sub-leases do not count.
-func Owned(held []Lease, uid uint32, except string) map[string]bool {
+func OwnedDevices(held []Lease, uid uint32, except string) map[string]bool {
 	devices := map[string]bool{}
 	for _, l := range held {
 		if l.UID != uid || except != "" && (l.ID == except || l.Parent == except) {

@@ -60,15 +60,15 @@ func (w Waiting) Waits() bool {
 	return !w.No && (len(w.Fallback) == 0 || slices.Contains(w.Fallback, "wait"))
 }
 
-// Dying is how long a killed process may take to exit. One that blocks inside a driver may take longer.
-const Dying = 10 * time.Second
+// KillGrace is how long a killed process may take to exit. One that blocks inside a driver may take longer.
+const KillGrace = 10 * time.Second
 
-// Limit is the time after its start at which the lease has certainly ended; 0 where nothing enforces that.
-func (s Spec) Limit() time.Duration {
+// TimeLimit is the time after its start at which the lease has certainly ended; 0 where nothing enforces that.
+func (s Spec) TimeLimit() time.Duration {
 	if s.Timeout <= 0 || s.KeepWhile != "" {
 		return 0
 	}
-	return s.Timeout + s.Grace + Dying
+	return s.Timeout + s.Grace + KillGrace
 }
 
 // StartsTorchrun reports whether the command is a script for PyTorch's launcher, and no program.
@@ -285,5 +285,5 @@ func (l Lease) FreesAt() int64 {
 	return l.Until
 }
 
-// Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
-func (l Lease) Due(most time.Duration) int64 { return l.SinceBoot + int64(most) }
+// DueTime is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
+func (l Lease) DueTime(most time.Duration) int64 { return l.SinceBoot + int64(most) }

@@ -15,17 +15,17 @@ type Kept struct {
 	Until   time.Time `json:"until"`   // wall clock, for display: when the waiting ends; zero while the command runs
 }
 
-// Awaited is when a lease ends that waits for a next start of its command; zero for every other lease. It is zero too
+// WaitsUntil is when a lease ends that waits for a next start of its command; zero for every other lease. It is zero too
 // after that moment: then another process holds the lease. now may be zero where it is not known.
-func (l *Lease) Awaited(now time.Time) time.Time {
+func (l *Lease) WaitsUntil(now time.Time) time.Time {
 	if l.Ended && l.Kept != nil && !l.Kept.Until.Before(now.Truncate(time.Second)) {
 		return l.Kept.Until
 	}
 	return time.Time{}
 }
 
-// Stuck is the first stopped process that keeps a lease whose command has ended; nil where there is none.
-func (l *Lease) Stuck() *Blocker {
+// StoppedHolder is the first stopped process that keeps a lease whose command has ended; nil where there is none.
+func (l *Lease) StoppedHolder() *Blocker {
 	for i := range l.HeldBy {
 		if l.Ended && l.HeldBy[i].Stopped {
 			return &l.HeldBy[i]
@@ -55,11 +55,11 @@ func (l *Lease) KillText(m gpu.Machine) string {
 
 // holdsProcess reports whether a process is on a device of the lease, or on a slice of one.
 func (l *Lease) holdsProcess(m gpu.Machine, p gpu.Process) bool {
-	d, _, found := m.Find(p.GPU)
+	d, _, found := m.FindDevice(p.GPU)
 	return l.Holds(p.GPU) || found && l.Holds(d.UUID)
 }
 
-// KeptByKernel reports whether the file of --keep-while is the connection file of a Jupyter kernel, which is among its
+// IsKeptByKernel reports whether the file of --keep-while is the connection file of a Jupyter kernel, which is among its
 // arguments. A command line cannot name that file twice: VS Code fills in one place only (microsoft/vscode-jupyter:
 // kernelProcess.node.ts, updateConnectionArgs).
-func (s Spec) KeptByKernel() bool { return s.KeepWhile == "kernel" }
+func (s Spec) IsKeptByKernel() bool { return s.KeepWhile == "kernel" }

@@ -20,7 +20,7 @@ type Ticket struct {
 	Memory     gpu.Bytes     `json:"memory,omitempty"`     // each must have this free
 	Share      gpu.Bytes     `json:"share,omitempty"`      // a share of this size on each; 0: whole devices
 	Max        int           `json:"max,omitempty"`        // limit of devices for its owner at the same time, over all leases; 0 no limit
-	Timeout    time.Duration `json:"timeout_ns,omitempty"` // Spec.Limit
+	Timeout    time.Duration `json:"timeout_ns,omitempty"` // Spec.TimeLimit
 	Time       time.Duration `json:"time_ns,omitempty"`    // Spec.Time: orders only the tickets of its owner
 	Nice       int           `json:"nice,omitempty"`       // Spec.Nice, likewise
 	Asked      int64         `json:"asked_ns,omitempty"`   // Spec.Asked (ns since 1970), likewise; 0: Arrival

@@ -9,7 +9,7 @@ import (
 // TestEveryVendor: no vendor but NVIDIA is announced as cuda:0.
 func TestEveryVendor(t *testing.T) {
 	for _, v := range gpu.Vendors() {
-		if got := (Given{Vendor: v}).Runtime(); (got == "cuda") != (v == gpu.NVIDIA) {
+		if got := (Given{Vendor: v}).RuntimeName(); (got == "cuda") != (v == gpu.NVIDIA) {
 			t.Errorf("%s is announced as %s:0: add it to Runtime", v, got)
 		}
 	}

@@ -34,8 +34,8 @@ type Right struct {
 	Granted  bool
 }
 
-// DRA reports whether jobs may claim whole GPUs from NVIDIA's driver for dynamic resource allocation, and why not.
-func (c *Cluster) DRA() (has bool, why string) {
+// SupportsDRA reports whether jobs may claim whole GPUs from NVIDIA's driver for dynamic resource allocation, and why not.
+func (c *Cluster) SupportsDRA() (has bool, why string) {
 	switch {
 	case c.Serves.Problem != "":
 		return false, c.Serves.Problem
@@ -51,22 +51,22 @@ func (c *Cluster) DRA() (has bool, why string) {
 	return true, ""
 }
 
-// plugin reports whether a node has GPUs of the device plugin; nil: nobody knows.
-func (c *Cluster) plugin() *bool {
+// hasPluginGPUs reports whether a node has GPUs of the device plugin; nil: nobody knows.
+func (c *Cluster) hasPluginGPUs() *bool {
 	if c.Nodes.Problem != "" {
 		return nil
 	}
 	return new(slices.ContainsFunc(c.Nodes.Found, func(n Node) bool {
-		has, ok := count(n.Status.Allocatable[GPUs])
+		has, ok := parseCount(n.Status.Allocatable[GPUs])
 		return ok && has > 0
 	}))
 }
 
-// Choose says whether a job claims devices (DRA) or asks the device plugin, and why. Claims are preferred: they are right
+// ChooseForm says whether a job claims devices (SupportsDRA) or asks the device plugin, and why. Claims are preferred: they are right
 // on nodes with different models. A cluster that offers neither gets the form of the plugin, which every cluster accepts.
-func (c *Cluster) Choose() (dra bool, why string) {
-	dra, not := c.DRA()
-	plugin := c.plugin()
+func (c *Cluster) ChooseForm() (dra bool, why string) {
+	dra, not := c.SupportsDRA()
+	plugin := c.hasPluginGPUs()
 	switch {
 	case dra:
 		return true, "the cluster has the device class " + Driver
@@ -94,58 +94,58 @@ type Host struct {
 func (c *Cluster) Hosts() (list []Host) {
 	for i := range c.Nodes.Found {
 		n := &c.Nodes.Found[i]
-		all, ok := count(n.Status.Allocatable[GPUs])
+		all, ok := parseCount(n.Status.Allocatable[GPUs])
 		if !ok || all == 0 {
 			continue
 		}
 		model := n.Meta.Labels["nvidia.com/gpu.product"]
-		host := Host{Node: n.Meta.Name, Model: model, All: all, Off: off(n), Bare: model == ""}
+		host := Host{Node: n.Meta.Name, Model: model, All: all, Off: offReason(n), Bare: model == ""}
 		if how := n.Meta.Labels["nvidia.com/gpu.sharing-strategy"]; how != "none" {
 			host.Shared = how
 		}
 		if c.Pods.Problem == "" {
-			host.Taken = new(taken(c.Pods.Found, n.Meta.Name))
+			host.Taken = new(gpusInUse(c.Pods.Found, n.Meta.Name))
 		}
 		list = append(list, host)
 	}
-	list = append(list, c.offered()...)
+	list = append(list, c.draHosts()...)
 	slices.SortFunc(list, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), strings.Compare(fmt.Sprint(a.DRA), fmt.Sprint(b.DRA)))
 	})
 	return list
 }
 
-// off says why a node takes no new jobs; "" it does.
-func off(n *Node) string {
+// offReason says why a node takes no new jobs; "" it does.
+func offReason(n *Node) string {
 	switch {
 	case n.Spec.Cordoned:
 		return "cordoned"
-	case holds(n.Status.Conditions, "Ready") == nil:
+	case trueCondition(n.Status.Conditions, "Ready") == nil:
 		return "not ready"
 	}
 	return ""
 }
 
-// taken counts the GPUs of the plugin that pods on a node have.
-func taken(pods []Pod, node string) (n int) {
+// gpusInUse counts the GPUs of the plugin that pods on a node have.
+func gpusInUse(pods []Pod, node string) (n int) {
 	for i := range pods {
-		if p := &pods[i]; p.Spec.Node == node && !p.over() {
-			n += p.Spec.gpus()
+		if p := &pods[i]; p.Spec.Node == node && !p.hasEnded() {
+			n += p.Spec.pluginGPUs()
 		}
 	}
 	return n
 }
 
-// offered lists the nodes with devices of the driver. Only the newest generation of a pool counts
+// draHosts lists the nodes with devices of the driver. Only the newest generation of a pool counts
 // (k8s.io/api, resource/v1, ResourcePool).
-func (c *Cluster) offered() (list []Host) {
+func (c *Cluster) draHosts() (list []Host) {
 	newest := map[string]int{}
 	for _, s := range c.Slices.Found {
 		if s.Spec.Driver == Driver {
 			newest[s.Spec.Pool.Name] = max(newest[s.Spec.Pool.Name], s.Spec.Pool.Generation)
 		}
 	}
-	used := c.allocated()
+	used := c.allocatedDevices()
 	hosts := map[string]*Host{}
 	models := map[string][]string{}
 	for _, s := range c.Slices.Found {
@@ -158,7 +158,7 @@ func (c *Cluster) offered() (list []Host) {
 			}
 			h := hosts[s.Spec.Node]
 			if h == nil {
-				h = &Host{Node: s.Spec.Node, DRA: true, Off: c.offNode(s.Spec.Node)}
+				h = &Host{Node: s.Spec.Node, DRA: true, Off: c.offReasonOf(s.Spec.Node)}
 				if c.Claims.Problem == "" {
 					h.Taken = new(int)
 				}
@@ -180,17 +180,17 @@ func (c *Cluster) offered() (list []Host) {
 	return list
 }
 
-func (c *Cluster) offNode(name string) string {
+func (c *Cluster) offReasonOf(name string) string {
 	for i := range c.Nodes.Found {
 		if n := &c.Nodes.Found[i]; n.Meta.Name == name {
-			return off(n)
+			return offReason(n)
 		}
 	}
 	return ""
 }
 
-// allocated is the set of "pool/device" that claims have.
-func (c *Cluster) allocated() map[string]bool {
+// allocatedDevices is the set of "pool/device" that claims have.
+func (c *Cluster) allocatedDevices() map[string]bool {
 	used := map[string]bool{}
 	for _, claim := range c.Claims.Found {
 		if claim.Status.Allocation == nil {
@@ -220,8 +220,8 @@ func (c *Cluster) Limits() (list []Limit) {
 			if key != "requests."+GPUs && (!devices || class != Driver) {
 				continue
 			}
-			most, ok := count(hard)
-			used, _ := count(q.Status.Used[key])
+			most, ok := parseCount(hard)
+			used, _ := parseCount(q.Status.Used[key])
 			if !devices {
 				class = ""
 			}

@@ -35,7 +35,7 @@ func TestChoose(t *testing.T) {
 		{"nothing can be read", Cluster{Serves: served, Classes: class, Nodes: Answer[[]Node]{Problem: refused}}, false, "its nodes cannot be read"},
 		{"neither", Cluster{Serves: served}, false, "no node offers nvidia.com/gpu"},
 	} {
-		if dra, why := c.c.Choose(); dra != c.dra || !strings.Contains(why, c.why) {
+		if dra, why := c.c.ChooseForm(); dra != c.dra || !strings.Contains(why, c.why) {
 			t.Errorf("%s: DRA %v because %q; want %v, …%q…", c.name, dra, why, c.dra, c.why)
 		}
 	}

@@ -44,8 +44,8 @@ type Condition struct {
 	Message string `json:"message"`
 }
 
-// holds is the condition of that type if it is true.
-func holds(list []Condition, kind string) *Condition {
+// trueCondition is the condition of that type if it is true.
+func trueCondition(list []Condition, kind string) *Condition {
 	for i := range list {
 		if list[i].Type == kind && list[i].Status == "True" {
 			return &list[i]
@@ -82,10 +82,10 @@ type PodSpec struct {
 	} `json:"resourceClaims"`
 }
 
-// gpus is how many GPUs of the device plugin the pod asks for.
-func (s PodSpec) gpus() (n int) {
+// pluginGPUs is how many GPUs of the device plugin the pod asks for.
+func (s PodSpec) pluginGPUs() (n int) {
 	for _, c := range s.Containers {
-		if number, given := count(c.Resources.Limits[GPUs]); given {
+		if number, given := parseCount(c.Resources.Limits[GPUs]); given {
 			n += number
 		}
 	}
@@ -120,14 +120,14 @@ type Pod struct {
 				Running *struct {
 					Started time.Time `json:"startedAt"`
 				} `json:"running"`
-				Ended *ended `json:"terminated"`
+				Ended *containerEnd `json:"terminated"`
 			} `json:"state"`
 		} `json:"containerStatuses"`
 	} `json:"status"`
 }
 
-// ended is the end of a container.
-type ended struct {
+// containerEnd is the end of a container.
+type containerEnd struct {
 	Exit     int        `json:"exitCode"`
 	Signal   int        `json:"signal"`
 	Reason   string     `json:"reason"` // "Completed", "Error", "OOMKilled", …
@@ -136,8 +136,8 @@ type ended struct {
 	Finished *time.Time `json:"finishedAt"`
 }
 
-// over reports whether the pod uses nothing of its node any more.
-func (p *Pod) over() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
+// hasEnded reports whether the pod uses nothing of its node any more.
+func (p *Pod) hasEnded() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
 // Event is an Event of v1.
 type Event struct {
@@ -211,8 +211,8 @@ type Claim struct {
 	} `json:"status"`
 }
 
-// count reads a quantity that counts devices: a whole number, perhaps with k. given is false without one.
-func count(quantity string) (n int, given bool) {
+// parseCount reads a quantity that counts devices: a whole number, perhaps with k. given is false without one.
+func parseCount(quantity string) (n int, given bool) {
 	times := 1
 	if len(quantity) > 1 && quantity[len(quantity)-1] == 'k' {
 		quantity, times = quantity[:len(quantity)-1], 1000

@@ -41,64 +41,64 @@ type Progress struct {
 	Ended   *time.Time
 }
 
-// timedOut is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
-const timedOut = 124
+// timeoutExitCode is the exit code of a job that its limit ended, as timeout(1) and gpuard run give it.
+const timeoutExitCode = 124
 
-// deadline is the reason of a Job, or of a pod, that ran for longer than activeDeadlineSeconds.
-const deadline = "DeadlineExceeded"
+// deadlineReason is the reason of a Job, or of a pod, that ran for longer than activeDeadlineSeconds.
+const deadlineReason = "DeadlineExceeded"
 
-// Look says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is unknown.
-func Look(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
+// JobProgress says where a job is. pods and events are those of the job; nodes may be nil: then the largest node is unknown.
+func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	p := Progress{Phase: Waiting, Started: j.Status.Started, Ended: j.Status.Completed}
-	pod := latest(pods)
-	var end *ended
+	pod := youngestPod(pods)
+	var end *containerEnd
 	if pod != nil {
 		p.Pod, p.Node = pod.Meta.Name, pod.Spec.Node
-		end = p.of(pod)
+		end = p.readPod(pod)
 	}
-	failed := holds(j.Status.Conditions, "Failed")
+	failed := trueCondition(j.Status.Conditions, "Failed")
 	switch {
-	case holds(j.Status.Conditions, "Complete") != nil:
+	case trueCondition(j.Status.Conditions, "Complete") != nil:
 		p.Phase = Done
 		p.Exit = cmp.Or(p.Exit, new(int))
-	case failed != nil && (failed.Reason == deadline || pod != nil && pod.Status.Reason == deadline):
-		p.Phase, p.Exit = Failed, new(timedOut) // its pods may be deleted: then nobody can ask for their exit code
+	case failed != nil && (failed.Reason == deadlineReason || pod != nil && pod.Status.Reason == deadlineReason):
+		p.Phase, p.Exit = Failed, new(timeoutExitCode) // its pods may be deleted: then nobody can ask for their exit code
 		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
 	case failed != nil:
 		p.Phase = Failed
-		if p.Why = ending(pod, end); p.Why == nil && end == nil {
+		if p.Why = endingReason(pod, end); p.Why == nil && end == nil {
 			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason, "the cluster says that it failed, and no more"), ""}
 		}
 	case end != nil: // the controller has not counted it yet
 	default:
-		p.waits(j, pod, events, nodes)
+		p.setWaitReason(j, pod, events, nodes)
 	}
 	return p
 }
 
-// LookTask is Look for one number of an indexed Job.
-func LookTask(j *Job, task int, pods []Pod, events []Event, nodes []Node) Progress {
+// TaskProgress is Look for one number of an indexed Job.
+func TaskProgress(j *Job, task int, pods []Pod, events []Event, nodes []Node) Progress {
 	own := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Meta.Labels[indexLabel] != strconv.Itoa(task) })
 	one := *j
 	verdict := ""
 	switch {
-	case within(j.Status.Succeeded, task):
+	case listHasNumber(j.Status.Succeeded, task):
 		verdict = "Complete"
-	case within(j.Status.Failed, task):
+	case listHasNumber(j.Status.Failed, task):
 		verdict = "Failed"
 	}
-	if verdict != "" || holds(j.Status.Conditions, "Failed") == nil { // else all that has not ended was ended with the Job
+	if verdict != "" || trueCondition(j.Status.Conditions, "Failed") == nil { // else all that has not ended was ended with the Job
 		one.Status.Conditions = nil
 	}
 	if verdict != "" {
 		one.Status.Conditions = []Condition{{Type: verdict, Status: "True"}}
 	}
 	one.Status.Started, one.Status.Completed = nil, nil
-	return Look(&one, own, events, nodes)
+	return JobProgress(&one, own, events, nodes)
 }
 
-// within reports whether a list such as "0,3-5" has a number.
-func within(list string, number int) bool {
+// listHasNumber reports whether a list such as "0,3-5" has a number.
+func listHasNumber(list string, number int) bool {
 	for word := range strings.SplitSeq(list, ",") {
 		first, last, span := strings.Cut(word, "-")
 		from, err := strconv.Atoi(first)
@@ -113,8 +113,8 @@ func within(list string, number int) bool {
 	return false
 }
 
-// of reads what the pod says itself, and returns its end if it has one.
-func (p *Progress) of(pod *Pod) *ended {
+// readPod reads what the pod says itself, and returns its end if it has one.
+func (p *Progress) readPod(pod *Pod) *containerEnd {
 	for _, c := range pod.Status.Containers {
 		switch {
 		case c.Name != Main: // something of the cluster beside it, such as a proxy
@@ -130,8 +130,8 @@ func (p *Progress) of(pod *Pod) *ended {
 	return nil
 }
 
-// latest is the pod that tells most: of several the youngest.
-func latest(pods []Pod) *Pod {
+// youngestPod is the pod that tells most: of several the youngest.
+func youngestPod(pods []Pod) *Pod {
 	if len(pods) == 0 {
 		return nil
 	}
@@ -141,8 +141,8 @@ func latest(pods []Pod) *Pod {
 	return &last
 }
 
-// ending says what was wrong beside an exit code; nil: nothing.
-func ending(pod *Pod, e *ended) *Reason {
+// endingReason says what was wrong beside an exit code; nil: nothing.
+func endingReason(pod *Pod, e *containerEnd) *Reason {
 	switch {
 	case e != nil && e.Reason == "OOMKilled":
 		return &Reason{"memory", "it used more main memory than it was given, and was killed", "give it more: resources.limits.memory"}
@@ -152,8 +152,8 @@ func ending(pod *Pod, e *ended) *Reason {
 		return &Reason{"node", "the node " + pod.Spec.Node + " could not give it the devices: " + pod.Status.Message, "hand it in again; gpuard doctor --engine kubernetes"}
 	case pod.Status.Reason != "" && pod.Status.Reason != "Completed" && pod.Status.Reason != "Error":
 		return &Reason{"node", strings.ToLower(pod.Status.Reason) + " by the cluster: " + cmp.Or(pod.Status.Message, "it says no more"), "hand it in again"}
-	case holds(pod.Status.Conditions, "DisruptionTarget") != nil:
-		c := holds(pod.Status.Conditions, "DisruptionTarget")
+	case trueCondition(pod.Status.Conditions, "DisruptionTarget") != nil:
+		c := trueCondition(pod.Status.Conditions, "DisruptionTarget")
 		return &Reason{"node", fmt.Sprintf("ended by the cluster (%s): %s", c.Reason, c.Message), "hand it in again"}
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestLook(t *testing.T) {
 		{"failed, and its pod is gone", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded","message":"Job has reached the specified backoff limit"}]}}`, `[]`, `[]`, `null`, "failed failed", "backoff limit", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Look(new(decode[Job](t, c.job)), decode[[]Pod](t, c.pods), decode[[]Event](t, c.events), decode[[]Node](t, c.nodes))
+			p := JobProgress(new(decode[Job](t, c.job)), decode[[]Pod](t, c.pods), decode[[]Event](t, c.events), decode[[]Node](t, c.nodes))
 			got, text, do := string(p.Phase), "", ""
 			if p.Why != nil {
 				got, text, do = got+" "+p.Why.Code, p.Why.Text, p.Why.Do
@@ -89,7 +89,7 @@ func TestLook(t *testing.T) {
 func TestLookLatest(t *testing.T) {
 	pods := decode[[]Pod](t, `[{"metadata":{"name":"b","creationTimestamp":"2026-01-01T00:00:09Z"},"status":{"phase":"Pending"}},
 		{"metadata":{"name":"a","creationTimestamp":"2026-01-01T00:00:01Z"},"spec":{"nodeName":"gpu-1"},"status":{"phase":"Failed","containerStatuses":[{"name":"main","state":{"terminated":{"exitCode":1}}}]}}]`)
-	if p := Look(&Job{}, pods, nil, nil); p.Pod != "b" || p.Phase != Waiting || p.Exit != nil || p.Node != "" {
+	if p := JobProgress(&Job{}, pods, nil, nil); p.Pod != "b" || p.Phase != Waiting || p.Exit != nil || p.Node != "" {
 		t.Errorf("the pod %q on %q, %s, exit %v; want b, waiting", p.Pod, p.Node, p.Phase, p.Exit)
 	}
 }
@@ -97,7 +97,7 @@ func TestLookLatest(t *testing.T) {
 // TestLookBeside: a container that the cluster puts beside the job's own says nothing about it.
 func TestLookBeside(t *testing.T) {
 	pods := decode[[]Pod](t, onNode(`{"phase":"Running","containerStatuses":[{"name":"proxy","state":{"terminated":{"exitCode":9}}},{"name":"main","state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}},{"name":"proxy-2","state":{"terminated":{"exitCode":8}}}]}`))
-	if p := Look(&Job{}, pods, nil, nil); p.Phase != Running || p.Exit != nil {
+	if p := JobProgress(&Job{}, pods, nil, nil); p.Phase != Running || p.Exit != nil {
 		t.Errorf("it is %s, exit %v", p.Phase, p.Exit)
 	}
 }
@@ -110,7 +110,7 @@ func TestLookTask(t *testing.T) {
 		{"metadata":{"name":"t-4","labels":{"batch.kubernetes.io/job-completion-index":"4"}},"spec":{"nodeName":"a"},"status":{"phase":"Running","containerStatuses":[{"name":"main","state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}}}]}}]`)
 	want := []string{"done 0", "failed 4", "done 0", "done 0", "running", "waiting"}
 	for task := range want {
-		p := LookTask(&j, task, pods, nil, nil)
+		p := TaskProgress(&j, task, pods, nil, nil)
 		got := string(p.Phase)
 		if p.Exit != nil {
 			got += fmt.Sprint(" ", *p.Exit)
@@ -120,7 +120,7 @@ func TestLookTask(t *testing.T) {
 		}
 	}
 	j.Status.Conditions = []Condition{{Type: "Failed", Status: "True", Reason: "FailedIndexes"}}
-	if p := LookTask(&j, 5, pods, nil, nil); p.Phase != Failed || p.Why == nil {
+	if p := TaskProgress(&j, 5, pods, nil, nil); p.Phase != Failed || p.Why == nil {
 		t.Errorf("what had not begun when the Job failed is %s", p.Phase)
 	}
 }
@@ -133,7 +133,7 @@ func FuzzLook(f *testing.F) {
 		var pod Pod
 		pod.Status.Conditions = []Condition{{"PodScheduled", "False", "Unschedulable", message}}
 		for _, pods := range [][]Pod{nil, {pod}} {
-			p := Look(&Job{}, pods, []Event{{Reason: "FailedCreate", Message: event}}, []Node{{}})
+			p := JobProgress(&Job{}, pods, []Event{{Reason: "FailedCreate", Message: event}}, []Node{{}})
 			if p.Phase != Waiting || p.Why == nil || p.Why.Code == "" || p.Why.Text == "" {
 				t.Errorf("%q, %q: %s %+v", message, event, p.Phase, p.Why)
 			}

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// waits finds out why a job that has not ended does not run. A job that runs gets no reason.
-func (p *Progress) waits(j *Job, pod *Pod, events []Event, nodes []Node) {
+// setWaitReason finds out why a job that has not ended does not run. A job that runs gets no reason.
+func (p *Progress) setWaitReason(j *Job, pod *Pod, events []Event, nodes []Node) {
 	switch {
 	case p.Phase == Running:
 	case j.Spec.Suspend:
-		p.Why = suspended(j, events)
+		p.Why = suspendedReason(j, events)
 	case pod == nil:
-		p.Why = notMade(events)
+		p.Why = noPodReason(events)
 	default:
-		p.Why = pending(pod, nodes)
+		p.Why = pendingReason(pod, nodes)
 	}
 }
 
-// suspended is the reason of a job that has no pod because it shall not have one.
-func suspended(j *Job, events []Event) *Reason {
+// suspendedReason is the reason of a job that has no pod because it shall not have one.
+func suspendedReason(j *Job, events []Event) *Reason {
 	queue := j.Meta.Labels[KueueLabel]
 	if queue == "" {
 		return &Reason{"suspended", "it is suspended", "kubectl patch job " + j.Meta.Name + ` --type=merge -p '{"spec":{"suspend":false}}'`}
 	}
 	text := "Kueue keeps it in the queue " + queue + " until there is quota"
-	if last := latestOf(events, func(e *Event) bool {
+	if last := latestEvent(events, func(e *Event) bool {
 		return e.Reason == "Pending" || e.Reason == "CreatedWorkload" || e.Reason == "Stopped"
 	}); last != nil && last.Reason != "CreatedWorkload" {
 		text += ": " + firstLine(last.Message)
@@ -37,44 +37,44 @@ func suspended(j *Job, events []Event) *Reason {
 	return &Reason{"queue", text, "kubectl get localqueue " + queue + "; kubectl get workloads"}
 }
 
-// notMade is the reason of a job whose pod does not exist: what its controller could not do.
-func notMade(events []Event) *Reason {
-	failed := latestOf(events, func(e *Event) bool { return e.Reason == "FailedCreate" })
+// noPodReason is the reason of a job whose pod does not exist: what its controller could not do.
+func noPodReason(events []Event) *Reason {
+	failed := latestEvent(events, func(e *Event) bool { return e.Reason == "FailedCreate" })
 	switch {
 	case failed == nil:
 		return &Reason{"starting", "its pod is being made", ""}
 	case strings.Contains(failed.Message, "exceeded quota"):
-		return quota(failed.Message)
+		return quotaReason(failed.Message)
 	case strings.Contains(failed.Message, "failed quota"): // a quota on memory or processors, and the pod names none
-		return &Reason{"quota", "the quota of the namespace wants a limit that the job does not name: " + after(failed.Message, "failed quota: "), "kubectl describe resourcequota"}
+		return &Reason{"quota", "the quota of the namespace wants a limit that the job does not name: " + textAfter(failed.Message, "failed quota: "), "kubectl describe resourcequota"}
 	}
 	return &Reason{"forbidden", "the cluster does not let its pod be made: " + firstLine(failed.Message), "ask whoever runs the cluster; kubectl describe job"}
 }
 
-// quota reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1, limited:
+// quotaReason reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1, limited:
 // requests.nvidia.com/gpu=4" (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go).
-func quota(message string) *Reason {
+func quotaReason(message string) *Reason {
 	const do = "wait until other jobs of the namespace end, or ask whoever runs the cluster for more; kubectl describe resourcequota"
 	m := regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$`).FindStringSubmatch(firstLine(message))
 	if m == nil {
-		return &Reason{"quota", "the quota of the namespace is used up: " + after(message, "exceeded quota: "), do}
+		return &Reason{"quota", "the quota of the namespace is used up: " + textAfter(message, "exceeded quota: "), do}
 	}
 	const key = "requests." + GPUs
-	asked, used, most := amount(m[2], key), amount(m[3], key), amount(m[4], key)
+	asked, used, most := valueOfKey(m[2], key), valueOfKey(m[3], key), valueOfKey(m[4], key)
 	if asked == "" || used == "" || most == "" {
 		return &Reason{"quota", fmt.Sprintf("the quota %s of the namespace does not allow it: it asks for %s, %s is used of %s", m[1], m[2], m[3], m[4]), do}
 	}
 	why := &Reason{"quota", fmt.Sprintf("the quota %s of the namespace gives %s GPUs, %s are used, and it asks for %s", m[1], most, used, asked), do}
-	if a, ok := count(asked); ok {
-		if b, ok := count(most); ok && a > b {
+	if a, ok := parseCount(asked); ok {
+		if b, ok := parseCount(most); ok && a > b {
 			why.Do = "ask for at most " + most + " GPUs, or ask whoever runs the cluster for more"
 		}
 	}
 	return why
 }
 
-// amount is the value of a key in "a=1,b=2".
-func amount(list, key string) string {
+// valueOfKey is the value of a key in "a=1,b=2".
+func valueOfKey(list, key string) string {
 	for word := range strings.SplitSeq(list, ",") {
 		if name, value, ok := strings.Cut(strings.TrimSpace(word), "="); ok && name == key {
 			return value
@@ -83,20 +83,20 @@ func amount(list, key string) string {
 	return ""
 }
 
-// pending is the reason of a pod that is there and does not run.
-func pending(pod *Pod, nodes []Node) *Reason {
+// pendingReason is the reason of a pod that is there and does not run.
+func pendingReason(pod *Pod, nodes []Node) *Reason {
 	for _, c := range pod.Status.Conditions {
 		switch {
 		case c.Type != "PodScheduled" || c.Status != "False":
 		case c.Reason == "SchedulingGated":
 			return &Reason{"gate", "something in the cluster holds it back before it is scheduled: " + firstLine(c.Message), "kubectl describe pod " + pod.Meta.Name}
 		default:
-			return unscheduled(pod, c.Message, nodes)
+			return unscheduledReason(pod, c.Message, nodes)
 		}
 	}
 	for _, c := range pod.Status.Containers {
 		if w := c.State.Waiting; w != nil {
-			return notStarted(pod, w.Reason, w.Message)
+			return notStartedReason(pod, w.Reason, w.Message)
 		}
 	}
 	if pod.Spec.Node == "" {
@@ -105,9 +105,9 @@ func pending(pod *Pod, nodes []Node) *Reason {
 	return &Reason{"starting", "it is being started on the node " + pod.Spec.Node, ""}
 }
 
-// notStarted is the reason of a pod that has a node and whose container does not run (kubernetes/kubernetes,
+// notStartedReason is the reason of a pod that has a node and whose container does not run (kubernetes/kubernetes,
 // pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime/kuberuntime_container.go).
-func notStarted(pod *Pod, reason, message string) *Reason {
+func notStartedReason(pod *Pod, reason, message string) *Reason {
 	image := ""
 	if len(pod.Spec.Containers) > 0 {
 		image = pod.Spec.Containers[0].Image
@@ -131,9 +131,9 @@ type cause struct {
 	text  string
 }
 
-// causes reads "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {a: b}. preemption:
+// parseCauses reads "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {a: b}. preemption:
 // …" (kubernetes/kubernetes, pkg/scheduler/framework/types.go, FitError).
-func causes(message string) (all int, list []cause) {
+func parseCauses(message string) (all int, list []cause) {
 	head, rest, ok := strings.Cut(message, " nodes are available: ")
 	_, number, _ := strings.Cut(head, "/")
 	all, err := strconv.Atoi(number)
@@ -153,8 +153,8 @@ func causes(message string) (all int, list []cause) {
 	return all, list
 }
 
-// kinds are the causes in the order in which they decide the code: what the person can change, or waits for, comes first.
-func kinds() []struct{ code, sign, words string } {
+// causeKinds are the causes in the order in which they decide the code: what the person can change, or waits for, comes first.
+func causeKinds() []struct{ code, sign, words string } {
 	return []struct{ code, sign, words string }{
 		{"no-gpu", "Insufficient " + GPUs, "too few GPUs free"},
 		{"claim", "cannot allocate all claims", "no free devices as its claim wants them"},
@@ -167,15 +167,15 @@ func kinds() []struct{ code, sign, words string } {
 	}
 }
 
-// unscheduled is the reason of a pod for which the scheduler finds no node.
-func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
-	all, list := causes(message)
+// unscheduledReason is the reason of a pod for which the scheduler finds no node.
+func unscheduledReason(pod *Pod, message string, nodes []Node) *Reason {
+	all, list := parseCauses(message)
 	if all == 0 || len(list) == 0 {
-		return unclaimed(message)
+		return otherReason(message)
 	}
 	why := &Reason{Code: "no-node"}
 	var parts []string
-	for _, k := range kinds() {
+	for _, k := range causeKinds() {
 		n := 0
 		for i := range list {
 			if strings.Contains(list[i].text, k.sign) {
@@ -183,7 +183,7 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d %s %s", n, all, have(n), k.words))
+			parts = append(parts, fmt.Sprintf("%d of %d %s %s", n, all, hasOrHave(n), k.words))
 			if why.Code == "no-node" {
 				why.Code = k.code
 			}
@@ -195,19 +195,19 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 		}
 	}
 	why.Text = "no node can take it now: " + strings.Join(parts, "; ")
-	why.Do = remedy(why.Code)
-	tooMany(why, pod, nodes)
+	why.Do = remedyFor(why.Code)
+	replaceIfTooMany(why, pod, nodes)
 	return why
 }
 
-func have(n int) string {
+func hasOrHave(n int) string {
 	if n == 1 {
 		return "has"
 	}
 	return "have"
 }
 
-func remedy(code string) string {
+func remedyFor(code string) string {
 	switch code {
 	case "no-gpu", "claim":
 		return "wait until another job ends; see what is free: gpuard doctor --engine kubernetes"
@@ -221,11 +221,11 @@ func remedy(code string) string {
 	return "wait, or ask for less; kubectl describe nodes"
 }
 
-// tooMany replaces the reason of a job that asks for more GPUs than any node has: it would wait for ever.
-func tooMany(why *Reason, pod *Pod, nodes []Node) {
-	asked, largest, name := pod.Spec.gpus(), 0, ""
+// replaceIfTooMany replaces the reason of a job that asks for more GPUs than any node has: it would wait for ever.
+func replaceIfTooMany(why *Reason, pod *Pod, nodes []Node) {
+	asked, largest, name := pod.Spec.pluginGPUs(), 0, ""
 	for _, n := range nodes {
-		if has, ok := count(n.Status.Allocatable[GPUs]); ok && has > largest {
+		if has, ok := parseCount(n.Status.Allocatable[GPUs]); ok && has > largest {
 			largest, name = has, n.Meta.Name
 		}
 	}
@@ -241,19 +241,19 @@ func tooMany(why *Reason, pod *Pod, nodes []Node) {
 	why.Do = fmt.Sprintf("cancel it, and ask for at most %d: --gpus %[1]d", largest)
 }
 
-// unclaimed is the reason of a message that is not about nodes.
-func unclaimed(message string) *Reason {
+// otherReason is the reason of a message that is not about nodes.
+func otherReason(message string) *Reason {
 	switch text := firstLine(message); {
 	case strings.Contains(message, "resourceclaim") || strings.Contains(message, "device class"):
 		return &Reason{"claim", "its claim of devices is not ready: " + text, "kubectl get resourceclaims; gpuard doctor --engine kubernetes"}
 	case strings.Contains(strings.ToLower(message), "persistentvolumeclaim"):
-		return &Reason{"volume", "a volume that it wants is not there: " + text, remedy("volume")}
+		return &Reason{"volume", "a volume that it wants is not there: " + text, remedyFor("volume")}
 	default:
 		return &Reason{"no-node", "the scheduler finds no node: " + text, "gpuard doctor --engine kubernetes"}
 	}
 }
 
-func latestOf(events []Event, which func(*Event) bool) (last *Event) {
+func latestEvent(events []Event, which func(*Event) bool) (last *Event) {
 	at := func(e *Event) time.Time { return *cmp.Or(e.Last, &e.Meta.Created) }
 	for i := range events {
 		if e := &events[i]; which(e) && (last == nil || !at(e).Before(at(last))) {
@@ -268,8 +268,8 @@ func firstLine(text string) string {
 	return text
 }
 
-// after is the first line behind a sign, or all of it without the sign.
-func after(text, sign string) string {
+// textAfter is the first line behind a sign, or all of it without the sign.
+func textAfter(text, sign string) string {
 	if _, rest, ok := strings.Cut(text, sign); ok {
 		text = rest
 	}

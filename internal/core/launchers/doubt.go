@@ -21,13 +21,13 @@ type Doubt struct {
 // Doubts are those about a command that is given so many GPUs, 0 for none: the surest first. lookup is its environment.
 // What a text for a shell does is not looked at.
 func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) []Doubt {
-	s := Start(words)
+	s := FindProgram(words)
 	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
 		return nil
 	}
-	all := Choices(words, gpus)
+	all := OwnChoices(words, gpus)
 	if gpus > 0 {
-		all = slices.Concat(all, lost(words, s), exceeded(words, Read(words, s.over(words, lookup)), gpus))
+		all = slices.Concat(all, doubtsOfDropping(words, s), doubtsOfCounts(words, ReadCommand(words, s.lookupAfter(words, lookup)), gpus))
 	}
 	slices.SortStableFunc(all, func(a, b Doubt) int {
 		switch {
@@ -41,21 +41,21 @@ func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) [
 	return all
 }
 
-// Choices are the doubts about what a command itself chooses.
-func Choices(words []string, gpus int) []Doubt {
-	s := Start(words)
+// OwnChoices are the doubts about what a command itself chooses.
+func OwnChoices(words []string, gpus int) []Doubt {
+	s := FindProgram(words)
 	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
 		return nil
 	}
-	all := ownLists(words, s, gpus)
+	all := doubtsOfOwnLists(words, s, gpus)
 	if gpus > 0 {
-		all = append(all, replaced(words, Read(words, nil))...)
+		all = append(all, doubtsOfChoosing(words, ReadCommand(words, nil))...)
 	}
 	return all
 }
 
-// Masks lists the variables that choose devices by number in one process.
-func Masks() []string {
+// MaskVariables lists the variables that choose devices by number in one process.
+func MaskVariables() []string {
 	return []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"}
 }
 
@@ -68,8 +68,8 @@ func leasesItself(words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return path.Base(w) == "gpuard" })
 }
 
-// assignment is NAME=value as a change writes it; "" for one that takes a variable away.
-func (c Change) assignment(words []string) string {
+// assignmentText is NAME=value as a change writes it; "" for one that takes a variable away.
+func (c Change) assignmentText(words []string) string {
 	if c.Unset {
 		return ""
 	}
@@ -83,12 +83,12 @@ func (c Change) assignment(words []string) string {
 	return value
 }
 
-// over is an environment with the changes that a command makes to it.
-func (s Started) over(words []string, lookup func(string) (string, bool)) func(string) (string, bool) {
+// lookupAfter is an environment with the changes that a command makes to it.
+func (s StartedProgram) lookupAfter(words []string, lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, c := range slices.Backward(s.Changes) {
 			if c.Name == name || c.Name == "*" {
-				_, value, _ := strings.Cut(c.assignment(words), "=")
+				_, value, _ := strings.Cut(c.assignmentText(words), "=")
 				return value, !c.Unset
 			}
 		}
@@ -99,20 +99,20 @@ func (s Started) over(words []string, lookup func(string) (string, bool)) func(s
 	}
 }
 
-// ownLists finds lists that env and the like set in place of the one that is given, or take away.
-func ownLists(words []string, s Started, gpus int) (all []Doubt) {
+// doubtsOfOwnLists finds lists that env and the like set in place of the one that is given, or take away.
+func doubtsOfOwnLists(words []string, s StartedProgram, gpus int) (all []Doubt) {
 	last := map[string]Change{}
 	for _, c := range s.Changes {
-		if slices.Contains(Masks(), c.Name) {
+		if slices.Contains(MaskVariables(), c.Name) {
 			last[c.Name] = c
 		}
 	}
-	for _, name := range Masks() {
+	for _, name := range MaskVariables() {
 		c, changed := last[name]
 		if !changed {
 			continue
 		}
-		_, value, _ := strings.Cut(c.assignment(words), "=")
+		_, value, _ := strings.Cut(c.assignmentText(words), "=")
 		// other variables may be those of a vendor that this machine has no GPU of
 		d := Doubt{Sure: name == "CUDA_VISIBLE_DEVICES", Do: "leave that out"}
 		if c.By == "env" {
@@ -158,9 +158,9 @@ func WithoutLists(words []string) (out []string) {
 
 // WordsOfLists is the words that WithoutLists leaves out.
 func WordsOfLists(words []string) (gone []int) {
-	s := Start(words)
+	s := FindProgram(words)
 	for _, c := range s.Changes {
-		if slices.Contains(Masks(), c.Name) && c.By == "env" && !c.Unset {
+		if slices.Contains(MaskVariables(), c.Name) && c.By == "env" && !c.Unset {
 			gone = append(gone, c.Word)
 		}
 	}
@@ -179,19 +179,19 @@ func WordsOfLists(words []string) (gone []int) {
 	return gone
 }
 
-// lost finds programs that do not hand the variables on.
-func lost(words []string, s Started) (all []Doubt) {
+// doubtsOfDropping finds programs that do not hand the variables on.
+func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	if slices.ContainsFunc(words, func(w string) bool {
-		return slices.ContainsFunc(Masks(), func(m string) bool { return strings.Contains(w, m) })
+		return slices.ContainsFunc(MaskVariables(), func(m string) bool { return strings.Contains(w, m) })
 	}) {
-		return nil // it hands them on itself, or ownLists has said so
+		return nil // it hands them on itself, or doubtsOfOwnLists has said so
 	}
-	kept := slices.ContainsFunc(s.Kept, func(name string) bool { return name == "*" || slices.Contains(Masks(), name) })
+	kept := slices.ContainsFunc(s.Kept, func(name string) bool { return name == "*" || slices.Contains(MaskVariables(), name) })
 	if s.Sudo >= 0 && !kept && Computes(s.Name(words), words[s.At+1:]) {
 		all = append(all, Doubt{Seen: "goes through sudo, which drops the variables that choose GPUs unless sudoers keeps them", Do: "write: sudo --preserve-env=CUDA_VISIBLE_DEVICES, or do without sudo"})
 	}
-	k, at, drops := Dropper(words)
-	if !drops || hasWord(engines, path.Base(words[at])) || k.Programs == boxes && !namesImage(words[at:]) {
+	k, at, drops := FindDropper(words)
+	if !drops || hasWord(engineNames, path.Base(words[at])) || k.Programs == boxNames && !namesImage(words[at:]) {
 		return all // commands of containers are judged as such
 	}
 	name := path.Base(words[at])
@@ -216,9 +216,9 @@ func namesImage(words []string) bool {
 	return len(words) > 1 && hasWord("exec run shell", words[1]) && ownEnd(path.Base(words[0]), words, 1) < len(words)
 }
 
-// replaced finds options that choose among all GPUs of the machine.
-func replaced(words []string, use Use) []Doubt {
-	for _, k := range slices.Concat(use.All(Rewrites), use.All(Ignores)) {
+// doubtsOfChoosing finds options that choose among all GPUs of the machine.
+func doubtsOfChoosing(words []string, use Use) []Doubt {
+	for _, k := range slices.Concat(use.KeysWith(Rewrites), use.KeysWith(Ignores)) {
 		if k.Word < 0 || k.Effect == Rewrites && listOf(k.Value) == "" || strings.Contains(k.Value, "$") || k.Programs == "nvidia-smi" {
 			continue // nvidia-smi computes nothing
 		}
@@ -246,18 +246,18 @@ func replaced(words []string, use Use) []Doubt {
 	return nil
 }
 
-// exceeded finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
-func exceeded(words []string, use Use, gpus int) (all []Doubt) {
-	n, known := use.Needs()
+// doubtsOfCounts finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
+func doubtsOfCounts(words []string, use Use, gpus int) (all []Doubt) {
+	n, known := use.NeededGPUs()
 	// processes of MPI share GPUs, or use none
 	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) {
 		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
 	}
-	for _, k := range use.All(Inside) {
+	for _, k := range use.KeysWith(Inside) {
 		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") {
 			continue
 		}
-		list := k.Numbers()
+		list := k.DeviceNumbers()
 		i := slices.IndexFunc(list, func(n int) bool { return n >= gpus })
 		if i >= 0 {
 			all = append(all, Doubt{Seen: fmt.Sprintf("asks by %s for number %d of the %d that it is given", k.Name, list[i], gpus), Do: "count from 0 among those, or leave it out"})

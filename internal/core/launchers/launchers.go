@@ -2,7 +2,7 @@
 // needs, which chooses another list, which names a device inside the list and which outside of it, and which programs
 // hand no variables on.
 //
-//	use := launchers.Read([]string{"torchrun", "--nproc_per_node", "4", "train.py"}, nil)
+//	use := launchers.ReadCommand([]string{"torchrun", "--nproc_per_node", "4", "train.py"}, nil)
 //	use.First(launchers.Counts).Value // "4"
 //
 // It reads words, and neither files nor the environment of this process.
@@ -49,9 +49,9 @@ type Key struct {
 	Word  int // of the name, counted in the command; -1 for a variable
 }
 
-// Numbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2", "cuda:0,1"
+// DeviceNumbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2", "cuda:0,1"
 // and "CUDA0,CUDA1". For GROMACS each digit is a device, unless there are commas.
-func (k Key) Numbers() (all []int) {
+func (k Key) DeviceNumbers() (all []int) {
 	parts := strings.Split(strings.TrimPrefix(k.Value, "cuda:"), ",")
 	if k.Programs == gromacs && len(parts) == 1 {
 		parts = strings.Split(k.Value, "")
@@ -74,21 +74,21 @@ type Use struct {
 
 // First is the first key with the effect; its row is empty where there is none.
 func (u Use) First(e Effect) Key {
-	if all := u.All(e); len(all) > 0 {
+	if all := u.KeysWith(e); len(all) > 0 {
 		return all[0]
 	}
 	return Key{Word: -1}
 }
 
-// All is the keys with the effect, in the order of the table.
-func (u Use) All(e Effect) []Key {
+// KeysWith is the keys with the effect, in the order of the table.
+func (u Use) KeysWith(e Effect) []Key {
 	return slices.DeleteFunc(slices.Clone(u.Keys), func(k Key) bool { return k.Effect != e })
 }
 
-// Needs is how many GPUs of this machine a command needs; ok is false where its words do not say.
-func (u Use) Needs() (n int, ok bool) {
+// NeededGPUs is how many GPUs of this machine a command needs; ok is false where its words do not say.
+func (u Use) NeededGPUs() (n int, ok bool) {
 	n = 1
-	for _, k := range u.All(Counts) {
+	for _, k := range u.KeysWith(Counts) {
 		one, err := strconv.Atoi(k.Value)
 		if err != nil || one < 1 {
 			return 0, false
@@ -98,9 +98,9 @@ func (u Use) Needs() (n int, ok bool) {
 	return n, ok && u.First(Elsewhere).Effect == ""
 }
 
-// Read reads a command. A computed word, as "$PYTHON", is known by its "$". lookup is the environment, or nil.
-func Read(words []string, lookup func(name string) (string, bool)) Use {
-	return ReadAt(words, Start(words).At, lookup)
+// ReadCommand reads a command. A computed word, as "$PYTHON", is known by its "$". lookup is the environment, or nil.
+func ReadCommand(words []string, lookup func(name string) (string, bool)) Use {
+	return ReadAt(words, FindProgram(words).At, lookup)
 }
 
 // ReadAt reads the program in the word at, whatever it starts itself.
@@ -123,16 +123,16 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 			u.Program, _, _ = strings.Cut(r.Programs, " ")
 			u.Launches = u.Launches || r.Effect == Counts
 		}
-		if k, ok := r.find(words[:u.End], first, lookup); ok {
+		if k, ok := r.findKey(words[:u.End], first, lookup); ok {
 			u.Keys = append(u.Keys, k)
 		}
 	}
 	return u
 }
 
-// Dropper is the first program on the way to the one that is started that hands no variables on to it. at is its word.
-func Dropper(words []string) (k Key, at int, ok bool) {
-	s := Start(words)
+// FindDropper is the first program on the way to the one that is started that hands no variables on to it. at is its word.
+func FindDropper(words []string) (k Key, at int, ok bool) {
+	s := FindProgram(words)
 	for _, at := range append(s.By, s.At) {
 		for _, k := range ReadAt(words, at, nil).Keys {
 			if k.Effect == Drops {
@@ -143,8 +143,8 @@ func Dropper(words []string) (k Key, at int, ok bool) {
 	return Key{}, 0, false
 }
 
-// find is the row's key among words from first on, or in the environment.
-func (r Row) find(words []string, first int, lookup func(string) (string, bool)) (Key, bool) {
+// findKey is the row's key among words from first on, or in the environment.
+func (r Row) findKey(words []string, first int, lookup func(string) (string, bool)) (Key, bool) {
 	keys := strings.Fields(r.Keys)
 	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return hasWord(r.Unless, optionName(w)) }) {
 		return Key{}, false

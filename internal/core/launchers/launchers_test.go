@@ -10,9 +10,9 @@ import (
 // TestTable: every row has programs, a known effect and a source, and a row that drops says what to write.
 func TestTable(t *testing.T) {
 	effects := []Effect{Counts, Rewrites, Inside, Own, Ignores, Drops, Elsewhere}
-	for _, r := range table() {
+	for _, r := range allRows() {
 		for _, name := range strings.Fields(r.Programs) {
-			if name != anyProgram && !slices.Contains(strings.Fields(programs), name) {
+			if name != anyProgram && !slices.Contains(strings.Fields(programNames), name) {
 				t.Errorf("%s is missing in programs", name)
 			}
 		}
@@ -76,7 +76,7 @@ func TestNeeds(t *testing.T) {
 		"nohup":                                                                     0,
 	}
 	for line, want := range count {
-		n, ok := Read(strings.Fields(line), environment).Needs()
+		n, ok := ReadCommand(strings.Fields(line), environment).NeededGPUs()
 		if ok != (want > 0) || ok && n != want {
 			t.Errorf("%s: %d, %v; want %d", line, n, ok, want)
 		}
@@ -109,7 +109,7 @@ func TestKeys(t *testing.T) {
 		{"deepspeed --include localhost:1 t.py", Ignores, "--include localhost:1"},
 		{"./simulate", Own, "MUJOCO_EGL_DEVICE_ID 1"},
 	} {
-		k := Read(strings.Fields(c.line), func(name string) (string, bool) { return "1", name == "MUJOCO_EGL_DEVICE_ID" }).First(c.effect)
+		k := ReadCommand(strings.Fields(c.line), func(name string) (string, bool) { return "1", name == "MUJOCO_EGL_DEVICE_ID" }).First(c.effect)
 		if got := k.Name + " " + k.Value; got != c.want {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
@@ -122,7 +122,7 @@ func TestNumbers(t *testing.T) {
 		"vllm serve m --device-ids 4,5": "[4 5]", "vllm serve m --device-ids=GPU-1,GPU-2": "[]", "llama-cli -dev CUDA0,CUDA3": "[0 3]", "llama-cli -dev Vulkan1": "[]",
 		"gmx mdrun -gpu_id 013": "[0 1 3]", "gmx_mpi mdrun -gpu_id 12,13": "[12 13]", "dorado basecaller --device cuda:0,2": "[0 2]", "dorado basecaller -x cuda:all": "[]",
 	} {
-		if got := fmt.Sprint(Read(strings.Fields(line), nil).First(Inside).Numbers()); got != want {
+		if got := fmt.Sprint(ReadCommand(strings.Fields(line), nil).First(Inside).DeviceNumbers()); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestDropper(t *testing.T) {
 		"su -w CUDA_VISIBLE_DEVICES - me -c x": "", "ollama run m": "ollama", "ollama serve": "", "python t.py": "",
 	} {
 		words := strings.Fields(line)
-		_, at, ok := Dropper(words)
+		_, at, ok := FindDropper(words)
 		if ok != (want != "") || ok && words[at] != want {
 			t.Errorf("%s: %v at %d, want %q", line, ok, at, want)
 		}
@@ -151,7 +151,7 @@ func TestStart(t *testing.T) {
 		"systemd-run --user -E A=1 python t.py": "python A", "sudo -E A=1 nice -n 5 torchrun t.py": "torchrun A", "srun ./x": "srun", "env -u A -i B=1 $P": " A * B", "": "",
 	} {
 		words := strings.Fields(line)
-		s := Start(words)
+		s := FindProgram(words)
 		got := s.Name(words)
 		for _, c := range s.Changes {
 			got += " " + c.Name
@@ -166,7 +166,7 @@ func TestOfImage(t *testing.T) {
 	for image, want := range map[string]string{
 		"vllm/vllm-openai": "vllm serve", "docker.io/vllm/vllm-openai:v0.11": "vllm serve", "localhost:5000/vllm": "", "ghcr.io/huggingface/text-generation-inference:3@sha256:1": "text-generation-launcher", "": "",
 	} {
-		if got := strings.Join(OfImage(image), " "); got != want {
+		if got := strings.Join(ProgramOfImage(image), " "); got != want {
 			t.Errorf("%s: %q, want %q", image, got, want)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Started is the program that a command starts in the end, behind env, sudo, nohup and the like.
-type Started struct {
+// StartedProgram is the program that a command starts in the end, behind env, sudo, nohup and the like.
+type StartedProgram struct {
 	At      int      // its word; the number of words where there is none
 	By      []int    // the words of the programs before it
 	Changes []Change // what env and sudo do to its variables, in their order
@@ -24,20 +24,20 @@ type Change struct {
 }
 
 // Name is that of the program without its folder; "" where it is computed, or where there is none.
-func (s Started) Name(words []string) string {
+func (s StartedProgram) Name(words []string) string {
 	if s.At >= len(words) || strings.Contains(words[s.At], "$") {
 		return ""
 	}
 	return path.Base(words[s.At])
 }
 
-// Start skips programs that start another one. If their options cannot be told apart from the other program, it searches
+// FindProgram skips programs that start another one. If their options cannot be told apart from the other program, it searches
 // for a known name.
-func Start(words []string) Started {
-	s := Started{Sudo: -1}
+func FindProgram(words []string) StartedProgram {
+	s := StartedProgram{Sudo: -1}
 	for s.At < len(words) && !strings.Contains(words[s.At], "$") {
 		at := s.At
-		next, through := s.peel(path.Base(words[at]), words, at)
+		next, through := s.peelWrapper(path.Base(words[at]), words, at)
 		if !through {
 			return s
 		}
@@ -109,15 +109,15 @@ func TakesProgram(name string) bool {
 	return ok && w.between != "run" || slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra"}, name)
 }
 
-// peel takes one such program off: next is the word of the program that it starts. through is false when it starts
+// peelWrapper takes one such program off: next is the word of the program that it starts. through is false when it starts
 // nothing else.
-func (s *Started) peel(name string, words []string, at int) (next int, through bool) {
+func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next int, through bool) {
 	switch name {
 	case "env":
-		return s.env(words, at+1)
+		return s.readEnv(words, at+1)
 	case "sudo":
 		s.Sudo = at
-		return s.elevate(words, at+1)
+		return s.readSudo(words, at+1)
 	}
 	if IsSearched(name) {
 		s.handOver(name, words, at+1)
@@ -150,7 +150,7 @@ func (s *Started) peel(name string, words []string, at int) (next int, through b
 }
 
 // handOver reads the variables that apptainer and systemd-run set for their program.
-func (s *Started) handOver(name string, words []string, first int) {
+func (s *StartedProgram) handOver(name string, words []string, first int) {
 	keys := map[string][]string{"apptainer": {"env"}, "singularity": {"env"}, "systemd-run": {"E", "setenv"}}[name]
 	for i := first; i < len(words) && len(keys) > 0; i++ {
 		_, value, given := strings.Cut(words[i], "=")
@@ -160,8 +160,8 @@ func (s *Started) handOver(name string, words []string, first int) {
 		if !given && i+1 < len(words) {
 			value = words[i+1]
 		}
-		if assigns(value) != "" && strings.Count(value, "=") == 1 { // apptainer splits more than one at their commas
-			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(value), By: "--" + optionName(words[i])})
+		if assignedName(value) != "" && strings.Count(value, "=") == 1 { // apptainer splits more than one at their commas
+			s.Changes = append(s.Changes, Change{Word: i, Name: assignedName(value), By: "--" + optionName(words[i])})
 		}
 	}
 }
@@ -181,8 +181,8 @@ func SkipOptions(words []string, first int, takes []string) int {
 	return first
 }
 
-// assigns is the name in a word NAME=value; "" for another word.
-func assigns(word string) string {
+// assignedName is the name in a word NAME=value; "" for another word.
+func assignedName(word string) string {
 	name, _, ok := strings.Cut(word, "=")
 	isLetter := func(c rune) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 	for i, c := range name {
@@ -196,7 +196,7 @@ func assigns(word string) string {
 	return name
 }
 
-func (s *Started) env(words []string, first int) (int, bool) {
+func (s *StartedProgram) readEnv(words []string, first int) (int, bool) {
 	for i := first; i < len(words); i++ {
 		switch w := words[i]; {
 		case w == "-" || w == "-i" || w == "--ignore-environment":
@@ -209,8 +209,8 @@ func (s *Started) env(words []string, first int) (int, bool) {
 		case (w == "-C" || w == "--chdir") && i+1 < len(words):
 			i++
 		case strings.HasPrefix(w, "-"):
-		case assigns(w) != "":
-			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(w), By: "env"})
+		case assignedName(w) != "":
+			s.Changes = append(s.Changes, Change{Word: i, Name: assignedName(w), By: "env"})
 		default:
 			return i, true
 		}
@@ -218,7 +218,7 @@ func (s *Started) env(words []string, first int) (int, bool) {
 	return 0, false
 }
 
-func (s *Started) elevate(words []string, first int) (int, bool) {
+func (s *StartedProgram) readSudo(words []string, first int) (int, bool) {
 	takes := strings.Fields("-C -c -D -g -h -p -R -r -t -T -U -u --close-from --chdir --group --host --prompt --chroot --role --type --command-timeout --other-user --user")
 	for i := first; i < len(words); i++ {
 		switch w := words[i]; {
@@ -229,9 +229,9 @@ func (s *Started) elevate(words []string, first int) (int, bool) {
 		case slices.Contains(takes, w) && i+1 < len(words):
 			i++
 		case strings.HasPrefix(w, "-"):
-		case assigns(w) != "":
-			s.Kept = append(s.Kept, assigns(w))
-			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(w), By: "sudo"})
+		case assignedName(w) != "":
+			s.Kept = append(s.Kept, assignedName(w))
+			s.Changes = append(s.Changes, Change{Word: i, Name: assignedName(w), By: "sudo"})
 		default:
 			return i, true
 		}

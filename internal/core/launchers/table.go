@@ -5,42 +5,42 @@ import (
 	"strings"
 )
 
-// table is what programs do with the list of visible devices.
-func table() []Row {
-	return slices.Concat(trainers(), servers(), tools(), crossings(), variables())
+// allRows is what programs do with the list of visible devices.
+func allRows() []Row {
+	return slices.Concat(trainerRows(), serverRows(), toolRows(), crossingRows(), variableRows())
 }
 
 // rowsOf is the rows of a program, and those of any program.
 func rowsOf(name string) []Row {
-	if !hasWord(programs, name) {
-		return variables()
+	if !hasWord(programNames, name) {
+		return variableRows()
 	}
-	return slices.DeleteFunc(table(), func(r Row) bool { return r.Programs != anyProgram && !hasWord(r.Programs, name) })
+	return slices.DeleteFunc(allRows(), func(r Row) bool { return r.Programs != anyProgram && !hasWord(r.Programs, name) })
 }
 
 const (
-	torchrun   = "torchrun torch.distributed.run torch.distributed.launch colossalai"
-	accelerate = "accelerate accelerate-launch accelerate.commands.launch trl"
-	deepspeed  = "deepspeed ds deepspeed.launcher.runner"
-	horovod    = "horovodrun horovod.runner.launch"
-	vllm       = "vllm vllm.entrypoints.openai.api_server vllm.entrypoints.api_server"
-	sglang     = "sglang sglang.launch_server"
-	llama      = "llama-server llama-cli llama-bench"
-	shards     = "text-generation-launcher"
-	mpi        = "mpirun mpiexec orterun"
-	factory    = "llamafactory-cli lmf"
-	gromacs    = "gmx gmx_mpi"
-	webUI      = "launch.py webui.py webui.sh"
-	engines    = "docker podman podman-remote nerdctl docker-compose podman-compose"
-	boxes      = "apptainer singularity"
+	torchrun    = "torchrun torch.distributed.run torch.distributed.launch colossalai"
+	accelerate  = "accelerate accelerate-launch accelerate.commands.launch trl"
+	deepspeed   = "deepspeed ds deepspeed.launcher.runner"
+	horovod     = "horovodrun horovod.runner.launch"
+	vllm        = "vllm vllm.entrypoints.openai.api_server vllm.entrypoints.api_server"
+	sglang      = "sglang sglang.launch_server"
+	llama       = "llama-server llama-cli llama-bench"
+	shards      = "text-generation-launcher"
+	mpi         = "mpirun mpiexec orterun"
+	factory     = "llamafactory-cli lmf"
+	gromacs     = "gmx gmx_mpi"
+	webUI       = "launch.py webui.py webui.sh"
+	engineNames = "docker podman podman-remote nerdctl docker-compose podman-compose"
+	boxNames    = "apptainer singularity"
 
 	// programs is all of the table, for most commands have none of them.
-	programs = torchrun + " " + accelerate + " " + deepspeed + " " + horovod + " " + mpi + " swift megatron " + factory + " ray " + vllm + " " + sglang + " " + llama + " lmdeploy " + shards +
-		" ollama main.py " + webUI + " yolo ffmpeg dorado " + gromacs + " nvidia-smi ssh su systemd-run " + engines + " kubectl oc " + boxes + " env"
+	programNames = torchrun + " " + accelerate + " " + deepspeed + " " + horovod + " " + mpi + " swift megatron " + factory + " ray " + vllm + " " + sglang + " " + llama + " lmdeploy " + shards +
+		" ollama main.py " + webUI + " yolo ffmpeg dorado " + gromacs + " nvidia-smi ssh su systemd-run " + engineNames + " kubectl oc " + boxNames + " env"
 )
 
-// trainers start one process for each GPU.
-func trainers() []Row {
+// trainerRows start one process for each GPU.
+func trainerRows() []Row {
 	return []Row{
 		{Programs: torchrun, Keys: "nproc-per-node $PET_NPROC_PER_NODE", Effect: Counts, From: "pytorch/pytorch: torch/distributed/run.py"},
 		{Programs: accelerate, Keys: "num-processes", Effect: Counts, From: "huggingface/accelerate: src/accelerate/commands/launch.py"},
@@ -63,8 +63,8 @@ func trainers() []Row {
 	}
 }
 
-// servers of models split one over several GPUs.
-func servers() []Row {
+// serverRows of models split one over several GPUs.
+func serverRows() []Row {
 	return []Row{
 		{Programs: vllm, Keys: "tensor-parallel-size tp", Effect: Counts, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
 		{Programs: vllm, Keys: "pipeline-parallel-size pp", Effect: Counts, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
@@ -90,8 +90,8 @@ func servers() []Row {
 	}
 }
 
-// tools use one GPU, or those that an option names.
-func tools() []Row {
+// toolRows use one GPU, or those that an option names.
+func toolRows() []Row {
 	return []Row{
 		{Programs: "main.py", Keys: "cuda-device default-device", Effect: Rewrites, From: "comfyanonymous/ComfyUI: main.py"},
 		{Programs: webUI, Keys: "device-id", Effect: Inside, From: "AUTOMATIC1111/stable-diffusion-webui: modules/devices.py"},
@@ -105,15 +105,15 @@ func tools() []Row {
 	}
 }
 
-// crossings start a program in an environment of another kind.
-func crossings() []Row {
+// crossingRows start a program in an environment of another kind.
+func crossingRows() []Row {
 	return []Row{
 		{Programs: "ssh", Unless: "N", Effect: Drops, Instead: "write it in the command: ssh HOST 'NAME=VALUE program'", From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
 		{Programs: "su", Keys: "+- l login", Unless: "w whitelist-environment", Effect: Drops, Instead: "write it in the command: su - USER -c 'NAME=VALUE program'", From: "https://man7.org/linux/man-pages/man1/su.1.html"},
 		{Programs: "systemd-run", Unless: "scope", Effect: Drops, Instead: "add --setenv=NAME=VALUE", From: "https://www.freedesktop.org/software/systemd/man/latest/systemd-run.html"},
-		{Programs: engines, Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
+		{Programs: engineNames, Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
 		{Programs: "kubectl oc", Keys: "+exec", Effect: Drops, Instead: "write: exec POD -- env NAME=VALUE program", From: "https://kubernetes.io/docs/reference/kubectl/generated/kubectl_exec/"},
-		{Programs: boxes, Keys: "cleanenv e containall C compat", Effect: Drops, Instead: "add --env NAME=VALUE", From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
+		{Programs: boxNames, Keys: "cleanenv e containall C compat", Effect: Drops, Instead: "add --env NAME=VALUE", From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
 		{Programs: "env", Keys: "i ignore-environment +-", Effect: Drops, Instead: "write it behind env -i", From: "https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html"},
 	}
 }
@@ -121,17 +121,17 @@ func crossings() []Row {
 // anyProgram stands for a program of any name.
 const anyProgram = "*"
 
-// variables choose a device apart from the list. MuJoCo follows the list since it maps the devices of EGL to those of
+// variableRows choose a device apart from the list. MuJoCo follows the list since it maps the devices of EGL to those of
 // CUDA, where the driver tells them.
-func variables() []Row {
+func variableRows() []Row {
 	return []Row{
 		{Programs: anyProgram, Keys: "$MUJOCO_EGL_DEVICE_ID", Effect: Own, From: "google-deepmind/mujoco: python/mujoco/egl/__init__.py"},
 		{Programs: anyProgram, Keys: "$GGML_VK_VISIBLE_DEVICES", Effect: Own, From: "ggml-org/llama.cpp: ggml/src/ggml-vulkan/ggml-vulkan.cpp"},
 	}
 }
 
-// OfImage is the program that a well-known image of a container starts its command's options with; nil for others.
-func OfImage(image string) []string {
+// ProgramOfImage is the program that a well-known image of a container starts its command's options with; nil for others.
+func ProgramOfImage(image string) []string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(image, "docker.io/"), "@")
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
 		name = name[:i]

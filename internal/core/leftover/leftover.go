@@ -1,6 +1,6 @@
 // Package leftover finds processes and memory on devices without a living lease, and idle processes with one:
 //
-//	rows := leftover.Of(leftover.Input{Machine: m, Lease: leases, Seen: sightings})
+//	rows := leftover.FindRows(leftover.Input{Machine: m, Lease: leases, Seen: sightings})
 //
 // It must not read or end processes: the caller passes in their leases and CPU times.
 package leftover
@@ -32,8 +32,8 @@ type Row struct {
 	Spared  bool           `json:"-"` // nobody may be told to end it: it may serve a display
 }
 
-// Evicted is the result of ending one process.
-type Evicted struct {
+// Eviction is the result of ending one process.
+type Eviction struct {
 	PID     int    `json:"pid"`
 	User    string `json:"user"`
 	Command string `json:"command"`
@@ -50,30 +50,30 @@ type Input struct {
 	Idle    time.Duration     // 0: everything without a lease; else only processes idle for at least this long, with or without a lease
 }
 
-// unseenWorthARow is the memory without a process below which it is taken for the driver's own.
-const unseenWorthARow = 64 * gpu.MiB
+// minUnseenMemory is the memory without a process below which it is taken for the driver's own.
+const minUnseenMemory = 64 * gpu.MiB
 
-// Of lists leftovers, largest first on each device, devices in index order. Display processes are not leftovers.
-func Of(q Input) []Row {
+// FindRows lists leftovers, largest first on each device, devices in index order. Display processes are not leftovers.
+func FindRows(q Input) []Row {
 	rows := []Row{}
 	for _, d := range q.Machine.Devices {
-		for _, p := range q.Machine.On(d.UUID) {
-			if row, ok := q.process(d, p); ok {
+		for _, p := range q.Machine.ProcessesOn(d.UUID) {
+			if row, ok := q.processRow(d, p); ok {
 				rows = append(rows, row)
 			}
 		}
-		if row, ok := q.unseen(d); ok {
+		if row, ok := q.unseenRow(d); ok {
 			rows = append(rows, row)
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index), cmp.Compare(known(b.Memory), known(a.Memory)), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index), cmp.Compare(bytesOrZero(b.Memory), bytesOrZero(a.Memory)), cmp.Compare(a.PID, b.PID))
 	})
 	return rows
 }
 
-// Spared says why a process is not among the rows, and what to do about that.
-func Spared(q Input, pid int) string {
+// WhySpared says why a process is not among the rows, and what to do about that.
+func WhySpared(q Input, pid int) string {
 	i := slices.IndexFunc(q.Machine.Processes, func(p gpu.Process) bool { return p.PID == pid })
 	lease, leased := q.Lease[pid]
 	switch {
@@ -81,7 +81,7 @@ func Spared(q Input, pid int) string {
 		return "by that number the driver means a process outside of this PID namespace; the one here has not opened the GPU"
 	case i < 0:
 		return "it has no GPU memory, as far as the driver says; gpuard evict lists what has"
-	case q.serves(q.Machine.Processes[i]):
+	case q.servesDisplay(q.Machine.Processes[i]):
 		return "it serves a display; ending that is not for gpuard"
 	case q.Idle > 0 && leased:
 		return "it belongs to the living lease " + lease + " and is not known to have slept for that long; try again later: gpuard evict --idle " + q.Idle.String()
@@ -93,12 +93,12 @@ func Spared(q Input, pid int) string {
 	return "it is not in the list of gpuard evict"
 }
 
-func (q Input) process(d gpu.Device, p gpu.Process) (Row, bool) {
+func (q Input) processRow(d gpu.Device, p gpu.Process) (Row, bool) {
 	row := Row{
 		Index: d.Index, UUID: p.GPU, Vendor: d.Vendor, PID: p.PID, Start: p.Start, UID: p.UID, User: p.User, Memory: p.Memory,
-		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idle(q.Seen, p),
+		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idleTime(q.Seen, p),
 	}
-	screen := display.Of(d, q.Machine.On(d.UUID))
+	screen := display.ScreenOf(d, q.Machine.ProcessesOn(d.UUID))
 	row.Spared = screen.MayServe(p)
 	if !p.Started.IsZero() {
 		row.Since = new(p.Started)
@@ -112,15 +112,15 @@ func (q Input) process(d gpu.Device, p gpu.Process) (Row, bool) {
 	return row, row.Lease == ""
 }
 
-// serves reports whether a process serves the display of its device.
-func (q Input) serves(p gpu.Process) bool {
-	d, _, found := q.Machine.Find(p.GPU)
-	return found && display.Of(*d, q.Machine.On(d.UUID)).Serves(p)
+// servesDisplay reports whether a process serves the display of its device.
+func (q Input) servesDisplay(p gpu.Process) bool {
+	d, _, found := q.Machine.FindDevice(p.GPU)
+	return found && display.ScreenOf(*d, q.Machine.ProcessesOn(d.UUID)).Serves(p)
 }
 
-// unseen is used memory that no listed process explains: of a container, of another PID namespace, or left by a process
+// unseenRow is used memory that no listed process explains: of a container, of another PID namespace, or left by a process
 // that has ended. If there is a lease on the device, it may be the lease's.
-func (q Input) unseen(d gpu.Device) (Row, bool) {
+func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
 		return Row{}, false
 	}
@@ -128,16 +128,16 @@ func (q Input) unseen(d gpu.Device) (Row, bool) {
 	if d.MemoryReserved == nil && d.MemoryTotal != nil { // an older driver counts its own memory as used
 		rest -= max(512*gpu.MiB, *d.MemoryTotal/20)
 	}
-	for _, p := range q.Machine.On(d.UUID) {
+	for _, p := range q.Machine.ProcessesOn(d.UUID) {
 		if p.Memory == nil {
 			return Row{}, false // it may be all of the memory
 		}
 		rest -= *p.Memory
 	}
-	return Row{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor, Memory: &rest}, rest > unseenWorthARow
+	return Row{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor, Memory: &rest}, rest > minUnseenMemory
 }
 
-func known(b *gpu.Bytes) gpu.Bytes {
+func bytesOrZero(b *gpu.Bytes) gpu.Bytes {
 	if b == nil {
 		return 0
 	}

@@ -10,7 +10,7 @@ import (
 
 func machine(t *testing.T) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent("demo:2xL4")
+	m, err := gpu.InventMachine("demo:2xL4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOf(t *testing.T) {
 		{"not that long", Input{Lease: leased, Seen: asleep, Idle: 3*time.Hour + 1}, []int{}},
 	} {
 		c.q.Machine = m
-		rows := Of(c.q)
+		rows := FindRows(c.q)
 		if got := list(rows); !same(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
@@ -75,7 +75,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	m.Processes[4].Memory = nil
-	if got := list(Of(Input{Machine: m, Lease: leased, Covered: map[gpu.UUID]bool{first: true}})); !same(got, []int{2, 1, 4}) {
+	if got := list(FindRows(Input{Machine: m, Lease: leased, Covered: map[gpu.UUID]bool{first: true}})); !same(got, []int{2, 1, 4}) {
 		t.Errorf("memory that may be a listed process's has a row: %v", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestOutside(t *testing.T) {
 	m.Processes = []gpu.Process{{Outside: 7, GPU: first, Memory: new(gpu.GiB)}, {Outside: 7, GPU: second, Memory: new(gpu.GiB)}, {PID: 5, GPU: first, Kind: gpu.BothKinds, Command: "blender"},
 		{PID: 6, GPU: second, Kind: gpu.GraphicsProcess, Command: "render"}}
 	m.Devices[0].MemoryUsed, m.Devices[1].MemoryUsed = nil, nil
-	rows := Of(Input{Machine: m, Lease: map[int]string{}, Covered: map[gpu.UUID]bool{second: true}})
+	rows := FindRows(Input{Machine: m, Lease: map[int]string{}, Covered: map[gpu.UUID]bool{second: true}})
 	if got := list(rows); !same(got, []int{0, 5, 6}) || rows[0].Index != 0 || !rows[1].Spared || rows[2].Spared {
 		t.Errorf("%v: %+v", got, rows)
 	}
@@ -109,7 +109,7 @@ func TestSpared(t *testing.T) {
 		{1, time.Hour, "leave out --idle"}, {9, time.Hour, "no GPU memory"},
 	} {
 		q := Input{Machine: m, Lease: map[int]string{2: "k3f9"}, Idle: c.idle}
-		if got := Spared(q, c.pid); !strings.Contains(got, c.want) {
+		if got := WhySpared(q, c.pid); !strings.Contains(got, c.want) {
 			t.Errorf("process %d, idle %s: %q", c.pid, c.idle, got)
 		}
 	}
@@ -122,7 +122,7 @@ func TestLook(t *testing.T) {
 	idleFor := func(seen []Sighting, pid int) time.Duration {
 		for _, p := range m.Processes {
 			if p.PID == pid {
-				if d := idle(seen, p); d != nil {
+				if d := idleTime(seen, p); d != nil {
 					return *d
 				}
 			}
@@ -130,46 +130,46 @@ func TestLook(t *testing.T) {
 		return -1
 	}
 	used := map[int]time.Duration{1: time.Minute, 2: time.Minute}
-	seen := Look(nil, m, used, time.Hour)
+	seen := AddSample(nil, m, used, time.Hour)
 	if idleFor(seen, 1) != -1 {
 		t.Error("a single sample shows how long a process sleeps")
 	}
 	used[1] += 10 * time.Second // a heartbeat, over an hour
 	used[2] += 10 * time.Minute
-	seen = Look(seen, m, used, 2*time.Hour)
+	seen = AddSample(seen, m, used, 2*time.Hour)
 	if idleFor(seen, 1) != time.Hour || idleFor(seen, 2) != 0 {
 		t.Errorf("after an hour: %v %v", idleFor(seen, 1), idleFor(seen, 2))
 	}
 	used[1] += 10 * time.Second
-	seen = Look(seen, m, used, 3*time.Hour)
+	seen = AddSample(seen, m, used, 3*time.Hour)
 	if idleFor(seen, 1) != 2*time.Hour || idleFor(seen, 2) != time.Hour {
 		t.Errorf("after two hours: %v %v", idleFor(seen, 1), idleFor(seen, 2))
 	}
 	// Two samples within a second are not compared, and lose nothing.
-	if again := Look(seen, m, used, 3*time.Hour+time.Millisecond); idleFor(again, 1) != 2*time.Hour {
+	if again := AddSample(seen, m, used, 3*time.Hour+time.Millisecond); idleFor(again, 1) != 2*time.Hour {
 		t.Errorf("a second sample immediately after: %v", idleFor(again, 1))
 	}
 	// One that waits for a processor works, also where others leave it hardly any.
 	m.Processes[0].State = "R"
-	if starved := Look(seen, m, used, 4*time.Hour); idleFor(starved, 1) != 0 || idleFor(starved, 2) != 2*time.Hour {
+	if starved := AddSample(seen, m, used, 4*time.Hour); idleFor(starved, 1) != 0 || idleFor(starved, 2) != 2*time.Hour {
 		t.Errorf("a process that waits for a processor: %v, the other one %v", idleFor(starved, 1), idleFor(starved, 2))
 	}
 	m.Processes[0].State = "S"
 	// A busy device with several processes proves nothing; with one, that this one works.
 	m.Devices[0].Utilization = new(0.9)
-	if shared := Look(seen, m, used, 4*time.Hour); idleFor(shared, 1) != 3*time.Hour {
+	if shared := AddSample(seen, m, used, 4*time.Hour); idleFor(shared, 1) != 3*time.Hour {
 		t.Errorf("two on a device at work: %v", idleFor(shared, 1))
 	}
 	m.Processes = m.Processes[:1]
-	if single := Look(seen, m, used, 4*time.Hour); idleFor(single, 1) != 0 || len(single) != 1 {
+	if single := AddSample(seen, m, used, 4*time.Hour); idleFor(single, 1) != 0 || len(single) != 1 {
 		t.Errorf("alone on a device at work: %v of %v", idleFor(single, 1), single)
 	}
 	// A reused PID is another process; one whose CPU time cannot be read is dropped.
 	m.Processes[0].Start = 7
-	if fresh := Look(seen, m, used, 5*time.Hour); idleFor(fresh, 1) != -1 {
+	if fresh := AddSample(seen, m, used, 5*time.Hour); idleFor(fresh, 1) != -1 {
 		t.Error("a new process is as old as the one before")
 	}
-	if none := Look(seen, m, nil, 5*time.Hour); len(none) != 0 {
+	if none := AddSample(seen, m, nil, 5*time.Hour); len(none) != 0 {
 		t.Errorf("kept %v", none)
 	}
 }

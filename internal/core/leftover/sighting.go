@@ -19,15 +19,15 @@ type Sighting struct {
 
 // A process that feeds a GPU uses most of a core; an idle notebook answers its heartbeat, which takes a few thousandths
 // of one.
-const working = 0.02
+const minWorkingShare = 0.02
 
-// shortest is the least time between two samples that are compared: the kernel counts CPU time in ticks of 10 ms.
-const shortest = time.Second
+// minSampleGap is the least time between two samples that are compared: the kernel counts CPU time in ticks of 10 ms.
+const minSampleGap = time.Second
 
-// Look adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one are
+// AddSample adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one are
 // dropped. A process that runs or waits for a processor works, however little of one it gets on a busy machine; a busy device
 // (more than 5 %) with a single process shows that this process works.
-func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.Duration) []Sighting {
+func AddSample(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.Duration) []Sighting {
 	var after []Sighting
 	for _, p := range m.Processes {
 		used, ok := cpu[p.PID]
@@ -41,38 +41,38 @@ func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.
 			after = append(after, fresh)
 			continue
 		}
-		after = append(after, before[i].again(used, now, p.State == "R" || alone(m, p)))
+		after = append(after, before[i].withSample(used, now, p.State == "R" || isAloneAndBusy(m, p)))
 	}
 	return after
 }
 
-func (s Sighting) again(used, now time.Duration, atWork bool) Sighting {
+func (s Sighting) withSample(used, now time.Duration, atWork bool) Sighting {
 	passed := now - s.Look
-	if passed < shortest {
+	if passed < minSampleGap {
 		if atWork {
 			s.Busy = now
 		}
 		return s
 	}
-	if atWork || float64(used-s.CPU) > working*float64(passed) {
+	if atWork || float64(used-s.CPU) > minWorkingShare*float64(passed) {
 		s.Busy = now
 	}
 	s.CPU, s.Look = used, now
 	return s
 }
 
-// alone reports whether a device is busy and the process is the only one on it.
-func alone(m gpu.Machine, p gpu.Process) bool {
+// isAloneAndBusy reports whether a device is busy and the process is the only one on it.
+func isAloneAndBusy(m gpu.Machine, p gpu.Process) bool {
 	const idle = 0.05
-	d, _, ok := m.Find(p.GPU)
+	d, _, ok := m.FindDevice(p.GPU)
 	if !ok || d.Utilization == nil || *d.Utilization <= idle {
 		return false
 	}
-	return !slices.ContainsFunc(m.On(d.UUID), func(o gpu.Process) bool { return o.PID != p.PID })
+	return !slices.ContainsFunc(m.ProcessesOn(d.UUID), func(o gpu.Process) bool { return o.PID != p.PID })
 }
 
-// idle is how long a process has not worked, as far as sampled; nil after a single sample.
-func idle(seen []Sighting, p gpu.Process) *time.Duration {
+// idleTime is how long a process has not worked, as far as sampled; nil after a single sample.
+func idleTime(seen []Sighting, p gpu.Process) *time.Duration {
 	i := slices.IndexFunc(seen, func(s Sighting) bool { return s.PID == p.PID && s.Start == p.Start })
 	if i < 0 || seen[i].Look == seen[i].First {
 		return nil

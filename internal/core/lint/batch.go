@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// batch is what a job script asks its batch system for.
-type batch struct {
+// batchRequest is what a job script asks its batch system for.
+type batchRequest struct {
 	gpus   int    // at most on one machine; 0 where the script does not say
 	option string // that says it
 	tasks  int    // of the job on each machine; 0 unknown
@@ -19,9 +19,9 @@ type batch struct {
 // batchSystems lists the prefixes of settings that are read from comments of job scripts.
 func batchSystems() []string { return []string{"sbatch.", "pbs.", "bsub.", "sge.", "cobalt."} }
 
-// batchOf reads the settings of a job script.
-func batchOf(f File) batch {
-	var b batch
+// readBatchRequest reads the settings of a job script.
+func readBatchRequest(f File) batchRequest {
+	var b batchRequest
 	slots := 1
 	for _, s := range f.Steps {
 		if s.Do != Setting {
@@ -36,7 +36,7 @@ func batchOf(f File) batch {
 		case "sge.l":
 			n = sgeGPUs(text)
 		case "sge.pe":
-			slots = countAtEnd(text)
+			slots = trailingNumber(text)
 			continue
 		}
 		if n > 0 {
@@ -49,13 +49,13 @@ func batchOf(f File) batch {
 	if strings.HasPrefix(b.option, "-l") {
 		b.gpus *= slots // a consumable counts for each slot, unless the site says otherwise
 	}
-	slurmOf(f, &b)
+	readSlurmRequest(f, &b)
 	return b
 }
 
-// slurmOf reads what sbatch is asked for: https://slurm.schedmd.com/sbatch.html (--gres, --gpus, --gpus-per-node,
+// readSlurmRequest reads what sbatch is asked for: https://slurm.schedmd.com/sbatch.html (--gres, --gpus, --gpus-per-node,
 // --gpus-per-task, --nodes, --ntasks).
-func slurmOf(f File, b *batch) {
+func readSlurmRequest(f File, b *batchRequest) {
 	said := map[string]string{}
 	isScript := false // sbatch refuses a file without #!, so its options are those of another time
 	for _, s := range f.Steps {
@@ -102,12 +102,12 @@ func slurmOf(f File, b *batch) {
 	b.gpus = max(0, b.gpus)
 }
 
-// tasksOf is how many times srun starts a launcher on one machine; 1 where it says so itself.
-func (b batch) tasksOf(l launch) int {
+// launchesPerMachine is how many times srun starts a launcher on one machine; 1 where it says so itself.
+func (b batchRequest) launchesPerMachine(l launch) int {
 	if !slices.Contains(l.by, "srun") || b.tasks < 2 {
 		return 1
 	}
-	_, own := option(l.Words, "n", "ntasks", "ntasks-per-node", "tasks-per-node", "N", "nodes")
+	_, own := findOption(l.Words, "n", "ntasks", "ntasks-per-node", "tasks-per-node", "N", "nodes")
 	if own {
 		return 1
 	}
@@ -143,7 +143,7 @@ func pbsGPUs(text string) (n int) {
 			if err != nil {
 				times = 1
 			}
-			n += times * namedCount(strings.Split(chunk, ":"), "ngpus", "gpus")
+			n += times * countOfItem(strings.Split(chunk, ":"), "ngpus", "gpus")
 		}
 	}
 	return n
@@ -151,12 +151,12 @@ func pbsGPUs(text string) (n int) {
 
 // lsfGPUs reads the value of -gpu: "num=2:mode=exclusive_process", GPUs on each machine. Those of each task are not
 // counted (https://www.ibm.com/docs/en/SSWRJV_10.1.0/lsf_command_ref/bsub.gpu.1.html).
-func lsfGPUs(text string) int { return namedCount(strings.Split(text, ":"), "num") }
+func lsfGPUs(text string) int { return countOfItem(strings.Split(text, ":"), "num") }
 
 // sgeGPUs reads the value of -l: "gpu=1,h_rt=10:00:00". The name is the site's own.
-func sgeGPUs(text string) int { return namedCount(strings.Split(text, ","), "gpu", "gpus", "ngpus") }
+func sgeGPUs(text string) int { return countOfItem(strings.Split(text, ","), "gpu", "gpus", "ngpus") }
 
-func namedCount(items []string, names ...string) int {
+func countOfItem(items []string, names ...string) int {
 	for _, item := range items {
 		if name, value, _ := strings.Cut(item, "="); slices.Contains(names, name) {
 			n, _ := strconv.Atoi(value)
@@ -166,8 +166,8 @@ func namedCount(items []string, names ...string) int {
 	return 0
 }
 
-// countAtEnd is the number at the end of "smp 4"; 0 for a range.
-func countAtEnd(text string) int {
+// trailingNumber is the number at the end of "smp 4"; 0 for a range.
+func trailingNumber(text string) int {
 	n, _ := strconv.Atoi(text[strings.LastIndex(text, " ")+1:])
 	return n
 }

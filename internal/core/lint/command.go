@@ -16,32 +16,32 @@ func eachContainer(f File, look func(i int, r containerRun) []Finding) []Finding
 		if s.Do != Command {
 			continue
 		}
-		if r, ok := asContainer(s); ok {
+		if r, ok := readContainerRun(s); ok {
 			all = append(all, look(i, r)...)
 		}
 	}
 	return all
 }
 
-// replace is the finding's edit of one word of a shell script; other formats have other quotes.
-func replace(f File, w Word, text string) []Edit {
+// fixWordEdits is the finding's edit of one word of a shell script; other formats have other quotes.
+func fixWordEdits(f File, w Word, text string) []Edit {
 	if f.Kind != Shell || !w.Known {
 		return nil
 	}
 	return []Edit{{At: w.At, Text: text}}
 }
 
-// rewritten is the same edit, to be shown.
-func rewritten(f File, s Step, w Word, text string) []Edit {
-	if !writable(f, s) {
+// shownWordEdits is the same edit, to be shown.
+func shownWordEdits(f File, s Step, w Word, text string) []Edit {
+	if !canEditWords(f, s) {
 		return nil
 	}
-	return []Edit{word(w, text)}
+	return []Edit{wordEdit(w, text)}
 }
 
-// swapped writes the command with one word changed. The word may be the end of another one: --gpus=device=0,1.
-func swapped(s Step, old Word, text string) string {
-	return line(s, func(w Word) string {
+// renderWithWord writes the command with one word changed. The word may be the end of another one: --gpus=device=0,1.
+func renderWithWord(s Step, old Word, text string) string {
+	return renderCommand(s, func(w Word) string {
 		if w.At.Line != old.At.Line || w.At.EndColumn != old.At.EndColumn || w.At.EndLine != old.At.EndLine || !strings.HasSuffix(w.Raw, old.Raw) {
 			return ""
 		}
@@ -50,28 +50,28 @@ func swapped(s Step, old Word, text string) string {
 }
 
 func lookGPUsQuotes(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	return eachContainer(f, func(i int, r containerRun) []Finding {
 		var all []Finding
 		for _, written := range r.gpus {
-			w := a.constant(i, written)
-			if !w.Known || !gpuRequest(w.Text).loose || r.tool == "podman" {
+			w := a.resolveConstant(i, written)
+			if !w.Known || !parseGPURequest(w.Text).loose || r.tool == "podman" {
 				continue
 			}
 			finding := check.Finding{
 				Seen: "docker gets --gpus " + w.Text + ", in which what follows the comma is no device",
 				Why:  "docker splits the value at commas: only the first entry is a device, and the container does not start"}
 			right := `'"` + w.Text + `"'`
-			if n := gpuRequest(w.Text).count; !strings.Contains(w.Text, "=") {
+			if n := parseGPURequest(w.Text).count; !strings.Contains(w.Text, "=") {
 				right = `'"device=` + w.Text + `"'`
-				finding.Seen = "docker gets --gpus " + w.Text + " and gives the container " + several(n, "GPU", "GPUs") + " of its choice"
+				finding.Seen = "docker gets --gpus " + w.Text + " and gives the container " + pluralize(n, "GPU", "GPUs") + " of its choice"
 				finding.Why = "docker splits the value at commas, a number is how many GPUs the container gets, and the last one counts"
 			}
 			if !written.Known {
 				right = `"\"` + strings.Trim(w.Raw, `"`) + `\""`
 			}
 			finding.Do = "write: --gpus " + right
-			all = append(all, Finding{Finding: finding, At: w.At, Line: swapped(r.Step, w, right), Edits: replace(f, written, right), Write: rewritten(f, r.Step, w, right)})
+			all = append(all, Finding{Finding: finding, At: w.At, Line: renderWithWord(r.Step, w, right), Edits: fixWordEdits(f, written, right), Write: shownWordEdits(f, r.Step, w, right)})
 		}
 		return all
 	})
@@ -88,7 +88,7 @@ func lookGPUsZero(f File) []Finding {
 				Why: "the number is how many GPUs the container gets, not which one (before docker 27.3 an image may show it all of them)",
 				Do:  "write --gpus all, --gpus 1 for any one, or --gpus device=0 for the first"}, At: w.At}
 			if f.Kind != Workflow { // where the command is not written whole
-				finding.Line, finding.Write = swapped(r.Step, w, "device=0"), rewritten(f, r.Step, w, "device=0")
+				finding.Line, finding.Write = renderWithWord(r.Step, w, "device=0"), shownWordEdits(f, r.Step, w, "device=0")
 			}
 			all = append(all, finding)
 		}
@@ -101,22 +101,22 @@ func lookBesideMask(f File) []Finding {
 		if len(r.gpus) != 1 || !r.gpus[0].Known {
 			return nil
 		}
-		request := gpuRequest(r.gpus[0].Text)
+		request := parseGPURequest(r.gpus[0].Text)
 		if len(request.devices) > 0 || request.count == 0 {
 			return nil
 		}
-		mask, ok := r.inner("NVIDIA_VISIBLE_DEVICES")
+		mask, ok := r.containerVariable("NVIDIA_VISIBLE_DEVICES")
 		if ok && mask.Value.Known && !slices.Contains([]string{"all", "none", "void", ""}, mask.Value.Text) {
-			if n, known := devices(mask.Value); request.count > 0 && known && n == request.count && first(numbers(mask.Value), n) {
+			if n, known := countDevices(mask.Value); request.count > 0 && known && n == request.count && countsFromZero(deviceNumbers(mask.Value), n) {
 				return nil
 			}
-		} else if mask, ok = r.given("CUDA_VISIBLE_DEVICES"); !ok || request.count < 0 || hides(mask.Value) || first(numbers(mask.Value), request.count) {
+		} else if mask, ok = r.ownVariable("CUDA_VISIBLE_DEVICES"); !ok || request.count < 0 || hidesEveryDevice(mask.Value) || countsFromZero(deviceNumbers(mask.Value), request.count) {
 			return nil
 		}
 		list := strings.Trim(mask.Value.Raw, `"'`)
 		right := `'"device=` + list + `"'`
 		do := "write: --gpus " + right
-		if _, plain := devices(mask.Value); !plain {
+		if _, plain := countDevices(mask.Value); !plain {
 			do = "name each device: --gpus '\"device=2,3\"' for the third and the fourth" // a range, or whatever it is
 		} else if !strings.Contains(list, ",") {
 			do = "write: --gpus device=" + list
@@ -134,8 +134,8 @@ func lookBesideMask(f File) []Finding {
 	})
 }
 
-// first reports whether the list is exactly 0, 1, ... n-1.
-func first(list []int, n int) bool {
+// countsFromZero reports whether the list is exactly 0, 1, ... n-1.
+func countsFromZero(list []int, n int) bool {
 	if len(list) != n {
 		return false
 	}
@@ -148,20 +148,20 @@ func first(list []int, n int) bool {
 }
 
 func lookHostIndex(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	return eachContainer(f, func(i int, r containerRun) []Finding {
-		n, known := r.share()
-		sets := append(slices.Clone(r.env), started(Step{Words: r.inside}).set...)
+		n, known := r.countGPUs()
+		sets := append(slices.Clone(r.env), programOf(Step{Words: r.inside}).set...)
 		if script, ok := ShellText(Step{Do: Command, Words: r.inside}); ok {
-			sets = append(sets, prefixes(script)...)
+			sets = append(sets, assignmentsAtStart(script)...)
 		}
 		var all []Finding
 		for _, s := range sets {
 			if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
 				continue
 			}
-			s.Value = a.handed(i, s.Value)
-			bad := known && slices.ContainsFunc(numbers(s.Value), func(i int) bool { return i >= n })
+			s.Value = a.passThroughValue(i, s.Value)
+			bad := known && slices.ContainsFunc(deviceNumbers(s.Value), func(i int) bool { return i >= n })
 			same := s.Value.From != "" && len(r.gpus) == 1 && r.gpus[0].From == s.Value.From
 			if !bad && !same {
 				continue
@@ -180,19 +180,19 @@ func lookHostIndex(f File) []Finding {
 	})
 }
 
-// handed is the value that command i hands on of the variable that it names: -e CUDA_VISIBLE_DEVICES.
-func (a around) handed(i int, v Value) Value {
-	if set, sure := a.inherited(i, v.From); sure && v.From != "" && v.Text == "$"+v.From && set.Do == Set && set.Exported && set.Value.Known {
+// passThroughValue is the value that command i hands on of the variable that it names: -e CUDA_VISIBLE_DEVICES.
+func (a indexedFile) passThroughValue(i int, v Value) Value {
+	if set, sure := a.outerSetting(i, v.From); sure && v.From != "" && v.Text == "$"+v.From && set.Do == Set && set.Exported && set.Value.Known {
 		v.Text, v.Known = set.Value.Text, true
 	}
 	return v
 }
 
-// prefixes finds assignments at the beginning of a script in a word, without its places.
-func prefixes(script Step) []Step {
+// assignmentsAtStart finds assignments at the beginning of a script in a word, without its places.
+func assignmentsAtStart(script Step) []Step {
 	var all []Step
 	for w := range strings.FieldsSeq(script.Value.Text) {
-		s, ok := assignment(Word{Text: strings.Trim(w, `;&"'`), Known: script.Value.Known && !strings.Contains(w, "$"), At: script.At}, "prefix")
+		s, ok := parseAssignment(Word{Text: strings.Trim(w, `;&"'`), Known: script.Value.Known && !strings.Contains(w, "$"), At: script.At}, "prefix")
 		if !ok && w != "export" && w != "env" {
 			break
 		}

@@ -11,23 +11,23 @@ import (
 
 // lookNotHandedOn finds a list of devices for a program that hands no variables on to the one that computes.
 func lookNotHandedOn(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
-		if s.Do != Command || !inShell(f, s) {
+		if s.Do != Command || !isFromShell(f, s) {
 			continue
 		}
-		k, at, drops := launchers.Dropper(spelled(s.Words))
-		if !drops || slices.ContainsFunc(s.Words, func(w Word) bool { return mentions(w.Text, "SendEnv", "SetEnv") }) {
+		k, at, drops := launchers.FindDropper(wordTexts(s.Words))
+		if !drops || slices.ContainsFunc(s.Words, func(w Word) bool { return containsAny(w.Text, "SendEnv", "SetEnv") }) {
 			continue
 		}
-		p := started(s)
-		for _, name := range masks() {
-			set, direct := prefixed(s, name)
-			if !direct && clears(k) && p.usesGPUs() {
-				set, _ = a.inherited(i, name)
+		p := programOf(s)
+		for _, name := range maskVariables() {
+			set, direct := prefixAssignment(s, name)
+			if !direct && clearsEnvironment(k) && p.usesGPUs() {
+				set, _ = a.outerSetting(i, name)
 			}
-			if set.Do != Set || hides(set.Value) || p.sudo.drops(name) || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Text, name) }) {
+			if set.Do != Set || hidesEveryDevice(set.Value) || p.sudo.dropsVariable(name) || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Text, name) }) {
 				continue
 			}
 			program := path.Base(s.Words[at].Text)
@@ -43,45 +43,45 @@ func lookNotHandedOn(f File) []Finding {
 	return all
 }
 
-// clears reports whether a program starts another one on this machine, in an environment that it has emptied on
+// clearsEnvironment reports whether a program starts another one on this machine, in an environment that it has emptied on
 // request: an exported list is lost there too.
-func clears(k launchers.Key) bool {
+func clearsEnvironment(k launchers.Key) bool {
 	return slices.Contains([]string{"env", "apptainer singularity"}, k.Programs)
 }
 
-// lookWrapped is the rule assignment-as-program for shells: the program after nohup and the like is no place for
+// lookWrapperAssignment is the rule assignment-as-program for shells: the program after nohup and the like is no place for
 // NAME=value.
-func lookWrapped(f File) []Finding {
+func lookWrapperAssignment(f File) []Finding {
 	var all []Finding
 	for _, s := range f.Steps {
-		if s.Do != Command || !inShell(f, s) {
+		if s.Do != Command || !isFromShell(f, s) {
 			continue
 		}
-		texts := spelled(s.Words)
-		l := launchers.Start(texts)
+		texts := wordTexts(s.Words)
+		l := launchers.FindProgram(texts)
 		for n, at := range l.By {
 			name := path.Base(texts[at])
 			first := append(l.By, l.At)[n+1]
 			if launchers.IsSearched(name) {
 				first = programAfter(texts, at)
 			}
-			sets := assignments(s.Words[max(0, min(first, len(texts))):])
-			if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return forGPUs(a.Name) }) {
+			sets := leadingAssignments(s.Words[max(0, min(first, len(texts))):])
+			if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) }) {
 				continue
 			}
 			w := s.Words[first]
-			all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quote(w.Text) + " as the name of the program to start",
+			all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quoteValue(w.Text) + " as the name of the program to start",
 				Why: "only the shell and env take an assignment before a program", Do: "write: " + name + " env " + w.Raw + " ..., or write it before " + name}, At: w.At,
-				Edits: replace(f, w, "env "+w.Raw), Write: rewritten(f, s, w, "env "+w.Raw)})
+				Edits: fixWordEdits(f, w, "env "+w.Raw), Write: shownWordEdits(f, s, w, "env "+w.Raw)})
 		}
 	}
 	return all
 }
 
-// assignments is the words NAME=value that words begin with, where a program follows them.
-func assignments(words []Word) (sets []Step) {
+// leadingAssignments is the words NAME=value that words begin with, where a program follows them.
+func leadingAssignments(words []Word) (sets []Step) {
 	for _, w := range words {
-		set, ok := assignment(w, "env")
+		set, ok := parseAssignment(w, "env")
 		if !ok {
 			return sets
 		}
@@ -90,7 +90,7 @@ func assignments(words []Word) (sets []Step) {
 	return nil
 }
 
-var optionValue = pattern(`^[0-9][0-9.,:+a-zA-Z-]*$`)
+var optionValue = lazyRegexp(`^[0-9][0-9.,:+a-zA-Z-]*$`)
 
 // programAfter is the first word behind a program, its options and their values, as far as these can be told apart; -1
 // where an option may take that word.

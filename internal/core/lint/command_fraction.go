@@ -10,17 +10,17 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// share is one program's part of the memory of the GPUs that it uses.
-type share struct {
+// memoryShare is one program's part of the memory of the GPUs that it uses.
+type memoryShare struct {
 	at      Place
 	part    float64
 	devices []string
 }
 
 func lookFractions(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
-	var running []share
+	var running []memoryShare
 	own := map[string]bool{} // functions of the script, which may end what runs
 	for _, s := range f.Steps {
 		own[s.Name] = own[s.Name] || s.Do == Define
@@ -30,17 +30,17 @@ func lookFractions(f File) []Finding {
 		if s.Do != Command {
 			continue
 		}
-		if s.Shell != shell || s.In != in || ends(s) || len(s.Words) > 0 && own[s.Words[0].Text] {
+		if s.Shell != shell || s.In != in || mayEndBackground(s) || len(s.Words) > 0 && own[s.Words[0].Text] {
 			running, shell, in = nil, s.Shell, s.In
-			if ends(s) {
+			if mayEndBackground(s) {
 				continue
 			}
 		}
-		part, ok := shareOf(a, i)
-		if !ok || s.Maybe || !inShell(f, s) {
+		part, ok := memoryShareOf(a, i)
+		if !ok || s.Maybe || !isFromShell(f, s) {
 			continue
 		}
-		device, sum := crowded(append(running, part))
+		device, sum := fullestDevice(append(running, part))
 		if sum > 1.001 && len(running) > 0 && part.part <= 1 {
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("with those still running before it, programs want %.2g of the memory of GPU %s", sum, device),
@@ -55,19 +55,19 @@ func lookFractions(f File) []Finding {
 	return all
 }
 
-// ends reports whether a command may end what runs in the background, or waits for it.
-func ends(s Step) bool {
+// mayEndBackground reports whether a command may end what runs in the background, or waits for it.
+func mayEndBackground(s Step) bool {
 	if len(s.Words) == 0 {
 		return false
 	}
 	name := strings.ToLower(s.Words[0].Text)
-	return slices.Contains([]string{"wait", "fuser", "exit", "ssh"}, name) || mentions(path.Base(name), "kill", "stop", "clean", "down", "terminat", "quit") ||
+	return slices.Contains([]string{"wait", "fuser", "exit", "ssh"}, name) || containsAny(path.Base(name), "kill", "stop", "clean", "down", "terminat", "quit") ||
 		slices.ContainsFunc(s.Words, func(w Word) bool {
 			return w.Text == "kill" || w.Text == "pkill" || w.Text == "stop" || w.Text == "down"
 		})
 }
 
-func crowded(all []share) (device string, most float64) {
+func fullestDevice(all []memoryShare) (device string, most float64) {
 	sum := map[string]float64{}
 	for _, s := range all {
 		for _, d := range s.devices {
@@ -79,51 +79,51 @@ func crowded(all []share) (device string, most float64) {
 	return device, most
 }
 
-// shareOf returns what part of which GPUs a program reserves; ok is false if it reserves none, or if the GPUs are
+// memoryShareOf returns what part of which GPUs a program reserves; ok is false if it reserves none, or if the GPUs are
 // unknown.
-func shareOf(a around, i int) (share, bool) {
+func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 	s := a.Steps[i]
-	p := started(s)
-	mask, masked := a.maskOf(i, p)
-	l, launched := asLaunch(s)
+	p := programOf(s)
+	mask, masked := a.deviceMask(i, p)
+	l, launched := readLaunch(s)
 	vllm := launched && l.kind == "vllm" && (p.name != "vllm" || len(l.own) > 0 && l.own[0].Text == "serve")
 	if slices.Contains(p.by, "srun") {
-		return share{}, false // Slurm gives each step devices of its own
+		return memoryShare{}, false // Slurm gives each step devices of its own
 	}
-	part := share{at: s.At}
+	part := memoryShare{at: s.At}
 	switch {
 	case vllm:
 		part.part = 0.9
-		if v, ok := option(l.args, "gpu-memory-utilization"); ok {
+		if v, ok := findOption(l.args, "gpu-memory-utilization"); ok {
 			n, err := strconv.ParseFloat(v.Text, 64)
 			if err != nil || !v.Known {
-				return share{}, false
+				return memoryShare{}, false
 			}
 			part.part, part.at = n, v.At
 		}
 	case p.usesGPUs():
 		for _, name := range []string{"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"} {
-			if v, ok := a.effective(i, p, name); ok && v.Known {
+			if v, ok := a.effectiveValue(i, p, name); ok && v.Known {
 				n, err := strconv.ParseFloat(strings.TrimSpace(v.Text), 64)
 				if err != nil {
-					return share{}, false
+					return memoryShare{}, false
 				}
 				part.part = n
 			}
 		}
 		if part.part <= 0 || part.part > 1 { // more than one is for unified memory
-			return share{}, false
+			return memoryShare{}, false
 		}
 	default:
-		return share{}, false
+		return memoryShare{}, false
 	}
 	count := 1
-	if n, _, ok := l.processes(a, i); vllm && ok {
+	if n, _, ok := l.neededGPUs(a, i); vllm && ok {
 		count = n
 	}
 	if masked {
-		if _, known := devices(mask); !known || hides(mask) {
-			return share{}, false
+		if _, known := countDevices(mask); !known || hidesEveryDevice(mask) {
+			return memoryShare{}, false
 		}
 		part.devices = strings.Split(mask.Text, ",")
 		if vllm {
@@ -131,8 +131,8 @@ func shareOf(a around, i int) (share, bool) {
 		}
 		return part, true
 	}
-	if _, sure := a.inherited(i, "CUDA_VISIBLE_DEVICES"); !sure {
-		return share{}, false
+	if _, sure := a.outerSetting(i, "CUDA_VISIBLE_DEVICES"); !sure {
+		return memoryShare{}, false
 	}
 	for d := range count {
 		part.devices = append(part.devices, strconv.Itoa(d))

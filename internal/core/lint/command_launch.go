@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/core/launchers"
 )
 
-// launchersBeside is the finding of several launchers on a machine, which srun starts.
-func launchersBeside(launchers, processes int, at Place) Finding {
+// launchersOnOneMachine is the finding of several launchers on a machine, which srun starts.
+func launchersOnOneMachine(launchers, processes int, at Place) Finding {
 	return Finding{Finding: check.Finding{Severity: check.Warning,
 		Seen: fmt.Sprintf("srun starts %d launchers on a machine, and each starts %d processes", launchers, processes),
 		Why:  "each launcher counts its processes from 0, so that they use the same GPUs, and only one of them gets the port",
@@ -19,48 +19,48 @@ func launchersBeside(launchers, processes int, at Place) Finding {
 }
 
 func lookProcesses(f File) []Finding {
-	a := lookAround(f)
-	job := batchOf(f)
+	a := indexVariables(f)
+	job := readBatchRequest(f)
 	if len(lookBeyondJob(f)) > 0 {
 		job.gpus = 0 // mask-beyond-batch-job says that
 	}
-	shared := services(f)
+	shared := readServices(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
 		l, ok := a.launchAt(i)
-		run, contained := asContainer(s)
+		run, contained := readContainerRun(s)
 		if contained {
-			l, ok = asLaunch(run.innerCommand())
+			l, ok = readLaunch(run.innerCommand())
 		}
-		if !ok || l.kind == "deepspeed" || l.onCPU() {
+		if !ok || l.kind == "deepspeed" || l.computesOnCPU() {
 			continue
 		}
-		n, at, ok := l.processes(a, i)
+		n, at, ok := l.neededGPUs(a, i)
 		if !ok {
 			continue
 		}
-		least := limit{}
+		least := gpuLimit{}
 		switch {
 		case contained:
-			count, _ := run.share()
-			least.lower(count, "the container")
+			count, _ := run.countGPUs()
+			least.lowerTo(count, "the container")
 		default:
 			around := job
 			if s.Shell != 0 {
-				around = batch{}
+				around = batchRequest{}
 			}
 			least = l.limitAround(a, i, around, shared)
 		}
 		seen := fmt.Sprintf("%d processes are started", n)
 		if !l.startsProcesses() {
-			seen = several(n, "GPU is needed", "GPUs are needed")
+			seen = pluralize(n, "GPU is needed", "GPUs are needed")
 		}
-		tasks := job.tasksOf(l)
+		tasks := job.launchesPerMachine(l)
 		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
-			all = append(all, launchersBeside(tasks, n, at))
+			all = append(all, launchersOnOneMachine(tasks, n, at))
 			continue
 		}
 		if least.count == 0 || n <= least.count {
@@ -74,35 +74,35 @@ func lookProcesses(f File) []Finding {
 			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-// limit is how many GPUs a command can have at most; 0 is not known.
-type limit struct {
+// gpuLimit is how many GPUs a command can have at most; 0 is not known.
+type gpuLimit struct {
 	count int
 	what  string
 }
 
-func (m *limit) lower(count int, what string) {
+func (m *gpuLimit) lowerTo(count int, what string) {
 	if count > 0 && (m.count == 0 || count < m.count) {
 		m.count, m.what = count, what
 	}
 }
 
 // limitAround is how many GPUs what stands around command i leaves to it.
-func (l launch) limitAround(a around, i int, job batch, shared []service) (least limit) {
-	if list, given := l.visible(a, i); given && !job.setsAnew(l.program, list) {
-		if count, known := devices(list); known {
-			least.lower(count, "the list of devices, "+list.Text+",")
+func (l launch) limitAround(a indexedFile, i int, job batchRequest, shared []service) (least gpuLimit) {
+	if list, given := l.deviceMask(a, i); given && !job.overridesMask(l.program, list) {
+		if count, known := countDevices(list); known {
+			least.lowerTo(count, "the list of devices, "+list.Text+",")
 		}
 	}
 	if !slices.ContainsFunc(l.Words, func(w Word) bool { return strings.HasPrefix(w.Text, "--gres") || strings.HasPrefix(w.Text, "--gpus") }) {
-		least.lower(job.gpus, "the batch job, "+job.option+",")
+		least.lowerTo(job.gpus, "the batch job, "+job.option+",")
 	}
 	for _, c := range shared {
 		if a.Kind == Compose && c.name == a.Steps[i].In {
-			count, _ := c.share()
-			least.lower(count, "the service "+c.name)
+			count, _ := c.countGPUs()
+			least.lowerTo(count, "the service "+c.name)
 		}
 	}
 	return least
@@ -113,34 +113,34 @@ func (l launch) startsProcesses() bool {
 	return slices.Contains([]string{"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "swift", "megatron", "llamafactory-cli"}, l.kind)
 }
 
-// visible is the list of devices that the program gets. An option of its own may have made another one.
-func (l launch) visible(a around, i int) (Value, bool) {
+// deviceMask is the list of devices that the program gets. An option of its own may have made another one.
+func (l launch) deviceMask(a indexedFile, i int) (Value, bool) {
 	if k := l.use.First(launchers.Rewrites); k.Effect != "" {
-		return l.value(k), true
+		return l.keyValue(k), true
 	}
-	return a.maskOf(i, l.program)
+	return a.deviceMask(i, l.program)
 }
 
 func lookDeepspeed(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
-		l, ok := asLaunch(s)
+		l, ok := readLaunch(s)
 		chosen := l.use.First(launchers.Ignores)
 		if !ok || l.kind != "deepspeed" || l.hosts || chosen.Effect == "" {
 			continue
 		}
-		mask, given := a.effective(i, l.program, "CUDA_VISIBLE_DEVICES")
-		v := l.value(chosen)
-		if !given || !mask.Known || hides(mask) || !v.Known {
+		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
+		v := l.keyValue(chosen)
+		if !given || !mask.Known || hidesEveryDevice(mask) || !v.Known {
 			continue
 		}
 		n, _ := strconv.Atoi(v.Text)
 		_, included, _ := strings.Cut(v.Text, ":")
-		if strings.HasPrefix(strings.TrimLeft(chosen.Name, "-"), "num") && first(numbers(mask), n) || included == mask.Text {
+		if strings.HasPrefix(strings.TrimLeft(chosen.Name, "-"), "num") && countsFromZero(deviceNumbers(mask), n) || included == mask.Text {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
@@ -150,23 +150,23 @@ func lookDeepspeed(f File) []Finding {
 	return all
 }
 
-// lookRewritten finds programs that make a list of devices of their own of an option, beside the list that they are
+// lookMaskByOption finds programs that make a list of devices of their own of an option, beside the list that they are
 // given.
-func lookRewritten(f File) []Finding {
-	a := lookAround(f)
+func lookMaskByOption(f File) []Finding {
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
-		l := launch{program: started(s)}
-		k := launchers.Read(spelled(s.Words), nil).First(launchers.Rewrites)
+		l := launch{program: programOf(s)}
+		k := launchers.ReadCommand(wordTexts(s.Words), nil).First(launchers.Rewrites)
 		if k.Effect == "" {
 			continue
 		}
-		mask, given := a.effective(i, l.program, "CUDA_VISIBLE_DEVICES")
-		v := a.constant(i, l.value(k))
-		if !given || !mask.Known || !v.Known || hides(mask) || numbers(v) == nil || v.Text == mask.Text {
+		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
+		v := a.resolveConstant(i, l.keyValue(k))
+		if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
@@ -188,8 +188,8 @@ func lookCondaMask(f File) []Finding {
 			continue
 		}
 		for _, w := range s.Words {
-			set, ok := assignment(w, "conda")
-			if !ok || !slices.Contains(masks(), set.Name) {
+			set, ok := parseAssignment(w, "conda")
+			if !ok || !slices.Contains(maskVariables(), set.Name) {
 				continue
 			}
 			all = append(all, Finding{Finding: check.Finding{

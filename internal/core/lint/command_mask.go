@@ -14,7 +14,7 @@ func lookMaskOutside(f File) []Finding {
 			if s.Do != Set || s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
 				continue
 			}
-			if _, through := r.inner(s.Name); through || r.nodes || len(lookBesideMask(File{Kind: f.Kind, Steps: []Step{r.Step}})) > 0 {
+			if _, through := r.containerVariable(s.Name); through || r.nodes || len(lookBesideMask(File{Kind: f.Kind, Steps: []Step{r.Step}})) > 0 {
 				continue
 			}
 			all = append(all, Finding{Finding: check.Finding{
@@ -34,23 +34,23 @@ func lookNvidiaOutside(f File) []Finding {
 	if slices.ContainsFunc(f.Steps, func(s Step) bool { return buildsContainer(s) || s.Do == Set && s.Name == "CUDA_VISIBLE_DEVICES" }) {
 		return nil
 	}
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	said := map[Place]bool{}
 	for i, s := range f.Steps {
 		if s.Do != Command || f.Kind == Unit && s.In == "Container" {
 			continue
 		}
-		p := started(s)
+		p := programOf(s)
 		if !p.usesGPUs() {
 			continue
 		}
-		if _, both := p.given("CUDA_VISIBLE_DEVICES"); both {
+		if _, both := p.ownVariable("CUDA_VISIBLE_DEVICES"); both {
 			continue
 		}
-		set, ok := p.given(name)
+		set, ok := p.ownVariable(name)
 		if !ok {
-			if set, _ = a.inherited(i, name); set.Do != Set {
+			if set, _ = a.outerSetting(i, name); set.Do != Set {
 				continue
 			}
 		}
@@ -71,7 +71,7 @@ func lookNvidiaOutside(f File) []Finding {
 		if set.How == "export" {
 			finding.Line = "export " + finding.Line
 		}
-		if at := set.At; inShell(f, set) && set.Do == Set && set.Value.At.Line == at.Line && set.Value.At.Column == at.Column+len(name)+1 {
+		if at := set.At; isFromShell(f, set) && set.Do == Set && set.Value.At.Line == at.Line && set.Value.At.Column == at.Column+len(name)+1 {
 			at.EndLine, at.EndColumn = at.Line, at.Column+len(name)
 			finding.Write = []Edit{{At: at, Was: name, Text: "CUDA_VISIBLE_DEVICES"}}
 			if f.Kind == Shell {
@@ -96,9 +96,9 @@ func buildsContainer(s Step) bool {
 
 func lookCUDAForContainer(f File) []Finding {
 	return eachContainer(f, func(_ int, r containerRun) []Finding {
-		s, ok := r.inner("CUDA_VISIBLE_DEVICES")
-		_, runtime := r.inner("NVIDIA_VISIBLE_DEVICES")
-		if !ok || hides(s.Value) || runtime || len(r.gpus)+len(r.cdi) > 0 || r.nodes || r.runtime != "" || r.tool == "nvidia-docker" {
+		s, ok := r.containerVariable("CUDA_VISIBLE_DEVICES")
+		_, runtime := r.containerVariable("NVIDIA_VISIBLE_DEVICES")
+		if !ok || hidesEveryDevice(s.Value) || runtime || len(r.gpus)+len(r.cdi) > 0 || r.nodes || r.runtime != "" || r.tool == "nvidia-docker" {
 			return nil
 		}
 		return []Finding{{Finding: check.Finding{

@@ -70,17 +70,17 @@ func meetings(f File) []meeting {
 		if s.Do != Command {
 			continue
 		}
-		for _, own := range started(s).set {
+		for _, own := range programOf(s).set {
 			set(own)
 		}
-		l, ok := asLaunch(s)
+		l, ok := readLaunch(s)
 		if !ok {
 			continue
 		}
-		processes, counted := option(l.own, "num-processes")
+		processes, counted := findOption(l.own, "num-processes")
 		alone := l.kind == "accelerate" && counted && processes.Text == "1" // which meets nobody
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {
-			v, given := option(l.own, name)
+			v, given := findOption(l.own, name)
 			port := v
 			if name == "rdzv-endpoint" {
 				host, number, _ := strings.Cut(v.Text, ":")
@@ -110,7 +110,7 @@ func startsOthersOnly(f File) bool {
 		if s.Do != Command {
 			continue
 		}
-		p := started(s)
+		p := programOf(s)
 		if p.usesGPUs() || isScript(p) || p.name == "" {
 			return false
 		}
@@ -140,20 +140,20 @@ func severalMachines(f File) bool {
 		case s.Do == Set && (s.Name == "NNODES" || s.Name == "NODE_RANK"):
 			return true
 		case s.Do == Command:
-			if slices.ContainsFunc(started(s).set, func(set Step) bool { return set.Name == "NNODES" || set.Name == "NODE_RANK" }) {
+			if slices.ContainsFunc(programOf(s).set, func(set Step) bool { return set.Name == "NNODES" || set.Name == "NODE_RANK" }) {
 				return true
 			}
-			l, ok := asLaunch(s)
+			l, ok := readLaunch(s)
 			if !ok {
 				continue
 			}
-			if v, given := option(l.own, "nnodes", "num-machines", "num-nodes"); given && v.Text != "1" {
+			if v, given := findOption(l.own, "nnodes", "num-machines", "num-nodes"); given && v.Text != "1" {
 				return true
 			}
-			if v, given := option(l.own, "master-addr", "main-process-ip"); given && !isLocal(v.Text) {
+			if v, given := findOption(l.own, "master-addr", "main-process-ip"); given && !isLocal(v.Text) {
 				return true
 			}
-			if _, given := option(l.own, "node-rank", "machine-rank"); given || l.hosts {
+			if _, given := findOption(l.own, "node-rank", "machine-rank"); given || l.hosts {
 				return true
 			}
 		}
@@ -161,21 +161,21 @@ func severalMachines(f File) bool {
 	return false
 }
 
-// ranks lists the variables in which launchers give each process its number on the machine.
-func ranks() []string {
+// rankVariables lists the variables in which launchers give each process its number on the machine.
+func rankVariables() []string {
 	return []string{"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID"}
 }
 
 func lookRankOwnMask(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
-		p := started(s)
-		mask, given := a.maskOf(i, p)
-		if !given || mask.Known || !slices.Contains(ranks(), mask.From) || strings.Contains(mask.Text, ",") {
+		p := programOf(s)
+		mask, given := a.deviceMask(i, p)
+		if !given || mask.Known || !slices.Contains(rankVariables(), mask.From) || strings.Contains(mask.Text, ",") {
 			continue
 		}
 		for _, w := range p.args {
@@ -188,32 +188,32 @@ func lookRankOwnMask(f File) []Finding {
 	return all
 }
 
-// maskOf is the list of devices that a program gets, if one is given.
-func (a around) maskOf(i int, p program) (Value, bool) {
-	for _, name := range masks() {
-		if v, ok := a.effective(i, p, name); ok {
+// deviceMask is the list of devices that a program gets, if one is given.
+func (a indexedFile) deviceMask(i int, p program) (Value, bool) {
+	for _, name := range maskVariables() {
+		if v, ok := a.effectiveValue(i, p, name); ok {
 			return v, true
 		}
 	}
 	return Value{}, false
 }
 
-var cudaNumber = pattern(`(?:^|=)cuda:([0-9]{1,3})$`)
+var cudaNumber = lazyRegexp(`(?:^|=)cuda:([0-9]{1,3})$`)
 
 func lookDeviceBeyondMask(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
-		p := started(s)
-		inside := insideOptions(p)
+		p := programOf(s)
+		inside := deviceOptions(p)
 		if !p.usesGPUs() && len(inside) == 0 {
 			continue
 		}
-		mask, given := a.maskOf(i, p)
-		n, known := devices(mask)
+		mask, given := a.deviceMask(i, p)
+		n, known := countDevices(mask)
 		if !given || !known || n == 0 {
 			continue
 		}
@@ -231,8 +231,8 @@ func lookDeviceBeyondMask(f File) []Finding {
 			}
 		}
 		for _, k := range inside {
-			w, _ := valueOf(p.Words[k.Word:])
-			if numbers := k.Numbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
+			w, _ := firstOptionValue(p.Words[k.Word:])
+			if numbers := k.DeviceNumbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
 				add(w.At, k.Name+" "+w.Text, slices.Max(numbers))
 			}
 		}
@@ -240,7 +240,7 @@ func lookDeviceBeyondMask(f File) []Finding {
 	return all
 }
 
-// insideOptions is the options of a program that name devices within its list.
-func insideOptions(p program) []launchers.Key {
-	return slices.DeleteFunc(launchers.Read(spelled(p.Words), nil).All(launchers.Inside), func(k launchers.Key) bool { return k.Word < 0 })
+// deviceOptions is the options of a program that name devices within its list.
+func deviceOptions(p program) []launchers.Key {
+	return slices.DeleteFunc(launchers.ReadCommand(wordTexts(p.Words), nil).KeysWith(launchers.Inside), func(k launchers.Key) bool { return k.Word < 0 })
 }

@@ -13,7 +13,7 @@ func lookCondaHook(f File) []Finding {
 	}
 	left := map[string]Step{}
 	for _, s := range f.Steps {
-		if _, devices := listNamed(s.Name); !devices || s.Name == container || !inItsShell(s) || s.In != "" {
+		if _, devices := findListVariable(s.Name); !devices || s.Name == nvidiaVisibleDevices || !inItsShell(s) || s.In != "" {
 			continue
 		}
 		switch {
@@ -30,7 +30,7 @@ func lookCondaHook(f File) []Finding {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: assigned(s) + " stays set after conda deactivate",
+			Seen: assignmentText(s) + " stays set after conda deactivate",
 			Why:  "conda takes back nothing that a file of activate.d exports, and no file of deactivate.d does it",
 			Do:   "leave the export out and start programs by gpuard run, or let gpuard setup conda write both hooks; by hand: " + f.UndoPath + " has to give the value from before back"},
 			At: s.At})

@@ -14,12 +14,12 @@ func lookCountBesideIDs(f File) []Finding {
 			return nil
 		}
 		return []Finding{{Finding: check.Finding{
-			Seen: "the request has count: " + r.count.Text + " beside " + several(len(r.ids), "entry", "entries") + " in device_ids", Why: "Docker refuses a request with both, and the service does not start",
+			Seen: "the request has count: " + r.count.Text + " beside " + pluralize(len(r.ids), "entry", "entries") + " in device_ids", Why: "Docker refuses a request with both, and the service does not start",
 			Do: "leave out count, or device_ids"}, At: r.count.At}}
 	})
 }
 
-func several(n int, one, more string) string {
+func pluralize(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -48,7 +48,7 @@ func lookMisplacedRequest(f File) []Finding {
 			Seen: "the request for devices is below " + strings.TrimSuffix(name, ".devices[0]"), Why: "Compose reads it only below deploy.resources.reservations, and refuses the file",
 			Do: "move it to deploy.resources.reservations.devices"}, At: s.At})
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
 func lookIDsNotStrings(f File) []Finding {
@@ -80,19 +80,19 @@ func lookIDsNotStrings(f File) []Finding {
 
 func lookRuntimeAlone(f File) []Finding {
 	var all []Finding
-	for _, s := range services(f) {
-		_, given := s.set("NVIDIA_VISIBLE_DEVICES")
+	for _, s := range readServices(f) {
+		_, given := s.variableStep("NVIDIA_VISIBLE_DEVICES")
 		if s.runtime.Text != "nvidia" || given || s.elsewhere || len(s.requests) > 0 || len(s.cdi) > 0 {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{Seen: "nothing here says which GPUs the service " + s.name + " gets",
 			Why: "the variable NVIDIA_VISIBLE_DEVICES of the image decides, and in NVIDIA's own images it says all", Do: "add NVIDIA_VISIBLE_DEVICES to environment, or request devices"}, At: s.runtime.At})
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-// once drops findings at a place that has the same one already: services share text through anchors.
-func once(all []Finding) []Finding {
+// dropRepeats drops findings at a place that has the same one already: services share text through anchors.
+func dropRepeats(all []Finding) []Finding {
 	seen := map[Place]bool{}
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		known := seen[f.At]

@@ -45,8 +45,8 @@ type Description struct {
 //go:embed rules/*.txt
 var descriptionFiles embed.FS
 
-// describe returns what a code means; it panics for a code without a description, which a test finds.
-func describe(code string) Description {
+// describeCode returns what a code means; it panics for a code without a description, which a test finds.
+func describeCode(code string) Description {
 	text, err := descriptionFiles.ReadFile("rules/" + code + ".txt")
 	if err != nil {
 		panic("no description of " + code)
@@ -56,15 +56,15 @@ func describe(code string) Description {
 
 // Descriptions describes every code of lint, in the order of the rules.
 func Descriptions() (all []Description) {
-	for _, r := range rules() {
+	for _, r := range allRules() {
 		if !slices.ContainsFunc(all, func(d Description) bool { return d.Code == r.Code }) {
-			all = append(all, describe(r.Code))
+			all = append(all, describeCode(r.Code))
 		}
 	}
 	return all
 }
 
-var exampleHead = pattern(`^-- (bad|good): (.+) --\n$`)
+var exampleHead = lazyRegexp(`^-- (bad|good): (.+) --\n$`)
 
 func readDescription(code, text string) Description {
 	d := Description{Page: check.Page{Code: code}}

@@ -28,7 +28,7 @@ func ContainerTool(command []string) string {
 	for _, word := range command {
 		s.Words = append(s.Words, Word{Text: word, Raw: word, Known: true})
 	}
-	tool, words := containerCommand(started(s))
+	tool, words := containerCommand(programOf(s))
 	if tool == "" || len(words) == 0 {
 		return ""
 	}
@@ -36,7 +36,7 @@ func ContainerTool(command []string) string {
 	for _, w := range words {
 		argv = append(argv, w.Text)
 	}
-	if call, err := enginecli.Read(argv); err == nil && !call.StartsContainer() {
+	if call, err := enginecli.ReadCall(argv); err == nil && !call.StartsContainer() {
 		return ""
 	}
 	return tool
@@ -51,25 +51,25 @@ func containerCommand(p program) (tool string, words []Word) {
 	default:
 		return "", nil
 	}
-	words = p.args[launchers.SkipOptions(spelled(p.args), 0, enginecli.GlobalValues()):]
+	words = p.args[launchers.SkipOptions(wordTexts(p.args), 0, enginecli.GlobalValues()):]
 	if len(words) > 0 && words[0].Text == "container" {
 		words = words[1:]
 	}
 	return strings.TrimSuffix(p.name, "-remote"), words
 }
 
-// asContainer reads a command that starts a container.
-func asContainer(s Step) (containerRun, bool) {
-	r := containerRun{program: started(s)}
+// readContainerRun reads a command that starts a container.
+func readContainerRun(s Step) (containerRun, bool) {
+	r := containerRun{program: programOf(s)}
 	var words []Word
 	if r.tool, words = containerCommand(r.program); len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
 		return r, false
 	}
-	return r, r.options(words[1:])
+	return r, r.readOptions(words[1:])
 }
 
-// options reads up to the image. It fails if a computed word may be an option: then their end is unknown.
-func (r *containerRun) options(words []Word) bool {
+// readOptions reads up to the image. It fails if a computed word may be an option: then their end is unknown.
+func (r *containerRun) readOptions(words []Word) bool {
 	for len(words) > 0 {
 		w := words[0]
 		words = words[1:]
@@ -82,15 +82,15 @@ func (r *containerRun) options(words []Word) bool {
 			continue
 		case strings.HasPrefix(w.Text, "--"):
 			name, value, given := strings.Cut(w.Text, "=")
-			if !given && enginecli.Plain(name) {
-				r.option(name, w)
+			if !given && enginecli.TakesNoValue(name) {
+				r.applyOption(name, w)
 				continue
 			}
 			if !given {
 				if len(words) == 0 {
 					return false
 				}
-				r.option(name, words[0])
+				r.applyOption(name, words[0])
 				words = words[1:]
 				continue
 			}
@@ -100,9 +100,9 @@ func (r *containerRun) options(words []Word) bool {
 				v.Raw = raw
 				v.At.Column += len(name) + 1
 			}
-			r.option(name, v)
+			r.applyOption(name, v)
 		case len(w.Text) > 1 && w.Text[0] == '-':
-			words = r.short(w, words)
+			words = r.readShortOptions(w, words)
 		default:
 			r.image, r.inside = w, words
 			return true
@@ -119,17 +119,17 @@ func (r containerRun) innerCommand() Step {
 		return s
 	}
 	s.Words = nil
-	for _, word := range launchers.OfImage(r.image.Text) {
+	for _, word := range launchers.ProgramOfImage(r.image.Text) {
 		s.Words = append(s.Words, Word{Text: word, Known: true, At: r.image.At})
 	}
 	s.Words = append(s.Words, r.inside...)
 	return s
 }
 
-// short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
-func (r *containerRun) short(w Word, words []Word) []Word {
+// readShortOptions reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
+func (r *containerRun) readShortOptions(w Word, words []Word) []Word {
 	for i := 1; i < len(w.Text); i++ {
-		if enginecli.Plain("-" + w.Text[i:i+1]) {
+		if enginecli.TakesNoValue("-" + w.Text[i:i+1]) {
 			continue
 		}
 		v := w
@@ -144,14 +144,14 @@ func (r *containerRun) short(w Word, words []Word) []Word {
 			v.Raw = raw
 		}
 		if w.Text[i] == 'e' {
-			r.option("--env", v)
+			r.applyOption("--env", v)
 		}
 		break
 	}
 	return words
 }
 
-func (r *containerRun) option(name string, v Word) {
+func (r *containerRun) applyOption(name string, v Word) {
 	switch name {
 	case "--gpus":
 		r.gpus = append(r.gpus, v)
@@ -166,7 +166,7 @@ func (r *containerRun) option(name string, v Word) {
 	case "--runtime":
 		r.runtime = v.Text
 	case "--env":
-		if s, ok := assignment(v, "-e"); ok {
+		if s, ok := parseAssignment(v, "-e"); ok {
 			r.env = append(r.env, s)
 		} else if isName(v.Text) {
 			r.env = append(r.env, Step{At: v.At, Do: Set, Name: v.Text, How: "-e", Value: Value{Text: "$" + v.Text, From: v.Text, At: v.At, Raw: v.Raw}})
@@ -174,8 +174,8 @@ func (r *containerRun) option(name string, v Word) {
 	}
 }
 
-// inner returns the value that -e gives a variable.
-func (r containerRun) inner(name string) (Step, bool) {
+// containerVariable returns the value that -e gives a variable.
+func (r containerRun) containerVariable(name string) (Step, bool) {
 	for i := len(r.env) - 1; i >= 0; i-- {
 		if r.env[i].Name == name {
 			return r.env[i], true
@@ -184,11 +184,11 @@ func (r containerRun) inner(name string) (Step, bool) {
 	return Step{}, false
 }
 
-// share counts the GPUs that the container gets; ok is false when the command does not tell, or gives all.
-func (r containerRun) share() (n int, ok bool) {
+// countGPUs counts the GPUs that the container gets; ok is false when the command does not tell, or gives all.
+func (r containerRun) countGPUs() (n int, ok bool) {
 	switch {
 	case len(r.gpus) == 1 && len(r.cdi) == 0 && r.gpus[0].Known:
-		request := gpuRequest(r.gpus[0].Text)
+		request := parseGPURequest(r.gpus[0].Text)
 		if len(request.devices) > 0 && !request.loose {
 			return len(request.devices), true
 		}
@@ -201,8 +201,8 @@ func (r containerRun) share() (n int, ok bool) {
 		}
 		return len(r.cdi), true
 	case len(r.gpus) == 0 && (r.runtime == "nvidia" || r.tool == "nvidia-docker"):
-		if s, given := r.inner("NVIDIA_VISIBLE_DEVICES"); given && s.Value.Known && s.Value.Text != "all" && s.Value.Text != "none" && s.Value.Text != "void" {
-			return devices(s.Value)
+		if s, given := r.containerVariable("NVIDIA_VISIBLE_DEVICES"); given && s.Value.Known && s.Value.Text != "all" && s.Value.Text != "none" && s.Value.Text != "void" {
+			return countDevices(s.Value)
 		}
 	}
 	return 0, false
@@ -215,11 +215,11 @@ type request struct {
 	loose   bool // a list without the inner quotes: its second entry is read as a count, and the last count counts
 }
 
-// gpuRequest reads a value of --gpus as docker does (docker/cli: opts/gpus.go).
-func gpuRequest(text string) request {
+// parseGPURequest reads a value of --gpus as docker does (docker/cli: opts/gpus.go).
+func parseGPURequest(text string) request {
 	var r request
 	counted := false
-	for _, field := range fields(text) {
+	for _, field := range splitCSV(text) {
 		key, value, given := strings.Cut(field, "=")
 		switch {
 		case !given && key == "all":
@@ -242,8 +242,8 @@ func gpuRequest(text string) request {
 	return r
 }
 
-// fields splits CSV of one line; a quote within a field is taken as it is.
-func fields(text string) []string {
+// splitCSV splits CSV of one line; a quote within a field is taken as it is.
+func splitCSV(text string) []string {
 	var all []string
 	for text != "" {
 		if rest, ok := strings.CutPrefix(text, `"`); ok {

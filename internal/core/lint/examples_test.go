@@ -56,7 +56,7 @@ func TestExamples(t *testing.T) {
 		}
 	}
 
-	report, err := linter.Run(t.Context(), linter.Options{Paths: []string{root}, Docs: true, Env: visible.Env(os.Environ()), Preview: true})
+	report, err := linter.RunLint(t.Context(), linter.Options{Paths: []string{root}, Docs: true, Env: visible.Env(os.Environ()), Preview: true})
 	if err != nil || len(report.Problems)+len(report.Skipped) > 0 {
 		t.Fatalf("%v, %v, %v", err, report.Problems, report.Skipped)
 	}

@@ -53,28 +53,28 @@ type File struct {
 	ways   []flow  // of Python, where they were followed already
 }
 
-// Deed is the kind of a step.
-type Deed string
+// StepKind is the kind of a step.
+type StepKind string
 
 // What a step does.
 const (
-	Set      Deed = "set"      // gives an environment variable a value
-	Unset    Deed = "unset"    // removes it
-	Import   Deed = "import"   // loads a library: Name is the module ("torch.cuda")
-	Call     Deed = "call"     // Name is the dotted name with aliases resolved ("torch.cuda.set_device"); of a method on an unknown value it begins with a dot (".cuda")
-	Override Deed = "override" // gives a library's own name another value: Name is "torch.cuda.is_available"
-	Command  Deed = "command"  // starts a program: Words
-	Define   Deed = "define"   // a function begins: Name; its body has Step.In = Name
-	Script   Deed = "script"   // text for a shell: Value, which app reads as a shell script in its place, with Indent
-	Text     Deed = "text"     // a text for a shell that is made to be written or handed on: With is what it sets
-	Version  Deed = "version"  // looks which version of a library there is, or whether it has a name: Name is the module
-	Setting  Deed = "setting"  // a key of a configuration file: Name is its path ("services.web.deploy.resources.reservations.devices")
+	Set      StepKind = "set"      // gives an environment variable a value
+	Unset    StepKind = "unset"    // removes it
+	Import   StepKind = "import"   // loads a library: Name is the module ("torch.cuda")
+	Call     StepKind = "call"     // Name is the dotted name with aliases resolved ("torch.cuda.set_device"); of a method on an unknown value it begins with a dot (".cuda")
+	Override StepKind = "override" // gives a library's own name another value: Name is "torch.cuda.is_available"
+	Command  StepKind = "command"  // starts a program: Words
+	Define   StepKind = "define"   // a function begins: Name; its body has Step.In = Name
+	Script   StepKind = "script"   // text for a shell: Value, which app reads as a shell script in its place, with Indent
+	Text     StepKind = "text"     // a text for a shell that is made to be written or handed on: With is what it sets
+	Version  StepKind = "version"  // looks which version of a library there is, or whether it has a name: Name is the module
+	Setting  StepKind = "setting"  // a key of a configuration file: Name is its path ("services.web.deploy.resources.reservations.devices")
 )
 
 // Step is one thing that a file does. What a format does not have stays empty.
 type Step struct {
 	At    Place
-	Do    Deed
+	Do    StepKind
 	Name  string
 	Value Value  // Set, Override, Setting
 	Args  []Arg  // Call

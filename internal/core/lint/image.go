@@ -8,9 +8,9 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// image returns the Set steps of ENV that an image of a Dockerfile keeps: those of the last stage and of the stages
+// imageVariables returns the Set steps of ENV that an image of a Dockerfile keeps: those of the last stage and of the stages
 // that it is built on, each name once.
-func image(f File) []Step {
+func imageVariables(f File) []Step {
 	base := map[string]string{}
 	last := ""
 	for _, s := range f.Steps {
@@ -38,18 +38,18 @@ func image(f File) []Step {
 
 func lookFixedInImage(f File) []Finding {
 	var all []Finding
-	for _, s := range image(f) {
+	for _, s := range imageVariables(f) {
 		v := s.Value
-		if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" && s.Name != "ROCR_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" || hides(v) {
+		if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" && s.Name != "ROCR_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" || hidesEveryDevice(v) {
 			continue
 		}
-		n, counted := devices(v)
+		n, counted := countDevices(v)
 		if !counted || n == 0 {
 			continue
 		}
 		finding := Finding{Finding: check.Finding{Seen: "every container from this image gets " + s.Name + "=" + v.Text,
 			Why: "the numbers are those of one machine, and a container counts the GPUs that it was given from 0", Do: "leave it out, and choose with docker run --gpus device=..."}, At: s.At}
-		if list := numbers(v); s.Name != "NVIDIA_VISIBLE_DEVICES" && first(list, n) {
+		if list := deviceNumbers(v); s.Name != "NVIDIA_VISIBLE_DEVICES" && countsFromZero(list, n) {
 			finding.Severity = check.Info
 			which := "the first one"
 			if n > 1 {
@@ -64,7 +64,7 @@ func lookFixedInImage(f File) []Finding {
 
 func lookImageTakesAll(f File) []Finding {
 	var all []Finding
-	for _, s := range image(f) {
+	for _, s := range imageVariables(f) {
 		if s.Name == "NVIDIA_VISIBLE_DEVICES" && s.Value.Known && s.Value.Text == "all" {
 			all = append(all, Finding{Finding: check.Finding{Seen: "every container from this image asks for all GPUs",
 				Why: "where the NVIDIA runtime is the default, a container gets them without --gpus", Do: "leave it out for shared machines: docker run --gpus sets it"}, At: s.At})
@@ -80,7 +80,7 @@ func lookExportLost(f File) []Finding {
 	var all []Finding
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
-			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || used(script.Steps[i+1:]) {
+			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || hasReader(script.Steps[i+1:]) {
 				continue
 			}
 			if s.Apart || f.Kind == Shell && s.Shell == 0 { // what is written into .bashrc is read later
@@ -117,8 +117,8 @@ func lookExportLost(f File) []Finding {
 	return all
 }
 
-// used reports whether a step after an export can read it.
-func used(steps []Step) bool {
+// hasReader reports whether a step after an export can read it.
+func hasReader(steps []Step) bool {
 	for _, s := range steps {
 		if s.Do == Command || s.Do == Define || s.Do == Script {
 			return true

@@ -15,18 +15,18 @@ func ShellText(command Step) (Step, bool) {
 	words, apart := command.Words, false
 	for len(words) > 0 {
 		name := path.Base(words[0].Text)
-		if s, found := handed(command, name, words[1:]); found {
+		if s, found := scriptArgument(command, name, words[1:]); found {
 			s.Apart = s.Apart || apart
 			return s, true
 		}
 		apart = apart || isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "tmux", "sudo", "doas", "systemd-run")
-		words = passOn(name, words)
+		words = innerCommandWords(name, words)
 	}
 	return Step{}, false
 }
 
-// passOn is the rest of a command behind a program that starts it; nil for other programs.
-func passOn(name string, words []Word) []Word {
+// innerCommandWords is the rest of a command behind a program that starts it; nil for other programs.
+func innerCommandWords(name string, words []Word) []Word {
 	switch {
 	case strings.Contains(words[0].Text, "="):
 		return words[1:]
@@ -40,37 +40,37 @@ func passOn(name string, words []Word) []Word {
 		}
 		return words[1+i:]
 	}
-	return words[launchers.SkipWrapper(spelled(words)):]
+	return words[launchers.SkipWrapper(wordTexts(words)):]
 }
 
 // skipOptions drops options, with the next word for those that take it.
 func skipOptions(words []Word, takes []string) []Word {
-	return words[launchers.SkipOptions(spelled(words), 0, takes):]
+	return words[launchers.SkipOptions(wordTexts(words), 0, takes):]
 }
 
-// handed is the script among the words of a program that has a shell read it. It is apart where that shell has another
+// scriptArgument is the script among the words of a program that has a shell read it. It is apart where that shell has another
 // environment: on another machine, after a login, or under a server that runs already.
-func handed(command Step, name string, args []Word) (Step, bool) {
+func scriptArgument(command Step, name string, args []Word) (Step, bool) {
 	login := slices.ContainsFunc(args, func(w Word) bool { return isOneOf(w.Text, "-", "-l", "--login") })
 	switch {
 	case launchers.IsShell(name):
-		return scriptOf(command, afterC(args, false), false)
+		return scriptStep(command, wordAfterDashC(args, false), false)
 	case name == "su", name == "runuser":
-		return scriptOf(command, afterC(args, true), login)
+		return scriptStep(command, wordAfterDashC(args, true), login)
 	case name == "sbatch":
-		text, _ := option(args, "wrap")
-		return scriptOf(command, text, false)
+		text, _ := findOption(args, "wrap")
+		return scriptStep(command, text, false)
 	case name == "eval": // what it sets stays, and is not followed
-		return JoinedText(command, args)
+		return JoinWords(command, args)
 	case name == "ssh":
 		rest := skipOptions(args, strings.Fields("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"))
 		if len(rest) > 1 {
-			return JoinedText(command, rest[1:])
+			return JoinWords(command, rest[1:])
 		}
 	case name == "parallel":
 		for _, w := range args {
 			if strings.ContainsAny(w.Text, " \t") && !strings.ContainsAny(w.Text, "{:") {
-				return scriptOf(command, w, false)
+				return scriptStep(command, w, false)
 			}
 		}
 	case name == "tmux", name == "screen":
@@ -79,16 +79,16 @@ func handed(command Step, name string, args []Word) (Step, bool) {
 		})
 		for _, w := range slices.Backward(args) {
 			if starts && strings.ContainsAny(w.Text, " \t") {
-				return scriptOf(command, w, true)
+				return scriptStep(command, w, true)
 			}
 		}
 	}
 	return Step{}, false
 }
 
-// afterC is the word after -c, or after a bundle of options that ends in c; names: words without a dash may come before
+// wordAfterDashC is the word after -c, or after a bundle of options that ends in c; names: words without a dash may come before
 // it, which are a script's file for a shell.
-func afterC(args []Word, names bool) Word {
+func wordAfterDashC(args []Word, names bool) Word {
 	for i, w := range args {
 		switch {
 		case w.Text == "--command" && names, strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.HasSuffix(w.Text, "c"):
@@ -103,8 +103,8 @@ func afterC(args []Word, names bool) Word {
 	return Word{}
 }
 
-// JoinedText is the script that several words of one line are, as ssh and echo put them together; apart.
-func JoinedText(command Step, words []Word) (Step, bool) {
+// JoinWords is the script that several words of one line are, as ssh and echo put them together; apart.
+func JoinWords(command Step, words []Word) (Step, bool) {
 	if len(words) == 0 {
 		return Step{}, false
 	}
@@ -118,12 +118,12 @@ func JoinedText(command Step, words []Word) (Step, bool) {
 		whole.Text, whole.Known = whole.Raw, true
 		whole.At.EndColumn = w.At.EndColumn
 	}
-	return scriptOf(command, whole, true)
+	return scriptStep(command, whole, true)
 }
 
-// scriptOf makes a step of the text. The shell around it fills in what stands in double quotes; what it does not know
+// scriptStep makes a step of the text. The shell around it fills in what stands in double quotes; what it does not know
 // stays a variable for the inner shell, too.
-func scriptOf(command Step, text Word, apart bool) (Step, bool) {
+func scriptStep(command Step, text Word, apart bool) (Step, bool) {
 	s := Step{At: text.At, Do: Script, Value: text, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside, Indent: -1, Apart: apart}
 	if n := len(text.Raw); !text.Known && n > 1 && text.Raw[0] == '"' && text.Raw[n-1] == '"' && text.Text == text.Raw {
 		s.Value.Text = text.Raw[1 : n-1]

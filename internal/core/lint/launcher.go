@@ -17,13 +17,13 @@ type launch struct {
 	hosts bool // it names other machines, or how many: nothing can be counted here
 }
 
-// asLaunch reads a command that uses several GPUs, without the variables around it.
-func asLaunch(s Step) (launch, bool) { return launchIn(s, nil) }
+// readLaunch reads a command that uses several GPUs, without the variables around it.
+func readLaunch(s Step) (launch, bool) { return readLaunchWith(s, nil) }
 
-func launchIn(s Step, lookup func(string) (string, bool)) (launch, bool) {
-	l := launch{program: started(s)}
-	texts := spelled(s.Words)
-	l.use = launchers.Read(texts, lookup)
+func readLaunchWith(s Step, lookup func(string) (string, bool)) (launch, bool) {
+	l := launch{program: programOf(s)}
+	texts := wordTexts(s.Words)
+	l.use = launchers.ReadCommand(texts, lookup)
 	if !l.use.Launches || l.use.Program == "mpirun" {
 		if !l.ranksUseNCCL() {
 			return l, false
@@ -48,22 +48,22 @@ func (l launch) ranksUseNCCL() bool {
 	return strings.HasSuffix(l.name, "_perf") || slices.ContainsFunc(l.Words, func(w Word) bool { return strings.Contains(w.Text, "NCCL_") })
 }
 
-// launchAt is asLaunch with the variables that command i has.
-func (a around) launchAt(i int) (launch, bool) {
-	p := started(a.Steps[i])
-	return launchIn(a.Steps[i], func(name string) (string, bool) {
-		v, given := a.effective(i, p, name)
+// launchAt is readLaunch with the variables that command i has.
+func (a indexedFile) launchAt(i int) (launch, bool) {
+	p := programOf(a.Steps[i])
+	return readLaunchWith(a.Steps[i], func(name string) (string, bool) {
+		v, given := a.effectiveValue(i, p, name)
 		return v.Text, given && v.Known
 	})
 }
 
-// processes is how many GPUs command i needs on this machine, and where that is written.
-func (l launch) processes(a around, i int) (n int, at Place, ok bool) {
+// neededGPUs is how many GPUs command i needs on this machine, and where that is written.
+func (l launch) neededGPUs(a indexedFile, i int) (n int, at Place, ok bool) {
 	n = 1
-	for _, k := range l.use.All(launchers.Counts) {
+	for _, k := range l.use.KeysWith(launchers.Counts) {
 		v := Value{Text: k.Value, Known: true, At: l.At}
 		if k.Word >= 0 {
-			v = a.constant(i, l.value(k))
+			v = a.resolveConstant(i, l.keyValue(k))
 		}
 		one, err := strconv.Atoi(v.Text)
 		if err != nil || !v.Known || one < 1 {
@@ -77,14 +77,14 @@ func (l launch) processes(a around, i int) (n int, at Place, ok bool) {
 	return n, at, ok && !l.hosts
 }
 
-// value is the word that is the value of a key.
-func (l launch) value(k launchers.Key) Word {
-	w, _ := valueOf(l.Words[k.Word:])
+// keyValue is the word that is the value of a key.
+func (l launch) keyValue(k launchers.Key) Word {
+	w, _ := firstOptionValue(l.Words[k.Word:])
 	return w
 }
 
-// onCPU reports whether the command says that it computes without GPUs.
-func (l launch) onCPU() bool {
+// computesOnCPU reports whether the command says that it computes without GPUs.
+func (l launch) computesOnCPU() bool {
 	return slices.ContainsFunc(l.Words, func(w Word) bool {
 		text := strings.ToLower(w.Text)
 		return text == "gloo" || text == "mpi" || strings.HasSuffix(text, "=gloo") || slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("-_=:/,", r) }), "cpu") ||

@@ -14,7 +14,7 @@ func lookBeyondLease(f File) []Finding {
 		if s.Do != Command {
 			continue
 		}
-		line := leasedLine(started(s))
+		line := engineCommandLine(programOf(s))
 		if len(line) == 0 || slices.ContainsFunc(line, func(w Word) bool { return !w.Known }) {
 			continue
 		}
@@ -22,9 +22,9 @@ func lookBeyondLease(f File) []Finding {
 		for _, w := range line {
 			argv = append(argv, w.Text)
 		}
-		call, err := enginecli.Read(argv)
+		call, err := enginecli.ReadCall(argv)
 		if err == nil {
-			err = call.Check()
+			err = call.CheckStart()
 		}
 		if err != nil {
 			all = append(all, Finding{Finding: check.Finding{Seen: "gpuard does not start this container",
@@ -34,17 +34,17 @@ func lookBeyondLease(f File) []Finding {
 	return all
 }
 
-// leasedLine is the command line of a container engine that gpuard docker, gpuard podman or gpuard run is given.
-func leasedLine(p program) []Word {
+// engineCommandLine is the command line of a container engine that gpuard docker, gpuard podman or gpuard run is given.
+func engineCommandLine(p program) []Word {
 	end := slices.IndexFunc(p.args, func(w Word) bool { return w.Text == "--" })
 	if p.name != "gpuard" || end < 1 {
 		return nil
 	}
 	line := p.args[end+1:]
-	if sub := p.args[0]; enginecli.Engine(sub.Text) != "" {
+	if sub := p.args[0]; enginecli.EngineOf(sub.Text) != "" {
 		line = append([]Word{sub}, line...)
 	}
-	if len(line) < 2 || enginecli.Engine(line[0].Text) == "" {
+	if len(line) < 2 || enginecli.EngineOf(line[0].Text) == "" {
 		return nil
 	}
 	return line

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Lines splits text as places count: a line ends at each line feed, which it keeps.
-func Lines(text string) []string { return slices.Collect(strings.Lines(text)) }
+// SplitLines splits text as places count: a line ends at each line feed, which it keeps.
+func SplitLines(text string) []string { return slices.Collect(strings.Lines(text)) }
 
-// Mend applies the edits of the findings to the text of a file, each finding wholly or not at all. done says which were
+// ApplyEdits applies the edits of the findings to the text of a file, each finding wholly or not at all. done says which were
 // applied: an edit that touches another's place has to wait until the file was read again.
-func Mend(text string, found []Finding) (mended string, done []bool) {
+func ApplyEdits(text string, found []Finding) (mended string, done []bool) {
 	m := mender{starts: lineStarts(text), size: len(text)}
 	done = make([]bool, len(found))
 	var chosen spans // in the order of the text, apart from each other
 	for i, f := range found {
-		spans, err := m.spans(f.Edits)
-		if err != nil || len(spans) == 0 || slices.ContainsFunc(spans, chosen.touches) {
+		spans, err := m.editSpans(f.Edits)
+		if err != nil || len(spans) == 0 || slices.ContainsFunc(spans, chosen.touchesAny) {
 			continue
 		}
 		done[i] = true
 		for _, s := range spans {
-			if at, known := chosen.find(s); !known {
+			if at, known := chosen.indexOf(s); !known {
 				chosen = slices.Insert(chosen, at, s)
 			}
 		}
@@ -39,12 +39,12 @@ func Mend(text string, found []Finding) (mended string, done []bool) {
 	return b.String(), done
 }
 
-// At returns a function for the text at a place of text; ok is false if the text has no such place, or if columns are
+// TextAt returns a function for the text at a place of text; ok is false if the text has no such place, or if columns are
 // unknown.
-func At(text string) func(p Place) (there string, ok bool) {
+func TextAt(text string) func(p Place) (there string, ok bool) {
 	m := mender{starts: lineStarts(text), size: len(text)}
 	return func(p Place) (string, bool) {
-		s, err := m.span(Edit{At: p})
+		s, err := m.editSpan(Edit{At: p})
 		if err != nil {
 			return "", false
 		}
@@ -60,21 +60,21 @@ type span struct {
 
 type spans []span
 
-// find returns the index of a span, or where it would be inserted.
-func (all spans) find(s span) (at int, known bool) {
+// indexOf returns the index of a span, or where it would be inserted.
+func (all spans) indexOf(s span) (at int, known bool) {
 	at, _ = slices.BinarySearchFunc(all, s, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	return at, at < len(all) && all[at] == s
 }
 
-// touches reports whether a span touches one of those in the order of the text, without being the same.
-func (all spans) touches(s span) bool {
-	at, _ := all.find(s)
+// touchesAny reports whether a span touches one of those in the order of the text, without being the same.
+func (all spans) touchesAny(s span) bool {
+	at, _ := all.indexOf(s)
 	near := all[max(at-1, 0):min(at+1, len(all))] // spans that do not overlap have their ends in the same order
-	return spans{s}.clash(near)
+	return spans{s}.clashesWith(near)
 }
 
-// clash reports whether any of the spans touches one of the others, without being the same.
-func (all spans) clash(others []span) bool {
+// clashesWith reports whether any of the spans touches one of the others, without being the same.
+func (all spans) clashesWith(others []span) bool {
 	return slices.ContainsFunc(all, func(a span) bool {
 		return slices.ContainsFunc(others, func(b span) bool { return a != b && a.from <= b.to && b.from <= a.to })
 	})
@@ -95,10 +95,10 @@ func lineStarts(text string) []int {
 	return append(starts, len(text)+1)
 }
 
-func (m mender) spans(edits []Edit) (all spans, err error) {
+func (m mender) editSpans(edits []Edit) (all spans, err error) {
 	for _, e := range edits {
-		s, err := m.span(e)
-		if err != nil || all.clash([]span{s}) {
+		s, err := m.editSpan(e)
+		if err != nil || all.clashesWith([]span{s}) {
 			return nil, errors.Join(err, errPlace)
 		}
 		all = append(all, s)
@@ -106,17 +106,17 @@ func (m mender) spans(edits []Edit) (all spans, err error) {
 	return all, nil
 }
 
-func (m mender) span(e Edit) (span, error) {
-	from, ok := m.offset(e.At.Line, e.At.Column)
-	to, okToo := m.offset(e.At.EndLine, e.At.EndColumn)
+func (m mender) editSpan(e Edit) (span, error) {
+	from, ok := m.byteOffset(e.At.Line, e.At.Column)
+	to, okToo := m.byteOffset(e.At.EndLine, e.At.EndColumn)
 	if !ok || !okToo || to < from {
 		return span{}, errPlace
 	}
 	return span{from, to, e.Text}, nil
 }
 
-// offset is the byte of a line and column; the end of a line is a place, the byte after its line feed is not.
-func (m mender) offset(line, column int) (int, bool) {
+// byteOffset is the byte of a line and column; the end of a line is a place, the byte after its line feed is not.
+func (m mender) byteOffset(line, column int) (int, bool) {
 	if line < 1 || line >= len(m.starts) || column < 1 {
 		return 0, false
 	}

@@ -38,7 +38,7 @@ func TestMendText(t *testing.T) {
 			for i, e := range c.edits {
 				found[i].Edits = e
 			}
-			got, done := Mend(c.text, found)
+			got, done := ApplyEdits(c.text, found)
 			if got != c.want || !slices.Equal(done, c.done) {
 				t.Errorf("%q, %v; want %q, %v", got, done, c.want, c.done)
 			}
@@ -53,8 +53,8 @@ func FuzzMend(f *testing.F) {
 	f.Add("", 1, 1, 1, 1, "x")
 	f.Fuzz(func(t *testing.T, text string, line, column, endLine, endColumn int, with string) {
 		one := edit(line, column, endLine, endColumn, with)
-		mended, done := Mend(text, []Finding{{Edits: []Edit{one}}})
-		there, ok := At(text)(one.At)
+		mended, done := ApplyEdits(text, []Finding{{Edits: []Edit{one}}})
+		there, ok := TextAt(text)(one.At)
 		if ok != done[0] {
 			t.Fatalf("At says %v and Mend %v", ok, done[0])
 		}
@@ -70,7 +70,7 @@ func FuzzMend(f *testing.F) {
 		back := one
 		back.Text = there
 		back.At.EndLine, back.At.EndColumn = endOf(one.At, with)
-		if again, _ := Mend(mended, []Finding{{Edits: []Edit{back}}}); again != text {
+		if again, _ := ApplyEdits(mended, []Finding{{Edits: []Edit{back}}}); again != text {
 			t.Fatalf("%q, mended to %q, went back to %q", text, mended, again)
 		}
 	})

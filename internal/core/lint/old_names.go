@@ -10,7 +10,7 @@ import (
 
 func lookOldPyTorchName(f File) []Finding {
 	old := func(s Step) bool {
-		return s.Do == Call && !s.Maybe && among("torch.cuda.amp.autocast torch.cuda.amp.GradScaler torch.cuda.amp.custom_fwd torch.cuda.amp.custom_bwd", s.Name)
+		return s.Do == Call && !s.Maybe && hasWord("torch.cuda.amp.autocast torch.cuda.amp.GradScaler torch.cuda.amp.custom_fwd torch.cuda.amp.custom_bwd", s.Name)
 	}
 	settles := func(s Step) bool {
 		isNew := strings.HasPrefix(s.Name, "torch.amp") && (s.Do == Call || s.Do == Import)
@@ -32,7 +32,7 @@ func lookOldPyTorchName(f File) []Finding {
 
 func lookOldProfiler(f File) (all []Finding) {
 	for _, s := range f.Steps {
-		if s.Do == Command && len(s.Words) > 1 && path.Base(s.Words[0].Text) == "nvprof" && !among("--version --help -h -V", s.Words[1].Text) {
+		if s.Do == Command && len(s.Words) > 1 && path.Base(s.Words[0].Text) == "nvprof" && !hasWord("--version --help -h -V", s.Words[1].Text) {
 			all = append(all, Finding{Finding: check.Finding{Seen: "nvprof supports no GPU of compute capability 8.0 or higher",
 				Why: "on an A100, an RTX 30 and later its profile has no kernels", Do: "use nsys profile, or ncu for single kernels"}, At: s.At})
 		}

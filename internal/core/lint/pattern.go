@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is made when it is first used: every start of gpuard would pay for it otherwise,
+// lazyRegexp is a regular expression that is made when it is first used: every start of gpuard would pay for it otherwise,
 // and most have nothing to do with lint.
-func pattern(expression string) func() *regexp.Regexp {
+func lazyRegexp(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

@@ -25,20 +25,20 @@ type sudo struct {
 	at    Word
 }
 
-// started skips programs that start another one, as the package launchers knows them.
-func started(s Step) program {
+// programOf skips programs that start another one, as the package launchers knows them.
+func programOf(s Step) program {
 	p := program{Step: s, set: slices.Clone(s.With)}
-	texts := spelled(s.Words)
-	l := launchers.Start(texts)
+	texts := wordTexts(s.Words)
+	l := launchers.FindProgram(texts)
 	for _, at := range l.By {
 		p.by = append(p.by, path.Base(texts[at]))
 	}
 	for _, c := range l.Changes {
 		w := s.Words[c.Word]
 		if strings.HasPrefix(c.By, "--") {
-			w, _ = valueOf(s.Words[c.Word:])
+			w, _ = firstOptionValue(s.Words[c.Word:])
 		}
-		switch set, ok := assignment(w, c.By); {
+		switch set, ok := parseAssignment(w, c.By); {
 		case !c.Unset && ok:
 			p.set = append(p.set, set)
 		case c.Name == "*":
@@ -57,8 +57,8 @@ func started(s Step) program {
 	return p
 }
 
-// spelled is the texts of words, with a computed name of a program marked by a "$" as launchers want it.
-func spelled(words []Word) []string {
+// wordTexts is the texts of words, with a computed name of a program marked by a "$" as launchers want it.
+func wordTexts(words []Word) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = w.Text
@@ -69,8 +69,8 @@ func spelled(words []Word) []string {
 	return texts
 }
 
-// assignment reads a word NAME=value as a Set step.
-func assignment(w Word, how string) (Step, bool) {
+// parseAssignment reads a word NAME=value as a Set step.
+func parseAssignment(w Word, how string) (Step, bool) {
 	name, value, ok := strings.Cut(w.Text, "=")
 	if !ok || !isName(name) {
 		return Step{}, false
@@ -84,17 +84,17 @@ func assignment(w Word, how string) (Step, bool) {
 	return Step{At: at, Do: Set, Name: name, Value: v, How: how, Exported: true}, true
 }
 
-var nameForm = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var nameForm = lazyRegexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func isName(s string) bool { return nameForm().MatchString(s) }
 
-// drops reports whether sudo keeps the variable from the program. What sudoers lets through is not in the file.
-func (s *sudo) drops(name string) bool {
+// dropsVariable reports whether sudo keeps the variable from the program. What sudoers lets through is not in the file.
+func (s *sudo) dropsVariable(name string) bool {
 	return s != nil && !s.all && !slices.Contains(s.names, name)
 }
 
-// given is what this program alone gets for a variable: its last Set or Unset step.
-func (p program) given(name string) (Step, bool) {
+// ownVariable is what this program alone gets for a variable: its last Set or Unset step.
+func (p program) ownVariable(name string) (Step, bool) {
 	for i := len(p.set) - 1; i >= 0; i-- {
 		if p.set[i].Name == name || p.set[i].Name == "*" {
 			return p.set[i], true
@@ -107,28 +107,28 @@ func (p program) given(name string) (Step, bool) {
 func isPython(name string) bool { return launchers.IsPython(name) }
 
 // usesGPUs reports whether a program is known to compute, so that a wrong device is a mistake.
-func (p program) usesGPUs() bool { return launchers.Computes(p.name, spelled(p.args)) }
+func (p program) usesGPUs() bool { return launchers.Computes(p.name, wordTexts(p.args)) }
 
 func isOneOf(word string, list ...string) bool { return slices.Contains(list, word) }
 
-func mentions(text string, words ...string) bool {
+func containsAny(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// option returns the value of an option of a program: "--nproc-per-node=4" and "--nproc_per_node 4" are the same, as
+// findOption returns the value of an option of a program: "--nproc-per-node=4" and "--nproc_per_node 4" are the same, as
 // the launchers take them.
-func option(args []Word, names ...string) (Word, bool) {
+func findOption(args []Word, names ...string) (Word, bool) {
 	for i, w := range args {
 		name, _, _ := strings.Cut(w.Text, "=")
 		if strings.HasPrefix(name, "-") && slices.Contains(names, strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")) {
-			return valueOf(args[i:])
+			return firstOptionValue(args[i:])
 		}
 	}
 	return Word{}, false
 }
 
-// valueOf is the value of the option that words begin with: behind its "=", or the next word.
-func valueOf(words []Word) (Word, bool) {
+// firstOptionValue is the value of the option that words begin with: behind its "=", or the next word.
+func firstOptionValue(words []Word) (Word, bool) {
 	w := words[0]
 	name, value, given := strings.Cut(w.Text, "=")
 	if !given {

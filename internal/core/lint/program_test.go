@@ -40,7 +40,7 @@ func TestStarted(t *testing.T) {
 		{"$PYTHON train.py", "", "", "", ""},
 		{"nohup", "nohup", "", "", ""},
 	} {
-		p := started(command(c.line))
+		p := programOf(command(c.line))
 		var args, set []string
 		for _, w := range p.args {
 			args = append(args, w.Text)
@@ -51,11 +51,11 @@ func TestStarted(t *testing.T) {
 		if p.name != c.name || strings.Join(args, " ") != c.args || strings.Join(set, ",") != c.set {
 			t.Errorf("%s: %q with %q and %q", c.line, p.name, args, set)
 		}
-		if c.dropped != "" && !p.sudo.drops(c.dropped) {
+		if c.dropped != "" && !p.sudo.dropsVariable(c.dropped) {
 			t.Errorf("%s: sudo lets %s through", c.line, c.dropped)
 		}
 	}
-	if p := started(command("sudo -E python x")); p.sudo.drops("A") {
+	if p := programOf(command("sudo -E python x")); p.sudo.dropsVariable("A") {
 		t.Error("sudo -E drops a variable")
 	}
 }
@@ -67,7 +67,7 @@ func TestUsesGPUs(t *testing.T) {
 		"python -m pip install torch": false, "python -m venv .venv": false, "python --version": false, "python setup.py install": false, "python -c print(1)": false, "python": false,
 		"accelerate config": false, "ray stop": false, "ollama list": false, "pip install vllm": false, "echo python": false, "torchrun --help": false,
 	} {
-		if got := started(command(line)).usesGPUs(); got != want {
+		if got := programOf(command(line)).usesGPUs(); got != want {
 			t.Errorf("%s: %v", line, got)
 		}
 	}
@@ -78,11 +78,11 @@ func TestOption(t *testing.T) {
 		"torchrun --nproc-per-node 4 x": "4", "torchrun --nproc_per_node=4 x": "4", "torchrun --nproc-per-node=4 x": "4", "torchrun --nproc_per_node 4 x": "4", "torchrun -nproc-per-node 4": "4",
 		"torchrun --nproc-per-node": "", "torchrun x --other 4": "",
 	} {
-		if v, _ := option(started(command(line)).args, "nproc-per-node"); v.Text != want {
+		if v, _ := findOption(programOf(command(line)).args, "nproc-per-node"); v.Text != want {
 			t.Errorf("%s: %q, want %q", line, v.Text, want)
 		}
 	}
-	v, _ := option(started(command("torchrun --nproc_per_node=12 x")).args, "nproc-per-node")
+	v, _ := findOption(programOf(command("torchrun --nproc_per_node=12 x")).args, "nproc-per-node")
 	if v.At.Column != len("torchrun --nproc_per_node=")+1 || v.Raw != "12" {
 		t.Errorf("the value stands at %d as %q", v.At.Column, v.Raw)
 	}
@@ -97,7 +97,7 @@ func TestAsContainer(t *testing.T) {
 		{"docker run --gpus all $IMAGE --gpus 0", "all", "", "--gpus 0"},
 		{"docker run image --gpus 0", "", "", "--gpus 0"},
 	} {
-		r, ok := asContainer(command(c.line))
+		r, ok := readContainerRun(command(c.line))
 		if !ok {
 			t.Errorf("%s: not read", c.line)
 			continue
@@ -117,7 +117,7 @@ func TestAsContainer(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"docker build --gpus all .", "docker ps", "docker", "docker compose run --gpus all x", "python run"} {
-		if _, ok := asContainer(command(line)); ok {
+		if _, ok := readContainerRun(command(line)); ok {
 			t.Errorf("%s: read as the start of a container", line)
 		}
 	}
@@ -135,7 +135,7 @@ func TestGPURequest(t *testing.T) {
 		`"device=0,2"`: {0, "0 2", false}, `"device=0,2","capabilities=compute,utility"`: {0, "0 2", false}, `"device=0,2",capabilities=utility`: {0, "0 2", false},
 		"": {0, "", false}, `"`: {0, "", false}, `device="0`: {0, `"0`, false},
 	} {
-		r := gpuRequest(text)
+		r := parseGPURequest(text)
 		if r.count != want.count || strings.Join(r.devices, " ") != want.devices || r.loose != want.loose {
 			t.Errorf("%s: %+v", text, r)
 		}
@@ -157,7 +157,7 @@ func TestBatchOf(t *testing.T) {
 			}
 			f.Steps = append(f.Steps, Step{Do: Setting, Name: name, Value: Value{Text: value, Known: true}})
 		}
-		if b := batchOf(f); b.gpus != want {
+		if b := readBatchRequest(f); b.gpus != want {
 			t.Errorf("%s: %d by %s, not %d", text, b.gpus, b.option, want)
 		}
 	}
@@ -171,7 +171,7 @@ func TestLongScript(t *testing.T) {
 		f.Steps = append(f.Steps, Step{Do: Set, Name: "CUDA_VISIBLE_DEVICES", Exported: true, How: "export", Process: "1/", Value: Value{Text: "0,1", Known: true}}, launch)
 	}
 	began := time.Now()
-	for _, r := range rules() {
+	for _, r := range allRules() {
 		if found := r.Look(f); len(found) > 0 {
 			t.Errorf("%s: %d findings", r.Code, len(found))
 		}

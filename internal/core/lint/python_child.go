@@ -8,7 +8,7 @@ import (
 )
 
 // exportAlone is a computed text for a shell that only exports.
-var exportAlone = pattern(`^\s*export\s+(\w+)=[^;&|\n]*;?\s*$`)
+var exportAlone = lazyRegexp(`^\s*export\s+(\w+)=[^;&|\n]*;?\s*$`)
 
 // lookExportLostInPython finds os.system("export …"): the shell that is started for it ends at once.
 func lookExportLostInPython(f File) (all []Finding) {
@@ -26,8 +26,8 @@ func lookExportLostInPython(f File) (all []Finding) {
 		if len(s.Words) == 2 && s.Words[0].Text == "export" {
 			name, _, _ = strings.Cut(s.Words[1].Text, "=")
 		}
-		if forGPUs(name) {
-			all = append(all, exportedInPython(name, s.At))
+		if isKnownGPUVariable(name) {
+			all = append(all, lostExportFinding(name, s.At))
 		}
 	}
 	if f.Kind == Notebook {
@@ -35,22 +35,22 @@ func lookExportLostInPython(f File) (all []Finding) {
 	}
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
-			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !usedByProgram(script.Steps[i+1:]) {
-				all = append(all, exportedInPython(s.Name, s.At))
+			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
+				all = append(all, lostExportFinding(s.Name, s.At))
 			}
 		}
 	}
 	return all
 }
 
-// usedByProgram is used, where what only shows a variable does not count.
-func usedByProgram(steps []Step) bool {
-	return used(slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
+// hasProgramReader is used, where what only shows a variable does not count.
+func hasProgramReader(steps []Step) bool {
+	return hasReader(slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
 		return s.Do == Command && len(s.Words) > 0 && isOneOf(s.Words[0].Text, "echo", "printf", "printenv", "env", "true", "exit")
 	}))
 }
 
-func exportedInPython(name string, at Place) Finding {
+func lostExportFinding(name string, at Place) Finding {
 	return Finding{Finding: check.Finding{Seen: name + " is set in a shell that ends at once",
 		Why: "neither this program nor what it starts later gets the variable",
 		Do:  `write: os.environ["` + name + `"] = …, before the library is imported`}, At: at}
@@ -59,7 +59,7 @@ func exportedInPython(name string, at Place) Finding {
 // lookEnvironmentAlone finds a child whose whole environment is a list of devices.
 func lookEnvironmentAlone(f File) (all []Finding) {
 	for _, s := range f.Steps {
-		i := slices.IndexFunc(s.With, func(w Step) bool { return forGPUs(w.Name) })
+		i := slices.IndexFunc(s.With, func(w Step) bool { return isKnownGPUVariable(w.Name) })
 		if s.How != "env= alone" || i < 0 || slices.ContainsFunc(s.With, func(w Step) bool { return w.Name == "PATH" }) {
 			continue
 		}
@@ -75,25 +75,25 @@ func lookEnvironmentAlone(f File) (all []Finding) {
 	return all
 }
 
-var rayGPUs = pattern(`num_gpus\s*=\s*(0?\.[0-9]*[1-9]|[1-9])`)
+var rayGPUs = lazyRegexp(`num_gpus\s*=\s*(0?\.[0-9]*[1-9]|[1-9])`)
 
 // lookRayMask finds a task or actor of Ray that overwrites the list that Ray gave it.
 func lookRayMask(f File) (all []Finding) {
 	if slices.ContainsFunc(f.Steps, func(s Step) bool {
-		return strings.HasPrefix(s.Name, "RAY_EXPERIMENTAL_NOSET") || s.mentions("RAY_EXPERIMENTAL_NOSET")
+		return strings.HasPrefix(s.Name, "RAY_EXPERIMENTAL_NOSET") || s.argsContain("RAY_EXPERIMENTAL_NOSET")
 	}) {
 		return nil
 	}
 	tasks := f.rayTasks()
 	seen := map[Place]bool{}
-	for _, w := range flows(f) {
+	for _, w := range traceFlows(f) {
 		for i, s := range w.moments {
 			own := w.moments[min(w.from, len(w.moments)-1)].In
 			class, _, _ := strings.Cut(own, ".")
 			if i < w.from || !tasks[own] && !tasks[class] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" || seen[s.At] {
 				continue
 			}
-			if s.Value.Known && hides(s.Value) || !s.Value.Known && !f.isParameter(s.In, library(unmarked(s.Value.From))) {
+			if s.Value.Known && hidesEveryDevice(s.Value) || !s.Value.Known && !f.isParameter(s.In, rootModule(nameWithoutMark(s.Value.From))) {
 				continue
 			}
 			seen[s.At] = true
@@ -110,7 +110,7 @@ func (f File) rayTasks() map[string]bool {
 	tasks := map[string]bool{}
 	later := false
 	for _, s := range f.Steps {
-		gpus, given := s.arg(-1, "num_gpus")
+		gpus, given := s.findArg(-1, "num_gpus")
 		if s.Do != Call || !given || !rayGPUs().MatchString("num_gpus="+gpus.Value.Text) {
 			continue
 		}

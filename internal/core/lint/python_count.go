@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// processes is how many devices a call needs, one for each process or part that it starts.
-func (s Step) processes() (n int, v Value, what string) {
+// neededDevices is how many devices a call needs, one for each process or part that it starts.
+func (s Step) neededDevices() (n int, v Value, what string) {
 	if s.Do != Call {
 		return 0, v, ""
 	}
@@ -31,57 +31,57 @@ func (s Step) processes() (n int, v Value, what string) {
 		if s.Name != c.call {
 			continue
 		}
-		if own, ok := s.arg(-1, "distributed_executor_backend"); ok && own.Value.Text != "mp" {
+		if own, ok := s.findArg(-1, "distributed_executor_backend"); ok && own.Value.Text != "mp" {
 			continue // Ray finds devices on other machines too
 		}
-		if a, ok := s.arg(c.position, c.name); ok && a.number() > 0 {
-			return a.number(), a.Value, c.what
+		if a, ok := s.findArg(c.position, c.name); ok && a.decimalValue() > 0 {
+			return a.decimalValue(), a.Value, c.what
 		}
 	}
 	return 0, v, ""
 }
 
-// number is the number that the argument certainly is, or -1: "2" in quotes is none.
-func (a Arg) number() int {
+// decimalValue is the number that the argument certainly is, or -1: "2" in quotes is none.
+func (a Arg) decimalValue() int {
 	if !a.Value.Known || strings.ContainsAny(a.Value.Raw, "\"'") {
 		return -1
 	}
-	return number(a.Value.Text)
+	return parseDecimal(a.Value.Text)
 }
 
-// counted reports whether the moment comes only after the program has asked how many devices there are.
-func (m moment) counted() bool {
+// followsDeviceCount reports whether the moment comes only after the program has asked how many devices there are.
+func (m flowStep) followsDeviceCount() bool {
 	return slices.ContainsFunc(m.path, func(arm string) bool { return arm[0] == 'g' })
 }
 
-// onCPU reports whether the file chooses what runs without GPUs: then the number of processes says nothing.
-func (f File) onCPU() bool {
+// computesOnCPU reports whether the file chooses what runs without GPUs: then the number of processes says nothing.
+func (f File) computesOnCPU() bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
-		backend, _ := s.arg(0, "backend")
-		device, _ := s.arg(-1, "accelerator")
+		backend, _ := s.findArg(0, "backend")
+		device, _ := s.findArg(-1, "accelerator")
 		return s.Name == "torch.distributed.init_process_group" && (backend.Value.Text == "gloo" || backend.Value.Text == "mpi") || device.Value.Text == "cpu"
 	})
 }
 
 func lookProcessesInPython(f File) (all []Finding) {
-	if f.onCPU() {
+	if f.computesOnCPU() {
 		return nil
 	}
-	ways := flows(f)
+	ways := traceFlows(f)
 	seen := map[Place]bool{}
 	for _, w := range ways {
 		for i, m := range w.moments {
-			n, v, what := m.processes()
-			if n == 0 || i < w.from || m.counted() || seen[m.At] || m.masksItself(ways) {
+			n, v, what := m.neededDevices()
+			if n == 0 || i < w.from || m.followsDeviceCount() || seen[m.At] || m.masksItself(ways) {
 				continue
 			}
-			set, entries, ok := visibleAt(w.moments, i)
+			set, entries, ok := visibleListAt(w.moments, i)
 			if !ok || n <= len(entries) {
 				continue
 			}
 			seen[m.At] = true
 			all = append(all, Finding{Finding: check.Finding{
-				Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
+				Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
 				Why:  "each needs a device of its own",
 				Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
 		}
@@ -90,12 +90,12 @@ func lookProcessesInPython(f File) (all []Finding) {
 }
 
 // masksItself reports whether the workers that a call starts choose their devices themselves.
-func (m moment) masksItself(ways []flow) bool {
+func (m flowStep) masksItself(ways []flow) bool {
 	return slices.ContainsFunc(ways, func(w flow) bool {
 		if !w.worker || !slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref != "" && len(w.moments) > 0 && a.Ref == w.moments[0].In }) {
 			return false
 		}
-		return slices.ContainsFunc(w.moments, func(s moment) bool {
+		return slices.ContainsFunc(w.moments, func(s flowStep) bool {
 			return (s.Do == Set || s.Do == Unset) && s.Name == "CUDA_VISIBLE_DEVICES"
 		})
 	})
@@ -118,7 +118,7 @@ func meetingsInPython(f File) (all []meeting) {
 		if s.Do != Call || s.Name != "torch.distributed.init_process_group" {
 			continue
 		}
-		a, ok := s.arg(1, "init_method")
+		a, ok := s.findArg(1, "init_method")
 		if port := local.FindStringSubmatch(a.Value.Text); ok && a.Value.Known && port != nil {
 			n, err := strconv.Atoi(port[2])
 			if err == nil {

@@ -30,7 +30,7 @@ func lookOverride(f File) (all []Finding) {
 
 // otherAccelerator is a function for the devices of another vendor, which takes the place of the one of CUDA so that a
 // program for CUDA runs there.
-var otherAccelerator = pattern(`(^|[^a-z])(xpu|npu|mps|mlu|musa|hpu|gcu|sdaa)`)
+var otherAccelerator = lazyRegexp(`(^|[^a-z])(xpu|npu|mps|mlu|musa|hpu|gcu|sdaa)`)
 
 // isPutBack reports whether one of the steps gives the name back what it was before.
 func isPutBack(steps []Step, name string) bool {
@@ -39,11 +39,11 @@ func isPutBack(steps []Step, name string) bool {
 	})
 }
 
-var keptOriginal = pattern(`(?i)^[\w.]*(orig|old|saved|real|before|backup|prev)\w*$`)
+var keptOriginal = lazyRegexp(`(?i)^[\w.]*(orig|old|saved|real|before|backup|prev)\w*$`)
 
 func lookSetDeviceCPU(f File) (all []Finding) {
 	for _, s := range f.Steps {
-		if a, ok := s.arg(0, "device"); ok && s.Do == Call && s.Name == "torch.cuda.set_device" && a.Value.Known && (a.Value.Text == "cpu" || strings.HasPrefix(a.Value.Text, "cpu:")) {
+		if a, ok := s.findArg(0, "device"); ok && s.Do == Call && s.Name == "torch.cuda.set_device" && a.Value.Known && (a.Value.Text == "cpu" || strings.HasPrefix(a.Value.Text, "cpu:")) {
 			all = append(all, Finding{Finding: check.Finding{Seen: "torch.cuda.set_device is given the CPU",
 				Why: "it takes CUDA devices only and ends with a ValueError",
 				Do:  "use torch.device(\"cpu\") for the model and the data, or hide the devices: CUDA_VISIBLE_DEVICES=-1"}, At: s.At})
@@ -54,17 +54,17 @@ func lookSetDeviceCPU(f File) (all []Finding) {
 
 func lookIndexInPython(f File) (all []Finding) {
 	seen := map[Place]bool{}
-	torch := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && library(s.Name) == "torch" })
-	for _, w := range flows(f) {
+	torch := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "torch" })
+	for _, w := range traceFlows(f) {
 		for i, m := range w.moments {
-			for _, c := range m.choices() {
+			for _, c := range m.deviceChoices() {
 				if m.Name == ".to" && !torch && !strings.Contains(c.value.Raw, "cuda") {
 					continue // other libraries have such a method too
 				}
-				if i < w.from || c.index < 0 || seen[c.value.At] || m.counted() {
+				if i < w.from || c.index < 0 || seen[c.value.At] || m.followsDeviceCount() {
 					continue
 				}
-				set, entries, ok := visibleAt(w.moments, i)
+				set, entries, ok := visibleListAt(w.moments, i)
 				if !ok || c.index < len(entries) {
 					continue
 				}
@@ -74,23 +74,23 @@ func lookIndexInPython(f File) (all []Finding) {
 					do = fmt.Sprintf("use a number from 0 to %d", len(entries)-1)
 				}
 				all = append(all, Finding{Finding: check.Finding{
-					Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.shown(c.value), c.index, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
-					Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.first(len(entries))})
+					Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.displayCall(c.value), c.index, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
+					Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.deviceZeroEdit(len(entries))})
 			}
 		}
 	}
 	return all
 }
 
-// unmarked is the name that a value is made of, without the mark of how often it was given another value.
-func unmarked(from string) string {
+// nameWithoutMark is the name that a value is made of, without the mark of how often it was given another value.
+func nameWithoutMark(from string) string {
 	name, _, _ := strings.Cut(from, "#")
 	return name
 }
 
-// first writes device 0 instead of a number, if there is only one. The meaning of .to(1) depends on the type of the
+// deviceZeroEdit writes device 0 instead of a number, if there is only one. The meaning of .to(1) depends on the type of the
 // value.
-func (c chosen) first(devices int) []Edit {
+func (c deviceChoice) deviceZeroEdit(devices int) []Edit {
 	old := strconv.Itoa(c.index)
 	if devices != 1 || c.method == ".to" && c.value.Raw == old || c.value.Raw != old && c.value.Raw != `"cuda:`+old+`"` && c.value.Raw != "'cuda:"+old+"'" {
 		return nil
@@ -98,47 +98,47 @@ func (c chosen) first(devices int) []Edit {
 	return []Edit{{At: c.value.At, Text: strings.Replace(c.value.Raw, old, "0", 1)}}
 }
 
-// shown is a call with the one argument that matters.
-func (s Step) shown(v Value) string {
+// displayCall is a call with the one argument that matters.
+func (s Step) displayCall(v Value) string {
 	if strings.Contains(v.Raw, "\n") || len(v.Raw) > 40 {
-		return s.called()
+		return s.displayName()
 	}
-	return strings.TrimSuffix(s.called(), ")") + v.Raw + ")"
+	return strings.TrimSuffix(s.displayName(), ")") + v.Raw + ")"
 }
 
-// madeOf is the assignment of a list that is one computed value alone.
-func madeOf(masks []moment, from string) (moment, bool) {
-	i := slices.IndexFunc(masks, func(m moment) bool {
+// maskFromValue is the assignment of a list that is one computed value alone.
+func maskFromValue(masks []flowStep, from string) (flowStep, bool) {
+	i := slices.IndexFunc(masks, func(m flowStep) bool {
 		return m.Do == Set && !m.Value.Known && m.Value.From == from && m.How != "os.environ.setdefault"
 	})
 	if i < 0 {
-		return moment{}, false
+		return flowStep{}, false
 	}
 	return masks[i], true
 }
 
 func lookRankInPython(f File) (all []Finding) {
 	seen := map[Place]bool{}
-	for _, w := range flows(f) {
-		var masks []moment // the last assignment: several for "a if test else b"
+	for _, w := range traceFlows(f) {
+		var masks []flowStep // the last assignment: several for "a if test else b"
 		for i, m := range w.moments {
 			if (m.Do == Set || m.Do == Unset) && m.Name == "CUDA_VISIBLE_DEVICES" && m.Shell == 0 {
-				masks = slices.DeleteFunc(masks, func(before moment) bool { return before.At != m.At })
+				masks = slices.DeleteFunc(masks, func(before flowStep) bool { return before.At != m.At })
 				masks = append(masks, m)
 			}
-			for _, c := range m.choices() {
-				mask, found := madeOf(masks, c.value.From)
-				if i < w.from || c.index >= 0 || !found || !mask.reaches(m) || len(masks) == 1 && !mask.surely(m) || seen[c.value.At] {
+			for _, c := range m.deviceChoices() {
+				mask, found := maskFromValue(masks, c.value.From)
+				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) || seen[c.value.At] {
 					continue
 				}
 				seen[c.value.At] = true
 				var severity check.Severity
-				if from := unmarked(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
+				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
 					severity = check.Info // it may always be 0, or the program may have started the driver before this
 				}
 				all = append(all, Finding{Finding: check.Finding{Severity: severity,
-					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.shown(c.value), unmarked(c.value.From), mask.At.Line),
-					Why:  "behind a mask of one device its number is 0, so this works only where " + unmarked(c.value.From) + " is 0",
+					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.displayCall(c.value), nameWithoutMark(c.value.From), mask.At.Line),
+					Why:  "behind a mask of one device its number is 0, so this works only where " + nameWithoutMark(c.value.From) + " is 0",
 					Do:   "use device 0 here, or leave CUDA_VISIBLE_DEVICES alone"}, At: c.value.At})
 			}
 		}

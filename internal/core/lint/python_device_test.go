@@ -22,7 +22,7 @@ func TestDeviceEdits(t *testing.T) {
 			{Do: lint.Call, Name: c.call, At: lint.Place{Line: 3}, Args: []lint.Arg{{Value: lint.Value{Raw: c.raw, Text: text, Known: true, At: lint.Place{Line: 3, Column: 5}}}}},
 		}}
 		found := 0
-		for _, f := range lint.Look(file, true) {
+		for _, f := range lint.ApplyRules(file, true) {
 			if f.Code == "device-beyond-mask" {
 				found++
 				if len(f.Edits) != c.edits {

@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// moment is a step of Python in the order in which things happen, with the branches and calls that lead to it.
-type moment struct {
+// flowStep is a step of Python in the order in which things happen, with the branches and calls that lead to it.
+type flowStep struct {
 	Step
 	path []string
 }
 
 // flow is one way through a file: what happens when it is run, or what a function of it does that only others call.
 type flow struct {
-	moments []moment
+	moments []flowStep
 	from    int  // the first that is the function's own; 0 for the whole file
 	worker  bool // a function that runs in a process of its own
 }
 
-// tooLong bounds a flow: calls within calls multiply, and rules compare what happens with all that happened before.
-const tooLong = 4000
+// maxFlowMoments bounds a flow: calls within calls multiply, and rules compare what happens with all that happened before.
+const maxFlowMoments = 4000
 
-// tooMany limits the flows of a file in total; each has the steps around its function.
-const tooMany = 100_000
+// maxTotalMoments limits the flows of a file in total; each has the steps around its function.
+const maxTotalMoments = 100_000
 
 type tracer struct {
 	bodies map[string][]Step // by function; "" the file itself
 	called map[string]bool
 	calls  int
 	stack  []string
-	out    []moment
+	out    []flowStep
 }
 
-// flows follows a Python file from its top through the functions that it calls, then each function that nothing in the
+// traceFlows follows a Python file from its top through the functions that it calls, then each function that nothing in the
 // file calls. Steps of shell scripts within it are left out, except for programs that they start.
-func flows(f File) []flow {
+func traceFlows(f File) []flow {
 	if f.Kind != Python && f.Kind != Notebook {
 		return nil
 	}
@@ -45,9 +45,9 @@ func flows(f File) []flow {
 	t := &tracer{bodies: map[string][]Step{}, called: map[string]bool{}}
 	var names []string
 	local := map[string]bool{} // functions that others of the file call
-	graphs := f.graphs()
+	graphs := f.usesTensorFlowGraphs()
 	for _, s := range f.Steps {
-		if graphs && s.draws() {
+		if graphs && s.isTensorFlowOp() {
 			continue
 		}
 		if s.Do == Call && s.In != s.Name {
@@ -63,9 +63,9 @@ func flows(f File) []flow {
 			t.bodies[s.In] = append(t.bodies[s.In], s)
 		}
 	}
-	t.enter("", nil)
+	t.traceFunction("", nil)
 	whole := flow{moments: t.out}
-	var around []moment
+	var around []flowStep
 	for _, m := range whole.moments {
 		if m.In == "" && (len(m.path) == 0 || m.path[0][0] != 'm') {
 			around = append(around, m)
@@ -77,7 +77,7 @@ func flows(f File) []flow {
 	outer := slices.DeleteFunc(names, func(n string) bool { return local[n] })
 	total := 0
 	for _, name := range slices.Concat(outer, inner) { // what others call is entered from them
-		if total > tooMany {
+		if total > maxTotalMoments {
 			break
 		}
 		worker := slices.Contains(workers, name)
@@ -89,48 +89,48 @@ func flows(f File) []flow {
 			t.out = slices.Clone(around)
 		}
 		from := len(t.out)
-		t.enter(name, []string{t.call()})
+		t.traceFunction(name, []string{t.nextCallLabel()})
 		all = append(all, flow{t.out, from, worker})
 		total += len(t.out)
 	}
 	return all
 }
 
-func (t *tracer) call() string {
+func (t *tracer) nextCallLabel() string {
 	t.calls++
 	return "c" + strconv.Itoa(t.calls) + ".0"
 }
 
-func (t *tracer) enter(name string, path []string) {
+func (t *tracer) traceFunction(name string, path []string) {
 	t.called[name] = true
 	t.stack = append(t.stack, name)
 	for _, s := range t.bodies[name] {
-		if len(t.out) > tooLong {
+		if len(t.out) > maxFlowMoments {
 			break
 		}
-		m := moment{s, slices.Concat(path, branches(s.Branch))}
+		m := flowStep{s, slices.Concat(path, splitBranches(s.Branch))}
 		t.out = append(t.out, m)
 		if s.Do != Call {
 			continue
 		}
 		for _, next := range []string{s.Name, s.Name + ".__init__"} {
 			if _, local := t.bodies[next]; local && next != "" && !slices.Contains(t.stack, next) && len(t.stack) < 20 {
-				t.enter(next, append(slices.Clone(m.path), t.call()))
+				t.traceFunction(next, append(slices.Clone(m.path), t.nextCallLabel()))
 			}
 		}
 	}
 	t.stack = t.stack[:len(t.stack)-1]
 }
 
-func branches(b string) []string {
+func splitBranches(b string) []string {
 	if b == "" {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(b, "/"), "/")
 }
 
-// apart returns what of a's branches b is not in too, and whether the two are in different arms of one construct.
-func (m moment) apart(b moment) (rest []string, exclusive bool) {
+// compareBranches returns what of a's branches b is not in too, and whether the two are in different arms of one construct.
+func (m flowStep) compareBranches(b flowStep) (rest []string, exclusive bool) {
 	i := 0
 	for i < len(m.path) && i < len(b.path) && m.path[i] == b.path[i] {
 		i++
@@ -143,10 +143,10 @@ func (m moment) apart(b moment) (rest []string, exclusive bool) {
 	return m.path[i:], exclusive
 }
 
-// reaches reports whether a way leads from m to a later moment: they are not in different arms, and m's arm does not
+// canReach reports whether a way leads from m to a later moment: they are not in different arms, and m's arm does not
 // end in leaving what b is in.
-func (m moment) reaches(b moment) bool {
-	rest, exclusive := m.apart(b)
+func (m flowStep) canReach(b flowStep) bool {
+	rest, exclusive := m.compareBranches(b)
 	if exclusive {
 		return false
 	}
@@ -162,16 +162,16 @@ func (m moment) reaches(b moment) bool {
 	return true
 }
 
-// surely reports whether m has happened whenever the later moment is reached.
-func (m moment) surely(b moment) bool {
-	rest, exclusive := m.apart(b)
+// alwaysPrecedes reports whether m has happened whenever the later moment is reached.
+func (m flowStep) alwaysPrecedes(b flowStep) bool {
+	rest, exclusive := m.compareBranches(b)
 	return !exclusive && !slices.ContainsFunc(rest, func(arm string) bool {
 		return arm[0] != 'c' && arm[0] != 'm' && (arm[0] != 't' || !strings.Contains(arm, ".0"))
 	})
 }
 
-// arg returns an argument by its name or else by its position.
-func (s Step) arg(position int, names ...string) (Arg, bool) {
+// findArg returns an argument by its name or else by its position.
+func (s Step) findArg(position int, names ...string) (Arg, bool) {
 	for _, a := range s.Args {
 		if a.Name != "" && slices.Contains(names, a.Name) {
 			return a, true
@@ -190,12 +190,12 @@ func (s Step) arg(position int, names ...string) (Arg, bool) {
 	return Arg{}, false
 }
 
-// starter says how a call starts processes of this very program: "fork" when the child takes over the parent's memory,
+// childStartMethod says how a call starts processes of this very program: "fork" when the child takes over the parent's memory,
 // "new" when it does not, "" when it starts none.
-func (s Step) starter() string {
+func (s Step) childStartMethod() string {
 	root, _, _ := strings.Cut(s.Name, ".")
 	last := s.Name[strings.LastIndexByte(s.Name, '.')+1:]
-	_, pool := s.arg(-1, "initializer")
+	_, pool := s.findArg(-1, "initializer")
 	switch {
 	case s.Do != Call:
 		return ""
@@ -211,7 +211,7 @@ func (s Step) starter() string {
 		slices.Contains([]string{"Process", "Pool", "map", "imap", "imap_unordered", "starmap", "apply_async", "map_async", "submit", "ProcessPoolExecutor", "process"}, last):
 		return "fork"
 	case s.Name == "torch.utils.data.DataLoader":
-		if _, ok := s.arg(-1, "worker_init_fn"); ok {
+		if _, ok := s.findArg(-1, "worker_init_fn"); ok {
 			return "fork"
 		}
 	case root == "" && (last == "Process" || last == "Pool" || pool || last == "submit" || strings.Contains(last, "map") || last == "apply_async" || last == "spawn"):
@@ -223,7 +223,7 @@ func (s Step) starter() string {
 // workerNames are the functions of a file that run in processes of their own.
 func workerNames(f File) (names []string) {
 	// a function that is handed to another of the file may be what that one starts
-	starts := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.starter() != "" })
+	starts := slices.ContainsFunc(f.Steps, func(s Step) bool { return s.childStartMethod() != "" })
 	defined := map[string]bool{}
 	for _, s := range f.Steps {
 		defined[s.Name] = defined[s.Name] || s.Do == Define
@@ -242,7 +242,7 @@ func workerNames(f File) (names []string) {
 		}) {
 			names = append(names, s.Name)
 		}
-		if s.starter() == "" && (s.Do != Call || !starts || !defined[s.Name]) {
+		if s.childStartMethod() == "" && (s.Do != Call || !starts || !defined[s.Name]) {
 			continue
 		}
 		for _, a := range s.Args {
@@ -255,23 +255,23 @@ func workerNames(f File) (names []string) {
 	return names
 }
 
-// forks reports whether processes of the file take over their parent's memory: the way of Linux before Python 3.14,
+// usesFork reports whether processes of the file take over their parent's memory: the way of Linux before Python 3.14,
 // unless another one is chosen (docs.python.org: multiprocessing, contexts and start methods).
-func (f File) forks() bool {
+func (f File) usesFork() bool {
 	return !slices.ContainsFunc(f.Steps, func(s Step) bool {
 		if s.Do != Call || !strings.HasSuffix(s.Name, ".set_start_method") && !strings.HasSuffix(s.Name, ".get_context") {
 			return false
 		}
-		how, ok := s.arg(0, "method")
+		how, ok := s.findArg(0, "method")
 		return !ok || how.Value.Text != "fork"
 	})
 }
 
 // startsChild reports whether the step starts another process, which takes over the environment as it is now.
-func (m moment) startsChild() bool {
+func (m flowStep) startsChild() bool {
 	if m.Do == Command {
 		quiet := []string{"nvidia-smi", "git", "ls", "mkdir", "rm", "cp", "mv", "echo", "cat", "pip", "pip3", "apt", "apt-get", "wget", "curl", "cd", "pwd"}
 		return len(m.Words) == 0 || !m.Words[0].Known || !slices.Contains(quiet, m.Words[0].Text)
 	}
-	return m.Do == Script || m.starter() != "" && m.Name != "torch.utils.data.DataLoader"
+	return m.Do == Script || m.childStartMethod() != "" && m.Name != "torch.utils.data.DataLoader"
 }

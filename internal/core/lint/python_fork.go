@@ -6,13 +6,13 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lookForked(f File) (all []Finding) {
-	if !f.forks() {
+func lookSetInForkedWorker(f File) (all []Finding) {
+	if !f.usesFork() {
 		return nil
 	}
 	seen := map[Place]bool{}
-	own := map[string][]moment{}
-	ways := flows(f)
+	own := map[string][]flowStep{}
+	ways := traceFlows(f)
 	for _, w := range ways {
 		if w.worker && len(w.moments) > 0 {
 			own[w.moments[0].In] = w.moments
@@ -20,28 +20,28 @@ func lookForked(f File) (all []Finding) {
 	}
 	for _, w := range ways {
 		torch := false
-		var started []moment
+		var started []flowStep
 		for _, m := range w.moments {
-			torch = torch || m.Do == Import && library(m.Name) == "torch"
-			if m.starts(torch, false) != "" {
+			torch = torch || m.Do == Import && rootModule(m.Name) == "torch"
+			if m.driverStarter(torch, false) != "" {
 				started = append(started, m)
 			}
-			if m.starter() != "fork" {
+			if m.childStartMethod() != "fork" {
 				continue
 			}
 			for _, parent := range started {
-				if !parent.surely(m) || !parent.reaches(m) {
+				if !parent.alwaysPrecedes(m) || !parent.canReach(m) {
 					continue
 				}
 				for _, a := range m.Args {
 					for _, s := range own[a.Ref] {
-						by, _ := frozen(s.Name)
+						by, _ := variableReader(s.Name)
 						if s.Do != Set || by != "driver" || seen[s.At] {
 							continue
 						}
 						seen[s.At] = true
 						all = append(all, Finding{Finding: check.Finding{
-							Seen: fmt.Sprintf("%s is set in a worker that is forked after %s in line %d started the driver", s.Name, parent.called(), parent.At.Line),
+							Seen: fmt.Sprintf("%s is set in a worker that is forked after %s in line %d started the driver", s.Name, parent.displayName(), parent.At.Line),
 							Why:  "the worker takes over a driver that has read the variable, and cannot start it again",
 							Do:   "start the workers with the method spawn, or do nothing with the GPU before they are started"}, At: s.At})
 					}

@@ -10,20 +10,20 @@ import (
 )
 
 func lookFractionsInPython(f File) (all []Finding) {
-	ways := flows(f)
+	ways := traceFlows(f)
 	seen := map[Place]bool{}
 	for _, w := range ways {
-		all = append(all, engines(w, seen)...)
-		all = append(all, pools(f, w, ways, seen)...)
-		all = append(all, limits(w, ways, seen)...)
+		all = append(all, engineFractionFindings(w, seen)...)
+		all = append(all, poolFractionFindings(f, w, ways, seen)...)
+		all = append(all, limitFractionFindings(w, ways, seen)...)
 	}
 	return all
 }
 
-// engines adds what the vLLM engines of one process take, as long as none is given back and the mask stays.
-func engines(w flow, seen map[Place]bool) (all []Finding) {
+// engineFractionFindings adds what the vLLM engines of one process take, as long as none is given back and the mask stays.
+func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 	sum := 0.0
-	var before []moment
+	var before []flowStep
 	for i, m := range w.moments {
 		switch {
 		case m.Do == Set && strings.HasSuffix(m.Name, "VISIBLE_DEVICES"), m.Do == Call && (m.Name == "del" || strings.Contains(m.Name, "shutdown") || strings.Contains(m.Name, "destroy") || strings.Contains(m.Name, "cleanup")):
@@ -33,14 +33,14 @@ func engines(w flow, seen map[Place]bool) (all []Finding) {
 			continue
 		}
 		part := 0.9
-		if a, ok := m.arg(-1, "gpu_memory_utilization"); ok {
+		if a, ok := m.findArg(-1, "gpu_memory_utilization"); ok {
 			n, err := strconv.ParseFloat(a.Value.Text, 64)
 			if !a.Value.Known || err != nil {
 				return all
 			}
 			part = n
 		}
-		if slices.ContainsFunc(before, func(b moment) bool { return !b.surely(m) || !b.reaches(m) || b.In != m.In }) {
+		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In }) {
 			sum, before = 0, nil
 		}
 		sum += part
@@ -56,26 +56,26 @@ func engines(w flow, seen map[Place]bool) (all []Finding) {
 	return all
 }
 
-// pools multiplies a fraction that the environment says by the processes that take it over.
-func pools(f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
-	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && library(s.Name) == "jax" }) {
+// poolFractionFindings multiplies a fraction that the environment says by the processes that take it over.
+func poolFractionFindings(f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "jax" }) {
 		return nil
 	}
 	workers := 0
-	var set moment
+	var set flowStep
 	for i, m := range w.moments {
 		switch {
 		case m.Do == Set && m.Shell == 0 && (m.Name == "XLA_CLIENT_MEM_FRACTION" || m.Name == "XLA_PYTHON_CLIENT_MEM_FRACTION"):
 			set = m
 			continue
-		case i < w.from || m.starter() == "":
+		case i < w.from || m.childStartMethod() == "":
 			continue
 		}
-		if n := m.pool(); n > 0 {
+		if n := m.poolSize(); n > 0 {
 			workers = n
 		}
 		part, err := strconv.ParseFloat(set.Value.Text, 64)
-		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.surely(m) || seen[set.At] || m.masksItself(ways) || !m.runs(ways, "jax") {
+		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.alwaysPrecedes(m) || seen[set.At] || m.masksItself(ways) || !m.workersUseLibrary(ways, "jax") {
 			continue
 		}
 		seen[set.At] = true
@@ -87,8 +87,8 @@ func pools(f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
 	return all
 }
 
-// pool is how many processes a call keeps, where that is written down.
-func (s Step) pool() int {
+// poolSize is how many processes a call keeps, where that is written down.
+func (s Step) poolSize() int {
 	position := 0
 	if s.Name == "torch.multiprocessing.spawn" {
 		position = 2
@@ -96,36 +96,36 @@ func (s Step) pool() int {
 	if !strings.HasSuffix(s.Name, "Pool") && !strings.HasSuffix(s.Name, "Executor") && position == 0 {
 		return 0
 	}
-	a, ok := s.arg(position, "processes", "max_workers", "nprocs")
+	a, ok := s.findArg(position, "processes", "max_workers", "nprocs")
 	if !ok {
 		return 0
 	}
-	return max(0, a.number())
+	return max(0, a.decimalValue())
 }
 
-// runs reports whether a function that the call starts in other processes uses a library.
-func (m moment) runs(ways []flow, root string) bool {
+// workersUseLibrary reports whether a function that the call starts in other processes uses a library.
+func (m flowStep) workersUseLibrary(ways []flow, root string) bool {
 	return slices.ContainsFunc(ways, func(w flow) bool {
 		return w.worker && len(w.moments) > 0 && slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref == w.moments[0].In }) &&
-			slices.ContainsFunc(w.moments, func(s moment) bool { return s.Do == Call && library(s.Name) == root })
+			slices.ContainsFunc(w.moments, func(s flowStep) bool { return s.Do == Call && rootModule(s.Name) == root })
 	})
 }
 
-// limits multiplies the fraction that each worker takes of one and the same device by their number.
-func limits(w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+// limitFractionFindings multiplies the fraction that each worker takes of one and the same device by their number.
+func limitFractionFindings(w flow, ways []flow, seen map[Place]bool) (all []Finding) {
 	n := 0
 	for i, m := range w.moments {
-		if m.starter() != "" && m.pool() > 0 {
-			n = m.pool()
+		if m.childStartMethod() != "" && m.poolSize() > 0 {
+			n = m.poolSize()
 		}
-		if i < w.from || n < 2 || m.starter() == "" || m.masksItself(ways) {
+		if i < w.from || n < 2 || m.childStartMethod() == "" || m.masksItself(ways) {
 			continue
 		}
 		for _, own := range ways {
 			if !own.worker || len(own.moments) == 0 || !slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref == own.moments[0].In }) {
 				continue
 			}
-			c, part := own.fraction()
+			c, part := own.memoryFraction()
 			if part*float64(n) <= 1.0001 || seen[c.At] {
 				continue
 			}
@@ -139,24 +139,24 @@ func limits(w flow, ways []flow, seen map[Place]bool) (all []Finding) {
 	return all
 }
 
-// fraction is the part of one device's memory that a worker limits itself to, where it does not choose among devices.
-func (w flow) fraction() (at moment, part float64) {
+// memoryFraction is the part of one device's memory that a worker limits itself to, where it does not choose among devices.
+func (w flow) memoryFraction() (at flowStep, part float64) {
 	for _, m := range w.moments {
 		if m.Do != Call {
 			continue
 		}
-		first, _ := m.arg(0, "device")
+		first, _ := m.findArg(0, "device")
 		switch m.Name {
 		case "torch.cuda.set_device", "torch.cuda.device":
 			if !first.Value.Known {
-				return moment{}, 0
+				return flowStep{}, 0
 			}
 		case "torch.cuda.set_per_process_memory_fraction", "torch.cuda.memory.set_per_process_memory_fraction":
-			value, _ := m.arg(0, "fraction")
-			device, given := m.arg(1, "device")
+			value, _ := m.findArg(0, "fraction")
+			device, given := m.findArg(1, "device")
 			n, err := strconv.ParseFloat(value.Value.Text, 64)
 			if err != nil || !value.Value.Known || m.Maybe || given && !device.Value.Known {
-				return moment{}, 0
+				return flowStep{}, 0
 			}
 			at, part = m, n
 		}

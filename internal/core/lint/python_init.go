@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// starts names the library whose call or import starts the GPU driver in this process: from then on the variables that
+// driverStarter names the library whose call or import starts the GPU driver in this process: from then on the variables that
 // choose devices have no effect. "" is none. torch is whether the file uses PyTorch, whose methods have short names;
 // nvml is whether PyTorch was told to ask NVML, which starts nothing.
-func (s Step) starts(torch, nvml bool) string {
+func (s Step) driverStarter(torch, nvml bool) string {
 	root, rest, _ := strings.Cut(s.Name, ".")
 	switch {
 	case s.Do == Import && (s.Name == "pycuda.autoinit" || s.Name == "pycuda.autoprimaryctx"):
@@ -16,42 +16,42 @@ func (s Step) starts(torch, nvml bool) string {
 	case s.Do != Call:
 		return ""
 	case root == "torch":
-		if s.torchStarts(rest, nvml) {
+		if s.torchStartsDriver(rest, nvml) {
 			return "PyTorch"
 		}
 	case root == "":
-		if torch && s.methodStarts(rest) {
+		if torch && s.methodStartsDriver(rest) {
 			return "PyTorch"
 		}
-	case among(starters()[root], rest):
-		return product(root)
+	case hasWord(driverStartCalls()[root], rest):
+		return productName(root)
 	case root == "tensorflow" && strings.HasSuffix(rest, "config.list_physical_devices") || strings.HasSuffix(rest, "config.experimental.list_physical_devices"):
-		if kind, ok := s.arg(0, "device_type"); !ok || kind.Value.Text != "CPU" {
+		if kind, ok := s.findArg(0, "device_type"); !ok || kind.Value.Text != "CPU" {
 			return "TensorFlow"
 		}
 	case root == "jax" && strings.HasPrefix(rest, "random."), root == "cupy" && strings.HasPrefix(rest, "random."):
-		return product(root)
+		return productName(root)
 	case root == "onnxruntime" && rest == "InferenceSession":
-		if s.mentions("CUDAExecutionProvider", "TensorrtExecutionProvider", "ROCMExecutionProvider", "MIGraphXExecutionProvider") {
+		if s.argsContain("CUDAExecutionProvider", "TensorrtExecutionProvider", "ROCMExecutionProvider", "MIGraphXExecutionProvider") {
 			return "ONNX Runtime"
 		}
 	case root == "transformers" && rest == "pipeline", strings.HasSuffix(rest, "from_pretrained") && root == "transformers":
-		if s.onDevice() {
+		if s.putsOnGPU() {
 			return "PyTorch"
 		}
 	case root == "accelerate" && rest == "Accelerator":
-		if cpu, ok := s.arg(-1, "cpu"); !ok || cpu.Value.Text == "False" {
+		if cpu, ok := s.findArg(-1, "cpu"); !ok || cpu.Value.Text == "False" {
 			return "Accelerate"
 		}
 	}
 	return ""
 }
 
-// starters are calls that start the driver, whatever their arguments are. What was looked at: pytorch/pytorch,
+// driverStartCalls are calls that start the driver, whatever their arguments are. What was looked at: pytorch/pytorch,
 // torch/cuda/__init__.py; tensorflow.org, "Use a GPU"; tensorflow/tensorflow issue 26460 (listing makes contexts);
 // jax-ml/jax, jax/_src/xla_bridge.py; cupy/cupy, cupy/cuda; numba/numba, numba/cuda/cudadrv/driver.py. An engine of
 // vLLM is not among them: its devices may be used by processes of its own only.
-func starters() map[string]string {
+func driverStartCalls() map[string]string {
 	return map[string]string{
 		"tensorflow": `test.is_gpu_available test.gpu_device_name config.list_logical_devices config.experimental.list_logical_devices constant Variable
 			Session compat.v1.Session zeros ones random.normal random.uniform convert_to_tensor matmul python.client.device_lib.list_local_devices`,
@@ -65,28 +65,28 @@ func starters() map[string]string {
 	}
 }
 
-// lists reports whether the step only asks TensorFlow which cards there are: that starts the driver and leaves the rest
+// listsDevices reports whether the step only asks TensorFlow which cards there are: that starts the driver and leaves the rest
 // of the configuration open (tensorflow.org: tf.config.list_physical_devices).
-func (s Step) lists() bool { return strings.HasSuffix(s.Name, "list_physical_devices") }
+func (s Step) listsDevices() bool { return strings.HasSuffix(s.Name, "list_physical_devices") }
 
-// draws reports whether the step is an operation of TensorFlow that runs immediately, or is added to a graph that a
+// isTensorFlowOp reports whether the step is an operation of TensorFlow that runs immediately, or is added to a graph that a
 // session runs later, as all were in TensorFlow 1.
-func (s Step) draws() bool {
+func (s Step) isTensorFlowOp() bool {
 	root, rest, _ := strings.Cut(s.Name, ".")
-	return s.Do == Call && root == "tensorflow" && among("constant Variable zeros ones random.normal random.uniform convert_to_tensor matmul", rest)
+	return s.Do == Call && root == "tensorflow" && hasWord("constant Variable zeros ones random.normal random.uniform convert_to_tensor matmul", rest)
 }
 
-// graphs reports whether a file draws graphs of TensorFlow for a session.
-func (f File) graphs() bool {
+// usesTensorFlowGraphs reports whether a file draws graphs of TensorFlow for a session.
+func (f File) usesTensorFlowGraphs() bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
 		name := strings.TrimPrefix(strings.TrimPrefix(s.Name, "tensorflow."), "compat.v1.")
-		return s.Do == Call && s.Name != name && among("placeholder Session InteractiveSession disable_eager_execution disable_v2_behavior", name)
+		return s.Do == Call && s.Name != name && hasWord("placeholder Session InteractiveSession disable_eager_execution disable_v2_behavior", name)
 	})
 }
 
-// among reports whether a word is in a list of words. It is called for every step, so it does not split the list unless
+// hasWord reports whether a word is in a list of words. It is called for every step, so it does not split the list unless
 // the word is in it.
-func among(list, word string) bool {
+func hasWord(list, word string) bool {
 	if word == "" || !strings.Contains(list, word) {
 		return false
 	}
@@ -98,59 +98,59 @@ func among(list, word string) bool {
 	return false
 }
 
-func product(root string) string {
+func productName(root string) string {
 	return map[string]string{"tensorflow": "TensorFlow", "jax": "JAX", "cupy": "CuPy", "numba": "Numba", "pycuda": "PyCUDA", "deepspeed": "DeepSpeed"}[root]
 }
 
-// torchStarts is about a function of torch: is_available() calls cuInit unless PYTORCH_NVML_BASED_CUDA_CHECK is 1;
+// torchStartsDriver is about a function of torch: is_available() calls cuInit unless PYTORCH_NVML_BASED_CUDA_CHECK is 1;
 // device_count() asks NVML; seeds wait for the start (pytorch/pytorch: torch/cuda/__init__.py, torch/cuda/random.py).
-func (s Step) torchStarts(rest string, nvml bool) bool {
+func (s Step) torchStartsDriver(rest string, nvml bool) bool {
 	name, cuda := strings.CutPrefix(rest, "cuda.")
 	switch {
 	case cuda && name == "is_available":
 		return !nvml
-	case cuda && among("init current_device set_device get_device_name get_device_capability get_device_properties mem_get_info synchronize current_stream default_stream Stream is_bf16_supported can_device_access_peer cudart ipc_collect device set_per_process_memory_fraction current_blas_handle", name):
+	case cuda && hasWord("init current_device set_device get_device_name get_device_capability get_device_properties mem_get_info synchronize current_stream default_stream Stream is_bf16_supported can_device_access_peer cudart ipc_collect device set_per_process_memory_fraction current_blas_handle", name):
 		return true
 	case cuda:
 		return strings.HasSuffix(name, "Tensor")
-	case among("device autocast set_default_device get_device_module", rest), strings.HasPrefix(rest, "amp."), strings.HasPrefix(rest, "distributed"), strings.HasPrefix(rest, "utils."), strings.HasPrefix(rest, "profiler"), strings.HasPrefix(rest, "multiprocessing"):
+	case hasWord("device autocast set_default_device get_device_module", rest), strings.HasPrefix(rest, "amp."), strings.HasPrefix(rest, "distributed"), strings.HasPrefix(rest, "utils."), strings.HasPrefix(rest, "profiler"), strings.HasPrefix(rest, "multiprocessing"):
 		return false
 	}
-	return s.onDevice()
+	return s.putsOnGPU()
 }
 
-// onDevice reports whether an argument puts something onto a GPU.
-func (s Step) onDevice() bool {
+// putsOnGPU reports whether an argument puts something onto a GPU.
+func (s Step) putsOnGPU() bool {
 	return slices.ContainsFunc(s.Args, func(a Arg) bool {
 		if !slices.Contains([]string{"device", "map_location", "device_map"}, a.Name) || !a.Value.Known {
 			return false
 		}
-		return strings.HasPrefix(a.Value.Text, "cuda") || a.Name == "device_map" && a.Value.Text == "auto" || a.Name == "device" && number(a.Value.Text) >= 0
+		return strings.HasPrefix(a.Value.Text, "cuda") || a.Name == "device_map" && a.Value.Text == "auto" || a.Name == "device" && parseDecimal(a.Value.Text) >= 0
 	})
 }
 
-// methodStarts is about a method of something unknown in a file that uses PyTorch.
-func (s Step) methodStarts(name string) bool {
+// methodStartsDriver is about a method of something unknown in a file that uses PyTorch.
+func (s Step) methodStartsDriver(name string) bool {
 	switch name {
 	case "cuda":
 		return true
 	case "from_pretrained":
-		return s.onDevice()
+		return s.putsOnGPU()
 	case "to":
-		to, ok := s.arg(0, "device")
-		return ok && to.Value.Known && (strings.HasPrefix(to.Value.Text, "cuda") || number(to.Value.Text) >= 0)
+		to, ok := s.findArg(0, "device")
+		return ok && to.Value.Known && (strings.HasPrefix(to.Value.Text, "cuda") || parseDecimal(to.Value.Text) >= 0)
 	}
 	return false
 }
 
-func (s Step) mentions(texts ...string) bool {
+func (s Step) argsContain(texts ...string) bool {
 	return slices.ContainsFunc(s.Args, func(a Arg) bool {
 		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(a.Value.Raw, t) })
 	})
 }
 
-// number is a plain decimal number, or -1.
-func number(text string) int {
+// parseDecimal is a plain decimal number, or -1.
+func parseDecimal(text string) int {
 	n := 0
 	if text == "" || len(text) > 4 {
 		return -1
@@ -164,9 +164,9 @@ func number(text string) int {
 	return n
 }
 
-// frozen says what the variable chooses, and when a library stops looking at it: "driver" with the driver's start, or
+// variableReader says what the variable chooses, and when a library stops looking at it: "driver" with the driver's start, or
 // the library that reads it. "" is a variable that is read later, or about which nothing is known.
-func frozen(variable string) (by, what string) {
+func variableReader(variable string) (by, what string) {
 	switch variable {
 	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER":
 		return "driver", "which devices there are and in which order"

@@ -14,91 +14,91 @@ const (
 	codeForked = "set-in-forked-worker"
 )
 
-// late is an assignment that comes too late, and what came before it.
-type late struct {
-	set, before moment
+// lateAssignment is an assignment that comes too late, and what came before it.
+type lateAssignment struct {
+	set, before flowStep
 	library     string
 	severity    check.Severity
 }
 
-// rank orders severities: what is worse is higher.
-func rank(s check.Severity) int {
+// severityRank orders severities: what is worse is higher.
+func severityRank(s check.Severity) int {
 	return slices.Index([]check.Severity{check.Info, check.Warning, check.Error}, s)
 }
 
-// lates finds the assignments that come after a start of the driver, or after the import of PyTorch alone. That import
+// findLateAssignments finds the assignments that come after a start of the driver, or after the import of PyTorch alone. That import
 // is worth knowing; it is a warning where something after it may have started the driver.
-func lates(f File) []late {
-	worst := map[Place]late{}
+func findLateAssignments(f File) []lateAssignment {
+	worst := map[Place]lateAssignment{}
 	var order []Place
-	for _, w := range flows(f) {
+	for _, w := range traceFlows(f) {
 		torch, nvml := false, false
-		judged := map[Place]bool{} // a function that is called again says nothing new
-		var before []late          // what may have started the driver
+		judged := map[Place]bool{}  // a function that is called again says nothing new
+		var before []lateAssignment // what may have started the driver
 		for i, m := range w.moments {
-			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, library(m.Name))
-			nvml = nvml || m.Do == Import && (library(m.Name) == "lightning" || library(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
+			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, rootModule(m.Name))
+			nvml = nvml || m.Do == Import && (rootModule(m.Name) == "lightning" || rootModule(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
 			switch {
-			case m.Do == Import && library(m.Name) == "torch":
-				before = append(before, late{before: m, library: "PyTorch", severity: check.Info})
-			case m.Do == Import && (library(m.Name) == "jax" || library(m.Name) == "flax"):
-				before = append(before, late{before: m, library: "import jax", severity: check.Error})
-			case m.starts(torch, nvml) != "":
-				before = append(before, late{before: m, library: m.starts(torch, nvml), severity: check.Error})
-			case torch && m.mayStart():
-				before = append(before, late{before: m, library: "PyTorch", severity: check.Warning})
+			case m.Do == Import && rootModule(m.Name) == "torch":
+				before = append(before, lateAssignment{before: m, library: "PyTorch", severity: check.Info})
+			case m.Do == Import && (rootModule(m.Name) == "jax" || rootModule(m.Name) == "flax"):
+				before = append(before, lateAssignment{before: m, library: "import jax", severity: check.Error})
+			case m.driverStarter(torch, nvml) != "":
+				before = append(before, lateAssignment{before: m, library: m.driverStarter(torch, nvml), severity: check.Error})
+			case torch && m.mayStartDriver():
+				before = append(before, lateAssignment{before: m, library: "PyTorch", severity: check.Warning})
 			case i >= w.from && m.Shell == 0 && (m.Do == Set || m.Do == Unset):
-				found, ok := m.late(before)
+				found, ok := m.findEarlierStart(before)
 				again := judged[m.At]
 				judged[m.At] = true
 				if w.from > 0 && found.severity == check.Warning {
 					found.severity = check.Info // whoever calls the function is not seen
 				}
-				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
+				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) {
 					continue
 				}
-				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && choosesItself(w.moments) {
+				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && computesOwnDevice(w.moments) {
 					found.severity = check.Info
 				}
 				if known, again := worst[m.At]; !again {
 					order = append(order, m.At)
-				} else if rank(known.severity) >= rank(found.severity) {
+				} else if severityRank(known.severity) >= severityRank(found.severity) {
 					continue
 				}
 				worst[m.At] = found
 			}
 		}
 	}
-	var all []late
+	var all []lateAssignment
 	for _, at := range order {
 		all = append(all, worst[at])
 	}
 	return all
 }
 
-func library(name string) string {
+func rootModule(name string) string {
 	root, _, _ := strings.Cut(name, ".")
 	return root
 }
 
-// late compares an assignment with what came before.
-func (m moment) late(before []late) (late, bool) {
-	by, _ := frozen(m.Name)
-	var found late
+// findEarlierStart compares an assignment with what came before.
+func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, bool) {
+	by, _ := variableReader(m.Name)
+	var found lateAssignment
 	for _, b := range before {
-		if by == "" || !b.before.reaches(m) || b.library != by && (by != "driver" || b.library == "import jax") {
+		if by == "" || !b.before.canReach(m) || b.library != by && (by != "driver" || b.library == "import jax") {
 			continue
 		}
-		if by != "driver" && (b.severity != check.Error || b.before.lists()) {
+		if by != "driver" && (b.severity != check.Error || b.before.listsDevices()) {
 			continue
 		}
-		if b.severity == check.Error && !b.before.surely(m) {
+		if b.severity == check.Error && !b.before.alwaysPrecedes(m) {
 			b.severity = check.Warning
 		}
 		if by == "import jax" {
 			b.severity = check.Warning // a module that is imported here and not seen may have imported it before
 		}
-		if found.library == "" || rank(b.severity) > rank(found.severity) {
+		if found.library == "" || severityRank(b.severity) > severityRank(found.severity) {
 			found = b
 		}
 	}
@@ -106,49 +106,49 @@ func (m moment) late(before []late) (late, bool) {
 	return found, found.library != ""
 }
 
-// givesBack reports whether an assignment puts back what was there before the file, or cleans up after the file itself:
+// restoresValue reports whether an assignment puts back what was there before the file, or cleans up after the file itself:
 // that is meant for whatever comes later, and does no harm.
-func (m moment) givesBack(before []moment, found late) bool {
+func (m flowStep) restoresValue(before []flowStep, found lateAssignment) bool {
 	if m.Do == Set {
 		return m.Value.From == m.Name
 	}
-	return found.severity != check.Error || slices.ContainsFunc(before, func(b moment) bool { return b.Do == Set && b.Name == m.Name })
+	return found.severity != check.Error || slices.ContainsFunc(before, func(b flowStep) bool { return b.Do == Set && b.Name == m.Name })
 }
 
-// forChild reports whether a process that is started after the assignment takes it over: then it is meant for that one.
-func forChild(moments []moment, i int) bool {
-	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
+// isForChild reports whether a process that is started after the assignment takes it over: then it is meant for that one.
+func isForChild(moments []flowStep, i int) bool {
+	return slices.ContainsFunc(moments[i+1:], func(m flowStep) bool { return m.startsChild() && moments[i].canReach(m) })
 }
 
-// choosesItself reports whether the process computes the number of its device, before or after: it may mean one among all.
-func choosesItself(moments []moment) bool {
-	return slices.ContainsFunc(moments, func(m moment) bool {
-		device, given := m.arg(0, "device")
+// computesOwnDevice reports whether the process computes the number of its device, before or after: it may mean one among all.
+func computesOwnDevice(moments []flowStep) bool {
+	return slices.ContainsFunc(moments, func(m flowStep) bool {
+		device, given := m.findArg(0, "device")
 		return m.Do == Call && m.Name == "torch.cuda.set_device" && given && !device.Value.Known
 	})
 }
 
 // configuresJAX reports whether the file tells JAX its devices, so that the variable need not.
 func (f File) configuresJAX() bool {
-	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Name == "jax.config.update" && s.mentions("jax_platform") })
+	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Name == "jax.config.update" && s.argsContain("jax_platform") })
 }
 
-// mayStart reports whether a call of a library may start the driver, by what it is given or what is installed.
-func (s Step) mayStart() bool {
+// mayStartDriver reports whether a call of a library may start the driver, by what it is given or what is installed.
+func (s Step) mayStartDriver() bool {
 	if s.Do != Call {
 		return false
 	}
 	root, rest, _ := strings.Cut(s.Name, ".")
-	_, mapped := s.arg(1, "map_location")
+	_, mapped := s.findArg(1, "map_location")
 	switch root {
 	case "":
-		to, _ := s.arg(0, "device")
-		return rest == "to" && !to.Value.Known || rest == "from_pretrained" && s.mentions("device")
+		to, _ := s.findArg(0, "device")
+		return rest == "to" && !to.Value.Known || rest == "from_pretrained" && s.argsContain("device")
 	case "torch":
-		backend, _ := s.arg(0, "backend")
-		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" && backend.Value.Text != "gloo" || strings.HasPrefix(rest, "cuda.") && !among("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
+		backend, _ := s.findArg(0, "backend")
+		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" && backend.Value.Text != "gloo" || strings.HasPrefix(rest, "cuda.") && !hasWord("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
 	case "transformers", "diffusers":
-		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.mentions("device", "auto")
+		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.argsContain("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":
 		last := rest[strings.LastIndexByte(rest, '.')+1:]
 		return root == "deepspeed" || last != "" && strings.ToUpper(last[:1]) == last[:1] // a class, and not one of its helpers
@@ -156,17 +156,17 @@ func (s Step) mayStart() bool {
 	return false
 }
 
-func lookLate(f File) []Finding { return lateFindings(f, codeLate) }
+func lookLateAssignment(f File) []Finding { return lateFindings(f, codeLate) }
 
 func lookLateCell(f File) []Finding { return lateFindings(f, codeCell) }
 
 func lateFindings(f File, code string) (all []Finding) {
-	for _, l := range lates(f) {
+	for _, l := range findLateAssignments(f) {
 		apart := l.set.At.Cell != l.before.At.Cell
 		if apart != (code == codeCell) {
 			continue
 		}
-		_, what := frozen(l.set.Name)
+		_, what := variableReader(l.set.Name)
 		where := fmt.Sprintf("in line %d", l.before.At.Line)
 		do := "set " + l.set.Name + " before the imports, or before the program starts"
 		if apart {
@@ -176,21 +176,21 @@ func lateFindings(f File, code string) (all []Finding) {
 		var seen, why string
 		switch {
 		case l.library == "import jax":
-			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.called(), where)
+			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.displayName(), where)
 			why = "JAX reads it while it is imported, and not again"
 			do = "set it before the import, or write: jax.config.update(\"" + strings.ToLower(l.set.Name) + "\", " + l.set.Value.Raw + ")"
 		case l.before.Do == Import && l.severity == check.Info:
 			seen = fmt.Sprintf("%s is set after the import of %s %s", l.set.Name, l.library, where)
 			why = "the import alone does not start the driver, but the first thing that does makes this assignment useless"
 		case l.severity == check.Warning:
-			seen = fmt.Sprintf("%s is set after %s %s, which may have started the driver", l.set.Name, l.before.called(), where)
+			seen = fmt.Sprintf("%s is set after %s %s, which may have started the driver", l.set.Name, l.before.displayName(), where)
 			why = "once the driver has started, it does not look again " + what
 		default:
-			seen = fmt.Sprintf("%s is set after %s %s, which started the driver", l.set.Name, l.before.called(), where)
+			seen = fmt.Sprintf("%s is set after %s %s, which started the driver", l.set.Name, l.before.displayName(), where)
 			why = "the driver has read it by then: this assignment does not change " + what
 		}
 		if l.severity == check.Error && l.library != "PyTorch" && l.set.Name != "CUDA_VISIBLE_DEVICES" && what == "how memory is taken" {
-			seen = fmt.Sprintf("%s is set after %s %s, which started %s", l.set.Name, l.before.called(), where, l.library)
+			seen = fmt.Sprintf("%s is set after %s %s, which started %s", l.set.Name, l.before.displayName(), where, l.library)
 			why = l.library + " has read it by then: this assignment does not change " + what
 		}
 		if l.set.Do == Unset {
@@ -201,8 +201,8 @@ func lateFindings(f File, code string) (all []Finding) {
 	return all
 }
 
-// called is how a step is named in a sentence.
-func (s Step) called() string {
+// displayName is how a step is named in a sentence.
+func (s Step) displayName() string {
 	if s.Do == Import {
 		return "import " + s.Name
 	}

@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// visibleAt is the list of devices that certainly holds at a moment of a flow, because the file itself writes it: by
+// visibleListAt is the list of devices that certainly holds at a moment of a flow, because the file itself writes it: by
 // the last assignment before, which is no default, is certain, and comes before anything has started the driver.
-func visibleAt(moments []moment, at int) (set moment, entries []string, ok bool) {
+func visibleListAt(moments []flowStep, at int) (set flowStep, entries []string, ok bool) {
 	torch := false
 	started := false
 	for _, m := range moments[:at] {
-		torch = torch || m.Do == Import && library(m.Name) == "torch"
-		if m.starts(torch, false) != "" && m.reaches(moments[at]) {
+		torch = torch || m.Do == Import && rootModule(m.Name) == "torch"
+		if m.driverStarter(torch, false) != "" && m.canReach(moments[at]) {
 			started = true
 		}
-		if m.Do != Set && m.Do != Unset || m.Name != "CUDA_VISIBLE_DEVICES" && m.Name != "*" || m.Shell != 0 || !m.reaches(moments[at]) {
+		if m.Do != Set && m.Do != Unset || m.Name != "CUDA_VISIBLE_DEVICES" && m.Name != "*" || m.Shell != 0 || !m.canReach(moments[at]) {
 			continue
 		}
-		set, ok = m, m.Do == Set && m.Value.Known && m.How != "os.environ.setdefault" && m.surely(moments[at]) && !started
+		set, ok = m, m.Do == Set && m.Value.Known && m.How != "os.environ.setdefault" && m.alwaysPrecedes(moments[at]) && !started
 	}
 	if !ok {
 		return set, nil, false
 	}
 	for e := range strings.SplitSeq(set.Value.Text, ",") {
 		e = strings.TrimSpace(e)
-		if number(e) < 0 && !strings.HasPrefix(e, "GPU-") && !strings.HasPrefix(e, "MIG-") || slices.Contains(entries, e) {
+		if parseDecimal(e) < 0 && !strings.HasPrefix(e, "GPU-") && !strings.HasPrefix(e, "MIG-") || slices.Contains(entries, e) {
 			return set, nil, false
 		}
 		entries = append(entries, e)
@@ -33,15 +33,15 @@ func visibleAt(moments []moment, at int) (set moment, entries []string, ok bool)
 	return set, entries, true
 }
 
-// chosen is a place where a program says which of the visible devices it uses.
-type chosen struct {
+// deviceChoice is a place where a program says which of the visible devices it uses.
+type deviceChoice struct {
 	index  int // -1 where it is computed
 	value  Value
 	method string // the call
 }
 
-// choices are the devices that a call names by their number.
-func (s Step) choices() (all []chosen) {
+// deviceChoices are the devices that a call names by their number.
+func (s Step) deviceChoices() (all []deviceChoice) {
 	if s.Do != Call {
 		return nil
 	}
@@ -49,26 +49,26 @@ func (s Step) choices() (all []chosen) {
 		if a.Ref == "?" {
 			position = 0 // one of the values of the first argument
 		}
-		if i, ok := s.choice(position, a); ok {
-			all = append(all, chosen{i, a.Value, s.Name})
+		if i, ok := s.readDeviceArg(position, a); ok {
+			all = append(all, deviceChoice{i, a.Value, s.Name})
 		} else if a.Name == "device_ids" || a.Name == "gpus" && strings.HasPrefix(a.Value.Raw, "[") {
 			listed := a.Value.Raw
 			if a.Value.Known {
 				listed = a.Value.Text
 			}
-			for _, n := range numbers(Value{Text: strings.Trim(listed, "[]() "), Known: true}) {
-				all = append(all, chosen{n, a.Value, s.Name})
+			for _, n := range deviceNumbers(Value{Text: strings.Trim(listed, "[]() "), Known: true}) {
+				all = append(all, deviceChoice{n, a.Value, s.Name})
 			}
 			if !a.Value.Known && a.Value.From != "" && strings.HasPrefix(a.Value.Raw, "[") {
-				all = append(all, chosen{-1, a.Value, s.Name})
+				all = append(all, deviceChoice{-1, a.Value, s.Name})
 			}
 		}
 	}
 	return all
 }
 
-// choice reads one argument: "cuda:1", or a bare number where the function takes one.
-func (s Step) choice(position int, a Arg) (int, bool) {
+// readDeviceArg reads one argument: "cuda:1", or a bare number where the function takes one.
+func (s Step) readDeviceArg(position int, a Arg) (int, bool) {
 	v := a.Value
 	named := a.Name == "device" || a.Name == "map_location" || a.Name == "device_map"
 	text := strings.TrimLeft(v.Raw, "frbFRB")
@@ -76,12 +76,12 @@ func (s Step) choice(position int, a Arg) (int, bool) {
 	if v.Known && literal {
 		for _, prefix := range []string{"cuda:", "/GPU:", "/gpu:", "/device:GPU:", "GPU:"} {
 			if rest, ok := strings.CutPrefix(v.Text, prefix); ok && (prefix == "cuda:" || s.Name == "tensorflow.device") {
-				return number(rest), number(rest) >= 0
+				return parseDecimal(rest), parseDecimal(rest) >= 0
 			}
 		}
 		return 0, false
 	}
-	takes := among(`torch.cuda.set_device torch.cuda.device torch.cuda.get_device_name torch.cuda.get_device_properties torch.cuda.get_device_capability
+	takes := hasWord(`torch.cuda.set_device torch.cuda.device torch.cuda.get_device_name torch.cuda.get_device_properties torch.cuda.get_device_capability
 		torch.cuda.mem_get_info torch.cuda.synchronize torch.cuda.set_per_process_memory_fraction cupy.cuda.Device numba.cuda.select_device .cuda .to`, s.Name)
 	switch {
 	case s.Name == "torch.cuda.set_per_process_memory_fraction" && position == 0 && a.Name == "":
@@ -90,13 +90,13 @@ func (s Step) choice(position int, a Arg) (int, bool) {
 	case (s.Name == "jax.devices" || s.Name == "jax.local_devices") && a.Name == "[]":
 	case takes && (position == 0 && a.Name == "" || named || position == 1 && strings.HasSuffix(s.Name, "fraction")):
 	case s.Name == "torch.device" && position == 0 && !v.Known && v.From != "" && strings.Contains(v.Raw, "cuda"):
-	case a.Name == "device" && library(s.Name) == "torch" && !v.Known && v.From != "":
-	case named && v.Known && number(v.Text) >= 0 && (library(s.Name) == "transformers" || library(s.Name) == "torch"):
+	case a.Name == "device" && rootModule(s.Name) == "torch" && !v.Known && v.From != "":
+	case named && v.Known && parseDecimal(v.Text) >= 0 && (rootModule(s.Name) == "transformers" || rootModule(s.Name) == "torch"):
 	default:
 		return 0, false
 	}
 	if v.Known {
-		return number(v.Text), number(v.Text) >= 0
+		return parseDecimal(v.Text), parseDecimal(v.Text) >= 0
 	}
 	return -1, v.From != ""
 }

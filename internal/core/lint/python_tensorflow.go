@@ -12,16 +12,16 @@ func lookTensorFlowLate(f File) []Finding {
 	var all []Finding
 	started := map[string]Step{} // by function
 	for _, s := range f.Steps {
-		if s.Do != Call || s.Shell != 0 || library(s.Name) != "tensorflow" {
+		if s.Do != Call || s.Shell != 0 || rootModule(s.Name) != "tensorflow" {
 			continue
 		}
 		name := strings.ReplaceAll(strings.TrimPrefix(s.Name, "tensorflow."), "experimental.", "")
 		switch {
-		case among("config.list_logical_devices constant Variable zeros ones range convert_to_tensor random.uniform random.normal matmul distribute.MirroredStrategy", name):
+		case hasWord("config.list_logical_devices constant Variable zeros ones range convert_to_tensor random.uniform random.normal matmul distribute.MirroredStrategy", name):
 			if _, known := started[s.In]; !known && !s.Maybe {
 				started[s.In] = s
 			}
-		case among("config.set_memory_growth config.set_visible_devices config.set_logical_device_configuration config.set_virtual_device_configuration", name):
+		case hasWord("config.set_memory_growth config.set_visible_devices config.set_logical_device_configuration config.set_virtual_device_configuration", name):
 			if first, is := started[s.In]; is {
 				all = append(all, Finding{Finding: check.Finding{
 					Seen: fmt.Sprintf("%s() comes after %s() in line %d, which started the GPUs", s.Name, first.Name, first.At.Line),
@@ -34,13 +34,13 @@ func lookTensorFlowLate(f File) []Finding {
 
 func lookTensorFlowOld(f File) []Finding {
 	i := slices.IndexFunc(f.Steps, func(s Step) bool {
-		return s.Do == Call && s.Shell == 0 && among("tensorflow.Session tensorflow.ConfigProto tensorflow.GPUOptions tensorflow.InteractiveSession", s.Name)
+		return s.Do == Call && s.Shell == 0 && hasWord("tensorflow.Session tensorflow.ConfigProto tensorflow.GPUOptions tensorflow.InteractiveSession", s.Name)
 	})
 	whole := slices.ContainsFunc(f.Steps, func(s Step) bool { // a program for TensorFlow 1, or for both
-		return s.Do == Version && library(s.Name) == "tensorflow" || strings.HasPrefix(s.Name, "tensorflow.compat.") || among("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run keras.backend.set_session tensorflow.keras.backend.set_session", s.Name)
+		return s.Do == Version && rootModule(s.Name) == "tensorflow" || strings.HasPrefix(s.Name, "tensorflow.compat.") || hasWord("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run keras.backend.set_session tensorflow.keras.backend.set_session", s.Name)
 	})
 	newer := slices.ContainsFunc(f.Steps, func(s Step) bool { // names that TensorFlow 1 does not have
-		return among("tensorflow.function tensorflow.config.list_physical_devices tensorflow.config.set_visible_devices tensorflow.config.get_visible_devices tensorflow.random.set_seed tensorflow.keras.utils.set_random_seed tensorflow.config.run_functions_eagerly", s.Name)
+		return hasWord("tensorflow.function tensorflow.config.list_physical_devices tensorflow.config.set_visible_devices tensorflow.config.get_visible_devices tensorflow.random.set_seed tensorflow.keras.utils.set_random_seed tensorflow.config.run_functions_eagerly", s.Name)
 	})
 	if i < 0 || whole || !newer || strings.Contains(f.Steps[i].Branch, "t") {
 		return nil

@@ -6,12 +6,12 @@ import (
 	"gpuard/internal/core/check"
 )
 
-var literalNumbers = pattern(`^[\[(]?\s*-?[0-9]+(\s*,\s*[0-9]+)*\s*,?\s*[\])]?$`)
+var literalNumbers = lazyRegexp(`^[\[(]?\s*-?[0-9]+(\s*,\s*[0-9]+)*\s*,?\s*[\])]?$`)
 
 func lookEnvironText(f File) []Finding {
 	var all []Finding
-	eachNamed(f, func(s Step) {
-		if s.Type == "" || s.Shell != 0 || !forGPUs(s.Name) {
+	eachAssignment(f, func(s Step) {
+		if s.Type == "" || s.Shell != 0 || !isKnownGPUVariable(s.Name) {
 			return
 		}
 		what := s.Value.Raw + ", which is no text"

@@ -34,8 +34,8 @@ type Rule struct {
 	Look func(f File) []Finding
 }
 
-// rules lists every rule by topic.
-func rules() []Rule { return slices.Concat(valueRules(), programRules(), settingRules()) }
+// allRules lists every rule by topic.
+func allRules() []Rule { return slices.Concat(valueRules(), programRules(), settingRules()) }
 
 // valueRules are about what is written into variables, in every format.
 func valueRules() []Rule {
@@ -66,9 +66,9 @@ func valueRules() []Rule {
 // programRules are about what a script does, and in which order.
 func programRules() []Rule {
 	return []Rule{
-		{Code: codeLate, Look: lookLate},
+		{Code: codeLate, Look: lookLateAssignment},
 		{Code: codeCell, Look: lookLateCell},
-		{Code: codeForked, Look: lookForked},
+		{Code: codeForked, Look: lookSetInForkedWorker},
 		{Code: "is-available-override", Look: lookOverride},
 		{Code: "set-device-cpu", Look: lookSetDeviceCPU},
 		{Code: "environ-not-text", Look: lookEnvironText},
@@ -104,7 +104,7 @@ func programRules() []Rule {
 		// programs that are started
 		{Code: "more-processes-than-gpus", Look: lookProcesses},
 		{Code: "deepspeed-ignores-mask", Look: lookDeepspeed},
-		{Code: "mask-replaced-by-option", Look: lookRewritten},
+		{Code: "mask-replaced-by-option", Look: lookMaskByOption},
 		{Code: "variable-not-handed-on", Look: lookNotHandedOn},
 		{Code: "mask-beyond-batch-job", Look: lookBeyondJob},
 		{Code: "task-number-too-early", Look: lookTaskNumber},
@@ -133,7 +133,7 @@ func settingRules() []Rule {
 
 		// settings
 		{Code: "assignment-as-program", Look: lookAssignment},
-		{Code: "assignment-as-program", Look: lookWrapped},
+		{Code: "assignment-as-program", Look: lookWrapperAssignment},
 		{Code: "environment-cut-at-blank", Look: lookCutAtBlank},
 		{Code: "list-cut-at-comma", Look: lookCutAtComma},
 		{Code: "list-cut-at-comma", Look: lookExportCut},
@@ -155,17 +155,17 @@ func settingRules() []Rule {
 	}
 }
 
-// Look applies every rule to a file, those in preview where that is asked for. Findings are in the order of their
+// ApplyRules applies every rule to a file, those in preview where that is asked for. Findings are in the order of their
 // places.
-func Look(f File, preview bool) []Finding {
-	f.ways = flows(f)
+func ApplyRules(f File, preview bool) []Finding {
+	f.ways = traceFlows(f)
 	var all []Finding
-	for _, r := range rules() {
+	for _, r := range allRules() {
 		found := r.Look(f)
 		if len(found) == 0 {
 			continue
 		}
-		about := describe(r.Code)
+		about := describeCode(r.Code)
 		if about.Preview && !preview {
 			continue
 		}

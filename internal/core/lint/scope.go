@@ -8,14 +8,14 @@ import (
 	"gpuard/internal/core/launchers"
 )
 
-// around is a file with an index for the values of its variables.
-type around struct {
+// indexedFile is a file with an index for the values of its variables.
+type indexedFile struct {
 	File
 	sets map[string][]int // the Set and Unset steps of each name, in their order
 }
 
-func lookAround(f File) around {
-	a := around{File: f, sets: map[string][]int{}}
+func indexVariables(f File) indexedFile {
+	a := indexedFile{File: f, sets: map[string][]int{}}
 	for i, s := range f.Steps {
 		if s.Do == Set || s.Do == Unset {
 			a.sets[s.Name] = append(a.sets[s.Name], i)
@@ -24,22 +24,22 @@ func lookAround(f File) around {
 	return a
 }
 
-// farBack bounds how many assignments are looked at for one command, so that a file of many thousand lines takes no
+// maxStepsSearched bounds how many assignments are looked at for one command, so that a file of many thousand lines takes no
 // time that grows with their square.
-const farBack = 1000
+const maxStepsSearched = 1000
 
-// inherited is the Set or Unset step outside of command i that decides its value of a variable. sure is false if that
+// outerSetting is the Set or Unset step outside of command i that decides its value of a variable. sure is false if that
 // depends on more than the file; a step without a name and sure means that the file does not set the variable.
-func (a around) inherited(i int, name string) (step Step, sure bool) {
+func (a indexedFile) outerSetting(i int, name string) (step Step, sure bool) {
 	c := a.Steps[i]
 	sets := a.sets[name]
 	last := len(sets)
-	if ordered(a.Kind) {
+	if isOrdered(a.Kind) {
 		last, _ = slices.BinarySearch(sets, i)
 	}
 	for n := last - 1; n >= 0; n-- {
 		s := a.Steps[sets[n]]
-		if last-n > farBack {
+		if last-n > maxStepsSearched {
 			return Step{}, false
 		}
 		switch {
@@ -50,11 +50,11 @@ func (a around) inherited(i int, name string) (step Step, sure bool) {
 		case s.Shell != 0 && sets[n] > i:
 			continue // within one script the order counts, whatever the format around it
 		case s.In != "" && s.In != c.In && !strings.HasPrefix(c.In, s.In+"."):
-			if inShell(a.File, s) {
+			if isFromShell(a.File, s) {
 				return Step{}, false // a function that may have run
 			}
 			continue
-		case s.Maybe, s.Do == Set && inShell(a.File, s) && !s.Exported:
+		case s.Maybe, s.Do == Set && isFromShell(a.File, s) && !s.Exported:
 			return Step{}, false
 		}
 		return s, true
@@ -62,29 +62,29 @@ func (a around) inherited(i int, name string) (step Step, sure bool) {
 	return Step{}, true
 }
 
-// inShell reports whether a step was read from a shell script.
-func inShell(f File, s Step) bool { return f.Kind == Shell || s.Shell != 0 }
+// isFromShell reports whether a step was read from a shell script.
+func isFromShell(f File, s Step) bool { return f.Kind == Shell || s.Shell != 0 }
 
-// ordered reports whether it matters in a format which of two steps is written first.
-func ordered(k Kind) bool {
+// isOrdered reports whether it matters in a format which of two steps is written first.
+func isOrdered(k Kind) bool {
 	return slices.Contains([]Kind{Shell, Csh, Fish, Python, Notebook, Dockerfile, Markdown, Crontab}, k)
 }
 
-// effective is what the program gets for a variable: from the command, else from around it.
-func (a around) effective(i int, p program, name string) (Value, bool) {
-	if s, ok := p.given(name); ok {
-		return a.constant(i, s.Value), s.Do == Set
+// effectiveValue is what the program gets for a variable: from the command, else from around it.
+func (a indexedFile) effectiveValue(i int, p program, name string) (Value, bool) {
+	if s, ok := p.ownVariable(name); ok {
+		return a.resolveConstant(i, s.Value), s.Do == Set
 	}
-	if p.sudo.drops(name) {
+	if p.sudo.dropsVariable(name) {
 		return Value{}, false
 	}
-	s, sure := a.inherited(i, name)
-	return a.constant(i, s.Value), sure && s.Do == Set
+	s, sure := a.outerSetting(i, name)
+	return a.resolveConstant(i, s.Value), sure && s.Do == Set
 }
 
-// constant replaces a variable of the script in a computed value, when the script sets it in one place only, to
+// resolveConstant replaces a variable of the script in a computed value, when the script sets it in one place only, to
 // something known, and always.
-func (a around) constant(i int, v Value) Value {
+func (a indexedFile) resolveConstant(i int, v Value) Value {
 	if v.Known || v.From == "" || len(a.sets[v.From]) != 1 || a.sets[v.From][0] > i {
 		return v
 	}
@@ -100,20 +100,20 @@ func (a around) constant(i int, v Value) Value {
 	return v
 }
 
-// masks lists the variables that choose devices by number in one process.
-func masks() []string { return launchers.Masks() }
+// maskVariables lists the variables that choose devices by number in one process.
+func maskVariables() []string { return launchers.MaskVariables() }
 
 // isGPUVariable reports whether a program reads the variable from its environment to choose or to use GPUs.
 func isGPUVariable(name string) bool {
-	return slices.Contains(masks(), name) || slices.Contains([]string{"CUDA_DEVICE_ORDER", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR", "CUDA_LAUNCH_BLOCKING",
+	return slices.Contains(maskVariables(), name) || slices.Contains([]string{"CUDA_DEVICE_ORDER", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR", "CUDA_LAUNCH_BLOCKING",
 		"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE",
 		"NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
 		"XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "HSA_OVERRIDE_GFX_VERSION"}, name)
 }
 
-// devices counts what a list of numbers or UUIDs selects; ok is false when that cannot be told from the list alone.
+// countDevices counts what a list of numbers or UUIDs selects; ok is false when that cannot be told from the list alone.
 // Rules: https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
-func devices(list Value) (n int, ok bool) {
+func countDevices(list Value) (n int, ok bool) {
 	if !list.Known {
 		return 0, false
 	}
@@ -136,8 +136,8 @@ func devices(list Value) (n int, ok bool) {
 	return len(seen), true
 }
 
-// numbers returns the entries of a list of numbers; nil when it has something else.
-func numbers(list Value) []int {
+// deviceNumbers returns the entries of a list of numbers; nil when it has something else.
+func deviceNumbers(list Value) []int {
 	if !list.Known {
 		return nil
 	}
@@ -152,15 +152,15 @@ func numbers(list Value) []int {
 	return all
 }
 
-// writable reports whether words of a command may be edited in place: in lists of YAML and JSON they are quoted
+// canEditWords reports whether words of a command may be edited in place: in lists of YAML and JSON they are quoted
 // differently.
-func writable(f File, s Step) bool { return inShell(f, s) || f.Kind == Unit }
+func canEditWords(f File, s Step) bool { return isFromShell(f, s) || f.Kind == Unit }
 
-// word is the edit of one word.
-func word(w Word, text string) Edit { return Edit{At: w.At, Was: w.Raw, Text: text} }
+// wordEdit is the edit of one word.
+func wordEdit(w Word, text string) Edit { return Edit{At: w.At, Was: w.Raw, Text: text} }
 
-// prefixing is the edit that writes an assignment before a command.
-func prefixing(s Step, assignment string) []Edit {
+// prefixEdits is the edit that writes an assignment before a command.
+func prefixEdits(s Step, assignment string) []Edit {
 	if len(s.With) > 0 {
 		at := s.With[0].At
 		at.EndLine, at.EndColumn = at.Line, at.Column+len(s.With[0].Name)
@@ -169,7 +169,7 @@ func prefixing(s Step, assignment string) []Edit {
 	if len(s.Words) == 0 {
 		return nil
 	}
-	return []Edit{word(s.Words[0], assignment+" "+s.Words[0].Raw)}
+	return []Edit{wordEdit(s.Words[0], assignment+" "+s.Words[0].Raw)}
 }
 
 // removeAssignment is the edit that removes an assignment before its command, with the blank after it.
@@ -193,8 +193,8 @@ func removeAssignment(s Step, assignment Step) Edit {
 	return taken
 }
 
-// line writes a command again, with other words where swap has them.
-func line(s Step, swap func(Word) string) string {
+// renderCommand writes a command again, with other words where swap has them.
+func renderCommand(s Step, swap func(Word) string) string {
 	var words []string
 	for _, w := range s.With {
 		words = append(words, w.Name+"="+w.Value.Raw)

@@ -25,14 +25,16 @@ func Scripts(f File) []File {
 	return all
 }
 
-// deepest is how many scripts within each other are read: ssh host "bash -c 'python train.py'" has two.
-const deepest = 4
+// maxScriptDepth is how many scripts within each other are read: ssh host "bash -c 'python train.py'" has two.
+const maxScriptDepth = 4
 
-// Expand puts the steps of each shell script within the file in the place of its Script step, with places in the file.
+// ExpandScripts puts the steps of each shell script within the file in the place of its Script step, with places in the file.
 // read reads one script; a script that it cannot read stays a Script step.
-func Expand(f File, read func(text string) (File, error)) File { return expand(f, read, deepest) }
+func ExpandScripts(f File, read func(text string) (File, error)) File {
+	return expandScripts(f, read, maxScriptDepth)
+}
 
-func expand(f File, read func(text string) (File, error), depth int) File {
+func expandScripts(f File, read func(text string) (File, error), depth int) File {
 	out := f
 	out.Steps = nil
 	count := 0
@@ -46,28 +48,28 @@ func expand(f File, read func(text string) (File, error), depth int) File {
 			out.Steps = append(out.Steps, s)
 			continue
 		}
-		inner = expand(inner, read, depth-1)
+		inner = expandScripts(inner, read, depth-1)
 		out.Unread += inner.Unread
 		if strings.HasPrefix(s.Value.Raw, `"`) || strings.HasPrefix(s.Value.Raw, "'") {
 			out.quoted = append(out.quoted, s.Value.At)
 		}
 		for _, at := range inner.quoted {
-			out.quoted = append(out.quoted, s.moveInto(at))
+			out.quoted = append(out.quoted, s.relocatePlace(at))
 		}
 		restoreExpressions(s.Value, inner.Steps)
 		for _, step := range inner.Steps {
 			if f.Kind == Shell { // a process of its own
 				step.Process = fmt.Sprintf("%ss%d/%s", s.Process, count+1, step.Process)
 			}
-			out.Steps = append(out.Steps, s.place(step, count+1+step.Shell))
+			out.Steps = append(out.Steps, s.relocateStep(step, count+1+step.Shell))
 		}
-		count += 1 + highest(inner.Steps)
+		count += 1 + highestShell(inner.Steps)
 	}
 	return out
 }
 
-// highest is the highest number of a script.
-func highest(steps []Step) int {
+// highestShell is the highest number of a script.
+func highestShell(steps []Step) int {
 	most := 0
 	for _, s := range steps {
 		most = max(most, s.Shell)
@@ -75,9 +77,9 @@ func highest(steps []Step) int {
 	return most
 }
 
-// place moves a step of the script s to its place in the file.
-func (s Step) place(inner Step, number int) Step {
-	inner.At = s.moveInto(inner.At)
+// relocateStep moves a step of the script s to its place in the file.
+func (s Step) relocateStep(inner Step, number int) Step {
+	inner.At = s.relocatePlace(inner.At)
 	inner.Shell = number
 	inner.Maybe, inner.Apart = inner.Maybe || s.Maybe, inner.Apart || s.Apart
 	switch {
@@ -86,37 +88,37 @@ func (s Step) place(inner Step, number int) Step {
 	case s.In != "":
 		inner.In = s.In + "." + inner.In
 	}
-	inner.Value.At = s.moveInto(inner.Value.At)
+	inner.Value.At = s.relocatePlace(inner.Value.At)
 	inner.Args = append([]Arg(nil), inner.Args...)
 	for i := range inner.Args {
-		inner.Args[i].Value.At = s.moveInto(inner.Args[i].Value.At)
+		inner.Args[i].Value.At = s.relocatePlace(inner.Args[i].Value.At)
 	}
 	inner.Words = append([]Word(nil), inner.Words...)
 	for i := range inner.Words {
-		inner.Words[i].At = s.moveInto(inner.Words[i].At)
+		inner.Words[i].At = s.relocatePlace(inner.Words[i].At)
 	}
 	with := inner.With
 	inner.With = nil
 	for _, w := range with {
-		inner.With = append(inner.With, s.place(w, number))
+		inner.With = append(inner.With, s.relocateStep(w, number))
 	}
 	return inner
 }
 
-// moveInto turns a place in the script into one in the file.
-func (s Step) moveInto(p Place) Place {
+// relocatePlace turns a place in the script into one in the file.
+func (s Step) relocatePlace(p Place) Place {
 	if p.Line == 0 {
 		return p
 	}
 	if s.Indent < 0 {
 		return Place{Cell: s.At.Cell, Line: s.At.Line, EndLine: s.At.EndLine}
 	}
-	line, column := s.shift(p.Line, p.Column)
-	end, endColumn := s.shift(p.EndLine, p.EndColumn)
+	line, column := s.relocatePosition(p.Line, p.Column)
+	end, endColumn := s.relocatePosition(p.EndLine, p.EndColumn)
 	return Place{Cell: s.At.Cell, Line: line, Column: column, EndLine: end, EndColumn: endColumn}
 }
 
-func (s Step) shift(line, column int) (int, int) {
+func (s Step) relocatePosition(line, column int) (int, int) {
 	if line <= 1 {
 		return s.At.Line, column + s.At.Column - 1
 	}

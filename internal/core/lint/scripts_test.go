@@ -28,7 +28,7 @@ func TestExpand(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			script.Indent = c.indent
 			file := File{Kind: Workflow, Steps: []Step{{Do: Setting, Name: "a"}, script, script, {Do: Setting, Name: "b"}}}
-			got := Expand(file, func(string) (File, error) { return inner, nil })
+			got := ExpandScripts(file, func(string) (File, error) { return inner, nil })
 			if len(got.Steps) != 6 || got.Steps[0].Name != "a" || got.Steps[5].Name != "b" {
 				t.Fatalf("steps %+v", got.Steps)
 			}
@@ -52,7 +52,7 @@ func TestExpand(t *testing.T) {
 // TestExpandUnread: a script that is no shell stays as it is.
 func TestExpandUnread(t *testing.T) {
 	file := File{Kind: Workflow, Steps: []Step{{Do: Script, Value: Value{Text: "if ("}}}}
-	got := Expand(file, func(string) (File, error) { return File{}, errors.New("no shell") })
+	got := ExpandScripts(file, func(string) (File, error) { return File{}, errors.New("no shell") })
 	if len(got.Steps) != 1 || got.Steps[0].Do != Script || len(Scripts(got)) != 0 {
 		t.Errorf("steps %+v", got.Steps)
 	}

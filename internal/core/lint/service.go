@@ -30,10 +30,10 @@ type deviceRequest struct {
 	opaque       bool // not written out here
 }
 
-var requestKey = pattern(`^(deploy\.resources\.reservations\.devices|gpus)(?:\[(\d+)\])?(?:\.(\w+))?(?:\[\d+\])*$`)
+var requestKey = lazyRegexp(`^(deploy\.resources\.reservations\.devices|gpus)(?:\[(\d+)\])?(?:\.(\w+))?(?:\[\d+\])*$`)
 
-// services reads the containers of a file, in its order.
-func services(f File) []service {
+// readServices reads the containers of a file, in its order.
+func readServices(f File) []service {
 	var all []service
 	at := map[string]int{}
 	for _, s := range f.Steps {
@@ -63,11 +63,11 @@ func (c *service) readSetting(kind Kind, s Step) {
 		c.elsewhere = c.elsewhere || s.Name == "EnvironmentFile" || s.Name == "PodmanArgs" || s.Name == "EnvironmentHost"
 		c.grows = c.grows || s.Name == "PodmanArgs"
 	default:
-		c.compose(strings.TrimPrefix(s.Name, "services."+s.In+"."), s)
+		c.readComposeKey(strings.TrimPrefix(s.Name, "services."+s.In+"."), s)
 	}
 }
 
-func (c *service) compose(name string, s Step) {
+func (c *service) readComposeKey(name string, s Step) {
 	first, _, _ := strings.Cut(name, ".")
 	first, _, _ = strings.Cut(first, "[")
 	switch first {
@@ -104,16 +104,16 @@ func (c *service) compose(name string, s Step) {
 
 func eachRequest(f File, look func(service, deviceRequest) []Finding) []Finding {
 	var all []Finding
-	for _, s := range services(f) {
+	for _, s := range readServices(f) {
 		for _, r := range s.requests {
 			all = append(all, look(s, r)...)
 		}
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-// set is what the service gives a variable: the last one counts.
-func (c service) set(name string) (Step, bool) {
+// variableStep is what the service gives a variable: the last one counts.
+func (c service) variableStep(name string) (Step, bool) {
 	for i := len(c.sets) - 1; i >= 0; i-- {
 		if c.sets[i].Name == name {
 			return c.sets[i], true
@@ -122,8 +122,8 @@ func (c service) set(name string) (Step, bool) {
 	return Step{}, false
 }
 
-// share counts the GPUs that the container gets; ok is false where the file does not tell, or gives all.
-func (c service) share() (n int, ok bool) {
+// countGPUs counts the GPUs that the container gets; ok is false where the file does not tell, or gives all.
+func (c service) countGPUs() (n int, ok bool) {
 	for _, r := range c.requests {
 		switch {
 		case len(r.ids) > 0:
@@ -150,8 +150,8 @@ func (c service) share() (n int, ok bool) {
 	if len(c.requests)+len(c.cdi) > 0 {
 		return n, !c.grows
 	}
-	if list, given := c.set("NVIDIA_VISIBLE_DEVICES"); given && c.runtime.Text == "nvidia" && list.Value.Known && !slices.Contains([]string{"all", "none", "void"}, list.Value.Text) {
-		return devices(list.Value)
+	if list, given := c.variableStep("NVIDIA_VISIBLE_DEVICES"); given && c.runtime.Text == "nvidia" && list.Value.Known && !slices.Contains([]string{"all", "none", "void"}, list.Value.Text) {
+		return countDevices(list.Value)
 	}
 	return 0, false
 }
@@ -159,8 +159,8 @@ func (c service) share() (n int, ok bool) {
 // lookHostIndexOfService is the rule host-index-in-container for containers that a file describes.
 func lookHostIndexOfService(f File) []Finding {
 	var all []Finding
-	for _, c := range services(f) {
-		n, known := c.share()
+	for _, c := range readServices(f) {
+		n, known := c.countGPUs()
 		if !known || n == 0 {
 			continue
 		}
@@ -169,11 +169,11 @@ func lookHostIndexOfService(f File) []Finding {
 				continue
 			}
 			finding := Finding{Finding: check.Finding{
-				Seen: fmt.Sprintf("%s=%s goes into a container whose %s numbered from 0", s.Name, s.Value.Text, several(n, "GPU is", "GPUs are")),
+				Seen: fmt.Sprintf("%s=%s goes into a container whose %s numbered from 0", s.Name, s.Value.Text, pluralize(n, "GPU is", "GPUs are")),
 				Why:  "the container counts only its own GPUs; a number that does not exist there hides that GPU and all behind it",
 				Do:   "leave " + s.Name + " out, or count from 0"}, At: s.At}
 			switch {
-			case slices.ContainsFunc(numbers(s.Value), func(i int) bool { return i >= n }):
+			case slices.ContainsFunc(deviceNumbers(s.Value), func(i int) bool { return i >= n }):
 			case !s.Value.Known && (s.Value.Text == "" || strings.Contains(s.Value.Text, s.Name)):
 				finding.Severity = check.Warning
 				finding.Seen = s.Name + " takes the host's list into a container that counts its own GPUs from 0"
@@ -183,22 +183,22 @@ func lookHostIndexOfService(f File) []Finding {
 			all = append(all, finding)
 		}
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-// standard is the value that ${NAME:-value} has when the variable is not set.
-var standard = pattern(`^\$\{\w+:?-([^}]*)\}$`)
+// defaultValueForm is the value that ${NAME:-value} has when the variable is not set.
+var defaultValueForm = lazyRegexp(`^\$\{\w+:?-([^}]*)\}$`)
 
 // lookBesideMaskOfService is the rule gpus-beside-mask for services of a Compose file.
 func lookBesideMaskOfService(f File) []Finding {
 	var all []Finding
-	for _, c := range services(f) {
-		list, given := c.set("NVIDIA_VISIBLE_DEVICES")
+	for _, c := range readServices(f) {
+		list, given := c.variableStep("NVIDIA_VISIBLE_DEVICES")
 		if len(c.requests) == 0 || !given || c.elsewhere {
 			continue
 		}
 		value := list.Value
-		if m := standard().FindStringSubmatch(value.Text); m != nil && !value.Known {
+		if m := defaultValueForm().FindStringSubmatch(value.Text); m != nil && !value.Known {
 			value.Text, value.Known = m[1], true
 		}
 		if !value.Known || slices.Contains([]string{"all", "none", "void", ""}, value.Text) {
@@ -210,9 +210,9 @@ func lookBesideMaskOfService(f File) []Finding {
 				ids = append(ids, id.Text)
 			}
 		}
-		n, known := c.share()
+		n, known := c.countGPUs()
 		asked := strings.Split(value.Text, ",")
-		if len(ids) > 0 && (!known || slices.Equal(ids, asked)) || len(ids) == 0 && known && first(numbers(value), n) {
+		if len(ids) > 0 && (!known || slices.Equal(ids, asked)) || len(ids) == 0 && known && countsFromZero(deviceNumbers(value), n) {
 			continue
 		}
 		what := "all GPUs"
@@ -220,11 +220,11 @@ func lookBesideMaskOfService(f File) []Finding {
 		case len(ids) > 0:
 			what = "the GPUs of device_ids"
 		case known:
-			what = several(n, "GPU of Docker's choice", "GPUs of Docker's choice")
+			what = pluralize(n, "GPU of Docker's choice", "GPUs of Docker's choice")
 		}
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: "the request for devices gives the service " + c.name + " " + what + ", not those of NVIDIA_VISIBLE_DEVICES=" + value.Text,
 			Why:  "Docker writes the variable itself when devices are requested", Do: `write: device_ids: ["` + strings.Join(asked, `", "`) + `"]`}, At: list.At})
 	}
-	return once(all)
+	return dropRepeats(all)
 }

@@ -8,12 +8,12 @@ import (
 	"gpuard/internal/core/compat"
 )
 
-// forGPUs reports whether a variable is one of GPU programs or of the container runtime, by today's name or an old one.
-func forGPUs(name string) bool {
+// isKnownGPUVariable reports whether a variable is one of GPU programs or of the container runtime, by today's name or an old one.
+func isKnownGPUVariable(name string) bool {
 	if isGPUVariable(name) || strings.HasPrefix(name, "NCCL_") || name == "NVIDIA_VISIBLE_DEVICES" || name == "NVIDIA_DRIVER_CAPABILITIES" {
 		return true
 	}
-	_, old := compat.Deprecated(name, "1")
+	_, old := compat.DeprecatedName(name, "1")
 	return old
 }
 
@@ -30,7 +30,7 @@ func lookAssignment(f File) []Finding {
 	var all []Finding
 	for _, s := range f.Steps {
 		if s.Shell == 0 && f.Kind == Unit && len(s.Words) == 2 && s.Words[0].Text == "export" {
-			if a, ok := assignment(s.Words[1], "env"); ok && forGPUs(a.Name) {
+			if a, ok := parseAssignment(s.Words[1], "env"); ok && isKnownGPUVariable(a.Name) {
 				all = append(all, Finding{Finding: check.Finding{Seen: "export is taken as the name of the program to start",
 					Why: "it is a word of shells, and no shell reads this line", Do: "write: Environment=" + s.Words[1].Raw}, At: s.Words[0].At})
 			}
@@ -38,39 +38,39 @@ func lookAssignment(f File) []Finding {
 		}
 		var sets []Step
 		for _, w := range s.Words {
-			a, ok := assignment(w, "env")
+			a, ok := parseAssignment(w, "env")
 			if s.Shell != 0 || !ok {
 				break
 			}
 			sets = append(sets, a)
 		}
-		i := slices.IndexFunc(sets, func(a Step) bool { return forGPUs(a.Name) })
+		i := slices.IndexFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) })
 		if s.Do != Command || i < 0 || len(sets) == len(s.Words) {
 			continue
 		}
 		finding := Finding{Finding: check.Finding{Seen: s.Words[0].Text + " is taken as the name of the program to start",
 			Why: "this line is not read by a shell, so nothing is started and " + sets[i].Name + " is not set"}, At: s.Words[0].At}
-		finding.write(f.Kind, s, sets, programs)
+		finding.setCorrection(f.Kind, s, sets, programs)
 		all = append(all, finding)
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-// write says how the line should be, each format in its own way.
-func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
+// setCorrection says how the line should be, each format in its own way.
+func (finding *Finding) setCorrection(kind Kind, s Step, sets []Step, programs int) {
 	first := s.Words[0].At
 	before := Place{Cell: first.Cell, Line: first.Line, Column: first.Column, EndLine: first.Line, EndColumn: first.Column}
-	switch rest := line(Step{Words: s.Words[len(sets):]}, nil); kind {
+	switch rest := renderCommand(Step{Words: s.Words[len(sets):]}, nil); kind {
 	case Desktop:
-		finding.Line = s.Name + "=env " + line(s, nil)
+		finding.Line = s.Name + "=env " + renderCommand(s, nil)
 		finding.Edits = []Edit{{At: before, Text: "env "}}
 	case Unit:
 		var words []string
 		for _, a := range sets {
-			words = append(words, s.written(a.At))
+			words = append(words, s.rawWordAt(a.At))
 		}
 		if programs > 1 {
-			finding.Line = s.Name + "=/usr/bin/env " + line(s, nil)
+			finding.Line = s.Name + "=/usr/bin/env " + renderCommand(s, nil)
 			finding.Edits = []Edit{{At: before, Text: "/usr/bin/env "}}
 			break
 		}
@@ -100,8 +100,8 @@ func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
 	}
 }
 
-// written is how the word of a command at a place is written.
-func (s Step) written(p Place) string {
+// rawWordAt is how the word of a command at a place is written.
+func (s Step) rawWordAt(p Place) string {
 	for _, w := range s.Words {
 		if w.At == p {
 			return w.Raw
@@ -120,12 +120,12 @@ func lookCutAtBlank(f File) []Finding {
 		if f.Kind != Unit && f.Kind != Dockerfile || s.Do != Setting || s.Name != strings.TrimRight(key, "= ") {
 			continue
 		}
-		whole, at, ok := uncut(f.Steps, i)
+		whole, at, ok := rejoinAssignment(f.Steps, i)
 		if !ok {
 			continue
 		}
 		name, _, _ := strings.Cut(whole, "=")
-		finding := Finding{Finding: check.Finding{Seen: seen + quote(s.Value.Raw) + ", which assigns nothing",
+		finding := Finding{Finding: check.Finding{Seen: seen + quoteValue(s.Value.Raw) + ", which assigns nothing",
 			Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
 		switch edits := []Edit{{At: at, Text: whole}}; {
 		case at.Line != at.EndLine:
@@ -139,10 +139,10 @@ func lookCutAtBlank(f File) []Finding {
 	return all
 }
 
-var listPiece = pattern(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+),?$`)
+var listPiece = lazyRegexp(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+),?$`)
 
-// uncut joins the assignment of which step i, a word without one, is a piece; at is the place of its pieces.
-func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
+// rejoinAssignment joins the assignment of which step i, a word without one, is a piece; at is the place of its pieces.
+func rejoinAssignment(steps []Step, i int) (whole string, at Place, ok bool) {
 	word := func(n int) (Value, bool) {
 		if n >= len(steps) || steps[n].Do != Setting || steps[n].Name != steps[i].Name || steps[n].At != steps[i].At {
 			return Value{}, false
@@ -153,11 +153,11 @@ func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
 	next := i + 1
 	var name, list string
 	switch before := i - 1; {
-	case before >= 0 && steps[before].Do == Set && steps[before].At.Line == at.Line && forGPUs(steps[before].Name) && listPiece().MatchString(piece.Text) &&
-		(strings.HasSuffix(steps[before].Value.Text, ",") || steps[before].Value.Text == "" || piece.Text[0] == ',' || numbers(steps[before].Value) != nil && slices.Contains(masks(), steps[before].Name)):
+	case before >= 0 && steps[before].Do == Set && steps[before].At.Line == at.Line && isKnownGPUVariable(steps[before].Name) && listPiece().MatchString(piece.Text) &&
+		(strings.HasSuffix(steps[before].Value.Text, ",") || steps[before].Value.Text == "" || piece.Text[0] == ',' || deviceNumbers(steps[before].Value) != nil && slices.Contains(maskVariables(), steps[before].Name)):
 		name, list, at = steps[before].Name, joinList(steps[before].Value.Text, piece.Text), steps[before].At
 		at.EndLine, at.EndColumn = piece.At.EndLine, piece.At.EndColumn
-	case forGPUs(piece.Text):
+	case isKnownGPUVariable(piece.Text):
 		equals, there := word(next)
 		if !there || !strings.HasPrefix(equals.Text, "=") {
 			return "", at, false

@@ -12,7 +12,7 @@ import (
 func condaMaskInFile(f File) []Finding {
 	var all []Finding
 	for _, s := range f.Steps {
-		if f.Kind != Conda || s.Do != Set || !slices.Contains(masks(), s.Name) {
+		if f.Kind != Conda || s.Do != Set || !slices.Contains(maskVariables(), s.Name) {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
@@ -36,9 +36,9 @@ func lookCudaTwice(f File) []Finding {
 		switch pip := strings.Contains(s.Name, ".pip"); {
 		case strings.Contains(text, "cu118"):
 			return nil
-		case !pip && normal(text) == "cudatoolkit":
+		case !pip && normalizePackage(text) == "cudatoolkit":
 			toolkit = &f.Steps[i]
-		case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && (cuda12().MatchString(text) || newPytorch().MatchString(text)):
+		case pip && normalizePackage(text) == "torch" && !oldTorch().MatchString(text), !pip && (cuda12().MatchString(text) || newPytorch().MatchString(text)):
 			brings = text
 		}
 	}
@@ -55,7 +55,7 @@ func usesToolkit(s Step) bool {
 	if !hasChannel {
 		name = s.Value.Text
 	}
-	return s.Do == Setting && among("numba cupy pycuda tensorflow tensorflow-gpu jax jaxlib rapids cudf cuml cugraph faiss-gpu openmm mxnet", normal(name))
+	return s.Do == Setting && hasWord("numba cupy pycuda tensorflow tensorflow-gpu jax jaxlib rapids cudf cuml cugraph faiss-gpu openmm mxnet", normalizePackage(name))
 }
 
 func lookMKLTooNew(f File) []Finding {
@@ -70,7 +70,7 @@ func lookMKLTooNew(f File) []Finding {
 		if hasChannel {
 			text = name
 		}
-		switch normal(text) {
+		switch normalizePackage(text) {
 		case "mkl":
 			if oldMKL().MatchString(text) {
 				return nil
@@ -97,26 +97,26 @@ func lookMKLTooNew(f File) []Finding {
 
 // oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.1, and oldMKL those that end before MKL 2024.1.
 var (
-	oldPython  = pattern(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
-	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.0)(\D|$)`)
-	oldMKL     = pattern(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
+	oldPython  = lazyRegexp(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
+	oldPytorch = lazyRegexp(`^pytorch\s*={1,2}\s*(1|2\.0)(\D|$)`)
+	oldMKL     = lazyRegexp(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
 )
 
 // oldTorch are requirements of a PyTorch whose wheel has CUDA 11 or older: before 2.1.
-var oldTorch = pattern(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
+var oldTorch = lazyRegexp(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
 
 // cuda12 are packages that choose CUDA 12.
-var cuda12 = pattern(`^(pytorch-cuda|cuda-version)\s*[=>~]+\s*12`)
+var cuda12 = lazyRegexp(`^(pytorch-cuda|cuda-version)\s*[=>~]+\s*12`)
 
 // newPytorch are requirements of a conda PyTorch that has no build for CUDA 11: conda-forge makes none since 2.6, and the channel pytorch
 // ends with 2.5.
-var newPytorch = pattern(`^pytorch(-gpu)?\s*(=|==|>=|~=)\s*(2\.([6-9]|[1-9][0-9])|[3-9])(\D|$)`)
+var newPytorch = lazyRegexp(`^pytorch(-gpu)?\s*(=|==|>=|~=)\s*(2\.([6-9]|[1-9][0-9])|[3-9])(\D|$)`)
 
-var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
+var requirement = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
 
-// normal is the name of a package as indexes compare it
+// normalizePackage is the name of a package as indexes compare it
 // (https://packaging.python.org/en/latest/specifications/name-normalization/).
-func normal(text string) string {
+func normalizePackage(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(requirement().FindString(text)), "_", "-"), ".", "-")
 }
 
@@ -128,7 +128,7 @@ func lookONNX(f File) []Finding {
 	has := map[where]map[string]bool{}
 	var all []Finding
 	install := func(in where, w Word) {
-		name := normal(w.Text)
+		name := normalizePackage(w.Text)
 		if name != "onnxruntime" && name != "onnxruntime-gpu" || !w.Known {
 			return
 		}
@@ -152,8 +152,8 @@ func lookONNX(f File) []Finding {
 			}
 			install(where{}, s.Value)
 		case s.Do == Command && !s.Maybe && s.Join != "||":
-			p := started(s)
-			words, by := installs(p)
+			p := programOf(s)
+			words, by := pipPackages(p)
 			here := where{place: in, by: by}
 			if f.Kind == Markdown {
 				here.block = s.Shell
@@ -163,7 +163,7 @@ func lookONNX(f File) []Finding {
 			}
 			if words == nil && slices.ContainsFunc(p.args, func(w Word) bool { return w.Text == "uninstall" || w.Text == "remove" }) {
 				for _, w := range p.args {
-					delete(has[here], normal(w.Text))
+					delete(has[here], normalizePackage(w.Text))
 				}
 			}
 		}
@@ -171,9 +171,9 @@ func lookONNX(f File) []Finding {
 	return all
 }
 
-// installs returns what a command installs into a Python environment, and the installer, which identifies the
+// pipPackages returns what a command installs into a Python environment, and the installer, which identifies the
 // environment.
-func installs(p program) (packages []Word, by string) {
+func pipPackages(p program) (packages []Word, by string) {
 	args := p.args
 	if len(p.Words) > 0 {
 		by = path.Dir(p.Words[0].Text)

@@ -10,7 +10,7 @@ import (
 func lookCutAtComma(f File) []Finding {
 	var all []Finding
 	for i, s := range f.Steps {
-		if s.Do != Set || s.Shell != 0 || !forGPUs(s.Name) || strings.HasSuffix(s.How, ", cut") {
+		if s.Do != Set || s.Shell != 0 || !isKnownGPUVariable(s.Name) || strings.HasSuffix(s.How, ", cut") {
 			continue
 		}
 		list, at := s.Value.Text, s.Value.At
@@ -25,7 +25,7 @@ func lookCutAtComma(f File) []Finding {
 			continue
 		}
 		whole := `"` + list + `"`
-		finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quote(s.Value.Text) + ": what follows the comma is an entry of its own",
+		finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quoteValue(s.Value.Text) + ": what follows the comma is an entry of its own",
 			Why: "between brackets YAML ends an entry at a comma", Do: "write: " + s.Name + ": " + whole}, At: s.Value.At}
 		if f.Kind == Supervisor {
 			finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
@@ -39,17 +39,17 @@ func lookCutAtComma(f File) []Finding {
 		}
 		all = append(all, finding)
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
-var dollar = pattern(`\$(\w+|\{\w+[^}]*\}|\()`)
+var expansionForm = lazyRegexp(`\$(\w+|\{\w+[^}]*\}|\()`)
 
 func lookDollarKept(f File) []Finding {
 	var all []Finding
 	look := func(s Step) {
 		if keepsDollar(f.Kind, s) {
-			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " gets the text " + quote(s.Value.Text) + " as it stands",
-				Why: "no shell reads this line, so nothing puts a value in the place of the name", Do: unexpanded(f.Kind)}, At: s.At})
+			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " gets the text " + quoteValue(s.Value.Text) + " as it stands",
+				Why: "no shell reads this line, so nothing puts a value in the place of the name", Do: expansionAdvice(f.Kind)}, At: s.At})
 		}
 	}
 	for _, s := range f.Steps {
@@ -60,7 +60,7 @@ func lookDollarKept(f File) []Finding {
 		case s.Do == Set && s.How != "ENV" && s.How != "ARG":
 			look(s)
 		case s.Do == Command:
-			for _, w := range alone(s) {
+			for _, w := range commandVariables(s) {
 				look(w)
 			}
 		}
@@ -70,10 +70,10 @@ func lookDollarKept(f File) []Finding {
 
 // keepsDollar reports whether a value has a $ that its format does not expand.
 func keepsDollar(k Kind, s Step) bool {
-	return slices.Contains([]Kind{Unit, Workflow, Conda, Desktop, Dockerfile, Crontab, Supervisor, Kubernetes}, k) && forGPUs(s.Name) && s.Value.Known && dollar().MatchString(s.Value.Text)
+	return slices.Contains([]Kind{Unit, Workflow, Conda, Desktop, Dockerfile, Crontab, Supervisor, Kubernetes}, k) && isKnownGPUVariable(s.Name) && s.Value.Known && expansionForm().MatchString(s.Value.Text)
 }
 
-func unexpanded(k Kind) string {
+func expansionAdvice(k Kind) string {
 	switch k {
 	case Unit:
 		return "write the value, or ExecStart=/usr/bin/env NAME=${NAME} ... with braces"

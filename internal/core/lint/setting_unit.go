@@ -18,7 +18,7 @@ func lookHiddenDevices(f File) (all []Finding) {
 	for _, s := range f.Steps {
 		switch {
 		case s.Do != Setting || s.In != "Service":
-		case s.Name == "PrivateDevices" && isOn(s.Value.Text):
+		case s.Name == "PrivateDevices" && isSystemdTrue(s.Value.Text):
 			all = append(all, Finding{Finding: check.Finding{Seen: "PrivateDevices= hides every GPU from the service",
 				Why: "it gets a /dev of its own, which has no device of a GPU, whatever DeviceAllow= says", Do: "take the line out; DevicePolicy=closed with DeviceAllow= hides the others"}, At: s.At})
 		case s.Name == "DeviceAllow" && s.Value.Text == "char-nvidia-frontend" && !isNamed("char-nvidia") && !isNamed("char-nvidia*"):
@@ -34,9 +34,9 @@ func usesGPUsAsUnit(f File) bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
 		switch s.Do {
 		case Command:
-			return started(s).usesGPUs()
+			return programOf(s).usesGPUs()
 		case Set:
-			return slices.Contains(masks(), s.Name) && !hides(s.Value)
+			return slices.Contains(maskVariables(), s.Name) && !hidesEveryDevice(s.Value)
 		case Setting:
 			return s.Name == "DeviceAllow" && (strings.Contains(s.Value.Text, "nvidia") || strings.Contains(s.Value.Text, "kfd"))
 		}
@@ -44,5 +44,5 @@ func usesGPUsAsUnit(f File) bool {
 	})
 }
 
-// isOn is how systemd reads a boolean (systemd.syntax(7)).
-func isOn(value string) bool { return among("1 yes y true t on", strings.ToLower(value)) }
+// isSystemdTrue is how systemd reads a boolean (systemd.syntax(7)).
+func isSystemdTrue(value string) bool { return hasWord("1 yes y true t on", strings.ToLower(value)) }

@@ -13,25 +13,25 @@ import (
 func lookNotExported(f File) []Finding {
 	var all []Finding
 	for _, script := range Scripts(f) {
-		if inBatch(script) {
+		if isBatchScript(script) {
 			continue
 		}
 		for i, s := range script.Steps {
 			if s.Do != Set || s.Exported || s.Lost != "" || !isGPUVariable(s.Name) || s.How != "assignment" && s.How != "declare" && s.How != "typeset" && s.How != "readonly" && s.How != "local" && s.How != "for" {
 				continue
 			}
-			user, ok := withoutIt(script, i)
-			if !ok || givenBefore(script, i) || exportedAround(f, s) {
+			user, ok := firstProgramWithout(script, i)
+			if !ok || readsOldValue(script, i) || fileExports(f, s) {
 				continue
 			}
 			finding := Finding{Finding: check.Finding{
-				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
+				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineNumber(user.Step) + " does not get it",
 				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
-			if !slices.Contains(masks(), s.Name) || isWholeMachine(s.Value) {
+			if !slices.Contains(maskVariables(), s.Name) || isWholeMachine(s.Value) {
 				finding.Severity = check.Info // what was never in force may not be missed
 			} else if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
-				finding.Line, finding.Write, finding.Edits = exported(f, s)
+				finding.Line, finding.Write, finding.Edits = exportCorrection(f, s)
 			}
 			all = append(all, finding)
 		}
@@ -41,28 +41,28 @@ func lookNotExported(f File) []Finding {
 
 // isWholeMachine reports whether a list names the first eight GPUs or more, which are all that most machines have.
 func isWholeMachine(list Value) bool {
-	all := numbers(list)
-	return len(all) >= 8 && first(all, len(all))
+	all := deviceNumbers(list)
+	return len(all) >= 8 && countsFromZero(all, len(all))
 }
 
 // unexportedHarm is what a program makes of a variable that the shell keeps to itself.
 func unexportedHarm(name string) string {
 	harm := "unless it was exported before, the shell keeps such a variable to itself and the program sees nothing of it"
-	if slices.Contains(masks(), name) {
+	if slices.Contains(maskVariables(), name) {
 		harm += ", which means every GPU"
 	}
 	return harm
 }
 
-// exported is an assignment as it should be written: the line, what of it changes, and what --fix does.
-func exported(f File, s Step) (line string, write, edits []Edit) {
+// exportCorrection is an assignment as it should be written: the line, what of it changes, and what --fix does.
+func exportCorrection(f File, s Step) (line string, write, edits []Edit) {
 	start := Place{Cell: s.At.Cell, Line: s.At.Line, Column: s.At.Column, EndLine: s.At.Line, EndColumn: s.At.Column}
 	before := "export "
 	computed := s.Value.Raw != "" && !s.Value.Known
 	if computed { // it may run a command, and export would hide its exit status
 		before = "export " + s.Name + " && "
 	}
-	if inShell(f, s) {
+	if isFromShell(f, s) {
 		name := start
 		name.EndColumn += len(s.Name)
 		write = []Edit{{At: name, Was: s.Name, Text: before + s.Name}}
@@ -73,12 +73,12 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 	return before + s.Name + "=" + s.Value.Raw, write, edits
 }
 
-// withoutIt finds a program after step i that was meant to get the variable and does not. It returns none if the script
+// firstProgramWithout finds a program after step i that was meant to get the variable and does not. It returns none if the script
 // passes the value on itself, exports it on another way, or reads other files into the shell.
-func withoutIt(f File, i int) (program, bool) {
+func firstProgramWithout(f File, i int) (program, bool) {
 	s := f.Steps[i]
-	after := f.Steps[i+1 : min(len(f.Steps), i+1+farBack)]
-	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsElsewhere(later, s) }) {
+	after := f.Steps[i+1 : min(len(f.Steps), i+1+maxStepsSearched)]
+	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsAnotherWay(later, s) }) {
 		return program{}, false // it is exported where it is meant for a program, and a value of the script's own here
 	}
 	for _, later := range after {
@@ -90,8 +90,8 @@ func withoutIt(f File, i int) (program, bool) {
 		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
 			continue
 		}
-		p := started(later)
-		if given, ok := p.given(s.Name); ok && given.Name == s.Name || handsOn(later, s.Name) || slices.Contains([]string{"source", ".", "eval"}, p.name) {
+		p := programOf(later)
+		if given, ok := p.ownVariable(s.Name); ok && given.Name == s.Name || passesValue(later, s.Name) || slices.Contains([]string{"source", ".", "eval"}, p.name) {
 			return program{}, false
 		}
 		if p.usesGPUs() || isScript(p) {
@@ -101,9 +101,9 @@ func withoutIt(f File, i int) (program, bool) {
 	return program{}, false
 }
 
-// exportsElsewhere reports whether a script exports a variable on another way than the one on which it is set: in a process of
+// exportsAnotherWay reports whether a script exports a variable on another way than the one on which it is set: in a process of
 // its own, where it may happen, or with the value that it has.
-func exportsElsewhere(later, set Step) bool {
+func exportsAnotherWay(later, set Step) bool {
 	return later.Do == Set && later.Exported && (later.Process != set.Process || later.Maybe || later.Value.From == later.Name)
 }
 
@@ -124,11 +124,11 @@ func (p program) shellUsesGPUs() bool {
 	}
 	script, ok := ShellText(Step{Words: p.Words[len(p.Words)-len(p.args)-1:]})
 	words := strings.Fields(script.Value.Text)
-	return ok && !mentions(script.Value.Text, masks()...) && slices.ContainsFunc(words, launchers.IsLauncher)
+	return ok && !containsAny(script.Value.Text, maskVariables()...) && slices.ContainsFunc(words, launchers.IsLauncher)
 }
 
-// handsOn reports whether the value of a variable is among the words of a program that does not just show it.
-func handsOn(s Step, name string) bool {
+// passesValue reports whether the value of a variable is among the words of a program that does not just show it.
+func passesValue(s Step, name string) bool {
 	if len(s.Words) > 0 && slices.Contains([]string{"echo", "printf", "[", "test", "logger", "wc", "tr"}, s.Words[0].Text) {
 		return false
 	}
@@ -138,26 +138,26 @@ func handsOn(s Step, name string) bool {
 	return slices.ContainsFunc(s.Words, in) || slices.ContainsFunc(s.With, func(w Step) bool { return in(w.Value) })
 }
 
-// givenBefore reports whether the script takes the value that the variable had, or has when it starts: then it is
+// readsOldValue reports whether the script takes the value that the variable had, or has when it starts: then it is
 // exported already wherever it is set at all.
-func givenBefore(f File, i int) bool {
+func readsOldValue(f File, i int) bool {
 	name := f.Steps[i].Name
-	return slices.ContainsFunc(f.Steps[max(0, i-farBack):i+1], func(s Step) bool {
+	return slices.ContainsFunc(f.Steps[max(0, i-maxStepsSearched):i+1], func(s Step) bool {
 		return s.Do == Set && !s.Value.Known && (s.Value.From == name || strings.Contains(s.Value.Text, "$"+name) || strings.Contains(s.Value.Text, "${"+name))
 	})
 }
 
-// exportedAround reports whether the file around a script gives it the variable (ENV of a Dockerfile, env of a
+// fileExports reports whether the file around a script gives it the variable (ENV of a Dockerfile, env of a
 // workflow): what comes from the environment stays exported when a shell changes it.
-func exportedAround(f File, s Step) bool {
+func fileExports(f File, s Step) bool {
 	return f.Kind != Shell && slices.ContainsFunc(f.Steps, func(o Step) bool {
 		return o.Do == Set && o.Shell == 0 && o.Exported && o.Name == s.Name && (f.Kind == Dockerfile || o.In == "" || o.In == s.In || strings.HasPrefix(s.In, o.In+"."))
 	})
 }
 
-// inBatch reports whether a batch system starts the script with the variables that choose GPUs in its environment: what
+// isBatchScript reports whether a batch system starts the script with the variables that choose GPUs in its environment: what
 // is exported already stays exported.
-func inBatch(f File) bool {
+func isBatchScript(f File) bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
 		return s.Do == Setting && slices.ContainsFunc(batchSystems(), func(system string) bool { return strings.HasPrefix(s.Name, system) })
 	})
@@ -180,40 +180,40 @@ func lookLostInSubshell(f File) []Finding {
 }
 
 func lookSudo(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, s := range f.Steps {
-		if s.Do != Command || !inShell(f, s) {
+		if s.Do != Command || !isFromShell(f, s) {
 			continue
 		}
-		p := started(s)
+		p := programOf(s)
 		if p.sudo == nil {
 			continue
 		}
-		_, container := asContainer(s) // mask-outside-container says that one
+		_, container := readContainerRun(s) // mask-outside-container says that one
 		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
-		for _, name := range masks() {
-			set, direct := prefixed(s, name)
+		for _, name := range maskVariables() {
+			set, direct := prefixAssignment(s, name)
 			if !direct && computes {
-				set, _ = a.inherited(i, name)
+				set, _ = a.outerSetting(i, name)
 			}
 			if set.Do != Set || container {
 				continue
 			}
-			if other, ok := p.given(name); !p.sudo.drops(name) || ok && other.How != "prefix" {
+			if other, ok := p.ownVariable(name); !p.sudo.dropsVariable(name) || ok && other.How != "prefix" {
 				continue
 			}
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: "sudo does not hand " + name + " on to " + cmp.Or(p.name, "the program"),
 				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
 				Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},
-				At: s.At, Line: behindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})
+				At: s.At, Line: renderBehindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})
 		}
 	}
 	return all
 }
 
-func prefixed(s Step, name string) (Step, bool) {
+func prefixAssignment(s Step, name string) (Step, bool) {
 	for _, w := range s.With {
 		if w.Name == name && w.Do == Set {
 			return w, true
@@ -225,11 +225,11 @@ func prefixed(s Step, name string) (Step, bool) {
 // sudoEdits are the edits that do the same.
 func sudoEdits(f File, s, set Step, direct bool) []Edit {
 	i := slices.IndexFunc(s.Words, func(w Word) bool { return path.Base(w.Text) == "sudo" })
-	if i < 0 || !writable(f, s) {
+	if i < 0 || !canEditWords(f, s) {
 		return nil
 	}
 	if !direct {
-		return []Edit{word(s.Words[i], s.Words[i].Raw+" --preserve-env="+set.Name)}
+		return []Edit{wordEdit(s.Words[i], s.Words[i].Raw+" --preserve-env="+set.Name)}
 	}
 	behind := s.Words[i]
 	behind.At.Line, behind.At.Column, behind.Raw = behind.At.EndLine, behind.At.EndColumn, ""
@@ -241,11 +241,11 @@ func sudoEdits(f File, s, set Step, direct bool) []Edit {
 			return []Edit{taken}
 		}
 	}
-	return []Edit{removeAssignment(s, set), word(behind, " "+set.Name+"="+set.Value.Raw)}
+	return []Edit{removeAssignment(s, set), wordEdit(behind, " "+set.Name+"="+set.Value.Raw)}
 }
 
-// behindSudo writes the command with the variable where sudo takes it.
-func behindSudo(s, set Step, direct bool) string {
+// renderBehindSudo writes the command with the variable where sudo takes it.
+func renderBehindSudo(s, set Step, direct bool) string {
 	word := " --preserve-env=" + set.Name
 	if direct {
 		word = " " + set.Name + "=" + set.Value.Raw
@@ -253,7 +253,7 @@ func behindSudo(s, set Step, direct bool) string {
 	rest := s
 	rest.With = slices.DeleteFunc(slices.Clone(s.With), func(w Step) bool { return w.Name == set.Name })
 	done := false
-	return line(rest, func(w Word) string {
+	return renderCommand(rest, func(w Word) string {
 		if done || path.Base(w.Text) != "sudo" {
 			return ""
 		}

@@ -12,7 +12,7 @@ import (
 func lookBackslash(f File) []Finding {
 	var all []Finding
 	for _, s := range f.Steps {
-		if s.Do != Command || !inShell(f, s) || len(s.Words) == 0 {
+		if s.Do != Command || !isFromShell(f, s) || len(s.Words) == 0 {
 			continue
 		}
 		last := s.Words[len(s.Words)-1]
@@ -46,9 +46,9 @@ func (f File) goesOnBelow(at Place) bool {
 
 // meansGPUs reports whether a command has to do with GPUs.
 func meansGPUs(s Step) bool {
-	if slices.ContainsFunc(s.With, func(w Step) bool { return isGPUVariable(w.Name) }) || started(s).usesGPUs() {
+	if slices.ContainsFunc(s.With, func(w Step) bool { return isGPUVariable(w.Name) }) || programOf(s).usesGPUs() {
 		return true
 	}
-	_, contained := asContainer(s)
+	_, contained := readContainerRun(s)
 	return contained
 }

@@ -9,30 +9,30 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func lineOf(s Step) string { return strconv.Itoa(s.At.Line) }
+func lineNumber(s Step) string { return strconv.Itoa(s.At.Line) }
 
 func lookPrefix(f File) []Finding {
-	a := lookAround(f)
+	a := indexVariables(f)
 	var all []Finding
 	for i, second := range f.Steps {
-		if i == 0 || second.Do != Command || f.Steps[i-1].Do != Command || f.Steps[i-1].Shell != second.Shell || !inShell(f, second) {
+		if i == 0 || second.Do != Command || f.Steps[i-1].Do != Command || f.Steps[i-1].Shell != second.Shell || !isFromShell(f, second) {
 			continue
 		}
 		first := f.Steps[i-1]
 		idle := isIdle(first)
 		chained := second.Join == "&&" || second.Join == "|" && idle || second.Join == "" && idle && second.At.Line == first.At.EndLine
-		p := started(second)
+		p := programOf(second)
 		if !chained || !p.usesGPUs() {
 			continue
 		}
 		for _, w := range first.With {
-			if w.Do != Set || !slices.Contains(masks(), w.Name) || hides(w.Value) {
+			if w.Do != Set || !slices.Contains(maskVariables(), w.Name) || hidesEveryDevice(w.Value) {
 				continue
 			}
-			if _, own := p.given(w.Name); own {
+			if _, own := p.ownVariable(w.Name); own {
 				continue
 			}
-			if set, sure := a.inherited(i, w.Name); !sure || set.Name != "" || !idle && (!started(first).usesGPUs() || p.afterwards()) {
+			if set, sure := a.outerSetting(i, w.Name); !sure || set.Name != "" || !idle && (!programOf(first).usesGPUs() || p.worksOnResults()) {
 				continue
 			}
 			assignment := w.Name + "=" + w.Value.Raw
@@ -40,21 +40,21 @@ func lookPrefix(f File) []Finding {
 				Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
 				Why:  "an assignment before a command belongs to that command only, so " + p.name + " sees every GPU",
 				Do:   "write " + assignment + " before " + p.name},
-				At: w.At, Line: chain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
+				At: w.At, Line: renderChain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
 		}
 	}
 	return all
 }
 
-// afterwards reports whether a program has the name of one that works on results, for which no GPU is needed.
-func (p program) afterwards() bool {
+// worksOnResults reports whether a program has the name of one that works on results, for which no GPU is needed.
+func (p program) worksOnResults() bool {
 	i := slices.IndexFunc(p.args, func(w Word) bool { return !strings.HasPrefix(w.Text, "-") })
-	return i >= 0 && isPython(p.name) && mentions(strings.ToLower(path.Base(p.args[i].Text)), "plot", "scor", "convert", "merge", "collect", "aggreg", "summar", "report", "notify", "visual", "upload",
+	return i >= 0 && isPython(p.name) && containsAny(strings.ToLower(path.Base(p.args[i].Text)), "plot", "scor", "convert", "merge", "collect", "aggreg", "summar", "report", "notify", "visual", "upload",
 		"download", "parse", "print", "stat", "compar", "filter", "check", "clean", "metric", "average", "split", "export", "draw", "table")
 }
 
-// chain writes two commands of a line with the assignment before the one that needs it, or before both.
-func chain(first, second, assignment Step, idle bool) string {
+// renderChain writes two commands of a line with the assignment before the one that needs it, or before both.
+func renderChain(first, second, assignment Step, idle bool) string {
 	if idle {
 		first.With = slices.DeleteFunc(slices.Clone(first.With), func(s Step) bool { return s.At == assignment.At })
 	}
@@ -63,12 +63,12 @@ func chain(first, second, assignment Step, idle bool) string {
 	if second.Join == "" {
 		join = "; "
 	}
-	return line(first, nil) + join + line(second, nil)
+	return renderCommand(first, nil) + join + renderCommand(second, nil)
 }
 
 // chainEdits are the edits that do the same.
 func chainEdits(first, second, assignment Step, idle bool) []Edit {
-	edits := prefixing(second, assignment.Name+"="+assignment.Value.Raw)
+	edits := prefixEdits(second, assignment.Name+"="+assignment.Value.Raw)
 	if idle {
 		edits = append(edits, removeAssignment(first, assignment))
 	}
@@ -91,8 +91,8 @@ func isIdle(s Step) bool {
 	return len(s.Words) > 0 && slices.Contains([]string{"source", "module", "cd", "pushd", "popd", "echo", "printf", "cat", "mkdir", "sleep", "true", ":", "ulimit", "date", "pwd", "ls", "rm", "cp", "mv", "head", "tail", "yes", "set", "umask", "git", "test", "["}, s.Words[0].Text)
 }
 
-// hides reports whether a list hides every device, which people write to compute without GPUs.
-func hides(v Value) bool {
+// hidesEveryDevice reports whether a list hides every device, which people write to compute without GPUs.
+func hidesEveryDevice(v Value) bool {
 	text := strings.TrimSpace(v.Text)
 	return v.Known && (text == "" || strings.HasPrefix(text, "-1"))
 }
@@ -104,18 +104,18 @@ func lookForeign(f File) []Finding {
 			if s.Do != Command || len(s.Words) == 0 {
 				continue
 			}
-			name, value, way := foreign(s)
+			name, value, way := foreignAssignment(s)
 			if way == "" || f.Kind == Markdown {
 				continue // a page has the lines of other systems, too
 			}
 			right := "export " + name + "=" + value
 			var rests string
-			if among("set setenv", s.Words[0].Text) && !f.saysShell() {
+			if hasWord("set setenv", s.Words[0].Text) && !f.saysShell() {
 				rests = onShell
 			}
 			rest := wordsAfter(s)
 			if len(rest) > 0 {
-				right = line(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
+				right = renderCommand(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
 			}
 			finding := Finding{Finding: check.Finding{
 				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
@@ -148,8 +148,8 @@ func wordsAfter(s Step) []Word {
 
 const dollarBeforeName = "a name that is set has no $ before it"
 
-// foreign recognizes an assignment in the way of another shell, or with a slip of the fingers.
-func foreign(s Step) (name, value, way string) {
+// foreignAssignment recognizes an assignment in the way of another shell, or with a slip of the fingers.
+func foreignAssignment(s Step) (name, value, way string) {
 	words := s.Words
 	text := func(i int) string {
 		if i < len(words) {
@@ -181,7 +181,7 @@ func foreign(s Step) (name, value, way string) {
 		name, value, way = first, raw(2), "with blanks around = it is a command called "+first
 	case first == "export" && len(words) == 3 && strings.HasSuffix(text(1), "="):
 		name, value, way = strings.TrimSuffix(text(1), "="), raw(2), "the blank behind = ends the value, which is empty"
-	case len(s.With) == 1 && s.With[0].Value.Known && s.With[0].Value.Text == "" && numbers(words[0]) != nil:
+	case len(s.With) == 1 && s.With[0].Value.Known && s.With[0].Value.Text == "" && deviceNumbers(words[0]) != nil:
 		name, value, way = s.With[0].Name, raw(0), "the blank behind = ends the value, and "+first+" is taken for a program"
 	case !words[0].Known && len(words) == 1 && strings.HasPrefix(first, "$"):
 		name, value, _ = strings.Cut(strings.TrimPrefix(first, "$"), "=")
@@ -190,7 +190,7 @@ func foreign(s Step) (name, value, way string) {
 		name, value, _ = strings.Cut(strings.TrimPrefix(raw(1), "$"), "=")
 		way = dollarBeforeName
 	}
-	if !slices.Contains(masks(), name) && !isGPUVariable(name) {
+	if !slices.Contains(maskVariables(), name) && !isGPUVariable(name) {
 		return "", "", ""
 	}
 	return name, value, way
@@ -202,7 +202,7 @@ func lookFish(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Seen: what,
 			Why: "fish reads only files that end in .fish, so the variable is never set", Do: "write a .fish file with: set -gx NAME value"}, At: at})
 	}
-	if f.Kind == Shell && fishFolder(path.Dir(f.Path)) && path.Ext(f.Path) != ".fish" {
+	if f.Kind == Shell && isFishFolder(path.Dir(f.Path)) && path.Ext(f.Path) != ".fish" {
 		for _, s := range f.Steps {
 			if s.Do == Set && isGPUVariable(s.Name) {
 				add(s.At, "this file is in a folder of fish and does not end in .fish")
@@ -216,14 +216,14 @@ func lookFish(f File) []Finding {
 		}
 		from, to := s.Words[len(s.Words)-2].Text, s.Words[len(s.Words)-1].Text
 		about := strings.ToLower(path.Base(from))
-		if strings.HasSuffix(from, ".sh") && (fishFolder(path.Dir(to)) && strings.HasSuffix(to, ".sh") || fishFolder(path.Clean(to))) && mentions(about, "cuda", "gpu", "hip", "rocm", "nvidia", "visible") {
+		if strings.HasSuffix(from, ".sh") && (isFishFolder(path.Dir(to)) && strings.HasSuffix(to, ".sh") || isFishFolder(path.Clean(to))) && containsAny(about, "cuda", "gpu", "hip", "rocm", "nvidia", "visible") {
 			add(s.At, path.Base(from)+" is put into a folder of fish")
 		}
 	}
 	return all
 }
 
-// fishFolder reports whether fish reads the files of a folder at its start.
-func fishFolder(dir string) bool {
+// isFishFolder reports whether fish reads the files of a folder at its start.
+func isFishFolder(dir string) bool {
 	return strings.HasSuffix(dir, "fish/conf.d") || strings.HasSuffix(dir, "fish/functions") || strings.HasSuffix(dir, "fish/vendor_conf.d")
 }

@@ -16,7 +16,7 @@ func lookListCutAtBlank(f File) []Finding {
 			}
 		}
 	}
-	return once(all)
+	return dropRepeats(all)
 }
 
 // cutList finds an assignment of a list in a command, and the pieces of the list in the words after it.
@@ -29,13 +29,13 @@ func cutList(s Step) (Finding, bool) {
 		name, value = s.With[n-1].Name, s.With[n-1].Value
 	} else if slices.Contains([]string{"export", "declare", "typeset", "readonly", "local", "env"}, s.Words[0].Text) {
 		for i, w := range s.Words {
-			if left, right, ok := strings.Cut(w.Text, "="); ok && slices.Contains(masks(), left) {
+			if left, right, ok := strings.Cut(w.Text, "="); ok && slices.Contains(maskVariables(), left) {
 				name, value, pieces = left, w, s.Words[i+1:]
 				value.Text = right
 			}
 		}
 	}
-	if !slices.Contains(masks(), name) || !value.Known {
+	if !slices.Contains(maskVariables(), name) || !value.Known {
 		return Finding{}, false
 	}
 	last := slices.IndexFunc(pieces, func(w Word) bool { return !w.Known || !listPiece().MatchString(w.Text) })
@@ -50,7 +50,7 @@ func cutList(s Step) (Finding, bool) {
 		list += "," + w.Text
 	}
 	list = strings.Join(strings.FieldsFunc(list, func(r rune) bool { return r == ',' }), ",")
-	finding := Finding{Finding: check.Finding{Seen: name + " gets only " + quote(value.Text) + ": the shell takes " + quote(pieces[0].Text) + " as a word of its own",
+	finding := Finding{Finding: check.Finding{Seen: name + " gets only " + quoteValue(value.Text) + ": the shell takes " + quoteValue(pieces[0].Text) + " as a word of its own",
 		Why: "a blank ends an assignment", Do: "write: " + name + "=" + list}, At: value.At}
 	at := value.At
 	at.EndLine, at.EndColumn = pieces[last-1].At.EndLine, pieces[last-1].At.EndColumn

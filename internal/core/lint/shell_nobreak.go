@@ -12,7 +12,7 @@ func lookNoBreakSpace(f File) []Finding {
 	var all []Finding
 	for _, s := range f.Steps {
 		isAssignment := s.Do == Set && (isGPUVariable(s.Name) || s.Name == "MASTER_PORT")
-		if !inShell(f, s) || !isAssignment && (s.Do != Command || len(s.Words) == 0 || !meansGPUs(s)) {
+		if !isFromShell(f, s) || !isAssignment && (s.Do != Command || len(s.Words) == 0 || !meansGPUs(s)) {
 			continue
 		}
 		i := slices.IndexFunc(written(s), hasNoBreakSpace)

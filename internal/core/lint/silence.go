@@ -16,7 +16,7 @@ import (
 func Silence(f File, text map[int]string, found []Finding) (kept []Finding, silenced int) {
 	s := silencer{file: f, comments: map[int][]comment{}, lines: map[int][]string{}, named: map[int]map[string]bool{}}
 	for cell, source := range text {
-		s.lines[cell], s.named[cell] = Lines(source), map[string]bool{}
+		s.lines[cell], s.named[cell] = SplitLines(source), map[string]bool{}
 		for _, line := range s.lines[cell] {
 			c := readComment(line)
 			s.comments[cell] = append(s.comments[cell], c)
@@ -47,7 +47,7 @@ func readComment(line string) (c comment) {
 	if !strings.Contains(line, "gpuard:ignore") {
 		return c
 	}
-	for _, m := range silencing().FindAllStringSubmatchIndex(line, -1) {
+	for _, m := range ignoreRegexp().FindAllStringSubmatchIndex(line, -1) {
 		codes := strings.FieldsFunc(line[m[4]:m[5]], func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 		if m[2] >= 0 {
 			c.everywhere = append(c.everywhere, codes...)
@@ -59,8 +59,8 @@ func readComment(line string) (c comment) {
 	return c
 }
 
-// silencing matches a comment in any of the formats; units may begin theirs with a semicolon.
-func silencing() *regexp.Regexp {
+// ignoreRegexp matches a comment in any of the formats; units may begin theirs with a semicolon.
+func ignoreRegexp() *regexp.Regexp {
 	return regexp.MustCompile(`[#;][ \t]*gpuard:ignore(-file)?[ \t]+([a-z0-9-]+(?:[ \t]*,[ \t]*[a-z0-9-]+)*)`)
 }
 
@@ -106,7 +106,7 @@ func (s *silencer) firstLines(at Place) []int {
 	firsts := []int{at.Line}
 	for _, step := range s.file.Steps {
 		around := step.At.Cell == at.Cell && step.At.Line < at.Line && at.Line <= step.At.EndLine
-		if around && slices.Contains([]Deed{Command, Call, Set}, step.Do) {
+		if around && slices.Contains([]StepKind{Command, Call, Set}, step.Do) {
 			firsts = append(firsts, step.At.Line)
 		}
 	}

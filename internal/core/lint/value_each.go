@@ -7,22 +7,22 @@ import (
 	"gpuard/internal/core/check"
 )
 
-// eachSet calls f with every value that is written for a variable: of the environment, and of one command alone.
-func eachSet(file File, f func(s Step)) {
-	eachNamed(file, func(s Step) {
+// eachKnownValue calls f with every value that is written for a variable: of the environment, and of one command alone.
+func eachKnownValue(file File, f func(s Step)) {
+	eachAssignment(file, func(s Step) {
 		if s.Value.Known && s.Type == "" && !keepsDollar(file.Kind, s) { // variable-not-expanded and environ-not-text say those
 			f(s)
 		}
 	})
 }
 
-// eachNamed is eachSet for rules that do not ask for the value: it may be computed.
-func eachNamed(file File, f func(s Step)) {
+// eachAssignment is eachKnownValue for rules that do not ask for the value: it may be computed.
+func eachAssignment(file File, f func(s Step)) {
 	for _, s := range file.Steps {
 		if s.Do == Set {
 			f(s)
 		}
-		for _, w := range alone(s) {
+		for _, w := range commandVariables(s) {
 			if w.Do == Set {
 				f(w)
 			}
@@ -30,22 +30,22 @@ func eachNamed(file File, f func(s Step)) {
 	}
 }
 
-// alone lists the variables that a command alone gets: from the shell, from env and its like, or in a container by -e.
-func alone(s Step) []Step {
+// commandVariables lists the variables that a command alone gets: from the shell, from env and its like, or in a container by -e.
+func commandVariables(s Step) []Step {
 	if s.Do != Command {
 		return s.With
 	}
-	r, contained := asContainer(s)
+	r, contained := readContainerRun(s)
 	if !contained {
 		return r.set
 	}
 	return slices.Concat(r.set, r.env)
 }
 
-// together lists the variables that a program can have at the same time: those of one script, service or section and
+// variableGroups lists the variables that a program can have at the same time: those of one script, service or section and
 // those of one command, by their last value. What only may happen is left out, because the other branch may set
 // another.
-func together(file File) []map[string]Step {
+func variableGroups(file File) []map[string]Step {
 	type place struct {
 		shell int
 		in    string
@@ -69,7 +69,7 @@ func together(file File) []map[string]Step {
 			delete(of(s), s.Name)
 		case s.Do == Command:
 			with := map[string]Step{}
-			for _, w := range alone(s) {
+			for _, w := range commandVariables(s) {
 				if w.Do == Set {
 					with[w.Name] = w
 				}
@@ -83,39 +83,39 @@ func together(file File) []map[string]Step {
 	return groups
 }
 
-// assigned is NAME=value for a sentence.
-func assigned(s Step) string {
+// assignmentText is NAME=value for a sentence.
+func assignmentText(s Step) string {
 	value := s.Value.Text
 	if value == "" || strings.ContainsAny(value, " \t\"'`$;|&") {
-		value = quote(value)
+		value = quoteValue(value)
 	}
 	return s.Name + "=" + value
 }
 
-// quote puts a value into the quotation marks that it does not contain.
-func quote(value string) string {
+// quoteValue puts a value into the quotation marks that it does not contain.
+func quoteValue(value string) string {
 	if strings.Contains(value, `"`) {
 		return "'" + value + "'"
 	}
 	return `"` + value + `"`
 }
 
-// valued makes a finding about the value of a variable. better is what should be written instead of it; "" when that is
+// valueFinding makes a finding about the value of a variable. better is what should be written instead of it; "" when that is
 // not known. It is mended where the value is written as such, within one kind of quotation marks or none.
-func valued(s Step, seen, why, do, better string) Finding {
+func valueFinding(s Step, seen, why, do, better string) Finding {
 	f := Finding{Finding: check.Finding{Seen: seen, Why: why, Do: do}, At: s.Value.At}
 	if f.At.Line == 0 {
 		f.At = s.At
 	}
-	if text, ok := respell(s.Value, better); ok {
+	if text, ok := respellValue(s.Value, better); ok {
 		f.Edits = []Edit{{At: s.Value.At, Text: text}}
 	}
 	return f
 }
 
-// respell writes another value in the way in which one is written, quotation marks and Python's letters before them
+// respellValue writes another value in the way in which one is written, quotation marks and Python's letters before them
 // included. ok is false where that is not plain to see, or where the new value would need other quotes.
-func respell(v Value, better string) (text string, ok bool) {
+func respellValue(v Value, better string) (text string, ok bool) {
 	if better == "" || v.At.Column == 0 || v.Raw == "" || strings.Trim(better, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789,._-:/") != "" {
 		return "", false
 	}

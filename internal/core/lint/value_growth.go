@@ -10,7 +10,7 @@ import (
 const tensorflowGrowth = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 func lookGrowth(file File) (all []Finding) {
-	eachSet(file, func(s Step) {
+	eachKnownValue(file, func(s Step) {
 		if s.Name != tensorflowGrowth || isOneOf(s.Value.Text, "true", "false", "") || placeholder().MatchString(s.Value.Text) {
 			return
 		}
@@ -18,7 +18,7 @@ func lookGrowth(file File) (all []Finding) {
 		if slices.Contains([]string{"0", "false", "no", "off"}, strings.ToLower(s.Value.Text)) {
 			better, severity = "false", check.Info // what was meant is mostly what happens without the variable
 		}
-		f := valued(s, assigned(s)+" is ignored", "TensorFlow knows true and false, in small letters; any other value leaves the setting as it was",
+		f := valueFinding(s, assignmentText(s)+" is ignored", "TensorFlow knows true and false, in small letters; any other value leaves the setting as it was",
 			"write "+tensorflowGrowth+"="+better, better)
 		f.Severity = severity
 		all = append(all, f)

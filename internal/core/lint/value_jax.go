@@ -13,11 +13,11 @@ const (
 )
 
 func lookBothFractions(file File) (all []Finding) {
-	for _, group := range together(file) {
+	for _, group := range variableGroups(file) {
 		_, newer := group[jaxFraction]
 		old, both := group[jaxOldFraction]
 		if newer && both {
-			f := valued(old, jaxFraction+" and "+jaxOldFraction+" are both set", "JAX refuses to start with both names of the same setting", "keep "+jaxFraction+" alone", "")
+			f := valueFinding(old, jaxFraction+" and "+jaxOldFraction+" are both set", "JAX refuses to start with both names of the same setting", "keep "+jaxFraction+" alone", "")
 			f.At = old.At
 			all = append(all, f)
 		}
@@ -27,8 +27,8 @@ func lookBothFractions(file File) (all []Finding) {
 
 func lookFraction(file File) (all []Finding) {
 	unified := false
-	eachNamed(file, func(s Step) { unified = unified || strings.HasSuffix(s.Name, "FORCE_UNIFIED_MEMORY") })
-	eachSet(file, func(s Step) {
+	eachAssignment(file, func(s Step) { unified = unified || strings.HasSuffix(s.Name, "FORCE_UNIFIED_MEMORY") })
+	eachKnownValue(file, func(s Step) {
 		if s.Name != jaxFraction && s.Name != jaxOldFraction {
 			return
 		}
@@ -36,18 +36,18 @@ func lookFraction(file File) (all []Finding) {
 		if s.Value.Text == "" || err == nil && n > 0 && (n <= 1 || unified) {
 			return
 		}
-		better := percent(s.Value.Text)
+		better := percentFraction(s.Value.Text)
 		do := "write a number above 0 and at most 1"
 		if better != "" {
 			do = "write " + s.Name + "=" + better
 		}
-		all = append(all, valued(s, assigned(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", do, better))
+		all = append(all, valueFinding(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", do, better))
 	})
 	return all
 }
 
-// percent turns 50 and 50% into .50; "" for anything else.
-func percent(value string) string {
+// percentFraction turns 50 and 50% into .50; "" for anything else.
+func percentFraction(value string) string {
 	digits := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "%"))
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 10 || n > 99 {
@@ -58,13 +58,13 @@ func percent(value string) string {
 
 func lookPreallocate(file File) (all []Finding) {
 	const name = "XLA_PYTHON_CLIENT_PREALLOCATE"
-	eachSet(file, func(s Step) {
+	eachKnownValue(file, func(s Step) {
 		says := strings.ToLower(strings.Trim(s.Value.Text, ` "'`))
 		no := slices.Contains([]string{"false", "0", "no", "n", "off", "f", "none", "never", "disable", "disabled"}, says)
 		if s.Name != name || !no || slices.Contains([]string{"false", "False", "0"}, s.Value.Text) {
 			return
 		}
-		all = append(all, valued(s, assigned(s)+" does not keep JAX from taking the memory at its start", "only false, False and 0 do that; every other value means yes", "write "+name+"=false", "false"))
+		all = append(all, valueFinding(s, assignmentText(s)+" does not keep JAX from taking the memory at its start", "only false, False and 0 do that; every other value means yes", "write "+name+"=false", "false"))
 	})
 	return all
 }
@@ -72,7 +72,7 @@ func lookPreallocate(file File) (all []Finding) {
 func lookAllocator(file File) (all []Finding) {
 	const name = "XLA_PYTHON_CLIENT_ALLOCATOR"
 	known := []string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}
-	eachSet(file, func(s Step) {
+	eachKnownValue(file, func(s Step) {
 		says := strings.ToLower(s.Value.Text)
 		if s.Name != name || says == "" || slices.Contains(known, says) {
 			return
@@ -85,7 +85,7 @@ func lookAllocator(file File) (all []Finding) {
 		if better != "" {
 			do = "write " + name + "=" + better
 		}
-		all = append(all, valued(s, assigned(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", do, better))
+		all = append(all, valueFinding(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", do, better))
 	})
 	return all
 }

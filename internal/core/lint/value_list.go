@@ -17,26 +17,26 @@ func maskRule(code, why string) Rule {
 				variables[s.Name] = variables[s.Name] || s.Do == Set
 			}
 		}
-		eachSet(file, func(s Step) {
-			m, known := listNamed(s.Name)
-			if !known || inShell(file, s) && hasNoBreakSpace(s.Value) {
+		eachKnownValue(file, func(s Step) {
+			m, known := findListVariable(s.Name)
+			if !known || isFromShell(file, s) && hasNoBreakSpace(s.Value) {
 				return // of the latter there is a rule of its own
 			}
 			if isName(s.Value.Text) && variables[s.Value.Text] {
-				all = append(all, valued(s, assigned(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))
+				all = append(all, valueFinding(s, assignmentText(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))
 				return
 			}
-			f, wrong := m.fault(s.Value.Text)
-			if !wrong || f.code != code || file.Kind == Markdown && among("gpu gpus any default", s.Value.Text) {
+			f, wrong := m.findFault(s.Value.Text)
+			if !wrong || f.code != code || file.Kind == Markdown && hasWord("gpu gpus any default", s.Value.Text) {
 				return // or a page says what to write there
 			}
-			shows, bad := m.shows(s.Value.Text)
+			shows, bad := m.describeEffect(s.Value.Text)
 			if bad {
 				all = append(all, maskFinding(s, f, shows, why))
 			}
 		})
-		eachNamed(file, func(s Step) {
-			if m, known := listNamed(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code {
+		eachAssignment(file, func(s Step) {
+			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code {
 				all = append(all, openFinding(s, code, why))
 			}
 		})
@@ -46,10 +46,10 @@ func maskRule(code, why string) Rule {
 
 // openFault is the code of what is wrong with a value of which a part is computed, where the rest tells: Python writes {}
 // for that part, and a shell $N.
-func (m list) openFault(v Value) string {
+func (m listVariable) openFault(v Value) string {
 	value := strings.Trim(v.Text, `"`)
 	switch {
-	case m.name != container && (openRange().MatchString(value) || value == "{}-{}" && firstNumber().MatchString(v.Raw)):
+	case m.name != nvidiaVisibleDevices && (openRange().MatchString(value) || value == "{}-{}" && firstNumber().MatchString(v.Raw)):
 		return codeRange
 	case openSeparators().MatchString(value):
 		return codeSeparators
@@ -60,13 +60,13 @@ func (m list) openFault(v Value) string {
 }
 
 var (
-	openRange    = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
-	firstNumber  = pattern(`(?i)\b(start|first|begin|low|lo|min)\w*\b`)
-	plainNumbers = pattern(`^\s*[0-9]{1,3}(,[0-9]{1,3})*\s*$`)
-	openWord     = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
+	openRange    = lazyRegexp(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
+	firstNumber  = lazyRegexp(`(?i)\b(start|first|begin|low|lo|min)\w*\b`)
+	plainNumbers = lazyRegexp(`^\s*[0-9]{1,3}(,[0-9]{1,3})*\s*$`)
+	openWord     = lazyRegexp(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
 	// joined with something else than a comma
-	openSeparators = pattern(`^\{\}([ ;|/:]|, ,)\{\}$`)
-	openList       = pattern(`^\[\{\}(, ?\{\})*\]$`)
+	openSeparators = lazyRegexp(`^\{\}([ ;|/:]|, ,)\{\}$`)
+	openList       = lazyRegexp(`^\[\{\}(, ?\{\})*\]$`)
 )
 
 func openFinding(s Step, code, why string) Finding {
@@ -83,15 +83,15 @@ func openFinding(s Step, code, why string) Finding {
 		do = `write: ",".join(map(str, the list))`
 	}
 	shown := strings.ReplaceAll(strings.Trim(s.Value.Text, `"`), "{}", "…")
-	return valued(s, s.Name+" is given the form "+quote(shown), why, do, "")
+	return valueFinding(s, s.Name+" is given the form "+quoteValue(shown), why, do, "")
 }
 
 func maskFinding(s Step, f fault, shows, why string) Finding {
 	var severity check.Severity
 	var do string
 	switch {
-	case f.hides && s.Name == container:
-		do = "to give the container no GPU, write " + container + "=none"
+	case f.hides && s.Name == nvidiaVisibleDevices:
+		do = "to give the container no GPU, write " + nvidiaVisibleDevices + "=none"
 	case f.hides:
 		severity, do = check.Warning, "to hide every GPU, write "+s.Name+"=-1"
 		if f.code == codeNoDevice { // it says so, and does
@@ -103,7 +103,7 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 		do = "to use all GPUs, leave " + s.Name + " out"
 	default:
 		do = "write numbers with single commas between them, such as " + s.Name + "=0,1"
-		if m, known := listNamed(s.Name); known && m.vendor == gpu.NVIDIA {
+		if m, known := findListVariable(s.Name); known && m.vendor == gpu.NVIDIA {
 			do += ", or identifiers of nvidia-smi -L"
 		}
 	}
@@ -112,8 +112,8 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 	}
 	if f.code == codeShowsAll {
 		do = "write the identifier of a MIG device as nvidia-smi -L prints it, or numbers"
-		if len(s.Value.Text) >= unsetFrom {
-			why, do = fmt.Sprintf("from %d bytes on drivers take it for unset", unsetFrom), "write numbers, or fewer devices"
+		if len(s.Value.Text) >= minUnsetBytes {
+			why, do = fmt.Sprintf("from %d bytes on drivers take it for unset", minUnsetBytes), "write numbers, or fewer devices"
 		}
 	}
 	if f.code == codeDuplicate {
@@ -122,7 +122,7 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 	if before, _, commented := strings.Cut(s.Value.Text, "#"); commented && f.code == codeNoDevice && plainNumbers().MatchString(before) {
 		severity, why, do = check.Info, "what stands behind the list is a part of the value, and no comment", "leave the comment out"
 	}
-	found := valued(s, assigned(s)+" "+shows, why, do, f.better)
+	found := valueFinding(s, assignmentText(s)+" "+shows, why, do, f.better)
 	found.Severity = severity
 	return found
 }

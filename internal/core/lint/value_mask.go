@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// list is a variable that lists devices, and the reader of the runtime that obeys it.
-type list struct {
+// listVariable is a variable that lists devices, and the reader of the runtime that obeys it.
+type listVariable struct {
 	name   string
 	vendor gpu.Vendor
 	read   func(visible.Env, gpu.Machine) visible.View
@@ -22,18 +22,18 @@ type list struct {
 	rising bool // numbers must rise
 }
 
-func lists() []list {
+func listVariables() []listVariable {
 	inside := func(env visible.Env, m gpu.Machine) visible.View {
-		given, notes := visible.Container(env, m)
+		given, notes := visible.InsideContainer(env, m)
 		view := visible.View{Notes: notes}
 		for _, d := range given.Devices {
 			view.Visible = append(view.Visible, visible.Entry{Index: d.Index})
 		}
 		return view
 	}
-	return []list{
+	return []listVariable{
 		{"CUDA_VISIBLE_DEVICES", gpu.NVIDIA, visible.CUDA, false, false, false},
-		{container, gpu.NVIDIA, inside, false, false, false},
+		{nvidiaVisibleDevices, gpu.NVIDIA, inside, false, false, false},
 		{"HIP_VISIBLE_DEVICES", gpu.AMD, visible.HIP, true, true, false},
 		{"ROCR_VISIBLE_DEVICES", gpu.AMD, visible.ROCR, false, false, false},
 		{"GPU_DEVICE_ORDINAL", gpu.AMD, visible.OpenCL, true, true, false},
@@ -42,12 +42,12 @@ func lists() []list {
 	}
 }
 
-func listNamed(name string) (list, bool) {
-	i := slices.IndexFunc(lists(), func(m list) bool { return m.name == name })
+func findListVariable(name string) (listVariable, bool) {
+	i := slices.IndexFunc(listVariables(), func(m listVariable) bool { return m.name == name })
 	if i < 0 {
-		return list{}, false
+		return listVariable{}, false
 	}
-	return lists()[i], true
+	return listVariables()[i], true
 }
 
 // fault is what is wrong with a list, by the code of the rule that tells it.
@@ -70,21 +70,21 @@ const (
 	codeShowsAll   = "mask-shows-all"
 )
 
-const container = "NVIDIA_VISIBLE_DEVICES"
+const nvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES"
 
-func plainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+func isPlainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-func identifier(s string) bool {
+func isIdentifier(s string) bool {
 	return strings.HasPrefix(s, "GPU-") || strings.HasPrefix(s, "MIG-")
 }
 
 // placeholder is text that another program replaces before a shell or a driver sees it: {} of xargs and parallel, {{
 // gpu }} of templates, %d and <gpu> of text that is formatted, @GPU@ and __GPU__ of what sed fills in. {0..3} is a
 // range.
-var placeholder = pattern(`\{\{|\{[^{}.0-9]*\}|\{[#%][^{}]*\}|%[sd%]|^<.*>$|@\w+@|__\w+__`)
+var placeholder = lazyRegexp(`\{\{|\{[^{}.0-9]*\}|\{[#%][^{}]*\}|%[sd%]|^<.*>$|@\w+@|__\w+__`)
 
-// fault finds what is wrong with a list. What it offers has no fault itself.
-func (m list) fault(value string) (fault, bool) {
+// findFault finds what is wrong with a list. What it offers has no fault itself.
+func (m listVariable) findFault(value string) (fault, bool) {
 	if placeholder().MatchString(value) {
 		return fault{}, false
 	}
@@ -93,20 +93,20 @@ func (m list) fault(value string) (fault, bool) {
 		if f.better == value {
 			f.better = ""
 		}
-		f.better = m.good(f.better)
+		f.better = m.validList(f.better)
 	}
 	return f, wrong
 }
 
 // firstFault finds the first thing that is wrong; what was meant often shows by the shape alone.
-func (m list) firstFault(value string) (fault, bool) {
+func (m listVariable) firstFault(value string) (fault, bool) {
 	if inner := visible.Unquote(value); m.plain && inner != "" {
 		value = inner
 	}
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
 		return fault{code: codeQuotes, better: bare, hides: bare == ""}, true
 	}
-	if inner := strings.Trim(value, "[]()"); len(value) == len(inner)+2 && plainNumber(strings.NewReplacer(",", "", " ", "").Replace(inner)) {
+	if inner := strings.Trim(value, "[]()"); len(value) == len(inner)+2 && isPlainNumber(strings.NewReplacer(",", "", " ", "").Replace(inner)) {
 		return fault{code: codeNoDevice, better: strings.ReplaceAll(inner, " ", "")}, true
 	}
 	tokens := strings.Split(value, ",")
@@ -117,45 +117,45 @@ func (m list) firstFault(value string) (fault, bool) {
 	for i, t := range tokens {
 		trimmed[i] = strings.TrimSpace(t)
 	}
-	if m.name == "CUDA_VISIBLE_DEVICES" && (len(value) >= unsetFrom || looseSlice(value)) {
+	if m.name == "CUDA_VISIBLE_DEVICES" && (len(value) >= minUnsetBytes || isLooseSlice(value)) {
 		return fault{code: codeShowsAll}, true
 	}
-	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != container) {
+	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != nvidiaVisibleDevices) {
 		return fault{}, false
 	}
-	for _, find := range []func(tokens []string) (fault, bool){m.ranges, m.separators, m.words, m.mixed, duplicates} {
+	for _, find := range []func(tokens []string) (fault, bool){m.findRanges, m.findSeparators, m.findWords, m.findMixed, findDuplicates} {
 		if f, found := find(trimmed); found {
 			return f, true
 		}
 	}
-	if m.blanks(tokens) {
+	if m.hasHarmfulBlanks(tokens) {
 		return fault{code: codeSpaces, better: strings.Join(trimmed, ",")}, true
 	}
-	if m.rising && !rises(trimmed) {
-		slices.SortFunc(trimmed, func(a, b string) int { return cmp.Compare(ordinal(a), ordinal(b)) })
+	if m.rising && !isRising(trimmed) {
+		slices.SortFunc(trimmed, func(a, b string) int { return cmp.Compare(entryOrder(a), entryOrder(b)) })
 		return fault{code: codeOrder, better: strings.Join(trimmed, ",")}, true
 	}
 	return fault{}, false
 }
 
-var sliceShape = pattern(`^MIG-(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|GPU-[0-9A-Fa-f].*)$`)
+var sliceShape = lazyRegexp(`^MIG-(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|GPU-[0-9A-Fa-f].*)$`)
 
-// unsetFrom is the size in bytes from which NVIDIA's drivers before 550 take a list for unset.
-const unsetFrom = 1024
+// minUnsetBytes is the size in bytes from which NVIDIA's drivers before 550 take a list for unset.
+const minUnsetBytes = 1024
 
-// looseSlice reports whether a list begins with MIG- and no whole identifier: drivers before 550 show every GPU then, whatever
+// isLooseSlice reports whether a list begins with MIG- and no whole identifier: drivers before 550 show every GPU then, whatever
 // the machine has.
-func looseSlice(value string) bool {
+func isLooseSlice(value string) bool {
 	first, _, _ := strings.Cut(value, ",")
 	return strings.HasPrefix(value, "MIG-") && !sliceShape().MatchString(first)
 }
 
-func rises(tokens []string) bool {
-	return slices.IsSortedFunc(tokens, func(a, b string) int { return cmp.Compare(ordinal(a), ordinal(b)) })
+func isRising(tokens []string) bool {
+	return slices.IsSortedFunc(tokens, func(a, b string) int { return cmp.Compare(entryOrder(a), entryOrder(b)) })
 }
 
-// ordinal is that of an entry; -1 and everything else that ends a list comes last.
-func ordinal(entry string) int {
+// entryOrder is that of an entry; -1 and everything else that ends a list comes last.
+func entryOrder(entry string) int {
 	n, err := strconv.Atoi(entry)
 	if err != nil || n < 0 {
 		return 1 << 30
@@ -163,26 +163,26 @@ func ordinal(entry string) int {
 	return n
 }
 
-// good returns a list when nothing is wrong with it, else what it offers.
-func (m list) good(value string) string {
-	f, wrong := m.fault(value)
+// validList returns a list when nothing is wrong with it, else what it offers.
+func (m listVariable) validList(value string) string {
+	f, wrong := m.findFault(value)
 	if wrong || strings.TrimSpace(value) == "" {
 		return f.better
 	}
 	return value
 }
 
-var rangeShape = pattern(`^(\d{1,3})\s*(?:-|–|\.\.\.?|:)\s*(\d{1,3})$`)
+var rangeShape = lazyRegexp(`^(\d{1,3})\s*(?:-|–|\.\.\.?|:)\s*(\d{1,3})$`)
 
-// ranges finds 0-3. GPU 0:1 of NVIDIA_VISIBLE_DEVICES is a MIG device.
-func (m list) ranges(tokens []string) (fault, bool) {
+// findRanges finds 0-3. GPU 0:1 of NVIDIA_VISIBLE_DEVICES is a MIG device.
+func (m listVariable) findRanges(tokens []string) (fault, bool) {
 	var all []string
 	found, sure := false, true
 	for _, t := range tokens {
 		parts := rangeShape().FindStringSubmatch(t)
-		if parts == nil || m.name == container && strings.Contains(t, ":") {
+		if parts == nil || m.name == nvidiaVisibleDevices && strings.Contains(t, ":") {
 			all = append(all, t)
-			sure = sure && plainNumber(t)
+			sure = sure && isPlainNumber(t)
 			continue
 		}
 		found = true
@@ -196,16 +196,16 @@ func (m list) ranges(tokens []string) (fault, bool) {
 			all = append(all, strconv.Itoa(n))
 		}
 	}
-	if _, twice := duplicates(all); !sure || twice {
+	if _, twice := findDuplicates(all); !sure || twice {
 		return fault{code: codeRange}, found
 	}
 	return fault{code: codeRange, better: strings.Join(all, ",")}, found
 }
 
-var separatedShape = pattern(`^\d+(?:[\s;|/\x{FF0C}\x{3001}\x{FF1B}]+\d+)+$`)
+var separatedShape = lazyRegexp(`^\d+(?:[\s;|/\x{FF0C}\x{3001}\x{FF1B}]+\d+)+$`)
 
-// separators finds "0 1" and "0;1", the wide marks of Chinese input methods, and a comma too many.
-func (m list) separators(tokens []string) (fault, bool) {
+// findSeparators finds "0 1" and "0;1", the wide marks of Chinese input methods, and a comma too many.
+func (m listVariable) findSeparators(tokens []string) (fault, bool) {
 	var all []string
 	found, sure := false, true
 	for _, t := range tokens {
@@ -217,25 +217,25 @@ func (m list) separators(tokens []string) (fault, bool) {
 			found = true
 		default:
 			all = append(all, t)
-			sure = sure && (plainNumber(t) || identifier(t))
+			sure = sure && (isPlainNumber(t) || isIdentifier(t))
 		}
 	}
-	if _, twice := duplicates(all); !sure || twice || len(all) == 0 {
+	if _, twice := findDuplicates(all); !sure || twice || len(all) == 0 {
 		return fault{code: codeSeparators}, found
 	}
 	return fault{code: codeSeparators, better: strings.Join(all, ",")}, found
 }
 
-var deviceWord = pattern(`(?i)^(?:cuda|gpu|hip|rocm|xpu|npu|nvidia|device)[ :_=#-]?(\d{1,3})$`)
+var deviceWord = lazyRegexp(`(?i)^(?:cuda|gpu|hip|rocm|xpu|npu|nvidia|device)[ :_=#-]?(\d{1,3})$`)
 
 // replaceable is how a manual writes what is to be replaced: {GPU ID}, <gpu>.
-var replaceable = pattern(`^[{<]\s*[A-Za-z_]`)
+var replaceable = lazyRegexp(`^[{<]\s*[A-Za-z_]`)
 
 // wordsForLists are words that people write where they mean all GPUs, none, or any.
 const wordsForLists = "one two all none void cpu no null nil false true off on auto any gpu gpus cuda nodevfiles default"
 
-// words finds entries that are neither numbers nor identifiers.
-func (m list) words(tokens []string) (fault, bool) {
+// findWords finds entries that are neither numbers nor identifiers.
+func (m listVariable) findWords(tokens []string) (fault, bool) {
 	f := fault{code: codeNoDevice}
 	var all []string
 	found, sure := false, true
@@ -243,10 +243,10 @@ func (m list) words(tokens []string) (fault, bool) {
 		parts := deviceWord().FindStringSubmatch(t)
 		lower := strings.ReplaceAll(strings.ToLower(t), "gpu-", "GPU-")
 		switch {
-		case m.plain && identifier(t) && t != lower: // HIP minds capitals
+		case m.plain && isIdentifier(t) && t != lower: // HIP minds capitals
 			found = true
 			all = append(all, lower)
-		case m.entry(t):
+		case m.isEntry(t):
 			all = append(all, t)
 		case parts != nil:
 			found = true
@@ -259,25 +259,25 @@ func (m list) words(tokens []string) (fault, bool) {
 			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))
 		}
 	}
-	if _, twice := duplicates(all); sure && !twice {
+	if _, twice := findDuplicates(all); sure && !twice {
 		f.better = strings.Join(all, ",")
 	}
 	return f, found
 }
 
-// entry reports whether a word has the form of an entry of the variable.
-func (m list) entry(t string) bool {
+// isEntry reports whether a word has the form of an entry of the variable.
+func (m listVariable) isEntry(t string) bool {
 	switch {
-	case identifier(t), plainNumber(t) && !m.plain:
+	case isIdentifier(t), isPlainNumber(t) && !m.plain:
 		return true
-	case m.name == container:
+	case m.name == nvidiaVisibleDevices:
 		gpu, slice, split := strings.Cut(t, ":")
-		return slices.Contains([]string{"all", "none", "void"}, t) || split && plainNumber(gpu) && plainNumber(slice) || strings.Contains(t, "/") // a CDI name, a file
-	case t == "-1", plainNumber(strings.TrimPrefix(t, "+")) && !m.strict:
+		return slices.Contains([]string{"all", "none", "void"}, t) || split && isPlainNumber(gpu) && isPlainNumber(slice) || strings.Contains(t, "/") // a CDI name, a file
+	case t == "-1", isPlainNumber(strings.TrimPrefix(t, "+")) && !m.strict:
 		return true
 	case m.name == "ZE_AFFINITY_MASK":
 		card, tile, split := strings.Cut(t, ".")
-		return t == "default" || split && plainNumber(card) && plainNumber(tile)
+		return t == "default" || split && isPlainNumber(card) && isPlainNumber(tile)
 	case m.name == "ROCR_VISIBLE_DEVICES":
 		return regexp.MustCompile(`^0([xX][0-9a-fA-F]+|[bB][01]+)$`).MatchString(t)
 	}
@@ -285,13 +285,13 @@ func (m list) entry(t string) bool {
 	return err == nil && n >= 0 && strconv.Itoa(n) == t
 }
 
-// mixed finds a list of numbers and identifiers, which NVIDIA's drivers do not read.
-func (m list) mixed(tokens []string) (fault, bool) {
-	numbers := m.vendor == gpu.NVIDIA && slices.ContainsFunc(tokens, func(t string) bool { return plainNumber(t) })
-	return fault{code: codeMixed}, numbers && slices.ContainsFunc(tokens, identifier)
+// findMixed finds a list of numbers and identifiers, which NVIDIA's drivers do not read.
+func (m listVariable) findMixed(tokens []string) (fault, bool) {
+	numbers := m.vendor == gpu.NVIDIA && slices.ContainsFunc(tokens, func(t string) bool { return isPlainNumber(t) })
+	return fault{code: codeMixed}, numbers && slices.ContainsFunc(tokens, isIdentifier)
 }
 
-func duplicates(tokens []string) (fault, bool) {
+func findDuplicates(tokens []string) (fault, bool) {
 	seen := map[string]bool{}
 	for _, t := range tokens {
 		if n, err := strconv.Atoi(t); err == nil {
@@ -305,17 +305,17 @@ func duplicates(tokens []string) (fault, bool) {
 	return fault{}, false
 }
 
-// blanks reports whether there are blanks where the runtime minds them: CUDA only before identifiers.
-func (m list) blanks(tokens []string) bool {
+// hasHarmfulBlanks reports whether there are blanks where the runtime minds them: CUDA only before identifiers.
+func (m listVariable) hasHarmfulBlanks(tokens []string) bool {
 	return slices.ContainsFunc(tokens, func(t string) bool {
-		return t != strings.TrimSpace(t) && (m.strict || m.name == "CUDA_VISIBLE_DEVICES" && identifier(strings.TrimSpace(t)))
+		return t != strings.TrimSpace(t) && (m.strict || m.name == "CUDA_VISIBLE_DEVICES" && isIdentifier(strings.TrimSpace(t)))
 	})
 }
 
-// shows says what the runtime makes of a list, on a machine that has every device that the list may mean. bad is false
+// describeEffect says what the runtime makes of a list, on a machine that has every device that the list may mean. bad is false
 // where the reader of the runtime has nothing to say about it.
-func (m list) shows(value string) (text string, bad bool) {
-	machine, env := m.machine(value), visible.Env{m.name + "=" + value}
+func (m listVariable) describeEffect(value string) (text string, bad bool) {
+	machine, env := m.sampleMachine(value), visible.Env{m.name + "=" + value}
 	view := m.read(env, machine)
 	older := machine
 	older.Driver = "535"
@@ -355,8 +355,8 @@ func (m list) shows(value string) (text string, bad bool) {
 // plainDevices is how many devices of a list's machine are meant by number; the others are those of the identifiers.
 const plainDevices = 64
 
-// machine has enough devices for every number, and those of the identifiers in the list.
-func (m list) machine(value string) gpu.Machine {
+// sampleMachine has enough devices for every number, and those of the identifiers in the list.
+func (m listVariable) sampleMachine(value string) gpu.Machine {
 	var machine gpu.Machine
 	for i := range plainDevices {
 		machine.Devices = append(machine.Devices, gpu.Device{Index: i, Vendor: m.vendor, UUID: gpu.UUID(fmt.Sprintf("GPU-%016x", i+1))})

@@ -103,15 +103,15 @@ func TestFault(t *testing.T) {
 		{"NVIDIA_VISIBLE_DEVICES", "gpu0", codeNoDevice, "0"},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
-			l, _ := listNamed(c.name)
-			f, wrong := l.fault(c.value)
+			l, _ := findListVariable(c.name)
+			f, wrong := l.findFault(c.value)
 			if wrong != (c.code != "") || f.code != c.code && wrong || f.better != c.better {
 				t.Errorf("%+v, %v; want %q and %q", f, wrong, c.code, c.better)
 			}
 			if f.better == "" {
 				return
 			}
-			if again, still := l.fault(f.better); still {
+			if again, still := l.findFault(f.better); still {
 				t.Errorf("what is offered, %q, has a fault too: %+v", f.better, again)
 			}
 		})
@@ -127,8 +127,8 @@ func TestShowsByName(t *testing.T) {
 		"ROCR_VISIBLE_DEVICES=GPU-e2286128b30e5456,GPU-e2286128b30e5456": "shows GPU GPU-e2286128b30e5456 alone",
 	} {
 		name, list, _ := strings.Cut(value, "=")
-		l, _ := listNamed(name)
-		if got, _ := l.shows(list); got != want {
+		l, _ := findListVariable(name)
+		if got, _ := l.describeEffect(list); got != want {
 			t.Errorf("%s: %q, want %q", value, got, want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestShowsByName(t *testing.T) {
 func TestFaultAgainstReaders(t *testing.T) {
 	parts := []string{"", "0", "1", "2", " 1", "01", "+1", "0-2", "1:2", "0 2", "1;2", "gpu0", "all", "GPU-aaaa", " GPU-bbbb", `"1"`, "x-y", "1x", "0x1", "-1"}
 	tried := 0
-	for _, l := range lists() {
+	for _, l := range listVariables() {
 		if l.name == "ZE_AFFINITY_MASK" { // the order means nothing and everything unknown is skipped
 			continue
 		}
@@ -150,8 +150,8 @@ func TestFaultAgainstReaders(t *testing.T) {
 				if b == "|" {
 					value = a
 				}
-				f, wrong := l.fault(value)
-				shown, bad := l.shows(value)
+				f, wrong := l.findFault(value)
+				shown, bad := l.describeEffect(value)
 				tried++
 				if !wrong && listed(l, value) != "" && shown != listed(l, value) {
 					t.Errorf("%s=%q has no fault and %s, not %q", l.name, value, shown, listed(l, value))
@@ -168,7 +168,7 @@ func TestFaultAgainstReaders(t *testing.T) {
 }
 
 // listed says what a correct list of numbers shows; "" for other lists.
-func listed(l list, value string) string {
+func listed(l listVariable, value string) string {
 	var numbers []string
 	for entry := range strings.SplitSeq(strings.TrimSuffix(value, ","), ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(entry))
@@ -180,7 +180,7 @@ func listed(l list, value string) string {
 		}
 		numbers = append(numbers, strconv.Itoa(n))
 	}
-	if l.name == container {
+	if l.name == nvidiaVisibleDevices {
 		slices.Sort(numbers) // counted anew inside
 	}
 	switch len(numbers) {
@@ -198,12 +198,12 @@ func FuzzFault(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		for _, l := range lists() {
-			got, wrong := l.fault(value)
+		for _, l := range listVariables() {
+			got, wrong := l.findFault(value)
 			if !wrong || got.better == "" {
 				continue
 			}
-			if again, still := l.fault(got.better); still {
+			if again, still := l.findFault(got.better); still {
 				t.Fatalf("%s: %q is offered for %q and has the fault %s", l.name, got.better, value, again.code)
 			}
 			if want := listed(l, got.better); want != "" && !strings.Contains(got.better, "-") && l.name == "CUDA_VISIBLE_DEVICES" {
@@ -213,7 +213,7 @@ func FuzzFault(f *testing.F) {
 						biggest = true // no machine of the test has it
 					}
 				}
-				if shown, _ := l.shows(got.better); shown != want && !biggest {
+				if shown, _ := l.describeEffect(got.better); shown != want && !biggest {
 					t.Fatalf("%s: %q is offered for %q and %s", l.name, got.better, value, shown)
 				}
 			}
@@ -240,7 +240,7 @@ func TestRespell(t *testing.T) {
 		{"0-3", "0-3", "", ""},
 		{"", "0-3", "0,1", ""},
 	} {
-		got, ok := respell(Value{Text: c.text, Raw: c.raw, Known: true, At: Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}}, c.better)
+		got, ok := respellValue(Value{Text: c.text, Raw: c.raw, Known: true, At: Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1}}, c.better)
 		if got != c.want || ok != (c.want != "") {
 			t.Errorf("%s to %s: %q, %v; want %q", c.raw, c.better, got, ok, c.want)
 		}
@@ -251,11 +251,11 @@ func TestRespell(t *testing.T) {
 func TestListsAreKnown(t *testing.T) {
 	own := map[string]bool{"CUDA_DEVICE_ORDER": true, "ONEAPI_DEVICE_SELECTOR": true}
 	for _, name := range visible.Variables() {
-		if _, known := listNamed(name); !known && !own[name] {
+		if _, known := findListVariable(name); !known && !own[name] {
 			t.Logf("%s is not judged", name)
 		}
 	}
-	for _, l := range lists() {
+	for _, l := range listVariables() {
 		found := false
 		for _, name := range visible.Variables() {
 			found = found || name == l.name

@@ -8,19 +8,19 @@ import (
 	"gpuard/internal/core/compat"
 )
 
-// ofGPUs reports whether a name may be a variable of a GPU library. Shell scripts set many others.
-func ofGPUs(name string) bool {
+// hasVendorPrefix reports whether a name may be a variable of a GPU library. Shell scripts set many others.
+func hasVendorPrefix(name string) bool {
 	vendor, _, more := strings.Cut(strings.ToUpper(name), "_")
 	return more && slices.Contains([]string{"CUDA", "NVIDIA", "NCCL", "TORCH", "PYTORCH", "XLA", "JAX", "TF", "HIP", "ROCR", "AMD", "GPU", "ZE", "ONEAPI", "SYCL", "HCQ", "ASCEND"}, vendor)
 }
 
 func lookMisspelt(file File) (all []Finding) {
-	eachNamed(file, func(s Step) {
-		if !ofGPUs(s.Name) {
+	eachAssignment(file, func(s Step) {
+		if !hasVendorPrefix(s.Name) {
 			return
 		}
-		if meant, ok := compat.Misspelt(s.Name); ok {
-			f := valued(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
+		if meant, ok := compat.SuggestName(s.Name); ok {
+			f := valueFinding(s, s.Name+" is no variable that anything reads", "it looks like "+meant.Name+": "+meant.What, "write "+meant.Name, "")
 			f.At = s.At
 			all = append(all, f)
 		}
@@ -30,12 +30,12 @@ func lookMisspelt(file File) (all []Finding) {
 
 func lookOldName(file File) (all []Finding) {
 	has := map[string]bool{}
-	eachNamed(file, func(s Step) { has[s.Name] = true })
-	eachNamed(file, func(s Step) {
-		if !ofGPUs(s.Name) {
+	eachAssignment(file, func(s Step) { has[s.Name] = true })
+	eachAssignment(file, func(s Step) {
+		if !hasVendorPrefix(s.Name) {
 			return
 		}
-		old, is := compat.Deprecated(s.Name, s.Value.Text)
+		old, is := compat.DeprecatedName(s.Name, s.Value.Text)
 		if !is || old.Either || old.Instead != "" && has[old.Instead] {
 			return
 		}
@@ -44,7 +44,7 @@ func lookOldName(file File) (all []Finding) {
 			seen = s.Name + " is not read any more"
 		}
 		if old.OfValue() {
-			seen = assigned(s) + " is an old way"
+			seen = assignmentText(s) + " is an old way"
 		}
 		if old.Since != "" {
 			seen += " since " + old.Since
@@ -52,7 +52,7 @@ func lookOldName(file File) (all []Finding) {
 		if old.Instead != "" {
 			do = "write " + old.Instead
 		}
-		f := valued(s, seen, old.What, do, "")
+		f := valueFinding(s, seen, old.What, do, "")
 		f.At = s.At
 		all = append(all, f)
 	})
@@ -63,8 +63,8 @@ func lookDebug(file File) (all []Finding) {
 	if isRepeatable(file) || file.Kind == Markdown {
 		return nil // on purpose, or a page that says what it is for
 	}
-	eachSet(file, func(s Step) {
-		if !ofGPUs(s.Name) {
+	eachKnownValue(file, func(s Step) {
+		if !hasVendorPrefix(s.Name) {
 			return
 		}
 		if s.Maybe { // by request, as with --debug
@@ -74,7 +74,7 @@ func lookDebug(file File) (all []Finding) {
 		if !debug || !name.Warns {
 			return
 		}
-		f := valued(s, fmt.Sprintf("%s is for the search for errors", assigned(s)), name.What, "leave "+s.Name+" out when the error is found", "")
+		f := valueFinding(s, fmt.Sprintf("%s is for the search for errors", assignmentText(s)), name.What, "leave "+s.Name+" out when the error is found", "")
 		f.At = s.At
 		all = append(all, f)
 	})
@@ -85,8 +85,8 @@ func lookDebug(file File) (all []Finding) {
 // (docs.pytorch.org, "Reproducibility").
 func isRepeatable(file File) bool {
 	found := false
-	eachNamed(file, func(s Step) {
-		found = found || among("CUBLAS_WORKSPACE_CONFIG TORCH_COMPILE_DISABLE", s.Name) || strings.Contains(strings.ToLower(s.In), "determinis")
+	eachAssignment(file, func(s Step) {
+		found = found || hasWord("CUBLAS_WORKSPACE_CONFIG TORCH_COMPILE_DISABLE", s.Name) || strings.Contains(strings.ToLower(s.In), "determinis")
 	})
 	return found
 }

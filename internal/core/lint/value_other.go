@@ -10,7 +10,7 @@ import (
 
 func lookOrder(file File) (all []Finding) {
 	const name = "CUDA_DEVICE_ORDER"
-	eachSet(file, func(s Step) {
+	eachKnownValue(file, func(s Step) {
 		if s.Name != name || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
 			return
 		}
@@ -25,17 +25,17 @@ func lookOrder(file File) (all []Finding) {
 		if better != "" {
 			do = "write " + name + "=" + better
 		}
-		all = append(all, valued(s, assigned(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", do, better))
+		all = append(all, valueFinding(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", do, better))
 	})
 	return all
 }
 
 func lookSelector(file File) (all []Finding) {
-	eachSet(file, func(s Step) {
+	eachKnownValue(file, func(s Step) {
 		if s.Name != "ONEAPI_DEVICE_SELECTOR" || s.Value.Text == "" {
 			return
 		}
-		m := list{vendor: gpu.Intel}.machine("")
+		m := listVariable{vendor: gpu.Intel}.sampleMachine("")
 		for _, n := range visible.SYCL(visible.Env{s.Name + "=" + s.Value.Text}, m).Notes {
 			if n.Code != "selector-invalid" {
 				continue
@@ -46,7 +46,7 @@ func lookSelector(file File) (all []Finding) {
 				do = "write " + s.Name + "=" + better
 			}
 			_, why, _ := strings.Cut(n.Text, ": ")
-			all = append(all, valued(s, assigned(s)+" is no selector", why, do, better))
+			all = append(all, valueFinding(s, assignmentText(s)+" is no selector", why, do, better))
 			return
 		}
 	})
@@ -56,14 +56,14 @@ func lookSelector(file File) (all []Finding) {
 // selectorMeant turns level_zero:gpu:0, the shape of the older variable, into what it means here.
 func selectorMeant(value string) string {
 	parts := strings.Split(value, ":")
-	if len(parts) == 3 && parts[1] == "gpu" && plainNumber(parts[2]) {
+	if len(parts) == 3 && parts[1] == "gpu" && isPlainNumber(parts[2]) {
 		return parts[0] + ":" + parts[2]
 	}
 	return ""
 }
 
 func lookSameList(file File) (all []Finding) {
-	for _, group := range together(file) {
+	for _, group := range variableGroups(file) {
 		rocr, one := group["ROCR_VISIBLE_DEVICES"]
 		hip, two := group["HIP_VISIBLE_DEVICES"]
 		if !two {
@@ -72,12 +72,12 @@ func lookSameList(file File) (all []Finding) {
 		if !one || !two || !rocr.Value.Known || !hip.Value.Known {
 			continue
 		}
-		m := list{vendor: gpu.AMD}.machine("")
-		outer := visible.Env{asEnvironment(rocr)}
-		left, seen := len(visible.ROCR(outer, m).Visible), len(visible.HIP(append(outer, asEnvironment(hip)), m).Visible)
+		m := listVariable{vendor: gpu.AMD}.sampleMachine("")
+		outer := visible.Env{environmentEntry(rocr)}
+		left, seen := len(visible.ROCR(outer, m).Visible), len(visible.HIP(append(outer, environmentEntry(hip)), m).Visible)
 		wanted := strings.Count(strings.Trim(hip.Value.Text, ","), ",") + 1
 		if !strings.Contains(hip.Value.Text+rocr.Value.Text, "GPU-") && hip.Value.Text != "" && hip.Value.Text != "-1" && left > 0 && seen < wanted {
-			f := valued(hip, assigned(hip)+" beside "+assigned(rocr)+" "+visibleCount(seen), "HIP counts within the list of ROCm, from 0", "leave "+hip.Name+" out, or count it from 0", "")
+			f := valueFinding(hip, assignmentText(hip)+" beside "+assignmentText(rocr)+" "+visibleCount(seen), "HIP counts within the list of ROCm, from 0", "leave "+hip.Name+" out, or count it from 0", "")
 			f.At = hip.At
 			if hip.Name != "HIP_VISIBLE_DEVICES" {
 				f.Severity = check.Warning // it may be for GPUs of NVIDIA
@@ -88,8 +88,8 @@ func lookSameList(file File) (all []Finding) {
 	return all
 }
 
-// asEnvironment is a step as an environment has it.
-func asEnvironment(s Step) string { return s.Name + "=" + s.Value.Text }
+// environmentEntry is a step as an environment has it.
+func environmentEntry(s Step) string { return s.Name + "=" + s.Value.Text }
 
 func visibleCount(n int) string {
 	switch n {

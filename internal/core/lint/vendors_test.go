@@ -10,7 +10,7 @@ import (
 // TestEveryVendor: lint checks the lists of each vendor.
 func TestEveryVendor(t *testing.T) {
 	for _, v := range gpu.Vendors() {
-		if !slices.ContainsFunc(lists(), func(l list) bool { return l.vendor == v }) {
+		if !slices.ContainsFunc(listVariables(), func(l listVariable) bool { return l.vendor == v }) {
 			t.Errorf("the list of %s is not checked: add it to lists", v)
 		}
 	}

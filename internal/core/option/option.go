@@ -1,7 +1,7 @@
 // Package option is the table of what can be asked of a job, in whichever way: by a flag, by a key of gpuard.yaml, by a default in
 // config.yaml, or in a line of a script. Adding an option is one row here and its use.
 //
-//	o, _ := option.Find("min-compute")
+//	o, _ := option.FindOption("min-compute")
 //	o.Key() // "min_compute"
 package option
 
@@ -87,21 +87,21 @@ func (o Option) SampleInFile() string {
 	return o.Sample
 }
 
-// All are the options, in the order of the help.
-func All() []Option { return slices.Clone(table) }
+// AllOptions are the options, in the order of the help.
+func AllOptions() []Option { return slices.Clone(optionTable) }
 
-// Find is the option of that name.
-func Find(name string) (Option, bool) {
-	i := slices.IndexFunc(table, func(o Option) bool { return o.Name == name })
+// FindOption is the option of that name.
+func FindOption(name string) (Option, bool) {
+	i := slices.IndexFunc(optionTable, func(o Option) bool { return o.Name == name })
 	if i < 0 {
 		return Option{}, false
 	}
-	return table[i], true
+	return optionTable[i], true
 }
 
-// Keys are the options that are keys of a file.
-func Keys(of Files) (list []Option) {
-	for _, o := range table {
+// OptionsOfFile are the options that are keys of a file.
+func OptionsOfFile(of Files) (list []Option) {
+	for _, o := range optionTable {
 		if o.In&of != 0 {
 			list = append(list, o)
 		}
@@ -109,8 +109,8 @@ func Keys(of Files) (list []Option) {
 	return list
 }
 
-// Replace writes the options that a text names. word is how one is written; value is "" for its name alone.
-func Replace(text string, word func(name, value string) string) string {
+// ReplaceNames writes the options that a text names. word is how one is written; value is "" for its name alone.
+func ReplaceNames(text string, word func(name, value string) string) string {
 	var b strings.Builder
 	for {
 		before, rest, _ := strings.Cut(text, "{")

@@ -10,13 +10,13 @@ import (
 // TestAll: each option is there once, says what it means and what is typed, and names only options that there are.
 func TestAll(t *testing.T) {
 	known := map[string]bool{}
-	for _, o := range All() {
+	for _, o := range AllOptions() {
 		if known[o.Name] {
 			t.Errorf("%s is there twice", o.Name)
 		}
 		known[o.Name] = true
 	}
-	for _, o := range All() {
+	for _, o := range AllOptions() {
 		takesNothing := o.Takes == Switch
 		if o.Group == "" || o.Text == "" || strings.HasSuffix(o.Text, ".") || (o.Value == "") != takesNothing || (o.Sample == "") != takesNothing {
 			t.Errorf("%s is incomplete: %+v", o.Name, o)
@@ -47,7 +47,7 @@ func TestReplace(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "plain": "plain", "a {mem} b": "a <mem|> b", "{quota=mps}": "<quota|mps>", "{a}{b}": "<a|><b|>", "an open { brace": "an open { brace",
 	} {
-		if got := Replace(text, word); got != want {
+		if got := ReplaceNames(text, word); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -55,14 +55,14 @@ func TestReplace(t *testing.T) {
 
 func TestSampleInFile(t *testing.T) {
 	for name, want := range map[string]string{"cpu": "true", "device": "[0]", "fallback": "[other, cpu]", "model": `"*A100*"`, "mem": "20G", "verify": "30s,stop"} {
-		if o, found := Find(name); !found || o.SampleInFile() != want {
+		if o, found := FindOption(name); !found || o.SampleInFile() != want {
 			t.Errorf("%s: %s, want %s", name, o.SampleInFile(), want)
 		}
 	}
-	if o, found := Find("nothing"); found {
+	if o, found := FindOption("nothing"); found {
 		t.Error(o)
 	}
-	if o, _ := Find("min-compute"); o.Key() != "min_compute" {
+	if o, _ := FindOption("min-compute"); o.Key() != "min_compute" {
 		t.Error(o.Key())
 	}
 }

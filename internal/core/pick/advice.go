@@ -18,16 +18,16 @@ func (q *query) mayEvict(p gpu.Process) bool {
 	return p.UID != nil && q.in.UID == 0 && p.Container == ""
 }
 
-// screen is what is known of the display of the device that a process is on.
-func (q *query) screen(id gpu.UUID) display.Screen {
-	d, _, found := q.m.Find(id)
+// deviceScreen is what is known of the display of the device that a process is on.
+func (q *query) deviceScreen(id gpu.UUID) display.Screen {
+	d, _, found := q.m.FindDevice(id)
 	if !found {
 		return display.Screen{}
 	}
 	if s, known := q.screens[d.UUID]; known {
 		return s
 	}
-	s := display.Of(*d, q.m.On(d.UUID))
+	s := display.ScreenOf(*d, q.m.ProcessesOn(d.UUID))
 	if q.screens == nil {
 		q.screens = map[gpu.UUID]display.Screen{}
 	}
@@ -35,13 +35,13 @@ func (q *query) screen(id gpu.UUID) display.Screen {
 	return s
 }
 
-// serves reports whether a process serves a display.
-func (q *query) serves(p gpu.Process) bool { return q.screen(p.GPU).Serves(p) }
+// servesDisplay reports whether a process serves a display.
+func (q *query) servesDisplay(p gpu.Process) bool { return q.deviceScreen(p.GPU).Serves(p) }
 
 // maySuggest decides whether a sentence may suggest to end a process. Never one that may serve a display, nor one of
 // which nobody knows which process it is here.
 func (q *query) maySuggest(p gpu.Process) bool {
-	return p.PID != 0 && !ending(p) && !q.screen(p.GPU).MayServe(p)
+	return p.PID != 0 && !isEnding(p) && !q.deviceScreen(p.GPU).MayServe(p)
 }
 
 // endText says how a process is ended.
@@ -58,31 +58,31 @@ func (q *query) endText(p gpu.Process) string {
 	case q.mayEvict(p):
 		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
 	}
-	return fmt.Sprintf("%s can end it", or(prose.Clean(p.User), "its owner"))
+	return fmt.Sprintf("%s can end it", orDefault(prose.Clean(p.User), "its owner"))
 }
 
-// endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
+// endRemedy is the remedy for several processes: one command, or the users to ask. The command to end another user's
 // processes is only for those who may.
-func (q *query) endAll(ps []gpu.Process) string {
+func (q *query) endRemedy(ps []gpu.Process) string {
 	var pids, owners, drawing, serving []string
 	own, evict, outside := true, true, false
 	for _, p := range ps {
 		switch {
 		case p.PID == 0:
 			outside = true
-		case ending(p):
+		case isEnding(p):
 		case !q.maySuggest(p):
 			drawing = append(drawing, fmt.Sprint(p.PID))
 		case p.ServesMPS():
 			serving = append(serving, fmt.Sprint(p.PID))
 		default:
 			pids = append(pids, fmt.Sprint(p.PID))
-			owners = append(owners, or(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
+			owners = append(owners, orDefault(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
 			own, evict = own && q.isOfCaller(p), evict && q.mayEvict(p)
 		}
 	}
 	var parts []string
-	whose := prose.List(unique(owners), "and")
+	whose := prose.JoinWords(uniqueStrings(owners), "and")
 	switch {
 	case len(pids) == 0:
 	case own && len(pids) == 1 && q.in.Apart && len(q.in.Own) == 0:
@@ -92,13 +92,13 @@ func (q *query) endAll(ps []gpu.Process) string {
 	case evict:
 		parts = append(parts, fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " ")))
 	default:
-		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, prose.List(pids, "and")))
+		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, prose.JoinWords(pids, "and")))
 	}
 	if len(drawing) > 0 {
-		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", prose.List(drawing, "and")))
+		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", prose.JoinWords(drawing, "and")))
 	}
 	if len(serving) > 0 {
-		parts = append(parts, fmt.Sprintf("wait for what computes through MPS (PID %s)", prose.List(serving, "and")))
+		parts = append(parts, fmt.Sprintf("wait for what computes through MPS (PID %s)", prose.JoinWords(serving, "and")))
 	}
 	if outside {
 		parts = append(parts, "find outside of this PID namespace what uses it, and end it there")
@@ -121,11 +121,11 @@ func (q *query) displayText(c processSet) string {
 	return fmt.Sprintf("also drives %s, %s", whose, size)
 }
 
-// displayTooLarge is the obstacle of a device whose display uses more than is tolerated. It is never to be ended.
-func (q *query) displayTooLarge(c processSet) *obstacle {
+// displayObstacle is the obstacle of a device whose display uses more than is tolerated. It is never to be ended.
+func (q *query) displayObstacle(c processSet) *obstacle {
 	t := q.in.Tolerate
-	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, or(t.DisplayBy, "gpuard")),
-		remedy: "close on its display what is not needed there, or " + or(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
+	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, orDefault(t.DisplayBy, "gpuard")),
+		remedy: "close on its display what is not needed there, or " + orDefault(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
 	if t.DisplayCut != "" {
 		o.text += "; " + t.DisplayCut
 	}

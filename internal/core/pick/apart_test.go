@@ -11,7 +11,7 @@ import (
 // TestHeldApart: a lease of the caller's own shell is given back; the caller is not told to wait for the shell's
 // end.
 func TestHeldApart(t *testing.T) {
-	m, err := gpu.Invent("demo:1xL4")
+	m, err := gpu.InventMachine("demo:1xL4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestHeldApart(t *testing.T) {
 
 // TestHeldInContainer: the PID of a lease in another PID namespace is said to count there.
 func TestHeldInContainer(t *testing.T) {
-	m, err := gpu.Invent("demo:1xL4")
+	m, err := gpu.InventMachine("demo:1xL4")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,11 @@ import (
 // are so, or it is named, it is leased, and the plan says in one line what is not known. A process that is listed without
 // a size keeps it busy, unless the caller says --any.
 
-func blind(u *unit) bool { return u.dev.UseUnknown(u.mig) }
+func isUseUnknown(u *unit) bool { return u.dev.UseUnknown(u.mig) }
 
 // freeText is the verdict on a device that could be given.
 func freeText(u *unit) string {
-	if blind(u) {
+	if isUseUnknown(u) {
 		return "use unknown"
 	}
 	return "free"
@@ -24,7 +24,7 @@ func freeText(u *unit) string {
 
 // blindText is what the reason of a chosen device adds.
 func blindText(u *unit) string {
-	if blind(u) {
+	if isUseUnknown(u) {
 		return "; whether it is in use cannot be read"
 	}
 	return ""
@@ -34,7 +34,7 @@ func blindText(u *unit) string {
 func blindNote(chosen []*unit) string {
 	var labels []string
 	for _, u := range chosen {
-		if blind(u) {
+		if isUseUnknown(u) {
 			labels = append(labels, strings.TrimPrefix(u.label, "GPU "))
 		}
 	}
@@ -44,15 +44,15 @@ func blindNote(chosen []*unit) string {
 	case 1:
 		return fmt.Sprintf("whether GPU %s is in use cannot be read (its memory, load and processes): only the leases of gpuard are known", labels[0])
 	}
-	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", prose.List(labels, "and"))
+	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", prose.JoinWords(labels, "and"))
 }
 
-// lookAway reports whether processes of unknown size are let be: only where nothing else tells how the device is used.
-func (q *query) lookAway(u *unit) bool { return q.spec.Any && blind(u) }
+// toleratesUnknownUse reports whether processes of unknown size are let be: only where nothing else tells how the device is used.
+func (q *query) toleratesUnknownUse(u *unit) bool { return q.spec.Any && isUseUnknown(u) }
 
-// orLookAway adds to an obstacle that --any would let the job in.
-func (q *query) orLookAway(u *unit, o *obstacle) *obstacle {
-	if blind(u) && o.remedy != "" {
+// offerAnyFlag adds to an obstacle that --any would let the job in.
+func (q *query) offerAnyFlag(u *unit, o *obstacle) *obstacle {
+	if isUseUnknown(u) && o.remedy != "" {
 		o.remedy += ", or add --any to run beside it"
 	}
 	return o

@@ -10,18 +10,18 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// choose returns the devices of the plan in the order in which the program sees them, and writes the reasons of all
+// chooseUnits returns the devices of the plan in the order in which the program sees them, and writes the reasons of all
 // candidates.
-func (q *query) choose(candidates []*unit) []*unit {
+func (q *query) chooseUnits(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
 			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"+blindText(u)
 		}
 		return q.named
 	}
-	rules := q.rules()
+	rules := q.orderRules()
 	sorted := slices.Clone(candidates)
-	slices.SortFunc(sorted, func(a, b *unit) int { c, _ := prefer(rules, a, b); return c })
+	slices.SortFunc(sorted, func(a, b *unit) int { c, _ := compareByRules(rules, a, b); return c })
 	chosen := q.bestSet(sorted)
 	var others []*unit
 	for _, u := range sorted {
@@ -30,12 +30,12 @@ func (q *query) choose(candidates []*unit) []*unit {
 		}
 	}
 	for _, u := range chosen {
-		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)+blindText(u)
+		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSetText(chosen, u)+q.whyThis(rules, u, chosen, others)+blindText(u)
 	}
 	for _, u := range others {
 		u.reason.Text = freeText(u) + ", but " + q.whyNot(rules, u, chosen)
 	}
-	q.otherVendors(chosen)
+	q.explainOtherVendors(chosen)
 	slices.SortFunc(chosen, q.programOrder(chosen))
 	return chosen
 }
@@ -53,23 +53,23 @@ func (q *query) programOrder(chosen []*unit) func(a, b *unit) int {
 	case len(chosen) == len(q.in.MaskOrder) && !slices.ContainsFunc(chosen, unlisted):
 		return by(q.in.MaskOrder)
 	}
-	return inOrder
+	return compareUnits
 }
 
-// restOfSet names the other devices of the set and its worst link.
-func (q *query) restOfSet(chosen []*unit, u *unit) string {
+// restOfSetText names the other devices of the set and its worst link.
+func (q *query) restOfSetText(chosen []*unit, u *unit) string {
 	if len(chosen) == 1 {
 		return ""
 	}
 	var rest []string
 	byIndex := slices.Clone(chosen)
-	slices.SortFunc(byIndex, inOrder)
+	slices.SortFunc(byIndex, compareUnits)
 	for _, c := range byIndex {
 		if c != u {
 			rest = append(rest, c.label)
 		}
 	}
-	text := " with " + prose.List(rest, "and")
+	text := " with " + prose.JoinWords(rest, "and")
 	if worst := q.gradeOf(chosen).worst; worst > noLink {
 		text += fmt.Sprintf(" (linked by %s)", linkWords(worst))
 	}
@@ -94,10 +94,10 @@ func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 		return ": no other " + class + q.freeWord(1)
 	}
 	next := others[0]
-	if swapped := better(q.gradeOf(chosen), q.gradeOf(swap(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
-		return ": " + q.setWords(q.gradeOf(swap(chosen, u, next)), q.gradeOf(chosen), next.label)
+	if swapped := compareGrades(q.gradeOf(chosen), q.gradeOf(swapUnit(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
+		return ": " + q.setWords(q.gradeOf(swapUnit(chosen, u, next)), q.gradeOf(chosen), next.label)
 	}
-	c, r := prefer(rules, u, next)
+	c, r := compareByRules(rules, u, next)
 	if c >= 0 {
 		return ""
 	}
@@ -110,7 +110,7 @@ func (q *query) setWords(other, ours grade, name string) string {
 	case other.aside != ours.aside:
 		return name + " is far weaker than the others"
 	case other.ours != ours.ours:
-		return fmt.Sprintf("%s is already used inside %s", name, q.inside())
+		return fmt.Sprintf("%s is already used inside %s", name, q.insideText())
 	case other.strange != ours.strange:
 		return fmt.Sprintf("the job did not have %s before", name)
 	case other.models != ours.models:
@@ -131,34 +131,34 @@ func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 	var closest grade
 	var instead *unit
 	for _, c := range chosen {
-		g := q.gradeOf(swap(chosen, c, u))
+		g := q.gradeOf(swapUnit(chosen, c, u))
 		if instead == nil {
 			closest, instead = g, c
 			continue
 		}
-		worse, _ := prefer(rules, instead, c)
-		if d := better(g, closest); d < 0 || d == 0 && worse < 0 {
+		worse, _ := compareByRules(rules, instead, c)
+		if d := compareGrades(g, closest); d < 0 || d == 0 && worse < 0 {
 			closest, instead = g, c
 		}
 	}
-	if len(chosen) > 1 && better(ours, closest) < 0 {
+	if len(chosen) > 1 && compareGrades(ours, closest) < 0 {
 		return q.setWords(closest, ours, "it")
 	}
-	c, r := prefer(rules, instead, u)
+	c, r := compareByRules(rules, instead, u)
 	if c >= 0 {
 		return "the chosen set is better as a whole"
 	}
 	return r.lost(u, instead)
 }
 
-func swap(set []*unit, out, in *unit) []*unit {
+func swapUnit(set []*unit, out, in *unit) []*unit {
 	clone := slices.Clone(set)
 	clone[slices.Index(clone, out)] = in
 	return clone
 }
 
-// otherVendors explains free devices that were not considered because another vendor is tried first.
-func (q *query) otherVendors(chosen []*unit) {
+// explainOtherVendors explains free devices that were not considered because another vendor is tried first.
+func (q *query) explainOtherVendors(chosen []*unit) {
 	for _, u := range q.units {
 		if u.reason.Verdict != job.Eligible || u.reason.Text != "" {
 			continue
@@ -169,7 +169,7 @@ func (q *query) otherVendors(chosen []*unit) {
 			continue
 		}
 		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", vendorName(first))
-		u.reason.Remedy = fmt.Sprintf("name it (--device %s)", q.number(u.dev))
+		u.reason.Remedy = fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))
 	}
 }
 

@@ -27,37 +27,37 @@ import (
 // sick or drained device still sets others aside: it may come back, and the refusal names the way to the others. One that
 // MIG has split does not: it is never given whole.
 
-// class is one criterion.
-type class struct {
+// asideCriterion is one criterion.
+type asideCriterion struct {
 	code string
 	rank func(*unit) (value int64, known bool) // more is better
 	far  func(best, value int64) bool
 	text func(u, best *unit) string
 }
 
-// classes are the criteria that count for this request, the most important first.
-func (q *query) classes() []class {
+// asideCriteria are the criteria that count for this request, the most important first.
+func (q *query) asideCriteria() []asideCriterion {
 	less := func(best, value int64) bool { return value < best }
-	all := []class{
-		{"weak", ownBoard, less, func(_, best *unit) string { return "integrated into the processor, unlike " + best.label }},
-		{"use-unknown", readableUse, less, func(_, best *unit) string {
+	all := []asideCriterion{
+		{"weak", boardRank, less, func(_, best *unit) string { return "integrated into the processor, unlike " + best.label }},
+		{"use-unknown", readableUseRank, less, func(_, best *unit) string {
 			return "of unknown use, unlike " + best.label + ": its memory, load and processes cannot be read"
 		}},
 	}
 	least := q.spec.MinCompute
 	if least == nil || least.Major >= firstTensorMajor {
-		all = append(all, class{"weak", tensorCores, less, func(_, best *unit) string {
+		all = append(all, asideCriterion{"weak", tensorCoreRank, less, func(_, best *unit) string {
 			return "far weaker than " + best.label + ": no tensor cores"
 		}})
 	}
 	if least == nil {
-		all = append(all, class{"weak", generation, func(best, value int64) bool { return best-value >= 2 }, func(u, best *unit) string {
+		all = append(all, asideCriterion{"weak", generationRank, func(best, value int64) bool { return best-value >= 2 }, func(u, best *unit) string {
 			return fmt.Sprintf("far weaker than %s: compute capability %s against %s", best.label, u.dev.Compute, best.dev.Compute)
 		}})
 	}
-	if q.spec.Memory <= 0 && q.share() <= 0 {
-		all = append(all, class{"weak", totalMemory, func(best, value int64) bool { return value*2 < best }, func(u, best *unit) string {
-			return fmt.Sprintf("far weaker than %s: %s of memory against %s", best.label, memory(u.total()), memory(best.total()))
+	if q.spec.Memory <= 0 && q.promisedShare() <= 0 {
+		all = append(all, asideCriterion{"weak", totalMemoryRank, func(best, value int64) bool { return value*2 < best }, func(u, best *unit) string {
+			return fmt.Sprintf("far weaker than %s: %s of memory against %s", best.label, memoryText(u.totalMemory()), memoryText(best.totalMemory()))
 		}})
 	}
 	return all
@@ -66,65 +66,65 @@ func (q *query) classes() []class {
 // firstTensorMajor is the first compute capability with tensor cores.
 const firstTensorMajor = 7
 
-func ownBoard(u *unit) (int64, bool) { return int64(ordinal(!integrated(u))), true }
+func boardRank(u *unit) (int64, bool) { return int64(boolToInt(!isIntegrated(u))), true }
 
-func integrated(u *unit) bool { return u.dev.Integrated != nil && *u.dev.Integrated }
+func isIntegrated(u *unit) bool { return u.dev.Integrated != nil && *u.dev.Integrated }
 
-func readableUse(u *unit) (int64, bool) { return int64(ordinal(!u.dev.UseUnknown(u.mig))), true }
+func readableUseRank(u *unit) (int64, bool) { return int64(boolToInt(!u.dev.UseUnknown(u.mig))), true }
 
-func tensorCores(u *unit) (int64, bool) {
+func tensorCoreRank(u *unit) (int64, bool) {
 	if u.dev.Vendor != gpu.NVIDIA {
 		return 0, false
 	}
 	has, known := compat.HasTensorCores(*u.dev)
-	return int64(ordinal(has)), known
+	return int64(boolToInt(has)), known
 }
 
-// generation counts from Blackwell on all as one with Hopper: NVIDIA went from 9 to 10 and 12 within one generation.
-func generation(u *unit) (int64, bool) {
+// generationRank counts from Blackwell on all as one with Hopper: NVIDIA went from 9 to 10 and 12 within one generation.
+func generationRank(u *unit) (int64, bool) {
 	if u.dev.Compute == nil {
 		return 0, false
 	}
 	return int64(min(u.dev.Compute.Major, 9)), true
 }
 
-func totalMemory(u *unit) (int64, bool) {
-	if u.total() == nil {
+func totalMemoryRank(u *unit) (int64, bool) {
+	if u.totalMemory() == nil {
 		return 0, false
 	}
-	return int64(*u.total()), true
+	return int64(*u.totalMemory()), true
 }
 
 // setAside sets u.aside of the devices that are far below the best of their vendor. Those that are named are what is
 // wanted, and slices are compared by their profile.
 func (q *query) setAside() {
-	if q.spec.MIG != "" || len(q.named) > 0 || !q.unequal() {
+	if q.spec.MIG != "" || len(q.named) > 0 || !q.hasUnequalDevices() {
 		return
 	}
 	for _, v := range gpu.Vendors() {
-		left := slices.DeleteFunc(slices.Clone(q.units), func(u *unit) bool { return u.dev.Vendor != v || !q.reachable(u) })
-		for _, c := range q.classes() {
+		left := slices.DeleteFunc(slices.Clone(q.units), func(u *unit) bool { return u.dev.Vendor != v || !q.isEverUsable(u) })
+		for _, c := range q.asideCriteria() {
 			left = q.keepBest(left, c)
 		}
 	}
 	q.setAsideForOtherVendors()
 }
 
-// unequal saves the comparison on most machines.
-func (q *query) unequal() bool {
+// hasUnequalDevices saves the comparison on most machines.
+func (q *query) hasUnequalDevices() bool {
 	return slices.ContainsFunc(q.units, func(u *unit) bool {
 		first := q.units[0].dev
-		return u.dev.Name != first.Name || u.dev.Vendor != first.Vendor || integrated(u) || u.dev.UseUnknown(u.mig)
+		return u.dev.Name != first.Name || u.dev.Vendor != first.Vendor || isIntegrated(u) || u.dev.UseUnknown(u.mig)
 	})
 }
 
-// reachable reports whether the caller may use the device for this request at some time. A GPU that is split never
+// isEverUsable reports whether the caller may use the device for this request at some time. A GPU that is split never
 // serves it: nothing is waited for, because only an administrator makes it whole again.
-func (q *query) reachable(u *unit) bool {
+func (q *query) isEverUsable(u *unit) bool {
 	if u.excluded { // and not what the job leaves: that does not ask for a weaker one
 		return false
 	}
-	for _, rule := range []func(*unit) *obstacle{q.unseen, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall} {
+	for _, rule := range []func(*unit) *obstacle{q.visibilityObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle} {
 		if rule(u) != nil {
 			return false
 		}
@@ -133,7 +133,7 @@ func (q *query) reachable(u *unit) bool {
 }
 
 // keepBest sets aside the units that are far below the best by one criterion, and returns the others.
-func (q *query) keepBest(units []*unit, c class) []*unit {
+func (q *query) keepBest(units []*unit, c asideCriterion) []*unit {
 	var best *unit
 	var most int64
 	for _, u := range units {
@@ -146,7 +146,7 @@ func (q *query) keepBest(units []*unit, c class) []*unit {
 		if !known || !c.far(most, value) {
 			return false
 		}
-		u.aside = &obstacle{code: c.code, text: c.text(u, best), remedy: fmt.Sprintf("name it (--device %s)", q.number(u.dev))}
+		u.aside = &obstacle{code: c.code, text: c.text(u, best), remedy: fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))}
 		return true
 	})
 }
@@ -155,21 +155,21 @@ func (q *query) keepBest(units []*unit, c class) []*unit {
 // wants that board finds nothing here, whatever keeps the board from it.
 func (q *query) setAsideForOtherVendors() {
 	board := slices.IndexFunc(q.units, func(u *unit) bool {
-		return !integrated(u) && q.forbidden(u) == nil && q.wrongModel(u) == nil
+		return !isIntegrated(u) && q.policyObstacle(u) == nil && q.modelObstacle(u) == nil
 	})
 	if board < 0 {
 		return
 	}
 	for _, u := range q.units {
-		if integrated(u) && u.aside == nil && u.dev.Vendor != q.units[board].dev.Vendor {
+		if isIntegrated(u) && u.aside == nil && u.dev.Vendor != q.units[board].dev.Vendor {
 			u.aside = &obstacle{code: "weak", text: "integrated into the processor, unlike " + q.units[board].label,
-				remedy: fmt.Sprintf("name it (--device %s)", q.number(u.dev))}
+				remedy: fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))}
 		}
 	}
 }
 
-// farBelow is a reason of never: inside a lease or an allocation all that it has was asked for.
-func (q *query) farBelow(u *unit) *obstacle {
+// asideObstacle is a reason of never: inside a lease or an allocation all that it has was asked for.
+func (q *query) asideObstacle(u *unit) *obstacle {
 	if u.aside == nil || q.in.Parent != nil || q.in.Allocation != "" {
 		return nil
 	}
@@ -181,10 +181,10 @@ func (q *query) farBelow(u *unit) *obstacle {
 	return u.aside
 }
 
-// classRule puts what is set aside last, where it is given at all.
-func classRule() rule {
+// asideRule puts what is set aside last, where it is given at all.
+func asideRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(ordinal(a.aside != nil), ordinal(b.aside != nil)) },
+		compare: func(a, b *unit) int { return cmp.Compare(boolToInt(a.aside != nil), boolToInt(b.aside != nil)) },
 		won:     func(_, b *unit) string { return b.label + " is " + b.aside.text },
 		lost:    func(a, _ *unit) string { return a.aside.text },
 	}
@@ -197,12 +197,12 @@ func (q *query) sizeRule() rule {
 		return rule{compare: func(_, _ *unit) int { return 0 }}
 	}
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(roughly(a.total()), roughly(b.total())) },
+		compare: func(a, b *unit) int { return cmp.Compare(roundToGiB(a.totalMemory()), roundToGiB(b.totalMemory())) },
 		won: func(a, b *unit) string {
-			return fmt.Sprintf("smaller than %s, and large enough (%s against %s)", b.label, memory(a.total()), memory(b.total()))
+			return fmt.Sprintf("smaller than %s, and large enough (%s against %s)", b.label, memoryText(a.totalMemory()), memoryText(b.totalMemory()))
 		},
 		lost: func(a, b *unit) string {
-			return fmt.Sprintf("larger than %s (%s against %s)", b.label, memory(a.total()), memory(b.total()))
+			return fmt.Sprintf("larger than %s (%s against %s)", b.label, memoryText(a.totalMemory()), memoryText(b.totalMemory()))
 		},
 	}
 }
@@ -217,7 +217,7 @@ func (q *query) asideText() (text string) {
 	for _, kind := range []struct{ code, words string }{{"weak", "far weaker"}, {"use-unknown", "of unknown use"}} {
 		n := 0
 		for _, u := range q.units {
-			n += ordinal(isAside(u) && u.aside.code == kind.code && q.ofVendor(u))
+			n += boolToInt(isAside(u) && u.aside.code == kind.code && q.isOfVendor(u))
 		}
 		switch {
 		case n == 1:
@@ -229,10 +229,10 @@ func (q *query) asideText() (text string) {
 	return text
 }
 
-// takeAside is the remedy that names devices that were set aside, together with others where one is not enough; "" where
+// asideRemedies is the remedy that names devices that were set aside, together with others where one is not enough; "" where
 // that would not help. never: not what is free counts, but what could ever be given.
-func (q *query) takeAside(never bool) []string {
-	first := slices.IndexFunc(q.units, func(u *unit) bool { return isAside(u) && q.ofVendor(u) })
+func (q *query) asideRemedies(never bool) []string {
+	first := slices.IndexFunc(q.units, func(u *unit) bool { return isAside(u) && q.isOfVendor(u) })
 	if first < 0 {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (q *query) takeAside(never bool) []string {
 		case u.dev.Vendor != q.units[first].dev.Vendor:
 		case isAside(u) && (never || u.use.busy == nil):
 			aside = append(aside, u)
-		case eligible(u) || never && u.reason.Verdict != job.Never:
+		case isEligible(u) || never && u.reason.Verdict != job.Never:
 			good = append(good, u)
 		}
 	}
@@ -255,7 +255,7 @@ func (q *query) takeAside(never bool) []string {
 		labels = append(labels, strings.TrimPrefix(u.label, "GPU "))
 	}
 	for _, u := range append(good, aside[:missing]...) {
-		names = append(names, q.number(u.dev))
+		names = append(names, q.deviceNumber(u.dev))
 	}
-	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", prose.List(labels, "and"), strings.Join(names, ","))}
+	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", prose.JoinWords(labels, "and"), strings.Join(names, ","))}
 }

@@ -13,12 +13,12 @@ func oldDriverReserve(u *unit) gpu.Bytes {
 	if u.mig == nil && (u.dev.MemoryReserved != nil || u.dev.MainMemory != nil) {
 		return 0
 	}
-	return reserve(u)
+	return shareReserve(u)
 }
 
-// unseenWorthANote is the amount of memory used by no visible process from which a plan mentions it, although it is
+// minUnseenToNote is the amount of memory used by no visible process from which a plan mentions it, although it is
 // tolerated.
-const unseenWorthANote = 64 * gpu.MiB
+const minUnseenToNote = 64 * gpu.MiB
 
 // processSet is a set of processes on one device.
 type processSet struct {
@@ -27,7 +27,7 @@ type processSet struct {
 	vague bool // some do not report how much memory they use
 }
 
-func (c *processSet) add(p gpu.Process) {
+func (c *processSet) addProcess(p gpu.Process) {
 	c.ps = append(c.ps, p)
 	if p.Memory == nil {
 		c.vague = true
@@ -36,24 +36,24 @@ func (c *processSet) add(p gpu.Process) {
 	c.known += max(0, *p.Memory)
 }
 
-// foreign judges the processes on a device that no lease covers. They form three sets: the caller's own (inside a
+// judgeForeignUse judges the processes on a device that no lease covers. They form three sets: the caller's own (inside a
 // lease, or everything in an allocation, whose devices come as they are), what serves a display, and all others. Used
 // memory that no process accounts for is charged to the first set with a process of unknown size, else it counts as
 // unseen.
-func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
+func (q *query) judgeForeignUse(u *unit, ps []gpu.Process, out *use) {
 	var own, display, others processSet
 	for _, p := range ps {
 		switch {
 		case q.isInOwnLease(p):
-			own.add(p)
-		case q.serves(p):
-			display.add(p)
+			own.addProcess(p)
+		case q.servesDisplay(p):
+			display.addProcess(p)
 		default:
-			others.add(p)
+			others.addProcess(p)
 		}
 	}
 	inside := q.in.Parent != nil || q.in.Allocation != ""
-	rest, readable := q.unexplained(u, own.known+display.known+others.known)
+	rest, readable := q.unexplainedMemory(u, own.known+display.known+others.known)
 	var unseen gpu.Bytes
 	switch {
 	case others.vague:
@@ -63,7 +63,7 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 	case !own.vague && !inside:
 		unseen = rest
 	}
-	out.busy = q.tooMuch(u, others, display, unseen, readable)
+	out.busy = q.foreignUseObstacle(u, others, display, unseen, readable)
 	if out.busy != nil {
 		return
 	}
@@ -84,31 +84,31 @@ func (q *query) isInOwnLease(p gpu.Process) bool {
 	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID && slices.Contains(q.in.Trees[q.in.Parent.ID], p.PID)
 }
 
-func (q *query) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {
-	if u.used() == nil {
+func (q *query) unexplainedMemory(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {
+	if u.usedMemory() == nil {
 		return 0, false
 	}
-	return max(0, *u.used()-known-oldDriverReserve(u)), true
+	return max(0, *u.usedMemory()-known-oldDriverReserve(u)), true
 }
 
-// tooMuch returns the obstacle for the first set that makes the device busy, nil when all are tolerable.
-func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, readable bool) *obstacle {
+// foreignUseObstacle returns the obstacle for the first set that makes the device busy, nil when all are tolerable.
+func (q *query) foreignUseObstacle(u *unit, others, display processSet, unseen gpu.Bytes, readable bool) *obstacle {
 	tolerate := q.in.Tolerate
-	young := slices.IndexFunc(others.ps, q.young)
-	switch o := q.modeTaken(u, others); {
+	young := slices.IndexFunc(others.ps, q.isYoung)
+	switch o := q.exclusiveModeObstacle(u, others); {
 	case o != nil:
 		return o
-	case others.known > tolerate.Memory || others.vague && !readable && !q.lookAway(u):
+	case others.known > tolerate.Memory || others.vague && !readable && !q.toleratesUnknownUse(u):
 		if tolerate.MemoryCut != "" && !others.vague {
-			return q.inUse(others, "; "+tolerate.MemoryCut)
+			return q.inUseObstacle(others, "; "+tolerate.MemoryCut)
 		}
-		return q.orLookAway(u, q.inUse(others, ""))
+		return q.offerAnyFlag(u, q.inUseObstacle(others, ""))
 	case young >= 0:
-		return q.inUse(processSet{ps: others.ps[young : young+1]}, ", which has just started")
-	case len(others.ps) > 0 && q.working(u):
-		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
-	case display.known > tolerate.Display || display.vague && !readable && !q.lookAway(u):
-		return q.orLookAway(u, q.displayTooLarge(display))
+		return q.inUseObstacle(processSet{ps: others.ps[young : young+1]}, ", which has just started")
+	case len(others.ps) > 0 && q.isWorking(u):
+		return q.inUseObstacle(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
+	case display.known > tolerate.Display || display.vague && !readable && !q.toleratesUnknownUse(u):
+		return q.offerAnyFlag(u, q.displayObstacle(display))
 	case unseen > tolerate.Memory:
 		return &obstacle{code: "foreign-memory",
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),
@@ -117,10 +117,10 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 	return nil
 }
 
-func (q *query) inUse(c processSet, tail string) *obstacle {
-	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.processesText(c.ps) + tail, remedy: q.endAll(c.ps)}
-	if !slices.ContainsFunc(c.ps, func(p gpu.Process) bool { return !ending(p) }) {
-		o.code, o.remedy = "ending", untilFreed
+func (q *query) inUseObstacle(c processSet, tail string) *obstacle {
+	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.processesText(c.ps) + tail, remedy: q.endRemedy(c.ps)}
+	if !slices.ContainsFunc(c.ps, func(p gpu.Process) bool { return !isEnding(p) }) {
+		o.code, o.remedy = "ending", untilFreedRemedy
 	}
 	return o
 }
@@ -133,7 +133,7 @@ func (q *query) noteForeign(out *use, own, display, others processSet, unseen gp
 			continue
 		}
 		note := "tolerated small neighbour " + q.processText(p)
-		if !ending(p) {
+		if !isEnding(p) {
 			note += "; " + q.endText(p)
 		}
 		out.notes = append(out.notes, note)
@@ -142,14 +142,14 @@ func (q *query) noteForeign(out *use, own, display, others processSet, unseen gp
 		out.notes = append(out.notes, q.displayText(display))
 	}
 	for _, p := range own.ps {
-		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
+		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.insideText(), q.processText(p)))
 	}
-	if unseen > unseenWorthANote {
+	if unseen > minUnseenToNote {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", unseen))
 	}
 }
 
-func (q *query) inside() string {
+func (q *query) insideText() string {
 	switch {
 	case q.in.Parent != nil:
 		return "lease " + q.in.Parent.ID

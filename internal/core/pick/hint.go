@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// misnamed suggests what to write instead of a name that no device has.
-func (q *query) misnamed(all []*unit, flag, name string) string {
+// suggestName suggests what to write instead of a name that no device has.
+func (q *query) suggestName(all []*unit, flag, name string) string {
 	if words := strings.Fields(strings.ReplaceAll(name, ";", " ")); len(words) > 1 {
 		return fmt.Sprintf("write commas between names: --%s %s", flag, strings.Join(words, ","))
 	}
@@ -24,13 +24,13 @@ func (q *query) misnamed(all []*unit, flag, name string) string {
 			return "write --cpu to run without a GPU"
 		}
 	}
-	if index, runtime, ok := numbered(name); ok {
+	if index, runtime, ok := parseNumberedName(name); ok {
 		if runtime {
 			return fmt.Sprintf("%s counts what one program sees; here devices are named by their own index: --%s %s", name, flag, index)
 		}
 		return fmt.Sprintf("write the index alone: --%s %s", flag, index)
 	}
-	if whole := unprefixed(all, name); whole != "" {
+	if whole := completeUUID(all, name); whole != "" {
 		return fmt.Sprintf("write a UUID with its beginning: --%s %s", flag, whole)
 	}
 	if flag == "exclude" {
@@ -39,12 +39,12 @@ func (q *query) misnamed(all []*unit, flag, name string) string {
 	return "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them"
 }
 
-// numbered reads names as programs and users write them: "GPU0", "gpu:0", "cuda:0". A runtime's name, such as
+// parseNumberedName reads names as programs and users write them: "GPU0", "gpu:0", "cuda:0". A runtime's name, such as
 // "cuda:0", counts visible devices.
-func numbered(name string) (index string, runtime, ok bool) {
+func parseNumberedName(name string) (index string, runtime, ok bool) {
 	word := strings.TrimRight(name, "0123456789")
 	index = name[len(word):]
-	if _, ok := wholeNumber(index); !ok {
+	if _, ok := parseIndex(index); !ok {
 		return "", false, false
 	}
 	switch strings.TrimRight(strings.ToLower(word), ":-_#") {
@@ -56,9 +56,9 @@ func numbered(name string) (index string, runtime, ok bool) {
 	return "", false, false
 }
 
-// unprefixed finds the one device whose UUID continues like this after a prefix such as "GPU-", and returns the name
+// completeUUID finds the one device whose UUID continues like this after a prefix such as "GPU-", and returns the name
 // with the prefix.
-func unprefixed(all []*unit, name string) string {
+func completeUUID(all []*unit, name string) string {
 	const enough = 3 // shorter ones are more often numbers than beginnings
 	var found []string
 	for _, u := range all {
@@ -73,20 +73,20 @@ func unprefixed(all []*unit, name string) string {
 	return found[0]
 }
 
-// ambiguous lists what a name could mean, and what to write instead.
-func (q *query) ambiguous(hits []*unit, flag, name string) (problem, remedy string) {
+// describeAmbiguity lists what a name could mean, and what to write instead.
+func (q *query) describeAmbiguity(hits []*unit, flag, name string) (problem, remedy string) {
 	var means, write []string
-	for _, u := range hits[:min(maxNamed, len(hits))] {
+	for _, u := range hits[:min(maxNamesInText, len(hits))] {
 		means = append(means, fmt.Sprintf("%s (%s)", u.label, u.id()))
 		if u.mig != nil {
 			write = append(write, string(u.id()))
 		} else {
-			write = append(write, q.number(u.dev))
+			write = append(write, q.deviceNumber(u.dev))
 		}
 	}
-	if more := len(hits) - maxNamed; more > 0 {
+	if more := len(hits) - maxNamesInText; more > 0 {
 		means = append(means, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s: ambiguous, it could be %s", shown(name), prose.List(means, "or")),
+	return fmt.Sprintf("%s: ambiguous, it could be %s", quoteEmpty(name), prose.JoinWords(means, "or")),
 		fmt.Sprintf("write --%s %s", flag, strings.Join(write, fmt.Sprintf(" or --%s ", flag)))
 }

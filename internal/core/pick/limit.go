@@ -10,11 +10,11 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// never returns the reason why the device can never serve the spec, even when idle; nil when it can. An unknown
+// permanentObstacle returns the reason why the device can never serve the spec, even when idle; nil when it can. An unknown
 // model or memory size of a device that does not answer is no such reason: it is reported as sick, and may recover.
-func (q *query) never(u *unit) *obstacle {
+func (q *query) permanentObstacle(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
-		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall, q.farBelow,
+		q.notNamedObstacle, q.visibilityObstacle, q.exclusionObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle, q.asideObstacle,
 	} {
 		if o := rule(u); o != nil {
 			return o
@@ -23,7 +23,7 @@ func (q *query) never(u *unit) *obstacle {
 	return nil
 }
 
-func (q *query) unseen(u *unit) *obstacle {
+func (q *query) visibilityObstacle(u *unit) *obstacle {
 	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") { // a device that does not answer reports no UUID either
 		return &obstacle{code: "identity", text: "has no UUID of its own, so no lease can name it"}
 	}
@@ -38,10 +38,10 @@ func (q *query) unseen(u *unit) *obstacle {
 	if !hidden || q.spec.Any {
 		return nil
 	}
-	return &obstacle{code: "hidden", text: why, remedy: lookPast + strings.TrimSuffix(why, " hides it")}
+	return &obstacle{code: "hidden", text: why, remedy: lookPastRemedy + strings.TrimSuffix(why, " hides it")}
 }
 
-func (q *query) unwanted(u *unit) *obstacle {
+func (q *query) exclusionObstacle(u *unit) *obstacle {
 	switch {
 	case u.excluded:
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
@@ -51,8 +51,8 @@ func (q *query) unwanted(u *unit) *obstacle {
 	return nil
 }
 
-// unnamed comes first: no other reason matters for a device that was not asked for.
-func (q *query) unnamed(u *unit) *obstacle {
+// notNamedObstacle comes first: no other reason matters for a device that was not asked for.
+func (q *query) notNamedObstacle(u *unit) *obstacle {
 	if len(q.spec.Devices) == 0 || slices.Contains(q.named, u) {
 		return nil
 	}
@@ -63,10 +63,10 @@ func (q *query) unnamed(u *unit) *obstacle {
 	return &obstacle{code: "not-named", text: "not named by --device"}
 }
 
-func (q *query) wrongSplit(u *unit) *obstacle {
+func (q *query) splitObstacle(u *unit) *obstacle {
 	switch {
 	case q.spec.MIG == "" && u.mig == nil && u.dev.UsesMIG():
-		return &obstacle{code: "mig", text: "split into MIG slices, so it is not given whole" + q.has(u.dev), remedy: q.sliceRemedy(u.dev)}
+		return &obstacle{code: "mig", text: "split into MIG slices, so it is not given whole" + q.profilesText(u.dev), remedy: q.sliceRemedy(u.dev)}
 	case q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG):
 		return nil
 	case u.mig != nil:
@@ -77,7 +77,7 @@ func (q *query) wrongSplit(u *unit) *obstacle {
 	return &obstacle{code: "mig", text: "not split into MIG slices", remedy: "ask for a whole GPU (--gpus 1)"}
 }
 
-func profiles(d *gpu.Device) []string {
+func sliceProfiles(d *gpu.Device) []string {
 	var out []string
 	for _, s := range d.MIG {
 		out = append(out, s.Profile)
@@ -86,11 +86,11 @@ func profiles(d *gpu.Device) []string {
 	return slices.Compact(out)
 }
 
-func (q *query) has(d *gpu.Device) string {
+func (q *query) profilesText(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return " (none known)"
 	}
-	return fmt.Sprintf(" (%s)", prose.List(profiles(d), "and"))
+	return fmt.Sprintf(" (%s)", prose.JoinWords(sliceProfiles(d), "and"))
 }
 
 // sliceRemedy suggests a slice that exists.
@@ -98,32 +98,32 @@ func (q *query) sliceRemedy(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return "see what nvidia-smi -L names, or have slices made (nvidia-smi mig)"
 	}
-	return "ask for a slice (--mig " + prose.List(profiles(d), "or --mig") + ")"
+	return "ask for a slice (--mig " + prose.JoinWords(sliceProfiles(d), "or --mig") + ")"
 }
 
-// wrongModel matches the whole name, with or without the maker, because users copy what status shows.
-func (q *query) wrongModel(u *unit) *obstacle {
+// modelObstacle matches the whole name, with or without the maker, because users copy what status shows.
+func (q *query) modelObstacle(u *unit) *obstacle {
 	wanted, name := strings.ToLower(q.spec.Model), strings.ToLower(u.dev.Name)
 	if wanted == "" || isModel(wanted, u.dev.Name) || name == "" && u.dev.Problem != "" {
 		return nil
 	}
 	shown := prose.Brief(u.dev.Name)
-	pattern := "*" + family(u.dev.Name) + "*"
+	pattern := "*" + modelFamily(u.dev.Name) + "*"
 	if !strings.ContainsAny(wanted, "*?") && strings.Contains(name, wanted) {
 		pattern = "*" + q.spec.Model + "*"
 	}
-	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", or(shown, "its model"), prose.Brief(q.spec.Model)),
-		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, or(shown, "it"))}
+	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", orDefault(shown, "its model"), prose.Brief(q.spec.Model)),
+		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, orDefault(shown, "it"))}
 }
 
 // isModel matches the name of a device, with and without its maker, against a pattern.
 func isModel(pattern, name string) bool {
 	pattern = strings.ToLower(pattern)
-	return glob(pattern, strings.ToLower(name)) || glob(pattern, strings.ToLower(gpu.Model(name)))
+	return matchGlob(pattern, strings.ToLower(name)) || matchGlob(pattern, strings.ToLower(gpu.ModelName(name)))
 }
 
-// family is the first word with a digit in a model's name, which users remember: "A100" of "NVIDIA A100-SXM4-80GB".
-func family(name string) string {
+// modelFamily is the first word with a digit in a model's name, which users remember: "A100" of "NVIDIA A100-SXM4-80GB".
+func modelFamily(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
@@ -135,7 +135,7 @@ func family(name string) string {
 	return strings.Join(words[max(0, len(words)-1):], "")
 }
 
-func (q *query) tooOld(u *unit) *obstacle {
+func (q *query) computeObstacle(u *unit) *obstacle {
 	least, have := q.spec.MinCompute, u.dev.Compute
 	switch {
 	case least == nil || have != nil && have.AtLeast(*least) || have == nil && u.dev.Problem != "":
@@ -148,11 +148,11 @@ func (q *query) tooOld(u *unit) *obstacle {
 		remedy: fmt.Sprintf("ask for an older one (--min-compute %s)", have)}
 }
 
-func (q *query) tooSmall(u *unit) *obstacle {
-	if o := q.tooLarge(u); o != nil {
+func (q *query) totalMemoryObstacle(u *unit) *obstacle {
+	if o := q.shareSizeObstacle(u); o != nil {
 		return o
 	}
-	total := u.total()
+	total := u.totalMemory()
 	switch {
 	case q.spec.Memory <= 0 || total != nil && *total >= q.spec.Memory || total == nil && u.dev.Problem != "":
 		return nil
@@ -163,13 +163,13 @@ func (q *query) tooSmall(u *unit) *obstacle {
 	if u.mig == nil && u.dev.MainAvailable != nil { // more is never free
 		most = u.dev.MainAvailable
 	}
-	return &obstacle{code: "memory", text: capacity(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*most))}
+	return &obstacle{code: "memory", text: capacityText(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*most))}
 }
 
-// tooLarge returns an obstacle when the share, or the memory inside one, exceeds what the device could give if
+// shareSizeObstacle returns an obstacle when the share, or the memory inside one, exceeds what the device could give if
 // nothing used it.
-func (q *query) tooLarge(u *unit) *obstacle {
-	if p := q.pool(); p != nil {
+func (q *query) shareSizeObstacle(u *unit) *obstacle {
+	if p := q.parentPool(); p != nil {
 		flag, want := "--share", q.spec.Share
 		if q.spec.Memory > want {
 			flag, want = "--mem", q.spec.Memory
@@ -178,39 +178,39 @@ func (q *query) tooLarge(u *unit) *obstacle {
 			return nil
 		}
 		return &obstacle{code: "memory", text: fmt.Sprintf("lease %s has %s of it, which cannot hold %s", p.ID, p.Share, want),
-			remedy: fmt.Sprintf("ask for no more than %s %s, or add --any to look outside lease %s", flag, typed(p.Share), p.ID)}
+			remedy: fmt.Sprintf("ask for no more than %s %s, or add --any to look outside lease %s", flag, formatSizeFlag(p.Share), p.ID)}
 	}
-	total := u.total()
+	total := u.totalMemory()
 	switch {
 	case q.spec.Share <= 0 || total == nil && u.dev.Problem != "":
 		return nil
 	case total == nil:
 		return &obstacle{code: "memory", text: "how much memory it has is unknown, so no share of it can be promised", remedy: "leave out --share"}
-	case *total-reserve(u) >= q.spec.Share:
+	case *total-shareReserve(u) >= q.spec.Share:
 		return nil
 	}
 	purpose := "that shares leave aside"
-	if u.size() > *total {
+	if u.nominalMemory() > *total {
 		purpose = "for the driver and what shares leave aside"
 	}
-	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.size(), u.size()-*total+reserve(u), purpose, q.spec.Share)}
-	if most := *total - reserve(u); most >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.nominalMemory(), u.nominalMemory()-*total+shareReserve(u), purpose, q.spec.Share)}
+	if most := *total - shareReserve(u); most >= gpu.MiB {
+		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))
 	}
 	return o
 }
 
-// capacity names the size that status shows, and the part of it that no job ever gets.
-func capacity(u *unit, wanted gpu.Bytes) string {
+// capacityText names the size that status shows, and the part of it that no job ever gets.
+func capacityText(u *unit, wanted gpu.Bytes) string {
 	if u.mig != nil || u.dev.MemoryReserved == nil || *u.dev.MemoryReserved <= 0 {
-		have, want := distinct(*u.total(), wanted)
+		have, want := distinctSizes(*u.totalMemory(), wanted)
 		return have + " in all cannot hold " + want
 	}
 	return fmt.Sprintf("%s in all, less %s for the driver, cannot hold %s", u.dev.MemoryTotal, u.dev.MemoryReserved, wanted)
 }
 
-// distinct writes two different sizes so that their texts differ.
-func distinct(a, b gpu.Bytes) (string, string) {
+// distinctSizes writes two different sizes so that their texts differ.
+func distinctSizes(a, b gpu.Bytes) (string, string) {
 	const tenth = gpu.GiB / 10
 	if a.String() != b.String() && (a+tenth/2)/tenth != (b+tenth/2)/tenth {
 		return a.String(), b.String()
@@ -218,9 +218,9 @@ func distinct(a, b gpu.Bytes) (string, string) {
 	return fmt.Sprintf("%d MiB", a/gpu.MiB), fmt.Sprintf("%d MiB", (b+gpu.MiB-1)/gpu.MiB)
 }
 
-// glob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike
+// matchGlob matches a whole text against a pattern of literals, "*" (anything) and "?" (one character). Unlike
 // path.Match, "*" also matches "/", which names of models contain.
-func glob(pattern, text string) bool {
+func matchGlob(pattern, text string) bool {
 	p, t := []rune(pattern), []rune(text)
 	star, mark := -1, 0
 	i, j := 0, 0

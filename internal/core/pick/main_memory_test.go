@@ -11,7 +11,7 @@ import (
 // TestMainMemory: a job gets at most what is available of the main memory, and shares leave a part of that to the machine. No refusal
 // tells people to end the processes that use the rest.
 func TestMainMemory(t *testing.T) {
-	m, err := gpu.Invent("demo:1xGB10")
+	m, err := gpu.InventMachine("demo:1xGB10")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestMainMemory(t *testing.T) {
 			}
 		}
 	}
-	if got := Promisable(&m.Devices[0]); *got >= 35*gpu.GiB || *got < 34*gpu.GiB {
+	if got := ShareableMemory(&m.Devices[0]); *got >= 35*gpu.GiB || *got < 34*gpu.GiB {
 		t.Errorf("%s can be promised", got)
 	}
 }

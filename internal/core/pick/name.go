@@ -22,7 +22,7 @@ func (q *query) readNames() *job.Refusal {
 	}
 	said := map[*unit]string{}
 	for _, name := range q.spec.Devices {
-		u, problem, remedy := q.find(all, "device", name)
+		u, problem, remedy := q.findUnit(all, "device", name)
 		switch {
 		case problem != "":
 			fail("cannot find device "+problem, remedy)
@@ -37,12 +37,12 @@ func (q *query) readNames() *job.Refusal {
 		q.need = len(q.spec.Devices)
 	}
 	for _, name := range q.spec.Exclude {
-		u, problem, remedy := q.find(all, "exclude", name)
+		u, problem, remedy := q.findUnit(all, "exclude", name)
 		if problem != "" {
 			fail("cannot exclude device "+problem, remedy)
 			continue
 		}
-		u.exclude(all)
+		u.markExcluded(all)
 	}
 	if q.need <= 0 {
 		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), "write --gpus 1, or --cpu for none")
@@ -51,8 +51,8 @@ func (q *query) readNames() *job.Refusal {
 	return wrong
 }
 
-// exclude marks the unit and, for a whole GPU, its slices.
-func (u *unit) exclude(all []*unit) {
+// markExcluded marks the unit and, for a whole GPU, its slices.
+func (u *unit) markExcluded(all []*unit) {
 	for _, other := range all {
 		if other == u || u.mig == nil && other.dev == u.dev {
 			other.excluded = true
@@ -60,12 +60,12 @@ func (u *unit) exclude(all []*unit) {
 	}
 }
 
-// find returns the one unit that a name means, or what is wrong with the name and what to write.
-func (q *query) find(all []*unit, flag, name string) (u *unit, problem, remedy string) {
+// findUnit returns the one unit that a name means, or what is wrong with the name and what to write.
+func (q *query) findUnit(all []*unit, flag, name string) (u *unit, problem, remedy string) {
 	name = strings.TrimSpace(name)
 	var hits []*unit
 	for _, u := range all {
-		exact, match := matches(u, name)
+		exact, match := matchUnit(u, name)
 		if exact {
 			hits = []*unit{u}
 			break
@@ -74,57 +74,59 @@ func (q *query) find(all []*unit, flag, name string) (u *unit, problem, remedy s
 			hits = append(hits, u)
 		}
 	}
-	if len(hits) == 1 && !bare(name) {
+	if len(hits) == 1 && !isBarePrefix(name) {
 		return hits[0], "", ""
 	}
 	if len(hits) > 0 {
-		problem, remedy = q.ambiguous(hits, flag, name)
+		problem, remedy = q.describeAmbiguity(hits, flag, name)
 		return nil, problem, remedy
 	}
-	return nil, fmt.Sprintf("%s: %s", shown(name), q.inventory()), q.misnamed(all, flag, name)
+	return nil, fmt.Sprintf("%s: %s", quoteEmpty(name), q.inventoryText()), q.suggestName(all, flag, name)
 }
 
-// bare reports whether a name is only the prefix of a vendor's UUIDs, as "GPU-$EMPTY" leaves it. It names nothing,
+// isBarePrefix reports whether a name is only the prefix of a vendor's UUIDs, as "GPU-$EMPTY" leaves it. It names nothing,
 // even on a machine with one device.
-func bare(name string) bool { return strings.HasSuffix(name, "-") && strings.Count(name, "-") == 1 }
+func isBarePrefix(name string) bool {
+	return strings.HasSuffix(name, "-") && strings.Count(name, "-") == 1
+}
 
-func shown(name string) string {
+func quoteEmpty(name string) string {
 	if name == "" {
 		return `""`
 	}
 	return name
 }
 
-// matches reports whether a name means the unit. exact is a whole UUID, which wins over a name that is also the
+// matchUnit reports whether a name means the unit. exact is a whole UUID, which wins over a name that is also the
 // beginning of another UUID.
-func matches(u *unit, name string) (exact, match bool) {
+func matchUnit(u *unit, name string) (exact, match bool) {
 	if vendor, index, ok := strings.Cut(name, ":"); ok && strings.EqualFold(vendor, string(u.dev.Vendor)) {
 		name = index
-		if _, ok := wholeNumber(name); !ok {
+		if _, ok := parseIndex(name); !ok {
 			return false, false
 		}
 	}
-	if index, ok := wholeNumber(name); ok {
+	if index, ok := parseIndex(name); ok {
 		return false, u.mig == nil && u.dev.Index == index
 	}
 	if want, ok := parsePCI(name); ok {
 		have, known := parsePCI(u.dev.PCI)
-		return false, known && u.mig == nil && have.is(want)
+		return false, known && u.mig == nil && have.matchesAddress(want)
 	}
 	id, start := strings.ToLower(string(u.id())), strings.ToLower(name)
 	return id == start && id != "" && !u.twin, strings.Contains(start, "-") && strings.HasPrefix(id, start)
 }
 
-func wholeNumber(s string) (int, bool) {
+func parseIndex(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return int(n), err == nil
 }
 
-// address is a PCI address. A domain of -1 was not written and matches any.
-type address struct{ domain, bus, device, function int64 }
+// pciAddress is a PCI address. A domain of -1 was not written and matches any.
+type pciAddress struct{ domain, bus, device, function int64 }
 
 // parsePCI reads "0000:17:00.0", nvidia-smi's "00000000:17:00.0", "17:00.0" and "17:00", in any case.
-func parsePCI(s string) (address, bool) {
+func parsePCI(s string) (pciAddress, bool) {
 	s = strings.TrimPrefix(strings.ToLower(s), "pci:")
 	rest, function, dotted := strings.Cut(s, ".")
 	parts := strings.Split(rest, ":")
@@ -135,9 +137,9 @@ func parsePCI(s string) (address, bool) {
 		parts = append([]string{""}, parts...)
 	}
 	if len(parts) != 3 {
-		return address{}, false
+		return pciAddress{}, false
 	}
-	a := address{domain: -1}
+	a := pciAddress{domain: -1}
 	for _, field := range []struct {
 		text string
 		to   *int64
@@ -147,22 +149,22 @@ func parsePCI(s string) (address, bool) {
 		}
 		n, err := strconv.ParseUint(field.text, 16, 32)
 		if err != nil {
-			return address{}, false
+			return pciAddress{}, false
 		}
 		*field.to = int64(n)
 	}
 	return a, true
 }
 
-func (a address) is(want address) bool {
+func (a pciAddress) matchesAddress(want pciAddress) bool {
 	if want.domain < 0 {
 		want.domain = a.domain
 	}
 	return a == want
 }
 
-// inventory lists the devices for the refusal of an unknown name: "this machine has 0-3".
-func (q *query) inventory() string {
+// inventoryText lists the devices for the refusal of an unknown name: "this machine has 0-3".
+func (q *query) inventoryText() string {
 	if len(q.m.Devices) == 0 {
 		return "this machine has no GPU"
 	}
@@ -185,5 +187,5 @@ func (q *query) inventory() string {
 		}
 		parts = append(parts, text)
 	}
-	return "this machine has " + prose.List(parts, "and")
+	return "this machine has " + prose.JoinWords(parts, "and")
 }

@@ -42,8 +42,8 @@ type rule struct {
 	lost    func(a, b *unit) string // why a was not taken but b
 }
 
-func (q *query) rules() []rule {
-	rules := []rule{classRule(), q.useRule(), hadRule(), shareRule(), q.sizeRule(), q.screenRule()}
+func (q *query) orderRules() []rule {
+	rules := []rule{asideRule(), q.ownUseRule(), previousDeviceRule(), shareRule(), q.sizeRule(), q.displayRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())
@@ -52,15 +52,15 @@ func (q *query) rules() []rule {
 	default:
 		rules = append(rules, q.fitRule())
 	}
-	return append(rules, coolRule(), q.lastRule(), indexRule())
+	return append(rules, temperatureRule(), q.lastDeviceRule(), indexRule())
 }
 
-// decideMode counts all visible devices, not only those that would serve this spec: a demanding job must not change
+// decideSpread counts all visible devices, not only those that would serve this spec: a demanding job must not change
 // the mode.
-func (q *query) decideMode() {
+func (q *query) decideSpread() {
 	quiet, seen := 0, 0
 	for _, u := range q.units {
-		if q.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
+		if q.visibilityObstacle(u) != nil || u.mig == nil && u.dev.UsesMIG() {
 			continue
 		}
 		seen++
@@ -78,27 +78,31 @@ func (q *query) decideMode() {
 	}
 }
 
-func (q *query) useRule() rule {
+func (q *query) ownUseRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(ordinal(a.use.ours), ordinal(b.use.ours)) },
-		won:     func(_, b *unit) string { return fmt.Sprintf("not yet used inside %s, unlike %s", q.inside(), b.label) },
-		lost:    func(_, b *unit) string { return fmt.Sprintf("already used inside %s, unlike %s", q.inside(), b.label) },
+		compare: func(a, b *unit) int { return cmp.Compare(boolToInt(a.use.ours), boolToInt(b.use.ours)) },
+		won: func(_, b *unit) string {
+			return fmt.Sprintf("not yet used inside %s, unlike %s", q.insideText(), b.label)
+		},
+		lost: func(_, b *unit) string {
+			return fmt.Sprintf("already used inside %s, unlike %s", q.insideText(), b.label)
+		},
 	}
 }
 
-// hadRule decides nothing when Spec.Prefer is empty.
-func hadRule() rule {
+// previousDeviceRule decides nothing when Spec.Prefer is empty.
+func previousDeviceRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.had), ordinal(b.had)) },
+		compare: func(a, b *unit) int { return -cmp.Compare(boolToInt(a.had), boolToInt(b.had)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("the job had it before, unlike %s", b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("the job had %s before", b.label) },
 	}
 }
 
-func (q *query) screenRule() rule {
-	isLit := func(u *unit) bool { return u.mig == nil && q.screen(u.id()).IsLit() }
+func (q *query) displayRule() rule {
+	isLit := func(u *unit) bool { return u.mig == nil && q.deviceScreen(u.id()).IsLit() }
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(ordinal(isLit(a)), ordinal(isLit(b))) },
+		compare: func(a, b *unit) int { return cmp.Compare(boolToInt(isLit(a)), boolToInt(isLit(b))) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("drives no display, unlike %s", b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("drives a display, unlike %s", b.label) },
 	}
@@ -106,7 +110,7 @@ func (q *query) screenRule() rule {
 
 func (q *query) idleRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(ordinal(!a.use.idle), ordinal(!b.use.idle)) },
+		compare: func(a, b *unit) int { return cmp.Compare(boolToInt(!a.use.idle), boolToInt(!b.use.idle)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("idle, unlike %s", b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("not idle, unlike %s", b.label) },
 	}
@@ -115,7 +119,7 @@ func (q *query) idleRule() rule {
 // shareRule decides nothing for whole devices: devices with shares are busy then.
 func shareRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.use.shared), ordinal(b.use.shared)) },
+		compare: func(a, b *unit) int { return -cmp.Compare(boolToInt(a.use.shared), boolToInt(b.use.shared)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("carries shares already, unlike %s", b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("carries no shares yet, unlike %s", b.label) },
 	}
@@ -124,14 +128,16 @@ func shareRule() rule {
 // fitRule compares in whole GiB: small amounts used by a driver or another process must not decide.
 func (q *query) fitRule() rule {
 	what := "free"
-	if q.share() > 0 {
+	if q.promisedShare() > 0 {
 		what = "left for shares"
 	}
 	against := func(a, b *unit) string {
-		return fmt.Sprintf("(%s %s against %s)", memory(q.fit(a)), what, memory(q.fit(b)))
+		return fmt.Sprintf("(%s %s against %s)", memoryText(q.packingMemory(a)), what, memoryText(q.packingMemory(b)))
 	}
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(roughly(q.fit(a)), roughly(q.fit(b))) },
+		compare: func(a, b *unit) int {
+			return cmp.Compare(roundToGiB(q.packingMemory(a)), roundToGiB(q.packingMemory(b)))
+		},
 		won: func(a, b *unit) string {
 			return fmt.Sprintf("packed, it fits more closely than %s %s", b.label, against(a, b))
 		},
@@ -139,15 +145,15 @@ func (q *query) fitRule() rule {
 	}
 }
 
-// fit is the memory that packing compares: what remains for shares, or what is free.
-func (q *query) fit(u *unit) *gpu.Bytes {
+// packingMemory is the memory that packing compares: what remains for shares, or what is free.
+func (q *query) packingMemory(u *unit) *gpu.Bytes {
 	if u.use.left != nil {
 		return u.use.left
 	}
-	return u.free()
+	return u.freeMemory()
 }
 
-func roughly(b *gpu.Bytes) int64 {
+func roundToGiB(b *gpu.Bytes) int64 {
 	if b == nil {
 		return math.MaxInt64
 	}
@@ -178,7 +184,7 @@ func (q *query) sliceRule() rule {
 	}
 }
 
-func coolRule() rule {
+func temperatureRule() rule {
 	words := func(comparison string) func(a, b *unit) string {
 		return func(a, b *unit) string {
 			if a.dev.Temperature == nil || b.dev.Temperature == nil {
@@ -188,22 +194,22 @@ func coolRule() rule {
 		}
 	}
 	return rule{
-		compare: func(a, b *unit) int { return cmp.Compare(heat(a), heat(b)) },
+		compare: func(a, b *unit) int { return cmp.Compare(temperatureRank(a), temperatureRank(b)) },
 		won:     words("cooler"),
 		lost:    words("warmer"),
 	}
 }
 
-// heat sorts a device of unknown temperature after all others.
-func heat(u *unit) int {
+// temperatureRank sorts a device of unknown temperature after all others.
+func temperatureRank(u *unit) int {
 	if u.dev.Temperature == nil {
 		return math.MaxInt
 	}
 	return *u.dev.Temperature
 }
 
-func (q *query) lastRule() rule {
-	had := func(u *unit) int { return ordinal(!slices.Contains(q.in.Last, u.id())) }
+func (q *query) lastDeviceRule() rule {
+	had := func(u *unit) int { return boolToInt(!slices.Contains(q.in.Last, u.id())) }
 	return rule{
 		compare: func(a, b *unit) int { return cmp.Compare(had(a), had(b)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("you had it last, unlike %s", b.label) },
@@ -213,7 +219,7 @@ func (q *query) lastRule() rule {
 
 func indexRule() rule {
 	return rule{
-		compare: func(a, b *unit) int { return inOrder(b, a) },
+		compare: func(a, b *unit) int { return compareUnits(b, a) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("otherwise equal to %s, and the higher index", b.label) },
 		lost: func(_, b *unit) string {
 			return fmt.Sprintf("otherwise equal to %s, which has the higher index", b.label)
@@ -221,8 +227,8 @@ func indexRule() rule {
 	}
 }
 
-// prefer compares two devices by all rules and returns the rule that decided.
-func prefer(rules []rule, a, b *unit) (int, rule) {
+// compareByRules compares two devices by all rules and returns the rule that decided.
+func compareByRules(rules []rule, a, b *unit) (int, rule) {
 	for _, r := range rules {
 		if c := r.compare(a, b); c != 0 {
 			return c, r
@@ -231,7 +237,7 @@ func prefer(rules []rule, a, b *unit) (int, rule) {
 	return 0, rules[len(rules)-1]
 }
 
-func ordinal(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -23,13 +23,13 @@ type Fading struct {
 	Until int64 `json:"until_ns"` // CLOCK_BOOTTIME (ns) after which it counts as busy
 }
 
-// Foresee adds to rooms, the answer of Rooms to the same question, what becomes of devices that cannot be given now:
+// ForecastRooms adds to rooms, the answer of Rooms to the same question, what becomes of devices that cannot be given now:
 // whether the end of their leases is enough, and whether what has ended is about to leave them. Only for devices that
 // are real: an invented one is free when its leases have ended.
-func Foresee(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Context, ends Ends) {
+func ForecastRooms(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Context, ends Ends) {
 	in.Hidden, in.Kept = nil, nil
 	q := newQuery(job.Spec{GPUs: 1}, m, held, in)
-	if q.pool() != nil { // there only the sub-leases count, and their memory is the pool's
+	if q.parentPool() != nil { // there only the sub-leases count, and their memory is the pool's
 		return
 	}
 	for _, u := range q.allUnits() {
@@ -38,107 +38,107 @@ func Foresee(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Contex
 			continue
 		}
 
-		leases := q.holders(u, &use{})
-		room.Blocked = q.blocked(u, leases, ends)
-		if len(leases) == 0 && !room.Blocked && q.sick(u) == nil {
-			room.Fading = ends.fading(u.id())
+		leases := q.blockingLeases(u, &use{})
+		room.Blocked = q.isBlockedBeyondLeases(u, leases, ends)
+		if len(leases) == 0 && !room.Blocked && q.healthObstacle(u) == nil {
+			room.Fading = ends.fadingTime(u.id())
 		}
 		rooms[u.id()] = room
 	}
 }
 
-// fading is the time from the end of the last lease, or from now where only processes have ended.
-func (e Ends) fading(id gpu.UUID) *Fading {
+// fadingTime is the time from the end of the last lease, or from now where only processes have ended.
+func (e Ends) fadingTime(id gpu.UUID) *Fading {
 	since := e.Now
-	if e.recent(id) {
+	if e.hasRecentEnd(id) {
 		since = e.Leases[id]
 	}
 	return &Fading{Since: since, Until: since + int64(e.Fading)}
 }
 
-// recent reports whether a lease on the device ended so recently that its memory may still be freed.
-func (e Ends) recent(id gpu.UUID) bool {
+// hasRecentEnd reports whether a lease on the device ended so recently that its memory may still be freed.
+func (e Ends) hasRecentEnd(id gpu.UUID) bool {
 	at := e.Leases[id]
 	return at > 0 && at <= e.Now && e.Now-at < int64(e.Fading)
 }
 
-// Fades reports whether the reason is about to be over: memory that no visible process uses, soon after the end of a
+// IsFading reports whether the reason is about to be over: memory that no visible process uses, soon after the end of a
 // lease, or a process that has ended. A process that lives keeps its memory.
-func (e Ends) Fades(r job.Reason) bool {
+func (e Ends) IsFading(r job.Reason) bool {
 	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
 		return false
 	}
 	if len(r.Processes) == 0 {
-		return e.recent(r.UUID)
+		return e.hasRecentEnd(r.UUID)
 	}
 	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool { return e.Gone[p.PID] })
 }
 
-// gone reports whether a process has ended: the driver frees its memory without help.
-func (e Ends) gone(p gpu.Process) bool { return ending(p) || e.Gone[p.PID] }
+// isProcessGone reports whether a process has ended: the driver frees its memory without help.
+func (e Ends) isProcessGone(p gpu.Process) bool { return isEnding(p) || e.Gone[p.PID] }
 
-// blocked reports whether the device could not be given as a whole even if its leases and all that is ending had gone.
+// isBlockedBeyondLeases reports whether the device could not be given as a whole even if its leases and all that is ending had gone.
 // What cannot be known does not block: then the end of the leases shows it.
-func (q *query) blocked(u *unit, leases []job.Lease, ends Ends) bool {
-	if q.drained(u) != nil || q.closed(u) != nil || q.sickForLong(u) {
+func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bool {
+	if q.drainObstacle(u) != nil || q.computeModeObstacle(u) != nil || q.isSickForLong(u) {
 		return true
 	}
-	groups := groups(leases)
-	if len(exclusives(groups, u)) > 0 || slices.ContainsFunc(groups, q.treeless) {
+	groups := groupLeases(leases)
+	if len(exclusiveLeases(groups, u)) > 0 || slices.ContainsFunc(groups, q.hasNoKnownProcess) {
 		return false // which of the processes are those of the leases is not known
 	}
 
-	stay := slices.DeleteFunc(q.processes(u), func(p gpu.Process) bool {
-		return ends.gone(p) || len(groups) > 0 && (p.Container != "" || slices.ContainsFunc(groups, func(g *group) bool { return q.belongs(g, p) }))
+	stay := slices.DeleteFunc(q.processesOn(u), func(p gpu.Process) bool {
+		return ends.isProcessGone(p) || len(groups) > 0 && (p.Container != "" || slices.ContainsFunc(groups, func(g *group) bool { return q.belongsToGroup(g, p) }))
 	})
 	after := *q
 	left := u
-	ended := ends.recent(u.id())
+	ended := ends.hasRecentEnd(u.id())
 	if len(groups) > 0 || ended { // how busy the device is says nothing: that may be the leases
 		after.in.Now = time.Time{}
-		left = u.idle()
+		left = u.withoutUtilization()
 	}
-	if len(groups) > 0 || ended || len(stay) < len(q.processes(u)) { // so may the memory of no visible process
-		left = left.using(stay)
+	if len(groups) > 0 || ended || len(stay) < len(q.processesOn(u)) { // so may the memory of no visible process
+		left = left.withMemoryUsedBy(stay)
 	}
 	var out use
-	after.foreign(left, stay, &out)
+	after.judgeForeignUse(left, stay, &out)
 	return out.busy != nil
 }
 
-// treeless reports whether none of the processes of a lease is known.
-func (q *query) treeless(g *group) bool {
+// hasNoKnownProcess reports whether none of the processes of a lease is known.
+func (q *query) hasNoKnownProcess(g *group) bool {
 	return !slices.ContainsFunc(g.parts, func(id string) bool { return len(q.in.Trees[id]) > 0 })
 }
 
-// sickForLong reports whether the device's health does not come back by itself.
-func (q *query) sickForLong(u *unit) bool {
-	if q.sick(u) == nil {
+// isSickForLong reports whether the device's health does not come back by itself.
+func (q *query) isSickForLong(u *unit) bool {
+	if q.healthObstacle(u) == nil {
 		return false
 	}
-	return slices.ContainsFunc(health.Cures(*u.dev, q.in.Now), func(c health.Cure) bool { return !c.Passes() })
+	return slices.ContainsFunc(health.Cures(*u.dev, q.in.Now), func(c health.Cure) bool { return !c.MayPass() })
 }
 
-// idle is the unit without a reading of how busy it is.
-func (u *unit) idle() *unit {
+// withoutUtilization is the unit without a reading of how busy it is.
+func (u *unit) withoutUtilization() *unit {
 	out, dev := *u, *u.dev
 	dev.Utilization = nil
 	out.dev = &dev
 	return &out
 }
 
-// using is the unit with only the memory of these processes in use, as far as they report it.
-func (u *unit) using(ps []gpu.Process) *unit {
-	if u.used() == nil {
+// withMemoryUsedBy is the unit with only the memory of these processes in use, as far as they report it.
+func (u *unit) withMemoryUsedBy(ps []gpu.Process) *unit {
+	if u.usedMemory() == nil {
 		return u
 	}
 	var set processSet
 	for _, p := range ps {
-		set.add(p)
+		set.addProcess(p)
 	}
-	known := min(set.known, *u.used())
+	known := min(set.known, *u.usedMemory())
 	if set.vague {
-		known = *u.used()
+		known = *u.usedMemory()
 	}
 
 	out, dev := *u, *u.dev

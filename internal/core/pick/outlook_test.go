@@ -69,8 +69,8 @@ func TestForesee(t *testing.T) {
 		}
 		in := Context{Tolerate: DefaultTolerance(), Trees: map[string][]int{"s": {20}}}
 
-		rooms := Rooms(m, c.held, in)
-		Foresee(rooms, m, c.held, in, ends)
+		rooms := RoomByDevice(m, c.held, in)
+		ForecastRooms(rooms, m, c.held, in, ends)
 		got, want := rooms["GPU-0"], "nothing"
 		if c.since != 0 {
 			want = fmt.Sprint(c.since, c.since+int64(10*time.Second))
@@ -109,7 +109,7 @@ func TestFades(t *testing.T) {
 		for _, pid := range c.pids {
 			r.Processes = append(r.Processes, job.Blocker{PID: pid})
 		}
-		if got := ends.Fades(r); got != c.want {
+		if got := ends.IsFading(r); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -122,8 +122,8 @@ func TestForeseeInPool(t *testing.T) {
 	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-0", Vendor: gpu.NVIDIA, MemoryTotal: new(80 * gpu.GiB), MemoryUsed: new(20 * gpu.GiB)}}}
 	m.Processes = []gpu.Process{{PID: 7, GPU: "GPU-0", Memory: new(20 * gpu.GiB), UID: new(uint32(2))}}
 	held, in := []job.Lease{pool, part}, Context{Tolerate: DefaultTolerance(), Parent: &pool, Trees: map[string][]int{"p": {1}, "q": {2}}}
-	rooms := Rooms(m, held, in)
-	Foresee(rooms, m, held, in, Ends{Now: 1})
+	rooms := RoomByDevice(m, held, in)
+	ForecastRooms(rooms, m, held, in, Ends{Now: 1})
 	if r := rooms["GPU-0"]; r.Whole || r.Blocked || r.Fading != nil {
 		t.Errorf("%+v", r)
 	}

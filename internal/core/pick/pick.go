@@ -77,26 +77,26 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 	q := newQuery(spec, m, held, in)
 	wrong := q.readNames()
 	for _, u := range q.units {
-		u.use = q.usage(u)
+		u.use = q.usageOf(u)
 	}
-	q.decideMode()
-	q.countOwned()
+	q.decideSpread()
+	q.countOwnedDevices()
 	q.setAside()
 	for _, u := range q.units {
-		u.reason = q.judge(u)
+		u.reason = q.judgeUnit(u)
 	}
 	if wrong == nil {
-		wrong = q.overLimits()
+		wrong = q.refuseOverLimits()
 	}
 	if wrong != nil {
-		wrong.Reasons = q.reasons()
+		wrong.Reasons = q.collectReasons()
 		return job.Plan{}, wrong
 	}
-	candidates := q.candidates()
+	candidates := q.selectCandidates()
 	if candidates == nil {
-		return job.Plan{}, q.refusal()
+		return job.Plan{}, q.buildRefusal()
 	}
-	return q.plan(q.choose(candidates)), nil
+	return q.buildPlan(q.chooseUnits(candidates)), nil
 }
 
 // query is one call of Place: the request, and what is known of each device.
@@ -111,14 +111,14 @@ type query struct {
 	vendor gpu.Vendor  // the vendor to choose from; "" until candidates sets it, and when no vendor has enough
 	need   int
 	spread bool
-	full   *full // set when a rule's limit on devices is reached
+	full   *reachedLimit // set when a rule's limit on devices is reached
 
 	screens map[gpu.UUID]display.Screen // by device, as far as they were asked for
 }
 
 func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query {
 	q := &query{spec: spec, in: in, m: &m, held: slices.Clone(held), need: spec.GPUs}
-	slices.SortFunc(q.held, olderLease)
+	slices.SortFunc(q.held, compareLeaseAge)
 	if in.Parent != nil {
 		q.in.Ancestors = append(slices.Clone(in.Ancestors), in.Parent.ID)
 	}
@@ -131,20 +131,20 @@ func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query
 	return q
 }
 
-// judge gives the verdict on one device. choose writes the texts of eligible ones.
-func (q *query) judge(u *unit) job.Reason {
-	r := job.Reason{UUID: u.id(), Index: u.dev.Index, Name: u.name(), Processes: u.use.processes}
-	if b := q.never(u); b != nil {
+// judgeUnit gives the verdict on one device. choose writes the texts of eligible ones.
+func (q *query) judgeUnit(u *unit) job.Reason {
+	r := job.Reason{UUID: u.id(), Index: u.dev.Index, Name: u.fullName(), Processes: u.use.processes}
+	if b := q.permanentObstacle(u); b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Processes = job.Never, b.code, b.text, b.remedy, nil
 		u.forbiddenBy = b.rule
 		return r
 	}
 	b := u.use.busy
 	if b == nil {
-		b = q.lacking(u)
+		b = q.freeMemoryObstacle(u)
 	}
 	if b == nil {
-		b = q.tooMany(u)
+		b = q.limitObstacle(u)
 	}
 	if b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Lease = job.Busy, b.code, b.text, b.remedy, b.lease
@@ -157,11 +157,11 @@ func (q *query) judge(u *unit) job.Reason {
 // obstacle is why a device cannot be given.
 type obstacle struct{ code, text, remedy, lease, rule string }
 
-// candidates returns the devices to choose from, nil when there are too few. All devices of a job are of one vendor:
+// selectCandidates returns the devices to choose from, nil when there are too few. All devices of a job are of one vendor:
 // no program uses several, and a program built for one vendor finds nothing on another's device. The first vendor with
 // enough able devices is meant, busy or not, because the second is often an idle integrated GPU. Another one must be
 // named.
-func (q *query) candidates() []*unit {
+func (q *query) selectCandidates() []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		if slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict != job.Eligible }) {
 			return nil
@@ -175,7 +175,7 @@ func (q *query) candidates() []*unit {
 				continue
 			}
 			able++
-			if eligible(v) {
+			if isEligible(v) {
 				free = append(free, v)
 			}
 		}
@@ -191,13 +191,13 @@ func (q *query) candidates() []*unit {
 	return nil
 }
 
-func (q *query) plan(chosen []*unit) job.Plan {
-	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.share(), Isolation: q.spec.Isolate.Level()}
+func (q *query) buildPlan(chosen []*unit) job.Plan {
+	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.promisedShare(), Isolation: q.spec.Isolate.Level()}
 	if plan.Quota = q.spec.Quota; q.spec.Share <= 0 && plan.Share > 0 {
-		plan.Quota = q.pool().Quota // the request gets all of that lease, which is limited as a whole
+		plan.Quota = q.parentPool().Quota // the request gets all of that lease, which is limited as a whole
 	}
 	for i, u := range chosen {
-		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.number(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
+		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.deviceNumber(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
 		if u.mig != nil {
 			given.Parent, given.Profile = u.dev.UUID, u.mig.Profile
 		}
@@ -212,7 +212,7 @@ func (q *query) plan(chosen []*unit) job.Plan {
 	if text := modelsText(chosen); text != "" && len(q.named) == 0 {
 		plan.Notes = append(plan.Notes, text)
 	}
-	plan.Reasons = q.reasons()
+	plan.Reasons = q.collectReasons()
 	return plan
 }
 
@@ -223,13 +223,13 @@ func modelsText(chosen []*unit) string {
 	for _, u := range chosen {
 		models = append(models, u.dev.Name)
 	}
-	if models = unique(models); len(models) < 2 {
+	if models = uniqueStrings(models); len(models) < 2 {
 		return ""
 	}
-	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), prose.List(models, "and"))
+	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), prose.JoinWords(models, "and"))
 }
 
-func (q *query) reasons() []job.Reason {
+func (q *query) collectReasons() []job.Reason {
 	out := []job.Reason{}
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Eligible && u.reason.Text == "" {

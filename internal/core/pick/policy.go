@@ -17,33 +17,33 @@ import (
 // each, and for how long. They do not apply inside a lease: they did when it was given, and only its devices can be
 // given.
 
-// limits returns the rules that apply to this request.
-func (q *query) limits() policy.Limits {
+// policyLimits returns the rules that apply to this request.
+func (q *query) policyLimits() policy.Limits {
 	if q.in.Parent != nil {
 		return nil
 	}
 	return q.in.Limits
 }
 
-// Allowed lists the devices and slices that the rules permit, in index order, whether or not they are in use. A
+// AllowedDevices lists the devices and slices that the rules permit, in index order, whether or not they are in use. A
 // limit on their number does not shorten the list, but a limit of 0 empties it.
-func Allowed(m gpu.Machine, limits policy.Limits) []gpu.UUID {
+func AllowedDevices(m gpu.Machine, limits policy.Limits) []gpu.UUID {
 	ids := []gpu.UUID{}
 	if r := limits.Count(); r != nil && *r.GPUs == 0 {
 		return ids
 	}
 	q := newQuery(job.Spec{GPUs: 1}, m, nil, Context{Limits: limits})
 	for _, u := range q.allUnits() {
-		if !u.twin && q.forbidden(u) == nil && (u.mig != nil || !u.dev.UsesMIG()) {
+		if !u.twin && q.policyObstacle(u) == nil && (u.mig != nil || !u.dev.UsesMIG()) {
 			ids = append(ids, u.id())
 		}
 	}
 	return ids
 }
 
-// forbidden returns an obstacle that names the first rule that keeps the device from the caller.
-func (q *query) forbidden(u *unit) *obstacle {
-	limits := q.limits()
+// policyObstacle returns an obstacle that names the first rule that keeps the device from the caller.
+func (q *query) policyObstacle(u *unit) *obstacle {
+	limits := q.policyLimits()
 	for i := range limits {
 		r := &limits[i]
 		var gives string
@@ -52,10 +52,10 @@ func (q *query) forbidden(u *unit) *obstacle {
 		case len(r.Devices) > 0 && !slices.ContainsFunc(q.ruleDevices(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
-			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.List(r.Models, "or"), or(prose.Brief(u.dev.Name), "of an unknown model"))
+			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.JoinWords(r.Models, "or"), orDefault(prose.Brief(u.dev.Name), "of an unknown model"))
 		default:
-			if gives = q.overMemory(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.total() != nil {
-				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", typed(r.Memory), remedy)
+			if gives = q.overMemoryText(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.totalMemory() != nil {
+				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", formatSizeFlag(r.Memory), remedy)
 			}
 		}
 		if gives != "" {
@@ -65,19 +65,19 @@ func (q *query) forbidden(u *unit) *obstacle {
 	return nil
 }
 
-// overMemory says what a rule permits of a device with more memory than that; "" where it suffices. A share is
-// limited by overLimits instead.
-func (q *query) overMemory(r *policy.Rule, u *unit) string {
-	total := u.total()
+// overMemoryText says what a rule permits of a device with more memory than that; "" where it suffices. A share is
+// limited by refuseOverLimits instead.
+func (q *query) overMemoryText(r *policy.Rule, u *unit) string {
+	total := u.totalMemory()
 	switch {
 	case r.Memory <= 0 || q.spec.Share > 0 || total == nil && u.dev.Problem != "":
 		return ""
 	case total == nil:
 		return fmt.Sprintf("gives at most %s of a GPU, and how much this one has is unknown", r.Memory)
-	case u.size() <= r.Memory:
+	case u.nominalMemory() <= r.Memory:
 		return ""
 	}
-	have, most := distinct(u.size(), r.Memory)
+	have, most := distinctSizes(u.nominalMemory(), r.Memory)
 	return fmt.Sprintf("gives at most %s of a GPU, and this one has %s", most, have)
 }
 
@@ -86,7 +86,7 @@ func (q *query) overMemory(r *policy.Rule, u *unit) string {
 func (q *query) ruleDevices(names []string) (out []*unit) {
 	all := q.allUnits()
 	for _, name := range names {
-		if u, problem, _ := q.find(all, "device", name); problem == "" {
+		if u, problem, _ := q.findUnit(all, "device", name); problem == "" {
 			out = append(out, u)
 		}
 	}
@@ -97,15 +97,15 @@ func (q *query) ruleDevices(names []string) (out []*unit) {
 func deviceWords(names []string) string {
 	for _, name := range names {
 		if _, err := strconv.Atoi(name); err != nil {
-			return prose.Clean(prose.List(names, "and"))
+			return prose.Clean(prose.JoinWords(names, "and"))
 		}
 	}
-	return "GPU " + prose.List(names, "and")
+	return "GPU " + prose.JoinWords(names, "and")
 }
 
-// overLimits refuses a request for more than the rules ever permit; nil when they permit it.
-func (q *query) overLimits() *job.Refusal {
-	limits, need := q.limits(), q.need
+// refuseOverLimits refuses a request for more than the rules ever permit; nil when they permit it.
+func (q *query) refuseOverLimits() *job.Refusal {
+	limits, need := q.policyLimits(), q.need
 	refuse := func(what string, r *policy.Rule, gives, remedy string) *job.Refusal {
 		if remedy != "" {
 			remedy += ", or "
@@ -114,19 +114,19 @@ func (q *query) overLimits() *job.Refusal {
 	}
 	if r := limits.Count(); r != nil && need > *r.GPUs {
 		if *r.GPUs == 0 {
-			return refuse(q.demand(), r, "no GPU", "use --cpu to run without a GPU")
+			return refuse(q.demandText(), r, "no GPU", "use --cpu to run without a GPU")
 		}
-		return refuse(q.demand(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(*r.GPUs, "GPU"), *r.GPUs))
+		return refuse(q.demandText(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(*r.GPUs, "GPU"), *r.GPUs))
 	}
-	if r := limits.Size(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
+	if r := limits.LeastMemory(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
 		flag := "--share"
 		if q.spec.Share <= 0 {
 			flag = "--mem"
 		}
-		return refuse(q.demand(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, typed(r.Memory)))
+		return refuse(q.demandText(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, formatSizeFlag(r.Memory)))
 	}
-	if r := q.in.Limits.Longest(); r != nil && q.spec.Timeout > r.Time { // also inside of a lease: else its end would not be one
-		return refuse(fmt.Sprintf("%s for %s", q.demand(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
+	if r := q.in.Limits.ShortestTime(); r != nil && q.spec.Timeout > r.Time { // also inside of a lease: else its end would not be one
+		return refuse(fmt.Sprintf("%s for %s", q.demandText(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
 	}
 	return nil
 }
@@ -143,25 +143,25 @@ func DurationText(d time.Duration) string {
 	return text
 }
 
-// full describes a caller who has, together with this request, more devices than a rule permits at once.
-type full struct {
+// reachedLimit describes a caller who has, together with this request, more devices than a rule permits at once.
+type reachedLimit struct {
 	rule   *policy.Rule
 	own    map[string]bool // devices that the caller has, as job.DeviceHash
 	leases []string        // leases on them, oldest first
 }
 
-// countOwned sets q.full when the caller has too many devices for this request now. A further share of a device that
+// countOwnedDevices sets q.full when the caller has too many devices for this request now. A further share of a device that
 // the caller has does not count.
-func (q *query) countOwned() {
-	r := q.limits().Count()
-	if r == nil || q.need > *r.GPUs { // overLimits refuses such a request
+func (q *query) countOwnedDevices() {
+	r := q.policyLimits().Count()
+	if r == nil || q.need > *r.GPUs { // refuseOverLimits refuses such a request
 		return
 	}
-	own := job.Owned(q.held, q.in.UID, q.in.Moving)
+	own := job.OwnedDevices(q.held, q.in.UID, q.in.Moving)
 	if len(own)+q.need <= *r.GPUs {
 		return
 	}
-	q.full = &full{rule: r, own: own}
+	q.full = &reachedLimit{rule: r, own: own}
 	for _, l := range q.held {
 		if l.UID == q.in.UID && l.Parent == "" && (q.in.Moving == "" || l.ID != q.in.Moving) {
 			q.full.leases = append(q.full.leases, l.ID)
@@ -169,12 +169,12 @@ func (q *query) countOwned() {
 	}
 }
 
-// tooMany returns an obstacle when one more device would exceed the limit now.
-func (q *query) tooMany(u *unit) *obstacle {
+// limitObstacle returns an obstacle when one more device would exceed the limit now.
+func (q *query) limitObstacle(u *unit) *obstacle {
 	if q.full == nil || q.spec.Share > 0 && q.full.own[job.DeviceHash(u.id())] && len(q.full.own) <= *q.full.rule.GPUs {
 		return nil
 	}
-	o := &obstacle{code: "policy", text: fmt.Sprintf("free, but policy: %s", q.full), remedy: q.full.remedy()}
+	o := &obstacle{code: "policy", text: fmt.Sprintf("free, but policy: %s", q.full), remedy: q.full.waitRemedy()}
 	if len(q.full.leases) > 0 {
 		o.lease = q.full.leases[0]
 	}
@@ -183,19 +183,19 @@ func (q *query) tooMany(u *unit) *obstacle {
 
 // String is `rule "students" (/etc/gpuard/config.yaml:4) gives at most 2 at the same time, and you have 2 (lease
 // k3f9)`.
-func (f *full) String() string {
-	leases := f.leases[:min(maxNamed, len(f.leases))]
-	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), prose.List(leases, "and"))
+func (f *reachedLimit) String() string {
+	leases := f.leases[:min(maxNamesInText, len(f.leases))]
+	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), prose.JoinWords(leases, "and"))
 }
 
-func (f *full) remedy() string {
-	return fmt.Sprintf("wait until lease %s ends", prose.List(f.leases[:min(maxNamed, len(f.leases))], "or"))
+func (f *reachedLimit) waitRemedy() string {
+	return fmt.Sprintf("wait until lease %s ends", prose.JoinWords(f.leases[:min(maxNamesInText, len(f.leases))], "or"))
 }
 
 // refuseFull refuses a caller who has reached a limit.
 func (q *query) refuseFull(r *job.Refusal) {
-	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.demand(), q.full), q.full.remedy()
+	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.demandText(), q.full), q.full.waitRemedy()
 	if left := *q.full.rule.GPUs - len(q.full.own); left > 0 && len(q.named) == 0 {
-		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", prose.Count(left, "GPU"), left, r.Remedy)
+		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", prose.CountNoun(left, "GPU"), left, r.Remedy)
 	}
 }

@@ -10,55 +10,55 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// pool returns the shared lease that this request runs inside, nil when there is none. Inside one, only the memory
+// parentPool returns the shared lease that this request runs inside, nil when there is none. Inside one, only the memory
 // that it promises can be given.
-func (q *query) pool() *job.Lease {
+func (q *query) parentPool() *job.Lease {
 	if q.in.Parent != nil && q.in.Parent.Share > 0 {
 		return q.in.Parent
 	}
 	return nil
 }
 
-// share is what the lease will promise on each device; 0 for whole devices.
-func (q *query) share() gpu.Bytes {
-	if p := q.pool(); p != nil && q.spec.Share <= 0 {
+// promisedShare is what the lease will promise on each device; 0 for whole devices.
+func (q *query) promisedShare() gpu.Bytes {
+	if p := q.parentPool(); p != nil && q.spec.Share <= 0 {
 		return p.Share
 	}
 	return max(0, q.spec.Share)
 }
 
-// apportion judges a device for a request that wants a share of it.
-func (q *query) apportion(u *unit, ps []gpu.Process, out *use) {
-	leases := q.holders(u, out)
-	b := q.ledger(u, ps, leases)
-	out.processes = blockers(b.others.ps)
-	if whole := exclusives(b.groups, u); len(whole) > 0 {
-		out.busy, out.processes = q.heldBy(whole)
+// judgeForShare judges a device for a request that wants a share of it.
+func (q *query) judgeForShare(u *unit, ps []gpu.Process, out *use) {
+	leases := q.blockingLeases(u, out)
+	b := q.deviceLedger(u, ps, leases)
+	out.processes = blockersOf(b.others.ps)
+	if whole := exclusiveLeases(b.groups, u); len(whole) > 0 {
+		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
-	if out.busy = q.modeBarsShare(u, ps, b); out.busy != nil {
+	if out.busy = q.shareModeObstacle(u, ps, b); out.busy != nil {
 		return
 	}
 	q.fitShare(u, b, out)
 }
 
-// inPool judges a device inside a shared lease. What other leases and processes take from the device does not count:
+// judgeInPool judges a device inside a shared lease. What other leases and processes take from the device does not count:
 // the pool's memory is reserved already.
-func (q *query) inPool(u *unit, ps []gpu.Process, out *use) {
-	pool := q.pool()
+func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
+	pool := q.parentPool()
 	parts := q.subLeases(u, pool)
 	b := q.poolLedger(pool, ps, parts)
-	whole := exclusives(b.groups, u)
+	whole := exclusiveLeases(b.groups, u)
 	if q.spec.Share <= 0 && len(b.groups) > 0 {
 		whole = parts
 	}
-	out.processes = blockers(b.others.ps)
+	out.processes = blockersOf(b.others.ps)
 	if len(whole) > 0 {
-		out.busy, out.processes = q.heldBy(whole)
+		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
 	if q.spec.Share <= 0 { // processes that run here belong to the caller, as inside an exclusive lease
-		out.left, out.ours = new(b.left()), len(b.others.ps) > 0
+		out.left, out.ours = new(b.memoryLeft()), len(b.others.ps) > 0
 		q.noteShared(b, out)
 		return
 	}
@@ -78,16 +78,16 @@ func (q *query) subLeases(u *unit, top *job.Lease) []job.Lease {
 		}
 	}
 	for _, l := range q.held {
-		if inside[l.ID] && l.ID != top.ID && l.UID == top.UID && touches(l, u) {
+		if inside[l.ID] && l.ID != top.ID && l.UID == top.UID && leaseTouches(l, u) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// exclusives lists the leases that are not shares of exactly this device: exclusive ones, unreadable ones, and
+// exclusiveLeases lists the leases that are not shares of exactly this device: exclusive ones, unreadable ones, and
 // shares of one of its slices or of its parent GPU.
-func exclusives(gs []*group, u *unit) []job.Lease {
+func exclusiveLeases(gs []*group, u *unit) []job.Lease {
 	var out []job.Lease
 	for _, g := range gs {
 		if g.Share <= 0 || !g.Holds(u.id()) || g.Unreadable {
@@ -97,17 +97,17 @@ func exclusives(gs []*group, u *unit) []job.Lease {
 	return out
 }
 
-// modeBarsShare returns an obstacle when the compute mode allows only one process, so that the device cannot be
+// shareModeObstacle returns an obstacle when the compute mode allows only one process, so that the device cannot be
 // shared. With MPS it can: all clients run inside its one server.
-func (q *query) modeBarsShare(u *unit, ps []gpu.Process, b *ledger) *obstacle {
+func (q *query) shareModeObstacle(u *unit, ps []gpu.Process, b *ledger) *obstacle {
 	mps := q.spec.Quota == job.MPS && !slices.ContainsFunc(b.groups, func(g *group) bool { return g.Quota != job.MPS })
 	switch {
-	case !closedToSecond(u.dev) || slices.ContainsFunc(ps, gpu.Process.ServesMPS) || mps && len(b.others.ps) == 0:
+	case !allowsOneProcess(u.dev) || slices.ContainsFunc(ps, gpu.Process.ServesMPS) || mps && len(b.others.ps) == 0:
 		return nil
 	case len(b.others.ps) > 0:
-		return q.modeTaken(u, b.others)
+		return q.exclusiveModeObstacle(u, b.others)
 	case len(b.groups) > 0:
-		o, _ := q.heldBy([]job.Lease{b.groups[0].Lease})
+		o, _ := q.leasedObstacle([]job.Lease{b.groups[0].Lease})
 		o.text += ", and its compute mode " + u.dev.ComputeMode + " lets no second process in"
 		return o
 	}
@@ -118,63 +118,63 @@ func (q *query) modeBarsShare(u *unit, ps []gpu.Process, b *ledger) *obstacle {
 func (q *query) fitShare(u *unit, b *ledger, out *use) {
 	if b.vague {
 		out.busy = &obstacle{code: "memory", text: "how much of its memory is in use is unknown, so no share of it can be promised", remedy: "leave out --share for a whole GPU"}
-		if q.pool() != nil {
-			out.busy.remedy = fmt.Sprintf("end what else runs in lease %s, or leave out --share for all of it", q.pool().ID)
+		if q.parentPool() != nil {
+			out.busy.remedy = fmt.Sprintf("end what else runs in lease %s, or leave out --share for all of it", q.parentPool().ID)
 		}
 		return
 	}
-	out.shared, out.left = len(b.groups) > 0, new(b.left())
-	if *out.left < q.share() {
-		out.busy = q.shortOfMemory(u, b)
-		out.wait = q.freeingRemedy(b, q.share())
+	out.shared, out.left = len(b.groups) > 0, new(b.memoryLeft())
+	if *out.left < q.promisedShare() {
+		out.busy = q.shareRoomObstacle(u, b)
+		out.wait = q.freeingRemedy(b, q.promisedShare())
 		return
 	}
-	out.ours = q.pool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isInOwnLease)
-	if b.own.known > q.share() {
-		out.busy = &obstacle{code: "memory", text: fmt.Sprintf("%s use %s already, more than a share of %s", q.processesText(b.own.ps), b.own.known, q.share()),
-			remedy: fmt.Sprintf("ask for a larger share (--share %s)", atLeast(b.own.known))}
+	out.ours = q.parentPool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isInOwnLease)
+	if b.own.known > q.promisedShare() {
+		out.busy = &obstacle{code: "memory", text: fmt.Sprintf("%s use %s already, more than a share of %s", q.processesText(b.own.ps), b.own.known, q.promisedShare()),
+			remedy: fmt.Sprintf("ask for a larger share (--share %s)", formatSizeFlagUp(b.own.known))}
 		return
 	}
 	q.noteShared(b, out)
 }
 
-// shortOfMemory says what uses the memory when too little remains.
-func (q *query) shortOfMemory(u *unit, b *ledger) *obstacle {
-	left := b.left()
-	have, want := distinct(max(0, left), q.share())
-	of := u.size().String()
-	if p := q.pool(); p != nil {
+// shareRoomObstacle says what uses the memory when too little remains.
+func (q *query) shareRoomObstacle(u *unit, b *ledger) *obstacle {
+	left := b.memoryLeft()
+	have, want := distinctSizes(max(0, left), q.promisedShare())
+	of := u.nominalMemory().String()
+	if p := q.parentPool(); p != nil {
 		of = fmt.Sprintf("the %s of lease %s", p.Share, p.ID)
 	}
-	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are left for shares, less than %s: %s", have, of, want, strings.Join(q.spending(b), ", "))}
+	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are left for shares, less than %s: %s", have, of, want, strings.Join(q.memoryUseTexts(b), ", "))}
 	if left <= 0 {
-		o.text = fmt.Sprintf("nothing of %s is left for shares: %s", of, strings.Join(q.spending(b), ", "))
+		o.text = fmt.Sprintf("nothing of %s is left for shares: %s", of, strings.Join(q.memoryUseTexts(b), ", "))
 	}
-	if b.promised() < q.share() && len(b.groups) > 0 {
+	if b.unpromisedMemory() < q.promisedShare() && len(b.groups) > 0 {
 		o.lease = b.groups[0].ID
 	}
-	o.remedy = q.freeingRemedy(b, q.share())
+	o.remedy = q.freeingRemedy(b, q.promisedShare())
 	if left >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s), or %s", typed(left), o.remedy)
+		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s), or %s", formatSizeFlag(left), o.remedy)
 	}
 	return o
 }
 
-// spending lists what uses the memory.
-func (q *query) spending(b *ledger) []string {
+// memoryUseTexts lists what uses the memory.
+func (q *query) memoryUseTexts(b *ledger) []string {
 	var out, with []string
-	for _, g := range b.groups[:min(maxNamed, len(b.groups))] {
+	for _, g := range b.groups[:min(maxNamesInText, len(b.groups))] {
 		with = append(with, q.sharerText(g))
 	}
-	if more := len(b.groups) - maxNamed; more > 0 {
+	if more := len(b.groups) - maxNamesInText; more > 0 {
 		with = append(with, fmt.Sprintf("%d more", more))
 	}
 	if len(with) > 0 {
-		out = append(out, "shared with "+prose.List(with, "and"))
+		out = append(out, "shared with "+prose.JoinWords(with, "and"))
 	}
 	if len(b.others.ps) > 0 {
 		where := "used without a lease by "
-		if p := q.pool(); p != nil {
+		if p := q.parentPool(); p != nil {
 			where = "used outside its sub-leases by "
 		}
 		out = append(out, where+q.processesText(b.others.ps))
@@ -204,18 +204,18 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	var leases []string
 	var charged gpu.Bytes
 	for _, g := range b.groups {
-		charged += g.charge()
-		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, or(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
+		charged += g.chargedMemory()
+		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, orDefault(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
 	}
-	if len(leases) > maxNamed {
-		leases = []string{prose.Count(len(leases), "lease")}
+	if len(leases) > maxNamesInText {
+		leases = []string{prose.CountNoun(len(leases), "lease")}
 	}
-	wait := fmt.Sprintf("wait until %s ends", prose.List(leases, "or"))
-	end := q.endAll(b.others.ps)
-	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !ending(p) }) {
-		end = untilFreed
+	wait := fmt.Sprintf("wait until %s ends", prose.JoinWords(leases, "or"))
+	end := q.endRemedy(b.others.ps)
+	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !isEnding(p) }) {
+		end = untilFreedRemedy
 	}
-	left := b.left()
+	left := b.memoryLeft()
 	switch {
 	case len(leases) == 0 && len(b.others.ps) == 0 && b.main:
 		return "wait until programs on this machine use less memory"
@@ -243,10 +243,10 @@ func (q *query) noteShared(b *ledger, out *use) {
 	for _, p := range b.others.ps {
 		switch {
 		case out.ours && q.isInOwnLease(p):
-			out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
-		case q.serves(p):
-			display.add(p)
-		case ending(p):
+			out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.insideText(), q.processText(p)))
+		case q.servesDisplay(p):
+			display.addProcess(p)
+		case isEnding(p):
 			out.notes = append(out.notes, "also used without a lease by "+q.processText(p))
 		default:
 			out.notes = append(out.notes, fmt.Sprintf("also used without a lease by %s; %s", q.processText(p), q.endText(p)))
@@ -255,10 +255,10 @@ func (q *query) noteShared(b *ledger, out *use) {
 	if len(display.ps) > 0 {
 		out.notes = append(out.notes, q.displayText(display))
 	}
-	if b.unseen > unseenWorthANote && !b.main {
+	if b.unseen > minUnseenToNote && !b.main {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", b.unseen))
 	}
 }
 
-// atLeast writes a size for --share, rounded up so that it suffices.
-func atLeast(b gpu.Bytes) string { return typed(b + gpu.GiB - 1 - (b-1)%gpu.GiB) }
+// formatSizeFlagUp writes a size for --share, rounded up so that it suffices.
+func formatSizeFlagUp(b gpu.Bytes) string { return formatSizeFlag(b + gpu.GiB - 1 - (b-1)%gpu.GiB) }

@@ -17,7 +17,7 @@ func TestDiscreet(t *testing.T) {
 	line := "/usr/bin/python train.py --token=" + secret
 	r := rand.New(rand.NewPCG(11, 11))
 	quoted, told := 0, 0
-	for range gate.Soaked(50000, 3000) {
+	for range gate.SoakCount(50000, 3000) {
 		data := make([]byte, 200)
 		for i := range data {
 			data[i] = byte(r.UintN(256))
@@ -34,9 +34,9 @@ func TestDiscreet(t *testing.T) {
 		if refusal == nil {
 			continue
 		}
-		quoted += ordinal(strings.Contains(asJSON(t, job.Plan{}, refusal), secret))
-		text := asJSON(t, job.Plan{}, refusal.Discreet())
-		told += ordinal(strings.Contains(text, "of bob (python"))
+		quoted += boolToInt(strings.Contains(asJSON(t, job.Plan{}, refusal), secret))
+		text := asJSON(t, job.Plan{}, refusal.PublicView())
+		told += boolToInt(strings.Contains(text, "of bob (python"))
 		if strings.Contains(text, secret) {
 			t.Fatalf("%s\nof %x", text, data)
 		}
@@ -50,7 +50,7 @@ func TestDiscreet(t *testing.T) {
 func TestDiscreetTexts(t *testing.T) {
 	of := func(bs ...job.Blocker) *job.Refusal {
 		r := job.Reason{Verdict: job.Busy, Text: "in use by python --token=swordfish", Remedy: "end it", Processes: bs}
-		return (&job.Refusal{Summary: "cannot give GPU 0: " + r.Text, Remedy: "end it", Reasons: []job.Reason{r}}).Discreet()
+		return (&job.Refusal{Summary: "cannot give GPU 0: " + r.Text, Remedy: "end it", Reasons: []job.Reason{r}}).PublicView()
 	}
 	for want, bs := range map[string][]job.Blocker{
 		"PID 7 of bob (python, 20 GiB)": {{PID: 7, User: "bob", Memory: new(20 * gpu.GiB), Command: "/opt/my/python --token=swordfish"}},
@@ -63,7 +63,7 @@ func TestDiscreetTexts(t *testing.T) {
 		}
 	}
 	plain := &job.Refusal{Summary: "cannot give GPU 0: leased", Remedy: "wait", Reasons: []job.Reason{{Verdict: job.Busy, Text: "leased", Remedy: "wait"}}}
-	if got := plain.Discreet(); got.Summary != plain.Summary || got.Remedy != "wait" || got.Reasons[0].Remedy != "wait" {
+	if got := plain.PublicView(); got.Summary != plain.Summary || got.Remedy != "wait" || got.Reasons[0].Remedy != "wait" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -27,12 +27,12 @@ func (p puzzle) checkHad(t *testing.T, plan job.Plan, refusal *job.Refusal) {
 	}
 	had, could := 0, 0
 	for _, r := range plan.Reasons {
-		d, _, _ := p.machine.Find(r.UUID)
+		d, _, _ := p.machine.FindDevice(r.UUID)
 		able := r.Verdict == job.Chosen || r.Verdict == job.Eligible && d.Vendor == plan.Devices[0].Vendor
-		could += ordinal(able && slices.Contains(p.spec.Prefer, r.UUID))
+		could += boolToInt(able && slices.Contains(p.spec.Prefer, r.UUID))
 	}
 	for _, g := range plan.Devices {
-		had += ordinal(slices.Contains(p.spec.Prefer, g.UUID))
+		had += boolToInt(slices.Contains(p.spec.Prefer, g.UUID))
 	}
 	inside := p.in.Parent != nil || p.in.Allocation != "" // inside, devices in use come last
 	if want := min(could, len(plan.Devices)); had > want || had < want && !inside {
@@ -73,7 +73,7 @@ func TestHadAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 13))
 	stayed, moved := 0, 0
 	for range 300 {
-		m, err := gpu.Invent("demo:8xA100-80GB")
+		m, err := gpu.InventMachine("demo:8xA100-80GB")
 		if err != nil {
 			t.Fatal(err)
 		}

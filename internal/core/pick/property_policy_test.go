@@ -44,7 +44,7 @@ func TestRulesNarrow(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
 	given, refused := 0, 0
-	for range gate.Soaked(30_000, 18_000) {
+	for range gate.SoakCount(30_000, 18_000) {
 		p := ruled(random)
 		if slices.ContainsFunc(p.machine.Devices, func(d gpu.Device) bool { return d.Vendor != p.machine.Devices[0].Vendor }) {
 			continue // where all devices of one vendor are forbidden, another vendor is tried
@@ -67,12 +67,12 @@ func TestRulesNarrow(t *testing.T) {
 			continue
 		}
 		given++
-		own := job.Owned(p.held, p.in.UID, "")
-		allowed := Allowed(p.machine, p.in.Limits[:0:0])
+		own := job.OwnedDevices(p.held, p.in.UID, "")
+		allowed := AllowedDevices(p.machine, p.in.Limits[:0:0])
 		for i := range p.in.Limits {
 			r := p.in.Limits[i]
 			r.Memory = 0 // the rule limits shares differently
-			allowed = slices.DeleteFunc(allowed, func(id gpu.UUID) bool { return !slices.Contains(Allowed(p.machine, policy.Limits{r}), id) })
+			allowed = slices.DeleteFunc(allowed, func(id gpu.UUID) bool { return !slices.Contains(AllowedDevices(p.machine, policy.Limits{r}), id) })
 		}
 		for _, d := range plan.Devices {
 			own[job.DeviceHash(d.UUID)] = true
@@ -83,7 +83,7 @@ func TestRulesNarrow(t *testing.T) {
 		if r := p.in.Limits.Count(); r != nil && len(own) > *r.GPUs {
 			t.Fatalf("%+v is given %+v, which makes %d of %d devices", p.spec, plan.Devices, len(own), *r.GPUs)
 		}
-		if r := p.in.Limits.Size(); r != nil && plan.Share > r.Memory {
+		if r := p.in.Limits.LeastMemory(); r != nil && plan.Share > r.Memory {
 			t.Fatalf("%+v is given a share of %s of %s", p.spec, plan.Share, r.Memory)
 		}
 	}
@@ -94,14 +94,14 @@ func TestRulesNarrow(t *testing.T) {
 
 // TestAllowedSlices: of a split GPU the slices are allowed, not the whole.
 func TestAllowedSlices(t *testing.T) {
-	m, err := gpu.Invent("demo:2xA100-80GB")
+	m, err := gpu.InventMachine("demo:2xA100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Devices[1].MIG = []gpu.MIGDevice{{UUID: "MIG-a"}, {UUID: "MIG-b"}}
 	for want, devices := range map[string][]string{"MIG-a,MIG-b": {"1"}, "MIG-b": {"MIG-b"}, string(m.Devices[0].UUID): {"0"}} {
 		var got []string
-		for _, id := range Allowed(m, policy.Limits{{Devices: devices}}) {
+		for _, id := range AllowedDevices(m, policy.Limits{{Devices: devices}}) {
 			got = append(got, string(id))
 		}
 		if text := strings.Join(got, ","); text != want {

@@ -60,14 +60,14 @@ func (p puzzle) checkShare(t *testing.T, d *gpu.Device, slice *gpu.MIGDevice) {
 			t.Errorf("a share of %s, which lease %s has alone", id, l.ID)
 		}
 		var uses gpu.Bytes
-		for _, proc := range p.machine.On(id) {
+		for _, proc := range p.machine.ProcessesOn(id) {
 			if proc.Memory != nil && slices.ContainsFunc(append(parts[l.ID], l), func(l job.Lease) bool { return p.belongs(proc, l) }) {
 				uses += *proc.Memory
 			}
 		}
 		promised += max(l.Share, uses)
 	}
-	for _, proc := range p.machine.On(id) {
+	for _, proc := range p.machine.ProcessesOn(id) {
 		if proc.Memory != nil && slices.ContainsFunc(p.held, func(l job.Lease) bool { return p.belongs(proc, l) }) {
 			theirs += *proc.Memory
 		}
@@ -103,7 +103,7 @@ func (p puzzle) checkPool(t *testing.T, id gpu.UUID, pool job.Lease) {
 }
 
 func parentOf(m gpu.Machine, id gpu.UUID) gpu.UUID {
-	d, _, _ := m.Find(id)
+	d, _, _ := m.FindDevice(id)
 	return d.UUID
 }
 
@@ -121,7 +121,7 @@ func (p puzzle) checkRooms(t *testing.T, refusal *job.Refusal) {
 	for _, d := range p.machine.Devices {
 		waits.Kept[d.UUID] = job.Ticket{UID: 7}
 	}
-	rooms := Rooms(p.machine, p.held, waits)
+	rooms := RoomByDevice(p.machine, p.held, waits)
 	for _, d := range p.machine.Devices {
 		ids := []gpu.UUID{d.UUID}
 		for _, s := range d.MIG {
@@ -142,11 +142,11 @@ func (p puzzle) checkRooms(t *testing.T, refusal *job.Refusal) {
 			}
 		}
 	}
-	servers := Servers(p.spec, p.machine, p.in)
-	if never := refusal != nil && refusal.Never; Need(p.spec) > 0 && never != (len(servers) < Need(p.spec)) {
+	servers := CapableDevices(p.spec, p.machine, p.in)
+	if never := refusal != nil && refusal.Never; DeviceCount(p.spec) > 0 && never != (len(servers) < DeviceCount(p.spec)) {
 		t.Errorf("never is %v, but %v could serve", never, servers)
 	}
-	if len(servers) > 0 && len(servers) < Need(p.spec) {
+	if len(servers) > 0 && len(servers) < DeviceCount(p.spec) {
 		t.Errorf("%v are too few, and could serve all the same", servers)
 	}
 }
@@ -210,7 +210,7 @@ func TestSharesKeepTheirPromises(t *testing.T) {
 		p.check(t)
 		if plan, refusal := Place(p.spec, p.machine, p.held, p.in); refusal == nil && plan.Share > 0 {
 			plans++
-			inside += ordinal(p.in.Parent != nil)
+			inside += boolToInt(p.in.Parent != nil)
 		}
 		if t.Failed() {
 			t.Fatalf("puzzle %d: %+v", i, p)

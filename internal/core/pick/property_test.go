@@ -241,11 +241,11 @@ func (p puzzle) check(t *testing.T) {
 	p.checkRooms(t, refusal)
 
 	want := asJSON(t, plan, refusal)
-	rooms, servers := Rooms(p.machine, p.held, p.in), Servers(p.spec, p.machine, p.in)
+	rooms, servers := RoomByDevice(p.machine, p.held, p.in), CapableDevices(p.spec, p.machine, p.in)
 	r := rand.New(rand.NewPCG(uint64(len(want)), 1))
 	for range 3 {
 		s := p.shuffled(r)
-		if other := Rooms(s.machine, s.held, s.in); !reflect.DeepEqual(other, rooms) || !slices.Equal(servers, Servers(s.spec, s.machine, s.in)) {
+		if other := RoomByDevice(s.machine, s.held, s.in); !reflect.DeepEqual(other, rooms) || !slices.Equal(servers, CapableDevices(s.spec, s.machine, s.in)) {
 			t.Fatalf("another order of the same input changed the rooms:\n%v\n%v", rooms, other)
 		}
 		if got := asJSON2(t, s); got != want {
@@ -336,11 +336,11 @@ func (p puzzle) fill(t *testing.T, lease job.Lease) {
 // checkGiven judges one given device by the rules directly.
 func (p puzzle) checkGiven(t *testing.T, g job.Given) {
 	t.Helper()
-	d, slice, ok := p.machine.Find(g.UUID)
+	d, slice, ok := p.machine.FindDevice(g.UUID)
 	if !ok || slice == nil && d.UsesMIG() {
 		t.Fatalf("%s is no device that can be given", g.UUID)
 	}
-	if state, why := health.Of(*d, p.in.Now); state != health.OK {
+	if state, why := health.StateOf(*d, p.in.Now); state != health.OK {
 		t.Errorf("%s is %s: %v", g.UUID, state, why)
 	}
 	if d.Drained != "" && p.in.Parent == nil {
@@ -364,7 +364,7 @@ func (p puzzle) checkGiven(t *testing.T, g job.Given) {
 		}
 	}
 	var foreign gpu.Bytes
-	for _, proc := range p.machine.On(g.UUID) {
+	for _, proc := range p.machine.ProcessesOn(g.UUID) {
 		if proc.Memory != nil && proc.Kind != gpu.GraphicsProcess && p.in.Allocation == "" && p.in.Parent == nil {
 			foreign += *proc.Memory
 		}
@@ -379,7 +379,7 @@ func (p puzzle) checkReasons(t *testing.T, reasons []job.Reason, planned bool) {
 	seen := map[gpu.UUID]bool{}
 	chosen := 0
 	for _, r := range reasons {
-		d, _, ok := p.machine.Find(r.UUID)
+		d, _, ok := p.machine.FindDevice(r.UUID)
 		if !ok || seen[r.UUID] || r.Text == "" || r.Code == "" || r.Verdict == "" || r.Index != d.Index {
 			t.Errorf("reason %+v", r)
 		}
@@ -406,7 +406,7 @@ func TestPlaceKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
 	plans, shares, inside := 0, 0, 0
-	puzzles := gate.Soaked(5000, 1500)
+	puzzles := gate.SoakCount(5000, 1500)
 	for range puzzles {
 		data := make([]byte, 200)
 		for i := range data {
@@ -416,8 +416,8 @@ func TestPlaceKeepsItsPromises(t *testing.T) {
 		p.check(t)
 		if plan, refusal := Place(p.spec, p.machine, p.held, p.in); refusal == nil {
 			plans++
-			shares += ordinal(plan.Share > 0)
-			inside += ordinal(plan.Share > 0 && p.in.Parent != nil)
+			shares += boolToInt(plan.Share > 0)
+			inside += boolToInt(plan.Share > 0 && p.in.Parent != nil)
 		}
 		if t.Failed() {
 			t.Fatalf("with %x", data)
@@ -457,7 +457,7 @@ func TestBestSetIsBest(t *testing.T) {
 					set = append(set, u)
 				}
 			}
-			if len(set) == q.need && better(q.gradeOf(set), got) < 0 {
+			if len(set) == q.need && compareGrades(q.gradeOf(set), got) < 0 {
 				t.Fatalf("%d of %d: %+v is better than %+v", q.need, n, q.gradeOf(set), got)
 			}
 		}

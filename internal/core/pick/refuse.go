@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// refusal says what was asked, how many devices could serve it, and what would have to change.
-func (q *query) refusal() *job.Refusal {
-	r := &job.Refusal{Never: q.possible() < q.need, Reasons: q.reasons()}
+// buildRefusal says what was asked, how many devices could serve it, and what would have to change.
+func (q *query) buildRefusal() *job.Refusal {
+	r := &job.Refusal{Never: q.countPossible() < q.need, Reasons: q.collectReasons()}
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		r.Never = slices.ContainsFunc(q.named, func(u *unit) bool { return u.reason.Verdict == job.Never })
 		q.refuseNamed(r)
@@ -30,16 +30,16 @@ func (q *query) refusal() *job.Refusal {
 		return r
 	}
 	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
-	r.Reasons = q.reasons() // busyRemedy changes some reasons
+	r.Reasons = q.collectReasons() // busyRemedy changes some reasons
 	return r
 }
 
-// possible is how many devices of one vendor could serve the spec if nothing else used them.
-func (q *query) possible() int {
-	return q.largest(func(u *unit) bool { return u.reason.Verdict != job.Never })
+// countPossible is how many devices of one vendor could serve the spec if nothing else used them.
+func (q *query) countPossible() int {
+	return q.largestVendorCount(func(u *unit) bool { return u.reason.Verdict != job.Never })
 }
 
-func (q *query) largest(fits func(*unit) bool) int {
+func (q *query) largestVendorCount(fits func(*unit) bool) int {
 	byVendor, most := map[gpu.Vendor]int{}, 0
 	for _, u := range q.units {
 		if fits(u) {
@@ -50,14 +50,14 @@ func (q *query) largest(fits func(*unit) bool) int {
 	return most
 }
 
-func eligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
+func isEligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
 
 // refuseNamed starts with the named device that decides: one that never fits, else the first busy one.
 func (q *query) refuseNamed(r *job.Refusal) {
 	var first *unit
 	var remedies []string
 	for _, u := range q.named {
-		if eligible(u) || r.Never && u.reason.Verdict != job.Never {
+		if isEligible(u) || r.Never && u.reason.Verdict != job.Never {
 			continue
 		}
 		if first == nil {
@@ -66,16 +66,16 @@ func (q *query) refuseNamed(r *job.Refusal) {
 		remedies = append(remedies, u.reason.Remedy)
 	}
 	r.Summary = fmt.Sprintf("cannot give %s: %s", first.label, first.reason.Text)
-	remedies = unique(slices.DeleteFunc(remedies, func(s string) bool { return s == "" }))
+	remedies = uniqueStrings(slices.DeleteFunc(remedies, func(s string) bool { return s == "" }))
 	r.Remedy = strings.Join(append(remedies, "name another device, or none to have one chosen"), ", or ")
 	if len(remedies) > 1 {
-		r.Remedy = prose.List(remedies, "and") + ", or name other devices"
+		r.Remedy = prose.JoinWords(remedies, "and") + ", or name other devices"
 	}
 }
 
-// demand is the request in words: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
-func (q *query) demand() string {
-	text := prose.Count(q.need, "GPU")
+// demandText is the request in words: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
+func (q *query) demandText() string {
+	text := prose.CountNoun(q.need, "GPU")
 	switch {
 	case q.spec.Share > 0 && q.need == 1:
 		text = fmt.Sprintf("a share of %s", q.spec.Share)
@@ -96,20 +96,20 @@ func (q *query) freeWord(n int) string {
 	if q.spec.Share > 0 {
 		words = []string{"has room", "have room"}
 	}
-	return words[ordinal(n > 1)]
+	return words[boolToInt(n > 1)]
 }
 
-// ofVendor reports whether the device is of the vendor to choose from. Every vendor is when none has enough devices.
-func (q *query) ofVendor(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
+// isOfVendor reports whether the device is of the vendor to choose from. Every vendor is when none has enough devices.
+func (q *query) isOfVendor(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
 
 func (q *query) busySummary() string {
 	free, all, others := 0, 0, false
 	for _, u := range q.units {
-		if !q.ofVendor(u) {
+		if !q.isOfVendor(u) {
 			others = true
 			continue
 		}
-		free += ordinal(eligible(u))
+		free += boolToInt(isEligible(u))
 		if isAside(u) {
 			continue
 		}
@@ -117,7 +117,7 @@ func (q *query) busySummary() string {
 			all++
 		}
 	}
-	what := q.demand()
+	what := q.demandText()
 	if others {
 		what += " of " + vendorName(q.vendor)
 	}
@@ -130,19 +130,19 @@ func (q *query) busySummary() string {
 
 // busyRemedy lists what frees a device, in index order; several may be needed together.
 func (q *query) busyRemedy() string {
-	free := q.largest(func(u *unit) bool { return eligible(u) && q.ofVendor(u) })
+	free := q.largestVendorCount(func(u *unit) bool { return isEligible(u) && q.isOfVendor(u) })
 	var options []string
 	if free > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(free, "GPU"), free))
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(free, "GPU"), free))
 	}
 	for _, u := range q.units {
-		if eligible(u) && !q.ofVendor(u) {
+		if isEligible(u) && !q.isOfVendor(u) {
 			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", vendorName(u.dev.Vendor), vendorName(q.vendor))
-			u.reason.Remedy = fmt.Sprintf("name it (--device %s) if the program is made for %s", q.number(u.dev), vendorName(u.dev.Vendor))
+			u.reason.Remedy = fmt.Sprintf("name it (--device %s) if the program is made for %s", q.deviceNumber(u.dev), vendorName(u.dev.Vendor))
 			options = append(options, u.reason.Remedy)
 		}
 	}
-	busy := q.remedies(job.Busy)
+	busy := q.remediesFor(job.Busy)
 	switch {
 	case q.spec.Share > 0:
 		options, busy = append(options, q.smallerShare()...), q.shareRemedies()
@@ -152,17 +152,17 @@ func (q *query) busyRemedy() string {
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {
 		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
 	}
-	options = append(append(options, busy...), q.takeAside(false)...)
-	return either(append(options, q.unhideRemedies()...))
+	options = append(append(options, busy...), q.asideRemedies(false)...)
+	return joinAlternatives(append(options, q.unhideRemedies()...))
 }
 
 // smallerShare offers the largest share for which enough devices of one vendor have room now.
 func (q *query) smallerShare() []string {
 	var most gpu.Bytes
 	for _, u := range q.units {
-		if room := u.use.left; room != nil && q.ofVendor(u) && u.reason.Verdict == job.Busy && u.use.lacksRoom() && *room > most && *room < q.spec.Share &&
-			q.largest(func(v *unit) bool {
-				return eligible(v) || v.reason.Verdict == job.Busy && v.use.lacksRoom() && *v.use.left >= *room
+		if room := u.use.left; room != nil && q.isOfVendor(u) && u.reason.Verdict == job.Busy && u.use.lacksRoom() && *room > most && *room < q.spec.Share &&
+			q.largestVendorCount(func(v *unit) bool {
+				return isEligible(v) || v.reason.Verdict == job.Busy && v.use.lacksRoom() && *v.use.left >= *room
 			}) >= q.need {
 			most = *room
 		}
@@ -170,7 +170,7 @@ func (q *query) smallerShare() []string {
 	if most < gpu.MiB {
 		return nil
 	}
-	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", typed(most))}
+	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))}
 }
 
 // shareRemedies lists what must end on the busy devices to make room for a share.
@@ -185,13 +185,13 @@ func (q *query) shareRemedies() []string {
 			out = append(out, u.reason.Remedy)
 		}
 	}
-	out = unique(out)
-	return out[:min(maxNamed, len(out))]
+	out = uniqueStrings(out)
+	return out[:min(maxNamesInText, len(out))]
 }
 
 // offerShare offers a share to a request for a whole device when the leased devices carry shares.
 func (q *query) offerShare() []string {
-	if q.spec.MIG != "" || q.pool() != nil || q.in.Allocation != "" {
+	if q.spec.MIG != "" || q.parentPool() != nil || q.in.Allocation != "" {
 		return nil
 	}
 	in := q.in
@@ -199,7 +199,7 @@ func (q *query) offerShare() []string {
 	var room gpu.Bytes
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Busy && u.reason.Code == "leased" {
-			if use := part.usage(u); use.busy == nil && use.shared && *use.left > room {
+			if use := part.usageOf(u); use.busy == nil && use.shared && *use.left > room {
 				room = *use.left
 			}
 		}
@@ -207,73 +207,73 @@ func (q *query) offerShare() []string {
 	if room < gpu.MiB || room < q.spec.Memory {
 		return nil
 	}
-	return []string{fmt.Sprintf("share one (--share %s)", typed(room))}
+	return []string{fmt.Sprintf("share one (--share %s)", formatSizeFlag(room))}
 }
 
-// either joins alternatives. A refusal always says what to do.
-func either(options []string) string {
+// joinAlternatives joins alternatives. A refusal always says what to do.
+func joinAlternatives(options []string) string {
 	if len(options) == 0 {
 		return "look at gpuard status, or use --cpu to run without a GPU"
 	}
 	return strings.Join(options, ", or ")
 }
 
-// remedies lists those of all devices with the verdict, each once, at most maxNamed.
-func (q *query) remedies(v job.Verdict) []string {
+// remediesFor lists those of all devices with the verdict, each once, at most maxNamesInText.
+func (q *query) remediesFor(v job.Verdict) []string {
 	var out []string
 	for _, u := range q.units {
 		if u.reason.Verdict == v && u.reason.Remedy != "" && u.reason.Code != "hidden" && !isAside(u) {
 			out = append(out, u.reason.Remedy)
 		}
 	}
-	out = unique(out)
-	return out[:min(maxNamed, len(out))]
+	out = uniqueStrings(out)
+	return out[:min(maxNamesInText, len(out))]
 }
 
 // unhideRemedies says how to reach the devices that a mask or a lease hides, since they might serve.
 func (q *query) unhideRemedies() []string {
 	var out, masks []string
 	for _, u := range q.units {
-		if mask, past := strings.CutPrefix(u.reason.Remedy, lookPast); u.reason.Code == "hidden" && past {
+		if mask, past := strings.CutPrefix(u.reason.Remedy, lookPastRemedy); u.reason.Code == "hidden" && past {
 			masks = append(masks, mask)
 		} else if u.reason.Code == "hidden" {
 			out = append(out, u.reason.Remedy)
 		}
 	}
 	if len(masks) > 0 {
-		out = append(out, lookPast+prose.List(unique(masks), "and"))
+		out = append(out, lookPastRemedy+prose.JoinWords(uniqueStrings(masks), "and"))
 	}
-	out = unique(out)
-	return out[:min(maxNamed, len(out))]
+	out = uniqueStrings(out)
+	return out[:min(maxNamesInText, len(out))]
 }
 
-// lookPast begins the remedy of a device that a mask hides.
-const lookPast = "add --any to look past "
+// lookPastRemedy begins the remedy of a device that a mask hides.
+const lookPastRemedy = "add --any to look past "
 
 func (q *query) neverSummary() string {
 	all := len(q.m.Devices)
-	could := q.possible()
+	could := q.countPossible()
 	switch {
 	case all == 0:
-		return fmt.Sprintf("cannot give %s: this machine has no GPU", q.demand())
+		return fmt.Sprintf("cannot give %s: this machine has no GPU", q.demandText())
 	case q.spec.MIG == "" && q.need > all:
-		return fmt.Sprintf("cannot give %s: this machine has %d", q.demand(), all)
-	case q.mixed && q.need > 1 && q.fitting() >= q.need:
-		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.demand(), could)
+		return fmt.Sprintf("cannot give %s: this machine has %d", q.demandText(), all)
+	case q.mixed && q.need > 1 && q.countFitting() >= q.need:
+		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.demandText(), could)
 	}
-	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.demand(), could, len(q.units), q.obstacles())
+	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.demandText(), could, len(q.units), q.obstacleCounts())
 }
 
-func (q *query) fitting() int {
+func (q *query) countFitting() int {
 	n := 0
 	for _, u := range q.units {
-		n += ordinal(u.reason.Verdict != job.Never)
+		n += boolToInt(u.reason.Verdict != job.Never)
 	}
 	return n
 }
 
-// obstacles counts the reasons: "2 excluded, 1 hidden".
-func (q *query) obstacles() string {
+// obstacleCounts counts the reasons: "2 excluded, 1 hidden".
+func (q *query) obstacleCounts() string {
 	words := []struct{ code, text string }{
 		{"hidden", "hidden"}, {"excluded", "excluded"}, {"not-named", "not named"}, {"mig", "split"}, {"model", "of another model"},
 		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"weak", "far weaker"}, {"use-unknown", "of unknown use"}, {"policy", "forbidden by " + q.forbiddingRules()},
@@ -282,7 +282,7 @@ func (q *query) obstacles() string {
 	for _, w := range words {
 		n := 0
 		for _, u := range q.units {
-			n += ordinal(u.reason.Verdict == job.Never && u.reason.Code == w.code)
+			n += boolToInt(u.reason.Verdict == job.Never && u.reason.Code == w.code)
 		}
 		if w.code == "mig" && q.spec.MIG != "" {
 			w.text = "not such a slice"
@@ -302,7 +302,7 @@ func (q *query) forbiddingRules() string {
 			rules = append(rules, u.forbiddenBy)
 		}
 	}
-	return prose.List(unique(rules), "and")
+	return prose.JoinWords(uniqueStrings(rules), "and")
 }
 
 func (q *query) neverRemedy() string {
@@ -310,14 +310,14 @@ func (q *query) neverRemedy() string {
 		return "use --cpu to run without a GPU; gpuard status says what was looked for"
 	}
 	var options []string
-	if could := q.possible(); could > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(could, "GPU"), could))
+	if could := q.countPossible(); could > 0 {
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(could, "GPU"), could))
 	}
-	remedies := q.remedies(job.Never)
+	remedies := q.remediesFor(job.Never)
 	for _, way := range q.unhideRemedies() {
 		if !slices.ContainsFunc(remedies, func(r string) bool { return strings.Contains(r, way) }) {
 			options = append(options, way)
 		}
 	}
-	return either(append(append(options, remedies...), q.takeAside(true)...))
+	return joinAlternatives(append(append(options, remedies...), q.asideRemedies(true)...))
 }

@@ -16,21 +16,21 @@ type Room struct {
 	Fading  *Fading // what used it has ended and is about to leave it; nil: nothing
 }
 
-// Rooms says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves
+// RoomByDevice says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves
 // out devices that no lease could name and those outside the lease in.Parent. Masks do not count, because a device
 // hidden from one caller may be what another waits for. The processes of in.Own count as the caller's, as they do in
 // Place.
-func Rooms(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
+func RoomByDevice(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
 	in.Hidden, in.Kept = nil, nil
 	whole, part := newQuery(job.Spec{GPUs: 1}, m, held, in), newQuery(job.Spec{GPUs: 1, Share: 1}, m, held, in)
 	rooms := map[gpu.UUID]Room{}
 	for _, u := range whole.allUnits() {
-		if whole.unseen(u) != nil || u.mig == nil && u.dev.UsesMIG() {
+		if whole.visibilityObstacle(u) != nil || u.mig == nil && u.dev.UsesMIG() {
 			continue
 		}
-		use := whole.usage(u)
-		r := Room{Whole: use.busy == nil, Free: whole.available(u, use)}
-		if use := part.usage(u); use.busy == nil {
+		use := whole.usageOf(u)
+		r := Room{Whole: use.busy == nil, Free: whole.availableMemory(u, use)}
+		if use := part.usageOf(u); use.busy == nil {
 			r.Share = use.left
 		}
 		rooms[u.id()] = r
@@ -38,9 +38,9 @@ func Rooms(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room {
 	return rooms
 }
 
-// Servers lists the devices, or slices, that could serve the spec if nothing else used them, in index order, of the
+// CapableDevices lists the devices, or slices, that could serve the spec if nothing else used them, in index order, of the
 // vendor that Place would choose from. It is empty when the machine can never serve the spec, and for a CPU job.
-func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
+func CapableDevices(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	ids := []gpu.UUID{}
 	if spec.CPU {
 		return ids
@@ -51,12 +51,12 @@ func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	}
 	q.setAside()
 	for _, u := range q.units {
-		u.use = q.usage(u)
-		u.reason = q.judge(u)
+		u.use = q.usageOf(u)
+		u.reason = q.judgeUnit(u)
 	}
-	q.candidates() // sets q.vendor
+	q.selectCandidates() // sets q.vendor
 	for _, u := range q.units {
-		if u.reason.Verdict != job.Never && q.ofVendor(u) {
+		if u.reason.Verdict != job.Never && q.isOfVendor(u) {
 			ids = append(ids, u.id())
 		}
 	}
@@ -66,8 +66,8 @@ func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	return ids
 }
 
-// Need is how many devices, or slices, the spec asks for.
-func Need(spec job.Spec) int {
+// DeviceCount is how many devices, or slices, the spec asks for.
+func DeviceCount(spec job.Spec) int {
 	switch {
 	case spec.CPU:
 		return 0

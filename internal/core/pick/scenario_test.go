@@ -285,7 +285,7 @@ func (s *scenario) readProcess(f []string) error {
 		}
 	}
 	// Its memory is used memory, unless "used=" says otherwise on purpose.
-	d, slice, _ := s.machine.Find(p.GPU)
+	d, slice, _ := s.machine.FindDevice(p.GPU)
 	if p.Memory != nil {
 		switch {
 		case slice != nil && slice.MemoryUsed != nil:
@@ -522,7 +522,7 @@ func (s *scenario) check(t *testing.T) {
 			for _, g := range plan.Devices {
 				got = append(got, s.nameOf(g.UUID))
 			}
-			if have := or(strings.Join(got, " "), "nothing"); refusal != nil || have != rest {
+			if have := orDefault(strings.Join(got, " "), "nothing"); refusal != nil || have != rest {
 				t.Errorf("gives %s, want %s (refusal: %v)", have, rest, refusal)
 			}
 		case "busy", "never":
@@ -560,10 +560,10 @@ func (s *scenario) check(t *testing.T) {
 			}
 		case "servers":
 			var got []string
-			for _, id := range Servers(s.spec, s.machine, s.in) {
+			for _, id := range CapableDevices(s.spec, s.machine, s.in) {
 				got = append(got, s.nameOf(id))
 			}
-			if have := or(strings.Join(got, " "), "none"); have != rest {
+			if have := orDefault(strings.Join(got, " "), "none"); have != rest {
 				t.Errorf("servers are %s, want %s", have, rest)
 			}
 		case "room":
@@ -590,7 +590,7 @@ func (s *scenario) checkRoom(t *testing.T, line string) {
 		return b.String()
 	}
 	have := "none"
-	if r, ok := Rooms(s.machine, s.held, s.in)[s.id(name)]; ok {
+	if r, ok := RoomByDevice(s.machine, s.held, s.in)[s.id(name)]; ok {
 		have = fmt.Sprintf("whole %s, free %s, share %s", map[bool]string{true: "yes", false: "no"}[r.Whole], word(r.Free), word(r.Share))
 	}
 	if have != want {
@@ -619,7 +619,7 @@ func (s *scenario) checkReason(t *testing.T, plan job.Plan, refusal *job.Refusal
 }
 
 func (s *scenario) nameOf(id gpu.UUID) string {
-	d, slice, ok := s.machine.Find(id)
+	d, slice, ok := s.machine.FindDevice(id)
 	if !ok {
 		return "?"
 	}

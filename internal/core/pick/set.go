@@ -20,8 +20,8 @@ type grade struct {
 	sum     int // of all link classes
 }
 
-// better compares two grades; the better one sorts first.
-func better(a, b grade) int {
+// compareGrades compares two grades; the better one sorts first.
+func compareGrades(a, b grade) int {
 	switch { // not cmp.Or: the search spends half its time here
 	case a.aside != b.aside:
 		return cmp.Compare(a.aside, b.aside)
@@ -63,8 +63,8 @@ func linkClass(l gpu.Link) int {
 	return noLink
 }
 
-// link is the class between two devices. Where the two directions differ, the worse known one counts.
-func link(a, b *unit) int {
+// linkBetween is the class between two devices. Where the two directions differ, the worse known one counts.
+func linkBetween(a, b *unit) int {
 	one, other := noLink, noLink
 	if b.pos < len(a.dev.Links) {
 		one = linkClass(a.dev.Links[b.pos])
@@ -101,11 +101,11 @@ func (q *query) bestSet(sorted []*unit) []*unit {
 	for _, a := range sorted {
 		row := make([]int, len(sorted))
 		for j, b := range sorted {
-			row[j] = link(a, b)
+			row[j] = linkBetween(a, b)
 		}
 		s.links = append(s.links, row)
 	}
-	s.extend(0, grade{worst: bestLink})
+	s.extendSet(0, grade{worst: bestLink})
 	var out []*unit
 	for _, i := range s.best {
 		out = append(out, sorted[i])
@@ -113,26 +113,26 @@ func (q *query) bestSet(sorted []*unit) []*unit {
 	return out
 }
 
-func (s *search) extend(next int, g grade) {
+func (s *search) extendSet(next int, g grade) {
 	if len(s.picked) == s.n {
-		if better(g, s.top) < 0 {
+		if compareGrades(g, s.top) < 0 {
 			s.best, s.top = slices.Clone(s.picked), g
 		}
 		return
 	}
 	for i := next; len(s.from)-i >= s.n-len(s.picked) && s.steps < maxSteps; i++ {
 		s.steps++
-		grown := s.extended(g, i)
-		if better(s.bestPossible(grown), s.top) < 0 {
+		grown := s.gradeWith(g, i)
+		if compareGrades(s.bestReachableGrade(grown), s.top) < 0 {
 			s.picked = append(s.picked, i)
-			s.extend(i+1, grown)
+			s.extendSet(i+1, grown)
 			s.picked = s.picked[:len(s.picked)-1]
 		}
 	}
 }
 
-// extended is the grade after candidate i joins the picked ones.
-func (s *search) extended(g grade, i int) grade {
+// gradeWith is the grade after candidate i joins the picked ones.
+func (s *search) gradeWith(g grade, i int) grade {
 	g.models++
 	for _, j := range s.picked {
 		g.worst = min(g.worst, s.links[i][j])
@@ -141,19 +141,19 @@ func (s *search) extended(g grade, i int) grade {
 	if slices.ContainsFunc(s.picked, func(j int) bool { return s.from[j].dev.Name == s.from[i].dev.Name }) {
 		g.models--
 	}
-	g.aside += ordinal(s.from[i].aside != nil)
-	g.ours += ordinal(s.from[i].use.ours)
-	g.strange += ordinal(!s.from[i].had)
-	g.fresh += ordinal(!s.from[i].use.shared)
+	g.aside += boolToInt(s.from[i].aside != nil)
+	g.ours += boolToInt(s.from[i].use.ours)
+	g.strange += boolToInt(!s.from[i].had)
+	g.fresh += boolToInt(!s.from[i].use.shared)
 	if s.spread {
-		g.busy += ordinal(!s.from[i].use.idle)
+		g.busy += boolToInt(!s.from[i].use.idle)
 	}
 	return g
 }
 
-// bestPossible is the best grade that the set can still reach: it has one member more than s.picked, and all further
+// bestReachableGrade is the best grade that the set can still reach: it has one member more than s.picked, and all further
 // links are NVLink.
-func (s *search) bestPossible(g grade) grade {
+func (s *search) bestReachableGrade(g grade) grade {
 	have := len(s.picked) + 1
 	pairs := s.n*(s.n-1)/2 - have*(have-1)/2
 	g.sum += pairs * bestLink
@@ -164,17 +164,17 @@ func (s *search) bestPossible(g grade) grade {
 func (q *query) gradeOf(set []*unit) grade {
 	g := grade{worst: bestLink}
 	for i, a := range set {
-		g.aside += ordinal(a.aside != nil)
-		g.ours += ordinal(a.use.ours)
-		g.strange += ordinal(!a.had)
-		g.fresh += ordinal(!a.use.shared)
+		g.aside += boolToInt(a.aside != nil)
+		g.ours += boolToInt(a.use.ours)
+		g.strange += boolToInt(!a.had)
+		g.fresh += boolToInt(!a.use.shared)
 		if q.spread {
-			g.busy += ordinal(!a.use.idle)
+			g.busy += boolToInt(!a.use.idle)
 		}
 		g.models++
 		for _, b := range set[:i] {
-			g.worst = min(g.worst, link(a, b))
-			g.sum += link(a, b)
+			g.worst = min(g.worst, linkBetween(a, b))
+			g.sum += linkBetween(a, b)
 		}
 		if slices.ContainsFunc(set[:i], func(b *unit) bool { return a.dev.Name == b.dev.Name }) {
 			g.models--

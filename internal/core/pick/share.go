@@ -23,27 +23,27 @@ import (
 // Inside a shared lease: room = its promise - what its sub-leases promise or use - what its other processes use. There
 // a request without a size takes the whole promise, and needs that there is no sub-lease.
 
-// reserve is the memory of a device that is not given as shares. It is in addition to what the driver reports to
+// shareReserve is the memory of a device that is not given as shares. It is in addition to what the driver reports to
 // keep for itself, which total does not include. The result is meaningful only for units whose total is known.
-func reserve(u *unit) gpu.Bytes {
-	if u.total() == nil {
+func shareReserve(u *unit) gpu.Bytes {
+	if u.totalMemory() == nil {
 		return 512 * gpu.MiB
 	}
-	return max(512*gpu.MiB, *u.total()/20)
+	return max(512*gpu.MiB, *u.totalMemory()/20)
 }
 
-// Promisable is the memory of an unused device that can be given as shares, of the main memory only what is available; nil when its
+// ShareableMemory is the memory of an unused device that can be given as shares, of the main memory only what is available; nil when its
 // total is not known.
-func Promisable(d *gpu.Device) *gpu.Bytes {
+func ShareableMemory(d *gpu.Device) *gpu.Bytes {
 	u := &unit{dev: d}
-	total := u.total()
+	total := u.totalMemory()
 	if total == nil {
 		return nil
 	}
 	if d.MainMemory != nil {
 		total = d.MainAvailable
 	}
-	return new(max(0, *total-reserve(u)))
+	return new(max(0, *total-shareReserve(u)))
 }
 
 // group is a lease with its sub-leases. Only the outermost lease counts against a device.
@@ -53,12 +53,12 @@ type group struct {
 	used  gpu.Bytes // by processes of known size
 }
 
-// charge is the memory that the group takes from others.
-func (g *group) charge() gpu.Bytes { return max(g.Share, g.used) }
+// chargedMemory is the memory that the group takes from others.
+func (g *group) chargedMemory() gpu.Bytes { return max(g.Share, g.used) }
 
-// groups puts the leases of one device, oldest first, under the outermost of them. A parent counts only if it has
+// groupLeases puts the leases of one device, oldest first, under the outermost of them. A parent counts only if it has
 // the same owner and is on the device too, so that no lease can hide under another.
-func groups(leases []job.Lease) []*group {
+func groupLeases(leases []job.Lease) []*group {
 	top := make([]int, len(leases))
 	for i := range leases {
 		at, seen := i, map[int]bool{}
@@ -92,8 +92,8 @@ func groups(leases []job.Lease) []*group {
 	return out
 }
 
-// belongs reports whether the process provably belongs to the group.
-func (q *query) belongs(g *group, p gpu.Process) bool {
+// belongsToGroup reports whether the process provably belongs to the group.
+func (q *query) belongsToGroup(g *group, p gpu.Process) bool {
 	return p.UID != nil && *p.UID == g.UID && slices.ContainsFunc(g.parts, func(id string) bool { return slices.Contains(q.in.Trees[id], p.PID) })
 }
 
@@ -108,17 +108,17 @@ type ledger struct {
 	main   bool       // it is the main memory: unseen is what the rest of the machine uses
 }
 
-// left is what can still be promised; negative when more is used than can be shared.
-func (b *ledger) left() gpu.Bytes {
+// memoryLeft is what can still be promised; negative when more is used than can be shared.
+func (b *ledger) memoryLeft() gpu.Bytes {
 	left := b.whole - b.others.known - b.unseen
 	for _, g := range b.groups {
-		left -= g.charge()
+		left -= g.chargedMemory()
 	}
 	return left
 }
 
-// promised is what would remain if no lease used more than its promise.
-func (b *ledger) promised() gpu.Bytes {
+// unpromisedMemory is what would remain if no lease used more than its promise.
+func (b *ledger) unpromisedMemory() gpu.Bytes {
 	left := b.whole
 	for _, g := range b.groups {
 		left -= g.Share
@@ -126,23 +126,23 @@ func (b *ledger) promised() gpu.Bytes {
 	return left
 }
 
-// ledger lists the use of a device. Used memory that no process accounts for is foreign. Where the driver does not
+// deviceLedger lists the use of a device. Used memory that no process accounts for is foreign. Where the driver does not
 // report its own memory, up to the reserve counts as the driver's, unless a process of unknown size is there.
-func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
-	b := &ledger{groups: groups(leases)}
-	used := u.used()
+func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
+	b := &ledger{groups: groupLeases(leases)}
+	used := u.usedMemory()
 	if u.mig == nil && u.dev.MainMemory != nil { // with what the rest of the machine uses
 		used, b.main = new(*u.dev.MainMemory-*u.dev.MainAvailable), true
 	}
-	if u.total() == nil || used == nil {
+	if u.totalMemory() == nil || used == nil {
 		b.vague = true
 		return b
 	}
-	b.whole = *u.total() - reserve(u)
+	b.whole = *u.totalMemory() - shareReserve(u)
 	unsaid := false
 	var known gpu.Bytes
 	for _, p := range ps {
-		b.assign(q, p)
+		b.chargeProcess(q, p)
 		if unsaid = unsaid || p.Memory == nil; p.Memory != nil {
 			known += max(0, *p.Memory)
 		}
@@ -158,29 +158,29 @@ func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 // poolLedger is the ledger of the shared lease that the caller runs inside, on one device: only the lease's own
 // processes count.
 func (q *query) poolLedger(pool *job.Lease, ps []gpu.Process, leases []job.Lease) *ledger {
-	b := &ledger{groups: groups(leases), whole: pool.Share}
+	b := &ledger{groups: groupLeases(leases), whole: pool.Share}
 	whole := &group{Lease: *pool, parts: []string{pool.ID}}
 	for _, l := range leases {
 		whole.parts = append(whole.parts, l.ID)
 	}
 	for _, p := range ps {
-		if q.belongs(whole, p) {
-			b.assign(q, p)
+		if q.belongsToGroup(whole, p) {
+			b.chargeProcess(q, p)
 		}
 	}
 	b.vague = b.others.vague
 	return b
 }
 
-// assign charges a process to its group.
-func (b *ledger) assign(q *query, p gpu.Process) {
+// chargeProcess charges a process to its group.
+func (b *ledger) chargeProcess(q *query, p gpu.Process) {
 	if slices.Contains(q.in.Own, p.PID) {
-		b.own.add(p)
+		b.own.addProcess(p)
 		return
 	}
 	ours := false
 	for _, g := range b.groups {
-		if !q.belongs(g, p) {
+		if !q.belongsToGroup(g, p) {
 			continue
 		}
 		ours = true
@@ -189,6 +189,6 @@ func (b *ledger) assign(q *query, p gpu.Process) {
 		}
 	}
 	if !ours {
-		b.others.add(p)
+		b.others.addProcess(p)
 	}
 }

@@ -32,15 +32,15 @@ func (u *unit) id() gpu.UUID {
 	return u.dev.UUID
 }
 
-func (u *unit) name() string {
+func (u *unit) fullName() string {
 	if u.mig != nil {
 		return u.dev.Name + " MIG " + u.mig.Profile
 	}
 	return u.dev.Name
 }
 
-// total is the memory that a job could have with nothing else on the device; nil when unknown.
-func (u *unit) total() *gpu.Bytes {
+// totalMemory is the memory that a job could have with nothing else on the device; nil when unknown.
+func (u *unit) totalMemory() *gpu.Bytes {
 	if u.mig != nil {
 		return u.mig.MemoryTotal
 	}
@@ -53,15 +53,15 @@ func (u *unit) total() *gpu.Bytes {
 	return new(max(0, *u.dev.MemoryTotal-*u.dev.MemoryReserved))
 }
 
-func (u *unit) used() *gpu.Bytes {
+func (u *unit) usedMemory() *gpu.Bytes {
 	if u.mig != nil {
 		return u.mig.MemoryUsed
 	}
 	return u.dev.MemoryUsed
 }
 
-// size is the nominal memory, which status shows. Call it only for units whose total is known.
-func (u *unit) size() gpu.Bytes {
+// nominalMemory is the nominal memory, which status shows. Call it only for units whose total is known.
+func (u *unit) nominalMemory() gpu.Bytes {
 	if u.mig != nil {
 		return *u.mig.MemoryTotal
 	}
@@ -71,15 +71,15 @@ func (u *unit) size() gpu.Bytes {
 	return *u.dev.MemoryTotal
 }
 
-// free is the unused part of total; nil when unknown.
-func (u *unit) free() *gpu.Bytes {
+// freeMemory is the unused part of total; nil when unknown.
+func (u *unit) freeMemory() *gpu.Bytes {
 	if u.mig == nil && u.dev.MainMemory != nil {
 		return u.dev.MainAvailable
 	}
-	if u.total() == nil || u.used() == nil {
+	if u.totalMemory() == nil || u.usedMemory() == nil {
 		return nil
 	}
-	return new(max(0, *u.total()-*u.used()))
+	return new(max(0, *u.totalMemory()-*u.usedMemory()))
 }
 
 // utilization is nil for slices: the driver reports none for a split GPU.
@@ -96,7 +96,7 @@ func (q *query) allUnits() []*unit {
 	seen := map[gpu.UUID]int{}
 	for i := range q.m.Devices {
 		d := &q.m.Devices[i]
-		label := fmt.Sprintf("GPU %s", q.number(d))
+		label := fmt.Sprintf("GPU %s", q.deviceNumber(d))
 		all = append(all, &unit{dev: d, pos: i, label: label})
 		seen[d.UUID]++
 		for j := range d.MIG {
@@ -109,26 +109,26 @@ func (q *query) allUnits() []*unit {
 		u.twin = u.id() == "" || seen[u.id()] > 1
 		u.had = slices.Contains(q.spec.Prefer, u.id())
 	}
-	slices.SortFunc(all, inOrder)
+	slices.SortFunc(all, compareUnits)
 	return all
 }
 
-// number is the device's index, with the vendor on machines with several: "0", "amd:0".
-func (q *query) number(d *gpu.Device) string {
+// deviceNumber is the device's index, with the vendor on machines with several: "0", "amd:0".
+func (q *query) deviceNumber(d *gpu.Device) string {
 	if q.mixed {
 		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 	}
 	return fmt.Sprint(d.Index)
 }
 
-func inOrder(a, b *unit) int {
+func compareUnits(a, b *unit) int {
 	return cmp.Or(
 		cmp.Compare(vendorRank(a.dev.Vendor), vendorRank(b.dev.Vendor)),
 		strings.Compare(string(a.dev.Vendor), string(b.dev.Vendor)),
 		cmp.Compare(a.dev.Index, b.dev.Index),
 		strings.Compare(string(a.dev.UUID), string(b.dev.UUID)),
 		strings.Compare(a.dev.PCI+a.dev.Name, b.dev.PCI+b.dev.Name),
-		cmp.Compare(slice(a), slice(b)),
+		cmp.Compare(sliceIndex(a), sliceIndex(b)),
 		strings.Compare(string(a.id()), string(b.id())),
 	)
 }
@@ -140,8 +140,8 @@ func vendorRank(v gpu.Vendor) int {
 	return len(gpu.Vendors())
 }
 
-// slice is the number of the slice, -1 for the whole GPU, which comes first.
-func slice(u *unit) int {
+// sliceIndex is the number of the slice, -1 for the whole GPU, which comes first.
+func sliceIndex(u *unit) int {
 	if u.mig == nil {
 		return -1
 	}

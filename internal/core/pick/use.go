@@ -29,12 +29,12 @@ func (u *use) lacksRoom() bool {
 	return u.busy != nil && u.busy.code == "memory" && u.left != nil
 }
 
-// usage judges health, drains and compute mode first, then leases, then processes: to wait for a lease on a sick
+// usageOf judges health, drains and compute mode first, then leases, then processes: to wait for a lease on a sick
 // device would be in vain.
-func (q *query) usage(u *unit) use {
-	ps := q.processes(u)
-	out := use{idle: q.isIdle(u, ps), blind: blind(u), processes: blockers(ps)}
-	for _, judge := range []func(*unit) *obstacle{q.sick, q.drained, q.closed} {
+func (q *query) usageOf(u *unit) use {
+	ps := q.processesOn(u)
+	out := use{idle: q.isIdle(u, ps), blind: isUseUnknown(u), processes: blockersOf(ps)}
+	for _, judge := range []func(*unit) *obstacle{q.healthObstacle, q.drainObstacle, q.computeModeObstacle} {
 		if out.busy = judge(u); out.busy != nil {
 			break
 		}
@@ -46,43 +46,43 @@ func (q *query) usage(u *unit) use {
 		out.notes = append(out.notes, fmt.Sprintf("its memory is the main memory, in which everything on this machine works: %s of %s are available", *u.dev.MainAvailable, *u.dev.MainMemory))
 	}
 	switch {
-	case q.pool() != nil:
-		q.inPool(u, ps, &out)
+	case q.parentPool() != nil:
+		q.judgeInPool(u, ps, &out)
 	case q.spec.Share > 0:
-		q.apportion(u, ps, &out)
+		q.judgeForShare(u, ps, &out)
 	default:
-		if by := q.holders(u, &out); len(by) > 0 {
-			out.busy, out.processes = q.heldBy(by)
+		if by := q.blockingLeases(u, &out); len(by) > 0 {
+			out.busy, out.processes = q.leasedObstacle(by)
 			return out
 		}
-		q.foreign(u, ps, &out)
+		q.judgeForeignUse(u, ps, &out)
 	}
 	if t, kept := q.in.Kept[u.id()]; kept && out.busy == nil {
-		out.busy = q.keptFor(t)
+		out.busy = q.keptObstacle(t)
 	}
 	return out
 }
 
-// keptFor names the waiting job that is ahead of this one.
-func (q *query) keptFor(t job.Ticket) *obstacle {
-	who := fmt.Sprintf("%s of %s", or(shortCommand(t.Command), "a command"), or(prose.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
+// keptObstacle names the waiting job that is ahead of this one.
+func (q *query) keptObstacle(t job.Ticket) *obstacle {
+	who := fmt.Sprintf("%s of %s", orDefault(shortCommand(t.Command), "a command"), orDefault(prose.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
 	text := "kept for " + who
 	if t.PID > 0 {
-		text += " (" + PIDText(t.PID, elsewhere(t.Namespace, q.in.Namespace)) + ")"
+		text += " (" + PIDText(t.PID, isOtherNamespace(t.Namespace, q.in.Namespace)) + ")"
 	}
 	if text += ", which has its turn first"; !t.Since.IsZero() {
-		text += " and waits since " + clock(q.in.Now, t.Since)
+		text += " and waits since " + clockText(q.in.Now, t.Since)
 	}
 	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}
 }
 
-// holders lists the leases that block the device, oldest first. A lease on a slice also blocks the whole GPU, and
+// blockingLeases lists the leases that block the device, oldest first. A lease on a slice also blocks the whole GPU, and
 // the reverse. The caller's own and parent leases do not block. In another scheduler's allocation, leases outside it
 // only get a note.
-func (q *query) holders(u *unit, out *use) []job.Lease {
+func (q *query) blockingLeases(u *unit, out *use) []job.Lease {
 	var by []job.Lease
 	for _, l := range q.held {
-		if !touches(l, u) || slices.Contains(q.in.Ancestors, l.ID) {
+		if !leaseTouches(l, u) || slices.Contains(q.in.Ancestors, l.ID) {
 			continue
 		}
 		if q.in.Allocation != "" && l.Allocation != q.in.Allocation {
@@ -94,8 +94,8 @@ func (q *query) holders(u *unit, out *use) []job.Lease {
 	return by
 }
 
-// heldBy describes the leases, at least one, that block the device.
-func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
+// leasedObstacle describes the leases, at least one, that block the device.
+func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 	by := slices.DeleteFunc(slices.Clone(all), func(l job.Lease) bool {
 		// A sub-lease of a lease that is named anyway adds nothing.
 		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
@@ -107,20 +107,20 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	var holders []job.Blocker
 	for _, l := range by {
 		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
-		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
+		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
-	if first := by[0]; first.Ended && first.Awaited(q.in.Now).IsZero() {
+	if first := by[0]; first.Ended && first.WaitsUntil(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
-		if kill := first.KillText(*q.m); kill != "" && !elsewhere(first.Namespace, q.in.Namespace) {
+		if kill := first.KillText(*q.m); kill != "" && !isOtherNamespace(first.Namespace, q.in.Namespace) {
 			o.remedy = fmt.Sprintf("end what is left of lease %s there (%s)", first.ID, kill)
 		}
-		if p := first.Stuck(); p != nil && !elsewhere(first.Namespace, q.in.Namespace) {
+		if p := first.StoppedHolder(); p != nil && !isOtherNamespace(first.Namespace, q.in.Namespace) {
 			o.remedy = fmt.Sprintf("continue process %d (kill -CONT %[1]d), or %s", p.PID, o.remedy)
 		}
 		if q.in.UID != 0 && q.in.UID != first.UID {
-			o.remedy = fmt.Sprintf("ask %s to %s", or(prose.Clean(first.User), "its owner"), o.remedy)
+			o.remedy = fmt.Sprintf("ask %s to %s", orDefault(prose.Clean(first.User), "its owner"), o.remedy)
 		}
 	} else if first.Apart && first.UID == q.in.UID {
 		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)
@@ -128,21 +128,21 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	return o, holders
 }
 
-func touches(l job.Lease, u *unit) bool {
+func leaseTouches(l job.Lease, u *unit) bool {
 	if l.Holds(u.id()) || l.Holds(u.dev.UUID) {
 		return true
 	}
 	return u.mig == nil && slices.ContainsFunc(u.dev.MIG, func(s gpu.MIGDevice) bool { return l.Holds(s.UUID) })
 }
 
-func olderLease(a, b job.Lease) int {
+func compareLeaseAge(a, b job.Lease) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.PID, b.PID))
 }
 
-// processes lists those on the device, largest first. A process that the driver reports on a split GPU without its
+// processesOn lists those on the device, largest first. A process that the driver reports on a split GPU without its
 // slice counts on every slice whose own memory use is not readable.
-func (q *query) processes(u *unit) []gpu.Process {
-	ps := q.m.On(u.id())
+func (q *query) processesOn(u *unit) []gpu.Process {
+	ps := q.m.ProcessesOn(u.id())
 	if u.mig != nil && u.mig.MemoryUsed == nil {
 		for _, p := range q.m.Processes {
 			if p.GPU == u.dev.UUID {
@@ -151,23 +151,23 @@ func (q *query) processes(u *unit) []gpu.Process {
 		}
 	}
 	slices.SortFunc(ps, func(a, b gpu.Process) int {
-		return cmp.Or(cmp.Compare(size(b), size(a)), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Start, b.Start),
+		return cmp.Or(cmp.Compare(processMemory(b), processMemory(a)), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Start, b.Start),
 			strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Command, b.Command), strings.Compare(a.User, b.User),
 			strings.Compare(a.State, b.State), strings.Compare(string(a.GPU), string(b.GPU)), a.Started.Compare(b.Started),
-			strings.Compare(a.Container, b.Container), cmp.Compare(owner(a), owner(b)))
+			strings.Compare(a.Container, b.Container), cmp.Compare(ownerUID(a), ownerUID(b)))
 	})
 	return ps
 }
 
-// size sorts a process of unknown size first: it may be the largest.
-func size(p gpu.Process) gpu.Bytes {
+// processMemory sorts a process of unknown size first: it may be the largest.
+func processMemory(p gpu.Process) gpu.Bytes {
 	if p.Memory == nil {
 		return 1 << 62
 	}
 	return *p.Memory
 }
 
-func owner(p gpu.Process) int64 {
+func ownerUID(p gpu.Process) int64 {
 	if p.UID == nil {
 		return -1
 	}
@@ -176,33 +176,33 @@ func owner(p gpu.Process) int64 {
 
 // isIdle reports low utilization and no young process.
 func (q *query) isIdle(u *unit, ps []gpu.Process) bool {
-	return !q.working(u) && !slices.ContainsFunc(ps, q.young)
+	return !q.isWorking(u) && !slices.ContainsFunc(ps, q.isYoung)
 }
 
-func (q *query) working(u *unit) bool {
+func (q *query) isWorking(u *unit) bool {
 	load := u.utilization()
 	return load != nil && *load > q.in.Tolerate.Utilization
 }
 
-func (q *query) young(p gpu.Process) bool {
+func (q *query) isYoung(p gpu.Process) bool {
 	if q.in.Now.IsZero() || p.Started.IsZero() {
 		return false
 	}
 	return q.in.Now.Sub(p.Started) < q.in.Tolerate.YoungerThan
 }
 
-// lacking returns an obstacle when the free memory does not suffice now.
-func (q *query) lacking(u *unit) *obstacle {
-	free := q.available(u, u.use)
+// freeMemoryObstacle returns an obstacle when the free memory does not suffice now.
+func (q *query) freeMemoryObstacle(u *unit) *obstacle {
+	free := q.availableMemory(u, u.use)
 	switch {
 	case q.spec.Memory <= 0 || free != nil && *free >= q.spec.Memory:
 		return nil
 	case free == nil:
 		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
 	}
-	have, want := distinct(*free, q.spec.Memory)
-	of := u.size()
-	if p := q.pool(); p != nil {
+	have, want := distinctSizes(*free, q.spec.Memory)
+	of := u.nominalMemory()
+	if p := q.parentPool(); p != nil {
 		of = p.Share
 	}
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, of, want)}
@@ -210,15 +210,15 @@ func (q *query) lacking(u *unit) *obstacle {
 		o.text += ": " + q.blockersText(u.use.processes)
 	}
 	if *free >= gpu.MiB {
-		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", typed(*free))
+		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*free))
 	}
 	return o
 }
 
-// available is what --mem can ask for now: inside a shared lease at most what remains of it. nil when unknown.
-func (q *query) available(u *unit, now use) *gpu.Bytes {
-	free := u.free()
-	if q.pool() == nil || free == nil || now.left == nil {
+// availableMemory is what --mem can ask for now: inside a shared lease at most what remains of it. nil when unknown.
+func (q *query) availableMemory(u *unit, now use) *gpu.Bytes {
+	free := u.freeMemory()
+	if q.parentPool() == nil || free == nil || now.left == nil {
 		return free
 	}
 	return new(max(0, min(*free, *now.left)))

@@ -13,58 +13,58 @@ import (
 // processText names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
 func (q *query) processText(p gpu.Process) string {
 	if p.PID == 0 {
-		return fmt.Sprintf("a process outside of this PID namespace (PID %d there, %s)", p.Outside, memory(p.Memory))
+		return fmt.Sprintf("a process outside of this PID namespace (PID %d there, %s)", p.Outside, memoryText(p.Memory))
 	}
-	about := []string{or(shortCommand(p.Command), "unknown command"), memory(p.Memory)}
-	if age := q.age(p); age != "" {
+	about := []string{orDefault(shortCommand(p.Command), "unknown command"), memoryText(p.Memory)}
+	if age := q.processAge(p); age != "" {
 		about = append(about, age+" old")
 	}
 	if p.Container != "" {
 		about = append(about, "in container "+prose.Clean(p.Container[:min(12, len(p.Container))]))
 	}
-	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
-	if ending(p) {
+	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, orDefault(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
+	if isEnding(p) {
 		text += ", which is ending"
 	}
 	return text
 }
 
-// untilFreed is the remedy where all processes in the way are ending. Mostly the driver frees their memory at once; where it does not, as for
+// untilFreedRemedy is the remedy where all processes in the way are ending. Mostly the driver frees their memory at once; where it does not, as for
 // a zombie, doctor says what holds it.
-const untilFreed = "try again in a moment (if nothing changes: gpuard doctor)"
+const untilFreedRemedy = "try again in a moment (if nothing changes: gpuard doctor)"
 
-// ending reports zombies and processes that /proc no longer has: the driver will free their memory without help.
-func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
+// isEnding reports zombies and processes that /proc no longer has: the driver will free their memory without help.
+func isEnding(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
 
-// maxNamed is the number of processes, leases or remedies that one sentence names.
-const maxNamed = 3
+// maxNamesInText is the number of processes, leases or remedies that one sentence names.
+const maxNamesInText = 3
 
 // processesText names the largest processes and counts the others.
 func (q *query) processesText(ps []gpu.Process) string {
 	var names []string
-	for _, p := range ps[:min(maxNamed, len(ps))] {
+	for _, p := range ps[:min(maxNamesInText, len(ps))] {
 		names = append(names, q.processText(p))
 	}
-	if more := len(ps) - maxNamed; more > 0 {
+	if more := len(ps) - maxNamesInText; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return prose.List(names, "and")
+	return prose.JoinWords(names, "and")
 }
 
 // blockersText is the short form of processesText.
 func (q *query) blockersText(bs []job.Blocker) string {
 	var names []string
-	for _, b := range bs[:min(maxNamed, len(bs))] {
-		who := fmt.Sprintf("PID %d of %s", b.PID, or(prose.Clean(b.User), "an unknown user"))
+	for _, b := range bs[:min(maxNamesInText, len(bs))] {
+		who := fmt.Sprintf("PID %d of %s", b.PID, orDefault(prose.Clean(b.User), "an unknown user"))
 		if b.PID == 0 {
 			who = "a process outside of this PID namespace"
 		}
-		names = append(names, fmt.Sprintf("%s uses %s", who, memory(b.Memory)))
+		names = append(names, fmt.Sprintf("%s uses %s", who, memoryText(b.Memory)))
 	}
-	return prose.List(names, "and")
+	return prose.JoinWords(names, "and")
 }
 
-func blockers(ps []gpu.Process) []job.Blocker {
+func blockersOf(ps []gpu.Process) []job.Blocker {
 	var out []job.Blocker
 	for _, p := range ps {
 		out = append(out, job.Blocker{PID: p.PID, Start: p.Start, User: p.User, Memory: p.Memory, Command: p.Command})
@@ -74,7 +74,7 @@ func blockers(ps []gpu.Process) []job.Blocker {
 
 // leaseText names a lease: "k3f9 by alice (train.py, PID 4242, since 14:02)".
 func leaseText(in Context, l job.Lease) string {
-	about := []string{or(shortCommand(l.Command), "unknown command")}
+	about := []string{orDefault(shortCommand(l.Command), "unknown command")}
 	if l.Unreadable {
 		about[0] = "its file cannot be read"
 	}
@@ -82,12 +82,12 @@ func leaseText(in Context, l job.Lease) string {
 		about = append([]string{fmt.Sprintf("share of %s", l.Share)}, about...)
 	}
 	if l.PID > 0 {
-		about = append(about, PIDText(l.PID, elsewhere(l.Namespace, in.Namespace)))
+		about = append(about, PIDText(l.PID, isOtherNamespace(l.Namespace, in.Namespace)))
 	}
 	if !l.Since.IsZero() {
-		about = append(about, "since "+clock(in.Now, l.Since))
+		about = append(about, "since "+clockText(in.Now, l.Since))
 	}
-	return fmt.Sprintf("%s by %s (%s)", l.ID, or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+	return fmt.Sprintf("%s by %s (%s)", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
 // PIDText names a process by its number, which counts only in its own PID namespace: apart if that is not the caller's.
@@ -98,7 +98,7 @@ func PIDText(pid int, apart bool) string {
 	return fmt.Sprintf("PID %d", pid)
 }
 
-func elsewhere(namespace, here uint64) bool {
+func isOtherNamespace(namespace, here uint64) bool {
 	return namespace != 0 && here != 0 && namespace != here
 }
 
@@ -108,22 +108,22 @@ func endedText(l job.Lease, now time.Time) string {
 	if !l.Ended {
 		return ""
 	}
-	if until := l.Awaited(now); !until.IsZero() {
+	if until := l.WaitsUntil(now); !until.IsZero() {
 		return ", whose command has ended and which is kept for its next start until " + until.Format(time.TimeOnly)
 	}
 	var names []string
 	for _, b := range l.HeldBy {
-		about := or(prose.ProgramName(b.Command), "unknown command")
+		about := orDefault(prose.ProgramName(b.Command), "unknown command")
 		if b.Stopped {
 			about += ", stopped"
 		}
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
-	return ", whose command has ended but which is still held by " + or(prose.List(names, "and"), "an unknown process")
+	return ", whose command has ended but which is still held by " + orDefault(prose.JoinWords(names, "and"), "an unknown process")
 }
 
-// clock writes the time of day, with the date if it is not today.
-func clock(now, t time.Time) string {
+// clockText writes the time of day, with the date if it is not today.
+func clockText(now, t time.Time) string {
 	if now.IsZero() {
 		return t.Format("2006-01-02 15:04")
 	}
@@ -134,8 +134,8 @@ func clock(now, t time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// age is rounded down to its largest unit; "" when unknown.
-func (q *query) age(p gpu.Process) string {
+// processAge is rounded down to its largest unit; "" when unknown.
+func (q *query) processAge(p gpu.Process) string {
 	if q.in.Now.IsZero() || p.Started.IsZero() {
 		return ""
 	}
@@ -151,15 +151,15 @@ func (q *query) age(p gpu.Process) string {
 	return fmt.Sprintf("%d s", d/time.Second)
 }
 
-func memory(b *gpu.Bytes) string {
+func memoryText(b *gpu.Bytes) string {
 	if b == nil {
 		return "unknown size"
 	}
 	return b.String()
 }
 
-// typed writes a size for --mem, rounded down so that a device can meet it.
-func typed(b gpu.Bytes) string {
+// formatSizeFlag writes a size for --mem, rounded down so that a device can meet it.
+func formatSizeFlag(b gpu.Bytes) string {
 	if b >= 10*gpu.GiB || b%gpu.GiB == 0 {
 		return fmt.Sprintf("%dG", b/gpu.GiB)
 	}
@@ -177,15 +177,15 @@ func shortCommand(command string) string {
 	return prose.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
 }
 
-func or(text, instead string) string {
+func orDefault(text, instead string) string {
 	if text == "" {
 		return instead
 	}
 	return text
 }
 
-// unique keeps the first of each, in order.
-func unique(parts []string) []string {
+// uniqueStrings keeps the first of each, in order.
+func uniqueStrings(parts []string) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, p := range parts {

@@ -58,8 +58,8 @@ func (r *Rule) String() string {
 	return prose.Clean(fmt.Sprintf("rule %q (%s)", r.Name, r.At))
 }
 
-// everybody reports whether the rule names no users and no groups.
-func (r *Rule) everybody() bool { return len(r.Users)+len(r.Groups) == 0 }
+// isForEverybody reports whether the rule names no users and no groups.
+func (r *Rule) isForEverybody() bool { return len(r.Users)+len(r.Groups) == 0 }
 
 // Login is what a login shell without a lease sees.
 type Login string
@@ -125,7 +125,7 @@ type User struct {
 // For returns the rules that bind a user: of each file the first that names the user.
 func (p Policy) For(u User) (all Limits) {
 	for _, f := range p {
-		if i := slices.IndexFunc(f.Rules, func(r Rule) bool { return r.names(u) }); i >= 0 {
+		if i := slices.IndexFunc(f.Rules, func(r Rule) bool { return r.namesUser(u) }); i >= 0 {
 			all = append(all, f.Rules[i])
 		}
 	}
@@ -144,8 +144,8 @@ func (p Policy) Names() (users, groups bool) {
 	return users, groups
 }
 
-func (r *Rule) names(u User) bool {
-	if r.everybody() {
+func (r *Rule) namesUser(u User) bool {
+	if r.isForEverybody() {
 		return u.UID != 0
 	}
 	is := func(word string, id uint32, names []string) bool {
@@ -165,7 +165,7 @@ type Limits []Rule
 
 // Count is the rule with the fewest devices at the same time; nil when none limits them.
 func (l Limits) Count() *Rule {
-	return l.least(func(r *Rule) (int64, bool) {
+	return l.leastBy(func(r *Rule) (int64, bool) {
 		if r.GPUs == nil {
 			return 0, false
 		}
@@ -173,19 +173,19 @@ func (l Limits) Count() *Rule {
 	})
 }
 
-// Size is the rule with the least memory of a device; nil when none limits it.
-func (l Limits) Size() *Rule {
-	return l.least(func(r *Rule) (int64, bool) { return int64(r.Memory), r.Memory > 0 })
+// LeastMemory is the rule with the least memory of a device; nil when none limits it.
+func (l Limits) LeastMemory() *Rule {
+	return l.leastBy(func(r *Rule) (int64, bool) { return int64(r.Memory), r.Memory > 0 })
 }
 
-// Longest is the rule with the shortest time; nil when none limits it.
-func (l Limits) Longest() *Rule {
-	return l.least(func(r *Rule) (int64, bool) { return int64(r.Time), r.Time > 0 })
+// ShortestTime is the rule with the shortest time; nil when none limits it.
+func (l Limits) ShortestTime() *Rule {
+	return l.leastBy(func(r *Rule) (int64, bool) { return int64(r.Time), r.Time > 0 })
 }
 
-// Queue is the rule with the fewest jobs that may wait; nil when none limits them.
-func (l Limits) Queue() *Rule {
-	return l.least(func(r *Rule) (int64, bool) {
+// FewestWaiting is the rule with the fewest jobs that may wait; nil when none limits them.
+func (l Limits) FewestWaiting() *Rule {
+	return l.leastBy(func(r *Rule) (int64, bool) {
 		if r.Queue == nil {
 			return 0, false
 		}
@@ -203,8 +203,8 @@ func (l Limits) Outside() *Rule {
 	return nil
 }
 
-// least is the first of the rules with the smallest value.
-func (l Limits) least(of func(*Rule) (value int64, said bool)) (found *Rule) {
+// leastBy is the first of the rules with the smallest value.
+func (l Limits) leastBy(of func(*Rule) (value int64, said bool)) (found *Rule) {
 	var least int64
 	for i := range l {
 		if v, said := of(&l[i]); said && (found == nil || v < least) {
@@ -214,12 +214,12 @@ func (l Limits) least(of func(*Rule) (value int64, said bool)) (found *Rule) {
 	return found
 }
 
-// Tolerance applies the files to base: the machine's file may change it, all others may only lower it.
-func (p Policy) Tolerance(base Tolerance) Tolerance {
+// ApplyTolerance applies the files to base: the machine's file may change it, all others may only lower it.
+func (p Policy) ApplyTolerance(base Tolerance) Tolerance {
 	for _, f := range p {
-		base.Memory = either(base.Memory, f.Tolerate.Memory, f.Machine)
-		base.Display = either(base.Display, f.Tolerate.Display, f.Machine)
-		base.Utilization = either(base.Utilization, f.Tolerate.Utilization, f.Machine)
+		base.Memory = overrideOrLower(base.Memory, f.Tolerate.Memory, f.Machine)
+		base.Display = overrideOrLower(base.Display, f.Tolerate.Display, f.Machine)
+		base.Utilization = overrideOrLower(base.Utilization, f.Tolerate.Utilization, f.Machine)
 	}
 	return base
 }
@@ -269,15 +269,15 @@ func cutText(said gpu.Bytes, key string) string {
 	return fmt.Sprintf("the %s of %s do not count, since only the machine's file may raise it", said, key)
 }
 
-func either[T gpu.Bytes | float64](base, said *T, counts bool) *T {
+func overrideOrLower[T gpu.Bytes | float64](base, said *T, counts bool) *T {
 	if said == nil || base != nil && !counts && *base < *said {
 		return base
 	}
 	return said
 }
 
-// Login is what a login shell without a lease sees: the narrowest value of all files.
-func (p Policy) Login() Login {
+// NarrowestLogin is what a login shell without a lease sees: the narrowest value of all files.
+func (p Policy) NarrowestLogin() Login {
 	order := []Login{LoginAll, LoginAllowed, LoginNone}
 	most := 0
 	for _, f := range p {
@@ -286,8 +286,8 @@ func (p Policy) Login() Login {
 	return order[most]
 }
 
-// Slurm is what all files say of the cluster; where several name the same thing, the one nearest to the user counts.
-func (p Policy) Slurm() Slurm {
+// MergeSlurm is what all files say of the cluster; where several name the same thing, the one nearest to the user counts.
+func (p Policy) MergeSlurm() Slurm {
 	all := Slurm{map[string]string{}, map[string]gpu.Bytes{}}
 	for _, f := range p {
 		maps.Copy(all.Types, f.Slurm.Types)
@@ -296,8 +296,8 @@ func (p Policy) Slurm() Slurm {
 	return all
 }
 
-// Defaults are the values of flags that were not given, each once, from the file nearest to the user.
-func (p Policy) Defaults() (all []Default) {
+// MergeDefaults are the values of flags that were not given, each once, from the file nearest to the user.
+func (p Policy) MergeDefaults() (all []Default) {
 	for _, f := range slices.Backward(p) {
 		for _, d := range f.Defaults {
 			if !slices.ContainsFunc(all, func(other Default) bool { return other.Flag == d.Flag }) {

@@ -55,17 +55,17 @@ func TestTogether(t *testing.T) {
 	one, two := rule("m", 1, nil, nil), rule("u", 9, nil, nil)
 	one.GPUs, one.Memory, two.GPUs, two.Time = new(2), 40*gpu.GiB, new(0), time.Hour
 	l := Policy{{Machine: true, Rules: []Rule{one}}, {Rules: []Rule{two}}}.For(User{UID: 5})
-	if len(l) != 2 || l.Count().Name != "u" || l.Size().Name != "m" || l.Longest().Name != "u" || (Limits{}).Count() != nil || (Limits{one}).Longest() != nil {
+	if len(l) != 2 || l.Count().Name != "u" || l.LeastMemory().Name != "m" || l.ShortestTime().Name != "u" || (Limits{}).Count() != nil || (Limits{one}).ShortestTime() != nil {
 		t.Errorf("%+v", l)
 	}
 	p := Policy{{Machine: true, Login: LoginAllowed, Defaults: []Default{{Flag: "mem", Value: "8G"}, {Flag: "wait"}}, Tolerate: Tolerance{Memory: new(gpu.GiB), Utilization: new(0.5)}},
 		{Login: LoginAll, Defaults: []Default{{Flag: "mem", Value: "4G"}}, Tolerate: Tolerance{Memory: new(2 * gpu.GiB), Utilization: new(0.1)}}}
 	base := Tolerance{Memory: new(256 * gpu.MiB), Display: new(2 * gpu.GiB), Utilization: new(0.05)}
-	got := p.Tolerance(base)
-	if *got.Memory != gpu.GiB || *got.Display != 2*gpu.GiB || *got.Utilization != 0.1 || p.Login() != LoginAllowed || (Policy{}).Login() != LoginAll {
-		t.Errorf("%s %s %v %s", got.Memory, got.Display, *got.Utilization, p.Login())
+	got := p.ApplyTolerance(base)
+	if *got.Memory != gpu.GiB || *got.Display != 2*gpu.GiB || *got.Utilization != 0.1 || p.NarrowestLogin() != LoginAllowed || (Policy{}).NarrowestLogin() != LoginAll {
+		t.Errorf("%s %s %v %s", got.Memory, got.Display, *got.Utilization, p.NarrowestLogin())
 	}
-	if text := fmt.Sprint(p.Defaults()); text != "[--mem 4G is the default of :0 --wait is the default of :0]" {
+	if text := fmt.Sprint(p.MergeDefaults()); text != "[--mem 4G is the default of :0 --wait is the default of :0]" {
 		t.Error(text)
 	}
 }
@@ -103,8 +103,8 @@ func TestNarrows(t *testing.T) {
 				}
 				return 0, false
 			},
-			func(l Limits) (int64, bool) { r := l.Size(); return int64(value(r).Memory), r != nil },
-			func(l Limits) (int64, bool) { r := l.Longest(); return int64(value(r).Time), r != nil },
+			func(l Limits) (int64, bool) { r := l.LeastMemory(); return int64(value(r).Memory), r != nil },
+			func(l Limits) (int64, bool) { r := l.ShortestTime(); return int64(value(r).Time), r != nil },
 		} {
 			have, limited := of(a)
 			now, still := of(b)
@@ -112,8 +112,8 @@ func TestNarrows(t *testing.T) {
 				t.Fatalf("%+v with %+v is wider than with %+v", u, more, p)
 			}
 		}
-		x, y := p.Tolerance(base), more.Tolerance(base)
-		if len(b) < len(a) || order[more.Login()] < order[p.Login()] || *y.Memory > *x.Memory || *y.Display > *x.Display || *y.Utilization > *x.Utilization {
+		x, y := p.ApplyTolerance(base), more.ApplyTolerance(base)
+		if len(b) < len(a) || order[more.NarrowestLogin()] < order[p.NarrowestLogin()] || *y.Memory > *x.Memory || *y.Display > *x.Display || *y.Utilization > *x.Utilization {
 			t.Fatalf("%+v with %+v is wider than with %+v", u, more, p)
 		}
 	}

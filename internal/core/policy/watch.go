@@ -51,8 +51,8 @@ func (p Policy) Watch() (w Watch) {
 	return w
 }
 
-// Lowered is w without what only root does for the machine.
-func (w Watch) Lowered() Watch {
+// WithoutRootRights is w without what only root does for the machine.
+func (w Watch) WithoutRootRights() Watch {
 	w.Webhook = ""
 	if w.Outsiders.AtLeast(Report) {
 		w.Outsiders = Report
@@ -70,7 +70,7 @@ type Program struct {
 }
 
 // Name is the name of the program without its folder.
-func (p Program) Name() string { return display.Name(p.Command) }
+func (p Program) Name() string { return display.ProgramName(p.Command) }
 
 // Spares reports whether a process may use leased devices without a lease: by the file, as a part of the driver, or
 // because it serves a display.
@@ -82,18 +82,18 @@ func (w Watch) Spares(p Program) bool {
 			return true
 		}
 	}
-	return Daemon(p) || w.draws(p)
+	return IsDaemon(p) || w.isToleratedDisplay(p)
 }
 
-// draws: a desktop with one device would never work otherwise.
-func (w Watch) draws(p Program) bool {
+// isToleratedDisplay: a desktop with one device would never work otherwise.
+func (w Watch) isToleratedDisplay(p Program) bool {
 	return p.Display && (p.Memory == nil || *p.Memory <= w.Display)
 }
 
-// Daemon reports whether a process is one of NVIDIA's own daemons (docs.nvidia.com: driver persistence, MPS, DCGM,
+// IsDaemon reports whether a process is one of NVIDIA's own daemons (docs.nvidia.com: driver persistence, MPS, DCGM,
 // fabric manager). Any user can give a program such a name, so only root and the accounts of the system count, whose
 // numbers are below 1000 (SYS_UID_MAX of login.defs(5)).
-func Daemon(p Program) bool {
+func IsDaemon(p Program) bool {
 	const firstOfPeople = 1000
 	return p.UID != nil && *p.UID < firstOfPeople && slices.Contains([]string{"nvidia-persistenced", "nvidia-powerd", "nvidia-cuda-mps-control",
 		"nvidia-cuda-mps-server", "nv-hostengine", "dcgmi", "dcgm-exporter", "nv-fabricmanager", "nvidia-fabricmanager", "nvidia-imex", "nvsm_core"}, p.Name())

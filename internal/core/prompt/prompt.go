@@ -40,8 +40,8 @@ type Answer struct {
 
 // Words that are no device names.
 const (
-	whichever = "any"
-	none      = "c"
+	anyWord  = "any"
+	noneWord = "c"
 )
 
 // Line is the question itself; the answer follows on the same line.
@@ -50,7 +50,7 @@ func (q Question) Line() string {
 	if q.Count > 1 {
 		anything += "s"
 	}
-	return fmt.Sprintf("%s [Enter: %s, %s, %s: none] ", q.Text(), anything, strings.Join(q.labels(), " "), none)
+	return fmt.Sprintf("%s [Enter: %s, %s, %s: none] ", q.Text(), anything, strings.Join(q.choiceLabels(), " "), noneWord)
 }
 
 // Text is the whole question.
@@ -61,7 +61,7 @@ func (q Question) Text() string {
 	return "Which GPU?"
 }
 
-func (q Question) labels() []string {
+func (q Question) choiceLabels() []string {
 	var list []string
 	for _, c := range q.Choices {
 		list = append(list, c.Label)
@@ -69,12 +69,12 @@ func (q Question) labels() []string {
 	return list
 }
 
-// Table is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate says words in the language
+// TableLines is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate says words in the language
 // of the user.
-func (q Question) Table(width int, translate func(string) string) []string {
+func (q Question) TableLines(width int, translate func(string) string) []string {
 	rows := [][]string{{"GPU", translate("MODEL"), translate("FREE"), translate("USE")}}
 	for _, c := range q.Choices {
-		rows = append(rows, c.cells(translate))
+		rows = append(rows, c.cleanCells(translate))
 	}
 	widths := make([]int, 4)
 	for _, row := range rows {
@@ -90,7 +90,7 @@ func (q Question) Table(width int, translate func(string) string) []string {
 		}
 		line = strings.TrimRight(line, " ")
 		if width > 1 {
-			line = prose.Cut(line, width-1, "")
+			line = prose.CutToWidth(line, width-1, "")
 		}
 		lines = append(lines, line)
 	}
@@ -104,15 +104,15 @@ func (q Question) Rows(translate func(string) string) (rows [][]string) {
 	if q.Count > 1 {
 		anything = fmt.Sprintf("any %d free GPUs", q.Count)
 	}
-	rows = append(rows, []string{whichever, translate(anything), "", ""})
+	rows = append(rows, []string{anyWord, translate(anything), "", ""})
 	for _, c := range q.Choices {
-		rows = append(rows, c.cells(translate))
+		rows = append(rows, c.cleanCells(translate))
 	}
-	return append(rows, []string{none, translate("no GPU"), "", ""})
+	return append(rows, []string{noneWord, translate("no GPU"), "", ""})
 }
 
-// cells are cleaned: a device's name must not move a terminal's cursor or look like an option of a program.
-func (c Choice) cells(translate func(string) string) []string {
+// cleanCells are cleaned: a device's name must not move a terminal's cursor or look like an option of a program.
+func (c Choice) cleanCells(translate func(string) string) []string {
 	cells := []string{c.Label, c.Model, c.Free, translate(c.Use)}
 	for i := range cells {
 		cells[i] = strings.TrimLeft(prose.Clean(cells[i]), "- ")
@@ -120,13 +120,13 @@ func (c Choice) cells(translate func(string) string) []string {
 	return cells
 }
 
-// Read parses an answer. The error says how to write one.
-func (q Question) Read(text string) (Answer, error) {
+// ParseAnswer parses an answer. The error says how to write one.
+func (q Question) ParseAnswer(text string) (Answer, error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' || r == '|' || r == '\n' })
-	if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], whichever) {
+	if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], anyWord) {
 		return Answer{}, nil
 	}
-	if len(words) == 1 && strings.EqualFold(words[0], none) {
+	if len(words) == 1 && strings.EqualFold(words[0], noneWord) {
 		return Answer{None: true}, nil
 	}
 	var a Answer
@@ -134,7 +134,7 @@ func (q Question) Read(text string) (Answer, error) {
 		i := slices.IndexFunc(q.Choices, func(c Choice) bool { return strings.EqualFold(c.Label, word) })
 		switch {
 		case i < 0:
-			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", prose.Brief(word), among(q.labels()), none)
+			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", prose.Brief(word), joinWithOr(q.choiceLabels()), noneWord)
 		case slices.Contains(a.Devices, q.Choices[i].Device):
 			return Answer{}, fmt.Errorf("cannot take %s twice", word)
 		}
@@ -146,8 +146,8 @@ func (q Question) Read(text string) (Answer, error) {
 	return a, nil
 }
 
-// among is "0, 1 or 2".
-func among(labels []string) string {
+// joinWithOr is "0, 1 or 2".
+func joinWithOr(labels []string) string {
 	if len(labels) < 2 {
 		return strings.Join(labels, "")
 	}

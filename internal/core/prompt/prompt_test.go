@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 		{pair, "0 0", Answer{}, "cannot take 0 twice"},
 		{pair, "", Answer{}, ""},
 	} {
-		got, err := c.q.Read(c.text)
+		got, err := c.q.ParseAnswer(c.text)
 		if err != nil && (c.bad == "" || !strings.HasPrefix(err.Error(), c.bad)) || err == nil && c.bad != "" {
 			t.Errorf("%q: %v, want %q", c.text, err, c.bad)
 		}
@@ -56,13 +56,13 @@ func TestShown(t *testing.T) {
 	if want := "Which GPU? [Enter: any free one, 0 amd:1, c: none] "; q.Line() != want {
 		t.Errorf("got %q, want %q", q.Line(), want)
 	}
-	table := strings.Join(q.Table(0, english), "\n")
+	table := strings.Join(q.TableLines(0, english), "\n")
 	for _, want := range []string{"GPU    MODEL", "0      NVIDIA A100-SXM4-80GB  80 GiB  free", "leased by ann (python)"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is not in\n%s", want, table)
 		}
 	}
-	for _, line := range q.Table(20, english) {
+	for _, line := range q.TableLines(20, english) {
 		if len(line) >= 20 {
 			t.Errorf("%q is too wide", line)
 		}
@@ -73,7 +73,7 @@ func TestShown(t *testing.T) {
 				t.Errorf("%q could be an option, or move the cursor", cell)
 			}
 		}
-		if _, err := q.Read(row[0]); err != nil {
+		if _, err := q.ParseAnswer(row[0]); err != nil {
 			t.Errorf("a window's row %q is no answer: %v", row[0], err)
 		}
 	}
@@ -85,10 +85,10 @@ func TestTableInAnotherLanguage(t *testing.T) {
 		return map[string]string{"MODEL": "型号", "FREE": "空闲显存", "USE": "状态", "free": "空闲"}[text]
 	}
 	want := []string{"GPU    型号                   空闲显存  状态", "0      NVIDIA A100-SXM4-80GB  80 GiB    空闲"}
-	if got := two().Table(0, say)[:2]; !slices.Equal(got, want) {
+	if got := two().TableLines(0, say)[:2]; !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := two().Table(11, say)[0]; got != "GPU    型" {
+	if got := two().TableLines(11, say)[0]; got != "GPU    型" {
 		t.Errorf("got %q", got)
 	}
 }

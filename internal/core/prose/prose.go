@@ -1,8 +1,8 @@
 // Package prose makes texts for people: safe to print, short, and with the right ending. It knows nothing of devices.
 //
 //	prose.Clean("a\x1b[31m\nb")                  // "a[31m b"
-//	prose.Count(2, "GPU")                        // "2 GPUs"
-//	prose.List([]string{"0", "1", "3"}, "and")   // "0, 1 and 3"
+//	prose.CountNoun(2, "GPU")                        // "2 GPUs"
+//	prose.JoinWords([]string{"0", "1", "3"}, "and")   // "0, 1 and 3"
 package prose
 
 import (
@@ -46,8 +46,8 @@ func ProgramName(line string) string {
 	return ""
 }
 
-// Count writes a number and its noun: "1 file", "2 files", "2 processes".
-func Count(n int, noun string) string {
+// CountNoun writes a number and its noun: "1 file", "2 files", "2 processes".
+func CountNoun(n int, noun string) string {
 	switch {
 	case n == 1:
 	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "ch"):
@@ -58,8 +58,8 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// List joins as in a sentence: "a, b and c" with the last word "and".
-func List(parts []string, last string) string {
+// JoinWords joins as in a sentence: "a, b and c" with the last word "and".
+func JoinWords(parts []string, last string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
 	}

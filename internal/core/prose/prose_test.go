@@ -56,7 +56,7 @@ func TestBrief(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for noun, want := range map[string]string{"file": "0 files, 1 file, 2 files", "process": "0 processes, 1 process, 2 processes", "NVSwitch": "0 NVSwitches, 1 NVSwitch, 2 NVSwitches"} {
-		if got := Count(0, noun) + ", " + Count(1, noun) + ", " + Count(2, noun); got != want {
+		if got := CountNoun(0, noun) + ", " + CountNoun(1, noun) + ", " + CountNoun(2, noun); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestCount(t *testing.T) {
 
 func TestList(t *testing.T) {
 	for want, parts := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
-		if got := List(parts, "or"); got != want {
+		if got := JoinWords(parts, "or"); got != want {
 			t.Errorf("%v: %q, want %q", parts, got, want)
 		}
 	}

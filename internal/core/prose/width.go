@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// wide lists the blocks that terminals draw two cells wide: East Asian Wide and Fullwidth of Unicode's
+// isWide lists the blocks that terminals draw two cells wide: East Asian Wide and Fullwidth of Unicode's
 // EastAsianWidth.txt, joined to a few ranges, and emoji.
-func wide(r rune) bool {
+func isWide(r rune) bool {
 	if r < 0x1100 {
 		return false
 	}
@@ -33,7 +33,7 @@ func runeCells(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	case wide(r):
+	case isWide(r):
 		return 2
 	}
 	return 1
@@ -48,8 +48,8 @@ func Cells(s string) int {
 	return n
 }
 
-// Cut shortens the text to at most width columns; dots replaces the rest.
-func Cut(s string, width int, dots string) string {
+// CutToWidth shortens the text to at most width columns; dots replaces the rest.
+func CutToWidth(s string, width int, dots string) string {
 	if Cells(s) <= width {
 		return s
 	}

@@ -58,13 +58,13 @@ func questionOf(data []byte) Input {
 // checkAnswers checks what must be true of every answer.
 func checkAnswers(t *testing.T, q Input, r *rand.Rand) {
 	t.Helper()
-	order := Order(q)
+	order := OrderTickets(q)
 	if len(order) != len(q.Tickets) {
 		t.Fatalf("%d tickets became %d", len(q.Tickets), len(order))
 	}
-	next, ok := Next(q)
+	next, ok := NextTicket(q)
 	if ok {
-		kept, able := Kept(q, next.ID, next.UID), map[gpu.UUID]bool{}
+		kept, able := KeptDevices(q, next.ID, next.UID), map[gpu.UUID]bool{}
 		for _, id := range next.Devices {
 			room, exists := q.Rooms[id]
 			if _, taken := kept[id]; exists && !taken && (has(pick.Room{Share: room.Share}, next) || room.Whole && (next.Memory <= 0 || room.Free != nil && *room.Free >= next.Memory)) {
@@ -77,16 +77,16 @@ func checkAnswers(t *testing.T, q Input, r *rand.Rand) {
 	}
 	other := q
 	other.Tickets, other.Held = shuffled(r, q.Tickets), shuffled(r, q.Held)
-	if again, too := Next(other); too != ok || again.ID != next.ID {
+	if again, too := NextTicket(other); too != ok || again.ID != next.ID {
 		t.Fatalf("next is %s, in another order %s", next.ID, again.ID)
 	}
-	if !slices.EqualFunc(order, Order(other), func(a, b job.Ticket) bool { return a.ID == b.ID }) {
+	if !slices.EqualFunc(order, OrderTickets(other), func(a, b job.Ticket) bool { return a.ID == b.ID }) {
 		t.Fatal("the order is another one when the list is")
 	}
 	if len(order) > 0 && !ok {
 		alone := q
 		alone.Tickets = order[:1]
-		if _, could := Next(alone); could {
+		if _, could := NextTicket(alone); could {
 			t.Fatalf("%+v is first and could start, but no ticket is next", order[0])
 		}
 	}
@@ -110,7 +110,7 @@ func TestAnswersAreSensible(t *testing.T) {
 		}
 		q := questionOf(data)
 		checkAnswers(t, q, r)
-		if _, ok := Next(q); ok {
+		if _, ok := NextTicket(q); ok {
 			started++
 		}
 	}
@@ -139,7 +139,7 @@ func BenchmarkNext(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				Next(q)
+				NextTicket(q)
 			}
 		})
 	}

@@ -53,12 +53,12 @@ func (l *Line) Add(c Class, arrival int64, id int) {
 
 // First is the request that is next; false where there is none.
 func (l *Line) First(now int64, estimate func(kind uint64) time.Duration) (Own, bool) {
-	_, o, _, ok := l.first(now, estimate)
+	_, o, _, ok := l.nextInLine(now, estimate)
 	return o, ok
 }
 
-// first is the next one. One without an estimate counts as usual, like the others of the line.
-func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best Class, first Own, id int, ok bool) {
+// nextInLine is the next one. One without an estimate counts as usual, like the others of the line.
+func (l *Line) nextInLine(now int64, estimate func(kind uint64) time.Duration) (best Class, first Own, id int, ok bool) {
 	var known []time.Duration
 	for c := range l.classes {
 		if e := estimate(c.Kind); e > 0 {
@@ -68,19 +68,19 @@ func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best 
 	usual := Median(known)
 	for c, list := range l.classes {
 		o := Own{c.Nice, list[0].arrival, cmp.Or(estimate(c.Kind), usual), c.Count, l.Patience}
-		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
+		if order := cmp.Or(o.Compare(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
 			best, first, id, ok = c, o, list[0].id, true
 		}
 	}
 	return best, first, id, ok
 }
 
-// Displaces is which of the requests of its user that have a ticket has to give it to this one: the last of those that
+// IndexToDisplace is which of the requests of its user that have a ticket has to give it to this one: the last of those that
 // go behind it; -1 where none does. So it does not matter which requests came while there was a ticket left.
-func (a Own) Displaces(ticketed []Own, now int64) int {
+func (a Own) IndexToDisplace(ticketed []Own, now int64) int {
 	last := -1
 	for i, o := range ticketed {
-		if a.Before(o, now) < 0 && (last < 0 || ticketed[last].Before(o, now) < 0) {
+		if a.Compare(o, now) < 0 && (last < 0 || ticketed[last].Compare(o, now) < 0) {
 			last = i
 		}
 	}
@@ -89,16 +89,16 @@ func (a Own) Displaces(ticketed []Own, now int64) int {
 
 // Take takes the request that is next out of the line; false where there is none.
 func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
-	best, _, id, ok := l.first(now, estimate)
+	best, _, id, ok := l.nextInLine(now, estimate)
 	if ok {
 		list := l.classes[best]
 		heap.Pop(&list)
-		l.keep(best, list)
+		l.storeClass(best, list)
 	}
 	return id, ok
 }
 
-func (l *Line) keep(c Class, list places) {
+func (l *Line) storeClass(c Class, list places) {
 	if l.classes[c] = list; len(list) == 0 {
 		delete(l.classes, c)
 	}
@@ -123,17 +123,17 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 			return to != c
 		})
 		heap.Init(&list)
-		l.keep(c, list)
+		l.storeClass(c, list)
 	}
 	for _, m := range others {
 		l.Add(m.to, m.arrival, m.id)
 	}
 }
 
-// Forecast is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as there
+// ForecastStarts is when requests may start, as far as estimates say, in ns since 1970: each, in this order, as soon as there
 // are as many devices as it needs, and without a delay for those before it. free is when each device is expected to be
 // free, or Unknown. A start that depends on an unknown time is Unknown too.
-func Forecast(free []int64, requests []Asked) (starts []int64) {
+func ForecastStarts(free []int64, requests []ForecastRequest) (starts []int64) {
 	free = slices.Clone(free)
 	all := make([]int, len(free))
 	for i := range all {
@@ -146,13 +146,13 @@ func Forecast(free []int64, requests []Asked) (starts []int64) {
 		}
 		slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
 		if r.Count < 1 || r.Count > len(can) {
-			starts = append(starts, Unknown)
+			starts = append(starts, UnknownTime)
 			continue
 		}
 		start := free[can[r.Count-1]]
 		starts = append(starts, start)
-		end := int64(Unknown)
-		if start < Unknown && r.Estimate > 0 {
+		end := int64(UnknownTime)
+		if start < UnknownTime && r.Estimate > 0 {
 			end = start + int64(r.Estimate)
 		}
 		for _, device := range can[:r.Count] {
@@ -162,12 +162,12 @@ func Forecast(free []int64, requests []Asked) (starts []int64) {
 	return starts
 }
 
-// Asked is a request of a forecast.
-type Asked struct {
+// ForecastRequest is a request of a forecast.
+type ForecastRequest struct {
 	Count    int           // devices
 	Of       []int         // which devices can serve it, by their place in free; nil: each
 	Estimate time.Duration // 0 unknown
 }
 
-// Unknown stands for a time that is not known.
-const Unknown = never
+// UnknownTime stands for a time that is not known.
+const UnknownTime = unknownEnd

@@ -128,10 +128,10 @@ func (p *replay) settle() {
 		}
 		var next job.Ticket
 		var ok bool
-		if p.turn, next, ok = p.turn.See(q, "", q.Tickets, Overdue); !ok {
+		if p.turn, next, ok = p.turn.DecideNext(q, "", q.Tickets, PassOverAfter); !ok {
 			return
 		}
-		p.start(p.turn.Put(q), next)
+		p.start(p.turn.ApplyTo(q), next)
 	}
 }
 
@@ -139,17 +139,17 @@ func (p *replay) settle() {
 func (p *replay) refuse(t Turn) Turn {
 	t.Rest = map[gpu.UUID]int64{}
 	for i := range p.devices {
-		t.Rest[device(i)] = boot + int64(p.now) + int64(longestRest) - 1
+		t.Rest[device(i)] = boot + int64(p.now) + int64(maxPause) - 1
 	}
 	return t
 }
 
 func (p *replay) start(q Input, t job.Ticket) {
-	w := q.walk()
-	w.next()
+	w := q.newWalk()
+	w.firstStartable()
 	var on []gpu.UUID
 	for _, id := range t.Devices {
-		if w.room(t, id) && w.blocker(t, id) == nil && len(on) < t.Count {
+		if w.hasRoom(t, id) && w.blockingReservation(t, id) == nil && len(on) < t.Count {
 			on = append(on, id)
 		}
 	}
@@ -168,7 +168,7 @@ func (p *replay) start(q Input, t job.Ticket) {
 
 // next is the moment of the next event; done when there is none.
 func (p *replay) next() (at time.Duration, done bool) {
-	at = never
+	at = unknownEnd
 	if p.arrived < len(p.jobs) {
 		at = p.jobs[p.arrived].at
 	}
@@ -180,7 +180,7 @@ func (p *replay) next() (at time.Duration, done bool) {
 			at = min(at, time.Duration(r.Until-boot)+1)
 		}
 	}
-	return at, at == never
+	return at, at == unknownEnd
 }
 
 // to advances to the moment, and counts what reservations keep idle until then.
@@ -189,13 +189,13 @@ func (p *replay) to(at time.Duration) {
 	if len(p.turn.Reserved) > 0 {
 		q = p.question()
 	}
-	if _, wanted := Next(p.refuse(Turn{}).Put(q)); wanted {
-		w := p.turn.Put(q)
-		walk := w.walk()
-		walk.next()
+	if _, wanted := NextTicket(p.refuse(Turn{}).ApplyTo(q)); wanted {
+		w := p.turn.ApplyTo(q)
+		walk := w.newWalk()
+		walk.firstStartable()
 		for _, k := range walk.keeps {
 			for _, id := range k.Devices {
-				if walk.room(k.ticket.Ticket, id) || walk.shared(id) {
+				if walk.hasRoom(k.ticket.Ticket, id) || walk.carriesShares(id) {
 					p.idle += at - p.now
 				}
 			}
@@ -218,21 +218,21 @@ func (p *replay) arrive() {
 
 // bound sets the deadlines of the package comment.
 func (p *replay) bound() {
-	if len(p.waiting) == 0 || p.now-p.jobs[number(p.waiting[0].ID)].at <= max(Patience, (tenth-1)*p.longest) {
+	if len(p.waiting) == 0 || p.now-p.jobs[number(p.waiting[0].ID)].at <= max(Patience, (idleDivisor-1)*p.longest) {
 		return // in the order of their arrival
 	}
 	q := p.question()
-	in, _ := q.compete()
+	in, _ := q.splitCompeting()
 	for _, t := range in {
 		age := time.Duration(q.Now - t.Arrival)
-		if _, set := p.deadline[t.ID]; set || age <= max(Patience, (tenth-1)*p.longest) {
+		if _, set := p.deadline[t.ID]; set || age <= max(Patience, (idleDivisor-1)*p.longest) {
 			continue
 		}
 		older := 0
 		for _, o := range p.waiting {
-			older += ordinal(o.Arrival < t.Arrival)
+			older += boolToInt(o.Arrival < t.Arrival)
 		}
-		p.deadline[t.ID] = p.now + time.Duration(older+1)*tenth*p.longest + p.longest
+		p.deadline[t.ID] = p.now + time.Duration(older+1)*idleDivisor*p.longest + p.longest
 	}
 }
 
@@ -269,7 +269,7 @@ func (m mix) run(without bool) outcome {
 // devices' time idle, and the mixes take at most a tenth longer than without reservations.
 func TestMixes(t *testing.T) {
 	t.Parallel()
-	first, mixes := gate.Soaked(0, 100), gate.Soaked(1000, 50) // in which many tickets meet the bound
+	first, mixes := gate.SoakCount(0, 100), gate.SoakCount(1000, 50) // in which many tickets meet the bound
 	var with, without, idle, worst float64
 	var wide, alone []time.Duration
 	waited, longest := 0, 0.0
@@ -283,17 +283,17 @@ func TestMixes(t *testing.T) {
 		if len(a.late) > 0 {
 			t.Errorf("mix %d: %v start after the bound", seed, a.late)
 		}
-		if float64(a.idle) > total/tenth+float64(m.devices)*float64(m.longest) { // no pause follows the last reservation
+		if float64(a.idle) > total/idleDivisor+float64(m.devices)*float64(m.longest) { // no pause follows the last reservation
 			t.Errorf("mix %d: reservations keep %.1f %% of the devices' time idle", seed, 100*float64(a.idle)/total)
 		}
 		for i, j := range m.jobs {
 			if j.count > m.devices/2 && j.count > 1 {
 				wide, alone = append(wide, a.wait[fmt.Sprint(i)]), append(alone, b.wait[fmt.Sprint(i)])
 			}
-			waited += ordinal(a.wait[fmt.Sprint(i)] > max(Patience, (tenth-1)*m.longest))
+			waited += boolToInt(a.wait[fmt.Sprint(i)] > max(Patience, (idleDivisor-1)*m.longest))
 		}
 	}
-	if idle > with/tenth {
+	if idle > with/idleDivisor {
 		t.Errorf("reservations keep %.1f %% of all devices' time idle", 100*idle/with)
 	}
 	if with > without*1.1 {

@@ -22,52 +22,52 @@ type Own struct {
 // because it is dear: where more is asked for than the devices can do, it turns the line into one by arrival.
 const OwnPatience = 30 * 24 * time.Hour
 
-// Before compares two requests of one user, negative where a goes first: by Nice; then those that have waited longer
+// Compare compares two requests of one user, negative where a goes first: by Nice; then those that have waited longer
 // than OwnPatience, by arrival; then by the response ratio, the time from arrival to the expected end over the device
 // time that the request is expected to use, so that small ones go first and large ones not last for ever; then by
 // arrival. Without estimates it is the arrival. docs/explanation/scheduling.md has the figures for this choice.
-func (a Own) Before(b Own, now int64) int {
+func (a Own) Compare(b Own, now int64) int {
 	if c := cmp.Compare(a.Nice, b.Nice); c != 0 {
 		return c
 	}
-	old, other := a.old(now), b.old(now)
+	old, other := a.isPastPatience(now), b.isPastPatience(now)
 	if old || other {
-		return cmp.Or(cmp.Compare(ordinal(other), ordinal(old)), cmp.Compare(a.Arrival, b.Arrival))
+		return cmp.Or(cmp.Compare(boolToInt(other), boolToInt(old)), cmp.Compare(a.Arrival, b.Arrival))
 	}
-	return cmp.Or(cmp.Compare(b.ratio(now), a.ratio(now)), cmp.Compare(a.Arrival, b.Arrival))
+	return cmp.Or(cmp.Compare(b.responseRatio(now), a.responseRatio(now)), cmp.Compare(a.Arrival, b.Arrival))
 }
 
-func (a Own) old(now int64) bool {
+func (a Own) isPastPatience(now int64) bool {
 	return now-a.Arrival > int64(cmp.Or(a.Patience, OwnPatience))
 }
 
-// ratio is the response ratio of the request's device time. A request that has not waited has none, so that of two that
+// responseRatio is the response ratio of the request's device time. A request that has not waited has none, so that of two that
 // come together the order would be open: a second is added.
-func (a Own) ratio(now int64) float64 {
+func (a Own) responseRatio(now int64) float64 {
 	if a.Estimate <= 0 {
 		return 0
 	}
 	return float64(max(0, now-a.Arrival)+int64(time.Second)) / float64(a.Estimate) / float64(max(1, a.Count))
 }
 
-// alone is true where nobody else waits. Then an order among the tickets, and what their owner says of them, cost no
+// hasOneUser is true where nobody else waits. Then an order among the tickets, and what their owner says of them, cost no
 // other user anything.
-func (q *Input) alone() bool {
+func (q *Input) hasOneUser() bool {
 	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.UID != q.Tickets[0].UID })
 }
 
-// allKnown reports whether each ticket names an estimate or an end.
-func (q *Input) allKnown() bool {
+// hasAllEstimates reports whether each ticket names an estimate or an end.
+func (q *Input) hasAllEstimates() bool {
 	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.Time <= 0 && t.Timeout <= 0 })
 }
 
-// among puts the tickets of each user, on the places that they have together, into the order of that user. Those that
+// sortWithinUsers puts the tickets of each user, on the places that they have together, into the order of that user. Those that
 // were passed over keep their places. So do those that are older than Patience, unless their owner is alone: a place
 // ahead of other users must be left one day.
-func (q *Input) among(order []job.Ticket) {
-	places, alone := map[uint32][]int{}, q.alone()
+func (q *Input) sortWithinUsers(order []job.Ticket) {
+	places, alone := map[uint32][]int{}, q.hasOneUser()
 	for i, t := range order {
-		if !q.Passed[t.Key()] && (alone || !q.impatient(t)) {
+		if !q.Passed[t.Key()] && (alone || !q.isPastPatience(t)) {
 			places[t.UID] = append(places[t.UID], i)
 		}
 	}
@@ -83,7 +83,7 @@ func (q *Input) among(order []job.Ticket) {
 		of := func(t job.Ticket) Own {
 			return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience}
 		}
-		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Before(of(b), q.Now) })
+		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Compare(of(b), q.Now) })
 		for k, i := range at {
 			order[i] = own[k]
 		}

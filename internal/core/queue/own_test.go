@@ -24,7 +24,7 @@ func TestOwn(t *testing.T) {
 		{{Arrival: 1, Estimate: time.Hour}, {Arrival: 2, Estimate: time.Hour}}, {{Arrival: 1}, {Arrival: 2}},
 		{{Arrival: now - 32*24*60*minute, Estimate: 1000 * time.Hour}, old},                                       // both beyond OwnPatience: by arrival, whatever they take
 		{{Arrival: now - 100*minute, Estimate: time.Hour}, {Arrival: now - minute, Estimate: 50 * time.Minute}}} { // what has waited gets ahead of what is a little shorter
-		if pair[0].Before(pair[1], now) >= 0 || pair[1].Before(pair[0], now) <= 0 {
+		if pair[0].Compare(pair[1], now) >= 0 || pair[1].Compare(pair[0], now) <= 0 {
 			t.Errorf("%+v is not before %+v", pair[0], pair[1])
 		}
 	}
@@ -39,14 +39,14 @@ func TestOwnPlaces(t *testing.T) {
 			q.Tickets = append(q.Tickets, job.Ticket{ID: string(rune('a' + i)), UID: uint32(random.IntN(3)), Arrival: random.Int64N(int64(20 * time.Hour)), //nolint:gosec // small
 				Devices: []gpu.UUID{"a"}, Count: 1})
 		}
-		before := Order(q)
+		before := OrderTickets(q)
 		forged := uint32(random.IntN(3)) //nolint:gosec // small
 		for i := range q.Tickets {
 			if q.Tickets[i].UID == forged {
 				q.Tickets[i].Nice, q.Tickets[i].Time = random.IntN(9)-4, time.Duration(random.Int64())
 			}
 		}
-		after := Order(q)
+		after := OrderTickets(q)
 		for i := range before {
 			if before[i].UID != after[i].UID || before[i].UID != forged && before[i].ID != after[i].ID {
 				t.Fatalf("place %d was %s, and is %s", i, before[i].Key(), after[i].Key())
@@ -55,7 +55,7 @@ func TestOwnPlaces(t *testing.T) {
 	}
 	q := Input{Now: int64(time.Hour), Tickets: []job.Ticket{{ID: "long", UID: 1, Arrival: 1, Time: 9 * time.Hour}, {ID: "other", UID: 2, Arrival: 2}, {ID: "short", UID: 1, Arrival: 3, Time: time.Minute}}}
 	var ids []string
-	for _, t := range Order(q) {
+	for _, t := range OrderTickets(q) {
 		ids = append(ids, t.ID)
 	}
 	if !slices.Equal(ids, []string{"short", "other", "long"}) {
@@ -105,7 +105,7 @@ func TestLine(t *testing.T) {
 			own := func(o one) Own {
 				return Own{Nice: o.Nice, Arrival: o.arrival, Estimate: cmp.Or(of(o.Kind), usual), Count: o.Count}
 			}
-			want := slices.MinFunc(all, func(a, b one) int { return own(a).Before(own(b), now) })
+			want := slices.MinFunc(all, func(a, b one) int { return own(a).Compare(own(b), now) })
 			if id, ok := l.Take(now, of); !ok || id != want.id {
 				t.Fatalf("%d, want %d", id, want.id)
 			}
@@ -132,7 +132,7 @@ func TestDisplaces(t *testing.T) {
 		{last, []Own{first, middle}, -1},
 		{first, nil, -1},
 	} {
-		if got := c.own.Displaces(c.ticketed, now); got != c.want {
+		if got := c.own.IndexToDisplace(c.ticketed, now); got != c.want {
 			t.Errorf("%+v among %+v: %d, want %d", c.own, c.ticketed, got, c.want)
 		}
 	}
@@ -140,12 +140,12 @@ func TestDisplaces(t *testing.T) {
 
 func TestForecast(t *testing.T) {
 	const h = int64(time.Hour)
-	got := Forecast([]int64{2 * h, h}, []Asked{{1, nil, time.Hour}, {2, nil, time.Hour}, {1, nil, 0}, {1, nil, time.Hour}, {2, nil, time.Hour}, {3, nil, time.Hour}})
-	if want := []int64{h, 2 * h, 3 * h, 3 * h, Unknown, Unknown}; !reflect.DeepEqual(got, want) {
+	got := ForecastStarts([]int64{2 * h, h}, []ForecastRequest{{1, nil, time.Hour}, {2, nil, time.Hour}, {1, nil, 0}, {1, nil, time.Hour}, {2, nil, time.Hour}, {3, nil, time.Hour}})
+	if want := []int64{h, 2 * h, 3 * h, 3 * h, UnknownTime, UnknownTime}; !reflect.DeepEqual(got, want) {
 		t.Error(got)
 	}
-	got = Forecast([]int64{3 * h, h, 2 * h}, []Asked{{1, []int{0}, time.Hour}, {1, []int{2, 0}, time.Hour}, {1, nil, time.Hour}, {2, []int{1}, time.Hour}, {1, []int{}, time.Hour}})
-	if want := []int64{3 * h, 2 * h, h, Unknown, Unknown}; !reflect.DeepEqual(got, want) {
+	got = ForecastStarts([]int64{3 * h, h, 2 * h}, []ForecastRequest{{1, []int{0}, time.Hour}, {1, []int{2, 0}, time.Hour}, {1, nil, time.Hour}, {2, []int{1}, time.Hour}, {1, []int{}, time.Hour}})
+	if want := []int64{3 * h, 2 * h, h, UnknownTime, UnknownTime}; !reflect.DeepEqual(got, want) {
 		t.Errorf("of some devices: %v", got)
 	}
 }

@@ -18,7 +18,7 @@ func TestMaxIsTheRuleOfPick(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	passed, started := 0, 0
 	for range 5000 {
-		m, err := gpu.Invent("demo:4xL4")
+		m, err := gpu.InventMachine("demo:4xL4")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,8 +42,8 @@ func TestMaxIsTheRuleOfPick(t *testing.T) {
 		if refusal != nil && refusal.Never {
 			continue
 		}
-		ticket := job.Ticket{ID: "t", UID: 7, Devices: pick.Servers(spec, m, in), Count: pick.Need(spec), Max: most, Share: spec.Share}
-		next, ok := Next(Input{Now: in.Now.UnixNano(), Tickets: []job.Ticket{ticket}, Held: held, Rooms: pick.Rooms(m, held, in)})
+		ticket := job.Ticket{ID: "t", UID: 7, Devices: pick.CapableDevices(spec, m, in), Count: pick.DeviceCount(spec), Max: most, Share: spec.Share}
+		next, ok := NextTicket(Input{Now: in.Now.UnixNano(), Tickets: []job.Ticket{ticket}, Held: held, Rooms: pick.RoomByDevice(m, held, in)})
 		if ok != (refusal == nil) || ok && next.ID != "t" {
 			t.Fatalf("of %d at once, with %+v held, %+v is next: %v, and pick says %v", most, held, spec, ok, refusal)
 		}

@@ -19,7 +19,7 @@ import (
 
 // worlds is how many of each kind there are, with seeds from 1 on, and how many jobs come in each.
 func worlds() (seeds uint64, jobs int) {
-	return uint64(gate.Soaked(100, 4)), gate.Soaked(5000, 250)
+	return uint64(gate.SoakCount(100, 4)), gate.SoakCount(5000, 250)
 }
 
 // longest time that a job runs in these worlds.
@@ -78,9 +78,9 @@ func competing(q Input) []job.Ticket {
 // safe: a device never has shares and an exclusive lease, and never more promised and used without a lease than it has.
 func safe(w *world, s start) {
 	for _, id := range s.on {
-		d, _, _ := w.machine.Find(id)
+		d, _, _ := w.machine.FindDevice(id)
 		var foreign, promised gpu.Bytes
-		for _, p := range w.machine.On(id) {
+		for _, p := range w.machine.ProcessesOn(id) {
 			if *p.UID == 4000 {
 				foreign += *p.Memory
 			}
@@ -126,7 +126,7 @@ func has(r pick.Room, t job.Ticket) bool {
 // until when, is no matter of the later ticket.
 func (n *tally) kept(w *world, s start) {
 	x := s.task.ticket
-	rooms := pick.Rooms(w.machine, append(slices.Clone(s.q.Held), job.Lease{ID: "x", UID: x.UID, Devices: s.on, Share: x.Share, PID: 1}), w.context(0))
+	rooms := pick.RoomByDevice(w.machine, append(slices.Clone(s.q.Held), job.Lease{ID: "x", UID: x.UID, Devices: s.on, Share: x.Share, PID: 1}), w.context(0))
 	for _, t := range competing(s.q) {
 		r, reserved := s.q.Reserved[t.Key()]
 		if !reserved || t.ID == x.ID || !before(s.q, t, x) {
@@ -156,12 +156,12 @@ func (n *tally) inTime(w *world, s start) {
 		switch {
 		case !reserved || !r.Certain || t.ID == x.ID:
 		case taken && before(s.q, x, t):
-			w.promised[t.ID] = promise{r.Since, never}
+			w.promised[t.ID] = promise{r.Since, unknownEnd}
 		case w.promised[t.ID].since != r.Since:
 			w.promised[t.ID] = promise{r.Since, r.Until}
 		}
 	}
-	if p, was := w.promised[x.ID]; was && p.until < never {
+	if p, was := w.promised[x.ID]; was && p.until < unknownEnd {
 		if n.inTimes++; s.q.Boot > p.until {
 			w.t.Errorf("%+v starts at %d, and was to start until %d", x, s.q.Boot, p.until)
 		}
@@ -190,16 +190,16 @@ func sameInAnyOrder(w *world, s start) {
 
 func (w *world) answer(q Input, m gpu.Machine, t *task) string {
 	in := w.context(t.ticket.UID)
-	q.Rooms = pick.Rooms(m, q.Held, in)
-	next, ok := Next(q)
+	q.Rooms = pick.RoomByDevice(m, q.Held, in)
+	next, ok := NextTicket(q)
 	kept := map[gpu.UUID]string{}
-	in.Kept = Kept(q, t.ticket.ID, t.ticket.UID)
+	in.Kept = KeptDevices(q, t.ticket.ID, t.ticket.UID)
 	for id, by := range in.Kept {
 		kept[id] = by.ID
 	}
 	plan, refusal := pick.Place(t.spec, m, q.Held, in)
 	var order []string
-	for _, o := range Order(q) {
+	for _, o := range OrderTickets(q) {
 		order = append(order, o.ID)
 	}
 	data, err := json.Marshal([]any{order, next.ID, ok, kept, plan, refusal})
@@ -225,7 +225,7 @@ func (n *tally) bounded(w *world) {
 			n.impatient++
 			older := 0 // no two have the same nanosecond
 			for _, o := range q.Tickets {
-				older += ordinal(o.Arrival < t.Arrival)
+				older += boolToInt(o.Arrival < t.Arrival)
 			}
 			task.deadline = w.now + int64(10*(older+1)+1)*int64(n.longest)
 		}
@@ -298,7 +298,7 @@ func TestNoJobStarves(t *testing.T) {
 		w.run()
 		w.finish(n)
 	}
-	if n.impatient < gate.Soaked(10, 3) || n.ahead < gate.Soaked(10, 4) || n.together < gate.Soaked(100, 50) || n.inTimes < gate.Soaked(5, 2) {
+	if n.impatient < gate.SoakCount(10, 3) || n.ahead < gate.SoakCount(10, 4) || n.together < gate.SoakCount(100, 50) || n.inTimes < gate.SoakCount(5, 2) {
 		t.Errorf("%+v: that proves little", n)
 	}
 }
@@ -318,13 +318,13 @@ func (w *world) finish(n *tally) {
 func TestPlanIsKept(t *testing.T) {
 	t.Parallel()
 	passed := 0
-	for seed := uint64(1); seed <= uint64(gate.Soaked(10, 4)) && !t.Failed(); seed++ {
+	for seed := uint64(1); seed <= uint64(gate.SoakCount(10, 4)) && !t.Failed(); seed++ {
 		w := newWorld(t, seed, 24, 24, 40, 40, 80, 80, 80, 80)
 		var first string
 		var until int64
 		w.checks = []func(*world, start){safe, func(w *world, s start) {
-			walk := s.q.walk()
-			walk.next()
+			walk := s.q.newWalk()
+			walk.firstStartable()
 			if len(walk.keeps) == 0 || !walk.keeps[0].planned {
 				first = ""
 				return
@@ -389,7 +389,7 @@ func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
 	seeds, jobs := worlds()
 	for seed := uint64(1); seed <= seeds && !t.Failed(); seed++ {
 		w := newWorld(t, seed, 24, 24, 40, 40, 80, 80, 80, 80)
-		w.checks = []func(*world, start){safe, fair, n.kept, sameInAnyOrder, func(_ *world, s start) { n.passed += ordinal(len(s.q.Passed) > 0) }}
+		w.checks = []func(*world, start){safe, fair, n.kept, sameInAnyOrder, func(_ *world, s start) { n.passed += boolToInt(len(s.q.Passed) > 0) }}
 		w.populate(jobs, func(task *task) {
 			if w.r.IntN(50) == 0 {
 				task.stopped = true
@@ -402,7 +402,7 @@ func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
 		w.run()
 		w.finish(n)
 	}
-	if n.ahead < gate.Soaked(5, 2) || n.together < gate.Soaked(100, 50) || n.passed < gate.Soaked(100, 50) {
+	if n.ahead < gate.SoakCount(5, 2) || n.together < gate.SoakCount(100, 50) || n.passed < gate.SoakCount(100, 50) {
 		t.Errorf("%+v: that proves little", n)
 	}
 }

@@ -2,9 +2,9 @@
 // and it does not choose devices: package pick does. The same input, in any order, gives the same answer.
 //
 //	q := queue.Input{Now: now, Boot: boot, Tickets: waiting, Held: leases, Rooms: rooms}
-//	turn, next, ok := turn.See(q, me.Key(), all, queue.Overdue)
+//	turn, next, ok := turn.See(q, me.Key(), all, queue.PassOverAfter)
 //	if ok && next.Key() == me.Key() {
-//		// claim devices that queue.Kept does not name
+//		// claim devices that queue.KeptDevices does not name
 //	}
 //
 // # The order
@@ -56,7 +56,7 @@
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
 // Estimates of users do not count between users. A ticket reserves nothing while processes without a lease, drains or sick
-// devices leave it too few devices, so that it could not start even if all leases ended (pick.Foresee).
+// devices leave it too few devices, so that it could not start even if all leases ended (pick.ForecastRooms).
 //
 // # One user
 //
@@ -91,8 +91,8 @@ import (
 // arrival alone.
 const Patience = 12 * time.Hour
 
-// Compete is how many tickets of one user count, the earliest.
-const Compete = 16
+// MaxCompeting is how many tickets of one user count, the earliest.
+const MaxCompeting = 16
 
 // Input is the state of the queue, read under the folder lock. All tickets are of one scope: the same Parent and
 // Allocation.
@@ -110,78 +110,78 @@ type Input struct {
 	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
 }
 
-// Order is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.
-func Order(q Input) []job.Ticket {
-	competing, others := q.compete()
+// OrderTickets is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.
+func OrderTickets(q Input) []job.Ticket {
+	competing, others := q.splitCompeting()
 	return append(competing, others...)
 }
 
-// Next is the ticket that may start now. It must not use the devices that Kept names.
-func Next(q Input) (job.Ticket, bool) {
-	t, ok := q.walk().next()
+// NextTicket is the ticket that may start now. It must not use the devices that Kept names.
+func NextTicket(q Input) (job.Ticket, bool) {
+	t, ok := q.newWalk().firstStartable()
 	return t, ok
 }
 
-// Kept maps each device that the ticket must not take now to the earlier ticket that has reserved it.
-func Kept(q Input, id string, uid uint32) map[gpu.UUID]job.Ticket {
-	w := q.walk()
+// KeptDevices maps each device that the ticket must not take now to the earlier ticket that has reserved it.
+func KeptDevices(q Input, id string, uid uint32) map[gpu.UUID]job.Ticket {
+	w := q.newWalk()
 	for _, t := range w.order {
 		if t.ID == id && t.UID == uid {
-			return w.keptFrom(t.Ticket)
+			return w.devicesKeptFrom(t.Ticket)
 		}
-		w.reserve(t)
+		w.reserveForTicket(t)
 	}
 	return nil
 }
 
-// compete returns the Compete earliest tickets of each user, in queue order, and the rest by arrival.
-func (q *Input) compete() (in, out []job.Ticket) {
+// splitCompeting returns the Compete earliest tickets of each user, in queue order, and the rest by arrival.
+func (q *Input) splitCompeting() (in, out []job.Ticket) {
 	byAge := slices.Clone(q.Tickets)
-	slices.SortFunc(byAge, byArrival)
+	slices.SortFunc(byAge, compareArrival)
 	seen, holds := map[uint32]int{}, map[uint32]int{}
 	for _, t := range byAge {
 		if seen[t.UID] == 0 {
-			holds[t.UID] = q.holds(t.UID)
+			holds[t.UID] = q.countHeldDevices(t.UID)
 		}
-		if seen[t.UID]++; seen[t.UID] <= Compete {
+		if seen[t.UID]++; seen[t.UID] <= MaxCompeting {
 			in = append(in, t)
 		} else {
 			out = append(out, t)
 		}
 	}
 	slices.SortFunc(in, func(a, b job.Ticket) int {
-		return cmp.Or(cmp.Compare(ordinal(q.Passed[a.Key()]), ordinal(q.Passed[b.Key()])), q.beforeArrival(a, b, holds), byArrival(a, b))
+		return cmp.Or(cmp.Compare(boolToInt(q.Passed[a.Key()]), boolToInt(q.Passed[b.Key()])), q.comparePriority(a, b, holds), compareArrival(a, b))
 	})
-	q.among(in)
+	q.sortWithinUsers(in)
 	return in, out
 }
 
-// beforeArrival compares what counts more than arrival: age above Patience, and how much the users hold.
-func (q *Input) beforeArrival(a, b job.Ticket, holds map[uint32]int) int {
-	if old, other := q.impatient(a), q.impatient(b); old || other {
-		return cmp.Compare(ordinal(other), ordinal(old))
+// comparePriority compares what counts more than arrival: age above Patience, and how much the users hold.
+func (q *Input) comparePriority(a, b job.Ticket, holds map[uint32]int) int {
+	if old, other := q.isPastPatience(a), q.isPastPatience(b); old || other {
+		return cmp.Compare(boolToInt(other), boolToInt(old))
 	}
 	return cmp.Compare(holds[a.UID], holds[b.UID])
 }
 
-func (q *Input) impatient(t job.Ticket) bool { return q.Now-t.Arrival > int64(Patience) }
+func (q *Input) isPastPatience(t job.Ticket) bool { return q.Now-t.Arrival > int64(Patience) }
 
-// holds counts devices, not leases: several shares of one device count once.
-func (q *Input) holds(uid uint32) int {
-	return len(job.Owned(q.Held, uid, ""))
+// countHeldDevices counts devices, not leases: several shares of one device count once.
+func (q *Input) countHeldDevices(uid uint32) int {
+	return len(job.OwnedDevices(q.Held, uid, ""))
 }
 
-// byArrival is a total order, so that the order of the input does not matter.
-func byArrival(a, b job.Ticket) int {
+// compareArrival is a total order, so that the order of the input does not matter.
+func compareArrival(a, b job.Ticket) int {
 	return cmp.Or(cmp.Compare(a.Arrival, b.Arrival), cmp.Compare(a.UID, b.UID), strings.Compare(a.ID, b.ID))
 }
 
-func ordinal(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// never is the time of an unknown end.
-const never = math.MaxInt64
+// unknownEnd is the time of an unknown end.
+const unknownEnd = math.MaxInt64

@@ -17,7 +17,7 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 		Tickets: []job.Ticket{ticket("stopped", 1, 1), ticket("also", 1, 2), ticket("alive", 2, 3)}}
 	see := func(turn Turn, id string, boot int64) (Turn, string) {
 		q.Boot = boot
-		turn, next, ok := turn.See(q, id, q.Tickets, Overdue)
+		turn, next, ok := turn.DecideNext(q, id, q.Tickets, PassOverAfter)
 		if !ok {
 			return turn, "none"
 		}
@@ -27,17 +27,17 @@ func TestAStoppedWaiterIsPassedOver(t *testing.T) {
 	if next != "stopped" || turn.Next["1/stopped"] != 100 {
 		t.Fatalf("next is %s, %+v", next, turn)
 	}
-	if turn, next = see(turn, "2/alive", 100+int64(Overdue)-1); next != "stopped" {
+	if turn, next = see(turn, "2/alive", 100+int64(PassOverAfter)-1); next != "stopped" {
 		t.Fatalf("passed over too early: %s is next, %+v", next, turn)
 	}
-	if turn, next = see(turn, "2/alive", 100+int64(Overdue)); next != "alive" || len(turn.Passed) != 2 {
+	if turn, next = see(turn, "2/alive", 100+int64(PassOverAfter)); next != "alive" || len(turn.Passed) != 2 {
 		t.Fatalf("%s is next, %+v", next, turn)
 	}
-	if turn, next = see(turn, "1/stopped", 101+int64(Overdue)); next != "stopped" || len(turn.Passed) != 1 {
+	if turn, next = see(turn, "1/stopped", 101+int64(PassOverAfter)); next != "stopped" || len(turn.Passed) != 1 {
 		t.Fatalf("a ticket that acts again is still passed over, or not next: %s is next, %+v", next, turn)
 	}
 	q.Tickets = q.Tickets[2:]
-	if turn, next = see(turn, "2/alive", 102+int64(Overdue)); next != "alive" || len(turn.Passed) != 0 {
+	if turn, next = see(turn, "2/alive", 102+int64(PassOverAfter)); next != "alive" || len(turn.Passed) != 0 {
 		t.Fatalf("%s is next, %+v: tickets that are gone are forgotten", next, turn)
 	}
 }

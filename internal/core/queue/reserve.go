@@ -18,49 +18,49 @@ type Reservation struct {
 	Certain bool       `json:"certain,omitempty"` // enforced ends promise that all devices are free at Until
 }
 
-// tenth limits the devices' time that reservations may keep idle to one part in ten.
-const tenth = 10
+// idleDivisor limits the devices' time that reservations may keep idle to one part in ten.
+const idleDivisor = 10
 
-// reserve records the reservation of a ticket that does not start now, or begins one.
-func (w *walk) reserve(t candidate) {
+// reserveForTicket records the reservation of a ticket that does not start now, or begins one.
+func (w *walk) reserveForTicket(t candidate) {
 	w.reached[t.Key()] = true
-	if w.alone && (len(w.keeps) > 0 && w.keeps[0].planned || len(w.reached) == 1 && w.plan(t)) {
+	if w.alone && (len(w.keeps) > 0 && w.keeps[0].planned || len(w.reached) == 1 && w.planBackfill(t)) {
 		return
 	}
-	r, ok := w.current(t)
+	r, ok := w.currentReservation(t)
 	if !ok {
-		if r, ok = w.newReservation(t); !ok || !w.contend(t) || w.paused(t) || !w.contested(t, r.Devices) {
+		if r, ok = w.newReservation(t); !ok || !w.claimDevices(t) || w.hasPausedDevice(t) || !w.isContested(t, r.Devices) {
 			return
 		}
 	}
 	w.keeps = append(w.keeps, keep{ticket: t, Reservation: r})
 }
 
-// plan keeps devices for the first ticket that waits, where all tickets are of one user: those that are expected to be
+// planBackfill keeps devices for the first ticket that waits, where all tickets are of one user: those that are expected to be
 // free first, and of these the ones that are free last, because that idles least (EASY backfilling: Lifka, The ANL/IBM
 // SP scheduling system, JSSPP 1995). It costs no other user anything, so it has no price, and nobody has to remember it.
 // It is false where it is not known when they are free: a guess must not keep devices for long.
-func (w *walk) plan(t candidate) bool {
+func (w *walk) planBackfill(t candidate) bool {
 	free := w.vacancies(t, func(e end) int64 { return e.planned })
-	if w.q.Passed[t.Key()] || len(free) < t.Count || free[t.Count-1].at == never {
+	if w.q.Passed[t.Key()] || len(free) < t.Count || free[t.Count-1].at == unknownEnd {
 		return false
 	}
 	until := free[t.Count-1].at
-	w.keeps = append(w.keeps, keep{t, Reservation{Devices: latest(free, t.Count, until), Until: until, Certain: true}, true})
+	w.keeps = append(w.keeps, keep{t, Reservation{Devices: latestInTime(free, t.Count, until), Until: until, Certain: true}, true})
 	return true
 }
 
-// latest are those of the devices that are free in time, as many as are needed, the last ones.
-func latest(free []vacancy, count int, until int64) []gpu.UUID {
+// latestInTime are those of the devices that are free in time, as many as are needed, the last ones.
+func latestInTime(free []vacancy, count int, until int64) []gpu.UUID {
 	inTime := 0
 	for inTime < len(free) && free[inTime].at <= until {
 		inTime++
 	}
-	return ids(free[inTime-count : inTime])
+	return vacancyIDs(free[inTime-count : inTime])
 }
 
-// current is the ticket's existing reservation; false where it has none or its set cannot become complete any more.
-func (w *walk) current(t candidate) (Reservation, bool) {
+// currentReservation is the ticket's existing reservation; false where it has none or its set cannot become complete any more.
+func (w *walk) currentReservation(t candidate) (Reservation, bool) {
 	r, ok := w.q.Reserved[t.Key()]
 	if !ok || r.Since > w.q.Boot || r.Until < w.q.Boot || w.q.Passed[t.Key()] || len(r.Devices) != t.Count {
 		return r, false
@@ -68,9 +68,9 @@ func (w *walk) current(t candidate) (Reservation, bool) {
 	return r, !slices.ContainsFunc(r.Devices, func(id gpu.UUID) bool { return !slices.Contains(t.devices, id) || !w.mayServe(t, id) })
 }
 
-// contend makes the ticket the only one that may have a reservation on any of its devices; false where another one is
+// claimDevices makes the ticket the only one that may have a reservation on any of its devices; false where another one is
 // that already.
-func (w *walk) contend(t candidate) bool {
+func (w *walk) claimDevices(t candidate) bool {
 	if slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { by, taken := w.contender[id]; return taken && by != t.Key() }) {
 		return false
 	}
@@ -80,8 +80,8 @@ func (w *walk) contend(t candidate) bool {
 	return true
 }
 
-// paused reports whether one of the ticket's devices was reserved too recently.
-func (w *walk) paused(t candidate) bool {
+// hasPausedDevice reports whether one of the ticket's devices was reserved too recently.
+func (w *walk) hasPausedDevice(t candidate) bool {
 	return slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { return w.q.Rest[id] > w.q.Boot })
 }
 
@@ -90,7 +90,7 @@ func (w *walk) paused(t candidate) bool {
 func (w *walk) mayServe(t candidate, id gpu.UUID) bool {
 	r := w.q.Rooms[id]
 	switch {
-	case w.room(t.Ticket, id):
+	case w.hasRoom(t.Ticket, id):
 		return true
 	case r.Blocked && t.Share == 0:
 		return false
@@ -98,20 +98,20 @@ func (w *walk) mayServe(t candidate, id gpu.UUID) bool {
 	return len(w.held[id]) > 0 || r.Fading != nil
 }
 
-// contested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect yet.
-func (w *walk) contested(t candidate, set []gpu.UUID) bool {
-	return len(w.q.Tickets) > 1 && slices.ContainsFunc(set, func(id gpu.UUID) bool { return w.room(t.Ticket, id) || w.shared(id) })
+// isContested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect yet.
+func (w *walk) isContested(t candidate, set []gpu.UUID) bool {
+	return len(w.q.Tickets) > 1 && slices.ContainsFunc(set, func(id gpu.UUID) bool { return w.hasRoom(t.Ticket, id) || w.carriesShares(id) })
 }
 
-// shared reports whether the device carries shares, and so can carry more.
-func (w *walk) shared(id gpu.UUID) bool {
+// carriesShares reports whether the device carries shares, and so can carry more.
+func (w *walk) carriesShares(id gpu.UUID) bool {
 	return slices.ContainsFunc(w.held[id], func(e end) bool { return e.share > 0 })
 }
 
-// cost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device of
+// idleCost is how many devices the ticket may keep idle while it waits for its set. With shares involved every device of
 // the set counts, because other shares could use each of them all the time.
-func (w *walk) cost(t candidate) int {
-	if t.Share > 0 || slices.ContainsFunc(t.devices, w.shared) {
+func (w *walk) idleCost(t candidate) int {
+	if t.Share > 0 || slices.ContainsFunc(t.devices, w.carriesShares) {
 		return t.Count
 	}
 	return t.Count - 1
@@ -125,11 +125,11 @@ type vacancy struct {
 
 // newReservation is the reservation that the ticket can have from now on, false where none is worth having.
 func (w *walk) newReservation(t candidate) (Reservation, bool) {
-	cost := w.cost(t)
+	cost := w.idleCost(t)
 	if cost == 0 || w.q.Passed[t.Key()] {
 		return Reservation{}, false
 	}
-	now, price := w.q.Boot, max(1, float64(tenth*cost)/float64(len(t.devices))-1)
+	now, price := w.q.Boot, max(1, float64(idleDivisor*cost)/float64(len(t.devices))-1)
 	longest := int64(float64(max(0, w.q.Now-t.Arrival)) / price)
 	r := Reservation{Since: now, Seen: now, Price: price, Certain: true}
 	free := w.vacancies(t, func(e end) int64 { return e.certain })
@@ -137,11 +137,11 @@ func (w *walk) newReservation(t candidate) (Reservation, bool) {
 		return r, false
 	}
 	if r.Until = free[t.Count-1].at; r.Until-now <= longest {
-		r.Devices = latest(free, t.Count, r.Until)
+		r.Devices = latestInTime(free, t.Count, r.Until)
 		return r, true
 	}
 	free = w.vacancies(t, func(e end) int64 { return e.guessed })
-	r.Until, r.Certain, r.Devices = now+longest, false, ids(free[:t.Count])
+	r.Until, r.Certain, r.Devices = now+longest, false, vacancyIDs(free[:t.Count])
 	return r, free[t.Count-1].at <= r.Until
 }
 
@@ -151,7 +151,7 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	var out []vacancy
 	for _, id := range t.devices {
 		if w.mayServe(t, id) {
-			out = append(out, vacancy{id, w.vacant(t, id, at)})
+			out = append(out, vacancy{id, w.vacancyTime(t, id, at)})
 		}
 	}
 	slices.SortFunc(out, func(a, b vacancy) int {
@@ -160,14 +160,14 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	return out
 }
 
-// vacant is when the device has room: for a share as soon as enough shares have ended, else when all leases have ended.
-func (w *walk) vacant(t candidate, id gpu.UUID, at func(end) int64) int64 {
+// vacancyTime is when the device has room: for a share as soon as enough shares have ended, else when all leases have ended.
+func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	leases := w.held[id]
 	switch {
-	case w.room(t.Ticket, id):
+	case w.hasRoom(t.Ticket, id):
 		return w.q.Boot
 	case len(leases) == 0:
-		return at(w.fading(id))
+		return at(w.fadingEnd(id))
 	}
 	slices.SortFunc(leases, func(a, b end) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(b.share, a.share)) })
 	if room := w.q.Rooms[id].Share; t.Share > 0 && room != nil {
@@ -181,18 +181,18 @@ func (w *walk) vacant(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	return at(leases[len(leases)-1])
 }
 
-// fading is when what has ended leaves the device: at the latest when it counts as busy, and as a guess it takes as long
+// fadingEnd is when what has ended leaves the device: at the latest when it counts as busy, and as a guess it takes as long
 // again as it has taken. It is never now, or a reservation would cost nothing and so never end.
-func (w *walk) fading(id gpu.UUID) end {
+func (w *walk) fadingEnd(id gpu.UUID) end {
 	f := w.q.Rooms[id].Fading
 	if f == nil {
-		return end{certain: never, guessed: never, planned: never}
+		return end{certain: unknownEnd, guessed: unknownEnd, planned: unknownEnd}
 	}
 	until := max(f.Until, w.q.Boot+1)
 	return end{certain: until, guessed: min(until, w.q.Boot+max(1, w.q.Boot-f.Since)), planned: until}
 }
 
-func ids(list []vacancy) []gpu.UUID {
+func vacancyIDs(list []vacancy) []gpu.UUID {
 	out := make([]gpu.UUID, len(list))
 	for i, v := range list {
 		out[i] = v.id

@@ -220,20 +220,20 @@ func (s *scenario) answer(f []string) string {
 	out := f[:1:1]
 	switch f[0] {
 	case "next":
-		next, ok := Next(s.q)
+		next, ok := NextTicket(s.q)
 		if !ok {
 			return "next none"
 		}
 		return "next " + next.ID
 	case "order":
-		for _, t := range Order(s.q) {
+		for _, t := range OrderTickets(s.q) {
 			out = append(out, t.ID)
 		}
 		return strings.Join(out, " ")
 	case "keeps":
 		out = append(out, f[1])
 		i := slices.IndexFunc(s.q.Tickets, func(t job.Ticket) bool { return t.ID == f[1] })
-		for id, t := range Kept(s.q, f[1], s.q.Tickets[i].UID) {
+		for id, t := range KeptDevices(s.q, f[1], s.q.Tickets[i].UID) {
 			out = append(out, string(id)+":"+t.ID)
 		}
 		if slices.Sort(out[2:]); len(out) == 2 {

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Overdue is how long a ticket may be next, with its devices free, before it is passed over: its owner must be stopped.
-const Overdue = 2 * time.Second
+// PassOverAfter is how long a ticket may be next, with its devices free, before it is passed over: its owner must be stopped.
+const PassOverAfter = 2 * time.Second
 
 // Turn remembers between two reads of the queue which ticket is next and which were passed over. It is a hint: all
 // users can write it, so nothing but waiting time may depend on it. The zero value is valid. Methods change copies
@@ -24,24 +24,24 @@ type Turn struct {
 	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
 }
 
-// See decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed over. A
+// DecideNext decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed over. A
 // ticket that has been next for overdue is passed over, with all others of its user except me, and the one after it is
 // next. The answer is that of Next with q.Passed as in the new Turn; turn.Next says since when the ticket is next.
 // alive are all tickets, of any scope: others are forgotten.
-func (t Turn) See(q Input, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
-	turn = t.clone(q, alive)
+func (t Turn) DecideNext(q Input, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
+	turn = t.copyForLiving(q, alive)
 	delete(turn.Passed, me)
 	for {
-		asked := turn.Put(q)
-		w := asked.walk()
-		next, ok = w.next()
+		asked := turn.ApplyTo(q)
+		w := asked.newWalk()
+		next, ok = w.firstStartable()
 		key := next.Key()
 		since, seen := turn.Next[key]
 		for _, other := range q.Tickets {
 			delete(turn.Next, other.Key())
 		}
 		if _, passed := turn.Passed[key]; !ok || passed {
-			turn.reserve(w, key)
+			turn.recordReservations(w, key)
 			return turn, next, ok
 		}
 		if !seen || key == me {
@@ -49,16 +49,16 @@ func (t Turn) See(q Input, me string, alive []job.Ticket, overdue time.Duration)
 		}
 		if q.Boot-since < int64(overdue) || key == me {
 			turn.Next[key] = since
-			turn.reserve(w, key)
+			turn.recordReservations(w, key)
 			return turn, next, ok
 		}
-		turn = turn.pass(q, next, me)
+		turn = turn.passOver(q, next, me)
 	}
 }
 
-// reserve records the reservations that begin or continue, with the pauses that follow if they end now, and drops those
+// recordReservations records the reservations that begin or continue, with the pauses that follow if they end now, and drops those
 // that have ended. next is the Key of the ticket that may start: its reservation lasts until it does.
-func (t Turn) reserve(w *walk, next string) {
+func (t Turn) recordReservations(w *walk, next string) {
 	for _, other := range w.order {
 		if key := other.Key(); w.reached[key] || w.q.Passed[key] {
 			delete(t.Reserved, key)
@@ -74,13 +74,13 @@ func (t Turn) reserve(w *walk, next string) {
 		if r, ok := t.Reserved[key]; ok && (key == next || w.reached[key]) {
 			r.Seen = w.q.Boot
 			t.Reserved[key] = r
-			t.pause(c.devices, r, r.Seen, w.q.Boot)
+			t.pauseAfter(c.devices, r, r.Seen, w.q.Boot)
 		}
 	}
 }
 
-// pass passes the ticket over, with all others of its user except me.
-func (t Turn) pass(q Input, next job.Ticket, me string) Turn {
+// passOver passes the ticket over, with all others of its user except me.
+func (t Turn) passOver(q Input, next job.Ticket, me string) Turn {
 	turn := t
 	turn.Next, turn.Passed = maps.Clone(t.Next), maps.Clone(t.Passed)
 	if turn.Passed == nil {
@@ -95,8 +95,8 @@ func (t Turn) pass(q Input, next job.Ticket, me string) Turn {
 	return turn
 }
 
-// Put returns the question with the passed tickets and reservations of the Turn.
-func (t Turn) Put(q Input) Input {
+// ApplyTo returns the question with the passed tickets and reservations of the Turn.
+func (t Turn) ApplyTo(q Input) Input {
 	q.Passed = map[string]bool{}
 	for key := range t.Passed {
 		q.Passed[key] = true
@@ -105,47 +105,47 @@ func (t Turn) Put(q Input) Input {
 	return q
 }
 
-// clone drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after reservations
+// copyForLiving drops what belongs to tickets that are gone and pauses that are over. It adds the pauses after reservations
 // that have lapsed.
-func (t Turn) clone(q Input, alive []job.Ticket) Turn {
+func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {
 	out := Turn{Next: map[string]int64{}, Passed: map[string]int64{}, Unsure: map[string]int64{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}
 	for id, until := range t.Rest {
-		out.rest(id, until, q.Boot)
+		out.pauseUntil(id, until, q.Boot)
 	}
 	for _, a := range alive {
 		key := a.Key()
-		if at, ok := t.Next[key]; ok && validTime(at, q.Boot) {
+		if at, ok := t.Next[key]; ok && isValidTime(at, q.Boot) {
 			out.Next[key] = at
 		}
-		if at, ok := t.Passed[key]; ok && validTime(at, q.Boot) {
+		if at, ok := t.Passed[key]; ok && isValidTime(at, q.Boot) {
 			out.Passed[key] = at
 		}
-		if at, ok := t.Unsure[key]; ok && validTime(at, q.Boot) {
+		if at, ok := t.Unsure[key]; ok && isValidTime(at, q.Boot) {
 			out.Unsure[key] = at
 		}
 		switch r, ok := t.Reserved[key]; {
-		case !ok || !r.plausible(q, a):
+		case !ok || !r.isPlausible(q, a):
 		case r.Until >= q.Boot:
 			out.Reserved[key] = r
 		default:
-			out.pause(a.Devices, r, r.Until, q.Boot)
+			out.pauseAfter(a.Devices, r, r.Until, q.Boot)
 		}
 	}
 	return out
 }
 
-// validTime reports whether a time is of this boot and not in the future. All users can write the record, and the queue
+// isValidTime reports whether a time is of this boot and not in the future. All users can write the record, and the queue
 // writes no other times.
-func validTime(at, now int64) bool { return at >= 0 && at <= now }
+func isValidTime(at, now int64) bool { return at >= 0 && at <= now }
 
 // clockSlack is by how much the wall clock may have been changed since a reservation began.
 const clockSlack = time.Minute
 
-// plausible reports whether the rules can have made the reservation. All users can write the record, and a forged
+// isPlausible reports whether the rules can have made the reservation. All users can write the record, and a forged
 // reservation must keep devices no longer than a real one could.
-func (r Reservation) plausible(q Input, t job.Ticket) bool {
-	if !(r.Price >= 1 && r.Price < tenth) || !validTime(r.Since, r.Seen) || !validTime(r.Seen, q.Boot) || r.Until < r.Since {
+func (r Reservation) isPlausible(q Input, t job.Ticket) bool {
+	if !(r.Price >= 1 && r.Price < idleDivisor) || !isValidTime(r.Since, r.Seen) || !isValidTime(r.Seen, q.Boot) || r.Until < r.Since {
 		return false
 	}
 	if distinct := slices.Compact(slices.Sorted(slices.Values(r.Devices))); len(r.Devices) != t.Count || len(distinct) != t.Count {
@@ -155,20 +155,20 @@ func (r Reservation) plausible(q Input, t job.Ticket) bool {
 	return float64(r.Until-r.Since)*r.Price <= float64(age)
 }
 
-// pause forbids reservations on the devices, from end, for r's length until end times its price.
-func (t Turn) pause(devices []gpu.UUID, r Reservation, end, now int64) {
+// pauseAfter forbids reservations on the devices, from end, for r's length until end times its price.
+func (t Turn) pauseAfter(devices []gpu.UUID, r Reservation, end, now int64) {
 	for _, id := range devices {
-		t.rest(id, end+int64(float64(end-r.Since)*r.Price), now)
+		t.pauseUntil(id, end+int64(float64(end-r.Since)*r.Price), now)
 	}
 }
 
-// longestRest is the longest pause that is accepted, a week: all users can write the record. A real pause is no longer
+// maxPause is the longest pause that is accepted, a week: all users can write the record. A real pause is no longer
 // than the ticket's age when its reservation began, so this cuts short only those of tickets older than a week.
-const longestRest = 14 * Patience
+const maxPause = 14 * Patience
 
-// rest forbids reservations on the device until a time.
-func (t Turn) rest(id gpu.UUID, until, now int64) {
-	if until = min(until, now+int64(longestRest)); until > max(now, t.Rest[id]) {
+// pauseUntil forbids reservations on the device until a time.
+func (t Turn) pauseUntil(id gpu.UUID, until, now int64) {
+	if until = min(until, now+int64(maxPause)); until > max(now, t.Rest[id]) {
 		t.Rest[id] = until
 	}
 }

@@ -30,7 +30,7 @@ func until(t *testing.T, q Input, turn Turn, id string) (waited time.Duration) {
 	for ; waited < 1000*time.Hour; waited += step {
 		var next job.Ticket
 		var ok bool
-		if turn, next, ok = turn.See(q, "", q.Tickets, Overdue); ok && next.ID == id {
+		if turn, next, ok = turn.DecideNext(q, "", q.Tickets, PassOverAfter); ok && next.ID == id {
 			return waited
 		}
 		q.Boot, q.Now = q.Boot+int64(step), q.Now+int64(step)
@@ -84,7 +84,7 @@ func TestForgedPause(t *testing.T) {
 		pauses  bool
 	}{{[]gpu.UUID{"GPU-0", "GPU-1"}, true}, {[]gpu.UUID{"GPU-0"}, false}, {[]gpu.UUID{"GPU-1", "GPU-1"}, false}} {
 		r := Reservation{Devices: c.devices, Since: q.Boot - int64(2*time.Hour), Seen: q.Boot - 1, Until: q.Boot - int64(time.Hour), Price: 4}
-		turn, _, _ := Turn{Reserved: map[string]Reservation{"1/wide": r}}.See(q, "", q.Tickets, Overdue)
+		turn, _, _ := Turn{Reserved: map[string]Reservation{"1/wide": r}}.DecideNext(q, "", q.Tickets, PassOverAfter)
 		if got := turn.Rest["GPU-0"] != 0; got != c.pauses {
 			t.Errorf("a pause after a reservation of %v: %v, want %v", c.devices, got, c.pauses)
 		}
@@ -101,7 +101,7 @@ func TestForgedRest(t *testing.T) {
 		turn, now := Turn{Rest: map[gpu.UUID]int64{"GPU-0": rest, "GPU-1": rest}}, q
 		now.Tickets = now.Tickets[:1]
 		for turn.Rest["GPU-0"] != 0 && now.Boot < q.Boot+int64(1000*time.Hour) {
-			turn, _, _ = turn.See(now, "", now.Tickets, Overdue)
+			turn, _, _ = turn.DecideNext(now, "", now.Tickets, PassOverAfter)
 			now.Boot, now.Now = now.Boot+int64(time.Hour), now.Now+int64(time.Hour)
 		}
 		if lasted := time.Duration(now.Boot - q.Boot); lasted > 7*24*time.Hour+2*time.Hour {
@@ -117,7 +117,7 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 	q.Tickets[1].ID = "wide" // of uid 2
 	r := Reservation{Devices: []gpu.UUID{"GPU-0", "GPU-1"}, Since: q.Boot - 1, Seen: q.Boot, Until: q.Boot + int64(time.Hour), Price: 4}
 	turn := Turn{Reserved: map[string]Reservation{"1/wide": r}}
-	turn, _, ok := turn.See(q, "2/wide", q.Tickets, Overdue)
+	turn, _, ok := turn.DecideNext(q, "2/wide", q.Tickets, PassOverAfter)
 	if _, kept := turn.Reserved["1/wide"]; ok || !kept || len(turn.Reserved) != 1 {
 		t.Errorf("uid 1's reservation is taken over: %v, %+v", ok, turn)
 	}
@@ -125,12 +125,12 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 	for uid := range uint32(2) {
 		q.Tickets = append(q.Tickets, job.Ticket{ID: "same", UID: uid, Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
 	}
-	turn, next, _ := Turn{}.See(q, "1/same", q.Tickets, Overdue)
+	turn, next, _ := Turn{}.DecideNext(q, "1/same", q.Tickets, PassOverAfter)
 	if next.UID != 0 {
 		t.Fatalf("%+v is next", next)
 	}
-	q.Boot += int64(Overdue)
-	if turn, next, _ = turn.See(q, "1/same", q.Tickets, Overdue); next.UID != 1 || len(turn.Passed) != 1 || turn.Passed["0/same"] == 0 {
+	q.Boot += int64(PassOverAfter)
+	if turn, next, _ = turn.DecideNext(q, "1/same", q.Tickets, PassOverAfter); next.UID != 1 || len(turn.Passed) != 1 || turn.Passed["0/same"] == 0 {
 		t.Errorf("%+v is next, %+v: a ticket with another's id keeps the other's turn", next, turn)
 	}
 }
@@ -139,7 +139,7 @@ func TestSameIDOfAnotherUser(t *testing.T) {
 // caller's own ticket is not passed over.
 func TestForgedTimes(t *testing.T) {
 	start := int64(time.Hour)
-	for _, at := range []int64{math.MinInt64, math.MinInt64 + start, -1, 0, start, start + 1, start + int64(Overdue), math.MaxInt64} {
+	for _, at := range []int64{math.MinInt64, math.MinInt64 + start, -1, 0, start, start + 1, start + int64(PassOverAfter), math.MaxInt64} {
 		q := Input{Boot: start, Rooms: map[gpu.UUID]pick.Room{"GPU-0": {Whole: true}, "GPU-1": {Whole: true}}}
 		for uid, id := range []string{"stopped", "polls"} {
 			q.Tickets = append(q.Tickets, job.Ticket{ID: id, UID: uint32(uid), Arrival: int64(uid), Devices: []gpu.UUID{"GPU-0"}, Count: 1})
@@ -148,16 +148,16 @@ func TestForgedTimes(t *testing.T) {
 		for name, turn := range map[string]Turn{"next": {Next: said}, "passed": {Passed: said}, "unsure": {Unsure: said}, "all": {Next: said, Passed: said, Unsure: said}} {
 			now, next, tickets := q, job.Ticket{}, []job.Ticket(nil)
 			for step := range 2 {
-				now.Boot = start + int64(step)*int64(Overdue)
-				turn, tickets = turn.Guess(q.Tickets, []gpu.UUID{"GPU-0", "GPU-1"}, now.Boot, Overdue)
-				turn, next, _ = turn.See(now, "1/polls", q.Tickets, Overdue)
+				now.Boot = start + int64(step)*int64(PassOverAfter)
+				turn, tickets = turn.AddUnknownDevices(q.Tickets, []gpu.UUID{"GPU-0", "GPU-1"}, now.Boot, PassOverAfter)
+				turn, next, _ = turn.DecideNext(now, "1/polls", q.Tickets, PassOverAfter)
 			}
 			if next.ID != "polls" || len(tickets[0].Devices) != 1 {
-				t.Errorf("%s %d: after %s %s is next, and the stopped one keeps %v", name, at, Overdue, next.ID, tickets[0].Devices)
+				t.Errorf("%s %d: after %s %s is next, and the stopped one keeps %v", name, at, PassOverAfter, next.ID, tickets[0].Devices)
 			}
 			if name == "passed" {
 				now.Boot = start
-				if _, next, _ = (Turn{Passed: said}).See(now, "0/stopped", q.Tickets, Overdue); next.ID != "stopped" {
+				if _, next, _ = (Turn{Passed: said}).DecideNext(now, "0/stopped", q.Tickets, PassOverAfter); next.ID != "stopped" {
 					t.Errorf("%d: a ticket that polls is still passed over, %s is next", at, next.ID)
 				}
 			}
@@ -172,7 +172,7 @@ func TestPauseOfDays(t *testing.T) {
 	q, turn, reserved := convoy(6*24*time.Hour), Turn{}, 0
 	for range 180 { // five times the first reservation, which lasts a quarter of the ticket's age
 		q.Held[0].SinceBoot = q.Boot - int64(time.Hour)
-		turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+		turn, _, _ = turn.DecideNext(q, "", q.Tickets, PassOverAfter)
 		reserved += len(turn.Reserved)
 		q.Boot, q.Now = q.Boot+int64(time.Hour), q.Now+int64(time.Hour)
 	}
@@ -188,15 +188,15 @@ func TestPauseOnAllDevices(t *testing.T) {
 	q.Rooms["GPU-2"], q.Rooms["GPU-3"] = pick.Room{}, pick.Room{}
 	q.Held[0].Devices = []gpu.UUID{"GPU-1", "GPU-2", "GPU-3"}
 	q.Tickets[0].Devices = []gpu.UUID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
-	turn, _, _ := Turn{}.See(q, "", q.Tickets, Overdue)
+	turn, _, _ := Turn{}.DecideNext(q, "", q.Tickets, PassOverAfter)
 	r, reserved := turn.Reserved["1/wide"]
 	if !reserved || len(r.Devices) != 2 {
 		t.Fatalf("%+v", turn)
 	}
 	q.Boot, q.Now = q.Boot+int64(time.Hour), q.Now+int64(time.Hour)
-	turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+	turn, _, _ = turn.DecideNext(q, "", q.Tickets, PassOverAfter)
 	q.Tickets = q.Tickets[1:] // it left
-	turn, _, _ = turn.See(q, "", q.Tickets, Overdue)
+	turn, _, _ = turn.DecideNext(q, "", q.Tickets, PassOverAfter)
 	for _, id := range []gpu.UUID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"} {
 		if turn.Rest[id] != q.Boot+int64(float64(time.Hour)*r.Price) {
 			t.Errorf("the pause on %s ends after %s", id, time.Duration(turn.Rest[id]-q.Boot))
@@ -238,8 +238,8 @@ func TestFadingCosts(t *testing.T) {
 			}
 			q.Rooms["GPU-1"] = room
 			var ok bool
-			turn, _, ok = turn.See(q, "", q.Tickets, Overdue+time.Hour)
-			refused += ordinal(!ok)
+			turn, _, ok = turn.DecideNext(q, "", q.Tickets, PassOverAfter+time.Hour)
+			refused += boolToInt(!ok)
 			q.Boot, q.Now = q.Boot+int64(every), q.Now+int64(every)
 		}
 		if refused > c.refuse {

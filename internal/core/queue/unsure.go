@@ -9,14 +9,14 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Guess adds to each ticket the devices that exist and are not in Ticket.Known. A device that appeared after the ticket
+// AddUnknownDevices adds to each ticket the devices that exist and are not in Ticket.Known. A device that appeared after the ticket
 // was written may suit it; only the ticket's owner can decide that, and renews the ticket at its next poll. Until then
 // no later ticket may take the device.
 //
 // The addition lasts for within, counted from the first time that such a device was seen, and does not start again
 // before the ticket is renewed. So a ticket whose owner is stopped, cannot see the device (in a container), or omits
 // known devices on purpose holds up others no longer than a ticket that is next and does not start.
-func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within time.Duration) (Turn, []job.Ticket) {
+func (t Turn) AddUnknownDevices(tickets []job.Ticket, there []gpu.UUID, boot int64, within time.Duration) (Turn, []job.Ticket) {
 	turn := t
 	turn.Unsure = maps.Clone(t.Unsure)
 	if turn.Unsure == nil {
@@ -31,7 +31,7 @@ func (t Turn) Guess(tickets []job.Ticket, there []gpu.UUID, boot int64, within t
 			continue
 		}
 		since, seen := turn.Unsure[ticket.Key()]
-		if !seen || !validTime(since, boot) {
+		if !seen || !isValidTime(since, boot) {
 			since = boot
 			turn.Unsure[ticket.Key()] = boot
 		}

@@ -19,7 +19,7 @@ func TestGuess(t *testing.T) {
 		{ID: "nothing", Devices: there[:1], Count: 1},
 	}
 	devices := func(turn Turn, boot int64) (Turn, [][]gpu.UUID) {
-		turn, guessed := turn.Guess(tickets, there, boot, Overdue)
+		turn, guessed := turn.AddUnknownDevices(tickets, there, boot, PassOverAfter)
 		var out [][]gpu.UUID
 		for _, g := range guessed {
 			out = append(out, g.Devices)
@@ -35,9 +35,9 @@ func TestGuess(t *testing.T) {
 	turn, got := devices(Turn{}, 100)
 	guessed := [][]gpu.UUID{{"GPU-0", "GPU-2"}, there[:1], there, there}
 	same("at first", got, guessed...)
-	turn, got = devices(turn, 100+int64(Overdue)-1)
+	turn, got = devices(turn, 100+int64(PassOverAfter)-1)
 	same("later", got, guessed...)
-	turn, got = devices(turn, 100+int64(Overdue))
+	turn, got = devices(turn, 100+int64(PassOverAfter))
 	written := [][]gpu.UUID{there[:1], there[:1], there, there[:1]}
 	same("when the time is over", got, written...)
 	if len(turn.Unsure) != 2 || turn.Unsure["0/old"] != 100 || turn.Unsure["0/nothing"] != 100 {
@@ -51,11 +51,11 @@ func TestGuess(t *testing.T) {
 
 	// Other records of living tickets remain, and those of tickets that are gone are dropped.
 	full := Turn{Next: map[string]int64{"0/old": 1}, Passed: map[string]int64{"0/knows": 2}, Unsure: turn.Unsure}
-	next, _ := full.Guess(tickets, there, 200, Overdue)
+	next, _ := full.AddUnknownDevices(tickets, there, 200, PassOverAfter)
 	if next.Next["0/old"] != 1 || next.Passed["0/knows"] != 2 {
 		t.Errorf("lost: %+v", next)
 	}
-	next, _, _ = next.See(Input{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], Overdue)
+	next, _, _ = next.DecideNext(Input{Boot: 200, Rooms: map[gpu.UUID]pick.Room{}}, "", tickets[:1], PassOverAfter)
 	if len(next.Unsure) != 1 || next.Unsure["0/old"] != 100 {
 		t.Errorf("remembered: %+v", next)
 	}

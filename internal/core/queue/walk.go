@@ -37,49 +37,49 @@ type keep struct {
 	planned bool // with estimates, and not remembered
 }
 
-func (q *Input) walk() *walk {
-	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}, alone: q.alone() && q.allKnown()}
-	tickets, _ := q.compete()
+func (q *Input) newWalk() *walk {
+	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}, alone: q.hasOneUser() && q.hasAllEstimates()}
+	tickets, _ := q.splitCompeting()
 	for _, t := range tickets {
-		if c := (candidate{t, q.devices(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
+		if c := (candidate{t, q.devicesFor(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
 			w.order = append(w.order, c)
 		}
 	}
 	for id := range q.Rooms {
 		for _, l := range q.Held {
-			if l.Holds(id) && !q.ignored(l, id) {
-				w.held[id] = append(w.held[id], q.endOf(l))
+			if l.Holds(id) && !q.ignoresLease(l, id) {
+				w.held[id] = append(w.held[id], q.estimateEnd(l))
 			}
 		}
 	}
 	for _, t := range w.order {
-		if _, ok := w.current(t); ok {
-			w.contend(t)
+		if _, ok := w.currentReservation(t); ok {
+			w.claimDevices(t)
 		}
 	}
 	return w
 }
 
-// next is the first ticket that may start. w.keeps has the reservations of the tickets ahead of it.
-func (w *walk) next() (job.Ticket, bool) {
+// firstStartable is the first ticket that may start. w.keeps has the reservations of the tickets ahead of it.
+func (w *walk) firstStartable() (job.Ticket, bool) {
 	for _, t := range w.order {
-		if w.fits(t) {
+		if w.canStart(t) {
 			return t.Ticket, true
 		}
-		w.reserve(t)
+		w.reserveForTicket(t)
 	}
 	return job.Ticket{}, false
 }
 
-// ignored reports leases that do not block the device for the scope's tickets: the lease that they wait in and its
+// ignoresLease reports leases that do not block the device for the scope's tickets: the lease that they wait in and its
 // parents, those outside the allocation of another scheduler, and sub-leases of a lease that counts, because they end
 // with it. A parent counts only if it is of the same user and has the device too.
-func (q *Input) ignored(l job.Lease, id gpu.UUID) bool {
-	scope := q.scope()
+func (q *Input) ignoresLease(l job.Lease, id gpu.UUID) bool {
+	scope := q.scopeTicket()
 	if scope.Allocation != "" && l.Allocation != scope.Allocation {
 		return true
 	}
-	around := q.ancestors(scope.Parent)
+	around := q.leaseAncestors(scope.Parent)
 	if slices.Contains(around, l.ID) {
 		return true
 	}
@@ -88,16 +88,16 @@ func (q *Input) ignored(l job.Lease, id gpu.UUID) bool {
 	})
 }
 
-// scope is any of the tickets: all have the same Parent and Allocation.
-func (q *Input) scope() job.Ticket {
+// scopeTicket is any of the tickets: all have the same Parent and Allocation.
+func (q *Input) scopeTicket() job.Ticket {
 	if len(q.Tickets) == 0 {
 		return job.Ticket{}
 	}
 	return q.Tickets[0]
 }
 
-// ancestors lists the lease and its parents.
-func (q *Input) ancestors(id string) []string {
+// leaseAncestors lists the lease and its parents.
+func (q *Input) leaseAncestors(id string) []string {
 	var out []string
 	for id != "" && !slices.Contains(out, id) {
 		out = append(out, id)
@@ -110,10 +110,10 @@ func (q *Input) ancestors(id string) []string {
 	return out
 }
 
-// endOf estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease counts
+// estimateEnd estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease counts
 // for plans of that user; where nothing is said, or it has passed, the enforced end counts.
-func (q *Input) endOf(l job.Lease) end {
-	e := end{certain: never, guessed: never, share: l.Share}
+func (q *Input) estimateEnd(l job.Lease) end {
+	e := end{certain: unknownEnd, guessed: unknownEnd, share: l.Share}
 	if at := l.FreesAt(); at > q.Boot {
 		e.certain = at
 	}
@@ -121,20 +121,20 @@ func (q *Input) endOf(l job.Lease) end {
 		e.guessed = min(q.Boot+(q.Boot-l.SinceBoot), e.certain)
 	}
 	switch said := l.SinceBoot + int64(l.Time); {
-	case l.Time > 0 && l.UID == q.scope().UID && said > q.Boot:
+	case l.Time > 0 && l.UID == q.scopeTicket().UID && said > q.Boot:
 		e.planned = min(said, e.certain)
-	case e.certain < never:
+	case e.certain < unknownEnd:
 		e.planned = e.certain
 	default:
-		e.planned = never
+		e.planned = unknownEnd
 	}
 	return e
 }
 
-// devices lists those of the ticket that exist and that its owner may have now, each once.
-func (q *Input) devices(t job.Ticket) []gpu.UUID {
+// devicesFor lists those of the ticket that exist and that its owner may have now, each once.
+func (q *Input) devicesFor(t job.Ticket) []gpu.UUID {
 	out := make([]gpu.UUID, 0, len(t.Devices))
-	may := q.permitted(t)
+	may := q.deviceFilter(t)
 	for _, id := range t.Devices {
 		if _, exists := q.Rooms[id]; exists && may(id) && !slices.Contains(out, id) {
 			out = append(out, id)
@@ -143,24 +143,26 @@ func (q *Input) devices(t job.Ticket) []gpu.UUID {
 	return out
 }
 
-// Full reports whether the owner has so many devices that the ticket can get none, even free ones (Ticket.Max).
-func (q *Input) Full(t job.Ticket) bool { return !slices.ContainsFunc(t.Devices, q.permitted(t)) }
+// HasReachedMax reports whether the owner has so many devices that the ticket can get none, even free ones (Ticket.Max).
+func (q *Input) HasReachedMax(t job.Ticket) bool {
+	return !slices.ContainsFunc(t.Devices, q.deviceFilter(t))
+}
 
-// permitted reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the same
+// deviceFilter reports which devices the ticket's owner may get now. It must agree with pick.Place, which applies the same
 // limit.
-func (q *Input) permitted(t job.Ticket) func(gpu.UUID) bool {
+func (q *Input) deviceFilter(t job.Ticket) func(gpu.UUID) bool {
 	if t.Max <= 0 {
 		return func(gpu.UUID) bool { return true }
 	}
-	own := job.Owned(q.Held, t.UID, "")
+	own := job.OwnedDevices(q.Held, t.UID, "")
 	if len(own)+t.Count <= t.Max {
 		return func(gpu.UUID) bool { return true }
 	}
 	return func(id gpu.UUID) bool { return t.Share > 0 && len(own) <= t.Max && own[job.DeviceHash(id)] }
 }
 
-// room reports whether the device could be given to the ticket now, if no other ticket waited.
-func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
+// hasRoom reports whether the device could be given to the ticket now, if no other ticket waited.
+func (w *walk) hasRoom(t job.Ticket, id gpu.UUID) bool {
 	r := w.q.Rooms[id]
 	if t.Share > 0 {
 		return r.Share != nil && *r.Share >= t.Share
@@ -168,28 +170,28 @@ func (w *walk) room(t job.Ticket, id gpu.UUID) bool {
 	return r.Whole && (t.Memory <= 0 || r.Free != nil && *r.Free >= t.Memory)
 }
 
-func (w *walk) fits(t candidate) bool {
+func (w *walk) canStart(t candidate) bool {
 	n := 0
 	for _, id := range t.devices {
-		if w.room(t.Ticket, id) && w.blocker(t.Ticket, id) == nil {
+		if w.hasRoom(t.Ticket, id) && w.blockingReservation(t.Ticket, id) == nil {
 			n++
 		}
 	}
 	return n >= t.Count
 }
 
-// blocker is the reservation that keeps the device from the ticket; nil where the ticket may have it.
-func (w *walk) blocker(t job.Ticket, id gpu.UUID) *keep {
+// blockingReservation is the reservation that keeps the device from the ticket; nil where the ticket may have it.
+func (w *walk) blockingReservation(t job.Ticket, id gpu.UUID) *keep {
 	for i := range w.keeps {
-		if k := &w.keeps[i]; slices.Contains(k.Devices, id) && !w.harmless(t, id, k) {
+		if k := &w.keeps[i]; slices.Contains(k.Devices, id) && !w.mayUseReserved(t, id, k) {
 			return k
 		}
 	}
 	return nil
 }
 
-// harmless reports the cases in which a later ticket may use a reserved device.
-func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
+// mayUseReserved reports the cases in which a later ticket may use a reserved device.
+func (w *walk) mayUseReserved(t job.Ticket, id gpu.UUID, k *keep) bool {
 	if k.Certain && t.Timeout > 0 && int64(t.Timeout) <= k.Until-w.q.Boot {
 		return true
 	}
@@ -200,10 +202,10 @@ func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
 	return t.Share > 0 && k.ticket.Share > 0 && room != nil && t.Share <= *room && k.ticket.Share <= *room-t.Share
 }
 
-func (w *walk) keptFrom(t job.Ticket) map[gpu.UUID]job.Ticket {
+func (w *walk) devicesKeptFrom(t job.Ticket) map[gpu.UUID]job.Ticket {
 	out := map[gpu.UUID]job.Ticket{}
 	for id := range w.q.Rooms {
-		if k := w.blocker(t, id); k != nil {
+		if k := w.blockingReservation(t, id); k != nil {
 			out[id] = k.ticket.Ticket
 		}
 	}

@@ -129,23 +129,23 @@ func (w *world) settle() {
 		q := w.question()
 		for _, task := range w.waiting {
 			if _, passed := w.turn.Passed[task.ticket.Key()]; passed && !task.stopped {
-				w.turn, _, _ = w.turn.See(q, task.ticket.Key(), q.Tickets, Overdue)
+				w.turn, _, _ = w.turn.DecideNext(q, task.ticket.Key(), q.Tickets, PassOverAfter)
 			}
 		}
 		var next job.Ticket
 		var ok bool
-		if w.turn, next, ok = w.turn.See(q, "", q.Tickets, Overdue); !ok {
+		if w.turn, next, ok = w.turn.DecideNext(q, "", q.Tickets, PassOverAfter); !ok {
 			w.lapse()
 			return
 		}
 		i := slices.IndexFunc(w.waiting, func(t *task) bool { return t.ticket.ID == next.ID })
 		if w.waiting[i].stopped {
 			if since, waits := w.turn.Next[next.Key()]; waits {
-				w.in(time.Duration(since+int64(Overdue)-q.Boot), func() {})
+				w.in(time.Duration(since+int64(PassOverAfter)-q.Boot), func() {})
 			}
 			return
 		}
-		w.start(w.turn.Put(q), w.waiting[i])
+		w.start(w.turn.ApplyTo(q), w.waiting[i])
 	}
 }
 
@@ -162,8 +162,8 @@ func (w *world) lapse() {
 // question is the state that a waiter sees now.
 func (w *world) question() Input {
 	q := w.bareQuestion()
-	q.Rooms = pick.Rooms(w.machine, q.Held, w.context(0))
-	pick.Foresee(q.Rooms, w.machine, q.Held, w.context(0), pick.Ends{Now: q.Boot})
+	q.Rooms = pick.RoomByDevice(w.machine, q.Held, w.context(0))
+	pick.ForecastRooms(q.Rooms, w.machine, q.Held, w.context(0), pick.Ends{Now: q.Boot})
 	return q
 }
 
@@ -219,12 +219,12 @@ func (w *world) measure() {
 
 // arrive makes a ticket of the spec; nil when the machine can never serve it.
 func (w *world) arrive(uid uint32, spec job.Spec, lasts time.Duration, uses float64) *task {
-	devices := pick.Servers(spec, w.machine, w.context(uid))
-	if len(devices) < pick.Need(spec) {
+	devices := pick.CapableDevices(spec, w.machine, w.context(uid))
+	if len(devices) < pick.DeviceCount(spec) {
 		return nil
 	}
 	task := &task{spec: spec, lasts: lasts, uses: uses}
-	task.ticket = job.Ticket{ID: fmt.Sprintf("t%05d", len(w.tasks)), UID: uid, Arrival: birth + w.now, Devices: devices, Count: pick.Need(spec),
+	task.ticket = job.Ticket{ID: fmt.Sprintf("t%05d", len(w.tasks)), UID: uid, Arrival: birth + w.now, Devices: devices, Count: pick.DeviceCount(spec),
 		Memory: spec.Memory, Share: spec.Share, Timeout: spec.Timeout}
 	w.tasks = append(w.tasks, task)
 	w.waiting = append(w.waiting, task)
@@ -234,7 +234,7 @@ func (w *world) arrive(uid uint32, spec job.Spec, lasts time.Duration, uses floa
 // start claims devices as the waiter that is next does.
 func (w *world) start(q Input, started *task) {
 	in := w.context(started.ticket.UID)
-	in.Kept = Kept(q, started.ticket.ID, started.ticket.UID)
+	in.Kept = KeptDevices(q, started.ticket.ID, started.ticket.UID)
 	plan, refusal := pick.Place(started.spec, w.machine, q.Held, in)
 	if refusal != nil {
 		w.t.Errorf("%+v is next, but %v: %+v", started.ticket, refusal, refusal.Reasons)

@@ -58,33 +58,33 @@ type Case struct {
 	since  time.Duration // of the first sum above the share
 	back   time.Duration // since when the sum is within the share again; only while within
 	within bool
-	asked  []asked // processes that were sent SIGTERM
-	blind  bool    // Blind was reported
+	asked  []askedProcess // processes that were sent SIGTERM
+	blind  bool           // Blind was reported
 }
 
-type asked struct {
+type askedProcess struct {
 	pid   int
 	start uint64
 	at    time.Duration
 }
 
-// Unmeasured reports that the last measurement could not show whether the share is kept.
-func (c Case) Unmeasured() bool { return c.blind }
+// IsUnmeasured reports that the last measurement could not show whether the share is kept.
+func (c Case) IsUnmeasured() bool { return c.blind }
 
 // Over reports that the sum was above the share, and not within it for long enough since.
 func (c Case) Over() bool { return c.over }
 
-// See judges one measurement, and returns the new history.
-func (c Case) See(l Limits, s Sample) (Case, Order) {
-	sum, missing := total(s.Uses)
+// JudgeSample judges one measurement, and returns the new history.
+func (c Case) JudgeSample(l Limits, s Sample) (Case, Order) {
+	sum, missing := sumMemory(s.Uses)
 	o := Order{Sum: sum}
 	switch {
 	case s.Blind != "":
-		return c.blinded(o, s.Blind)
+		return c.recordBlind(o, s.Blind)
 	case sum <= l.Share && missing:
-		return c.blinded(o, "the driver does not say how much memory each process uses")
+		return c.recordBlind(o, "the driver does not say how much memory each process uses")
 	case sum <= l.Share:
-		return c.kept(l, s.At), o
+		return c.recordWithinShare(l, s.At), o
 	}
 	c.within, c.blind = false, false
 	if !c.over {
@@ -97,10 +97,10 @@ func (c Case) See(l Limits, s Sample) (Case, Order) {
 	}
 	c.asked = slices.Clone(c.asked)
 	for _, u := range processesToEnd(s.Uses) {
-		i := slices.IndexFunc(c.asked, func(t asked) bool { return t.pid == u.PID && t.start == u.Start })
+		i := slices.IndexFunc(c.asked, func(t askedProcess) bool { return t.pid == u.PID && t.start == u.Start })
 		switch {
 		case i < 0:
-			c.asked = append(c.asked, asked{u.PID, u.Start, s.At})
+			c.asked = append(c.asked, askedProcess{u.PID, u.Start, s.At})
 			o.Terminate = append(o.Terminate, u)
 		case s.At-c.asked[i].at >= l.Grace:
 			o.Kill = append(o.Kill, u)
@@ -120,8 +120,8 @@ func processesToEnd(uses []Use) []Use {
 	return some
 }
 
-// kept handles a sum within the share, which after the grace clears the history.
-func (c Case) kept(l Limits, at time.Duration) Case {
+// recordWithinShare handles a sum within the share, which after the grace clears the history.
+func (c Case) recordWithinShare(l Limits, at time.Duration) Case {
 	c.blind = false
 	if c.over && !c.within {
 		c.within, c.back = true, at
@@ -132,15 +132,15 @@ func (c Case) kept(l Limits, at time.Duration) Case {
 	return c
 }
 
-func (c Case) blinded(o Order, why string) (Case, Order) {
+func (c Case) recordBlind(o Order, why string) (Case, Order) {
 	if !c.blind {
 		c.blind, o.Blind = true, why
 	}
 	return c, o
 }
 
-// total adds the known figures; missing reports a process without one.
-func total(uses []Use) (sum gpu.Bytes, missing bool) {
+// sumMemory adds the known figures; missing reports a process without one.
+func sumMemory(uses []Use) (sum gpu.Bytes, missing bool) {
 	for _, u := range uses {
 		if u.Memory == nil {
 			missing = true

@@ -77,14 +77,14 @@ func TestJudge(t *testing.T) {
 				}
 				var o Order
 				before := k
-				k, o = before.See(limits, s)
-				if _, again := before.See(limits, s); !reflect.DeepEqual(again, o) {
+				k, o = before.JudgeSample(limits, s)
+				if _, again := before.JudgeSample(limits, s); !reflect.DeepEqual(again, o) {
 					t.Errorf("asked twice at %s: %q, then %q", s.At, said(o), said(again))
 				}
-				if dim := s.Blind != "" || o.Blind != ""; dim && !k.Unmeasured() {
+				if dim := s.Blind != "" || o.Blind != ""; dim && !k.IsUnmeasured() {
 					t.Errorf("at %s it says that it was measured", s.At)
 				}
-				if sum, missing := total(s.Uses); s.Blind == "" && (sum > limits.Share || !missing) && k.Unmeasured() {
+				if sum, missing := sumMemory(s.Uses); s.Blind == "" && (sum > limits.Share || !missing) && k.IsUnmeasured() {
 					t.Errorf("at %s it says that it was not measured", s.At)
 				}
 				got = append(got, said(o))
@@ -105,7 +105,7 @@ func TestJudgeReused(t *testing.T) {
 		if i >= 5 {
 			use[0].Start = 8
 		}
-		k, o = k.See(limits, Sample{At: time.Duration(i) * time.Second, Uses: use})
+		k, o = k.JudgeSample(limits, Sample{At: time.Duration(i) * time.Second, Uses: use})
 		if want := map[int]string{0: "W", 3: "T100", 5: "T100"}[i]; said(o) != want {
 			t.Errorf("second %d: %q, want %q", i, said(o), want)
 		}
@@ -121,7 +121,7 @@ func TestJudgePart(t *testing.T) {
 			use := uses(4, 6, 0, -1)
 			use[0].Keeps, use[1].Keeps = keeps[0], keeps[1]
 			use[2].Keeps, use[3].Keeps = keeps[0] && keeps[1], keeps[0] && keeps[1]
-			k, o = k.See(limits, Sample{At: time.Duration(i) * time.Second, Uses: use})
+			k, o = k.JudgeSample(limits, Sample{At: time.Duration(i) * time.Second, Uses: use})
 		}
 		if said(o) != want {
 			t.Errorf("%v: %q, want %q", keeps, said(o), want)
@@ -143,8 +143,8 @@ func TestJudgeNever(t *testing.T) {
 				s = Sample{At: at, Blind: "no answer"}
 			}
 			var o Order
-			k, o = k.See(limits, s)
-			sum, _ := total(s.Uses)
+			k, o = k.JudgeSample(limits, s)
+			sum, _ := sumMemory(s.Uses)
 			if acts := len(o.Terminate) + len(o.Kill); acts > 0 && (s.Blind != "" || sum <= limits.Share || warned < 0 || at-warned < limits.Grace) {
 				t.Fatalf("ended at %s, warned at %s: %+v", at, warned, s)
 			}
@@ -170,14 +170,14 @@ func TestJudgeNever(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	n := Names{Lease: "k3f9", Device: "GPU 2"}
-	_, o := Case{}.See(limits, Sample{Uses: uses(6, 10)})
+	_, o := Case{}.JudgeSample(limits, Sample{Uses: uses(6, 10)})
 	for got, want := range map[string]string{
-		o.Warning(n, limits, uses(6, 10)):                         "train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 18G",
-		o.Ending(n, limits, uses(6, 10), uses(6), false):          "asking train.py (process 100) to end (SIGTERM): train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 18G",
-		Order{Blind: "no answer within 5 s"}.Blindness(n, limits): "cannot measure lease k3f9 on GPU 2: no answer within 5 s; nothing is ended, and its share of 8 GiB is not enforced",
-		Order{Sum: 9 * gpu.GiB}.Warning(n, limits, uses(9)):       "train.py (process 100) uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 10G",
-		Order{Sum: 9 * gpu.GiB}.Ending(n, limits, nil, nil, true): "ending no process (SIGKILL): no process uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 10G",
-		Order{Sum: 9 * gpu.GiB}.Untouched(n, limits, uses(9)):     "cannot end train.py (process 100), which is not of the user of lease k3f9 or has not opened the GPU, although 9 GiB is used on GPU 2 and the share is 8 GiB",
+		o.WarningText(n, limits, uses(6, 10)):                         "train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 18G",
+		o.EndingText(n, limits, uses(6, 10), uses(6), false):          "asking train.py (process 100) to end (SIGTERM): train.py (process 101) and 1 more use 16 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 18G",
+		Order{Blind: "no answer within 5 s"}.BlindText(n, limits):     "cannot measure lease k3f9 on GPU 2: no answer within 5 s; nothing is ended, and its share of 8 GiB is not enforced",
+		Order{Sum: 9 * gpu.GiB}.WarningText(n, limits, uses(9)):       "train.py (process 100) uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 10G",
+		Order{Sum: 9 * gpu.GiB}.EndingText(n, limits, nil, nil, true): "ending no process (SIGKILL): no process uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 10G",
+		Order{Sum: 9 * gpu.GiB}.UntouchedText(n, limits, uses(9)):     "cannot end train.py (process 100), which is not of the user of lease k3f9 or has not opened the GPU, although 9 GiB is used on GPU 2 and the share is 8 GiB",
 	} {
 		if got != want {
 			t.Errorf("%s\nwant\n%s", got, want)

@@ -21,7 +21,7 @@ type Measured struct {
 func (u *Measured) Add(m gpu.Machine, l *job.Lease, own func(gpu.UUID) gpu.Bytes) {
 	load, loads := 0.0, 0
 	for _, id := range l.Devices {
-		d, slice, ok := m.Find(id)
+		d, slice, ok := m.FindDevice(id)
 		if !ok {
 			continue
 		}
@@ -42,8 +42,8 @@ func (u *Measured) Add(m gpu.Machine, l *job.Lease, own func(gpu.UUID) gpu.Bytes
 	u.Until = m.Taken
 }
 
-// Mean is the mean utilisation, 0..1; nil where nothing was measured.
-func (u Measured) Mean() *float64 {
+// MeanLoad is the mean utilisation, 0..1; nil where nothing was measured.
+func (u Measured) MeanLoad() *float64 {
 	if u.Samples == 0 {
 		return nil
 	}

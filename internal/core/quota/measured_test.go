@@ -40,7 +40,7 @@ func TestMeasured(t *testing.T) {
 		for _, m := range readings {
 			u.Add(m, &c.lease, own)
 		}
-		mean := u.Mean()
+		mean := u.MeanLoad()
 		if u.Peak != c.peak || (mean == nil) != (c.mean == nil) || mean != nil && *mean != *c.mean || !u.Until.Equal(at.Add(time.Second)) {
 			t.Errorf("%s: %+v, mean %v", name, u, mean)
 		}

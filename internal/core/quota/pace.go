@@ -5,8 +5,8 @@ import "time"
 // All shares of a user are measured together, and that takes longer the more processes there are on the devices, because
 // the driver and /proc list them all. So measuring may take a part of one processor, whatever their number.
 const (
-	partOfProcessor = 20 // one twentieth
-	longestPause    = 15 // times the usual interval
+	processorDivisor = 20 // one twentieth
+	maxPauseFactor   = 15 // times the usual interval
 )
 
 // Pace is what the time of the next measurement depends on.
@@ -17,11 +17,11 @@ type Pace struct {
 	Over  bool          // a lease has used more than its share: its grace is being counted
 }
 
-// NextLook is the pause until the next measurement: the usual interval while one takes at most a twentieth of that, or
+// NextPause is the pause until the next measurement: the usual interval while one takes at most a twentieth of that, or
 // while a lease is above its share.
-func (p Pace) NextLook() time.Duration {
+func (p Pace) NextPause() time.Duration {
 	if p.Over {
 		return p.Every
 	}
-	return min(max(partOfProcessor*p.Cost, p.Took, p.Every), longestPause*p.Every)
+	return min(max(processorDivisor*p.Cost, p.Took, p.Every), maxPauseFactor*p.Every)
 }

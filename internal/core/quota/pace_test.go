@@ -21,7 +21,7 @@ func TestNextLook(t *testing.T) {
 		{"a busy machine", Pace{Every: time.Second, Cost: 15 * ms, Took: 700 * ms}, time.Second},
 		{"a short interval, as in tests", Pace{Every: 50 * ms, Cost: time.Second}, 750 * ms},
 	} {
-		if got := c.pace.NextLook(); got != c.want {
+		if got := c.pace.NextPause(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestNextLook(t *testing.T) {
 	// It takes no more than a twentieth of a processor, until the pause is at its longest.
 	for cost := time.Millisecond; cost < 750*ms; cost += ms {
 		p := Pace{Every: time.Second, Cost: cost}
-		if part := float64(p.Cost) / float64(p.NextLook()); part > 0.0501 {
+		if part := float64(p.Cost) / float64(p.NextPause()); part > 0.0501 {
 			t.Errorf("measurements of %s take %.2f processors", cost, part)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package quota decides about the memory quota of a shared lease: how strictly it can be enforced on this machine,
 // which settings of frameworks apply it, and what follows from the measurements:
 //
-//	level, note, refusal := quota.Level(spec.Quota, spec.Require, means)
+//	level, note, refusal := quota.DecideLevel(spec.Quota, spec.Require, means)
 //	c, order := c.See(quota.Limits{Share: share, Grace: grace}, sample)
 //
 // It must not measure or end anything itself.
@@ -20,10 +20,10 @@ type Means struct {
 	MPS   string
 }
 
-// Level is the level of the quota, with a note when that is less than asked. Less than required is a permanent refusal.
+// DecideLevel is the level of the quota, with a note when that is less than asked. Less than required is a permanent refusal.
 // MPS needs a watching process too: its limit is per process, and a client that bypasses it has none.
-func Level(asked, required job.Quota, can Means) (level job.Quota, note string, refusal *job.Refusal) {
-	asked = harder(harder(asked, required), job.Watch)
+func DecideLevel(asked, required job.Quota, can Means) (level job.Quota, note string, refusal *job.Refusal) {
+	asked = harderLevel(harderLevel(asked, required), job.Watch)
 	level, why := asked, ""
 	if level == job.MPS && can.MPS != "" {
 		level, why = job.Watch, "NVIDIA's Multi-Process Service cannot limit it: "+can.MPS
@@ -33,31 +33,31 @@ func Level(asked, required job.Quota, can Means) (level job.Quota, note string, 
 		level, why = job.NoQuota, can.Watch
 		note = "no process enforces this share: " + can.Watch
 	}
-	if rank(level) >= rank(required) {
+	if levelRank(level) >= levelRank(required) {
 		return level, note, nil
 	}
 	return level, "", &job.Refusal{
 		Summary: fmt.Sprintf("cannot keep the share as hard as --require-quota %s asks: %s", required, why),
-		Never:   true, Reasons: []job.Reason{}, Remedy: remedy(level),
+		Never:   true, Reasons: []job.Reason{}, Remedy: levelRemedy(level),
 	}
 }
 
-func remedy(level job.Quota) string {
+func levelRemedy(level job.Quota) string {
 	if level == job.NoQuota {
 		return "leave --require-quota out to rely on the job alone, or --share to get a GPU of its own"
 	}
 	return fmt.Sprintf("ask for --require-quota %s, or leave it out", level)
 }
 
-func harder(a, b job.Quota) job.Quota {
-	if rank(a) < rank(b) {
+func harderLevel(a, b job.Quota) job.Quota {
+	if levelRank(a) < levelRank(b) {
 		return b
 	}
 	return a
 }
 
-// rank orders the levels, weakest first.
-func rank(q job.Quota) int {
+// levelRank orders the levels, weakest first.
+func levelRank(q job.Quota) int {
 	switch q {
 	case job.MPS:
 		return 2
@@ -67,9 +67,9 @@ func rank(q job.Quota) int {
 	return 0
 }
 
-// context is what a CUDA context, its libraries and workspaces use in addition to what a framework counts: one to a few
+// contextReserve is what a CUDA context, its libraries and workspaces use in addition to what a framework counts: one to a few
 // hundred MiB (cupy/cupy docs/source/user_guide/memory.rst). The driver's list, and so the share, includes it.
-const context = 512 * gpu.MiB
+const contextReserve = 512 * gpu.MiB
 
-// Room is the part of a share that a process may allocate itself, without its context.
-func Room(share gpu.Bytes) gpu.Bytes { return max(share-context, share/2) }
+// RoomInShare is the part of a share that a process may allocate itself, without its context.
+func RoomInShare(share gpu.Bytes) gpu.Bytes { return max(share-contextReserve, share/2) }

@@ -26,7 +26,7 @@ func TestLevel(t *testing.T) {
 		{"mps that cannot be verified", job.MPS, "", Means{Watch: "it is PID 1"}, job.NoQuota, "it is PID 1", ""},
 		{"watch required and impossible", "", job.Watch, Means{Watch: "it is PID 1"}, "", "", "--require-quota watch asks: it is PID 1"},
 	} {
-		level, note, refusal := Level(c.asked, c.required, c.can)
+		level, note, refusal := DecideLevel(c.asked, c.required, c.can)
 		switch {
 		case refusal == nil && c.refusal != "", refusal != nil && (c.refusal == "" || !strings.Contains(refusal.Summary, c.refusal) || !refusal.Never || refusal.Remedy == ""):
 			t.Errorf("%s: refusal %+v, want %q", c.name, refusal, c.refusal)
@@ -40,7 +40,7 @@ func TestRoom(t *testing.T) {
 	for share, want := range map[gpu.Bytes]gpu.Bytes{
 		8 * gpu.GiB: 8*gpu.GiB - 512*gpu.MiB, gpu.GiB: 512 * gpu.MiB, 600 * gpu.MiB: 300 * gpu.MiB, 0: 0,
 	} {
-		if got := Room(share); got != want {
+		if got := RoomInShare(share); got != want {
 			t.Errorf("Room(%s) = %s, want %s", share, got, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestAsk(t *testing.T) {
 	for sum, want := range map[gpu.Bytes]string{
 		16 * gpu.GiB: "18G", 10 * gpu.GiB: "11G", gpu.GiB: "1280M", 100 * gpu.MiB: "256M", 3600 * gpu.MiB: "4G", 900 * gpu.MiB: "1G",
 	} {
-		if got := Ask(sum); got != want {
+		if got := SizeToAskFor(sum); got != want {
 			t.Errorf("Ask(%s) = %s, want %s", sum, got, want)
 		}
 	}

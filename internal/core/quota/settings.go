@@ -11,15 +11,15 @@ import (
 	"gpuard/internal/core/visible"
 )
 
-// Own is the variable that lists the settings made here, as NAME=VALUE separated by semicolons, so that a job inside
+// OwnVariable is the variable that lists the settings made here, as NAME=VALUE separated by semicolons, so that a job inside
 // the lease can distinguish them from the user's own.
-const Own = "GPUARD_LIMITS"
+const OwnVariable = "GPUARD_LIMITS"
 
 // The names of JAX's fraction of a device's memory. With both set it fails (jax-ml/jax, jaxlib/xla_client.py). The
 // older one is written: every version reads it, and most programs that set one set that.
 const (
-	jax      = "XLA_PYTHON_CLIENT_MEM_FRACTION"
-	jaxNewer = "XLA_CLIENT_MEM_FRACTION"
+	jaxFractionVar      = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+	jaxNewerFractionVar = "XLA_CLIENT_MEM_FRACTION"
 )
 
 // setting is one framework's limit that is set by the environment alone, in every version that has the name.
@@ -29,11 +29,11 @@ type setting struct {
 	value func(room, total gpu.Bytes) string
 }
 
-// settings lists them. PyTorch is not among them: versions without per_process_memory_fraction in
+// frameworkSettings lists them. PyTorch is not among them: versions without per_process_memory_fraction in
 // PYTORCH_CUDA_ALLOC_CONF fail on it, and the version that a job will load is not known.
-func settings() []setting {
+func frameworkSettings() []setting {
 	return []setting{
-		{jax, []string{jaxNewer}, func(room, total gpu.Bytes) string {
+		{jaxFractionVar, []string{jaxNewerFractionVar}, func(room, total gpu.Bytes) string {
 			if total <= 0 {
 				return ""
 			}
@@ -52,12 +52,12 @@ const (
 	threadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
 
-// ThroughMPS returns the limits of a client: memory on each device, by UUID because daemon and client may number
+// MPSVars returns the limits of a client: memory on each device, by UUID because daemon and client may number
 // devices differently, and the percentage of its processors, 0 for all.
-func ThroughMPS(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
+func MPSVars(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
 	limits := make([]string, len(devices))
 	for i, d := range devices {
-		limits[i] = fmt.Sprintf("%s=%dM", d.UUID, Room(share)/gpu.MiB)
+		limits[i] = fmt.Sprintf("%s=%dM", d.UUID, RoomInShare(share)/gpu.MiB)
 	}
 	out := []visible.Var{{Name: PinnedVariable, Value: strings.Join(limits, ",")}}
 	if threads > 0 {
@@ -66,18 +66,18 @@ func ThroughMPS(devices []job.Given, share gpu.Bytes, threads int) []visible.Var
 	return out
 }
 
-// Settings returns the variables with which a job limits itself to its share of each device: those of frameworks, where
+// ShareVars returns the variables with which a job limits itself to its share of each device: those of frameworks, where
 // env has none of the names, and through, which connects it to MPS. Settings of an outer lease are replaced, or removed
 // where this lease has none: a job with share 0 has whole devices. total is the memory of the largest device, 0 where a
 // device does not report it.
-func Settings(env visible.Env, share, total gpu.Bytes, through []visible.Var) []visible.Var {
-	ours, _ := env.Lookup(Own)
+func ShareVars(env visible.Env, share, total gpu.Bytes, through []visible.Var) []visible.Var {
+	ours, _ := env.Lookup(OwnVariable)
 	before := strings.Split(ours, ";")
 	mine := func(name string) bool {
 		v, set := env.Lookup(name)
 		return set && slices.Contains(before, name+"="+v)
 	}
-	out := frameworks(env, share, total, mine)
+	out := frameworkVars(env, share, total, mine)
 	out = append(out, through...)
 	for _, entry := range before {
 		name, _, _ := strings.Cut(entry, "=")
@@ -92,14 +92,14 @@ func Settings(env visible.Env, share, total gpu.Bytes, through []visible.Var) []
 		}
 	}
 	if ours != "" || len(made) > 0 {
-		out = append(out, visible.Var{Name: Own, Value: strings.Join(made, ";"), Unset: len(made) == 0})
+		out = append(out, visible.Var{Name: OwnVariable, Value: strings.Join(made, ";"), Unset: len(made) == 0})
 	}
 	return out
 }
 
-// frameworks returns the settings that the user has not made; mine reports those that an outer lease has made.
-func frameworks(env visible.Env, share, total gpu.Bytes, mine func(string) bool) (out []visible.Var) {
-	for _, s := range settings() {
+// frameworkVars returns the settings that the user has not made; mine reports those that an outer lease has made.
+func frameworkVars(env visible.Env, share, total gpu.Bytes, mine func(string) bool) (out []visible.Var) {
+	for _, s := range frameworkSettings() {
 		users := slices.ContainsFunc(append([]string{s.name}, s.also...), func(name string) bool {
 			_, set := env.Lookup(name)
 			return set && !mine(name)
@@ -107,7 +107,7 @@ func frameworks(env visible.Env, share, total gpu.Bytes, mine func(string) bool)
 		if share == 0 || users {
 			continue
 		}
-		if value := s.value(Room(share), total); value != "" {
+		if value := s.value(RoomInShare(share), total); value != "" {
 			out = append(out, visible.Var{Name: s.name, Value: value})
 		}
 	}

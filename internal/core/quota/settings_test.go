@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 			written[1], written[2], visible.Var{Name: "XLA_PYTHON_CLIENT_MEM_FRACTION", Unset: true}),
 			visible.Var{Name: own, Value: "CUPY_GPU_MEMORY_LIMIT=8053063680;TF_FORCE_GPU_ALLOW_GROWTH=true"})},
 	} {
-		if got := Settings(c.env, c.share, c.total, nil); !reflect.DeepEqual(got, c.want) {
+		if got := ShareVars(c.env, c.share, c.total, nil); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n%+v, want\n%+v", c.name, got, c.want)
 		}
 	}
@@ -51,24 +51,24 @@ func TestSettings(t *testing.T) {
 // TestThroughMPS: the variables for MPS are the lease's, and removed in an inner lease that does not use MPS.
 func TestThroughMPS(t *testing.T) {
 	devices := []job.Given{{UUID: "GPU-a"}, {UUID: "GPU-b"}}
-	through := ThroughMPS(devices, 8*gpu.GiB, 50)
+	through := MPSVars(devices, 8*gpu.GiB, 50)
 	want := []visible.Var{{Name: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Value: "GPU-a=7680M,GPU-b=7680M"}, {Name: "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", Value: "50"}}
 	if !reflect.DeepEqual(through, want) {
 		t.Errorf("%+v, want %+v", through, want)
 	}
-	if got := ThroughMPS(devices[:1], gpu.GiB, 0); len(got) != 1 || got[0].Value != "GPU-a=512M" {
+	if got := MPSVars(devices[:1], gpu.GiB, 0); len(got) != 1 || got[0].Value != "GPU-a=512M" {
 		t.Errorf("without threads: %+v", got)
 	}
 	outer := visible.Env{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=90"} // the user's own value differs from ours
-	for _, v := range Settings(outer, 8*gpu.GiB, 24*gpu.GiB, through[:1]) {
+	for _, v := range ShareVars(outer, 8*gpu.GiB, 24*gpu.GiB, through[:1]) {
 		outer = append(outer, v.Name+"="+v.Value)
 	}
-	inner := Settings(outer, 0, 24*gpu.GiB, nil)
+	inner := ShareVars(outer, 0, 24*gpu.GiB, nil)
 	unset := map[string]bool{}
 	for _, v := range inner {
 		unset[v.Name] = v.Unset
 	}
-	for _, name := range []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUPY_GPU_MEMORY_LIMIT", Own} {
+	for _, name := range []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUPY_GPU_MEMORY_LIMIT", OwnVariable} {
 		if !unset[name] {
 			t.Errorf("%s stays: %+v", name, inner)
 		}

@@ -14,37 +14,37 @@ type Names struct {
 	Device string // "GPU 2"
 }
 
-// Warning says how much is used, what the share is, what will happen, and what to ask for next time.
-func (o Order) Warning(n Names, l Limits, uses []Use) string {
+// WarningText says how much is used, what the share is, what will happen, and what to ask for next time.
+func (o Order) WarningText(n Names, l Limits, uses []Use) string {
 	return fmt.Sprintf("%s on %s, and the share of lease %s is %s; give memory back, or it is ended in %s. Next time ask for --share %s",
-		used(uses, o.Sum), n.Device, n.Lease, l.Share, span(l.Grace), Ask(o.Sum))
+		useText(uses, o.Sum), n.Device, n.Lease, l.Share, secondsText(l.Grace), SizeToAskFor(o.Sum))
 }
 
-// Ending says which processes are ended now, how, and why.
-func (o Order) Ending(n Names, l Limits, uses, who []Use, force bool) string {
-	how := "asking " + processes(who) + " to end (SIGTERM)"
+// EndingText says which processes are ended now, how, and why.
+func (o Order) EndingText(n Names, l Limits, uses, who []Use, force bool) string {
+	how := "asking " + processesText(who) + " to end (SIGTERM)"
 	if force {
-		how = "ending " + processes(who) + " (SIGKILL)"
+		how = "ending " + processesText(who) + " (SIGKILL)"
 	}
 	return fmt.Sprintf("%s: %s on %s, and the share of lease %s is %s. Next time ask for --share %s",
-		how, used(uses, o.Sum), n.Device, n.Lease, l.Share, Ask(o.Sum))
+		how, useText(uses, o.Sum), n.Device, n.Lease, l.Share, SizeToAskFor(o.Sum))
 }
 
-// Untouched names a process that is not ended although the sum is above the share, because it is another user's, no
+// UntouchedText names a process that is not ended although the sum is above the share, because it is another user's, no
 // longer the one that was measured, or nothing proves that it uses the device.
-func (o Order) Untouched(n Names, l Limits, who []Use) string {
+func (o Order) UntouchedText(n Names, l Limits, who []Use) string {
 	return fmt.Sprintf("cannot end %s, which is not of the user of lease %s or has not opened the GPU, although %s is used on %s and the share is %s",
-		processes(who), n.Lease, o.Sum, n.Device, l.Share)
+		processesText(who), n.Lease, o.Sum, n.Device, l.Share)
 }
 
-// Blindness says that the share cannot be checked, and that no process is ended.
-func (o Order) Blindness(n Names, l Limits) string {
+// BlindText says that the share cannot be checked, and that no process is ended.
+func (o Order) BlindText(n Names, l Limits) string {
 	return fmt.Sprintf("cannot measure lease %s on %s: %s; nothing is ended, and its share of %s is not enforced",
 		n.Lease, n.Device, o.Blind, l.Share)
 }
 
-// Ask is the size to request next time for this use: a tenth more, rounded up, such as "18G".
-func Ask(sum gpu.Bytes) string {
+// SizeToAskFor is the size to request next time for this use: a tenth more, rounded up, such as "18G".
+func SizeToAskFor(sum gpu.Bytes) string {
 	want := sum + sum/10
 	step, unit := gpu.GiB, "G"
 	if want < 4*gpu.GiB {
@@ -60,21 +60,21 @@ func Ask(sum gpu.Bytes) string {
 	return fmt.Sprintf("%dM", n/gpu.MiB)
 }
 
-// used: "train.py (process 4242) and 2 more use 16 GiB", the largest first.
-func used(uses []Use, sum gpu.Bytes) string {
+// useText: "train.py (process 4242) and 2 more use 16 GiB", the largest first.
+func useText(uses []Use, sum gpu.Bytes) string {
 	verb := "uses"
 	if len(uses) > 1 {
 		verb = "use"
 	}
-	return fmt.Sprintf("%s %s %s", processes(uses), verb, sum)
+	return fmt.Sprintf("%s %s %s", processesText(uses), verb, sum)
 }
 
-func processes(uses []Use) string {
+func processesText(uses []Use) string {
 	if len(uses) == 0 {
 		return "no process"
 	}
 	list := slices.Clone(uses)
-	slices.SortStableFunc(list, func(a, b Use) int { return int(size(b)>>10) - int(size(a)>>10) })
+	slices.SortStableFunc(list, func(a, b Use) int { return int(memoryOrZero(b)>>10) - int(memoryOrZero(a)>>10) })
 	first := fmt.Sprintf("%s (process %d)", list[0].Command, list[0].PID)
 	if len(list) == 1 {
 		return first
@@ -82,14 +82,14 @@ func processes(uses []Use) string {
 	return fmt.Sprintf("%s and %d more", first, len(list)-1)
 }
 
-func size(u Use) gpu.Bytes {
+func memoryOrZero(u Use) gpu.Bytes {
 	if u.Memory == nil {
 		return 0
 	}
 	return *u.Memory
 }
 
-func span(d time.Duration) string {
+func secondsText(d time.Duration) string {
 	if d%time.Second == 0 {
 		return fmt.Sprintf("%d s", d/time.Second)
 	}

@@ -10,8 +10,8 @@ import (
 // CPUs are processor numbers, ascending.
 type CPUs []int
 
-// mostCPUs is more than any kernel supports (CONFIG_NR_CPUS).
-const mostCPUs = 1 << 13
+// maxCPUs is more than any kernel supports (CONFIG_NR_CPUS).
+const maxCPUs = 1 << 13
 
 // ParseCPUs reads the kernel's form of a list, "0-3,8" (cpuset(7), "List format").
 func ParseCPUs(text string) (CPUs, error) {
@@ -26,7 +26,7 @@ func ParseCPUs(text string) (CPUs, error) {
 		if err == nil && ranged {
 			last, err = strconv.Atoi(to)
 		}
-		if err != nil || first < 0 || last < first || last >= mostCPUs {
+		if err != nil || first < 0 || last < first || last >= maxCPUs {
 			return nil, fmt.Errorf("cannot read the list of processors %q", text)
 		}
 		for n := first; n <= last; n++ {
@@ -55,7 +55,7 @@ func (c CPUs) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Within returns those that are in other too.
-func (c CPUs) Within(other CPUs) CPUs {
+// Intersect returns those that are in other too.
+func (c CPUs) Intersect(other CPUs) CPUs {
 	return slices.DeleteFunc(slices.Clone(c), func(n int) bool { return !slices.Contains(other, n) })
 }

@@ -21,9 +21,9 @@ import (
 // Variable passes a Crew to the process that starts the ranks, which do not inherit it.
 const Variable = "GPUARD_RANKS"
 
-// Most is more processes than a machine can use, and few enough for a Crew to fit into Variable (execve(2): a string
+// MaxRanks is more processes than a machine can use, and few enough for a Crew to fit into Variable (execve(2): a string
 // has at most 128 KiB).
-const Most = 1024
+const MaxRanks = 1024
 
 // Host is where the processes connect.
 const Host = "127.0.0.1"
@@ -113,8 +113,8 @@ func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 	}
 }
 
-// Threads is the value that ShareThreads gave the first member, "" for none.
-func (c Crew) Threads() string {
+// ThreadCount is the value that ShareThreads gave the first member, "" for none.
+func (c Crew) ThreadCount() string {
 	for _, v := range c.Members[0].Vars {
 		if v.Name == threadsVariable {
 			return v.Value
@@ -141,14 +141,14 @@ func ThreadRemarks(env visible.Env, cpus int) (notes []string) {
 	return notes
 }
 
-// Remarks are notes on NCCL settings in the environment that have another name now, or that are for debugging: with
+// NCCLRemarks are notes on NCCL settings in the environment that have another name now, or that are for debugging: with
 // several processes they cost most.
-func Remarks(env visible.Env) (notes []string) {
+func NCCLRemarks(env visible.Env) (notes []string) {
 	for name, value := range env.All() {
 		if !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "TORCH_NCCL_") {
 			continue
 		}
-		old, is := compat.Deprecated(name, value)
+		old, is := compat.DeprecatedName(name, value)
 		newer, _ := env.Lookup(old.Instead)
 		debug, on := compat.DebugOnly(name, value)
 		switch {

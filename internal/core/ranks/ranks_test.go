@@ -28,7 +28,7 @@ func TestCPUs(t *testing.T) {
 	half, _ := ParseCPUs("0-15,32-47")
 	for other, want := range map[string]string{"8-40": "8-15,32-40", "16-31": "", "0-63": "0-15,32-47"} {
 		o, _ := ParseCPUs(other)
-		if got := half.Within(o).String(); got != want {
+		if got := half.Intersect(o).String(); got != want {
 			t.Errorf("%s within %s is %q, want %q", half, other, got, want)
 		}
 	}
@@ -45,10 +45,10 @@ func TestEncode(t *testing.T) {
 	if got, err := Decode(text); err != nil || !reflect.DeepEqual(got, crew) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	most := Crew{Port: 65535, FD: 1 << 20, Grace: time.Hour, JSON: true, Members: slices.Repeat([]Member{{Node: -1}}, Most)}
-	most.ShareThreads(nil, make(CPUs, mostCPUs))
+	most := Crew{Port: 65535, FD: 1 << 20, Grace: time.Hour, JSON: true, Members: slices.Repeat([]Member{{Node: -1}}, MaxRanks)}
+	most.ShareThreads(nil, make(CPUs, maxCPUs))
 	if text, err = most.Encode(); err != nil || len(Variable+"="+text) >= 128<<10 {
-		t.Errorf("%d processes give %d bytes, %v", Most, len(text), err)
+		t.Errorf("%d processes give %d bytes, %v", MaxRanks, len(text), err)
 	}
 	for _, text := range []string{"", "{}", "x", `{"members":[]}`} {
 		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), "by hand") {
@@ -118,13 +118,13 @@ func TestShareThreads(t *testing.T) {
 		for i := range crew.Members {
 			got = append(got, find(crew.Env(i), "OMP_NUM_THREADS"))
 		}
-		if text := strings.Join(got, " "); text != c.want || crew.Threads() != got[0] {
-			t.Errorf("%q with %v: %q, the first %q; want %q", c.cpus, c.env, text, crew.Threads(), c.want)
+		if text := strings.Join(got, " "); text != c.want || crew.ThreadCount() != got[0] {
+			t.Errorf("%q with %v: %q, the first %q; want %q", c.cpus, c.env, text, crew.ThreadCount(), c.want)
 		}
 	}
 	crew := Crew{Members: make([]Member, 2)}
-	if crew.ShareThreads(nil, nil); crew.Threads() != "" {
-		t.Errorf("%s threads where the processors are unknown", crew.Threads())
+	if crew.ShareThreads(nil, nil); crew.ThreadCount() != "" {
+		t.Errorf("%s threads where the processors are unknown", crew.ThreadCount())
 	}
 }
 
@@ -146,12 +146,12 @@ func TestRemarks(t *testing.T) {
 		"CUDA_LAUNCH_BLOCKING=1":        "",
 		"TORCH_NCCL_TRACE_BUFFER_SIZE=": "write TORCH_FR_BUFFER_SIZE",
 	} {
-		got := Remarks(visible.Env{pair})
+		got := NCCLRemarks(visible.Env{pair})
 		if text := strings.Join(got, "\n"); want == "" && text != "" || want != "" && (len(got) != 1 || !strings.Contains(text, want)) {
 			t.Errorf("%s: %q, want %q", pair, got, want)
 		}
 	}
-	if got := Remarks(visible.Env{"NCCL_BLOCKING_WAIT=1", "TORCH_NCCL_BLOCKING_WAIT=1"}); len(got) != 0 {
+	if got := NCCLRemarks(visible.Env{"NCCL_BLOCKING_WAIT=1", "TORCH_NCCL_BLOCKING_WAIT=1"}); len(got) != 0 {
 		t.Errorf("both names, for old and new versions: %q", got)
 	}
 }

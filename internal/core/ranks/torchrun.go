@@ -28,18 +28,18 @@ type option struct {
 }
 
 const (
-	alone    = "the job has this one machine, and gpuard tells its processes where to connect"
-	counted  = "gpuard counts the processes: one per device, or --nproc N of gpuard's own"
-	shimmed  = "each process begins through gpuard, which binds it to its device's processors"
-	gpuBound = "gpuard binds each process to its device's processors already"
+	whyAlone   = "the job has this one machine, and gpuard tells its processes where to connect"
+	whyCounted = "gpuard counts the processes: one per device, or --nproc N of gpuard's own"
+	whyShimmed = "each process begins through gpuard, which binds it to its device's processors"
+	whyBound   = "gpuard binds each process to its device's processors already"
 )
 
-func options() []option {
+func torchrunOptions() []option {
 	return []option{
-		{"nnodes", true, alone}, {"node-rank", true, alone}, {"rdzv-backend", true, alone}, {"rdzv-endpoint", true, alone},
-		{"rdzv-conf", true, ""}, {"rdzv-id", true, ""}, {"standalone", false, alone},
-		{"master-addr", true, alone}, {"master-port", true, alone}, {"local-addr", true, alone},
-		{"nproc-per-node", true, counted}, {"run-path", false, shimmed}, {"numa-binding", true, gpuBound},
+		{"nnodes", true, whyAlone}, {"node-rank", true, whyAlone}, {"rdzv-backend", true, whyAlone}, {"rdzv-endpoint", true, whyAlone},
+		{"rdzv-conf", true, ""}, {"rdzv-id", true, ""}, {"standalone", false, whyAlone},
+		{"master-addr", true, whyAlone}, {"master-port", true, whyAlone}, {"local-addr", true, whyAlone},
+		{"nproc-per-node", true, whyCounted}, {"run-path", false, whyShimmed}, {"numa-binding", true, whyBound},
 		{"max-restarts", true, ""}, {"monitor-interval", true, ""}, {"start-method", true, ""}, {"event-log-handler", true, ""},
 		{"role", true, ""}, {"module", false, ""}, {"no-python", false, ""}, {"log-dir", true, ""}, {"redirects", true, ""},
 		{"tee", true, ""}, {"local-ranks-filter", true, ""}, {"logs-specs", true, ""}, {"signals-to-handle", true, ""},
@@ -76,7 +76,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 			}
 			value, words = words[0], words[1:]
 		}
-		t.Options = append(t.Options, underscored(o.name))
+		t.Options = append(t.Options, underscoreOption(o.name))
 		if o.value {
 			t.Options = append(t.Options, value)
 		}
@@ -108,18 +108,18 @@ func readOption(word string) (o option, value string, given bool, err error) {
 			name, value, given = long, strings.TrimPrefix(word[2:], "="), len(word) > 2
 		}
 	}
-	i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
+	i := slices.IndexFunc(torchrunOptions(), func(o option) bool { return o.name == name })
 	if i < 0 {
 		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script come after it", word)
 	}
-	if o = options()[i]; given && !o.value {
+	if o = torchrunOptions()[i]; given && !o.value {
 		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)
 	}
 	return o, value, given, nil
 }
 
-// underscored is the spelling of an option that every version accepts.
-func underscored(name string) string { return "--" + strings.ReplaceAll(name, "-", "_") }
+// underscoreOption is the spelling of an option that every version accepts.
+func underscoreOption(name string) string { return "--" + strings.ReplaceAll(name, "-", "_") }
 
 // Line is the arguments of torchrun, which starts each process through shim, a command line that runs the words after
 // it. The first of these says whether Python runs the rest. env is the environment of torchrun.
@@ -129,7 +129,7 @@ func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string
 		"--rdzv_backend", "static", "--rdzv_endpoint", fmt.Sprintf("%s:%d", Host, port),
 		"--master_addr", Host, "--master_port", strconv.Itoa(port), "--no_python",
 	}
-	line = slices.Concat(line, t.streams(env, count), t.Options, shim)
+	line = slices.Concat(line, t.streamOptions(env, count), t.Options, shim)
 	switch {
 	case t.Plain:
 		line = append(line, Program)
@@ -141,18 +141,18 @@ func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string
 	return append(line, t.Script...)
 }
 
-// streams are options that send the output of the processes to our own streams, which is torchrun's default. They are
+// streamOptions are options that send the output of the processes to our own streams, which is torchrun's default. They are
 // needed because torchrun of PyTorch 1.13 with Python 3.11 (Debian 12) fails on its own default (Std.from_str in
 // torch/distributed/elastic/multiprocessing/api.py uses an enumeration without zero). A list that names only a rank
 // that does not exist has the same meaning in every version; a rank in it has one digit. Options of the user for the
 // streams replace these.
-func (t Torchrun) streams(env visible.Env, count int) (options []string) {
+func (t Torchrun) streamOptions(env visible.Env, count int) (options []string) {
 	if count > 9 || slices.Contains(t.Options, "--logs_specs") {
 		return nil
 	}
 	for _, name := range []string{"redirects", "tee"} {
-		if _, set := env.Lookup(variableOf(name)); !set && !slices.Contains(t.Options, underscored(name)) {
-			options = append(options, underscored(name), "9:1")
+		if _, set := env.Lookup(variableOf(name)); !set && !slices.Contains(t.Options, underscoreOption(name)) {
+			options = append(options, underscoreOption(name), "9:1")
 		}
 	}
 	return options
@@ -169,10 +169,10 @@ func variableOf(name string) string {
 	return "PET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// Overruled lists the variables from which torchrun would read options that gpuard decides.
-func Overruled() []string {
+// OverruledVariables lists the variables from which torchrun would read options that gpuard decides.
+func OverruledVariables() []string {
 	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are on the command line
-	for _, o := range options() {
+	for _, o := range torchrunOptions() {
 		if o.why != "" {
 			out = append(out, variableOf(o.name))
 		}

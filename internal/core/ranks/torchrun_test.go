@@ -94,18 +94,18 @@ func TestLine(t *testing.T) {
 func TestStreams(t *testing.T) {
 	train := Torchrun{Script: []string{"t.py"}}
 	for count, want := range map[int]string{1: "--redirects 9:1 --tee 9:1", 9: "--redirects 9:1 --tee 9:1", 10: "", 64: ""} {
-		if got := strings.Join(train.streams(nil, count), " "); got != want {
+		if got := strings.Join(train.streamOptions(nil, count), " "); got != want {
 			t.Errorf("%d ranks: %q, want %q", count, got, want)
 		}
 	}
-	if got := strings.Join(train.streams(visible.Env{"PET_REDIRECTS=1"}, 2), " "); got != "--tee 9:1" {
+	if got := strings.Join(train.streamOptions(visible.Env{"PET_REDIRECTS=1"}, 2), " "); got != "--tee 9:1" {
 		t.Errorf("with PET_REDIRECTS: %q", got)
 	}
 }
 
 // TestOverruled: the variables of what gpuard decides, and no others.
 func TestOverruled(t *testing.T) {
-	names := Overruled()
+	names := OverruledVariables()
 	for _, name := range []string{"PET_NPROC_PER_NODE", "PET_STANDALONE", "PET_MASTER_PORT", "PET_RDZV_ENDPOINT", "PET_NO_PYTHON", "PET_MODULE", "PET_RUN_PATH"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s is passed on", name)

@@ -6,46 +6,46 @@ import (
 	"strings"
 )
 
-// path keeps the parts of a path that are common to many machines, because they say what it is, and replaces the
+// scrubPath keeps the parts of a path that are common to many machines, because they say what it is, and replaces the
 // others.
-func (s *Scrubber) path(p string) string {
+func (s *Scrubber) scrubPath(p string) string {
 	parts := strings.Split(p, "/")
 	for i, part := range parts {
 		switch {
 		case i == 0 && len(part) > 1 && part[0] == '~':
-			parts[i] = "~" + s.owner(part[1:])
+			parts[i] = "~" + s.scrubOwner(part[1:])
 		case i > 0 && (parts[i-1] == "home" || parts[i-1] == "Users") && part != "":
-			parts[i] = s.owner(part)
+			parts[i] = s.scrubOwner(part)
 		default:
-			parts[i] = s.part(part)
+			parts[i] = s.scrubPathPart(part)
 		}
 	}
 	return strings.Join(parts, "/")
 }
 
-// owner is the name of a home folder.
-func (s *Scrubber) owner(name string) string {
-	if common(name) || s.replacements.MatchString(name) {
+// scrubOwner is the name of a home folder.
+func (s *Scrubber) scrubOwner(name string) string {
+	if isCommonName(name) || s.replacements.MatchString(name) {
 		return name
 	}
-	return s.replacement(User, strings.ToLower(name))
+	return s.replacementFor(User, strings.ToLower(name))
 }
 
-// part is one name of a path.
-func (s *Scrubber) part(name string) string {
+// scrubPathPart is one name of a path.
+func (s *Scrubber) scrubPathPart(name string) string {
 	bare := strings.TrimRight(name, ".")
-	if len(bare) < 2 || s.usual(bare) || s.replacements.MatchString(bare) {
+	if len(bare) < 2 || s.isUsualName(bare) || s.replacements.MatchString(bare) {
 		return name
 	}
 	end := name[len(bare):]
 	if ext := path.Ext(bare); slices.Contains([]string{".py", ".so", ".sh", ".json", ".yaml", ".yml", ".toml", ".conf", ".ipynb", ".whl", ".log", ".gz"}, ext) {
 		end, bare = ext+end, strings.TrimSuffix(bare, ext)
 	}
-	return s.replacement(Name, strings.ToLower(bare)) + end
+	return s.replacementFor(Name, strings.ToLower(bare)) + end
 }
 
-// usual reports names that say what a folder or file is, but not its owner.
-func (s *Scrubber) usual(name string) bool {
+// isUsualName reports names that say what a folder or file is, but not its owner.
+func (s *Scrubber) isUsualName(name string) bool {
 	return slices.Contains([]string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "usr", "opt", "var", "tmp", "run", "dev", "proc", "sys", "srv", "mnt", "media",
 		"home", "root", "boot", "local", "src", "data", "scratch", "work", "user", "users", "Users", "self", "cache", "site-packages", "dist-packages", "conda-meta",
@@ -57,17 +57,17 @@ func (s *Scrubber) usual(name string) bool {
 	}, name) || s.known.MatchString(name)
 }
 
-// known matches names with a varying number or suffix.
-const known = `^(?:[0-9]{1,4}(?:\.[0-9.]*)?|python[0-9.]*|cuda-?[0-9.]*|cudnn|nvidia[a-z0-9-]*|amdgpu|kfd|nouveau|renderD[0-9]+|card[0-9]+` +
+// knownNamePattern matches names with a varying number or suffix.
+const knownNamePattern = `^(?:[0-9]{1,4}(?:\.[0-9.]*)?|python[0-9.]*|cuda-?[0-9.]*|cudnn|nvidia[a-z0-9-]*|amdgpu|kfd|nouveau|renderD[0-9]+|card[0-9]+` +
 	`|lib(?:nvidia|cuda|cudart|cudnn|cublas|cublasLt|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvToolsExt|nvjitlink|nvJitLink|nccl|c10|torch|onnxruntime|tensorflow|OpenCL|amdhip|hsa-runtime|rocm)[a-z_A-Z0-9-]*\.so[0-9.]*` +
 	`|(?:torch|torchvision|torchaudio|triton|tensorflow|tensorflow_cpu|tensorrt|jax|jaxlib|jax_cuda[0-9]+_[a-z]+|onnxruntime|onnxruntime_gpu|cupy|cupy_cuda[0-9a-z]+|numpy|vllm|nvidia_[a-z0-9_]+)(?:-[0-9][0-9a-z.+]*\.dist-info)?)$`
 
-// command keeps the program of a command line if it is a common one. Arguments are dropped: they may name private work.
-func (s *Scrubber) command(line string) string {
+// scrubCommand keeps the program of a command line if it is a common one. Arguments are dropped: they may name private work.
+func (s *Scrubber) scrubCommand(line string) string {
 	first, rest, more := strings.Cut(strings.TrimSpace(line), " ")
 	name := path.Base(first)
 	if !s.everyday.MatchString(name) && !s.replacements.MatchString(name) {
-		name = s.replacement(Command, strings.ToLower(name))
+		name = s.replacementFor(Command, strings.ToLower(name))
 	}
 	if more && rest != "" {
 		name += " …"
@@ -75,11 +75,11 @@ func (s *Scrubber) command(line string) string {
 	return name
 }
 
-// plain reports a program name without path or arguments.
-func plain(command string) bool { return !strings.ContainsAny(command, " /") }
+// isPlainCommand reports a program name without path or arguments.
+func isPlainCommand(command string) bool { return !strings.ContainsAny(command, " /") }
 
-// parts are the names in a command line that may occur alone in a text: those of its program and of scripts.
-func parts(line string) (found []Secret) {
+// commandNames are the names in a command line that may occur alone in a text: those of its program and of scripts.
+func commandNames(line string) (found []Secret) {
 	for i, word := range strings.Fields(line) {
 		name := path.Base(word)
 		switch {
@@ -92,5 +92,5 @@ func parts(line string) (found []Secret) {
 	return found
 }
 
-// everyday matches programs that use GPUs on many machines.
-const everyday = `^(?:python[0-9.]*|ipython3?|jupyter[a-z-]*|torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|vllm|ray|ollama|tritonserver|trtexec|ffmpeg|blender|Xorg|Xwayland|X|gnome-shell|gnome-remote-desktop-daemon|kwin_[a-z0-9]+|plasmashell|sway|mutter|gdm[a-z0-9-]*|sddm|firefox|chrome|chromium|code|nvidia-[a-z-]+|nv-hostengine|dcgm[a-z-]*|gpuard|bash|sh|zsh|fish|docker|containerd-shim[a-z0-9-]*|systemd|node|java|julia|R|matlab|MATLAB)$`
+// everydayPattern matches programs that use GPUs on many machines.
+const everydayPattern = `^(?:python[0-9.]*|ipython3?|jupyter[a-z-]*|torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|vllm|ray|ollama|tritonserver|trtexec|ffmpeg|blender|Xorg|Xwayland|X|gnome-shell|gnome-remote-desktop-daemon|kwin_[a-z0-9]+|plasmashell|sway|mutter|gdm[a-z0-9-]*|sddm|firefox|chrome|chromium|code|nvidia-[a-z-]+|nv-hostengine|dcgm[a-z-]*|gpuard|bash|sh|zsh|fish|docker|containerd-shim[a-z0-9-]*|systemd|node|java|julia|R|matlab|MATLAB)$`

@@ -52,25 +52,25 @@ type Scrubber struct {
 // numbers.
 func New(secrets []Secret, keep []string) *Scrubber {
 	s := &Scrubber{keep: map[string]bool{}, said: map[string]string{}, count: map[Kind]int{},
-		urls: regexp.MustCompile(urls), mails: regexp.MustCompile(mails), uuids: regexp.MustCompile(uuids), macs: regexp.MustCompile(macs),
-		ipv6: regexp.MustCompile(ipv6), ipv4: regexp.MustCompile(ipv4), domains: regexp.MustCompile(domains), serials: regexp.MustCompile(serials),
-		paths: regexp.MustCompile(paths), replacements: regexp.MustCompile(replacements), known: regexp.MustCompile(known), everyday: regexp.MustCompile(everyday),
-		tokens: regexp.MustCompile(tokens), words: regexp.MustCompile(words), inside: regexp.MustCompile(inside)}
+		urls: regexp.MustCompile(urlPattern), mails: regexp.MustCompile(mailPattern), uuids: regexp.MustCompile(uuidPattern), macs: regexp.MustCompile(macPattern),
+		ipv6: regexp.MustCompile(ipv6Pattern), ipv4: regexp.MustCompile(ipv4Pattern), domains: regexp.MustCompile(domainPattern), serials: regexp.MustCompile(serialPattern),
+		paths: regexp.MustCompile(pathPattern), replacements: regexp.MustCompile(replacementPattern), known: regexp.MustCompile(knownNamePattern), everyday: regexp.MustCompile(everydayPattern),
+		tokens: regexp.MustCompile(tokenPattern), words: regexp.MustCompile(secretWordPattern), inside: regexp.MustCompile(relativePathPattern)}
 	for _, k := range keep {
 		s.keep[k] = true
 	}
 	secrets = slices.Clone(secrets)
 	for _, x := range secrets { // texts may have only the program or the script of a command
 		if x.Kind == Command {
-			secrets = append(secrets, parts(x.Text)...)
+			secrets = append(secrets, commandNames(x.Text)...)
 		}
 	}
 	slices.SortStableFunc(secrets, func(a, b Secret) int {
 		return cmp.Or(cmp.Compare(len(b.Text), len(a.Text)), strings.Compare(a.Text, b.Text))
 	})
 	for _, x := range secrets {
-		word := x.Kind == User || x.Kind == Host || x.Kind == Name && !s.usual(x.Text) || x.Kind == Command && plain(x.Text) && !s.everyday.MatchString(x.Text)
-		if word && !common(x.Text) && !s.replacements.MatchString(x.Text) {
+		word := x.Kind == User || x.Kind == Host || x.Kind == Name && !s.isUsualName(x.Text) || x.Kind == Command && isPlainCommand(x.Text) && !s.everyday.MatchString(x.Text)
+		if word && !isCommonName(x.Text) && !s.replacements.MatchString(x.Text) {
 			s.named = append(s.named, x)
 			s.names = append(s.names, regexp.MustCompile(wordPattern(x.Text)))
 		}
@@ -78,9 +78,9 @@ func New(secrets []Secret, keep []string) *Scrubber {
 	for _, x := range secrets {
 		switch {
 		case x.Kind == Path && strings.Contains(x.Text, "/") && s.paths.FindString(x.Text) != x.Text:
-			s.literals = append(s.literals, [2]string{x.Text, s.path(x.Text)})
-		case x.Kind == Command && !plain(x.Text):
-			if short := s.command(x.Text); short != x.Text {
+			s.literals = append(s.literals, [2]string{x.Text, s.scrubPath(x.Text)})
+		case x.Kind == Command && !isPlainCommand(x.Text):
+			if short := s.scrubCommand(x.Text); short != x.Text {
 				s.literals = append(s.literals, [2]string{x.Text, short})
 			}
 		}
@@ -88,23 +88,23 @@ func New(secrets []Secret, keep []string) *Scrubber {
 	return s
 }
 
-// common reports names that many machines have: they identify nothing, and occur as words everywhere.
-func common(name string) bool {
+// isCommonName reports names that many machines have: they identify nothing, and occur as words everywhere.
+func isCommonName(name string) bool {
 	return len(name) < 2 || slices.Contains([]string{
 		"root", "nvidia", "ubuntu", "debian", "admin", "user", "users", "gpu", "gpuard", "cuda", "docker", "nobody", "daemon", "host",
 		"localhost", "localdomain", "default", "conda", "python", "jupyter", "jovyan", "amd", "node", "runner", "build", "worker", "path", "dir",
 		"name", "program", "address", "mail", "url", "serial", "no", "none", "all", "home", "test", "unknown",
-	}, strings.ToLower(name)) || len(name) < long && digits(name)
+	}, strings.ToLower(name)) || len(name) < minLongName && isDigits(name)
 }
 
-// long is the number of letters from which a name is replaced inside words too, and the number of digits from which a
+// minLongName is the number of letters from which a name is replaced inside words too, and the number of digits from which a
 // number may identify a person: some sites use numbers as user names.
-const long = 5
+const minLongName = 5
 
-func digits(name string) bool { return strings.Trim(name, "0123456789") == "" }
+func isDigits(name string) bool { return strings.Trim(name, "0123456789") == "" }
 
-// replacement is the replacement of a secret.
-func (s *Scrubber) replacement(kind Kind, secret string) string {
+// replacementFor is the replacement of a secret.
+func (s *Scrubber) replacementFor(kind Kind, secret string) string {
 	key := string(kind) + "\x00" + secret
 	if s.said[key] == "" {
 		s.count[kind]++
@@ -116,19 +116,19 @@ func (s *Scrubber) replacement(kind Kind, secret string) string {
 // Patterns of secrets that are recognized by their form. A UUID may be shortened to its first letters, as in
 // CUDA_VISIBLE_DEVICES.
 const (
-	urls         = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
-	mails        = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*` // also NAME:PASSWORD@HOST
-	uuids        = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
-	macs         = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`                                                                                // of Ethernet and of InfiniBand
-	ipv6         = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?` // its end may be an IPv4 address
-	ipv4         = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
-	domains      = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
-	tokens       = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
-	words        = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
-	inside       = `(=)((?:[\w.+-]+/)+[\w.+-]+)` // a relative path, as a value
-	serials      = `(?i)(\bserial(?:[ _-]?(?:number|no))?["']?\s*[:=]?\s*["']?)([a-z0-9-]*[0-9][a-z0-9-]{3,})`
-	replacements = `^(?:user|host|name|program|address|mail|url|serial|secret)-[0-9]+(?:\.[a-z]+)?$`
-	paths        = `(?:~(?:[a-zA-Z][\w.-]*)?|\.{1,2})?/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]+(?:/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]*)*|~[a-zA-Z][\w.-]*`
+	urlPattern          = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
+	mailPattern         = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*` // also NAME:PASSWORD@HOST
+	uuidPattern         = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
+	macPattern          = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`                                                                                // of Ethernet and of InfiniBand
+	ipv6Pattern         = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?` // its end may be an IPv4 address
+	ipv4Pattern         = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
+	domainPattern       = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
+	tokenPattern        = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
+	secretWordPattern   = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
+	relativePathPattern = `(=)((?:[\w.+-]+/)+[\w.+-]+)` // a relative path, as a value
+	serialPattern       = `(?i)(\bserial(?:[ _-]?(?:number|no))?["']?\s*[:=]?\s*["']?)([a-z0-9-]*[0-9][a-z0-9-]{3,})`
+	replacementPattern  = `^(?:user|host|name|program|address|mail|url|serial|secret)-[0-9]+(?:\.[a-z]+)?$`
+	pathPattern         = `(?:~(?:[a-zA-Z][\w.-]*)?|\.{1,2})?/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]+(?:/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]*)*|~[a-zA-Z][\w.-]*`
 )
 
 // Text returns the text without secrets.
@@ -137,56 +137,56 @@ func (s *Scrubber) Text(text string) string {
 		text = strings.ReplaceAll(text, l[0], l[1])
 	}
 	var kept []string // URLs of vendors stay: a placeholder that no text contains replaces them meanwhile
-	text = strings.ReplaceAll(text, hole, "")
+	text = strings.ReplaceAll(text, urlHole, "")
 	text = s.urls.ReplaceAllStringFunc(text, func(u string) string {
-		if !page(u) {
-			return s.replacement("url", u)
+		if !isVendorPage(u) {
+			return s.replacementFor("url", u)
 		}
 		kept = append(kept, u)
-		return hole
+		return urlHole
 	})
-	text = s.tokens.ReplaceAllStringFunc(text, func(t string) string { return s.replacement("secret", t) })
+	text = s.tokens.ReplaceAllStringFunc(text, func(t string) string { return s.replacementFor("secret", t) })
 	text = s.words.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.words.FindStringSubmatch(m)
-		return parts[1] + s.replacement("secret", parts[2])
+		return parts[1] + s.replacementFor("secret", parts[2])
 	})
-	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.replacement("mail", strings.ToLower(m)) })
-	text = s.uuids.ReplaceAllStringFunc(text, s.uuid)
-	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.replacement("address", strings.ToLower(m)) })
-	text = outside(s.ipv6, text, s.address, func(_ string, _, after byte) bool { return inWord(after) }) // c10::Error is no address
-	text = s.ipv4.ReplaceAllStringFunc(text, s.address)
+	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("mail", strings.ToLower(m)) })
+	text = s.uuids.ReplaceAllStringFunc(text, s.scrubUUID)
+	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("address", strings.ToLower(m)) })
+	text = replaceUnlessSpared(s.ipv6, text, s.scrubAddress, func(_ string, _, after byte) bool { return isWordByte(after) }) // c10::Error is no address
+	text = s.ipv4.ReplaceAllStringFunc(text, s.scrubAddress)
 	text = s.domains.ReplaceAllStringFunc(text, func(d string) string {
-		if public(d) {
+		if isPublicHost(d) {
 			return d
 		}
-		return s.replacement(Host, strings.ToLower(d))
+		return s.replacementFor(Host, strings.ToLower(d))
 	})
 	text = s.serials.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.serials.FindStringSubmatch(m)
-		return parts[1] + s.replacement("serial", parts[2])
+		return parts[1] + s.replacementFor("serial", parts[2])
 	})
-	text = outside(s.paths, text, s.path, func(found string, before, _ byte) bool {
-		return inWord(before) && strings.Count(found, "/") == 1 // and/or
+	text = replaceUnlessSpared(s.paths, text, s.scrubPath, func(found string, before, _ byte) bool {
+		return isWordByte(before) && strings.Count(found, "/") == 1 // and/or
 	})
 	text = s.inside.ReplaceAllStringFunc(text, func(m string) string {
-		if strings.HasPrefix(m, "=MIG-") || public(strings.TrimPrefix(strings.Split(m, "/")[0], "=")) {
+		if strings.HasPrefix(m, "=MIG-") || isPublicHost(strings.TrimPrefix(strings.Split(m, "/")[0], "=")) {
 			return m // a kind of device: nvidia.com/gpu
 		}
-		return "=" + s.path(m[1:])
+		return "=" + s.scrubPath(m[1:])
 	})
 	for i, w := range s.named {
-		text = s.word(text, w, s.names[i])
+		text = s.replaceWord(text, w, s.names[i])
 	}
 	for _, u := range kept {
-		text = strings.Replace(text, hole, u, 1)
+		text = strings.Replace(text, urlHole, u, 1)
 	}
 	return text
 }
 
-const hole = "\x00"
+const urlHole = "\x00"
 
-// outside replaces the matches of a pattern, except those that spared reports by the characters before and after them.
-func outside(pattern *regexp.Regexp, text string, by func(string) string, spared func(found string, before, after byte) bool) string {
+// replaceUnlessSpared replaces the matches of a pattern, except those that spared reports by the characters before and after them.
+func replaceUnlessSpared(pattern *regexp.Regexp, text string, by func(string) string, spared func(found string, before, after byte) bool) string {
 	var out strings.Builder
 	last := 0
 	for _, at := range pattern.FindAllStringIndex(text, -1) {
@@ -206,25 +206,25 @@ func outside(pattern *regexp.Regexp, text string, by func(string) string, spared
 	return out.String() + text[last:]
 }
 
-func inWord(c byte) bool {
+func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // wordPattern: a long name is replaced inside words too, as in alice2; a short one only as a word of its own, because
 // it is a part of many words.
 func wordPattern(name string) string {
-	if len(name) < long || digits(name) {
+	if len(name) < minLongName || isDigits(name) {
 		return `(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(name) + `($|[^a-z0-9])`
 	}
 	return `(?i)` + regexp.QuoteMeta(name)
 }
 
-func (s *Scrubber) word(text string, w Secret, pattern *regexp.Regexp) string {
+func (s *Scrubber) replaceWord(text string, w Secret, pattern *regexp.Regexp) string {
 	if !pattern.MatchString(text) {
 		return text
 	}
-	replaced := s.replacement(w.Kind, strings.ToLower(w.Text))
-	if len(w.Text) >= long && !digits(w.Text) {
+	replaced := s.replacementFor(w.Kind, strings.ToLower(w.Text))
+	if len(w.Text) >= minLongName && !isDigits(w.Text) {
 		return pattern.ReplaceAllLiteralString(text, replaced)
 	}
 	for range 2 { // the character between two names belongs to only one match
@@ -233,31 +233,31 @@ func (s *Scrubber) word(text string, w Secret, pattern *regexp.Regexp) string {
 	return text
 }
 
-// page reports whether a URL is a vendor's page, which gpuard's own texts link to.
-func page(u string) bool {
+// isVendorPage reports whether a URL is a vendor's page, which gpuard's own texts link to.
+func isVendorPage(u string) bool {
 	scheme, rest, _ := strings.Cut(u, "://")
 	host, _, _ := strings.Cut(rest, "/")
-	return (scheme == "https" || scheme == "http") && public(host) && !strings.ContainsAny(rest, "?@")
+	return (scheme == "https" || scheme == "http") && isPublicHost(host) && !strings.ContainsAny(rest, "?@")
 }
 
-// public reports hosts of documentation, whose paths identify no one.
-func public(host string) bool {
+// isPublicHost reports hosts of documentation, whose paths identify no one.
+func isPublicHost(host string) bool {
 	return slices.ContainsFunc([]string{"nvidia.com", "pytorch.org", "tensorflow.org", "onnxruntime.ai", "python.org", "docker.com", "kernel.org", "docs.jax.dev"},
 		func(d string) bool { return host == d || strings.HasSuffix(host, "."+d) })
 }
 
-// address replaces an address, except a version, ::, and addresses that every machine has.
-func (s *Scrubber) address(a string) string {
+// scrubAddress replaces an address, except a version, ::, and addresses that every machine has.
+func (s *Scrubber) scrubAddress(a string) string {
 	plain := strings.Trim(a, "0:.") == "" || a == "127.0.0.1" || a == "::1"
 	if plain || s.keep[a] {
 		return a
 	}
-	return s.replacement("address", strings.ToLower(a))
+	return s.replacementFor("address", strings.ToLower(a))
 }
 
-// uuid numbers identifiers of devices and keeps their form: a machine file with them stays valid, and a shortened
+// scrubUUID numbers identifiers of devices and keeps their form: a machine file with them stays valid, and a shortened
 // identifier still means the same device.
-func (s *Scrubber) uuid(u string) string {
+func (s *Scrubber) scrubUUID(u string) string {
 	prefix := ""
 	if strings.EqualFold(u[:min(3, len(u))], "GPU") || strings.EqualFold(u[:min(3, len(u))], "MIG") {
 		prefix, u = u[:4], u[4:]
@@ -282,8 +282,8 @@ func (s *Scrubber) uuid(u string) string {
 	return prefix + s.said[key] + "-0000-0000-0000-000000000000"
 }
 
-// JSON scrubs the texts of a JSON value and keeps its keys and form. The values of some keys are removed as a whole.
-func (s *Scrubber) JSON(data []byte) ([]byte, error) {
+// ScrubJSON scrubs the texts of a ScrubJSON value and keeps its keys and form. The values of some keys are removed as a whole.
+func (s *Scrubber) ScrubJSON(data []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
@@ -294,32 +294,32 @@ func (s *Scrubber) JSON(data []byte) ([]byte, error) {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(s.value("", v)); err != nil {
+	if err := enc.Encode(s.scrubValue("", v)); err != nil {
 		return nil, fmt.Errorf("cannot write scrubbed JSON: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-func (s *Scrubber) value(key string, v any) any {
+func (s *Scrubber) scrubValue(key string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, inner := range v {
-			v[k] = s.value(k, inner)
+			v[k] = s.scrubValue(k, inner)
 		}
 	case []any:
 		for i, inner := range v {
-			v[i] = s.value(key, inner)
+			v[i] = s.scrubValue(key, inner)
 		}
 	case string:
 		key = strings.ToLower(key)
 		switch {
 		case v == "":
-		case key == "user" && !common(v):
-			return s.replacement(User, strings.ToLower(v))
+		case key == "user" && !isCommonName(v):
+			return s.replacementFor(User, strings.ToLower(v))
 		case key == "command":
-			return s.Text(s.command(v))
+			return s.Text(s.scrubCommand(v))
 		case strings.HasPrefix(key, "serial"):
-			return s.replacement("serial", v)
+			return s.replacementFor("serial", v)
 		}
 		return s.Text(v)
 	}

@@ -87,7 +87,7 @@ func TestSameWord(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	const in = `{"user":"bo","alice":1,"list":["/home/alice/x7"],"command":"solver7 /data/x7","serial":"A1","index":0,"size":85899345920,"name":"NVIDIA A100","none":null,"owner":{"user":"root"}}`
-	out, err := alices().JSON([]byte(in))
+	out, err := alices().ScrubJSON([]byte(in))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestJSON(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("%s\nand not\n%s", a, b)
 	}
-	if _, err := alices().JSON([]byte("{")); err == nil {
+	if _, err := alices().ScrubJSON([]byte("{")); err == nil {
 		t.Error("half an object is scrubbed")
 	}
 }
@@ -136,11 +136,11 @@ func FuzzScrub(f *testing.F) {
 // fair reports names of five letters and more that no replacement contains: shorter ones are replaced only as whole
 // words.
 func fair(name string) bool {
-	if len(name) < 5 || len(name) > 40 || common(name) {
+	if len(name) < 5 || len(name) > 40 || isCommonName(name) {
 		return false
 	}
 	for _, c := range []byte(name) {
-		if !inWord(c) && c != '-' && c != '.' {
+		if !isWordByte(c) && c != '-' && c != '.' {
 			return false
 		}
 	}

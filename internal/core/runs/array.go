@@ -6,29 +6,29 @@ type Array struct {
 	Most  int `json:"most"`  // so many at the same time
 }
 
-// group is the runs of an array.
-type group struct {
+// arrayGroup is the runs of an array.
+type arrayGroup struct {
 	most   int
 	live   int   // begun and not ended
 	taken  int   // about to be begun (Take)
 	parked []int // could have been taken and was not
 }
 
-func (s *State) join(run int, a *Array) {
+func (s *State) joinArray(run int, a *Array) {
 	if a == nil || a.Most < 1 {
 		return
 	}
 	if s.array == nil {
-		s.array = map[int]*group{}
+		s.array = map[int]*arrayGroup{}
 	}
 	if s.array[a.First] == nil {
-		s.array[a.First] = &group{most: a.Most}
+		s.array[a.First] = &arrayGroup{most: a.Most}
 	}
 	s.Runs[run].array = s.array[a.First]
 }
 
-// regroup counts a run whose phase has changed. When one of an array ends, another may start.
-func (s *State) regroup(r *Run, before Phase) {
+// updateArray counts a run whose phase has changed. When one of an array ends, another may start.
+func (s *State) updateArray(r *Run, before Phase) {
 	if r.array == nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (s *State) regroup(r *Run, before Phase) {
 		r.array.live++
 	case was && !is:
 		r.array.live--
-		s.unpark(r.array)
+		s.offerParked(r.array)
 	}
 }
 
@@ -51,9 +51,9 @@ func (s *State) ArrayRunning(run int) (running int, full bool) {
 	return g.live + g.taken, g.live+g.taken >= g.most
 }
 
-// Take reserves a place among those of its array for a run that is about to start; false where all are taken: Fresh
+// TakeArrayPlace reserves a place among those of its array for a run that is about to start; false where all are taken: Fresh
 // lists the run again when one is free. Untake is to be called when the run has begun, or is not to.
-func (s *State) Take(run int) bool {
+func (s *State) TakeArrayPlace(run int) bool {
 	g := s.Runs[run].array
 	switch {
 	case g == nil:
@@ -66,16 +66,16 @@ func (s *State) Take(run int) bool {
 	return true
 }
 
-// Untake gives the place of Take back.
-func (s *State) Untake(run int) {
+// ReturnArrayPlace gives the place of Take back.
+func (s *State) ReturnArrayPlace(run int) {
 	if g := s.Runs[run].array; g != nil {
 		g.taken--
-		s.unpark(g)
+		s.offerParked(g)
 	}
 }
 
-// unpark offers as many of those that found no place as there are now.
-func (s *State) unpark(g *group) {
+// offerParked offers as many of those that found no place as there are now.
+func (s *State) offerParked(g *arrayGroup) {
 	for free := g.most - g.live - g.taken; free > 0 && len(g.parked) > 0; {
 		run := g.parked[0]
 		if g.parked = g.parked[1:]; s.MayStart(run) {

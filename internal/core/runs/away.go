@@ -8,40 +8,40 @@ import (
 // Away is a run that another scheduler has. This machine starts and waits for nothing; whoever asks that scheduler
 // writes down what it says.
 type Away struct {
-	Engine string     `json:"engine,omitempty"` // "slurm", "kubernetes"
-	Mark   string     `json:"mark,omitempty"`   // by which the job is found there if its ID was not written down
-	Task   string     `json:"task,omitempty"`   // of an array
-	ID     string     `json:"id,omitempty"`     // as the engine calls it
-	Place  string     `json:"place,omitempty"`  // its cluster, or its namespace
-	State  Stand      `json:"state,omitempty"`
-	Why    string     `json:"why,omitempty"`   // why it waits, or how it failed, in words
-	Node   string     `json:"node,omitempty"`  // on which it runs or ran
-	Began  *time.Time `json:"began,omitempty"` // its last start
+	Engine string      `json:"engine,omitempty"` // "slurm", "kubernetes"
+	Mark   string      `json:"mark,omitempty"`   // by which the job is found there if its ID was not written down
+	Task   string      `json:"task,omitempty"`   // of an array
+	ID     string      `json:"id,omitempty"`     // as the engine calls it
+	Place  string      `json:"place,omitempty"`  // its cluster, or its namespace
+	State  EngineState `json:"state,omitempty"`
+	Why    string      `json:"why,omitempty"`   // why it waits, or how it failed, in words
+	Node   string      `json:"node,omitempty"`  // on which it runs or ran
+	Began  *time.Time  `json:"began,omitempty"` // its last start
 }
 
-// Stand is where an engine has a run.
-type Stand string
+// EngineState is where an engine has a run.
+type EngineState string
 
 // Stands of a run. After the first three it is over.
 const (
-	Queued  Stand = "queued"
-	Stopped Stand = "held" // its owner does not want it to start for now
-	Active  Stand = "active"
+	Queued  EngineState = "queued"
+	Stopped EngineState = "held" // its owner does not want it to start for now
+	Active  EngineState = "active"
 
-	Finished Stand = "finished" // the event has its exit code
-	Broken   Stand = "broken"   // likewise, or a signal
-	Ended    Stand = "cancelled"
-	Unknown  Stand = "unknown" // the engine does not know the job any more
-	Refused  Stand = "refused" // the engine never took it: it is no job
+	Finished EngineState = "finished" // the event has its exit code
+	Broken   EngineState = "broken"   // likewise, or a signal
+	Ended    EngineState = "cancelled"
+	Unknown  EngineState = "unknown" // the engine does not know the job any more
+	Refused  EngineState = "refused" // the engine never took it: it is no job
 )
 
 // Over reports whether the engine has ended it.
-func (s Stand) Over() bool {
+func (s EngineState) Over() bool {
 	return s == Finished || s == Broken || s == Ended || s == Unknown || s == Refused
 }
 
-// told takes what an engine said. Several processes may ask at the same time; the first end that is written counts.
-func (s *State) told(e Event) error {
+// applyEngineReport takes what an engine said. Several processes may ask at the same time; the first end that is written counts.
+func (s *State) applyEngineReport(e Event) error {
 	r := &s.Runs[e.Run]
 	if r.Away == nil || e.Told == nil {
 		return errors.New("no other scheduler has that run")
@@ -62,11 +62,11 @@ func (s *State) told(e Event) error {
 	r.Away, r.last = &now, &e
 	switch now.State {
 	case Finished:
-		s.move(e.Run, OK)
+		s.changePhase(e.Run, OK)
 	case Broken, Unknown, Refused:
-		s.move(e.Run, Failed)
+		s.changePhase(e.Run, Failed)
 	case Ended:
-		s.move(e.Run, Cancelled)
+		s.changePhase(e.Run, Cancelled)
 	case Queued, Stopped, Active:
 	}
 	return nil

@@ -13,7 +13,7 @@ func TestAway(t *testing.T) {
 	}
 	add(Event{Kind: Submit, Job: &Job{Name: "a", Away: &Away{Engine: "slurm", Mark: "m", State: Queued}}})
 	add(Event{Kind: Submit, Run: 1, Job: &Job{Name: "b"}})
-	if fresh := s.Fresh(); len(fresh) != 1 || fresh[0] != 1 || s.MayStart(0) || s.Count.Elsewhere != 1 || s.Count.Waiting != 1 {
+	if fresh := s.TakeFresh(); len(fresh) != 1 || fresh[0] != 1 || s.MayStart(0) || s.Count.Elsewhere != 1 || s.Count.Waiting != 1 {
 		t.Errorf("fresh %v, %+v", fresh, s.Count)
 	}
 	add(Event{Kind: Tell, Told: &Away{State: Queued, ID: "12", Place: "c"}})
@@ -23,7 +23,7 @@ func TestAway(t *testing.T) {
 	}
 	add(Event{Kind: Tell, Exit: 3, Told: &Away{State: Broken}})
 	add(Event{Kind: Tell, Told: &Away{State: Finished}}) // another process saw it, too
-	if s.Runs[0].Phase != Failed || s.Runs[0].Last().Exit != 3 || s.Count.Elsewhere != 0 || s.Count.Failed != 1 {
+	if s.Runs[0].Phase != Failed || s.Runs[0].LastEvent().Exit != 3 || s.Count.Elsewhere != 0 || s.Count.Failed != 1 {
 		t.Errorf("%+v, %+v", s.Runs[0], s.Count)
 	}
 	for _, e := range []Event{{Kind: Tell, Run: 1, Told: &Away{State: Finished}}, {Kind: Tell, Run: 7, Told: &Away{}}, {Kind: Tell, Run: 0 - 1}, {Kind: Begin, Run: 0}} {

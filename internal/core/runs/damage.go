@@ -13,8 +13,8 @@ type OddLine struct {
 	Why    error
 }
 
-// In says it of a file.
-func (o OddLine) In(file string) string {
+// DescribeIn says it of a file.
+func (o OddLine) DescribeIn(file string) string {
 	return fmt.Sprintf("line %d of %s is no record (%v), and is left out", o.Number, file, o.Why)
 }
 
@@ -26,35 +26,35 @@ type Tally struct {
 	Lost  int // runs at most that lines since the last run have held and that cannot be read
 }
 
-// Read counts a line.
-func (t *Tally) Read(line []byte) *OddLine {
+// ReadLine counts a line.
+func (t *Tally) ReadLine(line []byte) *OddLine {
 	t.Lines++
-	e, err := read(line)
+	e, err := parseEvent(line)
 	if err == nil && e.Kind == Submit {
-		if _, err = e.follows(t.Runs, t.Lost); err == nil {
+		if _, err = e.missingBefore(t.Runs, t.Lost); err == nil {
 			t.Runs, t.Lost = e.Run+1, 0
 		}
 	}
 	if err != nil {
-		t.Lost += hidden(e, line)
+		t.Lost += maxLostRuns(e, line)
 		return &OddLine{t.Lines, err}
 	}
 	return nil
 }
 
-func read(line []byte) (e Event, err error) {
+func parseEvent(line []byte) (e Event, err error) {
 	if err = json.Unmarshal(line, &e); err != nil {
 		return Event{}, fmt.Errorf("it is no event: %w", err)
 	}
-	if e.Kind != Submit && !e.ofRun() {
+	if e.Kind != Submit && !e.makesNoRun() {
 		return e, fmt.Errorf("there is no event %q", e.Kind)
 	}
 	return e, nil
 }
 
-// follows is how many runs are missing before one that is submitted. More than damaged lines can have held is no damage,
+// missingBefore is how many runs are missing before one that is submitted. More than damaged lines can have held is no damage,
 // but a wrong number.
-func (e Event) follows(runs, lost int) (missing int, err error) {
+func (e Event) missingBefore(runs, lost int) (missing int, err error) {
 	if missing = e.Run - runs; e.Job == nil || missing < 0 || missing > lost {
 		return 0, fmt.Errorf("run %d cannot be added to %d", e.Run, runs)
 	}
@@ -66,24 +66,24 @@ func (e Event) follows(runs, lost int) (missing int, err error) {
 	return missing, nil
 }
 
-// hidden is how many runs a line that was left out may have held: several where the breaks between lines are damaged too.
-func hidden(e Event, line []byte) int {
+// maxLostRuns is how many runs a line that was left out may have held: several where the breaks between lines are damaged too.
+func maxLostRuns(e Event, line []byte) int {
 	const shortest = 64 // bytes that a Submit has at least
-	if e.ofRun() {
+	if e.makesNoRun() {
 		return 0
 	}
 	return 1 + len(line)/shortest
 }
 
-// ofRun reports an event that makes no run.
-func (e Event) ofRun() bool {
+// makesNoRun reports an event that makes no run.
+func (e Event) makesNoRun() bool {
 	return slices.Contains([]Kind{Begin, Start, Moved, Ran, End, Gone, Again, Cancel, Hold, Unhold, Pause, Resume, Tell}, e.Kind)
 }
 
-// Read adds a line of the journal, which begins at an offset in it.
-func (s *State) Read(line []byte, offset int64) error {
+// ReadLine adds a line of the journal, which begins at an offset in it.
+func (s *State) ReadLine(line []byte, offset int64) error {
 	s.lines++
-	e, err := read(line)
+	e, err := parseEvent(line)
 	if err == nil {
 		err = s.Add(e)
 	}
@@ -91,25 +91,25 @@ func (s *State) Read(line []byte, offset int64) error {
 	case err == nil && e.Kind == Submit:
 		s.Runs[e.Run].Offset = offset
 	case err != nil && s.queue: // one line must not make the others unreadable
-		s.leaveOut(e, line, err)
+		s.skipLine(e, line, err)
 		return nil
 	}
 	return err
 }
 
-// leaveOut counts a line of a queue that is not added.
-func (s *State) leaveOut(e Event, line []byte, why error) {
-	if s.Odd++; len(s.OddLines) < mostNamed {
+// skipLine counts a line of a queue that is not added.
+func (s *State) skipLine(e Event, line []byte, why error) {
+	if s.Odd++; len(s.OddLines) < maxOddLines {
 		s.OddLines = append(s.OddLines, OddLine{s.lines, why})
 	}
-	s.lost += hidden(e, line)
+	s.lost += maxLostRuns(e, line)
 }
 
-// mostNamed is how many odd lines are remembered.
-const mostNamed = 3
+// maxOddLines is how many odd lines are remembered.
+const maxOddLines = 3
 
-// unread adds a run whose line cannot be read. It is over: nobody knows what it was to do, or whether it has done it.
-func (s *State) unread(next Event) {
+// addUnreadable adds a run whose line cannot be read. It is over: nobody knows what it was to do, or whether it has done it.
+func (s *State) addUnreadable(next Event) {
 	end := Event{Kind: End, Run: len(s.Runs), At: next.At, Exit: 125, Problem: "its line in the journal of the queue cannot be read; hand it in again"}
 	s.Runs = append(s.Runs, Run{Name: "(unreadable)", Phase: Failed, Unread: true, Submitted: next.At, last: &end})
 	s.Count.All++
@@ -124,7 +124,7 @@ func (s *State) assumeBegun(e Event) {
 	}
 	begun := Event{Kind: Begin, Run: e.Run, At: e.At}
 	s.Runs[e.Run].begun = &begun
-	s.move(e.Run, Begun)
+	s.changePhase(e.Run, Begun)
 	if e.Kind != Start && e.Problem == "" {
 		s.Runs[e.Run].Starts++
 	}

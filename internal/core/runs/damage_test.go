@@ -48,15 +48,15 @@ func TestDamagedLines(t *testing.T) {
 	} {
 		s, tally, first := NewQueue(), Tally{}, ""
 		for i, line := range c.lines {
-			if err := s.Read([]byte(line), int64(i)); err != nil {
+			if err := s.ReadLine([]byte(line), int64(i)); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			if odd := tally.Read([]byte(line)); odd != nil && first == "" {
-				first = odd.In("journal")
+			if odd := tally.ReadLine([]byte(line)); odd != nil && first == "" {
+				first = odd.DescribeIn("journal")
 			}
 		}
 		var fresh []int
-		for _, run := range s.Fresh() {
+		for _, run := range s.TakeFresh() {
 			if s.MayStart(run) {
 				fresh = append(fresh, run)
 			}
@@ -66,7 +66,7 @@ func TestDamagedLines(t *testing.T) {
 		}
 		named := ""
 		if len(s.OddLines) > 0 {
-			named = s.OddLines[0].In("journal")
+			named = s.OddLines[0].DescribeIn("journal")
 		}
 		if c.odd == "" && s.Odd > 0 || !strings.Contains(named, c.odd) || s.Count.All != len(s.Runs) {
 			t.Errorf("%s: %s, want %s; %+v", c.name, named, c.odd, s.Count)
@@ -94,8 +94,8 @@ func TestTallyIsTheState(t *testing.T) {
 		}
 		s, tally := NewQueue(), Tally{}
 		read := func(line []byte) {
-			_ = s.Read(line, 0)
-			tally.Read(line)
+			_ = s.ReadLine(line, 0)
+			tally.ReadLine(line)
 		}
 		for line := range strings.Lines(string(text)) {
 			read([]byte(strings.TrimSuffix(line, "\n")))

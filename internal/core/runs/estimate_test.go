@@ -11,7 +11,7 @@ func TestPast(t *testing.T) {
 	var p Past
 	check := func(what string, kind uint32, devices int, said, want time.Duration) {
 		t.Helper()
-		if got := p.Of(p.Class(kind, devices, said)); got != want {
+		if got := p.EstimateOf(p.Class(kind, devices, said)); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestPast(t *testing.T) {
 	p.Add(0, 4, 5*time.Hour)
 	check("another on four devices", 8, 4, 0, 4*time.Hour)
 	check("none ran on two: the mean of all", 8, 2, 0, 110*m)
-	for range 2 * many {
+	for range 2 * maxSamples {
 		p.Add(0, 4, m)
 	}
 	check("only the last ones count", 8, 4, 0, m)

@@ -96,8 +96,8 @@ type Device struct {
 	UUID  gpu.UUID `json:"uuid"`  // of the device, or of the MIG slice
 }
 
-// movedFrom is what identifies the run's process after this event.
-func (e Event) movedFrom(begun Event) *Event {
+// processAfterMove is what identifies the run's process after this event.
+func (e Event) processAfterMove(begun Event) *Event {
 	begun.Lease, begun.Devices, begun.Command, begun.CommandTicks = e.Lease, e.Devices, e.Command, e.CommandTicks
 	if e.PID > 0 {
 		begun.PID, begun.Ticks, begun.Kept = e.PID, e.Ticks, e.Kept

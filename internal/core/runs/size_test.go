@@ -21,7 +21,7 @@ func TestSize(t *testing.T) {
 		job := Job{Name: "train"}
 		line, err := json.Marshal(Event{Kind: Submit, Run: run, At: time.Unix(0, 0), Job: &job})
 		if err == nil {
-			err = s.Read(line, int64(run)*200)
+			err = s.ReadLine(line, int64(run)*200)
 		}
 		if err != nil {
 			t.Fatal(err)

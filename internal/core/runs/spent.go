@@ -10,7 +10,7 @@ type Spent struct {
 	Peak    gpu.Bytes
 }
 
-func (s *Spent) add(e Event) {
+func (s *Spent) addEvent(e Event) {
 	granted := e.Seconds * float64(len(e.Devices))
 	s.Granted += granted
 	if s.Peak = max(s.Peak, e.Peak); e.Load != nil {

@@ -48,7 +48,7 @@ type Run struct {
 	Away      *Away // another scheduler has it; nil: this machine does
 	Unread    bool  // its Submit cannot be read: nothing is known of it but its number
 
-	array     *group
+	array     *arrayGroup
 	after     []After
 	retry     Retry
 	cancelled bool
@@ -59,25 +59,25 @@ type Run struct {
 	last      *Event // End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait
 }
 
-// Born is the event that identifies the run's process, while its Phase is Begun or Running.
-func (r *Run) Born() Event { return event(r.begun) }
+// BirthEvent is the event that identifies the run's process, while its Phase is Begun or Running.
+func (r *Run) BirthEvent() Event { return eventOrZero(r.begun) }
 
-// Ran is how the command of its keeper ended, by that; nil while that has not seen it.
-func (r *Run) Ran() *Event { return r.ran }
+// RanEvent is how the command of its keeper ended, by that; nil while that has not seen it.
+func (r *Run) RanEvent() *Event { return r.ran }
 
-// Last is its End, or the last event of a run that has not ended.
-func (r *Run) Last() Event { return event(r.last) }
+// LastEvent is its End, or the last event of a run that has not ended.
+func (r *Run) LastEvent() Event { return eventOrZero(r.last) }
 
-func event(e *Event) Event {
+func eventOrZero(e *Event) Event {
 	if e == nil {
 		return Event{}
 	}
 	return *e
 }
 
-// Knows reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
+// KnowsProcess reports whether a process with that start time is in some run's Start event, also of a run that has ended: a
 // sweep that was killed before it collected a child leaves it there.
-func (s *State) Knows(pid int, ticks uint64) bool {
+func (s *State) KnowsProcess(pid int, ticks uint64) bool {
 	for i := range s.Runs {
 		if e := s.Runs[i].begun; e != nil && e.Kind == Start && e.PID == pid && e.Ticks == ticks {
 			return true
@@ -102,7 +102,7 @@ type State struct {
 
 	OddLines []OddLine // the first of them
 
-	array map[int]*group // those whose number at the same time is limited, by their first run
+	array map[int]*arrayGroup // those whose number at the same time is limited, by their first run
 	past  Past
 	queue bool // runs are submitted, and one whose end is unknown is not repeated by itself
 	lines int  // that were read
@@ -130,8 +130,8 @@ func NewQueue() *State {
 	return &State{queue: true, heirs: map[int][]int{}}
 }
 
-// Fresh lists the runs that may be started and could not when it was called before.
-func (s *State) Fresh() []int {
+// TakeFresh lists the runs that may be started and could not when it was called before.
+func (s *State) TakeFresh() []int {
 	list := s.fresh
 	s.fresh = nil
 	return list
@@ -154,8 +154,8 @@ func (s *State) MayStart(run int) bool {
 // Over reports whether a run has ended and is not started again by itself.
 func (s *State) Over(run int) bool { return s.Runs[run].Phase >= OK }
 
-// Unmet is a run that had to end with 0 before this one and did not; -1 none.
-func (s *State) Unmet(run int) int {
+// FailedDependency is a run that had to end with 0 before this one and did not; -1 none.
+func (s *State) FailedDependency(run int) int {
 	for _, a := range s.Runs[run].after {
 		if p := s.Runs[a.Run].Phase; !a.Any && (p == Failed || p == Cancelled) {
 			return a.Run
@@ -164,8 +164,8 @@ func (s *State) Unmet(run int) int {
 	return -1
 }
 
-// Awaits lists the runs that have to end before this one.
-func (s *State) Awaits(run int) (open []int) {
+// OpenDependencies lists the runs that have to end before this one.
+func (s *State) OpenDependencies(run int) (open []int) {
 	for _, a := range s.Runs[run].after {
 		if !s.Over(a.Run) {
 			open = append(open, a.Run)
@@ -174,8 +174,8 @@ func (s *State) Awaits(run int) (open []int) {
 	return open
 }
 
-// Startable reports whether some run waits for nothing but a device.
-func (s *State) Startable() bool {
+// HasStartable reports whether some run waits for nothing but a device.
+func (s *State) HasStartable() bool {
 	for i := range s.Runs {
 		if s.Runs[i].Phase == Waiting && s.MayStart(i) {
 			return true
@@ -184,8 +184,8 @@ func (s *State) Startable() bool {
 	return false
 }
 
-// Wanted reports whether a run that is about to start, or runs, is still to run.
-func (s *State) Wanted(run int) bool {
+// IsWanted reports whether a run that is about to start, or runs, is still to run.
+func (s *State) IsWanted(run int) bool {
 	r := &s.Runs[run]
 	return !r.cancelled && (r.Phase != Waiting || !r.Held && !s.Paused)
 }
@@ -195,18 +195,18 @@ func (s *State) Folder(run int) string {
 	if s.queue {
 		return JobFolder(run)
 	}
-	return Folder(run, len(s.Runs))
+	return RunFolder(run, len(s.Runs))
 }
 
 // Add adds an event. An impossible one is an error: the journal belongs to another sweep.
 func (s *State) Add(e Event) error {
 	switch {
 	case e.Kind == Submit:
-		return s.submit(e)
+		return s.addRun(e)
 	case e.Kind == Tell && e.Run >= 0 && e.Run < len(s.Runs):
-		return s.told(e)
+		return s.applyEngineReport(e)
 	case s.queue && (e.Kind == Pause || e.Kind == Resume):
-		s.pause(e.Kind == Pause)
+		s.setPaused(e.Kind == Pause)
 		return nil
 	}
 	if e.Run < 0 || e.Run >= len(s.Runs) {
@@ -231,9 +231,9 @@ func (s *State) Add(e Event) error {
 			r.ran = nil
 		}
 		r.begun = &begun
-		s.move(e.Run, phase)
+		s.changePhase(e.Run, phase)
 	case e.Kind == Moved && open:
-		if r.begun = e.movedFrom(*r.begun); r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
+		if r.begun = e.processAfterMove(*r.begun); r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
 			r.ran = nil
 		}
 	case e.Kind == Ran && open:
@@ -241,13 +241,13 @@ func (s *State) Add(e Event) error {
 		r.ran = &ran
 	case e.Kind == Moved, e.Kind == Ran: // the run is over: this changes nothing
 	case e.Kind == End && open:
-		s.end(e.Run, e)
+		s.endRun(e.Run, e)
 	case e.Kind == Gone && open:
-		s.gone(e.Run)
+		s.recordGone(e.Run)
 	case e.Kind == Again && !r.Unread && (r.Phase == Failed || r.Phase == Cancelled):
 		r.failures, r.streak, r.cancelled = 0, 0, false
-		s.move(e.Run, Waiting)
-	case s.queue && s.ask(e.Run, e.Kind):
+		s.changePhase(e.Run, Waiting)
+	case s.queue && s.applyRequest(e.Run, e.Kind):
 	default:
 		return fmt.Errorf("run %d cannot have the event %q now", e.Run, e.Kind)
 	}
@@ -258,17 +258,17 @@ func (s *State) Add(e Event) error {
 	return nil
 }
 
-// submit adds a run.
-func (s *State) submit(e Event) error {
+// addRun adds a run.
+func (s *State) addRun(e Event) error {
 	if !s.queue {
 		return fmt.Errorf("run %d cannot be added to %d", e.Run, len(s.Runs))
 	}
-	missing, err := e.follows(len(s.Runs), s.lost)
+	missing, err := e.missingBefore(len(s.Runs), s.lost)
 	if err != nil {
 		return err
 	}
 	for range missing {
-		s.unread(e)
+		s.addUnreadable(e)
 	}
 	s.lost = 0
 	for _, a := range e.Job.After {
@@ -282,80 +282,80 @@ func (s *State) submit(e Event) error {
 		return nil
 	}
 	s.Count.Waiting++
-	s.join(e.Run, e.Job.Array)
-	s.Offer(e.Run)
+	s.joinArray(e.Run, e.Job.Array)
+	s.OfferRun(e.Run)
 	return nil
 }
 
-// pause lets nothing start, or again what may.
-func (s *State) pause(on bool) {
+// setPaused lets nothing start, or again what may.
+func (s *State) setPaused(on bool) {
 	was := s.Paused
 	if s.Paused = on; was && !on {
 		for run := range s.Runs {
-			s.Offer(run)
+			s.OfferRun(run)
 		}
 	}
 }
 
-// ask does what an owner asked for, also where it changes nothing.
-func (s *State) ask(run int, kind Kind) bool {
+// applyRequest does what an owner asked for, also where it changes nothing.
+func (s *State) applyRequest(run int, kind Kind) bool {
 	r := &s.Runs[run]
 	switch kind {
 	case Cancel:
 		if r.cancelled = !s.Over(run); r.Phase == Waiting {
-			s.move(run, Cancelled)
+			s.changePhase(run, Cancelled)
 		}
 	case Hold, Unhold:
 		r.Held = kind == Hold && r.Phase == Waiting
-		s.Offer(run)
+		s.OfferRun(run)
 	default:
 		return false
 	}
 	return true
 }
 
-// Offer adds a run to those that may be started, if it may.
-func (s *State) Offer(run int) {
+// OfferRun adds a run to those that may be started, if it may.
+func (s *State) OfferRun(run int) {
 	if s.MayStart(run) {
 		s.fresh = append(s.fresh, run)
 	}
 }
 
-func (s *State) end(run int, e Event) {
+func (s *State) endRun(run int, e Event) {
 	r := &s.Runs[run]
-	r.Spent.add(e)
+	r.Spent.addEvent(e)
 	good := e.Exit == 0 && e.Signal == "" && e.Problem == ""
 	switch {
 	case r.cancelled && !good:
-		s.move(run, Cancelled)
+		s.changePhase(run, Cancelled)
 	case e.Stopped && !good: // a run that ended with 0 at that moment is done
-		s.move(run, Waiting)
+		s.changePhase(run, Waiting)
 	case good:
 		if s.queue {
 			s.past.Add(r.Kind, r.GPUs, time.Duration(e.Seconds*float64(time.Second)))
 		}
-		s.move(run, OK)
+		s.changePhase(run, OK)
 	default:
 		if e.Fault == "" {
 			r.streak = int32(supervise.StreakAfter(int(r.streak), time.Duration(e.Seconds*float64(time.Second)))) //nolint:gosec // at most as the starts
 		}
-		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
+		s.recordFailure(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
 	}
 }
 
-// Cancelled reports whether a run was told to end, and has not ended by itself since.
-func (s *State) Cancelled(run int) bool { return s.Runs[run].cancelled }
+// IsCancelled reports whether a run was told to end, and has not ended by itself since.
+func (s *State) IsCancelled(run int) bool { return s.Runs[run].cancelled }
 
-// gone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that was
+// recordGone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that was
 // asked for.
-func (s *State) gone(run int) {
+func (s *State) recordGone(run int) {
 	switch {
 	case !s.queue:
-		s.move(run, Waiting)
+		s.changePhase(run, Waiting)
 	case s.Runs[run].cancelled:
-		s.move(run, Cancelled)
+		s.changePhase(run, Cancelled)
 	default:
-		s.fail(run, true)
+		s.recordFailure(run, true)
 	}
 }
 
@@ -363,55 +363,55 @@ func (s *State) gone(run int) {
 // is 0 for a run that has not failed, after a fault of the machine, and where the clock was set back behind the failure.
 func (s *State) RestBeforeRetry(run int, first time.Duration, now time.Time) time.Duration {
 	r := &s.Runs[run]
-	e := r.Last()
+	e := r.LastEvent()
 	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" || now.Before(e.At) {
 		return 0
 	}
-	return max(supervise.Pause(first, int(r.streak))-now.Sub(e.At), 0)
+	return max(supervise.RestartPause(first, int(r.streak))-now.Sub(e.At), 0)
 }
 
 // DescribeRetry says why a waiting run is started again, and for which time; "" for one that has not failed.
 func (s *State) DescribeRetry(run int) string {
 	r := &s.Runs[run]
-	e := r.Last()
+	e := r.LastEvent()
 	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped {
 		return ""
 	}
 
-	ended := supervise.End{Code: e.Exit, Signal: e.Signal}.Describe(e.Fault)
+	ended := supervise.End{Code: e.Exit, Signal: e.Signal}.DescribeEnd(e.Fault)
 	return fmt.Sprintf("%s: starting it again, start %d of %d", ended, r.failures+1, r.retry.Times+1)
 }
 
-// fail counts a failure; again says whether it is of a kind that is repeated.
-func (s *State) fail(run int, again bool) {
+// recordFailure counts a failure; again says whether it is of a kind that is repeated.
+func (s *State) recordFailure(run int, again bool) {
 	r := &s.Runs[run]
 	r.failures++
 	if again && int(r.failures) <= r.retry.Times {
-		s.move(run, Waiting)
+		s.changePhase(run, Waiting)
 	} else {
-		s.move(run, Failed)
+		s.changePhase(run, Failed)
 	}
 }
 
-// move changes the phase, and the counts with it.
-func (s *State) move(run int, to Phase) {
+// changePhase changes the phase, and the counts with it.
+func (s *State) changePhase(run int, to Phase) {
 	r := &s.Runs[run]
-	*s.Count.of(r.Phase)--
+	*s.Count.phaseCounter(r.Phase)--
 	before := r.Phase
 	r.Phase = to
-	s.regroup(r, before)
-	*s.Count.of(to)++
+	s.updateArray(r, before)
+	*s.Count.phaseCounter(to)++
 	if to == Waiting {
-		s.Offer(run)
+		s.OfferRun(run)
 	}
 	if s.Over(run) {
 		for _, heir := range s.heirs[run] {
-			s.Offer(heir)
+			s.OfferRun(heir)
 		}
 	}
 }
 
-func (c *Count) of(p Phase) *int {
+func (c *Count) phaseCounter(p Phase) *int {
 	switch p {
 	case Begun, Running:
 		return &c.Running
@@ -427,11 +427,11 @@ func (c *Count) of(p Phase) *int {
 	return &c.Waiting
 }
 
-// Done is the number of runs that are over.
-func (c Count) Done() int { return c.OK + c.Failed + c.Cancelled }
+// CountDone is the number of runs that are over.
+func (c Count) CountDone() int { return c.OK + c.Failed + c.Cancelled }
 
-// In lists the runs of a phase.
-func (s *State) In(phases ...Phase) (runs []int) {
+// RunsIn lists the runs of a phase.
+func (s *State) RunsIn(phases ...Phase) (runs []int) {
 	for i := range s.Runs {
 		for _, p := range phases {
 			if s.Runs[i].Phase == p {
@@ -442,8 +442,8 @@ func (s *State) In(phases ...Phase) (runs []int) {
 	return runs
 }
 
-// Folder is the folder of run i in the folder of all: its number, padded to the digits of the largest.
-func Folder(i, runs int) string {
+// RunFolder is the folder of run i in the folder of all: its number, padded to the digits of the largest.
+func RunFolder(i, runs int) string {
 	return path.Join("runs", fmt.Sprintf("%0*d", max(4, len(strconv.Itoa(runs-1))), i))
 }
 

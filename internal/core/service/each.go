@@ -25,33 +25,33 @@ type place struct {
 	refused string
 }
 
-// pinned reports whether the file names the GPUs; the ordinals then follow its list.
-func (s *Service) pinned() bool {
+// isPinned reports whether the file names the GPUs; the ordinals then follow its list.
+func (s *Service) isPinned() bool {
 	return slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == "device" })
 }
 
-// places gives an ordinal to every GPU that the service may have, and returns the placement to record. A GPU keeps its
+// assignPlaces gives an ordinal to every GPU that the service may have, and returns the placement to record. A GPU keeps its
 // ordinal. A GPU that is gone or no longer allowed leaves its ordinal unused, so that no other moves; a new one gets
 // the next. If no GPU is the same as before, numbering starts again.
-func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *diagnostic.One) {
-	spec, wrong := s.limits(on.Defaults)
+func (s *Service) assignPlaces(on Ground) (out []place, remember []gpu.UUID, wrong *diagnostic.One) {
+	spec, wrong := s.gpuLimits(on.Defaults)
 	if wrong != nil {
 		return nil, nil, wrong
 	}
 	before := slices.Clone(on.Placement[s.Name])
-	if s.pinned() {
-		return s.listed(spec, on), before, nil
+	if s.isPinned() {
+		return s.listedPlaces(spec, on), before, nil
 	}
-	able := pick.Servers(spec, on.Machine, on.In)
+	able := pick.CapableDevices(spec, on.Machine, on.In)
 	able = slices.DeleteFunc(able, func(id gpu.UUID) bool { return id == "" })
-	if len(able) > 0 && !slices.ContainsFunc(before, func(id gpu.UUID) bool { return present(on.Machine, id) }) {
+	if len(able) > 0 && !slices.ContainsFunc(before, func(id gpu.UUID) bool { return isPresent(on.Machine, id) }) {
 		before = nil
 	}
 	for n, id := range before {
 		switch {
 		case slices.Contains(able, id):
 			out = append(out, place{ordinal: n, device: id})
-		case !present(on.Machine, id):
+		case !isPresent(on.Machine, id):
 			out = append(out, place{ordinal: n, device: id, refused: fmt.Sprintf("cannot place %s: %s, which it has had, is not on this machine now; "+
 				"to give its place to another, name the GPUs of %s with device", s.InstanceName(n), id, s.Name)})
 		}
@@ -63,20 +63,20 @@ func (s *Service) places(on Ground) (out []place, remember []gpu.UUID, wrong *di
 		}
 	}
 	if len(out) == 0 {
-		out = []place{{refused: unplaced(spec, on)}}
+		out = []place{{refused: unplacedReason(spec, on)}}
 	}
 	return out, before, nil
 }
 
-// listed gives the GPUs that the file names their ordinals in that list.
-func (s *Service) listed(spec job.Spec, on Ground) (out []place) {
+// listedPlaces gives the GPUs that the file names their ordinals in that list.
+func (s *Service) listedPlaces(spec job.Spec, on Ground) (out []place) {
 	for n, name := range spec.Devices {
 		one := spec
 		one.Devices = []string{name}
-		ids := pick.Servers(one, on.Machine, on.In)
+		ids := pick.CapableDevices(one, on.Machine, on.In)
 		switch {
 		case len(ids) != 1 || ids[0] == "":
-			out = append(out, place{ordinal: n, refused: unplaced(one, on)})
+			out = append(out, place{ordinal: n, refused: unplacedReason(one, on)})
 		case slices.ContainsFunc(out, func(p place) bool { return p.device == ids[0] }):
 			out = append(out, place{ordinal: n, refused: fmt.Sprintf("cannot place %s: device names its GPU twice; name each once", s.InstanceName(n))})
 		default:
@@ -86,8 +86,8 @@ func (s *Service) listed(spec job.Spec, on Ground) (out []place) {
 	return out
 }
 
-// unplaced is the reason why the machine has no GPU for the spec.
-func unplaced(spec job.Spec, on Ground) string {
+// unplacedReason is the reason why the machine has no GPU for the spec.
+func unplacedReason(spec job.Spec, on Ground) string {
 	spec.Command = nil
 	_, refusal := pick.Place(spec, on.Machine, nil, on.In)
 	if refusal == nil {
@@ -96,16 +96,16 @@ func unplaced(spec job.Spec, on Ground) string {
 	return strings.TrimSuffix(refusal.Summary+"; "+refusal.Remedy, "; ")
 }
 
-func present(m gpu.Machine, id gpu.UUID) bool {
+func isPresent(m gpu.Machine, id gpu.UUID) bool {
 	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.UUID == id })
 }
 
-// limits reads the flags, and defaults of flags, that restrict a service's GPUs.
-func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagnostic.One) {
+// gpuLimits reads the flags, and defaults of flags, that restrict a service's GPUs.
+func (s *Service) gpuLimits(defaults []policy.Default) (spec job.Spec, wrong *diagnostic.One) {
 	spec.GPUs = 1
 	flags := slices.Clone(s.Flags)
 	for _, d := range defaults {
-		if choosing("--"+d.Flag) && !s.pinned() && !slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == d.Flag }) {
+		if choosesGPU("--"+d.Flag) && !s.isPinned() && !slices.ContainsFunc(s.Flags, func(f Flag) bool { return f.Name == d.Flag }) {
 			flags = append(flags, Flag{d.Flag, d.Value, d.At.Line, d.At.Column})
 		}
 	}

@@ -31,13 +31,13 @@ type Ground struct {
 func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	out, kept := []Instance{}, Placement{}
 	wrong := &diagnostic.Many{File: p.File}
-	for _, s := range inOrder(p.Services) {
-		places, unplaced := s.spread(on, kept)
+	for _, s := range orderByDependency(p.Services) {
+		places, unplaced := s.placeInstances(on, kept)
 		if unplaced != nil {
 			wrong.List = append(wrong.List, *unplaced)
 		}
 		for _, at := range places {
-			i, err := s.instance(p, at, len(places), on.Files)
+			i, err := s.newInstance(p, at, len(places), on.Files)
 			if err != nil {
 				wrong.List = append(wrong.List, diagnostic.One{Line: s.Line, Column: s.Column, Text: fmt.Sprintf("service %s: %v", s.Name, err)})
 				break
@@ -51,8 +51,8 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 	return out, kept, nil
 }
 
-// spread places the instances of a service; the placement to record is added to kept.
-func (s *Service) spread(on Ground, kept Placement) ([]place, *diagnostic.One) {
+// placeInstances places the instances of a service; the placement to record is added to kept.
+func (s *Service) placeInstances(on Ground, kept Placement) ([]place, *diagnostic.One) {
 	places := []place{}
 	if !s.Each {
 		for n := range s.Replicas {
@@ -60,15 +60,15 @@ func (s *Service) spread(on Ground, kept Placement) ([]place, *diagnostic.One) {
 		}
 		return places, nil
 	}
-	places, remember, wrong := s.places(on)
+	places, remember, wrong := s.assignPlaces(on)
 	if len(remember) > 0 {
 		kept[s.Name] = remember
 	}
 	return places, wrong
 }
 
-// inOrder sorts services after their dependencies.
-func inOrder(services []Service) []Service {
+// orderByDependency sorts services after their dependencies.
+func orderByDependency(services []Service) []Service {
 	var out []Service
 	seen := map[string]bool{}
 	var visit func(name string)
@@ -97,32 +97,32 @@ func (s *Service) InstanceName(ordinal int) string {
 	return fmt.Sprintf("%s-%d", s.Name, ordinal)
 }
 
-// instance fills in the templates of a service for one place.
-func (s *Service) instance(p *Project, at place, count int, files map[string][]Pair) (Instance, error) {
+// newInstance fills in the templates of a service for one place.
+func (s *Service) newInstance(p *Project, at place, count int, files map[string][]Pair) (Instance, error) {
 	f := filler{terms: terms{Ordinal: at.ordinal, Replicas: count, Service: s.Name, Project: p.Name}}
 	i := Instance{Name: s.InstanceName(at.ordinal), Service: s.Name, Ordinal: at.ordinal, Restart: s.Restart, Device: at.device, Refused: at.refused, Policy: p.Policy}
-	i.Command = f.command(s.Command, s.Split)
-	i.Flags = s.flags(at.device, &f)
-	i.Env = s.env(files, &f)
-	i.WorkDir = f.text(s.WorkDir)
-	i.Image = f.text(s.Image)
+	i.Command = f.fillCommand(s.Command, s.Split)
+	i.Flags = s.runFlags(at.device, &f)
+	i.Env = s.sortedEnv(files, &f)
+	i.WorkDir = f.fillText(s.WorkDir)
+	i.Image = f.fillText(s.Image)
 	i.After = append([]Dependency{}, s.After...)
 	i.Limit = s.Limit
 	if s.Healthy != nil {
-		h := s.Healthy.complete()
-		h.Probe = f.probe(h.Probe)
+		h := s.Healthy.withDefaults()
+		h.Probe = f.fillProbe(h.Probe)
 		i.Healthy, i.Ready = &h, &Ready{Probe: h.Probe}
 	}
 	if s.Ready != nil {
 		r := *s.Ready
-		r.Probe, r.Log = f.probe(r.Probe), f.text(r.Log)
+		r.Probe, r.Log = f.fillProbe(r.Probe), f.fillText(r.Log)
 		i.Ready = &r
 	}
-	return i.InRound(0), f.err
+	return i.WithRound(0), f.err
 }
 
-// address writes PORT/PATH as the URL of this machine.
-func address(text string) string {
+// probeURL writes PORT/PATH as the URL of this machine.
+func probeURL(text string) string {
 	if regexp.MustCompile(`^\d+(/|$)`).MatchString(text) {
 		return "http://127.0.0.1:" + text
 	}
@@ -135,36 +135,36 @@ type filler struct {
 	err   error
 }
 
-func (f *filler) text(text string) string {
-	out, err := fill(text, f.terms)
+func (f *filler) fillText(text string) string {
+	out, err := fillTemplate(text, f.terms)
 	if f.err == nil {
 		f.err = err
 	}
 	return out
 }
 
-func (f *filler) command(list []string, split bool) []string {
+func (f *filler) fillCommand(list []string, split bool) []string {
 	out := []string{}
 	for _, text := range list {
-		out = append(out, f.text(text))
+		out = append(out, f.fillText(text))
 	}
 	if !split || f.err != nil {
 		return out
 	}
-	out, f.err = words(strings.Join(out, " "))
+	out, f.err = splitWords(strings.Join(out, " "))
 	return out
 }
 
-func (f *filler) probe(p Probe) Probe {
-	out := Probe{TCP: f.text(p.TCP), HTTP: address(f.text(p.HTTP))}
+func (f *filler) fillProbe(p Probe) Probe {
+	out := Probe{TCP: f.fillText(p.TCP), HTTP: probeURL(f.fillText(p.HTTP))}
 	if len(p.Command) > 0 {
-		out.Command = f.command(p.Command, p.Split)
+		out.Command = f.fillCommand(p.Command, p.Split)
 	}
 	return out
 }
 
-// flags keeps the order of the file, so that an error of a flag can be reported at its key.
-func (s *Service) flags(device gpu.UUID, f *filler) []string {
+// runFlags keeps the order of the file, so that an error of a flag can be reported at its key.
+func (s *Service) runFlags(device gpu.UUID, f *filler) []string {
 	out := []string{}
 	for _, flag := range s.Flags {
 		switch {
@@ -173,18 +173,18 @@ func (s *Service) flags(device gpu.UUID, f *filler) []string {
 		case flag.Value == "":
 			out = append(out, "--"+flag.Name)
 		default:
-			out = append(out, "--"+flag.Name+"="+f.text(flag.Value))
+			out = append(out, "--"+flag.Name+"="+f.fillText(flag.Value))
 		}
 	}
-	if device != "" && !s.pinned() {
+	if device != "" && !s.isPinned() {
 		out = append(out, "--device="+string(device))
 	}
 	return out
 }
 
-// env is sorted, so that a new order of variables in the file does not restart instances. Of a name that is there twice
+// sortedEnv is sorted, so that a new order of variables in the file does not restart instances. Of a name that is there twice
 // the last one counts, and env overrides env_file.
-func (s *Service) env(files map[string][]Pair, f *filler) []string {
+func (s *Service) sortedEnv(files map[string][]Pair, f *filler) []string {
 	values := map[string]string{}
 	for _, path := range s.EnvFiles {
 		for _, v := range files[path] {
@@ -192,7 +192,7 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 		}
 	}
 	for _, v := range s.Env {
-		values[v.Name] = f.text(v.Value)
+		values[v.Name] = f.fillText(v.Value)
 	}
 	out := []string{}
 	for name, value := range values {
@@ -202,15 +202,15 @@ func (s *Service) env(files map[string][]Pair, f *filler) []string {
 	return out
 }
 
-// InRound is the instance with another round, and so another Hash: it is started again without any other change. A
+// WithRound is the instance with another round, and so another Hash: it is started again without any other change. A
 // caller that wants to restart an instance that has ended or is ending must use this.
-func (i Instance) InRound(n int) Instance {
+func (i Instance) WithRound(n int) Instance {
 	i.Round = n
 	of := i
 	of.Hash, of.Refused, of.Policy, of.Image = "", "", nil, ""
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
 	if i.Device != "" { // the GPU is chosen already, so the flags that choose GPUs do not change the hash
-		of.Flags = slices.DeleteFunc(of.Flags, choosing)
+		of.Flags = slices.DeleteFunc(of.Flags, choosesGPU)
 	}
 	if i.Policy != nil {
 		var filled []string
@@ -226,16 +226,16 @@ func (i Instance) InRound(n int) Instance {
 	return i
 }
 
-func choosing(flag string) bool {
+func choosesGPU(flag string) bool {
 	name, _, _ := strings.Cut(flag, "=")
 	return name == "--exclude" || name == "--model" || name == "--min-compute"
 }
 
-// Try reports why Expand could not fill in a text or, with split, not split it into words.
-func (s *Service) Try(text string, split bool) error {
+// TryTemplate reports why Expand could not fill in a text or, with split, not split it into words.
+func (s *Service) TryTemplate(text string, split bool) error {
 	for _, ordinal := range []int{0, max(1, s.Replicas) - 1} {
 		f := filler{terms: terms{Ordinal: ordinal, Replicas: max(1, s.Replicas), Service: s.Name}}
-		if f.command([]string{text}, split); f.err != nil {
+		if f.fillCommand([]string{text}, split); f.err != nil {
 			return f.err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func invent(t *testing.T, what string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(what)
+	m, err := gpu.InventMachine(what)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestExpand(t *testing.T) {
 	if list[3].Hash != before {
 		t.Error("another order is another instance")
 	}
-	if list[3].InRound(1).Hash == before || list[3].InRound(1).InRound(0).Hash != before {
+	if list[3].WithRound(1).Hash == before || list[3].WithRound(1).WithRound(0).Hash != before {
 		t.Error("a round does not count")
 	}
 	p.Services[0].Command[1] = "{{index .Service .Ordinal 1}}"

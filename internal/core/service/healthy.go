@@ -14,7 +14,7 @@ type Healthy struct {
 	Failures int           `json:"failures,omitempty"` // in a row, after which it is unhealthy; 0 means 3
 }
 
-func (h Healthy) complete() Healthy {
+func (h Healthy) withDefaults() Healthy {
 	h.Interval, h.Timeout, h.Failures = cmp.Or(h.Interval, 30*time.Second), cmp.Or(h.Timeout, 30*time.Second), cmp.Or(h.Failures, 3)
 	return h
 }
@@ -26,8 +26,8 @@ type Pulse struct {
 	Well    time.Duration // from the start of the instance to the last check that succeeded
 }
 
-// After is the pulse after one more check, which ended that long after the start of the instance.
-func (p Pulse) After(h *Healthy, ok bool, since time.Duration) Pulse {
+// AfterCheck is the pulse after one more check, which ended that long after the start of the instance.
+func (p Pulse) AfterCheck(h *Healthy, ok bool, since time.Duration) Pulse {
 	if ok {
 		return Pulse{Healthy: new(true), Well: since}
 	}
@@ -37,5 +37,5 @@ func (p Pulse) After(h *Healthy, ok bool, since time.Duration) Pulse {
 	return p
 }
 
-// Usable reports whether an instance is ready, and not unhealthy since.
-func (r *Record) Usable() bool { return r.Ready && (r.Healthy == nil || *r.Healthy) }
+// IsUsable reports whether an instance is ready, and not unhealthy since.
+func (r *Record) IsUsable() bool { return r.Ready && (r.Healthy == nil || *r.Healthy) }

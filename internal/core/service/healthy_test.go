@@ -27,7 +27,7 @@ func TestPulse(t *testing.T) {
 	} {
 		p := Pulse{Healthy: c.before}
 		for i, ok := range c.checks {
-			p = p.After(&Healthy{Failures: c.failures}, ok == '+', time.Duration(i+1)*time.Second)
+			p = p.AfterCheck(&Healthy{Failures: c.failures}, ok == '+', time.Duration(i+1)*time.Second)
 		}
 		healthy := "unknown"
 		if p.Healthy != nil {

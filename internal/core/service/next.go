@@ -22,32 +22,32 @@ type Action struct {
 	Instance string
 }
 
-// Next returns the actions that can be done now to reach the wanted state, at most one Start. The caller calls it again
+// NextActions returns the actions that can be done now to reach the wanted state, at most one Start. The caller calls it again
 // after every change. A keeper that was just started and has written no record counts as seen with Kept and no State.
 // An End is repeated until the keeper has recorded it.
 //
 // Ends are in the reverse order of dependencies. Starts are one by one, so that GPUs are claimed in a fixed order:
 // instances with a GPU of their own first, then those that have had one, then the rest, each in the order of wanted. An
 // instance that must be restarted delays the starts after it until it has ended, because they could take its GPU.
-func Next(wanted []Instance, seen map[string]Seen) []Action {
+func NextActions(wanted []Instance, seen map[string]Seen) []Action {
 	l := view{wanted: wanted, seen: seen}
-	actions := l.ends()
-	if name := l.start(); name != "" {
+	actions := l.endActions()
+	if name := l.nextStart(); name != "" {
 		actions = append(actions, Action{Start, name})
 	}
 	return actions
 }
 
-// Held says why wanted instances are not started: "waits for db-0 to be ready". Others have no entry.
-func Held(wanted []Instance, seen map[string]Seen) map[string]string {
+// HeldReasons says why wanted instances are not started: "waits for db-0 to be ready". Others have no entry.
+func HeldReasons(wanted []Instance, seen map[string]Seen) map[string]string {
 	l := view{wanted: wanted, seen: seen}
 	why := map[string]string{}
 	for _, i := range wanted {
 		switch {
-		case i.Refused != "" && !l.alive(i.Name):
+		case i.Refused != "" && !l.isAlive(i.Name):
 			why[i.Name] = i.Refused
-		case l.missing(i) && !seen[i.Name].Orphaned:
-			if text := l.lacks(i); text != "" {
+		case l.isMissing(i) && !seen[i.Name].Orphaned:
+			if text := l.unmetDependency(i); text != "" {
 				why[i.Name] = text
 			}
 		}
@@ -61,39 +61,39 @@ type view struct {
 	seen   map[string]Seen
 }
 
-// alive reports whether the keeper or a process of an instance lives.
-func (l *view) alive(name string) bool { return l.seen[name].Kept || l.seen[name].Orphaned }
+// isAlive reports whether the keeper or a process of an instance lives.
+func (l *view) isAlive(name string) bool { return l.seen[name].Kept || l.seen[name].Orphaned }
 
-// over reports whether an instance has ended and is not restarted automatically.
-func (s State) over() bool { return s == Done || s == Failed || s == Refused }
+// isOver reports whether an instance has ended and is not restarted automatically.
+func (s State) isOver() bool { return s == Done || s == Failed || s == Refused }
 
-// stale reports whether an instance lives but is not wanted in that form any more.
-func (l *view) stale(name string) bool {
-	if !l.alive(name) || l.fresh(name) {
+// isStale reports whether an instance lives but is not wanted in that form any more.
+func (l *view) isStale(name string) bool {
+	if !l.isAlive(name) || l.isFresh(name) {
 		return false
 	}
-	i := l.find(name)
+	i := l.findWanted(name)
 	return i < 0 || l.seen[name].Hash != l.wanted[i].Hash
 }
 
-// fresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted then;
+// isFresh reports whether a keeper has not written its record yet. It was started for the instance that was wanted then;
 // its record will say more.
-func (l *view) fresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
+func (l *view) isFresh(name string) bool { return l.seen[name].Kept && l.seen[name].State == "" }
 
-func (l *view) find(name string) int {
+func (l *view) findWanted(name string) int {
 	return slices.IndexFunc(l.wanted, func(i Instance) bool { return i.Name == name })
 }
 
-// ends lists the instances that can be asked to end now: those without living dependents, by the dependencies recorded
+// endActions lists the instances that can be asked to end now: those without living dependents, by the dependencies recorded
 // at their start.
-func (l *view) ends() []Action {
+func (l *view) endActions() []Action {
 	var stale []string
 	for name := range l.seen {
-		if l.stale(name) {
+		if l.isStale(name) {
 			stale = append(stale, name)
 		}
 	}
-	slices.SortFunc(stale, func(a, b string) int { return cmp.Or(cmp.Compare(l.find(b), l.find(a)), cmp.Compare(b, a)) })
+	slices.SortFunc(stale, func(a, b string) int { return cmp.Or(cmp.Compare(l.findWanted(b), l.findWanted(a)), cmp.Compare(b, a)) })
 	needed := func(name string) bool {
 		return slices.ContainsFunc(stale, func(other string) bool {
 			return other != name && slices.ContainsFunc(l.seen[other].After, func(d Dependency) bool { return d.Service == l.seen[name].Service })
@@ -101,11 +101,11 @@ func (l *view) ends() []Action {
 	}
 	var actions []Action
 	for _, name := range stale {
-		if !l.ending(name) && !needed(name) {
+		if !l.isEnding(name) && !needed(name) {
 			actions = append(actions, Action{End, name})
 		}
 	}
-	if len(actions) == 0 && !slices.ContainsFunc(stale, l.ending) { // instances of different versions of the file may depend on each other in a cycle
+	if len(actions) == 0 && !slices.ContainsFunc(stale, l.isEnding) { // instances of different versions of the file may depend on each other in a cycle
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
 		}
@@ -113,34 +113,34 @@ func (l *view) ends() []Action {
 	return actions
 }
 
-// ending reports whether a living keeper ends its instance.
-func (l *view) ending(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
+// isEnding reports whether a living keeper ends its instance.
+func (l *view) isEnding(name string) bool { return l.seen[name].Kept && l.seen[name].State == Ending }
 
-// start is the instance to start now; "" when there is none.
-func (l *view) start() string {
+// nextStart is the instance to start now; "" when there is none.
+func (l *view) nextStart() string {
 	for _, i := range l.wanted {
-		if l.seen[i.Name].Orphaned && l.missing(i) {
+		if l.seen[i.Name].Orphaned && l.isMissing(i) {
 			return i.Name // its processes run, only the keeper is missing
 		}
 	}
 	for name, s := range l.seen {
-		if s.Kept && (s.State == Starting || l.fresh(name)) {
+		if s.Kept && (s.State == Starting || l.isFresh(name)) {
 			return "" // it is its turn to claim
 		}
 	}
-	for _, i := range l.line() {
-		if l.stale(i.Name) {
+	for _, i := range l.claimOrder() {
+		if l.isStale(i.Name) {
 			return ""
 		}
-		if l.missing(i) && i.Refused == "" && l.lacks(i) == "" {
+		if l.isMissing(i) && i.Refused == "" && l.unmetDependency(i) == "" {
 			return i.Name
 		}
 	}
 	return ""
 }
 
-// line is the order of claims.
-func (l *view) line() []Instance {
+// claimOrder is the order of claims.
+func (l *view) claimOrder() []Instance {
 	rank := func(i Instance) int {
 		pinned := slices.ContainsFunc(i.Flags, func(f string) bool { return strings.HasPrefix(f, "--device=") })
 		switch {
@@ -156,18 +156,18 @@ func (l *view) line() []Instance {
 	return out
 }
 
-// missing reports whether a wanted instance has no keeper and is not over.
-func (l *view) missing(i Instance) bool {
+// isMissing reports whether a wanted instance has no keeper and is not over.
+func (l *view) isMissing(i Instance) bool {
 	s := l.seen[i.Name]
-	return !s.Kept && !l.stale(i.Name) && (s.Hash != i.Hash || !s.State.over())
+	return !s.Kept && !l.isStale(i.Name) && (s.Hash != i.Hash || !s.State.isOver())
 }
 
-// lacks says which dependency of an instance is not met; "" when it can be started.
-func (l *view) lacks(i Instance) string {
+// unmetDependency says which dependency of an instance is not met; "" when it can be started.
+func (l *view) unmetDependency(i Instance) string {
 	for _, d := range i.After {
 		for _, of := range l.wanted {
 			if of.Service == d.Service {
-				if text := l.unmet(of, d.Until); text != "" {
+				if text := l.unmetCondition(of, d.Until); text != "" {
 					return text
 				}
 			}
@@ -176,14 +176,14 @@ func (l *view) lacks(i Instance) string {
 	return ""
 }
 
-// unmet says how a condition is not met by an instance.
-func (l *view) unmet(of Instance, until Condition) string {
+// unmetCondition says how a condition is not met by an instance.
+func (l *view) unmetCondition(of Instance, until Condition) string {
 	s := l.seen[of.Name]
 	current := s.Hash == of.Hash
 	switch {
 	case current && s.State == Done && (until == UntilDone || s.Ready):
 		return ""
-	case current && s.State == Running && s.Usable() && until == UntilReady && l.alive(of.Name):
+	case current && s.State == Running && s.IsUsable() && until == UntilReady && l.isAlive(of.Name):
 		return ""
 	case of.Refused != "" && !s.Kept, current && s.State == Refused:
 		return fmt.Sprintf("waits for %s, which was refused", of.Name)
@@ -193,7 +193,7 @@ func (l *view) unmet(of Instance, until Condition) string {
 		return fmt.Sprintf("waits for %s, which ended before it was ready", of.Name)
 	case until == UntilDone:
 		return fmt.Sprintf("waits for %s to end", of.Name)
-	case current && s.State == Running && s.Ready && l.alive(of.Name):
+	case current && s.State == Running && s.Ready && l.isAlive(of.Name):
 		return fmt.Sprintf("waits for %s, which is unhealthy", of.Name)
 	}
 	return fmt.Sprintf("waits for %s to be ready", of.Name)

@@ -51,11 +51,11 @@ func TestNext(t *testing.T) {
 	} {
 		wanted, seen := wantedOf(c.wanted), seenOf(c.seen)
 		var got []string
-		for _, a := range Next(wanted, seen) {
+		for _, a := range NextActions(wanted, seen) {
 			got = append(got, string(a.Do)+" "+a.Instance)
 		}
 		var held []string
-		for name, text := range Held(wanted, seen) {
+		for name, text := range HeldReasons(wanted, seen) {
 			held = append(held, name+" "+text)
 		}
 		slices.Sort(held)
@@ -238,7 +238,7 @@ func (w *world) names() (out []string) {
 // act does the actions of Next, and checks each against the rules.
 func (w *world) act() {
 	starts := 0
-	for _, a := range Next(w.wanted, w.seen) {
+	for _, a := range NextActions(w.wanted, w.seen) {
 		s := w.seen[a.Instance]
 		switch a.Do {
 		case Start:
@@ -307,10 +307,10 @@ func (w *world) settle(seed uint64) {
 			w.t.Fatalf("seed %d: no end", seed)
 		}
 	}
-	held := Held(w.wanted, w.seen)
+	held := HeldReasons(w.wanted, w.seen)
 	for _, i := range w.wanted {
 		s := w.seen[i.Name]
-		reached := s.Hash == i.Hash && (s.Kept && s.State == Running || s.State.over())
+		reached := s.Hash == i.Hash && (s.Kept && s.State == Running || s.State.isOver())
 		if !reached && held[i.Name] == "" {
 			w.t.Errorf("%s is %+v, and nothing holds it", i.Name, s)
 		}
@@ -319,7 +319,7 @@ func (w *world) settle(seed uint64) {
 		}
 	}
 	for name, s := range w.seen {
-		if (s.Kept || s.Orphaned && !s.State.over()) && !w.current(name) {
+		if (s.Kept || s.Orphaned && !s.State.isOver()) && !w.current(name) {
 			w.t.Errorf("%s is not wanted and there: %+v", name, s)
 		}
 	}

@@ -2,7 +2,7 @@
 // machine, and what to start or end next:
 //
 //	wanted, placement, err := service.Expand(project, ground)
-//	for _, a := range service.Next(wanted, seen) {
+//	for _, a := range service.NextActions(wanted, seen) {
 //		// start or end a.Instance
 //	}
 //
@@ -37,18 +37,18 @@ func (p *Project) WithoutGPU() bool {
 	})
 }
 
-// Here is the project without the services that another engine gets.
-func (p *Project) Here() *Project {
+// LocalPart is the project without the services that another engine gets.
+func (p *Project) LocalPart() *Project {
 	own := *p
-	own.Services = slices.DeleteFunc(slices.Clone(p.Services), func(s Service) bool { return s.Elsewhere() })
+	own.Services = slices.DeleteFunc(slices.Clone(p.Services), func(s Service) bool { return s.HasOtherEngine() })
 	return &own
 }
 
-// here is the engine that is none.
-const here = "here"
+// hereEngine is the engine that is none.
+const hereEngine = "here"
 
-// Elsewhere reports whether another engine gets the service.
-func (s *Service) Elsewhere() bool { return s.Engine != "" && s.Engine != here }
+// HasOtherEngine reports whether another engine gets the service.
+func (s *Service) HasOtherEngine() bool { return s.Engine != "" && s.Engine != hereEngine }
 
 // Service is one entry of a project: a program with its instances.
 type Service struct {

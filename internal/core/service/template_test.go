@@ -17,7 +17,7 @@ func TestFill(t *testing.T) {
 		"{{/* nothing */}}":                            "",
 		"{{$n := add .Ordinal 1}}{{$n}} {{$.Service}}": "3 node",
 	} {
-		if got, err := fill(text, at); got != want || err != nil {
+		if got, err := fillTemplate(text, at); got != want || err != nil {
 			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestFill(t *testing.T) {
 		`{{template "x"}}`:                          "{{template}} is not understood",
 		strings.Repeat(`{{printf "%60000d" 1}}`, 3): "longer than 128 KiB",
 	} {
-		if got, err := fill(text, at); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := fillTemplate(text, at); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is %.40q, %v; want %s", text, got, err, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestWords(t *testing.T) {
 		"x y~ é=ü":                     "x|y~|é=ü",
 		`x \$HOME \| \~`:               "x|$HOME|||~",
 	} {
-		got, err := words(text)
+		got, err := splitWords(text)
 		if strings.Join(got, "|") != want || (err != nil) != (want == "") {
 			t.Errorf("%q is %q, %v; want %s", text, got, err, want)
 		}
@@ -78,7 +78,7 @@ func TestWords(t *testing.T) {
 		"a # b":                "# is for a shell",
 		"CUDA_X=1 python a.py": "the command begins with a variable; write CUDA_X under env",
 	} {
-		if got, err := words(text); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := splitWords(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %q, %v; want %s", text, got, err, want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestWords(t *testing.T) {
 func FuzzWords(f *testing.F) {
 	f.Add("a 'b c' \"d\\\"e\" f\\ g")
 	f.Fuzz(func(t *testing.T, text string) {
-		first, err := words(text)
+		first, err := splitWords(text)
 		if err != nil {
 			return
 		}
@@ -96,7 +96,7 @@ func FuzzWords(f *testing.F) {
 		for _, w := range first {
 			again = append(again, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
 		}
-		second, err := words(strings.Join(again, " "))
+		second, err := splitWords(strings.Join(again, " "))
 		if err != nil || strings.Join(second, "\x00") != strings.Join(first, "\x00") || len(first) != len(second) {
 			t.Errorf("%q is %q, and quoted again %q, %v", text, first, second, err)
 		}

@@ -9,23 +9,23 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// assigns reports a word before a command that a shell would put into its environment.
-func assigns(text string) bool {
+// isAssignment reports a word before a command that a shell would put into its environment.
+func isAssignment(text string) bool {
 	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`).MatchString(text)
 }
 
-// words splits a command into words. A command that uses more of a shell, such as $HOME, is refused, because the
+// splitWords splits a command into words. A command that uses more of a shell, such as $HOME, is refused, because the
 // literal characters are never intended.
-func words(text string) ([]string, error) {
+func splitWords(text string) ([]string, error) {
 	inCommand := false
 	list, err := shellquote.Split(text, func(rest string, begins bool) error {
-		if !inCommand && assigns(rest) {
+		if !inCommand && isAssignment(rest) {
 			name, _, _ := strings.Cut(rest, "=")
 			return fmt.Errorf("the command begins with a variable; write %s under env", name)
 		}
 		inCommand = inCommand || strings.TrimLeft(rest[:1], " \t\n") != ""
-		if strings.ContainsRune("|&;<>()", rune(rest[0])) || begins && (rest[0] == '#' || rest[0] == '~') || computed(rest) {
-			return shellish(rest)
+		if strings.ContainsRune("|&;<>()", rune(rest[0])) || begins && (rest[0] == '#' || rest[0] == '~') || shellExpands(rest) {
+			return shellSyntaxError(rest)
 		}
 		return nil
 	})
@@ -41,16 +41,16 @@ func words(text string) ([]string, error) {
 	return list, nil
 }
 
-// computed reports whether a text begins with something that a shell expands.
-func computed(text string) bool {
+// shellExpands reports whether a text begins with something that a shell expands.
+func shellExpands(text string) bool {
 	if text[0] == '`' {
 		return true
 	}
 	return len(text) > 1 && text[0] == '$' && (text[1] == '{' || text[1] == '(' || text[1] == '_' || text[1] >= 'A' && text[1] <= 'Z' || text[1] >= 'a' && text[1] <= 'z')
 }
 
-// shellish says what to write instead of syntax that only a shell understands.
-func shellish(text string) error {
+// shellSyntaxError says what to write instead of syntax that only a shell understands.
+func shellSyntaxError(text string) error {
 	what := text[:1]
 	switch what {
 	case "$", "~":

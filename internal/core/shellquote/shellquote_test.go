@@ -17,7 +17,7 @@ func TestShells(t *testing.T) {
 			if shell == "zsh" || shell == "fish" {
 				gate.Need(t, shell)
 			}
-			line := "printf '%s\\0' " + Words(how, words...)
+			line := "printf '%s\\0' " + JoinQuoted(how, words...)
 			cmd := exec.Command(shell, "-c", line)
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // fish creates folders there
 			out, err := cmd.Output()

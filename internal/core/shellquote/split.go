@@ -18,9 +18,9 @@ func (e UnclosedError) Error() string { return fmt.Sprintf("the quote %c is neve
 func Split(text string, refuse func(rest string, begins bool) error) (words []string, err error) {
 	s := splitter{rest: text, refuse: refuse}
 	for s.rest != "" && err == nil {
-		err = s.step()
+		err = s.readNext()
 	}
-	s.end()
+	s.endWord()
 	return s.words, err
 }
 
@@ -32,7 +32,7 @@ type splitter struct {
 	in     bool // a word has begun, which may be empty: ''
 }
 
-func (s *splitter) end() {
+func (s *splitter) endWord() {
 	if s.in {
 		s.words = append(s.words, s.word.String())
 	}
@@ -40,8 +40,8 @@ func (s *splitter) end() {
 	s.in = false
 }
 
-// step reads one character, or one quoted part.
-func (s *splitter) step() error {
+// readNext reads one character, or one quoted part.
+func (s *splitter) readNext() error {
 	first := s.rest[0]
 	if strings.HasPrefix(s.rest, "\\\n") { // a continued line
 		s.rest = s.rest[2:]
@@ -52,7 +52,7 @@ func (s *splitter) step() error {
 	}
 	s.rest = s.rest[1:]
 	if first == ' ' || first == '\t' || first == '\n' {
-		s.end()
+		s.endWord()
 		return nil
 	}
 	s.in = true
@@ -65,7 +65,7 @@ func (s *splitter) step() error {
 		s.word.WriteString(inner)
 		s.rest = rest
 	case first == '"':
-		return s.doubled()
+		return s.readDoubleQuoted()
 	case first == '\\' && s.rest != "":
 		s.word.WriteByte(s.rest[0])
 		s.rest = s.rest[1:]
@@ -75,8 +75,8 @@ func (s *splitter) step() error {
 	return nil
 }
 
-// doubled reads to the closing ", where a backslash quotes only characters that are special there.
-func (s *splitter) doubled() error {
+// readDoubleQuoted reads to the closing ", where a backslash quotes only characters that are special there.
+func (s *splitter) readDoubleQuoted() error {
 	for ; s.rest != ""; s.rest = s.rest[1:] {
 		switch c := s.rest[0]; {
 		case c == '"':

@@ -16,7 +16,7 @@ import (
 // tickets in the line of the machine, and package queue decides both.
 type ownLine struct {
 	r       *replay
-	users   map[uint32]*owner
+	users   map[uint32]*userQueue
 	turn    queue.Turn
 	tickets []job.Ticket
 	rooms   map[gpu.UUID]pick.Room
@@ -26,15 +26,15 @@ type ownLine struct {
 	moved   int // tickets that were given to another job
 }
 
-// owner is the queue of a user.
-type owner struct {
+// userQueue is the queue of a user.
+type userQueue struct {
 	line     queue.Line
 	ticketed int
 	past     runs.Past
 }
 
 func newOwnLine(r *replay) *ownLine {
-	l := &ownLine{r: r, users: map[uint32]*owner{}, rooms: map[gpu.UUID]pick.Room{}}
+	l := &ownLine{r: r, users: map[uint32]*userQueue{}, rooms: map[gpu.UUID]pick.Room{}}
 	for i := range r.devices {
 		if d := &r.devices[i]; d.givenWhole {
 			l.whole = append(l.whole, d.id)
@@ -46,63 +46,63 @@ func newOwnLine(r *replay) *ownLine {
 	return l
 }
 
-func (l *ownLine) len() int { return l.waits }
+func (l *ownLine) waitingCount() int { return l.waits }
 
-func (l *ownLine) add(i int) {
+func (l *ownLine) addJob(i int) {
 	j := &l.r.jobs[i]
 	u := l.users[j.User]
 	if u == nil {
-		u = &owner{line: queue.Line{Patience: l.r.Policy.patience}}
+		u = &userQueue{line: queue.Line{Patience: l.r.Policy.patience}}
 		l.users[j.User] = u
 	}
 	l.waits++
-	u.queue(j, i)
-	l.seat(j.User)
+	u.enqueueJob(j, i)
+	l.giveTickets(j.User)
 }
 
-func (u *owner) queue(j *Job, i int) {
-	u.line.Add(queue.Class{Count: int(j.GPUs), Kind: u.class(j)}, j.Arrival, i)
+func (u *userQueue) enqueueJob(j *Job, i int) {
+	u.line.Add(queue.Class{Count: int(j.GPUs), Kind: u.jobClass(j)}, j.Arrival, i)
 }
 
-// class is of the jobs with the same estimate: what was said, else what the user's jobs on as many devices usually take.
-func (u *owner) class(j *Job) uint64 { return u.past.Class(0, int(j.GPUs), j.Estimate) }
+// jobClass is of the jobs with the same estimate: what was said, else what the user's jobs on as many devices usually take.
+func (u *userQueue) jobClass(j *Job) uint64 { return u.past.Class(0, int(j.GPUs), j.Estimate) }
 
-// seat gives tickets to the jobs of a user that are next, as the runner of a queue does.
-func (l *ownLine) seat(user uint32) {
+// giveTickets gives tickets to the jobs of a user that are next, as the runner of a queue does.
+func (l *ownLine) giveTickets(user uint32) {
 	u := l.users[user]
 	for {
-		if u.ticketed >= queue.Compete {
-			first, ok := u.line.First(l.r.now, u.past.Of)
+		if u.ticketed >= queue.MaxCompeting {
+			first, ok := u.line.First(l.r.now, u.past.EstimateOf)
 			if !ok {
 				return
 			}
-			own, at := l.own(user)
-			last := first.Displaces(own, l.r.now)
+			own, at := l.ticketsOf(user)
+			last := first.IndexToDisplace(own, l.r.now)
 			if last < 0 {
 				return
 			}
-			i := l.leave(at[last])
+			i := l.removeTicket(at[last])
 			j := &l.r.jobs[i]
-			u.queue(j, i)
+			u.enqueueJob(j, i)
 			l.moved++
 		}
-		i, ok := u.line.Take(l.r.now, u.past.Of)
+		i, ok := u.line.Take(l.r.now, u.past.EstimateOf)
 		if !ok {
 			return
 		}
 		j := &l.r.jobs[i]
 		u.ticketed++
 		devices := l.whole
-		if l.r.quota(j) > 0 {
+		if l.r.quotaOf(j) > 0 {
 			devices = l.shared
 		}
-		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uid(j), Arrival: l.r.now, Asked: j.Arrival, Devices: devices, Count: int(j.GPUs),
-			Share: l.r.quota(j), Time: u.past.Of(u.class(j))})
+		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uidOf(j), Arrival: l.r.now, Asked: j.Arrival, Devices: devices, Count: int(j.GPUs),
+			Share: l.r.quotaOf(j), Time: u.past.EstimateOf(u.jobClass(j))})
 	}
 }
 
-// own is the order of the tickets of a user, and their places.
-func (l *ownLine) own(user uint32) (list []queue.Own, at []int) {
+// ticketsOf is the order of the tickets of a user, and their places.
+func (l *ownLine) ticketsOf(user uint32) (list []queue.Own, at []int) {
 	for k := range l.tickets {
 		if t := &l.tickets[k]; t.UID == 1000+user {
 			list, at = append(list, queue.Own{Arrival: t.Asked, Estimate: t.Time, Count: t.Count, Patience: l.r.Policy.patience}), append(at, k)
@@ -111,34 +111,34 @@ func (l *ownLine) own(user uint32) (list []queue.Own, at []int) {
 	return list, at
 }
 
-// leave takes a ticket out of the line of the machine.
-func (l *ownLine) leave(k int) (i int) {
+// removeTicket takes a ticket out of the line of the machine.
+func (l *ownLine) removeTicket(k int) (i int) {
 	i, _ = strconv.Atoi(l.tickets[k].ID)
 	l.users[l.r.jobs[i].User].ticketed--
 	l.tickets = slices.Delete(l.tickets, k, k+1)
 	return i
 }
 
-func (l *ownLine) next() (turn, bool) {
-	if len(l.tickets) == 0 || !l.open() {
-		return turn{}, false
+func (l *ownLine) nextTurn() (startableJob, bool) {
+	if len(l.tickets) == 0 || !l.updateRooms() {
+		return startableJob{}, false
 	}
-	q := queue.Input{Now: l.r.now, Boot: l.r.boot(), Tickets: l.tickets, Held: l.r.held, Rooms: l.rooms, OwnPatience: l.r.Policy.patience}
+	q := queue.Input{Now: l.r.now, Boot: l.r.sinceBoot(), Tickets: l.tickets, Held: l.r.held, Rooms: l.rooms, OwnPatience: l.r.Policy.patience}
 	var next job.Ticket
 	var ok bool
-	if l.turn, next, ok = l.turn.See(q, "", l.tickets, queue.Overdue); !ok {
-		return turn{}, false
+	if l.turn, next, ok = l.turn.DecideNext(q, "", l.tickets, queue.PassOverAfter); !ok {
+		return startableJob{}, false
 	}
-	t := turn{kept: queue.Kept(l.turn.Put(q), next.ID, next.UID), time: next.Time}
-	t.job = l.leave(slices.IndexFunc(l.tickets, func(o job.Ticket) bool { return o.ID == next.ID }))
+	t := startableJob{kept: queue.KeptDevices(l.turn.ApplyTo(q), next.ID, next.UID), time: next.Time}
+	t.job = l.removeTicket(slices.IndexFunc(l.tickets, func(o job.Ticket) bool { return o.ID == next.ID }))
 	l.waits--
-	l.seat(l.r.jobs[t.job].User)
+	l.giveTickets(l.r.jobs[t.job].User)
 	return t, true
 }
 
-// open updates what the devices could give, as pick.Rooms does, and reports whether any could give something, or is
+// updateRooms updates what the devices could give, as pick.RoomByDevice does, and reports whether any could give something, or is
 // reserved.
-func (l *ownLine) open() bool {
+func (l *ownLine) updateRooms() bool {
 	open := len(l.turn.Reserved) > 0
 	for k := range l.r.devices {
 		d := &l.r.devices[k]
@@ -152,19 +152,19 @@ func (l *ownLine) open() bool {
 	return open
 }
 
-func (l *ownLine) ended(one run) {
+func (l *ownLine) noteEnd(one runningJob) {
 	j := &l.r.jobs[one.job]
 	l.users[j.User].past.Add(0, int(j.GPUs), j.Lasts)
 	for user := range l.users {
-		l.seat(user)
+		l.giveTickets(user)
 	}
 }
 
-// wake is when the first reservation lapses.
-func (l *ownLine) wake() int64 {
+// wakeTime is when the first reservation lapses.
+func (l *ownLine) wakeTime() int64 {
 	first := int64(math.MaxInt64)
 	for _, r := range l.turn.Reserved {
-		first = min(first, r.Until+1-l.r.boot()+l.r.now)
+		first = min(first, r.Until+1-l.r.sinceBoot()+l.r.now)
 	}
 	return first
 }

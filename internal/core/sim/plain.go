@@ -11,20 +11,20 @@ import (
 // which they are in the order of arrival, so that a decision looks at one of each.
 type plainLine struct {
 	r       *replay
-	classes map[class]*[]int
+	classes map[requestClass]*[]int
 	waits   int
 }
 
-type class struct {
+type requestClass struct {
 	gpus, share int16
 	estimate    time.Duration
 }
 
-func newPlainLine(r *replay) *plainLine { return &plainLine{r: r, classes: map[class]*[]int{}} }
+func newPlainLine(r *replay) *plainLine { return &plainLine{r: r, classes: map[requestClass]*[]int{}} }
 
-func (l *plainLine) add(i int) {
+func (l *plainLine) addJob(i int) {
 	j := &l.r.jobs[i]
-	c := class{j.GPUs, j.Share, j.Estimate}
+	c := requestClass{j.GPUs, j.Share, j.Estimate}
 	if l.classes[c] == nil {
 		l.classes[c] = &[]int{}
 	}
@@ -32,38 +32,38 @@ func (l *plainLine) add(i int) {
 	l.waits++
 }
 
-func (l *plainLine) len() int    { return l.waits }
-func (l *plainLine) wake() int64 { return math.MaxInt64 }
-func (l *plainLine) ended(run)   {}
+func (l *plainLine) waitingCount() int  { return l.waits }
+func (l *plainLine) wakeTime() int64    { return math.MaxInt64 }
+func (l *plainLine) noteEnd(runningJob) {}
 
-func (l *plainLine) next() (turn, bool) {
+func (l *plainLine) nextTurn() (startableJob, bool) {
 	p := &l.r.Policy
-	first, ok := l.best(p.order, func(class) bool { return p.blocked != none })
-	if p.blocked == none || ok && !l.fits(first) {
+	first, ok := l.bestClass(p.order, func(requestClass) bool { return p.blocked != blockNone })
+	if p.blocked == blockNone || ok && !l.fitsNow(first) {
 		switch p.blocked {
-		case all:
-			return turn{}, false
-		case none:
-			first, ok = l.best(p.order, l.fits)
-		case later:
-			at, left := l.shadow(first)
+		case blockAll:
+			return startableJob{}, false
+		case blockNone:
+			first, ok = l.bestClass(p.order, l.fitsNow)
+		case blockDelaying:
+			at, left := l.shadowTime(first)
 			order := p.backfill
 			if order == nil {
 				order = p.order
 			}
-			first, ok = l.best(order, func(c class) bool {
-				return l.fits(c) && (l.r.now+int64(c.estimate) <= at || int(c.gpus) <= left)
+			first, ok = l.bestClass(order, func(c requestClass) bool {
+				return l.fitsNow(c) && (l.r.now+int64(c.estimate) <= at || int(c.gpus) <= left)
 			})
 		}
 	}
 	if !ok {
-		return turn{}, false
+		return startableJob{}, false
 	}
-	return l.take(first), true
+	return l.takeFirst(first), true
 }
 
-// best is the class whose first job goes before those of the other suitable classes.
-func (l *plainLine) best(order order, suits func(class) bool) (best class, found bool) {
+// bestClass is the class whose first job goes before those of the other suitable classes.
+func (l *plainLine) bestClass(order jobOrder, suits func(requestClass) bool) (best requestClass, found bool) {
 	for c, list := range l.classes {
 		if !suits(c) {
 			continue
@@ -75,33 +75,33 @@ func (l *plainLine) best(order order, suits func(class) bool) (best class, found
 	return best, found
 }
 
-func (l *plainLine) take(c class) turn {
+func (l *plainLine) takeFirst(c requestClass) startableJob {
 	list := l.classes[c]
 	i := (*list)[0]
 	if *list = (*list)[1:]; len(*list) == 0 {
 		delete(l.classes, c)
 	}
 	l.waits--
-	return turn{job: i, time: c.estimate}
+	return startableJob{job: i, time: c.estimate}
 }
 
-func (l *plainLine) fits(c class) bool {
-	n, quota := 0, l.r.quota(&Job{Share: c.share})
+func (l *plainLine) fitsNow(c requestClass) bool {
+	n, quota := 0, l.r.quotaOf(&Job{Share: c.share})
 	for k := range l.r.devices {
-		if l.r.devices[k].gives(quota) {
+		if l.r.devices[k].canGive(quota) {
 			n++
 		}
 	}
 	return n >= int(c.gpus)
 }
 
-// shadow is when the class will fit if all ends as estimated, and how many further devices are free then. It counts
+// shadowTime is when the class will fit if all ends as estimated, and how many further devices are free then. It counts
 // whole devices: a job that waits for a share waits for an unused one.
-func (l *plainLine) shadow(c class) (at int64, left int) {
+func (l *plainLine) shadowTime(c requestClass) (at int64, left int) {
 	ends := make([]int64, 0, len(l.r.devices)) // of each device
-	quota := l.r.quota(&Job{Share: c.share})
+	quota := l.r.quotaOf(&Job{Share: c.share})
 	for k := range l.r.devices {
-		if !l.r.devices[k].serves(quota) {
+		if !l.r.devices[k].canServe(quota) {
 			continue
 		}
 		end := l.r.now

@@ -14,9 +14,9 @@ type Policy struct {
 
 	own      bool          // the rule of gpuard: package queue decides
 	patience time.Duration // of own: the age from which arrival alone counts
-	order    order         // of the others
-	blocked  blocked
-	backfill order // while devices are kept; nil: order
+	order    jobOrder      // of the others
+	blocked  blockRule
+	backfill jobOrder // while devices are kept; nil: order
 }
 
 // Policies are all of them; the first one is gpuard's own.
@@ -28,26 +28,26 @@ func Policies() []Policy {
 		{Name: "own-7d", About: "the same after 7 days", own: true, patience: 7 * day},
 		{Name: "own-30d", About: "the same after 30 days, which is what gpuard does", own: true, patience: queue.OwnPatience},
 		{Name: "own-never", About: "the same at no age", own: true, patience: 100 * 365 * day},
-		{Name: "fifo", About: "by arrival; one that does not fit blocks all others", order: byArrival, blocked: all},
-		{Name: "skip", About: "by arrival; what does not fit is skipped", order: byArrival, blocked: none},
-		{Name: "easy", About: "by arrival, past the first one if that delays it not (EASY)", order: byArrival, blocked: later},
-		{Name: "easy-short", About: "the same, the shortest first", order: byArrival, blocked: later, backfill: byEstimate},
-		{Name: "short", About: "the shortest first; what does not fit is skipped", order: byEstimate, blocked: none},
-		{Name: "ratio", About: "highest response ratio first; what does not fit is skipped", order: byRatio, blocked: none},
+		{Name: "fifo", About: "by arrival; one that does not fit blocks all others", order: byArrival, blocked: blockAll},
+		{Name: "skip", About: "by arrival; what does not fit is skipped", order: byArrival, blocked: blockNone},
+		{Name: "easy", About: "by arrival, past the first one if that delays it not (EASY)", order: byArrival, blocked: blockDelaying},
+		{Name: "easy-short", About: "the same, the shortest first", order: byArrival, blocked: blockDelaying, backfill: byEstimate},
+		{Name: "short", About: "the shortest first; what does not fit is skipped", order: byEstimate, blocked: blockNone},
+		{Name: "ratio", About: "highest response ratio first; what does not fit is skipped", order: byRatio, blocked: blockNone},
 	}
 }
 
-// blocked says what may start while the first job of the order does not fit.
-type blocked int
+// blockRule says what may start while the first job of the order does not fit.
+type blockRule int
 
 const (
-	all   blocked = iota // nothing
-	later                // what does not delay it
-	none                 // what fits
+	blockAll      blockRule = iota // nothing
+	blockDelaying                  // what does not delay it
+	blockNone                      // what fits
 )
 
-// order is negative where a goes first.
-type order func(a, b *Job, now int64) int
+// jobOrder is negative where a goes first.
+type jobOrder func(a, b *Job, now int64) int
 
 func byArrival(a, b *Job, _ int64) int { return cmp.Compare(a.Arrival, b.Arrival) }
 

@@ -45,8 +45,8 @@ type tally struct {
 	users              map[uint32]*User
 }
 
-// pass counts the use of the devices for a time in which nothing happens.
-func (r *replay) pass(d time.Duration) {
+// accountUse counts the use of the devices for a time in which nothing happens.
+func (r *replay) accountUse(d time.Duration) {
 	given, free := 0.0, 0.0
 	for k := range r.devices {
 		switch one := &r.devices[k]; {
@@ -58,12 +58,12 @@ func (r *replay) pass(d time.Duration) {
 		}
 	}
 	r.given += given * d.Seconds()
-	if r.line.len() > 0 {
+	if r.line.waitingCount() > 0 {
 		r.stranded += free * d.Seconds()
 	}
 }
 
-func (t *tally) start(now int64, j *Job) {
+func (t *tally) recordStart(now int64, j *Job) {
 	wait := time.Duration(now - j.Arrival)
 	done := wait + j.Lasts
 	t.waits, t.completions = append(t.waits, wait), append(t.completions, done)
@@ -90,7 +90,7 @@ func (t *tally) start(now int64, j *Job) {
 	u.GPUSeconds += j.Lasts.Seconds() * float64(j.GPUs) * part
 }
 
-func (r *replay) result() Result {
+func (r *replay) buildResult() Result {
 	out := Result{Policy: r.Policy.Name, GPUs: len(r.devices), Jobs: len(r.waits), TooLarge: r.tooLarge, Span: time.Duration(r.now - r.begin).Seconds(), Users: []User{}}
 	for _, u := range r.users {
 		u.Wait, u.Completion = u.Wait/float64(u.Jobs), u.Completion/float64(u.Jobs)
@@ -98,7 +98,7 @@ func (r *replay) result() Result {
 	}
 	slices.SortFunc(out.Users, func(a, b User) int { return cmp.Compare(a.User, b.User) })
 	if n := float64(len(r.waits)); n > 0 {
-		out.CompletionMean, out.WaitMean, out.Slowdown = new(mean(r.completions)), new(mean(r.waits)), new(r.slowdown/n)
+		out.CompletionMean, out.WaitMean, out.Slowdown = new(meanSeconds(r.completions)), new(meanSeconds(r.waits)), new(r.slowdown/n)
 		slices.Sort(r.waits)
 		slices.Sort(r.completions)
 		out.CompletionMedian = new(r.completions[len(r.completions)/2].Seconds())
@@ -113,7 +113,7 @@ func (r *replay) result() Result {
 	return out
 }
 
-func mean(list []time.Duration) float64 {
+func meanSeconds(list []time.Duration) float64 {
 	sum := 0.0
 	for _, d := range list {
 		sum += d.Seconds()

@@ -43,18 +43,18 @@ const Large = 8
 // told now and then how many jobs have started; it returns false to end the replay.
 func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
 	r := newReplay(jobs, s)
-	for at, more := r.next(); more; at, more = r.next() {
-		if err := r.event(at); err != nil {
+	for at, more := r.nextEvent(); more; at, more = r.nextEvent() {
+		if err := r.playEvent(at); err != nil {
 			return Result{}, err
 		}
 		if r.events++; step != nil && r.events%64 == 0 && !step(r.starts) {
 			return Result{}, ErrStopped
 		}
 	}
-	if n := r.line.len(); n > 0 {
+	if n := r.line.waitingCount(); n > 0 {
 		return Result{}, fmt.Errorf("cannot replay: %d jobs are never started by the policy %s", n, s.Policy.Name)
 	}
-	return r.result(), nil
+	return r.buildResult(), nil
 }
 
 // ErrStopped is the error of a replay that step has ended.
@@ -64,7 +64,7 @@ var ErrStopped = errors.New("the replay was ended")
 type replay struct {
 	Setup
 	jobs    []Job
-	line    line
+	line    waitingLine
 	begin   int64 // arrival of the first job
 	now     int64
 	come    int // jobs that have come
@@ -72,7 +72,7 @@ type replay struct {
 	events  int
 	devices []device
 	places  map[gpu.UUID]int // of a device in devices
-	running []run            // a heap, the first end first
+	running []runningJob     // a heap, the first end first
 	held    []job.Lease
 	share   gpu.Bytes // of which Job.Share has thousandths
 	in      pick.Context
@@ -90,25 +90,25 @@ type device struct {
 	givenWhole, givenShared bool // pick gives it so: not what is far weaker than the others
 }
 
-// run is a job that runs.
-type run struct {
+// runningJob is a job that runs.
+type runningJob struct {
 	end     int64
 	job     int
 	started int64
 	lease   job.Lease
 }
 
-// line is what waits.
-type line interface {
-	add(job int)        // it has come
-	next() (turn, bool) // what may start now; it is started then
-	ended(run)          // a job has ended
-	wake() int64        // when to ask again although nothing happens
-	len() int           // how many wait
+// waitingLine is what waits.
+type waitingLine interface {
+	addJob(job int)                 // it has come
+	nextTurn() (startableJob, bool) // what may start now; it is started then
+	noteEnd(runningJob)             // a job has ended
+	wakeTime() int64                // when to ask again although nothing happens
+	waitingCount() int              // how many wait
 }
 
-// turn is a job that may start, and what pick must know for it.
-type turn struct {
+// startableJob is a job that may start, and what pick must know for it.
+type startableJob struct {
 	job  int
 	kept map[gpu.UUID]job.Ticket
 	time time.Duration // estimate, for plans
@@ -116,10 +116,10 @@ type turn struct {
 
 func newReplay(jobs []Job, s Setup) *replay {
 	r := &replay{Setup: s, jobs: jobs, places: map[gpu.UUID]int{}, in: pick.Context{Tolerate: pick.DefaultTolerance()}}
-	whole, shared := pick.Servers(job.Spec{GPUs: 1}, s.Machine, r.in), pick.Servers(job.Spec{GPUs: 1, Share: 1}, s.Machine, r.in)
+	whole, shared := pick.CapableDevices(job.Spec{GPUs: 1}, s.Machine, r.in), pick.CapableDevices(job.Spec{GPUs: 1, Share: 1}, s.Machine, r.in)
 	for i := range s.Machine.Devices {
 		d := &s.Machine.Devices[i]
-		one := device{id: d.UUID, can: *pick.Promisable(d), givenWhole: slices.Contains(whole, d.UUID), givenShared: slices.Contains(shared, d.UUID)}
+		one := device{id: d.UUID, can: *pick.ShareableMemory(d), givenWhole: slices.Contains(whole, d.UUID), givenShared: slices.Contains(shared, d.UUID)}
 		one.left = one.can
 		r.share = max(r.share, one.can)
 		r.places[d.UUID] = len(r.devices)
@@ -137,9 +137,9 @@ func newReplay(jobs []Job, s Setup) *replay {
 	return r
 }
 
-// next is the moment of the next event.
-func (r *replay) next() (at int64, more bool) {
-	at = r.line.wake()
+// nextEvent is the moment of the next event.
+func (r *replay) nextEvent() (at int64, more bool) {
+	at = r.line.wakeTime()
 	if r.come < len(r.jobs) {
 		at, more = min(at, r.jobs[r.come].Arrival), true
 	}
@@ -149,35 +149,35 @@ func (r *replay) next() (at int64, more bool) {
 	return at, more
 }
 
-// event is a moment at which jobs come, end, or may start.
-func (r *replay) event(at int64) error {
-	r.advance(at)
+// playEvent is a moment at which jobs come, end, or may start.
+func (r *replay) playEvent(at int64) error {
+	r.endJobsUntil(at)
 	for r.come < len(r.jobs) && r.jobs[r.come].Arrival <= at {
-		r.arrive(r.come)
+		r.admitJob(r.come)
 		r.come++
 	}
 	return r.startAll()
 }
 
-// advance ends what has ended by then.
-func (r *replay) advance(at int64) {
-	r.pass(time.Duration(at - r.now))
+// endJobsUntil ends what has ended by then.
+func (r *replay) endJobsUntil(at int64) {
+	r.accountUse(time.Duration(at - r.now))
 	r.now = at
 	for len(r.running) > 0 && r.running[0].end <= at {
-		one := pop(&r.running)
-		r.use(one.lease, -1)
+		one := heapPop(&r.running)
+		r.applyLease(one.lease, -1)
 		i := slices.IndexFunc(r.held, func(l job.Lease) bool { return l.ID == one.lease.ID })
 		r.held[i] = r.held[len(r.held)-1]
 		r.held = r.held[:len(r.held)-1]
-		r.line.ended(one)
+		r.line.noteEnd(one)
 	}
 }
 
-func (r *replay) arrive(i int) {
+func (r *replay) admitJob(i int) {
 	j := &r.jobs[i]
 	able := 0
 	for k := range r.devices {
-		if d := &r.devices[k]; d.serves(r.quota(j)) && d.can >= r.quota(j) {
+		if d := &r.devices[k]; d.canServe(r.quotaOf(j)) && d.can >= r.quotaOf(j) {
 			able++
 		}
 	}
@@ -185,34 +185,34 @@ func (r *replay) arrive(i int) {
 		r.tooLarge++
 		return
 	}
-	r.line.add(i)
+	r.line.addJob(i)
 }
 
 // startAll starts all that may start now.
 func (r *replay) startAll() error {
 	for {
-		t, ok := r.line.next()
+		t, ok := r.line.nextTurn()
 		if !ok {
 			return nil
 		}
 		j := &r.jobs[t.job]
-		r.in.Kept, r.in.Waiting = t.kept, r.line.len() > 0
-		plan, refusal := pick.Place(job.Spec{GPUs: int(j.GPUs), Share: r.quota(j), Place: r.Place}, r.Machine, r.held, r.in)
+		r.in.Kept, r.in.Waiting = t.kept, r.line.waitingCount() > 0
+		plan, refusal := pick.Place(job.Spec{GPUs: int(j.GPUs), Share: r.quotaOf(j), Place: r.Place}, r.Machine, r.held, r.in)
 		if refusal != nil {
 			return fmt.Errorf("cannot replay: job %d was to start: %w", t.job+1, refusal)
 		}
-		l := job.Lease{ID: strconv.Itoa(t.job), UID: uid(j), Devices: plan.UUIDs(), Share: plan.Share, SinceBoot: r.boot(), Time: t.time}
-		r.use(l, 1)
+		l := job.Lease{ID: strconv.Itoa(t.job), UID: uidOf(j), Devices: plan.UUIDs(), Share: plan.Share, SinceBoot: r.sinceBoot(), Time: t.time}
+		r.applyLease(l, 1)
 		r.held = append(r.held, l)
-		r.running = append(r.running, run{r.now + int64(max(j.Lasts, 0)), t.job, r.now, l})
-		up(r.running)
+		r.running = append(r.running, runningJob{r.now + int64(max(j.Lasts, 0)), t.job, r.now, l})
+		heapUp(r.running)
 		r.starts++
-		r.start(r.now, j)
+		r.recordStart(r.now, j)
 	}
 }
 
-// use gives devices to a lease, or takes them back.
-func (r *replay) use(l job.Lease, by int) {
+// applyLease gives devices to a lease, or takes them back.
+func (r *replay) applyLease(l job.Lease, by int) {
 	for _, id := range l.Devices {
 		d := &r.devices[r.places[id]]
 		d.leases += by
@@ -224,35 +224,35 @@ func (r *replay) use(l job.Lease, by int) {
 	}
 }
 
-// gives reports whether the device could be given to a job of this quota now.
-func (d *device) gives(quota gpu.Bytes) bool {
+// canGive reports whether the device could be given to a job of this quota now.
+func (d *device) canGive(quota gpu.Bytes) bool {
 	if quota > 0 {
 		return d.givenShared && d.whole == 0 && d.left >= quota
 	}
 	return d.givenWhole && d.leases == 0
 }
 
-// serves reports whether the device is ever given to a job of this quota, or whole where that is 0.
-func (d *device) serves(quota gpu.Bytes) bool {
+// canServe reports whether the device is ever given to a job of this quota, or whole where that is 0.
+func (d *device) canServe(quota gpu.Bytes) bool {
 	if quota > 0 {
 		return d.givenShared
 	}
 	return d.givenWhole
 }
 
-// quota is the share of a job in bytes.
-func (r *replay) quota(j *Job) gpu.Bytes { return r.share * gpu.Bytes(j.Share) / 1000 }
+// quotaOf is the share of a job in bytes.
+func (r *replay) quotaOf(j *Job) gpu.Bytes { return r.share * gpu.Bytes(j.Share) / 1000 }
 
-// boot is the time since boot of the invented machine, which came up an hour before the first job.
-func (r *replay) boot() int64 { return r.now - r.begin + int64(time.Hour) }
+// sinceBoot is the time since boot of the invented machine, which came up an hour before the first job.
+func (r *replay) sinceBoot() int64 { return r.now - r.begin + int64(time.Hour) }
 
-func uid(j *Job) uint32 { return 1000 + j.User }
+func uidOf(j *Job) uint32 { return 1000 + j.User }
 
-// up moves the last run to its place in the heap, the first end first; pop takes out the first.
-func up(h []run) {
+// heapUp moves the last run to its place in the heap, the first end first; pop takes out the first.
+func heapUp(h []runningJob) {
 	for i := len(h) - 1; i > 0; {
 		above := (i - 1) / 2
-		if !h[i].before(h[above]) {
+		if !h[i].endsBefore(h[above]) {
 			return
 		}
 		h[i], h[above] = h[above], h[i]
@@ -260,7 +260,7 @@ func up(h []run) {
 	}
 }
 
-func pop(h *[]run) run {
+func heapPop(h *[]runningJob) runningJob {
 	list := *h
 	first := list[0]
 	list[0] = list[len(list)-1]
@@ -268,7 +268,7 @@ func pop(h *[]run) run {
 	for i := 0; ; {
 		least := i
 		for below := 2*i + 1; below <= 2*i+2 && below < len(list); below++ {
-			if list[below].before(list[least]) {
+			if list[below].endsBefore(list[least]) {
 				least = below
 			}
 		}
@@ -282,4 +282,6 @@ func pop(h *[]run) run {
 	return first
 }
 
-func (a run) before(b run) bool { return a.end < b.end || a.end == b.end && a.job < b.job }
+func (a runningJob) endsBefore(b runningJob) bool {
+	return a.end < b.end || a.end == b.end && a.job < b.job
+}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func invent(t testing.TB, words string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(words)
+	m, err := gpu.InventMachine(words)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,19 +66,19 @@ func TestInvariants(t *testing.T) {
 	for seed, words := range []string{"demo:8xA100-80GB", "demo:8xL4", "demo:4xA100-80GB+4xA100-40GB"} {
 		m := invent(t, words)
 		for _, shares := range []bool{false, true} {
-			jobs := some(uint64(seed), gate.Soaked(400, 150), 3, shares)
+			jobs := some(uint64(seed), gate.SoakCount(400, 150), 3, shares)
 			for _, p := range Policies() {
 				r := newReplay(jobs, Setup{Machine: m, Policy: p})
-				for at, more := r.next(); more; at, more = r.next() {
+				for at, more := r.nextEvent(); more; at, more = r.nextEvent() {
 					if at < r.now {
 						t.Fatal("time goes back")
 					}
-					if err := r.event(at); err != nil {
+					if err := r.playEvent(at); err != nil {
 						t.Fatal(p.Name, err)
 					}
 					check(t, r)
 				}
-				if len(r.waits)+r.tooLarge != len(jobs) || r.line.len() > 0 || len(r.held) > 0 {
+				if len(r.waits)+r.tooLarge != len(jobs) || r.line.waitingCount() > 0 || len(r.held) > 0 {
 					t.Errorf("%s: %d of %d jobs have run, %d are too large", p.Name, len(r.waits), len(jobs), r.tooLarge)
 				}
 			}
@@ -110,8 +110,8 @@ func check(t *testing.T, r *replay) {
 	if !ok || r.events%7 > 0 {
 		return
 	}
-	own.open()
-	for id, want := range pick.Rooms(r.Machine, r.held, pick.Context{Tolerate: pick.DefaultTolerance()}) {
+	own.updateRooms()
+	for id, want := range pick.RoomByDevice(r.Machine, r.held, pick.Context{Tolerate: pick.DefaultTolerance()}) {
 		got := own.rooms[id]
 		if got.Whole != want.Whole || (got.Share == nil) != (want.Share == nil) || got.Share != nil && *got.Share != *want.Share {
 			t.Fatalf("%s: %+v, pick says %+v", id, got, want)
@@ -129,7 +129,7 @@ func TestOrders(t *testing.T) {
 	for i := range jobs {
 		jobs[i].Arrival += 1_700_000_000e9
 	}
-	if err := Estimate(jobs, Exact, nil); err != nil {
+	if err := SetEstimates(jobs, GuessExact, nil); err != nil {
 		t.Fatal(err)
 	}
 	for policy, want := range map[string][]time.Duration{ // when each starts
@@ -141,8 +141,8 @@ func TestOrders(t *testing.T) {
 	} {
 		r := newReplay(jobs, Setup{Machine: invent(t, "demo:2xA100-80GB"), Policy: named(policy)})
 		got := make([]time.Duration, len(jobs))
-		for at, more := r.next(); more; at, more = r.next() {
-			if err := r.event(at); err != nil {
+		for at, more := r.nextEvent(); more; at, more = r.nextEvent() {
+			if err := r.playEvent(at); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range r.running {
@@ -226,12 +226,12 @@ func TestEstimate(t *testing.T) {
 		guess Guess
 		want  []time.Duration
 	}{
-		{Given, []time.Duration{1, 0, 0}},
-		{Rough, []time.Duration{3 * 24 * time.Hour, 60 * 24 * time.Hour, time.Hour}},
-		{Exact, []time.Duration{10 * time.Hour, 100 * 24 * time.Hour, time.Second}},
-		{Unsaid, []time.Duration{0, 0, 0}},
+		{GuessGiven, []time.Duration{1, 0, 0}},
+		{GuessRough, []time.Duration{3 * 24 * time.Hour, 60 * 24 * time.Hour, time.Hour}},
+		{GuessExact, []time.Duration{10 * time.Hour, 100 * 24 * time.Hour, time.Second}},
+		{GuessNone, []time.Duration{0, 0, 0}},
 	} {
-		if err := Estimate(jobs, c.guess, func() float64 { return 0.6 }); err != nil {
+		if err := SetEstimates(jobs, c.guess, func() float64 { return 0.6 }); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range c.want {
@@ -240,7 +240,7 @@ func TestEstimate(t *testing.T) {
 			}
 		}
 	}
-	if Estimate(jobs, "wild", nil) == nil {
+	if SetEstimates(jobs, "wild", nil) == nil {
 		t.Error("a guess that is none has no error")
 	}
 }
@@ -274,18 +274,18 @@ func decisions(tb testing.TB, n, kinds int) func() {
 	r := newReplay(crowd(n+1, kinds), Setup{Machine: invent(tb, "demo:16xA100-80GB"), Policy: named("own"), Place: job.Packed})
 	r.now = r.jobs[n].Arrival
 	line := r.line.(*ownLine)
-	r.arrive(0)
+	r.admitJob(0)
 	for i := range n - 1 {
-		line.users[0].queue(&r.jobs[i+1], i+1)
+		line.users[0].enqueueJob(&r.jobs[i+1], i+1)
 	}
 	line.waits = n
-	line.seat(0)
+	line.giveTickets(0)
 	return func() {
-		t, ok := r.line.next()
+		t, ok := r.line.nextTurn()
 		if !ok {
 			tb.Fatal("nothing may start")
 		}
-		r.line.add(t.job)
+		r.line.addJob(t.job)
 	}
 }
 

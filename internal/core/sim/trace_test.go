@@ -31,7 +31,7 @@ func read(t testing.TB, folder, name string) []sim.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := trace.Read(plain)
+	got, err := trace.ReadJobs(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func read(t testing.TB, folder, name string) []sim.Job {
 
 func machine(t testing.TB, words string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(words)
+	m, err := gpu.InventMachine(words)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func philly(t testing.TB, folder string, guess sim.Guess) []sim.Job {
 	if len(jobs) != 16091 {
 		t.Fatal(len(jobs))
 	}
-	if err := sim.Estimate(jobs, guess, rand.New(rand.NewSource(1)).Float64); err != nil {
+	if err := sim.SetEstimates(jobs, guess, rand.New(rand.NewSource(1)).Float64); err != nil {
 		t.Fatal(err)
 	}
 	return jobs
@@ -81,7 +81,7 @@ func halves(jobs []sim.Job) (first, second []sim.Job) {
 // TestKnownFigures: other programs got these figures from the same trace by the same rules.
 func TestKnownFigures(t *testing.T) {
 	t.Parallel()
-	jobs := philly(t, gate.Traces(t), sim.Rough)
+	jobs := philly(t, gate.TracesFolder(t), sim.GuessRough)
 	m := machine(t, "demo:16xA100-80GB")
 	for policy, want := range map[string][6]float64{ // mean and median of completion, mean and p99 of wait, slowdown, wait of large jobs
 		"fifo":       {1636983, 1461534, 1633981, 4416761, 21610, 2006962},
@@ -92,7 +92,7 @@ func TestKnownFigures(t *testing.T) {
 		"ratio":      {26322, 101, 23320, 308582, 227, 1632261},
 	} {
 		// Each takes a second.
-		if gate.Soaked(1, 0) == 0 && policy != "fifo" && policy != "short" {
+		if gate.SoakCount(1, 0) == 0 && policy != "fifo" && policy != "short" {
 			continue
 		}
 		r := replay(t, jobs, m, policy)
@@ -104,7 +104,7 @@ func TestKnownFigures(t *testing.T) {
 			}
 		}
 	}
-	if err := sim.Estimate(jobs, sim.Exact, nil); err != nil {
+	if err := sim.SetEstimates(jobs, sim.GuessExact, nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := replay(t, jobs, m, "short"); math.Abs(*r.CompletionMean-24510) > 245 || math.Abs(*r.WaitLarge-1738889) > 17389 {
@@ -119,21 +119,21 @@ type bound struct{ completion, large float64 }
 // chosen on the second half.
 func TestOwnRule(t *testing.T) {
 	t.Parallel()
-	folder := gate.Traces(t)
+	folder := gate.TracesFolder(t)
 	m := machine(t, "demo:16xA100-80GB")
 	for guess, want := range map[sim.Guess]map[string]bound{
-		sim.Rough:  {"whole": {24_510, 1_650_000}, "first": {10_900, 490_000}, "second": {22_000, 1_200_000}},
-		sim.Unsaid: {"whole": {105_000, 1_650_000}, "first": {24_500, 840_000}, "second": {160_000, 1_680_000}},
+		sim.GuessRough: {"whole": {24_510, 1_650_000}, "first": {10_900, 490_000}, "second": {22_000, 1_200_000}},
+		sim.GuessNone:  {"whole": {105_000, 1_650_000}, "first": {24_500, 840_000}, "second": {160_000, 1_680_000}},
 	} {
 		jobs := philly(t, folder, guess)
 		first, second := halves(jobs)
-		usual := map[sim.Guess]string{sim.Rough: "second", sim.Unsaid: "first"}[guess]
+		usual := map[sim.Guess]string{sim.GuessRough: "second", sim.GuessNone: "first"}[guess]
 		for part, list := range map[string][]sim.Job{"whole": jobs, "first": first, "second": second} {
-			if part != usual && gate.Soaked(1, 0) == 0 {
+			if part != usual && gate.SoakCount(1, 0) == 0 {
 				continue
 			}
 			policies := []string{"own"}
-			if part == "whole" && guess == sim.Rough && gate.Soaked(1, 0) == 1 { // only to be read; own is own-30d
+			if part == "whole" && guess == sim.GuessRough && gate.SoakCount(1, 0) == 1 { // only to be read; own is own-30d
 				policies = []string{"own", "own-24h", "own-7d", "own-never"}
 			}
 			for _, policy := range policies {
@@ -153,7 +153,7 @@ func TestOwnRule(t *testing.T) {
 // the trace the arrivals are up to six hours later, and the times differ by up to a tenth.
 func TestNothingKnown(t *testing.T) {
 	t.Parallel()
-	jobs := philly(t, gate.Traces(t), sim.Unsaid)
+	jobs := philly(t, gate.TracesFolder(t), sim.GuessNone)
 	m := machine(t, "demo:16xA100-80GB")
 	first, second := halves(jobs)
 	type part struct {
@@ -162,7 +162,7 @@ func TestNothingKnown(t *testing.T) {
 		most bound // mean of the copies
 	}
 	parts, copies := []part{{"first", first, bound{24_000, 900_000}}}, []int64{3} // the worst one of other rules
-	if gate.Soaked(1, 0) == 1 {
+	if gate.SoakCount(1, 0) == 1 {
 		parts = append(parts, part{"whole", jobs, bound{130_000, 1_450_000}}, part{"second", second, bound{150_000, 1_560_000}})
 		copies = []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	}
@@ -198,9 +198,9 @@ func moved(jobs []sim.Job, seed int64) []sim.Job {
 // The figures are those of best fit over 2,000 seeds. Each task that can be of the number of devices is drawn.
 func TestPacking(t *testing.T) {
 	t.Parallel()
-	folder := gate.Traces(t)
+	folder := gate.TracesFolder(t)
 	jobs := read(t, folder, "openb_pod_list_default.csv.gz")
-	seeds := gate.Soaked(2000, 200)
+	seeds := gate.SoakCount(2000, 200)
 	for _, c := range []struct {
 		name, machine string
 		best          float64
@@ -233,10 +233,10 @@ func fill(t *testing.T, m gpu.Machine, jobs []sim.Job, random *rand.Rand) float6
 			fitting = append(fitting, j)
 		}
 	}
-	large := *pick.Promisable(&m.Devices[0])
+	large := *pick.ShareableMemory(&m.Devices[0])
 	capacity := 0.0
 	for i := range m.Devices {
-		capacity += float64(*pick.Promisable(&m.Devices[i])) / float64(large)
+		capacity += float64(*pick.ShareableMemory(&m.Devices[i])) / float64(large)
 	}
 	var held []job.Lease
 	given := 0.0
@@ -258,7 +258,7 @@ func fill(t *testing.T, m gpu.Machine, jobs []sim.Job, random *rand.Rand) float6
 
 // BenchmarkReplay replays the 16,091 jobs, which must take at most 5 seconds.
 func BenchmarkReplay(b *testing.B) {
-	jobs := philly(b, gate.Traces(b), sim.Rough)
+	jobs := philly(b, gate.TracesFolder(b), sim.GuessRough)
 	m := machine(b, "demo:16xA100-80GB")
 	for b.Loop() {
 		began := time.Now()

@@ -1,7 +1,7 @@
 // Package space says what a process in Linux namespaces can know: which user ids are distinct, and whether the rest of
 // the machine sees the same folder:
 //
-//	ids := space.Of(uidMap, overflow) // texts of /proc/self/uid_map, /proc/sys/fs/overflowuid
+//	ids := space.ParseIDs(uidMap, overflow) // texts of /proc/self/uid_map, /proc/sys/fs/overflowuid
 //	hidden := ids.Hides(uid)
 //
 // It must not read procfs; the caller passes in the texts.
@@ -30,12 +30,12 @@ type IDs struct {
 
 type span struct{ first, count uint64 }
 
-// every is how many user ids there are: the last number means "no id".
-const every = 1<<32 - 1
+// idCount is how many user ids there are: the last number means "no id".
+const idCount = 1<<32 - 1
 
-// Of parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner counts as
+// ParseIDs parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner counts as
 // hidden in doubt.
-func Of(uidMap, overflow string) IDs {
+func ParseIDs(uidMap, overflow string) IDs {
 	ids := IDs{part: true, overflow: 65534} // the kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h)
 	if n, err := strconv.ParseUint(strings.TrimSpace(overflow), 10, 32); err == nil {
 		ids.overflow = uint32(n)
@@ -60,7 +60,7 @@ func Of(uidMap, overflow string) IDs {
 			same += n[2]
 		}
 	}
-	if same == every {
+	if same == idCount {
 		return IDs{}
 	}
 	return ids
@@ -69,8 +69,8 @@ func Of(uidMap, overflow string) IDs {
 // Part reports whether some ids are not mapped in this namespace.
 func (s IDs) Part() bool { return s.part }
 
-// Overflow is the id of hidden owners; none where no owner can be hidden.
-func (s IDs) Overflow() []uint32 {
+// OverflowIDs is the id of hidden owners; none where no owner can be hidden.
+func (s IDs) OverflowIDs() []uint32 {
 	if !s.part {
 		return nil
 	}
@@ -98,13 +98,13 @@ func (s IDs) Hides(uid uint32) bool {
 // user has the number. Most folders are named after the uid of their owner, so different owners usually get different
 // numbers.
 func (s IDs) StandIn(folder string) uint32 {
-	if n, err := strconv.ParseUint(folder, 10, 32); err == nil && n < every && s.Hides(uint32(n)) {
+	if n, err := strconv.ParseUint(folder, 10, 32); err == nil && n < idCount && s.Hides(uint32(n)) {
 		return uint32(n)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(folder)) // cannot fail
 	for i := range uint32(64) {
-		if n := h.Sum32() + i; n < every && s.Hides(n) {
+		if n := h.Sum32() + i; n < idCount && s.Hides(n) {
 			return n
 		}
 	}

@@ -20,7 +20,7 @@ func TestIDs(t *testing.T) {
 		"an overflow id that is own": {"65534 65534 1\n", "65534\n", true, nil, []uint32{0, 65534}},
 		"nonsense":                   {"0 0\nx 0 4294967295\n-1 0 1\n", "x", true, nil, []uint32{0, 65534}},
 	} {
-		ids := Of(tt.uidMap, tt.overflow)
+		ids := ParseIDs(tt.uidMap, tt.overflow)
 		if ids.Part() != tt.part {
 			t.Errorf("%s: a part of the ids: %v", name, ids.Part())
 		}
@@ -44,7 +44,7 @@ func TestIDs(t *testing.T) {
 // tickets.
 func TestStandIn(t *testing.T) {
 	for _, uidMap := range []string{"0 1000 1\n", "0 1000 1\n1 100000 65536\n", "0 0 4294967294\n", "1000 1000 1\n", ""} {
-		ids := Of(uidMap, "65534")
+		ids := ParseIDs(uidMap, "65534")
 		seen := map[uint32]string{}
 		for _, folder := range []string{"0", "1000", "1001", "ns-0a1b2c3d", "ns-0a1b2c3e", "4294967295", "4294967296"} {
 			n := ids.StandIn(folder)
@@ -57,7 +57,7 @@ func TestStandIn(t *testing.T) {
 			seen[n] = folder
 		}
 	}
-	if n := Of("1000 1000 1\n", "65534").StandIn("0"); n != 0 {
+	if n := ParseIDs("1000 1000 1\n", "65534").StandIn("0"); n != 0 {
 		t.Errorf("root's folder means %d", n)
 	}
 }

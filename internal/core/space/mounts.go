@@ -20,27 +20,27 @@ type Mount struct {
 	Options string // of the file system
 }
 
-// Mounts reads mountinfo. A line that cannot be read is left out.
-func Mounts(mountinfo string) []Mount {
+// ParseMounts reads mountinfo. A line that cannot be read is left out.
+func ParseMounts(mountinfo string) []Mount {
 	var all []Mount
 	for line := range strings.Lines(mountinfo) {
 		f := strings.Fields(line)
 		if len(f) < 5 {
 			continue
 		}
-		m := Mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4])}
+		m := Mount{Device: f[2], Root: unescapeOctal(f[3]), Point: unescapeOctal(f[4])}
 		m.ID, _ = strconv.Atoi(f[0])
 		if i := slices.Index(f, "-"); i > 5 && len(f) > i+2 {
 			m.Slave = slices.ContainsFunc(f[6:i], func(tag string) bool { return strings.HasPrefix(tag, "master:") })
-			m.Kind, m.Source, m.Options = f[i+1], unescape(f[i+2]), f[len(f)-1]
+			m.Kind, m.Source, m.Options = f[i+1], unescapeOctal(f[i+2]), f[len(f)-1]
 		}
 		all = append(all, m)
 	}
 	return all
 }
 
-// unescape undoes the kernel's octal escapes of space, tab, newline and backslash.
-func unescape(s string) string {
+// unescapeOctal undoes the kernel's octal escapes of space, tab, newline and backslash.
+func unescapeOctal(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}
@@ -68,22 +68,22 @@ const (
 	Private
 )
 
-// Mounted is a folder in a mount namespace other than the machine's: the ID of its mount, and all visible mounts.
-type Mounted struct {
+// MountView is a folder in a mount namespace other than the machine's: the ID of its mount, and all visible mounts.
+type MountView struct {
 	On  int
 	All []Mount
 }
 
-// Sight says whether the machine sees the folder. why is the reason for Private, and for Unclear, where it is Private
+// JudgeSight says whether the machine sees the folder. why is the reason for Private, and for Unclear, where it is Private
 // if this is a container. A namespace does not list the mounts of the machine's own one, but mounts that were copied
 // from there can usually be distinguished from those made inside.
-func (m Mounted) Sight() (s Sight, why string) {
+func (m MountView) JudgeSight() (s Sight, why string) {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
 	if i < 0 { // mounts that cannot be reached from the root folder are not listed
 		return Private, "this is a chroot"
 	}
 	on := m.All[i]
-	switch uid := on.owner(); {
+	switch uid := on.mountOwner(); {
 	case strings.Contains(on.Root, "/systemd-private-"): // systemd.exec(5), PrivateTmp=
 		return Private, on.Point + " is private to this service (PrivateTmp=)"
 	case uid != 0:
@@ -105,7 +105,7 @@ func (m Mounted) Sight() (s Sight, why string) {
 // sharesLittle reports whether / is the machine's and was not shared there, unlike some other mount, as that of a dockerd
 // where no systemd runs. Then a copied mount need not receive anything. What was copied shows that / is the machine's: a part of
 // its file system that is where it would be.
-func (m Mounted) sharesLittle() bool {
+func (m MountView) sharesLittle() bool {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.Point == "/" })
 	if i < 0 || m.All[i].Slave || m.All[i].Root != "/" || !strings.HasPrefix(m.All[i].Source, "/dev/") {
 		return false
@@ -115,9 +115,9 @@ func (m Mounted) sharesLittle() bool {
 	})
 }
 
-// owner is the user who mounted a tmpfs: the kernel reports its uid in the machine's ids, and omits root
+// mountOwner is the user who mounted a tmpfs: the kernel reports its uid in the machine's ids, and omits root
 // (shmem_show_options in mm/shmem.c).
-func (m Mount) owner() int {
+func (m Mount) mountOwner() int {
 	if m.Kind != "tmpfs" {
 		return 0
 	}
@@ -131,7 +131,7 @@ func (m Mount) owner() int {
 }
 
 // inPlace reports whether a mount shows all of a file system, or what the file system of / has at that place.
-func (m Mounted) inPlace(on Mount) bool {
+func (m MountView) inPlace(on Mount) bool {
 	if on.Root == "/" || on.Point == "/" && on.Kind == "btrfs" { // whose systems are in subvolumes
 		return true
 	}

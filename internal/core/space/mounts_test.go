@@ -7,7 +7,7 @@ import (
 
 // TestMounts: names with the kernel's escapes, and malformed lines.
 func TestMounts(t *testing.T) {
-	all := Mounts(`21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,uid=7
+	all := ParseMounts(`21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,uid=7
 36 21 0:30 / /mnt/with\040space\134and\011tab rw,nosuid master:4 propagate_from:2 - tmpfs tmpfs rw,uid=7,gid=7
 40 36 0:31 /x /half\04 rw shared:5 master:6 - tmpfs none rw
 short line
@@ -71,7 +71,7 @@ func TestSight(t *testing.T) {
 		"chroot":                                     {"7 1 0:4 / /proc rw - proc proc rw\n", Private, "this is a chroot"},
 		"chroot into another disk":                   {"9 1 8:17 / / rw - ext4 /dev/sdb1 rw\n", Common, ""}, // cannot be distinguished from the machine's own
 	} {
-		got, why := (Mounted{On: 9, All: Mounts(tt.mounts)}).Sight()
+		got, why := (MountView{On: 9, All: ParseMounts(tt.mounts)}).JudgeSight()
 		if got != tt.want || !strings.Contains(why, tt.why) || (why == "") != (tt.why == "") {
 			t.Errorf("%s: %d, %q", name, got, why)
 		}

@@ -10,37 +10,37 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Advise adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose command
+// AddRemedies adds remedies, in words for the user uid, for devices of m that are not healthy and for leases whose command
 // has ended. Users who do not own such a lease have to ask its owner.
-func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
+func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		j := slices.IndexFunc(m.Devices, func(o gpu.Device) bool { return o.Vendor == d.Vendor && o.Index == d.Index })
 		if j >= 0 {
-			d.Remedy = pick.Cure(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
+			d.Remedy = pick.CureText(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
 		}
-		advise(d.Leases, m, leases, uid)
+		addLeaseRemedies(d.Leases, m, leases, uid)
 		for k := range d.MIG {
 			d.MIG[k].Remedy = d.Remedy
-			advise(d.MIG[k].Leases, m, leases, uid)
+			addLeaseRemedies(d.MIG[k].Leases, m, leases, uid)
 		}
 	}
 }
 
-// Using adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a process
+// AddUsage adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a process
 // to its lease. A process that it does not map is foreign, whoever owns it: being of the same user proves nothing.
-func (s *Report) Using(lease map[int]string) {
+func (s *Report) AddUsage(lease map[int]string) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		d.using(lease, nil)
+		d.addUsage(lease, nil)
 		for j := range d.MIG {
-			d.MIG[j].using(lease, d.Leases)
+			d.MIG[j].addUsage(lease, d.Leases)
 		}
 	}
 }
 
-// using is Using for one device; around are the leases of the GPU that a slice is of.
-func (d *Device) using(lease map[int]string, around []Lease) {
+// addUsage is Using for one device; around are the leases of the GPU that a slice is of.
+func (d *Device) addUsage(lease map[int]string, around []Lease) {
 	for i := range d.Processes {
 		p := &d.Processes[i]
 		p.Lease = lease[p.PID]
@@ -66,7 +66,7 @@ func (d *Device) using(lease map[int]string, around []Lease) {
 	}
 }
 
-func advise(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint32) {
+func addLeaseRemedies(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint32) {
 	for i := range shown {
 		l := &shown[i]
 		j := slices.IndexFunc(leases, func(o job.Lease) bool { return o.ID == l.ID })
@@ -77,7 +77,7 @@ func advise(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint32) {
 		if kill := leases[j].KillText(m); kill != "" {
 			do = "end what is left of it: " + kill
 		}
-		if p := leases[j].Stuck(); p != nil {
+		if p := leases[j].StoppedHolder(); p != nil {
 			do = fmt.Sprintf("continue that: kill -CONT %d; or %s", p.PID, do)
 		}
 		if l.Remedy = do; uid != 0 && uid != leases[j].UID {
@@ -91,9 +91,9 @@ func (d *Device) Computes() bool {
 	return slices.ContainsFunc(d.Processes, func(p Process) bool { return !p.Display && !p.Ended })
 }
 
-// Computing adds the processor time of the leases on whose devices no process computes; read reads that of the processes
+// AddComputeTime adds the processor time of the leases on whose devices no process computes; read reads that of the processes
 // of one lease.
-func (s *Report) Computing(read func(lease string) *time.Duration) {
+func (s *Report) AddComputeTime(read func(lease string) *time.Duration) {
 	busy := map[string]bool{}
 	note := func(d *Device) {
 		for _, l := range d.Leases {

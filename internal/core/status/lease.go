@@ -20,9 +20,9 @@ func (l *Lease) EndsAt(now time.Time) (at time.Time, estimated, known bool) {
 	return time.Time{}, false, false
 }
 
-// EndOf is EndsAt of a lease as it is kept.
-func EndOf(l job.Lease, now time.Time) (at time.Time, estimated, known bool) {
-	shown := Lease{Since: &l.Since, Until: until(l), Asked: l.Time}
+// EndOfLease is EndsAt of a lease as it is kept.
+func EndOfLease(l job.Lease, now time.Time) (at time.Time, estimated, known bool) {
+	shown := Lease{Since: &l.Since, Until: enforcedEnd(l), Asked: l.Time}
 	return shown.EndsAt(now)
 }
 
@@ -37,13 +37,13 @@ func (l *Lease) ShareText() string {
 	case l.Memory == nil:
 		return "share " + l.Share.String()
 	case l.Over():
-		return portion(*l.Memory, l.Share) + ", more than its share"
+		return portionText(*l.Memory, l.Share) + ", more than its share"
 	}
-	return portion(*l.Memory, l.Share)
+	return portionText(*l.Memory, l.Share)
 }
 
-// portion is "2 of 8 GiB", "512 MiB of 8 GiB".
-func portion(part, whole gpu.Bytes) string {
+// portionText is "2 of 8 GiB", "512 MiB of 8 GiB".
+func portionText(part, whole gpu.Bytes) string {
 	number, unit, _ := strings.Cut(part.String(), " ")
 	if part == 0 || strings.HasSuffix(whole.String(), " "+unit) {
 		return number + " of " + whole.String()

@@ -1,6 +1,6 @@
 // Package status joins a machine with the leases on it: who uses what, since when, and why a device cannot be leased:
 //
-//	report := status.Of(machine, leases, time.Now())
+//	report := status.NewReport(machine, leases, time.Now())
 //	report.Inside(os.Getenv("GPUARD_LEASE"))
 //
 // It must not decide anything itself: a device is busy if package pick refuses it.
@@ -175,14 +175,14 @@ type Unavailable struct {
 	Remedy string    `json:"remedy"`
 }
 
-// Of joins a machine with the live leases on it. A device counts as busy if pick.Place refuses it to a caller who asks
+// NewReport joins a machine with the live leases on it. A device counts as busy if pick.Place refuses it to a caller who asks
 // for every device. unavailable lists vendors that could not be read.
-func Of(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
-	return With(pick.DefaultTolerance(), m, leases, now, unavailable...)
+func NewReport(m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
+	return NewReportWith(pick.DefaultTolerance(), m, leases, now, unavailable...)
 }
 
-// With is Of with another tolerance than the default.
-func With(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
+// NewReportWith is Of with another tolerance than the default.
+func NewReportWith(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time, unavailable ...*gpu.Unavailable) Report {
 	s := Report{
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
 		Devices: []Device{}, Waiting: []Waiting{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
@@ -190,19 +190,19 @@ func With(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.T
 	for _, u := range unavailable {
 		s.Unavailable = append(s.Unavailable, Unavailable{u.Cause, u.Text, u.Remedy})
 	}
-	v := statusView{m: &m, now: now, leases: leases, reasons: verdicts(tolerate, m, leases, now)}
+	v := statusView{m: &m, now: now, leases: leases, reasons: reasonsByDevice(tolerate, m, leases, now)}
 	for i := range m.Devices {
-		s.Devices = append(s.Devices, v.device(&m.Devices[i]))
+		s.Devices = append(s.Devices, v.newDevice(&m.Devices[i]))
 	}
 	slices.SortStableFunc(s.Devices, func(a, b Device) int {
 		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index))
 	})
-	s.Notes = append(s.Notes, v.odd()...)
+	s.Notes = append(s.Notes, v.oddNotes()...)
 	return s
 }
 
-// verdicts requests every device and slice and returns the reason for each.
-func verdicts(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
+// reasonsByDevice requests every device and slice and returns the reason for each.
+func reasonsByDevice(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, now time.Time) map[string]job.Reason {
 	var all []string
 	for i := range m.Devices {
 		d := &m.Devices[i]
@@ -243,28 +243,28 @@ type statusView struct {
 	reasons map[string]job.Reason
 }
 
-func (v statusView) device(d *gpu.Device) Device {
+func (v statusView) newDevice(d *gpu.Device) Device {
 	out := Device{
 		Index: d.Index, UUID: d.UUID, Name: prose.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
 		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved, MainMemory: d.MainMemory, MainAvailable: d.MainAvailable,
 		Utilization: d.Utilization, MemoryLoad: d.MemoryLoad, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Energy: d.Energy,
-		Margin: margin(d), Clock: d.ClockSM, Throttled: throttled(d), MIG: []Device{},
+		Margin: temperatureMargin(d), Clock: d.ClockSM, Throttled: throttleEvents(d), MIG: []Device{},
 	}
-	out.Health, out.Why = health.Of(*d, v.now)
+	out.Health, out.Why = health.StateOf(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
 	out.Drained, out.XIDs, out.Unlisted = prose.Clean(d.Drained), []XID{}, prose.Clean(cmp.Or(d.Unlisted, d.Problem))
 	for _, x := range d.XIDs {
-		class, meaning := health.Explain(x.Code)
-		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, prose.Clean(x.Source)})
+		class, meaning := health.ExplainXID(x.Code)
+		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, timeOrNil(x.At), x.PID, prose.Clean(x.Source)})
 	}
-	v.fill(&out, d.UseUnknown(nil))
+	v.fillUse(&out, d.UseUnknown(nil))
 	for i := range d.MIG {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
 			Health: out.Health, Why: out.Why, Drained: out.Drained, Unlisted: out.Unlisted, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
-		v.fill(&slice, d.UseUnknown(s))
+		v.fillUse(&slice, d.UseUnknown(s))
 		out.MIG = append(out.MIG, slice)
 	}
 	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s Device) bool { return s.Use == Free }) {
@@ -273,16 +273,16 @@ func (v statusView) device(d *gpu.Device) Device {
 	return out
 }
 
-// margin is what the driver says, else the distance to the temperature at which it slows the device down.
-func margin(d *gpu.Device) *int {
+// temperatureMargin is what the driver says, else the distance to the temperature at which it slows the device down.
+func temperatureMargin(d *gpu.Device) *int {
 	if d.TempMargin == nil && d.TempSlowdown != nil && d.Temperature != nil {
 		return new(*d.TempSlowdown - *d.Temperature)
 	}
 	return d.TempMargin
 }
 
-// throttled are the events that lower the clocks of a device that has work: settings and idleness are none.
-func throttled(d *gpu.Device) []string {
+// throttleEvents are the events that lower the clocks of a device that has work: settings and idleness are none.
+func throttleEvents(d *gpu.Device) []string {
 	events := []string{}
 	for _, e := range d.ClockEvents {
 		if !slices.Contains([]string{"gpu_idle", "applications_clocks", "sync_boost", "display_clock_setting"}, e) {
@@ -292,8 +292,8 @@ func throttled(d *gpu.Device) []string {
 	return events
 }
 
-// fill adds the use of the device: leases, processes, and what follows from them.
-func (v statusView) fill(d *Device, unknown bool) {
+// fillUse adds the use of the device: leases, processes, and what follows from them.
+func (v statusView) fillUse(d *Device, unknown bool) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
 	for _, l := range v.leases {
@@ -302,11 +302,11 @@ func (v statusView) fill(d *Device, unknown bool) {
 			d.Leases = append(d.Leases, leaseOf(l, v.now))
 		}
 	}
-	screen := v.screen(d.UUID)
+	screen := v.deviceScreen(d.UUID)
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
-				PID: p.PID, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: true,
+				PID: p.PID, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: timeOrNil(p.Started), Foreign: true,
 				Container: prose.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
 				Outside: p.Outside, Display: screen.Serves(p), Spared: p.PID == 0 || screen.MayServe(p),
 			})
@@ -319,12 +319,12 @@ func (v statusView) fill(d *Device, unknown bool) {
 	r, judged := v.reasons[nameOf(d.UUID, d.Index)]
 	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
 	if blocked {
-		d.Reason, d.Discreet = r.Text, r.Discreet().Text
+		d.Reason, d.Discreet = r.Text, r.PublicView().Text
 	}
 	switch {
 	case d.Drained != "":
 		d.Use = Draining
-	case shared(held):
+	case isShared(held):
 		d.Use = Shared
 	case len(held) > 0:
 		d.Use = Leased
@@ -337,20 +337,20 @@ func (v statusView) fill(d *Device, unknown bool) {
 	}
 }
 
-// screen is what is known of the display of a device, or of that of a slice.
-func (v statusView) screen(id gpu.UUID) display.Screen {
-	d, _, found := v.m.Find(id)
+// deviceScreen is what is known of the display of a device, or of that of a slice.
+func (v statusView) deviceScreen(id gpu.UUID) display.Screen {
+	d, _, found := v.m.FindDevice(id)
 	if !found {
 		return display.Screen{}
 	}
-	return display.Of(*d, v.m.On(d.UUID))
+	return display.ScreenOf(*d, v.m.ProcessesOn(d.UUID))
 }
 
 func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
-		ID: l.ID, User: prose.Clean(l.User), Command: prose.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
+		ID: l.ID, User: prose.Clean(l.User), Command: prose.Clean(l.Command), PID: l.PID, Since: timeOrNil(l.Since), Until: enforcedEnd(l), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Isolation: l.Isolation, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
-		KeptUntil: known(l.Awaited(now)), Asked: l.Time,
+		KeptUntil: timeOrNil(l.WaitsUntil(now)), Asked: l.Time,
 	}
 	out.Seen, out.SeenText = prose.Clean(l.Seen), prose.Clean(l.SeenText)
 	for _, b := range l.HeldBy {
@@ -359,18 +359,18 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 	return out
 }
 
-// Describe adds the whole commands of leases, by id, and marks those of other PID namespaces.
-func (s *Report) Describe(lines map[string]string, apart map[string]bool) {
+// AddCommandLines adds the whole commands of leases, by id, and marks those of other PID namespaces.
+func (s *Report) AddCommandLines(lines map[string]string, apart map[string]bool) {
 	s.eachLease(func(l *Lease) { l.Line, l.Apart = prose.Clean(lines[l.ID]), apart[l.ID] })
 }
 
-// Inside marks the lease that the caller is in; an empty id marks none.
-func (s *Report) Inside(id string) {
+// MarkCallerLease marks the lease that the caller is in; an empty id marks none.
+func (s *Report) MarkCallerLease(id string) {
 	s.eachLease(func(l *Lease) { l.Here = id != "" && l.ID == id })
 }
 
-// Unhealthy adds by lease why a service is unhealthy.
-func (s *Report) Unhealthy(why map[string]string) {
+// AddUnhealthy adds by lease why a service is unhealthy.
+func (s *Report) AddUnhealthy(why map[string]string) {
 	s.eachLease(func(l *Lease) { l.Unhealthy = prose.Clean(why[l.ID]) })
 }
 
@@ -388,8 +388,8 @@ func (s *Report) eachLease(do func(*Lease)) {
 	}
 }
 
-// Unread adds one note for each vendor in others without a reported device: gpuard knows only its variables.
-func (s *Report) Unread(others []gpu.Device) {
+// NoteUnreadDevices adds one note for each vendor in others without a reported device: gpuard knows only its variables.
+func (s *Report) NoteUnreadDevices(others []gpu.Device) {
 	for _, v := range []struct {
 		vendor        gpu.Vendor
 		name, runtime string
@@ -408,16 +408,16 @@ func (s *Report) Unread(others []gpu.Device) {
 	}
 }
 
-// shared reports whether there are leases, and each is a share or a part of another one here.
-func shared(held []job.Lease) bool {
+// isShared reports whether there are leases, and each is a share or a part of another one here.
+func isShared(held []job.Lease) bool {
 	alone := func(l job.Lease) bool {
 		return l.Share <= 0 && !slices.ContainsFunc(held, func(p job.Lease) bool { return l.Parent == p.ID && p.ID != l.ID })
 	}
 	return len(held) > 0 && !slices.ContainsFunc(held, alone)
 }
 
-// odd lists inconsistencies: two leases on one device, leases that cannot be read or have unknown devices.
-func (v statusView) odd() []string {
+// oddNotes lists inconsistencies: two leases on one device, leases that cannot be read or have unknown devices.
+func (v statusView) oddNotes() []string {
 	var notes []string
 	for i := range v.m.Devices {
 		d := &v.m.Devices[i]
@@ -445,7 +445,7 @@ func (v statusView) odd() []string {
 			continue
 		}
 		for _, id := range l.Devices {
-			if _, _, ok := v.m.Find(id); !ok {
+			if _, _, ok := v.m.FindDevice(id); !ok {
 				notes = append(notes, fmt.Sprintf("lease %s of %s holds %s, which this machine does not show", l.ID, prose.Clean(l.User), prose.Clean(string(id))))
 			}
 		}
@@ -453,15 +453,15 @@ func (v statusView) odd() []string {
 	return notes
 }
 
-func known(t time.Time) *time.Time {
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// until is the enforced end of a lease by the wall clock; nil: it has none.
-func until(l job.Lease) *time.Time {
+// enforcedEnd is the enforced end of a lease by the wall clock; nil: it has none.
+func enforcedEnd(l job.Lease) *time.Time {
 	if l.Until <= l.SinceBoot || l.Since.IsZero() {
 		return nil
 	}

@@ -16,7 +16,7 @@ var statusNow = time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 
 func statusMachine(t *testing.T, spec string) gpu.Machine {
 	t.Helper()
-	m, err := gpu.Invent(spec)
+	m, err := gpu.InventMachine(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestStatusOfUse(t *testing.T) {
 		{PID: 20, GPU: id(2), Memory: new(10 * gpu.GiB), User: "bob", UID: new(uint32(2)), Started: old, Command: "python\x1b[2J x"},
 		{PID: 30, GPU: id(3), Memory: new(100 * gpu.MiB), User: "bob", UID: new(uint32(2)), Started: old},
 	}
-	s := Of(m, []job.Lease{
+	s := NewReport(m, []job.Lease{
 		{ID: "aaaa", UID: 1, User: "alice", Devices: []gpu.UUID{id(1)}, PID: 9},
 		{ID: "bbbb", UID: 3, User: "carol", Unreadable: true, Hashes: []string{job.DeviceHash(id(5))}},
 	}, statusNow)
@@ -80,7 +80,7 @@ func TestStatusOfNameless(t *testing.T) {
 	m := statusMachine(t, "demo:3xL4")
 	m.Devices[0].UUID, m.Devices[0].Problem = "", "no answer within 5s"
 	m.Devices[2].UUID, m.Devices[2].Problem = "", "GPU is lost"
-	s := Of(m, nil, statusNow)
+	s := NewReport(m, nil, statusNow)
 	for i, want := range []string{"unknown: no answer within 5s", "", "unhealthy: GPU is lost"} {
 		if got := s.Devices[i].Reason; got != want {
 			t.Errorf("GPU %d cannot be leased because of %q, want %q", i, got, want)
@@ -91,11 +91,11 @@ func TestStatusOfNameless(t *testing.T) {
 func TestStatusOfSlices(t *testing.T) {
 	m := statusMachine(t, "demo:1xA100-80GB:3g.40gb*2")
 	a, b := m.Devices[0].MIG[0].UUID, m.Devices[0].MIG[1].UUID
-	one := Of(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a}}}, statusNow).Devices[0]
+	one := NewReport(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a}}}, statusNow).Devices[0]
 	if one.Use != Free || one.MIG[0].Use != Leased || one.MIG[1].Use != Free || len(one.Leases) != 0 {
 		t.Errorf("one slice of two leased: %+v", one)
 	}
-	both := Of(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a, b}}}, statusNow).Devices[0]
+	both := NewReport(m, []job.Lease{{ID: "aaaa", Devices: []gpu.UUID{a, b}}}, statusNow).Devices[0]
 	if both.Use != Leased {
 		t.Errorf("both slices leased, the GPU is %s", both.Use)
 	}
@@ -119,7 +119,7 @@ func TestStatusOfShares(t *testing.T) {
 		{[]job.Lease{part}, Shared},
 		{[]job.Lease{share, whole}, Leased},
 	} {
-		d := Of(m, tt.held, statusNow).Devices[0]
+		d := NewReport(m, tt.held, statusNow).Devices[0]
 		if d.Use != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.held, d.Use, tt.want)
 		}
@@ -132,7 +132,7 @@ func TestStatusOfShares(t *testing.T) {
 func TestStatusOfOddities(t *testing.T) {
 	m := statusMachine(t, "demo:2xL4")
 	id := m.Devices[0].UUID
-	notes := func(leases ...job.Lease) []string { return Of(m, leases, statusNow).Notes }
+	notes := func(leases ...job.Lease) []string { return NewReport(m, leases, statusNow).Notes }
 	tests := []struct {
 		name  string
 		notes []string
@@ -175,11 +175,11 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 		}
 		return out
 	}
-	first := order(Of(m, leases, statusNow))
+	first := order(NewReport(m, leases, statusNow))
 	slices.Reverse(m.Devices)
 	slices.Reverse(m.Processes)
 	slices.Reverse(leases)
-	if second := order(Of(m, leases, statusNow)); !slices.Equal(first, second) {
+	if second := order(NewReport(m, leases, statusNow)); !slices.Equal(first, second) {
 		t.Errorf("the order of the input shows:\n%q\n%q", first, second)
 	}
 }
@@ -187,7 +187,7 @@ func TestStatusOfDoesNotDependOnOrder(t *testing.T) {
 // TestProhibited: a GPU whose compute mode allows no program is not free, and the reason says so.
 func TestProhibited(t *testing.T) {
 	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1", Vendor: gpu.NVIDIA, ComputeMode: "prohibited"}}}
-	d := Of(m, nil, time.Now()).Devices[0]
+	d := NewReport(m, nil, time.Now()).Devices[0]
 	if d.Use != Busy || !strings.Contains(d.Reason, "compute mode is prohibited") {
 		t.Errorf("%s, %q", d.Use, d.Reason)
 	}
@@ -196,13 +196,13 @@ func TestProhibited(t *testing.T) {
 // Vendors without a reader get one note each; devices that a reader reported get none.
 func TestStatusOfUnread(t *testing.T) {
 	m := statusMachine(t, "demo:1xL4")
-	s := Of(m, nil, statusNow)
-	s.Unread(nil)
-	s.Unread([]gpu.Device{{Vendor: gpu.Intel, PCI: strings.ToLower(m.Devices[0].PCI)}})
+	s := NewReport(m, nil, statusNow)
+	s.NoteUnreadDevices(nil)
+	s.NoteUnreadDevices([]gpu.Device{{Vendor: gpu.Intel, PCI: strings.ToLower(m.Devices[0].PCI)}})
 	if len(s.Notes) != 0 {
 		t.Errorf("nothing is unknown, and the notes are %q", s.Notes)
 	}
-	s.Unread([]gpu.Device{{Vendor: gpu.Intel, PCI: "0000:00:02.0"}, {Vendor: gpu.Ascend, PCI: "0000:81:00.0"}, {Vendor: gpu.Intel, PCI: "0000:03:00.0"}})
+	s.NoteUnreadDevices([]gpu.Device{{Vendor: gpu.Intel, PCI: "0000:00:02.0"}, {Vendor: gpu.Ascend, PCI: "0000:81:00.0"}, {Vendor: gpu.Intel, PCI: "0000:03:00.0"}})
 	want := []string{
 		"Intel GPU 0000:00:02.0, 0000:03:00.0: gpuard does not read these; it knows their variables only (gpuard explain --runtime level-zero)",
 		"Ascend device 0000:81:00.0: gpuard does not read these; it knows their variables only (gpuard explain --runtime ascend)",
@@ -220,7 +220,7 @@ func TestUseUnknown(t *testing.T) {
 		m.Devices[i].MemoryUsed, m.Devices[i].Utilization, m.Devices[i].Unlisted = nil, nil, "cannot list its processes: Not Supported"
 	}
 	m.Devices[1].MemoryUsed, m.Devices[2].Utilization, m.Devices[3].Unlisted = new(gpu.Bytes(0)), new(0.0), ""
-	s := Of(m, []job.Lease{{ID: "k3f9", Devices: []gpu.UUID{m.Devices[4].UUID}}}, time.Now())
+	s := NewReport(m, []job.Lease{{ID: "k3f9", Devices: []gpu.UUID{m.Devices[4].UUID}}}, time.Now())
 	for i, want := range []Use{Unknown, Free, Free, Free, Leased} {
 		if d := s.Devices[i]; d.Use != want || (d.Reason == "") != (want != Leased) {
 			t.Errorf("GPU %d is %s (%q), want %s", i, d.Use, d.Reason, want)
@@ -243,7 +243,7 @@ func TestUsing(t *testing.T) {
 	c.Processes = []Process{{PID: 6, Kind: gpu.GraphicsProcess, Display: true}}
 	s := Report{Devices: []Device{a, b, c, d("GPU-4", Lease{ID: "ffff"})}}
 	s.Devices[3].Unlisted = "no permission"
-	s.Using(map[int]string{1: "aaaa", 2: "bbbb", 4: "bbbb", 5: "dddd"})
+	s.AddUsage(map[int]string{1: "aaaa", 2: "bbbb", 4: "bbbb", 5: "dddd"})
 	var got []string
 	for _, list := range [][]Process{s.Devices[0].Processes, s.Devices[1].MIG[0].Processes} {
 		for _, p := range list {
@@ -254,7 +254,7 @@ func TestUsing(t *testing.T) {
 		t.Error(text)
 	}
 	asked := map[string]int{}
-	s.Computing(func(lease string) *time.Duration {
+	s.AddComputeTime(func(lease string) *time.Duration {
 		asked[lease]++
 		return new(time.Second)
 	})

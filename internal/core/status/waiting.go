@@ -35,9 +35,9 @@ type Waiting struct {
 	Most     int           `json:"most,omitempty"`    // limit of devices for its user at the same time, if it waits because of that limit
 }
 
-// Queue adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
+// AddWaiting adds the waiting requests in queue order. here is the PID namespace of the caller; passed,
 // stopped and full report further facts about a ticket.
-func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full func(t job.Ticket) bool) {
+func (s *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, full func(t job.Ticket) bool) {
 	for i, t := range line {
 		most := 0
 		if full(t) {
@@ -45,26 +45,26 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 		}
 		w := Waiting{
 			Place: i + 1, ID: t.ID, User: prose.Clean(t.User), Command: prose.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
-			Memory: t.Memory, Share: t.Share, Parent: prose.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
+			Memory: t.Memory, Share: t.Share, Parent: prose.Clean(t.Parent), Since: timeOrNil(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		}
-		w.Why = s.why(&w, func(d *Device) string { return d.Reason })
-		w.Discreet = s.why(&w, func(d *Device) string { return d.Discreet })
+		w.Why = s.waitReason(&w, func(d *Device) string { return d.Reason })
+		w.Discreet = s.waitReason(&w, func(d *Device) string { return d.Discreet })
 		s.Waiting = append(s.Waiting, w)
 	}
 }
 
-// mostWhy is how many devices the reason of a request names.
-const mostWhy = 4
+// maxDevicesInReason is how many devices the reason of a request names.
+const maxDevicesInReason = 4
 
-// why says what keeps a request waiting: the same as a refusal says of each device, of which reason is the text.
-func (s *Report) why(w *Waiting, reason func(d *Device) string) string {
+// waitReason says what keeps a request waiting: the same as a refusal says of each device, of which reason is the text.
+func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 	if w.Most > 0 {
 		return fmt.Sprintf("a rule allows its user %d at the same time", w.Most)
 	}
 	free, all := 0, 0
 	var busy []string
-	s.Each(func(d *Device) {
+	s.EachDevice(func(d *Device) {
 		if !slices.Contains(w.Devices, d.UUID) {
 			return
 		}
@@ -77,14 +77,14 @@ func (s *Report) why(w *Waiting, reason func(d *Device) string) string {
 	switch {
 	case free >= w.Count:
 		return "enough is free, and others are ahead of it"
-	case len(busy) > mostWhy:
-		busy = append(busy[:mostWhy], fmt.Sprintf("and %d more", len(busy)-mostWhy))
+	case len(busy) > maxDevicesInReason:
+		busy = append(busy[:maxDevicesInReason], fmt.Sprintf("and %d more", len(busy)-maxDevicesInReason))
 	}
 	return fmt.Sprintf("%d of %d that it can use %s free; %s", free, all, map[bool]string{true: "is", false: "are"}[free == 1], strings.Join(busy, "; "))
 }
 
-// Each calls f for every device and every slice.
-func (s *Report) Each(f func(*Device)) {
+// EachDevice calls f for every device and every slice.
+func (s *Report) EachDevice(f func(*Device)) {
 	for i := range s.Devices {
 		f(&s.Devices[i])
 		for j := range s.Devices[i].MIG {

@@ -1,16 +1,16 @@
 // Package suggest finds the known word that an unknown one probably means. It must not know where the words come from:
 //
-//	suggest.Word("replcias", []string{"image", "replicas"}) // "replicas"
+//	suggest.ClosestWord("replcias", []string{"image", "replicas"}) // "replicas"
 package suggest
 
 import "strings"
 
-// Word is the known word that was probably meant, "" when none is similar. Case, - and _ are ignored.
-func Word(word string, known []string) string {
+// ClosestWord is the known word that was probably meant, "" when none is similar. Case, - and _ are ignored.
+func ClosestWord(word string, known []string) string {
 	joined := strings.NewReplacer("-", "", "_", "")
 	plain := func(s string) string { return joined.Replace(strings.ToLower(s)) }
 	word = plain(word)
-	if len(word) > longest {
+	if len(word) > maxWordBytes {
 		return ""
 	}
 	best, least := "", max(1, len(word)/3)+1
@@ -26,12 +26,12 @@ func Word(word string, known []string) string {
 	return best
 }
 
-// longest is the size in bytes up to which a word is compared.
-const longest = 64
+// maxWordBytes is the size in bytes up to which a word is compared.
+const maxWordBytes = 64
 
 // Distance counts the letters to insert, remove, replace or swap with the next to turn one word into the other.
 func Distance(a, b string) int {
-	if len(a) > longest || len(b) > longest {
+	if len(a) > maxWordBytes || len(b) > maxWordBytes {
 		return max(len(a), len(b))
 	}
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)

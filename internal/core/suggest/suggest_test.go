@@ -8,7 +8,7 @@ func TestWord(t *testing.T) {
 		"gpu": "gpus", "devices": "device", "dryrun": "dry-run", "dry_run": "dry-run", "memory": "mem", "mincompute": "min-compute",
 		"modl": "model", "MODEL": "model", "jsno": "json", "epochs": "", "x": "", "": "", "learning-rate": "",
 	} {
-		if got := Word(word, known); got != want {
+		if got := ClosestWord(word, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", word, got, want)
 		}
 	}

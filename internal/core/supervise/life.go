@@ -44,8 +44,8 @@ type End struct {
 // Failed reports whether it ended otherwise than a command does that has done its work, as far as is known.
 func (e End) Failed() bool { return e.Code != 0 || e.Signal != "" || e.Unfit != "" || e.Unseen }
 
-// How it ended, in few words: "exit 1", "SIGKILL".
-func (e End) How() string {
+// EndText it ended, in few words: "exit 1", "SIGKILL".
+func (e End) EndText() string {
 	switch {
 	case e.Unfit != "":
 		return e.Unfit
@@ -57,9 +57,9 @@ func (e End) How() string {
 	return fmt.Sprintf("exit %d", e.Code)
 }
 
-// Describe says how the command ended, and what happened to the machine meanwhile; "" nothing that is known.
-func (e End) Describe(fault string) string {
-	text := fmt.Sprintf("the command ended (%s)", e.How())
+// DescribeEnd says how the command ended, and what happened to the machine meanwhile; "" nothing that is known.
+func (e End) DescribeEnd(fault string) string {
+	text := fmt.Sprintf("the command ended (%s)", e.EndText())
 	if fault != "" {
 		text += ", and " + fault
 	}
@@ -74,38 +74,38 @@ type Next struct {
 	Say       string        // for people; "" nothing
 }
 
-// Endless reports whether it is a service that is started again as its restart says, and not as often as Retries says.
-func (l *Life) Endless() bool {
+// IsEndless reports whether it is a service that is started again as its restart says, and not as often as Retries says.
+func (l *Life) IsEndless() bool {
 	return l.Care.Restart != job.NoRestart || l.Service && !l.followsFaults()
 }
 
 // followsFaults reports whether --drift moves the job after a fault of the machine.
 func (l *Life) followsFaults() bool { return slices.Contains(l.Care.Drift, "sick") }
 
-// Settled counts an end, and reports whether nothing follows it, whatever was the matter with the machine.
-func (l *Life) Settled(e End) bool {
+// SettleEnd counts an end, and reports whether nothing follows it, whatever was the matter with the machine.
+func (l *Life) SettleEnd(e End) bool {
 	switch {
 	case e.Asked, e.TimedOut, e.By != "":
 		return true
-	case l.Endless():
-		l.lengthen(e.Ran)
-		return !l.again(e)
+	case l.IsEndless():
+		l.lengthenStreak(e.Ran)
+		return !l.startsAgain(e)
 	}
 	return !e.Failed() || l.Care.Retries == 0 && !l.followsFaults()
 }
 
-// Next decides what follows an end that is not settled. fault is what happened to the machine while the command ran; "" nothing
+// DecideNext decides what follows an end that is not settled. fault is what happened to the machine while the command ran; "" nothing
 // that is known.
-func (l *Life) Next(e End, fault string) Next {
+func (l *Life) DecideNext(e End, fault string) Next {
 	n := Next{Start: true, Elsewhere: fault != ""}
-	ended := e.Describe(fault)
+	ended := e.DescribeEnd(fault)
 	count := fmt.Sprintf("start %d of %d", l.Restarts+2, l.Care.Retries+1)
 	switch more := l.Restarts < l.Care.Retries; {
-	case l.Endless() && fault != "":
+	case l.IsEndless() && fault != "":
 		l.Restarts++
 		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again elsewhere in %.1f s", ended, n.Pause.Seconds())
-	case l.Endless():
+	case l.IsEndless():
 		l.Restarts++
 		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again in %.1f s", ended, n.Pause.Seconds())
@@ -114,7 +114,7 @@ func (l *Life) Next(e End, fault string) Next {
 		n.Say = fmt.Sprintf("%s: starting it again elsewhere, %s", ended, count)
 	case more && l.Care.Any:
 		l.Restarts++
-		l.lengthen(e.Ran)
+		l.lengthenStreak(e.Ran)
 		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again in %.1f s, %s", ended, n.Pause.Seconds(), count)
 	case fault != "" && l.followsFaults() && !l.moved:
@@ -130,44 +130,44 @@ func (l *Life) Next(e End, fault string) Next {
 }
 
 // A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
-// longestPause.
+// maxPause.
 const (
-	FirstPause   = 500 * time.Millisecond // the usual one
-	longestPause = 30 * time.Second
-	lasted       = time.Minute
+	FirstPause    = 500 * time.Millisecond // the usual one
+	maxPause      = 30 * time.Second
+	minLastingRun = time.Minute
 )
 
-// lengthen counts one more end, of a start that ran well for that long. After one that lasted the streak begins anew.
-func (l *Life) lengthen(well time.Duration) {
+// lengthenStreak counts one more end, of a start that ran well for that long. After one that lasted the streak begins anew.
+func (l *Life) lengthenStreak(well time.Duration) {
 	l.Streak = StreakAfter(l.Streak, well)
 }
 
 // pauseBeforeStart is the time between the last end of the streak and the next start.
-func (l *Life) pauseBeforeStart() time.Duration { return Pause(l.First, l.Streak) }
+func (l *Life) pauseBeforeStart() time.Duration { return RestartPause(l.First, l.Streak) }
 
-// Pause is the time between an end and the next start of a command that has failed streak times in a row. It is first after
+// RestartPause is the time between an end and the next start of a command that has failed streak times in a row. It is first after
 // one failure.
-func Pause(first time.Duration, streak int) time.Duration {
+func RestartPause(first time.Duration, streak int) time.Duration {
 	pause := first
-	for n := 1; n < streak && pause < longestPause; n++ {
+	for n := 1; n < streak && pause < maxPause; n++ {
 		pause *= 2
 	}
-	return min(pause, max(first, longestPause))
+	return min(pause, max(first, maxPause))
 }
 
 // StreakAfter counts one more failure in a row. A start that ran well for a minute begins a new streak.
 func StreakAfter(streak int, well time.Duration) int {
-	if well >= lasted {
+	if well >= minLastingRun {
 		return 1
 	}
 	return streak + 1
 }
 
-// Looping reports whether the command ended again soon after a restart. Its devices are then free until the next start.
-func (l *Life) Looping() bool { return l.Streak > 1 }
+// IsLooping reports whether the command ended again soon after a restart. Its devices are then free until the next start.
+func (l *Life) IsLooping() bool { return l.Streak > 1 }
 
-// again reports whether a service is started again after the last end of a streak.
-func (l *Life) again(e End) bool {
+// startsAgain reports whether a service is started again after the last end of a streak.
+func (l *Life) startsAgain(e End) bool {
 	switch {
 	case l.Care.Limit > 0 && l.Streak > l.Care.Limit:
 		return false

@@ -24,9 +24,9 @@ func TestStreak(t *testing.T) {
 		l := Life{First: 500 * time.Millisecond}
 		got := ""
 		for _, well := range c.well {
-			l.lengthen(well)
+			l.lengthenStreak(well)
 			got += l.pauseBeforeStart().String()
-			if l.Looping() {
+			if l.IsLooping() {
 				got += "+"
 			}
 			got += " "
@@ -58,7 +58,7 @@ func TestAgain(t *testing.T) {
 		{job.Always, 2, 0, 3, false},
 	} {
 		l := Life{Care: job.Care{Restart: c.restart, Limit: c.limit}, Service: true, Streak: c.streak - 1}
-		if got := !l.Settled(End{Code: c.code}); got != c.want || l.Streak != c.streak {
+		if got := !l.SettleEnd(End{Code: c.code}); got != c.want || l.Streak != c.streak {
 			t.Errorf("%+v: %v, streak %d", c, got, l.Streak)
 		}
 	}
@@ -150,8 +150,8 @@ func TestLives(t *testing.T) {
 		l := life(flags)
 		for i, s := range steps {
 			got := settled
-			if !l.Settled(s.end) {
-				n := l.Next(s.end, s.fault)
+			if !l.SettleEnd(s.end) {
+				n := l.DecideNext(s.end, s.fault)
 				got = map[bool]string{true: "again", false: "over"}[n.Start]
 				if n.Start && n.Elsewhere {
 					got = "elsewhere"

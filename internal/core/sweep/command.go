@@ -17,27 +17,27 @@ type Command struct {
 	Unused []string // parameters that no word uses
 
 	grid  *Grid
-	words []word
+	words []commandWord
 }
 
-// word is a template, or a literal text.
-type word struct {
+// commandWord is a template, or a literal text.
+type commandWord struct {
 	text string
 	made *template.Template // nil: a literal text
 }
 
-// unknown is the error of a word with an unknown parameter.
-func unknown(word, name string, known []string) error {
-	known = append(slices.Clone(known), ordinal)
-	if meant := suggest.Word(name, known); meant != "" {
+// unknownParameter is the error of a word with an unknown parameter.
+func unknownParameter(word, name string, known []string) error {
+	known = append(slices.Clone(known), ordinalName)
+	if meant := suggest.ClosestWord(name, known); meant != "" {
 		return fmt.Errorf("cannot use %q: there is no parameter %s; did you mean {{.%s}}?", word, name, meant)
 	}
 	return fmt.Errorf("cannot use %q: there is no parameter %s, only %s", word, name, strings.Join(known, ", "))
 }
 
-// Parse reads the words of a command, each as a separate template with the parameters and .Ordinal, so that a
+// ParseCommand reads the words of a command, each as a separate template with the parameters and .Ordinal, so that a
 // parameter's value never becomes two words. A Grid with Commands has its words already, which are no templates.
-func Parse(words []string, g *Grid) (*Command, error) {
+func ParseCommand(words []string, g *Grid) (*Command, error) {
 	c := &Command{grid: g}
 	if g.Commands != nil {
 		return c, nil
@@ -47,15 +47,15 @@ func Parse(words []string, g *Grid) (*Command, error) {
 	}
 	used := map[string]bool{}
 	for _, text := range words {
-		w := word{text: text}
+		w := commandWord{text: text}
 		if strings.Contains(text, "{{") {
 			var err error
-			if w.made, err = template.New("").Option("missingkey=error").Funcs(template.FuncMap{"add": add}).Parse(text); err != nil {
+			if w.made, err = template.New("").Option("missingkey=error").Funcs(template.FuncMap{"add": addNumbers}).Parse(text); err != nil {
 				return nil, fmt.Errorf("cannot read %q: %s; a parameter is written {{.name}}", text, plainTemplate(err))
 			}
-			for _, name := range asked(w.made.Root) {
-				if used[name] = true; name != ordinal && !slices.Contains(g.Names, name) {
-					return nil, unknown(text, name, g.Names)
+			for _, name := range templateNames(w.made.Root) {
+				if used[name] = true; name != ordinalName && !slices.Contains(g.Names, name) {
+					return nil, unknownParameter(text, name, g.Names)
 				}
 			}
 		}
@@ -70,8 +70,8 @@ func Parse(words []string, g *Grid) (*Command, error) {
 	return c, nil
 }
 
-// add computes numbers from the run's number, such as ports: {{add 8001 .Ordinal}}.
-func add(a, b int) int { return a + b }
+// addNumbers computes numbers from the run's number, such as ports: {{add 8001 .Ordinal}}.
+func addNumbers(a, b int) int { return a + b }
 
 // plainTemplate removes the template's name and line from its error: the user has given neither.
 func plainTemplate(err error) string {
@@ -82,8 +82,8 @@ func plainTemplate(err error) string {
 	return strings.TrimPrefix(text, "executing \"\" at ")
 }
 
-// asked lists the names that a template uses.
-func asked(n parse.Node) []string {
+// templateNames lists the names that a template uses.
+func templateNames(n parse.Node) []string {
 	names := map[string]bool{}
 	var walk func(parse.Node)
 	pipe := func(p *parse.PipeNode) {
@@ -135,8 +135,8 @@ func (c *Command) Words(i int) ([]string, error) {
 	if c.grid.Commands != nil {
 		return c.grid.Commands[i], nil
 	}
-	data := map[string]any{ordinal: i}
-	for at, value := range c.grid.Values(i) {
+	data := map[string]any{ordinalName: i}
+	for at, value := range c.grid.ValuesOf(i) {
 		data[c.grid.Names[at]] = value
 	}
 	out := make([]string, len(c.words))

@@ -30,9 +30,9 @@ type Result struct {
 // ResultOf is the result of run i.
 func ResultOf(s *runs.State, g *Grid, i int) Result {
 	r := &s.Runs[i]
-	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []runs.Device{}, Log: path.Join(runs.Folder(i, len(s.Runs)), "log")}
+	out := Result{Run: i, Parameters: map[string]string{}, State: "not done", Starts: r.Starts, Devices: []runs.Device{}, Log: path.Join(runs.RunFolder(i, len(s.Runs)), "log")}
 	if g.Commands == nil {
-		for at, value := range g.Values(i) {
+		for at, value := range g.ValuesOf(i) {
 			out.Parameters[g.Names[at]] = value
 		}
 	}
@@ -45,7 +45,7 @@ func ResultOf(s *runs.State, g *Grid, i int) Result {
 	case runs.Failed, runs.Cancelled:
 		out.State = "failed"
 	}
-	last := r.Last()
+	last := r.LastEvent()
 	if last.Kind == runs.End {
 		if out.Signal = last.Signal; out.Signal == "" && !last.Stopped {
 			out.Exit = &last.Exit
@@ -56,8 +56,8 @@ func ResultOf(s *runs.State, g *Grid, i int) Result {
 	return out
 }
 
-// columns are the columns of the table other than the parameters.
-func columns() []string {
+// fixedColumns are the columns of the table other than the parameters.
+func fixedColumns() []string {
 	return []string{"run", "state", "exit", "signal", "starts", "seconds", "devices", "uuids", "log"}
 }
 
@@ -65,14 +65,14 @@ func columns() []string {
 // name of another column gets the prefix "param_".
 func WriteCSV(w io.Writer, s *runs.State, g *Grid) error {
 	out := csv.NewWriter(w)
-	head := columns()[:1:1]
+	head := fixedColumns()[:1:1]
 	for _, name := range g.Names {
-		for slices.Contains(columns(), name) {
+		for slices.Contains(fixedColumns(), name) {
 			name = "param_" + name
 		}
 		head = append(head, name)
 	}
-	_ = out.Write(append(head, columns()[1:]...)) // an error is kept, and returned by Error
+	_ = out.Write(append(head, fixedColumns()[1:]...)) // an error is kept, and returned by Error
 	for i := range s.Runs {
 		r := ResultOf(s, g, i)
 		row := []string{strconv.Itoa(i)}

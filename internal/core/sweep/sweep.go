@@ -2,7 +2,7 @@
 // and the runs that remain:
 //
 //	grid, err := sweep.Product([]string{"lr=0.1,0.01", "seed=1..5"})
-//	cmd, err := sweep.Parse(words, &grid)
+//	cmd, err := sweep.ParseCommand(words, &grid)
 //	args, err := cmd.Words(3) // of run 3
 //
 // It must not start processes or open files.
@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Most is the limit of runs in a sweep: more is a mistake in a range.
-const Most = 1_000_000
+// MaxRuns is the limit of runs in a sweep: more is a mistake in a range.
+const MaxRuns = 1_000_000
 
 // Grid is the runs of a sweep: every combination of the Axes, or one run per row, or one per command. Runs count from
 // 0.
@@ -44,8 +44,8 @@ func (g *Grid) Len() int {
 	return n
 }
 
-// Values are those of run i, in the order of Names.
-func (g *Grid) Values(i int) []string {
+// ValuesOf are those of run i, in the order of Names.
+func (g *Grid) ValuesOf(i int) []string {
 	if g.Rows != nil {
 		return g.Rows[i]
 	}
@@ -57,16 +57,16 @@ func (g *Grid) Values(i int) []string {
 	return out
 }
 
-// ordinal is the additional name of a run's number in templates.
-const ordinal = "Ordinal"
+// ordinalName is the additional name of a run's number in templates.
+const ordinalName = "Ordinal"
 
 // checkName checks a parameter's name, which must be valid in a template.
 func checkName(name string, before []string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("a parameter has no name")
-	case name == ordinal:
-		return fmt.Errorf("a parameter cannot be called %s: that is the number of the run", ordinal)
+	case name == ordinalName:
+		return fmt.Errorf("a parameter cannot be called %s: that is the number of the run", ordinalName)
 	case !regexp.MustCompile(`^[\pL_][\pL\pN_]*$`).MatchString(name):
 		return fmt.Errorf("a parameter cannot be called %q: write letters, digits and _, so that {{.name}} can ask for it", name)
 	case slices.Contains(before, name):
@@ -87,26 +87,26 @@ func Product(over []string) (Grid, error) {
 		if err := checkName(name, g.Names); err != nil {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
-		values, err := axis(list)
+		values, err := parseAxis(list)
 		if err != nil {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
 		g.Names, g.Axes = append(g.Names, name), append(g.Axes, values)
-		if n *= len(values); n > Most {
-			return g, tooMany(over)
+		if n *= len(values); n > MaxRuns {
+			return g, tooManyRuns(over)
 		}
 	}
 	return g, nil
 }
 
-// tooMany completes the count for the error, which shows the range that is wrong.
-func tooMany(over []string) error {
+// tooManyRuns completes the count for the error, which shows the range that is wrong.
+func tooManyRuns(over []string) error {
 	n := 1.0
 	for _, text := range over {
 		_, list, _ := strings.Cut(text, "=")
-		if values, err := axis(list); err == nil {
+		if values, err := parseAxis(list); err == nil {
 			n *= float64(len(values))
 		}
 	}
-	return fmt.Errorf("cannot start %.0f runs: a sweep has at most %d; write fewer values, or larger steps (0..1:0.1)", n, Most)
+	return fmt.Errorf("cannot start %.0f runs: a sweep has at most %d; write fewer values, or larger steps (0..1:0.1)", n, MaxRuns)
 }

@@ -40,7 +40,7 @@ func TestProduct(t *testing.T) {
 	g, err := Product([]string{"a=1,2", "b=x,y,z"})
 	var all []string
 	for i := range g.Len() {
-		all = append(all, strings.Join(g.Values(i), ""))
+		all = append(all, strings.Join(g.ValuesOf(i), ""))
 	}
 	if got := strings.Join(all, " "); err != nil || got != "1x 1y 1z 2x 2y 2z" {
 		t.Errorf("the product is %s, %v", got, err)
@@ -79,13 +79,13 @@ func TestProductRefuses(t *testing.T) {
 	if _, err := Product([]string{"a=1..1000", "b=1..1000", "c=1..5"}); err == nil || !strings.Contains(err.Error(), "cannot start 5000000 runs") {
 		t.Errorf("too many: %v", err)
 	}
-	if g, err := Product([]string{"a=1..1000", "b=1..1000"}); err != nil || g.Len() != Most {
+	if g, err := Product([]string{"a=1..1000", "b=1..1000"}); err != nil || g.Len() != MaxRuns {
 		t.Errorf("a million: %v", err)
 	}
 }
 
 func TestTable(t *testing.T) {
-	g, err := Table([]byte("\ufefflr, note\r\n0.1,\"two\nlines, one cell\"\n\n0.2,\n"))
+	g, err := ReadTable([]byte("\ufefflr, note\r\n0.1,\"two\nlines, one cell\"\n\n0.2,\n"))
 	want := Grid{Names: []string{"lr", "note"}, Rows: [][]string{{"0.1", "two\nlines, one cell"}, {"0.2", ""}}}
 	if err != nil || !reflect.DeepEqual(g, want) {
 		t.Errorf("%q, %v", g, err)
@@ -95,14 +95,14 @@ func TestTable(t *testing.T) {
 		"a,b\n1\n": "line 2: it has 1 values, and line 1 names 2", "a\n\"x\n": "line 2", "a b\n1\n": "line 1: a parameter cannot be called",
 		"a,\n1,2\n": "has no name", "a,b\n1,2\n3,\"x\x00\"\n": "line 3, column 3: it has a NUL character", "Ordinal\n1\n": "the number of the run",
 	} {
-		if _, err := Table([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := ReadTable([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", text, err, says)
 		}
 	}
 }
 
 func TestLines(t *testing.T) {
-	g, err := Lines([]byte("# first\npython train.py --lr 0.1   # of it\n\n\techo 'a b' \"c \\\"d\\\" \\e\" f\\ g '' x#y 'it'\\''s'\r\n"))
+	g, err := ReadCommands([]byte("# first\npython train.py --lr 0.1   # of it\n\n\techo 'a b' \"c \\\"d\\\" \\e\" f\\ g '' x#y 'it'\\''s'\r\n"))
 	want := [][]string{{"python", "train.py", "--lr", "0.1"}, {"echo", "a b", `c "d" \e`, "f g", "", "x#y", "it's"}}
 	if err != nil || !reflect.DeepEqual(g.Commands, want) {
 		t.Errorf("%q, %v", g.Commands, err)
@@ -111,7 +111,7 @@ func TestLines(t *testing.T) {
 		"": "it has no command", "a \\\x00": "line 1: it has a NUL character", "# only\n": "it has no command", "a\nb 'c\n": "line 2: the quote ' is never closed",
 		"a | b": "| means something to a shell", "a $X": "$ means", "a \"$X\"": "$ means", "a > b": "> means", "a \\": `ends with \`, "'' a": "is empty",
 	} {
-		if _, err := Lines([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := ReadCommands([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", text, err, says)
 		}
 	}
@@ -122,7 +122,7 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Parse([]string{"train", "--lr={{.lr}}", "{{.Ordinal}}", "{{add 8001 .Ordinal}}", `{{if eq .lr "0.1"}}slow{{end}}`}, &g)
+	c, err := ParseCommand([]string{"train", "--lr={{.lr}}", "{{.Ordinal}}", "{{add 8001 .Ordinal}}", `{{if eq .lr "0.1"}}slow{{end}}`}, &g)
 	if err != nil || !reflect.DeepEqual(c.Unused, []string{"seed"}) {
 		t.Fatalf("%v, %v", c, err)
 	}
@@ -130,20 +130,20 @@ func TestCommand(t *testing.T) {
 	if want := []string{"train", "--lr=a b", "2", "8003", ""}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := Parse([]string{"x", "{{with .seed}}{{printf \"%s\" $.lr}}{{.sed}}{{end}}"}, &g); err == nil || !strings.Contains(err.Error(), "did you mean {{.seed}}?") {
+	if _, err := ParseCommand([]string{"x", "{{with .seed}}{{printf \"%s\" $.lr}}{{.sed}}{{end}}"}, &g); err == nil || !strings.Contains(err.Error(), "did you mean {{.seed}}?") {
 		t.Errorf("%v", err)
 	}
 	for text, says := range map[string]string{
 		"{{.lr": "cannot read", "{{nothing .lr}}": "function \"nothing\" not defined", "{{add 1 .lr}}": "cannot make", "{{.Ordinal.x}}": "cannot make",
 	} {
-		if _, err := Parse([]string{"x", text}, &g); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "template:") {
+		if _, err := ParseCommand([]string{"x", text}, &g); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "template:") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := Parse([]string{"{{if eq .Ordinal 9}}x{{end}}"}, &g); err == nil || !strings.Contains(err.Error(), "is empty") {
+	if _, err := ParseCommand([]string{"{{if eq .Ordinal 9}}x{{end}}"}, &g); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Parse(nil, &g); err == nil {
+	if _, err := ParseCommand(nil, &g); err == nil {
 		t.Error("no command was accepted")
 	}
 }
@@ -183,7 +183,7 @@ func TestTables(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &read); err != nil || len(read.Runs) != 2 || read.Runs[0].Parameters["lr"] != "0.1" || read.Runs[1].Exit != nil {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	if runs.Folder(7, 123456) != "runs/000007" || runs.Folder(7, 10000) != "runs/0007" {
+	if runs.RunFolder(7, 123456) != "runs/000007" || runs.RunFolder(7, 10000) != "runs/0007" {
 		t.Error("the folders are wrong")
 	}
 }
@@ -196,16 +196,16 @@ func FuzzReaders(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		product, err1 := Product([]string{text})
-		table, err2 := Table([]byte(text))
-		lines, err3 := Lines([]byte(text))
+		table, err2 := ReadTable([]byte(text))
+		lines, err3 := ReadCommands([]byte(text))
 		for i, g := range []Grid{product, table, lines} {
 			if []error{err1, err2, err3}[i] != nil {
 				continue
 			}
-			if n := g.Len(); n < 1 || n > Most || i < 2 && len(g.Values(n-1)) != len(g.Names) || i == 2 && len(g.Commands[n-1]) == 0 {
+			if n := g.Len(); n < 1 || n > MaxRuns || i < 2 && len(g.ValuesOf(n-1)) != len(g.Names) || i == 2 && len(g.Commands[n-1]) == 0 {
 				t.Errorf("%q makes %d runs", text, n)
 			}
-			if _, err := Parse([]string{text, text}, &g); err != nil && !strings.HasPrefix(err.Error(), "cannot ") {
+			if _, err := ParseCommand([]string{text, text}, &g); err != nil && !strings.HasPrefix(err.Error(), "cannot ") {
 				t.Error(err)
 			}
 		}

@@ -16,13 +16,13 @@ import (
 // has eleven values, and none of them is 0.30000000000000004. They have as many decimals as the longest of first and
 // step, and leading zeros where an end has some: 01..10.
 
-// likeRange reports a text that can only be meant as a range; a path such as ../data is none.
-func likeRange(text string) bool {
+// looksLikeRange reports a text that can only be meant as a range; a path such as ../data is none.
+func looksLikeRange(text string) bool {
 	return regexp.MustCompile(`^[-+0-9.eE]*[0-9.]\.\.[-+0-9.]`).MatchString(text)
 }
 
-// axis reads a list of values and ranges. It is one line of CSV, so a value with a comma needs double quotes.
-func axis(list string) (values []string, err error) {
+// parseAxis reads a list of values and ranges. It is one line of CSV, so a value with a comma needs double quotes.
+func parseAxis(list string) (values []string, err error) {
 	r := csv.NewReader(strings.NewReader(list))
 	items, err := r.Read()
 	switch _, more := r.Read(); {
@@ -37,16 +37,16 @@ func axis(list string) (values []string, err error) {
 		switch {
 		case item == "":
 			return nil, errors.New("a value is empty")
-		case !likeRange(item):
+		case !looksLikeRange(item):
 			values = append(values, item)
 			continue
 		}
-		more, err := numbers(item)
+		more, err := expandRange(item)
 		if err != nil {
 			return nil, err
 		}
-		if values = append(values, more...); len(values) > Most {
-			return nil, fmt.Errorf("that is %d values, and a sweep has at most %d runs", len(values), Most)
+		if values = append(values, more...); len(values) > MaxRuns {
+			return nil, fmt.Errorf("that is %d values, and a sweep has at most %d runs", len(values), MaxRuns)
 		}
 	}
 	return values, nil
@@ -63,7 +63,7 @@ func plainCSV(err error) error {
 
 // largerStep is the smallest power of ten with which a range that is way long has few enough values.
 func largerStep(way *big.Rat) string {
-	few := func(step *big.Rat) bool { return new(big.Rat).Quo(way, step).Cmp(big.NewRat(Most, 1)) < 0 }
+	few := func(step *big.Rat) bool { return new(big.Rat).Quo(way, step).Cmp(big.NewRat(MaxRuns, 1)) < 0 }
 	step, ten := big.NewRat(1, 1), big.NewRat(10, 1)
 	for !few(step) {
 		step.Mul(step, ten)
@@ -74,8 +74,8 @@ func largerStep(way *big.Rat) string {
 	return strings.TrimSuffix(strings.TrimRight(step.FloatString(100), "0"), ".")
 }
 
-// numbers are the values of a range.
-func numbers(text string) ([]string, error) {
+// expandRange are the values of a range.
+func expandRange(text string) ([]string, error) {
 	const number = `(-?\d{1,30}(?:\.\d{1,30})?)`
 	parts := regexp.MustCompile(`^` + number + `\.\.` + number + `(?::` + number + `)?$`).FindStringSubmatch(text)
 	if parts == nil {
@@ -93,28 +93,28 @@ func numbers(text string) ([]string, error) {
 	down := way.Sign() < 0
 	steps := new(big.Rat).Quo(way.Abs(way), step)
 	count := new(big.Int).Quo(steps.Num(), steps.Denom())
-	if count.Cmp(big.NewInt(Most)) >= 0 {
+	if count.Cmp(big.NewInt(MaxRuns)) >= 0 {
 		return nil, fmt.Errorf("the range %q has %s values, and a sweep has at most %d runs; write a larger step (%s..%s:%s)",
-			text, count.Add(count, big.NewInt(1)), Most, parts[1], parts[2], largerStep(way))
+			text, count.Add(count, big.NewInt(1)), MaxRuns, parts[1], parts[2], largerStep(way))
 	}
 	if down {
 		step.Neg(step)
 	}
-	places, width := max(decimals(parts[1]), decimals(parts[3])), padding(parts[1], parts[2])
+	places, width := max(countDecimals(parts[1]), countDecimals(parts[3])), paddedWidth(parts[1], parts[2])
 	out := make([]string, 0, count.Int64()+1)
 	for at := first; int64(len(out)) <= count.Int64(); at = new(big.Rat).Add(at, step) {
-		out = append(out, padded(at.FloatString(places), width))
+		out = append(out, padNumber(at.FloatString(places), width))
 	}
 	return out, nil
 }
 
-func decimals(number string) int {
+func countDecimals(number string) int {
 	_, decimals, _ := strings.Cut(number, ".")
 	return len(decimals)
 }
 
-// padding is the width of the numbers if an end has leading zeros, otherwise 0.
-func padding(ends ...string) (width int) {
+// paddedWidth is the width of the numbers if an end has leading zeros, otherwise 0.
+func paddedWidth(ends ...string) (width int) {
 	zero := false
 	for _, end := range ends {
 		width = max(width, len(end))
@@ -127,7 +127,7 @@ func padding(ends ...string) (width int) {
 	return width
 }
 
-func padded(number string, width int) string {
+func padNumber(number string, width int) string {
 	sign, digits := "", number
 	if rest, negative := strings.CutPrefix(number, "-"); negative {
 		sign, digits = "-", rest
@@ -135,9 +135,9 @@ func padded(number string, width int) string {
 	return sign + strings.Repeat("0", max(0, width-len(sign)-len(digits))) + digits
 }
 
-// Table reads the rows of a CSV file into one run each. Its first line names the parameters. A byte order mark, which
+// ReadTable reads the rows of a CSV file into one run each. Its first line names the parameters. A byte order mark, which
 // spreadsheets write, is not part of the first name.
-func Table(data []byte) (Grid, error) {
+func ReadTable(data []byte) (Grid, error) {
 	var g Grid
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
 	r.FieldsPerRecord = -1 // counted here, for a plainer error
@@ -167,8 +167,8 @@ func Table(data []byte) (Grid, error) {
 		case len(row) != len(head):
 			at, _ := r.FieldPos(0)
 			return g, fmt.Errorf("line %d: it has %d values, and line 1 names %d parameters", at, len(row), len(head))
-		case len(g.Rows) == Most:
-			return g, fmt.Errorf("it has more than %d lines, which is the most that a sweep runs", Most)
+		case len(g.Rows) == MaxRuns:
+			return g, fmt.Errorf("it has more than %d lines, which is the most that a sweep runs", MaxRuns)
 		}
 		if i := slices.IndexFunc(row, func(value string) bool { return strings.Contains(value, "\x00") }); i >= 0 {
 			line, column := r.FieldPos(i)

@@ -8,15 +8,15 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// Lines reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with both
+// ReadCommands reads a file of commands into one run each: words as a POSIX shell splits them (XCU 2.2, 2.6.5), with both
 // kinds of quotes and the backslash. Empty lines and comments are skipped. No shell runs the lines, so syntax that only
 // a shell understands is an error.
-func Lines(data []byte) (Grid, error) {
+func ReadCommands(data []byte) (Grid, error) {
 	g := Grid{Names: []string{}, Commands: [][]string{}}
 	n := 0
 	for line := range strings.Lines(strings.TrimPrefix(string(data), "\ufeff")) {
 		n++
-		words, err := split(strings.TrimRight(line, "\r\n"))
+		words, err := splitLine(strings.TrimRight(line, "\r\n"))
 		if err != nil {
 			return g, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -26,8 +26,8 @@ func Lines(data []byte) (Grid, error) {
 		if words[0] == "" {
 			return g, fmt.Errorf("line %d: its first word, which is the program, is empty", n)
 		}
-		if len(g.Commands) == Most {
-			return g, fmt.Errorf("it has more than %d commands, which is the most that a sweep runs", Most)
+		if len(g.Commands) == MaxRuns {
+			return g, fmt.Errorf("it has more than %d commands, which is the most that a sweep runs", MaxRuns)
 		}
 		g.Commands = append(g.Commands, words)
 	}
@@ -40,8 +40,8 @@ func Lines(data []byte) (Grid, error) {
 // errComment ends the words of a line.
 var errComment = errors.New("a comment")
 
-// split splits one line into words.
-func split(line string) ([]string, error) {
+// splitLine splits one line into words.
+func splitLine(line string) ([]string, error) {
 	words, err := shellquote.Split(line, func(rest string, begins bool) error {
 		switch {
 		case rest[0] == '#' && begins:

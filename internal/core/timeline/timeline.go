@@ -1,7 +1,7 @@
 // Package timeline lays out who had which device when: a band per device over the last hours or days, with the leases on it, what
 // they did, when the device was out of use, and what went wrong.
 //
-//	picture := timeline.Of(timeline.View{Report: &report, Leases: ended, Open: open, Minutes: minutes, To: now, Span: 24 * time.Hour, Columns: 288})
+//	picture := timeline.NewPicture(timeline.View{Report: &report, Leases: ended, Open: open, Minutes: minutes, To: now, Span: 24 * time.Hour, Columns: 288})
 //	picture.Bands[0].Spans
 //
 // It must not draw: how wide a column is and which colour a user has is for a view.
@@ -19,10 +19,10 @@ import (
 // View is what a picture is made of, and of which time.
 type View struct {
 	Report  *status.Report
-	Leases  []trend.Ended  // that have ended
-	Open    []trend.Ended  // that have not
-	Minutes []trend.Minute // of the last day
-	To      time.Time      // the right end
+	Leases  []trend.EndedLease // that have ended
+	Open    []trend.EndedLease // that have not
+	Minutes []trend.Minute     // of the last day
+	To      time.Time          // the right end
 	Span    time.Duration
 	Columns int // how many parts of equal width the time has
 }
@@ -58,11 +58,11 @@ type Span struct {
 	busy, measured float64 // seconds
 }
 
-// mostSpans is how many a band has at most: short ones are put together.
-const mostSpans = 48
+// maxSpans is how many a band has at most: short ones are put together.
+const maxSpans = 48
 
-// Of lays out a picture.
-func Of(v View) Picture {
+// NewPicture lays out a picture.
+func NewPicture(v View) Picture {
 	p := Picture{From: v.To.Add(-v.Span), To: v.To, Step: v.Span / time.Duration(v.Columns)}
 	whole := map[gpu.UUID]int{} // of a device or a slice, the place of the device
 	for i := range v.Report.Devices {
@@ -75,7 +75,7 @@ func Of(v View) Picture {
 			whole[d.MIG[j].UUID] = i
 		}
 	}
-	add := func(e *trend.Ended, open bool) {
+	add := func(e *trend.EndedLease, open bool) {
 		if e.Unseen || !e.Since.Before(p.To) || !e.Until.After(p.From) {
 			return
 		}
@@ -93,29 +93,29 @@ func Of(v View) Picture {
 	}
 	for i := range p.Bands {
 		b := &p.Bands[i]
-		b.Spans = thin(b.Spans, p.Step)
-		stack(b.Spans)
-		p.read(b, &v.Report.Devices[i], v.Minutes)
+		b.Spans = mergeShort(b.Spans, p.Step)
+		assignLanes(b.Spans)
+		p.fillReadings(b, &v.Report.Devices[i], v.Minutes)
 	}
 	return p
 }
 
-func spanOf(e *trend.Ended, d *trend.Used, open bool) Span {
+func spanOf(e *trend.EndedLease, d *trend.DeviceUse, open bool) Span {
 	s := Span{Lease: e.Lease, User: e.User, Command: e.Command, Jobs: 1, Since: e.Since, Until: e.Until, Open: open, Load: d.Load(), Peak: e.Peak, Share: e.Share,
 		busy: d.Busy, measured: d.Busy + d.Idle}
 	s.Failed = e.Exit != nil && *e.Exit != 0 || e.Signal != ""
 	return s
 }
 
-// thin puts together what is too short to be seen, with longer and longer limits until few enough are left.
-func thin(spans []Span, step time.Duration) []Span {
+// mergeShort puts together what is too short to be seen, with longer and longer limits until few enough are left.
+func mergeShort(spans []Span, step time.Duration) []Span {
 	slices.SortStableFunc(spans, func(a, b Span) int { return a.Since.Compare(b.Since) })
-	for width := step; len(spans) > mostSpans; width *= 2 {
+	for width := step; len(spans) > maxSpans; width *= 2 {
 		var out []Span
 		var group []Span
 		flush := func() {
 			if len(group) > 0 {
-				out = append(out, together(group))
+				out = append(out, mergeSpans(group))
 			}
 			group = nil
 		}
@@ -136,8 +136,8 @@ func thin(spans []Span, step time.Duration) []Span {
 	return spans
 }
 
-// together is several short spans as one.
-func together(group []Span) Span {
+// mergeSpans is several short spans as one.
+func mergeSpans(group []Span) Span {
 	if len(group) == 1 {
 		return group[0]
 	}
@@ -165,17 +165,17 @@ func together(group []Span) Span {
 	return one
 }
 
-// brief is what two leases of one device may overlap without having shared it: the second begins while the first is being noted.
-const brief = 15 * time.Second
+// maxOverlap is what two leases of one device may overlap without having shared it: the second begins while the first is being noted.
+const maxOverlap = 15 * time.Second
 
-// stack gives lanes to spans that overlap.
-func stack(spans []Span) {
+// assignLanes gives lanes to spans that overlap.
+func assignLanes(spans []Span) {
 	for i := 0; i < len(spans); {
 		var ends []time.Time // of each lane
 		next, last := i, spans[i].Until
-		for ; next < len(spans) && (next == i || spans[next].Since.Before(last.Add(-brief))); next++ {
+		for ; next < len(spans) && (next == i || spans[next].Since.Before(last.Add(-maxOverlap))); next++ {
 			s := &spans[next]
-			lane := slices.IndexFunc(ends, func(end time.Time) bool { return !s.Since.Before(end.Add(-brief)) })
+			lane := slices.IndexFunc(ends, func(end time.Time) bool { return !s.Since.Before(end.Add(-maxOverlap)) })
 			if lane < 0 {
 				lane, ends = len(ends), append(ends, time.Time{})
 			}
@@ -190,8 +190,8 @@ func stack(spans []Span) {
 	}
 }
 
-// read fills in what was read of the device.
-func (p *Picture) read(b *Band, d *status.Device, minutes []trend.Minute) {
+// fillReadings fills in what was read of the device.
+func (p *Picture) fillReadings(b *Band, d *status.Device, minutes []trend.Minute) {
 	type sum struct{ load, memory, loads, memories float64 }
 	sums := make([]sum, len(b.Load))
 	for _, m := range minutes {

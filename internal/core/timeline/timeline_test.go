@@ -13,10 +13,10 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func lease(user string, from, to int, devices ...gpu.UUID) trend.Ended {
-	e := trend.Ended{Lease: fmt.Sprint(user, from), User: user, Command: "train.py", Since: noon.Add(time.Duration(from) * time.Minute), Until: noon.Add(time.Duration(to) * time.Minute)}
+func lease(user string, from, to int, devices ...gpu.UUID) trend.EndedLease {
+	e := trend.EndedLease{Lease: fmt.Sprint(user, from), User: user, Command: "train.py", Since: noon.Add(time.Duration(from) * time.Minute), Until: noon.Add(time.Duration(to) * time.Minute)}
 	for _, id := range devices {
-		e.Devices = append(e.Devices, trend.Used{UUID: id, Busy: 30, Idle: 10})
+		e.Devices = append(e.Devices, trend.DeviceUse{UUID: id, Busy: 30, Idle: 10})
 	}
 	return e
 }
@@ -39,10 +39,10 @@ func words(b Band) string {
 
 // TestOf: leases lie on their devices, those of slices on the GPU, shares above each other, and what is outside is left out.
 func TestOf(t *testing.T) {
-	p := Of(View{Report: machine(), To: noon, Span: 4 * time.Hour, Columns: 48, Leases: []trend.Ended{
+	p := NewPicture(View{Report: machine(), To: noon, Span: 4 * time.Hour, Columns: 48, Leases: []trend.EndedLease{
 		lease("ann", -300, -200, "GPU-0"), lease("bob", -200, -100, "GPU-0"), lease("old", -400, -241, "GPU-0"),
 		lease("cid", -90, -30, "MIG-a"), lease("dan", -60, -20, "MIG-b"), lease("eve", -50, -40, "GPU-9"),
-	}, Open: []trend.Ended{lease("fay", -15, 0, "GPU-0", "GPU-1")}})
+	}, Open: []trend.EndedLease{lease("fay", -15, 0, "GPU-0", "GPU-1")}})
 	for i, want := range []string{"ann 07:00-08:40 0/1, bob 08:40-10:20 0/1, fay 11:45-12:00 0/1", "cid 10:30-11:30 0/2, dan 11:00-11:40 1/2, fay 11:45-12:00 0/1", ""} {
 		if got := words(p.Bands[i]); got != want {
 			t.Errorf("%d: %s, want %s", i, got, want)
@@ -69,7 +69,7 @@ func TestRead(t *testing.T) {
 			minutes = append(minutes, trend.Minute{At: at, Devices: map[gpu.UUID]trend.Mean{"GPU-0": mean}})
 		}
 	}
-	b := Of(View{Report: machine(), Minutes: minutes, To: noon, Span: 4 * time.Hour, Columns: 48}).Bands[0]
+	b := NewPicture(View{Report: machine(), Minutes: minutes, To: noon, Span: 4 * time.Hour, Columns: 48}).Bands[0]
 	for i := range 48 {
 		at := time.Duration(i) * 5 * time.Minute
 		looked := at >= 2*time.Hour && at < 220*time.Minute
@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 
 // TestThin: of thousands of short leases a few are left, which say how many they are and who had most.
 func TestThin(t *testing.T) {
-	var list []trend.Ended
+	var list []trend.EndedLease
 	for i := range 1440 {
 		user := "ann"
 		if i%3 == 0 {
@@ -97,7 +97,7 @@ func TestThin(t *testing.T) {
 		list = append(list, lease(user, i-1440, i-1439, "GPU-0"))
 	}
 	list = append(list, lease("cid", -2000, -1450, "GPU-0"))
-	b := Of(View{Report: machine(), Leases: list, To: noon, Span: 48 * time.Hour, Columns: 288}).Bands[0]
+	b := NewPicture(View{Report: machine(), Leases: list, To: noon, Span: 48 * time.Hour, Columns: 288}).Bands[0]
 	jobs := 0
 	for _, s := range b.Spans {
 		jobs += s.Jobs
@@ -105,21 +105,21 @@ func TestThin(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if len(b.Spans) > mostSpans || jobs != 1441 || b.Spans[0].User != "cid" || !b.FreeSince().Equal(noon) {
+	if len(b.Spans) > maxSpans || jobs != 1441 || b.Spans[0].User != "cid" || !b.FreeSince().Equal(noon) {
 		t.Errorf("%d spans of %d jobs, %v", len(b.Spans), jobs, b.FreeSince())
 	}
 }
 
 // TestWithin: of a lease that began before the period or is still running, the hours in the period count.
 func TestWithin(t *testing.T) {
-	span := func(from, to int) trend.Ended {
+	span := func(from, to int) trend.EndedLease {
 		hours := float64(to-from) * 3600
-		return trend.Ended{User: "ann", Since: noon.Add(time.Duration(from) * time.Hour), Until: noon.Add(time.Duration(to) * time.Hour),
-			Devices: []trend.Used{{UUID: "GPU-1", Granted: hours, Busy: hours / 2, Idle: hours / 2}}}
+		return trend.EndedLease{User: "ann", Since: noon.Add(time.Duration(from) * time.Hour), Until: noon.Add(time.Duration(to) * time.Hour),
+			Devices: []trend.DeviceUse{{UUID: "GPU-1", Granted: hours, Busy: hours / 2, Idle: hours / 2}}}
 	}
 	unseen := span(0, 4)
 	unseen.Unseen = true
-	got := Within([]trend.Ended{span(-5, -1), span(-2, 2), span(1, 3), span(3, 9), span(4, 5), unseen}, noon, noon.Add(4*time.Hour))
+	got := LeasesWithin([]trend.EndedLease{span(-5, -1), span(-2, 2), span(1, 3), span(3, 9), span(4, 5), unseen}, noon, noon.Add(4*time.Hour))
 	var hours []float64
 	for _, e := range got {
 		hours = append(hours, e.Devices[0].Granted/3600)

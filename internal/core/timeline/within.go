@@ -8,16 +8,16 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// Within are the leases that lived between two moments, with the part of their hours that lies there. A lease whose end
+// LeasesWithin are the leases that lived between two moments, with the part of their hours that lies there. A lease whose end
 // nobody saw has no hours, and is there when it began.
-func Within(list []trend.Ended, from, to time.Time) (out []trend.Ended) {
+func LeasesWithin(list []trend.EndedLease, from, to time.Time) (out []trend.EndedLease) {
 	for i := range list {
 		e := list[i]
 		if !e.Since.Before(to) || e.Unseen && e.Since.Before(from) || !e.Until.After(from) {
 			continue
 		}
 		whole := e.Until.Sub(e.Since)
-		part := earlier(e.Until, to).Sub(later(e.Since, from))
+		part := earlierTime(e.Until, to).Sub(laterTime(e.Since, from))
 		if whole > 0 && part < whole && !e.Unseen {
 			e.Devices = slices.Clone(e.Devices)
 			factor := float64(part) / float64(whole)
@@ -31,16 +31,16 @@ func Within(list []trend.Ended, from, to time.Time) (out []trend.Ended) {
 	return out
 }
 
-// earlier is the earlier of two moments.
-func earlier(a, b time.Time) time.Time {
+// earlierTime is the earlier of two moments.
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-// later is the later of two moments.
-func later(a, b time.Time) time.Time {
+// laterTime is the later of two moments.
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

@@ -49,14 +49,14 @@ func WaitBounds() []time.Duration {
 	return []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 }
 
-// After are the counts when now follows before; the first report has no before. c is not changed.
-func (c Counts) After(before, now *status.Report) Counts {
+// WithReport are the counts when now follows before; the first report has no before. c is not changed.
+func (c Counts) WithReport(before, now *status.Report) Counts {
 	out := Counts{maps.Clone(c.Throttled), maps.Clone(c.XIDs), c.Foreign, c.Over, c.Waits, c.Reports + 1}
 	out.Waits.Below = slices.Clone(c.Waits.Below)
 	if out.Throttled == nil {
 		out.Throttled, out.XIDs, out.Waits.Below = map[Reason]time.Duration{}, map[XID]Seen{}, make([]int, len(WaitBounds()))
 	}
-	out.errors(before, now)
+	out.countXIDs(before, now)
 	if before == nil {
 		return out
 	}
@@ -70,22 +70,22 @@ func (c Counts) After(before, now *status.Report) Counts {
 			out.Throttled[Reason{d.UUID, why}] += passed
 		}
 	}
-	out.violations(before, now)
-	out.waited(before, now)
+	out.countViolations(before, now)
+	out.countWaits(before, now)
 	return out
 }
 
-// errors counts the XIDs that before has not.
-func (c *Counts) errors(before, now *status.Report) {
+// countXIDs counts the XIDs that before has not.
+func (c *Counts) countXIDs(before, now *status.Report) {
 	known := map[gpu.UUID]map[int]int{}
 	if before != nil {
 		for i := range before.Devices {
-			known[before.Devices[i].UUID] = codes(&before.Devices[i])
+			known[before.Devices[i].UUID] = xidCounts(&before.Devices[i])
 		}
 	}
 	for i := range now.Devices {
 		d := &now.Devices[i]
-		for code, n := range codes(d) {
+		for code, n := range xidCounts(d) {
 			had := known[d.UUID][code]
 			seen := c.XIDs[XID{d.UUID, code}]
 			seen.Times += max(0, n-had)
@@ -99,7 +99,7 @@ func (c *Counts) errors(before, now *status.Report) {
 	}
 }
 
-func codes(d *status.Device) map[int]int {
+func xidCounts(d *status.Device) map[int]int {
 	n := map[int]int{}
 	for _, x := range d.XIDs {
 		n[x.Code]++
@@ -107,10 +107,10 @@ func codes(d *status.Device) map[int]int {
 	return n
 }
 
-// violations counts what before has not: processes on devices of others, and leases above their share.
-func (c *Counts) violations(before, now *status.Report) {
-	foreign, over := offenders(before)
-	alien, above := offenders(now)
+// countViolations counts what before has not: processes on devices of others, and leases above their share.
+func (c *Counts) countViolations(before, now *status.Report) {
+	foreign, over := findOffenders(before)
+	alien, above := findOffenders(now)
 	for p := range alien {
 		if !foreign[p] {
 			c.Foreign++
@@ -123,18 +123,18 @@ func (c *Counts) violations(before, now *status.Report) {
 	}
 }
 
-type place struct {
+type deviceProcess struct {
 	device gpu.UUID
 	pid    int
 }
 
-func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) {
-	foreign, over = map[place]bool{}, map[string]bool{}
-	s.Each(func(d *status.Device) {
+func findOffenders(s *status.Report) (foreign map[deviceProcess]bool, over map[string]bool) {
+	foreign, over = map[deviceProcess]bool{}, map[string]bool{}
+	s.EachDevice(func(d *status.Device) {
 		for _, p := range d.Processes {
 			owns := func(l status.Lease) bool { return l.User == p.User }
 			if p.Foreign && len(d.Leases) > 0 && !slices.ContainsFunc(d.Leases, owns) {
-				foreign[place{d.UUID, p.PID}] = true
+				foreign[deviceProcess{d.UUID, p.PID}] = true
 			}
 		}
 		for _, l := range d.Leases {
@@ -146,20 +146,20 @@ func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) 
 	return foreign, over
 }
 
-// waited takes a request that is not in the line any more as served if a new lease of its user has its command.
-func (c *Counts) waited(before, now *status.Report) {
+// countWaits takes a request that is not in the line any more as served if a new lease of its user has its command.
+func (c *Counts) countWaits(before, now *status.Report) {
 	still := map[string]bool{}
 	for _, w := range now.Waiting {
 		still[w.ID] = true
 	}
 	type whose struct{ user, command string }
 	old, fresh := map[string]bool{}, map[whose]map[string]bool{}
-	before.Each(func(d *status.Device) {
+	before.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			old[l.ID] = true
 		}
 	})
-	now.Each(func(d *status.Device) {
+	now.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if by := (whose{l.User, l.Command}); !old[l.ID] {
 				if fresh[by] == nil {
@@ -178,11 +178,11 @@ func (c *Counts) waited(before, now *status.Report) {
 			delete(mine, id)
 			break
 		}
-		c.Waits.add(now.Taken.Sub(*w.Since))
+		c.Waits.addWait(now.Taken.Sub(*w.Since))
 	}
 }
 
-func (w *Waits) add(d time.Duration) {
+func (w *Waits) addWait(d time.Duration) {
 	d = max(0, d)
 	for i, bound := range WaitBounds() {
 		if d <= bound {

@@ -40,7 +40,7 @@ type Day struct {
 	sums    map[gpu.UUID]*sums
 	states  map[gpu.UUID]string // of the present minute
 	marks   map[gpu.UUID][]Mark // likewise
-	trouble troubled
+	trouble markMemory
 }
 
 // sums add up the readings of the present minute.
@@ -57,8 +57,8 @@ func NewDay(width time.Duration) *Day {
 // Restore puts minutes of an earlier process before those of this one.
 func (d *Day) Restore(minutes []Minute) {
 	d.minutes = append(slices.Clone(minutes), d.minutes...)
-	d.trouble.remember(minutes)
-	d.forget()
+	d.trouble.restoreMarks(minutes)
+	d.dropOldMinutes()
 }
 
 // Add takes one report in. It returns the minute that was over before it, if one was.
@@ -66,10 +66,10 @@ func (d *Day) Add(s *status.Report) *Minute {
 	at := s.Taken.Truncate(d.width)
 	var over *Minute
 	if !d.open.At.IsZero() && !at.Equal(d.open.At) {
-		over = d.close()
+		over = d.closeMinute()
 	}
 	d.open.At = at
-	for id, marks := range d.trouble.fresh(s) {
+	for id, marks := range d.trouble.newMarks(s) {
 		d.marks[id] = append(d.marks[id], marks...)
 	}
 	for i := range s.Devices {
@@ -83,7 +83,7 @@ func (d *Day) Add(s *status.Report) *Minute {
 			all = &sums{}
 			d.sums[device.UUID] = all
 		}
-		for j, value := range readings(device) {
+		for j, value := range deviceReadings(device) {
 			if value != nil {
 				all[j].sum += *value
 				all[j].n++
@@ -93,8 +93,8 @@ func (d *Day) Add(s *status.Report) *Minute {
 	return over
 }
 
-// readings are those of a device in the order of sums.
-func readings(d *status.Device) [4]*float64 {
+// deviceReadings are those of a device in the order of sums.
+func deviceReadings(d *status.Device) [4]*float64 {
 	r := [4]*float64{0: d.Utilization, 3: d.Power}
 	if d.MemoryUsed != nil {
 		r[1] = new(float64(*d.MemoryUsed))
@@ -105,8 +105,8 @@ func readings(d *status.Device) [4]*float64 {
 	return r
 }
 
-// close ends the present minute.
-func (d *Day) close() *Minute {
+// closeMinute ends the present minute.
+func (d *Day) closeMinute() *Minute {
 	m := Minute{At: d.open.At, Devices: map[gpu.UUID]Mean{}}
 	for id, all := range d.sums {
 		var mean [4]*float64
@@ -124,12 +124,12 @@ func (d *Day) close() *Minute {
 	clear(d.states)
 	clear(d.marks)
 	d.minutes = append(d.minutes, m)
-	d.forget()
+	d.dropOldMinutes()
 	return &m
 }
 
-// forget drops what is older than a day before the last minute.
-func (d *Day) forget() {
+// dropOldMinutes drops what is older than a day before the last minute.
+func (d *Day) dropOldMinutes() {
 	if len(d.minutes) == 0 {
 		return
 	}

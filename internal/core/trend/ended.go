@@ -9,12 +9,12 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// Over is the line of a lease that ended at that time; where its end was not seen, it had ended by then.
-func Over(l job.Lease, user string, at time.Time, seen bool) Ended {
-	e := Ended{Lease: l.ID, User: user, UID: &l.UID, Command: l.Command, Devices: []Used{}, Share: l.Share, Since: l.Since, Until: at.Truncate(time.Millisecond), Unseen: !seen,
+// NewEndedLease is the line of a lease that ended at that time; where its end was not seen, it had ended by then.
+func NewEndedLease(l job.Lease, user string, at time.Time, seen bool) EndedLease {
+	e := EndedLease{Lease: l.ID, User: user, UID: &l.UID, Command: l.Command, Devices: []DeviceUse{}, Share: l.Share, Since: l.Since, Until: at.Truncate(time.Millisecond), Unseen: !seen,
 		Peak: l.Peak, Memory: l.Memory, Time: l.Time, Exit: l.Exit, Signal: l.Signal, Seen: l.Seen}
 	for i, id := range l.Devices {
-		d := Used{UUID: id, Index: -1}
+		d := DeviceUse{UUID: id, Index: -1}
 		if i < len(l.Indexes) {
 			d.Index = l.Indexes[i]
 		}
@@ -29,12 +29,12 @@ func Over(l job.Lease, user string, at time.Time, seen bool) Ended {
 	return e
 }
 
-// Merge makes one list, oldest first, of what was written at the ends of leases and of what was watched. A lease that is
+// MergeEnded makes one list, oldest first, of what was written at the ends of leases and of what was watched. A lease that is
 // in both counts once: the written line knows its end, and the watched one what it used.
-func Merge(written, watched []Ended) []Ended {
-	all := map[string]Ended{}
+func MergeEnded(written, watched []EndedLease) []EndedLease {
+	all := map[string]EndedLease{}
 	for i := range written {
-		name := key(&written[i])
+		name := leaseKey(&written[i])
 		if before, twice := all[name]; twice && !before.Unseen {
 			continue
 		}
@@ -43,12 +43,12 @@ func Merge(written, watched []Ended) []Ended {
 	seen := map[string]bool{}
 	for i := range watched {
 		w := watched[i]
-		name := key(&w)
+		name := leaseKey(&w)
 		switch e, both := all[name]; {
 		case seen[name]: // by a gpuard serve that was killed, and by the next one
 			continue
 		case both:
-			w = joined(e, w)
+			w = joinEnded(e, w)
 		case w.Share == 0: // it had its devices also while nobody looked
 			w.Devices = slices.Clone(w.Devices)
 			for j := range w.Devices {
@@ -57,17 +57,17 @@ func Merge(written, watched []Ended) []Ended {
 		}
 		all[name], seen[name] = w, true
 	}
-	divide(all, seen)
-	out := make([]Ended, 0, len(all))
+	divideShares(all, seen)
+	out := make([]EndedLease, 0, len(all))
 	for _, e := range all {
 		out = append(out, e)
 	}
-	slices.SortFunc(out, func(a, b Ended) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lease, b.Lease)) })
+	slices.SortFunc(out, func(a, b EndedLease) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lease, b.Lease)) })
 	return out
 }
 
-// joined is a lease that was written and watched. Only who watched knows of a share how many others there were.
-func joined(written, watched Ended) Ended {
+// joinEnded is a lease that was written and watched. Only who watched knows of a share how many others there were.
+func joinEnded(written, watched EndedLease) EndedLease {
 	e := written
 	e.Devices = slices.Clone(watched.Devices)
 	e.Peak = cmp.Or(watched.Peak, written.Peak)
@@ -77,7 +77,7 @@ func joined(written, watched Ended) Ended {
 	}
 	for i := range e.Devices {
 		d := &e.Devices[i]
-		j := slices.IndexFunc(written.Devices, func(o Used) bool { return o.UUID == d.UUID })
+		j := slices.IndexFunc(written.Devices, func(o DeviceUse) bool { return o.UUID == d.UUID })
 		if j < 0 {
 			continue
 		}
@@ -102,9 +102,9 @@ type change struct {
 	begin bool
 }
 
-// divide grants each lease that shared a device its part of the time: of two, half. Those that were watched have that
+// divideShares grants each lease that shared a device its part of the time: of two, half. Those that were watched have that
 // already.
-func divide(all map[string]Ended, watched map[string]bool) {
+func divideShares(all map[string]EndedLease, watched map[string]bool) {
 	changes := map[gpu.UUID][]change{}
 	for name, e := range all {
 		if e.Share == 0 || e.Unseen || !e.Until.After(e.Since) {
@@ -132,16 +132,16 @@ func divide(all map[string]Ended, watched map[string]bool) {
 				continue
 			}
 			e := all[name]
-			i := slices.IndexFunc(e.Devices, func(d Used) bool { return d.UUID == id })
+			i := slices.IndexFunc(e.Devices, func(d DeviceUse) bool { return d.UUID == id })
 			e.Devices = slices.Clone(e.Devices)
-			e.Devices[i].scale(seconds)
+			e.Devices[i].scaleTo(seconds)
 			all[name] = e
 		}
 	}
 }
 
-// scale changes how long the device was granted; the parts that were measured stay the same parts.
-func (d *Used) scale(granted float64) {
+// scaleTo changes how long the device was granted; the parts that were measured stay the same parts.
+func (d *DeviceUse) scaleTo(granted float64) {
 	if d.Granted > 0 {
 		d.Busy, d.Idle = d.Busy*granted/d.Granted, d.Idle*granted/d.Granted
 	}

@@ -18,18 +18,18 @@ type Mark struct {
 	Text string    `json:"text"` // a few words
 }
 
-// quiet is how long a trouble must be away before it is marked again: clocks that are lowered and raised all night are one.
-const quiet = 10 * time.Minute
+// minTroubleGap is how long a trouble must be away before it is marked again: clocks that are lowered and raised all night are one.
+const minTroubleGap = 10 * time.Minute
 
-// troubled is what a day remembers between two reports, to know what begins.
-type troubled struct {
+// markMemory is what a day remembers between two reports, to know what begins.
+type markMemory struct {
 	began bool                 // a report has come
 	seen  map[string]time.Time // by device and trouble: when it was there last
 }
 
-// fresh are the marks of a report, by device. What the first report shows began at an unknown time before, but for an error
+// newMarks are the marks of a report, by device. What the first report shows began at an unknown time before, but for an error
 // of the driver that has its time.
-func (t *troubled) fresh(s *status.Report) map[gpu.UUID][]Mark {
+func (t *markMemory) newMarks(s *status.Report) map[gpu.UUID][]Mark {
 	if t.seen == nil {
 		t.seen = map[string]time.Time{}
 	}
@@ -41,10 +41,10 @@ func (t *troubled) fresh(s *status.Report) map[gpu.UUID][]Mark {
 			all = append(all, marksOf(&d.MIG[j], s.Taken)...)
 		}
 		for _, m := range all {
-			key := m.key(d.UUID)
+			key := m.troubleKey(d.UUID)
 			last, known := t.seen[key]
 			t.seen[key] = s.Taken
-			isNew := !known || m.What != "xid" && s.Taken.Sub(last) > quiet
+			isNew := !known || m.What != "xid" && s.Taken.Sub(last) > minTroubleGap
 			if isNew && (t.began || m.What == "xid" && m.At.Before(s.Taken)) {
 				out[d.UUID] = append(out[d.UUID], m)
 			}
@@ -59,20 +59,20 @@ func (t *troubled) fresh(s *status.Report) map[gpu.UUID][]Mark {
 	return out
 }
 
-// remember takes the marks of an earlier process.
-func (t *troubled) remember(minutes []Minute) {
+// restoreMarks takes the marks of an earlier process.
+func (t *markMemory) restoreMarks(minutes []Minute) {
 	t.seen = map[string]time.Time{}
 	for _, minute := range minutes {
 		for id, mean := range minute.Devices {
 			for _, m := range mean.Marks {
-				t.seen[m.key(id)] = m.At
+				t.seen[m.troubleKey(id)] = m.At
 			}
 		}
 	}
 }
 
-// key is the same for the same trouble in the next report. Two errors of the driver are two troubles.
-func (m *Mark) key(id gpu.UUID) string {
+// troubleKey is the same for the same trouble in the next report. Two errors of the driver are two troubles.
+func (m *Mark) troubleKey(id gpu.UUID) string {
 	key := string(id) + " " + m.What + " " + m.Text
 	if m.What == "xid" {
 		key += " " + m.At.UTC().Format(time.RFC3339)

@@ -29,16 +29,16 @@ type UseTable struct {
 
 // UseReport is the JSON answer of /api/history.
 type UseReport struct {
-	Schema string     `json:"schema"` // "gpuard.use/1"
-	Tables []UseTable `json:"tables"` // by user, gpu and command; one without rows is left out
-	Leases []Ended    `json:"-"`      // that were added up
+	Schema string       `json:"schema"` // "gpuard.use/1"
+	Tables []UseTable   `json:"tables"` // by user, gpu and command; one without rows is left out
+	Leases []EndedLease `json:"-"`      // that were added up
 }
 
-// By is what use can be added up by.
-func By() []string { return []string{"user", "gpu", "command", "day"} }
+// SumKeys is what use can be added up by.
+func SumKeys() []string { return []string{"user", "gpu", "command", "day"} }
 
-// Sum adds up the use of leases; the largest comes first, and days come in their order. Days are those of zone.
-func Sum(list []Ended, by string, zone *time.Location) []Use {
+// SumUse adds up the use of leases; the largest comes first, and days come in their order. Days are those of zone.
+func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 	s := totals{}
 	indexes := map[gpu.UUID]int{} // the last that is known of each device
 	for i := range list {
@@ -57,14 +57,14 @@ func Sum(list []Ended, by string, zone *time.Location) []Use {
 		for _, d := range e.Devices {
 			switch by {
 			case "gpu":
-				s.add(deviceName(d.UUID, indexes[d.UUID]), e, d, 1)
+				s.addUse(deviceName(d.UUID, indexes[d.UUID]), e, d, 1)
 			case "command":
 				name, _, _ := strings.Cut(e.Command, "[") // of an array: its tasks are one command
-				s.add(name, e, d, 1)
+				s.addUse(name, e, d, 1)
 			case "day":
-				eachDay(e, zone, func(day string, part float64) { s.add(day, e, d, part) })
+				eachDay(e, zone, func(day string, part float64) { s.addUse(day, e, d, part) })
 			default:
-				s.add(e.User, e, d, 1)
+				s.addUse(e.User, e, d, 1)
 			}
 		}
 	}
@@ -93,10 +93,10 @@ type totals map[string]*total
 
 type total struct {
 	Use
-	last *Ended // that was added: a lease of two devices counts once
+	last *EndedLease // that was added: a lease of two devices counts once
 }
 
-func (s totals) add(name string, e *Ended, d Used, part float64) {
+func (s totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
 	u := s[name]
 	if u == nil {
 		u = &total{Use: Use{Name: name}}
@@ -116,7 +116,7 @@ func (s totals) add(name string, e *Ended, d Used, part float64) {
 }
 
 // eachDay calls f with each day on which the lease was alive, and the part of its time on that day.
-func eachDay(e *Ended, zone *time.Location, f func(day string, part float64)) {
+func eachDay(e *EndedLease, zone *time.Location, f func(day string, part float64)) {
 	from, until := e.Since.In(zone), e.Until.In(zone)
 	whole := until.Sub(from)
 	if e.Unseen || whole <= 0 {

@@ -88,7 +88,7 @@ func TestCounts(t *testing.T) {
 			r.Devices[0].XIDs = []status.XID{{Code: 79, At: &since}}
 			r.Devices[0].Processes = []status.Process{{PID: 7, Foreign: true}}
 		}
-		c = c.After(before, r)
+		c = c.WithReport(before, r)
 		before = r
 	}
 	got := fmt.Sprint(c.Throttled[Reason{"GPU-1", "sw_power_cap"}], c.Throttled[Reason{"GPU-1", "hw_slowdown"}], c.XIDs[XID{"GPU-1", 79}].Times, c.Foreign, c.Over, c.Waits.N, c.Waits.Sum, c.Waits.Below, c.Reports)
@@ -109,7 +109,7 @@ func TestUses(t *testing.T) {
 			t.Fatalf("%v has ended", ended)
 		}
 		if second == 50 { // another process goes on
-			open := u.Open()
+			open := u.OpenLeases()
 			u = Uses{}
 			u.Restore(open)
 		}
@@ -126,7 +126,7 @@ func TestUses(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if open := u.Open(); len(open) != 1 || open[0].User != "cy" {
+	if open := u.OpenLeases(); len(open) != 1 || open[0].User != "cy" {
 		t.Errorf("open: %+v", open)
 	}
 }

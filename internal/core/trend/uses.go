@@ -11,18 +11,18 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// Ended is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two devices for an
+// EndedLease is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two devices for an
 // hour was granted 7200. What nobody measured, or nobody knows, has no key.
-type Ended struct {
-	Lease   string    `json:"lease"`
-	User    string    `json:"user"`
-	Command string    `json:"command"` // name of the job, or base name of its command
-	Devices []Used    `json:"devices"`
-	Share   gpu.Bytes `json:"share,omitempty"` // of each device; 0: all of it
-	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until"`            // its end; of one that was only watched, when it was seen last
-	Unseen  bool      `json:"unseen,omitempty"` // nobody saw its end, which was some time before Until
-	Peak    gpu.Bytes `json:"peak,omitempty"`   // most memory of one device that its processes used; 0 not measured
+type EndedLease struct {
+	Lease   string      `json:"lease"`
+	User    string      `json:"user"`
+	Command string      `json:"command"` // name of the job, or base name of its command
+	Devices []DeviceUse `json:"devices"`
+	Share   gpu.Bytes   `json:"share,omitempty"` // of each device; 0: all of it
+	Since   time.Time   `json:"since"`
+	Until   time.Time   `json:"until"`            // its end; of one that was only watched, when it was seen last
+	Unseen  bool        `json:"unseen,omitempty"` // nobody saw its end, which was some time before Until
+	Peak    gpu.Bytes   `json:"peak,omitempty"`   // most memory of one device that its processes used; 0 not measured
 
 	UID    *uint32       `json:"uid,omitempty"`     // of the user
 	Memory gpu.Bytes     `json:"memory,omitempty"`  // asked for on each device
@@ -32,8 +32,8 @@ type Ended struct {
 	Seen   string        `json:"seen,omitempty"`    // what was wrong with where it worked: "outside-lease", "cpu", "partly-used"
 }
 
-// Used is what a lease did on one device, in seconds.
-type Used struct {
+// DeviceUse is what a lease did on one device, in seconds.
+type DeviceUse struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
 	Granted float64  `json:"granted"`
@@ -43,21 +43,21 @@ type Used struct {
 
 // Uses follow the leases of a machine until they end. The zero value is ready.
 type Uses struct {
-	open map[string]*Ended
+	open map[string]*EndedLease
 	last time.Time // when the machine was read
 }
 
 // Restore takes leases that an earlier process has followed.
-func (u *Uses) Restore(open []Ended) {
-	u.open = map[string]*Ended{}
+func (u *Uses) Restore(open []EndedLease) {
+	u.open = map[string]*EndedLease{}
 	for i := range open {
-		u.open[key(&open[i])] = &open[i]
+		u.open[leaseKey(&open[i])] = &open[i]
 	}
 }
 
-// Open are the leases that have not ended, in a fixed order.
-func (u *Uses) Open() []Ended {
-	out := []Ended{}
+// OpenLeases are the leases that have not ended, in a fixed order.
+func (u *Uses) OpenLeases() []EndedLease {
+	out := []EndedLease{}
 	for _, name := range slices.Sorted(maps.Keys(u.open)) {
 		e := *u.open[name]
 		e.Devices = slices.Clone(e.Devices) // they are still counted
@@ -66,13 +66,13 @@ func (u *Uses) Open() []Ended {
 	return out
 }
 
-// key tells a lease from a later one with the same ID.
-func key(e *Ended) string { return e.Lease + " " + e.Since.UTC().Format(time.RFC3339Nano) }
+// leaseKey tells a lease from a later one with the same ID.
+func leaseKey(e *EndedLease) string { return e.Lease + " " + e.Since.UTC().Format(time.RFC3339Nano) }
 
 // Add takes one report in, and returns the leases that have ended since the one before.
-func (u *Uses) Add(s *status.Report) (ended []Ended) {
+func (u *Uses) Add(s *status.Report) (ended []EndedLease) {
 	if u.open == nil {
-		u.open = map[string]*Ended{}
+		u.open = map[string]*EndedLease{}
 	}
 	passed := s.Taken.Sub(u.last)
 	if u.last.IsZero() || passed < 0 || passed > time.Minute { // nobody looked meanwhile
@@ -80,16 +80,16 @@ func (u *Uses) Add(s *status.Report) (ended []Ended) {
 	}
 	u.last = s.Taken
 	live := map[string]bool{}
-	s.Each(func(d *status.Device) {
+	s.EachDevice(func(d *status.Device) {
 		n := 0
 		for _, l := range d.Leases {
-			if counts(l) {
+			if countsAsUse(l) {
 				n++
 			}
 		}
 		for _, l := range d.Leases {
-			if counts(l) {
-				live[u.follow(d, l, s.Taken, passed.Seconds()/float64(n))] = true
+			if countsAsUse(l) {
+				live[u.addSeconds(d, l, s.Taken, passed.Seconds()/float64(n))] = true
 			}
 		}
 	})
@@ -99,31 +99,31 @@ func (u *Uses) Add(s *status.Report) (ended []Ended) {
 			delete(u.open, name)
 		}
 	}
-	slices.SortFunc(ended, func(a, b Ended) int {
+	slices.SortFunc(ended, func(a, b EndedLease) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Lease, b.Lease))
 	})
 	return ended
 }
 
-// counts: a part of another lease has that one's devices.
-func counts(l status.Lease) bool { return l.Parent == "" && l.Since != nil }
+// countsAsUse: a part of another lease has that one's devices.
+func countsAsUse(l status.Lease) bool { return l.Parent == "" && l.Since != nil }
 
-// follow adds so many seconds to a lease on a device, and returns its key.
-func (u *Uses) follow(d *status.Device, l status.Lease, now time.Time, seconds float64) string {
-	name := key(&Ended{Lease: l.ID, Since: *l.Since})
+// addSeconds adds so many seconds to a lease on a device, and returns its key.
+func (u *Uses) addSeconds(d *status.Device, l status.Lease, now time.Time, seconds float64) string {
+	name := leaseKey(&EndedLease{Lease: l.ID, Since: *l.Since})
 	e := u.open[name]
 	if e == nil {
-		e = &Ended{Lease: l.ID, User: l.User, Command: l.Command, Share: l.Share, Since: *l.Since}
+		e = &EndedLease{Lease: l.ID, User: l.User, Command: l.Command, Share: l.Share, Since: *l.Since}
 		u.open[name] = e
 	}
 	e.Until = now
 	if l.Memory != nil {
 		e.Peak = max(e.Peak, *l.Memory)
 	}
-	i := slices.IndexFunc(e.Devices, func(o Used) bool { return o.UUID == d.UUID })
+	i := slices.IndexFunc(e.Devices, func(o DeviceUse) bool { return o.UUID == d.UUID })
 	if i < 0 {
 		before := max(0, now.Sub(*l.Since).Seconds()) // until it was seen first, nothing was measured
-		e.Devices = append(e.Devices, Used{UUID: d.UUID, Index: d.Index, Granted: before})
+		e.Devices = append(e.Devices, DeviceUse{UUID: d.UUID, Index: d.Index, Granted: before})
 		return name
 	}
 	e.Devices[i].Granted += seconds
@@ -135,7 +135,7 @@ func (u *Uses) follow(d *status.Device, l status.Lease, now time.Time, seconds f
 }
 
 // Load is the mean load of a lease on a device, 0..1; nil where it was not measured.
-func (d *Used) Load() *float64 {
+func (d *DeviceUse) Load() *float64 {
 	if d.Busy+d.Idle <= 0 {
 		return nil
 	}

@@ -15,34 +15,34 @@ import (
 
 // Limits of what the owner of a machine is told.
 const (
-	idleLoad  = 0.05 // up to this load a device does nothing
-	idleFor   = 120  // minutes that a lease does nothing before it is told
-	nearLimit = 2    // degrees until the driver slows a device down
-	forgotten = 5    // minutes that a trouble was gone before it is told again
+	maxIdleLoad      = 0.05 // up to this load a device does nothing
+	minIdleMinutes   = 120  // minutes that a lease does nothing before it is told
+	minThermalMargin = 2    // degrees until the driver slows a device down
+	forgetMinutes    = 5    // minutes that a trouble was gone before it is told again
 )
 
-// What is the kind of a trouble.
-type What string
+// TroubleKind is the kind of a trouble.
+type TroubleKind string
 
 // Kinds of troubles.
 const (
-	Unhealthy   What = "unhealthy"    // a device
-	Hot         What = "hot"          // a device
-	Intruder    What = "intruder"     // a process without a lease on a device that another user has leased
-	Evicted     What = "evicted"      // what became of an intruder that was to be ended
-	OverShare   What = "over-share"   // a lease
-	IdleLease   What = "idle"         // a lease
-	WrongDevice What = "wrong-device" // a process with a lease on a device that its lease does not have
-	OnCPU       What = "on-cpu"       // a lease whose command computes, but not on its devices
+	Unhealthy   TroubleKind = "unhealthy"    // a device
+	Hot         TroubleKind = "hot"          // a device
+	Intruder    TroubleKind = "intruder"     // a process without a lease on a device that another user has leased
+	Evicted     TroubleKind = "evicted"      // what became of an intruder that was to be ended
+	OverShare   TroubleKind = "over-share"   // a lease
+	IdleLease   TroubleKind = "idle"         // a lease
+	WrongDevice TroubleKind = "wrong-device" // a process with a lease on a device that its lease does not have
+	OnCPU       TroubleKind = "on-cpu"       // a lease whose command computes, but not on its devices
 )
 
 // Trouble is something that the owner of the machine should know.
 type Trouble struct {
-	What   What     `json:"what"`
-	Text   string   `json:"text"`   // one sentence
-	Device gpu.UUID `json:"device"` // UUID
-	Lease  string   `json:"lease"`  // "" when it is about none
-	User   string   `json:"user"`   // of the lease or the process; "" when it is about a device
+	What   TroubleKind `json:"what"`
+	Text   string      `json:"text"`   // one sentence
+	Device gpu.UUID    `json:"device"` // UUID
+	Lease  string      `json:"lease"`  // "" when it is about none
+	User   string      `json:"user"`   // of the lease or the process; "" when it is about a device
 
 	Level    policy.Level `json:"-"` // what is to be done about it now
 	Outsider *Outsider    `json:"-"` // of an intruder
@@ -59,12 +59,14 @@ type Watch struct {
 	began     time.Time            // of the first report
 	seen      map[string]time.Time // by key: when it was there last
 	active    map[string]time.Time // by lease and device: when it did something last, or was seen first
-	computing map[string]computing // by lease
+	computing map[string]cpuRecord // by lease
 	warned    map[string]time.Time // by outsider and device
 }
 
-// minutes is a number of minutes.
-func (w *Watch) minutes(n int) time.Duration { return time.Duration(n) * cmp.Or(w.Minute, time.Minute) }
+// scaledMinutes is a number of minutes.
+func (w *Watch) scaledMinutes(n int) time.Duration {
+	return time.Duration(n) * cmp.Or(w.Minute, time.Minute)
+}
 
 // Add takes one report in, and returns what is new.
 func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
@@ -73,11 +75,11 @@ func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
 		w.began, w.seen, w.active = now, map[string]time.Time{}, map[string]time.Time{}
 	}
 	for key, last := range w.seen {
-		if now.Sub(last) > w.minutes(forgotten) {
+		if now.Sub(last) > w.scaledMinutes(forgetMinutes) {
 			delete(w.seen, key)
 		}
 	}
-	for _, t := range w.troubles(s) {
+	for _, t := range w.findTroubles(s) {
 		if _, told := w.seen[t.key]; !told {
 			_, t.Again = w.seen[t.kin]
 			fresh = append(fresh, t)
@@ -90,34 +92,34 @@ func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
 	return fresh
 }
 
-// troubles are all of one report, in the order of the devices.
-func (w *Watch) troubles(s *status.Report) (all []Trouble) {
-	var spots []spot
+// findTroubles are all of one report, in the order of the devices.
+func (w *Watch) findTroubles(s *status.Report) (all []Trouble) {
+	var spots []deviceOrSlice
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		whole := spot{d, fmt.Sprintf("GPU %d", d.Index), slices.Clone(d.Leases)}
-		var parts []spot
+		whole := deviceOrSlice{d, fmt.Sprintf("GPU %d", d.Index), slices.Clone(d.Leases)}
+		var parts []deviceOrSlice
 		for j := range d.MIG {
 			m := &d.MIG[j]
-			parts = append(parts, spot{m, "slice " + m.Profile + " " + string(m.UUID), slices.Concat(m.Leases, d.Leases)})
+			parts = append(parts, deviceOrSlice{m, "slice " + m.Profile + " " + string(m.UUID), slices.Concat(m.Leases, d.Leases)})
 			whole.around = append(whole.around, m.Leases...)
 		}
 		spots = append(append(spots, whole), parts...)
 	}
 	live, present := map[string]bool{}, map[string]bool{}
 	for _, p := range spots {
-		all = append(all, p.ills()...)
-		all = append(all, w.outsiders(s.Taken, p, present)...)
-		all = append(all, p.strays(spots)...)
-		all = append(all, w.unused(s.Taken, p, live)...)
+		all = append(all, p.deviceTroubles()...)
+		all = append(all, w.outsiderTroubles(s.Taken, p, present)...)
+		all = append(all, p.strayTroubles(spots)...)
+		all = append(all, w.shareAndIdleTroubles(s.Taken, p, live)...)
 	}
-	keep(w.active, live)
-	keep(w.warned, present)
-	return append(all, w.onCPU(s.Taken, spots)...)
+	keepWanted(w.active, live)
+	keepWanted(w.warned, present)
+	return append(all, w.onCPUTroubles(s.Taken, spots)...)
 }
 
-// keep leaves only what is wanted.
-func keep[T any](all map[string]T, wanted map[string]bool) {
+// keepWanted leaves only what is wanted.
+func keepWanted[T any](all map[string]T, wanted map[string]bool) {
 	for key := range all {
 		if !wanted[key] {
 			delete(all, key)
@@ -125,56 +127,56 @@ func keep[T any](all map[string]T, wanted map[string]bool) {
 	}
 }
 
-// spot is a device or a slice.
-type spot struct {
+// deviceOrSlice is a device or a slice.
+type deviceOrSlice struct {
 	*status.Device
 	name   string
 	around []status.Lease // its own leases, and those of its GPU or of its slices
 }
 
-// about makes a trouble with this spot.
-func (p spot) about(what What, who, text string) Trouble {
+// newTrouble makes a trouble with this spot.
+func (p deviceOrSlice) newTrouble(what TroubleKind, who, text string) Trouble {
 	return Trouble{What: what, Text: text, Device: p.UUID, Level: policy.Report, key: fmt.Sprintf("%s %s %s", what, who, p.UUID)}
 }
 
-// ofLease makes a trouble with a lease on this spot.
-func (p spot) ofLease(what What, l status.Lease, text string) Trouble {
-	t := p.about(what, l.ID, fmt.Sprintf("%s of %s (lease %s) %s", l.Command, l.User, l.ID, text))
+// leaseTrouble makes a trouble with a lease on this spot.
+func (p deviceOrSlice) leaseTrouble(what TroubleKind, l status.Lease, text string) Trouble {
+	t := p.newTrouble(what, l.ID, fmt.Sprintf("%s of %s (lease %s) %s", l.Command, l.User, l.ID, text))
 	t.Lease, t.User = l.ID, l.User
 	return t
 }
 
-// ills are those of the device itself.
-func (p spot) ills() (all []Trouble) {
+// deviceTroubles are those of the device itself.
+func (p deviceOrSlice) deviceTroubles() (all []Trouble) {
 	if p.Health == health.Unhealthy && p.Profile == "" {
-		all = append(all, p.about(Unhealthy, "", fmt.Sprintf("%s is unhealthy: %s", p.name, strings.Join(p.Why, "; "))))
+		all = append(all, p.newTrouble(Unhealthy, "", fmt.Sprintf("%s is unhealthy: %s", p.name, strings.Join(p.Why, "; "))))
 	}
-	if slices.Contains(p.Throttled, "hw_thermal_slowdown") || p.Margin != nil && *p.Margin <= nearLimit {
-		all = append(all, p.about(Hot, "", p.name+" is so hot that the driver slows it down, or soon will"))
+	if slices.Contains(p.Throttled, "hw_thermal_slowdown") || p.Margin != nil && *p.Margin <= minThermalMargin {
+		all = append(all, p.newTrouble(Hot, "", p.name+" is so hot that the driver slows it down, or soon will"))
 	}
 	return all
 }
 
-// strays are processes with a lease that does not have this device. Several leases may be held for one process: then it
+// strayTroubles are processes with a lease that does not have this device. Several leases may be held for one process: then it
 // has the devices of all.
-func (p spot) strays(spots []spot) (all []Trouble) {
+func (p deviceOrSlice) strayTroubles(spots []deviceOrSlice) (all []Trouble) {
 	for _, one := range p.Processes {
 		program := programOf(one)
-		if one.Lease == "" || one.Ended || one.Display || policy.Daemon(program) {
+		if one.Lease == "" || one.Ended || one.Display || policy.IsDaemon(program) {
 			continue
 		}
 		its, found := leaseOf(one.Lease, spots)
 		if !found || slices.ContainsFunc(p.around, func(l status.Lease) bool { return l.ID == its.ID || l.PID == its.PID && l.PID > 0 }) {
 			continue
 		}
-		t := p.about(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, p.name))
+		t := p.newTrouble(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, p.name))
 		t.Lease, t.User = its.ID, one.User
 		all = append(all, t)
 	}
 	return all
 }
 
-func leaseOf(id string, spots []spot) (status.Lease, bool) {
+func leaseOf(id string, spots []deviceOrSlice) (status.Lease, bool) {
 	for _, p := range spots {
 		if i := slices.IndexFunc(p.Leases, func(l status.Lease) bool { return l.ID == id }); i >= 0 {
 			return p.Leases[i], true
@@ -183,22 +185,22 @@ func leaseOf(id string, spots []spot) (status.Lease, bool) {
 	return status.Lease{}, false
 }
 
-// unused are leases that use more than they were promised, or nothing. Those that are followed are noted in live.
-func (w *Watch) unused(now time.Time, p spot, live map[string]bool) (all []Trouble) {
+// shareAndIdleTroubles are leases that use more than they were promised, or nothing. Those that are followed are noted in live.
+func (w *Watch) shareAndIdleTroubles(now time.Time, p deviceOrSlice, live map[string]bool) (all []Trouble) {
 	for _, l := range p.Leases {
 		if l.Over() {
-			all = append(all, p.ofLease(OverShare, l, fmt.Sprintf("uses %s of %s, of which it was promised %s", *l.Memory, p.name, l.Share)))
+			all = append(all, p.leaseTrouble(OverShare, l, fmt.Sprintf("uses %s of %s, of which it was promised %s", *l.Memory, p.name, l.Share)))
 		}
 		if p.Utilization == nil || l.Parent != "" {
 			continue
 		}
 		at := l.ID + " " + string(p.UUID)
 		live[at] = true
-		if _, known := w.active[at]; !known || *p.Utilization > idleLoad {
+		if _, known := w.active[at]; !known || *p.Utilization > maxIdleLoad {
 			w.active[at] = now
 		}
-		if idle := now.Sub(w.active[at]); idle >= w.minutes(idleFor) {
-			all = append(all, p.ofLease(IdleLease, l, fmt.Sprintf("has not used %s for %d hours", p.name, int(idle/w.minutes(60)))))
+		if idle := now.Sub(w.active[at]); idle >= w.scaledMinutes(minIdleMinutes) {
+			all = append(all, p.leaseTrouble(IdleLease, l, fmt.Sprintf("has not used %s for %d hours", p.name, int(idle/w.scaledMinutes(60)))))
 		}
 	}
 	return all

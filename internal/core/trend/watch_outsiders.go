@@ -22,16 +22,16 @@ type Outsider struct {
 	Warning string // for its user; "" none
 }
 
-// outsiders are the processes on a leased device that its owners did not start. Each is told at the level of the rules;
+// outsiderTroubles are the processes on a leased device that its owners did not start. Each is told at the level of the rules;
 // one that is still there when the grace is over is to be ended. Those that are there are noted in present.
-func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all []Trouble) {
+func (w *Watch) outsiderTroubles(now time.Time, p deviceOrSlice, present map[string]bool) (all []Trouble) {
 	for _, one := range p.Processes {
-		if !w.intrudes(one, p) {
+		if !w.isIntruder(one, p) {
 			continue
 		}
-		t := w.intruder(one, p)
+		t := w.intruderTrouble(one, p)
 		all = append(all, t)
-		if one.UID == nil || !t.Level.AtLeast(policy.Warn) || !w.endable(one) {
+		if one.UID == nil || !t.Level.AtLeast(policy.Warn) || !w.mayEndProcess(one) {
 			continue
 		}
 		at := t.key
@@ -55,12 +55,12 @@ func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all [
 // triesWithin is the number of times that serve has tried to end an outsider by now. over is how long ago its grace ended. Where that
 // failed, as when the driver did not answer, the next tries come after 1, 2, 4, 8 … minutes.
 func (w *Watch) triesWithin(over time.Duration) int {
-	return 1 + bits.Len64(uint64(over/w.minutes(1))) //nolint:gosec // not below 0
+	return 1 + bits.Len64(uint64(over/w.scaledMinutes(1))) //nolint:gosec // not below 0
 }
 
-// intrudes: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard runs
+// isIntruder: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard runs
 // has the lease of the engine's command, and its processes belong to the users that its image names.
-func (w *Watch) intrudes(one status.Process, p spot) bool {
+func (w *Watch) isIntruder(one status.Process, p deviceOrSlice) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
 	}
@@ -69,19 +69,19 @@ func (w *Watch) intrudes(one status.Process, p spot) bool {
 		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
 }
 
-// endable: a container is ended by its engine, and what may serve a display by its user.
-func (w *Watch) endable(one status.Process) bool {
+// mayEndProcess: a container is ended by its engine, and what may serve a display by its user.
+func (w *Watch) mayEndProcess(one status.Process) bool {
 	return w.Rules.Outsiders == policy.End && one.Container == "" && !one.Spared && one.Start != 0
 }
 
-// intruder is the trouble with an outsider. A level that was raised is another trouble.
-func (w *Watch) intruder(one status.Process, p spot) Trouble {
+// intruderTrouble is the trouble with an outsider. A level that was raised is another trouble.
+func (w *Watch) intruderTrouble(one status.Process, p deviceOrSlice) Trouble {
 	level := w.Rules.Outsiders
 	if !level.AtLeast(policy.Report) {
 		level = policy.Off
 	}
 	name, owner := programOf(one).Name(), p.Leases[0].User
-	t := p.about(Intruder, fmt.Sprint(level, " ", one.PID, " ", one.Start), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", one.PID, one.User, name, p.name, owner))
+	t := p.newTrouble(Intruder, fmt.Sprint(level, " ", one.PID, " ", one.Start), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", one.PID, one.User, name, p.name, owner))
 	t.User, t.kin = one.User, fmt.Sprint("kin ", level, " ", one.User, " ", name, " ", p.UUID)
 	t.Outsider = &Outsider{PID: one.PID, Start: one.Start, User: one.User, Program: name, Place: p.name}
 	switch {
@@ -94,7 +94,7 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 		if one.Spared {
 			t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please let it draw on another GPU", one.PID, name, p.name, owner)
 		}
-		if w.endable(one) {
+		if w.mayEndProcess(one) {
 			t.Outsider.Warning += fmt.Sprintf(". It is ended in %s", w.Rules.Grace)
 		}
 	}
@@ -106,26 +106,26 @@ func programOf(p status.Process) policy.Program {
 	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Display: p.Display, Memory: p.Memory}
 }
 
-// onCPUFor is for how many minutes a lease computes beside its devices before it is told, and busyCPU the part of one
+// minOnCPUMinutes is for how many minutes a lease computes beside its devices before it is told, and minCPUShare the part of one
 // processor that it uses meanwhile.
 const (
-	onCPUFor = 15
-	busyCPU  = 0.1
+	minOnCPUMinutes = 15
+	minCPUShare     = 0.1
 )
 
-// computing is what is known of a lease whose devices have nothing to do.
-type computing struct {
+// cpuRecord is what is known of a lease whose devices have nothing to do.
+type cpuRecord struct {
 	met   time.Time     // when it was seen first
 	since time.Time     // zero: no reading yet
 	time  time.Duration // of its processes at that moment
 	used  bool          // its devices were used: they are not forgotten, but wait
 }
 
-// onCPU are leases whose devices were not used since their start, while their command computes. A reading that is absent
+// onCPUTroubles are leases whose devices were not used since their start, while their command computes. A reading that is absent
 // gives no verdict, and begins the time again.
-func (w *Watch) onCPU(now time.Time, spots []spot) (all []Trouble) {
+func (w *Watch) onCPUTroubles(now time.Time, spots []deviceOrSlice) (all []Trouble) {
 	if w.computing == nil {
-		w.computing = map[string]computing{}
+		w.computing = map[string]cpuRecord{}
 	}
 	live := map[string]bool{}
 	for _, p := range spots {
@@ -134,30 +134,30 @@ func (w *Watch) onCPU(now time.Time, spots []spot) (all []Trouble) {
 				continue
 			}
 			live[l.ID] = true
-			if w.beside(now, l, spots) {
-				all = append(all, p.ofLease(OnCPU, l, fmt.Sprintf("computes on the processor: nothing of it has used its GPU for %d minutes", int(now.Sub(w.computing[l.ID].since)/w.minutes(1)))))
+			if w.checkComputesOnCPU(now, l, spots) {
+				all = append(all, p.leaseTrouble(OnCPU, l, fmt.Sprintf("computes on the processor: nothing of it has used its GPU for %d minutes", int(now.Sub(w.computing[l.ID].since)/w.scaledMinutes(1)))))
 			}
 		}
 	}
-	keep(w.computing, live)
+	keepWanted(w.computing, live)
 	return all
 }
 
-// beside reports whether a lease has computed beside its devices for long enough.
-func (w *Watch) beside(now time.Time, l status.Lease, spots []spot) bool {
+// checkComputesOnCPU reports whether a lease has computed beside its devices for long enough.
+func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []deviceOrSlice) bool {
 	known, met := w.computing[l.ID]
 	if !met { // what it did before is not known
-		known = computing{met: now, used: l.Since == nil || l.Since.Before(w.began.Add(-w.minutes(1)))}
+		known = cpuRecord{met: now, used: l.Since == nil || l.Since.Before(w.began.Add(-w.scaledMinutes(1)))}
 	}
 	read := l.Computed != nil && *l.Computed >= known.time && !known.since.IsZero()
 	for _, p := range spots {
 		if !slices.ContainsFunc(p.Leases, func(o status.Lease) bool { return o.ID == l.ID }) {
 			continue
 		}
-		if now.Sub(known.met) > w.minutes(1)/6 { // before that it may be the end of the lease before
-			known.used = known.used || p.Computes() || p.Utilization != nil && *p.Utilization > idleLoad
+		if now.Sub(known.met) > w.scaledMinutes(1)/6 { // before that it may be the end of the lease before
+			known.used = known.used || p.Computes() || p.Utilization != nil && *p.Utilization > maxIdleLoad
 		}
-		read = read && p.Unlisted == "" && p.Utilization != nil && unfilled(p)
+		read = read && p.Unlisted == "" && p.Utilization != nil && isNearlyEmpty(p)
 	}
 	spent := now.Sub(known.since)
 	verdict := false
@@ -166,8 +166,8 @@ func (w *Watch) beside(now time.Time, l status.Lease, spots []spot) bool {
 		known.since, known.time = now, *l.Computed
 	case !read:
 		known.since, known.time = time.Time{}, 0
-	case spent >= w.minutes(onCPUFor):
-		if verdict = float64(*l.Computed-known.time) >= busyCPU*float64(spent); !verdict {
+	case spent >= w.scaledMinutes(minOnCPUMinutes):
+		if verdict = float64(*l.Computed-known.time) >= minCPUShare*float64(spent); !verdict {
 			known.since, known.time = now, *l.Computed
 		}
 	}
@@ -175,7 +175,7 @@ func (w *Watch) beside(now time.Time, l status.Lease, spots []spot) bool {
 	return verdict && !known.used && !l.Ended && !l.Unreadable
 }
 
-// unfilled: memory that no listed process has may be that of a process in a container.
-func unfilled(p spot) bool {
+// isNearlyEmpty: memory that no listed process has may be that of a process in a container.
+func isNearlyEmpty(p deviceOrSlice) bool {
 	return p.MemoryUsed != nil && p.MemoryTotal != nil && *p.MemoryUsed <= max(512*gpu.MiB, *p.MemoryTotal/20)
 }

@@ -70,9 +70,9 @@ func frameworkName(word string) string {
 	return word
 }
 
-// Recognize lists the frameworks of a process, from the path of its program and of the files mapped into it. The names
+// RecognizeFrameworks lists the frameworks of a process, from the path of its program and of the files mapped into it. The names
 // are those of the shared libraries that each framework's own packages install.
-func Recognize(exe string, libraries []string) []string {
+func RecognizeFrameworks(exe string, libraries []string) []string {
 	var found []string
 	add := func(word string, is bool) {
 		if is && !slices.Contains(found, word) {
@@ -121,12 +121,12 @@ func gpuLibraries(libraries []string) []string {
 //go:embed witness.py
 var witness string
 
-// marker begins the line of the answer: importing a framework may print other lines first.
-const marker = "gpuard-witness "
+// answerMarker begins the line of the answer: importing a framework may print other lines first.
+const answerMarker = "gpuard-witness "
 
-// Question returns the arguments with which the job's own program reports what its frameworks see; ok is false for a
+// QuestionArgs returns the arguments with which the job's own program reports what its frameworks see; ok is false for a
 // program that has no such arguments.
-func Question(exe string, frameworks []string) (args []string, ok bool) {
+func QuestionArgs(exe string, frameworks []string) (args []string, ok bool) {
 	base := path.Base(exe)
 	switch {
 	case isPython(base):
@@ -148,11 +148,11 @@ func isPython(base string) bool {
 	return false
 }
 
-// Answers reads what the program printed. A framework that is missing there is returned with an error.
-func Answers(frameworks []string, out []byte) []Framework {
+// ReadAnswers reads what the program printed. A framework that is missing there is returned with an error.
+func ReadAnswers(frameworks []string, out []byte) []Framework {
 	said := map[string]Framework{}
 	for line := range bytes.Lines(out) {
-		if _, answer, ok := bytes.Cut(line, []byte(marker)); ok {
+		if _, answer, ok := bytes.Cut(line, []byte(answerMarker)); ok {
 			_ = json.Unmarshal(answer, &said) // malformed: treated as missing
 		}
 	}
@@ -168,7 +168,7 @@ func Answers(frameworks []string, out []byte) []Framework {
 		if w.GPU != Yes && w.GPU != No {
 			w.GPU = Unknown
 		}
-		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), short(w.Error)
+		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), lastLine(w.Error)
 		if w.Devices == nil {
 			w.Devices = []FrameworkDevice{}
 		}
@@ -180,8 +180,8 @@ func Answers(frameworks []string, out []byte) []Framework {
 	return all
 }
 
-// short keeps the last line of an error: Python puts the message there, and so does C++, mostly in its only line.
-func short(text string) string {
+// lastLine keeps the last line of an error: Python puts the message there, and so does C++, mostly in its only line.
+func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := []rune(prose.Clean(lines[len(lines)-1]))
 	return string(line[:min(len(line), 300)])
@@ -205,8 +205,8 @@ func llamaDevices(list string) Framework {
 	return w
 }
 
-// release is name and version: "PyTorch 2.5.1 (CUDA 12.4)".
-func (w *Framework) release() string {
+// releaseText is name and version: "PyTorch 2.5.1 (CUDA 12.4)".
+func (w *Framework) releaseText() string {
 	text := strings.TrimSpace(w.Name + " " + w.Version)
 	if w.Built != "" {
 		text += " (" + w.Built + ")"
@@ -214,29 +214,29 @@ func (w *Framework) release() string {
 	return text
 }
 
-// inability says why a framework cannot use a GPU.
-func (w *Framework) inability() string {
+// inabilityText says why a framework cannot use a GPU.
+func (w *Framework) inabilityText() string {
 	if w.Built == cpuBuild {
 		return strings.TrimSpace(w.Name+" "+w.Version) + " is built for the CPU alone"
 	}
 	if w.Hides != "" {
-		return fmt.Sprintf("%s finds no GPU: %s hides them all in process %d", w.release(), w.Hides, w.PID)
+		return fmt.Sprintf("%s finds no GPU: %s hides them all in process %d", w.releaseText(), w.Hides, w.PID)
 	}
 	if w.Error != "" {
-		return fmt.Sprintf("%s finds no GPU with its environment: %s", w.release(), w.Error)
+		return fmt.Sprintf("%s finds no GPU with its environment: %s", w.releaseText(), w.Error)
 	}
-	return w.release() + " finds no GPU with its environment"
+	return w.releaseText() + " finds no GPU with its environment"
 }
 
-// leaveIt is what to do about a variable that hides from a program what its lease has.
-const leaveIt = "find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard"
+// leaveVariableRemedy is what to do about a variable that hides from a program what its lease has.
+const leaveVariableRemedy = "find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard"
 
-func (w *Framework) remedy() string {
+func (w *Framework) inabilityRemedy() string {
 	if w.Built == cpuBuild {
 		return fmt.Sprintf("install a %s that is built for this machine's GPUs", w.Name)
 	}
 	if w.Hides != "" {
-		return leaveIt
+		return leaveVariableRemedy
 	}
 	return "gpuard explain --probe shows what the driver answers; the framework may need a newer driver"
 }
@@ -245,13 +245,13 @@ func (w *Framework) remedy() string {
 func (w *Framework) Sentence() string {
 	switch {
 	case w.GPU == No:
-		return w.inability()
+		return w.inabilityText()
 	case w.GPU == Unknown && w.Error != "":
-		return fmt.Sprintf("%s was not heard: %s", w.release(), w.Error)
+		return fmt.Sprintf("%s was not heard: %s", w.releaseText(), w.Error)
 	case w.GPU == Unknown:
-		return w.release() + " does not say which devices it uses"
+		return w.releaseText() + " does not say which devices it uses"
 	case len(w.Devices) == 0:
-		return w.release() + " says that it can use a GPU"
+		return w.releaseText() + " says that it can use a GPU"
 	}
 	var names []string
 	for _, d := range w.Devices {
@@ -261,5 +261,5 @@ func (w *Framework) Sentence() string {
 		}
 		names = append(names, name)
 	}
-	return fmt.Sprintf("%s sees %s", w.release(), prose.List(names, "and"))
+	return fmt.Sprintf("%s sees %s", w.releaseText(), prose.JoinWords(names, "and"))
 }

@@ -27,7 +27,7 @@ func TestRecognize(t *testing.T) {
 		{"/usr/bin/python3.11", "/usr/lib/libtorchlight.so /usr/lib/libcuda.so.1", nil},
 		{"/usr/bin/sleep", "", nil},
 	} {
-		if got := Recognize(c.exe, strings.Fields(c.libraries)); !slices.Equal(got, c.want) {
+		if got := RecognizeFrameworks(c.exe, strings.Fields(c.libraries)); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s: %v, want %v", c.exe, c.libraries, got, c.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestQuestion(t *testing.T) {
 		{"/opt/chat", []string{llama}, false, ""},
 		{"/opt/llama-train-mine", []string{llama}, false, ""},
 	} {
-		args, asked := Question(c.exe, c.words)
+		args, asked := QuestionArgs(c.exe, c.words)
 		if asked != c.asked || asked && args[len(args)-1] != c.last {
 			t.Errorf("%s %v: %v %v", c.exe, c.words, args, asked)
 		}
@@ -82,7 +82,7 @@ func TestAnswers(t *testing.T) {
 			[]Framework{{Name: "llama.cpp", GPU: Yes, Devices: []FrameworkDevice{{Name: "NVIDIA L4 (22491 MiB, 22209 MiB free)"}}}}},
 		{"llama.cpp without one", []string{llama}, "Available devices:\n", []Framework{{Name: "llama.cpp", GPU: No, Devices: []FrameworkDevice{}}}},
 	} {
-		if got := Answers(c.words, []byte(c.out)); !reflect.DeepEqual(got, c.want) {
+		if got := ReadAnswers(c.words, []byte(c.out)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestAnswers(t *testing.T) {
 
 func TestPlain(t *testing.T) {
 	for d, want := range map[time.Duration]string{10 * time.Second: "10s", 2 * time.Minute: "2m", time.Hour: "1h", 90 * time.Second: "1m30s", 70 * time.Minute: "1h10m"} {
-		if got := plain(d); got != want {
+		if got := shortDuration(d); got != want {
 			t.Errorf("plain(%v) = %s, want %s", d, got, want)
 		}
 	}

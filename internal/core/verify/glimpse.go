@@ -30,7 +30,7 @@ func (g *Glimpse) Judge() Finding {
 	case len(g.Sightings) > 0 && len(unused) > 0 && g.Settled:
 		used := slices.DeleteFunc(slices.Clone(g.Leased), func(id gpu.UUID) bool { return slices.Contains(unused, id) })
 		return Finding{
-			Verdict: Partly, Text: fmt.Sprintf("%s uses %s alone: %s of lease %s is not used so far", g.job(), g.devices(used), g.devices(unused), g.Lease),
+			Verdict: Partly, Text: fmt.Sprintf("%s uses %s alone: %s of lease %s is not used so far", g.jobText(), g.devicesText(used), g.devicesText(unused), g.Lease),
 			Remedy: "ask for as many GPUs as the program uses, or tell it to use all",
 		}
 	case len(g.Sightings) > 0:
@@ -38,9 +38,9 @@ func (g *Glimpse) Judge() Finding {
 	}
 	why := g.whyOnCPU()
 	if why != "" && g.Second {
-		return Finding{Verdict: CPU, Text: fmt.Sprintf("%s holds %s and works on the CPU: %s", g.job(), g.devices(g.Leased), why), Remedy: g.cpuRemedy()}
+		return Finding{Verdict: CPU, Text: fmt.Sprintf("%s holds %s and works on the CPU: %s", g.jobText(), g.devicesText(g.Leased), why), Remedy: g.cpuRemedy()}
 	}
-	return Finding{Verdict: TooEarly, Text: fmt.Sprintf("%s is not on %s yet", g.job(), g.devices(g.Leased))}
+	return Finding{Verdict: TooEarly, Text: fmt.Sprintf("%s is not on %s yet", g.jobText(), g.devicesText(g.Leased))}
 }
 
 // whyOnCPU is why a job that is on no GPU will not be on one later, either; "" where it may.
@@ -57,7 +57,7 @@ func (g *Glimpse) whyOnCPU() string {
 
 // hasOnlyTorchForCPU reports whether the one framework of a job is a PyTorch without the library of any kind of GPU.
 func (g *Glimpse) hasOnlyTorchForCPU() bool {
-	frameworks := Recognize("", g.Libraries)
+	frameworks := RecognizeFrameworks("", g.Libraries)
 	if len(frameworks) != 1 || frameworks[0] != pytorch {
 		return false
 	}
@@ -70,7 +70,7 @@ func (g *Glimpse) hasOnlyTorchForCPU() bool {
 // unusedOf are those of some devices that no process of the job is on.
 func (f *Facts) unusedOf(devices []gpu.UUID) (idle []gpu.UUID) {
 	for _, id := range devices {
-		if !slices.ContainsFunc(f.Sightings, func(s Sighting) bool { return f.inside([]gpu.UUID{id}, s.GPU) }) {
+		if !slices.ContainsFunc(f.Sightings, func(s Sighting) bool { return f.isAmong([]gpu.UUID{id}, s.GPU) }) {
 			idle = append(idle, id)
 		}
 	}

@@ -119,15 +119,15 @@ type Sighting struct {
 // blindWait is how long a job whose environment shows no GPU is watched: a script may set the variable itself.
 const blindWait = 2 * time.Second
 
-// looksNeeded is how often the list must have been read before a job that has ended was certainly on no device.
-const looksNeeded = 2
+// minLooks is how often the list must have been read before a job that has ended was certainly on no device.
+const minLooks = 2
 
 // Judge weighs the facts. TooEarly and NotMeasurable may become another verdict with more facts; the others stay.
 func Judge(f Facts) Finding {
-	out := Finding{Notes: f.notes()}
+	out := Finding{Notes: f.witnessNotes()}
 	outside := f.Outside()
-	wrong := f.sightings(func(s Sighting) bool {
-		return s.Lease == "" && f.Unread == "" && !f.inside(f.Promised, s.GPU) && !f.inside(f.Besides, s.GPU)
+	wrong := f.filterSightings(func(s Sighting) bool {
+		return s.Lease == "" && f.Unread == "" && !f.isAmong(f.Promised, s.GPU) && !f.isAmong(f.Besides, s.GPU)
 	})
 	switch {
 	case len(outside) > 0:
@@ -140,42 +140,42 @@ func Judge(f Facts) Finding {
 		out.Verdict, out.Text, out.Remedy = NotMeasurable, f.unreadText(), f.unreadRemedy()
 	case len(f.Sightings) > 0:
 		out.Verdict, out.Text = Proven, f.seenText(f.Sightings)
-		out.Notes = append(out.Notes, f.unused()...)
+		out.Notes = append(out.Notes, f.unusedNotes()...)
 	case f.Unlisted != "":
-		out.Verdict, out.Text = NotMeasurable, f.job()+" cannot be looked for on the GPUs: "+f.Unlisted
+		out.Verdict, out.Text = NotMeasurable, f.jobText()+" cannot be looked for on the GPUs: "+f.Unlisted
 		if out.Remedy = f.Mend; out.Remedy == "" {
 			out.Remedy = "gpuard status shows what the driver answers"
 		}
 	default:
-		out.Verdict, out.Text, out.Remedy = f.unseen()
+		out.Verdict, out.Text, out.Remedy = f.judgeUnseen()
 	}
 	return out
 }
 
 // Outside are the sightings on devices that are not in the lease of the process.
 func (f *Facts) Outside() []Sighting {
-	return f.sightings(func(s Sighting) bool {
+	return f.filterSightings(func(s Sighting) bool {
 		if s.Lease != "" {
-			return !f.inside(s.Leased, s.GPU)
+			return !f.isAmong(s.Leased, s.GPU)
 		}
-		return f.Leased != nil && !f.inside(f.Leased, s.GPU)
+		return f.Leased != nil && !f.isAmong(f.Leased, s.GPU)
 	})
 }
 
-// unseen judges a job that the driver never listed.
-func (f *Facts) unseen() (Verdict, string, string) {
-	none := f.hopeless()
+// judgeUnseen judges a job that the driver never listed.
+func (f *Facts) judgeUnseen() (Verdict, string, string) {
+	none := f.hopelessFramework()
 	blind := f.Unread == "" && f.Doubt == "" && len(f.Promised)+len(f.Besides) == 0
 	switch {
 	case none != nil && (!blind || none.Built == cpuBuild):
-		return CPU, f.job() + ": " + none.inability(), none.remedy()
-	case f.Ended && f.Looks < looksNeeded:
+		return CPU, f.jobText() + ": " + none.inabilityText(), none.inabilityRemedy()
+	case f.Ended && f.Looks < minLooks:
 		return TooEarly, f.tooShortText(), "verify a command that runs longer"
-	case blind && (f.Ended && !f.cut() || none != nil || f.Watched >= min(blindWait, f.Patience)):
+	case blind && (f.Ended && !f.wasCutShort() || none != nil || f.Watched >= min(blindWait, f.Patience)):
 		return CPU, f.blindText(), f.blindRemedy()
-	case f.Ended && !f.cut():
+	case f.Ended && !f.wasCutShort():
 		return CPU, f.endedText(), f.cpuRemedy()
-	case f.Watched >= f.Patience && f.busy():
+	case f.Watched >= f.Patience && f.isBusy():
 		return CPU, f.neverText(), f.cpuRemedy()
 	case f.Ended:
 		return TooEarly, f.cutText(), f.cutRemedy()
@@ -183,15 +183,15 @@ func (f *Facts) unseen() (Verdict, string, string) {
 	return TooEarly, f.tooEarlyText(), f.tooEarlyRemedy()
 }
 
-// cut reports whether a signal ended the job early, or may have: it might have used a GPU later.
-func (f *Facts) cut() bool { return f.Signal != "" || f.Unheard }
+// wasCutShort reports whether a signal ended the job early, or may have: it might have used a GPU later.
+func (f *Facts) wasCutShort() bool { return f.Signal != "" || f.Unheard }
 
-// busy reports whether the job used at least a tenth of a CPU. A job that waits for input or a download may not have
+// isBusy reports whether the job used at least a tenth of a CPU. A job that waits for input or a download may not have
 // reached its GPU work.
-func (f *Facts) busy() bool { return f.CPUTime > 0 && f.CPUTime >= f.Watched/10 }
+func (f *Facts) isBusy() bool { return f.CPUTime > 0 && f.CPUTime >= f.Watched/10 }
 
-// hopeless returns a framework that cannot use a GPU, if no framework of the job can or might.
-func (f *Facts) hopeless() *Framework {
+// hopelessFramework returns a framework that cannot use a GPU, if no framework of the job can or might.
+func (f *Facts) hopelessFramework() *Framework {
 	var none *Framework
 	for i := range f.Frameworks {
 		if f.Frameworks[i].GPU != No {
@@ -204,7 +204,7 @@ func (f *Facts) hopeless() *Framework {
 	return none
 }
 
-func (f *Facts) sightings(which func(Sighting) bool) []Sighting {
+func (f *Facts) filterSightings(which func(Sighting) bool) []Sighting {
 	var out []Sighting
 	for _, s := range f.Sightings {
 		if which(s) {
@@ -214,13 +214,13 @@ func (f *Facts) sightings(which func(Sighting) bool) []Sighting {
 	return out
 }
 
-// inside reports whether a device belongs to the list. A slice matches its GPU in the list, and a split GPU matches its
+// isAmong reports whether a device belongs to the list. A slice matches its GPU in the list, and a split GPU matches its
 // slice in the list: the driver may name either.
-func (f *Facts) inside(list []gpu.UUID, id gpu.UUID) bool {
+func (f *Facts) isAmong(list []gpu.UUID, id gpu.UUID) bool {
 	if slices.Contains(list, id) {
 		return true
 	}
-	d, slice, ok := f.Machine.Find(id)
+	d, slice, ok := f.Machine.FindDevice(id)
 	switch {
 	case !ok:
 		return false

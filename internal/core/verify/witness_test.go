@@ -57,7 +57,7 @@ func TestWitness(t *testing.T) {
 		}
 	}
 	words := []string{pytorch, tensorflow, jax, onnx, cupy, llama}
-	args, ok := Question("/usr/bin/python3", words)
+	args, ok := QuestionArgs("/usr/bin/python3", words)
 	if !ok {
 		t.Fatal("Python cannot be asked")
 	}
@@ -80,7 +80,7 @@ func TestWitness(t *testing.T) {
 		{Name: "CuPy", Version: "13.3.0", Built: "CUDA 12.6", GPU: No, Error: "cudaErrorNoDevice: no CUDA-capable device is detected", Devices: none},
 		{Name: "llama.cpp", GPU: Unknown, Error: "ModuleNotFoundError: No module named 'llama_cpp'", Devices: none},
 	}
-	for i, got := range Answers(words, out) {
+	for i, got := range ReadAnswers(words, out) {
 		if !reflect.DeepEqual(got, want[i]) {
 			t.Errorf("%s: %+v, want %+v", words[i], got, want[i])
 		}

@@ -10,13 +10,13 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// most is how many devices or processes one sentence names.
-const most = 8
+// maxNamesInText is how many devices or processes one sentence names.
+const maxNamesInText = 8
 
-// job names what is verified: "python (process 42)".
-func (f *Facts) job() string { return who(f.Command, f.PID) }
+// jobText names what is verified: "python (process 42)".
+func (f *Facts) jobText() string { return processText(f.Command, f.PID) }
 
-func who(command string, pid int) string {
+func processText(command string, pid int) string {
 	if command == "" {
 		return fmt.Sprintf("process %d", pid)
 	}
@@ -25,50 +25,50 @@ func who(command string, pid int) string {
 
 // Device names one device for users: "GPU 2 (NVIDIA A100-SXM4-80GB, GPU-…)".
 func (f *Facts) Device(id gpu.UUID) string {
-	d, slice, ok := f.Machine.Find(id)
+	d, slice, ok := f.Machine.FindDevice(id)
 	switch {
 	case !ok:
-		return f.brief(id)
+		return f.briefDevice(id)
 	case slice != nil:
-		return fmt.Sprintf("MIG %s of %s (%s, %s)", slice.Profile, f.number(d), d.Name, slice.UUID)
+		return fmt.Sprintf("MIG %s of %s (%s, %s)", slice.Profile, f.deviceNumber(d), d.Name, slice.UUID)
 	}
-	return fmt.Sprintf("%s (%s, %s)", f.number(d), d.Name, d.UUID)
+	return fmt.Sprintf("%s (%s, %s)", f.deviceNumber(d), d.Name, d.UUID)
 }
 
-// brief leaves out the model, and the identifier where a number suffices: "GPU 2".
-func (f *Facts) brief(id gpu.UUID) string {
-	d, slice, ok := f.Machine.Find(id)
+// briefDevice leaves out the model, and the identifier where a number suffices: "GPU 2".
+func (f *Facts) briefDevice(id gpu.UUID) string {
+	d, slice, ok := f.Machine.FindDevice(id)
 	switch {
 	case !ok:
 		return fmt.Sprintf("a device that is not listed (%s)", id)
 	case slice != nil:
-		return fmt.Sprintf("MIG %s of %s (%s)", slice.Profile, f.number(d), slice.UUID)
+		return fmt.Sprintf("MIG %s of %s (%s)", slice.Profile, f.deviceNumber(d), slice.UUID)
 	}
-	return f.number(d)
+	return f.deviceNumber(d)
 }
 
-func (f *Facts) number(d *gpu.Device) string {
+func (f *Facts) deviceNumber(d *gpu.Device) string {
 	if slices.ContainsFunc(f.Machine.Devices, func(o gpu.Device) bool { return o.Vendor != d.Vendor }) {
 		return fmt.Sprintf("GPU %s:%d", d.Vendor, d.Index)
 	}
 	return fmt.Sprintf("GPU %d", d.Index)
 }
 
-// devices names a list. A single device is named in full, several by numbers, because the sentence is one line of a
+// devicesText names a list. A single device is named in full, several by numbers, because the sentence is one line of a
 // log.
-func (f *Facts) devices(ids []gpu.UUID) string {
+func (f *Facts) devicesText(ids []gpu.UUID) string {
 	if len(ids) == 1 {
 		return f.Device(ids[0])
 	}
 	var names []string
 	for i, id := range ids {
-		if i == most {
-			names = append(names, fmt.Sprintf("%d more", len(ids)-most))
+		if i == maxNamesInText {
+			names = append(names, fmt.Sprintf("%d more", len(ids)-maxNamesInText))
 			break
 		}
-		names = append(names, f.brief(id))
+		names = append(names, f.briefDevice(id))
 	}
-	return prose.List(names, "and")
+	return prose.JoinWords(names, "and")
 }
 
 // seenText says which process is on which device: "python (process 42) is on GPU 2 (…), 3.1 GiB".
@@ -79,21 +79,21 @@ func (f *Facts) seenText(list []Sighting) string {
 	}
 	var parts []string
 	for i, s := range list {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("%d more", len(list)-most))
+		if i == maxNamesInText {
+			parts = append(parts, fmt.Sprintf("%d more", len(list)-maxNamesInText))
 			break
 		}
-		place := " on " + f.Device(s.GPU) + amount(s)
+		place := " on " + f.Device(s.GPU) + amountText(s)
 		if i > 0 && list[i-1].PID == s.PID {
 			parts = append(parts, "and"+place)
 			continue
 		}
-		parts = append(parts, who(s.Command, s.PID)+" "+verb+place)
+		parts = append(parts, processText(s.Command, s.PID)+" "+verb+place)
 	}
 	return strings.Join(parts, ", ")
 }
 
-func amount(s Sighting) string {
+func amountText(s Sighting) string {
 	text := ""
 	if s.Peak != nil {
 		text = ", " + s.Peak.String()
@@ -110,7 +110,7 @@ func (f *Facts) outsideText(list []Sighting) string {
 		id, leased = list[0].Lease, list[0].Leased
 	}
 	if len(leased) > 0 {
-		has = f.devices(leased)
+		has = f.devicesText(leased)
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(s Sighting) bool { return s.Lease != list[0].Lease })
 	if holder := f.Holders[list[0].GPU]; holder != "" && len(list) == 1 {
@@ -127,9 +127,9 @@ func (f *Facts) wrongText(list []Sighting) string {
 	case len(f.Promised) == 0:
 		return seen + ", and its environment shows it no GPU"
 	case f.Mask == "":
-		return fmt.Sprintf("%s, and without a variable a program sees only %s", seen, f.devices(f.Promised))
+		return fmt.Sprintf("%s, and without a variable a program sees only %s", seen, f.devicesText(f.Promised))
 	}
-	return fmt.Sprintf("%s, and its environment (%s) shows it only %s", seen, f.Mask, f.devices(f.Promised))
+	return fmt.Sprintf("%s, and its environment (%s) shows it only %s", seen, f.Mask, f.devicesText(f.Promised))
 }
 
 // elsewhereRemedy: a process on a device that was not shown to it has changed the variable, or bypasses it.
@@ -151,7 +151,7 @@ func (f *Facts) elsewhereRemedy(list []Sighting) string {
 	if f.Ended || len(pids) == 0 {
 		return why
 	}
-	return fmt.Sprintf("%s; end it with: kill %s", why, strings.Join(pids[:min(len(pids), most)], " "))
+	return fmt.Sprintf("%s; end it with: kill %s", why, strings.Join(pids[:min(len(pids), maxNamesInText)], " "))
 }
 
 func (f *Facts) unreadText() string {
@@ -173,7 +173,7 @@ func (f *Facts) doubtText(list []Sighting) string {
 	}
 	guess := "none"
 	if len(f.Promised) > 0 {
-		guess = f.devices(f.Promised)
+		guess = f.devicesText(f.Promised)
 	}
 	return fmt.Sprintf("%s, and which GPU %s shows it is a guess: most likely %s", f.seenText(list), by, guess)
 }
@@ -182,8 +182,8 @@ func (f *Facts) doubtRemedy() string {
 	return "name GPUs by identifier, or set CUDA_DEVICE_ORDER=PCI_BUS_ID; gpuard run does, and its lease is certain"
 }
 
-// unused lists promised or leased devices that no process of the job is on.
-func (f *Facts) unused() []string {
+// unusedNotes lists promised or leased devices that no process of the job is on.
+func (f *Facts) unusedNotes() []string {
 	list, source := f.Leased, "lease "+f.Lease
 	if list == nil {
 		if f.Mask == "" || f.Unread != "" || f.Doubt != "" {
@@ -195,15 +195,15 @@ func (f *Facts) unused() []string {
 	if len(idle) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s of %s not used so far", f.devices(idle), source)}
+	return []string{fmt.Sprintf("%s of %s not used so far", f.devicesText(idle), source)}
 }
 
 func (f *Facts) tooShortText() string {
-	return fmt.Sprintf("%s ended within %s, before it could be watched", f.job(), seconds(f.Watched))
+	return fmt.Sprintf("%s ended within %s, before it could be watched", f.jobText(), secondsText(f.Watched))
 }
 
 func (f *Facts) endedText() string {
-	return fmt.Sprintf("%s ended after %s and was never seen on a GPU", f.job(), seconds(max(f.Watched, f.Age)))
+	return fmt.Sprintf("%s ended after %s and was never seen on a GPU", f.jobText(), secondsText(max(f.Watched, f.Age)))
 }
 
 func (f *Facts) cutText() string {
@@ -211,7 +211,7 @@ func (f *Facts) cutText() string {
 	if f.Signal != "" {
 		how = "was ended by signal (" + f.Signal + ")"
 	}
-	return fmt.Sprintf("%s %s after %s, and was on no GPU until then", f.job(), how, seconds(max(f.Watched, f.Age)))
+	return fmt.Sprintf("%s %s after %s, and was on no GPU until then", f.jobText(), how, secondsText(max(f.Watched, f.Age)))
 }
 
 func (f *Facts) cutRemedy() string {
@@ -223,9 +223,9 @@ func (f *Facts) cutRemedy() string {
 
 func (f *Facts) blindText() string {
 	if f.Mask == "" {
-		return f.job() + " is on no GPU, and its environment shows it none"
+		return f.jobText() + " is on no GPU, and its environment shows it none"
 	}
-	return fmt.Sprintf("%s is on no GPU, and its environment shows it none: %s", f.job(), f.Mask)
+	return fmt.Sprintf("%s is on no GPU, and its environment shows it none: %s", f.jobText(), f.Mask)
 }
 
 func (f *Facts) blindRemedy() string {
@@ -233,13 +233,13 @@ func (f *Facts) blindRemedy() string {
 		return "gpuard explain says why"
 	}
 	if f.Lease != "" {
-		return leaveIt
+		return leaveVariableRemedy
 	}
 	return fmt.Sprintf("gpuard explain '%s' says why; gpuard run sets it for a GPU that is free", f.Mask)
 }
 
 func (f *Facts) neverText() string {
-	return fmt.Sprintf("%s used %s of CPU time in %s and was never seen on a GPU", f.job(), seconds(f.CPUTime), seconds(f.Watched))
+	return fmt.Sprintf("%s used %s of CPU time in %s and was never seen on a GPU", f.jobText(), secondsText(f.CPUTime), secondsText(f.Watched))
 }
 
 func (f *Facts) cpuRemedy() string {
@@ -247,16 +247,16 @@ func (f *Facts) cpuRemedy() string {
 }
 
 func (f *Facts) tooEarlyText() string {
-	return fmt.Sprintf("%s is on no GPU yet: started %s ago, watched for %s, %s of CPU time", f.job(), seconds(f.Age), seconds(f.Watched), seconds(f.CPUTime))
+	return fmt.Sprintf("%s is on no GPU yet: started %s ago, watched for %s, %s of CPU time", f.jobText(), secondsText(f.Age), secondsText(f.Watched), secondsText(f.CPUTime))
 }
 
 func (f *Facts) tooEarlyRemedy() string {
 	longer := max(4*f.Patience, 10*time.Second).Round(time.Second)
-	return fmt.Sprintf("ask again when it computes, or wait longer: gpuard verify --for %s %d", plain(longer), f.PID)
+	return fmt.Sprintf("ask again when it computes, or wait longer: gpuard verify --for %s %d", shortDuration(longer), f.PID)
 }
 
-// plain writes 2m0s as 2m and 1h0m0s as 1h.
-func plain(d time.Duration) string {
+// shortDuration writes 2m0s as 2m and 1h0m0s as 1h.
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	for _, none := range []struct{ after, zero string }{{"m", "0s"}, {"h", "0m"}} {
 		if short, ok := strings.CutSuffix(text, none.zero); ok && strings.HasSuffix(short, none.after) {
@@ -266,22 +266,22 @@ func plain(d time.Duration) string {
 	return text
 }
 
-func seconds(d time.Duration) string {
+func secondsText(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	return fmt.Sprintf("%.0f s", d.Seconds())
 }
 
-// notes are the reports of the other witnesses.
-func (f *Facts) notes() []string {
+// witnessNotes are the reports of the other witnesses.
+func (f *Facts) witnessNotes() []string {
 	out := append([]string{}, f.Notes...)
 	if f.Unread != "" && f.Leased != nil {
 		out = append(out, f.Unread)
 	}
 	for i := range f.Frameworks {
 		out = append(out, f.Frameworks[i].Sentence())
-		if strange := f.disagreement(&f.Frameworks[i]); strange != "" {
+		if strange := f.disagreementNote(&f.Frameworks[i]); strange != "" {
 			out = append(out, strange)
 		}
 	}
@@ -295,14 +295,14 @@ func (f *Facts) notes() []string {
 	return out
 }
 
-// disagreement notes that the framework, run in a new process with the same environment, sees devices that our reading
+// disagreementNote notes that the framework, run in a new process with the same environment, sees devices that our reading
 // of the environment does not show.
-func (f *Facts) disagreement(w *Framework) string {
+func (f *Facts) disagreementNote(w *Framework) string {
 	if f.Unread != "" || f.Doubt != "" {
 		return ""
 	}
 	for _, d := range w.Devices {
-		if _, _, known := f.Machine.Find(d.UUID); known && !f.inside(f.Promised, d.UUID) {
+		if _, _, known := f.Machine.FindDevice(d.UUID); known && !f.isAmong(f.Promised, d.UUID) {
 			return fmt.Sprintf("%s sees %s, which its environment does not show by gpuard's reading: gpuard explain --probe", w.Name, f.Device(d.UUID))
 		}
 	}

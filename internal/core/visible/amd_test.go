@@ -212,7 +212,7 @@ func TestWrittenIsReadAMD(t *testing.T) {
 				want = append(want, devices[i].UUID)
 			}
 			for _, ids := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
-				env := apply(inherited, Write(targets, ids, m))
+				env := apply(inherited, TargetVars(targets, ids, m))
 				if v := CUDA(env, m); len(v.Visible) > 0 {
 					t.Fatalf("%v: CUDA sees %v", env, v.Visible)
 				}
@@ -227,7 +227,7 @@ func TestWrittenIsReadAMD(t *testing.T) {
 						t.Fatalf("%v: visible %v notes %v, want %v", env, got, v.Notes, want)
 					}
 				}
-				hidden, notes := Limit(env, m)
+				hidden, notes := HiddenDevices(env, m)
 				for _, d := range m.Devices {
 					if (hidden[d.UUID] == "") != slices.Contains(want, d.UUID) || len(notes) > 0 {
 						t.Fatalf("%v: Limit says %q of %s, notes %v", env, hidden[d.UUID], d.UUID, notes)
@@ -249,7 +249,7 @@ func FuzzAMD(f *testing.F) {
 		if cuda {
 			env[1] = "CUDA_VISIBLE_DEVICES=" + hip
 		}
-		hidden, _ := Limit(env, m)
+		hidden, _ := HiddenDevices(env, m)
 		below := ROCR(env, m)
 		wellFormed(t, m, below)
 		wellFormed(t, m, OpenCL(env, m))

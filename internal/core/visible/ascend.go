@@ -19,11 +19,11 @@ func Ascend(env Env, m gpu.Machine) View {
 	devices := indexOrder(devicesOf(m, gpu.Ascend))
 	value, set := env.Lookup(name)
 	if !set {
-		return view("ascend", whole(devices), ascendDefault(env, devices))
+		return newView("ascend", wholeChoices(devices), ascendDefault(env, devices))
 	}
-	r := ascendReader{noter{variable{name, value}, twice(env, name)}, devices}
-	chosen := r.apply()
-	return view("ascend", whole(chosen), append(r.notes, ascendDefault(env, chosen)...))
+	r := ascendReader{noter{variable{name, value}, duplicateNotes(env, name)}, devices}
+	chosen := r.readList()
+	return newView("ascend", wholeChoices(chosen), append(r.notes, ascendDefault(env, chosen)...))
 }
 
 // ascendDefault notes an ASCEND_DEVICE_ID that is no number within the visible devices.
@@ -35,9 +35,9 @@ func ascendDefault(env Env, chosen []*gpu.Device) []Note {
 	case !set || len(chosen) == 0 || err == nil && int(n) < len(chosen):
 		return nil
 	case err != nil:
-		return []Note{variable{name, value}.note(codeNotNumber, "it has to be one number, from 0 to %d here", len(chosen)-1)}
+		return []Note{variable{name, value}.newNote(codeNotNumber, "it has to be one number, from 0 to %d here", len(chosen)-1)}
 	}
-	return []Note{variable{name, value}.note(codeIndex, "it counts within the visible devices, from 0 to %d here, and names none of them", len(chosen)-1)}
+	return []Note{variable{name, value}.newNote(codeIndex, "it counts within the visible devices, from 0 to %d here, and names none of them", len(chosen)-1)}
 }
 
 type ascendReader struct {
@@ -45,9 +45,9 @@ type ascendReader struct {
 	devices []*gpu.Device
 }
 
-func (r *ascendReader) apply() []*gpu.Device {
+func (r *ascendReader) readList() []*gpu.Device {
 	if r.value == "" {
-		r.add(codeEmpty, "no Ascend device is visible")
+		r.addNote(codeEmpty, "no Ascend device is visible")
 		return nil
 	}
 	tokens := strings.Split(r.value, ",")
@@ -58,21 +58,21 @@ func (r *ascendReader) apply() []*gpu.Device {
 		n, err := strconv.Atoi(digits)
 		switch {
 		case digits == "":
-			r.add(codeNotNumber, "%s does not begin with a digit and ends the list%s", quoted(entry), rest(tokens, i))
+			r.addNote(codeNotNumber, "%s does not begin with a digit and ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		case err != nil || n >= len(r.devices):
-			r.add(codeIndex, "entry %s is no valid number (Ascend devices here: %d) and ends the list%s", quoted(entry), len(r.devices), rest(tokens, i))
+			r.addNote(codeIndex, "entry %s is no valid number (Ascend devices here: %d) and ends the list%s", quoteEntry(entry), len(r.devices), droppedEntries(tokens, i))
 			return chosen
 		case n <= last:
 			if slices.Contains(chosen, r.devices[n]) {
-				r.add(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
+				r.addNote(codeDuplicate, "device %d is named twice: torch_npu does not check for that and counts it twice", n)
 			}
-			r.add(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoted(entry), rest(tokens, i))
+			r.addNote(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
 		chosen, last = append(chosen, r.devices[n]), n
 		if digits != entry {
-			r.add(codeNotNumber, "the character after the number in %s ends the list%s", quoted(entry), rest(tokens, i))
+			r.addNote(codeNotNumber, "the character after the number in %s ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
 	}

@@ -69,8 +69,8 @@ const (
 	CodeIsolated        = "isolated"
 )
 
-// Doubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
-func (n Note) Doubtful() bool {
+// IsDoubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
+func (n Note) IsDoubtful() bool {
 	return slices.Contains([]string{
 		codeUndocumented, codeFastest, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList, codeOlderDriver,
 	}, n.Code)
@@ -79,8 +79,8 @@ func (n Note) Doubtful() bool {
 // Widens reports whether the value of CUDA_VISIBLE_DEVICES shows more devices than it names: other people's, too.
 func (n Note) Widens() bool { return n.Code == codeTooLong || n.Code == codeShowsAll }
 
-// Misread reports whether a list is not read as it was meant.
-func (n Note) Misread() bool {
+// IsMisread reports whether a list is not read as it was meant.
+func (n Note) IsMisread() bool {
 	return n.Widens() || slices.Contains([]string{
 		codeIndex, codeNotNumber, codeUnknownUUID, codeAmbiguous, codeMixed, codeDuplicate, codeJunk, codeRange, codeSeparator, codeWord, codeQuotes, codeSkipped, codeTile,
 		codeSelector, codeProgramEnds, codeTwice, codeSlurmList, codeWrapped, codeBase, codeWholeGPU, codeOlderDriver, codeUndocumented,

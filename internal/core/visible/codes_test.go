@@ -42,7 +42,7 @@ func TestDoubtful(t *testing.T) {
 		v := CUDA(c.env, c.machine)
 		got := false
 		for _, n := range v.Notes {
-			got = got || n.Doubtful()
+			got = got || n.IsDoubtful()
 		}
 		if got != c.want {
 			t.Errorf("%q: doubtful %v, want %v: %+v", c.env, got, c.want, v.Notes)

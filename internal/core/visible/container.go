@@ -11,7 +11,7 @@ import (
 
 const containerVariable = "NVIDIA_VISIBLE_DEVICES"
 
-// Container returns the machine as seen inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices. The
+// InsideContainer returns the machine as seen inside a container that NVIDIA_VISIBLE_DEVICES gives its NVIDIA devices. The
 // remaining devices keep their Index, so that users can find the card; programs number them from 0 by their position. A
 // GPU with named MIG devices has only those. A value that keeps the container from starting leaves none. Devices of
 // other vendors are not changed.
@@ -19,17 +19,17 @@ const containerVariable = "NVIDIA_VISIBLE_DEVICES"
 // Sources: "Specialized Configurations with Docker" in NVIDIA's Container Toolkit documentation;
 // NVIDIA/nvidia-container-toolkit internal/config/image/cuda_image.go, devices.go and pkg/nvcdi/identifier.go;
 // NVIDIA/libnvidia-container src/cli/common.c.
-func Container(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
+func InsideContainer(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
 	devices := indexOrder(devicesOf(m, gpu.NVIDIA))
 	value, set := env.Lookup(containerVariable)
-	r := containerReader{noter: noter{variable{containerVariable, value}, twice(env, containerVariable)}, devices: devices}
+	r := containerReader{noter: noter{variable{containerVariable, value}, duplicateNotes(env, containerVariable)}, devices: devices}
 	if !set && legacyImage(env) {
 		r.notes = append(r.notes, Note{codeContainer, containerVariable + " is not set, and CUDA_VERSION without NVIDIA_REQUIRE_CUDA marks an old image, which gets all GPUs"})
 		value = "all"
 	}
-	chosen := r.apply(value, set)
+	chosen := r.readList(value, set)
 	inside = keepChosen(m, gpu.NVIDIA, chosen)
-	r.renumbered(devicesOf(inside, gpu.NVIDIA))
+	r.noteNumbers(devicesOf(inside, gpu.NVIDIA))
 	return inside, r.notes
 }
 
@@ -48,7 +48,7 @@ func keepChosen(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 		d := m.Devices[i]
 		d.Links = nil
 		if d.Vendor == vendor {
-			whole, slices := parts(&m.Devices[i], chosen)
+			whole, slices := chosenParts(&m.Devices[i], chosen)
 			if !whole && len(slices) == 0 {
 				continue
 			}
@@ -59,8 +59,8 @@ func keepChosen(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 	return out
 }
 
-// parts reports whether the device is chosen, and which of its MIG devices are, in their own order.
-func parts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevice) {
+// chosenParts reports whether the device is chosen, and which of its MIG devices are, in their own order.
+func chosenParts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevice) {
 	for _, c := range chosen {
 		whole = whole || c.dev == d && c.mig == nil
 	}
@@ -77,7 +77,7 @@ type containerReader struct {
 	devices []*gpu.Device // in the driver's order
 }
 
-func (r *containerReader) apply(value string, set bool) []choice {
+func (r *containerReader) readList(value string, set bool) []choice {
 	entries := strings.Split(value, ",")
 	for i := range entries {
 		entries[i] = strings.TrimSpace(entries[i])
@@ -92,33 +92,33 @@ func (r *containerReader) apply(value string, set bool) []choice {
 		r.notes = append(r.notes, Note{codeContainer, what + ": through it the container gets no NVIDIA GPU; what is given by CDI (docker --device nvidia.com/gpu=…) or a Kubernetes plugin does not show here"})
 		return nil
 	case slices.Contains(entries, "none"):
-		r.add(codeContainer, "the container gets the driver's files and no GPU")
+		r.addNote(codeContainer, "the container gets the driver's files and no GPU")
 		return nil
 	case slices.Contains(entries, "all"):
-		return r.all()
+		return r.chooseAll()
 	}
 	var chosen []choice
 	for _, entry := range entries {
 		if strings.EqualFold(entry, "all") {
-			r.add(codeUndocumented, "only the older runtime reads %s as all; write it in small letters", quoted(entry))
-			return r.all()
+			r.addNote(codeUndocumented, "only the older runtime reads %s as all; write it in small letters", quoteEntry(entry))
+			return r.chooseAll()
 		}
-		c, ok := r.entry(entry)
+		c, ok := r.readEntry(entry)
 		if !ok {
-			r.fails(entry)
+			r.noteFailure(entry)
 			return nil
 		}
 		chosen = append(chosen, c)
 	}
-	r.order(chosen)
+	r.noteOrder(chosen)
 	return chosen
 }
 
-func (r *containerReader) all() []choice { return everything(r.devices) }
+func (r *containerReader) chooseAll() []choice { return allChoices(r.devices) }
 
-// everything is all devices, followed by all their slices.
-func everything(devices []*gpu.Device) []choice {
-	chosen := whole(devices)
+// allChoices is all devices, followed by all their slices.
+func allChoices(devices []*gpu.Device) []choice {
+	chosen := wholeChoices(devices)
 	for _, d := range devices {
 		for j := range d.MIG {
 			chosen = append(chosen, choice{d, &d.MIG[j]})
@@ -127,49 +127,49 @@ func everything(devices []*gpu.Device) []choice {
 	return chosen
 }
 
-// entry reads an index, GPU:slice, a whole UUID or a PCI address.
-func (r *containerReader) entry(s string) (choice, bool) {
+// readEntry reads an index, GPU:slice, a whole UUID or a PCI address.
+func (r *containerReader) readEntry(s string) (choice, bool) {
 	if n, err := strconv.ParseUint(s, 10, 16); err == nil {
-		return r.whole(int(n))
+		return r.chooseWhole(int(n))
 	}
 	if card, slice, ok := strings.Cut(s, ":"); ok {
 		n, err := strconv.ParseUint(card, 10, 16)
 		j, err2 := strconv.ParseUint(slice, 10, 16)
 		if err == nil && err2 == nil {
-			return r.slice(int(n), func(m *gpu.MIGDevice) bool { return m.Index == int(j) })
+			return r.chooseSlice(int(n), func(m *gpu.MIGDevice) bool { return m.Index == int(j) })
 		}
 	}
 	for i, d := range r.devices {
 		if strings.EqualFold(string(d.UUID), s) {
-			return r.whole(i)
+			return r.chooseWhole(i)
 		}
 		if d.PCI != "" && samePCI(d.PCI, s) {
-			r.add(codeUndocumented, "only the older runtime reads the address %s; an identifier is understood by both", quoted(s))
-			return r.whole(i)
+			r.addNote(codeUndocumented, "only the older runtime reads the address %s; an identifier is understood by both", quoteEntry(s))
+			return r.chooseWhole(i)
 		}
-		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return strings.EqualFold(string(m.UUID), s) }); ok {
+		if c, ok := r.chooseSlice(i, func(m *gpu.MIGDevice) bool { return strings.EqualFold(string(m.UUID), s) }); ok {
 			return c, true
 		}
-		if c, ok := r.slice(i, func(m *gpu.MIGDevice) bool { return "MIG-"+string(d.UUID)+"/"+instancePath(m) == s }); ok {
-			r.add(codeUndocumented, "%s is the older form of MIG identifiers, which the older runtime refuses with newer drivers; write %s", quoted(s), c.mig.UUID)
+		if c, ok := r.chooseSlice(i, func(m *gpu.MIGDevice) bool { return "MIG-"+string(d.UUID)+"/"+instancePath(m) == s }); ok {
+			r.addNote(codeUndocumented, "%s is the older form of MIG identifiers, which the older runtime refuses with newer drivers; write %s", quoteEntry(s), c.mig.UUID)
 			return c, true
 		}
 	}
 	return choice{}, false
 }
 
-func (r *containerReader) whole(n int) (choice, bool) {
+func (r *containerReader) chooseWhole(n int) (choice, bool) {
 	if n >= len(r.devices) {
 		return choice{}, false
 	}
 	d := r.devices[n]
 	if d.UsesMIG() {
-		r.add(codeUndocumented, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
+		r.addNote(codeUndocumented, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
 	}
 	return choice{dev: d}, true
 }
 
-func (r *containerReader) slice(n int, is func(*gpu.MIGDevice) bool) (choice, bool) {
+func (r *containerReader) chooseSlice(n int, is func(*gpu.MIGDevice) bool) (choice, bool) {
 	if n >= len(r.devices) {
 		return choice{}, false
 	}
@@ -186,32 +186,32 @@ func samePCI(a, b string) bool {
 	return ok && ok2 && x == y
 }
 
-// fails notes why an entry keeps the container from starting.
-func (r *containerReader) fails(entry string) {
-	short := isIdentifier(entry) && slices.ContainsFunc(r.all(), func(c choice) bool {
+// noteFailure notes why an entry keeps the container from starting.
+func (r *containerReader) noteFailure(entry string) {
+	short := isIdentifier(entry) && slices.ContainsFunc(r.chooseAll(), func(c choice) bool {
 		return strings.HasPrefix(strings.ToUpper(string(c.uuid())), strings.ToUpper(entry))
 	})
 	switch {
 	case short:
-		r.add(codeContainerFails, "%s is only the beginning of an identifier; the container does not start: write the whole identifier", quoted(entry))
-		r.add(codeUndocumented, "NVIDIA's page shows a shortened identifier, the source of both runtimes wants all of it")
+		r.addNote(codeContainerFails, "%s is only the beginning of an identifier; the container does not start: write the whole identifier", quoteEntry(entry))
+		r.addNote(codeUndocumented, "NVIDIA's page shows a shortened identifier, the source of both runtimes wants all of it")
 	case len(r.devices) == 0:
-		r.add(codeContainerFails, "%s names no NVIDIA GPU, since this machine has none; the container does not start", quoted(entry))
+		r.addNote(codeContainerFails, "%s names no NVIDIA GPU, since this machine has none; the container does not start", quoteEntry(entry))
 	default:
-		r.add(codeContainerFails, "%s names no NVIDIA GPU of this machine (0 to %d, GPU:slice, or a whole identifier); the container does not start", quoted(entry), len(r.devices)-1)
+		r.addNote(codeContainerFails, "%s names no NVIDIA GPU of this machine (0 to %d, GPU:slice, or a whole identifier); the container does not start", quoteEntry(entry), len(r.devices)-1)
 	}
 }
 
-// order notes a list whose order suggests numbers that the programs inside do not get.
-func (r *containerReader) order(chosen []choice) {
+// noteOrder notes a list whose order suggests numbers that the programs inside do not get.
+func (r *containerReader) noteOrder(chosen []choice) {
 	place := func(c choice) int { return slices.Index(r.devices, c.dev) }
 	if !slices.IsSortedFunc(chosen, func(a, b choice) int { return place(a) - place(b) }) {
-		r.add(codeContainerOrder, "the order of this list changes nothing; inside, CUDA orders the GPUs itself (CUDA_VISIBLE_DEVICES inside the container chooses another order)")
+		r.addNote(codeContainerOrder, "the order of this list changes nothing; inside, CUDA orders the GPUs itself (CUDA_VISIBLE_DEVICES inside the container chooses another order)")
 	}
 }
 
-// renumbered notes which number inside is which GPU.
-func (r *containerReader) renumbered(inside []*gpu.Device) {
+// noteNumbers notes which number inside is which GPU.
+func (r *containerReader) noteNumbers(inside []*gpu.Device) {
 	var pairs []string
 	for i, d := range indexOrder(inside) {
 		if d.Index != i {

@@ -97,7 +97,7 @@ func TestContainer(t *testing.T) {
 	for _, c := range containerCases() {
 		t.Run(c.name, func(t *testing.T) {
 			before := fmt.Sprint(c.machine)
-			inside, notes := Container(c.env, c.machine)
+			inside, notes := InsideContainer(c.env, c.machine)
 			v := CUDA(c.env, inside)
 			v.Notes = append(append([]Note{}, notes...), v.Notes...)
 			wellFormed(t, inside, v)
@@ -117,7 +117,7 @@ func TestContainer(t *testing.T) {
 // TestContainerLeavesOthers: the variable does not apply to devices of other vendors.
 func TestContainerLeavesOthers(t *testing.T) {
 	both := bothVendors()
-	inside, _ := Container(given("1"), both)
+	inside, _ := InsideContainer(given("1"), both)
 	if got := len(devicesOf(inside, gpu.AMD)); got != len(devicesOf(both, gpu.AMD)) {
 		t.Errorf("%d AMD devices are left", got)
 	}
@@ -130,13 +130,13 @@ func FuzzContainer(f *testing.F) {
 	}
 	m := split(3, 1)
 	f.Fuzz(func(t *testing.T, value string) {
-		inside, notes := Container(given(value), m)
-		again, _ := Container(given(value+",,"), m)
+		inside, notes := InsideContainer(given(value), m)
+		again, _ := InsideContainer(given(value+",,"), m)
 		if held(again) != held(inside) && !strings.Contains(value, "\x00") {
 			t.Errorf("%q: %q, with empty entries %q", value, held(inside), held(again))
 		}
 		for _, d := range inside.Devices {
-			whole, _, ok := m.Find(d.UUID)
+			whole, _, ok := m.FindDevice(d.UUID)
 			if !ok || len(d.MIG) > len(whole.MIG) || d.Index != whole.Index {
 				t.Errorf("%q: %+v is no part of the machine", value, d)
 			}
@@ -192,7 +192,7 @@ func TestGiven(t *testing.T) {
 		{"ROCR within, then HIP", job("SLURM_JOB_GPUS=1,2,3", "ROCR_VISIBLE_DEVICES=0,2", "HIP_VISIBLE_DEVICES=1"), amd, "3", "slurm-relative"},
 		{"HIP within", job("SLURM_JOB_GPUS=2,3", "HIP_VISIBLE_DEVICES=1"), amd, "3", "slurm-relative"},
 	} {
-		inside, notes := Given(c.env, c.machine)
+		inside, notes := InsideAllocation(c.env, c.machine)
 		v := CUDA(c.env, inside)
 		if len(devicesOf(c.machine, gpu.AMD)) > 0 {
 			v = HIP(c.env, inside)
@@ -225,7 +225,7 @@ func TestDeciding(t *testing.T) {
 		{"tinygrad:0.11", Env{"CUDA_VISIBLE_DEVICES=0", "VISIBLE_DEVICES=1"}, []string{"VISIBLE_DEVICES=1"}, []string{"CUDA_VISIBLE_DEVICES=0"}},
 		{"tinygrad:0.11", Env{"CUDA_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"}, []string{"CUDA_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"}, nil},
 	} {
-		wins, beaten := Deciding(c.env, c.runtime, gpu.Machine{}, gpu.Machine{})
+		wins, beaten := DecidingVariables(c.env, c.runtime, gpu.Machine{}, gpu.Machine{})
 		if !slices.Equal(wins, c.wins) || !reflect.DeepEqual(beaten, c.beaten) {
 			t.Errorf("%s %q: %q beat %q, want %q and %q", c.runtime, c.env, wins, beaten, c.wins, c.beaten)
 		}
@@ -254,15 +254,15 @@ func TestDecidingFromOutside(t *testing.T) {
 		want    string
 	}{
 		{"not in a container", "cuda", contained, g4, "CUDA_VISIBLE_DEVICES=1"},
-		{"in a container", "cuda", contained, within(contained, Container), "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1"},
-		{"in a container that was given more", "cuda", contained, within(Env{"NVIDIA_VISIBLE_DEVICES=1,2,3"}, Container), "CUDA_VISIBLE_DEVICES=1"},
+		{"in a container", "cuda", contained, within(contained, InsideContainer), "NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1"},
+		{"in a container that was given more", "cuda", contained, within(Env{"NVIDIA_VISIBLE_DEVICES=1,2,3"}, InsideContainer), "CUDA_VISIBLE_DEVICES=1"},
 		{"in a container that gives all", "cuda", Env{"NVIDIA_VISIBLE_DEVICES=all"}, g4, ""},
-		{"HIP in the same container", "hip", contained, within(contained, Container), "CUDA_VISIBLE_DEVICES=1"},
-		{"in the job", "cuda", job, within(job, Given), "SLURM_JOB_GPUS=1,2,3 CUDA_VISIBLE_DEVICES=0"},
+		{"HIP in the same container", "hip", contained, within(contained, InsideContainer), "CUDA_VISIBLE_DEVICES=1"},
+		{"in the job", "cuda", job, within(job, InsideAllocation), "SLURM_JOB_GPUS=1,2,3 CUDA_VISIBLE_DEVICES=0"},
 		{"seen from inside the job", "cuda", job, g4, "CUDA_VISIBLE_DEVICES=0"},
-		{"in a container of the job", "cuda", both, within(both, Given, Container), "SLURM_JOB_GPUS=1,2,3 NVIDIA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=0"},
+		{"in a container of the job", "cuda", both, within(both, InsideAllocation, InsideContainer), "SLURM_JOB_GPUS=1,2,3 NVIDIA_VISIBLE_DEVICES=2 CUDA_VISIBLE_DEVICES=0"},
 	} {
-		wins, _ := Deciding(c.env, c.runtime, g4, c.inside)
+		wins, _ := DecidingVariables(c.env, c.runtime, g4, c.inside)
 		if got := strings.Join(wins, " "); got != c.want {
 			t.Errorf("%s: decided by %q, want %q", c.name, got, c.want)
 		}

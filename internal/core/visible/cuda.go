@@ -11,8 +11,8 @@ import (
 
 const cudaVariable = "CUDA_VISIBLE_DEVICES"
 
-// longestOrder is the size in bytes from which the driver takes CUDA_DEVICE_ORDER for unset.
-const longestOrder = 1024
+// tooLongOrderSize is the size in bytes from which the driver takes CUDA_DEVICE_ORDER for unset.
+const tooLongOrderSize = 1024
 
 // CUDA returns what a program that uses the CUDA driver sees: the NVIDIA devices that CUDA_VISIBLE_DEVICES lists,
 // numbered in the order of the list, or all of them in CUDA's own order. Where it is not known how the machine's driver reads,
@@ -27,18 +27,18 @@ func CUDA(env Env, m gpu.Machine) View {
 	var differ []string
 	for _, o := range others {
 		if other := cudaView(env, m, o); !slices.Equal(other.Visible, v.Visible) {
-			differ = append(differ, fmt.Sprintf("%s shows %s", o, other.describe()))
+			differ = append(differ, fmt.Sprintf("%s shows %s", o, other.describeVisible()))
 		}
 	}
 	if len(differ) > 0 {
 		value, _ := env.Lookup(cudaVariable)
-		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers differ here, and how this machine's reads it is not known: %s", strings.Join(differ, ", ")))
+		v.Notes = append(v.Notes, variable{cudaVariable, value}.newNote(codeOlderDriver, "drivers differ here, and how this machine's reads it is not known: %s", strings.Join(differ, ", ")))
 	}
 	return v
 }
 
-// describe says what is visible, in a few words.
-func (v View) describe() string {
+// describeVisible says what is visible, in a few words.
+func (v View) describeVisible() string {
 	switch len(v.Visible) {
 	case 0:
 		return "no GPU"
@@ -51,13 +51,13 @@ func (v View) describe() string {
 func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 	list := readCUDABy(env, m, rules)
 	chosen, notes := oneSlice(list)
-	notes = append(append(list.notes, mps(env, list)...), notes...)
+	notes = append(append(list.notes, mpsNotes(env, list)...), notes...)
 	for _, c := range chosen {
 		if c.dev.Problem != "" {
-			notes = append(notes, Note{codeProblem, fmt.Sprintf("GPU %d (%s) cannot be used at present: %s; the driver may fail for all devices or leave it out", c.dev.Index, c.dev.Name, cut(c.dev.Problem))})
+			notes = append(notes, Note{codeProblem, fmt.Sprintf("GPU %d (%s) cannot be used at present: %s; the driver may fail for all devices or leave it out", c.dev.Index, c.dev.Name, truncateText(c.dev.Problem))})
 		}
 	}
-	return view("cuda", chosen, notes)
+	return newView("cuda", chosen, notes)
 }
 
 // cudaRules are which of NVIDIA's ways to read a list a driver follows, the oldest first. They differ in how long a value may be, in
@@ -77,17 +77,17 @@ func (r cudaRules) String() string {
 	return [...]string{"a driver before 545", "driver 545", "driver 550", "driver 570", "driver 580"}[r]
 }
 
-// tooLong is the size in bytes from which the driver takes CUDA_VISIBLE_DEVICES for unset.
-func (r cudaRules) tooLong() int {
+// tooLongSize is the size in bytes from which the driver takes CUDA_VISIBLE_DEVICES for unset.
+func (r cudaRules) tooLongSize() int {
 	if r == before545 {
 		return 1024
 	}
 	return 2625 // room for 64 identifiers of 40 letters
 }
 
-// mostSlices is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda 545.29 and 555.58
+// maxSliceListSize is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda 545.29 and 555.58
 // write beyond their room for 64 identifiers.
-const mostSlices = 1024
+const maxSliceListSize = 1024
 
 // driverRules are the rules of a driver of this version, and those that it may follow instead where none of its age was observed.
 func driverRules(version string) (rules cudaRules, others []cudaRules) {
@@ -129,10 +129,10 @@ func readCUDA(env Env, m gpu.Machine) cudaList {
 
 func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	value, set := env.Lookup(cudaVariable)
-	l := cudaList{variable: variable{cudaVariable, value}, set: set && len(value) < rules.tooLong()}
-	l.notes = twice(env, cudaVariable)
+	l := cudaList{variable: variable{cudaVariable, value}, set: set && len(value) < rules.tooLongSize()}
+	l.notes = duplicateNotes(env, cudaVariable)
 	if set && !l.set {
-		l.notes = append(l.notes, l.variable.note(codeTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset: every GPU is visible", len(value), rules.tooLong()))
+		l.notes = append(l.notes, l.variable.newNote(codeTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset: every GPU is visible", len(value), rules.tooLongSize()))
 	}
 	devices, guessed, fails, notes := cudaOrder(env, m)
 	l.notes = append(l.notes, notes...)
@@ -143,11 +143,11 @@ func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	numbers := true
 	if l.set {
 		r := cudaReader{noter: noter{variable: l.variable}, devices: devices, rules: rules}
-		l.chosen = r.apply()
+		l.chosen = r.readList()
 		l.notes = append(l.notes, r.notes...)
 		numbers, l.byNumber = r.byNumber, r.byNumber
 	} else {
-		l.chosen = whole(devices)
+		l.chosen = wholeChoices(devices)
 	}
 	if why := vagueNumbers(devices); l.byNumber && why != "" {
 		l.notes = append(l.notes, Note{codeUndocumented, why + "; identifiers are certain"})
@@ -178,12 +178,12 @@ func vagueNumbers(devices []*gpu.Device) string {
 	return ""
 }
 
-// twice notes a variable that is in the environment with two different values.
-func twice(env Env, name string) []Note {
+// duplicateNotes notes a variable that is in the environment with two different values.
+func duplicateNotes(env Env, name string) []Note {
 	first, set := env.Lookup(name)
 	for _, pair := range env {
 		if k, v, ok := strings.Cut(pair, "="); set && ok && k == name && v != first {
-			return []Note{variable{name, first}.note(codeTwice, "the environment also has %s; the first is read, but a shell may pass on either", variable{name, v})}
+			return []Note{variable{name, first}.newNote(codeTwice, "the environment also has %s; the first is read, but a shell may pass on either", variable{name, v})}
 		}
 	}
 	return nil
@@ -198,16 +198,16 @@ type cudaReader struct {
 	byNumber bool // a number chose a device
 }
 
-func (r *cudaReader) apply() []choice {
+func (r *cudaReader) readList() []choice {
 	if strings.TrimSpace(r.value) == "" {
-		r.add(codeEmpty, "no GPU is visible; write %s=-1 to say so clearly", r.name)
+		r.addNote(codeEmpty, "no GPU is visible; write %s=-1 to say so clearly", r.name)
 		return nil
 	}
 	tokens := strings.Split(r.value, ",")
-	entry := r.number
+	entry := r.readNumberEntry
 	switch {
-	case strings.HasPrefix(r.value, "MIG-") && r.rules >= since545 && len(r.value) > mostSlices:
-		r.add(codeUndocumented, "it begins with MIG- and has %d bytes; from %d on, libcuda 550 shows nothing, and 545 and 555 read it or end the program", len(r.value), mostSlices+1)
+	case strings.HasPrefix(r.value, "MIG-") && r.rules >= since545 && len(r.value) > maxSliceListSize:
+		r.addNote(codeUndocumented, "it begins with MIG- and has %d bytes; from %d on, libcuda 550 shows nothing, and 545 and 555 read it or end the program", len(r.value), maxSliceListSize+1)
 		return nil
 	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules >= since550:
 		entry = r.readIdentifier
@@ -221,7 +221,7 @@ func (r *cudaReader) apply() []choice {
 			return chosen
 		}
 		if slices.ContainsFunc(chosen, func(o choice) bool { return o.uuid() == c.uuid() }) {
-			r.add(codeDuplicate, "GPU %d is named twice (entry %s), which empties the whole list", c.dev.Index, quoted(tokens[i]))
+			r.addNote(codeDuplicate, "GPU %d is named twice (entry %s), which empties the whole list", c.dev.Index, quoteEntry(tokens[i]))
 			return nil
 		}
 		chosen = append(chosen, c)
@@ -229,29 +229,29 @@ func (r *cudaReader) apply() []choice {
 	return chosen
 }
 
-// number reads an entry of a list that began with a number.
-func (r *cudaReader) number(tokens []string, i int) (choice, bool) {
+// readNumberEntry reads an entry of a list that began with a number.
+func (r *cudaReader) readNumberEntry(tokens []string, i int) (choice, bool) {
 	n := readNumber(tokens[i])
 	switch {
 	case !n.ok:
-		r.notNumber(tokens, i)
+		r.noteNotNumber(tokens, i)
 		return choice{}, false
 	case n.value < 0 || n.value >= len(r.devices):
-		r.noSuchIndex(tokens, i, n)
+		r.noteNoSuchIndex(tokens, i, n)
 		return choice{}, false
 	}
 	if n.wrapped {
-		r.add(codeWrapped, "entry %s is cut to 32 bits and read as %d", quoted(tokens[i]), n.value)
+		r.addNote(codeWrapped, "entry %s is cut to 32 bits and read as %d", quoteEntry(tokens[i]), n.value)
 	}
 	if n.junk != "" {
-		r.junk(tokens[i], n)
+		r.noteJunk(tokens[i], n)
 	}
 	r.byNumber = true
 	return choice{dev: r.devices[n.value]}, true
 }
 
-func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
-	if n.value < 0 && !n.wrapped && rest(tokens, i) == "" {
+func (r *cudaReader) noteNoSuchIndex(tokens []string, i int, n number) {
+	if n.value < 0 && !n.wrapped && droppedEntries(tokens, i) == "" {
 		return // -1 at the end is a common way to write "no more"
 	}
 	has := "this machine has no NVIDIA GPU"
@@ -262,5 +262,5 @@ func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 	if n.wrapped {
 		what = "too large"
 	}
-	r.add(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoted(tokens[i]), what, has, rest(tokens, i), r.suggestion(tokens[i]))
+	r.addNote(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoteEntry(tokens[i]), what, has, droppedEntries(tokens, i), r.suggestionText(tokens[i]))
 }

@@ -270,12 +270,12 @@ func TestWidens(t *testing.T) {
 	m := same(gpu.NVIDIA, 2)
 	m.Driver = "535.261.03"
 	for value, want := range map[string]bool{"0" + strings.Repeat(" ", 1023): true, "MIG-ffff": true, "0": false, "7": false} {
-		_, notes := Limit(set(value), m)
+		_, notes := HiddenDevices(set(value), m)
 		if got := slices.ContainsFunc(notes, Note.Widens); got != want {
 			t.Errorf("%.20q: %v, %v", value, got, notes)
 		}
 	}
-	hidden, notes := Limit(Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, m)
+	hidden, notes := HiddenDevices(Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, m)
 	if len(hidden) > 0 || slices.ContainsFunc(notes, Note.Widens) {
 		t.Errorf("a long order: %v, %v", hidden, notes)
 	}

@@ -43,28 +43,28 @@ func readNumber(s string) number {
 	return n
 }
 
-// notNumber notes why an entry of a number list is no number. Such an entry ends the list.
-func (r *cudaReader) notNumber(tokens []string, i int) {
-	entry, dropped := strings.Trim(tokens[i], blanks), rest(tokens, i)
+// noteNotNumber notes why an entry of a number list is no number. Such an entry ends the list.
+func (r *cudaReader) noteNotNumber(tokens []string, i int) {
+	entry, dropped := strings.Trim(tokens[i], blanks), droppedEntries(tokens, i)
 	switch n := readNumber(entry); {
 	case entry == "" && dropped == "" && i > 0: // a comma at the end
 	case entry == "":
-		r.add(codeNotNumber, "an empty entry ends the list%s", dropped)
+		r.addNote(codeNotNumber, "an empty entry ends the list%s", dropped)
 	case n.sign:
-		r.add(codeNotNumber, "entry %s is a sign without a number and ends the list%s", quoted(entry), dropped)
+		r.addNote(codeNotNumber, "entry %s is a sign without a number and ends the list%s", quoteEntry(entry), dropped)
 	case isWord(entry):
-		r.add(codeWord, "%s is no word of this variable (all, none and void belong to NVIDIA_VISIBLE_DEVICES, NoDevFiles was Slurm's) and ends the list%s", quoted(entry), dropped)
+		r.addNote(codeWord, "%s is no word of this variable (all, none and void belong to NVIDIA_VISIBLE_DEVICES, NoDevFiles was Slurm's) and ends the list%s", quoteEntry(entry), dropped)
 	case strings.ContainsAny(entry, `"'`):
-		r.add(codeQuotes, "%s", r.quotes(i))
+		r.addNote(codeQuotes, "%s", r.quotesText(i))
 	case isIdentifier(entry):
-		r.identifierInNumbers(tokens, i)
+		r.noteIdentifier(tokens, i)
 	default:
-		r.add(codeNotNumber, "%s is no number and ends the list%s%s", quoted(entry), dropped, r.suggestion(entry))
+		r.addNote(codeNotNumber, "%s is no number and ends the list%s%s", quoteEntry(entry), dropped, r.suggestionText(entry))
 	}
 }
 
-// quotes describes quotation marks in the value itself, and what to write instead.
-func (r *cudaReader) quotes(i int) string {
+// quotesText describes quotation marks in the value itself, and what to write instead.
+func (r *cudaReader) quotesText(i int) string {
 	text := fmt.Sprintf("the quotation marks are part of the value, and no number begins with one: the list ends at its entry %d", i+1)
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(r.value); strings.Trim(bare, ","+blanks) != "" {
 		text += "; write " + variable{r.name, bare}.String()
@@ -72,16 +72,16 @@ func (r *cudaReader) quotes(i int) string {
 	return text
 }
 
-// suggestion suggests the identifier that starts with the entry, when its prefix was left out or it was typed in
+// suggestionText suggests the identifier that starts with the entry, when its prefix was left out or it was typed in
 // capital letters.
-func (r *cudaReader) suggestion(entry string) string {
+func (r *cudaReader) suggestionText(entry string) string {
 	digits := strings.ToLower(strings.Trim(entry, blanks))
 	for _, prefix := range []string{"GPU-", "MIG-"} {
 		whole := prefix + strings.TrimPrefix(digits, strings.ToLower(prefix))
 		if len(whole) < len(prefix)+3 || whole == entry {
 			continue
 		}
-		for _, c := range everything(r.devices) {
+		for _, c := range allChoices(r.devices) {
 			if strings.HasPrefix(string(c.uuid()), whole) {
 				return "; did you mean " + whole + "?"
 			}
@@ -90,30 +90,30 @@ func (r *cudaReader) suggestion(entry string) string {
 	return ""
 }
 
-func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
+func (r *cudaReader) noteIdentifier(tokens []string, i int) {
 	switch {
 	case i > 0:
-		r.add(codeMixed, "entry %s is an identifier in a list that began with numbers and ends it%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeMixed, "entry %s is an identifier in a list that began with numbers and ends it%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 	case tokens[0] != strings.TrimLeft(tokens[0], blanks):
-		r.add(codeUnknownUUID, "the blank before %s keeps it from being read as an identifier, which ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeUnknownUUID, "the blank before %s keeps it from being read as an identifier, which ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 	default:
-		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoted(tokens[i]), rest(tokens, i), r.suggestion(tokens[i]))
+		r.addNote(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoteEntry(tokens[i]), droppedEntries(tokens, i), r.suggestionText(tokens[i]))
 	}
 }
 
-// junk notes what was ignored after a number.
-func (r *cudaReader) junk(entry string, n number) {
+// noteJunk notes what was ignored after a number.
+func (r *cudaReader) noteJunk(entry string, n number) {
 	tail := strings.TrimLeft(n.junk, blanks)
 	second := readNumber(strings.TrimLeft(tail, "-–.:;|/"+blanks))
 	switch {
 	case n.value == 0 && (strings.HasPrefix(tail, "x") || strings.HasPrefix(tail, "X")):
-		r.add(codeJunk, "hexadecimal is not understood: %s is read as 0", quoted(entry))
+		r.addNote(codeJunk, "hexadecimal is not understood: %s is read as 0", quoteEntry(entry))
 	case second.ok && (strings.HasPrefix(tail, "-") || strings.HasPrefix(tail, "–") || strings.HasPrefix(tail, "..") || strings.HasPrefix(tail, ":")):
-		r.add(codeRange, "ranges are not understood: %s is read as %d alone; write every number, separated by commas", quoted(entry), n.value)
+		r.addNote(codeRange, "ranges are not understood: %s is read as %d alone; write every number, separated by commas", quoteEntry(entry), n.value)
 	case second.ok && (len(tail) < len(n.junk) || strings.ContainsAny(tail[:1], ";|/")):
-		r.add(codeSeparator, "only commas separate entries: %s is read as %d alone", quoted(entry), n.value)
+		r.addNote(codeSeparator, "only commas separate entries: %s is read as %d alone", quoteEntry(entry), n.value)
 	default:
-		r.add(codeJunk, "what follows the number in %s is ignored: it is read as %d", quoted(entry), n.value)
+		r.addNote(codeJunk, "what follows the number in %s is ignored: it is read as %d", quoteEntry(entry), n.value)
 	}
 }
 
@@ -135,13 +135,13 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 	entry := tokens[i]
 	ofSlice := strings.HasPrefix(entry, "MIG-") && r.rules >= since550
 	if !strings.HasPrefix(entry, "GPU-") && !ofSlice {
-		r.add(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoted(entry), r.value[:4], rest(tokens, i))
+		r.addNote(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoteEntry(entry), r.value[:4], droppedEntries(tokens, i))
 		return choice{}, false
 	}
 	digits, tail, readable := r.rules.readUUID(r.textOf(tokens, i)[4:])
 	var found []choice
 	if readable {
-		found = whole(r.findByDigits(digits))
+		found = wholeChoices(r.findByDigits(digits))
 	}
 	if ofSlice {
 		if c, ok := r.findSlice(entry); ok {
@@ -151,10 +151,10 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 	}
 	if len(found) == 1 {
 		if tail, _, _ = strings.Cut(tail, ","); strings.Trim(tail, blanks) != "" {
-			r.add(codeJunk, "what follows the identifier in %s is ignored", quoted(entry))
+			r.addNote(codeJunk, "what follows the identifier in %s is ignored", quoteEntry(entry))
 		}
 		if ofSlice {
-			r.add(codeWholeGPU, "%s is no MIG device: it is read as the whole GPU with these digits", quoted(entry))
+			r.addNote(codeWholeGPU, "%s is no MIG device: it is read as the whole GPU with these digits", quoteEntry(entry))
 		}
 		return found[0], true
 	}
@@ -178,27 +178,27 @@ func (r *cudaReader) findSlice(entry string) (choice, bool) {
 	if len(begins) != 1 {
 		return choice{}, false
 	}
-	r.add(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoted(entry))
+	r.addNote(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoteEntry(entry))
 	return begins[0], true
 }
 
 // noteUnknown notes an identifier that means no device, or several. It ends the list.
 func (r *cudaReader) noteUnknown(tokens []string, i int, several bool) {
-	code, what, hint := codeUnknownUUID, "matches no NVIDIA GPU", r.suggestion(tokens[i])
+	code, what, hint := codeUnknownUUID, "matches no NVIDIA GPU", r.suggestionText(tokens[i])
 	if strings.HasPrefix(tokens[i], "MIG-") {
 		what = "matches no MIG device"
 	}
-	if full := r.shortened(tokens, i); full != "" {
+	if full := r.fullIdentifier(tokens, i); full != "" {
 		hint = "; driver 570 reads the beginning of an identifier only at the end of a list: write " + full
 	}
 	if several {
 		code, what, hint = codeAmbiguous, "is the beginning of several identifiers", ""
 	}
-	r.add(code, "%s %s and ends the list%s%s", quoted(tokens[i]), what, rest(tokens, i), hint)
+	r.addNote(code, "%s %s and ends the list%s%s", quoteEntry(tokens[i]), what, droppedEntries(tokens, i), hint)
 }
 
-// shortened is the whole identifier that driver 570 would have found by this entry at the end of the list.
-func (r *cudaReader) shortened(tokens []string, i int) string {
+// fullIdentifier is the whole identifier that driver 570 would have found by this entry at the end of the list.
+func (r *cudaReader) fullIdentifier(tokens []string, i int) string {
 	if r.rules != since570 || i == len(tokens)-1 || !isIdentifier(tokens[i]) {
 		return ""
 	}
@@ -219,8 +219,8 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 	for i, entry := range tokens {
 		found := slices.DeleteFunc(r.listSlices(), func(c choice) bool { return string(c.mig.UUID) != entry })
 		if len(found) == 0 && i == 0 {
-			r.add(codeShowsAll, "%s names no MIG device of this machine, and drivers before 550 show every GPU that is not split then%s", quoted(entry), r.suggestion(entry))
-			return whole(slices.DeleteFunc(slices.Clone(r.devices), (*gpu.Device).UsesMIG))
+			r.addNote(codeShowsAll, "%s names no MIG device of this machine, and drivers before 550 show every GPU that is not split then%s", quoteEntry(entry), r.suggestionText(entry))
+			return wholeChoices(slices.DeleteFunc(slices.Clone(r.devices), (*gpu.Device).UsesMIG))
 		}
 		if len(found) == 0 {
 			r.noteUnknown(tokens, i, false)
@@ -245,11 +245,11 @@ func (r *cudaReader) readOlderPath(tokens []string) []choice {
 		return nil
 	}
 	d := found[0]
-	if dropped := rest(tokens, 0); dropped != "" {
-		r.add(codeOneSlice, "after an identifier of this form nothing else is read%s", dropped)
+	if dropped := droppedEntries(tokens, 0); dropped != "" {
+		r.addNote(codeOneSlice, "after an identifier of this form nothing else is read%s", dropped)
 	}
 	if !d.UsesMIG() {
-		r.add(codeWholeGPU, "GPU %d is not split: %s is read as the whole GPU", d.Index, quoted(tokens[0]))
+		r.addNote(codeWholeGPU, "GPU %d is not split: %s is read as the whole GPU", d.Index, quoteEntry(tokens[0]))
 		return []choice{{dev: d}}
 	}
 	instance, part, _ := strings.Cut(path, "/")
@@ -275,7 +275,7 @@ func (r *cudaReader) findByDigits(digits string) (found []*gpu.Device) {
 
 // listSlices lists all MIG devices.
 func (r *cudaReader) listSlices() []choice {
-	return slices.DeleteFunc(everything(r.devices), func(c choice) bool { return c.mig == nil })
+	return slices.DeleteFunc(allChoices(r.devices), func(c choice) bool { return c.mig == nil })
 }
 
 // uuidSize is how many hexadecimal digits an identifier has.

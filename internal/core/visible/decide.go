@@ -8,13 +8,13 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Deciding lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
+// DecidingVariables lists, as NAME=value and in the order in which they apply, the variables that decide what programs of a
 // runtime see (the names of Entry.Runtime; "tinygrad:0.11" is tinygrad of that version). beaten lists those that are
 // set but have no effect because another wins. m is the machine and inside the part of it that the process can open. If
 // that is less, the variables of Slurm and of container runtimes that explain it come first.
-func Deciding(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten []string) {
+func DecidingVariables(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten []string) {
 	runtime, version, _ := strings.Cut(runtime, ":")
-	deciding = outer(env, runtime, m, inside)
+	deciding = outerVariables(env, runtime, m, inside)
 	first := func(names ...string) {
 		won := false
 		for _, name := range names {
@@ -31,7 +31,7 @@ func Deciding(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten 
 	switch runtime {
 	case "cuda":
 		first(cudaVariable)
-		if numbered(env) {
+		if dependsOnOrder(env) {
 			first("CUDA_DEVICE_ORDER")
 		}
 	case "rocr":
@@ -66,20 +66,20 @@ func Deciding(env Env, runtime string, m, inside gpu.Machine) (deciding, beaten 
 // tinygradVariables are those that a version reads, of each group the first that is set.
 func tinygradVariables(env Env, minor int) [][]string {
 	switch {
-	case throughCUDA(env, minor):
+	case usesCUDABackend(env, minor):
 		return [][]string{{"DEV"}, {cudaVariable}}
 	case minor >= 13:
 		return [][]string{{"DEV"}}
 	case minor == 12:
 		return [][]string{{"HCQ_VISIBLE_DEVICES"}}
-	case env.set("VISIBLE_DEVICES"):
+	case env.hasAny("VISIBLE_DEVICES"):
 		return [][]string{{"VISIBLE_DEVICES", cudaVariable, "HIP_VISIBLE_DEVICES"}}
 	}
 	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}} // for NV, and for AMD
 }
 
-// outer names the variables that explain why the process cannot open every device.
-func outer(env Env, runtime string, m, inside gpu.Machine) []string {
+// outerVariables names the variables that explain why the process cannot open every device.
+func outerVariables(env Env, runtime string, m, inside gpu.Machine) []string {
 	vendors := map[string][]gpu.Vendor{
 		"cuda": {gpu.NVIDIA}, "rocr": {gpu.AMD}, "hip": {gpu.AMD}, "opencl": {gpu.AMD},
 		"sycl": {gpu.NVIDIA, gpu.AMD}, "tinygrad": {gpu.NVIDIA, gpu.AMD},
@@ -89,11 +89,11 @@ func outer(env Env, runtime string, m, inside gpu.Machine) []string {
 		narrow func(Env, gpu.Machine) (gpu.Machine, []Note)
 		names  []string
 	}{
-		{Given, []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}},
-		{Container, []string{containerVariable}},
+		{InsideAllocation, []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}},
+		{InsideContainer, []string{containerVariable}},
 	} {
 		less, _ := layer.narrow(env, m)
-		if !narrower(less, m, vendors) || narrower(less, inside, vendors) {
+		if !lacksDevices(less, m, vendors) || lacksDevices(less, inside, vendors) {
 			continue
 		}
 		m = less
@@ -107,23 +107,23 @@ func outer(env Env, runtime string, m, inside gpu.Machine) []string {
 	return out
 }
 
-// narrower reports whether a lacks a device of b of one of the vendors.
-func narrower(a, b gpu.Machine, vendors []gpu.Vendor) bool {
+// lacksDevices reports whether a lacks a device of b of one of the vendors.
+func lacksDevices(a, b gpu.Machine, vendors []gpu.Vendor) bool {
 	return slices.ContainsFunc(b.Devices, func(d gpu.Device) bool {
-		own, _, there := a.Find(d.UUID)
+		own, _, there := a.FindDevice(d.UUID)
 		return slices.Contains(vendors, d.Vendor) && (!there || len(own.MIG) < len(d.MIG))
 	})
 }
 
-// numbered reports whether the value depends on the device order: numbers and an absent list do.
-func numbered(env Env) bool {
+// dependsOnOrder reports whether the value depends on the device order: numbers and an absent list do.
+func dependsOnOrder(env Env) bool {
 	value, _ := env.Lookup(cudaVariable)
 	return !isIdentifier(value)
 }
 
-// hipWins notes both variables set with different values. There is no note when one is -1, which hides one vendor's
+// hipWinsNotes notes both variables set with different values. There is no note when one is -1, which hides one vendor's
 // devices from programs for the other, or when NVIDIA devices are present, where each variable has its own purpose.
-func hipWins(env Env, m gpu.Machine) []Note {
+func hipWinsNotes(env Env, m gpu.Machine) []Note {
 	hip, _ := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
 	if !hipReads(env, "HIP_VISIBLE_DEVICES") || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(devicesOf(m, gpu.NVIDIA)) > 0 {
@@ -132,9 +132,9 @@ func hipWins(env Env, m gpu.Machine) []Note {
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
 }
 
-// mps notes that numbers count within the MPS server's devices ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS documentation,
+// mpsNotes notes that numbers count within the MPS server's devices ("CUDA_VISIBLE_DEVICES" in NVIDIA's MPS documentation,
 // appendix "Environment Variables"). A client knows its server by the pipe directory.
-func mps(env Env, l cudaList) []Note {
+func mpsNotes(env Env, l cudaList) []Note {
 	pipes, _ := env.Lookup("CUDA_MPS_PIPE_DIRECTORY")
 	switch {
 	case pipes == "" || l.set && !l.byNumber:
@@ -142,26 +142,26 @@ func mps(env Env, l cudaList) []Note {
 	case !l.set && len(l.chosen) < 2:
 		return nil // the one that is there, or nothing works at all
 	case !l.set:
-		return []Note{{codeMPS, fmt.Sprintf("%s is not set: with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) a program sees the GPUs that its control daemon was given, which may be fewer than the machine has", cudaVariable, shown(pipes))}}
+		return []Note{{codeMPS, fmt.Sprintf("%s is not set: with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) a program sees the GPUs that its control daemon was given, which may be fewer than the machine has", cudaVariable, quoteIfNeeded(pipes))}}
 	}
-	return []Note{l.variable.note(codeMPS, "with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) these numbers count within the GPUs that its control daemon was given, not within the machine; identifiers are right in both", shown(pipes))}
+	return []Note{l.variable.newNote(codeMPS, "with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) these numbers count within the GPUs that its control daemon was given, not within the machine; identifiers are right in both", quoteIfNeeded(pipes))}
 }
 
-// Given returns the machine as a process of another scheduler's job can open it, seen from outside the job. Slurm's
+// InsideAllocation returns the machine as a process of another scheduler's job can open it, seen from outside the job. Slurm's
 // device cgroup shows a job only its own GPUs, and then numbers count within them. Numbers that already match the job's
 // list are taken as the machine's. For the caller's own environment it changes nothing that the machine, read from
 // inside, does not show already.
 //
 // Source: SchedMD/slurm src/plugins/gres/common/gres_common.c.
-func Given(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
-	vendor, given, notes := slurmGiven(env, m)
+func InsideAllocation(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) {
+	vendor, given, notes := slurmMask(env, m)
 	if vendor == "" {
 		return m, notes
 	}
 	read := cudaMask
 	if vendor == gpu.AMD {
 		read = rocrMask
-		if !env.set(rocrVariable) {
+		if !env.hasAny(rocrVariable) {
 			read = hipMask
 		}
 	}

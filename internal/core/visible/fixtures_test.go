@@ -62,7 +62,7 @@ func mixed() gpu.Machine {
 func indices(m gpu.Machine, v View) string {
 	var out []string
 	for _, e := range v.Visible {
-		d, mig, ok := m.Find(e.UUID)
+		d, mig, ok := m.FindDevice(e.UUID)
 		switch {
 		case !ok:
 			out = append(out, "?")
@@ -99,7 +99,7 @@ func wellFormed(t *testing.T, m gpu.Machine, v View) {
 			t.Errorf("%s is visible twice", e.UUID)
 		}
 		seen[e.UUID] = true
-		d, mig, ok := m.Find(e.UUID)
+		d, mig, ok := m.FindDevice(e.UUID)
 		if !ok || d.Index != e.Index || d.Vendor != e.Vendor || (mig != nil) != (e.Parent != "") {
 			t.Errorf("%+v is not a device of the machine", e)
 		}

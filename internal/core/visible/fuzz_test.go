@@ -29,14 +29,14 @@ func FuzzCUDA(f *testing.F) {
 		if len(v.Visible) > strings.Count(value, ",")+1 && !slices.ContainsFunc(v.Notes, Note.Widens) {
 			t.Errorf("%q shows %d devices", value, len(v.Visible))
 		}
-		hidden, _ := Limit(env, m)
+		hidden, _ := HiddenDevices(env, m)
 		for _, e := range v.Visible {
 			if hidden[e.UUID] != "" || hidden[e.Parent] != "" {
 				t.Errorf("%s is visible and hidden", e.UUID)
 			}
 		}
 		for id := range hidden {
-			if _, _, ok := m.Find(id); !ok {
+			if _, _, ok := m.FindDevice(id); !ok {
 				t.Errorf("%s is hidden and no device", id)
 			}
 		}

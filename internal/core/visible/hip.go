@@ -17,8 +17,8 @@ import (
 // and 7.2.4 over invented GPUs. Where the first two differ, a note says so.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
-	notes := append(append(l.below, hipWins(env, m)...), l.notes...)
-	return view("hip", whole(l.chosen), append(notes, torchCount(env, m, len(l.chosen))...))
+	notes := append(append(l.below, hipWinsNotes(env, m)...), l.notes...)
+	return newView("hip", wholeChoices(l.chosen), append(notes, torchCount(env, m, len(l.chosen))...))
 }
 
 // torchCount notes where PyTorch reads the variables differently from the runtime: it counts the fields of
@@ -33,9 +33,9 @@ func torchCount(env Env, m gpu.Machine, visible int) []Note {
 	hip, also := env.Lookup("HIP_VISIBLE_DEVICES")
 	switch {
 	case also && strings.Count(hip, ",")+1 > fields:
-		return []Note{variable{"HIP_VISIBLE_DEVICES", hip}.note(codeTorch, "PyTorch fails with a RuntimeError, because this list is longer than %s", variable{rocrVariable, rocr})}
+		return []Note{variable{"HIP_VISIBLE_DEVICES", hip}.newNote(codeTorch, "PyTorch fails with a RuntimeError, because this list is longer than %s", variable{rocrVariable, rocr})}
 	case !also && fields != visible:
-		return []Note{variable{rocrVariable, rocr}.note(codeTorch, "before it starts the runtime, PyTorch counts %d by the commas of this list; the runtime shows %d", fields, visible)}
+		return []Note{variable{rocrVariable, rocr}.newNote(codeTorch, "before it starts the runtime, PyTorch counts %d by the commas of this list; the runtime shows %d", fields, visible)}
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func torchCount(env Env, m gpu.Machine, visible int) []Note {
 // Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp.
 func OpenCL(env Env, m gpu.Machine) View {
 	l := readWithinROCR(env, m, "GPU_DEVICE_ORDINAL")
-	return view("opencl", whole(l.chosen), append(l.below, l.notes...))
+	return newView("opencl", wholeChoices(l.chosen), append(l.below, l.notes...))
 }
 
 // hipList is a list read within ROCR's.
@@ -60,12 +60,12 @@ type hipList struct {
 }
 
 func readHIP(env Env, m gpu.Machine) hipList {
-	if hipReads(env, "HIP_VISIBLE_DEVICES") || !env.set(cudaVariable) {
+	if hipReads(env, "HIP_VISIBLE_DEVICES") || !env.hasAny(cudaVariable) {
 		return readWithinROCR(env, m, "HIP_VISIBLE_DEVICES")
 	}
 	l := readWithinROCR(env, m, cudaVariable)
 	if len(devicesOf(m, gpu.NVIDIA)) > 0 && len(devicesOf(m, gpu.AMD)) > 0 {
-		l.notes = append([]Note{l.note(codeHIPCUDA, "HIP programs obey it too, because HIP_VISIBLE_DEVICES is not set")}, l.notes...)
+		l.notes = append([]Note{l.newNote(codeHIPCUDA, "HIP programs obey it too, because HIP_VISIBLE_DEVICES is not set")}, l.notes...)
 	}
 	return l
 }
@@ -79,15 +79,15 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	if l.value, l.set = env.Lookup(name); !l.set {
 		return l
 	}
-	r := hipReader{noter{l.variable, twice(env, name)}, Unquote(l.value), l.within}
+	r := hipReader{noter{l.variable, duplicateNotes(env, name)}, Unquote(l.value), l.within}
 	if l.set = hipReads(env, name); !l.set {
-		r.add(codeNoMask, "quotation marks with nothing between them count as not set")
+		r.addNote(codeNoMask, "quotation marks with nothing between them count as not set")
 		l.notes = r.notes
 		return l
 	}
-	l.chosen = r.apply()
+	l.chosen = r.readList()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
-		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
+		r.addNote(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
 	}
 	l.notes = r.notes
 	return l
@@ -114,38 +114,38 @@ type hipReader struct {
 	devices []*gpu.Device
 }
 
-func (r *hipReader) apply() []*gpu.Device {
+func (r *hipReader) readList() []*gpu.Device {
 	if r.list == "" {
-		r.add(codeEmpty, "no AMD GPU is visible")
-		r.add(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
+		r.addNote(codeEmpty, "no AMD GPU is visible")
+		r.addNote(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
 		return nil
 	}
 	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
 	var chosen []*gpu.Device
 	byIdentifier := false
 	for i, entry := range tokens {
-		n := r.index(entry)
+		n := r.entryIndex(entry)
 		if n < 0 || n >= len(r.devices) {
-			if entry != "-1" || rest(tokens, i) != "" {
-				r.invalid(tokens, i)
+			if entry != "-1" || droppedEntries(tokens, i) != "" {
+				r.noteInvalid(tokens, i)
 			}
 			break
 		}
 		byIdentifier = byIdentifier || strings.Contains(entry, "GPU-")
 		if d := r.devices[n]; slices.Contains(chosen, d) {
-			r.add(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoted(entry))
+			r.addNote(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoteEntry(entry))
 		} else {
 			chosen = append(chosen, d)
 		}
 	}
 	if byIdentifier {
-		r.add(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
+		r.addNote(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
 	}
 	return chosen
 }
 
-// index reads one entry; -1 is no device. An identifier matches the first device that contains it anywhere.
-func (r *hipReader) index(entry string) int {
+// entryIndex reads one entry; -1 is no device. An identifier matches the first device that contains it anywhere.
+func (r *hipReader) entryIndex(entry string) int {
 	if strings.Contains(entry, "GPU-") {
 		return slices.IndexFunc(r.devices, func(d *gpu.Device) bool {
 			return strings.Contains(hipIdentifier(d), entry)
@@ -167,38 +167,38 @@ func hipIdentifier(d *gpu.Device) string {
 	return "GPU-" + strings.ToLower(strings.TrimPrefix(id, "GPU-"))
 }
 
-func (r *hipReader) invalid(tokens []string, i int) {
-	entry, dropped := tokens[i], rest(tokens, i)
+func (r *hipReader) noteInvalid(tokens []string, i int) {
+	entry, dropped := tokens[i], droppedEntries(tokens, i)
 	n := readNumber(entry)
 	lower := strings.ReplaceAll(strings.ToLower(entry), "gpu-", "GPU-")
 	switch {
-	case strings.Contains(entry, "GPU-") && entry != lower && r.index(lower) >= 0:
-		r.add(codeUnknownUUID, "%s matches no AMD GPU, because HIP minds capitals, and ends the list%s; write %s", quoted(entry), dropped, quoted(lower))
+	case strings.Contains(entry, "GPU-") && entry != lower && r.entryIndex(lower) >= 0:
+		r.addNote(codeUnknownUUID, "%s matches no AMD GPU, because HIP minds capitals, and ends the list%s; write %s", quoteEntry(entry), dropped, quoteEntry(lower))
 	case strings.Contains(entry, "GPU-"):
-		r.add(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoted(entry), dropped)
-	case rangeLike(entry):
-		r.add(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoted(entry), dropped)
-	case n.ok && plainNumber(entry) && len(entry) > 9:
-		r.add(codeIndex, "%s is too large for a number and ends the list%s", quoted(entry), dropped)
+		r.addNote(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoteEntry(entry), dropped)
+	case isRangeLike(entry):
+		r.addNote(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoteEntry(entry), dropped)
+	case n.ok && isPlainNumber(entry) && len(entry) > 9:
+		r.addNote(codeIndex, "%s is too large for a number and ends the list%s", quoteEntry(entry), dropped)
 	case n.ok && strconv.Itoa(n.value) != entry && n.value >= 0:
-		r.add(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoted(entry), dropped)
+		r.addNote(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoteEntry(entry), dropped)
 	case n.ok:
-		r.add(codeIndex, "entry %s is no valid number (AMD GPUs to choose from: %d) and ends the list%s", quoted(entry), len(r.devices), dropped)
+		r.addNote(codeIndex, "entry %s is no valid number (AMD GPUs to choose from: %d) and ends the list%s", quoteEntry(entry), len(r.devices), dropped)
 	default:
-		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(entry), dropped)
+		r.addNote(codeNotNumber, "%s is no number and ends the list%s", quoteEntry(entry), dropped)
 	}
 }
 
-func plainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+func isPlainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// rangeLike is two numbers with a hyphen between them.
-func rangeLike(entry string) bool {
+// isRangeLike is two numbers with a hyphen between them.
+func isRangeLike(entry string) bool {
 	first, last, found := strings.Cut(entry, "-")
-	return found && plainNumber(first) && plainNumber(last)
+	return found && isPlainNumber(first) && isPlainNumber(last)
 }
 
 // hipMask is the second AMD mask.
 func hipMask(env Env, m gpu.Machine) mask {
 	l := readHIP(env, m)
-	return mask{set: l.set && len(devicesOf(m, gpu.AMD)) > 0, because: l.String(), among: l.within, allowed: whole(l.chosen), notes: l.notes}
+	return mask{set: l.set && len(devicesOf(m, gpu.AMD)) > 0, because: l.String(), among: l.within, allowed: wholeChoices(l.chosen), notes: l.notes}
 }

@@ -28,8 +28,8 @@ func (e Env) With(vars []Var) Env {
 	return out
 }
 
-// Restarted is the environment of a command that was started so often before, and why it is started again; "" says nothing of that.
-func (e Env) Restarted(before int, why string) Env {
+// WithRestart is the environment of a command that was started so often before, and why it is started again; "" says nothing of that.
+func (e Env) WithRestart(before int, why string) Env {
 	count, reason := strconv.Itoa(before), Var{Name: "GPUARD_DRIFT_REASON", Value: why, Unset: why == ""}
 	return e.With([]Var{{Name: "GPUARD_RESTART", Value: count, Unset: before == 0}, reason})
 }

@@ -17,27 +17,27 @@ import (
 // shared/source/execution_environment/execution_environment.cpp and os_interface/device_factory.cpp, which sorts first.
 func LevelZero(env Env, m gpu.Machine) View {
 	chosen, notes := readLevelZero(env, m)
-	return view("level_zero", whole(chosen), notes)
+	return newView("level_zero", wholeChoices(chosen), notes)
 }
 
 func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 	const name = "ZE_AFFINITY_MASK"
 	devices := indexOrder(devicesOf(m, gpu.Intel))
-	if byAddress(env) {
+	if ordersByAddress(env) {
 		devices = pciOrder(devices)
 	}
 	value, set := env.Lookup(name)
 	if !set {
 		return devices, nil
 	}
-	r := affinityReader{noter: noter{variable{name, value}, twice(env, name)}, env: env, devices: devices}
-	return r.apply(), r.notes
+	r := affinityReader{noter: noter{variable{name, value}, duplicateNotes(env, name)}, env: env, devices: devices}
+	return r.readList(), r.notes
 }
 
 const pciOrderVariable = "ZE_ENABLE_PCI_ID_DEVICE_ORDER"
 
-// byAddress reports whether PCI order is set: the driver reads a number, and any but 0 is yes.
-func byAddress(env Env) bool {
+// ordersByAddress reports whether PCI order is set: the driver reads a number, and any but 0 is yes.
+func ordersByAddress(env Env) bool {
 	value, _ := env.Lookup(pciOrderVariable)
 	n, ok := strtoul(value)
 	return ok && n != 0
@@ -49,9 +49,9 @@ type affinityReader struct {
 	devices []*gpu.Device
 }
 
-func (r *affinityReader) apply() []*gpu.Device {
+func (r *affinityReader) readList() []*gpu.Device {
 	if r.value == "" || r.value == "default" {
-		r.add(codeNoMask, "this is no mask: all Intel GPUs are visible")
+		r.addNote(codeNoMask, "this is no mask: all Intel GPUs are visible")
 		return r.devices
 	}
 	var chosen []*gpu.Device
@@ -59,35 +59,35 @@ func (r *affinityReader) apply() []*gpu.Device {
 		card, tile, dotted := strings.Cut(entry, ".")
 		n, ok := strtoul(card)
 		if !ok {
-			r.add(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoted(entry))
+			r.addNote(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoteEntry(entry))
 			return nil
 		}
 		if n >= uint32(len(r.devices)) {
 			if len(r.devices) > 0 && r.value != noIntelDevice {
-				r.add(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoted(entry))
+				r.addNote(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoteEntry(entry))
 			}
 			continue
 		}
-		if d := r.devices[n]; (!dotted || r.tile(entry, tile)) && !slices.Contains(chosen, d) {
+		if d := r.devices[n]; (!dotted || r.showsTile(entry, tile)) && !slices.Contains(chosen, d) {
 			chosen = append(chosen, d)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
 }
 
-// tile reports whether an entry card.tile makes the card visible.
-func (r *affinityReader) tile(entry, tile string) bool {
+// showsTile reports whether an entry card.tile makes the card visible.
+func (r *affinityReader) showsTile(entry, tile string) bool {
 	if hierarchy, set := r.env.Lookup("ZE_FLAT_DEVICE_HIERARCHY"); hierarchy != "COMPOSITE" {
-		r.add(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoted(entry))
+		r.addNote(codeTile, "entry %s is ignored, because tiles count as devices unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", quoteEntry(entry))
 		if !set {
-			r.add(codeUndocumented, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
+			r.addNote(codeUndocumented, "without ZE_FLAT_DEVICE_HIERARCHY the driver chooses by the model of the GPU")
 		}
 		return false
 	}
 	if n, ok := strtoul(tile); ok && n == 0 {
 		return true
 	}
-	r.add(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoted(entry))
+	r.addNote(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoteEntry(entry))
 	return true
 }
 

@@ -7,21 +7,21 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Limit maps the devices and MIG devices that the caller's own variables hide to the reason ("CUDA_VISIBLE_DEVICES=1
+// HiddenDevices maps the devices and MIG devices that the caller's own variables hide to the reason ("CUDA_VISIBLE_DEVICES=1
 // hides it"), so that existing masks are obeyed. Unset variables hide nothing. A list of several MIG devices allows all
 // of them, although one process would see only one. A list that names a split GPU allows all its MIG devices. A split
 // GPU with some MIG devices allowed is not hidden. NVIDIA_VISIBLE_DEVICES is for container runtimes and is no mask. The
 // notes are those of reading the variables that are set.
-func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
+func HiddenDevices(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 	hidden = map[gpu.UUID]string{}
-	vendor, given, notes := slurmGiven(env, m)
+	vendor, given, notes := slurmMask(env, m)
 	for _, v := range maskReaders() {
 		masks := []mask{v.read(env, m)}
 		if v.vendor == vendor {
-			masks = []mask{given, narrowed(v.read, env, m, given)}
+			masks = []mask{given, maskWithin(v.read, env, m, given)}
 		}
 		for _, k := range masks {
-			notes = append(notes, k.hide(hidden)...)
+			notes = append(notes, k.hideOthers(hidden)...)
 		}
 	}
 	return hidden, notes
@@ -30,13 +30,13 @@ func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 // MaskOrder lists the devices that the caller's own variables allow, in the order in which these name them: of several masks of a
 // vendor by the last that is set. Devices of vendors without a mask are not in it.
 func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
-	vendor, given, _ := slurmGiven(e, m)
+	vendor, given, _ := slurmMask(e, m)
 	last := map[gpu.Vendor]mask{}
 	var vendors []gpu.Vendor
 	for _, v := range maskReaders() {
 		k := v.read(e, m)
 		if v.vendor == vendor {
-			k = narrowed(v.read, e, m, given)
+			k = maskWithin(v.read, e, m, given)
 		}
 		if _, known := last[v.vendor]; !known {
 			vendors = append(vendors, v.vendor)
@@ -103,7 +103,7 @@ func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) 
 		}
 		v := read(env, m)
 		for _, e := range v.Visible {
-			if d, _, ok := m.Find(e.UUID); ok {
+			if d, _, ok := m.FindDevice(e.UUID); ok {
 				k.allowed = append(k.allowed, choice{dev: d})
 			}
 		}
@@ -112,8 +112,8 @@ func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) 
 	}
 }
 
-// hide adds what the mask does not allow.
-func (k mask) hide(hidden map[gpu.UUID]string) []Note {
+// hideOthers adds what the mask does not allow.
+func (k mask) hideOthers(hidden map[gpu.UUID]string) []Note {
 	if !k.set {
 		return nil
 	}

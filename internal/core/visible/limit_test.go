@@ -11,7 +11,7 @@ import (
 
 // shownBy lists what Limit does not hide, written as by indices.
 func shownBy(env Env, m gpu.Machine) (left, why string, notes []Note) {
-	hidden, notes := Limit(env, m)
+	hidden, notes := HiddenDevices(env, m)
 	var names []string
 	for _, d := range m.Devices {
 		if reason, ok := hidden[d.UUID]; ok {
@@ -105,7 +105,7 @@ func TestLimitAgreesWithCUDA(t *testing.T) {
 		if slices.ContainsFunc(c.machine.Devices, func(d gpu.Device) bool { return d.UsesMIG() }) {
 			continue
 		}
-		hidden, _ := Limit(c.env, c.machine)
+		hidden, _ := HiddenDevices(c.env, c.machine)
 		visible := CUDA(c.env, c.machine).Visible
 		if len(hidden)+len(visible) != len(c.machine.Devices) {
 			t.Errorf("%s: %d hidden and %d visible of %d", c.name, len(hidden), len(visible), len(c.machine.Devices))
@@ -124,7 +124,7 @@ func TestMaskOrder(t *testing.T) {
 	for text, want := range map[string]string{"3,0": "3 0", "": "", "-1": "", "0,1,2,3": "0 1 2 3", "GPU-000000a2,GPU-000000a0": "2 0"} {
 		var got []string
 		for _, id := range set(text).MaskOrder(m) {
-			d, _, _ := m.Find(id)
+			d, _, _ := m.FindDevice(id)
 			got = append(got, fmt.Sprint(d.Index))
 		}
 		if strings.Join(got, " ") != want {

@@ -9,13 +9,13 @@ import (
 // is obeyed; the mask of every login is not. A forged record gains nothing: its owner could also unset the mask.
 const loginVariable = "GPUARD_LOGIN"
 
-// Login returns the variables of vars that a shell without a lease gets, with the record. Variables that are set
+// LoginVars returns the variables of vars that a shell without a lease gets, with the record. Variables that are set
 // already stay as they are.
-func (e Env) Login(vars []Var) []Var {
+func (e Env) LoginVars(vars []Var) []Var {
 	var out []Var
 	var marked []string
 	for _, v := range vars {
-		if v.Unset || e.set(v.Name) || strings.ContainsAny(v.Value, " \t\n") {
+		if v.Unset || e.hasAny(v.Name) || strings.ContainsAny(v.Value, " \t\n") {
 			continue
 		}
 		out = append(out, v)
@@ -24,9 +24,9 @@ func (e Env) Login(vars []Var) []Var {
 	return append(out, Var{Name: loginVariable, Value: strings.Join(marked, " ")})
 }
 
-// Lift removes what the login rule set. gone lists it as variables to remove, with the record. A variable whose value
+// LiftLogin removes what the login rule set. gone lists it as variables to remove, with the record. A variable whose value
 // has changed since was changed by hand: it stays, and touched is true.
-func (e Env) Lift() (without Env, gone []Var, touched bool) {
+func (e Env) LiftLogin() (without Env, gone []Var, touched bool) {
 	mark, set := e.Lookup(loginVariable)
 	if !set {
 		return e, nil, false
@@ -53,7 +53,7 @@ func (e Env) Lift() (without Env, gone []Var, touched bool) {
 	return without, gone, touched
 }
 
-// Masked reports whether the environment already chooses devices, by a mask or as a job of another scheduler.
-func (e Env) Masked() bool {
-	return e.set(cudaVariable, rocrVariable, "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES") || Allocation(e) != ""
+// ChoosesDevices reports whether the environment already chooses devices, by a mask or as a job of another scheduler.
+func (e Env) ChoosesDevices() bool {
+	return e.hasAny(cudaVariable, rocrVariable, "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ASCEND_RT_VISIBLE_DEVICES") || Allocation(e) != ""
 }

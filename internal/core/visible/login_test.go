@@ -18,10 +18,10 @@ func settings(vars []Var) (env Env) {
 }
 
 func TestLogin(t *testing.T) {
-	none := Write(nil, job.AutoIDs, gpu.Machine{})
+	none := TargetVars(nil, job.AutoIDs, gpu.Machine{})
 	home := Env{"HOME=/home/ann", "NVIDIA_VISIBLE_DEVICES=all"}
-	login := append(slices.Clone(home), settings(home.Login(none))...)
-	if hidden, _ := Limit(login, same(gpu.NVIDIA, 2)); len(hidden) != 2 {
+	login := append(slices.Clone(home), settings(home.LoginVars(none))...)
+	if hidden, _ := HiddenDevices(login, same(gpu.NVIDIA, 2)); len(hidden) != 2 {
 		t.Errorf("%v hides %v, want both GPUs", login, hidden)
 	}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestLogin(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := slices.Clone(c.env)
-			env, gone, touched := c.env.Lift()
+			env, gone, touched := c.env.LiftLogin()
 			left := slices.Clone(env)
 			slices.Sort(left)
 			want := strings.Fields(c.want)
@@ -65,7 +65,7 @@ func TestLogin(t *testing.T) {
 
 func TestMasked(t *testing.T) {
 	for pair, want := range map[string]bool{"CUDA_VISIBLE_DEVICES=": true, "ZE_AFFINITY_MASK=0": true, "ROCR_VISIBLE_DEVICES=0": true, "HIP_VISIBLE_DEVICES=0": true, "ASCEND_RT_VISIBLE_DEVICES=0": true, "SLURM_JOB_ID=3": true, "NVIDIA_VISIBLE_DEVICES=all": false, "PATH=/bin": false} {
-		if got := (Env{pair}).Masked(); got != want {
+		if got := (Env{pair}).ChoosesDevices(); got != want {
 			t.Errorf("%s: %v, want %v", pair, got, want)
 		}
 	}

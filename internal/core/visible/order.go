@@ -21,15 +21,15 @@ func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed, fails bo
 	case !set, order == "FASTEST_FIRST":
 	case order == "PCI_BUS_ID":
 		return devices, false, false, nil
-	case len(order) >= longestOrder:
-		notes = append(notes, v.note(codeOrderTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset", len(order), longestOrder))
+	case len(order) >= tooLongOrderSize:
+		notes = append(notes, v.newNote(codeOrderTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset", len(order), tooLongOrderSize))
 	default:
-		return devices, false, true, append(notes, v.note(codeOrder, "CUDA does not start with this value: no GPU is visible; write PCI_BUS_ID or FASTEST_FIRST, or unset it"))
+		return devices, false, true, append(notes, v.newNote(codeOrder, "CUDA does not start with this value: no GPU is visible; write PCI_BUS_ID or FASTEST_FIRST, or unset it"))
 	}
-	if sameModel(devices) {
+	if haveSameModel(devices) {
 		return devices, false, false, notes
 	}
-	slices.SortStableFunc(devices, faster(devices))
+	slices.SortStableFunc(devices, compareSpeed(devices))
 	return devices, true, false, notes
 }
 
@@ -73,7 +73,7 @@ func pciNumber(s string) (uint64, bool) {
 	return n, true
 }
 
-func sameModel(devices []*gpu.Device) bool {
+func haveSameModel(devices []*gpu.Device) bool {
 	for _, d := range devices {
 		if d.Name != devices[0].Name {
 			return false
@@ -82,9 +82,9 @@ func sameModel(devices []*gpu.Device) bool {
 	return true
 }
 
-// faster compares by compute capability and memory. A reading counts only when every device has it, because
+// compareSpeed compares by compute capability and memory. A reading counts only when every device has it, because
 // otherwise the comparison would not be an order.
-func faster(devices []*gpu.Device) func(a, b *gpu.Device) int {
+func compareSpeed(devices []*gpu.Device) func(a, b *gpu.Device) int {
 	compute, memory := true, true
 	for _, d := range devices {
 		compute = compute && d.Compute != nil

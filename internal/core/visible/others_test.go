@@ -54,7 +54,7 @@ func TestLevelZero(t *testing.T) {
 			t.Errorf("%v: visible %q, want %q", c.env, got, c.want)
 		}
 	}
-	written := apply(Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"}, Write([]Target{target(turned.Devices[1])}, job.AutoIDs, turned))
+	written := apply(Env{"ZE_ENABLE_PCI_ID_DEVICE_ORDER=1"}, TargetVars([]Target{target(turned.Devices[1])}, job.AutoIDs, turned))
 	if got := indices(turned, LevelZero(written, turned)); got != "1" {
 		t.Errorf("written and read: %q", got)
 	}
@@ -106,7 +106,7 @@ func TestSYCL(t *testing.T) {
 	if got := indices(both, SYCL(Env{"ONEAPI_DEVICE_SELECTOR=hip:1"}, both)); got != "1" {
 		t.Errorf("hip:1 shows %q", got)
 	}
-	if v := SYCL(apply(nil, Write(nil, job.AutoIDs, m)), m); len(v.Visible) > 0 {
+	if v := SYCL(apply(nil, TargetVars(nil, job.AutoIDs, m)), m); len(v.Visible) > 0 {
 		t.Errorf("a job without GPU sees %v", v.Visible)
 	}
 }
@@ -154,7 +154,7 @@ func TestAscend(t *testing.T) {
 	if left, _, _ := shownBy(Env{"ASCEND_RT_VISIBLE_DEVICES=1,3"}, a8); left != "1,3" {
 		t.Errorf("Limit leaves %q", left)
 	}
-	written := apply(nil, Write([]Target{target(a8.Devices[5]), target(a8.Devices[2])}, job.AutoIDs, a8))
+	written := apply(nil, TargetVars([]Target{target(a8.Devices[5]), target(a8.Devices[2])}, job.AutoIDs, a8))
 	if got := indices(a8, Ascend(written, a8)); got != "2,5" {
 		t.Errorf("written and read: %q", got)
 	}
@@ -227,6 +227,6 @@ func FuzzOthers(f *testing.F) {
 			wellFormed(t, m, Tinygrad(env, m, gpu.AMD, version))
 		}
 		Allocation(Env{"SLURM_JOB_ID=" + value})
-		Limit(Env{"SLURM_JOB_ID=1", "SLURM_JOB_GPUS=" + value, "CUDA_VISIBLE_DEVICES=" + value}, m)
+		HiddenDevices(Env{"SLURM_JOB_ID=1", "SLURM_JOB_GPUS=" + value, "CUDA_VISIBLE_DEVICES=" + value}, m)
 	})
 }

@@ -12,12 +12,12 @@ import (
 // TestRecordedAnswers compares the package with every table of testdata: documented results, and results that "make
 // gpu-check" recorded on machines with GPUs.
 func TestRecordedAnswers(t *testing.T) {
-	tables := recorded.Tables(t, "testdata")
+	tables := recorded.ListTables(t, "testdata")
 	if !slices.Contains(tables, "testdata/documented.txt") {
 		t.Fatalf("the tables are %q", tables)
 	}
 	for _, table := range tables {
-		rows := recorded.Read(t, table)
+		rows := recorded.ReadTable(t, table)
 		wrong := 0
 		for _, r := range rows {
 			var got []gpu.UUID

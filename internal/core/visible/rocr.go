@@ -19,7 +19,7 @@ const rocrVariable = "ROCR_VISIBLE_DEVICES"
 // 7.1.0 and 7.2.4 over invented GPUs.
 func ROCR(env Env, m gpu.Machine) View {
 	chosen, notes, _ := readROCR(env, m)
-	return view("rocr", whole(chosen), notes)
+	return newView("rocr", wholeChoices(chosen), notes)
 }
 
 func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set bool) {
@@ -28,8 +28,8 @@ func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set b
 	if !set {
 		return devices, nil, false
 	}
-	r := rocrReader{noter: noter{variable{rocrVariable, value}, twice(env, rocrVariable)}, devices: devices}
-	return r.apply(), r.notes, true
+	r := rocrReader{noter: noter{variable{rocrVariable, value}, duplicateNotes(env, rocrVariable)}, devices: devices}
+	return r.readList(), r.notes, true
 }
 
 type rocrReader struct {
@@ -37,9 +37,9 @@ type rocrReader struct {
 	devices []*gpu.Device
 }
 
-func (r *rocrReader) apply() []*gpu.Device {
+func (r *rocrReader) readList() []*gpu.Device {
 	if r.value == "" {
-		r.add(codeEmpty, "no AMD GPU is visible")
+		r.addNote(codeEmpty, "no AMD GPU is visible")
 		return nil
 	}
 	// The runtime reads pieces that end in a comma, so that nothing follows the last comma.
@@ -47,19 +47,19 @@ func (r *rocrReader) apply() []*gpu.Device {
 	var chosen []*gpu.Device
 	for i, entry := range tokens {
 		if i == len(r.devices) {
-			r.add(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), rest(tokens, i-1))
+			r.addNote(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), droppedEntries(tokens, i-1))
 			break
 		}
 		if strings.Trim(entry, blanks) == "" {
-			r.add(codeProgramEnds, "an empty entry ends the program when it starts ROCm, or leaves it without a GPU")
+			r.addNote(codeProgramEnds, "an empty entry ends the program when it starts ROCm, or leaves it without a GPU")
 			return nil
 		}
-		d := r.device(tokens, i)
+		d := r.readDevice(tokens, i)
 		if d == nil {
 			break
 		}
 		if slices.Contains(chosen, d) {
-			r.add(codeDuplicate, "AMD GPU %d is named twice (entry %s), which ends the list%s", d.Index, quoted(entry), rest(tokens, i))
+			r.addNote(codeDuplicate, "AMD GPU %d is named twice (entry %s), which ends the list%s", d.Index, quoteEntry(entry), droppedEntries(tokens, i))
 			break
 		}
 		chosen = append(chosen, d)
@@ -67,43 +67,43 @@ func (r *rocrReader) apply() []*gpu.Device {
 	return chosen
 }
 
-func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
+func (r *rocrReader) readDevice(tokens []string, i int) *gpu.Device {
 	entry := strings.ToUpper(strings.Trim(tokens[i], blanks))
 	if entry[0] == 'G' {
-		return r.identifier(tokens, i, entry)
+		return r.readIdentifier(tokens, i, entry)
 	}
 	n, ok := strtol(entry)
 	switch {
 	case ok:
 	case strings.HasPrefix(strings.TrimLeft(entry, "+-"), "0B"):
-		r.add(codeUndocumented, "%s ends the list%s where the runtime was built before glibc 2.38, and is read as a binary number where it was built later", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeUndocumented, "%s ends the list%s where the runtime was built before glibc 2.38, and is read as a binary number where it was built later", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 		return nil
-	case rangeLike(entry):
-		r.add(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoted(tokens[i]), rest(tokens, i))
+	case isRangeLike(entry):
+		r.addNote(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 		return nil
 	default:
-		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeNotNumber, "%s is no number and ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 		return nil
 	}
 	decimal, err := strconv.ParseInt(entry, 10, 64)
 	exact, large := strconv.ParseInt(entry, 0, 64)
 	switch {
 	case large != nil, exact != int64(n):
-		r.add(codeWrapped, "%s is cut to 32 bits and read as %d", quoted(tokens[i]), n)
+		r.addNote(codeWrapped, "%s is cut to 32 bits and read as %d", quoteEntry(tokens[i]), n)
 	case err == nil && decimal != exact:
-		r.add(codeBase, "%s is read as %d: with 0 before it a number has base 8", quoted(tokens[i]), n)
+		r.addNote(codeBase, "%s is read as %d: with 0 before it a number has base 8", quoteEntry(tokens[i]), n)
 	}
 	if n < 0 || int(n) >= len(r.devices) {
-		if n != -1 || rest(tokens, i) != "" {
-			r.add(codeIndex, "entry %s is no valid number (AMD GPUs here: %d) and ends the list%s", quoted(tokens[i]), len(r.devices), rest(tokens, i))
+		if n != -1 || droppedEntries(tokens, i) != "" {
+			r.addNote(codeIndex, "entry %s is no valid number (AMD GPUs here: %d) and ends the list%s", quoteEntry(tokens[i]), len(r.devices), droppedEntries(tokens, i))
 		}
 		return nil
 	}
 	return r.devices[n]
 }
 
-// identifier accepts 5 to 20 characters that begin exactly one identifier.
-func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Device {
+// readIdentifier accepts 5 to 20 characters that begin exactly one identifier.
+func (r *rocrReader) readIdentifier(tokens []string, i int, entry string) *gpu.Device {
 	var found []*gpu.Device
 	for _, d := range r.devices {
 		if strings.HasPrefix(strings.ToUpper(rocmIdentifier(d)), entry) {
@@ -112,11 +112,11 @@ func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Devic
 	}
 	switch {
 	case len(entry) < 5 || len(entry) > 20:
-		r.add(codeUnknownUUID, "%s is no identifier (GPU- and up to 16 hexadecimal digits) and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeUnknownUUID, "%s is no identifier (GPU- and up to 16 hexadecimal digits) and ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 	case len(found) == 0:
-		r.add(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 	case len(found) > 1:
-		r.add(codeAmbiguous, "%s is the beginning of several identifiers and ends the list%s", quoted(tokens[i]), rest(tokens, i))
+		r.addNote(codeAmbiguous, "%s is the beginning of several identifiers and ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 	default:
 		return found[0]
 	}
@@ -126,7 +126,7 @@ func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Devic
 // rocmIdentifier is a device's identifier as ROCm has it: partitions of one GPU share it, and here have a number behind it.
 // It is "" for a device that has none.
 func rocmIdentifier(d *gpu.Device) string {
-	if id, _, _ := strings.Cut(string(d.UUID), "-p"); rocmUUID(id) {
+	if id, _, _ := strings.Cut(string(d.UUID), "-p"); isROCmUUID(id) {
 		return id
 	}
 	return ""
@@ -172,5 +172,5 @@ func rocrMask(env Env, m gpu.Machine) mask {
 	devices := indexOrder(devicesOf(m, gpu.AMD))
 	chosen, notes, set := readROCR(env, m)
 	value, _ := env.Lookup(rocrVariable)
-	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: whole(chosen), notes: notes}
+	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: wholeChoices(chosen), notes: notes}
 }

@@ -20,10 +20,10 @@ func Allocation(env Env) string {
 	return ""
 }
 
-// slurmGiven returns the mask of Slurm's own list of global numbers and its vendor. The vendor is "" where only the
+// slurmMask returns the mask of Slurm's own list of global numbers and its vendor. The vendor is "" where only the
 // other variables decide: outside Slurm, and where the node's device cgroup already shows no more devices than were
 // given, so that CUDA_VISIBLE_DEVICES counts from 0 (SchedMD/slurm src/plugins/gres/common/gres_common.c).
-func slurmGiven(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
+func slurmMask(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
 	if Allocation(env) == "" || len(m.Devices) == 0 {
 		return "", mask{}, nil
 	}
@@ -35,7 +35,7 @@ func slurmGiven(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
 			return slurmList(variable{name, value}, slurmDevices(env, m))
 		}
 	}
-	if env.set("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "SLURM_GPUS", "SLURM_GPUS_ON_NODE") {
+	if env.hasAny("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "SLURM_GPUS", "SLURM_GPUS_ON_NODE") {
 		return "", mask{}, nil
 	}
 	return "", mask{}, []Note{{codeSlurm, "this Slurm job has no GPU variables: it was probably given no GPU (ask with sbatch --gpus=1), yet nothing hides the GPUs of this machine from it"}}
@@ -46,16 +46,16 @@ func slurmList(v variable, devices []*gpu.Device) (gpu.Vendor, mask, []Note) {
 	if ok && len(devices) > 0 && len(devices) <= len(numbers) {
 		return "", mask{}, nil
 	}
-	given, all := byIndex(devices, numbers)
+	given, all := devicesByIndex(devices, numbers)
 	if !ok || !all {
-		return "", mask{}, []Note{v.note(codeSlurmList, "this list of the Slurm job does not fit the GPUs of this machine; it is not applied")}
+		return "", mask{}, []Note{v.newNote(codeSlurmList, "this list of the Slurm job does not fit the GPUs of this machine; it is not applied")}
 	}
-	return given[0].Vendor, mask{set: true, because: v.String(), among: devices, allowed: whole(given)}, nil
+	return given[0].Vendor, mask{set: true, because: v.String(), among: devices, allowed: wholeChoices(given)}, nil
 }
 
-// narrowed is the vendor's own mask inside an allocation on a node that shows all devices: absolute if it is within the
+// maskWithin is the vendor's own mask inside an allocation on a node that shows all devices: absolute if it is within the
 // given devices, else relative to them.
-func narrowed(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given mask) mask {
+func maskWithin(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given mask) mask {
 	own := read(env, m)
 	part := gpu.Machine{}
 	for _, c := range given.allowed {
@@ -83,16 +83,16 @@ func slurmDevices(env Env, m gpu.Machine) []*gpu.Device {
 		return nvidia
 	case len(nvidia) == 0:
 		return amd
-	case env.set("ROCR_VISIBLE_DEVICES") && !env.set(cudaVariable):
+	case env.hasAny("ROCR_VISIBLE_DEVICES") && !env.hasAny(cudaVariable):
 		return amd
-	case env.set(cudaVariable) && !env.set("ROCR_VISIBLE_DEVICES"):
+	case env.hasAny(cudaVariable) && !env.hasAny("ROCR_VISIBLE_DEVICES"):
 		return nvidia
 	}
 	return nil
 }
 
-// byIndex finds the devices with these numbers; all is false when one is missing.
-func byIndex(devices []*gpu.Device, numbers []int) (found []*gpu.Device, all bool) {
+// devicesByIndex finds the devices with these numbers; all is false when one is missing.
+func devicesByIndex(devices []*gpu.Device, numbers []int) (found []*gpu.Device, all bool) {
 	for _, n := range numbers {
 		i := slices.IndexFunc(devices, func(d *gpu.Device) bool { return d.Index == n })
 		if i < 0 {

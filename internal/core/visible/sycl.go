@@ -22,17 +22,17 @@ func SYCL(env Env, m gpu.Machine) View {
 		notes = append(notes, b.notes...)
 	}
 	value, set := env.Lookup(name)
-	r := selectorReader{noter: noter{variable{name, value}, twice(env, name)}}
+	r := selectorReader{noter: noter{variable{name, value}, duplicateNotes(env, name)}}
 	if old, also := env.Lookup("SYCL_DEVICE_FILTER"); also {
-		notes = append(notes, variable{"SYCL_DEVICE_FILTER", old}.note(codeOtherName, "%s has replaced it; only older runtimes read it; write %s=backend:devices instead", name, name))
+		notes = append(notes, variable{"SYCL_DEVICE_FILTER", old}.newNote(codeOtherName, "%s has replaced it; only older runtimes read it; write %s=backend:devices instead", name, name))
 	}
 	keep := func(string, int) bool { return true }
 	switch {
 	case set && strings.TrimSpace(value) == "":
-		r.add(codeNoMask, "an empty selector restricts nothing")
-		r.add(codeUndocumented, "what an empty selector means is not documented")
+		r.addNote(codeNoMask, "an empty selector restricts nothing")
+		r.addNote(codeUndocumented, "what an empty selector means is not documented")
 	case set:
-		keep = r.parse()
+		keep = r.parseTerms()
 	}
 	var chosen []choice
 	for _, b := range backends {
@@ -42,7 +42,7 @@ func SYCL(env Env, m gpu.Machine) View {
 			}
 		}
 	}
-	return view("sycl", chosen, append(notes, r.notes...))
+	return newView("sycl", chosen, append(notes, r.notes...))
 }
 
 type syclBackend struct {
@@ -55,10 +55,10 @@ func syclBackends(env Env, m gpu.Machine) []syclBackend {
 	intel, intelNotes := readLevelZero(env, m)
 	cuda := readCUDA(env, m)
 	slices, sliceNotes := oneSlice(cuda)
-	out := []syclBackend{{"level_zero", whole(intel), intelNotes}, {"cuda", slices, append(cuda.notes, sliceNotes...)}}
+	out := []syclBackend{{"level_zero", wholeChoices(intel), intelNotes}, {"cuda", slices, append(cuda.notes, sliceNotes...)}}
 	if len(devicesOf(m, gpu.AMD)) > 0 {
 		hip := readHIP(env, m)
-		out = append(out, syclBackend{"hip", whole(hip.chosen), append(hip.below, hip.notes...)})
+		out = append(out, syclBackend{"hip", wholeChoices(hip.chosen), append(hip.below, hip.notes...)})
 	}
 	return out
 }
@@ -73,7 +73,7 @@ type selectorTerm struct {
 	devices []string // "*", "gpu", or numbers; words for other kinds of device choose no GPU
 }
 
-func (t selectorTerm) matches(backend string, index int) bool {
+func (t selectorTerm) matchesDevice(backend string, index int) bool {
 	if t.backend != "*" && t.backend != backend {
 		return false
 	}
@@ -86,8 +86,8 @@ func (t selectorTerm) matches(backend string, index int) bool {
 	})
 }
 
-// parse returns the decision for the device of a backend with this number.
-func (r *selectorReader) parse() func(backend string, index int) bool {
+// parseTerms returns the decision for the device of a backend with this number.
+func (r *selectorReader) parseTerms() func(backend string, index int) bool {
 	var terms []selectorTerm
 	for _, text := range strings.Split(strings.TrimSuffix(strings.ToLower(r.value), ";"), ";") {
 		t, problem := parseTerm(strings.TrimSpace(text))
@@ -95,16 +95,16 @@ func (r *selectorReader) parse() func(backend string, index int) bool {
 			problem = "comes after a term with !, which must be last"
 		}
 		if problem != "" {
-			r.add(codeSelector, "the term %s %s, so the program fails", quoted(text), problem)
+			r.addNote(codeSelector, "the term %s %s, so the program fails", quoteEntry(text), problem)
 			return func(string, int) bool { return false }
 		}
 		if t.discard && strings.Contains(text, ".") {
-			r.add(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoted(text))
+			r.addNote(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoteEntry(text))
 		}
 		terms = append(terms, t)
 	}
 	return func(backend string, index int) bool {
-		matches := func(t selectorTerm) bool { return t.matches(backend, index) }
+		matches := func(t selectorTerm) bool { return t.matchesDevice(backend, index) }
 		accepted := terms[0].discard // if all terms begin with !, they remove from all devices
 		for _, t := range terms {
 			if t.discard && matches(t) {

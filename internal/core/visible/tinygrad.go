@@ -17,7 +17,7 @@ import (
 // tags v0.9.2 to v0.13.0.
 func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	minor := tinygradMinor(version)
-	if vendor == gpu.NVIDIA && throughCUDA(env, minor) {
+	if vendor == gpu.NVIDIA && usesCUDABackend(env, minor) {
 		return tinygradCUDA(env, m)
 	}
 	devices := indexOrder(devicesOf(m, vendor))
@@ -25,25 +25,25 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	switch {
 	case minor <= 11:
 		name = "VISIBLE_DEVICES"
-		if own := map[gpu.Vendor]string{gpu.NVIDIA: cudaVariable, gpu.AMD: "HIP_VISIBLE_DEVICES"}[vendor]; !env.set(name) && own != "" {
+		if own := map[gpu.Vendor]string{gpu.NVIDIA: cudaVariable, gpu.AMD: "HIP_VISIBLE_DEVICES"}[vendor]; !env.hasAny(name) && own != "" {
 			name = own
 		}
 	case minor == 12:
 		name = "HCQ_VISIBLE_DEVICES"
 	}
 	value, _ := env.Lookup(name)
-	r := tinygradReader{noter{variable{name, value}, twice(env, name)}, devices}
+	r := tinygradReader{noter{variable{name, value}, duplicateNotes(env, name)}, devices}
 	if minor >= 13 {
-		value = r.target(env, vendor)
+		value = r.targetNumbers(env, vendor)
 	}
-	if minor >= 12 && env.set(cudaVariable, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "VISIBLE_DEVICES") {
+	if minor >= 12 && env.hasAny(cudaVariable, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "VISIBLE_DEVICES") {
 		r.notes = append(r.notes, Note{codeOtherName, "tinygrad's own drivers, NV and AMD, open GPUs themselves and read " + name + " only; the vendors' variables do not restrict it"})
 	}
-	return view("tinygrad", whole(r.apply(value, minor >= 13)), r.notes)
+	return newView("tinygrad", wholeChoices(r.readList(value, minor >= 13)), r.notes)
 }
 
-// throughCUDA reports whether the CUDA backend is chosen. Before 0.13, CUDA=1 chose it too.
-func throughCUDA(env Env, minor int) bool {
+// usesCUDABackend reports whether the CUDA backend is chosen. Before 0.13, CUDA=1 chose it too.
+func usesCUDABackend(env Env, minor int) bool {
 	value, _ := env.Lookup("DEV")
 	if t := readTarget(value); t.device != "" {
 		return strings.EqualFold(t.device, "CUDA")
@@ -58,9 +58,9 @@ func tinygradCUDA(env Env, m gpu.Machine) View {
 	r.notes = append(r.notes, Note{codeOtherName, "tinygrad's CUDA backend goes through libcuda, which reads " + cudaVariable})
 	value, _ := env.Lookup("DEV")
 	if r.variable = (variable{"DEV", value}); readTarget(value).numbers != "" {
-		r.add(codeUndocumented, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
+		r.addNote(codeUndocumented, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
 	}
-	return view("tinygrad", chosen, r.notes)
+	return newView("tinygrad", chosen, r.notes)
 }
 
 // isOne reports whether a variable is 1; tinygrad reads these as numbers.
@@ -119,11 +119,11 @@ func (t tinygradTarget) String() string {
 	return out
 }
 
-// target finds the numbers in DEV that are meant for the vendor's backend.
-func (r *tinygradReader) target(env Env, vendor gpu.Vendor) string {
+// targetNumbers finds the numbers in DEV that are meant for the vendor's backend.
+func (r *tinygradReader) targetNumbers(env Env, vendor gpu.Vendor) string {
 	t := readTarget(r.value)
 	if v, _ := env.Lookup("HCQ_VISIBLE_DEVICES"); v != "" {
-		r.add(codeProgramEnds, "tinygrad fails while HCQ_VISIBLE_DEVICES is set; remove it and put the numbers into DEV")
+		r.addNote(codeProgramEnds, "tinygrad fails while HCQ_VISIBLE_DEVICES is set; remove it and put the numbers into DEV")
 		r.devices = nil
 		return ""
 	}
@@ -151,8 +151,8 @@ func tinygradBackend(vendor gpu.Vendor) string {
 	return ""
 }
 
-// apply accepts only plain numbers. An empty list restricts nothing.
-func (r *tinygradReader) apply(value string, ranges bool) []*gpu.Device {
+// readList accepts only plain numbers. An empty list restricts nothing.
+func (r *tinygradReader) readList(value string, ranges bool) []*gpu.Device {
 	var numbers []int
 	low, high, dash := strings.Cut(value, "-")
 	a, errA := strconv.Atoi(strings.TrimSpace(low))
@@ -169,7 +169,7 @@ func (r *tinygradReader) apply(value string, ranges bool) []*gpu.Device {
 			case entry == "":
 				continue
 			case err != nil:
-				r.add(codeProgramEnds, "%s is no number; tinygrad fails on it", quoted(entry))
+				r.addNote(codeProgramEnds, "%s is no number; tinygrad fails on it", quoteEntry(entry))
 				return nil
 			}
 			numbers = append(numbers, n)
@@ -178,23 +178,23 @@ func (r *tinygradReader) apply(value string, ranges bool) []*gpu.Device {
 	if len(numbers) == 0 {
 		return r.devices
 	}
-	return r.pick(numbers)
+	return r.pickNumbers(numbers)
 }
 
-// pick follows Python's lists: a negative number counts from the end, so -1 is the last GPU and not "none".
-func (r *tinygradReader) pick(numbers []int) []*gpu.Device {
+// pickNumbers follows Python's lists: a negative number counts from the end, so -1 is the last GPU and not "none".
+func (r *tinygradReader) pickNumbers(numbers []int) []*gpu.Device {
 	var chosen []*gpu.Device
 	for _, n := range numbers {
 		if n < 0 && -n <= len(r.devices) {
-			r.add(codeUndocumented, "%d counts from the end: it is GPU %d, not none", n, len(r.devices)+n)
+			r.addNote(codeUndocumented, "%d counts from the end: it is GPU %d, not none", n, len(r.devices)+n)
 			n += len(r.devices)
 		}
 		if n < 0 || n >= len(r.devices) {
-			r.add(codeProgramEnds, "there is no GPU %d; tinygrad fails on it", n)
+			r.addNote(codeProgramEnds, "there is no GPU %d; tinygrad fails on it", n)
 			return nil
 		}
 		if slices.Contains(chosen, r.devices[n]) {
-			r.add(codeDuplicate, "GPU %d is named twice: tinygrad numbers it twice, here it is shown once", n)
+			r.addNote(codeDuplicate, "GPU %d is named twice: tinygrad numbers it twice, here it is shown once", n)
 			continue
 		}
 		chosen = append(chosen, r.devices[n])

@@ -16,8 +16,8 @@ func TestEveryVendor(t *testing.T) {
 		}
 		one := gpu.Device{UUID: "GPU-0", Vendor: v}
 		m := gpu.Machine{Devices: []gpu.Device{one}}
-		given := Write([]Target{{UUID: one.UUID, Vendor: v}}, job.IndexIDs, m)
-		none := Write(nil, job.IndexIDs, m)
+		given := TargetVars([]Target{{UUID: one.UUID, Vendor: v}}, job.IndexIDs, m)
+		none := TargetVars(nil, job.IndexIDs, m)
 		if slices.EqualFunc(given, none, func(a, b Var) bool { return a == b }) {
 			t.Errorf("a device of %s changes no variable: add it to Write", v)
 		}

@@ -2,9 +2,9 @@
 // them, what they forbid to a caller, and how to write them. It must not decide about leases, and it never reads the
 // environment itself.
 //
-//	hidden, notes := visible.Limit(visible.Env(os.Environ()), machine)
+//	hidden, notes := visible.HiddenDevices(visible.Env(os.Environ()), machine)
 //	view := visible.CUDA(env, machine) // what a CUDA program sees
-//	vars := visible.Write(targets, job.AutoIDs, machine) // what to set for a job
+//	vars := visible.TargetVars(targets, job.AutoIDs, machine) // what to set for a job
 //
 // Every vendor's parser is different (duplicates, spaces, number bases, empty values), so each has its own reader here.
 package visible
@@ -49,8 +49,8 @@ func (e Env) All() iter.Seq2[string, string] {
 	}
 }
 
-// set reports whether any of the names is present.
-func (e Env) set(names ...string) bool {
+// hasAny reports whether any of the names is present.
+func (e Env) hasAny(names ...string) bool {
 	for _, n := range names {
 		if _, ok := e.Lookup(n); ok {
 			return true
@@ -95,8 +95,8 @@ func (c choice) uuid() gpu.UUID {
 	return c.dev.UUID
 }
 
-// view numbers the choices.
-func view(runtime string, chosen []choice, notes []Note) View {
+// newView numbers the choices.
+func newView(runtime string, chosen []choice, notes []Note) View {
 	v := View{Visible: make([]Entry, 0, len(chosen)), Notes: append([]Note{}, notes...)}
 	for i, c := range chosen {
 		e := Entry{Logical: i, Index: c.dev.Index, UUID: c.uuid(), Vendor: c.dev.Vendor, Runtime: runtime}
@@ -108,8 +108,8 @@ func view(runtime string, chosen []choice, notes []Note) View {
 	return v
 }
 
-// whole turns devices into choices of the whole device.
-func whole(devices []*gpu.Device) []choice {
+// wholeChoices turns devices into choices of the whole device.
+func wholeChoices(devices []*gpu.Device) []choice {
 	out := make([]choice, len(devices))
 	for i, d := range devices {
 		out[i] = choice{dev: d}
@@ -132,10 +132,10 @@ func devicesOf(m gpu.Machine, vendor gpu.Vendor) []*gpu.Device {
 type variable struct{ name, value string }
 
 // String writes NAME=value. Control characters are quoted, and very long values are cut.
-func (v variable) String() string { return v.name + "=" + shown(v.value) }
+func (v variable) String() string { return v.name + "=" + quoteIfNeeded(v.value) }
 
-// note makes a note about this variable.
-func (v variable) note(code, format string, args ...any) Note {
+// newNote makes a note about this variable.
+func (v variable) newNote(code, format string, args ...any) Note {
 	return Note{Code: code, Text: v.String() + ": " + fmt.Sprintf(format, args...)}
 }
 
@@ -145,12 +145,12 @@ type noter struct {
 	notes []Note
 }
 
-func (n *noter) add(code, format string, args ...any) {
-	n.notes = append(n.notes, n.note(code, format, args...))
+func (n *noter) addNote(code, format string, args ...any) {
+	n.notes = append(n.notes, n.newNote(code, format, args...))
 }
 
-// quoted writes one entry of a list.
-func quoted(s string) string { return inQuotes(cut(s)) }
+// quoteEntry writes one entry of a list.
+func quoteEntry(s string) string { return inQuotes(truncateText(s)) }
 
 // inQuotes puts a value into the kind of quotation marks that it does not contain, as for a shell.
 func inQuotes(s string) string {
@@ -160,16 +160,16 @@ func inQuotes(s string) string {
 	return strconv.Quote(s)
 }
 
-func shown(s string) string {
-	s = cut(s)
+func quoteIfNeeded(s string) string {
+	s = truncateText(s)
 	if q := inQuotes(s); q != `"`+s+`"` || strings.TrimSpace(s) != s || strings.Contains(s, "'") {
 		return q
 	}
 	return s
 }
 
-// cut limits values of any length to the size of a message.
-func cut(s string) string {
+// truncateText limits values of any length to the size of a message.
+func truncateText(s string) string {
 	const most = 80
 	runes := []rune(s)
 	if len(runes) <= most {
@@ -178,12 +178,12 @@ func cut(s string) string {
 	return string(runes[:most]) + "…"
 }
 
-// rest names the entries after position i, for "also dropped" texts.
-func rest(tokens []string, i int) string {
+// droppedEntries names the entries after position i, for "also dropped" texts.
+func droppedEntries(tokens []string, i int) string {
 	var names []string
 	for _, t := range tokens[min(i+1, len(tokens)):] {
 		if t = strings.TrimSpace(t); t != "" {
-			names = append(names, quoted(t))
+			names = append(names, quoteEntry(t))
 		}
 	}
 	switch {

@@ -24,17 +24,17 @@ type Var struct {
 	Unset bool
 }
 
-// Write returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all of
+// TargetVars returns the variables that show a job exactly the targets, in their order, whatever it inherits: apply all of
 // them. No targets means no GPU of any vendor. Of m, the whole machine, only the vendors matter: a job on one vendor's
 // devices must see none of the others'. The targets are whole devices or MIG devices, not both.
-func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
+func TargetVars(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	by := map[gpu.Vendor][]Target{}
 	for _, t := range targets {
 		by[t.Vendor] = append(by[t.Vendor], t)
 	}
 	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(devicesOf(m, v)) > 0 }
 	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
-	if ids == job.AutoIDs && !countable(m) {
+	if ids == job.AutoIDs && !hasSureNumbers(m) {
 		ids = job.UUIDs
 	}
 
@@ -58,10 +58,10 @@ func Write(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 // reads, gets those of the targets. A DEV without numbers stays as it is: its purpose and the version that reads it are
 // not known, and older versions fail on numbers in it.
 func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
-	out := Write(targets, ids, m)
+	out := TargetVars(targets, ids, m)
 	value, _ := env.Lookup("DEV")
 	if t := readTarget(value); t.numbers != "" {
-		dev := t.forJob(targets)
+		dev := t.valueForJob(targets)
 		out = append(out, Var{Name: "DEV", Value: dev, Unset: dev == ""})
 	}
 	out = append(out, writeJAX(env, len(targets) == 0)...)
@@ -69,7 +69,7 @@ func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 		// Without it MuJoCo draws on the device that the list of CUDA shows first (google-deepmind/mujoco: python/mujoco/egl/__init__.py).
 		out = append(out, Var{Name: mujocoVariable, Unset: true})
 	}
-	return append(out, writeContained(env, out)...)
+	return append(out, containerVars(env, out)...)
 }
 
 const (
@@ -92,9 +92,9 @@ func writeJAX(env Env, none bool) []Var {
 	return nil
 }
 
-// writeContained gives an inherited variable for the inside of an Apptainer or Singularity container the value that the job has
+// containerVars gives an inherited variable for the inside of an Apptainer or Singularity container the value that the job has
 // outside: it would count more there (apptainer.org, user guide: "Environment and Metadata").
-func writeContained(env Env, vars []Var) (out []Var) {
+func containerVars(env Env, vars []Var) (out []Var) {
 	for _, v := range vars {
 		for _, prefix := range []string{"APPTAINERENV_", "SINGULARITYENV_"} {
 			_, given := env.Lookup(prefix + v.Name)
@@ -106,9 +106,9 @@ func writeContained(env Env, vars []Var) (out []Var) {
 	return out
 }
 
-// forJob leaves the choice of backend to tinygrad only where it must: tinygrad takes the first backend that opens, and
+// valueForJob leaves the choice of backend to tinygrad only where it must: tinygrad takes the first backend that opens, and
 // its own drivers open GPUs that CUDA and ROCm would hide.
-func (t tinygradTarget) forJob(targets []Target) string {
+func (t tinygradTarget) valueForJob(targets []Target) string {
 	of := func(backend string) []Target {
 		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return tinygradBackend(d.Vendor) != backend })
 	}
@@ -129,13 +129,13 @@ func (t tinygradTarget) forJob(targets []Target) string {
 	case mine[0].MIG:
 		return "CUDA" // tinygrad's own driver has no MIG devices
 	}
-	t.numbers = numbers(mine)
+	t.numbers = indexList(mine)
 	return t.String()
 }
 
-// countable reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a GPU
+// hasSureNumbers reports whether CUDA surely numbers devices as NVML does. It may leave out a lost GPU, and it counts a GPU
 // in MIG mode as a MIG device, so with such a GPU a number could mean the next one, or none.
-func countable(m gpu.Machine) bool {
+func hasSureNumbers(m gpu.Machine) bool {
 	return !slices.ContainsFunc(devicesOf(m, gpu.NVIDIA), func(d *gpu.Device) bool { return d.Problem != "" || d.UsesMIG() })
 }
 
@@ -149,7 +149,7 @@ func writeNVIDIA(targets []Target, ids job.IDs, hide bool) []Var {
 		}
 		return out
 	}
-	uuids, numbers := identifiers(targets), numbers(targets)
+	uuids, numbers := uuidList(targets), indexList(targets)
 	value := numbers
 	if ids == job.UUIDs || slices.ContainsFunc(targets, func(t Target) bool { return t.MIG }) {
 		value = uuids
@@ -161,9 +161,9 @@ func writeNVIDIA(targets []Target, ids job.IDs, hide bool) []Var {
 // removed, or written as 0..n-1 where CUDA_VISIBLE_DEVICES is set for NVIDIA, since HIP obeys that one too when its own
 // is absent (ROCm/clr rocclr/device/rocm/rocdevice.cpp).
 func writeAMD(targets []Target, ids job.IDs, cuda bool) []Var {
-	value := numbers(targets)
-	if ids == job.UUIDs && !slices.ContainsFunc(targets, func(t Target) bool { return !rocmUUID(string(t.UUID)) }) {
-		value = identifiers(targets)
+	value := indexList(targets)
+	if ids == job.UUIDs && !slices.ContainsFunc(targets, func(t Target) bool { return !isROCmUUID(string(t.UUID)) }) {
+		value = uuidList(targets)
 	}
 	out := []Var{{Name: "ROCR_VISIBLE_DEVICES", Value: value}, {Name: "GPU_DEVICE_ORDINAL", Unset: true}}
 	if !cuda {
@@ -173,11 +173,11 @@ func writeAMD(targets []Target, ids job.IDs, cuda bool) []Var {
 	for i := range own {
 		own[i].Index = i
 	}
-	return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Value: numbers(own)})
+	return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Value: indexList(own)})
 }
 
-// rocmUUID reports whether ROCm's parser takes this as an identifier: GPU- and 16 hexadecimal digits.
-func rocmUUID(s string) bool {
+// isROCmUUID reports whether ROCm's parser takes this as an identifier: GPU- and 16 hexadecimal digits.
+func isROCmUUID(s string) bool {
 	digits, ok := strings.CutPrefix(s, "GPU-")
 	_, err := strconv.ParseUint(digits, 16, 64)
 	return ok && len(digits) == 16 && err == nil
@@ -190,7 +190,7 @@ func writeIntel(targets []Target, hide, noGPU bool) []Var {
 	const affinity, selector = "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"
 	switch {
 	case len(targets) > 0:
-		return []Var{{Name: affinity, Value: numbers(targets)}, {Name: pciOrderVariable, Unset: true}, {Name: selector, Unset: true}}
+		return []Var{{Name: affinity, Value: indexList(targets)}, {Name: pciOrderVariable, Unset: true}, {Name: selector, Unset: true}}
 	case noGPU:
 		return []Var{{Name: affinity, Value: noIntelDevice}, {Name: selector, Value: "*:cpu"}}
 	case hide:
@@ -209,18 +209,18 @@ func writeAscend(targets []Target, hide bool) []Var {
 	}
 	sorted := slices.Clone(targets)
 	slices.SortFunc(sorted, func(a, b Target) int { return a.Index - b.Index })
-	return []Var{{Name: "ASCEND_RT_VISIBLE_DEVICES", Value: numbers(sorted)}, {Name: "ASCEND_DEVICE_ID", Unset: true}}
+	return []Var{{Name: "ASCEND_RT_VISIBLE_DEVICES", Value: indexList(sorted)}, {Name: "ASCEND_DEVICE_ID", Unset: true}}
 }
 
-func numbers(targets []Target) string {
-	return list(targets, func(t Target) string { return strconv.Itoa(t.Index) })
+func indexList(targets []Target) string {
+	return joinTargets(targets, func(t Target) string { return strconv.Itoa(t.Index) })
 }
 
-func identifiers(targets []Target) string {
-	return list(targets, func(t Target) string { return string(t.UUID) })
+func uuidList(targets []Target) string {
+	return joinTargets(targets, func(t Target) string { return string(t.UUID) })
 }
 
-func list(targets []Target, entry func(Target) string) string {
+func joinTargets(targets []Target, entry func(Target) string) string {
 	out := make([]string, len(targets))
 	for i, t := range targets {
 		out[i] = entry(t)

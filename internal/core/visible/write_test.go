@@ -79,7 +79,7 @@ func TestWrite(t *testing.T) {
 		{"Ascend sorts", []Target{target(ascend.Devices[3]), target(ascend.Devices[1])}, job.AutoIDs, ascend,
 			"NVIDIA_VISIBLE_DEVICES=void ASCEND_RT_VISIBLE_DEVICES=1,3 -ASCEND_DEVICE_ID"},
 	} {
-		vars := Write(c.targets, c.ids, c.machine)
+		vars := TargetVars(c.targets, c.ids, c.machine)
 		var words []string
 		for i, v := range vars {
 			if slices.ContainsFunc(vars[:i], func(o Var) bool { return o.Name == v.Name }) {
@@ -120,7 +120,7 @@ func TestWrittenIsRead(t *testing.T) {
 				targets = targets[:1]
 			}
 			for _, ids := range []job.IDs{job.AutoIDs, job.UUIDs, job.IndexIDs} {
-				checkWritten(t, m, targets, apply(inherited, Write(targets, ids, m)))
+				checkWritten(t, m, targets, apply(inherited, TargetVars(targets, ids, m)))
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func checkWritten(t *testing.T, m gpu.Machine, targets []Target, env Env) {
 	if !slices.Equal(got, want) || len(v.Notes) > 0 {
 		t.Errorf("%v: visible %v notes %v, want %v", env, got, v.Notes, want)
 	}
-	hidden, notes := Limit(env, m)
+	hidden, notes := HiddenDevices(env, m)
 	for _, d := range m.Devices {
 		if len(d.MIG) == 0 && (hidden[d.UUID] == "") != slices.Contains(want, d.UUID) {
 			t.Errorf("%v: Limit says %q of %s, targets %v", env, hidden[d.UUID], d.UUID, want)
@@ -163,7 +163,7 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 	names := Variables()
 	m := bothVendors()
 	for _, targets := range [][]Target{nil, {target(m.Devices[0])}, {target(m.Devices[3])}} {
-		for _, v := range Write(targets, job.AutoIDs, m) {
+		for _, v := range TargetVars(targets, job.AutoIDs, m) {
 			if !slices.Contains(names, v.Name) {
 				t.Errorf("%s is written but not in Variables", v.Name)
 			}
@@ -174,7 +174,7 @@ func TestVariablesCoverWhatIsWritten(t *testing.T) {
 // TestWriteWithASickGPU: CUDA may not count a lost or split GPU as NVML does, so numbers would mean another device.
 func TestWriteWithASickGPU(t *testing.T) {
 	value := func(m gpu.Machine, ids job.IDs) string {
-		vars := Write([]Target{target(m.Devices[1])}, ids, m)
+		vars := TargetVars([]Target{target(m.Devices[1])}, ids, m)
 		got, _ := apply(nil, vars).Lookup("CUDA_VISIBLE_DEVICES")
 		return got
 	}

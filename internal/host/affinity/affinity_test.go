@@ -17,7 +17,7 @@ import (
 
 func allowed(t *testing.T) []int {
 	t.Helper()
-	cpus, err := Allowed()
+	cpus, err := AllowedCPUs()
 	if err != nil || len(cpus) == 0 {
 		t.Fatalf("%v, %v", cpus, err)
 	}
@@ -28,7 +28,7 @@ func allowed(t *testing.T) []int {
 func started(t *testing.T, cpus []int, node int) (processors, memory string) {
 	t.Helper()
 	var status []byte
-	err := Around(cpus, node, func() (err error) {
+	err := CallBound(cpus, node, func() (err error) {
 		status, err = exec.Command("grep", "-hE", "^Cpus_allowed_list:| stack ", "/proc/self/status", "/proc/self/numa_maps").Output()
 		return err
 	})
@@ -70,16 +70,16 @@ func TestAround(t *testing.T) {
 // TestMemory: memory comes preferably from the node, an existing policy stays, and a node that does not exist sets
 // none.
 func TestMemory(t *testing.T) {
-	if _, err := os.Stat("/proc/self/numa_maps"); err != nil || policy() != unix.MPOL_DEFAULT {
+	if _, err := os.Stat("/proc/self/numa_maps"); err != nil || memoryPolicy() != unix.MPOL_DEFAULT {
 		t.Skipf("memory policies cannot be seen here, or one is set: %v", err)
 	}
-	if _, err := Node("/", 0); err != nil {
+	if _, err := NodeCPUs("/", 0); err != nil {
 		t.Skip(err)
 	}
 	if _, memory := started(t, nil, 0); !strings.HasPrefix(memory, "prefer") {
 		t.Errorf("memory policy %q", memory)
 	}
-	if got := policy(); got != unix.MPOL_DEFAULT {
+	if got := memoryPolicy(); got != unix.MPOL_DEFAULT {
 		t.Errorf("this thread keeps policy %d", got)
 	}
 	if _, memory := started(t, nil, 1000); memory != "default" {
@@ -111,13 +111,13 @@ func TestNode(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "cpulist"), []byte("8-15,24-31\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := Node(root, 1); err != nil || list != "8-15,24-31\n" {
+	if list, err := NodeCPUs(root, 1); err != nil || list != "8-15,24-31\n" {
 		t.Errorf("%q, %v", list, err)
 	}
-	if _, err := Node(root, 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := NodeCPUs(root, 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if list, err := Node("/", 0); err == nil && strings.TrimSpace(list) == "" {
+	if list, err := NodeCPUs("/", 0); err == nil && strings.TrimSpace(list) == "" {
 		t.Error("node 0 of this machine has no processors")
 	}
 }

@@ -3,7 +3,7 @@
 // of a broken GPU can block for ever, so each device is read in a goroutine of its own, and the caller waits no longer
 // than a deadline.
 //
-//	driver := amdgpu.New("/", amdgpu.Deadline(2*time.Second))
+//	driver := amdgpu.New("/", amdgpu.WithDeadline(2*time.Second))
 //	machine, err := driver.Read(ctx, gpu.Load|gpu.Processes) // a *gpu.Unavailable says why there is no GPU
 package amdgpu
 
@@ -20,7 +20,7 @@ import (
 
 // Driver is the amdgpu driver below one root folder. Its methods may be called from several goroutines.
 type Driver struct {
-	files
+	fileReader
 	deadline time.Duration
 	turn     chan struct{} // has one token while no reading runs: readings do not overlap
 	mu       sync.Mutex
@@ -30,12 +30,12 @@ type Driver struct {
 // Option changes how the driver is read.
 type Option func(*Driver)
 
-// Deadline is how long a Read waits for the kernel. The default is 5 seconds.
-func Deadline(d time.Duration) Option { return func(r *Driver) { r.deadline = d } }
+// WithDeadline is how long a Read waits for the kernel. The default is 5 seconds.
+func WithDeadline(d time.Duration) Option { return func(r *Driver) { r.deadline = d } }
 
 // New reads below root: "/" for this machine, or a folder with sys, dev, proc and usr of the same shape.
 func New(root string, options ...Option) *Driver {
-	d := &Driver{files: files{root}, deadline: 5 * time.Second, turn: make(chan struct{}, 1), busy: map[string]bool{}}
+	d := &Driver{fileReader: fileReader{root}, deadline: 5 * time.Second, turn: make(chan struct{}, 1), busy: map[string]bool{}}
 	for _, option := range options {
 		option(d)
 	}
@@ -54,19 +54,19 @@ func New(root string, options ...Option) *Driver {
 // links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an
 // integrated GPU, which its target tells (Device.Integrated), can also use main memory. A sleeping GPU is not woken: its sensors are nil.
 func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
-	limit := d.limit(caller)
+	limit := d.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
 	select {
 	case <-d.turn:
 		defer func() { d.turn <- struct{}{} }()
 	case <-ctx.Done():
-		return gpu.Machine{}, late(ctx, "an earlier reading", limit)
+		return gpu.Machine{}, noAnswerError(ctx, "an earlier reading", limit)
 	}
 	taken := time.Now()
-	found, ok := once(ctx, d, "devices", func() findings { return d.find(what) })
+	found, ok := runBounded(ctx, d, "devices", func() foundDevices { return d.findDevices(what) })
 	if !ok {
-		return gpu.Machine{}, late(ctx, "listing the devices", limit)
+		return gpu.Machine{}, noAnswerError(ctx, "listing the devices", limit)
 	}
 	if len(found.cards) == 0 {
 		return gpu.Machine{}, found.none
@@ -74,20 +74,20 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	m := gpu.Machine{Taken: taken, Driver: found.version, Source: "amdgpu", Problems: found.problems}
 	users := d.listProcesses(ctx, found.cards, what)
 	for i, a := range d.readDevices(ctx, found.cards, what, limit) {
-		m.Stuck = m.Stuck || a.device.Problem == noAnswer(limit)
-		a.device.Links = found.links(i)
+		m.Stuck = m.Stuck || a.device.Problem == noAnswerText(limit)
+		a.device.Links = found.linksOf(i)
 		m.Devices = append(m.Devices, a.device)
 		for _, p := range a.problems {
 			m.Problems = append(m.Problems, fmt.Sprintf("AMD GPU %d: %s", i, p))
 		}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return gpu.Machine{}, late(ctx, "", limit)
+		return gpu.Machine{}, noAnswerError(ctx, "", limit)
 	}
 	got := <-users
 	m.Processes = got.list
 	if got.late {
-		found.unlisted = "cannot list the processes: " + noAnswer(limit)
+		found.unlisted = "cannot list the processes: " + noAnswerText(limit)
 		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
 	}
 	for i := range m.Devices {
@@ -97,24 +97,24 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	return m, nil
 }
 
-// limit returns the time for one call: the driver's deadline, or less if ctx ends earlier.
-func (d *Driver) limit(ctx context.Context) time.Duration {
+// callLimit returns the time for one call: the driver's deadline, or less if ctx ends earlier.
+func (d *Driver) callLimit(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return max(0, min(d.deadline, time.Until(end)))
 	}
 	return d.deadline
 }
 
-// once runs f, which may block for ever, in a goroutine. ok is false if f does not return before ctx ends, or if the f
+// runBounded runs f, which may block for ever, in a goroutine. ok is false if f does not return before ctx ends, or if the f
 // of an earlier reading with this name still blocks.
-func once[T any](ctx context.Context, d *Driver, name string, f func() T) (result T, ok bool) {
-	if !d.begin(name) {
+func runBounded[T any](ctx context.Context, d *Driver, name string, f func() T) (result T, ok bool) {
+	if !d.beginRead(name) {
 		return result, false
 	}
 	done := make(chan T, 1)
 	go func() {
 		v := f()
-		d.finish(name)
+		d.endRead(name)
 		done <- v
 	}()
 	select {
@@ -130,7 +130,7 @@ func once[T any](ctx context.Context, d *Driver, name string, f func() T) (resul
 	}
 }
 
-func (d *Driver) begin(name string) bool {
+func (d *Driver) beginRead(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.busy[name] {
@@ -140,21 +140,21 @@ func (d *Driver) begin(name string) bool {
 	return true
 }
 
-func (d *Driver) finish(name string) {
+func (d *Driver) endRead(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.busy, name)
 }
 
-// answer is what was read so far of one device. It is never changed after it was stored.
-type answer struct {
+// deviceAnswer is what was read so far of one device. It is never changed after it was stored.
+type deviceAnswer struct {
 	device   gpu.Device
 	problems []string
 }
 
 // readDevices reads all devices at the same time.
-func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []answer {
-	answers := make([]answer, len(cards))
+func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []deviceAnswer {
+	answers := make([]deviceAnswer, len(cards))
 	var wait sync.WaitGroup
 	for i := range cards {
 		wait.Go(func() { answers[i] = d.readDevice(ctx, cards[i], what, limit) })
@@ -164,21 +164,21 @@ func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, l
 }
 
 // readDevice reads one device part by part, so that a device that blocks keeps the earlier parts.
-func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit time.Duration) answer {
-	var said atomic.Pointer[answer]
-	said.Store(&answer{device: c.device})
-	_, ok := once(ctx, d, string(c.device.UUID), func() bool {
-		r := reader{files: files{c.dir}, card: c, answer: answer{device: c.device}}
-		for _, part := range r.parts(d.files, what) {
+func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit time.Duration) deviceAnswer {
+	var said atomic.Pointer[deviceAnswer]
+	said.Store(&deviceAnswer{device: c.device})
+	_, ok := runBounded(ctx, d, string(c.device.UUID), func() bool {
+		r := deviceReader{fileReader: fileReader{c.dir}, card: c, deviceAnswer: deviceAnswer{device: c.device}}
+		for _, part := range r.readingParts(d.fileReader, what) {
 			part()
-			now := r.answer
+			now := r.deviceAnswer
 			said.Store(&now)
 		}
 		return true
 	})
 	a := *said.Load()
 	if !ok {
-		a.device.Problem = noAnswer(limit)
+		a.device.Problem = noAnswerText(limit)
 	}
 	if a.device.Problem != "" {
 		a.problems = append([]string{a.device.Problem}, a.problems...)
@@ -186,22 +186,22 @@ func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit ti
 	return a
 }
 
-// users are the processes on all devices.
-type users struct {
+// deviceProcesses are the processes on all devices.
+type deviceProcesses struct {
 	list []gpu.Process
 	late bool
 }
 
 // listProcesses lists the processes in a goroutine. The channel gets one value, at the deadline at the latest.
-func (d *Driver) listProcesses(ctx context.Context, cards []card, what gpu.What) <-chan users {
-	told := make(chan users, 1)
+func (d *Driver) listProcesses(ctx context.Context, cards []card, what gpu.What) <-chan deviceProcesses {
+	told := make(chan deviceProcesses, 1)
 	if what&gpu.Processes == 0 {
-		told <- users{}
+		told <- deviceProcesses{}
 		return told
 	}
 	go func() {
-		list, ok := once(ctx, d, "processes", func() []gpu.Process { return d.processes(cards) })
-		told <- users{list, !ok}
+		list, ok := runBounded(ctx, d, "processes", func() []gpu.Process { return d.findProcesses(cards) })
+		told <- deviceProcesses{list, !ok}
 	}()
 	return told
 }

@@ -15,34 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files reads small files below one folder.
-type files struct{ root string }
+// fileReader reads small files below one folder.
+type fileReader struct{ root string }
 
-// fileLimit is larger than a file of sysfs (a page) and than libdrm's list of names.
-const fileLimit = 256 << 10
+// maxFileSize is larger than a file of sysfs (a page) and than libdrm's list of names.
+const maxFileSize = 256 << 10
 
-func (f files) path(parts ...string) string {
+func (f fileReader) filePath(parts ...string) string {
 	return filepath.Join(append([]string{f.root}, parts...)...)
 }
 
-// text returns the content without surrounding space.
-func (f files) text(parts ...string) (string, error) {
-	b, err := sys.ReadSome(f.path(parts...), fileLimit)
+// readText returns the content without surrounding space.
+func (f fileReader) readText(parts ...string) (string, error) {
+	b, err := sys.ReadSome(f.filePath(parts...), maxFileSize)
 	return strings.TrimSpace(string(b)), err
 }
 
-// short returns the content of a file, "" if it is missing or cannot be read.
-func (f files) short(parts ...string) string {
-	s, err := f.text(parts...)
+// readShort returns the content of a file, "" if it is missing or cannot be read.
+func (f fileReader) readShort(parts ...string) string {
+	s, err := f.readText(parts...)
 	if err != nil || len(s) > 256 {
 		return ""
 	}
 	return s
 }
 
-// names lists a folder in order; nothing if it is missing or cannot be read.
-func (f files) names(parts ...string) []string {
-	d, err := os.Open(f.path(parts...))
+// listNames lists a folder in order; nothing if it is missing or cannot be read.
+func (f fileReader) listNames(parts ...string) []string {
+	d, err := os.Open(f.filePath(parts...))
 	if err != nil {
 		return nil
 	}
@@ -52,26 +52,26 @@ func (f files) names(parts ...string) []string {
 	return names
 }
 
-// has reports whether a file exists.
-func (f files) has(parts ...string) bool {
-	_, err := os.Stat(f.path(parts...))
+// hasFile reports whether a file exists.
+func (f fileReader) hasFile(parts ...string) bool {
+	_, err := os.Stat(f.filePath(parts...))
 	return err == nil
 }
 
-// usable checks whether this process may open a device node, without opening it: opening /dev/kfd would make this
+// checkUsable checks whether this process may open a device node, without opening it: opening /dev/kfd would make this
 // process one of its users. access(2) also obeys the device filter of a container (torvalds/linux fs/namei.c
 // inode_permission).
-func (f files) usable(parts ...string) error {
-	return unix.Faccessat(unix.AT_FDCWD, f.path(parts...), unix.R_OK|unix.W_OK, unix.AT_EACCESS)
+func (f fileReader) checkUsable(parts ...string) error {
+	return unix.Faccessat(unix.AT_FDCWD, f.filePath(parts...), unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 }
 
-// absent reports whether err means that the device does not have a reading, and not that the read failed.
-func absent(err error) bool {
+// isAbsent reports whether err means that the device does not have a reading, and not that the read failed.
+func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODATA)
 }
 
-// reason returns the error without the path, because the message that contains it has the path.
-func reason(err error) string {
+// errorReason returns the error without the path, because the message that contains it has the path.
+func errorReason(err error) string {
 	var where *fs.PathError
 	if errors.As(err, &where) {
 		return where.Err.Error()
@@ -79,9 +79,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// properties reads the lines "name value" of KFD's files (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+// parseProperties reads the lines "name value" of KFD's files (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 // It skips lines of another form: the files of caches have some, and newer kernels may add others.
-func properties(text string) map[string]uint64 {
+func parseProperties(text string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -95,11 +95,11 @@ func properties(text string) map[string]uint64 {
 	return out
 }
 
-// wholeNumber parses a decimal number; it is an error if the number is negative or above most.
-func wholeNumber(text string, most int64) (int64, error) {
+// parseWholeNumber parses a decimal number; it is an error if the number is negative or above most.
+func parseWholeNumber(text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a number", cut(text))
+		return 0, fmt.Errorf("%q is not a number", shortenText(text))
 	}
 	if n < 0 || n > most {
 		return 0, fmt.Errorf("%d is outside 0 to %d", n, most)
@@ -107,7 +107,7 @@ func wholeNumber(text string, most int64) (int64, error) {
 	return n, nil
 }
 
-func cut(s string) string {
+func shortenText(s string) string {
 	if len(s) > 40 {
 		return strings.ToValidUTF8(s[:40], "") + "…"
 	}

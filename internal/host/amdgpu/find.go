@@ -33,8 +33,8 @@ type card struct {
 	portion bool // it is one of several partitions: readings of the PCI device are those of all of them
 }
 
-// findings is the list of devices with what is known of all together.
-type findings struct {
+// foundDevices is the list of devices with what is known of all together.
+type foundDevices struct {
 	cards    []card
 	ways     [][]gpu.Link
 	version  string
@@ -43,21 +43,21 @@ type findings struct {
 	none     error
 }
 
-func (f *findings) links(i int) []gpu.Link {
+func (f *foundDevices) linksOf(i int) []gpu.Link {
 	if f.ways == nil {
 		return nil
 	}
 	return f.ways[i]
 }
 
-// find lists the devices in ROCm's order: KFD nodes by number, without those that this process may not use, which ROCm
+// findDevices lists the devices in ROCm's order: KFD nodes by number, without those that this process may not use, which ROCm
 // does not number (ROCm/ROCR-Runtime libhsakmt/src/topology.c topology_sysfs_check_node_supported). GPUs without a KFD
 // node follow. If there are hidden nodes, a GPU without a node may be one of those, so GPUs without a node are left
 // out.
-func (d *Driver) find(what gpu.What) findings {
-	var out findings
+func (d *Driver) findDevices(what gpu.What) foundDevices {
+	var out foundDevices
 	hidden := 0
-	for _, node := range d.nodes() {
+	for _, node := range d.kfdNodes() {
 		c, state := d.readNode(node)
 		switch state {
 		case isCard:
@@ -66,36 +66,36 @@ func (d *Driver) find(what gpu.What) findings {
 			hidden++
 		}
 	}
-	identify(out.cards)
+	setUUIDs(out.cards)
 	compute := len(out.cards)
 	if hidden == 0 {
-		out.cards = append(out.cards, d.graphicsOnly(out.cards)...)
+		out.cards = append(out.cards, d.graphicsOnlyCards(out.cards)...)
 	}
 	if len(out.cards) == 0 {
-		out.none = d.noDevice(hidden)
+		out.none = d.noDeviceError(hidden)
 		return out
 	}
 	for i := range out.cards {
 		out.cards[i].device.Index = i
 	}
-	out.version = d.version()
+	out.version = d.driverVersion()
 	if hidden > 0 {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
-	if what&gpu.Processes != 0 && d.elsewhere() && len(d.names(processFolder)) > 0 {
+	if what&gpu.Processes != 0 && d.isNestedNamespace() && len(d.listNames(processFolder)) > 0 {
 		out.unlisted = "cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine"
 		out.problems = append(out.problems, "AMD GPUs: "+out.unlisted)
 	}
-	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
+	out.problems = append(out.problems, d.deniedReasons(out.cards[:compute])...)
 	if what&gpu.Links != 0 {
 		out.ways = d.readLinks(out.cards)
 	}
 	return out
 }
 
-// nodes lists KFD's nodes by number, including those of processors.
-func (f files) nodes() []string {
-	nodes := slices.DeleteFunc(f.names(nodeFolder), func(s string) bool { _, err := strconv.ParseUint(s, 10, 32); return err != nil })
+// kfdNodes lists KFD's nodes by number, including those of processors.
+func (f fileReader) kfdNodes() []string {
+	nodes := slices.DeleteFunc(f.listNames(nodeFolder), func(s string) bool { _, err := strconv.ParseUint(s, 10, 32); return err != nil })
 	slices.SortFunc(nodes, func(a, b string) int {
 		x, _ := strconv.Atoi(a)
 		y, _ := strconv.Atoi(b)
@@ -114,38 +114,38 @@ const (
 
 // readNode reads one KFD node. The kernel does not show nodes that the device filter of the caller's cgroup excludes
 // (torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c node_show).
-func (f files) readNode(node string) (card, nodeState) {
-	id, err := f.text(nodeFolder, node, "gpu_id")
+func (f fileReader) readNode(node string) (card, nodeState) {
+	id, err := f.readText(nodeFolder, node, "gpu_id")
 	if errors.Is(err, fs.ErrPermission) {
 		return card{}, isHidden
 	}
 	if err != nil || id == "0" || id == "" {
 		return card{}, isProcessor
 	}
-	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + prose.Clean(cut(id)))}}
-	text, err := f.text(nodeFolder, node, "properties")
+	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + prose.Clean(shortenText(id)))}}
+	text, err := f.readText(nodeFolder, node, "properties")
 	if err != nil {
-		c.device.Problem = fmt.Sprintf("cannot read KFD node %s: %s", node, reason(err))
+		c.device.Problem = fmt.Sprintf("cannot read KFD node %s: %s", node, errorReason(err))
 		return c, isCard
 	}
-	c.props = properties(text)
+	c.props = parseProperties(text)
 	bus, known := c.props["location_id"]
 	if !known {
 		c.device.Problem = fmt.Sprintf("KFD node %s does not say where its GPU is", node)
 		return c, isCard
 	}
 	// The lower half is bus, device and function; the highest four bits are the partition (kfd_topology_add_device).
-	c.at(f, fmt.Sprintf("%04x:%02x:%02x.%x", c.props["domain"]&0xffffffff, bus>>8&0xff, bus>>3&0x1f, bus&7))
+	c.setAddress(f, fmt.Sprintf("%04x:%02x:%02x.%x", c.props["domain"]&0xffffffff, bus>>8&0xff, bus>>3&0x1f, bus&7))
 	if minor := c.props["drm_render_minor"]; minor > 0 && minor < 1<<20 {
 		c.device.Minor = new(int(minor))
 		// A GPU with a render node that is missing or filtered is not given to this container or job.
-		if err := f.usable(c.renderNode()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
+		if err := f.checkUsable(c.renderNode()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
 			return c, isHidden
 		}
 	}
-	if target := target(c.props["gfx_target_version"]); target != "" {
+	if target := targetName(c.props["gfx_target_version"]); target != "" {
 		c.device.Extra = map[string]json.RawMessage{"gfx_target": json.RawMessage(strconv.Quote(target))}
-		if compat.Integrated(target) {
+		if compat.IsIntegrated(target) {
 			c.device.Integrated = new(true)
 		}
 	}
@@ -157,19 +157,19 @@ func (f files) readNode(node string) (card, nodeState) {
 
 func (c *card) renderNode() string { return fmt.Sprintf("dev/dri/renderD%d", *c.device.Minor) }
 
-// at sets the card's PCI address and what follows from it.
-func (c *card) at(f files, pci string) {
-	c.device.PCI, c.dir = pci, f.path(pciFolder, pci)
-	if !f.has(pciFolder, pci) {
+// setAddress sets the card's PCI address and what follows from it.
+func (c *card) setAddress(f fileReader, pci string) {
+	c.device.PCI, c.dir = pci, f.filePath(pciFolder, pci)
+	if !f.hasFile(pciFolder, pci) {
 		c.device.Problem = "the GPU is lost: nothing is left at PCI address " + pci
 	}
-	if n, err := wholeNumber(f.short(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1: a machine without nodes
+	if n, err := parseWholeNumber(f.readShort(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1: a machine without nodes
 		c.device.NUMA = new(int(n))
 	}
 }
 
-// target returns the name that compilers use for KFD's number: 90402 is gfx942, 90010 is gfx90a.
-func target(version uint64) string {
+// targetName returns the name that compilers use for KFD's number: 90402 is gfx942, 90010 is gfx90a.
+func targetName(version uint64) string {
 	major, minor, step := version/10000, version/100%100, version%100
 	if major == 0 || major > 99 || minor > 15 || step > 15 {
 		return ""
@@ -177,8 +177,8 @@ func target(version uint64) string {
 	return fmt.Sprintf("gfx%d%x%x", major, minor, step)
 }
 
-// identify gives every card its UUID, and marks the partitions of one GPU.
-func identify(cards []card) {
+// setUUIDs gives every card its UUID, and marks the partitions of one GPU.
+func setUUIDs(cards []card) {
 	at, same := map[string]int{}, map[gpu.UUID]int{}
 	for i := range cards {
 		c := &cards[i]
@@ -203,21 +203,21 @@ func identify(cards []card) {
 	}
 }
 
-// graphicsOnly lists the GPUs that the driver uses and that have no KFD node: old GPUs, or all on a kernel without KFD.
-func (f files) graphicsOnly(known []card) []card {
+// graphicsOnlyCards lists the GPUs that the driver uses and that have no KFD node: old GPUs, or all on a kernel without KFD.
+func (f fileReader) graphicsOnlyCards(known []card) []card {
 	address := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	var out []card
-	for _, pci := range f.names(driverFolder) {
+	for _, pci := range f.listNames(driverFolder) {
 		if !address.MatchString(pci) || slices.ContainsFunc(known, func(c card) bool { return c.device.PCI == pci }) {
 			continue
 		}
 		c := card{device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("PCI-" + pci)}}
 		c.device.Problem = "for graphics only: the kernel's compute driver (KFD) does not list it, so ROCm programs cannot use it"
-		c.at(f, pci)
-		if id := f.short(pciFolder, pci, "unique_id"); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != "" {
+		c.setAddress(f, pci)
+		if id := f.readShort(pciFolder, pci, "unique_id"); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != "" {
 			c.device.UUID = gpu.UUID("GPU-" + id)
 		}
-		for _, entry := range f.names(pciFolder, pci, "drm") {
+		for _, entry := range f.listNames(pciFolder, pci, "drm") {
 			if n, ok := strings.CutPrefix(entry, "renderD"); ok {
 				if minor, err := strconv.Atoi(n); err == nil {
 					c.device.Minor = new(minor)
@@ -229,13 +229,13 @@ func (f files) graphicsOnly(known []card) []card {
 	return out
 }
 
-// denied lists the reasons why ROCm programs of this user cannot start.
-func (f files) denied(cards []card) []string {
+// deniedReasons lists the reasons why ROCm programs of this user cannot start.
+func (f fileReader) deniedReasons(cards []card) []string {
 	var out []string
 	if len(cards) == 0 {
 		return nil
 	}
-	if text := refused("/dev/kfd", f.usable("dev/kfd")); text != "" {
+	if text := refusedReason("/dev/kfd", f.checkUsable("dev/kfd")); text != "" {
 		out = append(out, "AMD GPUs: "+text)
 	}
 	for i := range cards {
@@ -243,19 +243,19 @@ func (f files) denied(cards []card) []string {
 		if c.device.Minor == nil {
 			continue
 		}
-		if text := refused("/"+c.renderNode(), f.usable(c.renderNode())); text != "" {
+		if text := refusedReason("/"+c.renderNode(), f.checkUsable(c.renderNode())); text != "" {
 			out = append(out, fmt.Sprintf("AMD GPU %d: %s", c.device.Index, text))
 		}
 	}
 	return out
 }
 
-// version returns the version of the driver if it is a separate module, else that of the kernel, of which it is a part.
-func (f files) version() string {
-	if v := f.short("sys/module/amdgpu/version"); v != "" {
+// driverVersion returns the version of the driver if it is a separate module, else that of the kernel, of which it is a part.
+func (f fileReader) driverVersion() string {
+	if v := f.readShort("sys/module/amdgpu/version"); v != "" {
 		return prose.Clean(v)
 	}
-	if v := f.short("proc/sys/kernel/osrelease"); v != "" {
+	if v := f.readShort("proc/sys/kernel/osrelease"); v != "" {
 		return "Linux " + prose.Clean(v)
 	}
 	return ""

@@ -15,8 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	apart.InMemory()
-	apart.Together(8)
+	apart.UseMemoryFolder()
+	apart.SetParallelTests(8)
 	os.Exit(m.Run())
 }
 
@@ -52,7 +52,7 @@ func TestAHangingDeviceHidesNoOther(t *testing.T) {
 			t.Parallel()
 			root := tree(t, "mi300x")
 			release := block(t, root, tt.file)
-			d := New(root, Deadline(time.Second))
+			d := New(root, WithDeadline(time.Second))
 			for attempt := range 2 { // the second time the goroutine of the first still hangs
 				m, err := d.Read(t.Context(), gpu.Everything)
 				if err != nil {
@@ -89,7 +89,7 @@ func TestAHangOutsideTheDevices(t *testing.T) {
 	t.Parallel()
 	root := tree(t, "mi300x")
 	block(t, root, "sys/class/kfd/kfd/proc/41207/vram_4021")
-	m, err := New(root, Deadline(time.Second)).Read(t.Context(), gpu.Everything)
+	m, err := New(root, WithDeadline(time.Second)).Read(t.Context(), gpu.Everything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestAHangInTheListOfDevices(t *testing.T) {
 	t.Parallel()
 	root := tree(t, "mi300x")
 	block(t, root, "sys/class/kfd/kfd/topology/nodes/2/properties")
-	_, err := New(root, Deadline(time.Second)).Read(t.Context(), gpu.Everything)
+	_, err := New(root, WithDeadline(time.Second)).Read(t.Context(), gpu.Everything)
 	var why *gpu.Unavailable
 	if !errors.As(err, &why) || why.Cause != gpu.NoAnswer {
 		t.Errorf("the list of devices hangs: %v", err)

@@ -16,7 +16,7 @@ func (d *Driver) readLinks(cards []card) [][]gpu.Link {
 	direct := make([]map[string]bool, len(cards))
 	chains := make([][]string, len(cards))
 	for i := range cards {
-		direct[i], chains[i] = d.direct(cards[i].node), d.chain(cards[i].device.PCI)
+		direct[i], chains[i] = d.xgmiPeers(cards[i].node), d.busPath(cards[i].device.PCI)
 	}
 	out := make([][]gpu.Link, len(cards))
 	for i := range cards {
@@ -28,26 +28,26 @@ func (d *Driver) readLinks(cards []card) [][]gpu.Link {
 			case direct[i][cards[j].node] || cards[i].device.PCI != "" && cards[i].device.PCI == cards[j].device.PCI:
 				out[i][j] = gpu.LinkNVLink
 			default:
-				out[i][j] = onBus(chains[i], chains[j], cards[i].device.NUMA, cards[j].device.NUMA)
+				out[i][j] = busLink(chains[i], chains[j], cards[i].device.NUMA, cards[j].device.NUMA)
 			}
 		}
 	}
 	return out
 }
 
-// direct returns the nodes with an XGMI link to this one.
-func (f files) direct(node string) map[string]bool {
+// xgmiPeers returns the nodes with an XGMI link to this one.
+func (f fileReader) xgmiPeers(node string) map[string]bool {
 	out := map[string]bool{}
 	if node == "" {
 		return out
 	}
-	for _, link := range f.names(nodeFolder, node, "io_links") {
-		text, err := f.text(nodeFolder, node, "io_links", link, "properties")
+	for _, link := range f.listNames(nodeFolder, node, "io_links") {
+		text, err := f.readText(nodeFolder, node, "io_links", link, "properties")
 		if err != nil {
 			continue
 		}
 		for line := range strings.Lines(text) {
-			if to, ok := strings.CutPrefix(line, "node_to "); ok && properties(text)["type"] == linkXGMI {
+			if to, ok := strings.CutPrefix(line, "node_to "); ok && parseProperties(text)["type"] == linkXGMI {
 				out[strings.TrimSpace(to)] = true
 			}
 		}
@@ -55,12 +55,12 @@ func (f files) direct(node string) map[string]bool {
 	return out
 }
 
-// chain returns the path in sysfs from the root of the PCI bus to the device's parent, with all bridges between.
-func (f files) chain(pci string) []string {
+// busPath returns the path in sysfs from the root of the PCI bus to the device's parent, with all bridges between.
+func (f fileReader) busPath(pci string) []string {
 	if pci == "" {
 		return nil
 	}
-	path, err := filepath.EvalSymlinks(f.path(pciFolder, pci))
+	path, err := filepath.EvalSymlinks(f.filePath(pciFolder, pci))
 	if err != nil {
 		return nil
 	}
@@ -73,9 +73,9 @@ func (f files) chain(pci string) []string {
 	return out
 }
 
-// onBus returns the class of a link over PCI Express. A common bridge is a switch, or the switch on a card with two
+// busLink returns the class of a link over PCI Express. A common bridge is a switch, or the switch on a card with two
 // GPUs. A common root without a common bridge is the host bridge.
-func onBus(a, b []string, near, far *int) gpu.Link {
+func busLink(a, b []string, near, far *int) gpu.Link {
 	common := 0
 	for common < len(a) && common < len(b) && a[common] == b[common] {
 		common++

@@ -12,7 +12,7 @@ func TestTarget(t *testing.T) {
 		0: "", 80003: "gfx803", 90000: "gfx900", 90010: "gfx90a", 90012: "gfx90c", 90402: "gfx942", 90500: "gfx950",
 		100306: "gfx1036", 110000: "gfx1100", 110501: "gfx1151", 120001: "gfx1201", 99: "", 1 << 60: "", 91600: "",
 	} {
-		same(t, "target", target(version), want)
+		same(t, "target", targetName(version), want)
 	}
 }
 
@@ -22,7 +22,7 @@ func TestAmount(t *testing.T) {
 		"": "no", "KiB": "no", "-1 KiB": "no", "5 KB": "no", "9999999999999 GiB": "no", "5  KiB": "no",
 	} {
 		got := "no"
-		if n, ok := amount(text); ok {
+		if n, ok := parseAmount(text); ok {
 			got = n.String()
 		}
 		same(t, text, got, want)
@@ -40,7 +40,7 @@ func TestKindOfClient(t *testing.T) {
 	} {
 		c, ok := parseClient(base + engines)
 		same(t, "known", ok, true)
-		same(t, engines, c.kind(), want)
+		same(t, engines, c.processKind(), want)
 		same(t, "memory", c.memory, "4 KiB")
 	}
 	if _, ok := parseClient(strings.Replace(base, "amdgpu", "i915", 1)); ok {
@@ -49,7 +49,7 @@ func TestKindOfClient(t *testing.T) {
 }
 
 func TestMarketingName(t *testing.T) {
-	f := files{tree(t, "desktop")}
+	f := fileReader{tree(t, "desktop")}
 	for _, tt := range []struct{ device, revision, want string }{
 		{"744c", "c8", "AMD Radeon RX 7900 XTX"},
 		{"744c", "cc", "AMD Radeon RX 7900 XT"},
@@ -57,7 +57,7 @@ func TestMarketingName(t *testing.T) {
 		{"7450", "c8", ""},
 		{"", "", ""},
 	} {
-		same(t, tt.device+" "+tt.revision, f.marketing(tt.device, tt.revision), tt.want)
+		same(t, tt.device+" "+tt.revision, f.marketingName(tt.device, tt.revision), tt.want)
 	}
 }
 
@@ -65,7 +65,7 @@ func FuzzProperties(f *testing.F) {
 	f.Add("simd_count 1216\nunique_id 18446744073709551615\n")
 	f.Add("sibling_map 1,0,0,\nx -1\n y 5 \nz 5 6\n\x00 \n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got := properties(text)
+		got := parseProperties(text)
 		lines := strings.Count(text, "\n") + 1
 		if len(got) > lines {
 			t.Errorf("%d properties from %d lines of %q", len(got), lines, text)
@@ -80,7 +80,7 @@ func FuzzProperties(f *testing.F) {
 			back.WriteString(name + " ")
 			back.WriteString(show(&n) + "\n")
 		}
-		if again := properties(back.String()); len(again) != len(got) {
+		if again := parseProperties(back.String()); len(again) != len(got) {
 			t.Errorf("%v is read back as %v", got, again)
 		}
 	})
@@ -92,13 +92,13 @@ func FuzzFiles(f *testing.F) {
 	f.Add("0x1 : 0x1000 : P\n")
 	f.Add("drm-driver:\tamdgpu\ndrm-memory-vram:\t18446744073709551615 GiB\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if c, ok := parseClient(text); ok && (c.memory < 0 || int64(c.memory) > memoryLimit) {
+		if c, ok := parseClient(text); ok && (c.memory < 0 || int64(c.memory) > maxMemory) {
 			t.Errorf("%d bytes from %q", c.memory, text)
 		}
-		if p := retired(text); p.DoubleBit < 0 || p.DoubleBit > strings.Count(text, "\n")+1 {
+		if p := parseRetiredPages(text); p.DoubleBit < 0 || p.DoubleBit > strings.Count(text, "\n")+1 {
 			t.Errorf("%d pages from %q", p.DoubleBit, text)
 		}
-		if n, err := wholeNumber(text, 100); err == nil && (n < 0 || n > 100) {
+		if n, err := parseWholeNumber(text, 100); err == nil && (n < 0 || n > 100) {
 			t.Errorf("%d from %q", n, text)
 		}
 	})

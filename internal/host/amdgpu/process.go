@@ -12,12 +12,12 @@ import (
 
 const processFolder = "sys/class/kfd/kfd/proc"
 
-// processes lists the processes on the cards: ROCm programs from KFD, which lists those of all users, and others
+// findProcesses lists the processes on the cards: ROCm programs from KFD, which lists those of all users, and others
 // (desktop, Vulkan, video) from their open render nodes, which only their owner and root may read.
-func (f files) processes(cards []card) []gpu.Process {
+func (f fileReader) findProcesses(cards []card) []gpu.Process {
 	var out []gpu.Process
-	if !f.elsewhere() {
-		out = f.compute(cards)
+	if !f.isNestedNamespace() {
+		out = f.kfdProcesses(cards)
 	}
 	seen := map[int]map[gpu.UUID]bool{}
 	for _, p := range out {
@@ -26,7 +26,7 @@ func (f files) processes(cards []card) []gpu.Process {
 		}
 		seen[p.PID][p.GPU] = true
 	}
-	for _, p := range f.clients(cards) {
+	for _, p := range f.renderClients(cards) {
 		if !seen[p.PID][p.GPU] {
 			out = append(out, p)
 		}
@@ -37,18 +37,18 @@ func (f files) processes(cards []card) []gpu.Process {
 	return out
 }
 
-// elsewhere reports whether this process is not in the machine's first PID namespace. KFD's PIDs are those of the first
+// isNestedNamespace reports whether this process is not in the machine's first PID namespace. KFD's PIDs are those of the first
 // namespace, and would be those of other processes here. The inode number of the first namespace is PROC_PID_INIT_INO
 // in torvalds/linux include/linux/proc_ns.h.
-func (f files) elsewhere() bool {
-	link, err := os.Readlink(f.path("proc/self/ns/pid"))
+func (f fileReader) isNestedNamespace() bool {
+	link, err := os.Readlink(f.filePath("proc/self/ns/pid"))
 	return err == nil && link != "pid:[4026531836]"
 }
 
-// compute reads KFD's folder of each process. KFD has a file there for every GPU of the machine, also for those that
+// kfdProcesses reads KFD's folder of each process. KFD has a file there for every GPU of the machine, also for those that
 // the process does not use. So a process is on a GPU only if it has memory or a queue there; tools that only read have
 // neither. Source: torvalds/linux drivers/gpu/drm/amd/amdkfd/kfd_process.c.
-func (f files) compute(cards []card) []gpu.Process {
+func (f fileReader) kfdProcesses(cards []card) []gpu.Process {
 	owner := map[string]gpu.UUID{}
 	for _, c := range cards {
 		if c.gpuID != "" {
@@ -56,14 +56,14 @@ func (f files) compute(cards []card) []gpu.Process {
 		}
 	}
 	var out []gpu.Process
-	for _, name := range f.names(processFolder) {
+	for _, name := range f.listNames(processFolder) {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid <= 0 {
 			continue
 		}
-		k := kfdProcess{files: files{f.path(processFolder, name)}, memory: map[string]gpu.Bytes{}, queues: map[string]bool{}}
+		k := kfdProcess{fileReader: fileReader{f.filePath(processFolder, name)}, memory: map[string]gpu.Bytes{}, queues: map[string]bool{}}
 		k.readProcess("")
-		for _, id := range k.used() {
+		for _, id := range k.usedGPUs() {
 			if uuid, known := owner[id]; known {
 				p := gpu.Process{PID: pid, GPU: uuid, Kind: gpu.ComputeProcess}
 				if n, told := k.memory[id]; told {
@@ -78,32 +78,32 @@ func (f files) compute(cards []card) []gpu.Process {
 
 // kfdProcess is what one process has on each GPU, by KFD's name of the GPU.
 type kfdProcess struct {
-	files
+	fileReader
 	memory map[string]gpu.Bytes
 	queues map[string]bool
 }
 
 // readProcess adds the files of one folder. Newer kernels have a subfolder for each further context of the process.
 func (k *kfdProcess) readProcess(folder string) {
-	for _, name := range k.names(folder) {
+	for _, name := range k.listNames(folder) {
 		if strings.HasPrefix(name, "context_") && folder == "" {
 			k.readProcess(name)
 			continue
 		}
 		if id, ok := strings.CutPrefix(name, "vram_"); ok {
-			if n, err := wholeNumber(k.short(folder, name), memoryLimit); err == nil {
+			if n, err := parseWholeNumber(k.readShort(folder, name), maxMemory); err == nil {
 				k.memory[id] += gpu.Bytes(n)
 			}
 		}
 	}
-	for _, queue := range k.names(folder, "queues") {
-		if id := k.short(folder, "queues", queue, "gpuid"); id != "" {
+	for _, queue := range k.listNames(folder, "queues") {
+		if id := k.readShort(folder, "queues", queue, "gpuid"); id != "" {
 			k.queues[id] = true
 		}
 	}
 }
 
-func (k *kfdProcess) used() []string {
+func (k *kfdProcess) usedGPUs() []string {
 	var out []string
 	for id := range k.queues {
 		out = append(out, id)

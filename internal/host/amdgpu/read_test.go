@@ -162,7 +162,7 @@ func TestHealthOfWhatIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, name, lines(m.Devices, func(d gpu.Device) string {
-			state, _ := healthOf.Of(d, m.Taken)
+			state, _ := healthOf.StateOf(d, m.Taken)
 			return string(state)
 		}), want)
 	}
@@ -340,11 +340,11 @@ func TestNoPermission(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan findings)
+	done := make(chan foundDevices)
 	go func() {
 		defer close(done)
 		unprivileged(t)
-		done <- New(root).find(gpu.Identity)
+		done <- New(root).findDevices(gpu.Identity)
 	}()
 	found := <-done
 	if os.Geteuid() != 0 { // the owner may still write

@@ -13,27 +13,27 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// late is the error for a kernel that did not answer in time, or for a cancelled ctx.
-func late(ctx context.Context, at string, limit time.Duration) error {
+// noAnswerError is the error for a kernel that did not answer in time, or for a cancelled ctx.
+func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("cannot read the AMD GPUs: %w", context.Canceled)
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", noAnswer(limit), at),
+		Text:   fmt.Sprintf("cannot read the AMD GPUs: %s during %s", noAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -i amdgpu; a GPU that hangs needs a reset or a reboot",
 	}
 }
 
-func noAnswer(limit time.Duration) string {
+func noAnswerText(limit time.Duration) string {
 	if limit >= time.Second {
 		limit = limit.Round(100 * time.Millisecond)
 	}
 	return fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond))
 }
 
-// noDevice returns the reason why there is no device at all.
-func (f files) noDevice(hidden int) *gpu.Unavailable {
+// noDeviceError returns the reason why there is no device at all.
+func (f fileReader) noDeviceError(hidden int) *gpu.Unavailable {
 	switch {
 	case hidden > 0:
 		return &gpu.Unavailable{
@@ -41,14 +41,14 @@ func (f files) noDevice(hidden int) *gpu.Unavailable {
 			Text:   fmt.Sprintf("cannot use the AMD GPUs: the machine has %d, and none of them is given to this container or job", hidden),
 			Remedy: "start the container with them (docker run --device /dev/kfd --device /dev/dri …); in a batch job, ask for a GPU",
 		}
-	case f.has(driverFolder):
+	case f.hasFile(driverFolder):
 		return &gpu.Unavailable{
 			Cause:  gpu.NoDevice,
 			Text:   "cannot find an AMD GPU: the amdgpu driver is loaded and has no device",
 			Remedy: "see whether the machine has one: lspci -nn -d 1002:; and what the driver says of it: sudo dmesg | grep -i amdgpu",
 		}
 	}
-	if pci := f.unclaimed(); pci != "" {
+	if pci := f.findUnclaimed(); pci != "" {
 		return &gpu.Unavailable{
 			Cause:  gpu.DriverNotLoaded,
 			Text:   fmt.Sprintf("cannot use the AMD GPU at %s: the amdgpu kernel driver is not loaded", pci),
@@ -58,23 +58,23 @@ func (f files) noDevice(hidden int) *gpu.Unavailable {
 	return &gpu.Unavailable{Cause: gpu.NoDevice, Text: "cannot find an AMD GPU: the machine has none", Remedy: "see what it has: lspci -nn -d 1002:"}
 }
 
-// unclaimed returns the address of an AMD display or processing device without a driver, "" if there is none. The file
+// findUnclaimed returns the address of an AMD display or processing device without a driver, "" if there is none. The file
 // modalias has both vendor and class (torvalds/linux drivers/pci/pci-sysfs.c); class 03 is display, 12 is a processing
 // accelerator.
-func (f files) unclaimed() string {
-	for _, pci := range f.names("sys/bus/pci/devices") {
-		alias := f.short("sys/bus/pci/devices", pci, "modalias")
+func (f fileReader) findUnclaimed() string {
+	for _, pci := range f.listNames("sys/bus/pci/devices") {
+		alias := f.readShort("sys/bus/pci/devices", pci, "modalias")
 		ours := strings.HasPrefix(alias, "pci:v00001002") && (strings.Contains(alias, "bc03") || strings.Contains(alias, "bc12"))
-		if ours && !f.has("sys/bus/pci/devices", pci, "driver") {
+		if ours && !f.hasFile("sys/bus/pci/devices", pci, "driver") {
 			return pci
 		}
 	}
 	return ""
 }
 
-// refused says why ROCm programs of this user cannot start, "" if they can. ROCm opens /dev/kfd and the render node of
+// refusedReason says why ROCm programs of this user cannot start, "" if they can. ROCm opens /dev/kfd and the render node of
 // every GPU that it lists (ROCm/ROCR-Runtime libhsakmt/src/openclose.c and topology.c).
-func refused(node string, err error) string {
+func refusedReason(node string, err error) string {
 	const groups = "sudo usermod -aG render,video $USER, then log in again"
 	switch {
 	case err == nil:
@@ -84,5 +84,5 @@ func refused(node string, err error) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("%s is missing, so ROCm programs cannot start: in a container, add --device %s", node, node)
 	}
-	return fmt.Sprintf("cannot use %s, so ROCm programs cannot start: %s", node, reason(err))
+	return fmt.Sprintf("cannot use %s, so ROCm programs cannot start: %s", node, errorReason(err))
 }

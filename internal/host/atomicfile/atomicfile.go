@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace writes after instead of before, into a new file that takes the name of the old one, so that a reader sees one
+// ReplaceText writes after instead of before, into a new file that takes the name of the old one, so that a reader sees one
 // of the two. Mode, owner and extended attributes (access lists, labels of SELinux) stay. It refuses a file that is not
 // regular, has more names (hard links), may not be written by this user, or has a text other than before.
-func Replace(path string, before, after []byte) error {
-	p, err := find(path)
+func ReplaceText(path string, before, after []byte) error {
+	p, err := openFolderOf(path)
 	if err == nil {
 		defer p.close()
 		var old unix.Stat_t
-		if old, err = p.replaceable(); err == nil {
+		if old, err = p.checkReplaceable(); err == nil {
 			err = replaceOld(p, old, before, after)
 		}
 	}
@@ -29,48 +29,48 @@ func Replace(path string, before, after []byte) error {
 	return nil
 }
 
-// Replaceable is the error that Replace would begin with, and that of a folder that takes no new file.
-func Replaceable(path string) error {
-	p, err := find(path)
+// CheckReplaceable is the error that Replace would begin with, and that of a folder that takes no new file.
+func CheckReplaceable(path string) error {
+	p, err := openFolderOf(path)
 	if err == nil {
 		defer p.close()
-		_, err = p.replaceable()
+		_, err = p.checkReplaceable()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	return Free(path)
+	return CheckWritable(path)
 }
 
 // replaceOld puts the new text in the old one's place.
-func replaceOld(p *place, old unix.Stat_t, before, after []byte) error {
-	f, named, err := p.temporary()
+func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
+	f, named, err := p.createTemporary()
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // synced before it gets its name
-	if err = p.prepare(old, f, after); err == nil {
-		err = p.same(old, before)
+	if err = p.fillNewFile(old, f, after); err == nil {
+		err = p.checkUnchanged(old, before)
 	}
 	if err == nil && !named {
-		if err = p.tidy(); err == nil {
-			err = p.dir.Publish(f, p.aside())
+		if err = p.removeTemporary(); err == nil {
+			err = p.dir.LinkFile(f, p.temporaryName())
 			named = err == nil
 		}
 	}
 	if err == nil {
-		if err = p.dir.Rename(p.aside(), p.name); err == nil {
+		if err = p.dir.Rename(p.temporaryName(), p.name); err == nil {
 			return nil
 		}
 	}
 	if named {
-		_ = p.dir.Remove(p.aside())
+		_ = p.dir.Remove(p.temporaryName())
 	}
 	return err
 }
 
-// prepare fills the new file. The file system has it before it takes the name, so that a crash leaves one of the two.
-func (p *place) prepare(old unix.Stat_t, f *os.File, text []byte) error {
+// fillNewFile fills the new file. The file system has it before it takes the name, so that a crash leaves one of the two.
+func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) error {
 	if _, err := f.Write(text); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *place) prepare(old unix.Stat_t, f *os.File, text []byte) error {
 			return fmt.Errorf("it would get another owner: %w", err)
 		}
 	}
-	from, err := p.open(old)
+	from, err := p.openChecked(old)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestReplace(t *testing.T) {
 	for _, mode := range []os.FileMode{0o644, 0o755, 0o600, 0o664, 0o755 | os.ModeSetuid} {
 		path := file(t, "old\n", mode)
 		marked := unix.Setxattr(path, "user.note", []byte("mine"), 0) == nil
-		if err := Replace(path, []byte("old\n"), []byte("new\n")); err != nil {
+		if err := ReplaceText(path, []byte("old\n"), []byte("new\n")); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, path, "new\n")
@@ -103,7 +103,7 @@ func TestReplaceRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Replace(target, []byte("old\n"), []byte("new\n")); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := ReplaceText(target, []byte("old\n"), []byte("new\n")); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want a refusal with %q", err, c.want)
 			}
 			holds(t, path, string(before))
@@ -141,10 +141,10 @@ func TestCreate(t *testing.T) {
 // TestFree: a folder takes files, even one that does not exist yet; a file does not, nor does another user's folder.
 func TestFree(t *testing.T) {
 	path := file(t, "", 0o755)
-	if err := Free(filepath.Join(filepath.Dir(path), "a/b/c")); err != nil {
+	if err := CheckWritable(filepath.Join(filepath.Dir(path), "a/b/c")); err != nil {
 		t.Error(err)
 	}
-	if err := Free(filepath.Join(path, "a")); !errors.Is(err, unix.ENOTDIR) {
+	if err := CheckWritable(filepath.Join(path, "a")); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("below a file: %v", err)
 	}
 	for dir, mode := range map[string]os.FileMode{filepath.Dir(path): 0o555, filepath.Dir(filepath.Dir(path)): 0o755} {
@@ -159,7 +159,7 @@ func TestFree(t *testing.T) {
 		if os.Getuid() == 0 {
 			_, _, _ = unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534)
 		}
-		refused <- Free(path)
+		refused <- CheckWritable(path)
 	}()
 	if err := <-refused; !errors.Is(err, unix.EACCES) {
 		t.Errorf("in a folder that is not to be written: %v", err)
@@ -178,7 +178,7 @@ func TestRootFollowsNoLinkOfOthers(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"created":  Create(filepath.Join(link, "new"), []byte("new\n"), 0o644),
-		"replaced": Replace(filepath.Join(link, "file"), []byte("old\n"), []byte("new\n")),
+		"replaced": ReplaceText(filepath.Join(link, "file"), []byte("old\n"), []byte("new\n")),
 		"removed":  Remove(filepath.Join(link, "file"), []byte("old\n")),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "symbolic link of uid 4003") {
@@ -194,12 +194,12 @@ func TestRootFollowsNoLinkOfOthers(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("old\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := find(filepath.Join(dir, "file"))
+	p, err := openFolderOf(filepath.Join(dir, "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	old, err := p.replaceable()
+	old, err := p.checkReplaceable()
 	if err := errors.Join(err, os.Rename(dir, dir+"2"), os.Symlink(etc, dir), replaceOld(p, old, []byte("old\n"), []byte("new\n"))); err != nil {
 		t.Error(err)
 	}

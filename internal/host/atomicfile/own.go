@@ -13,25 +13,25 @@ import (
 // Create writes a file that is not there, wholly or not at all, with exactly this mode. The error is os.ErrExist where
 // something has that name meanwhile.
 func Create(path string, text []byte, mode fs.FileMode) error {
-	if err := create(path, text, mode); err != nil {
+	if err := createFile(path, text, mode); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
 }
 
-func create(path string, text []byte, mode fs.FileMode) error {
-	p, err := find(path)
+func createFile(path string, text []byte, mode fs.FileMode) error {
+	p, err := openFolderOf(path)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	f, named, err := p.temporary()
+	f, named, err := p.createTemporary()
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // synced before it gets its name
 	if named {
-		defer p.dir.Remove(p.aside()) //nolint:errcheck // its other name
+		defer p.dir.Remove(p.temporaryName()) //nolint:errcheck // its other name
 	}
 	_, err = f.Write(text)
 	if err == nil {
@@ -41,14 +41,14 @@ func create(path string, text []byte, mode fs.FileMode) error {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = p.dir.Publish(f, p.name)
+		err = p.dir.LinkFile(f, p.name)
 	}
 	return err
 }
 
-// Free is an error where no file at path can come or go: its folder, or the one in which that would be made, is not
+// CheckWritable is an error where no file at path can come or go: its folder, or the one in which that would be made, is not
 // this user's to write.
-func Free(path string) error {
+func CheckWritable(path string) error {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)
 		if err == nil {
@@ -69,12 +69,12 @@ func Free(path string) error {
 
 // Remove removes a file that holds exactly before.
 func Remove(path string, before []byte) error {
-	p, err := find(path)
+	p, err := openFolderOf(path)
 	if err == nil {
 		defer p.close()
 		var old unix.Stat_t
-		if old, err = p.dir.Look(p.name); err == nil {
-			err = p.same(old, before)
+		if old, err = p.dir.Lstat(p.name); err == nil {
+			err = p.checkUnchanged(old, before)
 		}
 		if err == nil {
 			err = p.dir.Remove(p.name)

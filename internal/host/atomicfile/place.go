@@ -11,27 +11,27 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// place is a name in an open folder, so that the file that is checked, the one that is written and the temporary file
+// folderEntry is a name in an open folder, so that the file that is checked, the one that is written and the temporary file
 // are in the same folder whatever happens to the path.
-type place struct {
+type folderEntry struct {
 	dir  *sys.Dir
 	name string
 }
 
-// find opens the folder of a path.
-func find(path string) (*place, error) {
-	dir, err := sys.Follow(filepath.Dir(path))
+// openFolderOf opens the folder of a path.
+func openFolderOf(path string) (*folderEntry, error) {
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	return &place{dir, filepath.Base(path)}, nil
+	return &folderEntry{dir, filepath.Base(path)}, nil
 }
 
-func (p *place) close() { _ = p.dir.Close() }
+func (p *folderEntry) close() { _ = p.dir.Close() }
 
-// replaceable returns the file's data, and refuses a file that cannot be replaced without another change.
-func (p *place) replaceable() (st unix.Stat_t, err error) {
-	if st, err = p.dir.Look(p.name); err != nil {
+// checkReplaceable returns the file's data, and refuses a file that cannot be replaced without another change.
+func (p *folderEntry) checkReplaceable() (st unix.Stat_t, err error) {
+	if st, err = p.dir.Lstat(p.name); err != nil {
 		return st, err
 	}
 	switch {
@@ -47,8 +47,8 @@ func (p *place) replaceable() (st unix.Stat_t, err error) {
 	return st, unix.Faccessat(int(p.dir.Fd()), p.name, unix.W_OK, 0)
 }
 
-// open opens the file that was looked at.
-func (p *place) open(old unix.Stat_t) (*os.File, error) {
+// openChecked opens the file that was looked at.
+func (p *folderEntry) openChecked(old unix.Stat_t) (*os.File, error) {
 	fd, err := p.dir.Open(p.name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func (p *place) open(old unix.Stat_t) (*os.File, error) {
 
 var errChanged = errors.New("it was changed meanwhile: look again")
 
-// same checks again just before the rename: the user may have an editor open.
-func (p *place) same(old unix.Stat_t, before []byte) error {
-	f, err := p.open(old)
+// checkUnchanged checks again just before the rename: the user may have an editor open.
+func (p *folderEntry) checkUnchanged(old unix.Stat_t, before []byte) error {
+	f, err := p.openChecked(old)
 	if err != nil {
 		return err
 	}

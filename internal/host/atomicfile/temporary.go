@@ -13,18 +13,18 @@ import (
 // temporary name only between link and rename. That name contains the file's, so that the next change of the file, or
 // Tidy, removes it. On file systems without unnamed files it has the temporary name from the start.
 
-// aside is the temporary name of the new text.
-func (p *place) aside() string {
+// temporaryName is the temporary name of the new text.
+func (p *folderEntry) temporaryName() string {
 	sum := sha256.Sum256([]byte(p.name))
 	return ".gpuard-" + hex.EncodeToString(sum[:8])
 }
 
-// temporary is a locked file for the new text; named says that it has the name aside already.
-func (p *place) temporary() (f *os.File, named bool, err error) {
-	f, err = p.dir.Temporary()
+// createTemporary is a locked file for the new text; named says that it has the name aside already.
+func (p *folderEntry) createTemporary() (f *os.File, named bool, err error) {
+	f, err = p.dir.CreateTemp()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
-		if err = p.tidy(); err == nil {
-			f, err = p.dir.Create(p.aside())
+		if err = p.removeTemporary(); err == nil {
+			f, err = p.dir.Create(p.temporaryName())
 			named = true
 		}
 	}
@@ -34,10 +34,10 @@ func (p *place) temporary() (f *os.File, named bool, err error) {
 	return f, named, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
-// Tidy removes the temporary file of a process that was killed while it changed path. It fails if a process is changing
+// RemoveTemporary removes the temporary file of a process that was killed while it changed path. It fails if a process is changing
 // path now.
-func Tidy(path string) error {
-	p, err := find(path)
+func RemoveTemporary(path string) error {
+	p, err := openFolderOf(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
@@ -45,11 +45,11 @@ func Tidy(path string) error {
 		return err
 	}
 	defer p.close()
-	return p.tidy()
+	return p.removeTemporary()
 }
 
-func (p *place) tidy() error {
-	fd, err := p.dir.Open(p.aside(), unix.O_RDWR) // to write: NFS locks no other
+func (p *folderEntry) removeTemporary() error {
+	fd, err := p.dir.Open(p.temporaryName(), unix.O_RDWR) // to write: NFS locks no other
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -60,5 +60,5 @@ func (p *place) tidy() error {
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return errors.New("another process is changing it right now: try again")
 	}
-	return p.dir.Remove(p.aside())
+	return p.dir.Remove(p.temporaryName())
 }

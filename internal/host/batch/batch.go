@@ -2,10 +2,10 @@
 // wait leaves the process a zombie, so that the caller can record the end before it reaps the process. It does not know
 // what the commands are for.
 //
-//	pid, err := batch.Start(command, null)
-//	ended, err := batch.Await(pid)
+//	pid, err := batch.StartCommand(command, null)
+//	ended, err := batch.AwaitChild(pid)
 //	// record it, then:
-//	batch.Bury(pid)
+//	batch.ReapChild(pid)
 package batch
 
 import (
@@ -45,9 +45,9 @@ func LeaseFD() int {
 	return leaseFD
 }
 
-// Start starts a command and returns its PID, which is not used again before Bury. The command gets only the
+// StartCommand starts a command and returns its PID, which is not used again before Bury. The command gets only the
 // descriptors in Command; null is an empty standard input. A script without "#!" is run by the shell, as execvp(3) does.
-func Start(c Command, null *os.File) (pid int, err error) {
+func StartCommand(c Command, null *os.File) (pid int, err error) {
 	// Driver libraries open files without O_CLOEXEC; before Linux 5.11 those are inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	files := []uintptr{null.Fd(), c.Log.Fd(), c.Log.Fd()}
@@ -68,23 +68,23 @@ func Start(c Command, null *os.File) (pid int, err error) {
 	return pid, err
 }
 
-// Ended is how a process ended.
-type Ended struct {
+// ExitStatus is how a process ended.
+type ExitStatus struct {
 	Code   int    // -1 if a signal ended it
 	Signal string // that ended it: "SIGKILL"; "" for none
 }
 
-// Await waits until a child has ended, and leaves it a zombie.
-func Await(pid int) (Ended, error) {
+// AwaitChild waits until a child has ended, and leaves it a zombie.
+func AwaitChild(pid int) (ExitStatus, error) {
 	code, signal, err := sys.Process{PID: pid}.AwaitEnd()
 	if err != nil {
-		return Ended{}, fmt.Errorf("cannot wait for process %d: %w", pid, err)
+		return ExitStatus{}, fmt.Errorf("cannot wait for process %d: %w", pid, err)
 	}
-	return Ended{code, signal}, nil
+	return ExitStatus{code, signal}, nil
 }
 
-// Bury reaps a child that has ended. After that, another process may get its PID.
-func Bury(pid int) {
+// ReapChild reaps a child that has ended. After that, another process may get its PID.
+func ReapChild(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
@@ -92,58 +92,58 @@ func Bury(pid int) {
 	}
 }
 
-// AwaitOther waits for the process with that PID and start time, which need not be a child. known is false if it is
+// AwaitProcess waits for the process with that PID and start time, which need not be a child. known is false if it is
 // gone and the kernel does not say how it ended; since Linux 6.15 the kernel does.
-func AwaitOther(pid int, start uint64) (ended Ended, known bool) {
+func AwaitProcess(pid int, start uint64) (ended ExitStatus, known bool) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return Ended{}, false
+		return ExitStatus{}, false
 	}
 	defer unix.Close(fd)                                        //nolint:errcheck // read only
 	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start { // the PID is another process's by now
-		return Ended{}, false
+		return ExitStatus{}, false
 	}
 	sys.AwaitExit(fd)
 	for range 100 { // PIDFD_INFO_EXIT is known once the parent has reaped it, /proc as long as it has not
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		if err := unix.IoctlPidfdInfo(fd, &info); err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
-			return outcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
+			return exitOutcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
 		}
-		if p, ok := sys.ReadProcess(pid); ok && p.Dead() && p.Start == start && readable(pid) {
-			return outcome(syscall.WaitStatus(p.Exit)), true
+		if p, ok := sys.ReadProcess(pid); ok && p.IsDead() && p.Start == start && canReadExit(pid) {
+			return exitOutcome(syscall.WaitStatus(p.Exit)), true
 		}
 		_, _ = unix.Poll(nil, 2)
 	}
-	return Ended{}, false
+	return ExitStatus{}, false
 }
 
-// readable reports whether /proc/PID/stat has the exit status for this user: for other users' processes it is 0.
-func readable(pid int) bool {
+// canReadExit reports whether /proc/PID/stat has the exit status for this user: for other users' processes it is 0.
+func canReadExit(pid int) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(fmt.Sprintf("/proc/%d", pid), &st)
 	return err == nil && (os.Geteuid() == 0 || int(st.Uid) == os.Geteuid())
 }
 
-func outcome(status syscall.WaitStatus) Ended {
+func exitOutcome(status syscall.WaitStatus) ExitStatus {
 	if status.Signaled() {
-		return Ended{-1, unix.SignalName(status.Signal())}
+		return ExitStatus{-1, unix.SignalName(status.Signal())}
 	}
-	return Ended{Code: status.ExitStatus()}
+	return ExitStatus{Code: status.ExitStatus()}
 }
 
-// Processes lists all visible processes, ended or not, the oldest first.
-func Processes() []sys.Process {
-	return slices.SortedFunc(maps.Values(sys.Processes()), func(a, b sys.Process) int {
+// ListProcesses lists all visible processes, ended or not, the oldest first.
+func ListProcesses() []sys.Process {
+	return slices.SortedFunc(maps.Values(sys.ReadProcesses()), func(a, b sys.Process) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 	})
 }
 
-// End sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, which is not that
+// SignalJob sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, which is not that
 // of this process, and reports
 // whether one of them was alive. It adds them to known, with their start, and signals those in known the next time too:
 // a process that has lost its parent by then, and has a session of its own, cannot be found in another way.
-func End(leader int, signal string, known map[int]uint64) bool {
-	all, session := Processes(), leader
+func SignalJob(leader int, signal string, known map[int]uint64) bool {
+	all, session := ListProcesses(), leader
 	if p, ok := sys.ReadProcess(leader); ok {
 		known[leader] = p.Start
 		if own, ok := sys.ReadProcess(os.Getpid()); ok && own.Session != p.Session { // that of the keeper that started it
@@ -161,26 +161,26 @@ func End(leader int, signal string, known map[int]uint64) bool {
 		}
 	}
 	for pid := range chosen {
-		err := sys.Signal(pid, func() bool {
+		err := sys.SendSignals(pid, func() bool {
 			now, ok := sys.ReadProcess(pid)
-			return ok && !now.Dead() && now.Start == known[pid]
+			return ok && !now.IsDead() && now.Start == known[pid]
 		}, unix.SignalNum(signal), unix.SIGCONT)
 		found = found || err == nil
 	}
 	return found
 }
 
-// Kill kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
+// KillJob kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
 // still has its files until the kernel has come round to ending it, and may have started another one meanwhile.
-func Kill(leader int, known map[int]uint64, patience time.Duration) {
+func KillJob(leader int, known map[int]uint64, patience time.Duration) {
 	pause := time.Millisecond // each look reads all of /proc, so that they become rarer
-	for end := time.Now().Add(patience); End(leader, "SIGKILL", known) && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
+	for end := time.Now().Add(patience); SignalJob(leader, "SIGKILL", known) && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
 
-// Input is an open file with this text, to be read from its beginning.
-func Input(text []byte) (*os.File, error) {
+// InputFile is an open file with this text, to be read from its beginning.
+func InputFile(text []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
 		fd, err = unix.MemfdCreate("input", unix.MFD_CLOEXEC)
@@ -196,22 +196,22 @@ func Input(text []byte) (*os.File, error) {
 	return file, nil
 }
 
-// Ask sends a signal ("SIGTERM") to one process, which ends what belongs to it by itself.
-func Ask(pid int, start uint64, signal string) {
-	_ = sys.Signal(pid, func() bool {
+// SignalProcess sends a signal ("SIGTERM") to one process, which ends what belongs to it by itself.
+func SignalProcess(pid int, start uint64, signal string) {
+	_ = sys.SendSignals(pid, func() bool {
 		now, ok := sys.ReadProcess(pid)
-		return ok && !now.Dead() && now.Start == start
+		return ok && !now.IsDead() && now.Start == start
 	}, unix.SignalNum(signal), unix.SIGCONT)
 }
 
-// Message writes to a pipe without waiting for its reader.
-func Message(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
+// WriteNonblocking writes to a pipe without waiting for its reader.
+func WriteNonblocking(pipe int, b []byte) { _, _ = unix.Write(pipe, b) }
 
-// Patient makes a pipe non-blocking, so that Message never waits.
-func Patient(pipe int) { _ = unix.SetNonblock(pipe, true) }
+// SetNonblocking makes a pipe non-blocking, so that Message never waits.
+func SetNonblocking(pipe int) { _ = unix.SetNonblock(pipe, true) }
 
-// HungUp reports whether all writers of a pipe are gone.
-func HungUp(pipe int) bool {
+// HasHungUp reports whether all writers of a pipe are gone.
+func HasHungUp(pipe int) bool {
 	fds := []unix.PollFd{{Fd: int32(pipe)}} //nolint:gosec // a descriptor
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0 && fds[0].Revents&unix.POLLHUP != 0

@@ -27,7 +27,7 @@ func begin(t *testing.T, script string) (pid int, log string) {
 		t.Fatal(err)
 	}
 	defer null.Close() //nolint:errcheck // the child has its own
-	pid, err = Start(Command{Path: "/bin/sh", Dir: "/", Argv: []string{"sh", "-c", script}, Env: []string{"A=b"}, Log: file, Lease: file}, null)
+	pid, err = StartCommand(Command{Path: "/bin/sh", Dir: "/", Argv: []string{"sh", "-c", script}, Env: []string{"A=b"}, Log: file, Lease: file}, null)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,26 +46,26 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid, log := begin(t, `pwd; echo $A >&2; cat; ls /proc/$$/fd; cut -d" " -f6 /proc/$$/stat; echo $$; exit 7`)
-	ended, err := Await(pid)
-	if err != nil || ended != (Ended{Code: 7}) {
+	ended, err := AwaitChild(pid)
+	if err != nil || ended != (ExitStatus{Code: 7}) {
 		t.Errorf("%+v, %v", ended, err)
 	}
-	if again, err := Await(pid); err != nil || again != ended {
+	if again, err := AwaitChild(pid); err != nil || again != ended {
 		t.Errorf("the second time: %+v, %v", again, err)
 	}
 	text, _ := os.ReadFile(log)
 	if want := fmt.Sprintf("/\nb\n0\n1\n2\n200\n%d\n%d\n", pid, pid); string(text) != want {
 		t.Errorf("%q, want %q", text, want)
 	}
-	Bury(pid)
-	if _, err := Await(pid); !errors.Is(err, unix.ECHILD) {
+	ReapChild(pid)
+	if _, err := AwaitChild(pid); !errors.Is(err, unix.ECHILD) {
 		t.Errorf("after it was buried: %v", err)
 	}
 	pid, _ = begin(t, "kill -9 $$")
-	if ended, err := Await(pid); err != nil || ended != (Ended{-1, "SIGKILL"}) {
+	if ended, err := AwaitChild(pid); err != nil || ended != (ExitStatus{-1, "SIGKILL"}) {
 		t.Errorf("%+v, %v", ended, err)
 	}
-	Bury(pid)
+	ReapChild(pid)
 }
 
 // TestStartFails: a file that cannot be executed is an error, and a script without "#!" is run by the shell.
@@ -80,15 +80,15 @@ func TestStartFails(t *testing.T) {
 	if err := os.WriteFile(script, []byte("exit $1"), 0o755); err != nil { //nolint:gosec // a program is executable
 		t.Fatal(err)
 	}
-	pid, err := Start(Command{Path: script, Dir: dir, Argv: []string{script, "5"}, Log: null}, null)
+	pid, err := StartCommand(Command{Path: script, Dir: dir, Argv: []string{script, "5"}, Log: null}, null)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ended, err := Await(pid); err != nil || ended.Code != 5 {
+	if ended, err := AwaitChild(pid); err != nil || ended.Code != 5 {
 		t.Errorf("%+v, %v", ended, err)
 	}
-	Bury(pid)
-	if _, err := Start(Command{Path: dir, Dir: dir, Argv: []string{dir}, Log: null}, null); !errors.Is(err, unix.EACCES) {
+	ReapChild(pid)
+	if _, err := StartCommand(Command{Path: dir, Dir: dir, Argv: []string{dir}, Log: null}, null); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a folder was started: %v", err)
 	}
 }
@@ -115,16 +115,16 @@ func TestAwaitOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, ok := sys.ReadProcess(pid)
-	if !ok || p.Dead() || p.Session == pid {
+	if !ok || p.IsDead() || p.Session == pid {
 		t.Fatalf("%+v, %v", p, ok)
 	}
-	if _, known := AwaitOther(pid, p.Start+1); known {
+	if _, known := AwaitProcess(pid, p.Start+1); known {
 		t.Error("a process of another time was waited for")
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if ended, known := AwaitOther(pid, p.Start); !known || ended.Code != 3 {
+	if ended, known := AwaitProcess(pid, p.Start); !known || ended.Code != 3 {
 		now, _ := sys.ReadProcess(pid)
 		parent, _ := sys.ReadProcess(cmd.Process.Pid)
 		t.Errorf("%+v, known %v; it was %+v, and is %+v; its parent is %+v", ended, known, p, now, parent)
@@ -145,18 +145,18 @@ func TestEnd(t *testing.T) {
 		}
 	}
 	known := map[int]uint64{}
-	if !End(pid, "SIGTERM", known) {
+	if !SignalJob(pid, "SIGTERM", known) {
 		t.Error("nobody was there")
 	}
-	_, _ = Await(pid)
-	if !End(pid, "SIGKILL", known) {
+	_, _ = AwaitChild(pid)
+	if !SignalJob(pid, "SIGKILL", known) {
 		t.Error("what ignores SIGTERM was not found")
 	}
 	for _, text := range pids {
 		var n int
 		_, _ = fmt.Sscan(text, &n)
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			if p, ok := sys.ReadProcess(n); !ok || p.Dead() {
+			if p, ok := sys.ReadProcess(n); !ok || p.IsDead() {
 				break
 			}
 			if time.Now().After(end) {
@@ -164,12 +164,12 @@ func TestEnd(t *testing.T) {
 			}
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); End(pid, "SIGKILL", known); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); SignalJob(pid, "SIGKILL", known); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("dead processes count as living")
 		}
 	}
-	Bury(pid)
+	ReapChild(pid)
 }
 
 // TestKill: of a process whose children start others all the time nothing lives any more when Kill returns.
@@ -184,13 +184,13 @@ func TestKill(t *testing.T) {
 		}
 	}
 	known := map[int]uint64{}
-	End(pid, "SIGTERM", known)
-	_, _ = Await(pid)
-	Kill(pid, known, 20*time.Second)
-	for _, p := range Processes() {
-		if p.Session == pid && !p.Dead() {
+	SignalJob(pid, "SIGTERM", known)
+	_, _ = AwaitChild(pid)
+	KillJob(pid, known, 20*time.Second)
+	for _, p := range ListProcesses() {
+		if p.Session == pid && !p.IsDead() {
 			t.Errorf("%d lives: %+v", p.PID, p)
 		}
 	}
-	Bury(pid)
+	ReapChild(pid)
 }

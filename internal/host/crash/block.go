@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is memory that stays where it is: the frame, and the arguments and the environment for execve(2).
-type block struct {
+// pinnedMemory is memory that stays where it is: the frame, and the arguments and the environment for execve(2).
+type pinnedMemory struct {
 	frame *frame
 	path  uintptr
 	free  []byte
 }
 
-func newBlock(refusal, alone string, args, env []string) (*block, error) {
+func newBlock(refusal, alone string, args, env []string) (*pinnedMemory, error) {
 	const self = "/proc/self/exe"
-	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + len(stuck) + 8*(len(args)+len(env)+6) + 64
+	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + len(stuckText) + 8*(len(args)+len(env)+6) + 64
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
 			size += len(s) + 1
@@ -28,67 +28,67 @@ func newBlock(refusal, alone string, args, env []string) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &block{frame: (*frame)(unsafe.Pointer(&memory[0])), free: memory[unsafe.Sizeof(frame{}):]}
+	b := &pinnedMemory{frame: (*frame)(unsafe.Pointer(&memory[0])), free: memory[unsafe.Sizeof(frame{}):]}
 	f := b.frame
-	copy(f.name[:], variable+"=@@")
+	copy(f.name[:], crashVariable+"=@@")
 	for i := range f.calls {
 		f.calls[i] = ' '
 	}
 	f.crash = uintptr(unsafe.Pointer(&f.name[len(f.name)-2]))
-	pointers := b.pointers(len(args) + 1)
+	pointers := b.reservePointers(len(args) + 1)
 	for i, s := range args {
-		pointers[i] = b.text(s)
+		pointers[i] = b.copyString(s)
 	}
 	f.argv = uintptr(unsafe.Pointer(&pointers[0]))
-	pointers = b.pointers(len(env) + 2)
+	pointers = b.reservePointers(len(env) + 2)
 	for i, s := range env {
-		pointers[i] = b.text(s)
+		pointers[i] = b.copyString(s)
 	}
 	pointers[len(env)] = uintptr(unsafe.Pointer(&f.name[0]))
 	f.envp = uintptr(unsafe.Pointer(&pointers[0]))
-	f.refusal, f.length = b.text(refusal), uintptr(len(refusal))
-	f.alone, f.aloneSize = b.text(alone), uintptr(len(alone))
-	f.stuck, f.stuckSize = b.text(stuck), uintptr(len(stuck))
-	b.path = b.text(self)
+	f.refusal, f.length = b.copyString(refusal), uintptr(len(refusal))
+	f.alone, f.aloneSize = b.copyString(alone), uintptr(len(alone))
+	f.stuck, f.stuckSize = b.copyString(stuckText), uintptr(len(stuckText))
+	b.path = b.copyString(self)
 	return b, nil
 }
 
-// pointers takes room for a list that a zero ends.
-func (b *block) pointers(n int) []uintptr {
+// reservePointers takes room for a list that a zero ends.
+func (b *pinnedMemory) reservePointers(n int) []uintptr {
 	b.free = b.free[-uintptr(unsafe.Pointer(&b.free[0]))%8:]
 	list := unsafe.Slice((*uintptr)(unsafe.Pointer(&b.free[0])), n)
 	b.free = b.free[8*n:]
 	return list
 }
 
-// text copies a string, which a zero ends.
-func (b *block) text(s string) uintptr {
+// copyString copies a string, which a zero ends.
+func (b *pinnedMemory) copyString(s string) uintptr {
 	at := uintptr(unsafe.Pointer(&b.free[0]))
 	b.free = b.free[copy(b.free, s)+1:]
 	return at
 }
 
-// fileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for what it
+// copyFileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for what it
 // executes. Without this the command would have the raised one.
-func (b *block) fileLimit(soft, hard uint64) uintptr {
+func (b *pinnedMemory) copyFileLimit(soft, hard uint64) uintptr {
 	var now unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
 		return 0
 	}
-	limit := b.pointers(2)
+	limit := b.reservePointers(2)
 	limit[0], limit[1] = uintptr(soft), uintptr(hard)
 	return uintptr(unsafe.Pointer(&limit[0]))
 }
 
-// action is the kernel's struct sigaction, the same on both architectures (Go's runtime/defs_linux_*.go).
-type action struct {
+// kernelSigaction is the kernel's struct sigaction, the same on both architectures (Go's runtime/defs_linux_*.go).
+type kernelSigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-const ignored = 1 // SIG_IGN
+const ignoredHandler = 1 // SIG_IGN
 
-func sigaction(sig unix.Signal, set, had *action) error {
+func sigaction(sig unix.Signal, set, had *kernelSigaction) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(had)), 8, 0, 0)
 	if errno != 0 {
 		return errno

@@ -37,8 +37,8 @@ type frame struct {
 	stuck     uintptr        // 224: what is said then
 	stuckSize uintptr        // 232: of that text
 
-	name  [len(variable) + 3]byte  // NAME= and the crash
-	calls [fields * fieldSize]byte // in one string with name, which a zero ends
+	name  [len(crashVariable) + 3]byte // NAME= and the crash
+	calls [fields * fieldSize]byte     // in one string with name, which a zero ends
 	_     [8]byte
 }
 
@@ -49,11 +49,11 @@ type Catcher struct{ frame *frame }
 func setFrame(address uintptr)
 func handlerAddress() uintptr
 
-// Catch begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
+// CatchCrashes begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
 // library in it a process aborts only where the C library can create no thread for the Go runtime: then the process
 // prints refusal and ends with code 125; after Park it prints alone and ends by the signal, because 125 would say that no
 // command runs.
-func Catch(refusal, alone string, again bool) (*Catcher, error) {
+func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	low, high, err := ownCode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
@@ -68,14 +68,14 @@ func Catch(refusal, alone string, again bool) (*Catcher, error) {
 	}
 	f := block.frame
 	f.low, f.high = low, high
-	f.files = block.fileLimit(filelimit.Before())
+	f.files = block.copyFileLimit(filelimit.OriginalLimits())
 	if again {
 		f.path = block.path
 	}
 	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, 0, uintptr(unsafe.Pointer(&f.mask)), 8, 0, 0); errno != 0 {
 		return nil, fmt.Errorf("cannot catch crashes: %w", errno)
 	}
-	var before action
+	var before kernelSigaction
 	if err := sigaction(unix.SIGSEGV, nil, &before); err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
@@ -84,8 +84,8 @@ func Catch(refusal, alone string, again bool) (*Catcher, error) {
 	ours := before // on the stack that the Go runtime has made for signals, with all others blocked
 	ours.handler = handlerAddress()
 	for _, sig := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGABRT} {
-		var had action
-		if err := sigaction(sig, nil, &had); err != nil || sig != unix.SIGABRT && had.handler != before.handler || had.handler == ignored {
+		var had kernelSigaction
+		if err := sigaction(sig, nil, &had); err != nil || sig != unix.SIGABRT && had.handler != before.handler || had.handler == ignoredHandler {
 			continue
 		}
 		if err := sigaction(sig, &ours, nil); err != nil {
@@ -95,17 +95,17 @@ func Catch(refusal, alone string, again bool) (*Catcher, error) {
 	return &Catcher{f}, nil
 }
 
-// Park is for a process that may not begin again, because it runs a command: from now on a thread that crashes in a call
+// ParkOnCrash is for a process that may not begin again, because it runs a command: from now on a thread that crashes in a call
 // stays there for ever, as in a call that hangs.
-func (c *Catcher) Park() { atomic.StoreUint64(&c.frame.parked, 1) }
+func (c *Catcher) ParkOnCrash() { atomic.StoreUint64(&c.frame.parked, 1) }
 
-// Hangs notes that a call has not returned in time. A process that begins again ends its threads first, which lasts as long
+// NoteHang notes that a call has not returned in time. A process that begins again ends its threads first, which lasts as long
 // as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
-func (c *Catcher) Hangs() { atomic.StoreUint64(&c.frame.hung, 1) }
+func (c *Catcher) NoteHang() { atomic.StoreUint64(&c.frame.hung, 1) }
 
-// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
+// EnterCall notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
 // on its thread until Leave: by its thread the handler knows the call.
-func (c *Catcher) Enter(call string) (slot int) {
+func (c *Catcher) EnterCall(call string) (slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
 		slot = bits.TrailingZeros64(^busy)
@@ -129,8 +129,8 @@ func (c *Catcher) Enter(call string) (slot int) {
 	return slot
 }
 
-// Leave ends the note.
-func (c *Catcher) Leave(slot int) {
+// LeaveCall ends the note.
+func (c *Catcher) LeaveCall(slot int) {
 	if slot < 0 {
 		return
 	}

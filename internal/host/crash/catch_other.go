@@ -5,17 +5,17 @@ package crash
 // Catcher catches nothing on this architecture.
 type Catcher struct{}
 
-// Catch does nothing.
-func Catch(_, _ string, _ bool) (*Catcher, error) { return &Catcher{}, nil }
+// CatchCrashes does nothing.
+func CatchCrashes(_, _ string, _ bool) (*Catcher, error) { return &Catcher{}, nil }
 
-// Park does nothing.
-func (*Catcher) Park() {}
+// ParkOnCrash does nothing.
+func (*Catcher) ParkOnCrash() {}
 
-// Hangs does nothing.
-func (*Catcher) Hangs() {}
+// NoteHang does nothing.
+func (*Catcher) NoteHang() {}
 
-// Enter does nothing.
-func (*Catcher) Enter(string) int { return -1 }
+// EnterCall does nothing.
+func (*Catcher) EnterCall(string) int { return -1 }
 
-// Leave does nothing.
-func (*Catcher) Leave(int) {}
+// LeaveCall does nothing.
+func (*Catcher) LeaveCall(int) {}

@@ -2,8 +2,8 @@
 // goroutines. Instead this program executes itself again: the same process, arguments and environment, and a variable that says which
 // call crashed. It decides nothing: the program that starts again asks Last what it must do without.
 //
-//	last := crash.Last()       // nil: nothing has crashed
-//	catcher := crash.Catch(refusal, alone, last == nil)
+//	last := crash.LastCrash()       // nil: nothing has crashed
+//	catcher := crash.CatchCrashes(refusal, alone, last == nil)
 //	slot := catcher.Enter("nvmlInit_v2")
 //	…                          // a call into the library
 //	catcher.Leave(slot)
@@ -23,13 +23,13 @@ const (
 	fieldSize = 48 // more than the longest name
 )
 
-// stuck is said before a process begins again while another call hangs.
-const stuck = "gpuard: the driver's library has crashed while another call of it hangs: if nothing follows, the driver holds this process, " +
+// stuckText is said before a process begins again while another call hangs.
+const stuckText = "gpuard: the driver's library has crashed while another call of it hangs: if nothing follows, the driver holds this process, " +
 	"and only a reset of the GPU or a reboot ends it\n"
 
-// variable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled up with
+// crashVariable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled up with
 // spaces. A call of no field is not known.
-const variable = "GPUARD_CRASHED"
+const crashVariable = "GPUARD_CRASHED"
 
 // Report is a crash of this process before it executed itself again.
 type Report struct {
@@ -46,19 +46,19 @@ func (r *Report) Text() string {
 	return text
 }
 
-// Last returns the crash that this process had, nil for none, and hides it from every program that this one starts. The
+// LastCrash returns the crash that this process had, nil for none, and hides it from every program that this one starts. The
 // files of the driver that the library has left open are closed: they are not what the caller has passed on.
-func Last() *Report {
-	value, set := os.LookupEnv(variable)
+func LastCrash() *Report {
+	value, set := os.LookupEnv(crashVariable)
 	if !set {
 		return nil
 	}
-	_ = os.Unsetenv(variable)
+	_ = os.Unsetenv(crashVariable)
 	closeDriver()
-	return parse(value)
+	return parseReport(value)
 }
 
-func parse(value string) *Report {
+func parseReport(value string) *Report {
 	r := &Report{Signal: unix.SIGSEGV}
 	if len(value) < 2 {
 		return r

@@ -28,23 +28,23 @@ func TestMain(m *testing.M) {
 
 // crashAs catches crashes, and has one.
 func crashAs(what string) int {
-	if last := Last(); last != nil && what == "limits" {
+	if last := LastCrash(); last != nil && what == "limits" {
 		limit, _ := exec.Command("sh", "-c", "ulimit -Sn").CombinedOutput()
 		_, _ = os.Stdout.Write(limit)
 		return 3
 	} else if last != nil {
-		_, _ = os.Stdout.WriteString(last.Text() + ", " + strings.Join(os.Args[1:], " ") + os.Getenv(variable) + "\n")
+		_, _ = os.Stdout.WriteString(last.Text() + ", " + strings.Join(os.Args[1:], " ") + os.Getenv(crashVariable) + "\n")
 		return 3
 	}
-	c, err := Catch("no more\n", "left alone\n", true)
+	c, err := CatchCrashes("no more\n", "left alone\n", true)
 	if err != nil {
 		_, _ = os.Stdout.WriteString(err.Error())
 		return 1
 	}
 	switch what {
 	case "Go": // a mistake of this program, between others
-		slot := c.Enter("busy")
-		defer c.Leave(slot)
+		slot := c.EnterCall("busy")
+		defer c.LeaveCall(slot)
 		_, _ = os.Stdout.WriteString(recovered())
 		return 0
 	case "sent":
@@ -52,22 +52,22 @@ func crashAs(what string) int {
 		time.Sleep(time.Minute) // a select without cases is a deadlock where the signal takes a moment
 	case "full":
 		for range fields {
-			_ = c.Enter("a call")
+			_ = c.EnterCall("a call")
 		}
-		if c.Enter("one more") != -1 {
+		if c.EnterCall("one more") != -1 {
 			return 1
 		}
 		return 0
 	}
 	if what == "one hangs" || what == "hung before" {
-		c.Hangs()
-		_ = c.Enter("a call")
+		c.NoteHang()
+		_ = c.EnterCall("a call")
 		if what == "one hangs" {
-			_ = c.Enter("another")
+			_ = c.EnterCall("another")
 		}
 	}
 	if what == "parked" {
-		c.Park()
+		c.ParkOnCrash()
 		abortOutside()
 	}
 	jumpOutside()
@@ -149,14 +149,14 @@ func TestEnterKeepsThread(t *testing.T) {
 	for range 8 {
 		busy.Go(func() {
 			for range 200 {
-				slot := c.Enter("a call")
+				slot := c.EnterCall("a call")
 				before := unix.Gettid()
 				time.Sleep(time.Microsecond)
 				if now := unix.Gettid(); now != before {
 					t.Errorf("a call that began in thread %d is in thread %d", before, now)
 					return
 				}
-				c.Leave(slot)
+				c.LeaveCall(slot)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestEnterKeepsThread(t *testing.T) {
 // TestHangs: it says why the program that begins again may never come.
 func TestHangs(t *testing.T) {
 	t.Parallel()
-	for what, says := range map[string]string{"one hangs": stuck + "it crashed (SIGSEGV) in another", "hung before": "it crashed (SIGSEGV) in a call"} {
+	for what, says := range map[string]string{"one hangs": stuckText + "it crashed (SIGSEGV) in another", "hung before": "it crashed (SIGSEGV) in a call"} {
 		if out, how := asRole(what); how.ExitCode() != 3 || out != says+", \n" {
 			t.Errorf("%s: %v: %s", what, how, out)
 		}
@@ -195,13 +195,13 @@ func TestLast(t *testing.T) {
 		"K" + string(rune('@'+2)) + field("a"): "it crashed (SIGSEGV)", // cut off
 		"\x7f\x7f":                             "it crashed (SIGSEGV)",
 	} {
-		if got := parse(value).Text(); got != want {
+		if got := parseReport(value).Text(); got != want {
 			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}
 	t.Run("hidden", func(t *testing.T) {
 		cmd := exec.Command("/proc/self/exe", "an argument")
-		cmd.Env = append(os.Environ(), role+"=begun again", variable+"=K@"+field("a"))
+		cmd.Env = append(os.Environ(), role+"=begun again", crashVariable+"=K@"+field("a"))
 		out, err := cmd.Output()
 		var ended *exec.ExitError
 		if !errors.As(err, &ended) || ended.ExitCode() != 3 || string(out) != "it crashed (SIGSEGV) in a, an argument\n" {

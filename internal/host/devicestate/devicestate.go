@@ -29,8 +29,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Mark is an administrator's note about one device.
-type Mark struct {
+// DrainMark is an administrator's note about one device.
+type DrainMark struct {
 	Device  gpu.UUID  `json:"device"`
 	Drained bool      `json:"drained"`
 	Reason  string    `json:"reason,omitempty"`
@@ -42,22 +42,22 @@ type Mark struct {
 
 // Limits on what is read of files that other users write.
 const (
-	fileSize = 64 << 10 // of one file, in bytes
-	devices  = 512      // marks that are read
-	compact  = 32 << 10 // size from which a record of errors is shortened
+	maxFileSize  = 64 << 10 // of one file, in bytes
+	maxMarks     = 512      // marks that are read
+	shortenAbove = 32 << 10 // size from which a record of errors is shortened
 )
 
-// folder contains the marks, in the state folder. The errors that a user recorded are in a file next to it, see
-// errorsOf.
-const folder = "drained"
+// markFolder contains the marks, in the state folder. The errors that a user recorded are in a file next to it, see
+// errorFileOf.
+const markFolder = "drained"
 
-func errorsOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(uid), 10) }
+func errorFileOf(uid uint32) string { return "xids-" + strconv.FormatUint(uint64(uid), 10) }
 
-// Read returns the marks in the state folder path that root or owner made, and the errors of this boot that root, owner
+// ReadState returns the marks in the state folder path that root or owner made, and the errors of this boot that root, owner
 // or the caller recorded, oldest first for each of the three. A folder or file that cannot be used counts as empty and
 // is named in the error; one that does not exist is no error. hidden are the uids that root or owner may have in a user
 // namespace: their files count too, because a device that may be drained must not be leased.
-func Read(path string, owner uint32, boot func() string, hidden ...uint32) (map[gpu.UUID]Mark, []gpu.Event, error) {
+func ReadState(path string, owner uint32, boot func() string, hidden ...uint32) (map[gpu.UUID]DrainMark, []gpu.Event, error) {
 	root, err := sys.OpenDir(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -66,23 +66,23 @@ func Read(path string, owner uint32, boot func() string, hidden ...uint32) (map[
 		return nil, nil, err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	found, err := drained(root, append([]uint32{0, owner}, hidden...))
+	found, err := readMarks(root, append([]uint32{0, owner}, hidden...))
 	var seen []gpu.Event
 	trusted := []uint32{0, owner, uint32(os.Geteuid())}
 	slices.Sort(trusted)
 	for _, uid := range slices.Compact(trusted) {
-		data, rerr := readTrusted(root, errorsOf(uid), append([]uint32{uid}, hidden...))
+		data, rerr := readTrusted(root, errorFileOf(uid), append([]uint32{uid}, hidden...))
 		if rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
 		if len(data) > 0 {
-			seen = append(seen, decode(data, boot())...)
+			seen = append(seen, decodeErrors(data, boot())...)
 		}
 	}
 	return found, seen, err
 }
 
-func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
+func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) {
 	d, err := openDir(root, trusted)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -91,22 +91,22 @@ func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
 		return nil, err
 	}
 	defer d.Close() //nolint:errcheck // read only
-	names, err := d.Readdirnames(devices)
+	names, err := d.Readdirnames(maxMarks)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("cannot read %s: %w", d.Name(), err)
 	}
-	found := map[gpu.UUID]Mark{}
+	found := map[gpu.UUID]DrainMark{}
 	var wrong error
 	for _, name := range names {
 		if filepath.Ext(name) != ".json" {
 			continue
 		}
-		var m Mark
+		var m DrainMark
 		data, err := readTrusted(d, name, trusted)
 		if err == nil {
 			err = json.Unmarshal(data, &m)
 		}
-		if err == nil && name != fileOf(m.Device) {
+		if err == nil && name != markFileOf(m.Device) {
 			err = errors.New("content and file name differ")
 		}
 		if err != nil {
@@ -118,11 +118,11 @@ func drained(root *sys.Dir, trusted []uint32) (map[gpu.UUID]Mark, error) {
 	return found, wrong
 }
 
-func fileOf(id gpu.UUID) string { return job.DeviceHash(id) + ".json" }
+func markFileOf(id gpu.UUID) string { return job.DeviceHash(id) + ".json" }
 
-// Write records a mark in the state folder path of that owner. For a caller other than root and the owner, the error is
+// WriteMark records a mark in the state folder path of that owner. For a caller other than root and the owner, the error is
 // os.ErrPermission.
-func Write(path string, owner uint32, m Mark) error {
+func WriteMark(path string, owner uint32, m DrainMark) error {
 	if uid := uint32(os.Geteuid()); uid != 0 && uid != owner {
 		return os.ErrPermission
 	}
@@ -130,15 +130,15 @@ func Write(path string, owner uint32, m Mark) error {
 	if err != nil {
 		return err
 	}
-	if len(data) >= fileSize { // Read would refuse it
-		return fmt.Errorf("cannot note more than %d KiB about a device", fileSize>>10)
+	if len(data) >= maxFileSize { // Read would refuse it
+		return fmt.Errorf("cannot note more than %d KiB about a device", maxFileSize>>10)
 	}
 	root, err := sys.OpenDir(path)
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	if err := root.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := root.Mkdir(markFolder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	d, err := openDir(root, []uint32{0, owner})
@@ -146,15 +146,15 @@ func Write(path string, owner uint32, m Mark) error {
 		return err
 	}
 	defer d.Close() //nolint:errcheck // nothing is written through it
-	if err := widen(d); err != nil {
+	if err := makeReadable(d); err != nil {
 		return err
 	}
-	return d.Replace(fileOf(m.Device), append(data, '\n'), 0o644)
+	return d.Replace(markFileOf(m.Device), append(data, '\n'), 0o644)
 }
 
-// widen undoes a narrow umask: other users must be able to read the marks. It leaves a folder with other content alone,
+// makeReadable undoes a narrow umask: other users must be able to read the marks. It leaves a folder with other content alone,
 // because the owner of the state folder may have put another folder of the caller in this place.
-func widen(d *sys.Dir) error {
+func makeReadable(d *sys.Dir) error {
 	st, err := d.Status()
 	if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o755 == 0o755 {
 		return err
@@ -166,8 +166,8 @@ func widen(d *sys.Dir) error {
 	return d.SetMode(0o755)
 }
 
-// line is one recorded error.
-type line struct {
+// errorLine is one recorded error.
+type errorLine struct {
 	Boot   string    `json:"boot"`
 	Device gpu.UUID  `json:"device"`
 	Code   int       `json:"code"`
@@ -176,12 +176,12 @@ type line struct {
 	Source string    `json:"source"`
 }
 
-// Record adds errors of this boot to the caller's file, one line each. All lines are written in one step, so several
+// RecordErrors adds errors of this boot to the caller's file, one line each. All lines are written in one step, so several
 // processes may do that at the same time.
-func Record(path, boot string, events ...gpu.Event) error {
+func RecordErrors(path, boot string, events ...gpu.Event) error {
 	var text []byte
 	for _, e := range events {
-		data, err := json.Marshal(line{boot, e.Device, e.XID.Code, e.XID.At, e.XID.PID, e.XID.Source})
+		data, err := json.Marshal(errorLine{boot, e.Device, e.XID.Code, e.XID.At, e.XID.PID, e.XID.Source})
 		if err != nil {
 			return err
 		}
@@ -193,14 +193,14 @@ func Record(path, boot string, events ...gpu.Event) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	before, err := readTrusted(root, errorsOf(uid), []uint32{uid})
+	before, err := readTrusted(root, errorFileOf(uid), []uint32{uid})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if len(before) > compact {
-		return root.Replace(errorsOf(uid), append(newer(before, boot), text...), 0o644)
+	if len(before) > shortenAbove {
+		return root.Replace(errorFileOf(uid), append(keepNewest(before, boot), text...), 0o644)
 	}
-	return appendTo(root, errorsOf(uid), text)
+	return appendTo(root, errorFileOf(uid), text)
 }
 
 // appendTo appends to a file of the caller. It creates a missing file under its final name, so that lines of another
@@ -224,10 +224,10 @@ func appendTo(root *sys.Dir, name string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// newer shortens a full record to the newest errors of each device and code in this boot, so that a program that fails
+// keepNewest shortens a full record to the newest errors of each device and code in this boot, so that a program that fails
 // in a loop does not displace an error that happened once. If these are too many, it keeps the newer ones, up to half
 // of compact.
-func newer(data []byte, boot string) []byte {
+func keepNewest(data []byte, boot string) []byte {
 	const often = 4
 	type kind struct {
 		device gpu.UUID
@@ -237,12 +237,12 @@ func newer(data []byte, boot string) []byte {
 	count, size := map[kind]int{}, 0
 	var kept [][]byte
 	for _, l := range slices.Backward(lines) {
-		found := decode(l, boot)
+		found := decodeErrors(l, boot)
 		if len(found) == 0 {
 			continue
 		}
 		k := kind{found[0].Device, found[0].XID.Code}
-		if count[k]++; count[k] > often || size+len(l) > compact/2 {
+		if count[k]++; count[k] > often || size+len(l) > shortenAbove/2 {
 			continue
 		}
 		size += len(l)
@@ -252,10 +252,10 @@ func newer(data []byte, boot string) []byte {
 	return bytes.Join(kept, nil)
 }
 
-func decode(data []byte, boot string) []gpu.Event {
+func decodeErrors(data []byte, boot string) []gpu.Event {
 	var out []gpu.Event
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
-		var l line
+		var l errorLine
 		if json.Unmarshal(s.Bytes(), &l) == nil && l.Boot == boot && l.Code > 0 && l.PID >= 0 {
 			out = append(out, gpu.Event{Device: l.Device, XID: gpu.XID{Code: l.Code, At: l.At, PID: l.PID, Source: prose.Clean(l.Source)}})
 		}
@@ -296,18 +296,18 @@ func readTrusted(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, fileSize+1))
-	if err == nil && len(data) > fileSize {
-		err = fmt.Errorf("cannot use %s: it is larger than %d KiB; remove it", name, fileSize>>10)
+	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = fmt.Errorf("cannot use %s: it is larger than %d KiB; remove it", name, maxFileSize>>10)
 	}
 	return data, err
 }
 
 // openDir opens the folder of the marks. It must belong to a trusted user, and no other user may write it.
 func openDir(root *sys.Dir, trusted []uint32) (*sys.Dir, error) {
-	d, err := root.Dir(folder)
+	d, err := root.Dir(markFolder)
 	if err != nil {
-		return nil, &os.PathError{Op: "cannot use", Path: filepath.Join(root.Name(), folder), Err: errors.Unwrap(err)}
+		return nil, &os.PathError{Op: "cannot use", Path: filepath.Join(root.Name(), markFolder), Err: errors.Unwrap(err)}
 	}
 	st, err := d.Status()
 	if err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	apart.InMemory()
+	apart.UseMemoryFolder()
 	os.Exit(m.Run())
 }
 
@@ -35,33 +35,33 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func TestMarks(t *testing.T) {
 	dir := t.TempDir()
 	defer unix.Umask(unix.Umask(0o077)) // a narrow umask: other users must be able to read the marks all the same
-	if found, seen, err := Read(dir, self(), booted); len(found) != 0 || len(seen) != 0 || err != nil {
+	if found, seen, err := ReadState(dir, self(), booted); len(found) != 0 || len(seen) != 0 || err != nil {
 		t.Fatalf("nothing was written: %v, %v, %v", found, seen, err)
 	}
-	a := Mark{Device: "GPU-a", Drained: true, Reason: "fan", By: "alice", Since: noon, Boot: boot}
-	b := Mark{Device: "GPU-b", Cleared: noon, Boot: boot}
-	for _, m := range []Mark{{Device: "GPU-a", Reason: "before"}, a, b} {
-		if err := Write(dir, self(), m); err != nil {
+	a := DrainMark{Device: "GPU-a", Drained: true, Reason: "fan", By: "alice", Since: noon, Boot: boot}
+	b := DrainMark{Device: "GPU-b", Cleared: noon, Boot: boot}
+	for _, m := range []DrainMark{{Device: "GPU-a", Reason: "before"}, a, b} {
+		if err := WriteMark(dir, self(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	found, _, err := Read(dir, self(), booted)
-	if want := map[gpu.UUID]Mark{"GPU-a": a, "GPU-b": b}; err != nil || !reflect.DeepEqual(found, want) {
+	found, _, err := ReadState(dir, self(), booted)
+	if want := map[gpu.UUID]DrainMark{"GPU-a": a, "GPU-b": b}; err != nil || !reflect.DeepEqual(found, want) {
 		t.Errorf("%+v, %v, want %+v", found, err, want)
 	}
-	for name, want := range map[string]os.FileMode{"": 0o755, fileOf("GPU-a"): 0o644} {
-		info, err := os.Stat(filepath.Join(dir, folder, name))
+	for name, want := range map[string]os.FileMode{"": 0o755, markFileOf("GPU-a"): 0o644} {
+		info, err := os.Stat(filepath.Join(dir, markFolder, name))
 		if err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s/%s is %v, %v", folder, name, info.Mode(), err)
+			t.Errorf("%s/%s is %v, %v", markFolder, name, info.Mode(), err)
 		}
 	}
-	if err := Write(dir, self(), Mark{Device: "GPU-b", Reason: strings.Repeat("x", fileSize)}); err == nil {
+	if err := WriteMark(dir, self(), DrainMark{Device: "GPU-b", Reason: strings.Repeat("x", maxFileSize)}); err == nil {
 		t.Error("a mark that nobody would read was written")
 	}
-	if err := os.WriteFile(filepath.Join(dir, folder, ".new-123"), nil, 0o600); err != nil { // of a writer that was killed
+	if err := os.WriteFile(filepath.Join(dir, markFolder, ".new-123"), nil, 0o600); err != nil { // of a writer that was killed
 		t.Fatal(err)
 	}
-	if found, _, err := Read(dir, self(), booted); err != nil || len(found) != 2 {
+	if found, _, err := ReadState(dir, self(), booted); err != nil || len(found) != 2 {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
@@ -74,36 +74,36 @@ func TestRecord(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 { // of which one makes the file
 		all.Go(func() {
-			if err := Record(dir, boot, event(79), event(31)); err != nil {
+			if err := RecordErrors(dir, boot, event(79), event(31)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if err := Record(dir, "another boot", event(48)); err != nil {
+	if err := RecordErrors(dir, "another boot", event(48)); err != nil {
 		t.Fatal(err)
 	}
-	_, seen, err := Read(dir, 0, booted)
+	_, seen, err := ReadState(dir, 0, booted)
 	if err != nil || len(seen) != 40 || slices.ContainsFunc(seen, func(e gpu.Event) bool { return e.XID.Code == 48 }) {
 		t.Errorf("%d events, %v", len(seen), err)
 	}
 	for range 600 { // it does not grow without limit, the newest stay, and repeated errors displace no others
-		if err := Record(dir, boot, event(94)); err != nil {
+		if err := RecordErrors(dir, boot, event(94)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(dir, errorsOf(self())))
-	_, seen, _ = Read(dir, 0, booted)
-	if err != nil || len(data) > 2*compact || seen[len(seen)-1].XID.Code != 94 || !slices.Contains(seen, event(79)) {
+	data, err := os.ReadFile(filepath.Join(dir, errorFileOf(self())))
+	_, seen, _ = ReadState(dir, 0, booted)
+	if err != nil || len(data) > 2*shortenAbove || seen[len(seen)-1].XID.Code != 94 || !slices.Contains(seen, event(79)) {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 	for code := range 600 { // not even when they are all different
-		if err := Record(dir, boot, event(1000+code)); err != nil {
+		if err := RecordErrors(dir, boot, event(1000+code)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err = os.ReadFile(filepath.Join(dir, errorsOf(self())))
-	if _, seen, _ = Read(dir, 0, booted); err != nil || len(data) > 2*compact || seen[len(seen)-1] != event(1599) {
+	data, err = os.ReadFile(filepath.Join(dir, errorFileOf(self())))
+	if _, seen, _ = ReadState(dir, 0, booted); err != nil || len(data) > 2*shortenAbove || seen[len(seen)-1] != event(1599) {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
@@ -117,14 +117,14 @@ func TestFirstRecords(t *testing.T) {
 		for code := range writers {
 			all.Go(func() {
 				<-begin
-				if err := Record(dir, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 1 + code, At: noon}}); err != nil {
+				if err := RecordErrors(dir, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 1 + code, At: noon}}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		close(begin)
 		all.Wait()
-		if _, seen, err := Read(dir, self(), booted); err != nil || len(seen) != writers {
+		if _, seen, err := ReadState(dir, self(), booted); err != nil || len(seen) != writers {
 			t.Fatalf("%d of %d, %v", len(seen), writers, err)
 		}
 	}
@@ -135,40 +135,40 @@ func TestStrangers(t *testing.T) {
 	mark := `{"device":"GPU-a","drained":true}`
 	for name, put := range map[string]func(dir string) error{
 		"a folder that others can write": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o700), os.Chmod(filepath.Join(dir, folder), 0o777),
-				os.WriteFile(filepath.Join(dir, folder, fileOf("GPU-a")), []byte(mark), 0o644))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o700), os.Chmod(filepath.Join(dir, markFolder), 0o777),
+				os.WriteFile(filepath.Join(dir, markFolder, markFileOf("GPU-a")), []byte(mark), 0o644))
 		},
 		"a link": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(mark), 0o644),
-				os.Symlink("../x", filepath.Join(dir, folder, fileOf("GPU-a"))))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(mark), 0o644),
+				os.Symlink("../x", filepath.Join(dir, markFolder, markFileOf("GPU-a"))))
 		},
 		"a link to a folder": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, "x"), 0o755), os.WriteFile(filepath.Join(dir, "x", fileOf("GPU-a")), []byte(mark), 0o644),
-				os.Symlink("x", filepath.Join(dir, folder)))
+			return errors.Join(os.Mkdir(filepath.Join(dir, "x"), 0o755), os.WriteFile(filepath.Join(dir, "x", markFileOf("GPU-a")), []byte(mark), 0o644),
+				os.Symlink("x", filepath.Join(dir, markFolder)))
 		},
 		"a second name": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(mark), 0o644),
-				os.Link(filepath.Join(dir, "x"), filepath.Join(dir, folder, fileOf("GPU-a"))))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o755), os.WriteFile(filepath.Join(dir, "x"), []byte(mark), 0o644),
+				os.Link(filepath.Join(dir, "x"), filepath.Join(dir, markFolder, markFileOf("GPU-a"))))
 		},
 		"a pipe": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o755), unix.Mkfifo(filepath.Join(dir, folder, fileOf("GPU-a")), 0o644))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o755), unix.Mkfifo(filepath.Join(dir, markFolder, markFileOf("GPU-a")), 0o644))
 		},
 		"the wrong name": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o755), os.WriteFile(filepath.Join(dir, folder, fileOf("GPU-b")), []byte(mark), 0o644))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o755), os.WriteFile(filepath.Join(dir, markFolder, markFileOf("GPU-b")), []byte(mark), 0o644))
 		},
 		"rubbish": func(dir string) error {
-			return errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o755), os.WriteFile(filepath.Join(dir, folder, fileOf("GPU-a")), []byte("{"), 0o644))
+			return errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o755), os.WriteFile(filepath.Join(dir, markFolder, markFileOf("GPU-a")), []byte("{"), 0o644))
 		},
 		"too much": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, errorsOf(self())), []byte(strings.Repeat("x", fileSize+1)), 0o644)
+			return os.WriteFile(filepath.Join(dir, errorFileOf(self())), []byte(strings.Repeat("x", maxFileSize+1)), 0o644)
 		},
-		"a pipe of errors": func(dir string) error { return unix.Mkfifo(filepath.Join(dir, errorsOf(self())), 0o644) },
+		"a pipe of errors": func(dir string) error { return unix.Mkfifo(filepath.Join(dir, errorFileOf(self())), 0o644) },
 	} {
 		dir := t.TempDir()
 		if err := put(dir); err != nil {
 			t.Fatal(err)
 		}
-		found, seen, err := Read(dir, self(), booted)
+		found, seen, err := ReadState(dir, self(), booted)
 		if len(found) != 0 || len(seen) != 0 || err == nil || !strings.Contains(err.Error(), "cannot use") {
 			t.Errorf("%s: %v, %v, %v", name, found, seen, err)
 		}
@@ -182,10 +182,10 @@ func TestStrangeLines(t *testing.T) {
 	for _, l := range []string{`"code":0`, `"code":-7`, `"code":79,"pid":-1`, `"code":"79"`, `"code":79,"source":"\u001b[31mnvml"`} {
 		text += `{"boot":"` + boot + `","device":"GPU-a",` + l + "}\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, errorsOf(self())), []byte(text+"{\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, errorFileOf(self())), []byte(text+"{\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, seen, err := Read(dir, self(), booted)
+	_, seen, err := ReadState(dir, self(), booted)
 	if want := []gpu.Event{{Device: "GPU-a", XID: gpu.XID{Code: 79, Source: "[31mnvml"}}}; err != nil || !reflect.DeepEqual(seen, want) {
 		t.Errorf("%+v, %v, want %+v", seen, err, want)
 	}
@@ -197,35 +197,35 @@ func TestWhoMay(t *testing.T) {
 		if err := os.Chown(dir, 4242, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := Write(dir, 4242, Mark{Device: "GPU-a"}); err != nil {
+		if err := WriteMark(dir, 4242, DrainMark{Device: "GPU-a"}); err != nil {
 			t.Errorf("root may: %v", err)
 		}
-		if err := os.Chown(filepath.Join(dir, folder), 777, -1); err != nil {
+		if err := os.Chown(filepath.Join(dir, markFolder), 777, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := Write(dir, 4242, Mark{Device: "GPU-a"}); err == nil || !strings.Contains(err.Error(), "uid 777") {
+		if err := WriteMark(dir, 4242, DrainMark{Device: "GPU-a"}); err == nil || !strings.Contains(err.Error(), "uid 777") {
 			t.Errorf("in a folder of somebody: %v", err)
 		}
 		strangers := t.TempDir()
-		if err := Record(strangers, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}}); err != nil {
+		if err := RecordErrors(strangers, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chown(filepath.Join(strangers, errorsOf(0)), 4242, -1); err != nil {
+		if err := os.Chown(filepath.Join(strangers, errorFileOf(0)), 4242, -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, seen, err := Read(strangers, 0, booted); len(seen) != 0 || err == nil {
+		if _, seen, err := ReadState(strangers, 0, booted); len(seen) != 0 || err == nil {
 			t.Errorf("errors that another user put in root's place: %v, %v", seen, err)
 		}
-		if err := os.Rename(filepath.Join(strangers, errorsOf(0)), filepath.Join(strangers, errorsOf(4242))); err != nil {
+		if err := os.Rename(filepath.Join(strangers, errorFileOf(0)), filepath.Join(strangers, errorFileOf(4242))); err != nil {
 			t.Fatal(err)
 		}
-		if _, seen, err := Read(strangers, 0, booted); len(seen) != 0 || err != nil {
+		if _, seen, err := ReadState(strangers, 0, booted); len(seen) != 0 || err != nil {
 			t.Errorf("errors that another user saw: %v, %v", seen, err)
 		}
-		if _, seen, err := Read(strangers, 4242, booted); len(seen) != 1 || err != nil {
+		if _, seen, err := ReadState(strangers, 4242, booted); len(seen) != 1 || err != nil {
 			t.Errorf("errors that the folder's owner saw: %v, %v", seen, err)
 		}
-	} else if err := Write(dir, self()+1, Mark{Device: "GPU-a"}); !errors.Is(err, os.ErrPermission) {
+	} else if err := WriteMark(dir, self()+1, DrainMark{Device: "GPU-a"}); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("another user may: %v", err)
 	}
 }
@@ -235,12 +235,12 @@ func TestWhoMay(t *testing.T) {
 func TestNotLedAway(t *testing.T) {
 	top := t.TempDir()
 	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
-	mine := filepath.Join(home, errorsOf(self()))
+	mine := filepath.Join(home, errorFileOf(self()))
 	if err := errors.Join(os.Mkdir(home, 0o700), os.WriteFile(mine, []byte("mine"), 0o600), os.Symlink(home, state)); err != nil {
 		t.Fatal(err)
 	}
-	write := func() error { return Write(state, self(), Mark{Device: "GPU-a"}) }
-	record := func() error { return Record(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}}) }
+	write := func() error { return WriteMark(state, self(), DrainMark{Device: "GPU-a"}) }
+	record := func() error { return RecordErrors(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}}) }
 	for name, act := range map[string]func() error{"a mark": write, "an error": record} {
 		if err := act(); err == nil {
 			t.Errorf("%s was written through a link", name)
@@ -251,7 +251,7 @@ func TestNotLedAway(t *testing.T) {
 	if info, serr := os.Stat(mine); errors.Join(err, rerr, serr) != nil || len(names) != 1 || string(text) != "mine" || info.Mode().Perm() != 0o600 {
 		t.Errorf("there is %v now, with %q", names, text)
 	}
-	if err := errors.Join(os.Remove(state), os.Mkdir(state, 0o755), os.Link(mine, filepath.Join(state, errorsOf(self())))); err != nil {
+	if err := errors.Join(os.Remove(state), os.Mkdir(state, 0o755), os.Link(mine, filepath.Join(state, errorFileOf(self())))); err != nil {
 		t.Fatal(err)
 	}
 	if err := record(); err == nil || !strings.Contains(err.Error(), "not a file of its own") {
@@ -268,8 +268,8 @@ func TestExchangedMeanwhile(t *testing.T) {
 	top := t.TempDir()
 	home, state := filepath.Join(top, "home"), filepath.Join(top, "state")
 	private := filepath.Join(home, "private")
-	err := errors.Join(os.MkdirAll(private, 0o700), os.MkdirAll(filepath.Join(state, folder), 0o755), os.WriteFile(filepath.Join(private, fileOf("GPU-a")), []byte("mine"), 0o600),
-		os.WriteFile(filepath.Join(home, errorsOf(self())), []byte("mine"), 0o600), os.Symlink(home, state+"2"), os.Symlink(private, filepath.Join(state, "link")))
+	err := errors.Join(os.MkdirAll(private, 0o700), os.MkdirAll(filepath.Join(state, markFolder), 0o755), os.WriteFile(filepath.Join(private, markFileOf("GPU-a")), []byte("mine"), 0o600),
+		os.WriteFile(filepath.Join(home, errorFileOf(self())), []byte("mine"), 0o600), os.Symlink(home, state+"2"), os.Symlink(private, filepath.Join(state, "link")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestExchangedMeanwhile(t *testing.T) {
 	ended := make(chan struct{})
 	var attack sync.WaitGroup
 	attack.Go(func() {
-		for marks := filepath.Join(state, folder); ; {
+		for marks := filepath.Join(state, markFolder); ; {
 			select {
 			case <-ended:
 				return
@@ -293,10 +293,10 @@ func TestExchangedMeanwhile(t *testing.T) {
 	})
 	written := 0
 	for range 3000 {
-		if Write(state, self(), Mark{Device: "GPU-a", Drained: true}) == nil {
+		if WriteMark(state, self(), DrainMark{Device: "GPU-a", Drained: true}) == nil {
 			written++
 		}
-		_ = Record(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}})
+		_ = RecordErrors(state, boot, gpu.Event{Device: "GPU-a", XID: gpu.XID{Code: 79}})
 	}
 	close(ended)
 	attack.Wait()
@@ -329,15 +329,15 @@ func listing(t *testing.T, dir string) string {
 
 // TestFolderOfMarks: the mode of a folder that a narrow umask hid is widened, and that of any other folder is not.
 func TestFolderOfMarks(t *testing.T) {
-	for name, want := range map[string]os.FileMode{fileOf("GPU-b"): 0o755, sys.NewPrefix + "x": 0o755, "thesis": 0o700} {
+	for name, want := range map[string]os.FileMode{markFileOf("GPU-b"): 0o755, sys.NewPrefix + "x": 0o755, "thesis": 0o700} {
 		dir := t.TempDir()
-		if err := errors.Join(os.Mkdir(filepath.Join(dir, folder), 0o700), os.WriteFile(filepath.Join(dir, folder, name), nil, 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, markFolder), 0o700), os.WriteFile(filepath.Join(dir, markFolder, name), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if err := Write(dir, self(), Mark{Device: "GPU-a"}); err != nil {
+		if err := WriteMark(dir, self(), DrainMark{Device: "GPU-a"}); err != nil {
 			t.Error(err)
 		}
-		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || info.Mode().Perm() != want {
+		if info, err := os.Stat(filepath.Join(dir, markFolder)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("beside %s: %v, %v", name, info.Mode(), err)
 		}
 	}
@@ -347,6 +347,6 @@ func TestFolderOfMarks(t *testing.T) {
 func BenchmarkReadNothing(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {
-		_, _, _ = Read(dir, self(), booted)
+		_, _, _ = ReadState(dir, self(), booted)
 	}
 }

@@ -42,7 +42,7 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	if err == nil {
 		t.before = *mode
 		t.takeForeground(alive)
-		err = t.Resume()
+		err = t.EnableLineMode()
 	}
 	if err != nil {
 		_ = f.Close()
@@ -71,10 +71,10 @@ func (t *Terminal) takeForeground(alive func(group int) bool) {
 	}
 }
 
-// Resume makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would
+// EnableLineMode makes the terminal ready for a line. Ctrl-C is a key that ends it, for this reader alone: as a signal it would
 // also reach a shell that evaluates the answer, in the middle of what it does. In the background this stops the
 // process, as reading would.
-func (t *Terminal) Resume() error {
+func (t *Terminal) EnableLineMode() error {
 	mode := t.before
 	mode.Lflag |= unix.ICANON | unix.ECHO | unix.ECHOE | unix.ECHOK
 	mode.Lflag &^= unix.ISIG
@@ -83,12 +83,12 @@ func (t *Terminal) Resume() error {
 	return unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &mode)
 }
 
-// Suspend gives the terminal back as it was.
-func (t *Terminal) Suspend() { _ = unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &t.before) }
+// RestoreMode gives the terminal back as it was.
+func (t *Terminal) RestoreMode() { _ = unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &t.before) }
 
 // Close does that, and ends a Read.
 func (t *Terminal) Close() {
-	t.Suspend()
+	t.RestoreMode()
 	_ = t.file.Close()
 }
 
@@ -101,25 +101,25 @@ func (t *Terminal) Width() int {
 	return int(size.Col)
 }
 
-// Show writes text.
-func (t *Terminal) Show(text string) error {
+// WriteText writes text.
+func (t *Terminal) WriteText(text string) error {
 	_, err := io.WriteString(t.file, strings.ReplaceAll(text, "\n", "\r\n"))
 	return err
 }
 
-// Read returns one line, or ErrCancelled.
-func (t *Terminal) Read() (string, error) {
+// ReadLine returns one line, or ErrCancelled.
+func (t *Terminal) ReadLine() (string, error) {
 	line := make([]byte, 4096) // the kernel's own limit
 	n, err := t.file.Read(line)
 	line = line[:n]
 	switch {
 	case errors.Is(err, io.EOF), bytes.ContainsAny(line, string([]byte{ctrlC, ctrlBackslash})):
-		_ = t.Show("\n")
+		_ = t.WriteText("\n")
 		return "", ErrCancelled
 	case err != nil:
 		return "", err
 	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D after text
-		_ = t.Show("\n")
+		_ = t.WriteText("\n")
 	}
 	return strings.TrimSpace(string(line)), nil
 }
@@ -132,9 +132,9 @@ type Window struct {
 	Several     bool       // more than one can be chosen
 }
 
-// Show asks, and returns the first cells of what was chosen, separated by blanks.
-func (w Window) Show(ctx context.Context) (string, error) {
-	out, err := show(ctx, w.zenity(), w.kdialog())
+// AskChoice asks, and returns the first cells of what was chosen, separated by blanks.
+func (w Window) AskChoice(ctx context.Context) (string, error) {
+	out, err := runDialog(ctx, w.zenityCommand(), w.kdialogCommand())
 	chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
 	if err == nil && len(chosen) == 0 {
 		err = ErrCancelled
@@ -142,9 +142,9 @@ func (w Window) Show(ctx context.Context) (string, error) {
 	return strings.Join(chosen, " "), err
 }
 
-// show runs the first of these commands that is installed until it is answered, or until this process ends. It returns
+// runDialog runs the first of these commands that is installed until it is answered, or until this process ends. It returns
 // ErrCancelled where the window was closed.
-func show(ctx context.Context, commands ...[]string) ([]byte, error) {
+func runDialog(ctx context.Context, commands ...[]string) ([]byte, error) {
 	var names []string
 	for _, words := range commands {
 		path, err := exec.LookPath(words[0])
@@ -167,8 +167,8 @@ func show(ctx context.Context, commands ...[]string) ([]byte, error) {
 	return nil, fmt.Errorf("none of these is installed: %s: %w", strings.Join(names, ", "), exec.ErrNotFound)
 }
 
-// zenity: https://help.gnome.org/users/zenity/stable/list.html
-func (w Window) zenity() []string {
+// zenityCommand: https://help.gnome.org/users/zenity/stable/list.html
+func (w Window) zenityCommand() []string {
 	args := []string{"zenity", "--list", "--title=" + w.Title, "--text=" + w.Text, "--print-column=1", "--separator= ", "--width=640", "--height=320"}
 	if w.Several {
 		args = append(args, "--multiple")
@@ -182,8 +182,8 @@ func (w Window) zenity() []string {
 	return args
 }
 
-// kdialog: https://develop.kde.org/docs/administration/kdialog/
-func (w Window) kdialog() []string {
+// kdialogCommand: https://develop.kde.org/docs/administration/kdialog/
+func (w Window) kdialogCommand() []string {
 	args := []string{"kdialog", "--title", w.Title, "--separate-output"}
 	kind := "--menu"
 	if w.Several {
@@ -200,9 +200,9 @@ func (w Window) kdialog() []string {
 	return args
 }
 
-// Alert shows a text until the user closes it, or as a notification if no dialog program is installed.
-func Alert(ctx context.Context, title, text string) error {
-	_, err := show(ctx,
+// ShowAlert shows a text until the user closes it, or as a notification if no dialog program is installed.
+func ShowAlert(ctx context.Context, title, text string) error {
+	_, err := runDialog(ctx,
 		[]string{"zenity", "--error", "--no-markup", "--width=640", "--title=" + title, "--text=" + text}, // https://help.gnome.org/users/zenity/stable/error.html
 		[]string{"kdialog", "--title", title, "--error", text},
 		[]string{"xmessage", "-center", title + ": " + text},

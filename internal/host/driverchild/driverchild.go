@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Flag is the first argument of the child. The deadline of the driver and the folder of the kernel driver follow.
-const Flag = "__driver"
+// ChildFlag is the first argument of the child. The deadline of the driver and the folder of the kernel driver follow.
+const ChildFlag = "__driver"
 
 // Reader reads what a query is about.
 type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
@@ -28,8 +28,8 @@ type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 // Events sends the errors of devices until ctx ends, or closes the channel where there are none to be had.
 type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
 
-// request is a line to the child: to read, to send events, or to send no more of them.
-type request struct {
+// childRequest is a line to the child: to read, to send events, or to send no more of them.
+type childRequest struct {
 	ID     int            `json:"id"`
 	Query  gpu.Query      `json:"query"`
 	Limit  *time.Duration `json:"limit,omitempty"` // of the caller for this reading
@@ -37,8 +37,8 @@ type request struct {
 	Stop   bool           `json:"stop,omitempty"` // the events with this ID
 }
 
-// answer is a line from the child; that of ID 0 is its last one, about all requests.
-type answer struct {
+// childAnswer is a line from the child; that of ID 0 is its last one, about all requests.
+type childAnswer struct {
 	ID          int              `json:"id"`
 	Machine     *gpu.Machine     `json:"machine,omitempty"`
 	Unavailable *gpu.Unavailable `json:"unavailable,omitempty"`
@@ -49,9 +49,9 @@ type answer struct {
 
 const (
 	crashPause = time.Minute // before a library that crashed is used again
-	mostKilled = 3           // children that were killed and have not ended: the driver holds them
+	maxKilled  = 3           // children that were killed and have not ended: the driver holds them
 	spareTime  = time.Second // for a child to answer, beyond what the driver gets
-	mostEvents = 256         // that wait for their reader; the next ones are lost
+	maxEvents  = 256         // that wait for their reader; the next ones are lost
 )
 
 // Child reads through a child of this process. Its methods may be called from several goroutines.
@@ -60,8 +60,8 @@ type Child struct {
 	folder   string
 
 	mu      sync.Mutex
-	running *process          // nil: none
-	alive   map[*process]bool // those that were started and not waited for yet
+	running *childProcess          // nil: none
+	alive   map[*childProcess]bool // those that were started and not waited for yet
 	killed  int
 	crash   *gpu.Unavailable // the last one
 	crashed time.Time
@@ -69,11 +69,11 @@ type Child struct {
 
 // New starts nothing yet. crash is what this process knows of an earlier crash of the library; nil: nothing.
 func New(deadline time.Duration, folder string, crash *gpu.Unavailable) *Child {
-	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now(), alive: map[*process]bool{}}
+	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now(), alive: map[*childProcess]bool{}}
 }
 
-// Spent is the processor time of the children that live. That of those that have ended is in getrusage(2) of this process.
-func (c *Child) Spent() (spent time.Duration) {
+// CPUTime is the processor time of the children that live. That of those that have ended is in getrusage(2) of this process.
+func (c *Child) CPUTime() (spent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.alive {
@@ -88,42 +88,42 @@ func (c *Child) Spent() (spent time.Duration) {
 
 // Read reads what the query is about. The error is a *gpu.Unavailable, or that ctx was cancelled.
 func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
-	r := request{Query: query}
+	r := childRequest{Query: query}
 	patience := 2*c.deadline + spareTime // to open the library has a deadline of its own
 	if end, ok := ctx.Deadline(); ok {
 		left := max(time.Until(end), 0)
 		r.Limit = &left
 		patience = c.deadline + left + spareTime
 	}
-	p, err := c.process()
+	p, err := c.runningProcess()
 	if err != nil {
 		return gpu.Machine{}, err
 	}
-	id, answers := p.ask(r, 1)
-	defer p.forget(id)
+	id, answers := p.sendRequest(r, 1)
+	defer p.forgetRequest(id)
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	cancelled := ctx.Done()
 	for {
 		select {
 		case a := <-answers:
-			return a.result()
+			return a.toMachine()
 		case <-p.done:
-			return lastOf(answers, p.end).result()
+			return lastAnswer(answers, p.end).toMachine()
 		case <-cancelled:
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
 			}
 			cancelled = nil // the child knows the deadline, and sends what it has by then
 		case <-late.C:
-			c.kill(p)
-			return gpu.Machine{}, noAnswer(fmt.Sprintf("no answer within %v", patience.Round(100*time.Millisecond)))
+			c.abandonProcess(p)
+			return gpu.Machine{}, noAnswerError(fmt.Sprintf("no answer within %v", patience.Round(100*time.Millisecond)))
 		}
 	}
 }
 
-// lastOf is the answer that came before the child ended, else the one to all requests.
-func lastOf(answers <-chan answer, end answer) answer {
+// lastAnswer is the answer that came before the child ended, else the one to all requests.
+func lastAnswer(answers <-chan childAnswer, end childAnswer) childAnswer {
 	select {
 	case a := <-answers:
 		return a
@@ -132,7 +132,7 @@ func lastOf(answers <-chan answer, end answer) answer {
 	}
 }
 
-func (a answer) result() (gpu.Machine, error) {
+func (a childAnswer) toMachine() (gpu.Machine, error) {
 	switch {
 	case a.Unavailable != nil:
 		return gpu.Machine{}, a.Unavailable
@@ -147,7 +147,7 @@ func (c *Child) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	out := make(chan gpu.Event)
 	go func() {
 		defer close(out)
-		for c.pass(ctx, ids, out) {
+		for c.forwardEvents(ctx, ids, out) {
 			pause := time.NewTimer(crashPause)
 			select {
 			case <-ctx.Done():
@@ -159,21 +159,21 @@ func (c *Child) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	return out
 }
 
-// pass sends the events of one child. It reports whether another one may have more.
-func (c *Child) pass(ctx context.Context, ids []gpu.UUID, out chan<- gpu.Event) (more bool) {
+// forwardEvents sends the events of one child. It reports whether another one may have more.
+func (c *Child) forwardEvents(ctx context.Context, ids []gpu.UUID, out chan<- gpu.Event) (more bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	p, err := c.process()
+	p, err := c.runningProcess()
 	if err != nil {
 		return true
 	}
-	id, answers := p.ask(request{Listen: ids}, mostEvents)
-	defer p.forget(id)
+	id, answers := p.sendRequest(childRequest{Listen: ids}, maxEvents)
+	defer p.forgetRequest(id)
 	for {
 		select {
 		case <-ctx.Done():
-			p.send(request{ID: id, Stop: true})
+			p.writeRequest(childRequest{ID: id, Stop: true})
 			return false
 		case <-p.done:
 			return true
@@ -189,7 +189,7 @@ func (c *Child) pass(ctx context.Context, ids []gpu.UUID, out chan<- gpu.Event) 
 	}
 }
 
-func noAnswer(why string) *gpu.Unavailable {
+func noAnswerError(why string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
 		Text:   "cannot read the GPUs: " + why,

@@ -15,15 +15,15 @@ import (
 
 // TestMain makes this test program the child, whose folder says what becomes of it.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 4 || os.Args[1] != Flag {
+	if len(os.Args) < 4 || os.Args[1] != ChildFlag {
 		os.Exit(m.Run())
 	}
 	var err error
 	if os.Args[3] == "crashed" {
-		err = Crashed(os.Stdout, &gpu.Unavailable{Cause: gpu.LibraryCrashed, Text: "it crashed"})
+		err = ReportCrash(os.Stdout, &gpu.Unavailable{Cause: gpu.LibraryCrashed, Text: "it crashed"})
 	} else {
 		own, _ = os.Open("/dev/null") // as the Go runtime opens files of the cgroup
-		err = Serve(os.Stdin, os.Stdout, pretend, errorsOf)
+		err = ServeRequests(os.Stdin, os.Stdout, pretend, errorsOf)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -112,11 +112,11 @@ func ownTime() time.Duration {
 func TestSpent(t *testing.T) {
 	t.Parallel()
 	c := New(time.Minute, "works", nil)
-	if spent := c.Spent(); spent != 0 {
+	if spent := c.CPUTime(); spent != 0 {
 		t.Errorf("no child has cost %s", spent)
 	}
 	_, err := c.Read(t.Context(), gpu.Query{What: gpu.Identity})
-	if spent := c.Spent(); err != nil || spent < 20*time.Millisecond || spent > time.Minute {
+	if spent := c.CPUTime(); err != nil || spent < 20*time.Millisecond || spent > time.Minute {
 		t.Errorf("a child that worked for 20ms has cost %s: %v", spent, err)
 	}
 }
@@ -153,7 +153,7 @@ func TestEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if p, err := c.process(); p != nil || err == nil {
+	if p, err := c.runningProcess(); p != nil || err == nil {
 		t.Errorf("another child was started: %v", err)
 	}
 	known := New(time.Minute, "fine", &gpu.Unavailable{Cause: gpu.LibraryCrashed})

@@ -13,11 +13,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// lineMost is the longest answer in bytes.
-const lineMost = 16 << 20
+// maxLineSize is the longest answer in bytes.
+const maxLineSize = 16 << 20
 
-// process is one child.
-type process struct {
+// childProcess is one child.
+type childProcess struct {
 	cmd *exec.Cmd
 
 	writing sync.Mutex // held while a request is written
@@ -25,14 +25,14 @@ type process struct {
 
 	mu      sync.Mutex
 	last    int
-	waiting map[int]chan answer // by the ID of their request
+	waiting map[int]chan childAnswer // by the ID of their request
 
 	done chan struct{} // closed when the child has ended
-	end  answer        // set before: to all requests without an answer
+	end  childAnswer   // set before: to all requests without an answer
 }
 
-// process returns the child that runs, or starts one.
-func (c *Child) process() (*process, error) {
+// runningProcess returns the child that runs, or starts one.
+func (c *Child) runningProcess() (*childProcess, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -40,10 +40,10 @@ func (c *Child) process() (*process, error) {
 		return nil, c.crash
 	case c.running != nil:
 		return c.running, nil
-	case c.killed >= mostKilled:
-		return nil, noAnswer(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices", c.killed))
+	case c.killed >= maxKilled:
+		return nil, noAnswerError(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices", c.killed))
 	}
-	p, out, err := startProcess(Flag, c.deadline.String(), c.folder)
+	p, out, err := startProcess(ChildFlag, c.deadline.String(), c.folder)
 	if err != nil {
 		return nil, &gpu.Unavailable{
 			Cause:  gpu.DriverError,
@@ -52,13 +52,13 @@ func (c *Child) process() (*process, error) {
 		}
 	}
 	c.running, c.alive[p] = p, true
-	go c.receive(p, out)
+	go c.receiveAnswers(p, out)
 	return p, nil
 }
 
 // startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command), and that is no
 // process of the session, in which what is left of a command is looked for.
-func startProcess(args ...string) (*process, io.ReadCloser, error) {
+func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "gpuard"
 	cmd.Dir = "/"
@@ -74,27 +74,27 @@ func startProcess(args ...string) (*process, io.ReadCloser, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &process{cmd: cmd, in: json.NewEncoder(in), waiting: map[int]chan answer{}, done: make(chan struct{})}, out, nil
+	return &childProcess{cmd: cmd, in: json.NewEncoder(in), waiting: map[int]chan childAnswer{}, done: make(chan struct{})}, out, nil
 }
 
-// receive passes the answers of a child on until it ends, and then waits for its end, which may last: a process inside the
+// receiveAnswers passes the answers of a child on until it ends, and then waits for its end, which may last: a process inside the
 // driver cannot be killed.
-func (c *Child) receive(p *process, out io.Reader) {
+func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 	lines := bufio.NewScanner(out)
-	lines.Buffer(make([]byte, 64<<10), lineMost)
-	p.end = answer{Unavailable: &gpu.Unavailable{
+	lines.Buffer(make([]byte, 64<<10), maxLineSize)
+	p.end = childAnswer{Unavailable: &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   "cannot read the GPUs: the process that reads them has ended without an answer",
 		Remedy: "see what nvidia-smi says, and whether the kernel has killed it: sudo dmesg",
 	}}
 	for lines.Scan() {
-		var a answer
+		var a childAnswer
 		switch {
 		case json.Unmarshal(lines.Bytes(), &a) != nil: // cut off by a crash
 		case a.ID == 0 && a.Unavailable != nil:
 			p.end = a
 		default:
-			p.pass(a)
+			p.deliverAnswer(a)
 		}
 	}
 	c.mu.Lock()
@@ -112,8 +112,8 @@ func (c *Child) receive(p *process, out io.Reader) {
 	c.mu.Unlock()
 }
 
-// kill gives up a child that does not answer.
-func (c *Child) kill(p *process) {
+// abandonProcess gives up a child that does not answer.
+func (c *Child) abandonProcess(p *childProcess) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running != p {
@@ -130,33 +130,33 @@ func (c *Child) kill(p *process) {
 	}()
 }
 
-// ask sends a request, and returns the channel of its answers, of which at most so many are kept.
-func (p *process) ask(r request, most int) (id int, answers <-chan answer) {
-	c := make(chan answer, most)
+// sendRequest sends a request, and returns the channel of its answers, of which at most so many are kept.
+func (p *childProcess) sendRequest(r childRequest, most int) (id int, answers <-chan childAnswer) {
+	c := make(chan childAnswer, most)
 	p.mu.Lock()
 	p.last++
 	r.ID = p.last
 	p.waiting[r.ID] = c
 	p.mu.Unlock()
-	p.send(r)
+	p.writeRequest(r)
 	return r.ID, c
 }
 
-// send writes a request. If the child has ended, done says so.
-func (p *process) send(r request) {
+// writeRequest writes a request. If the child has ended, done says so.
+func (p *childProcess) writeRequest(r childRequest) {
 	p.writing.Lock()
 	defer p.writing.Unlock()
 	_ = p.in.Encode(r)
 }
 
-func (p *process) forget(id int) {
+func (p *childProcess) forgetRequest(id int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, id)
 }
 
-// pass gives an answer to the caller that asked.
-func (p *process) pass(a answer) {
+// deliverAnswer gives an answer to the caller that asked.
+func (p *childProcess) deliverAnswer(a childAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {

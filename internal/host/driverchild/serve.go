@@ -23,20 +23,20 @@ type server struct {
 	listen map[int]context.CancelFunc
 }
 
-// Serve is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It keeps none of
+// ServeRequests is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It keeps none of
 // the files that its parent passes on to a command: a call that hangs would keep them, and with them a lease.
-func Serve(in io.Reader, out io.Writer, read Reader, events Events) error {
+func ServeRequests(in io.Reader, out io.Writer, read Reader, events Events) error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
 	s := &server{read: read, events: events, out: json.NewEncoder(out), listen: map[int]context.CancelFunc{}}
 	requests := json.NewDecoder(in)
 	for {
-		var r request
+		var r childRequest
 		if err := requests.Decode(&r); err != nil {
 			return nil //nolint:nilerr // the parent has ended, and with it all that there was to do
 		}
-		s.start(r)
+		s.startRequest(r)
 	}
 }
 
@@ -60,15 +60,15 @@ func closeInherited() error {
 	return nil
 }
 
-// Crashed is the whole life of a child whose library has crashed before: it says so.
-func Crashed(out io.Writer, why *gpu.Unavailable) error {
+// ReportCrash is the whole life of a child whose library has crashed before: it says so.
+func ReportCrash(out io.Writer, why *gpu.Unavailable) error {
 	if _, err := io.WriteString(out, "\n"); err != nil { // what was written when it crashed may have no end
 		return err
 	}
-	return json.NewEncoder(out).Encode(answer{Unavailable: why})
+	return json.NewEncoder(out).Encode(childAnswer{Unavailable: why})
 }
 
-func (s *server) start(r request) {
+func (s *server) startRequest(r childRequest) {
 	switch {
 	case r.Stop:
 		s.mu.Lock()
@@ -83,23 +83,23 @@ func (s *server) start(r request) {
 		s.mu.Unlock()
 		go func() {
 			for e := range s.events(ctx, r.Listen) {
-				s.say(answer{ID: r.ID, Event: &e})
+				s.writeAnswer(childAnswer{ID: r.ID, Event: &e})
 			}
-			s.say(answer{ID: r.ID, Over: true})
+			s.writeAnswer(childAnswer{ID: r.ID, Over: true})
 		}()
 	default:
-		go func() { s.say(s.reading(r)) }()
+		go func() { s.writeAnswer(s.readMachine(r)) }()
 	}
 }
 
-func (s *server) reading(r request) answer {
+func (s *server) readMachine(r childRequest) childAnswer {
 	ctx := context.Background()
 	if r.Limit != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, *r.Limit)
 		defer cancel()
 	}
-	a := answer{ID: r.ID}
+	a := childAnswer{ID: r.ID}
 	m, err := s.read(ctx, r.Query)
 	switch {
 	case errors.As(err, &a.Unavailable):
@@ -111,8 +111,8 @@ func (s *server) reading(r request) answer {
 	return a
 }
 
-// say writes a line. Without a parent there is nothing to say, and the requests end, too.
-func (s *server) say(a answer) {
+// writeAnswer writes a line. Without a parent there is nothing to say, and the requests end, too.
+func (s *server) writeAnswer(a childAnswer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.out.Encode(a)

@@ -4,12 +4,12 @@
 // syscall raises it when the program begins, and puts it back for what it executes; what is executed without it has to do
 // the same.
 //
-//	soft, hard := filelimit.Before()
+//	soft, hard := filelimit.OriginalLimits()
 package filelimit
 
-// before is read before syscall begins: of the packages whose imports have begun, the one whose path comes first is next, and
+// startLimits is read before syscall begins: of the packages whose imports have begun, the one whose path comes first is next, and
 // this one has no imports and a path before "syscall". The test shows it.
-var before = readLimit()
+var startLimits = readLimit()
 
 func readLimit() (limit [2]uint64) {
 	getLimit(&limit)
@@ -21,5 +21,5 @@ func readLimit() (limit [2]uint64) {
 //go:noescape
 func getLimit(limit *[2]uint64)
 
-// Before returns the limits before Go raised the soft one; 0, 0 where they could not be read.
-func Before() (soft, hard uint64) { return before[0], before[1] }
+// OriginalLimits returns the limits before Go raised the soft one; 0, 0 where they could not be read.
+func OriginalLimits() (soft, hard uint64) { return startLimits[0], startLimits[1] }

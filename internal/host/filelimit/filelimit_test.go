@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	}
 	var now unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &now)
-	soft, hard := filelimit.Before()
+	soft, hard := filelimit.OriginalLimits()
 	fmt.Println(soft, hard, now.Cur, now.Max)
 }
 

@@ -15,7 +15,7 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read(path)
+	got, err := ReadFile(path)
 	if err != nil || string(got.Content) != "text" || got.Modified.IsZero() {
 		t.Errorf("Read = %q, %v, %v", got.Content, got.Modified, err)
 	}
@@ -23,10 +23,10 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(link); err != nil || string(got.Content) != "text" {
+	if got, err := ReadFile(link); err != nil || string(got.Content) != "text" {
 		t.Errorf("through a link: %q, %v", got.Content, err)
 	}
-	if _, err := Read(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadFile(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	pipe := filepath.Join(dir, "pipe")
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, pipe, "/dev/zero"} {
-		if got, err := Read(path); err == nil || len(got.Content) > 0 {
+		if got, err := ReadFile(path); err == nil || len(got.Content) > 0 {
 			t.Errorf("%s: %d bytes, %v", path, len(got.Content), err)
 		}
 	}
@@ -42,10 +42,10 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(large, limit+1); err != nil {
+	if err := os.Truncate(large, maxFileSize+1); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(large); err == nil || len(got.Content) > 0 {
+	if got, err := ReadFile(large); err == nil || len(got.Content) > 0 {
 		t.Errorf("a file of %d bytes was read", len(got.Content))
 	}
 }
@@ -57,16 +57,16 @@ func TestNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := Names(dir, ".yaml", ".json"); err != nil || !slices.Equal(got, []string{"a.json", "b.yaml", "d.yaml"}) {
+	if got, err := ListNames(dir, ".yaml", ".json"); err != nil || !slices.Equal(got, []string{"a.json", "b.yaml", "d.yaml"}) {
 		t.Errorf("Names = %v, %v", got, err)
 	}
-	if got, err := Names(dir); err != nil || len(got) != 4 {
+	if got, err := ListNames(dir); err != nil || len(got) != 4 {
 		t.Errorf("Names of all = %v, %v", got, err)
 	}
-	if got, err := Names(filepath.Join(dir, "none")); err != nil || got != nil {
+	if got, err := ListNames(filepath.Join(dir, "none")); err != nil || got != nil {
 		t.Errorf("a folder that is not there: %v, %v", got, err)
 	}
-	if !Is(dir) || Is(filepath.Join(dir, "none")) {
+	if !Exists(dir) || Exists(filepath.Join(dir, "none")) {
 		t.Error("Is does not tell what is there")
 	}
 }

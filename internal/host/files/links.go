@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithoutLinks is an absolute path of which as much as exists has no symbolic links. Dots mean what the kernel takes them for:
+// ResolveLinks is an absolute path of which as much as exists has no symbolic links. Dots mean what the kernel takes them for:
 // the folder above the one that a link leads to.
-func WithoutLinks(path string) string {
+func ResolveLinks(path string) string {
 	for head, tail := path, ""; ; {
 		if whole, err := filepath.EvalSymlinks(head); err == nil {
 			return filepath.Join(whole, tail)

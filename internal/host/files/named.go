@@ -13,16 +13,18 @@ import (
 
 // How long the writer of a pipe that the caller named may take: to open it, and between two writes.
 const (
-	comes  = 2 * time.Second
-	speaks = 30 * time.Second
+	pipeOpenTimeout  = 2 * time.Second
+	pipeWriteTimeout = 30 * time.Second
 )
 
-// Named reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes, because a
+// ReadNamed reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes, because a
 // shell passes the output of a program as one: --machine <(gpuard status --record). A FIFO without a writer is an error
 // after 2 s, and one with a silent writer after 30 s. Of devices only /dev/null is read.
-func Named(path string, most int64) ([]byte, error) { return named(path, most, comes, speaks) }
+func ReadNamed(path string, most int64) ([]byte, error) {
+	return readNamed(path, most, pipeOpenTimeout, pipeWriteTimeout)
+}
 
-func named(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
+func readNamed(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // to open a pipe without a writer would block
 	if err != nil {
 		return nil, err
@@ -31,7 +33,7 @@ func named(path string, most int64, comes, speaks time.Duration) ([]byte, error)
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
-		return nil, bare(err)
+		return nil, withoutPath(err)
 	}
 	from := io.Reader(file)
 	switch {
@@ -40,16 +42,16 @@ func named(path string, most int64, comes, speaks time.Duration) ([]byte, error)
 	case isNull(info):
 		return nil, nil
 	case !info.Mode().IsRegular():
-		return nil, errors.New("it is " + kind(info.Mode()) + ", and must be a file or a pipe")
+		return nil, errors.New("it is " + kindName(info.Mode()) + ", and must be a file or a pipe")
 	case info.Size() > most:
 		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
-	data, err := Input(from, most)
-	return data, bare(err)
+	data, err := ReadInput(from, most)
+	return data, withoutPath(err)
 }
 
-// Input reads at most so many bytes of what comes, such as standard input.
-func Input(from io.Reader, most int64) ([]byte, error) {
+// ReadInput reads at most so many bytes of what comes, such as standard input.
+func ReadInput(from io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	switch {
 	case err != nil:
@@ -82,7 +84,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			p.opened = true
-			if err := p.wait(); err != nil {
+			if err := p.waitForWriter(); err != nil {
 				return 0, err
 			}
 		case err != nil:
@@ -100,7 +102,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
-func (p *pipe) wait() error {
+func (p *pipe) waitForWriter() error {
 	end := time.Now().Add(p.speaks)
 	for {
 		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor

@@ -47,7 +47,7 @@ type answer struct {
 func TestNamedPipe(t *testing.T) {
 	read := func(path string, comes, speaks time.Duration) answer {
 		return promptly(t, func() answer {
-			data, err := named(path, 1<<20, comes, speaks)
+			data, err := readNamed(path, 1<<20, comes, speaks)
 			return answer{data, err}
 		})
 	}
@@ -110,14 +110,14 @@ func TestNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{plain: "text", os.DevNull: ""} {
-		if data, err := Named(path, 4); err != nil || string(data) != want {
+		if data, err := ReadNamed(path, 4); err != nil || string(data) != want {
 			t.Errorf("%s: %q, %v", path, data, err)
 		}
 	}
 	for path, want := range map[string]string{
 		plain: "larger than", "/dev/zero": "it is a device", t.TempDir(): "it is a folder", plain + ".none": "no such file",
 	} {
-		if data, err := Named(path, 3); err == nil || !strings.Contains(err.Error(), want) {
+		if data, err := ReadNamed(path, 3); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want %q", path, data, err, want)
 		}
 	}

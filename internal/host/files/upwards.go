@@ -17,10 +17,10 @@ type Folder struct {
 	stat unix.Stat_t
 }
 
-// Upwards opens the current folder and its parents, one after the other, until each returns true. It stops after the
+// WalkUp opens the current folder and its parents, one after the other, until each returns true. It stops after the
 // home folder, after the root of a git repository, and before another file system. Then it returns the last folder, and
 // in a few words why it stopped.
-func Upwards(home string, each func(*Folder) (found bool)) (last, why string, err error) {
+func WalkUp(home string, each func(*Folder) (found bool)) (last, why string, err error) {
 	path, err := unix.Getwd()
 	if err != nil {
 		return "", "", fmt.Errorf("cannot find the current folder: %w", err)
@@ -34,7 +34,7 @@ func Upwards(home string, each func(*Folder) (found bool)) (last, why string, er
 			_ = unix.Close(dir.fd)
 			return "", "", nil
 		}
-		above, why := dir.above(home)
+		above, why := dir.openParent(home)
 		_ = unix.Close(dir.fd)
 		if above == nil {
 			return dir.Path, why, nil
@@ -43,11 +43,11 @@ func Upwards(home string, each func(*Folder) (found bool)) (last, why string, er
 	}
 }
 
-// above opens the next folder; nil, and why, at the end.
-func (d *Folder) above(home string) (up *Folder, why string) {
+// openParent opens the next folder; nil, and why, at the end.
+func (d *Folder) openParent(home string) (up *Folder, why string) {
 	var st unix.Stat_t
 	switch {
-	case home != "" && unix.Stat(home, &st) == nil && same(&st, &d.stat):
+	case home != "" && unix.Stat(home, &st) == nil && isSameFile(&st, &d.stat):
 		return nil, "your home folder"
 	case unix.Fstatat(d.fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil:
 		return nil, "the root of a git repository"
@@ -56,7 +56,7 @@ func (d *Folder) above(home string) (up *Folder, why string) {
 	switch {
 	case err != nil:
 		return nil, "the folder above it cannot be opened"
-	case same(&up.stat, &d.stat):
+	case isSameFile(&up.stat, &d.stat):
 		why = "the root of all folders"
 	case up.stat.Dev != d.stat.Dev:
 		why = "where its file system begins"
@@ -67,7 +67,7 @@ func (d *Folder) above(home string) (up *Folder, why string) {
 	return nil, why
 }
 
-func same(a, b *unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
+func isSameFile(a, b *unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
 
 // openFolder needs no more than the right to enter the folder.
 func openFolder(at int, name, path string) (*Folder, error) {
@@ -84,9 +84,9 @@ func openFolder(at int, name, path string) (*Folder, error) {
 	return d, nil
 }
 
-// Look returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is os.ErrNotExist
+// EntryAccess returns the owner and the mode of an entry of the folder; of a symbolic link itself. The error is os.ErrNotExist
 // if there is no such entry, or no folder.
-func (d *Folder) Look(name string) (Access, error) {
+func (d *Folder) EntryAccess(name string) (Access, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Access{}, err
@@ -97,9 +97,9 @@ func (d *Folder) Look(name string) (Access, error) {
 	return Access{st.Uid, st.Gid, fs.FileMode(st.Mode & 0o777)}, nil
 }
 
-// Read reads a plain file of the folder, through symbolic links: users who may write the folder decide where they lead.
+// ReadFile reads a plain file of the folder, through symbolic links: users who may write the folder decide where they lead.
 // The error is os.ErrNotExist if there is none, or no folder.
-func (d *Folder) Read(name string) (Text, error) {
+func (d *Folder) ReadFile(name string) (Text, error) {
 	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Text{}, err
@@ -109,5 +109,5 @@ func (d *Folder) Read(name string) (Text, error) {
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return Text{}, os.ErrNotExist
 	}
-	return content(file, limit)
+	return readPlain(file, maxFileSize)
 }

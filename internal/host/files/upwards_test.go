@@ -31,9 +31,9 @@ func TestUpwards(t *testing.T) {
 	write("planted/file", "the wrong one")
 	t.Chdir(filepath.Join(top, "a", "b"))
 	var walked []string
-	last, why, err := Upwards(filepath.Join(top, "a"), func(d *Folder) bool {
+	last, why, err := WalkUp(filepath.Join(top, "a"), func(d *Folder) bool {
 		walked = append(walked, d.Path)
-		if d.UID != uint32(os.Geteuid()) || d.Mode != 0o755 || d.OthersWrite() {
+		if d.UID != uint32(os.Geteuid()) || d.Mode != 0o755 || d.CanOthersWrite() {
 			t.Errorf("%s: %+v", d.Path, d.Access)
 		}
 		if len(walked) == 2 {
@@ -43,13 +43,13 @@ func TestUpwards(t *testing.T) {
 			if err := os.Rename(filepath.Join(top, "planted"), filepath.Join(top, "a")); err != nil {
 				t.Error(err)
 			}
-			if text, err := d.Read("file"); err != nil || string(text.Content) != "the right one" {
+			if text, err := d.ReadFile("file"); err != nil || string(text.Content) != "the right one" {
 				t.Errorf("%q, %v", text.Content, err)
 			}
 		}
 		for _, name := range []string{"none", "folder"} {
-			_, rerr := d.Read(name)
-			if _, lerr := d.Look(name); !errors.Is(rerr, os.ErrNotExist) || !errors.Is(lerr, os.ErrNotExist) {
+			_, rerr := d.ReadFile(name)
+			if _, lerr := d.EntryAccess(name); !errors.Is(rerr, os.ErrNotExist) || !errors.Is(lerr, os.ErrNotExist) {
 				t.Errorf("%s in %s: %v, %v", name, d.Path, rerr, lerr)
 			}
 		}

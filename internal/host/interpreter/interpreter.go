@@ -2,8 +2,8 @@
 // nothing of the user's and write no bytecode: they run without site packages and start-up files. It also asks a bash
 // whether it can read a script.
 //
-//	pythons, err := interpreter.Find(os.Getenv)
-//	answer, err := interpreter.Run(ctx, pythons[0], script, request)
+//	pythons, err := interpreter.FindPythons(os.Getenv)
+//	answer, err := interpreter.RunScript(ctx, pythons[0], script, request)
 package interpreter
 
 import (
@@ -25,14 +25,14 @@ import (
 // ErrNone is the error of Find on a machine without Python.
 var ErrNone = errors.New("cannot read Python files: no python3 was found in VIRTUAL_ENV, CONDA_PREFIX or PATH; install one, or name it with --python PATH")
 
-// Find returns the Pythons of the environment: those of VIRTUAL_ENV and CONDA_PREFIX, then python3 and python on PATH.
+// FindPythons returns the Pythons of the environment: those of VIRTUAL_ENV and CONDA_PREFIX, then python3 and python on PATH.
 // lookup returns the value of a variable. Find starts none of them; if one is too old, Run returns an error. The error
 // is ErrNone if there is none.
-func Find(lookup func(name string) string) ([]string, error) {
+func FindPythons(lookup func(name string) string) ([]string, error) {
 	var found []string
 	add := func(folder, name string) {
 		path := filepath.Join(folder, name)
-		if filepath.IsAbs(folder) && !slices.Contains(found, path) && runs(path) {
+		if filepath.IsAbs(folder) && !slices.Contains(found, path) && isExecutable(path) {
 			found = append(found, path)
 		}
 	}
@@ -50,28 +50,28 @@ func Find(lookup func(name string) string) ([]string, error) {
 	return found, nil
 }
 
-// Has reports whether a Python can import a module, without importing it. Unlike Run, it searches where the user's
+// HasModule reports whether a Python can import a module, without importing it. Unlike Run, it searches where the user's
 // programs do: in site packages and PYTHONPATH, and with start-up files.
-func Has(ctx context.Context, python, module string) bool {
+func HasModule(ctx context.Context, python, module string) bool {
 	cmd := exec.CommandContext(ctx, python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module)
 	cmd.WaitDelay = time.Second
 	return cmd.Run() == nil
 }
 
-func runs(path string) bool {
+func isExecutable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// most is the size of the largest answer of a script, in bytes.
-const most = 256 << 20
+// maxAnswerSize is the size of the largest answer of a script, in bytes.
+const maxAnswerSize = 256 << 20
 
-// Run runs a script with the request on standard input and returns its standard output. Python runs without the user's
+// RunScript runs a script with the request on standard input and returns its standard output. Python runs without the user's
 // folder and settings (-I -S -B: docs.python.org, "Command line and environment"), and is ended with ctx. An error
 // names the interpreter and the last line that it printed: a Python before 3.6 fails at the options, or at the script's
 // first lines.
-func Run(ctx context.Context, python, script string, request []byte) ([]byte, error) {
-	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
+func RunScript(ctx context.Context, python, script string, request []byte) ([]byte, error) {
+	out, errs := &sys.Bounded{Most: maxAnswerSize}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-W", "ignore", "-c", script)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, errs
@@ -85,16 +85,16 @@ func Run(ctx context.Context, python, script string, request []byte) ([]byte, er
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("cannot read Python files with %s: %w", python, ctx.Err())
 	case out.Full:
-		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, most>>20)
+		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, maxAnswerSize>>20)
 	}
-	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.Text.String()))
+	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, lastLine(errs.Text.String()))
 }
 
 // FindBash returns the bash of PATH; "" if there is none. lookup returns the value of a variable.
 func FindBash(lookup func(name string) string) string {
 	for _, folder := range filepath.SplitList(lookup("PATH")) {
 		path := filepath.Join(folder, "bash")
-		if filepath.IsAbs(folder) && runs(path) {
+		if filepath.IsAbs(folder) && isExecutable(path) {
 			return path
 		}
 	}
@@ -110,8 +110,8 @@ func AcceptsScript(ctx context.Context, bash string, script []byte) bool {
 	return cmd.Run() == nil
 }
 
-// last returns the last line that is not empty: Python ends a traceback with the reason.
-func last(said string) string {
+// lastLine returns the last line that is not empty: Python ends a traceback with the reason.
+func lastLine(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if text := strings.TrimSpace(lines[len(lines)-1]); text != "" {
 		return ": " + text

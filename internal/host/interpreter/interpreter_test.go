@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 		{"nothing", map[string]string{"PATH": dir}, nil},
 		{"no PATH", nil, nil},
 	} {
-		got, err := Find(func(name string) string { return c.env[name] })
+		got, err := FindPythons(func(name string) string { return c.env[name] })
 		if !slices.Equal(got, c.want) || errors.Is(err, ErrNone) != (c.want == nil) {
 			t.Errorf("%s: %q %v, want %q", c.name, got, err, c.want)
 		}
@@ -53,21 +53,21 @@ func TestFind(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	echo := program(t, filepath.Join(dir, "echo"), "#!/bin/sh\necho \"$1 $2 $3 $PWD\"; cat\n", 0o755)
-	if got, err := Run(t.Context(), echo, "x", []byte("asked")); err != nil || string(got) != "-I -S -B /\nasked" {
+	if got, err := RunScript(t.Context(), echo, "x", []byte("asked")); err != nil || string(got) != "-I -S -B /\nasked" {
 		t.Errorf("%q %v", got, err)
 	}
 	old := program(t, filepath.Join(dir, "old"), "#!/bin/sh\necho Unknown option: -I >&2\necho usage: python >&2\nexit 2\n", 0o755)
-	if _, err := Run(t.Context(), old, "x", nil); err == nil || !strings.Contains(err.Error(), old+": exit status 2: usage: python") {
+	if _, err := RunScript(t.Context(), old, "x", nil); err == nil || !strings.Contains(err.Error(), old+": exit status 2: usage: python") {
 		t.Errorf("a Python that is too old: %v", err)
 	}
-	if _, err := Run(t.Context(), filepath.Join(dir, "gone"), "x", nil); err == nil || !strings.HasPrefix(err.Error(), "cannot read Python files with "+dir) {
+	if _, err := RunScript(t.Context(), filepath.Join(dir, "gone"), "x", nil); err == nil || !strings.HasPrefix(err.Error(), "cannot read Python files with "+dir) {
 		t.Errorf("no Python: %v", err)
 	}
 	hangs := program(t, filepath.Join(dir, "hangs"), "#!/bin/sh\nsleep 60 & sleep 60\n", 0o755)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if _, err := Run(ctx, hangs, "x", nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 10*time.Second {
+	if _, err := RunScript(ctx, hangs, "x", nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 10*time.Second {
 		t.Errorf("a Python that hangs: %v after %v", err, time.Since(begun))
 	}
 }
@@ -79,11 +79,11 @@ func TestNothingOfTheUser(t *testing.T) {
 	program(t, filepath.Join(dir, "json.py"), "raise SystemExit('imported')\n", 0o644)
 	t.Setenv("PYTHONPATH", dir)
 	t.Chdir(dir)
-	paths, err := Find(os.Getenv)
+	paths, err := FindPythons(os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Run(t.Context(), paths[0], "import json, sys; print('site' in sys.modules, sys.stdin.read())", []byte("asked"))
+	got, err := RunScript(t.Context(), paths[0], "import json, sys; print('site' in sys.modules, sys.stdin.read())", []byte("asked"))
 	if err != nil || string(got) != "False asked\n" {
 		t.Errorf("%q %v", got, err)
 	}

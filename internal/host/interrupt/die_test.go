@@ -36,7 +36,7 @@ func die() {
 		runtime.LockOSThread()
 		_ = unix.SchedSetaffinity(0, &one)
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
-		Die(unix.SIGQUIT)
+		DieBySignal(unix.SIGQUIT)
 	}()
 	<-make(chan bool)
 }

@@ -15,8 +15,8 @@ import (
 // then on nothing of the Go runtime may run: what is to be done is a list of system calls, which is made before, and the
 // last of them is execve(2). If one fails, this program is executed again to say which.
 
-// step is one system call.
-type step struct {
+// syscallStep is one system call.
+type syscallStep struct {
 	what  string // for people: "cannot what: reason"
 	call  uintptr
 	args  [6]uintptr
@@ -26,11 +26,11 @@ type step struct {
 	zero  *uint32 // must be 0 after the call: the status of a child; nil nothing
 }
 
-// alone is everything that the thread needs when it is the only one.
-type alone struct {
-	steps  []step
-	child  []step // that a forked child does meanwhile, outside the namespace; nil: no child
-	argv   **byte // of the program that says what failed, with the two numbers below
+// soleThread is everything that the thread needs when it is the only one.
+type soleThread struct {
+	steps  []syscallStep
+	child  []syscallStep // that a forked child does meanwhile, outside the namespace; nil: no child
+	argv   **byte        // of the program that says what failed, with the two numbers below
 	envp   **byte
 	exe    *byte
 	number [8]byte // index of the step that failed, decimal, as C string
@@ -40,12 +40,12 @@ type alone struct {
 	tasks   *byte  // "/proc/self/task"
 	entries [8192]byte
 	pid     int
-	action  action
+	action  sigaction
 	keep    []any // what the steps point to
 }
 
-// action is the kernel's struct sigaction (include/linux/signal_types.h).
-type action struct {
+// sigaction is the kernel's struct sigaction (include/linux/signal_types.h).
+type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
@@ -61,45 +61,45 @@ const quitSignal = 64
 // exitHandler is the address of the handler.
 func exitHandler() uintptr
 
-// mostRounds is how often the other threads are looked for, with 20 µs and the kernel's slack between: about two seconds.
-const mostRounds = 27_000
+// maxThreadRounds is how often the other threads are looked for, with 20 µs and the kernel's slack between: about two seconds.
+const maxThreadRounds = 27_000
 
-// run does not return. It must be called by the thread that began the process, and locked to it.
-func (a *alone) run() {
-	a.action = action{handler: exitHandler(), flags: onStack | hasRestorer, restorer: exitHandler()}
+// runAlone does not return. It must be called by the thread that began the process, and locked to it.
+func (a *soleThread) runAlone() {
+	a.action = sigaction{handler: exitHandler(), flags: onStack | hasRestorer, restorer: exitHandler()}
 	a.runRaw()
 	runtime.KeepAlive(a)
 }
 
 //go:norace
 //go:nosplit
-func (a *alone) runRaw() {
+func (a *soleThread) runRaw() {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
 	defaultSignals() // before a thread that handles one is ended
 	if errno := a.endThreads(); errno != 0 {
-		a.fail(noStep, errno)
+		a.execFailure(noStep, errno)
 	}
 	if a.child != nil {
 		// Without SIGCHLD, so that the wait for it (__WCLONE) is for no other child, and the command hears of none.
 		child, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 		if errno != 0 {
-			a.fail(forkStep, errno)
+			a.execFailure(forkStep, errno)
 		}
 		if child == 0 {
-			_, errno := do(a.child)
+			_, errno := makeCalls(a.child)
 			exitAll(uintptr(errno))
 		}
 	}
-	failed, errno := do(a.steps)
-	a.fail(failed, errno)
+	failed, errno := makeCalls(a.steps)
+	a.execFailure(failed, errno)
 }
 
-// do makes the calls in order. It returns the index of the one that failed, or -1 after the last.
+// makeCalls makes the calls in order. It returns the index of the one that failed, or -1 after the last.
 //
 //go:norace
 //go:nosplit
-func do(steps []step) (failed int, errno syscall.Errno) {
+func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 	var fd uintptr
 	for i := range steps {
 		s := &steps[i]
@@ -141,7 +141,7 @@ const prepareExec = ^uintptr(0)
 //
 //go:norace
 //go:nosplit
-func (a *alone) endThreads() syscall.Errno {
+func (a *soleThread) endThreads() syscall.Errno {
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, quitSignal, uintptr(unsafe.Pointer(&a.action)), 0, 8, 0, 0)
 	if errno != 0 {
 		return errno
@@ -151,7 +151,7 @@ func (a *alone) endThreads() syscall.Errno {
 		return errno
 	}
 	pause := [2]int64{0, 20_000}
-	for round := 0; round < mostRounds; round++ {
+	for round := 0; round < maxThreadRounds; round++ {
 		others, errno := a.signalThreads(dir)
 		if errno != 0 {
 			return errno
@@ -169,7 +169,7 @@ func (a *alone) endThreads() syscall.Errno {
 //
 //go:norace
 //go:nosplit
-func (a *alone) signalThreads(dir uintptr) (others int, errno syscall.Errno) {
+func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno) {
 	if _, _, errno = syscall.RawSyscall(syscall.SYS_LSEEK, dir, 0, 0); errno != 0 {
 		return 0, errno
 	}
@@ -204,34 +204,34 @@ func (a *alone) signalThreads(dir uintptr) (others int, errno syscall.Errno) {
 //go:nosplit
 func defaultSignals() {
 	for sig := uintptr(1); sig <= 64; sig++ {
-		var a action
+		var a sigaction
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
 		if a.handler <= 1 { // SIG_DFL, SIG_IGN
 			continue
 		}
-		a = action{}
+		a = sigaction{}
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
 	}
 }
 
-// fail executes the program that says what failed.
+// execFailure executes the program that says what failed.
 //
 //go:norace
 //go:nosplit
-func (a *alone) fail(failed int, errno syscall.Errno) {
-	digits(&a.number, failed)
-	digits(&a.errno, int(errno))
+func (a *soleThread) execFailure(failed int, errno syscall.Errno) {
+	writeDigits(&a.number, failed)
+	writeDigits(&a.errno, int(errno))
 	defaultSignals()
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
 	exitAll(125)
 }
 
-// digits writes a number of up to seven digits.
+// writeDigits writes a number of up to seven digits.
 //
 //go:norace
 //go:nosplit
-func digits(to *[8]byte, n int) {
+func writeDigits(to *[8]byte, n int) {
 	for i := 6; i >= 0; i-- {
 		to[i] = '0' + byte(n%10)
 		n /= 10

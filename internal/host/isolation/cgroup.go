@@ -38,7 +38,7 @@ func hierarchies() []hierarchy {
 // becomeInGroup becomes the program in a control group of its own, below that of this process, whose device filter denies these files
 // by their numbers: wherever they are, and also as files that are made later. All that the program starts is in the group, and the
 // filter stays when every gpuard is gone. An outer filter stays in force. Root can move out again, and nobody else.
-func becomeInGroup(nodes []string, p program) error {
+func becomeInGroup(nodes []string, p walledProgram) error {
 	found, err := numbersOf(nodes)
 	if err == nil {
 		err = wantRoot()

@@ -217,11 +217,11 @@ func TestGroupRefused(t *testing.T) {
 			at := public(t)
 			bound := filepath.Join(at, filepath.Base(self))
 			script := c.before + "; mount --bind " + filepath.Dir(self) + " " + at + "; exec " + become + bound
-			for _, words := range []string{" " + probeGroupFlag, " " + isolation.Flag + ` '{"level":"cgroup","nodes":["/dev/full"]}' /bin/echo echo begun`} {
+			for _, words := range []string{" " + probeGroupFlag, " " + isolation.WallFlag + ` '{"level":"cgroup","nodes":["/dev/full"]}' /bin/echo echo begun`} {
 				cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", script+words)
 				cmd.Env = append(os.Environ(), "GROUP="+dir, "MOUNT="+mount)
 				out, _ := output(t, cmd)
-				if strings.Contains(words, isolation.Flag) && c.says == "cgroup: \n" {
+				if strings.Contains(words, isolation.WallFlag) && c.says == "cgroup: \n" {
 					c.says = "begun\n"
 				}
 				if !strings.Contains(out, c.says) || (c.says == "begun\n") != strings.Contains(out, "begun") {

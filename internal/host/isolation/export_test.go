@@ -8,4 +8,4 @@ func ReadMounts(text string) (all [][3]string) {
 	return all
 }
 
-func Within(path, folder string) (rest string, below bool) { return within(path, folder) }
+func Within(path, folder string) (rest string, below bool) { return pathBelow(path, folder) }

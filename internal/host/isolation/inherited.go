@@ -17,8 +17,8 @@ import (
 // inheritedError says what would be inherited that leads past the wall.
 type inheritedError struct{ error }
 
-// LeadsOut says what this process would hand on that leads past a namespace; "" nothing.
-func LeadsOut() string {
+// InheritedEscape says what this process would hand on that leads past a namespace; "" nothing.
+func InheritedEscape() string {
 	err := refuseDescriptors(nil, job.Namespace)
 	if err != nil {
 		return err.Error()
@@ -54,7 +54,7 @@ func refuseDescriptors(hidden []string, level job.Isolation) error {
 		switch kind := stat.Mode & unix.S_IFMT; {
 		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
 			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", fd, numbers[stat.Rdev])
-		case kind == unix.S_IFDIR && level != job.Cgroup && (level == job.Namespace || strange(filepath.Join("/proc/self/fd", e.Name())) != nil):
+		case kind == unix.S_IFDIR && level != job.Cgroup && (level == job.Namespace || checkFolderInside(filepath.Join("/proc/self/fd", e.Name())) != nil):
 			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
 		}
 	}
@@ -64,18 +64,18 @@ func refuseDescriptors(hidden []string, level job.Isolation) error {
 // refuseCurrentFolder refuses a current folder that is strange.
 func refuseCurrentFolder() error {
 	folder, _ := os.Readlink("/proc/self/cwd")
-	why := strange("/proc/self/cwd")
+	why := checkFolderInside("/proc/self/cwd")
 	if why != nil {
 		return fmt.Errorf(`the current folder %s leads to files outside: %w; go elsewhere first: cd "$HOME"`, folder, why)
 	}
 	return nil
 }
 
-// strange says why from a folder paths can lead past a wall; nil: they cannot. It is in a mount that is not among those of this process, as
+// checkFolderInside says why from a folder paths can lead past a wall; nil: they cannot. It is in a mount that is not among those of this process, as
 // that of another namespace (/proc/PID/root/dev) or one that was unmounted, or in one that others cover. A new mount namespace has
 // the first not, and closes nothing in the second; and Landlock may allow what is above of it.
-func strange(folder string) error {
-	id, err := mountOf(folder)
+func checkFolderInside(folder string) error {
+	id, err := mountID(folder)
 	if err != nil {
 		return fmt.Errorf("its mount is not known: %w", err)
 	}
@@ -84,14 +84,14 @@ func strange(folder string) error {
 		return fmt.Errorf("cannot read what is mounted: %w", err)
 	}
 	mounts := readMounts(string(text))
-	at := slices.IndexFunc(mounts, func(m mounted) bool { return m.id == id })
+	at := slices.IndexFunc(mounts, func(m mountEntry) bool { return m.id == id })
 	if at < 0 && isBelowRoot(folder, id) {
 		return nil
 	}
 	if at < 0 {
 		return errors.New("it is in no mount of this process")
 	}
-	reached, err := mountOf(mounts[at].point)
+	reached, err := mountID(mounts[at].point)
 	if err != nil || reached != id {
 		return errors.New("it is in a mount that another covers")
 	}
@@ -101,7 +101,7 @@ func strange(folder string) error {
 // isBelowRoot reports whether a folder of this mount lies where its path says, beside the root of this process: after chroot(2) into a plain
 // folder that mount is not listed.
 func isBelowRoot(folder, id string) bool {
-	root, err := mountOf("/")
+	root, err := mountID("/")
 	if err != nil || root != id {
 		return false
 	}
@@ -113,8 +113,8 @@ func isBelowRoot(folder, id string) bool {
 	return unix.Stat(folder, &is) == nil && unix.Stat(path, &there) == nil && is.Dev == there.Dev && is.Ino == there.Ino
 }
 
-// mountOf is the number of the mount in which a folder lies, as in /proc/self/mountinfo.
-func mountOf(folder string) (string, error) {
+// mountID is the number of the mount in which a folder lies, as in /proc/self/mountinfo.
+func mountID(folder string) (string, error) {
 	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err

@@ -28,7 +28,7 @@ import (
 
 // Flags are the first arguments of the processes of this package.
 const (
-	Flag       = "__wall"
+	WallFlag   = "__wall"
 	FailedFlag = "__wall-failed"
 )
 
@@ -53,12 +53,12 @@ func (w Wall) Command(path string, argv []string) (string, []string, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return "/proc/self/exe", append([]string{"gpuard", Flag, string(text), path}, argv...), nil
+	return "/proc/self/exe", append([]string{"gpuard", WallFlag, string(text), path}, argv...), nil
 }
 
 // Exec builds the wall around this process and becomes the program. It returns only on an error, and then nothing was started.
 func (w Wall) Exec(path string, argv, env []string) error {
-	err := become(w, program{path, argv, env})
+	err := becomeBehindWall(w, walledProgram{path, argv, env})
 	if errors.Is(err, errNotFirst) {
 		self, words, err := w.Command(path, argv)
 		if err != nil {
@@ -70,17 +70,17 @@ func (w Wall) Exec(path string, argv, env []string) error {
 	if errors.As(err, &own) {
 		return err
 	}
-	return failure(argv[0], err)
+	return startError(argv[0], err)
 }
 
-// program is what is executed in the end.
-type program struct {
+// walledProgram is what is executed in the end.
+type walledProgram struct {
 	path      string
 	argv, env []string
 }
 
 // execute becomes the program. It returns only an error.
-func (p program) execute() error {
+func (p walledProgram) execute() error {
 	err := unix.Exec(p.path, p.argv, p.env)
 	if errors.Is(err, unix.ENOEXEC) {
 		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), p.env)
@@ -112,20 +112,20 @@ func Become(args []string) error {
 	var w Wall
 	err := json.Unmarshal([]byte(args[0]), &w)
 	if err == nil {
-		err = become(w, program{args[1], args[2:], environment()})
+		err = becomeBehindWall(w, walledProgram{args[1], args[2:], programEnv()})
 	}
 	var own *ProgramError
 	switch {
 	case errors.Is(err, errNotFirst):
-		err = again()
+		err = restartInFirstThread()
 	case errors.As(err, &own):
 		return err
 	}
-	return failure(args[2], err)
+	return startError(args[2], err)
 }
 
-func become(w Wall, p program) error {
-	hidden, err := places(w.Nodes, "/dev", "/proc/self/mountinfo")
+func becomeBehindWall(w Wall, p walledProgram) error {
+	hidden, err := findAllPaths(w.Nodes, "/dev", "/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func become(w Wall, p program) error {
 // triesVariable counts how often this process was executed again, to begin in its first thread.
 const triesVariable = "GPUARD_WALL_TRIES"
 
-func again() error {
+func restartInFirstThread() error {
 	tries, _ := strconv.Atoi(os.Getenv(triesVariable))
 	if tries >= 50 {
 		return errNotFirst
@@ -162,13 +162,13 @@ func again() error {
 	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
-// environment is that of the program.
-func environment() []string {
+// programEnv is that of the program.
+func programEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, triesVariable+"=") })
 }
 
-// failure is why the command is not started.
-func failure(command string, err error) error {
+// startError is why the command is not started.
+func startError(command string, err error) error {
 	var own *inheritedError
 	if errors.As(err, &own) { // it says what to do, and the machine is not to blame
 		return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w", command, err)
@@ -176,8 +176,8 @@ func failure(command string, err error) error {
 	return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w; gpuard doctor says what this machine can do", command, err)
 }
 
-// Failed says what the step was that failed, for the process that is executed then.
-func Failed(args []string) error {
+// FailedStepError says what the step was that failed, for the process that is executed then.
+func FailedStepError(args []string) error {
 	if len(args) < 3 {
 		return errors.New("cannot say what failed by hand: gpuard starts what it needs itself")
 	}
@@ -197,5 +197,5 @@ func Failed(args []string) error {
 	if what == execStep {
 		return &ProgramError{args[2], reason}
 	}
-	return failure(args[2], fmt.Errorf("cannot %s: %w", what, reason))
+	return startError(args[2], fmt.Errorf("cannot %s: %w", what, reason))
 }

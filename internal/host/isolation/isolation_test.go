@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		word = os.Args[1]
 	}
-	call := map[string]func([]string) error{probeFlag: probe, probeGroupFlag: probeGroup, isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind, userFlag: becomeUser}[word]
+	call := map[string]func([]string) error{probeFlag: probe, probeGroupFlag: probeGroup, isolation.WallFlag: isolation.Become, isolation.FailedFlag: isolation.FailedStepError, tryFlag: tryToEscape, execFlag: execBehind, userFlag: becomeUser}[word]
 	if call == nil {
 		code := m.Run()
 		isolation.SweepGroups()
@@ -59,7 +59,7 @@ type user struct {
 
 // means are the levels, and why each is not possible here.
 func means() map[job.Isolation]string {
-	return map[job.Isolation]string{job.Namespace: isolation.Namespace(), job.Landlock: isolation.Landlock(), job.Cgroup: isolation.Cgroup()}
+	return map[job.Isolation]string{job.Namespace: isolation.NamespaceObstacle(), job.Landlock: isolation.LandlockObstacle(), job.Cgroup: isolation.Cgroup()}
 }
 
 // possible are the levels that are possible here.
@@ -280,9 +280,9 @@ func TestFailsClosed(t *testing.T) {
 		"nested too deeply": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{isolation.Flag}, args...)...)
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{isolation.WallFlag}, args...)...)
 			if args == nil { // what makes user namespaces is refused from 32 deep on
-				if why := isolation.Namespace(); why != "" {
+				if why := isolation.NamespaceObstacle(); why != "" {
 					t.Skip(why)
 				}
 				cmd = deep(t, 40)
@@ -317,7 +317,7 @@ func TestFailedStep(t *testing.T) {
 	for index, want := range map[string]string{
 		"0009999": "cannot end the other threads of gpuard", "0009998": "cannot start the process that maps the users and groups", "0000001": "cannot second: ",
 	} {
-		err := isolation.Failed([]string{index, "0000011", "echo", "first", "second"})
+		err := isolation.FailedStepError([]string{index, "0000011", "echo", "first", "second"})
 		if !strings.Contains(fmt.Sprint(err), want) || !errors.Is(err, unix.EAGAIN) {
 			t.Errorf("%s: %v", index, err)
 		}
@@ -328,7 +328,7 @@ func TestFailedStep(t *testing.T) {
 const probeFlag = "__probe"
 
 func probe([]string) error {
-	fmt.Println("namespace:", isolation.Namespace())
+	fmt.Println("namespace:", isolation.NamespaceObstacle())
 	return nil
 }
 
@@ -378,8 +378,8 @@ func TestNested(t *testing.T) {
 	t.Parallel()
 	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
 		inner, argv, err := isolation.Wall{job.Landlock, []string{"/dev/zero"}}.Command("/bin/sh", []string{"sh", "-c", "true <>/dev/full || echo closed; true <>/dev/zero || echo closed; true <>/dev/null && echo open"})
-		if isolation.Landlock() != "" {
-			t.Skip(isolation.Landlock())
+		if isolation.LandlockObstacle() != "" {
+			t.Skip(isolation.LandlockObstacle())
 		}
 		if err != nil {
 			t.Fatal(err)

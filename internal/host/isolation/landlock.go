@@ -16,20 +16,20 @@ import (
 // of device nodes, or root could make another one of the same number. Links and renames between folders have to be asked for
 // to be allowed at all (LANDLOCK_ACCESS_FS_REFER).
 const (
-	opening = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE
-	watched = opening | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR
+	openRights    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE
+	handledRights = openRights | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR
 )
 
 // becomeUnderLandlock becomes the program, which can open every file that is there now but those. Landlock knows only what is
 // allowed, so everything is allowed that is beside the way to one of them: of / each entry but dev, of /dev each but the files.
 // What is made later in a folder on that way itself cannot be opened, and never what is made later in /, /dev or a folder of devices.
-func becomeUnderLandlock(hidden []string, p program) error {
+func becomeUnderLandlock(hidden []string, p walledProgram) error {
 	runtime.LockOSThread() // the rules, and no_new_privs, are of this thread, which execve(2) makes the process
 	ruleset, err := newRuleset(hidden)
 	if err != nil {
 		return err
 	}
-	caps, err := rights()
+	caps, err := effectiveCaps()
 	if err == nil && !caps.has(unix.CAP_SYS_ADMIN) { // the kernel wants one of the two
 		err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}
@@ -45,13 +45,13 @@ func becomeUnderLandlock(hidden []string, p program) error {
 
 // newRuleset makes the rules, as a descriptor.
 func newRuleset(hidden []string) (int, error) {
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: watched}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handledRights}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("cannot make rules of Landlock: %w", errno)
 	}
 	unix.CloseOnExec(int(fd))
-	r := rules{fd: int(fd), hidden: map[string]bool{}, above: map[string]bool{"/": true}}
+	r := landlockRules{fd: int(fd), hidden: map[string]bool{}, above: map[string]bool{"/": true}}
 	// A folder that is allowed as a whole would let in what is made there later.
 	for _, path := range append([]string{"/dev/any", "/dev/dri/any", "/dev/nvidia-caps/any"}, hidden...) {
 		for dir := filepath.Dir(path); !r.above[dir]; dir = filepath.Dir(dir) {
@@ -64,16 +64,16 @@ func newRuleset(hidden []string) (int, error) {
 	return r.fd, r.allowBelow("/")
 }
 
-// rules are a ruleset in the making.
-type rules struct {
+// landlockRules are a ruleset in the making.
+type landlockRules struct {
 	fd            int
 	hidden, above map[string]bool // files, and the folders on the way to them
 }
 
 // allowBelow allows all entries of a folder on the way to a hidden file, but not the folder itself.
-func (r *rules) allowBelow(dir string) error {
+func (r *landlockRules) allowBelow(dir string) error {
 	if !r.above[dir] { // nothing is hidden
-		return r.allow(dir)
+		return r.allowPath(dir)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *rules) allowBelow(dir string) error {
 		case r.above[path]:
 			err = r.allowBelow(path)
 		default:
-			err = r.allow(path)
+			err = r.allowPath(path)
 		}
 		if err != nil {
 			return err
@@ -96,8 +96,8 @@ func (r *rules) allowBelow(dir string) error {
 	return nil
 }
 
-// allow allows everything at a path and below.
-func (r *rules) allow(path string) error {
+// allowPath allows everything at a path and below.
+func (r *landlockRules) allowPath(path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) { // it is gone by now
 		return nil
@@ -111,7 +111,7 @@ func (r *rules) allow(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot allow %s: %w", path, err)
 	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: opening, Parent_fd: int32(fd)} //nolint:gosec // a descriptor
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: openRights, Parent_fd: int32(fd)} //nolint:gosec // a descriptor
 	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		attr.Allowed_access |= unix.LANDLOCK_ACCESS_FS_REFER
 	}

@@ -22,26 +22,26 @@ import (
 //
 // The user ids stay what they are. Who may (CAP_SETUID and CAP_SETGID, as root) takes all of them along; everybody else only
 // their own, and has no groups to change to.
-func becomeInNamespace(hidden []string, p program) error {
+func becomeInNamespace(hidden []string, p walledProgram) error {
 	runtime.LockOSThread() // before the question, so that its answer stays true
 	if unix.Gettid() != os.Getpid() {
 		return errNotFirst
 	}
-	caps, err := rights()
+	caps, err := effectiveCaps()
 	if err != nil {
 		return err
 	}
-	a := &alone{pid: os.Getpid(), tasks: cstring("/proc/self/task"), exe: cstring("/proc/self/exe")}
-	a.add(step{what: "make a user and a mount namespace", call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
+	a := &soleThread{pid: os.Getpid(), tasks: cstring("/proc/self/task"), exe: cstring("/proc/self/exe")}
+	a.addStep(syscallStep{what: "make a user and a mount namespace", call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
 	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
 	if full {
-		err = a.mapAll()
+		err = a.mapAllIDs()
 	} else {
-		a.mapOwn()
+		a.mapOwnIDs()
 	}
 	for _, path := range hidden {
 		if err == nil {
-			err = a.cover(path)
+			err = a.coverDevice(path)
 		}
 	}
 	if err != nil {
@@ -50,19 +50,19 @@ func becomeInNamespace(hidden []string, p program) error {
 	a.dropCapabilities(full)
 	err = a.becomeProgram(p)
 	if err == nil {
-		err = a.tellFailures(p)
+		err = a.prepareFailure(p)
 	}
 	if err != nil {
 		return err
 	}
-	a.run()
+	a.runAlone()
 	return errors.New("cannot start the command behind a wall: execve(2) came back")
 }
 
-func (a *alone) add(s step) { a.steps = append(a.steps, s) }
+func (a *soleThread) addStep(s syscallStep) { a.steps = append(a.steps, s) }
 
-// pointer keeps what a step points to.
-func (a *alone) pointer(text string) uintptr {
+// keepString keeps what a step points to.
+func (a *soleThread) keepString(text string) uintptr {
 	p := cstring(text)
 	a.keep = append(a.keep, p)
 	return uintptr(unsafe.Pointer(p))
@@ -73,55 +73,55 @@ func cstring(s string) *byte {
 	return &b[0]
 }
 
-const here = ^uintptr(99) // AT_FDCWD
+const atCurrentDir = ^uintptr(99) // AT_FDCWD
 
-// writes are the steps that write a file of procfs at once.
-func (a *alone) writes(path, text string) []step {
+// writeFileSteps are the steps that write a file of procfs at once.
+func (a *soleThread) writeFileSteps(path, text string) []syscallStep {
 	what := "write " + path
-	return []step{
-		{what: what, call: unix.SYS_OPENAT, args: [6]uintptr{here, a.pointer(path), unix.O_WRONLY | unix.O_CLOEXEC}, opens: true},
-		{what: what, call: unix.SYS_WRITE, args: [6]uintptr{0, a.pointer(text), uintptr(len(text))}, from: 1},
+	return []syscallStep{
+		{what: what, call: unix.SYS_OPENAT, args: [6]uintptr{atCurrentDir, a.keepString(path), unix.O_WRONLY | unix.O_CLOEXEC}, opens: true},
+		{what: what, call: unix.SYS_WRITE, args: [6]uintptr{0, a.keepString(text), uintptr(len(text))}, from: 1},
 		{what: what, call: unix.SYS_CLOSE, from: 1},
 	}
 }
 
-// mapOwn maps the own ids alone: user_namespaces(7), "Defining user and group ID mappings".
-func (a *alone) mapOwn() {
+// mapOwnIDs maps the own ids alone: user_namespaces(7), "Defining user and group ID mappings".
+func (a *soleThread) mapOwnIDs() {
 	for _, f := range [][2]string{
 		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("%d %[1]d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("%d %[1]d 1", os.Getegid())},
 	} {
-		a.steps = append(a.steps, a.writes("/proc/self/"+f[0], f[1])...)
+		a.steps = append(a.steps, a.writeFileSteps("/proc/self/"+f[0], f[1])...)
 	}
 }
 
-// mapAll maps every id to itself. That is written by a child that stays outside, as the kernel wants it.
-func (a *alone) mapAll() error {
+// mapAllIDs maps every id to itself. That is written by a child that stays outside, as the kernel wants it.
+func (a *soleThread) mapAllIDs() error {
 	var ends [2]int
 	err := unix.Pipe2(ends[:], unix.O_CLOEXEC)
 	if err != nil {
 		return err
 	}
 	status := new(uint32)
-	letter := a.pointer("x")
+	letter := a.keepString("x")
 	a.keep = append(a.keep, status)
 	read, write := uintptr(ends[0]), uintptr(ends[1]) //nolint:gosec // descriptors
 	// The child must not have the writing end, or it would wait for ever when this process dies.
-	a.child = []step{{call: unix.SYS_CLOSE, args: [6]uintptr{write}}, {call: unix.SYS_READ, args: [6]uintptr{read, a.pointer(" "), 1}}}
+	a.child = []syscallStep{{call: unix.SYS_CLOSE, args: [6]uintptr{write}}, {call: unix.SYS_READ, args: [6]uintptr{read, a.keepString(" "), 1}}}
 	for _, kind := range []string{"uid_map", "gid_map"} {
-		text, err := identity("/proc/self/" + kind)
+		text, err := identityMap("/proc/self/" + kind)
 		if err != nil {
 			return err
 		}
-		a.child = append(a.child, a.writes(fmt.Sprintf("/proc/%d/%s", a.pid, kind), text)...)
+		a.child = append(a.child, a.writeFileSteps(fmt.Sprintf("/proc/%d/%s", a.pid, kind), text)...)
 	}
 	const what = "map the users and groups"
-	a.add(step{what: what, call: unix.SYS_WRITE, args: [6]uintptr{write, letter, 1}})
-	a.add(step{what: what, call: unix.SYS_WAIT4, args: [6]uintptr{^uintptr(0), uintptr(unsafe.Pointer(status)), unix.WCLONE, 0}, zero: status})
+	a.addStep(syscallStep{what: what, call: unix.SYS_WRITE, args: [6]uintptr{write, letter, 1}})
+	a.addStep(syscallStep{what: what, call: unix.SYS_WAIT4, args: [6]uintptr{^uintptr(0), uintptr(unsafe.Pointer(status)), unix.WCLONE, 0}, zero: status})
 	return nil
 }
 
-// identity is the map of all ids that this process has to themselves.
-func identity(path string) (string, error) {
+// identityMap is the map of all ids that this process has to themselves.
+func identityMap(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
@@ -136,9 +136,9 @@ func identity(path string) (string, error) {
 	return out.String(), nil
 }
 
-// cover mounts a file over itself so that no device can be opened there. In a user namespace a mount keeps the flags that it
+// coverDevice mounts a file over itself so that no device can be opened there. In a user namespace a mount keeps the flags that it
 // had, so they are said again; those about times of access stay where none is said (fs/namespace.c, path_mount).
-func (a *alone) cover(path string) error {
+func (a *soleThread) coverDevice(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)
 	if err != nil {
@@ -152,18 +152,18 @@ func (a *alone) cover(path string) error {
 			flags |= f[1]
 		}
 	}
-	what, at := "close "+path, a.pointer(path)
-	a.add(step{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{at, at, 0, unix.MS_BIND}})
-	a.add(step{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{0, at, 0, flags}})
+	what, at := "close "+path, a.keepString(path)
+	a.addStep(syscallStep{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{at, at, 0, unix.MS_BIND}})
+	a.addStep(syscallStep{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{0, at, 0, flags}})
 	return nil
 }
 
 // dropCapabilities leaves none, or with all users all but CAP_SYS_ADMIN, which could undo the mounts. That is taken from the
 // bounding set too, or a program could have it by its file; a program that has others by its file would not start without
 // them (capabilities(7), "Safety checking for capability-dumb binaries"), and in this namespace they are worth nothing.
-func (a *alone) dropCapabilities(full bool) {
+func (a *soleThread) dropCapabilities(full bool) {
 	const what = "drop capabilities"
-	a.add(step{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN}})
+	a.addStep(syscallStep{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN}})
 	head := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := new([2]unix.CapUserData)
 	if full { // what this kernel does not know it takes off itself (security/commoncap.c)
@@ -173,11 +173,11 @@ func (a *alone) dropCapabilities(full bool) {
 		data[1] = unix.CapUserData{Effective: every, Permitted: every}
 	}
 	a.keep = append(a.keep, head, data)
-	a.add(step{what: what, call: unix.SYS_CAPSET, args: [6]uintptr{uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data))}})
+	a.addStep(syscallStep{what: what, call: unix.SYS_CAPSET, args: [6]uintptr{uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data))}})
 }
 
 // becomeProgram executes the program, with the limit of open files and the signals that this one was started with.
-func (a *alone) becomeProgram(p program) error {
+func (a *soleThread) becomeProgram(p walledProgram) error {
 	argv, err := syscall.SlicePtrFromStrings(p.argv)
 	if err != nil {
 		return err
@@ -191,25 +191,25 @@ func (a *alone) becomeProgram(p program) error {
 		return err
 	}
 	a.envp = &envp[0]
-	soft, hard := filelimit.Before()
+	soft, hard := filelimit.OriginalLimits()
 	limit := &[2]uint64{soft, hard}
 	a.keep = append(a.keep, argv, script, envp, limit)
 	if hard != 0 {
-		a.add(step{what: "set the limit of open files", call: unix.SYS_PRLIMIT64, args: [6]uintptr{0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit))}})
+		a.addStep(syscallStep{what: "set the limit of open files", call: unix.SYS_PRLIMIT64, args: [6]uintptr{0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit))}})
 	}
-	a.add(step{call: prepareExec})
-	a.add(step{what: "unblock signals", call: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8}})
+	a.addStep(syscallStep{call: prepareExec})
+	a.addStep(syscallStep{what: "unblock signals", call: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8}})
 	environment := uintptr(unsafe.Pointer(&envp[0]))
-	a.add(step{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.pointer(p.path), uintptr(unsafe.Pointer(&argv[0])), environment}, skips: uintptr(unix.ENOEXEC)})
-	a.add(step{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.pointer("/bin/sh"), uintptr(unsafe.Pointer(&script[0])), environment}})
+	a.addStep(syscallStep{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.keepString(p.path), uintptr(unsafe.Pointer(&argv[0])), environment}, skips: uintptr(unix.ENOEXEC)})
+	a.addStep(syscallStep{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.keepString("/bin/sh"), uintptr(unsafe.Pointer(&script[0])), environment}})
 	return nil
 }
 
 // execStep is what the last steps are called, of which the error is the program's own.
 const execStep = "execute"
 
-// tellFailures prepares the command line of the program that says what failed: see Failed.
-func (a *alone) tellFailures(p program) error {
+// prepareFailure prepares the command line of the program that says what failed: see Failed.
+func (a *soleThread) prepareFailure(p walledProgram) error {
 	words := []string{"gpuard", FailedFlag, "", "", p.argv[0]}
 	for _, s := range a.steps {
 		words = append(words, s.what)

@@ -4,7 +4,7 @@ package isolation
 
 const execStep = "execute"
 
-func becomeInNamespace([]string, program) error {
+func becomeInNamespace([]string, walledProgram) error {
 	return errProcessor
 }
 

@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Nodes lists the device files that belong to one GPU each, as they are there now; below root lie dev, proc and sys.
-func Nodes(root string) ([]isolate.Node, error) {
+// DeviceNodes lists the device files that belong to one GPU each, as they are there now; below root lie dev, proc and sys.
+func DeviceNodes(root string) ([]isolate.Node, error) {
 	dev := filepath.Join(root, "dev")
 	entries, err := os.ReadDir(dev)
 	if err != nil {
@@ -24,15 +24,15 @@ func Nodes(root string) ([]isolate.Node, error) {
 	}
 	var nodes []isolate.Node
 	for _, e := range entries {
-		if n, found := numbered(e, "nvidia"); found {
+		if n, found := nodeNumber(e, "nvidia"); found {
 			nodes = append(nodes, isolate.Node{Path: filepath.Join(dev, e.Name()), Kind: isolate.Card, Number: n})
 		}
 	}
 	return append(append(nodes, capabilityNodes(root)...), graphicsNodes(root)...), nil
 }
 
-// numbered is the number of a device file of this prefix.
-func numbered(e fs.DirEntry, prefix string) (int, bool) {
+// nodeNumber is the number of a device file of this prefix.
+func nodeNumber(e fs.DirEntry, prefix string) (int, bool) {
 	digits, found := strings.CutPrefix(e.Name(), prefix)
 	n, err := strconv.ParseUint(digits, 10, 20)
 	return int(n), found && err == nil && e.Type()&fs.ModeCharDevice != 0 //nolint:gosec // 20 bits
@@ -43,10 +43,10 @@ func numbered(e fs.DirEntry, prefix string) (int, bool) {
 func capabilityNodes(root string) (nodes []isolate.Node) {
 	caps := filepath.Join(root, "dev/nvidia-caps")
 	entries, _ := os.ReadDir(caps)
-	known := capabilities{}
-	known.read(filepath.Join(root, "proc/driver/nvidia/capabilities"))
+	known := nodesByMinor{}
+	known.readCapabilities(filepath.Join(root, "proc/driver/nvidia/capabilities"))
 	for _, e := range entries {
-		n, found := numbered(e, "nvidia-cap")
+		n, found := nodeNumber(e, "nvidia-cap")
 		if part, isPart := known[n]; found && isPart {
 			part.Path = filepath.Join(caps, e.Name())
 			nodes = append(nodes, part)
@@ -59,10 +59,10 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 	return nodes
 }
 
-// capabilities are the parts by the minor number of their file.
-type capabilities map[int]isolate.Node
+// nodesByMinor are the parts by the minor number of their file.
+type nodesByMinor map[int]isolate.Node
 
-func (c capabilities) read(folder string) {
+func (c nodesByMinor) readCapabilities(folder string) {
 	partFile := regexp.MustCompile(`/gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access$`)
 	for _, pattern := range []string{"gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access"} {
 		files, _ := filepath.Glob(filepath.Join(folder, pattern))

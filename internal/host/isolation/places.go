@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// places finds every path at which one of these device files can be opened: nodes of the same number below dev, and the same
+// findAllPaths finds every path at which one of these device files can be opened: nodes of the same number below dev, and the same
 // files in another mount of their file system, such as that of a folder for chroot(8).
-func places(nodes []string, dev, mountinfo string) ([]string, error) {
+func findAllPaths(nodes []string, dev, mountinfo string) ([]string, error) {
 	numbers, err := numbersOf(nodes)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func places(nodes []string, dev, mountinfo string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
 	}
-	return elsewhere(found, readMounts(string(text))), nil
+	return addOtherMounts(found, readMounts(string(text))), nil
 }
 
 // numbersOf are the numbers of device files.
@@ -71,27 +71,27 @@ func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 	return found
 }
 
-// mounted is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
-type mounted struct {
+// mountEntry is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+type mountEntry struct {
 	id          string
 	device      string // number of the file system
 	root, point string // folder of that file system, and where it is
 }
 
-func readMounts(text string) (all []mounted) {
+func readMounts(text string) (all []mountEntry) {
 	escapes := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) > 5 {
-			all = append(all, mounted{f[0], f[2], escapes.Replace(f[3]), escapes.Replace(f[4])})
+			all = append(all, mountEntry{f[0], f[2], escapes.Replace(f[3]), escapes.Replace(f[4])})
 		}
 	}
 	return all
 }
 
-// elsewhere adds to the paths those of the same files in other mounts. Mounts that are covered by others do no harm: what is
+// addOtherMounts adds to the paths those of the same files in other mounts. Mounts that are covered by others do no harm: what is
 // found at their paths is another file.
-func elsewhere(paths []string, mounts []mounted) []string {
+func addOtherMounts(paths []string, mounts []mountEntry) []string {
 	all := slices.Clone(paths)
 	for _, path := range paths {
 		var stat unix.Stat_t
@@ -100,13 +100,13 @@ func elsewhere(paths []string, mounts []mounted) []string {
 		}
 		device := fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
 		for _, from := range mounts {
-			inFile, below := within(path, from.point)
+			inFile, below := pathBelow(path, from.point)
 			if from.device != device || !below {
 				continue
 			}
 			for _, to := range mounts {
-				rest, below := within(join(from.root, inFile), to.root)
-				other := join(to.point, rest)
+				rest, below := pathBelow(joinRest(from.root, inFile), to.root)
+				other := joinRest(to.point, rest)
 				var there unix.Stat_t
 				if to.device != device || !below || slices.Contains(all, other) || unix.Lstat(other, &there) != nil {
 					continue
@@ -120,8 +120,8 @@ func elsewhere(paths []string, mounts []mounted) []string {
 	return all
 }
 
-// within is the part of a path below a folder.
-func within(path, folder string) (rest string, below bool) {
+// pathBelow is the part of a path below a folder.
+func pathBelow(path, folder string) (rest string, below bool) {
 	if folder == "/" || path == folder {
 		return strings.TrimPrefix(path, folder), true
 	}
@@ -129,7 +129,7 @@ func within(path, folder string) (rest string, below bool) {
 	return rest, below
 }
 
-func join(folder, rest string) string {
+func joinRest(folder, rest string) string {
 	if rest == "" {
 		return folder
 	}

@@ -109,7 +109,7 @@ func TestNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := isolation.Nodes(root)
+	got, err := isolation.DeviceNodes(root)
 	want := []isolate.Node{
 		{Path: "dev/nvidia0"}, {Path: "dev/nvidia12", Number: 12},
 		{Path: "dev/nvidia-caps/nvidia-cap12", Kind: isolate.Capability, GPUInstance: 1, ComputeInstance: -1},

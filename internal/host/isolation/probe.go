@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldestABI is the first version of Landlock under which files can be renamed between folders (landlock(7), LANDLOCK_ACCESS_FS_REFER).
-const oldestABI = 2
+// minLandlockABI is the first version of Landlock under which files can be renamed between folders (landlock(7), LANDLOCK_ACCESS_FS_REFER).
+const minLandlockABI = 2
 
-// Landlock says why rules of Landlock cannot be made here; "" where they can.
-func Landlock() string {
+// LandlockObstacle says why rules of Landlock cannot be made here; "" where they can.
+func LandlockObstacle() string {
 	version, err := landlockABI()
 	switch {
 	case errors.Is(err, unix.ENOSYS):
@@ -21,15 +21,15 @@ func Landlock() string {
 		return "Landlock is built into this kernel and not enabled: add landlock to lsm= on the kernel's command line"
 	case err != nil:
 		return "Landlock cannot be asked: " + err.Error()
-	case version < oldestABI:
+	case version < minLandlockABI:
 		return "this kernel's Landlock would forbid every rename between folders: Linux 5.19 or newer is needed"
 	}
 	return ""
 }
 
-// Namespace says why a user and a mount namespace cannot be made here, and a file mounted in it; "" where they can. A child that
+// NamespaceObstacle says why a user and a mount namespace cannot be made here, and a file mounted in it; "" where they can. A child that
 // ends at once tries it.
-func Namespace() string {
+func NamespaceObstacle() string {
 	if _, err := os.Stat("/proc/self/uid_map"); err != nil {
 		return "this kernel has no user namespaces"
 	}
@@ -39,11 +39,11 @@ func Namespace() string {
 		return ""
 	case errors.Is(err, errProcessor):
 		return err.Error()
-	case setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Geteuid() != 0:
+	case readSetting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Geteuid() != 0:
 		return "AppArmor forbids it: sysctl kernel.apparmor_restrict_unprivileged_userns is 1"
-	case setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && os.Geteuid() != 0:
+	case readSetting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && os.Geteuid() != 0:
 		return "sysctl kernel.unprivileged_userns_clone is 0"
-	case setting("/proc/sys/user/max_user_namespaces") == "0":
+	case readSetting("/proc/sys/user/max_user_namespaces") == "0":
 		return "sysctl user.max_user_namespaces is 0"
 	case errors.Is(err, unix.ENOSPC):
 		return "there are too many user namespaces, or they are nested too deep"
@@ -54,7 +54,7 @@ func Namespace() string {
 // errProcessor: the list of system calls is made for two kinds.
 var errProcessor = errors.New("gpuard does not know how on this processor")
 
-func setting(path string) string {
+func readSetting(path string) string {
 	text, _ := os.ReadFile(path)
 	return strings.TrimSpace(string(text))
 }

@@ -11,8 +11,8 @@ type capabilitySet [2]uint32
 
 func (c capabilitySet) has(n uint) bool { return c[n/32]&(1<<(n%32)) != 0 }
 
-// rights are the effective capabilities of this process.
-func rights() (c capabilitySet, err error) {
+// effectiveCaps are the effective capabilities of this process.
+func effectiveCaps() (c capabilitySet, err error) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	err = unix.Capget(&head, &data[0])

@@ -15,40 +15,40 @@ import (
 
 // tryNamespace lets a child do what becomeInNamespace does, and end.
 func tryNamespace() error {
-	caps, err := rights()
+	caps, err := effectiveCaps()
 	if err != nil {
 		return err
 	}
-	a := &alone{}
-	a.add(step{call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
+	a := &soleThread{}
+	a.addStep(syscallStep{call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
 	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
-	m := &meeting{}
+	m := &idMapHandshake{}
 	if full {
-		err = m.arrange(a)
+		err = m.addChildSteps(a)
 		defer m.close()
 	} else {
-		a.mapOwn()
+		a.mapOwnIDs()
 	}
 	if err == nil {
-		err = a.cover("/dev/null")
+		err = a.coverDevice("/dev/null")
 	}
 	if err != nil {
 		return err
 	}
 	a.dropCapabilities(full)
-	pid, err := a.inChild()
+	pid, err := a.runInChild()
 	if err != nil {
 		return err
 	}
 	var mapped error
 	if full {
-		mapped = m.mapAll(pid)
+		mapped = m.mapChildIDs(pid)
 	}
-	return errors.Join(mapped, result(pid))
+	return errors.Join(mapped, childError(pid))
 }
 
-// result is the error with which a child of inChild has ended.
-func result(pid int) error {
+// childError is the error with which a child of runInChild has ended.
+func childError(pid int) error {
 	var status unix.WaitStatus
 	for {
 		_, err := unix.Wait4(pid, &status, unix.WCLONE, nil)
@@ -66,25 +66,25 @@ func result(pid int) error {
 	return syscall.Errno(max(status.ExitStatus(), 1)) //nolint:gosec // at most 255
 }
 
-// meeting is how a child in its namespace waits for the ids, which this process writes.
-type meeting struct{ arrived, mapped [2]int }
+// idMapHandshake is how a child in its namespace waits for the ids, which this process writes.
+type idMapHandshake struct{ arrived, mapped [2]int }
 
-// arrange makes the steps of the child.
-func (m *meeting) arrange(a *alone) error {
+// addChildSteps makes the steps of the child.
+func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 	err := errors.Join(unix.Pipe2(m.arrived[:], unix.O_CLOEXEC), unix.Pipe2(m.mapped[:], unix.O_CLOEXEC))
 	if err != nil {
 		return err
 	}
-	letter := a.pointer("x")
+	letter := a.keepString("x")
 	arrived, mapped, writes := uintptr(m.arrived[1]), uintptr(m.mapped[0]), uintptr(m.mapped[1]) //nolint:gosec // descriptors
-	a.add(step{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})                                  // or it would wait for ever when this process dies
-	a.add(step{call: unix.SYS_WRITE, args: [6]uintptr{arrived, letter, 1}})
-	a.add(step{call: unix.SYS_READ, args: [6]uintptr{mapped, letter, 1}})
+	a.addStep(syscallStep{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})                       // or it would wait for ever when this process dies
+	a.addStep(syscallStep{call: unix.SYS_WRITE, args: [6]uintptr{arrived, letter, 1}})
+	a.addStep(syscallStep{call: unix.SYS_READ, args: [6]uintptr{mapped, letter, 1}})
 	return nil
 }
 
-// mapAll maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its own error.
-func (m *meeting) mapAll(pid int) error {
+// mapChildIDs maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its own error.
+func (m *idMapHandshake) mapChildIDs(pid int) error {
 	_ = unix.Close(m.arrived[1])
 	m.arrived[1] = 0
 	letter := []byte("x")
@@ -95,7 +95,7 @@ func (m *meeting) mapAll(pid int) error {
 	for _, kind := range []string{"uid_map", "gid_map"} {
 		var text string
 		if err == nil {
-			text, err = identity("/proc/self/" + kind)
+			text, err = identityMap("/proc/self/" + kind)
 		}
 		if err == nil {
 			err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
@@ -110,7 +110,7 @@ func (m *meeting) mapAll(pid int) error {
 	return nil
 }
 
-func (m *meeting) close() {
+func (m *idMapHandshake) close() {
 	for _, fd := range []int{m.arrived[0], m.arrived[1], m.mapped[0], m.mapped[1]} {
 		if fd > 0 {
 			_ = unix.Close(fd)
@@ -118,9 +118,9 @@ func (m *meeting) close() {
 	}
 }
 
-// inChild makes the calls in a child, which has a copy of this process and ends with the error as its exit code. Between fork
+// runInChild makes the calls in a child, which has a copy of this process and ends with the error as its exit code. Between fork
 // and end nothing of the Go runtime may run in it, so signals stay blocked there.
-func (a *alone) inChild() (pid int, err error) {
+func (a *soleThread) runInChild() (pid int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child, errno := a.forkRaw()
@@ -133,13 +133,13 @@ func (a *alone) inChild() (pid int, err error) {
 
 //go:norace
 //go:nosplit
-func (a *alone) forkRaw() (child uintptr, errno syscall.Errno) {
+func (a *soleThread) forkRaw() (child uintptr, errno syscall.Errno) {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
 	// Without SIGCHLD: no other wait of this process sees it.
 	child, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno == 0 && child == 0 {
-		_, errno = do(a.steps)
+		_, errno = makeCalls(a.steps)
 		exitAll(uintptr(errno))
 	}
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)

@@ -4,7 +4,7 @@
 //
 //	lock, err := journal.Lock(path+".lock", func() { warn("another process has it") })
 //	j, err := journal.Open(path)
-//	err = j.Mend()
+//	err = j.TruncatePartial()
 //	err = j.Next(func(line []byte) error { return replay(line) })
 //	err = j.Append(line)
 package journal
@@ -43,8 +43,8 @@ func Open(path string) (*Journal, error) {
 	return &Journal{file: file}, nil
 }
 
-// View opens a journal that is there for reading alone.
-func View(path string) (*Journal, error) {
+// OpenReadOnly opens a journal that is there for reading alone.
+func OpenReadOnly(path string) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
@@ -60,7 +60,7 @@ func View(path string) (*Journal, error) {
 func (j *Journal) Size() (int64, error) {
 	info, err := j.file.Stat()
 	if err != nil {
-		return 0, j.failed(err)
+		return 0, j.wrapError(err)
 	}
 	return info.Size(), nil
 }
@@ -76,22 +76,22 @@ func (j *Journal) Close() error {
 	return j.file.Close()
 }
 
-// Mend removes an incomplete last line, which a killed writer left.
-func (j *Journal) Mend() error {
-	return j.exclusively(func(int64) error { return nil })
+// TruncatePartial removes an incomplete last line, which a killed writer left.
+func (j *Journal) TruncatePartial() error {
+	return j.withLockedSize(func(int64) error { return nil })
 }
 
-func (j *Journal) mend() error {
+func (j *Journal) truncatePartial() error {
 	info, err := j.file.Stat()
 	if err != nil {
-		return j.failed(err)
+		return j.wrapError(err)
 	}
 	end, part := info.Size(), make([]byte, 4096)
 	for end > 0 {
 		from := max(0, end-int64(len(part)))
 		n, err := j.file.ReadAt(part[:end-from], from)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return j.failed(err)
+			return j.wrapError(err)
 		}
 		if i := bytes.LastIndexByte(part[:n], '\n'); i >= 0 {
 			end = from + int64(i) + 1
@@ -103,16 +103,16 @@ func (j *Journal) mend() error {
 		err = j.file.Truncate(end)
 	}
 	j.read = min(j.read, end)
-	return j.failed(err)
+	return j.wrapError(err)
 }
 
-// Reserve allocates disk space for that many more bytes, so that they can be written even if the disk becomes full. It
+// ReserveSpace allocates disk space for that many more bytes, so that they can be written even if the disk becomes full. It
 // does nothing on a file system without fallocate(2).
-func (j *Journal) Reserve(more int64) error {
+func (j *Journal) ReserveSpace(more int64) error {
 	const ahead = 16 << 10
 	info, err := j.file.Stat()
 	if err != nil || info.Size()+more <= j.reserved {
-		return j.failed(err)
+		return j.wrapError(err)
 	}
 	err = unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, info.Size(), more+ahead)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -121,17 +121,17 @@ func (j *Journal) Reserve(more int64) error {
 	if err == nil {
 		j.reserved = info.Size() + more + ahead
 	}
-	return j.failed(err)
+	return j.wrapError(err)
 }
 
 // Append writes a line, which must not contain a line break. After an error, no part of it is in the file.
 func (j *Journal) Append(line []byte) error {
-	return j.Exclusive(func(int64) ([]byte, error) { return line, nil })
+	return j.AppendLocked(func(int64) ([]byte, error) { return line, nil })
 }
 
-// Exclusive appends the line that f returns, while no other process appends. size is how long the journal is.
-func (j *Journal) Exclusive(f func(size int64) (line []byte, err error)) error {
-	return j.exclusively(func(size int64) error {
+// AppendLocked appends the line that f returns, while no other process appends. size is how long the journal is.
+func (j *Journal) AppendLocked(f func(size int64) (line []byte, err error)) error {
+	return j.withLockedSize(func(size int64) error {
 		line, err := f(size)
 		if err != nil {
 			return err
@@ -140,38 +140,38 @@ func (j *Journal) Exclusive(f func(size int64) (line []byte, err error)) error {
 		if err != nil && n > 0 {
 			_ = j.file.Truncate(size) // if that fails, the next writer removes it
 		}
-		return j.failed(err)
+		return j.wrapError(err)
 	})
 }
 
-// Alone calls f while no other process appends.
-func (j *Journal) Alone(f func() error) error {
-	return j.exclusively(func(int64) error { return f() })
+// WithLock calls f while no other process appends.
+func (j *Journal) WithLock(f func() error) error {
+	return j.withLockedSize(func(int64) error { return f() })
 }
 
-// exclusively calls f with the size of the journal, of which no incomplete line is left.
-func (j *Journal) exclusively(f func(size int64) error) error {
+// withLockedSize calls f with the size of the journal, of which no incomplete line is left.
+func (j *Journal) withLockedSize(f func(size int64) error) error {
 	lock := &unix.Flock_t{Type: unix.F_WRLCK}
 	err := error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		err = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLKW, lock)
 	}
 	if err != nil {
-		return j.failed(err)
+		return j.wrapError(err)
 	}
 	defer func() {
 		lock.Type = unix.F_UNLCK
 		_ = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLK, lock)
 	}()
-	size, err := j.whole()
+	size, err := j.completeSize()
 	if err != nil {
-		return j.failed(err)
+		return j.wrapError(err)
 	}
 	return f(size)
 }
 
-// whole returns the size of the journal without an incomplete last line, which it removes: a writer was killed.
-func (j *Journal) whole() (int64, error) {
+// completeSize returns the size of the journal without an incomplete last line, which it removes: a writer was killed.
+func (j *Journal) completeSize() (int64, error) {
 	info, err := j.file.Stat()
 	if err != nil || info.Size() == 0 {
 		return 0, err
@@ -180,16 +180,16 @@ func (j *Journal) whole() (int64, error) {
 	if _, err := j.file.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
 		return info.Size(), err
 	}
-	if err := j.mend(); err != nil {
+	if err := j.truncatePartial(); err != nil {
 		return 0, err
 	}
 	info, err = j.file.Stat()
 	return info.Size(), err
 }
 
-// Await returns when something was written, or after a second where the kernel cannot tell. Only one goroutine may call
+// WaitForWrite returns when something was written, or after a second where the kernel cannot tell. Only one goroutine may call
 // it.
-func (j *Journal) Await() {
+func (j *Journal) WaitForWrite() {
 	if j.changes == nil {
 		watch, err := sys.NewInotify()
 		if err == nil {
@@ -208,7 +208,7 @@ func (j *Journal) Await() {
 }
 
 // Sync returns when everything is on the disk.
-func (j *Journal) Sync() error { return j.failed(j.file.Sync()) }
+func (j *Journal) Sync() error { return j.wrapError(j.file.Sync()) }
 
 // Offset is where the line begins that Next gives to its function.
 func (j *Journal) Offset() int64 { return j.read }
@@ -217,13 +217,13 @@ func (j *Journal) Offset() int64 { return j.read }
 func (j *Journal) Line(offset int64) ([]byte, error) {
 	line, err := bufio.NewReader(io.NewSectionReader(j.file, offset, 1<<30)).ReadBytes('\n')
 	if err != nil {
-		return nil, j.failed(err)
+		return nil, j.wrapError(err)
 	}
 	return line, nil
 }
 
-// Next calls f for each complete line since the last call, until f returns an error. f must not keep the line.
-func (j *Journal) Next(f func(line []byte) error) error {
+// EachNewLine calls f for each complete line since the last call, until f returns an error. f must not keep the line.
+func (j *Journal) EachNewLine(f func(line []byte) error) error {
 	if j.part == nil {
 		j.part = make([]byte, 64<<10)
 	}
@@ -231,7 +231,7 @@ func (j *Journal) Next(f func(line []byte) error) error {
 		part := j.part
 		n, err := j.file.ReadAt(part, j.read)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return j.failed(err)
+			return j.wrapError(err)
 		}
 		rest, full := part[:n], n == len(part)
 		for {
@@ -254,7 +254,7 @@ func (j *Journal) Next(f func(line []byte) error) error {
 	}
 }
 
-func (j *Journal) failed(err error) error {
+func (j *Journal) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -278,8 +278,8 @@ func TryLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 }
 
-// Locked reports whether a process has the lock.
-func Locked(path string) bool {
+// IsLocked reports whether a process has the lock.
+func IsLocked(path string) bool {
 	file, err := sys.OpenFile(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
@@ -326,8 +326,8 @@ func LockOwners(path string) (owners []LockOwner) {
 	return owners
 }
 
-// AwaitFree returns when no process has the lock, or there is none.
-func AwaitFree(path string) {
+// WaitUntilFree returns when no process has the lock, or there is none.
+func WaitUntilFree(path string) {
 	file, err := sys.OpenFile(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return
@@ -360,12 +360,12 @@ func Lock(path string, busy func()) (*os.File, error) {
 	return file, nil
 }
 
-// Replace writes a file in one step, with mode 0600: readers get the old content or the new.
-func Replace(path string, write func(io.Writer) error) error {
-	dir, err := sys.Follow(filepath.Dir(path))
+// ReplaceFile writes a file in one step, with mode 0600: readers get the old content or the new.
+func ReplaceFile(path string, write func(io.Writer) error) error {
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
-		err = replace(dir, filepath.Base(path), write)
+		err = replaceIn(dir, filepath.Base(path), write)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
@@ -373,7 +373,7 @@ func Replace(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-func replace(dir *sys.Dir, name string, write func(io.Writer) error) error {
+func replaceIn(dir *sys.Dir, name string, write func(io.Writer) error) error {
 	fresh := "." + name + "." + rand.Text()
 	file, err := dir.Create(fresh)
 	if err != nil {

@@ -28,7 +28,7 @@ func open(t *testing.T, path string) *Journal {
 func lines(t *testing.T, j *Journal) string {
 	t.Helper()
 	var all []string
-	if err := j.Next(func(line []byte) error {
+	if err := j.EachNewLine(func(line []byte) error {
 		all = append(all, string(line))
 		return nil
 	}); err != nil {
@@ -57,7 +57,7 @@ func TestJournal(t *testing.T) {
 	if got := lines(t, other); got != "" {
 		t.Errorf("half a line was read: %q", got)
 	}
-	if err := other.Mend(); err != nil {
+	if err := other.TruncatePartial(); err != nil {
 		t.Error(err)
 	}
 	if err := other.Append([]byte("b")); err != nil {
@@ -67,7 +67,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("at the end: %q", got[max(0, len(got)-20):])
 	}
 	wrong := errors.New("wrong")
-	if err := open(t, path).Next(func([]byte) error { return wrong }); !errors.Is(err, wrong) || !strings.Contains(err.Error(), path) {
+	if err := open(t, path).EachNewLine(func([]byte) error { return wrong }); !errors.Is(err, wrong) || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -83,7 +83,7 @@ func TestMend(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := open(t, path)
-		if err := j.Mend(); err != nil {
+		if err := j.TruncatePartial(); err != nil {
 			t.Error(err)
 		}
 		if got, _ := os.ReadFile(path); string(got) != want {
@@ -101,7 +101,7 @@ func TestFull(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	j := open(t, filepath.Join(dir, "j"))
-	if err := j.Reserve(1 << 16); err != nil {
+	if err := j.ReserveSpace(1 << 16); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 3<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
@@ -113,7 +113,7 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Reserve(1 << 20); !errors.Is(err, unix.ENOSPC) {
+	if err := j.ReserveSpace(1 << 20); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a megabyte could be reserved: %v", err)
 	}
 	var err error
@@ -156,7 +156,7 @@ func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	write := func(text string, err error) error {
-		return Replace(path, func(w io.Writer) error {
+		return ReplaceFile(path, func(w io.Writer) error {
 			_, _ = io.WriteString(w, text)
 			return err
 		})

@@ -69,7 +69,7 @@ func TestDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.want.Modprobe = os.Geteuid() == 0
-			if got, err := Driver(machine(t, c.files)); err != nil || !reflect.DeepEqual(got, c.want) {
+			if got, err := ReadDriver(machine(t, c.files)); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
@@ -86,7 +86,7 @@ func TestDriverModprobe(t *testing.T) {
 		if err := os.Chmod(filepath.Join(root, "usr/bin/nvidia-modprobe"), c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if d, _ := Driver(root); d.Modprobe != c.want {
+		if d, _ := ReadDriver(root); d.Modprobe != c.want {
 			t.Errorf("%v: %v", c.mode, d.Modprobe)
 		}
 	}
@@ -95,7 +95,7 @@ func TestDriverModprobe(t *testing.T) {
 // TestDriverUnreadable: a file that exists and cannot be read is an error, and not the same as no driver.
 func TestDriverUnreadable(t *testing.T) {
 	t.Parallel()
-	if d, err := Driver(machine(t, map[string]string{"proc/driver/nvidia/version/": ""})); err == nil {
+	if d, err := ReadDriver(machine(t, map[string]string{"proc/driver/nvidia/version/": ""})); err == nil {
 		t.Errorf("%+v", d)
 	}
 }
@@ -115,7 +115,7 @@ func TestFabric(t *testing.T) {
 		"for a virtual machine":    {map[string]string{"sys/bus/pci/drivers/vfio-pci/0000:c1:00.0/": ""}, nil, false},
 		"a machine without NVIDIA": {nil, nil, false},
 	} {
-		d, err := Driver(machine(t, c.files))
+		d, err := ReadDriver(machine(t, c.files))
 		if err != nil || !slices.Equal(d.Switches, c.switches) || d.NoNVLink != c.off {
 			t.Errorf("%s: %v, %v, %v", name, d.Switches, d.NoNVLink, err)
 		}
@@ -130,10 +130,10 @@ func TestMinors(t *testing.T) {
 		"proc/driver/nvidia/gpus/0000:b0:00.0/information": "Device Minor: \t none\n",
 		"proc/driver/nvidia/gpus/0000:b1:00.0/":            "",
 	})
-	if got, want := Minors(root), (map[string]int{"0000:17:00.0": 3, "0000:af:00.0": 0}); !reflect.DeepEqual(got, want) {
+	if got, want := DeviceMinors(root), (map[string]int{"0000:17:00.0": 3, "0000:af:00.0": 0}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := Minors(t.TempDir()); len(got) != 0 {
+	if got := DeviceMinors(t.TempDir()); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -145,7 +145,7 @@ func TestNodes(t *testing.T) {
 		"dev/nvidia-caps/nvidia-cap1": "", "dev/kfd": "", "dev/null": "", "dev/dri/card0": "", "dev/dri/renderD128": "", "dev/dri/renderD129": "",
 		"sys/class/drm/renderD128/device/vendor": "0x1002\n", "sys/class/drm/renderD129/device/vendor": "0x8086\n",
 	})
-	nodes, err := Nodes(root)
+	nodes, err := DeviceNodes(root)
 	var paths []string
 	for _, n := range nodes {
 		paths = append(paths, n.Path)
@@ -156,7 +156,7 @@ func TestNodes(t *testing.T) {
 	if want := []string{"/dev/dri/renderD128", "/dev/kfd", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia10", "/dev/nvidiactl"}; err != nil || !reflect.DeepEqual(paths, want) {
 		t.Errorf("%v, %v, want %v", paths, err, want)
 	}
-	if _, err := Nodes(t.TempDir()); err == nil {
+	if _, err := DeviceNodes(t.TempDir()); err == nil {
 		t.Error("a machine without /dev is no error")
 	}
 }
@@ -168,7 +168,7 @@ func TestNodesClosed(t *testing.T) {
 	if err := os.Chmod(filepath.Join(root, "dev/nvidia0"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := Nodes(root)
+	nodes, err := DeviceNodes(root)
 	if err != nil || len(nodes) != 1 || nodes[0].Mode != 0o400 || (nodes[0].Problem == "") != (os.Geteuid() == 0) {
 		t.Errorf("%+v, %v", nodes, err)
 	}

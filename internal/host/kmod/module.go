@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// built reports whether NVIDIA's module is in the running kernel's folder of modules. It is nil if that folder cannot
+// isModuleBuilt reports whether NVIDIA's module is in the running kernel's folder of modules. It is nil if that folder cannot
 // be read, as in containers and on distributions that keep it elsewhere.
-func built(root, kernel string) *bool {
+func isModuleBuilt(root, kernel string) *bool {
 	if kernel == "" || strings.Contains(kernel, "/") {
 		return nil
 	}
@@ -45,9 +45,9 @@ func isModule(file string) bool {
 	return found && (name == "nvidia" || debian && !beside)
 }
 
-// secureBoot reads the firmware's variable (UEFI specification, chapter "Globally Defined Variables"). The file has
+// isSecureBoot reads the firmware's variable (UEFI specification, chapter "Globally Defined Variables"). The file has
 // four bytes of attributes before the value (the kernel's Documentation/filesystems/efivarfs.rst).
-func secureBoot(root string) bool {
-	value, err := text(root, "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+func isSecureBoot(root string) bool {
+	value, err := readText(root, "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
 	return err == nil && len(value) == 5 && value[4] == 1
 }

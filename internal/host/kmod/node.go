@@ -16,11 +16,11 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// Nodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
+// DeviceNodes lists the existing device files that GPU programs open: NVIDIA's control, memory and card files, Windows'
 // /dev/dxg, AMD's /dev/kfd and the render nodes of AMD's cards. The paths are without root. The error says that /dev
 // cannot be listed.
-func Nodes(root string) ([]hostinfo.Node, error) {
-	names, err := list(filepath.Join(root, "dev"))
+func DeviceNodes(root string) ([]hostinfo.Node, error) {
+	names, err := listNames(filepath.Join(root, "dev"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the device files: %w", err)
 	}
@@ -29,23 +29,23 @@ func Nodes(root string) ([]hostinfo.Node, error) {
 		card = card && digits != "" && strings.Trim(digits, "0123456789") == ""
 		return !card && !slices.Contains([]string{"nvidiactl", "nvidia-uvm", "dxg", "kfd"}, name)
 	})
-	render, _ := list(filepath.Join(root, "dev/dri")) // a machine without the folder has none
+	render, _ := listNames(filepath.Join(root, "dev/dri")) // a machine without the folder has none
 	for _, name := range render {
-		if vendor, err := text(root, "sys/class/drm/"+name+"/device/vendor"); strings.HasPrefix(name, "renderD") && err == nil && strings.TrimSpace(vendor) == "0x1002" {
+		if vendor, err := readText(root, "sys/class/drm/"+name+"/device/vendor"); strings.HasPrefix(name, "renderD") && err == nil && strings.TrimSpace(vendor) == "0x1002" {
 			paths = append(paths, "dri/"+name)
 		}
 	}
 	slices.Sort(paths)
 	var nodes []hostinfo.Node
 	for _, path := range paths {
-		if n, ok := node(root, "/dev/"+path); ok {
+		if n, ok := readNode(root, "/dev/"+path); ok {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes, nil
 }
 
-func node(root, path string) (hostinfo.Node, bool) {
+func readNode(root, path string) (hostinfo.Node, bool) {
 	info, err := os.Stat(filepath.Join(root, path))
 	if err != nil || info.IsDir() {
 		return hostinfo.Node{}, false
@@ -65,7 +65,7 @@ func node(root, path string) (hostinfo.Node, bool) {
 // maxEntries is more than any machine has in /dev.
 const maxEntries = 8192
 
-func list(folder string) ([]string, error) {
+func listNames(folder string) ([]string, error) {
 	dir, err := os.Open(folder)
 	if err != nil {
 		return nil, err
@@ -75,10 +75,10 @@ func list(folder string) ([]string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	return names(entries), nil
+	return entryNames(entries), nil
 }
 
-func names(entries []fs.DirEntry) []string {
+func entryNames(entries []fs.DirEntry) []string {
 	var out []string
 	for _, e := range entries {
 		out = append(out, e.Name())

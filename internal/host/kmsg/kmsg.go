@@ -1,7 +1,7 @@
 // Package kmsg reads NVIDIA's driver errors (XIDs) from the end of the kernel's log. It reads a limited part, once, and
 // judges nothing. If this user may not read the log, it costs one refused system call.
 //
-//	errors, err := kmsg.Read("/")
+//	errors, err := kmsg.ReadErrors("/")
 //	for _, e := range errors { // e.PCI has had XID e.XID.Code at e.XID.At
 //
 // It calls syslog(2) and does not read /dev/kmsg: the device returns one record per read, oldest first, which takes a
@@ -32,12 +32,12 @@ type Error struct {
 	After bool // no error: the device has recovered or the driver was loaded again, and earlier errors do not count
 }
 
-// tail is how much of the log is read, in bytes: some 1,500 lines, in about a millisecond.
-const tail = 128 << 10
+// logTailSize is how much of the log is read, in bytes: some 1,500 lines, in about a millisecond.
+const logTailSize = 128 << 10
 
-// limit is how many errors of one device and code are returned, the newest: a program that fails in a loop repeats
+// maxPerCode is how many errors of one device and code are returned, the newest: a program that fails in a loop repeats
 // them.
-const limit = 4
+const maxPerCode = 4
 
 // Actions of syslog(2) (torvalds/linux include/linux/syslog.h).
 const (
@@ -45,14 +45,14 @@ const (
 	sizeOfLog = 10 // SYSLOG_ACTION_SIZE_BUFFER
 )
 
-// Read returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/" it
+// ReadErrors returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/" it
 // reads the kernel's log; for another root the file dev/kmsg below it, with lines in the kernel's form ("<4>[
 // 12.345678] NVRM: Xid (PCI:0000:05:00): 79, …"). The error says that the log cannot be read: on most machines only
 // root may.
-func Read(root string) ([]Error, error) {
-	size, err := tail, error(nil)
+func ReadErrors(root string) ([]Error, error) {
+	size, err := logTailSize, error(nil)
 	if root == "/" { // needs the same permission as reading, and costs next to nothing if refused
-		if filtered() {
+		if hasSeccompFilter() {
 			return nil, unix.EPERM
 		}
 		size, err = unix.Klogctl(sizeOfLog, nil)
@@ -60,28 +60,28 @@ func Read(root string) ([]Error, error) {
 	if err != nil {
 		return nil, err
 	}
-	buffer := make([]byte, min(size, tail))
+	buffer := make([]byte, min(size, logTailSize))
 	var n int
 	if root == "/" {
 		n, err = unix.Klogctl(readAll, buffer)
 	} else {
-		n, err = lastOf(filepath.Join(root, "dev/kmsg"), buffer)
+		n, err = readEnd(filepath.Join(root, "dev/kmsg"), buffer)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return Parse(buffer[:n], booted()), nil
+	return Parse(buffer[:n], logClockStart()), nil
 }
 
-// filtered reports whether this process has a seccomp filter (seccomp(2)), which may end it at some system calls. With
+// hasSeccompFilter reports whether this process has a seccomp filter (seccomp(2)), which may end it at some system calls. With
 // SystemCallFilter=@system-service, as in most hardened services of systemd, syslog(2) is one of these (systemd:
 // src/shared/seccomp-util.c).
-func filtered() bool {
+func hasSeccompFilter() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	return err == nil && mode != 0
 }
 
-func lastOf(path string, buffer []byte) (int, error) {
+func readEnd(path string, buffer []byte) (int, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -98,9 +98,9 @@ func lastOf(path string, buffer []byte) (int, error) {
 	return n, err
 }
 
-// booted returns the wall clock time at which the clock of the kernel's log started. Like CLOCK_MONOTONIC, that clock
+// logClockStart returns the wall clock time at which the clock of the kernel's log started. Like CLOCK_MONOTONIC, that clock
 // does not count during suspend (kernel/printk/printk.c, local_clock).
-func booted() time.Time {
+func logClockStart() time.Time {
 	var ts unix.Timespec
 	shift, err := timens.Offset("/proc", timens.Monotonic)
 	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
@@ -113,9 +113,9 @@ func booted() time.Time {
 // errors before a recovery, and lines that are not exactly in the driver's form.
 func Parse(text []byte, start time.Time) []Error {
 	var found []Error
-	var before stamped
+	var before logLine
 	for line := range bytes.Lines(text) {
-		l, ok := stamp(line)
+		l, ok := parseStamp(line)
 		forged := !ok || l.stamp == before.stamp && !before.driver
 		l.driver = ok && !forged && bytes.HasPrefix(l.text, []byte("NVRM: "))
 		before = l
@@ -124,53 +124,53 @@ func Parse(text []byte, start time.Time) []Error {
 		case bytes.HasPrefix(l.text, []byte("NVRM: loading NVIDIA ")):
 			found = []Error{{XID: gpu.XID{At: clockAt(start, l.since), Source: "kernel log"}, After: true}}
 		default:
-			if e, ok := xid(string(l.text), l.since, start); ok {
+			if e, ok := parseXID(string(l.text), l.since, start); ok {
 				found = append(found, e)
 			}
 		}
 	}
-	return few(found)
+	return keepNewest(found)
 }
 
-// stamped is one line of the log.
-type stamped struct {
+// logLine is one line of the log.
+type logLine struct {
 	stamp  string
 	since  time.Duration // since the start of the log's clock
 	text   []byte
 	driver bool
 }
 
-// stamp cuts "<4>[   12.345678] " or "<4>[   12.345678][ T123] " off a line. A line with a level above 7 was written by
+// parseStamp cuts "<4>[   12.345678] " or "<4>[   12.345678][ T123] " off a line. A line with a level above 7 was written by
 // a program. A line without a time may be a part of another one.
-func stamp(line []byte) (stamped, bool) {
+func parseStamp(line []byte) (logLine, bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	if len(line) < 5 || line[0] != '<' || line[1] < '0' || line[1] > '7' || line[2] != '>' || line[3] != '[' {
-		return stamped{}, false
+		return logLine{}, false
 	}
 	clock, rest, ok := bytes.Cut(line[4:], []byte("]"))
 	seconds, micros, dotted := strings.Cut(strings.TrimSpace(string(clock)), ".")
 	s, err1 := strconv.ParseUint(seconds, 10, 32)
 	us, err2 := strconv.ParseUint(micros, 10, 32)
 	if !ok || !dotted || len(micros) != 6 || err1 != nil || err2 != nil {
-		return stamped{}, false
+		return logLine{}, false
 	}
 	if bytes.HasPrefix(rest, []byte("[")) { // the task or processor, depending on the kernel's configuration
 		_, rest, _ = bytes.Cut(rest, []byte("]"))
 	}
 	text, spaced := bytes.CutPrefix(rest, []byte(" "))
-	return stamped{stamp: string(clock), since: time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, text: text}, spaced
+	return logLine{stamp: string(clock), since: time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, text: text}, spaced
 }
 
-// xid reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (docs.nvidia.com/deploy/xid-errors). The process
+// parseXID reads "NVRM: Xid (PCI:0000:05:00): 79, pid=1234, name=python, …" (docs.nvidia.com/deploy/xid-errors). The process
 // may be '<unknown>'. The address of a MIG device may be followed by its instances, " GPU-I:02 GPU-CI:00"
 // (NVIDIA/open-gpu-kernel-modules src/nvidia/src/kernel/gpu/rc/kernel_rc.c); the error counts for the whole device.
-func xid(text string, since time.Duration, start time.Time) (Error, bool) {
+func parseXID(text string, since time.Duration, start time.Time) (Error, bool) {
 	rest, ok := strings.CutPrefix(text, "NVRM: Xid (PCI:")
 	place, rest, closed := strings.Cut(rest, "): ")
 	address, _, _ := strings.Cut(place, " GPU-I:")
 	number, detail, _ := strings.Cut(rest, ",")
 	code, err := strconv.ParseUint(strings.TrimSpace(number), 10, 20)
-	if !ok || !closed || err != nil || !addressed(address) {
+	if !ok || !closed || err != nil || !isAddress(address) {
 		return Error{}, false
 	}
 	e := Error{PCI: strings.ToLower(address), XID: gpu.XID{Code: int(code), Source: "kernel log"}}
@@ -193,8 +193,8 @@ func clockAt(start time.Time, since time.Duration) time.Time {
 	return start.Add(since)
 }
 
-// addressed reports whether s is "0000:05:00", with four to eight digits of domain.
-func addressed(s string) bool {
+// isAddress reports whether s is "0000:05:00", with four to eight digits of domain.
+func isAddress(s string) bool {
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 || len(parts[0]) < 4 || len(parts[0]) > 8 || len(parts[1]) != 2 || len(parts[2]) != 2 {
 		return false
@@ -207,8 +207,8 @@ func addressed(s string) bool {
 	return true
 }
 
-// few keeps the newest errors of each device and code after its last recovery.
-func few(found []Error) []Error {
+// keepNewest keeps the newest errors of each device and code after its last recovery.
+func keepNewest(found []Error) []Error {
 	type kind struct {
 		pci  string
 		code int
@@ -218,7 +218,7 @@ func few(found []Error) []Error {
 	for i := len(found) - 1; i >= 0; i-- {
 		e := found[i]
 		k := kind{e.PCI, e.XID.Code}
-		if count[k]++; over[e.PCI] && !e.After || count[k] > limit {
+		if count[k]++; over[e.PCI] && !e.After || count[k] > maxPerCode {
 			continue
 		}
 		out = append(out, e)

@@ -95,14 +95,14 @@ func TestManyErrors(t *testing.T) {
 		fmt.Fprintf(&log, "<4>[ %4d.000000] NVRM: Xid (PCI:0000:05:00): 13, pid=%d, name=x\n", i+2, i+2)
 	}
 	got := Parse([]byte(log.String()), start)
-	if len(got) != 1+limit || got[0].XID.Code != 62 || got[limit].XID.PID != 1001 {
+	if len(got) != 1+maxPerCode || got[0].XID.Code != 62 || got[maxPerCode].XID.PID != 1001 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestReadFile(t *testing.T) {
 	root := t.TempDir()
-	if _, err := Read(root); err == nil {
+	if _, err := ReadErrors(root); err == nil {
 		t.Error("a machine without a log has one")
 	}
 	if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
@@ -112,7 +112,7 @@ func TestReadFile(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "dev/kmsg"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read(root)
+	got, err := ReadErrors(root)
 	if err != nil || len(got) != 1 || got[0].XID.Code != 79 || got[0].XID.At.IsZero() || got[0].XID.At.After(time.Now()) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -121,7 +121,7 @@ func TestReadFile(t *testing.T) {
 // TestReadKernel: the kernel's log can be read or is refused, both quickly.
 func TestReadKernel(t *testing.T) {
 	began := time.Now()
-	got, err := Read("/")
+	got, err := ReadErrors("/")
 	if took := time.Since(began); took > 10*time.Second { // a read that waits for the next message takes long
 		t.Errorf("it took %v", took)
 	}
@@ -145,7 +145,7 @@ func TestReadFiltered(t *testing.T) {
 			err = unix.Prctl(unix.PR_SET_SECCOMP, 2, uintptr(unsafe.Pointer(&filter)), 0, 0) // SECCOMP_MODE_FILTER
 		}
 		if err == nil {
-			_, err = Read("/")
+			_, err = ReadErrors("/")
 		}
 		done <- err
 	}()
@@ -161,11 +161,11 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		count := map[string]int{}
 		for _, e := range Parse(text, start) {
-			if !addressed(e.PCI) && !e.After || e.PCI != strings.ToLower(e.PCI) || e.XID.Code < 0 || e.XID.PID < 0 || e.XID.At.Before(start) {
+			if !isAddress(e.PCI) && !e.After || e.PCI != strings.ToLower(e.PCI) || e.XID.Code < 0 || e.XID.PID < 0 || e.XID.At.Before(start) {
 				t.Errorf("%+v", e)
 			}
-			if k := fmt.Sprint(e.PCI, e.XID.Code); count[k] == limit {
-				t.Errorf("more than %d of %s", limit, k)
+			if k := fmt.Sprint(e.PCI, e.XID.Code); count[k] == maxPerCode {
+				t.Errorf("more than %d of %s", maxPerCode, k)
 			} else {
 				count[k]++
 			}
@@ -175,6 +175,6 @@ func FuzzParse(f *testing.F) {
 
 func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
-		_, _ = Read("/")
+		_, _ = ReadErrors("/")
 	}
 }

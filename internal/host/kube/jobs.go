@@ -13,20 +13,20 @@ import (
 	"gpuard/internal/core/kubernetes"
 )
 
-// Made is an object that was made.
-type Made struct {
+// CreatedObject is an object that was made.
+type CreatedObject struct {
 	Kind string          `json:"kind"` // as kubectl takes it: "job.batch"
 	Meta kubernetes.Meta `json:"metadata"`
 }
 
-// Where is the context and the namespace that kubectl takes now. Both are "" in a pod, where kubectl has no
+// CurrentContext is the context and the namespace that kubectl takes now. Both are "" in a pod, where kubectl has no
 // configuration file.
-func (c *Cluster) Where(ctx context.Context) (string, string, error) {
+func (c *Cluster) CurrentContext(ctx context.Context) (string, string, error) {
 	type named struct {
 		Name    string
 		Context struct{ Namespace string }
 	}
-	found, err := object[struct {
+	found, err := getObject[struct {
 		Current  string `json:"current-context"`
 		Contexts []named
 	}](ctx, c, "config", "view")
@@ -47,19 +47,19 @@ func (c *Cluster) Where(ctx context.Context) (string, string, error) {
 
 // DryRun has the cluster check manifests strictly, as if it made them.
 func (c *Cluster) DryRun(ctx context.Context, manifests []byte) error {
-	_, err := c.call(ctx, manifests, "create", "--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
+	_, err := c.runKubectl(ctx, manifests, "create", "--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
 	return err
 }
 
 // Create makes the objects of manifests, and returns those that were made, also with an error.
-func (c *Cluster) Create(ctx context.Context, manifests []byte) ([]Made, error) {
-	out, err := c.call(ctx, manifests, "create", "--validate=strict", "--output=json", "--filename=-")
-	made, unread := objects(out)
+func (c *Cluster) Create(ctx context.Context, manifests []byte) ([]CreatedObject, error) {
+	out, err := c.runKubectl(ctx, manifests, "create", "--validate=strict", "--output=json", "--filename=-")
+	made, unread := decodeCreated(out)
 	return made, errors.Join(err, unread)
 }
 
-// objects reads what kubectl create prints: an object, several, or a list.
-func objects(text []byte) (made []Made, err error) {
+// decodeCreated reads what kubectl create prints: an object, several, or a list.
+func decodeCreated(text []byte) (made []CreatedObject, err error) {
 	type raw struct {
 		Version string `json:"apiVersion"`
 		Kind    string
@@ -71,7 +71,7 @@ func objects(text []byte) (made []Made, err error) {
 		if grouped {
 			kind += "." + group
 		}
-		made = append(made, Made{kind, r.Meta})
+		made = append(made, CreatedObject{kind, r.Meta})
 	}
 	for in := json.NewDecoder(bytes.NewReader(text)); ; {
 		var one struct {
@@ -95,30 +95,30 @@ func objects(text []byte) (made []Made, err error) {
 
 // Own makes job the owner of what was made for it: who deletes the job deletes it too, and so does the cluster when the
 // job's time is over (ttlSecondsAfterFinished).
-func (c *Cluster) Own(ctx context.Context, job Made, part Made) error {
+func (c *Cluster) Own(ctx context.Context, job CreatedObject, part CreatedObject) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []map[string]any{
 		{"apiVersion": "batch/v1", "kind": "Job", "name": job.Meta.Name, "uid": job.Meta.UID}}}})
 	if err != nil {
 		return err
 	}
-	_, err = c.call(ctx, nil, "patch", part.Kind, part.Meta.Name, "--type=merge", "--output=name", "--patch="+string(patch))
+	_, err = c.runKubectl(ctx, nil, "patch", part.Kind, part.Meta.Name, "--type=merge", "--output=name", "--patch="+string(patch))
 	return err
 }
 
-// ending is how long the end of a deleted object is waited for: a pod has 30 s to end by itself, if its job says nothing else.
-const ending = 60 * time.Second
+// deleteTimeout is how long the end of a deleted object is waited for: a pod has 30 s to end by itself, if its job says nothing else.
+const deleteTimeout = 60 * time.Second
 
 // Delete deletes objects, such as "job.batch/train", and waits until they and what they own are gone. What is gone
 // already is no error.
 func (c *Cluster) Delete(ctx context.Context, names ...string) error {
 	patient := *c
-	patient.Patience = ending + c.patience()
-	_, err := patient.call(ctx, nil, append([]string{"delete", "--ignore-not-found", "--cascade=foreground", "--wait=true", fmt.Sprintf("--timeout=%ds", int(ending.Seconds())), "--output=name"}, names...)...)
+	patient.Patience = deleteTimeout + c.answerTimeout()
+	_, err := patient.runKubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--cascade=foreground", "--wait=true", fmt.Sprintf("--timeout=%ds", int(deleteTimeout.Seconds())), "--output=name"}, names...)...)
 	return err
 }
 
-// Managed selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very many.
-func Managed(jobs []string) string {
+// ManagedSelector selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very many.
+func ManagedSelector(jobs []string) string {
 	const by, most = "app.kubernetes.io/managed-by=gpuard", 50 // the selector is part of a URL
 	if len(jobs) == 0 || len(jobs) > most {
 		return by
@@ -128,29 +128,29 @@ func Managed(jobs []string) string {
 
 // Jobs lists the jobs of a selector.
 func (c *Cluster) Jobs(ctx context.Context, selector string) ([]kubernetes.Job, error) {
-	return list[kubernetes.Job](ctx, c, "jobs.batch", "--selector="+selector)
+	return listObjects[kubernetes.Job](ctx, c, "jobs.batch", "--selector="+selector)
 }
 
-// JobPods lists the pods of a selector.
-func (c *Cluster) JobPods(ctx context.Context, selector string) ([]kubernetes.Pod, error) {
-	return list[kubernetes.Pod](ctx, c, "pods", "--selector="+selector)
+// ListJobPods lists the pods of a selector.
+func (c *Cluster) ListJobPods(ctx context.Context, selector string) ([]kubernetes.Pod, error) {
+	return listObjects[kubernetes.Pod](ctx, c, "pods", "--selector="+selector)
 }
 
-// JobEvents lists what was reported about all Jobs of the namespace.
-func (c *Cluster) JobEvents(ctx context.Context) ([]kubernetes.Event, error) {
-	return list[kubernetes.Event](ctx, c, "events", "--field-selector=involvedObject.kind=Job")
+// ListJobEvents lists what was reported about all Jobs of the namespace.
+func (c *Cluster) ListJobEvents(ctx context.Context) ([]kubernetes.Event, error) {
+	return listObjects[kubernetes.Event](ctx, c, "events", "--field-selector=involvedObject.kind=Job")
 }
 
-// Suspend keeps a job from starting, or lets it start.
-func (c *Cluster) Suspend(ctx context.Context, job string, on bool) error {
-	_, err := c.call(ctx, nil, "patch", "job.batch", job, "--type=merge", "--output=name", fmt.Sprintf(`--patch={"spec":{"suspend":%v}}`, on))
+// SetSuspended keeps a job from starting, or lets it start.
+func (c *Cluster) SetSuspended(ctx context.Context, job string, on bool) error {
+	_, err := c.runKubectl(ctx, nil, "patch", "job.batch", job, "--type=merge", "--output=name", fmt.Sprintf(`--patch={"spec":{"suspend":%v}}`, on))
 	return err
 }
 
-// Logs copies the output of a pod to w; with follow until the pod has ended.
-func (c *Cluster) Logs(ctx context.Context, w io.Writer, pod string, follow bool) error {
+// CopyLogs copies the output of a pod to w; with follow until the pod has ended.
+func (c *Cluster) CopyLogs(ctx context.Context, w io.Writer, pod string, follow bool) error {
 	if follow {
-		return c.stream(ctx, w, "logs", "--follow", "--container="+kubernetes.Main, "pod/"+pod)
+		return c.streamKubectl(ctx, w, "logs", "--follow", "--container="+kubernetes.Main, "pod/"+pod)
 	}
-	return c.stream(ctx, w, "logs", fmt.Sprintf("--request-timeout=%ds", max(1, int(c.patience().Seconds()))), "--container="+kubernetes.Main, "pod/"+pod)
+	return c.streamKubectl(ctx, w, "logs", fmt.Sprintf("--request-timeout=%ds", max(1, int(c.answerTimeout().Seconds()))), "--container="+kubernetes.Main, "pod/"+pod)
 }

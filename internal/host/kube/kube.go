@@ -1,7 +1,7 @@
 // Package kube asks a Kubernetes cluster through kubectl, as the person who calls it: with the contexts, the credentials
 // and the plugins that kubectl knows. It decides nothing.
 //
-//	c, err := kube.Find(env, "", "")
+//	c, err := kube.FindKubectl(env, "", "")
 //	made, err := c.Create(ctx, manifests)
 package kube
 
@@ -27,34 +27,34 @@ type Cluster struct {
 	Patience  time.Duration // for one answer; 0: 20 s
 }
 
-// Kind is what became of a call that failed.
-type Kind int
+// ErrorKind is what became of a call that failed.
+type ErrorKind int
 
 // Kinds of failures.
 const (
-	Refused   Kind = iota // the cluster, or kubectl, says no
-	NotFound              // there is no such object
-	Forbidden             // this person may not
-	Silent                // nothing answers: whether the call had an effect is unknown
+	Refused   ErrorKind = iota // the cluster, or kubectl, says no
+	NotFound                   // there is no such object
+	Forbidden                  // this person may not
+	Silent                     // nothing answers: whether the call had an effect is unknown
 )
 
 // Error is a call that failed. Its text is one line, which kubectl has written.
 type Error struct {
-	Kind Kind
+	Kind ErrorKind
 	Text string
 }
 
 // Error is what kubectl says.
 func (e *Error) Error() string { return e.Text }
 
-// Is reports whether err is a failure of that kind.
-func Is(err error, kind Kind) bool {
+// IsKind reports whether err is a failure of that kind.
+func IsKind(err error, kind ErrorKind) bool {
 	var own *Error
 	return errors.As(err, &own) && own.Kind == kind
 }
 
-// Find finds kubectl in the PATH of this process.
-func Find(env []string, context, namespace string) (*Cluster, error) {
+// FindKubectl finds kubectl in the PATH of this process.
+func FindKubectl(env []string, context, namespace string) (*Cluster, error) {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
 		return nil, errors.New("cannot ask Kubernetes: there is no kubectl in PATH; install it (https://kubernetes.io/docs/tasks/tools) and try: kubectl get pods")
@@ -62,11 +62,11 @@ func Find(env []string, context, namespace string) (*Cluster, error) {
 	return &Cluster{Path: path, Env: env, Context: context, Namespace: namespace}, nil
 }
 
-// most is the longest answer that is read: a cluster of 5,000 nodes prints about 60 MiB.
-const most = 128 << 20
+// maxAnswerSize is the longest answer that is read: a cluster of 5,000 nodes prints about 60 MiB.
+const maxAnswerSize = 128 << 20
 
-// words are the arguments of a call.
-func (c *Cluster) words(args []string) []string {
+// commandArgs are the arguments of a call.
+func (c *Cluster) commandArgs(args []string) []string {
 	var list []string
 	if c.Context != "" {
 		list = append(list, "--context="+c.Context)
@@ -77,41 +77,41 @@ func (c *Cluster) words(args []string) []string {
 	return append(list, args...)
 }
 
-func (c *Cluster) patience() time.Duration {
+func (c *Cluster) answerTimeout() time.Duration {
 	if c.Patience > 0 {
 		return c.Patience
 	}
 	return 20 * time.Second
 }
 
-// command is kubectl with messages that do not depend on the language.
-func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
+// kubectlCommand is kubectl with messages that do not depend on the language.
+func (c *Cluster) kubectlCommand(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Path, c.commandArgs(args)...) //nolint:gosec // the person's own kubectl
 	cmd.Env, cmd.WaitDelay = c.kubectlEnv(), time.Second
 	return cmd
 }
 
 func (c *Cluster) kubectlEnv() []string { return append(append([]string{}, c.Env...), "LC_ALL=C") }
 
-// call runs kubectl to its end and returns what it printed, also when it failed.
-func (c *Cluster) call(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
-	patience := c.patience()
-	words := append(c.words(args), fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds()))))
-	out, said, err := sys.Output(ctx, patience, most, c.kubectlEnv(), stdin, append([]string{c.Path}, words...)...)
+// runKubectl runs kubectl to its end and returns what it printed, also when it failed.
+func (c *Cluster) runKubectl(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	patience := c.answerTimeout()
+	words := append(c.commandArgs(args), fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds()))))
+	out, said, err := sys.ProgramOutput(ctx, patience, maxAnswerSize, c.kubectlEnv(), stdin, append([]string{c.Path}, words...)...)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &Error{Silent, fmt.Sprintf("no answer within %s", patience)}
 	case err != nil:
-		return out, failure(said, err)
+		return out, parseFailure(said, err)
 	}
 	return out, nil
 }
 
-// failure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated tries
+// parseFailure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated tries
 // (k8s.io/kubectl, pkg/cmd/util/helpers.go, checkErr).
-func failure(said string, err error) error {
+func parseFailure(said string, err error) error {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	text := strings.TrimSpace(lines[len(lines)-1])
 	for _, line := range lines { // a refusal of a manifest goes on over several lines
@@ -154,39 +154,39 @@ func hasAny(text string, signs ...string) bool {
 	return false
 }
 
-// object decodes one object that a call prints.
-func object[T any](ctx context.Context, c *Cluster, args ...string) (v T, err error) {
-	out, err := c.call(ctx, nil, append(args, "--output=json")...)
+// getObject decodes one object that a call prints.
+func getObject[T any](ctx context.Context, c *Cluster, args ...string) (v T, err error) {
+	out, err := c.runKubectl(ctx, nil, append(args, "--output=json")...)
 	if err == nil {
-		err = decode(out, &v)
+		err = decodeAnswer(out, &v)
 	}
 	return v, err
 }
 
-// list decodes the objects that kubectl get prints.
-func list[T any](ctx context.Context, c *Cluster, args ...string) ([]T, error) {
-	found, err := object[struct{ Items []T }](ctx, c, append([]string{"get"}, args...)...)
+// listObjects decodes the objects that kubectl get prints.
+func listObjects[T any](ctx context.Context, c *Cluster, args ...string) ([]T, error) {
+	found, err := getObject[struct{ Items []T }](ctx, c, append([]string{"get"}, args...)...)
 	return found.Items, err
 }
 
-func decode(text []byte, into any) error {
+func decodeAnswer(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return &Error{Refused, fmt.Sprintf("cannot read what kubectl printed: %v", err)}
 	}
 	return nil
 }
 
-// stream runs kubectl with its output going to w, for as long as it takes.
-func (c *Cluster) stream(ctx context.Context, w io.Writer, args ...string) error {
+// streamKubectl runs kubectl with its output going to w, for as long as it takes.
+func (c *Cluster) streamKubectl(ctx context.Context, w io.Writer, args ...string) error {
 	said := &sys.Bounded{Most: 64 << 10}
-	cmd := c.command(ctx, args)
+	cmd := c.kubectlCommand(ctx, args)
 	cmd.Stdout, cmd.Stderr = w, said
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		return failure(said.Text.String(), err)
+		return parseFailure(said.Text.String(), err)
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 // recorded is a cluster that answers as in testdata.
 func recorded(t *testing.T, file string) (*Cluster, string) {
 	t.Helper()
-	dir, env := kubectl.Player(t, filepath.Join("testdata", file))
+	dir, env := kubectl.InstallPlayer(t, filepath.Join("testdata", file))
 	t.Setenv("PATH", dir)
-	c, err := Find(append(os.Environ(), env...), "", "")
+	c, err := FindKubectl(append(os.Environ(), env...), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,19 +52,19 @@ func TestJob(t *testing.T) {
 	}
 	var phases []string
 	for range 3 {
-		jobs, err := c.Jobs(ctx, Managed([]string{"train-1"}))
+		jobs, err := c.Jobs(ctx, ManagedSelector([]string{"train-1"}))
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)
 		}
-		pods, err := c.JobPods(ctx, Managed([]string{"train-1"}))
+		pods, err := c.ListJobPods(ctx, ManagedSelector([]string{"train-1"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		events, err := c.JobEvents(ctx)
+		events, err := c.ListJobEvents(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := kubernetes.Look(&jobs[0], pods, events, nil)
+		p := kubernetes.JobProgress(&jobs[0], pods, events, nil)
 		phases = append(phases, string(p.Phase))
 		if p.Phase.Over() && (p.Exit == nil || *p.Exit != 3 || p.Node != "gpu-b") {
 			t.Errorf("it ended with %v on %q", p.Exit, p.Node)
@@ -74,16 +74,16 @@ func TestJob(t *testing.T) {
 		t.Errorf("phases %s", got)
 	}
 	var log bytes.Buffer
-	if err := c.Logs(ctx, &log, "train-1-abcde", true); err != nil || log.String() != "epoch 1\n" {
+	if err := c.CopyLogs(ctx, &log, "train-1-abcde", true); err != nil || log.String() != "epoch 1\n" {
 		t.Errorf("log %q, %v", log.String(), err)
 	}
 	if err := c.Delete(ctx, "job.batch/train-1", "resourceclaimtemplate.resource.k8s.io/train-1"); err != nil {
 		t.Error(err)
 	}
-	if jobs, err := c.Jobs(ctx, Managed([]string{"train-1"})); err != nil || len(jobs) != 0 {
+	if jobs, err := c.Jobs(ctx, ManagedSelector([]string{"train-1"})); err != nil || len(jobs) != 0 {
 		t.Errorf("the job is deleted and found: %v, %v", jobs, err)
 	}
-	if _, in := kubectl.Called(t, dir); in[0] != manifest || in[1] != manifest {
+	if _, in := kubectl.ReadCalls(t, dir); in[0] != manifest || in[1] != manifest {
 		t.Errorf("the manifest did not arrive as it is: %q", in[:2])
 	}
 }
@@ -94,21 +94,21 @@ func TestSurvey(t *testing.T) {
 	ctx := t.Context()
 	var k kubernetes.Cluster
 	var errs [8]error
-	k.Context, k.Namespace, errs[0] = c.Where(ctx)
+	k.Context, k.Namespace, errs[0] = c.CurrentContext(ctx)
 	k.Serves.Found, errs[1] = c.Serves(ctx)
 	k.Nodes.Found, errs[2] = c.Nodes(ctx)
-	k.Pods.Found, errs[3] = c.Pods(ctx)
-	k.Classes.Found, errs[4] = c.Classes(ctx)
-	k.Slices.Found, errs[5] = c.Slices(ctx)
-	k.Claims.Found, errs[6] = c.Claims(ctx)
-	k.Quotas.Found, errs[7] = c.Quotas(ctx)
+	k.Pods.Found, errs[3] = c.ListPods(ctx)
+	k.Classes.Found, errs[4] = c.ListDeviceClasses(ctx)
+	k.Slices.Found, errs[5] = c.ListSlices(ctx)
+	k.Claims.Found, errs[6] = c.ListClaims(ctx)
+	k.Quotas.Found, errs[7] = c.ListQuotas(ctx)
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
 	if k.Context != "lab" || k.Namespace != "team" {
 		t.Errorf("context %q, namespace %q", k.Context, k.Namespace)
 	}
-	if dra, why := k.Choose(); !dra {
+	if dra, why := k.ChooseForm(); !dra {
 		t.Errorf("no claims, because %s", why)
 	}
 	hosts := k.Hosts()
@@ -119,7 +119,7 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("limits %+v", limits)
 	}
 	for resource, want := range map[string]bool{"jobs.batch": true, "secrets": false} {
-		if can, err := c.Can(ctx, "create", resource); can != want || err != nil {
+		if can, err := c.CanDo(ctx, "create", resource); can != want || err != nil {
 			t.Errorf("may create %s: %v, %v; want %v", resource, can, err, want)
 		}
 	}
@@ -129,8 +129,8 @@ func TestSurvey(t *testing.T) {
 func TestContext(t *testing.T) {
 	c, dir := recorded(t, "survey.jsonl")
 	c.Context, c.Namespace = "lab", "team"
-	_ = c.Suspend(t.Context(), "x", true) // not in the recording
-	words, _ := kubectl.Called(t, dir)
+	_ = c.SetSuspended(t.Context(), "x", true) // not in the recording
+	words, _ := kubectl.ReadCalls(t, dir)
 	if want := "--context=lab --namespace=team patch job.batch x --type=merge --output=name --patch={\"spec\":{\"suspend\":true}} --request-timeout=20s"; len(words) != 1 || words[0] != want {
 		t.Errorf("called %q, want %q", words, want)
 	}
@@ -148,7 +148,7 @@ func script(t *testing.T, text string) *Cluster {
 func TestFailures(t *testing.T) {
 	for _, c := range []struct {
 		said, text string
-		kind       Kind
+		kind       ErrorKind
 	}{
 		{`Error from server (NotFound): jobs.batch "x" not found`, `jobs.batch "x" not found`, NotFound},
 		{`Error from server (Forbidden): nodes is forbidden: User "a" cannot list resource "nodes"`, `nodes is forbidden: User "a" cannot list resource "nodes"`, Forbidden},
@@ -160,7 +160,7 @@ func TestFailures(t *testing.T) {
 		{"Warning: v1 is old\nerror: You must be logged in to the server (Unauthorized)", "You must be logged in to the server (Unauthorized)", Refused},
 	} {
 		_, err := script(t, "cat >&2 <<'END'\n"+c.said+"\nEND\nexit 1").Nodes(t.Context())
-		if err == nil || err.Error() != c.text || !Is(err, c.kind) {
+		if err == nil || err.Error() != c.text || !IsKind(err, c.kind) {
 			t.Errorf("%q: %v; want kind %d, %q", c.said, err, c.kind, c.text)
 		}
 	}
@@ -177,19 +177,19 @@ func TestLate(t *testing.T) {
 	c := script(t, "sleep 5 & wait")
 	c.Patience = 200 * time.Millisecond
 	began := time.Now()
-	if _, err := c.Nodes(t.Context()); !Is(err, Silent) || time.Since(began) > 4*time.Second {
+	if _, err := c.Nodes(t.Context()); !IsKind(err, Silent) || time.Since(began) > 4*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := c.Logs(ctx, &bytes.Buffer{}, "x", true); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.CopyLogs(ctx, &bytes.Buffer{}, "x", true); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the caller's end: %v", err)
 	}
 }
 
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Find(nil, "", ""); err == nil || !strings.Contains(err.Error(), "no kubectl in PATH") {
+	if _, err := FindKubectl(nil, "", ""); err == nil || !strings.Contains(err.Error(), "no kubectl in PATH") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,16 +25,16 @@ type Question struct {
 	Dir  string
 }
 
-// Of directs the question to the program that a process runs, in its working directory. Both are opened through the
+// UseProgramOf directs the question to the program that a process runs, in its working directory. Both are opened through the
 // process's folder in procfs, which stays that of this process even if its PID is used again. After that, same is asked
 // whether it is the right process; it gets the PID as a number in a folder like procfs. Close the result when the
 // question was asked.
-func (q *Question) Of(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
-	o := &opened{}
-	folder, err := o.open(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
+func (q *Question) UseProgramOf(pid int, same func(procfs string, number int) bool) (io.Closer, error) {
+	o := &childDescriptors{}
+	folder, err := o.openPath(unix.AT_FDCWD, fmt.Sprintf("/proc/%d", pid))
 	program := -1
 	if err == nil {
-		program, err = o.open(folder, "exe")
+		program, err = o.openPath(folder, "exe")
 	}
 	const own = "/proc/self/fd"
 	if err == nil && !same(own, folder) {
@@ -48,12 +48,12 @@ func (q *Question) Of(pid int, same func(procfs string, number int) bool) (io.Cl
 	return o, nil
 }
 
-// opened are descriptors that a child has until it executes its program.
-type opened struct{ fds []int }
+// childDescriptors are descriptors that a child has until it executes its program.
+type childDescriptors struct{ fds []int }
 
-// open opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams
+// openPath opens a path for its place alone. The number is high, because the numbers that follow those of a child's streams
 // are used between fork and exec.
-func (o *opened) open(at int, path string) (int, error) {
+func (o *childDescriptors) openPath(at int, path string) (int, error) {
 	low, err := unix.Openat(at, path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
@@ -68,7 +68,7 @@ func (o *opened) open(at int, path string) (int, error) {
 }
 
 // Close closes them.
-func (o *opened) Close() error {
+func (o *childDescriptors) Close() error {
 	for _, fd := range o.fds {
 		_ = unix.Close(fd) // nothing was written
 	}
@@ -76,13 +76,13 @@ func (o *opened) Close() error {
 	return nil
 }
 
-// answerLimit is how much of an answer is read, in bytes: what a framework prints at its start is much less.
-const answerLimit = 1 << 20
+// maxAnswerSize is how much of an answer is read, in bytes: what a framework prints at its start is much less.
+const maxAnswerSize = 1 << 20
 
-// Ask runs the question in a process group of its own, without input and without our streams, and returns what it
+// AskQuestion runs the question in a process group of its own, without input and without our streams, and returns what it
 // printed on standard output. It is killed with its group when ctx ends, and is not waited for then: a process that
 // hangs inside a driver cannot be ended.
-func Ask(ctx context.Context, q Question) ([]byte, error) {
+func AskQuestion(ctx context.Context, q Question) ([]byte, error) {
 	type answer struct {
 		out []byte
 		err error
@@ -110,9 +110,9 @@ func Ask(ctx context.Context, q Question) ([]byte, error) {
 var errLate = errors.New("no answer in time")
 
 func runQuestion(ctx context.Context, q Question) ([]byte, error) {
-	out, errs := &head{most: answerLimit}, &head{most: 64 << 10}
+	out, errs := &headBuffer{most: maxAnswerSize}, &headBuffer{most: 64 << 10}
 	cmd := exec.CommandContext(ctx, q.Path)
-	cmd.Args, cmd.Env, cmd.Dir = q.Args, first(q.Env), q.Dir
+	cmd.Args, cmd.Env, cmd.Dir = q.Args, keepFirstValues(q.Env), q.Dir
 	cmd.Stdout, cmd.Stderr = out, errs
 	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it
 	// (PR_SET_PDEATHSIG(2const)).
@@ -135,8 +135,8 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	return out.b.Bytes(), err
 }
 
-// first keeps the first value of each name, as getenv(3) finds it; os/exec would keep the last.
-func first(env []string) []string {
+// keepFirstValues keeps the first value of each name, as getenv(3) finds it; os/exec would keep the last.
+func keepFirstValues(env []string) []string {
 	seen := map[string]bool{}
 	out := []string{}
 	for _, pair := range env {
@@ -149,14 +149,14 @@ func first(env []string) []string {
 	return out
 }
 
-// head keeps the first bytes and drops the rest, so that a program that prints more neither blocks nor fills our
+// headBuffer keeps the first bytes and drops the rest, so that a program that prints more neither blocks nor fills our
 // memory.
-type head struct {
+type headBuffer struct {
 	b    bytes.Buffer
 	most int
 }
 
-func (h *head) Write(p []byte) (int, error) {
+func (h *headBuffer) Write(p []byte) (int, error) {
 	h.b.Write(p[:min(len(p), h.most-h.b.Len())])
 	return len(p), nil
 }

@@ -20,19 +20,19 @@ func question(script string, env ...string) Question {
 func TestAsk(t *testing.T) {
 	q := question(`echo "$0 $X $(pwd)"; cat; echo unheard >&2`, "X=first", "X=last")
 	q.Dir = t.TempDir()
-	out, err := Ask(t.Context(), q)
+	out, err := AskQuestion(t.Context(), q)
 	if want := fmt.Sprintf("the name first %s\n", q.Dir); err != nil || string(out) != want {
 		t.Errorf("%q %v, want %q", out, err, want)
 	}
-	out, err = Ask(t.Context(), question("echo part; echo why >&2; echo really why >&2; exit 3"))
+	out, err = AskQuestion(t.Context(), question("echo part; echo why >&2; echo really why >&2; exit 3"))
 	if string(out) != "part\n" || err == nil || err.Error() != "exit status 3: really why" {
 		t.Errorf("%q %v", out, err)
 	}
-	if _, err := Ask(t.Context(), Question{Path: "/no/such/file", Args: []string{"x"}}); err == nil {
+	if _, err := AskQuestion(t.Context(), Question{Path: "/no/such/file", Args: []string{"x"}}); err == nil {
 		t.Error("a missing program was started")
 	}
-	out, err = Ask(t.Context(), question("head -c 3000000 /dev/zero | tr '\\0' x"))
-	if len(out) != answerLimit || err != nil {
+	out, err = AskQuestion(t.Context(), question("head -c 3000000 /dev/zero | tr '\\0' x"))
+	if len(out) != maxAnswerSize || err != nil {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
 }
@@ -51,7 +51,7 @@ func TestAskLate(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	_, err := Ask(ctx, question(fmt.Sprintf("sleep 600 & echo $! >> %s; echo $$ >> %[1]s; wait", file)))
+	_, err := AskQuestion(ctx, question(fmt.Sprintf("sleep 600 & echo $! >> %s; echo $$ >> %[1]s; wait", file)))
 	if err == nil || err.Error() != "no answer in time" {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func TestAskOf(t *testing.T) {
 	}
 	q := question("pwd; ls -l /proc/$$/exe /proc/$$/fd")
 	q.Path = ""
-	open, err := q.Of(pid, same)
+	open, err := q.UseProgramOf(pid, same)
 	if err != nil || !strings.HasPrefix(stat, fmt.Sprintf("%d (", pid)) {
 		t.Fatalf("%v, %q", err, stat)
 	}
-	out, err := Ask(t.Context(), q)
+	out, err := AskQuestion(t.Context(), q)
 	program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || !strings.HasPrefix(string(out), cmd.Dir+"\n") || !strings.Contains(string(out), "-> "+program+"\n") {
 		t.Errorf("%v\n%s", err, out)
@@ -104,15 +104,15 @@ func TestAskOf(t *testing.T) {
 	if strings.Contains(string(out), fmt.Sprintf("/proc/%d\n", pid)) {
 		t.Errorf("the one that was asked has our descriptors:\n%s", out)
 	}
-	if _, err := q.Of(pid, func(string, int) bool { return false }); err == nil || !strings.Contains(err.Error(), "not the same process") {
+	if _, err := q.UseProgramOf(pid, func(string, int) bool { return false }); err == nil || !strings.Contains(err.Error(), "not the same process") {
 		t.Errorf("another process was taken: %v", err)
 	}
 	_, _ = in.Close(), cmd.Wait()
-	if _, err := Ask(t.Context(), q); err == nil {
+	if _, err := AskQuestion(t.Context(), q); err == nil {
 		t.Error("the folder of a process that is gone was found")
 	}
 	_ = open.Close()
-	if _, err := q.Of(pid, same); err == nil {
+	if _, err := q.UseProgramOf(pid, same); err == nil {
 		t.Error("a process that is gone was found")
 	}
 }

@@ -42,7 +42,7 @@ type Command struct {
 type Child struct {
 	process   *os.Process
 	ended     chan struct{}
-	signals   *passing
+	signals   *signalForwarder
 	last      atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
 	dying     func(pid, code int, signal string)
 	alone     atomic.Bool  // when it stops, we do not
@@ -61,7 +61,7 @@ type Child struct {
 // stops in the same way, so that the shell sees what it would see of the command.
 func (c Command) Start() (*Child, error) {
 	cmd := exec.Command(c.Path)
-	cmd.Args, cmd.Env = c.Argv, first(c.Env)
+	cmd.Args, cmd.Env = c.Argv, keepFirstValues(c.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if c.Out != nil {
 		cmd.Stdout = c.Out
@@ -69,9 +69,9 @@ func (c Command) Start() (*Child, error) {
 	if c.Err != nil {
 		cmd.Stderr = c.Err
 	}
-	closeOpened(c.Before, c.Keep)
+	closeLibraryFDs(c.Before, c.Keep)
 	if c.Along != nil {
-		fd, err := Inherit(c.Along)
+		fd, err := DupInheritable(c.Along)
 		if err != nil {
 			return nil, err
 		}
@@ -80,19 +80,19 @@ func (c Command) Start() (*Child, error) {
 	inheritIgnored()
 	child := &Child{ended: make(chan struct{}), dying: c.Dying, began: time.Now()}
 	if c.Apart {
-		child.signals = &passing{}
+		child.signals = &signalForwarder{}
 	} else {
-		child.signals = pass(append(passedOn(), unix.SIGTSTP, unix.SIGTTIN), child.note, child.pass)
+		child.signals = catchSignals(append(forwardedSignals(), unix.SIGTSTP, unix.SIGTTIN), child.rememberSignal, child.forwardSignal)
 	}
-	process, err := c.start(cmd)
+	process, err := c.startInGroup(cmd)
 	if errors.Is(err, unix.ENOEXEC) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)
-		process, err = c.start(cmd)
+		process, err = c.startInGroup(cmd)
 	}
 	child.process = process
-	go child.signals.run()
+	go child.signals.forwardSignals()
 	if err != nil {
-		child.signals.stop()
+		child.signals.stopForwarding()
 		return nil, &NotExecutableError{c.Argv[0], errors.Unwrap(err)}
 	}
 	if c.Born != nil {
@@ -100,7 +100,7 @@ func (c Command) Start() (*Child, error) {
 			_ = child.process.Kill()
 		}
 	}
-	go child.wait()
+	go child.waitForEnd()
 	if err != nil {
 		child.Rest()
 		return nil, err
@@ -108,9 +108,9 @@ func (c Command) Start() (*Child, error) {
 	return child, nil
 }
 
-// start starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system
+// startInGroup starts a command like cmd, in the group if that works: it may be gone, or a sandbox does not know the system
 // call.
-func (c Command) start(like *exec.Cmd) (*os.Process, error) {
+func (c Command) startInGroup(like *exec.Cmd) (*os.Process, error) {
 	attempt := func(attr *syscall.SysProcAttr) (*os.Process, error) {
 		cmd := &exec.Cmd{Path: like.Path, Args: like.Args, Env: like.Env, Stdin: like.Stdin, Stdout: like.Stdout, Stderr: like.Stderr, SysProcAttr: attr}
 		err := cmd.Start()
@@ -134,7 +134,7 @@ func (c *Child) Ended() <-chan struct{} { return c.ended }
 // Wait waits for its end and says how that was: "exit status 3".
 func (c *Child) Wait() string {
 	<-c.ended
-	c.signals.stop()
+	c.signals.stopForwarding()
 	switch {
 	case c.status.Signaled() && c.status.CoreDump():
 		return "signal: " + c.status.Signal().String() + " (core dumped)"
@@ -153,24 +153,24 @@ func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int6
 	if c.status.Signaled() {
 		signal = unix.SignalName(c.status.Signal())
 	}
-	if peak = c.usage.Maxrss << 10; peak <= ownPeak() {
+	if peak = c.usage.Maxrss << 10; peak <= ownPeakMemory() {
 		peak = 0
 	}
 	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
-// Signal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". ""
+// EndSignal waits for its end and names the signal that ended it, or the last that was sent to it through us: "SIGINT". ""
 // is a life without one.
-func (c *Child) Signal() string {
+func (c *Child) EndSignal() string {
 	<-c.ended
-	if name := signalOf(syscall.WaitStatus(c.status)); name != "" {
+	if name := endSignalName(syscall.WaitStatus(c.status)); name != "" {
 		return name
 	}
-	return c.Meant(c.began)
+	return c.LastSignalSince(c.began)
 }
 
-// Meant is the last signal since then that was sent to end the child, to it or to us: "SIGINT"; "" none.
-func (c *Child) Meant(since time.Time) string {
+// LastSignalSince is the last signal since then that was sent to end the child, to it or to us: "SIGINT"; "" none.
+func (c *Child) LastSignalSince(since time.Time) string {
 	v := c.last.Load()
 	if v == 0 || c.began.Add(time.Duration(v>>7)).Before(since) {
 		return ""
@@ -178,17 +178,17 @@ func (c *Child) Meant(since time.Time) string {
 	return unix.SignalName(syscall.Signal(v & 0x7f))
 }
 
-// note remembers a signal for Meant.
-func (c *Child) note(sig syscall.Signal) {
+// rememberSignal remembers a signal for Meant.
+func (c *Child) rememberSignal(sig syscall.Signal) {
 	c.last.Store(int64(time.Since(c.began))<<7 | int64(sig))
 }
 
-// pass hands a signal on, unless the child could not be started. A Ctrl-Z may arrive here only after this process and the child
+// forwardSignal hands a signal on, unless the child could not be started. A Ctrl-Z may arrive here only after this process and the child
 // were stopped by it and continued; passed on, it would stop the child again. The witness cannot tell: when the kernel continues
 // a process it discards its pending stop signals (prepare_signal in kernel/signal.c).
-func (c *Child) pass(sig os.Signal) {
+func (c *Child) forwardSignal(sig os.Signal) {
 	resumed := c.resumedAt.Load()
-	late := resumed == stopping || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < heardLate
+	late := resumed == stopInProgress || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < lateStopWindow
 	if sig == unix.SIGTSTP && late {
 		// Only one is dropped for each stop. While this process stops, the value is set again afterwards.
 		c.resumedAt.CompareAndSwap(resumed, 0)
@@ -199,32 +199,34 @@ func (c *Child) pass(sig os.Signal) {
 	}
 }
 
-// heardLate is how long after this process was continued a Ctrl-Z of before may be heard: on a machine that stands still
+// lateStopWindow is how long after this process was continued a Ctrl-Z of before may be heard: on a machine that stands still
 // for a moment it took longer than half a second.
-const heardLate = 3 * time.Second
+const lateStopWindow = 3 * time.Second
 
-// stopping is the value of resumedAt while this process stops.
-const stopping = -1
+// stopInProgress is the value of resumedAt while this process stops.
+const stopInProgress = -1
 
-// Abandon counts a child as killed that does not die, because it is inside a driver that does not answer.
-func (c *Child) Abandon() { c.finish(unix.WaitStatus(unix.SIGKILL), unix.Rusage{}) }
+// AssumeKilled counts a child as killed that does not die, because it is inside a driver that does not answer.
+func (c *Child) AssumeKilled() { c.recordEnd(unix.WaitStatus(unix.SIGKILL), unix.Rusage{}) }
 
-// Needs reports whether a process is a part of what this process does for the child.
-func (c *Child) Needs(pid int) bool { return c.signals.witness != nil && c.signals.witness.pid == pid }
+// OwnsProcess reports whether a process is a part of what this process does for the child.
+func (c *Child) OwnsProcess(pid int) bool {
+	return c.signals.witness != nil && c.signals.witness.pid == pid
+}
 
-// Alone ends that this process stops when the child does: it is about to be ended, for which it is stopped.
-func (c *Child) Alone() { c.alone.Store(true) }
+// IgnoreStops ends that this process stops when the child does: it is about to be ended, for which it is stopped.
+func (c *Child) IgnoreStops() { c.alone.Store(true) }
 
-// Send sends a signal by name, such as "SIGTERM". A child that is gone gets nothing.
-func (c *Child) Send(name string) {
+// SendSignal sends a signal by name, such as "SIGTERM". A child that is gone gets nothing.
+func (c *Child) SendSignal(name string) {
 	c.asked.Store(true)
 	_ = c.process.Signal(unix.SignalNum(name))
 }
 
-// Hold starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's lock.
+// StartHolder starts the holder for the child, which has the lease's lock as descriptor keep, and closes this process's lock.
 // It is for Born.
-func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
-	pidfd, err := Pidfd(c.PID())
+func (c *Child) StartHolder(keep int, lock *os.File, args ...string) error {
+	pidfd, err := OpenPidfd(c.PID())
 	if err == nil {
 		err = StartHolderFor(pidfd, keep, args...)
 		_ = pidfd.Close()
@@ -234,31 +236,31 @@ func (c *Child) Hold(keep int, lock *os.File, args ...string) error {
 	return err
 }
 
-// Exit waits for the child's end and ends this process in the same way. It does not return.
-func (c *Child) Exit() {
+// WaitAndExit waits for the child's end and ends this process in the same way. It does not return.
+func (c *Child) WaitAndExit() {
 	<-c.ended
-	c.signals.stop()
+	c.signals.stopForwarding()
 	if c.status.Signaled() {
-		dieOf(c.status.Signal())
+		dieBySignal(c.status.Signal())
 	}
 	os.Exit(c.status.ExitStatus())
 }
 
-// dieOf ends this process by a signal.
-func dieOf(sig unix.Signal) {
+// dieBySignal ends this process by a signal.
+func dieBySignal(sig unix.Signal) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
-	interrupt.Die(sig)
+	interrupt.DieBySignal(sig)
 }
 
 // Rest waits for the child's end and gives this process its usual signals back: between two children it ends by them.
 func (c *Child) Rest() {
 	<-c.ended
-	c.signals.stop()
+	c.signals.stopForwarding()
 }
 
-// wait waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child
+// waitForEnd waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child
 // may ignore, or act on after it has tidied up.
-func (c *Child) wait() {
+func (c *Child) waitForEnd() {
 	if c.dying != nil {
 		if code, signal, err := (sys.Process{PID: c.PID()}).AwaitEnd(); err == nil {
 			c.dying(c.PID(), code, signal)
@@ -276,15 +278,15 @@ func (c *Child) wait() {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err == nil && pid == 0:
-			looks = c.resume(looks)
+			looks = c.continueStopped(looks)
 			continue
 		case err == nil && status.Continued():
 			looks = 0
 			continue
 		case err == nil && status.Stopped(): // or stopped again
 			looks = 0
-			if !c.alone.Load() && follows(status.StopSignal()) {
-				c.resumedAt.Store(stopping)
+			if !c.alone.Load() && followsStop(status.StopSignal()) {
+				c.resumedAt.Store(stopInProgress)
 				stopAs(status.StopSignal())
 				c.resumedAt.Store(int64(time.Since(c.began)))
 				looks = 20
@@ -293,16 +295,16 @@ func (c *Child) wait() {
 		case err != nil: // another process has reaped it: its exit status is unknown, so it is no success
 			status = 0xff << 8
 		}
-		c.finish(status, usage)
+		c.recordEnd(status, usage)
 		return
 	}
 }
 
-// resume continues a child that stays stopped after this process was continued, and returns how often to look again. A shell
+// continueStopped continues a child that stays stopped after this process was continued, and returns how often to look again. A shell
 // continues the whole process group of a job, but the child may have made a group of its own.
-func (c *Child) resume(looks int) int {
+func (c *Child) continueStopped(looks int) int {
 	switch {
-	case !stopped(c.PID()):
+	case !isStopped(c.PID()):
 		return 0
 	case looks > 1:
 		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
@@ -312,17 +314,17 @@ func (c *Child) resume(looks int) int {
 	return 0
 }
 
-func (c *Child) finish(status unix.WaitStatus, usage unix.Rusage) {
+func (c *Child) recordEnd(status unix.WaitStatus, usage unix.Rusage) {
 	c.once.Do(func() {
 		c.status, c.usage, c.ran = status, usage, time.Since(c.began)
-		awaitSignal(syscall.WaitStatus(status), func() bool { return c.asked.Load() || c.Meant(time.Now().Add(-time.Second)) != "" })
+		awaitSignal(syscall.WaitStatus(status), func() bool { return c.asked.Load() || c.LastSignalSince(time.Now().Add(-time.Second)) != "" })
 		close(c.ended)
 	})
 }
 
-// ownPeak is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss
+// ownPeakMemory is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss
 // also has that of the program before.
-func ownPeak() (most int64) {
+func ownPeakMemory() (most int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0

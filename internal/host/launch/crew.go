@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Crew is several commands that run as children in our own process group, with our terminal. Signals of the terminal
+// ChildGroup is several commands that run as children in our own process group, with our terminal. Signals of the terminal
 // reach all of them and us; those that are sent to this process alone are passed on to each once. What stops this
 // process (Ctrl-Z) stops them too.
-type Crew struct {
+type ChildGroup struct {
 	command Command
-	signals *passing
-	ended   chan Ended
+	signals *signalForwarder
+	ended   chan ChildEnd
 
 	mu      sync.Mutex
 	running map[int]*os.Process // by number
@@ -26,8 +26,8 @@ type Crew struct {
 	by      os.Signal           // how
 }
 
-// Ended is the end of one of a crew.
-type Ended struct {
+// ChildEnd is the end of one of a crew.
+type ChildEnd struct {
 	Number int // in the order of the starts, from 0
 	PID    int
 	Code   int    // exit code; -1 when a signal ended it
@@ -35,26 +35,26 @@ type Ended struct {
 }
 
 // Failed reports whether the command says that it failed.
-func (e Ended) Failed() bool { return e.Code != 0 }
+func (e ChildEnd) Failed() bool { return e.Code != 0 }
 
-// Gather begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the
+// NewChildGroup begins a crew of at most that many, which all run the command. From now on signals are passed on. Of the
 // command only Path and Argv count.
-func (c Command) Gather(most int) *Crew {
-	crew := &Crew{command: c, ended: make(chan Ended, most), running: map[int]*os.Process{}}
-	crew.signals = pass(passedOn(), func(sig syscall.Signal) {
+func (c Command) NewChildGroup(most int) *ChildGroup {
+	crew := &ChildGroup{command: c, ended: make(chan ChildEnd, most), running: map[int]*os.Process{}}
+	crew.signals = catchSignals(forwardedSignals(), func(sig syscall.Signal) {
 		crew.mu.Lock()
 		defer crew.mu.Unlock()
 		crew.meant, crew.by = time.Now(), sig
 	}, crew.signalAll)
-	go crew.signals.run()
+	go crew.signals.forwardSignals()
 	return crew
 }
 
 // Start starts one more, with the environment and our streams; the input is that of number 0, and that of others is
 // empty.
-func (c *Crew) Start(number int, env []string) error {
+func (c *ChildGroup) Start(number int, env []string) error {
 	argv := c.command.Argv
-	cmd := &exec.Cmd{Path: c.command.Path, Args: argv, Env: first(env), Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd := &exec.Cmd{Path: c.command.Path, Args: argv, Env: keepFirstValues(env), Stdout: os.Stdout, Stderr: os.Stderr}
 	if number == 0 {
 		cmd.Stdin = os.Stdin
 	}
@@ -72,12 +72,12 @@ func (c *Crew) Start(number int, env []string) error {
 	if c.by != nil { // it came too late for what all the others were told
 		_ = cmd.Process.Signal(c.by)
 	}
-	go c.wait(number, cmd.Process)
+	go c.waitForMember(number, cmd.Process)
 	return nil
 }
 
-func (c *Crew) wait(number int, process *os.Process) {
-	end := Ended{Number: number, PID: process.Pid, Code: -1}
+func (c *ChildGroup) waitForMember(number int, process *os.Process) {
+	end := ChildEnd{Number: number, PID: process.Pid, Code: -1}
 	if state, err := process.Wait(); err == nil {
 		status, _ := state.Sys().(syscall.WaitStatus)
 		awaitSignal(status, func() bool {
@@ -96,10 +96,10 @@ func (c *Crew) wait(number int, process *os.Process) {
 }
 
 // Ended tells each end once.
-func (c *Crew) Ended() <-chan Ended { return c.ended }
+func (c *ChildGroup) Ended() <-chan ChildEnd { return c.ended }
 
 // Running returns the PIDs of those that run, by number.
-func (c *Crew) Running() map[int]int {
+func (c *ChildGroup) Running() map[int]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pids := map[int]int{}
@@ -109,15 +109,15 @@ func (c *Crew) Running() map[int]int {
 	return pids
 }
 
-// Meant reports whether a signal to end all has come since then.
-func (c *Crew) Meant(since time.Time) bool {
+// HasSignalSince reports whether a signal to end all has come since then.
+func (c *ChildGroup) HasSignalSince(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.meant.After(since)
 }
 
-// Needs reports whether a process is one of the crew, or a part of what this process does for it.
-func (c *Crew) Needs(pid int) bool {
+// OwnsProcess reports whether a process is one of the crew, or a part of what this process does for it.
+func (c *ChildGroup) OwnsProcess(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, process := range c.running {
@@ -128,15 +128,15 @@ func (c *Crew) Needs(pid int) bool {
 	return c.signals.witness != nil && c.signals.witness.pid == pid
 }
 
-// Send sends a signal by name, such as "SIGTERM", to those that run.
-func (c *Crew) Send(name string) {
+// SendSignal sends a signal by name, such as "SIGTERM", to those that run.
+func (c *ChildGroup) SendSignal(name string) {
 	c.mu.Lock()
 	c.asked = true
 	c.mu.Unlock()
 	c.signalAll(unix.SignalNum(name))
 }
 
-func (c *Crew) signalAll(sig os.Signal) {
+func (c *ChildGroup) signalAll(sig os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, process := range c.running {
@@ -144,11 +144,11 @@ func (c *Crew) signalAll(sig os.Signal) {
 	}
 }
 
-// Exit ends this process the way one of the crew ended. It does not return.
-func (c *Crew) Exit(as Ended) {
-	c.signals.stop()
+// ExitAs ends this process the way one of the crew ended. It does not return.
+func (c *ChildGroup) ExitAs(as ChildEnd) {
+	c.signals.stopForwarding()
 	if as.Signal != "" {
-		dieOf(unix.SignalNum(as.Signal))
+		dieBySignal(unix.SignalNum(as.Signal))
 	}
 	os.Exit(as.Code)
 }

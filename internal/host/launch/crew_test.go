@@ -11,8 +11,8 @@ import (
 // roleLate starts a crew, and its second member after the first was told to end. It is a process of its own: signals to it
 // are the crew's, and an Exec that fails, as other tests make, would leave SIGTERM to the kernel for good.
 func roleLate([]string) error {
-	crew := Command{Path: "/bin/sleep", Argv: []string{"sleep", "60"}}.Gather(2)
-	defer crew.signals.stop()
+	crew := Command{Path: "/bin/sleep", Argv: []string{"sleep", "60"}}.NewChildGroup(2)
+	defer crew.signals.stopForwarding()
 	for number := range 2 {
 		if err := crew.Start(number, nil); err != nil {
 			return err
@@ -24,11 +24,11 @@ func roleLate([]string) error {
 		}
 		select {
 		case end := <-crew.Ended():
-			if end.Number != number || end.Signal != "SIGTERM" || !crew.Meant(time.Now().Add(-time.Minute)) {
+			if end.Number != number || end.Signal != "SIGTERM" || !crew.HasSignalSince(time.Now().Add(-time.Minute)) {
 				return fmt.Errorf("it ended as %+v", end)
 			}
 		case <-time.After(30 * time.Second):
-			crew.Send("SIGKILL")
+			crew.SendSignal("SIGKILL")
 			return fmt.Errorf("number %d runs on", number)
 		}
 	}
@@ -40,22 +40,22 @@ func roleLate([]string) error {
 func roleHeard([]string) error {
 	command := Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "kill -TERM $$"}}
 	later := func() { time.AfterFunc(50*time.Millisecond, func() { _ = unix.Kill(unix.Getpid(), unix.SIGTERM) }) }
-	crew := command.Gather(1)
+	crew := command.NewChildGroup(1)
 	if err := crew.Start(0, nil); err != nil {
 		return err
 	}
 	later()
-	if end := <-crew.Ended(); end.Signal != "SIGTERM" || !crew.Meant(time.Now().Add(-time.Minute)) {
+	if end := <-crew.Ended(); end.Signal != "SIGTERM" || !crew.HasSignalSince(time.Now().Add(-time.Minute)) {
 		return fmt.Errorf("it ended as %+v, and nothing was heard of why", end)
 	}
-	crew.signals.stop()
+	crew.signals.stopForwarding()
 	child, err := command.Start()
 	if err != nil {
 		return err
 	}
 	later()
 	<-child.Ended()
-	if child.Meant(time.Now().Add(-time.Minute)) != "SIGTERM" {
+	if child.LastSignalSince(time.Now().Add(-time.Minute)) != "SIGTERM" {
 		return fmt.Errorf("a child ended, and nothing was heard of why")
 	}
 	fmt.Println("heard of it")

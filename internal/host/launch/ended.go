@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal names the signal that ended the process of a pidfd, "" for none. It need not be a child of ours. known is
+// EndSignalOf names the signal that ended the process of a pidfd, "" for none. It need not be a child of ours. known is
 // false if the kernel does not tell: it does from Linux 6.15 on, once the process's parent has waited for it.
-func Signal(pidfd *os.File) (name string, known bool) {
-	status, known := statusOf(int(pidfd.Fd()))
-	return signalOf(status), known
+func EndSignalOf(pidfd *os.File) (name string, known bool) {
+	status, known := waitForStatus(int(pidfd.Fd()))
+	return endSignalName(status), known
 }
 
 // Outcome is how the watched process has ended, as far as the kernel tells (see Signal): its exit code, or the signal.
-func (w *Watch) Outcome() (code *int, signal string) {
-	status, known := statusOf(w.pidfd)
+func (w *HolderWatch) Outcome() (code *int, signal string) {
+	status, known := waitForStatus(w.pidfd)
 	switch {
 	case known && status.Signaled():
 		return nil, unix.SignalName(status.Signal())
@@ -27,8 +27,8 @@ func (w *Watch) Outcome() (code *int, signal string) {
 	return nil, ""
 }
 
-// statusOf waits a moment for the status of a process that has ended.
-func statusOf(pidfd int) (status syscall.WaitStatus, known bool) {
+// waitForStatus waits a moment for the status of a process that has ended.
+func waitForStatus(pidfd int) (status syscall.WaitStatus, known bool) {
 	for end := time.Now().Add(200 * time.Millisecond); ; time.Sleep(2 * time.Millisecond) {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		err := unix.IoctlPidfdInfo(pidfd, &info)
@@ -41,23 +41,23 @@ func statusOf(pidfd int) (status syscall.WaitStatus, known bool) {
 	}
 }
 
-// lateSignal is how much later than its command this process may hear of a signal that was sent to both.
-const lateSignal = 200 * time.Millisecond
+// maxSignalDelay is how much later than its command this process may hear of a signal that was sent to both.
+const maxSignalDelay = 200 * time.Millisecond
 
 // awaitSignal waits a moment for a signal to be heard of that a command has obeyed by its end: one that is sent to a process group,
 // as by a terminal, may reach the command first, and then it looks as if that had failed by itself.
 func awaitSignal(status syscall.WaitStatus, heard func() bool) {
-	if name := signalOf(status); name == "" || name == "SIGKILL" { // of that we would not hear
+	if name := endSignalName(status); name == "" || name == "SIGKILL" { // of that we would not hear
 		return
 	}
-	for end := time.Now().Add(lateSignal); !heard() && time.Now().Before(end); {
+	for end := time.Now().Add(maxSignalDelay); !heard() && time.Now().Before(end); {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
 
-// signalOf also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those
+// endSignalName also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those
 // that people and schedulers send to end a program are read so.
-func signalOf(status syscall.WaitStatus) string {
+func endSignalName(status syscall.WaitStatus) string {
 	sig := syscall.Signal(0)
 	switch {
 	case status.Signaled():

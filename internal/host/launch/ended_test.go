@@ -30,15 +30,15 @@ func TestSignal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pidfd, err := Pidfd(cmd.Process.Pid)
+		pidfd, err := OpenPidfd(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ended := Exited(pidfd)
+		ended := ExitChannel(pidfd)
 		_ = in.Close()
 		_ = cmd.Wait()
 		<-ended
-		got, known := Signal(pidfd)
+		got, known := EndSignalOf(pidfd)
 		_ = pidfd.Close()
 		if known {
 			told++

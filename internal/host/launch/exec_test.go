@@ -25,11 +25,11 @@ func roleExec(args []string) error {
 	if err != nil {
 		return err
 	}
-	keep, err := Inherit(lock)
+	keep, err := DupInheritable(lock)
 	if err != nil {
 		return err
 	}
-	path, err := Find(args[1])
+	path, err := FindCommand(args[1])
 	if err != nil {
 		return err
 	}

@@ -13,25 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passing is what this process does with signals while a child runs, or several.
-type passing struct {
+// signalForwarder is what this process does with signals while a child runs, or several.
+type signalForwarder struct {
 	meant   func(syscall.Signal) // called with each signal that ends programs, to whichever process it was sent
 	send    func(os.Signal)      // passes one on
 	caught  chan os.Signal
 	done    chan struct{} // closed when nothing is passed on any more
 	signals []os.Signal
-	witness *witness // nil where there could be none
+	witness *groupSignalCounter // nil where there could be none
 }
 
-// pass begins to catch the signals that are passed on. What was ignored when this process started stays so, for the
+// catchSignals begins to catch the signals that are passed on. What was ignored when this process started stays so, for the
 // child to inherit (nohup, or a background job). Nothing is ever ignored here: the child would inherit that too.
-func pass(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *passing {
-	p := &passing{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
+func catchSignals(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal)) *signalForwarder {
+	p := &signalForwarder{meant: meant, send: send, caught: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range signals {
-		if handler(sig) == ignored || signal.Ignored(sig) {
+		if signalHandler(sig) == ignoredHandler || signal.Ignored(sig) {
 			continue
 		}
-		if taken(sig) {
+		if isRuntimeSignal(sig) {
 			signal.Ignore(sig) // for a moment: the runtime takes a signal back only after it let go of it
 		}
 		p.signals = append(p.signals, sig)
@@ -41,26 +41,26 @@ func pass(signals []unix.Signal, meant func(syscall.Signal), send func(os.Signal
 	return p
 }
 
-// passedOn are the signals that a process which runs another one hands to it.
-func passedOn() []unix.Signal {
+// forwardedSignals are the signals that a process which runs another one hands to it.
+func forwardedSignals() []unix.Signal {
 	return []unix.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2}
 }
 
-// taken are the signals that Go's runtime must not handle, because it cannot restore their default: those of
+// isRuntimeSignal are the signals that Go's runtime must not handle, because it cannot restore their default: those of
 // DefaultSignals, and those that stop.
-func taken(sig unix.Signal) bool {
-	return slices.Contains(append(fromRuntime(), unix.SIGTSTP, unix.SIGTTIN), sig)
+func isRuntimeSignal(sig unix.Signal) bool {
+	return slices.Contains(append(runtimeSignals(), unix.SIGTSTP, unix.SIGTTIN), sig)
 }
 
-// stop ends that: this process reacts to signals as it did before.
-func (p *passing) stop() {
+// stopForwarding ends that: this process reacts to signals as it did before.
+func (p *signalForwarder) stopForwarding() {
 	if p.caught == nil {
 		return
 	}
 	signal.Reset(p.signals...)
 	signal.Stop(p.caught)
 	for _, sig := range p.signals {
-		if sig, ok := sig.(unix.Signal); ok && taken(sig) {
+		if sig, ok := sig.(unix.Signal); ok && isRuntimeSignal(sig) {
 			setDefault(sig)
 		}
 	}
@@ -72,8 +72,8 @@ func (p *passing) stop() {
 	}
 }
 
-// run hands signals on: each to the child once.
-func (p *passing) run() {
+// forwardSignals hands signals on: each to the child once.
+func (p *signalForwarder) forwardSignals() {
 	if p.caught == nil {
 		return
 	}
@@ -86,43 +86,43 @@ func (p *passing) run() {
 		case unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP:
 			p.meant(n)
 		}
-		if !p.shared(n) {
+		if !p.isGroupSignal(n) {
 			p.send(sig)
 		}
 	}
 }
 
-// shared reports whether the child got the signal too. Without a witness that is taken for granted of what keys send,
+// isGroupSignal reports whether the child got the signal too. Without a witness that is taken for granted of what keys send,
 // as long as this process group is in front.
-func (p *passing) shared(sig unix.Signal) bool {
+func (p *signalForwarder) isGroupSignal(sig unix.Signal) bool {
 	if p.witness != nil {
-		if group, known := p.witness.saw(sig); known {
+		if group, known := p.witness.matchGroupSignal(sig); known {
 			return group
 		}
 	}
-	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP) && inFront()
+	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP) && isInForeground()
 }
 
-// inFront reports whether our process group is the foreground group of our terminal.
-func inFront() bool {
-	group, found := foreground()
+// isInForeground reports whether our process group is the foreground group of our terminal.
+func isInForeground() bool {
+	group, found := foregroundGroup()
 	return found && group == unix.Getpgrp()
 }
 
-// follows reports whether this process stops too when the signal has stopped the child: for the shell of our terminal,
+// followsStop reports whether this process stops too when the signal has stopped the child: for the shell of our terminal,
 // which shows that, and continues both. Without a terminal the sender would continue only the child (kill -CONT, or a
 // scheduler that resumes one process after the other), and this process would stay stopped for ever. So it is for
 // SIGSTOP in the background, which was sent to the child alone: otherwise it would have stopped us too.
-func follows(sig unix.Signal) bool {
+func followsStop(sig unix.Signal) bool {
 	if sig == unix.SIGSTOP {
-		return inFront()
+		return isInForeground()
 	}
-	_, found := foreground()
+	_, found := foregroundGroup()
 	return found
 }
 
-// foreground returns the foreground process group of our terminal, if there is one.
-func foreground() (group int, found bool) {
+// foregroundGroup returns the foreground process group of our terminal, if there is one.
+func foregroundGroup() (group int, found bool) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return 0, false
@@ -137,7 +137,7 @@ func foreground() (group int, found bool) {
 func stopAs(sig unix.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before action
+	var before sigaction
 	if sig != unix.SIGSTOP {
 		swapHandler(sig, nil, &before)
 		setDefault(sig)
@@ -149,22 +149,22 @@ func stopAs(sig unix.Signal) {
 	}
 }
 
-// ignored is SIG_IGN.
-const ignored = 1
+// ignoredHandler is SIG_IGN.
+const ignoredHandler = 1
 
-// handler is the kernel's address of what handles a signal: 0 the default, 1 ignored.
-func handler(sig unix.Signal) uintptr {
-	var a action
+// signalHandler is the kernel's address of what handles a signal: 0 the default, 1 ignored.
+func signalHandler(sig unix.Signal) uintptr {
+	var a sigaction
 	swapHandler(sig, nil, &a)
 	return a.handler
 }
 
-func swapHandler(sig unix.Signal, set, old *action) {
+func swapHandler(sig unix.Signal, set, old *sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// stopped reports whether a process is stopped (proc_pid_stat(5), field 3).
-func stopped(pid int) bool {
+// isStopped reports whether a process is stopped (proc_pid_stat(5), field 3).
+func isStopped(pid int) bool {
 	p, ok := sys.ReadProcess(pid)
 	return ok && p.State == 'T'
 }

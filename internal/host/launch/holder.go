@@ -25,8 +25,8 @@ const HolderFlag = "__hold"
 // follow HolderFlag, pidfd and lock descriptor on its command line. The holder closes spare, if there is one, so that
 // closing it here takes no time; it is for descriptors whose last close is slow.
 func StartHolder(lock int, spare *os.File, args ...string) error {
-	dieAtOnce()
-	self, err := Pidfd(os.Getpid())
+	defaultEndSignals()
+	self, err := OpenPidfd(os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,8 @@ func StartHolder(lock int, spare *os.File, args ...string) error {
 	return startHolder(self, lock, spare, args)
 }
 
-// Pidfd opens a process to watch it: the descriptor means this very process, also after its PID was used again.
-func Pidfd(pid int) (*os.File, error) {
+// OpenPidfd opens a process to watch it: the descriptor means this very process, also after its PID was used again.
+func OpenPidfd(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch process %d: %w", pid, err)
@@ -137,9 +137,9 @@ type forkArgs struct {
 	failed     uintptr // why the grandchild could not execute
 }
 
-// action is the kernel's struct sigaction with room to spare: only its first word is looked at or set
+// sigaction is the kernel's struct sigaction with room to spare: only its first word is looked at or set
 // (include/linux/signal_types.h; SIG_DFL is 0, SIG_IGN is 1).
-type action struct {
+type sigaction struct {
 	handler uintptr
 	rest    [7]uintptr
 }
@@ -192,7 +192,7 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 		first = a.keep[i] + 1
 	}
 	closeRange(first, 1<<31-1)
-	unblock()
+	unblockSignals()
 	_, _, err := syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
 	a.failed = uintptr(err)
@@ -200,19 +200,19 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	return 0, 0
 }
 
-// unblock gives every caught signal its default before it lets signals in again: the new program begins with the mask
+// unblockSignals gives every caught signal its default before it lets signals in again: the new program begins with the mask
 // of this thread in all of its threads, and the Go runtime's handlers must not run in a forked copy.
 //
 //go:norace
 //go:nosplit
-func unblock() {
+func unblockSignals() {
 	for sig := uintptr(1); sig <= 64; sig++ {
-		var a action
+		var a sigaction
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
 		if a.handler <= 1 {
 			continue
 		}
-		a = action{}
+		a = sigaction{}
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
 	}
 	var none uint64
@@ -241,26 +241,26 @@ func exitRaw(code uintptr) {
 	}
 }
 
-// Watch is what a holder has in hand.
-type Watch struct {
+// HolderWatch is what a holder has in hand.
+type HolderWatch struct {
 	pidfd int
 	lock  *os.File
 }
 
-// Watching reads the two descriptors of a holder's command line.
-func Watching(pidfd, lock string) (*Watch, error) {
-	fds, ok := sys.Inherited(pidfd, lock)
+// InheritWatch reads the two descriptors of a holder's command line.
+func InheritWatch(pidfd, lock string) (*HolderWatch, error) {
+	fds, ok := sys.InheritFDs(pidfd, lock)
 	if !ok {
 		return nil, errors.New("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
 	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && !slices.Contains(fds, spare) {
 		go unix.Close(spare) //nolint:errcheck // it may take a while, and nothing was written
 	}
-	return &Watch{pidfd: fds[0], lock: os.NewFile(uintptr(fds[1]), "lease")}, nil
+	return &HolderWatch{pidfd: fds[0], lock: os.NewFile(uintptr(fds[1]), "lease")}, nil
 }
 
 // Wait blocks until the watched process is gone; each is called in between every so often.
-func (w *Watch) Wait(every time.Duration, each func()) error {
+func (w *HolderWatch) Wait(every time.Duration, each func()) error {
 	for {
 		fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 		n, err := unix.Poll(fds, int(every.Milliseconds()))
@@ -279,10 +279,10 @@ func (w *Watch) Wait(every time.Duration, each func()) error {
 }
 
 // Process is the watched process's descriptor.
-func (w *Watch) Process() int { return w.pidfd }
+func (w *HolderWatch) Process() int { return w.pidfd }
 
-// Drop closes the holder's reference to the lease.
-func (w *Watch) Drop() error { return w.lock.Close() }
+// DropLease closes the holder's reference to the lease.
+func (w *HolderWatch) DropLease() error { return w.lock.Close() }
 
 func prctlGetSubreaper(out *int32) error {
 	return unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(out)), 0, 0, 0)

@@ -20,12 +20,12 @@ import (
 // beHolder PIDFD LOCK MARKER: a holder that writes MARKER when it is done.
 func beHolder(args []string) {
 	result := "done"
-	w, err := Watching(args[0], args[1])
+	w, err := InheritWatch(args[0], args[1])
 	if err == nil {
 		err = os.WriteFile(args[2]+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600)
 	}
 	if err == nil {
-		err = errors.Join(w.Wait(time.Hour, func() {}), w.Drop())
+		err = errors.Join(w.Wait(time.Hour, func() {}), w.DropLease())
 	}
 	if err != nil {
 		result = err.Error()
@@ -44,7 +44,7 @@ func lease(path string) (int, error) {
 	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		return -1, err
 	}
-	return Inherit(file)
+	return DupInheritable(file)
 }
 
 // roleStart LOCK MARKER: gpuard up to the command, which then closes descriptor 3 and waits.
@@ -424,7 +424,7 @@ func TestHolderSurvivesExec(t *testing.T) {
 
 func TestWatchingRefuses(t *testing.T) {
 	for _, args := range [][2]string{{"", "5"}, {"5", "x"}, {"0", "5"}, {"5", "2"}, {"777", "778"}, {"-1", "-1"}} {
-		if _, err := Watching(args[0], args[1]); err == nil || !strings.Contains(err.Error(), "by hand") {
+		if _, err := InheritWatch(args[0], args[1]); err == nil || !strings.Contains(err.Error(), "by hand") {
 			t.Errorf("Watching(%q, %q): %v", args[0], args[1], err)
 		}
 	}
@@ -444,7 +444,7 @@ func TestWaitCallsInBetween(t *testing.T) {
 	}
 	defer unix.Close(pidfd) //nolint:errcheck // only watched
 	calls := 0
-	w := &Watch{pidfd: pidfd}
+	w := &HolderWatch{pidfd: pidfd}
 	err = w.Wait(time.Millisecond, func() {
 		if calls++; calls == 3 {
 			_ = cmd.Process.Kill()
@@ -454,7 +454,7 @@ func TestWaitCallsInBetween(t *testing.T) {
 	if err != nil || calls < 3 {
 		t.Errorf("%d calls, %v", calls, err)
 	}
-	if err := (&Watch{pidfd: 9999}).Wait(time.Second, nil); err == nil {
+	if err := (&HolderWatch{pidfd: 9999}).Wait(time.Second, nil); err == nil {
 		t.Error("a descriptor that is not open looks like a command that has ended")
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gone reports whether the lock's file has no name any more: the lease was taken over, or released.
-func (w *Watch) Gone() bool {
+// IsLeaseGone reports whether the lock's file has no name any more: the lease was taken over, or released.
+func (w *HolderWatch) IsLeaseGone() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(w.lock.Fd()), &st) == nil && st.Nlink == 0
 }
 
-// Linger keeps the lease while a next start of the command may come. It returns when that start has taken it over
+// WaitForNextStart keeps the lease while a next start of the command may come. It returns when that start has taken it over
 // (Gone), or is not to be expected any more: file has been missing for rest (the user may be writing it anew), parent
 // (a pidfd) has ended, or most is over. inotify watches the files; changes that it does not report are polled for, also
 // if the user has no inotify instance left (inotify(7), max_user_instances).
-func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) {
+func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest time.Duration) {
 	in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		in = -1
@@ -46,7 +46,7 @@ func (w *Watch) Linger(file string, parent *os.File, most, rest time.Duration) {
 			}
 		}
 		left := last.Sub(now)
-		if left <= 0 || w.Gone() {
+		if left <= 0 || w.IsLeaseGone() {
 			return
 		}
 		if !told {

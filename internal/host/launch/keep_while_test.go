@@ -26,7 +26,7 @@ func linger(t *testing.T, rest time.Duration) *lingering {
 	l.write(t)
 	lock, err := os.Create(l.lock)
 	if err == nil {
-		l.parent, err = Pidfd(os.Getpid())
+		l.parent, err = OpenPidfd(os.Getpid())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func linger(t *testing.T, rest time.Duration) *lingering {
 	over := make(chan struct{})
 	l.over = over
 	go func() {
-		(&Watch{lock: lock}).Linger(l.file, l.parent, time.Hour, rest)
+		(&HolderWatch{lock: lock}).WaitForNextStart(l.file, l.parent, time.Hour, rest)
 		close(over)
 	}()
 	t.Cleanup(func() {
@@ -108,7 +108,7 @@ func roleDeaf(args []string) error {
 		return err
 	}
 	file := filepath.Join(args[0], "kernel.json")
-	parent, err := Pidfd(os.Getpid())
+	parent, err := OpenPidfd(os.Getpid())
 	if err = errors.Join(err, os.WriteFile(file, nil, 0o600), unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 16, Max: 16})); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func roleDeaf(args []string) error {
 		_, err = unix.Open("/dev/null", unix.O_RDONLY, 0)
 	}
 	end := time.AfterFunc(300*time.Millisecond, func() { fmt.Println("kept") }) // it has looked, mostly
-	(&Watch{lock: lock}).Linger(file, parent, time.Hour, time.Second)
+	(&HolderWatch{lock: lock}).WaitForNextStart(file, parent, time.Hour, time.Second)
 	if end.Stop() {
 		return errors.New("it ended at once")
 	}

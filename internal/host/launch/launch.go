@@ -1,7 +1,7 @@
 // Package launch turns this process into the command, and starts a small holder for it. It knows descriptors, processes
 // and signals; it does not know what a lease means.
 //
-//	path, err := launch.Find("python")
+//	path, err := launch.FindCommand("python")
 //	err = launch.StartHolder(lock, nil, folder, lease)
 //	err = launch.Exec(path, argv, env, open, lock, nil) // returns only on an error
 package launch
@@ -42,7 +42,7 @@ func (e *NotFoundError) Error() string {
 	if isShellWord(e.Command) {
 		return fmt.Sprintf("cannot run %q: it is a word of the shell and no program; give the whole line to a shell: bash -c '%[1]s ...'", e.Command)
 	}
-	if plain(e.Command) {
+	if isRegularFile(e.Command) {
 		return fmt.Sprintf("cannot run %q: no such command in PATH; the file in this folder is %s", e.Command, shellquote.Sh("./"+e.Command))
 	}
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
@@ -78,19 +78,19 @@ func (e *NotExecutableError) Error() string {
 // Unwrap returns the kernel's error.
 func (e *NotExecutableError) Unwrap() error { return e.Err }
 
-// Find resolves a command the way execvp does: through PATH unless it has a slash. A file in PATH that may not be
+// FindCommand resolves a command the way execvp does: through PATH unless it has a slash. A file in PATH that may not be
 // executed is remembered, and is the answer when nothing better follows (POSIX, XCU 2.9.1.1: 126 instead of 127).
-func Find(command string) (string, error) {
+func FindCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
-	case err == nil && !plain(path): // such as a pipe: execve(2) takes none
+	case err == nil && !isRegularFile(path): // such as a pipe: execve(2) takes none
 		return "", &NotExecutableError{path, unix.EACCES}
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrDot): // PATH asks for the current folder; that is the user's choice
 		return filepath.Abs(path)
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		if path := inPath(command); path != "" {
+		if path := findInPath(command); path != "" {
 			return "", &NotExecutableError{path, unix.EACCES}
 		}
 		return "", &NotFoundError{command}
@@ -100,28 +100,28 @@ func Find(command string) (string, error) {
 	return "", &NotExecutableError{command, err}
 }
 
-// inPath returns the first regular file of that name in PATH, executable or not.
-func inPath(command string) string {
+// findInPath returns the first regular file of that name in PATH, executable or not.
+func findInPath(command string) string {
 	if command == "" || strings.Contains(command, "/") {
 		return ""
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		path := filepath.Join(dir, command)
-		if plain(path) {
+		if isRegularFile(path) {
 			return path
 		}
 	}
 	return ""
 }
 
-func plain(path string) bool {
+func isRegularFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Inherit returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not have
+// DupInheritable returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not have
 // that many descriptors. (exec.Cmd's ExtraFiles would put it at 3 and overwrite what the caller passed on there.)
-func Inherit(f *os.File) (int, error) {
+func DupInheritable(f *os.File) (int, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, lowestFD)
 	var limit unix.Rlimit
 	if errors.Is(err, unix.EINVAL) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
@@ -138,8 +138,8 @@ func Inherit(f *os.File) (int, error) {
 // SIGHUP, SIGINT and SIGQUIT that were ignored when gpuard started are ignored in the command too. A script without
 // "#!" goes to the shell, as with execvp. by executes it in another way than execve(2); nil: there is none.
 func Exec(path string, argv, env []string, before map[int]bool, keep int, by func(path string, argv, env []string) error) error {
-	dieAtOnce()
-	closeOpened(before, keep)
+	defaultEndSignals()
+	closeLibraryFDs(before, keep)
 	inheritIgnored()
 	if by != nil {
 		return by(path, argv, env)
@@ -171,8 +171,8 @@ func OpenDescriptors() map[int]bool {
 	return open
 }
 
-// closeOpened marks what a driver library opened without O_CLOEXEC.
-func closeOpened(before map[int]bool, keep int) {
+// closeLibraryFDs marks what a driver library opened without O_CLOEXEC.
+func closeLibraryFDs(before map[int]bool, keep int) {
 	if before == nil {
 		return
 	}

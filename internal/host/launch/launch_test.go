@@ -20,7 +20,7 @@ const roleVar = "GPUARD_LAUNCH_ROLE"
 
 // The tests need processes that fork, execute and die: this binary again, as a holder or in a role.
 func TestMain(m *testing.M) {
-	apart.Watch()
+	apart.RunIfWatcher()
 	if len(os.Args) > 1 && os.Args[1] == HolderFlag {
 		beHolder(os.Args[2:])
 		return
@@ -134,7 +134,7 @@ func TestFind(t *testing.T) {
 		{command: "here/below", not: true},
 	}
 	for _, tt := range tests {
-		got, err := Find(tt.command)
+		got, err := FindCommand(tt.command)
 		var missing *NotFoundError
 		var not *NotExecutableError
 		if got != tt.want || errors.As(err, &missing) != tt.missing || errors.As(err, &not) != tt.not || (err == nil) != (tt.want != "") {
@@ -145,7 +145,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", ":"+dir+"/one")
-	if got, err := Find("here"); got != dir+"/here" || err != nil {
+	if got, err := FindCommand("here"); got != dir+"/here" || err != nil {
 		t.Errorf("with the current folder in PATH: %q, %v", got, err)
 	}
 }
@@ -156,11 +156,11 @@ func TestInherit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
-	one, err := Inherit(file)
+	one, err := DupInheritable(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := Inherit(file)
+	two, err := DupInheritable(file)
 	if err != nil || one < lowestFD || two <= one {
 		t.Errorf("%d, %d, %v; want two numbers from %d on", one, two, err, lowestFD)
 	}
@@ -177,7 +177,7 @@ func roleLow([]string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}); err != nil {
 		return err
 	}
-	fd, err := Inherit(os.Stdin)
+	fd, err := DupInheritable(os.Stdin)
 	fmt.Println("got", fd, err)
 	return nil
 }

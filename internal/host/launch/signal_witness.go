@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// witness tells a signal that was sent to this process alone from one that was sent to its whole process group, which
+// groupSignalCounter tells a signal that was sent to this process alone from one that was sent to its whole process group, which
 // the child got as well: by a key of the terminal, its hangup, or a shell's "kill %1". The kernel does not say so. The
 // witness is a further member of the group, which counts the signals that it gets: those were sent to the group. It is
 // a copy of this process that never executes anything.
@@ -20,49 +20,49 @@ import (
 // The kernel signals the members of a group from the youngest to the oldest (__kill_pgrp_info in kernel/signal.c,
 // attach_pid in kernel/pid.c), so the witness has a signal before this process gets it. And it takes waiting signals in
 // the order of their numbers (next_signal in kernel/signal.c), so that the question, which is a signal too, comes last.
-type witness struct {
+type groupSignalCounter struct {
 	pid    int
 	answer *os.File
-	told   [counted]uint32    // counts of the last answer
-	credit [counted]uint32    // of the group, and not seen by this process yet
-	since  [counted]time.Time // of the credit
-	silent bool               // it did not answer once
+	told   [standardSignals]uint32    // counts of the last answer
+	credit [standardSignals]uint32    // of the group, and not seen by this process yet
+	since  [standardSignals]time.Time // of the credit
+	silent bool                       // it did not answer once
 }
 
-// counted are the numbers of the standard signals, and of none: 0.
-const counted = 32
+// standardSignals are the numbers of the standard signals, and of none: 0.
+const standardSignals = 32
 
 // The signals to the witness: real-time ones, which have no other use here.
 const (
-	tellCounts = 40
-	orphaned   = 41 // a thread of its parent has ended, perhaps the last
+	askCountsSignal = 40
+	parentEndSignal = 41 // a thread of its parent has ended, perhaps the last
 )
 
-// merged is how long two equal signals that came together may be apart in this process. The Go runtime may also make
+// mergeWindow is how long two equal signals that came together may be apart in this process. The Go runtime may also make
 // one of them, and then a later one must not be taken for the second.
-const merged = 3 * time.Second
+const mergeWindow = 3 * time.Second
 
-// near is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get
+// groupWindow is how soon after a signal for the group an equal one counts as such too: on a busy machine the witness may get
 // two as one.
-const near = 500 * time.Millisecond
+const groupWindow = 500 * time.Millisecond
 
-// witnessArgs is everything that the copy needs, prepared while the runtime still works.
-type witnessArgs struct {
+// signalCounterArgs is everything that the copy needs, prepared while the runtime still works.
+type signalCounterArgs struct {
 	answer, null uintptr // descriptors
 	parent       uintptr
 	set          uint64 // signals to wait for
 	name         *byte
 	line         [][]byte // its command line, ours
-	counts       [counted]uint32
+	counts       [standardSignals]uint32
 }
 
 // newWitness starts one for the signals. Its end comes with ours, or by stop.
-func newWitness(signals []os.Signal) (*witness, error) {
+func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 	var answer [2]int
 	if err := unix.Pipe2(answer[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
 	}
-	w := &witness{answer: os.NewFile(uintptr(answer[0]), "witness")}
+	w := &groupSignalCounter{answer: os.NewFile(uintptr(answer[0]), "witness")}
 	defer unix.Close(answer[1]) //nolint:errcheck // the copy's
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -70,10 +70,10 @@ func newWitness(signals []os.Signal) (*witness, error) {
 		return nil, err
 	}
 	defer unix.Close(null) //nolint:errcheck // the copy's
-	a := witnessArgs{answer: uintptr(answer[1]), null: uintptr(null), parent: uintptr(os.Getpid()), name: cstring("gpu-witness"),
-		set: 1<<(tellCounts-1) | 1<<(orphaned-1)}
+	a := signalCounterArgs{answer: uintptr(answer[1]), null: uintptr(null), parent: uintptr(os.Getpid()), name: cstring("gpu-witness"),
+		set: 1<<(askCountsSignal-1) | 1<<(parentEndSignal-1)}
 	for _, sig := range signals {
-		if n, ok := sig.(unix.Signal); ok && n < counted {
+		if n, ok := sig.(unix.Signal); ok && n < standardSignals {
 			a.set |= 1 << (n - 1)
 		}
 	}
@@ -92,7 +92,7 @@ func newWitness(signals []os.Signal) (*witness, error) {
 }
 
 // stop ends the witness.
-func (w *witness) stop() {
+func (w *groupSignalCounter) stop() {
 	_ = w.answer.Close()
 	_ = unix.Kill(w.pid, unix.SIGKILL) // no other goroutine reaps it, so its PID is still its own
 	for {
@@ -102,8 +102,8 @@ func (w *witness) stop() {
 	}
 }
 
-// saw reports whether the signal came to the whole group; known is false when the witness does not answer.
-func (w *witness) saw(sig unix.Signal) (group, known bool) {
+// matchGroupSignal reports whether the signal came to the whole group; known is false when the witness does not answer.
+func (w *groupSignalCounter) matchGroupSignal(sig unix.Signal) (group, known bool) {
 	if w.silent || !w.updateCounts() {
 		w.silent = true // a late answer would be taken for the next one
 		return false, false
@@ -112,15 +112,15 @@ func (w *witness) saw(sig unix.Signal) (group, known bool) {
 		w.credit[sig]--
 		return true, true
 	}
-	return time.Since(w.since[sig]) < near, true
+	return time.Since(w.since[sig]) < groupWindow, true
 }
 
 // updateCounts brings the counts up to date.
-func (w *witness) updateCounts() bool {
-	if unix.Kill(w.pid, tellCounts) != nil {
+func (w *groupSignalCounter) updateCounts() bool {
+	if unix.Kill(w.pid, askCountsSignal) != nil {
 		return false
 	}
-	var told [counted * 4]byte
+	var told [standardSignals * 4]byte
 	n, err := 0, error(nil)
 	// It may have been stopped or killed. And this process may be stopped just now, for longer than any deadline.
 	for try := 0; err == nil && n == 0 && try < 10; try++ {
@@ -138,7 +138,7 @@ func (w *witness) updateCounts() bool {
 		case count != w.told[sig]:
 			w.credit[sig] += count - w.told[sig]
 			w.told[sig], w.since[sig] = count, time.Now()
-		case time.Since(w.since[sig]) > merged:
+		case time.Since(w.since[sig]) > mergeWindow:
 			w.credit[sig] = 0
 		}
 	}
@@ -147,7 +147,7 @@ func (w *witness) updateCounts() bool {
 
 // forkWitness makes the copy, as doubleFork does: all signals are blocked in it from its beginning to its end, and it
 // makes raw system calls only.
-func forkWitness(a *witnessArgs) (uintptr, syscall.Errno) {
+func forkWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
@@ -165,7 +165,7 @@ func forkWitness(a *witnessArgs) (uintptr, syscall.Errno) {
 
 //go:norace
 //go:nosplit
-func rawWitness(a *witnessArgs) (uintptr, syscall.Errno) {
+func rawWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
@@ -183,17 +183,17 @@ func rawWitness(a *witnessArgs) (uintptr, syscall.Errno) {
 	}
 	closeRange(3, a.answer-1) // whatever the caller passed on, and the lease
 	closeRange(a.answer+1, 1<<31-1)
-	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, orphaned, 0)
+	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, parentEndSignal, 0)
 	for {
 		if parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); parent != a.parent {
 			exitRaw(0)
 		}
 		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&a.set)), 0, 0, 8, 0, 0)
 		switch {
-		case errno != 0 || sig == orphaned:
-		case sig == tellCounts:
-			syscall.RawSyscall(syscall.SYS_WRITE, a.answer, uintptr(unsafe.Pointer(&a.counts)), counted*4)
-		case sig < counted:
+		case errno != 0 || sig == parentEndSignal:
+		case sig == askCountsSignal:
+			syscall.RawSyscall(syscall.SYS_WRITE, a.answer, uintptr(unsafe.Pointer(&a.counts)), standardSignals*4)
+		case sig < standardSignals:
 			a.counts[sig]++
 		}
 	}

@@ -20,7 +20,7 @@ import (
 func DefaultSignals() {
 	var size unix.Rlimit
 	limited := unix.Getrlimit(unix.RLIMIT_FSIZE, &size) == nil && size.Cur != unix.RLIM_INFINITY
-	for _, sig := range fromRuntime() {
+	for _, sig := range runtimeSignals() {
 		if sig != unix.SIGXFSZ || !limited {
 			setDefault(sig)
 		}
@@ -31,18 +31,18 @@ func DefaultSignals() {
 	inheritIgnored()
 }
 
-// fromRuntime are the signals that DefaultSignals takes from the Go runtime.
-func fromRuntime() []unix.Signal {
+// runtimeSignals are the signals that DefaultSignals takes from the Go runtime.
+func runtimeSignals() []unix.Signal {
 	return []unix.Signal{
 		unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGVTALRM,
 		unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR,
 	}
 }
 
-// dieAtOnce leaves the signals that end a process to the kernel, from shortly before exec on. Go's handler would run in
+// defaultEndSignals leaves the signals that end a process to the kernel, from shortly before exec on. Go's handler would run in
 // one of the threads, which exec ends: a signal that is being handled just then would be lost, and the command would
 // run on as if none had been sent.
-func dieAtOnce() {
+func defaultEndSignals() {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		if !signal.Ignored(sig) {
 			setDefault(sig)
@@ -68,15 +68,15 @@ func inheritIgnored() {
 	if !signal.Ignored(unix.SIGINT) {
 		return
 	}
-	above := ignoredBy(os.Getppid())
+	above := ignoredSignals(os.Getppid())
 	const quit, interrupt = uint64(1) << (unix.SIGQUIT - 1), uint64(1) << (unix.SIGINT - 1)
 	if above&(interrupt|quit) != interrupt {
 		signal.Ignore(unix.SIGQUIT)
 	}
 }
 
-// ignoredBy returns the set of signals that a process ignores, 0 if that is not known (proc_pid_status(5), SigIgn).
-func ignoredBy(pid int) (set uint64) {
+// ignoredSignals returns the set of signals that a process ignores, 0 if that is not known (proc_pid_status(5), SigIgn).
+func ignoredSignals(pid int) (set uint64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0

@@ -62,7 +62,7 @@ func TestInheritIgnored(t *testing.T) {
 			t.Errorf("%s: the command ignores %v, want %v", script, got, want)
 		}
 	}
-	if set := ignoredBy(1 << 30); set != 0 {
+	if set := ignoredSignals(1 << 30); set != 0 {
 		t.Errorf("a process that is not there ignores %#x", set)
 	}
 }

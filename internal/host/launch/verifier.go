@@ -15,7 +15,7 @@ import (
 // the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It inherits out, and writes
 // lines there.
 func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
-	process, err := Pidfd(pid)
+	process, err := OpenPidfd(pid)
 	if err != nil {
 		return err
 	}
@@ -28,18 +28,18 @@ func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
 	return startDetached("what watches the command", flag, holderEnv(), []int{int(process.Fd()), stream}, args)
 }
 
-// Watched reads the two descriptors of a watcher's command line: the command's pidfd, and where to write.
-func Watched(pidfd, stream string) (process, out *os.File, err error) {
-	fds, ok := sys.Inherited(pidfd, stream)
+// InheritWatcherFDs reads the two descriptors of a watcher's command line: the command's pidfd, and where to write.
+func InheritWatcherFDs(pidfd, stream string) (process, out *os.File, err error) {
+	fds, ok := sys.InheritFDs(pidfd, stream)
 	if !ok {
 		return nil, nil, errors.New("cannot watch a command by hand: gpuard run starts what does")
 	}
 	return os.NewFile(uintptr(fds[0]), "pidfd"), os.NewFile(uintptr(fds[1]), "standard error"), nil
 }
 
-// Exited returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours. pidfd
+// ExitChannel returns a channel that is closed when the process of a pidfd has ended; it need not be a child of ours. pidfd
 // must stay open until then.
-func Exited(pidfd *os.File) <-chan struct{} {
+func ExitChannel(pidfd *os.File) <-chan struct{} {
 	ended := make(chan struct{})
 	fd := int(pidfd.Fd())
 	go func() {
@@ -49,7 +49,7 @@ func Exited(pidfd *os.File) <-chan struct{} {
 	return ended
 }
 
-// Send sends a signal to the process of a pidfd, and to no other that has its PID by now.
-func Send(pidfd *os.File, sig unix.Signal) error {
+// SendSignal sends a signal to the process of a pidfd, and to no other that has its PID by now.
+func SendSignal(pidfd *os.File, sig unix.Signal) error {
 	return unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, 0)
 }

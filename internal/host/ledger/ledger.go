@@ -2,8 +2,8 @@
 // below a size: when it would grow above it, the older half goes. It follows no link, waits for nothing longer than
 // Patience, and does not know what the lines mean.
 //
-//	err := ledger.Append(filepath.Join(folder, "lines"), line, 8<<20)
-//	text, err := ledger.Read(folder, "lines", uint32(os.Geteuid()), 8<<20)
+//	err := ledger.AppendLine(filepath.Join(folder, "lines"), line, 8<<20)
+//	text, err := ledger.ReadText(folder, "lines", uint32(os.Geteuid()), 8<<20)
 package ledger
 
 import (
@@ -20,18 +20,18 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Patience is how long Append waits while another process halves the file. After that it appends all the same: the line
+// LockPatience is how long Append waits while another process halves the file. After that it appends all the same: the line
 // may then be lost, but a stopped process stops no other.
-const Patience = time.Second
+const LockPatience = time.Second
 
-// Append adds a line, which has no line break, to the file at path; the file and its folder are made where they are
+// AppendLine adds a line, which has no line break, to the file at path; the file and its folder are made where they are
 // missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the line,
 // which is none of its lines.
-func Append(path string, line []byte, most int64) error {
-	dir, err := sys.OpenOwn(filepath.Dir(path), 0o700)
+func AppendLine(path string, line []byte, most int64) error {
+	dir, err := sys.OpenOwnFolder(filepath.Dir(path), 0o700)
 	if err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
-		err = add(dir, filepath.Base(path), line, most)
+		err = appendToFile(dir, filepath.Base(path), line, most)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
@@ -39,8 +39,8 @@ func Append(path string, line []byte, most int64) error {
 	return nil
 }
 
-func add(dir *sys.Dir, name string, line []byte, most int64) error {
-	file, err := lock(dir, name)
+func appendToFile(dir *sys.Dir, name string, line []byte, most int64) error {
+	file, err := openLocked(dir, name)
 	if err != nil {
 		return err
 	}
@@ -59,17 +59,17 @@ func add(dir *sys.Dir, name string, line []byte, most int64) error {
 			text = append([]byte{'\n'}, text...)
 		}
 		if size+int64(len(text)) > most {
-			return halve(dir, name, file, text)
+			return dropOlderHalf(dir, name, file, text)
 		}
 	}
 	_, err = file.Write(text)
 	return err
 }
 
-// lock opens the file for appending and locks it, so that no other process halves it meanwhile.
-func lock(dir *sys.Dir, name string) (*os.File, error) {
-	for end := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
-		file, err := open(dir, name)
+// openLocked opens the file for appending and locks it, so that no other process halves it meanwhile.
+func openLocked(dir *sys.Dir, name string) (*os.File, error) {
+	for end := time.Now().Add(LockPatience); ; time.Sleep(time.Millisecond) {
+		file, err := openOwnFile(dir, name)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func lock(dir *sys.Dir, name string) (*os.File, error) {
 		var here, there unix.Stat_t
 		err = unix.Fstat(int(file.Fd()), &here)
 		if err == nil {
-			there, err = dir.Look(name)
+			there, err = dir.Lstat(name)
 		}
 		if late := time.Now().After(end); late || locked == nil && err == nil && here.Ino == there.Ino {
 			return file, nil
@@ -86,8 +86,8 @@ func lock(dir *sys.Dir, name string) (*os.File, error) {
 	}
 }
 
-// open opens the file, which has to be the caller's, and makes it where it is missing.
-func open(dir *sys.Dir, name string) (*os.File, error) {
+// openOwnFile opens the file, which has to be the caller's, and makes it where it is missing.
+func openOwnFile(dir *sys.Dir, name string) (*os.File, error) {
 	fd, err := dir.Open(name, unix.O_RDWR|unix.O_APPEND)
 	if errors.Is(err, os.ErrNotExist) {
 		err = dir.Write(name, nil, 0o600)
@@ -99,15 +99,15 @@ func open(dir *sys.Dir, name string) (*os.File, error) {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)) //nolint:gosec // a descriptor
-	if err := whose(fd, uint32(os.Geteuid())); err != nil {          //nolint:gosec // a uid
+	if err := checkOwner(fd, uint32(os.Geteuid())); err != nil {     //nolint:gosec // a uid
 		_ = file.Close()
 		return nil, err
 	}
 	return file, nil
 }
 
-// whose is an error unless the descriptor is that of a regular file of this user.
-func whose(fd int, uid uint32) error {
+// checkOwner is an error unless the descriptor is that of a regular file of this user.
+func checkOwner(fd int, uid uint32) error {
 	var st unix.Stat_t
 	switch err := unix.Fstat(fd, &st); {
 	case err != nil:
@@ -120,8 +120,8 @@ func whose(fd int, uid uint32) error {
 	return nil
 }
 
-// halve puts a new file, with the younger half of the lines and text, in the place of the old one.
-func halve(dir *sys.Dir, name string, file *os.File, text []byte) error {
+// dropOlderHalf puts a new file, with the younger half of the lines and text, in the place of the old one.
+func dropOlderHalf(dir *sys.Dir, name string, file *os.File, text []byte) error {
 	old, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<30))
 	if err != nil {
 		return err
@@ -131,12 +131,12 @@ func halve(dir *sys.Dir, name string, file *os.File, text []byte) error {
 	return dir.Replace(name, append(old, text...), 0o600)
 }
 
-// Read returns the text of a file in a folder, both of which have to belong to this user, at most most bytes of it. Of
+// ReadText returns the text of a file in a folder, both of which have to belong to this user, at most most bytes of it. Of
 // another user it follows no link. The error is os.ErrNotExist where there is none.
-func Read(folder, name string, uid uint32, most int64) ([]byte, error) {
+func ReadText(folder, name string, uid uint32, most int64) ([]byte, error) {
 	enter := sys.OpenDir
 	if uid == uint32(os.Geteuid()) { //nolint:gosec // a uid
-		enter = sys.Follow // one's own links may be followed
+		enter = sys.FollowDir // one's own links may be followed
 	}
 	dir, err := enter(folder)
 	if err != nil {
@@ -152,7 +152,7 @@ func Read(folder, name string, uid uint32, most int64) ([]byte, error) {
 	}
 	file := os.NewFile(uintptr(fd), filepath.Join(folder, name)) //nolint:gosec // a descriptor
 	defer file.Close()                                           //nolint:errcheck // read only
-	if err := whose(fd, uid); err != nil {
+	if err := checkOwner(fd, uid); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w: %w", file.Name(), err, os.ErrPermission)
 	}
 	return io.ReadAll(io.LimitReader(file, most))

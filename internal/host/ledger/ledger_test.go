@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		n, _ := strconv.Atoi(os.Args[2])
 		most, _ := strconv.ParseInt(os.Args[3], 10, 64)
 		for i := range n {
-			if err := Append(path, []byte(line(os.Args[1], i)), most); err != nil {
+			if err := AppendLine(path, []byte(line(os.Args[1], i)), most); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -55,7 +55,7 @@ func write(t *testing.T, path string, writers, lines int, most int64) []string {
 
 func read(t *testing.T, path string) []string {
 	t.Helper()
-	text, err := Read(filepath.Dir(path), filepath.Base(path), uint32(os.Geteuid()), 64<<20)
+	text, err := ReadText(filepath.Dir(path), filepath.Base(path), uint32(os.Geteuid()), 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestBounded(t *testing.T) {
 // TestCut: a line of which a part is missing does not harm the next one.
 func TestCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
-	if err := Append(path, []byte("one"), 1000); err != nil {
+	if err := AppendLine(path, []byte("one"), 1000); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -118,7 +118,7 @@ func TestCut(t *testing.T) {
 	}
 	_, _ = file.WriteString("tw")
 	_ = file.Close()
-	if err := Append(path, []byte("three"), 1000); err != nil {
+	if err := AppendLine(path, []byte("three"), 1000); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(read(t, path), "|"); got != "one|tw|three" {
@@ -145,14 +145,14 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{link, fifo, folder, filepath.Join(other, "below"), "/proc/lines"} {
-		if err := Append(path, []byte("line"), 1000); err == nil {
+		if err := AppendLine(path, []byte("line"), 1000); err == nil {
 			t.Errorf("%s was written", path)
 		}
 	}
 	if text, _ := os.ReadFile(other); string(text) != "mine\n" {
 		t.Errorf("%q", text)
 	}
-	if _, err := Read(dir, "other", 12345, 1000); err == nil {
+	if _, err := ReadText(dir, "other", 12345, 1000); err == nil {
 		t.Error("a file of another user was read")
 	}
 
@@ -160,7 +160,7 @@ func TestRefused(t *testing.T) {
 	if err := os.Mkdir(open, 0o777); err != nil || os.Chmod(open, 0o777) != nil {
 		t.Fatal(err)
 	}
-	if err := Append(filepath.Join(open, "lines"), []byte("line"), 1000); err == nil {
+	if err := AppendLine(filepath.Join(open, "lines"), []byte("line"), 1000); err == nil {
 		t.Error("a folder that all users may change was used")
 	}
 
@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := Append(other, []byte("late"), 1000); err != nil || time.Since(began) > 20*Patience {
+	if err := AppendLine(other, []byte("late"), 1000); err != nil || time.Since(began) > 20*LockPatience {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	if text, _ := os.ReadFile(other); !bytes.HasSuffix(text, []byte("\nlate\n")) {

@@ -15,23 +15,23 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// Flag is the first argument of a process that Ask starts. Such a process must call Serve and end.
-const Flag = "__probe"
+// ProbeFlag is the first argument of a process that Ask starts. Such a process must call Serve and end.
+const ProbeFlag = "__probe"
 
 const schema = "gpuard.probe/1"
 
-// message is the line that the child prints. It is a line of its own, because the driver or a preloaded library may
+// childMessage is the line that the child prints. It is a line of its own, because the driver or a preloaded library may
 // print too.
-type message struct {
+type childMessage struct {
 	Schema string `json:"schema"`
 	Answer
 	Unavailable *gpu.Unavailable `json:"unavailable"`
 }
 
-// Serve is the work of the child: it lists the devices, and writes the answer or the reason why there is none.
-func Serve(w io.Writer) error {
-	a, err := List()
-	m := message{Schema: schema, Answer: a}
+// ServeProbe is the work of the child: it lists the devices, and writes the answer or the reason why there is none.
+func ServeProbe(w io.Writer) error {
+	a, err := ListDevices()
+	m := childMessage{Schema: schema, Answer: a}
 	if err != nil && !errors.As(err, &m.Unavailable) {
 		return err
 	}
@@ -43,43 +43,43 @@ func Serve(w io.Writer) error {
 	return err
 }
 
-// Ask starts this program again with Flag and exactly this environment, and waits at most limit for its answer.
+// AskInChild starts this program again with Flag and exactly this environment, and waits at most limit for its answer.
 // The error is a *gpu.Unavailable, also if the driver hangs or ends the child.
-func Ask(ctx context.Context, env []string, limit time.Duration) (Answer, error) {
+func AskInChild(ctx context.Context, env []string, limit time.Duration) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c, err := start(env)
+	c, err := startChild(env)
 	if err != nil {
 		return Answer{}, fmt.Errorf("cannot start the process that asks the CUDA driver: %w", err)
 	}
 	select {
 	case end := <-c.ended:
-		return end.answer()
+		return end.parseAnswer()
 	case <-ctx.Done():
 		// It does not wait for the end: a process that hangs in the kernel driver cannot be killed.
 		_ = c.process.Kill()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return Answer{}, fmt.Errorf("cannot ask the CUDA driver: %w", context.Canceled)
 		}
-		return Answer{}, late(limit)
+		return Answer{}, noAnswerError(limit)
 	}
 }
 
-// child is a process that Ask started.
-type child struct {
+// askedChild is a process that Ask started.
+type askedChild struct {
 	process *os.Process
-	ended   chan ending
+	ended   chan childEnd
 }
 
-// ending is how a child ended and what it wrote.
-type ending struct {
+// childEnd is how a child ended and what it wrote.
+type childEnd struct {
 	out, errors []byte
 	state       *os.ProcessState
 	err         error
 }
 
-// start uses os.StartProcess, because exec.Cmd drops all but the last value of a variable that is set twice.
-func start(env []string) (*child, error) {
+// startChild uses os.StartProcess, because exec.Cmd drops all but the last value of a variable that is set twice.
+func startChild(env []string) (*askedChild, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func start(env []string) (*child, error) {
 		return nil, err
 	}
 	defer errsChild.Close()
-	process, err := os.StartProcess("/proc/self/exe", []string{"gpuard", Flag}, &os.ProcAttr{
+	process, err := os.StartProcess("/proc/self/exe", []string{"gpuard", ProbeFlag}, &os.ProcAttr{
 		Env:   append([]string{}, env...), // nil would mean our own
 		Files: []*os.File{null, outChild, errsChild},
 	})
@@ -105,22 +105,22 @@ func start(env []string) (*child, error) {
 		errs.Close()
 		return nil, err
 	}
-	c := &child{process, make(chan ending, 1)}
-	go c.collect(out, errs)
+	c := &askedChild{process, make(chan childEnd, 1)}
+	go c.collectOutput(out, errs)
 	return c, nil
 }
 
-func (c *child) collect(out, errs *os.File) {
+func (c *askedChild) collectOutput(out, errs *os.File) {
 	said := make(chan []byte, 1)
-	go func() { said <- all(errs) }()
-	e := ending{out: all(out)}
+	go func() { said <- readCapped(errs) }()
+	e := childEnd{out: readCapped(out)}
 	e.errors = <-said
 	e.state, e.err = c.process.Wait()
 	c.ended <- e
 }
 
-// all reads to the end and keeps the first MiB: a child that prints more must not block or fill the memory.
-func all(f *os.File) []byte {
+// readCapped reads to the end and keeps the first MiB: a child that prints more must not block or fill the memory.
+func readCapped(f *os.File) []byte {
 	defer f.Close()
 	const most = 1 << 20
 	kept, _ := io.ReadAll(io.LimitReader(f, most))
@@ -128,9 +128,9 @@ func all(f *os.File) []byte {
 	return kept
 }
 
-func (e ending) answer() (Answer, error) {
+func (e childEnd) parseAnswer() (Answer, error) {
 	for line := range bytes.Lines(e.out) {
-		var m message
+		var m childMessage
 		if json.Unmarshal(line, &m) != nil || m.Schema != schema {
 			continue
 		}
@@ -143,18 +143,18 @@ func (e ending) answer() (Answer, error) {
 	if e.err != nil {
 		how = e.err.Error()
 	}
-	if said := firstLine(e.errors); said != "" {
+	if said := firstErrorLine(e.errors); said != "" {
 		how += ", " + said
 	}
 	return Answer{}, &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   "cannot ask the CUDA driver: the process that asked it ended without an answer: " + how,
-		Remedy: find + "; is anything in LD_PRELOAD?",
+		Remedy: findRemedy + "; is anything in LD_PRELOAD?",
 	}
 }
 
-// firstLine returns the first line of a child's standard error, cut to 200 bytes.
-func firstLine(text []byte) string {
+// firstErrorLine returns the first line of a child's standard error, cut to 200 bytes.
+func firstErrorLine(text []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	const most = 200
 	return prose.Clean(line[:min(len(line), most)])

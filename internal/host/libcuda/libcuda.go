@@ -2,7 +2,7 @@
 // environment once, when it is initialised, so a child process with exactly that environment asks. The package decides
 // nothing and knows no rules of the variables: its answer is the reference for such rules.
 //
-//	answer, err := libcuda.Ask(ctx, []string{"CUDA_VISIBLE_DEVICES=GPU-5c"}, 10*time.Second)
+//	answer, err := libcuda.AskInChild(ctx, []string{"CUDA_VISIBLE_DEVICES=GPU-5c"}, 10*time.Second)
 //	for number, device := range answer.Devices { // device.UUID
 package libcuda
 
@@ -20,8 +20,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// Shown is one device as the driver reports it. Its index in the answer is the number that programs use.
-type Shown struct {
+// ShownDevice is one device as the driver reports it. Its index in the answer is the number that programs use.
+type ShownDevice struct {
 	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L prints them; "" if not known
 	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" if not known
 	Name string   `json:"name"`
@@ -29,12 +29,12 @@ type Shown struct {
 
 // Answer is what a process with that environment sees.
 type Answer struct {
-	Devices []Shown `json:"devices"` // in the order of their ordinals; never nil
-	Code    int     `json:"code"`    // what cuInit returned (CUresult); 0 is success
-	Word    string  `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
-	CUDA    string  `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" if not known
-	Library string  `json:"library"` // the file that the loader found
-	Parents bool    `json:"parents"` // the UUID of a MIG device is that of its GPU: the library has no cuDeviceGetUuid_v2
+	Devices []ShownDevice `json:"devices"` // in the order of their ordinals; never nil
+	Code    int           `json:"code"`    // what cuInit returned (CUresult); 0 is success
+	Word    string        `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
+	CUDA    string        `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" if not known
+	Library string        `json:"library"` // the file that the loader found
+	Parents bool          `json:"parents"` // the UUID of a MIG device is that of its GPU: the library has no cuDeviceGetUuid_v2
 }
 
 // The CUresult values that this package distinguishes ("CUDA Driver API", module "Data types used by CUDA driver").
@@ -51,63 +51,63 @@ const (
 	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks
 )
 
-// List loads the library in this process, initialises it, and lists the devices that it reports under the environment
+// ListDevices loads the library in this process, initialises it, and lists the devices that it reports under the environment
 // with which this process was started. If cuInit returns that there is no usable device (3, 100, 101), the list is
 // empty and has the code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable. It
 // blocks as long as the driver does; Ask has a deadline.
-func List() (Answer, error) {
+func ListDevices() (Answer, error) {
 	runtime.LockOSThread() // the loader keeps its error text per thread
 	defer runtime.UnlockOSThread()
-	a := Answer{Devices: []Shown{}}
-	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	a := Answer{Devices: []ShownDevice{}}
+	handle, err := purego.Dlopen(libraryName, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return a, cannotLoad(err)
 	}
-	l := lib(handle)
-	a.Library = loaded()
+	l := libraryHandle(handle)
+	a.Library = loadedLibrary()
 	for _, name := range []string{"cuInit", "cuDeviceGetCount", "cuDeviceGet"} {
-		if l.address(name) == 0 {
-			return a, lacks(name)
+		if l.symbolAddress(name) == 0 {
+			return a, missingFunction(name)
 		}
 	}
 	var version int32
-	if l.call("cuDriverGetVersion", uintptr(unsafe.Pointer(&version))) == success && version > 0 {
+	if l.callDriver("cuDriverGetVersion", uintptr(unsafe.Pointer(&version))) == success && version > 0 {
 		a.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	}
-	a.Code = l.call("cuInit", 0)
+	a.Code = l.callDriver("cuInit", 0)
 	a.Word = l.codeName(a.Code)
 	switch a.Code {
 	case success:
-		return l.devices(a)
+		return l.listOrdinals(a)
 	case noDevice, invalidDevice, notInitialized:
 		return a, nil
 	}
-	return a, refused("cuInit", a)
+	return a, refusedError("cuInit", a)
 }
 
-// devices lists every ordinal.
-func (l lib) devices(a Answer) (Answer, error) {
+// listOrdinals lists every ordinal.
+func (l libraryHandle) listOrdinals(a Answer) (Answer, error) {
 	var count int32
-	if code := l.call("cuDeviceGetCount", uintptr(unsafe.Pointer(&count))); code != success {
-		return a, l.failed("cuDeviceGetCount", code)
+	if code := l.callDriver("cuDeviceGetCount", uintptr(unsafe.Pointer(&count))); code != success {
+		return a, l.callError("cuDeviceGetCount", code)
 	}
-	a.Parents = l.address("cuDeviceGetUuid_v2") == 0
+	a.Parents = l.symbolAddress("cuDeviceGetUuid_v2") == 0
 	for i := range count {
 		var device int32
-		if code := l.call("cuDeviceGet", uintptr(unsafe.Pointer(&device)), uintptr(i)); code != success {
-			return a, l.failed(fmt.Sprintf("cuDeviceGet(%d)", i), code)
+		if code := l.callDriver("cuDeviceGet", uintptr(unsafe.Pointer(&device)), uintptr(i)); code != success {
+			return a, l.callError(fmt.Sprintf("cuDeviceGet(%d)", i), code)
 		}
-		a.Devices = append(a.Devices, l.describe(device))
+		a.Devices = append(a.Devices, l.describeDevice(device))
 	}
 	return a, nil
 }
 
-// describe reads what identifies a device. If a function fails, its field stays empty and the others still identify the
+// describeDevice reads what identifies a device. If a function fails, its field stays empty and the others still identify the
 // device.
-func (l lib) describe(device int32) Shown {
-	d := Shown{Name: l.text("cuDeviceGetName", 256, device), PCI: address(l.text("cuDeviceGetPCIBusId", 64, device))}
-	own, ok := l.uuid("cuDeviceGetUuid_v2", device)
-	whole, older := l.uuid("cuDeviceGetUuid", device)
+func (l libraryHandle) describeDevice(device int32) ShownDevice {
+	d := ShownDevice{Name: l.readText("cuDeviceGetName", 256, device), PCI: kernelAddress(l.readText("cuDeviceGetPCIBusId", 64, device))}
+	own, ok := l.readUUID("cuDeviceGetUuid_v2", device)
+	whole, older := l.readUUID("cuDeviceGetUuid", device)
 	if !ok {
 		own, ok = whole, older
 	}
@@ -115,21 +115,21 @@ func (l lib) describe(device int32) Shown {
 	// the newer one those of the MIG device. For a MIG device, the driver adds the profile to the name: "NVIDIA
 	// A100-SXM4-80GB MIG 1g.10gb".
 	kind := "GPU-"
-	if older && own != whole || !l.lacks("cuDeviceGetUuid_v2") && strings.Contains(d.Name, " MIG ") {
+	if older && own != whole || !l.lacksFunction("cuDeviceGetUuid_v2") && strings.Contains(d.Name, " MIG ") {
 		kind = "MIG-"
 	}
 	if ok {
-		d.UUID = gpu.UUID(kind + hyphens(own))
+		d.UUID = gpu.UUID(kind + formatUUID(own))
 	}
 	return d
 }
 
-func hyphens(id [16]byte) string {
+func formatUUID(id [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// address converts a PCI address to the kernel's form: lower case, with four digits of domain.
-func address(s string) string {
+// kernelAddress converts a PCI address to the kernel's form: lower case, with four digits of domain.
+func kernelAddress(s string) string {
 	s = strings.ToLower(s)
 	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) > 4 {
 		return fmt.Sprintf("%04s", strings.TrimLeft(domain, "0")) + ":" + rest
@@ -137,14 +137,14 @@ func address(s string) string {
 	return s
 }
 
-const library = "libcuda.so.1"
+const libraryName = "libcuda.so.1"
 
-// loaded returns the path of the loaded file. It is in messages because it may be a toolkit's stub, or a container's
+// loadedLibrary returns the path of the loaded file. It is in messages because it may be a toolkit's stub, or a container's
 // compatibility library.
-func loaded() string {
+func loadedLibrary() string {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
-		return library
+		return libraryName
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -152,5 +152,5 @@ func loaded() string {
 			return "/" + path
 		}
 	}
-	return library
+	return libraryName
 }

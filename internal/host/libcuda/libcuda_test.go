@@ -20,7 +20,7 @@ import (
 
 // TestMain makes this test binary the program that Ask starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == Flag {
+	if len(os.Args) > 1 && os.Args[1] == ProbeFlag {
 		if chatter := os.Getenv("CHATTER"); chatter != "" {
 			fmt.Print(chatter)
 		}
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "\nsomething broke\nand more")
 			unix.Exit(7)
 		}
-		if err := Serve(os.Stdout); err != nil {
+		if err := ServeProbe(os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			unix.Exit(1)
 		}
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 func ask(t *testing.T, d *fakegpu.Driver, env ...string) (Answer, error) {
 	t.Helper()
-	return Ask(t.Context(), append(d.Env(), env...), 20*time.Second)
+	return AskInChild(t.Context(), append(d.Env(), env...), 20*time.Second)
 }
 
 // machine has two devices and a table of answers for them.
@@ -55,7 +55,7 @@ func machine(t *testing.T) (*fakegpu.Driver, []fakegpu.Seen) {
 		{UUID: first["uuid"], PCI: first["pci"]},
 		{UUID: second["mig/0/uuid"], PCI: second["pci"], Parent: second["uuid"]},
 	}
-	d.Answers(fakegpu.Answer{Devices: seen})
+	d.SetCUDATable(fakegpu.Answer{Devices: seen})
 	return d, seen
 }
 
@@ -63,7 +63,7 @@ func TestEveryOrdinalIsListed(t *testing.T) {
 	d, _ := machine(t)
 	got, err := ask(t, d)
 	want := Answer{
-		Devices: []Shown{
+		Devices: []ShownDevice{
 			{UUID: "GPU-fa4e0000-0000-4000-8000-000000000000", PCI: "0001:af:00.0", Name: "NVIDIA A100-SXM4-80GB"},
 			{UUID: "MIG-fa4e0000-0000-5000-8000-000001000000", PCI: "0000:11:00.0", Name: "NVIDIA H100 80GB HBM3 MIG 1g.10gb"},
 		},
@@ -76,7 +76,7 @@ func TestEveryOrdinalIsListed(t *testing.T) {
 
 func TestLibrariesBeforeTheNewerUUID(t *testing.T) {
 	d, _ := machine(t)
-	d.Without("cuDeviceGetUuid_v2")
+	d.HideSymbols("cuDeviceGetUuid_v2")
 	got, err := ask(t, d)
 	if err != nil || len(got.Devices) != 2 || !got.Parents {
 		t.Fatalf("got %+v, %v", got, err)
@@ -92,7 +92,7 @@ func TestADeviceKeepsWhatCanBeRead(t *testing.T) {
 		d.Fail(f, 1, 999)
 	}
 	got, err := ask(t, d)
-	if err != nil || len(got.Devices) != 2 || got.Devices[1] != (Shown{PCI: "0000:11:00.0"}) || got.Devices[0].UUID == "" {
+	if err != nil || len(got.Devices) != 2 || got.Devices[1] != (ShownDevice{PCI: "0000:11:00.0"}) || got.Devices[0].UUID == "" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -100,7 +100,7 @@ func TestADeviceKeepsWhatCanBeRead(t *testing.T) {
 func TestCodesThatMeanNoDevice(t *testing.T) {
 	for code, word := range map[int]string{100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE", 3: "CUDA_ERROR_NOT_INITIALIZED"} {
 		d := fakegpu.New(t, fakegpu.A100(0))
-		d.Answers(fakegpu.Answer{Visible: new("-1"), Code: code})
+		d.SetCUDATable(fakegpu.Answer{Visible: new("-1"), Code: code})
 		got, err := ask(t, d, "CUDA_VISIBLE_DEVICES=-1")
 		if err != nil || got.Devices == nil || len(got.Devices) != 0 || got.Code != code || got.Word != word || got.CUDA != "12.4" {
 			t.Errorf("code %d: %+v, %v", code, got, err)
@@ -116,34 +116,34 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 		text    []string
 		remedy  string
 	}{
-		{"no library", func(d *fakegpu.Driver) string { d.Remove("lib/libcuda.so.1"); return "" },
+		{"no library", func(d *fakegpu.Driver) string { d.RemoveFile("lib/libcuda.so.1"); return "" },
 			gpu.LibraryMissing, []string{"cannot find", "libcuda.so.1", "No such file"}, "NVIDIA_DRIVER_CAPABILITIES"},
 		{"rubbish", func(d *fakegpu.Driver) string {
-			d.Write("lib/libcuda.so.1", strings.Repeat("no library\n", 100))
+			d.WriteFile("lib/libcuda.so.1", strings.Repeat("no library\n", 100))
 			return ""
 		},
 			gpu.LibraryUnloadable, []string{"cannot load", "libcuda.so.1"}, "ldconfig"},
-		{"another library of that name", func(d *fakegpu.Driver) string { d.Without("cuDeviceGetCount"); return "" },
+		{"another library of that name", func(d *fakegpu.Driver) string { d.HideSymbols("cuDeviceGetCount"); return "" },
 			gpu.LibraryUnloadable, []string{"it has no cuDeviceGetCount"}, "ldconfig"},
-		{"stub", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 34); return "" },
+		{"stub", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.AnyGPU, 34); return "" },
 			gpu.LibraryUnloadable, []string{"34 (CUDA_ERROR_STUB_LIBRARY)"}, "lib/libcuda.so.1: take that folder out of LD_LIBRARY_PATH"},
-		{"fabric manager", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 802); return "" },
+		{"fabric manager", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.AnyGPU, 802); return "" },
 			gpu.DriverError, []string{"802 (CUDA_ERROR_SYSTEM_NOT_READY)"}, "fabricmanager"},
-		{"versions differ", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 803); return "" },
+		{"versions differ", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.AnyGPU, 803); return "" },
 			gpu.VersionMismatch, []string{"803"}, "reboot"},
-		{"library newer", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 804); return "" },
+		{"library newer", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.AnyGPU, 804); return "" },
 			gpu.VersionMismatch, []string{"804"}, "lib/libcuda.so.1 is newer than the loaded kernel driver: after an update reboot"},
 		{"compatibility package", func(d *fakegpu.Driver) string {
-			d.Fail("cuInit", fakegpu.Any, 804)
+			d.Fail("cuInit", fakegpu.AnyGPU, 804)
 			compat := filepath.Join(t.TempDir(), "compat")
 			if err := os.CopyFS(compat, os.DirFS(filepath.Join(d.Dir, "lib"))); err != nil {
 				t.Fatal(err)
 			}
 			return "LD_LIBRARY_PATH=" + compat
 		}, gpu.VersionMismatch, []string{"804"}, "on data center cards only: take that folder out of LD_LIBRARY_PATH (in"},
-		{"unknown code", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 4711); return "" },
+		{"unknown code", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.AnyGPU, 4711); return "" },
 			gpu.DriverError, []string{"4711 (CUresult 4711)"}, "dmesg"},
-		{"the count fails", func(d *fakegpu.Driver) string { d.Fail("cuDeviceGetCount", fakegpu.Any, 999); return "" },
+		{"the count fails", func(d *fakegpu.Driver) string { d.Fail("cuDeviceGetCount", fakegpu.AnyGPU, 999); return "" },
 			gpu.DriverError, []string{"cuDeviceGetCount answers 999 (CUDA_ERROR_UNKNOWN)"}, "dmesg"},
 		{"a device fails", func(d *fakegpu.Driver) string { d.Fail("cuDeviceGet", 1, 101); return "" },
 			gpu.DriverError, []string{"cuDeviceGet(1) answers 101"}, "dmesg"},
@@ -174,9 +174,9 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 func TestHangingDriver(t *testing.T) {
 	for _, function := range []string{"cuInit", "cuDeviceGetName"} {
 		d, _ := machine(t)
-		d.Hang(function, fakegpu.Any)
+		d.Hang(function, fakegpu.AnyGPU)
 		begin := time.Now()
-		_, err := Ask(t.Context(), d.Env(), 300*time.Millisecond)
+		_, err := AskInChild(t.Context(), d.Env(), 300*time.Millisecond)
 		var why *gpu.Unavailable
 		if !errors.As(err, &why) || why.Cause != gpu.NoAnswer || !strings.Contains(why.Text, "no answer within 300ms") {
 			t.Errorf("%s hangs: %v", function, err)
@@ -188,7 +188,7 @@ func TestHangingDriver(t *testing.T) {
 	d, _ := machine(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Ask(ctx, d.Env(), time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := AskInChild(ctx, d.Env(), time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller who gave up is told %v", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestHangingDriver(t *testing.T) {
 func TestTheEnvironmentIsPassedOnExactly(t *testing.T) {
 	d, seen := machine(t)
 	odd := " 0 ,\xff%\n1"
-	d.Answers(
+	d.SetCUDATable(
 		fakegpu.Answer{Visible: new("0"), Devices: seen[:1]},
 		fakegpu.Answer{Visible: new("1"), Devices: seen[1:]},
 		fakegpu.Answer{Visible: new(""), Order: new(""), Devices: seen},
@@ -217,7 +217,7 @@ func TestTheEnvironmentIsPassedOnExactly(t *testing.T) {
 		}
 	}
 	t.Setenv("CUDA_VISIBLE_DEVICES", "0") // the parent's must not reach the child
-	if _, err := Ask(t.Context(), append(d.Env(), "CUDA_VISIBLE_DEVICES=1"), 20*time.Second); err != nil {
+	if _, err := AskInChild(t.Context(), append(d.Env(), "CUDA_VISIBLE_DEVICES=1"), 20*time.Second); err != nil {
 		t.Error(err)
 	}
 }
@@ -235,7 +235,7 @@ func TestAddress(t *testing.T) {
 	for in, want := range map[string]string{
 		"0000:17:00.0": "0000:17:00.0", "00000000:AF:00.0": "0000:af:00.0", "00010000:01:00.0": "10000:01:00.0", "": "", "odd": "odd",
 	} {
-		if got := address(in); got != want {
+		if got := kernelAddress(in); got != want {
 			t.Errorf("address(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-const find = "see which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
+const findRemedy = "see which file is found: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"
 
 // cannotLoad distinguishes a missing library from one that cannot be loaded. The loader's error begins with the missing
 // file; if that is another one, the library needs it.
 func cannotLoad(loader error) *gpu.Unavailable {
-	if strings.HasPrefix(loader.Error(), library+": cannot open shared object file: No such file") {
+	if strings.HasPrefix(loader.Error(), libraryName+": cannot open shared object file: No such file") {
 		return &gpu.Unavailable{
 			Cause:  gpu.LibraryMissing,
 			Text:   fmt.Sprintf("cannot find the CUDA driver's library: %v", loader),
@@ -23,20 +23,20 @@ func cannotLoad(loader error) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
 		Text:   fmt.Sprintf("cannot load the CUDA driver's library: %v", loader),
-		Remedy: find + "; then install the driver again",
+		Remedy: findRemedy + "; then install the driver again",
 	}
 }
 
-func lacks(function string) *gpu.Unavailable {
+func missingFunction(function string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
-		Text:   fmt.Sprintf("cannot use %s: it has no %s, so it is not NVIDIA's CUDA driver", library, function),
-		Remedy: find,
+		Text:   fmt.Sprintf("cannot use %s: it has no %s, so it is not NVIDIA's CUDA driver", libraryName, function),
+		Remedy: findRemedy,
 	}
 }
 
-// refused explains the codes of cuInit that are neither success nor an empty list.
-func refused(function string, a Answer) *gpu.Unavailable {
+// refusedError explains the codes of cuInit that are neither success nor an empty list.
+func refusedError(function string, a Answer) *gpu.Unavailable {
 	u := &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   fmt.Sprintf("cannot ask the CUDA driver: %s answers %d (%s)", function, a.Code, a.Word),
@@ -64,12 +64,12 @@ func refused(function string, a Answer) *gpu.Unavailable {
 	return u
 }
 
-// failed returns the error of a call after cuInit.
-func (l lib) failed(call string, code int) *gpu.Unavailable {
-	return refused(call, Answer{Code: code, Word: l.codeName(code)})
+// callError returns the error of a call after cuInit.
+func (l libraryHandle) callError(call string, code int) *gpu.Unavailable {
+	return refusedError(call, Answer{Code: code, Word: l.codeName(code)})
 }
 
-func late(limit time.Duration) *gpu.Unavailable {
+func noAnswerError(limit time.Duration) *gpu.Unavailable {
 	if limit >= time.Second {
 		limit = limit.Round(100 * time.Millisecond)
 	}

@@ -24,7 +24,7 @@ func tree(t *testing.T, files map[string]string) string {
 }
 
 func TestReadThisMachine(t *testing.T) {
-	l, err := Read("/")
+	l, err := ReadLimits("/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,23 +34,23 @@ func TestReadThisMachine(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
-	l, err := Read(tree(t, map[string]string{"dev/shm/x": "", "sys/class/infiniband/mlx5_0/x": "", "proc/self/status": "CapEff:\t0000000000000000\n"}))
+	l, err := ReadLimits(tree(t, map[string]string{"dev/shm/x": "", "sys/class/infiniband/mlx5_0/x": "", "proc/self/status": "CapEff:\t0000000000000000\n"}))
 	if err != nil || l.Shm == nil || l.ShmFree == nil || !slices.Equal(l.RDMA, []string{"mlx5_0"}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := Read(t.TempDir()); err != nil || l.Shm != nil || l.RDMA != nil {
+	if l, err := ReadLimits(t.TempDir()); err != nil || l.Shm != nil || l.RDMA != nil {
 		t.Errorf("without /dev/shm: %+v, %v", l, err)
 	}
 }
 
 func TestMemlockOfPrivileged(t *testing.T) {
-	if limit := memlock(tree(t, map[string]string{"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n"})); limit != nil {
+	if limit := lockedMemoryLimit(tree(t, map[string]string{"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n"})); limit != nil {
 		t.Errorf("who may lock everything has the limit %v", limit)
 	}
 }
 
 func TestProcessors(t *testing.T) {
-	whole := cpus(t.TempDir())
+	whole := usableCPUs(t.TempDir())
 	if whole < 1 {
 		t.Fatalf("%v processors", whole)
 	}
@@ -67,7 +67,7 @@ func TestProcessors(t *testing.T) {
 		"nonsense":    {map[string]string{"proc/self/cgroup": "0::/../..\n", "sys/fs/cgroup/cpu.max": "x y\n"}, whole},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := cpus(tree(t, c.files)); got != c.want {
+			if got := usableCPUs(tree(t, c.files)); got != c.want {
 				t.Errorf("%v processors, want %v", got, c.want)
 			}
 		})

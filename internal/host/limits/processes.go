@@ -10,27 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resources are the names of proc_pid_limits(5).
-func resources() map[string]int {
+// resourceNames are the names of proc_pid_limits(5).
+func resourceNames() map[string]int {
 	return map[string]int{"Max cpu time": unix.RLIMIT_CPU, "Max file size": unix.RLIMIT_FSIZE, "Max data size": unix.RLIMIT_DATA, "Max stack size": unix.RLIMIT_STACK,
 		"Max core file size": unix.RLIMIT_CORE, "Max resident set": unix.RLIMIT_RSS, "Max processes": unix.RLIMIT_NPROC, "Max open files": unix.RLIMIT_NOFILE,
 		"Max locked memory": unix.RLIMIT_MEMLOCK, "Max address space": unix.RLIMIT_AS, "Max file locks": unix.RLIMIT_LOCKS, "Max pending signals": unix.RLIMIT_SIGPENDING,
 		"Max msgqueue size": unix.RLIMIT_MSGQUEUE, "Max nice priority": unix.RLIMIT_NICE, "Max realtime priority": unix.RLIMIT_RTPRIO, "Max realtime timeout": unix.RLIMIT_RTTIME}
 }
 
-// OfCaller are the limits that this process was started with as one word for Set, "" if they cannot be read:
+// CallerLimits are the limits that this process was started with as one word for Set, "" if they cannot be read:
 // setrlimit(2). Go raises the number of open files at its start, so the soft limit of that is the parent's, where the
 // hard one is too.
-func OfCaller() string {
+func CallerLimits() string {
 	own, err := os.ReadFile("/proc/self/limits")
 	if err != nil {
 		return ""
 	}
 	parent, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
-	words, files := strings.Split(word(string(own)), ","), fmt.Sprintf("%d:", unix.RLIMIT_NOFILE)
-	for _, theirs := range strings.Split(word(string(parent)), ",") {
+	words, files := strings.Split(formatLimits(string(own)), ","), fmt.Sprintf("%d:", unix.RLIMIT_NOFILE)
+	for _, theirs := range strings.Split(formatLimits(string(parent)), ",") {
 		for i, mine := range words {
-			if strings.HasPrefix(theirs, files) && strings.HasPrefix(mine, files) && hard(theirs) == hard(mine) {
+			if strings.HasPrefix(theirs, files) && strings.HasPrefix(mine, files) && hardLimit(theirs) == hardLimit(mine) {
 				words[i] = theirs
 			}
 		}
@@ -38,16 +38,16 @@ func OfCaller() string {
 	return strings.Join(words, ",")
 }
 
-func hard(one string) string { return one[strings.LastIndexByte(one, ':')+1:] }
+func hardLimit(one string) string { return one[strings.LastIndexByte(one, ':')+1:] }
 
-// OfChildren are the limits that the children of this process get.
-func OfChildren() string {
+// ChildLimits are the limits that the children of this process get.
+func ChildLimits() string {
 	text, _ := exec.Command("cat", "/proc/self/limits").Output()
-	return word(string(text))
+	return formatLimits(string(text))
 }
 
-func word(text string) string {
-	known := resources()
+func formatLimits(text string) string {
+	known := resourceNames()
 	var words []string
 	for line := range strings.Lines(text) {
 		if len(line) < 68 {
@@ -62,8 +62,8 @@ func word(text string) string {
 	return strings.Join(words, ",")
 }
 
-// Set sets the limits of this process, which cannot raise what the kernel does not let it raise.
-func Set(text string) error {
+// SetLimits sets the limits of this process, which cannot raise what the kernel does not let it raise.
+func SetLimits(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		f := strings.Split(one, ":")
 		if len(f) != 3 {
@@ -77,7 +77,7 @@ func Set(text string) error {
 		if err != nil {
 			return fmt.Errorf("cannot set the limit %q: %w", one, err)
 		}
-		want := unix.Rlimit{Cur: value(f[1]), Max: value(f[2])}
+		want := unix.Rlimit{Cur: parseLimit(f[1]), Max: parseLimit(f[2])}
 		if unix.Setrlimit(number, &want) == nil {
 			continue
 		}
@@ -87,7 +87,7 @@ func Set(text string) error {
 	return nil
 }
 
-func value(text string) uint64 {
+func parseLimit(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return unix.RLIM_INFINITY
@@ -95,12 +95,12 @@ func value(text string) uint64 {
 	return n
 }
 
-// Flag is the first argument of a process that becomes a program with other limits than those of its parent (Exec).
-const Flag = "__limits"
+// ExecFlag is the first argument of a process that becomes a program with other limits than those of its parent (Exec).
+const ExecFlag = "__limits"
 
-// Command is the command line of such a process for a program.
-func Command(text, path string, argv []string) (string, []string) {
-	return "/proc/self/exe", append([]string{"gpuard", Flag, text, path}, argv...)
+// ExecCommand is the command line of such a process for a program.
+func ExecCommand(text, path string, argv []string) (string, []string) {
+	return "/proc/self/exe", append([]string{"gpuard", ExecFlag, text, path}, argv...)
 }
 
 // Exec becomes the program args[1] with the words args[2:] and the limits args[0].
@@ -108,7 +108,7 @@ func Exec(args []string) error {
 	if len(args) < 3 {
 		return fmt.Errorf("cannot start a program: none is named")
 	}
-	if err := Set(args[0]); err != nil {
+	if err := SetLimits(args[0]); err != nil {
 		return err
 	}
 	err := unix.Exec(args[1], args[2:], os.Environ())

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	threadsNeeded = 12 // of gpuard and of what it starts
-	fewProcesses  = 64 // a limit below this is worth the time to count who uses it
+	threadsNeeded   = 12 // of gpuard and of what it starts
+	lowProcessLimit = 64 // a limit below this is worth the time to count who uses it
 )
 
-// NoProcess says why this user may start no more processes and threads, without which the Go runtime ends with a dump; ""
+// ProcessObstacle says why this user may start no more processes and threads, without which the Go runtime ends with a dump; ""
 // if that is not known before it is tried. Only a low limit is compared with what runs: to count takes time. The limit
 // counts the threads of the real user, and binds all but root and those with CAP_SYS_RESOURCE or CAP_SYS_ADMIN
 // (setrlimit(2), RLIMIT_NPROC).
-func NoProcess(root string) string {
+func ProcessObstacle(root string) string {
 	limit := processLimit()
-	if limit >= fewProcesses || os.Getuid() == 0 || mayExceed(root) {
+	if limit >= lowProcessLimit || os.Getuid() == 0 || mayExceed(root) {
 		return ""
 	}
-	others := threadsOf(root, os.Getuid()) - threads(filepath.Join(root, "proc/self/task"), os.Getuid())
+	others := userThreads(root, os.Getuid()) - processThreads(filepath.Join(root, "proc/self/task"), os.Getuid())
 	if others+threadsNeeded <= limit {
 		return ""
 	}
 	return fmt.Sprintf("cannot start: this user may have no more processes (ulimit -u is %d, %d are running, and gpuard needs about %d); "+
-		"end some, or raise the limit: ulimit -u %d", limit, others, threadsNeeded, others+fewProcesses)
+		"end some, or raise the limit: ulimit -u %d", limit, others, threadsNeeded, others+lowProcessLimit)
 }
 
-// NoThread is the text for a thread that could not be created.
-func NoThread() string {
+// ThreadFailureText is the text for a thread that could not be created.
+func ThreadFailureText() string {
 	limit := "ulimit -u sets no limit, so it is one of the container or of the cgroup, pids.max"
 	if n := processLimit(); n < int(^uint(0)>>1) {
 		limit = fmt.Sprintf("ulimit -u is %d; a container or a cgroup may have a lower one, pids.max", n)
@@ -53,7 +53,7 @@ func processLimit() int {
 }
 
 func mayExceed(root string) bool {
-	for line := range strings.Lines(text(root, "proc/self/status")) {
+	for line := range strings.Lines(readText(root, "proc/self/status")) {
 		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			set, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
 			return err == nil && set&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
@@ -62,17 +62,17 @@ func mayExceed(root string) bool {
 	return false
 }
 
-// threadsOf counts the threads of a user.
-func threadsOf(root string, uid int) (n int) {
+// userThreads counts the threads of a user.
+func userThreads(root string, uid int) (n int) {
 	folders, _ := filepath.Glob(filepath.Join(root, "proc", "[0-9]*", "task"))
 	for _, folder := range folders {
-		n += threads(folder, uid)
+		n += processThreads(folder, uid)
 	}
 	return n
 }
 
-// threads counts those of a process by its folder of them, 0 if it is not the user's.
-func threads(folder string, uid int) int {
+// processThreads counts those of a process by its folder of them, 0 if it is not the user's.
+func processThreads(folder string, uid int) int {
 	info, err := os.Stat(folder)
 	if err != nil {
 		return 0

@@ -22,7 +22,7 @@ func TestNoProcess(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("[%s]", NoProcess("/"))
+		fmt.Printf("[%s]", ProcessObstacle("/"))
 		return
 	}
 	gate.Need(t, "root")
@@ -48,7 +48,7 @@ func TestNoProcess(t *testing.T) {
 			t.Errorf("user %d with a limit of %d: %q", uid, limit, got)
 		}
 	}
-	if got := NoThread(); !strings.HasPrefix(got, "cannot go on: the system gives this user no more processes (") {
+	if got := ThreadFailureText(); !strings.HasPrefix(got, "cannot go on: the system gives this user no more processes (") {
 		t.Error(got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// entry is one library in the loader's cache.
-type entry struct{ name, path string }
+// cacheEntry is one library in the loader's cache.
+type cacheEntry struct{ name, path string }
 
 // Layout of /etc/ld.so.cache (bminor/glibc sysdeps/generic/dl-cache.h, struct cache_file_new and file_entry_new): a
 // header of 48 bytes, then 24 bytes for each library, then the names. A cache that old loaders can read too has another
@@ -39,7 +39,7 @@ var errCache = errors.New("it is not what ldconfig writes")
 
 // parseCache parses the cache. It checks every offset: a truncated or damaged file is an error and never gives a part
 // of the libraries.
-func parseCache(data []byte, flags int32) ([]entry, error) {
+func parseCache(data []byte, flags int32) ([]cacheEntry, error) {
 	order := binary.NativeEndian
 	if bytes.HasPrefix(data, []byte(oldMagic)) {
 		if len(data) < oldHead {
@@ -59,7 +59,7 @@ func parseCache(data []byte, flags int32) ([]entry, error) {
 	if end := headSize + count*entrySize; end > uint64(len(data)) || end+size > uint64(len(data)) {
 		return nil, errCache
 	}
-	var found []entry
+	var found []cacheEntry
 	for i := range count {
 		at := data[headSize+i*entrySize:]
 		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 { // another architecture, or only for some processors
@@ -70,7 +70,7 @@ func parseCache(data []byte, flags int32) ([]entry, error) {
 		if !ok1 || !ok2 {
 			return nil, errCache
 		}
-		found = append(found, entry{name, path})
+		found = append(found, cacheEntry{name, path})
 	}
 	return found, nil
 }

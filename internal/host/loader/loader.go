@@ -2,7 +2,7 @@
 // the cache of ldconfig, the default folders, and PATH. It loads and runs nothing.
 //
 //	libraries, err := loader.Search{Root: "/", Path: os.Getenv("LD_LIBRARY_PATH")}.Libraries()
-//	driver, ok := loader.First(libraries, "libcuda.so.1")
+//	driver, ok := loader.FirstNamed(libraries, "libcuda.so.1")
 package loader
 
 import (
@@ -35,30 +35,30 @@ func (s Search) Libraries() ([]hostinfo.Library, error) {
 	var found []hostinfo.Library
 	for _, folder := range strings.FieldsFunc(s.Path, func(r rune) bool { return r == ':' || r == ';' }) {
 		if filepath.IsAbs(folder) { // a relative one depends on the working directory of the program
-			found = append(found, s.folder(folder, "LD_LIBRARY_PATH")...)
+			found = append(found, s.librariesIn(folder, "LD_LIBRARY_PATH")...)
 		}
 	}
-	cached, err := s.cache()
+	cached, err := s.readCache()
 	for _, e := range cached {
-		if _, ok := wanted(e.name); ok && exists(s.Root, e.path) {
-			found = append(found, s.library(e.name, e.path, "ld.so.cache"))
+		if _, ok := parseLibraryName(e.name); ok && fileExists(s.Root, e.path) {
+			found = append(found, s.newLibrary(e.name, e.path, "ld.so.cache"))
 		}
 	}
-	for _, folder := range defaults() {
-		found = append(found, s.folder(folder, "default")...)
+	for _, folder := range defaultFolders() {
+		found = append(found, s.librariesIn(folder, "default")...)
 	}
-	return s.once(found), err
+	return s.dropDuplicates(found), err
 }
 
-// once drops files that are found again in another folder: on most machines /lib is a link to /usr/lib.
-func (s Search) once(found []hostinfo.Library) []hostinfo.Library {
+// dropDuplicates drops files that are found again in another folder: on most machines /lib is a link to /usr/lib.
+func (s Search) dropDuplicates(found []hostinfo.Library) []hostinfo.Library {
 	type file struct {
 		name     string
 		dev, ino uint64
 	}
 	seen := map[file]bool{}
 	return slices.DeleteFunc(found, func(l hostinfo.Library) bool {
-		info, err := os.Stat(filepath.Join(s.Root, s.resolve(l.Path)))
+		info, err := os.Stat(filepath.Join(s.Root, s.resolveLinks(l.Path)))
 		if err != nil {
 			return false
 		}
@@ -73,8 +73,8 @@ func (s Search) once(found []hostinfo.Library) []hostinfo.Library {
 	})
 }
 
-// First returns the library of that name that the loader would load.
-func First(libraries []hostinfo.Library, name string) (hostinfo.Library, bool) {
+// FirstNamed returns the library of that name that the loader would load.
+func FirstNamed(libraries []hostinfo.Library, name string) (hostinfo.Library, bool) {
 	i := slices.IndexFunc(libraries, func(l hostinfo.Library) bool { return l.Name == name })
 	if i < 0 {
 		return hostinfo.Library{}, false
@@ -82,7 +82,7 @@ func First(libraries []hostinfo.Library, name string) (hostinfo.Library, bool) {
 	return libraries[i], true
 }
 
-func (s Search) cache() ([]entry, error) {
+func (s Search) readCache() ([]cacheEntry, error) {
 	data, err := os.ReadFile(filepath.Join(s.Root, "etc/ld.so.cache"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // another C library, or a distribution without one
@@ -97,26 +97,26 @@ func (s Search) cache() ([]entry, error) {
 	return entries, nil
 }
 
-// defaults lists the folders that the loader searches last. Debian's loader is built with the first two.
-func defaults() []string {
+// defaultFolders lists the folders that the loader searches last. Debian's loader is built with the first two.
+func defaultFolders() []string {
 	triple := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	return []string{"/lib/" + triple, "/usr/lib/" + triple, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
-// Elsewhere returns the path of a library in a folder that the loader does not search by default, and in which some
+// FindOutside returns the path of a library in a folder that the loader does not search by default, and in which some
 // systems keep the driver: NixOS (NixOS/nixpkgs pkgs/build-support/add-driver-runpath), WSL, and pods of Google's
 // Kubernetes and images like NVIDIA's old ones. It is "" if none has it.
-func (s Search) Elsewhere(name string) string {
+func (s Search) FindOutside(name string) string {
 	for _, folder := range []string{"/run/opengl-driver/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"} {
-		if path := filepath.Join(folder, name); exists(s.Root, s.resolve(path)) {
+		if path := filepath.Join(folder, name); fileExists(s.Root, s.resolveLinks(path)) {
 			return path
 		}
 	}
 	return ""
 }
 
-// folder lists the wanted libraries of one folder by name.
-func (s Search) folder(folder, from string) []hostinfo.Library {
+// librariesIn lists the wanted libraries of one folder by name.
+func (s Search) librariesIn(folder, from string) []hostinfo.Library {
 	entries, err := os.ReadDir(filepath.Join(s.Root, folder))
 	if err != nil {
 		return nil // the loader ignores it too
@@ -124,13 +124,13 @@ func (s Search) folder(folder, from string) []hostinfo.Library {
 	var found []hostinfo.Library
 	linked := map[string]bool{} // files that are the target of a link with another name
 	for _, e := range entries {
-		version, ok := wanted(e.Name())
+		version, ok := parseLibraryName(e.Name())
 		path := filepath.Join(folder, e.Name())
-		if !ok || strings.Count(version, ".") > 1 || !s.loadable(path) {
+		if !ok || strings.Count(version, ".") > 1 || !s.isLoadable(path) {
 			continue
 		}
-		l := s.library(e.Name(), path, from)
-		if target := filepath.Base(s.resolve(path)); target != e.Name() {
+		l := s.newLibrary(e.Name(), path, from)
+		if target := filepath.Base(s.resolveLinks(path)); target != e.Name() {
 			linked[target] = true
 		}
 		found = append(found, l)
@@ -138,17 +138,17 @@ func (s Search) folder(folder, from string) []hostinfo.Library {
 	return slices.DeleteFunc(found, func(l hostinfo.Library) bool { return linked[l.Name] })
 }
 
-func (s Search) library(name, path, from string) hostinfo.Library {
+func (s Search) newLibrary(name, path, from string) hostinfo.Library {
 	l := hostinfo.Library{Name: name, Path: path, From: from}
-	short, _ := wanted(name)
-	if long, ok := wanted(filepath.Base(s.resolve(path))); ok && len(long) > len(short) {
+	short, _ := parseLibraryName(name)
+	if long, ok := parseLibraryName(filepath.Base(s.resolveLinks(path))); ok && len(long) > len(short) {
 		l.Version = long
 	}
 	return l
 }
 
-// wanted reports whether a file is a library of the driver or of CUDA, and returns the version after ".so.".
-func wanted(name string) (version string, ok bool) {
+// parseLibraryName reports whether a file is a library of the driver or of CUDA, and returns the version after ".so.".
+func parseLibraryName(name string) (version string, ok bool) {
 	stem, version, found := strings.Cut(name, ".so.")
 	if !found || version == "" || strings.Trim(version, "0123456789.") != "" {
 		return "", false
@@ -159,8 +159,8 @@ func wanted(name string) (version string, ok bool) {
 	return version, strings.HasPrefix(name, "lib") && (slices.Contains(known, stem) || strings.HasPrefix(stem, "cudnn_"))
 }
 
-// resolve follows the links of a file within Root.
-func (s Search) resolve(path string) string {
+// resolveLinks follows the links of a file within Root.
+func (s Search) resolveLinks(path string) string {
 	for range 16 {
 		target, err := os.Readlink(filepath.Join(s.Root, path))
 		if err != nil {
@@ -174,10 +174,10 @@ func (s Search) resolve(path string) string {
 	return path
 }
 
-// loadable reports whether the loader's search ends at this file. It skips libraries of another architecture or word
+// isLoadable reports whether the loader's search ends at this file. It skips libraries of another architecture or word
 // size.
-func (s Search) loadable(path string) bool {
-	file, err := open(filepath.Join(s.Root, s.resolve(path)))
+func (s Search) isLoadable(path string) bool {
+	file, err := openRegular(filepath.Join(s.Root, s.resolveLinks(path)))
 	if err != nil {
 		return false
 	}
@@ -190,9 +190,9 @@ func (s Search) loadable(path string) bool {
 	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
 }
 
-// open opens a regular file for reading. It never blocks: in a folder that other users may write, a FIFO can have any
+// openRegular opens a regular file for reading. It never blocks: in a folder that other users may write, a FIFO can have any
 // name.
-func open(path string) (*os.File, error) {
+func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func open(path string) (*os.File, error) {
 	return file, nil
 }
 
-func exists(root, path string) bool {
+func fileExists(root, path string) bool {
 	_, err := os.Stat(filepath.Join(root, path))
 	return err == nil
 }

@@ -97,10 +97,10 @@ func TestLibraries(t *testing.T) {
 	if got := told(found); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\ngot  %s\nwant %s", err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
-	if l, ok := First(found, "libcudnn.so.9"); !ok || l.Version != "9.1.0" {
+	if l, ok := FirstNamed(found, "libcudnn.so.9"); !ok || l.Version != "9.1.0" {
 		t.Errorf("%+v", l)
 	}
-	if l, ok := First(found, "libcublas.so.12"); ok {
+	if l, ok := FirstNamed(found, "libcublas.so.12"); ok {
 		t.Errorf("%+v", l)
 	}
 }
@@ -221,12 +221,12 @@ func TestToolkits(t *testing.T) {
 		{"/usr/bin", []string{"/home/ann/runtime", "/nowhere"}, []string{"/usr/lib/nvidia-cuda-toolkit 11.5 nvcc=true path=true []", "/home/ann/runtime  nvcc=false path=false [/home/ann/runtime]",
 			"/usr/local/cuda-12.4 12.4 nvcc=true path=false []", "/usr/local/cuda-10.2 10.2 nvcc=true path=false []"}},
 	} {
-		got := show(Toolkits(root, c.path, c.homes...))
+		got := show(ListToolkits(root, c.path, c.homes...))
 		if a, b := setOf(got), setOf(c.want); !reflect.DeepEqual(a, b) || len(got) > 0 && c.path != "" && got[0] != c.want[0] {
 			t.Errorf("%q %q:\ngot  %s\nwant %s", c.path, c.homes, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
-	if got := Toolkits(t.TempDir(), "/usr/bin:/bin"); len(got) != 0 {
+	if got := ListToolkits(t.TempDir(), "/usr/bin:/bin"); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -252,13 +252,13 @@ func TestElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Search{Root: root}
-	if got := s.Elsewhere("libcuda.so.1"); got != "" {
+	if got := s.FindOutside("libcuda.so.1"); got != "" {
 		t.Errorf("a link to nothing: %q", got)
 	}
 	if err := os.WriteFile(filepath.Join(root, "nix/store/x/lib/libcuda.so.1"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Elsewhere("libcuda.so.1"), "/run/opengl-driver/lib/libcuda.so.1"; got != want {
+	if got, want := s.FindOutside("libcuda.so.1"), "/run/opengl-driver/lib/libcuda.so.1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -279,7 +279,7 @@ func TestPipes(t *testing.T) {
 	done := make(chan string, 1)
 	go func() {
 		found, err := Search{Root: root, Path: "/tmp"}.Libraries()
-		done <- fmt.Sprint(found, err, Toolkits(root, "/usr/local/cuda/bin"))
+		done <- fmt.Sprint(found, err, ListToolkits(root, "/usr/local/cuda/bin"))
 	}()
 	select {
 	case got := <-done:

@@ -22,7 +22,7 @@ func AskNVCC(ctx context.Context, program string) string {
 	}
 	// It prints "Cuda compilation tools, release 12.4, V12.4.131".
 	release := regexp.MustCompile(`release ([0-9]{1,3}\.[0-9]{1,3})\b`)
-	out, _, err := sys.Output(ctx, 2*time.Second, 64<<10, nil, nil, program, "--version")
+	out, _, err := sys.ProgramOutput(ctx, 2*time.Second, 64<<10, nil, nil, program, "--version")
 	if found := release.FindSubmatch(out); err == nil && found != nil {
 		return string(found[1])
 	}

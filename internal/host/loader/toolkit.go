@@ -14,18 +14,18 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// Toolkits lists the CUDA toolkits of the machine below root, each once: the one with the first nvcc on path, the
+// ListToolkits lists the CUDA toolkits of the machine below root, each once: the one with the first nvcc on path, the
 // folders in homes (CUDA_HOME and similar, "" for none) that exist, and those in the usual places. Versions are read
 // from the toolkits' files.
-func Toolkits(root, path string, homes ...string) []hostinfo.Toolkit {
+func ListToolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 	s := Search{Root: root}
 	var found []hostinfo.Toolkit
 	add := func(folder string) *hostinfo.Toolkit {
-		folder = s.folderOf(folder)
+		folder = s.resolveFolder(folder)
 		i := slices.IndexFunc(found, func(t hostinfo.Toolkit) bool { return t.Folder == folder })
 		if i < 0 {
 			i = len(found)
-			found = append(found, hostinfo.Toolkit{Folder: folder, Version: s.versionOf(folder), NVCC: exists(root, filepath.Join(folder, "bin/nvcc"))})
+			found = append(found, hostinfo.Toolkit{Folder: folder, Version: s.toolkitVersion(folder), NVCC: fileExists(root, filepath.Join(folder, "bin/nvcc"))})
 		}
 		return &found[i]
 	}
@@ -33,16 +33,16 @@ func Toolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 		if !filepath.IsAbs(folder) {
 			continue
 		}
-		folder = s.folderOf(folder)
-		info, err := os.Stat(filepath.Join(root, s.resolve(filepath.Join(folder, "nvcc"))))
+		folder = s.resolveFolder(folder)
+		info, err := os.Stat(filepath.Join(root, s.resolveLinks(filepath.Join(folder, "nvcc"))))
 		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			t := add(filepath.Dir(filepath.Dir(s.resolve(filepath.Join(folder, "nvcc")))))
+			t := add(filepath.Dir(filepath.Dir(s.resolveLinks(filepath.Join(folder, "nvcc")))))
 			t.OnPath, t.NVCC = true, true
 			break
 		}
 	}
 	for _, home := range homes {
-		if filepath.IsAbs(home) && exists(root, s.folderOf(home)) {
+		if filepath.IsAbs(home) && fileExists(root, s.resolveFolder(home)) {
 			t := add(home)
 			t.Homes = append(t.Homes, home)
 		}
@@ -50,33 +50,33 @@ func Toolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 	usual, _ := filepath.Glob(filepath.Join(root, "usr/local/cuda*"))
 	for _, folder := range append(usual, filepath.Join(root, "opt/cuda")) {
 		folder = "/" + strings.TrimPrefix(strings.TrimPrefix(folder, filepath.Clean(root)), "/")
-		if info, err := os.Stat(filepath.Join(root, s.folderOf(folder))); err == nil && info.IsDir() {
+		if info, err := os.Stat(filepath.Join(root, s.resolveFolder(folder))); err == nil && info.IsDir() {
 			add(folder)
 		}
 	}
 	return slices.DeleteFunc(found, func(t hostinfo.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
 }
 
-// folderOf follows the links of a folder, part by part: /usr/local/cuda is a link, often through /etc/alternatives.
-func (s Search) folderOf(folder string) string {
+// resolveFolder follows the links of a folder, part by part: /usr/local/cuda is a link, often through /etc/alternatives.
+func (s Search) resolveFolder(folder string) string {
 	at := "/"
 	for part := range strings.SplitSeq(strings.Trim(filepath.Clean(folder), "/"), "/") {
-		at = s.resolve(filepath.Join(at, part))
+		at = s.resolveLinks(filepath.Join(at, part))
 	}
 	return at
 }
 
-// versionOf reads the version of the toolkit in a folder: from version.json since CUDA 11.1, from version.txt before,
+// toolkitVersion reads the version of the toolkit in a folder: from version.json since CUDA 11.1, from version.txt before,
 // or else from cuda.h, which distributions and conda have. It is "" if there is none.
-func (s Search) versionOf(folder string) string {
+func (s Search) toolkitVersion(folder string) string {
 	var inside struct{ CUDA struct{ Version string } }
-	if data, err := s.head(folder, "version.json"); err == nil && json.Unmarshal(data, &inside) == nil {
-		if v, ok := short(inside.CUDA.Version); ok {
+	if data, err := s.readHead(folder, "version.json"); err == nil && json.Unmarshal(data, &inside) == nil {
+		if v, ok := majorMinor(inside.CUDA.Version); ok {
 			return v
 		}
 	}
-	if data, err := s.head(folder, "version.txt"); err == nil {
-		if v, ok := short(strings.TrimPrefix(strings.TrimSpace(string(data)), "CUDA Version ")); ok {
+	if data, err := s.readHead(folder, "version.txt"); err == nil {
+		if v, ok := majorMinor(strings.TrimPrefix(strings.TrimSpace(string(data)), "CUDA Version ")); ok {
 			return v
 		}
 	}
@@ -85,16 +85,16 @@ func (s Search) versionOf(folder string) string {
 		headers = []string{"../../include/cuda.h"}
 	}
 	for _, header := range headers {
-		if v, ok := s.defined(filepath.Join(folder, header)); ok {
+		if v, ok := s.headerVersion(filepath.Join(folder, header)); ok {
 			return v
 		}
 	}
 	return ""
 }
 
-// defined finds "#define CUDA_VERSION 12040" in a header.
-func (s Search) defined(path string) (string, bool) {
-	file, err := open(filepath.Join(s.Root, path))
+// headerVersion finds "#define CUDA_VERSION 12040" in a header.
+func (s Search) headerVersion(path string) (string, bool) {
+	file, err := openRegular(filepath.Join(s.Root, path))
 	if err != nil {
 		return "", false
 	}
@@ -111,8 +111,8 @@ func (s Search) defined(path string) (string, bool) {
 	return "", false
 }
 
-// short returns "12.4" of "12.4.127".
-func short(version string) (string, bool) {
+// majorMinor returns "12.4" of "12.4.127".
+func majorMinor(version string) (string, bool) {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
 		return "", false
@@ -125,9 +125,9 @@ func short(version string) (string, bool) {
 	return parts[0] + "." + parts[1], true
 }
 
-// head returns the beginning of a file.
-func (s Search) head(folder, name string) ([]byte, error) {
-	file, err := open(filepath.Join(s.Root, folder, name))
+// readHead returns the beginning of a file.
+func (s Search) readHead(folder, name string) ([]byte, error) {
+	file, err := openRegular(filepath.Join(s.Root, folder, name))
 	if err != nil {
 		return nil, err
 	}

@@ -22,17 +22,17 @@ func TestLogBehindALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{at("tmp/log"), at("tmp/folder/precious"), at("tmp/folder/new")} {
-		if file, err := Check(path); err == nil {
+		if file, err := OpenToCheck(path); err == nil {
 			t.Errorf("%s was opened: %v", path, file.Close())
 		}
-		if err := Note(path, "x"); err == nil {
+		if err := WriteNote(path, "x"); err == nil {
 			t.Errorf("a line was written into %s", path)
 		}
-		if log, err := Resume(path, "pod"); err == nil {
+		if log, err := ResumeCopy(path, "pod"); err == nil {
 			t.Errorf("%s is gone on with: %v", path, log.Close())
 		}
 	}
-	if err := Note(at("own"), "mine"); err != nil {
+	if err := WriteNote(at("own"), "mine"); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(at("precious")); err != nil || string(text) != "mine\n" {

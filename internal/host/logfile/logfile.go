@@ -2,7 +2,7 @@
 // process of its own (this program again) copies, so that the command keeps its output, and does not die of SIGPIPE, if
 // the process that started it is killed.
 //
-//	log, err := logfile.Start(path, 10<<20, true)
+//	log, err := logfile.StartLog(path, 10<<20, true)
 //	cmd.Stdout, cmd.Stderr = log.Out, log.Err
 //	err = cmd.Run()
 //	log.Close(time.Second)
@@ -28,9 +28,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
+// CopyFlag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
 // the command's standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
-const Flag = "__log"
+const CopyFlag = "__log"
 
 // Log is a file for the output of a command.
 type Log struct {
@@ -44,10 +44,10 @@ type Log struct {
 	question byte     // the last one
 }
 
-// Start starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
+// StartLog starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
 // the file is renamed to path.1 and a new one begins. Without show, the output goes only to the file.
-func Start(path string, limit int64, show bool) (*Log, error) {
-	file, err := open(path)
+func StartLog(path string, limit int64, show bool) (*Log, error) {
+	file, err := openForAppend(path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	}
 	ask, answers := os.NewFile(uintptr(asked[0]), "ask"), os.NewFile(uintptr(asked[1]), "answers") //nolint:gosec // descriptors
 	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
-	cmd.Args = append([]string{"gpuard", Flag}, cmd.Args[1:]...)
+	cmd.Args = append([]string{"gpuard", CopyFlag}, cmd.Args[1:]...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs, answers}
 	if show { // else /dev/null
@@ -88,36 +88,36 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	return l, nil
 }
 
-// Check opens the file for writing, to report an error early, and makes it if it is missing. The reader of a named pipe
+// OpenToCheck opens the file for writing, to report an error early, and makes it if it is missing. The reader of a named pipe
 // sees its end when the last writer closes it, so the caller keeps the result open until the log ends.
-func Check(path string) (io.Closer, error) {
-	for end := time.Now().Add(comes); ; time.Sleep(10 * time.Millisecond) {
-		file, err := open(path)
+func OpenToCheck(path string) (io.Closer, error) {
+	for end := time.Now().Add(readerTimeout); ; time.Sleep(10 * time.Millisecond) {
+		file, err := openForAppend(path)
 		if !errors.Is(err, unix.ENXIO) || time.Now().After(end) {
 			return file, err
 		}
 	}
 }
 
-// comes is how long Check waits for a reader of a named pipe, which may have just been started.
-const comes = 2 * time.Second
+// readerTimeout is how long Check waits for a reader of a named pipe, which may have just been started.
+const readerTimeout = 2 * time.Second
 
-// Note writes a line only into the file, behind what the command has printed so far.
-func (l *Log) Note(line string) error {
+// WriteNote writes a line only into the file, behind what the command has printed so far.
+func (l *Log) WriteNote(line string) error {
 	l.awaitCopied()
-	return Note(l.path, line)
+	return WriteNote(l.path, line)
 }
 
-// copied is how long a note waits for what was printed before it: the file may be on a slow disk, and the command may go on
+// maxCopyWait is how long a note waits for what was printed before it: the file may be on a slow disk, and the command may go on
 // printing.
-var copied = 100 * time.Millisecond
+var maxCopyWait = 100 * time.Millisecond
 
 // awaitCopied waits until everything that was printed is in the file, for a moment.
 func (l *Log) awaitCopied() {
 	l.asking.Lock()
 	defer l.asking.Unlock()
 	l.question++
-	_ = l.ask.SetDeadline(time.Now().Add(copied))
+	_ = l.ask.SetDeadline(time.Now().Add(maxCopyWait))
 	if _, err := l.ask.Write([]byte{l.question}); err != nil {
 		return
 	}
@@ -132,9 +132,9 @@ func (l *Log) awaitCopied() {
 	}
 }
 
-// Note writes a line into a log, also one that another process copies into.
-func Note(path, line string) error {
-	file, err := open(path)
+// WriteNote writes a line into a log, also one that another process copies into.
+func WriteNote(path, line string) error {
+	file, err := openForAppend(path)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (l *Log) Close(patience time.Duration) {
 	}
 }
 
-func open(path string) (*os.File, error) {
+func openForAppend(path string) (*os.File, error) {
 	file, err := sys.OpenFile(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o666) // the umask decides, as for a shell's >>
 	if info, serr := os.Stat(path); errors.Is(err, unix.ENXIO) && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return nil, fmt.Errorf("cannot log to %s: it is a named pipe that no program reads (%w); start the reader first, or name a file: --log FILE", path, unix.ENXIO)
@@ -171,8 +171,8 @@ func open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Copy copies until both inputs end. args are the file and the limit.
-func Copy(args []string) error {
+// CopyOutput copies until both inputs end. args are the file and the limit.
+func CopyOutput(args []string) error {
 	if len(args) != 2 {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
@@ -181,32 +181,32 @@ func Copy(args []string) error {
 	if err != nil || unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
-	w := &writer{path: args[0], limit: limit}
+	w := &limitedFile{path: args[0], limit: limit}
 	defer w.close()
 	for _, pipe := range []int{0, 3} { // that only this process reads
 		if err := unix.SetNonblock(pipe, true); err != nil {
 			return err
 		}
 	}
-	streams := []stream{{os.NewFile(0, "standard output"), 1}, {os.NewFile(3, "standard error"), 2}}
+	streams := []outputStream{{os.NewFile(0, "standard output"), 1}, {os.NewFile(3, "standard error"), 2}}
 	var both sync.WaitGroup
 	for _, s := range streams {
-		both.Go(func() { s.copy(w) })
+		both.Go(func() { s.copyToLog(w) })
 	}
 	go w.answerQuestions(os.NewFile(4, "questions"), streams)
 	both.Wait()
 	return w.failed
 }
 
-// stream is one of the command's outputs.
-type stream struct {
+// outputStream is one of the command's outputs.
+type outputStream struct {
 	from *os.File
 	to   int
 }
 
-// copy ends when all writers have closed the pipe. It also ends when the reader of gpuard's own output is gone: then
+// copyToLog ends when all writers have closed the pipe. It also ends when the reader of gpuard's own output is gone: then
 // the command gets SIGPIPE, as it would without the log.
-func (s stream) copy(w *writer) {
+func (s outputStream) copyToLog(w *limitedFile) {
 	defer s.from.Close() //nolint:errcheck // read only
 	part := make([]byte, max(1, min(32<<10, w.limit/4)))
 	conn, err := s.from.SyscallConn()
@@ -231,7 +231,7 @@ func (s stream) copy(w *writer) {
 }
 
 // countUnread is how many bytes are in the pipe (FIONREAD); 0 when it is closed.
-func (s stream) countUnread() (bytes int) {
+func (s outputStream) countUnread() (bytes int) {
 	if conn, err := s.from.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) //nolint:gosec // a descriptor
 	}
@@ -255,8 +255,8 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// writer writes the file. Other processes may append to it too.
-type writer struct {
+// limitedFile writes the file. Other processes may append to it too.
+type limitedFile struct {
 	mu     sync.Mutex
 	path   string
 	limit  int64
@@ -266,25 +266,25 @@ type writer struct {
 }
 
 // copyReadable copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when the mutex is free.
-func (w *writer) copyReadable(pipe int, part []byte) (n int, err error) {
+func (w *limitedFile) copyReadable(pipe int, part []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n, err = unix.Read(pipe, part); errors.Is(err, unix.EINTR); {
 		n, err = unix.Read(pipe, part)
 	}
 	if n > 0 {
-		w.write(part[:n])
+		w.writeOutput(part[:n])
 	}
 	return n, err
 }
 
 // answerQuestions answers each question when everything is copied, or who asked waits no longer.
-func (w *writer) answerQuestions(asked *os.File, streams []stream) {
+func (w *limitedFile) answerQuestions(asked *os.File, streams []outputStream) {
 	for question := make([]byte, 1); ; {
 		if _, err := asked.Read(question); err != nil {
 			return
 		}
-		for end := time.Now().Add(copied); w.isBehind(streams) && time.Now().Before(end); {
+		for end := time.Now().Add(maxCopyWait); w.isBehind(streams) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if _, err := asked.Write(question); err != nil {
@@ -294,15 +294,15 @@ func (w *writer) answerQuestions(asked *os.File, streams []stream) {
 }
 
 // isBehind reports whether something is still to be copied.
-func (w *writer) isBehind(streams []stream) bool {
+func (w *limitedFile) isBehind(streams []outputStream) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(streams, func(s stream) bool { return s.countUnread() > 0 })
+	return slices.ContainsFunc(streams, func(s outputStream) bool { return s.countUnread() > 0 })
 }
 
-// write does not fail the command. If the disk is full, the log is not complete, which is reported once.
-func (w *writer) write(b []byte) {
-	err := w.ready(int64(len(b)))
+// writeOutput does not fail the command. If the disk is full, the log is not complete, which is reported once.
+func (w *limitedFile) writeOutput(b []byte) {
+	err := w.openOrRotate(int64(len(b)))
 	if err == nil {
 		var n int
 		n, err = w.file.Write(b)
@@ -314,18 +314,18 @@ func (w *writer) write(b []byte) {
 	}
 }
 
-// ready opens the file, or rotates it if it is full.
-func (w *writer) ready(more int64) error {
+// openOrRotate opens the file, or rotates it if it is full.
+func (w *limitedFile) openOrRotate(more int64) error {
 	if w.file != nil && w.size > 0 && w.size+more > w.limit {
 		w.close()
-		if err := rotate(w.path); err != nil {
+		if err := rotateFile(w.path); err != nil {
 			return err
 		}
 	}
 	if w.file != nil {
 		return nil
 	}
-	file, err := open(w.path)
+	file, err := openForAppend(w.path)
 	if err != nil {
 		return err
 	}
@@ -340,9 +340,9 @@ func (w *writer) ready(more int64) error {
 	return nil
 }
 
-// rotate gives a full log the name of the one before it.
-func rotate(path string) error {
-	dir, err := sys.Follow(filepath.Dir(path))
+// rotateFile gives a full log the name of the one before it.
+func rotateFile(path string) error {
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func rotate(path string) error {
 	return dir.Rename(filepath.Base(path), filepath.Base(path)+".1")
 }
 
-func (w *writer) close() {
+func (w *limitedFile) close() {
 	if w.file != nil {
 		_ = w.file.Close()
 		w.file = nil

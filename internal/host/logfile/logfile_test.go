@@ -14,11 +14,11 @@ const roleVar = "GPUARD_LOGFILE_ROLE"
 
 // The tests need processes: this binary again, which copies, or which starts a log and a command.
 func TestMain(m *testing.M) {
-	copied = 20 * time.Second // on a machine that does much else
+	maxCopyWait = 20 * time.Second // on a machine that does much else
 	var err error
 	switch {
-	case len(os.Args) > 1 && os.Args[1] == Flag:
-		err = Copy(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == CopyFlag:
+		err = CopyOutput(os.Args[2:])
 	case os.Getenv(roleVar) != "":
 		err = logged(os.Args[1], os.Args[2])
 	default:
@@ -32,11 +32,11 @@ func TestMain(m *testing.M) {
 
 // logged FILE SCRIPT: runs a script with a log of at most 4 KiB.
 func logged(path, script string) error {
-	l, err := Start(path, 4<<10, true)
+	l, err := StartLog(path, 4<<10, true)
 	if err != nil {
 		return err
 	}
-	if err := l.Note("# begin"); err != nil {
+	if err := l.WriteNote("# begin"); err != nil {
 		return err
 	}
 	cmd := exec.Command("sh", "-c", script)
@@ -55,7 +55,7 @@ func start(path, script string) *exec.Cmd {
 // TestNoteAfterOutput: a note stands behind what was printed before it, also where the process that copies is slow.
 func TestNoteAfterOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	l, err := Start(path, 1<<20, false)
+	l, err := StartLog(path, 1<<20, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestNoteAfterOutput(t *testing.T) {
 		if _, err := fmt.Fprintf(l.Out, "%s\noutput %d\n", strings.Repeat("x", 5000), n); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Note(fmt.Sprintf("# note %d", n)); err != nil {
+		if err := l.WriteNote(fmt.Sprintf("# note %d", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,9 +123,9 @@ func TestBroken(t *testing.T) {
 	if err := os.Symlink("/dev/full", path); err != nil {
 		t.Fatal(err)
 	}
-	l := &writer{path: path, limit: 10}
+	l := &limitedFile{path: path, limit: 10}
 	for range 3 {
-		l.write([]byte("0123456789"))
+		l.writeOutput([]byte("0123456789"))
 	}
 	if l.failed == nil || !strings.Contains(l.failed.Error(), "no space left") {
 		t.Errorf("%v", l.failed)
@@ -134,11 +134,11 @@ func TestBroken(t *testing.T) {
 		t.Errorf("there are %v", entries)
 	}
 	for _, args := range [][]string{nil, {"x"}, {path, "none"}, {path, "1"}} {
-		if Copy(args) == nil {
+		if CopyOutput(args) == nil {
 			t.Errorf("%q was accepted", args)
 		}
 	}
-	if _, err := Start(filepath.Join(dir, "missing", "log"), 1<<20, true); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
+	if _, err := StartLog(filepath.Join(dir, "missing", "log"), 1<<20, true); err == nil || !strings.Contains(err.Error(), "cannot log to ") {
 		t.Errorf("%v", err)
 	}
 }

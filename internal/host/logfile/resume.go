@@ -14,16 +14,16 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Resume appends to a log what a source prints that always begins again with its first byte, such as the log of a pod:
+// ResumeCopy appends to a log what a source prints that always begins again with its first byte, such as the log of a pod:
 // what the file has of it already is left out. Which source that is, and where in the file it begins, is kept beside the
 // file. While another process does the same, everything is left out.
-func Resume(path, source string) (io.WriteCloser, error) {
+func ResumeCopy(path, source string) (io.WriteCloser, error) {
 	file, err := sys.OpenFile(path, unix.O_CREAT|unix.O_RDWR|unix.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the log: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return idle{}, file.Close()
+		return discardWriter{}, file.Close()
 	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
@@ -39,17 +39,17 @@ func Resume(path, source string) (io.WriteCloser, error) {
 		if from.Source != source {
 			from.Source, from.Start = source, info.Size()
 			text, _ := json.Marshal(from) // text and a number
-			err = writeFrom(path+".from", text)
+			err = writeSource(path+".from", text)
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
-	return &resumed{file, max(0, info.Size()-from.Start)}, nil
+	return &skippingWriter{file, max(0, info.Size()-from.Start)}, nil
 }
 
-func writeFrom(path string, text []byte) error {
-	dir, err := sys.Follow(filepath.Dir(path))
+func writeSource(path string, text []byte) error {
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func writeFrom(path string, text []byte) error {
 	return dir.Replace(filepath.Base(path), text, 0o600)
 }
 
-// resumed leaves out what it knows.
-type resumed struct {
+// skippingWriter leaves out what it knows.
+type skippingWriter struct {
 	file  *os.File
 	known int64
 }
 
-func (r *resumed) Write(p []byte) (int, error) {
+func (r *skippingWriter) Write(p []byte) (int, error) {
 	skip := min(r.known, int64(len(p)))
 	r.known -= skip
 	if skip == int64(len(p)) {
@@ -73,10 +73,10 @@ func (r *resumed) Write(p []byte) (int, error) {
 	return n + int(skip), err
 }
 
-func (r *resumed) Close() error { return r.file.Close() }
+func (r *skippingWriter) Close() error { return r.file.Close() }
 
-// idle leaves everything out.
-type idle struct{}
+// discardWriter leaves everything out.
+type discardWriter struct{}
 
-func (idle) Write(p []byte) (int, error) { return len(p), nil }
-func (idle) Close() error                { return nil }
+func (discardWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (discardWriter) Close() error                { return nil }

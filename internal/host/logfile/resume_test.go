@@ -13,7 +13,7 @@ func TestResume(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	add := func(source string, parts ...string) {
 		t.Helper()
-		w, err := Resume(path, source)
+		w, err := ResumeCopy(path, source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestResume(t *testing.T) {
 	add("pod-1", "one\n")
 	add("pod-1", "on", "e\ntwo\n")
 	add("pod-2", "other\n")
-	first, err := Resume(path, "pod-2")
+	first, err := ResumeCopy(path, "pod-2")
 	if err != nil {
 		t.Fatal(err)
 	}

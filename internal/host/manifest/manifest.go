@@ -27,8 +27,8 @@ import (
 
 const schema = "gpuard.record/1"
 
-// limit is the size of the largest record that is read, in bytes: enough for some ten thousand files.
-const limit = 4 << 20
+// maxRecordSize is the size of the largest record that is read, in bytes: enough for some ten thousand files.
+const maxRecordSize = 4 << 20
 
 // Manifest is the locked record.
 type Manifest struct {
@@ -42,7 +42,7 @@ type Manifest struct {
 // Peek reads the record without locking it. A record that does not exist is empty.
 func Peek(path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
-	dir, err := sys.Follow(filepath.Dir(path))
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -50,10 +50,10 @@ func Peek(path string) (edit.Record, error) {
 		return r, fmt.Errorf("cannot read the record of what was set up, %s: %w", path, err)
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	return peek(dir, path)
+	return readRecordIn(dir, path)
 }
 
-func peek(dir *sys.Dir, path string) (edit.Record, error) {
+func readRecordIn(dir *sys.Dir, path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
 	data, err := readRecord(dir, filepath.Base(path))
 	if errors.Is(err, os.ErrNotExist) {
@@ -85,13 +85,13 @@ func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > limit:
+	case !info.Mode().IsRegular() || info.Size() > maxRecordSize:
 		return nil, errors.New("it is nothing that gpuard wrote; move it away, and delete what was set up by hand")
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
 		return nil, errors.New("it belongs to another user; move it away, and delete what was set up by hand")
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
+	return io.ReadAll(io.LimitReader(f, maxRecordSize))
 }
 
 // Open locks the record, and makes its folder if there is none. Close unlocks it. busy is called if another process
@@ -112,14 +112,14 @@ func Open(path string, busy func()) (*Manifest, error) {
 // tryOpen returns nil without an error if the folder was removed while it waited for the lock.
 func tryOpen(path string, busy func()) (*Manifest, error) {
 	dir := filepath.Dir(path)
-	made := missing(dir)
+	made := missingFolders(dir)
 	if err := refuseForeignHome(dir); err != nil {
 		return nil, err
 	}
-	if err := create(made); err != nil {
+	if err := createFolders(made); err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
-	folder, err := enter(dir)
+	folder, err := openFolder(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // again
 	}
@@ -145,18 +145,18 @@ func tryOpen(path string, busy func()) (*Manifest, error) {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user; ask root to remove it (sudo rm -r %[1]s), or set XDG_STATE_HOME to a folder of your own", dir)
 	}
-	if m.Record, err = peek(folder, path); err != nil {
+	if m.Record, err = readRecordIn(folder, path); err != nil {
 		_ = folder.Close()
 		return nil, err
 	}
 	m.saved, err = json.MarshalIndent(m.Record, "", "  ")
-	m.remember(made)
+	m.rememberFolders(made)
 	return m, err
 }
 
-// enter opens a folder by a descriptor that can be locked, unlike that of sys.Follow.
-func enter(path string) (*sys.Dir, error) {
-	at, err := sys.Follow(path)
+// openFolder opens a folder by a descriptor that can be locked, unlike that of sys.FollowDir.
+func openFolder(path string) (*sys.Dir, error) {
+	at, err := sys.FollowDir(path)
 	if err != nil {
 		return nil, err
 	}
@@ -164,17 +164,17 @@ func enter(path string) (*sys.Dir, error) {
 	return at.Dir(".")
 }
 
-// create makes folders, the outermost first. Those of root get mode 0755 whatever the umask, so that all users can read
+// createFolders makes folders, the outermost first. Those of root get mode 0755 whatever the umask, so that all users can read
 // them.
-func create(folders []string) error {
+func createFolders(folders []string) error {
 	for _, path := range folders {
-		above, err := sys.Follow(filepath.Dir(path))
+		above, err := sys.FollowDir(filepath.Dir(path))
 		if err != nil {
 			return err
 		}
 		mkdir := above.Mkdir
 		if os.Geteuid() == 0 {
-			mkdir = above.Make
+			mkdir = above.MakeFolder
 		}
 		err = mkdir(filepath.Base(path), 0o755)
 		_ = above.Close()
@@ -221,8 +221,8 @@ func flock(f *os.File, busy func()) error {
 	}
 }
 
-// missing returns the folders of a path that do not exist, the outermost first.
-func missing(dir string) (list []string) {
+// missingFolders returns the folders of a path that do not exist, the outermost first.
+func missingFolders(dir string) (list []string) {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
 			slices.Reverse(list)
@@ -232,7 +232,7 @@ func missing(dir string) (list []string) {
 	}
 }
 
-func (m *Manifest) remember(folders []string) {
+func (m *Manifest) rememberFolders(folders []string) {
 	for _, f := range folders {
 		if !slices.Contains(m.Folders, f) {
 			m.Folders = append(m.Folders, f)
@@ -240,17 +240,17 @@ func (m *Manifest) remember(folders []string) {
 	}
 }
 
-// Prepare makes the folders for files. Before that it records the missing ones and saves the record.
-func (m *Manifest) Prepare(files []string) error {
+// PrepareFolders makes the folders for files. Before that it records the missing ones and saves the record.
+func (m *Manifest) PrepareFolders(files []string) error {
 	var dirs []string
 	for _, file := range files {
-		dirs = append(dirs, missing(filepath.Dir(file))...)
+		dirs = append(dirs, missingFolders(filepath.Dir(file))...)
 	}
-	m.remember(dirs)
+	m.rememberFolders(dirs)
 	if err := m.Save(); err != nil {
 		return err
 	}
-	if err := create(dirs); err != nil {
+	if err := createFolders(dirs); err != nil {
 		return fmt.Errorf("cannot make a folder: %w", err)
 	}
 	return nil
@@ -301,16 +301,16 @@ func (m *Manifest) Close() error {
 			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
 		}
 		_ = m.folder.Remove(filepath.Base(m.path) + ".new") // left by a killed process
-		m.empty()
+		m.removeEmptyFolders()
 		_ = rmdir(filepath.Dir(m.path)) // gpuard's own folder, even if another process made it; it stays if it is not empty
 		return nil
 	}
-	m.empty()
+	m.removeEmptyFolders()
 	return m.Save()
 }
 
-// Tidy removes the files that a killed process left of a record without entries.
-func Tidy(path string, busy func()) error {
+// TidyRecord removes the files that a killed process left of a record without entries.
+func TidyRecord(path string, busy func()) error {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -321,8 +321,8 @@ func Tidy(path string, busy func()) error {
 	return m.Close()
 }
 
-// empty removes the recorded folders that are empty, the innermost first.
-func (m *Manifest) empty() {
+// removeEmptyFolders removes the recorded folders that are empty, the innermost first.
+func (m *Manifest) removeEmptyFolders() {
 	inward := slices.SortedFunc(slices.Values(m.Folders), func(a, b string) int { return len(b) - len(a) })
 	for _, dir := range inward {
 		if err := rmdir(dir); err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -333,7 +333,7 @@ func (m *Manifest) empty() {
 
 // rmdir removes an empty folder.
 func rmdir(path string) error {
-	above, err := sys.Follow(filepath.Dir(path))
+	above, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

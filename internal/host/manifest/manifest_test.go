@@ -58,11 +58,11 @@ func TestOddRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Intend("x", edit.Step{Change: edit.Change{Path: "/a"}, After: "text\n"})
+	m.RecordIntent("x", edit.Step{Change: edit.Change{Path: "/a"}, After: "text\n"})
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Peek(path); err != nil || len(r.Of("x")) != 1 {
+	if r, err := Peek(path); err != nil || len(r.EntriesOf("x")) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := os.Lstat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
@@ -136,7 +136,7 @@ func TestRootMakesNothingBehindALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("a file's folder", m.Prepare([]string{filepath.Join(link, "deep", "file")}))
+	refused("a file's folder", m.PrepareFolders([]string{filepath.Join(link, "deep", "file")}))
 	m.Folders = []string{filepath.Join(link, "empty")}
 	if err := m.Close(); err != nil {
 		t.Error(err)

@@ -4,7 +4,7 @@
 // Commands, variables and files are those of docs.nvidia.com/deploy/mps (Legacy MPS v2 interface, Appendix: Environment
 // Variables, Appendix: Tools and Interface Reference).
 //
-//	control, err := mps.Find(ctx, pipe, os.TempDir(), uid)
+//	control, err := mps.FindControl(ctx, pipe, os.TempDir(), uid)
 //	unlock, err := control.Lock()
 //	err = control.Start(ctx) // then run jobs with PipeVariable=control.Pipe
 //	unlock()
@@ -36,8 +36,8 @@ const (
 	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
 )
 
-// program is part of NVIDIA's driver.
-const program = "nvidia-cuda-mps-control"
+// controlProgram is part of NVIDIA's driver.
+const controlProgram = "nvidia-cuda-mps-control"
 
 // Control is the folder of one daemon.
 type Control struct {
@@ -45,27 +45,27 @@ type Control struct {
 	path string // of the program
 }
 
-// Find returns the folder for this user's daemon: pipe, if the user named it and a daemon answers there, else gpuard's
+// FindControl returns the folder for this user's daemon: pipe, if the user named it and a daemon answers there, else gpuard's
 // own folder below temporary. The error says why there can be no daemon.
-func Find(ctx context.Context, pipe, temporary string, uid int) (*Control, error) {
-	path, err := exec.LookPath(program)
+func FindControl(ctx context.Context, pipe, temporary string, uid int) (*Control, error) {
+	path, err := exec.LookPath(controlProgram)
 	if err != nil {
-		return nil, fmt.Errorf("there is no %s in PATH, which comes with NVIDIA's driver", program)
+		return nil, fmt.Errorf("there is no %s in PATH, which comes with NVIDIA's driver", controlProgram)
 	}
-	if pipe != "" && own(pipe, uid) == nil {
+	if pipe != "" && checkOwner(pipe, uid) == nil {
 		c := &Control{pipe, path}
-		if _, err := c.ask(ctx, "get_server_list"); err == nil {
+		if _, err := c.runCommand(ctx, "get_server_list"); err == nil {
 			return c, nil
 		}
 	}
-	return &Control{filepath.Join(temporary, Folder(uid)), path}, nil
+	return &Control{filepath.Join(temporary, FolderName(uid)), path}, nil
 }
 
-// At returns the daemon in the folder pipe that a job names. It is an error if the folder is not that user's.
-func At(pipe string, uid int) (*Control, error) {
-	path, err := exec.LookPath(program)
+// ControlAt returns the daemon in the folder pipe that a job names. It is an error if the folder is not that user's.
+func ControlAt(pipe string, uid int) (*Control, error) {
+	path, err := exec.LookPath(controlProgram)
 	if err == nil {
-		err = own(pipe, uid)
+		err = checkOwner(pipe, uid)
 	}
 	if err != nil {
 		return nil, err
@@ -73,11 +73,11 @@ func At(pipe string, uid int) (*Control, error) {
 	return &Control{pipe, path}, nil
 }
 
-// Folder is the name of gpuard's own folder for a user.
-func Folder(uid int) string { return fmt.Sprintf("gpuard-mps-%d", uid) }
+// FolderName is the name of gpuard's own folder for a user.
+func FolderName(uid int) string { return fmt.Sprintf("gpuard-mps-%d", uid) }
 
-// own returns an error for a folder that another user could change.
-func own(path string, uid int) error {
+// checkOwner returns an error for a folder that another user could change.
+func checkOwner(path string, uid int) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -89,15 +89,15 @@ func own(path string, uid int) error {
 	return nil
 }
 
-// Log is the folder of the daemon's log.
-func (c *Control) Log() string { return filepath.Join(c.Pipe, "log") }
+// LogFolder is the folder of the daemon's log.
+func (c *Control) LogFolder() string { return filepath.Join(c.Pipe, "log") }
 
 // Lock keeps other processes of this user from starting or ending the daemon until the returned function is called.
 func (c *Control) Lock() (func(), error) {
 	if err := sys.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	if err := own(c.Pipe, os.Geteuid()); err != nil {
+	if err := checkOwner(c.Pipe, os.Geteuid()); err != nil {
 		return nil, fmt.Errorf("%w; ask root to remove it (sudo rm -r %s), or set TMPDIR to a folder of your own", err, c.Pipe)
 	}
 	file, err := sys.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
@@ -119,39 +119,39 @@ func (c *Control) Lock() (func(), error) {
 // Start starts the daemon, if it does not run yet. The daemon sees every GPU of the machine, even if this process sees
 // fewer: jobs name their devices by UUID, and a daemon that sees fewer would number them differently.
 func (c *Control) Start(ctx context.Context) error {
-	if _, err := c.ask(ctx, "get_server_list"); err == nil {
+	if _, err := c.runCommand(ctx, "get_server_list"); err == nil {
 		return nil
 	}
-	if err := sys.MkdirAll(c.Log(), 0o700); err != nil {
+	if err := sys.MkdirAll(c.LogFolder(), 0o700); err != nil {
 		return err
 	}
-	cmd := c.command(ctx, "-d")
+	cmd := c.controlCommand(ctx, "-d")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	defer closedOnExec()()
+	defer setCloseOnExec()()
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second // the daemon may keep its starter's streams
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("%s -d: %w %s", program, err, prose.Clean(strings.TrimSpace(said.String())))
+		return fmt.Errorf("%s -d: %w %s", controlProgram, err, prose.Clean(strings.TrimSpace(said.String())))
 	}
 	var err error
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if _, err = c.ask(ctx, "get_server_list"); err == nil {
+		if _, err = c.runCommand(ctx, "get_server_list"); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("the daemon does not answer: %w; its log is in %s", err, c.Log())
+	return fmt.Errorf("the daemon does not answer: %w; its log is in %s", err, c.LogFolder())
 }
 
-// Clients lists the PIDs of the clients of all servers of the daemon, lowest first.
-func (c *Control) Clients(ctx context.Context) ([]int, error) {
-	servers, err := c.numbers(ctx, "get_server_list")
+// ListClients lists the PIDs of the clients of all servers of the daemon, lowest first.
+func (c *Control) ListClients(ctx context.Context) ([]int, error) {
+	servers, err := c.askPIDs(ctx, "get_server_list")
 	if err != nil {
 		return nil, err
 	}
 	var clients []int
 	for _, server := range servers {
-		of, err := c.numbers(ctx, fmt.Sprintf("get_client_list %d", server))
+		of, err := c.askPIDs(ctx, fmt.Sprintf("get_client_list %d", server))
 		if err != nil {
 			return nil, err
 		}
@@ -161,15 +161,15 @@ func (c *Control) Clients(ctx context.Context) ([]int, error) {
 	return slices.Compact(clients), nil
 }
 
-// Quit ends the daemon and its servers.
-func (c *Control) Quit(ctx context.Context) error {
-	_, err := c.ask(ctx, "quit")
+// QuitDaemon ends the daemon and its servers.
+func (c *Control) QuitDaemon(ctx context.Context) error {
+	_, err := c.runCommand(ctx, "quit")
 	return err
 }
 
-// numbers runs a command that prints one process id per line.
-func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
-	text, err := c.ask(ctx, command)
+// askPIDs runs a command that prints one process id per line.
+func (c *Control) askPIDs(ctx context.Context, command string) ([]int, error) {
+	text, err := c.runCommand(ctx, command)
 	if err != nil {
 		return nil, err
 	}
@@ -177,32 +177,32 @@ func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
 	for word := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(word)
 		if err != nil {
-			return nil, fmt.Errorf("%s answers %q to %s", program, prose.Clean(text), command)
+			return nil, fmt.Errorf("%s answers %q to %s", controlProgram, prose.Clean(text), command)
 		}
 		list = append(list, n)
 	}
 	return list, nil
 }
 
-// ask runs the control program with one command on its standard input, and returns its output.
-func (c *Control) ask(ctx context.Context, command string) (string, error) {
+// runCommand runs the control program with one command on its standard input, and returns its output.
+func (c *Control) runCommand(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	cmd := c.command(ctx)
+	cmd := c.controlCommand(ctx)
 	cmd.Stdin = strings.NewReader(command + "\n")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w %s", program, err, prose.Clean(strings.TrimSpace(out.String()+errs.String())))
+		return "", fmt.Errorf("%s: %w %s", controlProgram, err, prose.Clean(strings.TrimSpace(out.String()+errs.String())))
 	}
 	return out.String(), nil
 }
 
-// command has an environment without any mask or limit, because the daemon's would apply to every client.
-func (c *Control) command(ctx context.Context, args ...string) *exec.Cmd {
+// controlCommand has an environment without any mask or limit, because the daemon's would apply to every client.
+func (c *Control) controlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.path, args...)
-	cmd.Env = []string{PipeVariable + "=" + c.Pipe, LogVariable + "=" + c.Log()}
+	cmd.Env = []string{PipeVariable + "=" + c.Pipe, LogVariable + "=" + c.LogFolder()}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME"} {
 		if value, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)
@@ -212,9 +212,9 @@ func (c *Control) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// closedOnExec makes the descriptors that this process inherited for its command close on exec, because the daemon
+// setCloseOnExec makes the descriptors that this process inherited for its command close on exec, because the daemon
 // would keep a caller's pipe open for ever. The returned function undoes that.
-func closedOnExec() func() {
+func setCloseOnExec() func() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	var changed []int
 	for _, e := range entries {

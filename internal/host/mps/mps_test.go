@@ -28,14 +28,14 @@ func installed(t *testing.T) *fakegpu.Driver {
 func TestControl(t *testing.T) {
 	d := installed(t)
 	ctx, uid, folder := t.Context(), os.Geteuid(), t.TempDir()
-	c, err := mps.Find(ctx, "", folder, uid)
+	c, err := mps.FindControl(ctx, "", folder, uid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(folder, mps.Folder(uid)); c.Pipe != want {
+	if want := filepath.Join(folder, mps.FolderName(uid)); c.Pipe != want {
 		t.Fatalf("pipe directory %s, want %s", c.Pipe, want)
 	}
-	if _, err := c.Clients(ctx); err == nil || !strings.Contains(err.Error(), "Cannot find MPS control daemon") {
+	if _, err := c.ListClients(ctx); err == nil || !strings.Contains(err.Error(), "Cannot find MPS control daemon") {
 		t.Errorf("without a daemon: %v", err)
 	}
 	unlock, err := c.Lock()
@@ -48,8 +48,8 @@ func TestControl(t *testing.T) {
 		}
 	}
 	unlock()
-	t.Cleanup(func() { _ = c.Quit(context.Background()) })
-	if found, err := mps.Find(ctx, c.Pipe, t.TempDir(), uid); err != nil || found.Pipe != c.Pipe {
+	t.Cleanup(func() { _ = c.QuitDaemon(context.Background()) })
+	if found, err := mps.FindControl(ctx, c.Pipe, t.TempDir(), uid); err != nil || found.Pipe != c.Pipe {
 		t.Errorf("a daemon of the user's own is not taken: %+v, %v", found, err)
 	}
 
@@ -60,7 +60,7 @@ func TestControl(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = job.Process.Kill() })
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		clients, err := c.Clients(ctx)
+		clients, err := c.ListClients(ctx)
 		if err == nil && slices.Equal(clients, []int{job.Process.Pid}) {
 			break
 		}
@@ -69,13 +69,13 @@ func TestControl(t *testing.T) {
 		}
 	}
 	_, _ = job.Process.Kill(), job.Wait()
-	if clients, err := c.Clients(ctx); err != nil || len(clients) != 0 {
+	if clients, err := c.ListClients(ctx); err != nil || len(clients) != 0 {
 		t.Errorf("after its end: %v, %v", clients, err)
 	}
-	if err := c.Quit(ctx); err != nil {
+	if err := c.QuitDaemon(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Clients(ctx); err == nil {
+	if _, err := c.ListClients(ctx); err == nil {
 		t.Error("the daemon answers after its end")
 	}
 }
@@ -87,13 +87,13 @@ func TestOthersFolder(t *testing.T) {
 	if err := os.Chmod(loose, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mps.At(loose, os.Geteuid()); err == nil {
+	if _, err := mps.ControlAt(loose, os.Geteuid()); err == nil {
 		t.Error("a folder that everybody may change is taken")
 	}
-	if _, err := mps.At(t.TempDir(), os.Geteuid()+1); err == nil {
+	if _, err := mps.ControlAt(t.TempDir(), os.Geteuid()+1); err == nil {
 		t.Error("another user's folder is taken")
 	}
-	c, err := mps.Find(t.Context(), loose, t.TempDir(), os.Geteuid())
+	c, err := mps.FindControl(t.Context(), loose, t.TempDir(), os.Geteuid())
 	if err != nil || c.Pipe == loose {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -101,7 +101,7 @@ func TestOthersFolder(t *testing.T) {
 
 func TestNoProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := mps.Find(t.Context(), "", t.TempDir(), 0); err == nil || !strings.Contains(err.Error(), "there is no nvidia-cuda-mps-control in PATH") {
+	if _, err := mps.FindControl(t.Context(), "", t.TempDir(), 0); err == nil || !strings.Contains(err.Error(), "there is no nvidia-cuda-mps-control in PATH") {
 		t.Error(err)
 	}
 }

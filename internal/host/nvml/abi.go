@@ -66,7 +66,7 @@ type fieldValue struct {
 	id, scope          uint32
 	timestamp, latency int64
 	kind               uint32
-	status             status
+	status             returnCode
 	value              uint64
 }
 
@@ -74,7 +74,7 @@ type fieldValue struct {
 type fabricInfo struct {
 	version uint32
 	cluster [16]byte
-	status  status
+	status  returnCode
 	clique  uint32
 	state   uint8
 	mask    uint32

@@ -19,7 +19,7 @@ func TestNotAvailable(t *testing.T) {
 		"ecc": none, "ecc_corrected": "-1", "ecc_uncorrected": none, "remapped": none + " 0 0 0", "retired": none + " 0 0",
 		"recovery": none, "persistence": none, "mig_mode": none,
 	} {
-		d.Set(1, key, value)
+		d.SetValue(1, key, value)
 	}
 	m := machine(t, d, gpu.Everything)
 	same(t, "the problems", m.Problems, []string(nil))
@@ -32,8 +32,8 @@ func TestNotAvailable(t *testing.T) {
 		t.Errorf("the other device has lost its readings: %+v", first)
 	}
 
-	d.Set(0, "remapped", "1 1 "+none+" 0")
-	d.Set(1, "memory_total", "-1")
+	d.SetValue(0, "remapped", "1 1 "+none+" 0")
+	d.SetValue(1, "memory_total", "-1")
 	m = machine(t, d, gpu.Everything)
 	same(t, "rows of which nothing is known", m.Devices[0].RemappedRows, (*gpu.RemappedRows)(nil))
 	same(t, "memory of which nothing is known", m.Devices[1].MemoryTotal, (*gpu.Bytes)(nil))

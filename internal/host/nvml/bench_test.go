@@ -27,10 +27,10 @@ func openAt(t testing.TB, path string) *Library {
 	}
 	l := newLibrary()
 	l.handle = handle
-	if s := l.call("nvmlInit_v2"); s != success {
+	if s := l.callDriver("nvmlInit_v2"); s != success {
 		t.Fatal(l.errorText(s))
 	}
-	if err := l.survey(); err != nil {
+	if err := l.countDevices(); err != nil {
 		t.Fatal(err)
 	}
 	l.turn <- struct{}{}
@@ -63,7 +63,7 @@ func instant(b *testing.B) string {
 	for _, special := range []string{"nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID"} {
 		delete(names, special)
 	}
-	for _, l := range lists() {
+	for _, l := range processLists() {
 		fmt.Fprintf(&source, "int %s_v3(void *d, unsigned *n, void *out) { *n = 0; return 0; }\n", l.function)
 		delete(names, l.function)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// address returns the address of a library function, 0 if the library does not have it. It looks a function up when it
+// symbolAddress returns the address of a library function, 0 if the library does not have it. It looks a function up when it
 // is first called, so that a short reading does not pay for all of them.
-func (l *Library) address(name string) uintptr {
+func (l *Library) symbolAddress(name string) uintptr {
 	l.mu.RLock()
 	address, known := l.addresses[name]
 	l.mu.RUnlock()
@@ -26,46 +26,46 @@ func (l *Library) address(name string) uintptr {
 	return address
 }
 
-// call calls a function that returns nvmlReturn_t. For a function that the library lacks it returns functionNotFound,
+// callDriver calls a function that returns nvmlReturn_t. For a function that the library lacks it returns functionNotFound,
 // as the library does for a function that the driver lacks. Pointers must be converted to uintptr in the call itself:
 // the directive keeps the memory that they point to in place until the call returns.
 //
 //go:uintptrescapes
-func (l *Library) call(name string, arguments ...uintptr) status {
-	address := l.address(name)
+func (l *Library) callDriver(name string, arguments ...uintptr) returnCode {
+	address := l.symbolAddress(name)
 	if address == 0 {
 		return functionNotFound
 	}
-	return status(uint32(l.invoke(name, address, arguments...)))
+	return returnCode(uint32(l.invokeCaught(name, address, arguments...)))
 }
 
 //go:uintptrescapes
-func (l *Library) invoke(name string, address uintptr, arguments ...uintptr) uintptr {
+func (l *Library) invokeCaught(name string, address uintptr, arguments ...uintptr) uintptr {
 	if l.catcher == nil {
 		result, _, _ := purego.SyscallN(address, arguments...)
 		return result
 	}
-	slot := l.catcher.Enter(name)
+	slot := l.catcher.EnterCall(name)
 	result, _, _ := purego.SyscallN(address, arguments...)
-	l.catcher.Leave(slot)
+	l.catcher.LeaveCall(slot)
 	return result
 }
 
-// text calls a function of the form f(device, char *buffer, unsigned int length).
-func (l *Library) text(name string, handle uintptr, size int) (string, status) {
+// readText calls a function of the form f(device, char *buffer, unsigned int length).
+func (l *Library) readText(name string, handle uintptr, size int) (string, returnCode) {
 	buffer := make([]byte, size)
-	s := l.call(name, handle, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
-	return upToZero(buffer), s
+	s := l.callDriver(name, handle, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
+	return cutAtZero(buffer), s
 }
 
-// systemText calls a function of the form f(char *buffer, unsigned int length).
-func (l *Library) systemText(name string, size int) (string, status) {
+// readSystemText calls a function of the form f(char *buffer, unsigned int length).
+func (l *Library) readSystemText(name string, size int) (string, returnCode) {
 	buffer := make([]byte, size)
-	s := l.call(name, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
-	return upToZero(buffer), s
+	s := l.callDriver(name, uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
+	return cutAtZero(buffer), s
 }
 
-func upToZero(buffer []byte) string {
+func cutAtZero(buffer []byte) string {
 	text, _, _ := bytes.Cut(buffer, []byte{0})
 	return string(text)
 }

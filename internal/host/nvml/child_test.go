@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	apart.Together(24)
+	apart.SetParallelTests(24)
 	os.Exit(m.Run())
 }
 
@@ -85,7 +85,7 @@ func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Mac
 			return gpu.Machine{}, err
 		}
 	}
-	l, err := Open(ctx, Deadline(deadline))
+	l, err := Open(ctx, WithDeadline(deadline))
 	if err != nil {
 		return gpu.Machine{}, err
 	}

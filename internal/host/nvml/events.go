@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// listenFor is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has
+// eventWaitMillis is the length of one wait in the driver, in milliseconds. A listener notices within that time that ctx has
 // ended.
-const listenFor = 500
+const eventWaitMillis = 500
 
 // Events sends the errors (XIDs) that the driver reports for the devices ids from now on (nvmlEventTypeXidCriticalError
 // in NVIDIA/go-nvml gen/nvml/nvml.h). ids are whole devices, not slices. Earlier errors are only in the kernel log.
@@ -27,7 +27,7 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 			defer l.listening.Add(-1)
 			l.shut.Lock()   // waits while the library is initialised again
 			l.shut.Unlock() //nolint:staticcheck // a later recount sees this listener in listening
-			l.listen(ctx, id, out)
+			l.listenDevice(ctx, id, out)
 		})
 	}
 	go func() {
@@ -37,21 +37,21 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	return out
 }
 
-// listen sends the errors of one device until ctx ends or a driver call fails.
-func (l *Library) listen(ctx context.Context, id gpu.UUID, out chan<- gpu.Event) {
+// listenDevice sends the errors of one device until ctx ends or a driver call fails.
+func (l *Library) listenDevice(ctx context.Context, id gpu.UUID, out chan<- gpu.Event) {
 	name := append([]byte(id), 0)
 	var handle, set uintptr
-	if l.call("nvmlDeviceGetHandleByUUID", uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&handle))) != success ||
-		l.call("nvmlEventSetCreate", uintptr(unsafe.Pointer(&set))) != success {
+	if l.callDriver("nvmlDeviceGetHandleByUUID", uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&handle))) != success ||
+		l.callDriver("nvmlEventSetCreate", uintptr(unsafe.Pointer(&set))) != success {
 		return
 	}
-	defer l.call("nvmlEventSetFree", set)
-	if l.call("nvmlDeviceRegisterEvents", handle, eventXID, set) != success {
+	defer l.callDriver("nvmlEventSetFree", set)
+	if l.callDriver("nvmlDeviceRegisterEvents", handle, eventXID, set) != success {
 		return
 	}
 	for ctx.Err() == nil {
 		var e eventData
-		switch s := l.call("nvmlEventSetWait_v2", set, uintptr(unsafe.Pointer(&e)), listenFor); {
+		switch s := l.callDriver("nvmlEventSetWait_v2", set, uintptr(unsafe.Pointer(&e)), eventWaitMillis); {
 		case s == timedOut, s == success && e.kind != eventXID:
 			continue
 		case s != success:

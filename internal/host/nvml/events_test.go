@@ -17,7 +17,7 @@ import (
 func beListener(ids []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l, err := Open(ctx, Deadline(5*time.Second))
+	l, err := Open(ctx, WithDeadline(5*time.Second))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -91,7 +91,7 @@ func TestEvents(t *testing.T) {
 func TestEventsEnd(t *testing.T) {
 	for _, function := range []string{"nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"} {
 		d := fakegpu.New(t, fakegpu.A100(0))
-		d.Fail(function, fakegpu.Any, 15) // NVML_ERROR_GPU_IS_LOST
+		d.Fail(function, fakegpu.AnyGPU, 15) // NVML_ERROR_GPU_IS_LOST
 		cmd := childCommand(t, append(d.Env(), childListens+"=GPU-fa4e0000-0000-4000-8000-000000000000"), 0, 0)
 		in, err := cmd.StdinPipe() // stays open, so it must end by itself
 		if err != nil {

@@ -48,7 +48,7 @@ func TestADeviceThatHangsDoesNotHideTheOthers(t *testing.T) {
 				same(t, "the other's temperature", other.Temperature, new(30+i))
 				same(t, "the other's links", len(other.Links), 3)
 			}
-			same(t, "the other's process", len(r.Machine.On(r.Machine.Devices[2].UUID)), 1)
+			same(t, "the other's process", len(r.Machine.ProcessesOn(r.Machine.Devices[2].UUID)), 1)
 			if r.Elapsed > 2*patience {
 				t.Errorf("the reading took %v", r.Elapsed)
 			}

@@ -8,18 +8,18 @@ import (
 
 // readFaults reads for what a device is not used. None of it exists on every generation of devices: pages are retired where no
 // rows are remapped (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt), so that who decides needs one of the two.
-func (r *reader) readFaults(what gpu.What) {
+func (r *deviceReader) readFaults(what gpu.What) {
 	d := &r.device
-	d.ECCUncorrected = r.eccErrors(errorUncorrected)
-	d.RemappedRows = r.remappedRows()
+	d.ECCUncorrected = r.readECCErrors(errorUncorrected)
+	d.RemappedRows = r.readRemappedRows()
 	if what&gpu.Deciding == 0 || d.RemappedRows == nil {
-		d.RetiredPages = r.retiredPages()
+		d.RetiredPages = r.readRetiredPages()
 	}
-	d.RecoveryAction = r.recoveryAction()
+	d.RecoveryAction = r.readRecoveryAction()
 	if d.Compute != nil && d.Compute.Major >= firstWithFabric {
 		d.Fabric = r.readFabric()
 	}
-	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
+	if mode := r.readNumber("nvmlDeviceGetComputeMode"); mode != nil {
 		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
 	}
 }
@@ -29,10 +29,10 @@ const firstWithFabric = 9
 
 // readFabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
 // true and 2 false. A recovery that runs is no fault, and a fabric that is not set up yet is not judged: doctor looks at its manager.
-func (r *reader) readFabric() []string {
+func (r *deviceReader) readFabric() []string {
 	const name = "nvmlDeviceGetGpuFabricInfoV"
 	info := fabricInfo{version: fabricInfoV2Version}
-	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&info)))) || info.state != fabricCompleted {
+	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&info)))) || info.state != fabricCompleted {
 		return nil
 	}
 	wrong := []string{}
@@ -52,13 +52,13 @@ func (r *reader) readFabric() []string {
 	return wrong
 }
 
-func (r *reader) readModes() {
+func (r *deviceReader) readModes() {
 	d := &r.device
-	if current, _, ok := r.pair("nvmlDeviceGetEccMode"); ok {
-		d.ECC = yesOrNo(current)
+	if current, _, ok := r.readPair("nvmlDeviceGetEccMode"); ok {
+		d.ECC = boolFromState(current)
 	}
-	d.ECCCorrected = r.eccErrors(errorCorrected)
-	d.Persistence = r.flag("nvmlDeviceGetPersistenceMode")
+	d.ECCCorrected = r.readECCErrors(errorCorrected)
+	d.Persistence = r.readFlag("nvmlDeviceGetPersistenceMode")
 }
 
 // enumName returns the name of an enumeration's value, "unknown" for a value that is newer than this list.
@@ -69,39 +69,39 @@ func enumName(names []string, value int) string {
 	return "unknown"
 }
 
-func (r *reader) eccErrors(kind uintptr) *int64 {
+func (r *deviceReader) readECCErrors(kind uintptr) *int64 {
 	const name = "nvmlDeviceGetTotalEccErrors"
 	var count uint64
-	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, kind, countVolatile, uintptr(unsafe.Pointer(&count)))) {
+	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, kind, countVolatile, uintptr(unsafe.Pointer(&count)))) {
 		return nil
 	}
 	return new(int64(count))
 }
 
-func (r *reader) remappedRows() *gpu.RemappedRows {
+func (r *deviceReader) readRemappedRows() *gpu.RemappedRows {
 	const name = "nvmlDeviceGetRemappedRows"
 	var v [4]uint32
-	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&v[0])), uintptr(unsafe.Pointer(&v[1])),
+	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&v[0])), uintptr(unsafe.Pointer(&v[1])),
 		uintptr(unsafe.Pointer(&v[2])), uintptr(unsafe.Pointer(&v[3])))) {
 		return nil
 	}
-	pending, failed := yesOrNo(v[2]), yesOrNo(v[3])
+	pending, failed := boolFromState(v[2]), boolFromState(v[3])
 	if pending == nil || failed == nil || v[0] == notAvailable32 || v[1] == notAvailable32 {
 		return nil
 	}
 	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: *pending, Failed: *failed}
 }
 
-// retiredPages counts pages without their addresses: with a buffer of size 0, the driver returns the number.
-func (r *reader) retiredPages() *gpu.RetiredPages {
+// readRetiredPages counts pages without their addresses: with a buffer of size 0, the driver returns the number.
+func (r *deviceReader) readRetiredPages() *gpu.RetiredPages {
 	const name = "nvmlDeviceGetRetiredPages"
 	count := func(cause uintptr) (int, bool) {
 		var n uint32
-		if r.gone() {
+		if r.isLost() {
 			return 0, false
 		}
-		s := r.lib.call(name, r.handle, cause, uintptr(unsafe.Pointer(&n)), 0)
-		return int(n), s == insufficientSize || r.ok(name, s)
+		s := r.lib.callDriver(name, r.handle, cause, uintptr(unsafe.Pointer(&n)), 0)
+		return int(n), s == insufficientSize || r.recordResult(name, s)
 	}
 	single, ok := count(retiredSingleBit)
 	if !ok {
@@ -111,25 +111,25 @@ func (r *reader) retiredPages() *gpu.RetiredPages {
 	if !ok {
 		return nil
 	}
-	pending := r.flag("nvmlDeviceGetRetiredPagesPendingStatus")
+	pending := r.readFlag("nvmlDeviceGetRetiredPagesPendingStatus")
 	return &gpu.RetiredPages{SingleBit: single, DoubleBit: double, Pending: pending != nil && *pending}
 }
 
-// recoveryAction returns the action that the driver recommends (nvmlDeviceGpuRecoveryAction_t), "" if it reports none.
-func (r *reader) recoveryAction() string {
+// readRecoveryAction returns the action that the driver recommends (nvmlDeviceGpuRecoveryAction_t), "" if it reports none.
+func (r *deviceReader) readRecoveryAction() string {
 	const name = "nvmlDeviceGetFieldValues"
 	field := fieldValue{id: fieldRecovery}
-	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, 1, uintptr(unsafe.Pointer(&field)))) || !r.ok(name, field.status) {
+	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, 1, uintptr(unsafe.Pointer(&field)))) || !r.recordResult(name, field.status) {
 		return ""
 	}
-	if value := field.number(); value == notAvailable || value == notAvailable32 {
+	if value := field.wholeValue(); value == notAvailable || value == notAvailable32 {
 		return ""
 	}
-	return enumName([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.number()))
+	return enumName([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.wholeValue()))
 }
 
-// number reads the union by its kind; all fields that are read here are whole numbers.
-func (f *fieldValue) number() uint64 {
+// wholeValue reads the union by its kind; all fields that are read here are whole numbers.
+func (f *fieldValue) wholeValue() uint64 {
 	if f.kind == kindUint32 || f.kind == kindInt32 {
 		return uint64(*(*uint32)(unsafe.Pointer(&f.value)))
 	}

@@ -9,7 +9,7 @@ import (
 
 func TestLinkClasses(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2), fakegpu.A100(3), fakegpu.A100(4), fakegpu.A100(5))
-	d.Links(
+	d.SetLinks(
 		"X NV4/SYS PIX PXB PHB NODE",
 		"NV4/SYS X SYS SYS SYS SYS",
 		"PIX SYS X SYS SYS SYS",
@@ -28,8 +28,8 @@ func TestLinkClasses(t *testing.T) {
 
 func TestAllDevicesOfAnNVSwitchReachEachOther(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.H100(0), fakegpu.H100(1), fakegpu.H100(2))
-	d.Links("X NV18/SYS NV18/SYS", "NV18/SYS X NV18/SYS", "NV18/SYS NV18/SYS X")
-	d.Write("nvswitch", "0000:c5:00.0")
+	d.SetLinks("X NV18/SYS NV18/SYS", "NV18/SYS X NV18/SYS", "NV18/SYS NV18/SYS X")
+	d.WriteFile("nvswitch", "0000:c5:00.0")
 	m := machine(t, d, gpu.Links)
 	same(t, "links of 1", m.Devices[1].Links, []gpu.Link{gpu.LinkNVLink, gpu.LinkSelf, gpu.LinkNVLink})
 }

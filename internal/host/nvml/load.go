@@ -9,95 +9,95 @@ import (
 
 // readLoad reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
 // device that no program uses decides nothing: without persistence mode the driver reports up to 100 % for an idle one.
-func (r *reader) readLoad(what gpu.What) {
+func (r *deviceReader) readLoad(what gpu.What) {
 	d := &r.device
 	if what&gpu.Deciding == 0 || !r.isEmpty() {
 		var busy utilization
-		if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
+		if !r.isLost() && r.recordResult("nvmlDeviceGetUtilizationRates", r.lib.callDriver("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
 			d.Utilization, d.MemoryLoad = new(float64(busy.gpu)/100), new(float64(busy.memory)/100)
 		}
 	}
-	d.Temperature = r.temperature()
-	d.TempMargin = r.margin()
-	if what&gpu.Deciding == 0 || d.Temperature == nil || *d.Temperature >= warm {
-		d.TempSlowdown = r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
+	d.Temperature = r.readTemperature()
+	d.TempMargin = r.readMargin()
+	if what&gpu.Deciding == 0 || d.Temperature == nil || *d.Temperature >= warmTemperature {
+		d.TempSlowdown = r.readNumberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
 	}
-	d.ClockEvents = r.clockEvents()
+	d.ClockEvents = r.readClockEvents()
 }
 
-// warm is a temperature in °C far below the one at which a device lowers its clocks, which is above 80 on every one whose reading
+// warmTemperature is a temperature in °C far below the one at which a device lowers its clocks, which is above 80 on every one whose reading
 // is in this repository: only from here on does a decision ask where that is, which takes more calls than all else.
-const warm = 50
+const warmTemperature = 50
 
-func (r *reader) readClocks() {
+func (r *deviceReader) readClocks() {
 	d := &r.device
-	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
-	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
-	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
+	d.ClockSM = r.readNumberOf("nvmlDeviceGetClockInfo", clockSM)
+	d.ClockMemory = r.readNumberOf("nvmlDeviceGetClockInfo", clockMemory)
+	d.ClockSMMax = r.readNumberOf("nvmlDeviceGetMaxClockInfo", clockSM)
 }
 
-func (r *reader) power() {
-	r.device.Power = watts(r.number("nvmlDeviceGetPowerUsage"))
-	r.device.PowerLimit = watts(r.number("nvmlDeviceGetEnforcedPowerLimit"))
+func (r *deviceReader) readPower() {
+	r.device.Power = milliwattsToWatts(r.readNumber("nvmlDeviceGetPowerUsage"))
+	r.device.PowerLimit = milliwattsToWatts(r.readNumber("nvmlDeviceGetEnforcedPowerLimit"))
 	var millijoules uint64 // since Volta
 	const energy = "nvmlDeviceGetTotalEnergyConsumption"
-	if !r.gone() && r.ok(energy, r.lib.call(energy, r.handle, uintptr(unsafe.Pointer(&millijoules)))) {
+	if !r.isLost() && r.recordResult(energy, r.lib.callDriver(energy, r.handle, uintptr(unsafe.Pointer(&millijoules)))) {
 		r.device.Energy = new(float64(millijoules) / 1000)
 	}
 }
 
-func watts(milliwatts *int) *float64 {
+func milliwattsToWatts(milliwatts *int) *float64 {
 	if milliwatts == nil {
 		return nil
 	}
 	return new(float64(*milliwatts) / 1000)
 }
 
-// temperature calls the older function first: every present driver has it, though NVML 13 calls it deprecated.
-func (r *reader) temperature() *int {
-	if t := r.numberOf("nvmlDeviceGetTemperature", sensorGPU); t != nil || r.gone() {
+// readTemperature calls the older function first: every present driver has it, though NVML 13 calls it deprecated.
+func (r *deviceReader) readTemperature() *int {
+	if t := r.readNumberOf("nvmlDeviceGetTemperature", sensorGPU); t != nil || r.isLost() {
 		return t
 	}
 	now := temperatureV1{version: temperatureV1Version, sensor: sensorGPU}
-	if !r.ok("nvmlDeviceGetTemperatureV", r.lib.call("nvmlDeviceGetTemperatureV", r.handle, uintptr(unsafe.Pointer(&now)))) {
+	if !r.recordResult("nvmlDeviceGetTemperatureV", r.lib.callDriver("nvmlDeviceGetTemperatureV", r.handle, uintptr(unsafe.Pointer(&now)))) {
 		return nil
 	}
 	return new(int(now.celsius))
 }
 
-// margin returns the distance to the slowdown in °C, which newer devices report instead of a threshold.
-func (r *reader) margin() *int {
+// readMargin returns the distance to the slowdown in °C, which newer devices report instead of a threshold.
+func (r *deviceReader) readMargin() *int {
 	left := marginV1{version: marginV1Version}
 	const name = "nvmlDeviceGetMarginTemperature"
-	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&left)))) {
+	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&left)))) {
 		return nil
 	}
 	return new(int(left.celsius))
 }
 
-// clockEvents reads the reasons for the present clocks. Driver 535 renamed the function.
-func (r *reader) clockEvents() []string {
+// readClockEvents reads the reasons for the present clocks. Driver 535 renamed the function.
+func (r *deviceReader) readClockEvents() []string {
 	for _, name := range []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"} {
 		var bits uint64
-		if r.gone() {
+		if r.isLost() {
 			return nil
 		}
-		s := r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&bits)))
-		if r.ok(name, s) {
+		s := r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&bits)))
+		if r.recordResult(name, s) {
 			if bits == notAvailable || bits == notAvailable32 {
 				return nil
 			}
-			return eventNames(bits)
+			return clockEventNames(bits)
 		}
-		if !s.absent() {
+		if !s.isAbsent() {
 			return nil
 		}
 	}
 	return nil
 }
 
-// eventNames translates the bits nvmlClocksEventReason… of nvml.h, lowest first. The result is never nil.
-func eventNames(bits uint64) []string {
+// clockEventNames translates the bits nvmlClocksEventReason… of nvml.h, lowest first. The result is never nil.
+func clockEventNames(bits uint64) []string {
 	words := [...]string{"gpu_idle", "applications_clocks", "sw_power_cap", "hw_slowdown", "sync_boost",
 		"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"}
 	names := []string{}

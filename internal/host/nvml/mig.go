@@ -9,38 +9,38 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// mostSlices is far more than any device can be divided into.
-const mostSlices = 64
+// maxSlices is far more than any device can be divided into.
+const maxSlices = 64
 
-// mig reads the MIG mode and, if it is on, the MIG devices.
-func (r *reader) mig(what gpu.What) {
-	current, _, ok := r.pair("nvmlDeviceGetMigMode")
+// readMIG reads the MIG mode and, if it is on, the MIG devices.
+func (r *deviceReader) readMIG(what gpu.What) {
+	current, _, ok := r.readPair("nvmlDeviceGetMigMode")
 	if !ok {
 		return
 	}
-	r.device.MIGMode = yesOrNo(current)
+	r.device.MIGMode = boolFromState(current)
 	if current != 1 {
 		return
 	}
-	most := r.number("nvmlDeviceGetMaxMigDeviceCount")
+	most := r.readNumber("nvmlDeviceGetMaxMigDeviceCount")
 	if most == nil {
 		return
 	}
-	if *most > mostSlices {
+	if *most > maxSlices {
 		r.problems = append(r.problems, fmt.Sprintf("cannot read its MIG devices: the driver says that there may be %d", *most))
 		return
 	}
 	const byIndex = "nvmlDeviceGetMigDeviceHandleByIndex"
 	for i := range *most {
 		var handle uintptr
-		s := r.lib.call(byIndex, r.handle, uintptr(i), uintptr(unsafe.Pointer(&handle)))
-		if !r.ok(byIndex, s) {
-			if r.gone() {
+		s := r.lib.callDriver(byIndex, r.handle, uintptr(i), uintptr(unsafe.Pointer(&handle)))
+		if !r.recordResult(byIndex, s) {
+			if r.isLost() {
 				return
 			}
 			continue // "not found" is an unused index
 		}
-		if slice, ok := r.slice(handle, i, what); ok {
+		if slice, ok := r.readSlice(handle, i, what); ok {
 			r.device.MIG = append(r.device.MIG, slice)
 			r.slices = append(r.slices, handle)
 		} else {
@@ -49,20 +49,20 @@ func (r *reader) mig(what gpu.What) {
 	}
 }
 
-// slice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem, and its processes are those of the
+// readSlice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem, and its processes are those of the
 // whole device.
-func (r *reader) slice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
-	uuid, s := r.lib.text("nvmlDeviceGetUUID", handle, uuidSize)
+func (r *deviceReader) readSlice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
+	uuid, s := r.lib.readText("nvmlDeviceGetUUID", handle, uuidSize)
 	if s != success {
-		if r.ok("nvmlDeviceGetUUID", s); !r.gone() {
+		if r.recordResult("nvmlDeviceGetUUID", s); !r.isLost() {
 			r.problems = append(r.problems, fmt.Sprintf("its MIG device %d cannot be named, so no job gets it and its processes count for the whole GPU: the driver says of its UUID: %s; see whether sudo nvidia-smi -L names it", index, r.lib.errorText(s)))
 		}
 		return gpu.MIGDevice{}, false
 	}
-	slice := gpu.MIGDevice{Index: index, UUID: gpu.UUID(uuid), Profile: r.profile(handle)}
-	slice.GPUInstance = r.id("nvmlDeviceGetGpuInstanceId", handle)
-	slice.ComputeInstance = r.id("nvmlDeviceGetComputeInstanceId", handle)
-	m := r.memory(handle)
+	slice := gpu.MIGDevice{Index: index, UUID: gpu.UUID(uuid), Profile: r.readProfile(handle)}
+	slice.GPUInstance = r.readInstanceID("nvmlDeviceGetGpuInstanceId", handle)
+	slice.ComputeInstance = r.readInstanceID("nvmlDeviceGetComputeInstanceId", handle)
+	m := r.readMemory(handle)
 	slice.MemoryTotal = m.total
 	if what&gpu.Load != 0 {
 		slice.MemoryUsed = m.used
@@ -70,29 +70,29 @@ func (r *reader) slice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice,
 	return slice, true
 }
 
-func (r *reader) id(name string, handle uintptr) int {
+func (r *deviceReader) readInstanceID(name string, handle uintptr) int {
 	var value uint32
-	r.ok(name, r.lib.call(name, handle, uintptr(unsafe.Pointer(&value))))
+	r.recordResult(name, r.lib.callDriver(name, handle, uintptr(unsafe.Pointer(&value))))
 	return int(value)
 }
 
-// profile is the end of the slice's name ("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), or is made from its attributes.
-func (r *reader) profile(handle uintptr) string {
-	name, s := r.lib.text("nvmlDeviceGetName", handle, nameSize)
-	if _, profile, found := strings.Cut(name, " MIG "); found && r.ok("nvmlDeviceGetName", s) {
+// readProfile is the end of the slice's name ("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), or is made from its attributes.
+func (r *deviceReader) readProfile(handle uintptr) string {
+	name, s := r.lib.readText("nvmlDeviceGetName", handle, nameSize)
+	if _, profile, found := strings.Cut(name, " MIG "); found && r.recordResult("nvmlDeviceGetName", s) {
 		return profile
 	}
 	var a attributes
 	const all = "nvmlDeviceGetAttributes_v2"
-	if r.device.MemoryTotal == nil || !r.ok(all, r.lib.call(all, handle, uintptr(unsafe.Pointer(&a)))) {
+	if r.device.MemoryTotal == nil || !r.recordResult(all, r.lib.callDriver(all, handle, uintptr(unsafe.Pointer(&a)))) {
 		return ""
 	}
-	return a.profile(*r.device.MemoryTotal)
+	return a.profileName(*r.device.MemoryTotal)
 }
 
-// profile names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the
+// profileName names the slice as nvidia-smi does. The memory in the name is not the size of the slice, but its share of the
 // device in eighths, times the size of the device in whole GiB (NVIDIA/go-nvlib pkg/nvlib/device/mig_profile.go).
-func (a *attributes) profile(device gpu.Bytes) string {
+func (a *attributes) profileName(device gpu.Bytes) string {
 	eighths := math.Round(float64(a.memoryMiB) * float64(gpu.MiB) / float64(device) * 8)
 	size := math.Round(eighths / 8 * math.Ceil(float64(device)/float64(gpu.GiB)))
 	name := fmt.Sprintf("%dg.%.0fgb", a.gpuSlices, size)

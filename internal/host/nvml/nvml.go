@@ -2,7 +2,7 @@
 // It only reads: it changes no setting of a device, decides nothing, and knows nothing of leases.
 // Any driver call can hang, so calls run in goroutines of their own, and the caller waits no longer than a deadline.
 //
-//	lib, err := nvml.Open(ctx, nvml.Deadline(2*time.Second)) // a *gpu.Unavailable says why there is no GPU
+//	lib, err := nvml.Open(ctx, nvml.WithDeadline(2*time.Second)) // a *gpu.Unavailable says why there is no GPU
 //	machine, err := lib.Read(ctx, gpu.Query{What: gpu.Load|gpu.Processes})
 //	for _, d := range machine.Devices { // d.Problem != "": this device is lost or did not answer }
 package nvml
@@ -43,22 +43,22 @@ type Library struct {
 // Option changes how the library is opened.
 type Option func(*Library)
 
-// Deadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
-func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
+// WithDeadline is how long Open, and later each Read, waits for the driver. The default is 5 seconds.
+func WithDeadline(d time.Duration) Option { return func(l *Library) { l.deadline = d } }
 
-// Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is
+// WithKernelFolder is the folder in which the kernel driver has an entry for each of its devices. The default is
 // /proc/driver/nvidia/gpus.
-func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder } }
+func WithKernelFolder(folder string) Option { return func(l *Library) { l.kernel = folder } }
 
 // Catcher notes which calls are running, for the case that the library crashes in one of them.
 type Catcher interface {
-	Enter(call string) (slot int)
-	Leave(slot int)
-	Hangs() // a call has not returned in time
+	EnterCall(call string) (slot int)
+	LeaveCall(slot int)
+	NoteHang() // a call has not returned in time
 }
 
-// Catch tells a Catcher of each call into the library.
-func Catch(catcher Catcher) Option { return func(l *Library) { l.catcher = catcher } }
+// WithCatcher tells a Catcher of each call into the library.
+func WithCatcher(catcher Catcher) Option { return func(l *Library) { l.catcher = catcher } }
 
 // Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
 // The error is a *gpu.Unavailable with the cause.
@@ -68,11 +68,11 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 	for _, option := range options {
 		option(l)
 	}
-	limit := l.limit(ctx)
+	limit := l.callLimit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	opened := make(chan error, 1)
-	go func() { opened <- l.start() }()
+	go func() { opened <- l.openLibrary() }()
 	select {
 	case err := <-opened:
 		if err != nil {
@@ -82,7 +82,7 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 		return l, nil
 	case <-ctx.Done():
 		l.noteHang()
-		return nil, late(ctx, *l.step.Load(), limit)
+		return nil, noAnswerError(ctx, *l.step.Load(), limit)
 	}
 }
 
@@ -92,8 +92,8 @@ func newLibrary() *Library {
 	return l
 }
 
-// limit returns the time for one call: the library's deadline, or less if ctx ends earlier.
-func (l *Library) limit(ctx context.Context) time.Duration {
+// callLimit returns the time for one call: the library's deadline, or less if ctx ends earlier.
+func (l *Library) callLimit(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return max(0, min(l.deadline, time.Until(end)))
 	}
@@ -102,11 +102,11 @@ func (l *Library) limit(ctx context.Context) time.Duration {
 
 func (l *Library) noteHang() {
 	if l.catcher != nil {
-		l.catcher.Hangs()
+		l.catcher.NoteHang()
 	}
 }
 
-func (l *Library) hangs() bool {
+func (l *Library) isHanging() bool {
 	for i := range l.busy {
 		if l.busy[i].Load() {
 			return true

@@ -24,7 +24,7 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 		cause   gpu.Cause
 		text    []string // the text contains all of these
 	}{
-		{"no library", func(t *testing.T, d *fakegpu.Driver) { d.Remove("lib/libnvidia-ml.so.1") },
+		{"no library", func(t *testing.T, d *fakegpu.Driver) { d.RemoveFile("lib/libnvidia-ml.so.1") },
 			gpu.LibraryMissing, []string{"cannot find", "libnvidia-ml.so.1", "No such file"}},
 		{"a text file instead of the library", func(t *testing.T, d *fakegpu.Driver) {
 			replace(t, d.Library(), []byte(strings.Repeat("this is no library\n", 100)))
@@ -43,18 +43,18 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 		{"no permission", func(t *testing.T, d *fakegpu.Driver) { d.FailInit(int(noPermission)) },
 			gpu.NoPermission, []string{"no permission", "Insufficient Permissions"}},
 		{"no permission for any device", func(t *testing.T, d *fakegpu.Driver) {
-			d.Fail("nvmlDeviceGetHandleByIndex_v2", fakegpu.Any, int(noPermission))
+			d.Fail("nvmlDeviceGetHandleByIndex_v2", fakegpu.AnyGPU, int(noPermission))
 		}, gpu.NoPermission, []string{"any of the 2 GPUs", "no permission"}},
-		{"all lost", func(t *testing.T, d *fakegpu.Driver) { d.Lose(0); d.Lose(1) },
+		{"all lost", func(t *testing.T, d *fakegpu.Driver) { d.LoseGPU(0); d.LoseGPU(1) },
 			gpu.DriverError, []string{"any of the 2 GPUs", "GPU is lost"}},
 		{"the driver cannot count", func(t *testing.T, d *fakegpu.Driver) {
-			d.Fail("nvmlDeviceGetCount_v2", fakegpu.Any, int(gpuNotFound))
+			d.Fail("nvmlDeviceGetCount_v2", fakegpu.AnyGPU, int(gpuNotFound))
 		}, gpu.NoDevice, []string{"reports no device"}},
-		{"init hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlInit_v2", fakegpu.Any) },
+		{"init hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlInit_v2", fakegpu.AnyGPU) },
 			gpu.NoAnswer, []string{"no answer within 1.5s", "nvmlInit_v2"}},
-		{"the count hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetCount_v2", fakegpu.Any) },
+		{"the count hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetCount_v2", fakegpu.AnyGPU) },
 			gpu.NoAnswer, []string{"no answer within 1.5s", "nvmlDeviceGetCount_v2"}},
-		{"every device hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.Any) },
+		{"every device hangs", func(t *testing.T, d *fakegpu.Driver) { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.AnyGPU) },
 			gpu.NoAnswer, []string{"no answer within 1.5s", "reading the devices"}},
 	}
 	for _, symbol := range []string{"nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
@@ -63,7 +63,7 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 			prepare func(t *testing.T, d *fakegpu.Driver)
 			cause   gpu.Cause
 			text    []string
-		}{"no " + symbol, func(t *testing.T, d *fakegpu.Driver) { d.Without(symbol) },
+		}{"no " + symbol, func(t *testing.T, d *fakegpu.Driver) { d.HideSymbols(symbol) },
 			gpu.LibraryUnloadable, []string{"it has no " + symbol}})
 	}
 	for _, test := range tests {
@@ -119,7 +119,7 @@ func replace(t *testing.T, name string, content []byte) {
 
 func TestUnclearCodesAreExplainedByTheControlNode(t *testing.T) {
 	tests := []struct {
-		code  status
+		code  returnCode
 		node  error
 		cause gpu.Cause
 	}{
@@ -136,7 +136,7 @@ func TestUnclearCodesAreExplainedByTheControlNode(t *testing.T) {
 		{gpuNotFound, nil, gpu.NoDevice},
 	}
 	for _, test := range tests {
-		got := refused(test.code, "its words", "580.95", test.node)
+		got := refusedError(test.code, "its words", "580.95", test.node)
 		if got.Cause != test.cause {
 			t.Errorf("code %d with the node saying %v: %s, want %s", test.code, test.node, got.Cause, test.cause)
 		}
@@ -152,7 +152,7 @@ func TestUnclearCodesAreExplainedByTheControlNode(t *testing.T) {
 func TestACallerWhoGaveUpIsNotToldThatTheDriverHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := late(ctx, "nvmlInit_v2", time.Second)
+	err := noAnswerError(ctx, "nvmlInit_v2", time.Second)
 	var unavailable *gpu.Unavailable
 	if !errors.Is(err, context.Canceled) || errors.As(err, &unavailable) {
 		t.Errorf("got %v", err)

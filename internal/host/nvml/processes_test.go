@@ -15,7 +15,7 @@ func TestProcessesOfAllKinds(t *testing.T) {
 	d.AddProcess(0, 10, 1<<30, fakegpu.Compute)
 	d.AddProcess(0, 11, 2<<20, fakegpu.Graphics)
 	d.AddProcess(0, 12, 3<<20, fakegpu.Both)
-	d.Set(0, "display_active", "1")
+	d.SetValue(0, "display_active", "1")
 	d.AddProcess(1, 10, 5<<20, fakegpu.Compute) // one process on two devices appears twice
 	d.AddProcess(1, 13, -1, fakegpu.Compute)
 	m := machine(t, d, gpu.Processes)
@@ -87,7 +87,7 @@ func TestOlderDriversHaveTheListsByAnOlderName(t *testing.T) {
 			return fill(count, infos, processInfo{pid: 77, memory: 5 << 20})
 		},
 	})
-	r := &reader{lib: l, answer: answer{handle: 1}}
+	r := &deviceReader{lib: l, deviceAnswer: deviceAnswer{handle: 1}}
 	r.device.UUID = "GPU-1"
 	r.readProcesses(gpu.Processes)
 	same(t, "the processes", r.processes, []gpu.Process{{PID: 77, GPU: "GPU-1", Memory: new(5 * gpu.MiB), Kind: gpu.ComputeProcess}})
@@ -106,7 +106,7 @@ func TestTheListMayGrowBetweenTwoCalls(t *testing.T) {
 			return fill(count, infos, list...)
 		},
 	})
-	found, s := (&reader{lib: l}).running(1, "nvmlDeviceGetComputeRunningProcesses")
+	found, s := (&deviceReader{lib: l}).readProcessList(1, "nvmlDeviceGetComputeRunningProcesses")
 	same(t, "the status", s, success)
 	same(t, "the number of processes", len(found), 120)
 	same(t, "the number of calls", calls, 3)
@@ -128,7 +128,7 @@ func TestASilentSliceIsFoundInTheListOfTheDevice(t *testing.T) {
 			return uintptr(notSupported)
 		},
 	})
-	r := &reader{lib: l, slices: []uintptr{first, second}, unnamed: []uintptr{unnamed}}
+	r := &deviceReader{lib: l, slices: []uintptr{first, second}, unnamed: []uintptr{unnamed}}
 	r.handle = device
 	r.device.UUID = "GPU-1"
 	r.device.MIG = []gpu.MIGDevice{{UUID: "MIG-1", GPUInstance: 1}, {UUID: "MIG-2", GPUInstance: 2}}

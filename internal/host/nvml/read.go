@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// answer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so
+// deviceAnswer is what the goroutine of one device has read so far. The goroutine sends all of it again after each part, so
 // that a device that hangs keeps the earlier parts. An answer is never changed after it was sent.
-type answer struct {
+type deviceAnswer struct {
 	index     int
 	handle    uintptr
 	device    gpu.Device
@@ -21,8 +21,8 @@ type answer struct {
 	done      bool
 }
 
-// complete reports that all parts of the device were read.
-func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
+// isComplete reports that all parts of the device were read.
+func (a *deviceAnswer) isComplete() bool { return a.done && a.device.Problem == "" }
 
 // Read reads what the query is about, and always the identity of each device. Links are read only if it wants all devices. Read returns at the deadline. A device that is late has
 // Problem "no answer within …" and the parts that it gave; the others are complete, and their links may take a tenth of the
@@ -30,12 +30,12 @@ func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 // unless the device does not have that reading. If no device can be identified, the error is a *gpu.Unavailable; Read never
 // returns an empty machine without an error.
 func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, error) {
-	what, limit := query.What, l.limit(caller)
+	what, limit := query.What, l.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
 	select {
 	case <-l.turn:
-		owner, err := l.recount(ctx, what&gpu.Anew != 0, limit)
+		owner, err := l.recountDevices(ctx, what&gpu.RecountDevices != 0, limit)
 		if owner {
 			defer func() { l.turn <- struct{}{} }()
 		}
@@ -43,21 +43,21 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 			return gpu.Machine{}, err
 		}
 	case <-ctx.Done():
-		return gpu.Machine{}, late(ctx, "an earlier reading, or the library is closed", limit)
+		return gpu.Machine{}, noAnswerError(ctx, "an earlier reading, or the library is closed", limit)
 	}
 	taken := time.Now()
-	answers := l.gather(ctx, query)
+	answers := l.gatherAnswers(ctx, query)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return gpu.Machine{}, late(ctx, "", limit)
+		return gpu.Machine{}, noAnswerError(ctx, "", limit)
 	}
-	l.remember(answers, limit)
+	l.rememberIdentities(answers, limit)
 	if what&gpu.Links != 0 && query.Only == nil {
 		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
 		ctx, cancel := context.WithTimeout(caller, max(limit-time.Since(taken), limit/10))
-		l.link(ctx, answers)
+		l.linkDevices(ctx, answers)
 		cancel()
 	}
-	if err := l.noneIdentified(ctx, answers, limit); err != nil {
+	if err := l.checkIdentified(ctx, answers, limit); err != nil {
 		return gpu.Machine{}, err
 	}
 	m := gpu.Machine{Taken: taken, Driver: l.driver, CUDA: l.cuda, Source: "nvml"}
@@ -68,21 +68,21 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, p))
 		}
 	}
-	m.Stuck = l.hangs()
+	m.Stuck = l.isHanging()
 	m.DropImplausible()
 	return m, nil
 }
 
-// gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
+// gatherAnswers starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
 // goroutine of an earlier reading still in the driver gets no second one. One whose identity is known gets none where that
 // is enough.
-func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
-	answers := make([]answer, l.count)
-	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
+func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAnswer {
+	answers := make([]deviceAnswer, l.count)
+	said := make(chan deviceAnswer, l.count*(maxParts+1)) // large enough that no goroutine blocks
 	waiting := 0
 	for i := range answers {
 		a := &answers[i]
-		*a = answer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
+		*a = deviceAnswer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
 		what := query.What
 		if !query.Wants(&a.device) {
 			what = gpu.Identity
@@ -96,7 +96,7 @@ func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 			go l.readDevice(*a, what, said)
 		}
 	}
-	hear := func(a answer) {
+	hear := func(a deviceAnswer) {
 		answers[a.index] = a
 		if a.done {
 			waiting--
@@ -122,32 +122,32 @@ func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 }
 
 // readDevice reads one device part by part and sends its answer after each.
-func (l *Library) readDevice(a answer, what gpu.What, said chan<- answer) {
-	r := &reader{lib: l, answer: a}
-	for _, part := range r.parts(what) {
+func (l *Library) readDevice(a deviceAnswer, what gpu.What, said chan<- deviceAnswer) {
+	r := &deviceReader{lib: l, deviceAnswer: a}
+	for _, part := range r.readingParts(what) {
 		part()
 		if r.device.Problem != "" {
 			break
 		}
-		said <- r.answer
+		said <- r.deviceAnswer
 	}
 	r.done = true
 	l.busy[a.index].Store(false)
-	said <- r.answer
+	said <- r.deviceAnswer
 }
 
-// remember sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
+// rememberIdentities sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
 // the new identities.
-func (l *Library) remember(answers []answer, limit time.Duration) {
+func (l *Library) rememberIdentities(answers []deviceAnswer, limit time.Duration) {
 	dropSharedUUIDs(answers)
 	for i := range answers {
 		d := &answers[i].device
 		if !answers[i].done {
-			d.Problem = noAnswer(limit)
+			d.Problem = noAnswerText(limit)
 		}
 		if d.UUID != "" {
 			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
-				MemoryTotal: d.MemoryTotal, Compute: d.Compute, MIGMode: d.MIGMode, MIG: layout(d.MIG)}
+				MemoryTotal: d.MemoryTotal, Compute: d.Compute, MIGMode: d.MIGMode, MIG: withoutUsedMemory(d.MIG)}
 		} else if old := l.known[i]; old.UUID != "" {
 			old.Problem = d.Problem
 			*d = old
@@ -159,7 +159,7 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 }
 
 // dropSharedUUIDs takes the identity from devices that answered with the same one: a lease by it could be of either.
-func dropSharedUUIDs(answers []answer) {
+func dropSharedUUIDs(answers []deviceAnswer) {
 	count := map[gpu.UUID]int{}
 	for i := range answers {
 		count[answers[i].device.UUID]++
@@ -174,8 +174,8 @@ func dropSharedUUIDs(answers []answer) {
 	}
 }
 
-// layout returns the slices without memory in use, which would be outdated when the identity is used.
-func layout(slices []gpu.MIGDevice) []gpu.MIGDevice {
+// withoutUsedMemory returns the slices without memory in use, which would be outdated when the identity is used.
+func withoutUsedMemory(slices []gpu.MIGDevice) []gpu.MIGDevice {
 	var out []gpu.MIGDevice
 	for _, s := range slices {
 		s.MemoryUsed = nil
@@ -184,8 +184,8 @@ func layout(slices []gpu.MIGDevice) []gpu.MIGDevice {
 	return out
 }
 
-// noneIdentified returns an error if no device has a UUID.
-func (l *Library) noneIdentified(ctx context.Context, answers []answer, limit time.Duration) error {
+// checkIdentified returns an error if no device has a UUID.
+func (l *Library) checkIdentified(ctx context.Context, answers []deviceAnswer, limit time.Duration) error {
 	silent := 0
 	for i := range answers {
 		if answers[i].device.UUID != "" {
@@ -196,13 +196,13 @@ func (l *Library) noneIdentified(ctx context.Context, answers []answer, limit ti
 		}
 	}
 	if silent == len(answers) {
-		return late(ctx, "reading the devices", limit)
+		return noAnswerError(ctx, "reading the devices", limit)
 	}
 	cause := gpu.DriverError
-	if answers[0].device.Problem == denied {
+	if answers[0].device.Problem == deniedProblem {
 		cause = gpu.NoPermission
 	}
-	_, remedy := explain(cause)
+	_, remedy := explainCause(cause)
 	return &gpu.Unavailable{
 		Cause:  cause,
 		Text:   fmt.Sprintf("cannot read any of the %d GPUs that the driver reports; the first: %s", len(answers), answers[0].device.Problem),

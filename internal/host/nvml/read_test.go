@@ -35,7 +35,7 @@ func TestEverythingOfOneDevice(t *testing.T) {
 		"events": "0x24", "ecc_corrected": "3", "ecc_uncorrected": "1", "remapped": "2 1 1 0", "retired": "4 5 1",
 		"recovery": "2", "persistence": "0", "compute_mode": "3", "numa": "1", "margin": "28", "minor": "7",
 	} {
-		d.Set(1, key, value)
+		d.SetValue(1, key, value)
 	}
 	m := machine(t, d, gpu.Everything)
 	same(t, "the number of devices", len(m.Devices), 2)
@@ -67,7 +67,7 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	// These functions hang, so an unneeded call of one would be noticed.
 	hang := func(names ...string) {
 		for _, name := range names {
-			d.Hang(name, fakegpu.Any)
+			d.Hang(name, fakegpu.AnyGPU)
 		}
 	}
 	hang("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetEccMode", "nvmlDeviceGetNvLinkState",
@@ -96,7 +96,7 @@ func TestSomeDevices(t *testing.T) {
 func TestKnownDevices(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 	d.AddProcess(0, 4242, 1<<20, fakegpu.Compute)
-	twice := machineTwice(t, d, gpu.Everything, 5*time.Second, func() { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.Any) }, childQuery+`={"Only": [], "Known": true}`)
+	twice := machineTwice(t, d, gpu.Everything, 5*time.Second, func() { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.AnyGPU) }, childQuery+`={"Only": [], "Known": true}`)
 	for i, device := range twice.Machine.Devices {
 		first := twice.First.Devices[i]
 		same(t, "the identity", []any{device.UUID, device.Name, device.PCI, *device.MemoryTotal}, []any{first.UUID, first.Name, first.PCI, *first.MemoryTotal})
@@ -105,7 +105,7 @@ func TestKnownDevices(t *testing.T) {
 	same(t, "the second machine", []int{len(twice.Machine.Devices), len(twice.Machine.Processes), len(twice.Machine.Problems)}, []int{2, 0, 0})
 
 	d = fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
-	twice = machineTwice(t, d, gpu.Quick, 5*time.Second, func() { d.Lose(0) }, childQuery+`={"Only": [1]}`)
+	twice = machineTwice(t, d, gpu.Quick, 5*time.Second, func() { d.LoseGPU(0) }, childQuery+`={"Only": [1]}`)
 	same(t, "the one that is lost by now", twice.Machine.Devices[0].Problem != "", true)
 	same(t, "its identity", twice.Machine.Devices[0].UUID, twice.First.Devices[0].UUID)
 }
@@ -115,18 +115,18 @@ const deciding = gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Dec
 // TestWhatADecisionNeeds: of an empty GPU little is asked, of a warm one also how hot it may be, and of one in use its load.
 func TestWhatADecisionNeeds(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2), fakegpu.A100(3), fakegpu.A100(4))
-	d.Set(0, "temperature", "49")
-	d.Set(1, "temperature", "50")
+	d.SetValue(0, "temperature", "49")
+	d.SetValue(1, "temperature", "50")
 	for i := range 5 {
-		d.Set(i, "utilization", "37 12")
+		d.SetValue(i, "utilization", "37 12")
 	}
 	d.AddProcess(2, 4242, 1<<20, fakegpu.Compute)
-	d.Set(3, "memory_used", "32M")
-	d.Set(4, "memory_used", fmt.Sprint(32<<20-1))
+	d.SetValue(3, "memory_used", "32M")
+	d.SetValue(4, "memory_used", fmt.Sprint(32<<20-1))
 	for name, from := range map[string]int{ // these hang, so that a call of one would be noticed
 		"nvmlDeviceGetMPSComputeRunningProcesses_v3": 0, "nvmlDeviceGetTemperatureThreshold": 0, "nvmlDeviceGetUtilizationRates": 4,
-		"nvmlDeviceGetPowerUsage": fakegpu.Any, "nvmlDeviceGetClockInfo": fakegpu.Any, "nvmlDeviceGetMaxClockInfo": fakegpu.Any, "nvmlDeviceGetRetiredPages": fakegpu.Any,
-		"nvmlDeviceGetEccMode": fakegpu.Any, "nvmlDeviceGetPersistenceMode": fakegpu.Any,
+		"nvmlDeviceGetPowerUsage": fakegpu.AnyGPU, "nvmlDeviceGetClockInfo": fakegpu.AnyGPU, "nvmlDeviceGetMaxClockInfo": fakegpu.AnyGPU, "nvmlDeviceGetRetiredPages": fakegpu.AnyGPU,
+		"nvmlDeviceGetEccMode": fakegpu.AnyGPU, "nvmlDeviceGetPersistenceMode": fakegpu.AnyGPU,
 	} {
 		d.Hang(name, from)
 	}
@@ -147,10 +147,10 @@ func TestWhatADecisionNeeds(t *testing.T) {
 // a device is.
 func TestDecisionOnOlderDevices(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
-	d.Set(0, "remapped", "4294967295 0 0 0")
-	d.Set(0, "retired", "0 1 1")
-	d.Set(1, "temperature", "90")
-	d.Set(1, "margin", "4294967295")
+	d.SetValue(0, "remapped", "4294967295 0 0 0")
+	d.SetValue(0, "retired", "0 1 1")
+	d.SetValue(1, "temperature", "90")
+	d.SetValue(1, "margin", "4294967295")
 	m := machine(t, d, deciding)
 	same(t, "pages", m.Devices[0].RetiredPages, &gpu.RetiredPages{DoubleBit: 1, Pending: true})
 	same(t, "heat", []any{m.Devices[1].TempMargin, m.Devices[1].TempSlowdown}, []any{(*int)(nil), new(89)})
@@ -173,13 +173,13 @@ func TestSixteenDevices(t *testing.T) {
 			[]any{i, gpu.UUID(fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012x", i))})
 		same(t, fmt.Sprintf("links of %d", i), len(device.Links), 16)
 		same(t, "the problem", device.Problem, "")
-		same(t, "the process", m.On(device.UUID)[0].PID, 1000+i)
+		same(t, "the process", m.ProcessesOn(device.UUID)[0].PID, 1000+i)
 	}
 }
 
 func TestAbsentIsNotZero(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.GPU{"uuid": "GPU-bare", "name": "Bare", "pci": "0001:0A:00.0"})
-	d.Links("X")
+	d.SetLinks("X")
 	m := machine(t, d, gpu.Everything)
 	want := gpu.Device{UUID: "GPU-bare", Name: "Bare", Vendor: gpu.NVIDIA, PCI: "0001:0a:00.0", Links: []gpu.Link{gpu.LinkSelf}}
 	same(t, "the device", m.Devices[0], want)
@@ -225,8 +225,8 @@ func TestOneFailingReadingLeavesTheOthers(t *testing.T) {
 func TestMissingSymbolsAreAbsentReadings(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0))
 	d.AddProcess(0, 77, 5<<20, fakegpu.Compute)
-	d.Set(0, "memory_used", "1024M")
-	d.Without("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeRunningProcesses_v3",
+	d.SetValue(0, "memory_used", "1024M")
+	d.HideSymbols("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeRunningProcesses_v3",
 		"nvmlDeviceGetFieldValues", "nvmlDeviceGetMarginTemperature", "nvmlDeviceGetTemperature", "nvmlErrorString",
 		"nvmlDeviceGetPowerUsage", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetMigMode", "nvmlDeviceGetRemappedRows")
 	m := machine(t, d, gpu.Everything)
@@ -254,7 +254,7 @@ func TestLostDevice(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.how, func(t *testing.T) {
 			d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
-			d.Set(1, "lost", test.how)
+			d.SetValue(1, "lost", test.how)
 			m := machine(t, d, gpu.Everything)
 			same(t, "the number of devices", len(m.Devices), 3)
 			same(t, "the problems of the devices", []string{m.Devices[0].Problem, m.Devices[1].Problem, m.Devices[2].Problem},
@@ -311,17 +311,17 @@ func TestProfileFromAttributes(t *testing.T) {
 		{attributes{gpuSlices: 3, computeSlices: 3, memoryMiB: 71168}, 143771 * gpu.MiB, "3g.71gb"},
 	}
 	for _, test := range tests {
-		if got := test.a.profile(test.device); got != test.want {
+		if got := test.a.profileName(test.device); got != test.want {
 			t.Errorf("%+v of %s: %s, want %s", test.a, test.device, got, test.want)
 		}
 	}
 }
 
 func TestEventNames(t *testing.T) {
-	same(t, "no bit", eventNames(0), []string{})
-	same(t, "the highest known bit", eventNames(0x100), []string{"display_clock_setting"})
-	same(t, "hardware reasons", eventNames(0xc8), []string{"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
-	same(t, "a bit of a later driver", eventNames(0x402), []string{"applications_clocks", "unknown_0x400"})
+	same(t, "no bit", clockEventNames(0), []string{})
+	same(t, "the highest known bit", clockEventNames(0x100), []string{"display_clock_setting"})
+	same(t, "hardware reasons", clockEventNames(0xc8), []string{"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+	same(t, "a bit of a later driver", clockEventNames(0x402), []string{"applications_clocks", "unknown_0x400"})
 }
 
 // TestFabric: the driver's mask of what is wrong with the NVLink fabric, of devices that have one.

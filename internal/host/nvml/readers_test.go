@@ -16,7 +16,7 @@ import (
 
 // TestReadersAgree: of the same machine the two readers of NVIDIA's driver say the same, but for what only the library has.
 func TestReadersAgree(t *testing.T) {
-	for seed := range uint64(gate.Soaked(200, 12)) {
+	for seed := range uint64(gate.SoakCount(200, 12)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			d := randomMachine(t, rand.New(rand.NewPCG(seed, 33)))
 			for _, pair := range d.Env() {
@@ -83,12 +83,12 @@ func randomMachine(t *testing.T, r *rand.Rand) *fakegpu.Driver {
 		gpus[split] = fakegpu.A100(split).MIG("1g.10gb", "2g.20gb", "1c.2g.20gb")
 	}
 	d := fakegpu.New(t, gpus...)
-	d.Write("smi_format", "13") // the layout of tools that say what a device recovers by
+	d.WriteFile("smi_format", "13") // the layout of tools that say what a device recovers by
 	for i := range gpus {
-		d.Set(i, "recovery", fmt.Sprint(r.IntN(7)))
-		d.Set(i, "compute_mode", fmt.Sprint(r.IntN(5)))
-		d.Set(i, "utilization", fmt.Sprintf("%d %d", r.IntN(101), r.IntN(101)))
-		d.Set(i, "temperature", fmt.Sprint(20+r.IntN(70)))
+		d.SetValue(i, "recovery", fmt.Sprint(r.IntN(7)))
+		d.SetValue(i, "compute_mode", fmt.Sprint(r.IntN(5)))
+		d.SetValue(i, "utilization", fmt.Sprintf("%d %d", r.IntN(101), r.IntN(101)))
+		d.SetValue(i, "temperature", fmt.Sprint(20+r.IntN(70)))
 		for k := range r.IntN(4) {
 			if i == split {
 				break
@@ -100,7 +100,7 @@ func randomMachine(t *testing.T, r *rand.Rand) *fakegpu.Driver {
 	if split < len(gpus) {
 		for k := range 3 {
 			if r.IntN(2) == 0 {
-				d.Unset(split, fmt.Sprintf("mig/%d/uuid", k))
+				d.UnsetValue(split, fmt.Sprintf("mig/%d/uuid", k))
 			}
 			if r.IntN(2) == 0 {
 				d.AddProcess(split, 910000+k, int64(1+r.IntN(4))<<30, fakegpu.Compute, k+1, 0)
@@ -108,7 +108,7 @@ func randomMachine(t *testing.T, r *rand.Rand) *fakegpu.Driver {
 		}
 	}
 	if len(gpus) > 1 && r.IntN(4) == 0 {
-		d.Lose(r.IntN(len(gpus)))
+		d.LoseGPU(r.IntN(len(gpus)))
 	}
 	return d
 }

@@ -18,7 +18,7 @@ import (
 // beCounter reads the machine for each line of its input, which says how, and prints the number of devices.
 func beCounter(kernel string) {
 	ctx := context.Background()
-	l, err := Open(ctx, Deadline(patience), Kernel(kernel))
+	l, err := Open(ctx, WithDeadline(patience), WithKernelFolder(kernel))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -36,7 +36,7 @@ func beCounter(kernel string) {
 				time.Sleep(time.Millisecond)
 			}
 		case lines.Text() == "anew":
-			what |= gpu.Anew
+			what |= gpu.RecountDevices
 		}
 		m, err := l.Read(ctx, gpu.Query{What: what})
 		fmt.Println(len(m.Devices), err)
@@ -135,7 +135,7 @@ func TestRecount(t *testing.T) {
 	t.Run("while the library hangs", func(t *testing.T) {
 		t.Parallel()
 		c := newCounter(t)
-		c.Hang("nvmlInit_v2", fakegpu.Any)
+		c.Hang("nvmlInit_v2", fakegpu.AnyGPU)
 		c.ask("anew", "the library hangs while it is initialised", "0 ")
 		c.ask("", "and nothing is read meanwhile", "0 ")
 		c.Answer()

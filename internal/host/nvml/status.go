@@ -2,36 +2,36 @@ package nvml
 
 import "fmt"
 
-// status is nvmlReturn_t.
-type status uint32
+// returnCode is nvmlReturn_t.
+type returnCode uint32
 
 // The codes that this package distinguishes.
 const (
-	success          status = 0
-	uninitialized    status = 1
-	invalidArgument  status = 2
-	notSupported     status = 3
-	noPermission     status = 4
-	notFound         status = 6
-	insufficientSize status = 7
-	driverNotLoaded  status = 9
-	timedOut         status = 10
-	libraryNotFound  status = 12
-	functionNotFound status = 13
-	gpuIsLost        status = 15
-	resetRequired    status = 16
-	operatingSystem  status = 17
-	versionMismatch  status = 18
-	noData           status = 21
-	argumentVersion  status = 25
-	deprecated       status = 26
-	gpuNotFound      status = 28
-	unknown          status = 999
+	success          returnCode = 0
+	uninitialized    returnCode = 1
+	invalidArgument  returnCode = 2
+	notSupported     returnCode = 3
+	noPermission     returnCode = 4
+	notFound         returnCode = 6
+	insufficientSize returnCode = 7
+	driverNotLoaded  returnCode = 9
+	timedOut         returnCode = 10
+	libraryNotFound  returnCode = 12
+	functionNotFound returnCode = 13
+	gpuIsLost        returnCode = 15
+	resetRequired    returnCode = 16
+	operatingSystem  returnCode = 17
+	versionMismatch  returnCode = 18
+	noData           returnCode = 21
+	argumentVersion  returnCode = 25
+	deprecated       returnCode = 26
+	gpuNotFound      returnCode = 28
+	unknown          returnCode = 999
 )
 
-// absent reports whether the code means that this driver or device does not have the reading.
+// isAbsent reports whether the code means that this driver or device does not have the reading.
 // An older driver returns "invalid argument" for a field or sensor that it does not know.
-func (s status) absent() bool {
+func (s returnCode) isAbsent() bool {
 	switch s {
 	case invalidArgument, notSupported, notFound, functionNotFound, noData, argumentVersion, deprecated:
 		return true
@@ -39,8 +39,8 @@ func (s status) absent() bool {
 	return false
 }
 
-// fatal reports whether the device will answer no more calls, and returns the text for its Problem.
-func (s status) fatal() (string, bool) {
+// fatalProblem reports whether the device will answer no more calls, and returns the text for its Problem.
+func (s returnCode) fatalProblem() (string, bool) {
 	switch s {
 	case gpuIsLost:
 		return "GPU is lost", true
@@ -51,9 +51,9 @@ func (s status) fatal() (string, bool) {
 }
 
 // errorText returns the driver's text for a code, or the number if it has none.
-func (l *Library) errorText(s status) string {
-	if address := l.address("nvmlErrorString"); address != 0 {
-		if text := cString(l.invoke("nvmlErrorString", address, uintptr(s))); text != "" {
+func (l *Library) errorText(s returnCode) string {
+	if address := l.symbolAddress("nvmlErrorString"); address != 0 {
+		if text := cString(l.invokeCaught("nvmlErrorString", address, uintptr(s))); text != "" {
 			return text
 		}
 	}

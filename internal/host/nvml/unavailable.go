@@ -11,17 +11,17 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-const install = "install NVIDIA's driver and reboot; in a container, start it with the GPUs (docker run --gpus all …); without a GPU, use --cpu"
+const installRemedy = "install NVIDIA's driver and reboot; in a container, start it with the GPUs (docker run --gpus all …); without a GPU, use --cpu"
 
-func libraryMissing(loader error) *gpu.Unavailable {
+func missingError(loader error) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryMissing,
 		Text:   fmt.Sprintf("cannot find the NVIDIA driver's library: %v", loader),
-		Remedy: install,
+		Remedy: installRemedy,
 	}
 }
 
-func unloadable(loader error) *gpu.Unavailable {
+func unloadableError(loader error) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
 		Text:   fmt.Sprintf("cannot load the NVIDIA driver's library: %v", loader),
@@ -29,8 +29,8 @@ func unloadable(loader error) *gpu.Unavailable {
 	}
 }
 
-// Crashed is the reason why a library is not used that has crashed. how says where.
-func Crashed(how string) *gpu.Unavailable {
+// CrashedError is the reason why a library is not used that has crashed. how says where.
+func CrashedError(how string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryCrashed,
 		Text:   "cannot use the NVIDIA driver's library: " + how,
@@ -38,7 +38,7 @@ func Crashed(how string) *gpu.Unavailable {
 	}
 }
 
-func lacks(library, function string) *gpu.Unavailable {
+func tooOldError(library, function string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,
 		Text:   fmt.Sprintf("cannot use %s: it has no %s, so it is too old or not NVIDIA's", library, function),
@@ -46,38 +46,38 @@ func lacks(library, function string) *gpu.Unavailable {
 	}
 }
 
-func noDevice(driver string) *gpu.Unavailable {
-	text, remedy := explain(gpu.NoDevice)
+func noDeviceError(driver string) *gpu.Unavailable {
+	text, remedy := explainCause(gpu.NoDevice)
 	if driver != "" {
 		text += " (driver " + driver + ")"
 	}
 	return &gpu.Unavailable{Cause: gpu.NoDevice, Text: text, Remedy: remedy}
 }
 
-// late is the error for a driver that did not answer in time, or for a cancelled ctx.
-func late(ctx context.Context, at string, limit time.Duration) error {
+// noAnswerError is the error for a driver that did not answer in time, or for a cancelled ctx.
+func noAnswerError(ctx context.Context, at string, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
 	}
 	return &gpu.Unavailable{
 		Cause:  gpu.NoAnswer,
-		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", noAnswer(limit), at),
+		Text:   fmt.Sprintf("cannot read the GPUs: %s during %s", noAnswerText(limit), at),
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
 	}
 }
 
-// noAnswer is the text for a device or a driver that did not answer in time.
-func noAnswer(limit time.Duration) string {
+// noAnswerText is the text for a device or a driver that did not answer in time.
+func noAnswerText(limit time.Duration) string {
 	if limit >= time.Second {
 		limit = limit.Round(100 * time.Millisecond)
 	}
 	return fmt.Sprintf("no answer within %v", limit.Round(10*time.Millisecond))
 }
 
-// refused turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library, "" if
+// refusedError turns the code of nvmlInit or nvmlDeviceGetCount into a reason. library is the version of the library, "" if
 // unknown. node is the error of opening /dev/nvidiactl: the library also returns "unknown error" when a container has
 // lost the permission to open it (NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md).
-func refused(s status, words, library string, node error) *gpu.Unavailable {
+func refusedError(s returnCode, words, library string, node error) *gpu.Unavailable {
 	cause := gpu.DriverError
 	switch {
 	case s == driverNotLoaded:
@@ -96,12 +96,12 @@ func refused(s status, words, library string, node error) *gpu.Unavailable {
 	if library != "" && cause == gpu.VersionMismatch {
 		words += ", the library is " + library
 	}
-	text, remedy := explain(cause)
+	text, remedy := explainCause(cause)
 	return &gpu.Unavailable{Cause: cause, Text: fmt.Sprintf("%s: %s (NVML %d)", text, words, s), Remedy: remedy}
 }
 
-// explain returns the message and the remedy for each cause that the driver reports.
-func explain(cause gpu.Cause) (text, remedy string) {
+// explainCause returns the message and the remedy for each cause that the driver reports.
+func explainCause(cause gpu.Cause) (text, remedy string) {
 	switch cause {
 	case gpu.DriverNotLoaded:
 		return "cannot use the GPUs: the NVIDIA kernel driver is not loaded",

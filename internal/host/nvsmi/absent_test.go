@@ -14,10 +14,10 @@ func TestNotAvailable(t *testing.T) {
 	const none = "4294967295"
 	d := fakegpu.New(t, fakegpu.H100(0))
 	for _, key := range []string{"temperature", "margin", "power_mw", "power_limit_mw", "clock_sm", "clock_sm_max", "clock_mem", "ecc_uncorrected"} {
-		d.Set(0, key, none)
+		d.SetValue(0, key, none)
 	}
-	d.Set(0, "utilization", none+" "+none)
-	d.Set(0, "remapped", none+" "+none+" 0 0")
+	d.SetValue(0, "utilization", none+" "+none)
+	d.SetValue(0, "remapped", none+" "+none+" 0 0")
 	use(t, d)
 	m := read(t)
 	if len(m.Devices) != 1 {

@@ -7,44 +7,44 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// device is one <gpu> element as a device. Index is set later.
-func (g *xmlGPU) device() gpu.Device {
+// toDevice is one <gpu> element as a device. Index is set later.
+func (g *xmlGPU) toDevice() gpu.Device {
 	d := gpu.Device{
-		UUID:           uuid(g.UUID, "GPU-"),
-		Name:           word(g.Name),
+		UUID:           safeUUID(g.UUID, "GPU-"),
+		Name:           cleanWord(g.Name),
 		Vendor:         gpu.NVIDIA,
-		PCI:            bus(g.Bus),
-		MemoryTotal:    memory(g.Memory.Total),
-		MemoryUsed:     memory(g.Memory.Used),
-		MemoryReserved: memory(g.Memory.Reserved),
-		Utilization:    share(g.Util),
-		MemoryLoad:     share(g.MemUtil),
-		Temperature:    whole(g.Temp, "C"),
-		TempSlowdown:   whole(g.TempSlow, "C"),
-		TempMargin:     whole(g.TempLeft, "C"),
-		Power:          first(watts, g.Power.Average, g.Power.Draw, g.PowerOld.Draw, g.Power.Instant),
-		PowerLimit:     first(watts, g.Power.Current, g.PowerOld.Enforced, g.PowerOld.Limit),
-		ClockSM:        whole(g.ClockSM, "MHz"),
-		ClockSMMax:     whole(g.ClockMax, "MHz"),
-		ClockMemory:    whole(g.ClockMem, "MHz"),
-		ClockEvents:    g.clockEvents(),
-		ECC:            choice(g.ECCMode, "Enabled", "Disabled"),
-		ECCCorrected:   sum(g.ECC.Single, g.ECC.SRAMCorrected, g.ECC.DRAMCorrected),
-		ECCUncorrected: sum(g.ECC.Double, g.ECC.SRAMUncorrected, g.ECC.SRAMParity, g.ECC.SRAMSECDED, g.ECC.DRAMUncorrected),
-		RemappedRows:   g.Remapped.rows(),
-		RetiredPages:   g.Retired.pages(),
-		RecoveryAction: g.recovery(),
+		PCI:            kernelAddress(g.Bus),
+		MemoryTotal:    parseMemory(g.Memory.Total),
+		MemoryUsed:     parseMemory(g.Memory.Used),
+		MemoryReserved: parseMemory(g.Memory.Reserved),
+		Utilization:    parsePercent(g.Util),
+		MemoryLoad:     parsePercent(g.MemUtil),
+		Temperature:    parseWhole(g.Temp, "C"),
+		TempSlowdown:   parseWhole(g.TempSlow, "C"),
+		TempMargin:     parseWhole(g.TempLeft, "C"),
+		Power:          firstReading(parseWatts, g.Power.Average, g.Power.Draw, g.PowerOld.Draw, g.Power.Instant),
+		PowerLimit:     firstReading(parseWatts, g.Power.Current, g.PowerOld.Enforced, g.PowerOld.Limit),
+		ClockSM:        parseWhole(g.ClockSM, "MHz"),
+		ClockSMMax:     parseWhole(g.ClockMax, "MHz"),
+		ClockMemory:    parseWhole(g.ClockMem, "MHz"),
+		ClockEvents:    g.activeClockEvents(),
+		ECC:            parseChoice(g.ECCMode, "Enabled", "Disabled"),
+		ECCCorrected:   sumCounts(g.ECC.Single, g.ECC.SRAMCorrected, g.ECC.DRAMCorrected),
+		ECCUncorrected: sumCounts(g.ECC.Double, g.ECC.SRAMUncorrected, g.ECC.SRAMParity, g.ECC.SRAMSECDED, g.ECC.DRAMUncorrected),
+		RemappedRows:   g.Remapped.toRemappedRows(),
+		RetiredPages:   g.Retired.toRetiredPages(),
+		RecoveryAction: g.recoveryAction(),
 		Fabric:         g.Fabric.listFaults(),
-		Persistence:    choice(g.Persistence, "Enabled", "Disabled"),
-		DisplayActive:  choice(g.Display, "Enabled", "Disabled"),
+		Persistence:    parseChoice(g.Persistence, "Enabled", "Disabled"),
+		DisplayActive:  parseChoice(g.Display, "Enabled", "Disabled"),
 		ComputeMode:    computeMode(g.ComputeMode),
-		MIGMode:        choice(g.MIGMode, "Enabled", "Disabled"),
-		Problem:        g.problem(),
+		MIGMode:        parseChoice(g.MIGMode, "Enabled", "Disabled"),
+		Problem:        g.lostProblem(),
 	}
 	if d.PCI == "" {
-		d.PCI = bus(g.ID)
+		d.PCI = kernelAddress(g.ID)
 	}
-	if n := count(g.Minor); n != nil && *n < 1<<20 { // minor numbers have 20 bits
+	if n := parseCount(g.Minor); n != nil && *n < 1<<20 { // minor numbers have 20 bits
 		d.Minor = new(int(*n))
 	}
 	if d.UUID == "" && d.Problem == "" {
@@ -53,7 +53,7 @@ func (g *xmlGPU) device() gpu.Device {
 	return d
 }
 
-func first[T any](read func(string) *T, texts ...string) *T {
+func firstReading[T any](read func(string) *T, texts ...string) *T {
 	for _, s := range texts {
 		if v := read(s); v != nil {
 			return v
@@ -76,8 +76,8 @@ func isBareUUID(s string) bool {
 	return true
 }
 
-// uuid returns s if it is safe in an environment variable and on a command line, else "". One without its prefix gets it.
-func uuid(s, prefix string) gpu.UUID {
+// safeUUID returns s if it is safe in an environment variable and on a command line, else "". One without its prefix gets it.
+func safeUUID(s, prefix string) gpu.UUID {
 	s = strings.TrimSpace(s)
 	if isBareUUID(s) {
 		s = prefix + s
@@ -90,9 +90,9 @@ func uuid(s, prefix string) gpu.UUID {
 	return gpu.UUID(s)
 }
 
-// problem finds the texts that replace readings of a lost device. They are those of nvmlErrorString for
+// lostProblem finds the texts that replace readings of a lost device. They are those of nvmlErrorString for
 // NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED.
-func (g *xmlGPU) problem() string {
+func (g *xmlGPU) lostProblem() string {
 	texts := []string{g.Name, g.UUID, g.Memory.Total, g.Memory.Used, g.Util, g.Temp, g.Persistence, g.ClockSM, g.Power.Average, g.Power.Draw, g.PowerOld.Draw, g.Power.Instant}
 	for _, p := range []struct{ driver, ours string }{{"gpu is lost", "GPU is lost"}, {"gpu requires reset", "GPU needs a reset"}} {
 		for _, s := range texts {
@@ -104,9 +104,9 @@ func (g *xmlGPU) problem() string {
 	return ""
 }
 
-// failed names the readings in whose place nvidia-smi wrote that there was an error. What a device does not have is "N/A".
-func (g *xmlGPU) failed() (names []string) {
-	if g.problem() != "" {
+// failedReadings names the readings in whose place nvidia-smi wrote that there was an error. What a device does not have is "N/A".
+func (g *xmlGPU) failedReadings() (names []string) {
+	if g.lostProblem() != "" {
 		return nil
 	}
 	for _, r := range []struct{ name, text string }{
@@ -121,13 +121,13 @@ func (g *xmlGPU) failed() (names []string) {
 	return names
 }
 
-// clockEvents lists the active events by the names that gpuard uses; nil if the driver does not report them.
-func (g *xmlGPU) clockEvents() []string {
+// activeClockEvents lists the active events by the names that gpuard uses; nil if the driver does not report them.
+func (g *xmlGPU) activeClockEvents() []string {
 	var active []string
 	for _, group := range []xmlFlags{g.Events, g.EventsOld} {
 		for _, flag := range group.Flags {
 			_, name, ok := strings.Cut(flag.XMLName.Local, "_reason_")
-			state := choice(flag.Text, "Active", "Not Active")
+			state := parseChoice(flag.Text, "Active", "Not Active")
 			if !ok || state == nil {
 				continue
 			}
@@ -154,32 +154,32 @@ func eventName(element string) string {
 	return ""
 }
 
-func (r *xmlRemap) rows() *gpu.RemappedRows {
-	corrected, uncorrected := count(r.Corrected), count(r.Uncorrected)
+func (r *xmlRemap) toRemappedRows() *gpu.RemappedRows {
+	corrected, uncorrected := parseCount(r.Corrected), parseCount(r.Uncorrected)
 	if corrected == nil || uncorrected == nil {
 		return nil
 	}
 	return &gpu.RemappedRows{Correctable: int(*corrected), Uncorrectable: int(*uncorrected), Pending: isYes(r.Pending), Failed: isYes(r.Failure)}
 }
 
-func (r *xmlRetired) pages() *gpu.RetiredPages {
-	single, double := count(r.Single), count(r.Double)
+func (r *xmlRetired) toRetiredPages() *gpu.RetiredPages {
+	single, double := parseCount(r.Single), parseCount(r.Double)
 	if single == nil || double == nil {
 		return nil
 	}
 	return &gpu.RetiredPages{SingleBit: int(*single), DoubleBit: int(*double), Pending: isYes(r.Pending) || isYes(r.PendingOld)}
 }
 
-// recovery reads the newer element, or the two that it replaced.
-func (g *xmlGPU) recovery() string {
-	switch action := strings.ToLower(strings.ReplaceAll(word(g.Recovery), " ", "_")); action {
+// recoveryAction reads the newer element, or the two that it replaced.
+func (g *xmlGPU) recoveryAction() string {
+	switch action := strings.ToLower(strings.ReplaceAll(cleanWord(g.Recovery), " ", "_")); action {
 	case "":
 	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain":
 		return action
 	default: // newer than this list
 		return "unknown"
 	}
-	reset, drain := choice(g.Reset, "Yes", "No"), choice(g.Drain, "Yes", "No")
+	reset, drain := parseChoice(g.Reset, "Yes", "No"), parseChoice(g.Drain, "Yes", "No")
 	switch {
 	case reset != nil && *reset:
 		return "reset"
@@ -214,24 +214,24 @@ func (f *xmlFabric) listFaults() []string {
 }
 
 func computeMode(s string) string {
-	switch mode := strings.ToLower(word(s)); mode {
+	switch mode := strings.ToLower(cleanWord(s)); mode {
 	case "", "default", "exclusive_thread", "exclusive_process", "prohibited":
 		return mode
 	}
 	return "unknown"
 }
 
-// process converts one <process_info>; ok is false if it has no PID.
-func (p *xmlProcess) process() (gpu.Process, bool) {
-	pid := whole(p.PID, "")
+// toProcess converts one <process_info>; ok is false if it has no PID.
+func (p *xmlProcess) toProcess() (gpu.Process, bool) {
+	pid := parseWhole(p.PID, "")
 	if pid == nil || *pid <= 0 {
 		return gpu.Process{}, false
 	}
-	return gpu.Process{PID: *pid, Memory: memory(p.Memory), Command: word(p.Name), Kind: kind(p.Type)}, true
+	return gpu.Process{PID: *pid, Memory: parseMemory(p.Memory), Command: cleanWord(p.Name), Kind: parseKind(p.Type)}, true
 }
 
-// kind reads "C", "G", "C+G", and with MPS "M+C" and "M+C+G".
-func kind(s string) gpu.Kind {
+// parseKind reads "C", "G", "C+G", and with MPS "M+C" and "M+C+G".
+func parseKind(s string) gpu.Kind {
 	compute, graphics := false, false
 	for part := range strings.SplitSeq(strings.TrimSpace(s), "+") {
 		compute = compute || part == "C"

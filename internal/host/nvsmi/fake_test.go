@@ -35,12 +35,12 @@ func TestReadTheFakeDriver(t *testing.T) {
 	// The older layout has no recovery action, only whether a reset is needed, which is always "No" in the fake.
 	for format, action := range map[string]string{"12": "none", "13": "reset"} {
 		d := fakegpu.New(t, fakegpu.A100(0), fakegpu.H100(1).With("temperature", "71").With("utilization", "45 10"), fakegpu.GeForce(2))
-		d.Write("smi_format", format)
-		d.Set(0, "events", "0x4")
-		d.Set(0, "remapped", "3 1 1 0")
-		d.Set(0, "ecc_uncorrected", "2")
-		d.Set(1, "recovery", "1")
-		d.Set(1, "compute_mode", "3")
+		d.WriteFile("smi_format", format)
+		d.SetValue(0, "events", "0x4")
+		d.SetValue(0, "remapped", "3 1 1 0")
+		d.SetValue(0, "ecc_uncorrected", "2")
+		d.SetValue(1, "recovery", "1")
+		d.SetValue(1, "compute_mode", "3")
 		d.AddProcess(0, 4242, 20<<30, fakegpu.Compute)
 		d.AddProcess(2, 4243, -1, fakegpu.Both)
 		use(t, d)
@@ -113,7 +113,7 @@ func TestReadTheFakeDriversFaults(t *testing.T) {
 func TestReadTheFakeDriversLostDevice(t *testing.T) {
 	gate.Need(t, "cc")
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
-	d.Lose(1)
+	d.LoseGPU(1)
 	use(t, d)
 	m := read(t)
 	if len(m.Devices) != 3 || m.Devices[0].Problem != "" || m.Devices[1].Problem != "GPU is lost" || m.Devices[2].Problem != "" || m.Devices[2].UUID == "" {

@@ -33,14 +33,14 @@ func parseList(out []byte) []namedSlice {
 			if i := strings.LastIndex(line, "(UUID: "); i >= 0 {
 				id = strings.TrimSuffix(line[i+len("(UUID: "):], ")")
 			}
-			parent = uuid(id, "GPU-")
+			parent = safeUUID(id, "GPU-")
 		case strings.HasPrefix(line, "MIG "):
 			fields := strings.Fields(line)
 			if len(fields) < 4 || fields[2] != "Device" {
 				continue
 			}
 			index, err := strconv.Atoi(strings.TrimSuffix(fields[3], ":"))
-			if name := uuid(id, "MIG-"); err == nil && index > unlisted && name != "" && parent != "" {
+			if name := safeUUID(id, "MIG-"); err == nil && index > unlistedIndex && name != "" && parent != "" {
 				list = append(list, namedSlice{parent, index, name, prose.Clean(fields[1])})
 			}
 		}
@@ -48,7 +48,7 @@ func parseList(out []byte) []namedSlice {
 	return list
 }
 
-func (r *report) hasSlices() bool {
+func (r *parsedReport) hasSlices() bool {
 	for _, u := range r.units {
 		if len(u.slices) > 0 {
 			return true
@@ -58,7 +58,7 @@ func (r *report) hasSlices() bool {
 }
 
 // nameSlices sets the UUIDs of the MIG devices; both outputs number them within their device.
-func (r *report) nameSlices(list []namedSlice) {
+func (r *parsedReport) nameSlices(list []namedSlice) {
 	for i := range r.units {
 		for j := range r.units[i].slices {
 			s := &r.units[i].slices[j]
@@ -73,7 +73,7 @@ func (r *report) nameSlices(list []namedSlice) {
 
 // addCapabilities reads "GPU-5c…, 8.0" per line. Drivers before 510 do not know that query, and the capability stays
 // absent.
-func (r *report) addCapabilities(out []byte) {
+func (r *parsedReport) addCapabilities(out []byte) {
 	for line := range strings.Lines(string(out)) {
 		id, text, ok := strings.Cut(strings.TrimSpace(line), ",")
 		c, err := gpu.ParseCapability(text)
@@ -81,7 +81,7 @@ func (r *report) addCapabilities(out []byte) {
 			continue
 		}
 		for i := range r.units {
-			if d := &r.units[i].device; d.UUID != "" && d.UUID == uuid(id, "GPU-") {
+			if d := &r.units[i].device; d.UUID != "" && d.UUID == safeUUID(id, "GPU-") {
 				d.Compute = &c
 			}
 		}

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// patience is how long nvidia-smi may take if ctx sets no shorter limit.
-const patience = 5 * time.Second
+// defaultTimeout is how long nvidia-smi may take if ctx sets no shorter limit.
+const defaultTimeout = 5 * time.Second
 
 // Read runs nvidia-smi from PATH and returns the machine that it reports. It always reads all parts, because fewer
 // would not be faster. Every error is a *gpu.Unavailable.
@@ -33,36 +33,36 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 			Remedy: "install the NVIDIA driver's tools (nvidia-utils on Debian and Ubuntu), or add their folder to PATH",
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	began := time.Now()
-	capabilities := make(chan answer, 1)
+	capabilities := make(chan smiOutput, 1)
 	go func() {
-		capabilities <- run(ctx, listLimit, path, "--query-gpu=uuid,compute_cap", "--format=csv,noheader")
+		capabilities <- runNvidiaSMI(ctx, maxListSize, path, "--query-gpu=uuid,compute_cap", "--format=csv,noheader")
 	}()
 
-	got := run(ctx, limit, path, "-q", "-x")
+	got := runNvidiaSMI(ctx, maxReportSize, path, "-q", "-x")
 	if got.failure != nil {
 		return gpu.Machine{}, got.failure
 	}
-	r, err := parse(got.out, got.errs)
+	r, err := parseReport(got.out, got.errs)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
 	if r.hasSlices() {
-		list := run(ctx, listLimit, path, "-L")
+		list := runNvidiaSMI(ctx, maxListSize, path, "-L")
 		r.nameSlices(parseList(list.out))
 	}
 	r.addCapabilities((<-capabilities).out)
-	m := r.machine()
+	m := r.toMachine()
 	m.DropImplausible()
 	m.Taken = began
 	return m, nil
 }
 
-// failures maps nvidia-smi's messages to causes; the first match counts. The messages are those of nvmlErrorString and
+// knownFailures maps nvidia-smi's messages to causes; the first match counts. The messages are those of nvmlErrorString and
 // of nvidia-smi's start-up checks.
-func failures() []gpu.Unavailable {
+func knownFailures() []gpu.Unavailable {
 	return []gpu.Unavailable{
 		{Cause: gpu.LibraryMissing, Text: "libnvidia-ml.so", Remedy: "install the NVIDIA driver's libraries, then run ldconfig"},
 		{Cause: gpu.VersionMismatch, Text: "version mismatch", Remedy: "the driver was updated while its old module is loaded: reboot, or unload and load the nvidia modules"},
@@ -75,11 +75,11 @@ func failures() []gpu.Unavailable {
 	}
 }
 
-// explain turns output without XML into an error.
-func explain(text string) *gpu.Unavailable {
-	first := firstLine(text)
+// explainOutput turns output without XML into an error.
+func explainOutput(text string) *gpu.Unavailable {
+	first := firstTextLine(text)
 	lower := strings.ToLower(text)
-	for _, f := range failures() {
+	for _, f := range knownFailures() {
 		if strings.Contains(lower, f.Text) {
 			return &gpu.Unavailable{Cause: f.Cause, Text: "cannot read the GPUs: nvidia-smi says: " + first, Remedy: f.Remedy}
 		}
@@ -87,11 +87,11 @@ func explain(text string) *gpu.Unavailable {
 	if first == "" {
 		first = "nothing"
 	}
-	return broken("nvidia-smi says: %s", first)
+	return driverError("nvidia-smi says: %s", first)
 }
 
-// broken is the error for a failure of the driver or nvidia-smi that has no cause of its own.
-func broken(format string, args ...any) *gpu.Unavailable {
+// driverError is the error for a failure of the driver or nvidia-smi that has no cause of its own.
+func driverError(format string, args ...any) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   "cannot read the GPUs: " + fmt.Sprintf(format, args...),
@@ -99,7 +99,7 @@ func broken(format string, args ...any) *gpu.Unavailable {
 	}
 }
 
-func firstLine(text string) string {
+func firstTextLine(text string) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(prose.Clean(line)); line != "" {
 			return truncate(line, 300)

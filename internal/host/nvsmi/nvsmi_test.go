@@ -27,11 +27,11 @@ func fixture(t testing.TB, name string) []byte {
 
 // Parse reads XML alone, without the names of MIG devices.
 func Parse(xml []byte) (gpu.Machine, error) {
-	r, err := parse(xml, nil)
+	r, err := parseReport(xml, nil)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
-	return r.machine(), nil
+	return r.toMachine(), nil
 }
 
 func parsed(t *testing.T, name string) gpu.Machine {
@@ -123,7 +123,7 @@ func TestParseNewDriver(t *testing.T) {
 
 // TestSameCard: of an H200 nvidia-smi and the library said the same at the same time, but for what only the library says.
 func TestSameCard(t *testing.T) {
-	said, err := gpu.Decode(fixture(t, "driver-580.json"))
+	said, err := gpu.DecodeMachine(fixture(t, "driver-580.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +141,13 @@ func TestSameCard(t *testing.T) {
 }
 
 func TestParseMIG(t *testing.T) {
-	r, err := parse(fixture(t, "mig.xml"), nil)
+	r, err := parseReport(fixture(t, "mig.xml"), nil)
 	if err != nil || !r.hasSlices() {
 		t.Fatalf("%v, slices %v", err, r.hasSlices())
 	}
 	r.nameSlices(parseList(fixture(t, "mig.list")))
 	r.addCapabilities([]byte("GPU-bbbbbbbb-0000-1111-2222-00000000000a, 8.0\nGPU-bbbbbbbb-0000-1111-2222-00000000000b, [N/A]\nField \"compute_cap\" is not a valid field to query.\n"))
-	m := r.machine()
+	m := r.toMachine()
 	split, plain := m.Devices[0], m.Devices[1]
 	same(t, "slices", split.MIG, []gpu.MIGDevice{
 		{Index: 0, UUID: "MIG-cccccccc-0000-0000-0000-000000000000", Profile: "3g.40gb", GPUInstance: 1, MemoryTotal: new(39936 * gpu.MiB), MemoryUsed: new(8200 * gpu.MiB)},
@@ -186,12 +186,12 @@ func TestUnnamedSlicesAreNotGiven(t *testing.T) {
 		"nor is the mode":  {devices.ReplaceAllString(without("current_mig", "Enabled"), ""), "", nil, "3"},
 		"a negative index": {text, "  MIG 3g.40gb Device -1: (UUID: MIG-a)\n", nil, "4"},
 	} {
-		r, err := parse([]byte(c.text), nil)
+		r, err := parseReport([]byte(c.text), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.nameSlices(parseList([]byte("GPU 0: A (UUID: " + string(r.units[0].device.UUID) + ")\n" + c.list)))
-		m := r.machine()
+		m := r.toMachine()
 		d := m.Devices[0]
 		var named []gpu.UUID
 		for _, s := range d.MIG {
@@ -215,11 +215,11 @@ func TestUnnamedSlicesAreNotGiven(t *testing.T) {
 func TestInstancesWithoutMIG(t *testing.T) {
 	text := regexp.MustCompile(`(?s)<mig_devices>.*?</mig_devices>`).ReplaceAllString(string(fixture(t, "mig.xml")), "")
 	for _, mode := range []string{"Disabled", "N/A"} {
-		r, err := parse([]byte(strings.ReplaceAll(text, "<current_mig>Enabled<", "<current_mig>"+mode+"<")), nil)
+		r, err := parseReport([]byte(strings.ReplaceAll(text, "<current_mig>Enabled<", "<current_mig>"+mode+"<")), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := r.machine(); m.Devices[0].UsesMIG() || len(m.Problems) > 0 || m.Processes[0].GPU != m.Devices[0].UUID {
+		if m := r.toMachine(); m.Devices[0].UsesMIG() || len(m.Problems) > 0 || m.Processes[0].GPU != m.Devices[0].UUID {
 			t.Errorf("%s: %+v, %q", mode, m.Devices[0], m.Problems)
 		}
 	}
@@ -255,13 +255,13 @@ func TestComplaintsAboutDevices(t *testing.T) {
 		"Unable to determine the device handle for GPU0000:05:00.0: Unknown Error":                                        {"0000:05:00.0 "},
 		"Unable to determine the device handle for GPU: what":                                                             {"0000:05:00.0 "},
 	} {
-		r, err := parse([]byte(one), []byte(errs+"\n"+errs+"\n"))
+		r, err := parseReport([]byte(one), []byte(errs+"\n"+errs+"\n"))
 		if err != nil {
 			t.Errorf("%s: %v", errs, err)
 			continue
 		}
 		var got []string
-		for _, d := range r.machine().Devices {
+		for _, d := range r.toMachine().Devices {
 			got = append(got, d.PCI+" "+d.Problem)
 		}
 		if len(got) > len(want) && want[0] == " cannot open the device: Unknown Error" {
@@ -323,7 +323,7 @@ func TestWhatCouldBeRead(t *testing.T) {
 	for text, want := range map[string]gpu.UUID{
 		"54dc0f0b-1234-5678-9abc-def012345678": "GPU-54dc0f0b-1234-5678-9abc-def012345678", "54dc0f0b": "", "GPU-x": "GPU-x", "54DC0f0b-1234-5678-9abc-def012345678": "",
 	} {
-		if got := uuid(text, "GPU-"); got != want {
+		if got := safeUUID(text, "GPU-"); got != want {
 			t.Errorf("%s is read as %q, want %q", text, got, want)
 		}
 	}
@@ -343,7 +343,7 @@ func TestWhatCouldBeRead(t *testing.T) {
 
 func TestParseRefusesTooMuch(t *testing.T) {
 	var u *gpu.Unavailable
-	if _, err := Parse(make([]byte, limit+1)); !errors.As(err, &u) || u.Cause != gpu.DriverError || !strings.Contains(u.Text, "64 MiB") {
+	if _, err := Parse(make([]byte, maxReportSize+1)); !errors.As(err, &u) || u.Cause != gpu.DriverError || !strings.Contains(u.Text, "64 MiB") {
 		t.Errorf("too much input: %v", err)
 	}
 }
@@ -358,23 +358,23 @@ func TestTheSameDeviceTwice(t *testing.T) {
 func TestReadings(t *testing.T) {
 	for text, want := range map[string]bool{"1 W": true, " 12.50  W ": true, "N/A": false, "[N/A]": false, "Not Supported": false, "Unknown Error": false, "ERR!": false,
 		"[GPU requires reset]": false, "": false, "W": false, "5": false, "5 MiB": false, "inf W": false, "NaN W": false, "0x10 W": false, "1e9 W": false, "-3 W": false, "5 W W": false, "99999999999999999999 W": false} {
-		if got := watts(text); (got != nil) != want {
+		if got := parseWatts(text); (got != nil) != want {
 			t.Errorf("watts(%q) is there: %v, want %v", text, got != nil, want)
 		}
 	}
 	for text, want := range map[string]string{"00000000:17:00.0": "0000:17:00.0", "0000:AF:1F.7": "0000:af:1f.7", "00010000:01:00.0": "10000:01:00.0", "000024C3:00:00.0": "24c3:00:00.0",
 		"17:00.0": "", "": "", "0000:17:00": "", "0000:170:00.0": "", "0000:17:20.0": "", "x:17:00.0": "", "-1:17:00.0": "", "N/A": ""} {
-		if got := bus(text); got != want {
+		if got := kernelAddress(text); got != want {
 			t.Errorf("bus(%q) = %q, want %q", text, got, want)
 		}
 	}
 	for text, want := range map[string]gpu.UUID{"GPU-1a": "GPU-1a", " GPU-1 ": "GPU-1", "GPU-": "", "GPU is lost": "", "MIG-1": "", "GPU-a b": "", "GPU-a,b": "", "GPU-\x1b": ""} {
-		if got := uuid(text, "GPU-"); got != want {
+		if got := safeUUID(text, "GPU-"); got != want {
 			t.Errorf("uuid(%q) = %q, want %q", text, got, want)
 		}
 	}
 	for text, want := range map[string]gpu.Kind{"C": gpu.ComputeProcess, "G": gpu.GraphicsProcess, "C+G": gpu.BothKinds, "M+C": gpu.ComputeProcess, "M+C+G": gpu.BothKinds, "N/A": "", "": ""} {
-		if got := kind(text); got != want {
+		if got := parseKind(text); got != want {
 			t.Errorf("kind(%q) = %q, want %q", text, got, want)
 		}
 	}
@@ -433,11 +433,11 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 		"<processes>\n</processes>":                                                             " []",
 		"":                                                                                      " []",
 	} {
-		r, err := parse([]byte("<nvidia_smi_log><gpu><uuid>GPU-1</uuid>"+text+"</gpu></nvidia_smi_log>"), nil)
+		r, err := parseReport([]byte("<nvidia_smi_log><gpu><uuid>GPU-1</uuid>"+text+"</gpu></nvidia_smi_log>"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, pids := r.machine(), []int{}
+		m, pids := r.toMachine(), []int{}
 		for _, p := range m.Processes {
 			pids = append(pids, p.PID)
 		}

@@ -93,7 +93,7 @@ func TestRunStopsATalkativeProgram(t *testing.T) {
 	path := filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "nvidia-smi")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got := run(ctx, 4096, path, "-q")
+	got := runNvidiaSMI(ctx, 4096, path, "-q")
 	if got.failure == nil || got.failure.Cause != gpu.DriverError || !strings.Contains(got.failure.Text, "more than 4 KiB") || ctx.Err() != nil {
 		t.Errorf("%+v", got.failure)
 	}

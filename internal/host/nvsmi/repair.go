@@ -4,13 +4,13 @@ import (
 	"bytes"
 )
 
-// repair makes nvidia-smi's output valid XML without changing any reading:
+// repairXML makes nvidia-smi's output valid XML without changing any reading:
 //   - it drops bytes that XML forbids (the owner of a process chooses its name);
 //   - it drops comments, in which XML forbids "--" and people do not;
 //   - it drops the long lists of supported clocks: they are not used here, and some drivers forget tags in them
 //     (lollipopkit/flutter_server_box issue 286);
 //   - it escapes "<" and a bare "&" in process names.
-func repair(input []byte) []byte {
+func repairXML(input []byte) []byte {
 	out := bytes.ToValidUTF8(input, nil)
 	out = bytes.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
@@ -18,13 +18,13 @@ func repair(input []byte) []byte {
 		}
 		return r
 	}, out)
-	out = between(out, "<!--", "-->", func([]byte) []byte { return nil })
-	out = between(out, "<supported_clocks>", "</supported_clocks>", func([]byte) []byte { return nil })
-	return between(out, "<process_name>", "</process_name>", escapeName)
+	out = replaceBetween(out, "<!--", "-->", func([]byte) []byte { return nil })
+	out = replaceBetween(out, "<supported_clocks>", "</supported_clocks>", func([]byte) []byte { return nil })
+	return replaceBetween(out, "<process_name>", "</process_name>", escapeName)
 }
 
-// between replaces the text between each opening mark and the next closing mark.
-func between(text []byte, open, end string, replace func([]byte) []byte) []byte {
+// replaceBetween replaces the text between each opening mark and the next closing mark.
+func replaceBetween(text []byte, open, end string, replace func([]byte) []byte) []byte {
 	var out []byte
 	for {
 		i := bytes.Index(text, []byte(open))

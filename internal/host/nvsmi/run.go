@@ -15,21 +15,21 @@ import (
 // The most output that is read, in bytes. limit is about 100 times the output for 16 devices with 1,000 processes;
 // lists have one short line for each device or slice.
 const (
-	limit     = 64 << 20
-	listLimit = 1 << 20
+	maxReportSize = 64 << 20
+	maxListSize   = 1 << 20
 )
 
-// answer is the output of one run of nvidia-smi. Its exit status says no more than the output.
-type answer struct {
+// smiOutput is the output of one run of nvidia-smi. Its exit status says no more than the output.
+type smiOutput struct {
 	out, errs []byte
 	failure   *gpu.Unavailable // if it did not run to its end
 }
 
-// run starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
+// runNvidiaSMI starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
 // returns then even if the kernel cannot end the process, because the driver hangs.
-func run(ctx context.Context, most int, path string, args ...string) answer {
-	done := make(chan answer, 1)
-	go func() { done <- execute(ctx, most, path, args) }()
+func runNvidiaSMI(ctx context.Context, most int, path string, args ...string) smiOutput {
+	done := make(chan smiOutput, 1)
+	go func() { done <- executeNvidiaSMI(ctx, most, path, args) }()
 	select {
 	case a := <-done:
 		return a
@@ -41,11 +41,11 @@ func run(ctx context.Context, most int, path string, args ...string) answer {
 	case a := <-done:
 		return a
 	case <-grace.C:
-		return answer{failure: late(ctx)}
+		return smiOutput{failure: noAnswerError(ctx)}
 	}
 }
 
-func execute(ctx context.Context, most int, path string, args []string) answer {
+func executeNvidiaSMI(ctx context.Context, most int, path string, args []string) smiOutput {
 	out, errs := &sys.Bounded{Most: most}, &sys.Bounded{Most: 1 << 20}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")
@@ -57,22 +57,22 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return answer{failure: late(ctx)}
+		return smiOutput{failure: noAnswerError(ctx)}
 	case out.Full || errs.Full: // checked before err: the closed pipe has ended the program
-		return answer{failure: broken("nvidia-smi printed more than %v", gpu.Bytes(most))}
+		return smiOutput{failure: driverError("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
-		return answer{failure: &gpu.Unavailable{
+		return smiOutput{failure: &gpu.Unavailable{
 			Cause:  gpu.NoPermission,
 			Text:   "cannot read the GPUs: " + err.Error(),
 			Remedy: "ls -l " + path + " shows who may run it",
 		}}
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
-		return answer{failure: broken("%v", err)}
+		return smiOutput{failure: driverError("%v", err)}
 	}
-	return answer{out: out.Text.Bytes(), errs: errs.Text.Bytes()}
+	return smiOutput{out: out.Text.Bytes(), errs: errs.Text.Bytes()}
 }
 
-func late(ctx context.Context) *gpu.Unavailable {
+func noAnswerError(ctx context.Context) *gpu.Unavailable {
 	why := "nvidia-smi did not answer in time"
 	if errors.Is(ctx.Err(), context.Canceled) {
 		why = "interrupted while nvidia-smi ran"

@@ -13,8 +13,8 @@ import (
 // "Unknown Error", "ERR!", "Requested functionality has been deprecated", and more with each driver. No list of such
 // texts could be complete, so a text that is not exactly a number with the expected unit is an absent reading.
 
-// number reads "65.32 W"; an empty unit means a bare number.
-func number(s, unit string) (float64, bool) {
+// parseNumber reads "65.32 W"; an empty unit means a bare number.
+func parseNumber(s, unit string) (float64, bool) {
 	fields := strings.Fields(s)
 	if unit != "" {
 		if len(fields) != 2 || fields[1] != unit {
@@ -30,42 +30,42 @@ func number(s, unit string) (float64, bool) {
 	return n, err == nil && math.Abs(n) < 1<<53
 }
 
-func watts(s string) *float64 {
-	if n, ok := number(s, "W"); ok && n >= 0 {
+func parseWatts(s string) *float64 {
+	if n, ok := parseNumber(s, "W"); ok && n >= 0 {
 		return &n
 	}
 	return nil
 }
 
-// share reads "45 %" as 0.45.
-func share(s string) *float64 {
-	if n, ok := number(s, "%"); ok && n >= 0 && n <= 100 {
+// parsePercent reads "45 %" as 0.45.
+func parsePercent(s string) *float64 {
+	if n, ok := parseNumber(s, "%"); ok && n >= 0 && n <= 100 {
 		return new(n / 100)
 	}
 	return nil
 }
 
-// whole reads a whole number with a unit such as "C" or "MHz".
-func whole(s, unit string) *int {
-	if n, ok := number(s, unit); ok && n == math.Trunc(n) && math.Abs(n) < 1<<31 {
+// parseWhole reads a whole number with a unit such as "C" or "MHz".
+func parseWhole(s, unit string) *int {
+	if n, ok := parseNumber(s, unit); ok && n == math.Trunc(n) && math.Abs(n) < 1<<31 {
 		return new(int(n))
 	}
 	return nil
 }
 
-// count reads a whole number that is not negative.
-func count(s string) *int64 {
-	if n, ok := number(s, ""); ok && n >= 0 && n == math.Trunc(n) {
+// parseCount reads a whole number that is not negative.
+func parseCount(s string) *int64 {
+	if n, ok := parseNumber(s, ""); ok && n >= 0 && n == math.Trunc(n) {
 		return new(int64(n))
 	}
 	return nil
 }
 
-// sum adds the counts that are present; nil if there is none.
-func sum(texts ...string) *int64 {
+// sumCounts adds the counts that are present; nil if there is none.
+func sumCounts(texts ...string) *int64 {
 	var total *int64
 	for _, s := range texts {
-		if n := count(s); n != nil {
+		if n := parseCount(s); n != nil {
 			if total == nil {
 				total = new(int64)
 			}
@@ -75,18 +75,18 @@ func sum(texts ...string) *int64 {
 	return total
 }
 
-// memory reads "81920 MiB". Drivers before 340 wrote MB and meant MiB.
-func memory(s string) *gpu.Bytes {
+// parseMemory reads "81920 MiB". Drivers before 340 wrote MB and meant MiB.
+func parseMemory(s string) *gpu.Bytes {
 	for unit, size := range map[string]gpu.Bytes{"MiB": gpu.MiB, "MB": gpu.MiB, "KiB": gpu.KiB, "GiB": gpu.GiB, "B": 1} {
-		if n, ok := number(s, unit); ok && n >= 0 && n*float64(size) < 1<<60 {
+		if n, ok := parseNumber(s, unit); ok && n >= 0 && n*float64(size) < 1<<60 {
 			return new(gpu.Bytes(n * float64(size)))
 		}
 	}
 	return nil
 }
 
-// choice reads one of two words, such as "Enabled" and "Disabled"; nil for any other text.
-func choice(s, yes, no string) *bool {
+// parseChoice reads one of two words, such as "Enabled" and "Disabled"; nil for any other text.
+func parseChoice(s, yes, no string) *bool {
 	switch strings.TrimSpace(s) {
 	case yes:
 		return new(true)
@@ -98,8 +98,8 @@ func choice(s, yes, no string) *bool {
 
 func isYes(s string) bool { return strings.TrimSpace(s) == "Yes" }
 
-// word returns a name, "" for a text that means that there is none.
-func word(s string) string {
+// cleanWord returns a name, "" for a text that means that there is none.
+func cleanWord(s string) string {
 	s = strings.TrimSpace(prose.Clean(s))
 	switch strings.ToLower(strings.Trim(s, "[]")) {
 	case "", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions", "no permission",
@@ -109,8 +109,8 @@ func word(s string) string {
 	return s
 }
 
-// bus converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an address.
-func bus(s string) string {
+// kernelAddress converts a PCI address, "00000000:17:00.0", to the kernel's form, "0000:17:00.0"; "" if s is not an address.
+func kernelAddress(s string) string {
 	parts := strings.Split(strings.TrimSpace(s), ":")
 	if len(parts) != 3 {
 		return ""
@@ -130,10 +130,10 @@ func bus(s string) string {
 		}
 		n[i] = v
 	}
-	return hex(n[0], 4) + ":" + hex(n[1], 2) + ":" + hex(n[2], 2) + "." + hex(n[3], 1)
+	return formatHex(n[0], 4) + ":" + formatHex(n[1], 2) + ":" + formatHex(n[2], 2) + "." + formatHex(n[3], 1)
 }
 
-func hex(n uint64, digits int) string {
+func formatHex(n uint64, digits int) string {
 	s := strconv.FormatUint(n, 16)
 	return strings.Repeat("0", max(0, digits-len(s))) + s
 }

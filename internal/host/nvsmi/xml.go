@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// document is the part of the XML that is used, as text. It has the elements of several driver generations; a document
+// xmlDocument is the part of the XML that is used, as text. It has the elements of several driver generations; a document
 // has those of one. Source of the names: outputs of drivers 340 to 590 in influxdata/telegraf
 // plugins/inputs/nvidia_smi/testdata and netdata/netdata issues.
-type document struct {
+type xmlDocument struct {
 	driver, cuda, attached string
 	gpus                   []xmlGPU
 	damage                 string // why the document ends before its end; "" where it does not
@@ -139,11 +139,11 @@ type xmlProcess struct {
 	Memory string `xml:"used_memory"`
 }
 
-// decode walks through the children of the root and unmarshals one device at a time.
-func decode(input []byte) (*document, error) {
-	d := xml.NewDecoder(bytes.NewReader(repair(input)))
+// decodeDocument walks through the children of the root and unmarshals one device at a time.
+func decodeDocument(input []byte) (*xmlDocument, error) {
+	d := xml.NewDecoder(bytes.NewReader(repairXML(input)))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // repair made it UTF-8
-	doc := &document{}
+	doc := &xmlDocument{}
 	var loose strings.Builder
 	inside := false
 	for {
@@ -157,7 +157,7 @@ func decode(input []byte) (*document, error) {
 				loose.Write(t)
 			case xml.StartElement:
 				if inside {
-					err = doc.child(d, t)
+					err = doc.decodeChild(d, t)
 				} else if inside = t.Name.Local == "nvidia_smi_log"; !inside {
 					err = fmt.Errorf("it begins with <%s> in place of <nvidia_smi_log>", truncate(t.Name.Local, 40))
 				}
@@ -176,7 +176,7 @@ func decode(input []byte) (*document, error) {
 	}
 }
 
-func (doc *document) child(d *xml.Decoder, start xml.StartElement) error {
+func (doc *xmlDocument) decodeChild(d *xml.Decoder, start xml.StartElement) error {
 	switch start.Name.Local {
 	case "gpu":
 		var g xmlGPU

@@ -38,13 +38,13 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, d := range Others(root) {
+	for _, d := range ListOtherDevices(root) {
 		got = append(got, fmt.Sprintf("%s %s", d.Vendor, d.PCI))
 	}
 	if want := "intel 0000:00:02.0, intel 0000:03:00.0, ascend 0000:81:00.0"; strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}
-	if got := Others(t.TempDir()); len(got) != 0 {
+	if got := ListOtherDevices(t.TempDir()); len(got) != 0 {
 		t.Errorf("a machine without PCI has %v", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestCards(t *testing.T) {
 			}
 		}
 	}
-	got, err := Cards(root)
+	got, err := ListCards(root)
 	want := []hostinfo.Card{
 		{PCI: "0000:00:02.0", Vendor: 0x1a03, Device: 0x2000, Driver: "ast", Boot: true},
 		{PCI: "0000:17:00.0", Vendor: 0x10de, Device: 0x20b2, Driver: "nvidia"},
@@ -88,7 +88,7 @@ func TestCards(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
 	}
-	if _, err := Cards(t.TempDir()); err == nil {
+	if _, err := ListCards(t.TempDir()); err == nil {
 		t.Error("a machine without PCI is no error")
 	}
 }

@@ -1,7 +1,7 @@
 // Package port keeps a TCP port of this machine for a program that will listen on it later. It does not listen.
 //
-//	kept, err := port.Keep()
-//	port.Inherit(kept.FD, true) // the command keeps it too
+//	kept, err := port.KeepFreePort()
+//	port.SetInherit(kept.FD, true) // the command keeps it too
 package port
 
 import (
@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kept is a port that the kernel does not assign to a program that asks for any free port, as long as a process has a
+// KeptPort is a port that the kernel does not assign to a program that asks for any free port, as long as a process has a
 // descriptor of its socket open.
-type Kept struct {
+type KeptPort struct {
 	Number int
 	FD     int // of the socket; closed on exec, see Inherit
 }
 
-// Keep takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So the
+// KeepFreePort takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So the
 // port is kept and can still be used: bind(2) to port 0 and connect(2) skip a bound port (inet_csk_find_open_port and
 // __inet_hash_connect in Linux's net/ipv4), while a program that sets SO_REUSEADDR may bind this port and listen, as
 // long as no other program listens. Libraries that listen on a given port do that: PyTorch's store
 // (torch/csrc/distributed/c10d/socket.cpp, and libuv's uv__tcp_bind), gRPC, MPI's launchers.
 //
 // It binds all addresses of both families, because a store that listens on [::] needs the port on each of them.
-func Keep() (*Kept, error) {
+func KeepFreePort() (*KeptPort, error) {
 	number, fd, err := bindPort(unix.AF_INET6, &unix.SockaddrInet6{})
 	if err != nil { // no IPv6 here
 		number, fd, err = bindPort(unix.AF_INET, &unix.SockaddrInet4{})
@@ -34,11 +34,11 @@ func Keep() (*Kept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a free port for the processes to meet: %w; the range is in /proc/sys/net/ipv4/ip_local_port_range, and who uses it: ss -tan", err)
 	}
-	return &Kept{number, fd}, nil
+	return &KeptPort{number, fd}, nil
 }
 
-// Inherit sets whether the programs that this process starts or executes inherit the socket, and so keep the port too.
-func Inherit(fd int, yes bool) {
+// SetInherit sets whether the programs that this process starts or executes inherit the socket, and so keep the port too.
+func SetInherit(fd int, yes bool) {
 	flags := unix.FD_CLOEXEC
 	if yes {
 		flags = 0
@@ -50,14 +50,14 @@ func bindPort(family int, every unix.Sockaddr) (number, fd int, err error) {
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}
-	if number, err = bind(fd, family, every); err != nil {
+	if number, err = bindSocket(fd, family, every); err != nil {
 		_ = unix.Close(fd)
 		return 0, -1, err
 	}
 	return number, fd, nil
 }
 
-func bind(fd, family int, every unix.Sockaddr) (int, error) {
+func bindSocket(fd, family int, every unix.Sockaddr) (int, error) {
 	if family == unix.AF_INET6 { // the default may be IPv6 only (net.ipv6.bindv6only)
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 			return 0, os.NewSyscallError("setsockopt", err)

@@ -18,9 +18,9 @@ import (
 )
 
 // keepOne keeps a port until the end of a test.
-func keepOne(t *testing.T) *Kept {
+func keepOne(t *testing.T) *KeptPort {
 	t.Helper()
-	k, err := Keep()
+	k, err := KeepFreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func TestKeep(t *testing.T) {
 	}
 	for _, inherited := range []bool{false, true, false} {
 		if inherited {
-			Inherit(a.FD, true)
+			SetInherit(a.FD, true)
 		}
 		flags, err := unix.FcntlInt(uintptr(a.FD), unix.F_GETFD, 0)
 		if err != nil || (flags&unix.FD_CLOEXEC == 0) != inherited {
 			t.Errorf("flags %d, %v; inherited shall be %t", flags, err, inherited)
 		}
-		Inherit(a.FD, false)
+		SetInherit(a.FD, false)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestCrowded(t *testing.T) {
 	if c, err := net.Dial("tcp", bound[0].Addr().String()); err == nil {
 		t.Errorf("connect got port %s", c.LocalAddr())
 	}
-	if _, err := Keep(); err == nil || !strings.Contains(err.Error(), "free port") {
+	if _, err := KeepFreePort(); err == nil || !strings.Contains(err.Error(), "free port") {
 		t.Errorf("a second port is kept where none is free: %v", err)
 	}
 	l, err := listen(fmt.Sprintf("[::]:%d", k.Number), true)

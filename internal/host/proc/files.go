@@ -14,12 +14,12 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// LockedBy lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID.
+// LockHolders lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID.
 // Processes that only read the file, as every look at the leases does, are not in the list. It is empty before Linux 4.1, whose
 // fdinfo does not show locks.
 // Only root can read the descriptors of other users' processes, so for other callers those are missing.
-func (f FS) LockedBy(dev, ino uint64) []job.Blocker {
-	pids, err := f.pids()
+func (f FS) LockHolders(dev, ino uint64) []job.Blocker {
+	pids, err := f.listPIDs()
 	if err != nil {
 		return nil
 	}
@@ -30,17 +30,17 @@ func (f FS) LockedBy(dev, ino uint64) []job.Blocker {
 			continue
 		}
 		if names == nil {
-			names = f.users()
+			names = f.loadUserNames()
 		}
-		if p := f.process(pid, names); p.State != Gone {
-			out = append(out, blocker(pid, p))
+		if p := f.readProcessInfo(pid, names); p.State != StateGone {
+			out = append(out, newBlocker(pid, p))
 		}
 	}
 	return out
 }
 
-// pids lists all processes, lowest first.
-func (f FS) pids() ([]int, error) {
+// listPIDs lists all processes, lowest first.
+func (f FS) listPIDs() ([]int, error) {
 	entries, err := os.ReadDir(f.root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the processes: %w", err)
@@ -73,22 +73,22 @@ func (f FS) holdsLock(pid int, dev, ino uint64) bool {
 			continue
 		}
 		info, err := f.readFile(64<<10, strconv.Itoa(pid), "fdinfo", name)
-		if err == nil && slices.ContainsFunc(strings.Split(string(info), "\n"), isHold) {
+		if err == nil && slices.ContainsFunc(strings.Split(string(info), "\n"), isWriteLock) {
 			return true
 		}
 	}
 	return false
 }
 
-// isHold reports whether a line of fdinfo is a lock for writing. Who may only read a file can lock it for reading.
-func isHold(line string) bool {
+// isWriteLock reports whether a line of fdinfo is a lock for writing. Who may only read a file can lock it for reading.
+func isWriteLock(line string) bool {
 	return strings.HasPrefix(line, "lock:") && strings.Contains(line, " WRITE ")
 }
 
-// MountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace
+// IsMountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace
 // (proc_pid_mountinfo(5)), or lies below one that shows the same folder of a disk, as docker run -v /var/tmp:/var/tmp does:
 // whose a tmpfs is does not show. It does not resolve symbolic links in path.
-func (f FS) MountPoint(path string) (bool, error) {
+func (f FS) IsMountPoint(path string) (bool, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
@@ -100,7 +100,7 @@ func (f FS) MountPoint(path string) (bool, error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %s is empty", path, filepath.Join(f.root, "self/mountinfo"))
 	}
-	return slices.ContainsFunc(space.Mounts(string(b)), func(m space.Mount) bool {
+	return slices.ContainsFunc(space.ParseMounts(string(b)), func(m space.Mount) bool {
 		same := m.Root == m.Point && m.Point != "/" && m.Kind != "overlay" && strings.HasPrefix(abs, m.Point+"/")
 		return m.Point == abs || same
 	}), nil

@@ -32,7 +32,7 @@ func TestLockedByNamesHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
+		waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.DescribeProcess(cmd.Process.Pid).Command == "sleep 60" })
 		return cmd.Process.Pid
 	}
 	heir := with(held)
@@ -44,14 +44,14 @@ func TestLockedByNamesHolders(t *testing.T) {
 	if err := unix.Fstat(int(held.Fd()), &st); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.LockedBy(st.Dev, st.Ino); len(got) != 0 {
+	if got := f.LockHolders(st.Dev, st.Ino); len(got) != 0 {
 		t.Errorf("nobody locked it: %+v", got)
 	}
 	if err := unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		t.Fatal(err)
 	}
 	var pids []int
-	for _, b := range f.LockedBy(st.Dev, st.Ino) {
+	for _, b := range f.LockHolders(st.Dev, st.Ino) {
 		pids = append(pids, b.PID)
 		if b.PID == heir && (b.Command != "sleep 60" || b.Start == 0 || b.User == "") {
 			t.Errorf("holder: %+v", b)
@@ -62,7 +62,7 @@ func TestLockedByNamesHolders(t *testing.T) {
 	if !slices.Equal(pids, want) {
 		t.Errorf("LockedBy names %v, want %v", pids, want)
 	}
-	if got := f.LockedBy(st.Dev+1, st.Ino); len(got) != 0 {
+	if got := f.LockHolders(st.Dev+1, st.Ino); len(got) != 0 {
 		t.Errorf("another device: %+v", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestLockedByOnlyLooksAtProcesses(t *testing.T) {
 	if err := unix.Stat(target, &st); err != nil {
 		t.Fatal(err)
 	}
-	got := f.LockedBy(st.Dev, st.Ino)
+	got := f.LockHolders(st.Dev, st.Ino)
 	if len(got) != 2 || got[0].PID != 5 || got[0].User != "root" || got[0].Start != 50 || got[1].PID != 40 || got[1].Command != "forty" {
 		t.Errorf("LockedBy = %+v", got)
 	}
@@ -113,15 +113,15 @@ func TestMountPoint(t *testing.T) {
 		"/mnt/with space\\and\ttab": true, "/mnt/half\\04": true, "/etc": false,
 		"/var/tmp/gpuard": true, "/var/tmpx": false, "/var/cache/gpuard": false,
 	} {
-		if got, err := f.MountPoint(path); got != want || err != nil {
+		if got, err := f.IsMountPoint(path); got != want || err != nil {
 			t.Errorf("MountPoint(%q) = %v, %v, want %v", path, got, err, want)
 		}
 	}
-	if got, err := New("/proc").MountPoint("/proc"); !got || err != nil {
+	if got, err := New("/proc").IsMountPoint("/proc"); !got || err != nil {
 		t.Errorf("/proc itself: %v, %v", got, err)
 	}
 	for _, broken := range []FS{tree(t, nil), tree(t, map[string]string{"self/mountinfo": ""})} {
-		if _, err := broken.MountPoint("/run"); err == nil || !strings.HasPrefix(err.Error(), "cannot tell whether /run") {
+		if _, err := broken.IsMountPoint("/run"); err == nil || !strings.HasPrefix(err.Error(), "cannot tell whether /run") {
 			t.Errorf("unreadable mountinfo: %v", err)
 		}
 	}

@@ -34,7 +34,7 @@ func TestFill(t *testing.T) {
 		{PID: 101, GPU: "GPU-a"},
 		{PID: 999, GPU: "GPU-a", Command: "old\x1bname", Memory: new(gpu.MiB)},
 	}}
-	f.Fill(&m, now, false)
+	f.FillProcesses(&m, now, false)
 	p := m.Processes[0]
 	if p.User != "alice" || *p.UID != 1000 || p.Command != "python3 train.py --name two words and [31mred" || p.State != "R" || p.Start != 90050 {
 		t.Errorf("first process: %+v", p)
@@ -51,7 +51,7 @@ func TestFill(t *testing.T) {
 	if q := m.Processes[2]; q.Command != "[kworker/0:1]" || q.User != "4242" || q.Cgroup != "/" || q.Container != "" {
 		t.Errorf("without a command line: %+v", q)
 	}
-	if q := m.Processes[3]; q.State != Gone || q.Command != "oldname" || q.UID != nil || q.Start != 0 || !q.Started.IsZero() || *q.Memory != gpu.MiB {
+	if q := m.Processes[3]; q.State != StateGone || q.Command != "oldname" || q.UID != nil || q.Start != 0 || !q.Started.IsZero() || *q.Memory != gpu.MiB {
 		t.Errorf("without /proc: %+v", q)
 	}
 }
@@ -60,9 +60,9 @@ func TestFill(t *testing.T) {
 func TestFillLater(t *testing.T) {
 	f := tree(t, map[string]string{"passwd": "", "uptime": "1000.50 3000.00\n", "100/stat": statLine(100, "python3", "R", 1, 90050), "100/status": "Uid:\t1000\t0\t0\t0\n"})
 	m := gpu.Machine{Processes: []gpu.Process{{PID: 100, GPU: "GPU-a", Start: 90050}, {PID: 100, GPU: "GPU-b", Start: 80000}, {PID: 100, GPU: "GPU-c"}}}
-	f.Fill(&m, time.Now(), false)
+	f.FillProcesses(&m, time.Now(), false)
 	for i, gone := range []bool{false, true, false} {
-		if p := m.Processes[i]; (p.State == Gone) != gone || (p.UID == nil) != gone || (p.Start == 0) != gone {
+		if p := m.Processes[i]; (p.State == StateGone) != gone || (p.UID == nil) != gone || (p.Start == 0) != gone {
 			t.Errorf("process %d: %+v", i, p)
 		}
 	}
@@ -80,11 +80,11 @@ func TestFillHostileNames(t *testing.T) {
 		"3/stat":    "3 (no fields",
 	})
 	m := gpu.Machine{Processes: []gpu.Process{{PID: 1}, {PID: 2}, {PID: 3, Command: "kept"}}}
-	f.Fill(&m, time.Now(), false)
+	f.FillProcesses(&m, time.Now(), false)
 	if p := m.Processes[0]; p.Command != "[x]0;t) S]" || p.Cgroup != "/a[2Jb" || p.UID != nil || p.User != "" {
 		t.Errorf("hostile name: %+v", p)
 	}
-	if c := m.Processes[1].Command; len(c) > commandLimit || len(c) < commandLimit-4 || !utf8.ValidString(c) || !strings.HasPrefix(c, "é") {
+	if c := m.Processes[1].Command; len(c) > maxCommandLength || len(c) < maxCommandLength-4 || !utf8.ValidString(c) || !strings.HasPrefix(c, "é") {
 		t.Errorf("long command: %d bytes, valid %v", len(c), utf8.ValidString(c))
 	}
 	if p := m.Processes[2]; p.Command != "kept" || p.State != "" {
@@ -99,10 +99,10 @@ func TestFillRealProcess(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	f := New("/proc")
-	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
+	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.DescribeProcess(cmd.Process.Pid).Command == "sleep 60" })
 	m := gpu.Machine{Processes: []gpu.Process{{PID: cmd.Process.Pid, GPU: "GPU-a"}}}
 	now := time.Now()
-	f.Fill(&m, now, false)
+	f.FillProcesses(&m, now, false)
 	p := m.Processes[0]
 	if p.Command != "sleep 60" || p.UID == nil || int(*p.UID) != os.Getuid() || p.User != f.User(*p.UID) || p.Cgroup == "" {
 		t.Errorf("filled %+v", p)
@@ -123,7 +123,7 @@ func TestUserFallsBackToTheNumber(t *testing.T) {
 	if got := f.User(7); got != "bob" {
 		t.Errorf("what was read counts no longer: %q", got)
 	}
-	f.names.read = time.Now().Add(-namesLast)
+	f.names.read = time.Now().Add(-nameCacheTime)
 	if got := f.User(7); got != "7" {
 		t.Errorf("without passwd: %q", got)
 	}
@@ -166,7 +166,7 @@ func TestFillKeepsManyApart(t *testing.T) {
 		files[dir+"/cmdline"] = "job\x00" + dir
 		m.Processes = append(m.Processes, gpu.Process{PID: pid})
 	}
-	tree(t, files).Fill(&m, time.Now(), false)
+	tree(t, files).FillProcesses(&m, time.Now(), false)
 	for _, p := range m.Processes {
 		if p.Command != "job "+strconv.Itoa(p.PID) {
 			t.Fatalf("process %d got the command %q", p.PID, p.Command)

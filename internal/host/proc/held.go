@@ -13,10 +13,10 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// DevicesHeld lists the device files that a process has open or mapped, by their paths as that process sees them, each
+// HeldDeviceFiles lists the device files that a process has open or mapped, by their paths as that process sees them, each
 // once. A program that closed its descriptors may still have them mapped. Only the owner of the process and root may
 // read that.
-func (f FS) DevicesHeld(pid int) ([]string, error) {
+func (f FS) HeldDeviceFiles(pid int) ([]string, error) {
 	open, err := withDeadline(func() ([]string, error) { return f.linksBelowDev(pid) })
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
@@ -26,7 +26,7 @@ func (f FS) DevicesHeld(pid int) ([]string, error) {
 		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
 	}
 	for line := range strings.Lines(string(maps)) {
-		if _, path, found := strings.Cut(strings.TrimRight(line, "\n"), "/"); found && devfile.Belongs("/"+path) {
+		if _, path, found := strings.Cut(strings.TrimRight(line, "\n"), "/"); found && devfile.IsDevicePath("/"+path) {
 			open = append(open, prose.Clean("/"+path))
 		}
 	}
@@ -47,18 +47,18 @@ func (f FS) linksBelowDev(pid int) (found []string, err error) {
 	}
 	for _, name := range names {
 		// One that was closed meanwhile is not open.
-		if target, err := os.Readlink(filepath.Join(folder, name)); err == nil && devfile.Belongs(target) {
+		if target, err := os.Readlink(filepath.Join(folder, name)); err == nil && devfile.IsDevicePath(target) {
 			found = append(found, prose.Clean(target))
 		}
 	}
 	return found, nil
 }
 
-// confirm keeps what is known of a process only if it has the device open that the driver lists it on. Otherwise the
+// confirmOnDevice keeps what is known of a process only if it has the device open that the driver lists it on. Otherwise the
 // driver means a process outside of this PID namespace, or nobody can tell.
-func (f FS) confirm(m *gpu.Machine, p gpu.Process) gpu.Process {
-	if d, _, known := m.Find(p.GPU); known && p.Start != 0 {
-		files, err := f.DevicesHeld(p.PID)
+func (f FS) confirmOnDevice(m *gpu.Machine, p gpu.Process) gpu.Process {
+	if d, _, known := m.FindDevice(p.GPU); known && p.Start != 0 {
+		files, err := f.HeldDeviceFiles(p.PID)
 		now, again := f.Stat(p.PID)
 		if err == nil && devfile.HasOpen(*d, files) && again == nil && now.Start == p.Start {
 			return p

@@ -42,11 +42,11 @@ func plantHolder(t *testing.T, root string, pid int, open, mapped []string) {
 func TestDevicesHeld(t *testing.T) {
 	root := t.TempDir()
 	plantHolder(t, root, 7, []string{"/dev/nvidiactl", "/home/a/data", "socket:[1]", "/dev/nvidia0"}, []string{"/dev/nvidia0", "/dev/nvidia1 (deleted)"})
-	got, err := New(root).DevicesHeld(7)
+	got, err := New(root).HeldDeviceFiles(7)
 	if want := []string{"/dev/nvidia0", "/dev/nvidia1 (deleted)", "/dev/nvidiactl"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := New(root).DevicesHeld(8); err == nil {
+	if got, err := New(root).HeldDeviceFiles(8); err == nil {
 		t.Errorf("a process that does not exist has %q", got)
 	}
 	file, err := os.Open("/dev/null")
@@ -54,7 +54,7 @@ func TestDevicesHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
-	if own, err := New("/proc").DevicesHeld(os.Getpid()); err != nil || !slices.Contains(own, "/dev/null") {
+	if own, err := New("/proc").HeldDeviceFiles(os.Getpid()); err != nil || !slices.Contains(own, "/dev/null") {
 		t.Errorf("this process has %q, %v", own, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestFillInAnotherNamespace(t *testing.T) {
 			m.Processes = append(m.Processes, gpu.Process{PID: pid, GPU: "GPU-0", Memory: new(gpu.GiB), Kind: gpu.ComputeProcess})
 		}
 		m.Processes = append(m.Processes, gpu.Process{PID: 4, GPU: "MIG-0"})
-		f.Fill(&m, time.Now(), apart)
+		f.FillProcesses(&m, time.Now(), apart)
 		return m.Processes
 	}
 	for i, p := range read(true) {

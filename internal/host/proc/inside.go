@@ -18,12 +18,12 @@ import (
 // Process reads what procfs knows of one process; only a driver knows the GPU, memory and kind. The error is
 // os.ErrNotExist if there is no such process, and os.ErrPermission if procfs hides it (hidepid=).
 func (f FS) Process(pid int) (gpu.Process, error) {
-	p := f.process(pid, f.users())
+	p := f.readProcessInfo(pid, f.loadUserNames())
 	p.PID = pid
 	switch {
-	case p.State == Gone || pid <= 0:
+	case p.State == StateGone || pid <= 0:
 		return p, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)
-	case p.State == "" && f.hidden(pid):
+	case p.State == "" && f.isHidden(pid):
 		return p, fmt.Errorf("cannot read process %d: %w", pid, os.ErrPermission)
 	case p.State == "":
 		_, err := f.Stat(pid)
@@ -32,9 +32,9 @@ func (f FS) Process(pid int) (gpu.Process, error) {
 	return p, nil
 }
 
-// Has reports whether a file of this path exists in the root folder of the process. Only the owner of the process and
+// HasFile reports whether a file of this path exists in the root folder of the process. Only the owner of the process and
 // root may read that; for other callers the answer is false.
-func (f FS) Has(pid int, path string) bool {
+func (f FS) HasFile(pid int, path string) bool {
 	_, err := withDeadline(func() (fs.FileInfo, error) {
 		return os.Lstat(filepath.Join(f.root, strconv.Itoa(pid), "root", path))
 	})
@@ -46,13 +46,13 @@ func (f FS) Has(pid int, path string) bool {
 func (f FS) DeviceFiles(pid int) ([]string, error) {
 	names, err := withDeadline(func() ([]string, error) {
 		dev := filepath.Join(f.root, strconv.Itoa(pid), "root", "dev")
-		entries, err := readDir(dev, maxEntries)
+		entries, err := readDir(dev, maxDevEntries)
 		if err != nil {
 			return nil, err
 		}
-		names := numbered("", "nvidia", entries)
-		if entries, err := readDir(filepath.Join(dev, "dri"), maxEntries); err == nil {
-			names = append(names, numbered("dri/", "renderD", entries)...)
+		names := numberedNames("", "nvidia", entries)
+		if entries, err := readDir(filepath.Join(dev, "dri"), maxDevEntries); err == nil {
+			names = append(names, numberedNames("dri/", "renderD", entries)...)
 		}
 		return names, nil
 	})
@@ -62,8 +62,8 @@ func (f FS) DeviceFiles(pid int) ([]string, error) {
 	return names, nil
 }
 
-// maxEntries is more than any machine has in /dev.
-const maxEntries = 4096
+// maxDevEntries is more than any machine has in /dev.
+const maxDevEntries = 4096
 
 // readDir lists at most n entries of a folder, because its owner may have filled it.
 func readDir(folder string, n int) ([]os.DirEntry, error) {
@@ -79,8 +79,8 @@ func readDir(folder string, n int) ([]os.DirEntry, error) {
 	return entries, err
 }
 
-// numbered returns the names that consist of prefix and a number.
-func numbered(folder, prefix string, entries []os.DirEntry) []string {
+// numberedNames returns the names that consist of prefix and a number.
+func numberedNames(folder, prefix string, entries []os.DirEntry) []string {
 	var names []string
 	for _, e := range entries {
 		if n, ok := strings.CutPrefix(e.Name(), prefix); ok && n != "" && strings.Trim(n, "0123456789") == "" {
@@ -104,13 +104,13 @@ func withDeadline[T any](read func() (T, error)) (T, error) {
 		value, err := read()
 		done <- result{value, err}
 	}()
-	timer := time.NewTimer(slow)
+	timer := time.NewTimer(slowReadDeadline)
 	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-timer.C:
 		var none T
-		return none, fmt.Errorf("no answer within %v: the process may be stuck in the kernel", slow)
+		return none, fmt.Errorf("no answer within %v: the process may be stuck in the kernel", slowReadDeadline)
 	}
 }

@@ -53,7 +53,7 @@ func TestInsideAnotherRoot(t *testing.T) {
 	if _, err := f.DeviceFiles(9); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nothing to see: %v", err)
 	}
-	if !f.Has(7, "/tmp/nvidia-mps/control") || f.Has(7, "/tmp/nvidia-mps/log") || f.Has(8, "/tmp/nvidia-mps/control") {
+	if !f.HasFile(7, "/tmp/nvidia-mps/control") || f.HasFile(7, "/tmp/nvidia-mps/log") || f.HasFile(8, "/tmp/nvidia-mps/control") {
 		t.Error("Has is wrong about files")
 	}
 }
@@ -76,7 +76,7 @@ func TestInsideManyFiles(t *testing.T) {
 
 func TestInsideRealProcess(t *testing.T) {
 	f := New("/proc")
-	if !f.Has(os.Getpid(), "/proc/self") || f.Has(os.Getpid(), filepath.Join(t.TempDir(), "missing")) {
+	if !f.HasFile(os.Getpid(), "/proc/self") || f.HasFile(os.Getpid(), filepath.Join(t.TempDir(), "missing")) {
 		t.Error("our own root is not ours")
 	}
 	cmd := exec.Command("sleep", "60")
@@ -84,7 +84,7 @@ func TestInsideRealProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
+	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.DescribeProcess(cmd.Process.Pid).Command == "sleep 60" })
 	p, err := f.Process(cmd.Process.Pid)
 	if err != nil || p.Command != "sleep 60" || int(*p.UID) != os.Getuid() {
 		t.Errorf("%+v, %v", p, err)
@@ -96,10 +96,10 @@ func TestInsideRealProcess(t *testing.T) {
 	if p, err := f.Process(cmd.Process.Pid); err != nil || p.State != "Z" {
 		t.Errorf("a zombie is a process: %+v, %v", p, err)
 	}
-	if got, want := f.Missing(cmd.Process.Pid), fmt.Sprintf("it has ended, and its parent, process %d, has not collected it", os.Getpid()); got != want {
+	if got, want := f.MissingReason(cmd.Process.Pid), fmt.Sprintf("it has ended, and its parent, process %d, has not collected it", os.Getpid()); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := f.Missing(os.Getpid()); got != "" {
+	if got := f.MissingReason(os.Getpid()); got != "" {
 		t.Errorf("of what lives: %q", got)
 	}
 }

@@ -12,13 +12,13 @@ import (
 
 // The states in /proc/net/tcp (include/net/tcp_states.h).
 const (
-	established = "01"
-	listening   = "0A"
+	tcpEstablished = "01"
+	tcpListen      = "0A"
 )
 
-// Joined reports which groups of processes have a TCP connection from or to a port of this machine, and which group
+// ConnectedGroups reports which groups of processes have a TCP connection from or to a port of this machine, and which group
 // listens on it: -1 if none does.
-func (f FS) Joined(number int, groups [][]int) (joined []bool, host int) {
+func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int) {
 	joined, host = make([]bool, len(groups)), -1
 	sockets := map[string]string{} // inode to state
 	for _, table := range []string{"tcp", "tcp6"} {
@@ -33,9 +33,9 @@ func (f FS) Joined(number int, groups [][]int) (joined []bool, host int) {
 		for _, pid := range pids {
 			for _, inode := range f.socketsOf(pid) {
 				switch sockets[inode] {
-				case established:
+				case tcpEstablished:
 					joined[i] = true
-				case listening:
+				case tcpListen:
 					joined[i], host = true, i
 				}
 			}
@@ -62,8 +62,8 @@ func (f FS) socketsOf(pid int) (inodes []string) {
 	return inodes
 }
 
-// lastPart is how much of the end of a file is read for its last line, in bytes.
-const lastPart = 4096
+// lastLineWindow is how much of the end of a file is read for its last line, in bytes.
+const lastLineWindow = 4096
 
 // LastLine returns the last line that a group of processes wrote to a file as output or error, if no process of others
 // writes to the same file; "" if there is none.
@@ -71,16 +71,16 @@ func (f FS) LastLine(pids, others []int) string {
 	shared := map[string]bool{}
 	for _, pid := range others {
 		for _, fd := range []int{1, 2} {
-			shared[f.fileOf(pid, fd)] = true
+			shared[f.fileKey(pid, fd)] = true
 		}
 	}
 	line, newest := "", int64(0)
 	for _, pid := range pids {
 		for _, fd := range []int{1, 2} {
-			if key := f.fileOf(pid, fd); key == "" || shared[key] {
+			if key := f.fileKey(pid, fd); key == "" || shared[key] {
 				continue
 			}
-			if text, at := endOf(filepath.Join(f.root, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); text != "" && at > newest {
+			if text, at := lastLineOf(filepath.Join(f.root, strconv.Itoa(pid), "fd", strconv.Itoa(fd))); text != "" && at > newest {
 				line, newest = text, at
 			}
 		}
@@ -88,8 +88,8 @@ func (f FS) LastLine(pids, others []int) string {
 	return line
 }
 
-// fileOf identifies the plain file that a descriptor refers to; "" another kind.
-func (f FS) fileOf(pid, fd int) string {
+// fileKey identifies the plain file that a descriptor refers to; "" another kind.
+func (f FS) fileKey(pid, fd int) string {
 	var st unix.Stat_t
 	err := unix.Stat(filepath.Join(f.root, strconv.Itoa(pid), "fd", strconv.Itoa(fd)), &st)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -98,8 +98,8 @@ func (f FS) fileOf(pid, fd int) string {
 	return fmt.Sprint(st.Dev, " ", st.Ino)
 }
 
-// endOf returns the last line with text, and when the file was changed, in nanoseconds.
-func endOf(path string) (line string, changed int64) {
+// lastLineOf returns the last line with text, and when the file was changed, in nanoseconds.
+func lastLineOf(path string) (line string, changed int64) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", 0
@@ -109,7 +109,7 @@ func endOf(path string) (line string, changed int64) {
 	if err != nil {
 		return "", 0
 	}
-	text := make([]byte, min(info.Size(), lastPart))
+	text := make([]byte, min(info.Size(), lastLineWindow))
 	n, _ := file.ReadAt(text, info.Size()-int64(len(text)))
 	lines := strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -39,8 +39,8 @@ type Program struct {
 	Elsewhere bool     // it has another mount namespace or root folder than the caller, as in a container
 }
 
-// Program reads how a process was started. Only the owner of the process and root may read that.
-func (f FS) Program(pid int) (Program, error) {
+// ReadProgram reads how a process was started. Only the owner of the process and root may read that.
+func (f FS) ReadProgram(pid int) (Program, error) {
 	dir := filepath.Join(f.root, strconv.Itoa(pid))
 	var p Program
 	name, err := os.Readlink(filepath.Join(dir, "exe"))

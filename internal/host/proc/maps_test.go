@@ -39,9 +39,9 @@ func TestProgramOfARunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	p, err := New("/proc").Program(cmd.Process.Pid)
+	p, err := New("/proc").ReadProgram(cmd.Process.Pid)
 	for end := time.Now().Add(5 * time.Second); err == nil && len(p.Args) < len(cmd.Args) && time.Now().Before(end); {
-		p, err = New("/proc").Program(cmd.Process.Pid) // Start returns in the middle of exec, before the arguments are there
+		p, err = New("/proc").ReadProgram(cmd.Process.Pid) // Start returns in the middle of exec, before the arguments are there
 	}
 	if err != nil || p.Name != self || !slices.Equal(p.Args, cmd.Args) || p.Elsewhere {
 		t.Errorf("%+v %v", p, err)
@@ -53,12 +53,12 @@ func TestTreeOfSeveralRoots(t *testing.T) {
 		"2/stat": statLine(2, "a", "S", 1, 5), "3/stat": statLine(3, "b", "S", 2, 5), "4/stat": statLine(4, "c", "S", 2, 5),
 		"5/stat": statLine(5, "d", "S", 3, 5), "9/stat": statLine(9, "e", "S", 1, 5), "10/stat": statLine(10, "f", "S", 9, 5),
 	}
-	got := tree(t, files).Tree(3, 2, 9)
+	got := tree(t, files).ProcessTree(3, 2, 9)
 	slices.Sort(got)
 	if want := []int{2, 3, 4, 5, 9, 10}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	both := tree(t, files).Trees(map[string][]int{"b": {3}, "e": {9, 3}})
+	both := tree(t, files).ProcessTrees(map[string][]int{"b": {3}, "e": {9, 3}})
 	slices.Sort(both["e"])
 	if !slices.Equal(both["b"], []int{3, 5}) || !slices.Equal(both["e"], []int{3, 5, 9, 10}) {
 		t.Errorf("%v", both)

@@ -18,11 +18,11 @@ import (
 // first mount namespace and in no chroot. Since Linux 6.18, the inode number of that namespace is MNT_NS_INIT_INO of
 // torvalds/linux include/uapi/linux/nsfs.h. Before, it was one of the first two numbers given out at boot; the other
 // one belongs to the first network namespace or a file of procfs as long as the machine runs.
-func (f FS) InitialMountNamespace() (bool, error) { return f.seesAll("self", "/") }
+func (f FS) InitialMountNamespace() (bool, error) { return f.isInInitialMounts("self", "/") }
 
-// seesAll is InitialMountNamespace for a process and its root folder. The root folder is the root of a mount, except in
+// isInInitialMounts is InitialMountNamespace for a process and its root folder. The root folder is the root of a mount, except in
 // a chroot.
-func (f FS) seesAll(pid, root string) (bool, error) {
+func (f FS) isInInitialMounts(pid, root string) (bool, error) {
 	link, err := os.Readlink(filepath.Join(f.root, pid, "ns", "mnt"))
 	if err != nil {
 		return false, fmt.Errorf("cannot read the mount namespace: %w", err)
@@ -37,9 +37,9 @@ func (f FS) seesAll(pid, root string) (bool, error) {
 	return !chroot, nil
 }
 
-// Sight says whether the rest of the machine sees the files in the folder path; why is the reason for space.Private. In
+// FolderSight says whether the rest of the machine sees the files in the folder path; why is the reason for space.Private. In
 // a PID namespace other than the machine's it cannot be known, and the answer is space.Unclear.
-func (f FS) Sight(path string) (s space.Sight, why string, err error) {
+func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {
 		return space.Unclear, "", err
@@ -52,7 +52,7 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 		return space.Unclear, "", nil //nolint:nilerr // it is an answer
 	}
 	path = filepath.Join(parent, filepath.Base(path))
-	if outside, found := f.outside(); found {
+	if outside, found := f.findOutsideRoot(); found {
 		if same, known := sameFolder(outside, path); known && same {
 			return space.Common, "", nil
 		} else if known {
@@ -62,11 +62,11 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	if s, mounted := f.MountSight(path); mounted {
 		return s, "", nil
 	}
-	on, err := f.mounted(parent)
+	on, err := f.mountOf(parent)
 	if err != nil {
 		return space.Unclear, "", err
 	}
-	s, why = on.Sight()
+	s, why = on.JudgeSight()
 	return s, why, nil
 }
 
@@ -77,17 +77,17 @@ func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s sp
 	if first, err := f.InitialMountNamespace(); err != nil || first {
 		return space.Common, "", "", ignoreMissing(err)
 	}
-	if outside, found := f.outside(); found {
+	if outside, found := f.findOutsideRoot(); found {
 		if there := strings.TrimPrefix(locate(outside), outside); there != path {
 			return space.Private, "the machine keeps its leases in " + there + ", which is not in this mount namespace", there, nil
 		}
 		return space.Common, "", "", nil
 	}
-	on, err := f.mounted(run)
+	on, err := f.mountOf(run)
 	if err != nil { // nothing says what the machine has there
 		return space.Unclear, "", run, nil //nolint:nilerr // it is an answer
 	}
-	if s, why = on.Sight(); s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
+	if s, why = on.JudgeSight(); s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
 		return space.Unclear, "", "", nil
 	}
 	return s, why, run, nil
@@ -97,7 +97,7 @@ func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s sp
 // sees it. In a user namespace anybody may mount any folder there: only one that the caller cannot have made is the
 // machine's. The caller has looked through other processes before.
 func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
-	if mounted, err := f.MountPoint(path); err != nil || !mounted {
+	if mounted, err := f.IsMountPoint(path); err != nil || !mounted {
 		return space.Unclear, false
 	}
 	var st unix.Stat_t
@@ -111,9 +111,9 @@ func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
 	return space.Common, true
 }
 
-// outside returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1
+// findOutsideRoot returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1
 // for root, else of an ancestor of this process.
-func (f FS) outside() (root string, found bool) {
+func (f FS) findOutsideRoot() (root string, found bool) {
 	if root = filepath.Join(f.root, "1", "root"); unix.Access(root+"/", unix.F_OK) == nil {
 		return root, true
 	}
@@ -121,7 +121,7 @@ func (f FS) outside() (root string, found bool) {
 	for range 64 {
 		name := strconv.Itoa(pid)
 		root = filepath.Join(f.root, name, "root")
-		if all, err := f.seesAll(name, root+"/"); err == nil && all && unix.Access(root+"/", unix.F_OK) == nil {
+		if all, err := f.isInInitialMounts(name, root+"/"); err == nil && all && unix.Access(root+"/", unix.F_OK) == nil {
 			return root, true
 		}
 		s, err := f.Stat(pid)
@@ -153,22 +153,22 @@ func sameFolder(outside, path string) (same, known bool) {
 	}
 }
 
-// mounted finds the mount that a folder is on.
-func (f FS) mounted(folder string) (space.Mounted, error) {
+// mountOf finds the mount that a folder is on.
+func (f FS) mountOf(folder string) (space.MountView, error) {
 	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return space.Mounted{}, &os.PathError{Op: "open", Path: folder, Err: err}
+		return space.MountView{}, &os.PathError{Op: "open", Path: folder, Err: err}
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was opened
 	info, err := f.readFile(4096, "self", "fdinfo", strconv.Itoa(fd))
 	if err != nil {
-		return space.Mounted{}, fmt.Errorf("cannot tell on which mount %s is: %w", folder, err)
+		return space.MountView{}, fmt.Errorf("cannot tell on which mount %s is: %w", folder, err)
 	}
 	all, err := f.readFile(64<<20, "self", "mountinfo")
 	if err != nil {
-		return space.Mounted{}, fmt.Errorf("cannot read the mounts: %w", err)
+		return space.MountView{}, fmt.Errorf("cannot read the mounts: %w", err)
 	}
-	on := space.Mounted{All: space.Mounts(string(all))}
+	on := space.MountView{All: space.ParseMounts(string(all))}
 	for line := range strings.Lines(string(info)) {
 		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
 			on.On, err = strconv.Atoi(strings.TrimSpace(id))

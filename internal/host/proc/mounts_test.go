@@ -66,7 +66,7 @@ func TestSightThroughAnother(t *testing.T) {
 		{"the same", here, space.Common},
 		{"another, without a folder of leases", other, space.Private},
 	} {
-		got, why, err := outside(step.folder).Sight(state)
+		got, why, err := outside(step.folder).FolderSight(state)
 		if got != step.want || err != nil || strings.Contains(why, "has another "+here+" than the machine") != (step.want == space.Private) {
 			t.Errorf("%s: %d, %q, %v", step.what, got, why, err)
 		}
@@ -75,16 +75,16 @@ func TestSightThroughAnother(t *testing.T) {
 		}
 	}
 	mkdir(filepath.Join(other, "gpuard"))
-	if got, _, _ := outside(other).Sight(state); got != space.Private {
+	if got, _, _ := outside(other).FolderSight(state); got != space.Private {
 		t.Errorf("another, with a folder of leases: %d", got)
 	}
-	if got, _, err := outside(here).Sight(filepath.Join(here, "missing", "gpuard")); got != space.Unclear || err != nil {
+	if got, _, err := outside(here).FolderSight(filepath.Join(here, "missing", "gpuard")); got != space.Unclear || err != nil {
 		t.Errorf("below a missing folder: %d, %v", got, err)
 	}
-	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026532441]"}, nil).Sight(state); got != space.Unclear || err != nil {
+	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026532441]"}, nil).FolderSight(state); got != space.Unclear || err != nil {
 		t.Errorf("in another PID namespace: %d, %v", got, err)
 	}
-	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026531836]"}, nil).Sight(state); got != space.Common || err != nil {
+	if got, _, err := linked(t, map[string]string{"self/ns/pid": "pid:[4026531836]"}, nil).FolderSight(state); got != space.Common || err != nil {
 		t.Errorf("a kernel without mount namespaces: %d, %v", got, err)
 	}
 }
@@ -93,13 +93,13 @@ func TestSightThroughAnother(t *testing.T) {
 func TestHiddenUsers(t *testing.T) {
 	files := map[string]string{"passwd": "nobody:x:65534:\nalice:x:1000:\n", "5/stat": statLine(5, "five", "S", 1, 50), "5/status": "Uid:\t65534\t65534\t65534\t65534\n"}
 	f := tree(t, files)
-	p := f.process(5, f.users())
+	p := f.readProcessInfo(5, f.loadUserNames())
 	if uid, ok := f.Owner(5); !ok || uid != 65534 || p.UID == nil || p.User != "nobody" || f.User(65534) != "nobody" {
 		t.Errorf("with every id: %d, %v, %+v", uid, ok, p)
 	}
 	files["self/uid_map"], files["sys/fs/overflowuid"] = "1000 1000 1\n", "65534\n"
 	f = tree(t, files)
-	p = f.process(5, f.users())
+	p = f.readProcessInfo(5, f.loadUserNames())
 	if _, ok := f.Owner(5); ok || p.UID != nil || p.User != space.HiddenUser || p.Start != 50 || f.User(65534) != space.HiddenUser || f.User(0) != space.HiddenUser || f.User(1000) != "alice" {
 		t.Errorf("with a part of the ids: %+v, %s, %s, %s", p, f.User(65534), f.User(0), f.User(1000))
 	}

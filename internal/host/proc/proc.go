@@ -56,15 +56,15 @@ type Stat struct {
 	Starting bool
 }
 
-// Gone is the State of a process that does not exist.
-const Gone = "gone"
+// StateGone is the State of a process that does not exist.
+const StateGone = "gone"
 
-// ticks is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
-const ticks = 100
+// ticksPerSecond is USER_HZ, which the kernel fixes at 100 for every architecture Go supports (include/asm-generic/param.h).
+const ticksPerSecond = 100
 
-// slow is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock,
+// slowReadDeadline is the deadline of reads that may wait for another process: cmdline and environ take that process's memory lock,
 // and a process that is stuck in a driver can hold it for ever.
-const slow = 300 * time.Millisecond
+const slowReadDeadline = 300 * time.Millisecond
 
 // Stat reads one process. The error is os.ErrNotExist if there is no such process, or if procfs hides it (hidepid=).
 func (f FS) Stat(pid int) (Stat, error) {
@@ -76,7 +76,7 @@ func (f FS) Stat(pid int) (Stat, error) {
 	if !ok {
 		return Stat{}, fmt.Errorf("cannot read process %d: %s has an unknown form", pid, filepath.Join(f.root, strconv.Itoa(pid), "stat"))
 	}
-	shift, err := f.offset()
+	shift, err := f.clockOffset()
 	if err != nil {
 		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
 	}
@@ -86,11 +86,11 @@ func (f FS) Stat(pid int) (Stat, error) {
 
 // CheckClock is an error where times cannot be compared with those of other processes, in some time namespaces.
 func (f FS) CheckClock() error {
-	_, err := f.offset()
+	_, err := f.clockOffset()
 	return err
 }
 
-func (f FS) offset() (time.Duration, error) {
+func (f FS) clockOffset() (time.Duration, error) {
 	if f.shift == nil { // of no procfs
 		return 0, nil
 	}
@@ -99,52 +99,52 @@ func (f FS) offset() (time.Duration, error) {
 
 func parseStat(line string) (Stat, bool) {
 	p, ok := sys.ParseProcess(line)
-	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits, Starting: p.Starting}, ok
+	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: ticksToDuration(p.CPU), Exits: p.Exits, Starting: p.Starting}, ok
 }
 
-// Alive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
+// IsAlive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
 // A process that procfs hides counts as alive: it exists, and more cannot be known.
-func (f FS) Alive(pid int, start uint64) bool {
+func (f FS) IsAlive(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	if err != nil {
-		return !errors.Is(err, os.ErrNotExist) || f.hidden(pid)
+		return !errors.Is(err, os.ErrNotExist) || f.isHidden(pid)
 	}
 	return (start == 0 || s.Start == start) && s.State != "Z" && s.State != "X"
 }
 
-// Ending reports whether the process has ended or is on its way out. One that procfs hides may be.
-func (f FS) Ending(pid int, start uint64) bool {
+// IsEnding reports whether the process has ended or is on its way out. One that procfs hides may be.
+func (f FS) IsEnding(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	return err != nil || s.Exits || start != 0 && s.Start != start || s.State == "Z" || s.State == "X"
 }
 
-// Group reports whether any process of a process group is alive.
-func (f FS) Group(group int) bool {
-	pids, err := f.pids()
+// IsGroupAlive reports whether any process of a process group is alive.
+func (f FS) IsGroupAlive(group int) bool {
+	pids, err := f.listPIDs()
 	return err != nil || slices.ContainsFunc(pids, func(pid int) bool {
 		s, err := f.Stat(pid)
 		return err == nil && s.Group == group && s.State != "Z" && s.State != "X"
 	})
 }
 
-// hidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0
+// isHidden reports whether a process that procfs does not show exists. With hidepid= its folder is missing, but signal 0
 // to it fails with EPERM, while signal 0 to a missing process fails with ESRCH (kill(2)).
-func (f FS) hidden(pid int) bool {
+func (f FS) isHidden(pid int) bool {
 	if f.root != "/proc" || pid <= 0 {
 		return false
 	}
 	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
 }
 
-// Missing says why there is nothing to be done about a process: it is not there, it has ended, or procfs hides it; "" where it lives.
-func (f FS) Missing(pid int) string {
+// MissingReason says why there is nothing to be done about a process: it is not there, it has ended, or procfs hides it; "" where it lives.
+func (f FS) MissingReason(pid int) string {
 	s, err := f.Stat(pid)
 	switch {
 	case err == nil && (s.State == "Z" || s.State == "X"):
 		return fmt.Sprintf("it has ended, and its parent, process %d, has not collected it", s.PPID)
 	case err == nil:
 		return ""
-	case f.hidden(pid):
+	case f.isHidden(pid):
 		return "it belongs to another user, whose processes procfs hides here (hidepid)"
 	case !errors.Is(err, os.ErrNotExist):
 		return err.Error()
@@ -155,8 +155,8 @@ func (f FS) Missing(pid int) string {
 	return "there is no such process"
 }
 
-// Age is the time since the process started, including time in suspend.
-func (f FS) Age(pid int) (time.Duration, error) {
+// ProcessAge is the time since the process started, including time in suspend.
+func (f FS) ProcessAge(pid int) (time.Duration, error) {
 	s, err := f.Stat(pid)
 	if err != nil {
 		return 0, err
@@ -165,18 +165,18 @@ func (f FS) Age(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, up-span(s.Start)), nil
+	return max(0, up-ticksToDuration(s.Start)), nil
 }
 
-// span converts clock ticks to a duration.
-func span(n uint64) time.Duration {
-	const longest = uint64(1<<62-1) / uint64(time.Second/ticks)
-	return time.Duration(min(n, longest)) * (time.Second / ticks)
+// ticksToDuration converts clock ticks to a duration.
+func ticksToDuration(n uint64) time.Duration {
+	const longest = uint64(1<<62-1) / uint64(time.Second/ticksPerSecond)
+	return time.Duration(min(n, longest)) * (time.Second / ticksPerSecond)
 }
 
-// Nested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot
+// IsNested reports whether a process is in a PID namespace below this one, as in a container. It is true if that cannot
 // be read.
-func (f FS) Nested(pid int) bool {
+func (f FS) IsNested(pid int) bool {
 	b, err := f.readFile(16<<10, strconv.Itoa(pid), "status")
 	if err != nil {
 		return true
@@ -200,7 +200,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", prose.Clean(first))
 	}
-	shift, err := f.offset()
+	shift, err := f.clockOffset()
 	return up - shift, err
 }
 
@@ -230,9 +230,9 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	return total, available, nil
 }
 
-// Resident is the memory of the machine that a process has in use, with what it shares with others (proc_pid_statm(5)); 0 where that is
+// ResidentMemory is the memory of the machine that a process has in use, with what it shares with others (proc_pid_statm(5)); 0 where that is
 // not known.
-func (f FS) Resident(pid int) gpu.Bytes {
+func (f FS) ResidentMemory(pid int) gpu.Bytes {
 	text, err := f.readFile(256, strconv.Itoa(pid), "statm")
 	if err != nil {
 		return 0
@@ -264,7 +264,7 @@ func (f FS) Processors() (count int, worked time.Duration) {
 			for _, i := range []int{1, 2, 3, 6, 7} {
 				if i < len(fields) {
 					n, _ := strconv.ParseUint(fields[i], 10, 63)
-					worked += span(n)
+					worked += ticksToDuration(n)
 				}
 			}
 		}
@@ -291,9 +291,9 @@ func (f FS) HostName() string {
 	return strings.TrimSuffix(string(b), "\n")
 }
 
-// Namespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
+// PIDNamespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
 // read.
-func (f FS) Namespace() uint64 {
+func (f FS) PIDNamespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(f.root, "self", "ns", "pid"), &st) != nil {
 		return 0
@@ -340,7 +340,7 @@ func (f FS) readAfterExec(pid int, file string) ([]string, error) {
 		}
 		s, err := f.Stat(pid)
 		switch {
-		case err != nil, hasBegun, pause > 2*slow:
+		case err != nil, hasBegun, pause > 2*slowReadDeadline:
 			return nil, nil //nolint:nilerr // it has ended meanwhile, as one that has ended before
 		case s.Starting:
 			time.Sleep(pause)

@@ -91,7 +91,7 @@ func TestAlive(t *testing.T) {
 		start uint64
 		want  bool
 	}{{10, 500, true}, {10, 0, true}, {10, 501, false}, {11, 500, false}, {12, 500, false}, {13, 500, true}, {14, 500, true}, {15, 500, false}, {-1, 0, false}, {0, 0, false}} {
-		if got := f.Alive(c.pid, c.start); got != c.want {
+		if got := f.IsAlive(c.pid, c.start); got != c.want {
 			t.Errorf("Alive(%d, %d) = %v, want %v", c.pid, c.start, got, c.want)
 		}
 	}
@@ -115,25 +115,25 @@ func TestRealProcesses(t *testing.T) {
 	defer cmd.Process.Kill()
 	pid := cmd.Process.Pid
 	s := waitFor(t, f, pid, func(s Stat) bool { return strings.Contains(s.Comm, ")") })
-	if s.PPID != os.Getpid() || s.Start == 0 || !f.Alive(pid, s.Start) || f.Alive(pid, s.Start+1) {
+	if s.PPID != os.Getpid() || s.Start == 0 || !f.IsAlive(pid, s.Start) || f.IsAlive(pid, s.Start+1) {
 		t.Errorf("living child: %+v", s)
 	}
 	if env, err := f.Environ(pid); err != nil || !slices.Equal(env, cmd.Env) {
 		t.Errorf("Environ = %q, %v", env, err)
 	}
-	if age, err := f.Age(pid); err != nil || age < 0 || age > time.Minute {
+	if age, err := f.ProcessAge(pid); err != nil || age < 0 || age > time.Minute {
 		t.Errorf("Age = %v, %v", age, err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	zombie := waitFor(t, f, pid, func(s Stat) bool { return s.State == "Z" })
-	if zombie.Start != s.Start || f.Alive(pid, s.Start) {
-		t.Errorf("zombie: %+v, alive %v", zombie, f.Alive(pid, s.Start))
+	if zombie.Start != s.Start || f.IsAlive(pid, s.Start) {
+		t.Errorf("zombie: %+v, alive %v", zombie, f.IsAlive(pid, s.Start))
 	}
 	_ = cmd.Wait()
-	if _, err := f.Stat(pid); !errors.Is(err, os.ErrNotExist) || f.Alive(pid, s.Start) {
-		t.Errorf("reaped child: error %v, alive %v", err, f.Alive(pid, s.Start))
+	if _, err := f.Stat(pid); !errors.Is(err, os.ErrNotExist) || f.IsAlive(pid, s.Start) {
+		t.Errorf("reaped child: error %v, alive %v", err, f.IsAlive(pid, s.Start))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReadSlowGivesUp(t *testing.T) {
 			w.Close()
 		}
 	}()
-	if got := f.command(7, "stuck"); got != "[stuck]" {
+	if got := f.commandLine(7, "stuck"); got != "[stuck]" {
 		t.Errorf("command of a stuck process = %q", got)
 	}
 }

@@ -6,9 +6,9 @@ import "slices"
 // include/linux/sched.h).
 const commLength = 15
 
-// Runs reports whether any process of the machine has the name of a program. sees is false where that cannot be known:
+// IsProgramRunning reports whether any process of the machine has the name of a program. sees is false where that cannot be known:
 // in a PID namespace other than the machine's, and if procfs hides processes of other users (hidepid=).
-func (f FS) Runs(program string) (runs, sees bool) {
+func (f FS) IsProgramRunning(program string) (runs, sees bool) {
 	initial, err := f.InitialPIDNamespace()
 	if err != nil || !initial {
 		return false, false
@@ -16,7 +16,7 @@ func (f FS) Runs(program string) (runs, sees bool) {
 	if _, err := f.Stat(1); err != nil { // process 1 exists, so procfs hides it
 		return false, false
 	}
-	pids, err := f.pids()
+	pids, err := f.listPIDs()
 	if err != nil {
 		return false, false
 	}

@@ -29,7 +29,7 @@ func TestRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if runs, sees := f.Runs(daemon); runs != c.runs || sees != c.see {
+		if runs, sees := f.IsProgramRunning(daemon); runs != c.runs || sees != c.see {
 			t.Errorf("%s: runs %v, seen %v", name, runs, sees)
 		}
 	}
@@ -47,10 +47,10 @@ func TestMissing(t *testing.T) {
 		if err := os.Symlink(link, filepath.Join(f.root, "self/ns/pid")); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Missing(8); got != want {
+		if got := f.MissingReason(8); got != want {
 			t.Errorf("%s: %q, want %q", link, got, want)
 		}
-		if got, want := f.Missing(7), "it has ended, and its parent, process 1, has not collected it"; got != want {
+		if got, want := f.MissingReason(7), "it has ended, and its parent, process 1, has not collected it"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -16,7 +16,7 @@ func (f FS) Shell(parent int) int {
 			return parent
 		}
 		above, err := f.Stat(s.PPID)
-		if err != nil || above.Group != s.Group || !f.copyOf(parent, s.PPID) {
+		if err != nil || above.Group != s.Group || !f.isForkOf(parent, s.PPID) {
 			return parent
 		}
 		parent = s.PPID
@@ -24,14 +24,14 @@ func (f FS) Shell(parent int) int {
 	return parent
 }
 
-// copyOf reports whether two processes have the same program and arguments, as after a fork.
-func (f FS) copyOf(a, b int) bool {
+// isForkOf reports whether two processes have the same program and arguments, as after a fork.
+func (f FS) isForkOf(a, b int) bool {
 	exe := func(pid int) string {
 		path, _ := os.Readlink(filepath.Join(f.root, strconv.Itoa(pid), "exe"))
 		return path
 	}
 	line := func(pid int) string {
-		b, _ := f.readSlow(2*commandLimit, strconv.Itoa(pid), "cmdline")
+		b, _ := f.readSlow(2*maxCommandLength, strconv.Itoa(pid), "cmdline")
 		return string(b)
 	}
 	return exe(a) != "" && exe(a) == exe(b) && line(a) == line(b)

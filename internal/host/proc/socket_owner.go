@@ -18,20 +18,20 @@ import (
 // where that is not known. local and remote are the addresses as this end sees them. The kernel records the user that
 // opened a socket.
 func (f FS) SocketOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
-	local, remote = unmapped(local), unmapped(remote)
+	local, remote = unmapAddress(local), unmapAddress(remote)
 	if f.root == "" {
 		return 0, false
 	}
-	uid, err := diagnosedOwner(remote, local)
+	uid, err := querySocketOwner(remote, local)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return uid, err == nil
 	}
-	return f.listedOwner(local, remote)
+	return f.scanSocketOwner(local, remote)
 }
 
-// diagnosedOwner asks for one socket by its two addresses (sock_diag(7)): that does not take longer the more sockets there
+// querySocketOwner asks for one socket by its two addresses (sock_diag(7)): that does not take longer the more sockets there
 // are, as the list in /proc does. The error is ENOENT where there is none.
-func diagnosedOwner(local, remote netip.AddrPort) (uint32, error) {
+func querySocketOwner(local, remote netip.AddrPort) (uint32, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return 0, err
@@ -41,7 +41,7 @@ func diagnosedOwner(local, remote netip.AddrPort) (uint32, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return 0, err
 	}
-	if err := unix.Sendto(fd, diagnosis(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(fd, ownerRequest(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, err
 	}
 	answer := make([]byte, 4096)
@@ -49,7 +49,7 @@ func diagnosedOwner(local, remote netip.AddrPort) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return diagnosed(answer[:n])
+	return parseOwnerReply(answer[:n])
 }
 
 // Parts of the messages of sock_diag(7): struct nlmsghdr, struct inet_diag_req_v2 and struct inet_diag_msg
@@ -62,8 +62,8 @@ const (
 	tcpOpen     = 1 // TCP_ESTABLISHED
 )
 
-// diagnosis is the request for the socket with these addresses.
-func diagnosis(local, remote netip.AddrPort) []byte {
+// ownerRequest is the request for the socket with these addresses.
+func ownerRequest(local, remote netip.AddrPort) []byte {
 	family := byte(unix.AF_INET)
 	if local.Addr().Is6() {
 		family = unix.AF_INET6
@@ -86,8 +86,8 @@ func diagnosis(local, remote netip.AddrPort) []byte {
 	return append(b, bytes.Repeat([]byte{0xff}, 8)...) // INET_DIAG_NOCOOKIE
 }
 
-// diagnosed reads the answer.
-func diagnosed(answer []byte) (uint32, error) {
+// parseOwnerReply reads the answer.
+func parseOwnerReply(answer []byte) (uint32, error) {
 	order := binary.NativeEndian
 	switch {
 	case len(answer) >= headerSize+4 && order.Uint16(answer[4:]) == unix.NLMSG_ERROR:
@@ -100,13 +100,13 @@ func diagnosed(answer []byte) (uint32, error) {
 	return order.Uint32(answer[uidAt:]), nil
 }
 
-// listedOwner looks through all sockets (field uid of proc_net_tcp.rst, Linux Documentation/networking).
-func (f FS) listedOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
+// scanSocketOwner looks through all sockets (field uid of proc_net_tcp.rst, Linux Documentation/networking).
+func (f FS) scanSocketOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, _ := os.ReadFile(filepath.Join(f.root, "self/net", table))
 		for line := range strings.Lines(string(text)) {
 			w := strings.Fields(line)
-			if len(w) < 10 || w[3] != established || !hasPort(w[1], int(remote.Port())) || !hasPort(w[2], int(local.Port())) {
+			if len(w) < 10 || w[3] != tcpEstablished || !hasPort(w[1], int(remote.Port())) || !hasPort(w[2], int(local.Port())) {
 				continue
 			}
 			if socketAddress(w[1]) != remote.Addr() || socketAddress(w[2]) != local.Addr() {
@@ -119,7 +119,9 @@ func (f FS) listedOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
 	return 0, false
 }
 
-func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+func unmapAddress(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
 
 // socketAddress reads the address in "0100007F:735B", whose words of 32 bits are in the machine's own order. It is the
 // zero value where the text has another form.

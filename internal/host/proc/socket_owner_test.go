@@ -37,10 +37,10 @@ func TestSocketOwner(t *testing.T) {
 		if !ok || int(uid) != os.Geteuid() {
 			t.Errorf("%s: uid %d, %v", server.RemoteAddr(), uid, ok)
 		}
-		if uid, ok := New("/proc").listedOwner(unmapped(local), unmapped(remote)); !ok || int(uid) != os.Geteuid() {
+		if uid, ok := New("/proc").scanSocketOwner(unmapAddress(local), unmapAddress(remote)); !ok || int(uid) != os.Geteuid() {
 			t.Errorf("%s: in the list uid %d, %v", server.RemoteAddr(), uid, ok)
 		}
-		if _, err := diagnosedOwner(unmapped(remote), unmapped(local)); err != nil {
+		if _, err := querySocketOwner(unmapAddress(remote), unmapAddress(local)); err != nil {
 			t.Logf("the kernel cannot be asked for one socket: %v", err)
 		}
 		other := netip.AddrPortFrom(remote.Addr(), local.Port())
@@ -67,7 +67,7 @@ func TestSocketOwner(t *testing.T) {
 // TestDiagnosed: answers of another form are errors.
 func TestDiagnosed(t *testing.T) {
 	for _, answer := range [][]byte{nil, make([]byte, 19), make([]byte, 200), {20, 0, 0, 0, 2, 0, 0, 0}} {
-		if uid, err := diagnosed(answer); err == nil {
+		if uid, err := parseOwnerReply(answer); err == nil {
 			t.Errorf("%v: uid %d", answer, uid)
 		}
 	}

@@ -29,21 +29,21 @@ func (f FS) IDs() space.IDs {
 		return space.IDs{}
 	}
 	overflow, _ := f.readFile(64, "sys", "fs", "overflowuid")
-	return space.Of(string(own), string(overflow))
+	return space.ParseIDs(string(own), string(overflow))
 }
 
-// Root reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there
+// IsRoot reports whether this process is root of the machine. In the user namespace of another user, uid 0 is not: there
 // the files of procfs belong to a uid that is not mapped.
-func (f FS) Root() bool {
+func (f FS) IsRoot() bool {
 	var st unix.Stat_t
 	return os.Geteuid() == 0 && (unix.Stat(f.root, &st) != nil || st.Uid == 0)
 }
 
 // User is the login name of uid, or the number if it has no name.
-func (f FS) User(uid uint32) string { return f.users().lookup(uid) }
+func (f FS) User(uid uint32) string { return f.loadUserNames().lookupName(uid) }
 
-// namesLast is how long a name, or that there is none, counts: a directory service may answer again, and people get accounts.
-const namesLast = time.Minute
+// nameCacheTime is how long a name, or that there is none, counts: a directory service may answer again, and people get accounts.
+const nameCacheTime = time.Minute
 
 // userNames keeps names, because each that is not in the file costs a process. It is safe for several goroutines.
 type userNames struct {
@@ -54,16 +54,16 @@ type userNames struct {
 	read  time.Time // when the file was read
 }
 
-// users are the names of passwd(5). The first entry of a uid counts, as in libc.
-func (f FS) users() *userNames {
+// loadUserNames are the names of passwd(5). The first entry of a uid counts, as in libc.
+func (f FS) loadUserNames() *userNames {
 	n := f.names
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if time.Since(n.read) < namesLast {
+	if time.Since(n.read) < nameCacheTime {
 		return n
 	}
 	n.read, n.known, n.ids, n.ask = time.Now(), map[uint32]string{}, f.IDs(), f.root == "/proc"
-	entries(f.passwd, func(uid uint32, name string) {
+	eachEntry(f.passwd, func(uid uint32, name string) {
 		if _, taken := n.known[uid]; !taken {
 			n.known[uid] = name
 		}
@@ -81,36 +81,36 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	return uint32(n), name, err == nil && name != ""
 }
 
-// Account adds the names of the user and of the groups to u, if asked for: every name in the files (passwd(5),
+// AddNames adds the names of the user and of the groups to u, if asked for: every name in the files (passwd(5),
 // group(5)), and for ids that are not in the files the name from the name service.
-func (f FS) Account(u policy.User, users, groups bool) policy.User {
+func (f FS) AddNames(u policy.User, users, groups bool) policy.User {
 	if users {
-		u.Names = namesOf(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
+		u.Names = namesOfIDs(f.passwd, "passwd", []uint32{u.UID}, f.root == "/proc")
 	}
 	if groups {
-		u.Groups = namesOf(f.group, "group", u.GIDs, f.root == "/proc")
+		u.Groups = namesOfIDs(f.group, "group", u.GIDs, f.root == "/proc")
 	}
 	return u
 }
 
-// Exists reports whether there is a user (database "passwd") or a group ("group") of that name.
-func (f FS) Exists(database, name string) bool {
+// AccountExists reports whether there is a user (database "passwd") or a group ("group") of that name.
+func (f FS) AccountExists(database, name string) bool {
 	path := f.passwd
 	if database == "group" {
 		path = f.group
 	}
 	found := false
-	entries(path, func(_ uint32, n string) { found = found || n == name })
+	eachEntry(path, func(_ uint32, n string) { found = found || n == name })
 	if !found && f.root == "/proc" {
 		_, found = nameService(database, name)
 	}
 	return found
 }
 
-// namesOf returns the names of ids: all that the file has, and for other ids the one of the name service if ask is set.
-func namesOf(path, database string, ids []uint32, ask bool) (names []string) {
+// namesOfIDs returns the names of ids: all that the file has, and for other ids the one of the name service if ask is set.
+func namesOfIDs(path, database string, ids []uint32, ask bool) (names []string) {
 	known := map[uint32]bool{}
-	entries(path, func(id uint32, name string) {
+	eachEntry(path, func(id uint32, name string) {
 		if slices.Contains(ids, id) {
 			known[id] = true
 			names = append(names, name)
@@ -129,8 +129,8 @@ func namesOf(path, database string, ids []uint32, ask bool) (names []string) {
 	return names
 }
 
-// entries calls each for every line of a file like passwd(5): name, password, id, … separated by colons.
-func entries(path string, each func(id uint32, name string)) {
+// eachEntry calls each for every line of a file like passwd(5): name, password, id, … separated by colons.
+func eachEntry(path string, each func(id uint32, name string)) {
 	b, _ := sys.ReadSome(path, 16<<20) // what was read before an error is still true
 	for line := range strings.Lines(string(b)) {
 		if id, name, ok := passwdEntry(line); ok {
@@ -139,7 +139,7 @@ func entries(path string, each func(id uint32, name string)) {
 	}
 }
 
-func (n *userNames) lookup(uid uint32) string {
+func (n *userNames) lookupName(uid uint32) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ids.Hides(uid) {

@@ -17,7 +17,7 @@ func TestUserWhileNamesGrowOld(t *testing.T) {
 					t.Errorf("User(7) = %q", got)
 				}
 				f.names.mu.Lock()
-				f.names.read = time.Now().Add(-namesLast)
+				f.names.read = time.Now().Add(-nameCacheTime)
 				f.names.mu.Unlock()
 			}
 		})

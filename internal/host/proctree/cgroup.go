@@ -16,21 +16,21 @@ import (
 )
 
 // cgroup is a control group (cgroups(7), version 2) in which the command is started. It has no limits. Its use is that
-// a process does not leave it by losing its parent, and that one write to cgroup.kill ends all processes in it. A nil
+// a process does not leave it by losing its parent, and that one write to cgroup.killMembers ends all processes in it. A nil
 // *cgroup means that there is none, and has no members.
 type cgroup struct {
 	dir  string // cgroupfs.Prefix, the PID of its maker, a point and a number
 	file *os.File
 }
 
-// newGroup makes a cgroup below that of this process. It returns nil if this process may not do that, or if the kernel has no
-// cgroup.kill (before Linux 5.14).
-func newGroup(number int) *cgroup {
+// newCgroup makes a cgroup below that of this process. It returns nil if this process may not do that, or if the kernel has no
+// cgroup.killMembers (before Linux 5.14).
+func newCgroup(number int) *cgroup {
 	parent := cgroupfs.Own("")
 	if parent == "" || cgroupfs.Fixed(parent) != "" {
 		return nil
 	}
-	sweep(parent)
+	removeStaleCgroups(parent)
 	g := &cgroup{dir: filepath.Join(parent, fmt.Sprintf("%s%d.%d", cgroupfs.Prefix, os.Getpid(), number))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil { //nolint:gosec // all users may read it
 		return nil
@@ -40,18 +40,18 @@ func newGroup(number int) *cgroup {
 		err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
 	}
 	if g.file = file; err != nil {
-		g.remove()
+		g.emptyAndRemove()
 		return nil
 	}
 	return g
 }
 
-// beingMade is longer than a cgroup is empty before its command is in it.
-const beingMade = 10 * time.Second
+// maxSetupTime is longer than a cgroup is empty before its command is in it.
+const maxSetupTime = 10 * time.Second
 
-// sweep removes empty cgroups that ended processes left, and those of this process. Not new ones: in another PID namespace
+// removeStaleCgroups removes empty cgroups that ended processes left, and those of this process. Not new ones: in another PID namespace
 // their maker seems to have ended, and it would have to do without.
-func sweep(parent string) {
+func removeStaleCgroups(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, cgroupfs.Prefix+"[0-9]*"))
 	for _, dir := range left {
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), cgroupfs.Prefix), ".")
@@ -60,14 +60,14 @@ func sweep(parent string) {
 		if err != nil || statErr != nil {
 			continue
 		}
-		if pid == os.Getpid() || time.Since(info.ModTime()) > beingMade && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		if pid == os.Getpid() || time.Since(info.ModTime()) > maxSetupTime && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			cgroupfs.Prune(dir)
 		}
 	}
 }
 
-// members lists the processes in the cgroup and in cgroups below it.
-func (g *cgroup) members() (pids []int) {
+// listMembers lists the processes in the cgroup and in cgroups below it.
+func (g *cgroup) listMembers() (pids []int) {
 	if g == nil {
 		return nil
 	}
@@ -77,21 +77,21 @@ func (g *cgroup) members() (pids []int) {
 	return pids
 }
 
-// kill moves the spared processes out of the cgroup, and ends all that are in it. One in a cgroup below stays there, because that may
+// killMembers moves the spared processes out of the cgroup, and ends all that are in it. One in a cgroup below stays there, because that may
 // have limits, or be the wall of a job; then Kill ends the others one by one.
-func (g *cgroup) kill(spared []int) {
+func (g *cgroup) killMembers(spared []int) {
 	if g == nil {
 		return
 	}
 	own := cgroupfs.Processes(g.dir)
 	stays := func(pid int) bool { return !slices.Contains(own, pid) }
-	if !slices.ContainsFunc(spared, stays) && g.release(spared) {
+	if !slices.ContainsFunc(spared, stays) && g.moveOut(spared) {
 		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // if that fails, Kill ends them one by one
 	}
 }
 
-// release moves processes to the parent cgroup, which is that of this process. ok is false if one could not be moved.
-func (g *cgroup) release(pids []int) (ok bool) {
+// moveOut moves processes to the parent cgroup, which is that of this process. ok is false if one could not be moved.
+func (g *cgroup) moveOut(pids []int) (ok bool) {
 	ok = true
 	for _, pid := range pids {
 		err := os.WriteFile(filepath.Join(filepath.Dir(g.dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
@@ -100,9 +100,9 @@ func (g *cgroup) release(pids []int) (ok bool) {
 	return ok
 }
 
-// remove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups that the
+// emptyAndRemove moves the remaining processes out and removes the cgroup. It does not move processes out of cgroups that the
 // command made below, because those may have limits; then the cgroup stays.
-func (g *cgroup) remove() {
+func (g *cgroup) emptyAndRemove() {
 	if g == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (g *cgroup) remove() {
 		if cgroupfs.Prune(g.dir) {
 			break
 		}
-		g.release(cgroupfs.Processes(g.dir))
+		g.moveOut(cgroupfs.Processes(g.dir))
 		time.Sleep(time.Duration(try) * time.Millisecond)
 	}
 	if g.file != nil {

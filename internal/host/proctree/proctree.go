@@ -2,9 +2,9 @@
 // group and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
 //
 //	t := tree.Adopt(awaited, spare, nil)
-//	group := t.Group() // start the command in it
+//	group := t.NewGroup() // start the command in it
 //	err := t.End(ctx, "SIGTERM", 5*time.Second)
-//	t.Leave()
+//	t.StopReaping()
 package proctree
 
 import (
@@ -34,46 +34,46 @@ type Tree struct {
 	groups         int // number of calls of Group
 }
 
-// late is how long an orphan stays a zombie. os/exec reaps its own children within that time. This package cannot
+// reapDelay is how long an orphan stays a zombie. os/exec reaps its own children within that time. This package cannot
 // distinguish those from orphans, and if it reaps one first, its starter gets an error.
-const late = 300 * time.Millisecond
+const reapDelay = 300 * time.Millisecond
 
-// Adopt makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps them when
+// AdoptOrphans makes this process the parent of its orphaned descendants (PR_SET_CHILD_SUBREAPER(2const)), and reaps them when
 // they end, except for those for which awaited is true: the caller waits for them. Processes for which spare is true,
 // and their descendants, are not part of the tree. Neither are the children that this process has already: a script may
 // have started them before it became this program (exec). The processes in its cgroup are part of the tree, see Group.
 // A child for which keeps is true ends its own descendants when it is asked to: Signal leaves them to it.
-func Adopt(awaited, spare, keeps func(pid int) bool) *Tree {
+func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 	t := &Tree{awaited: awaited, spare: spare, keeps: keeps, before: map[int]uint64{}, stop: make(chan struct{})}
-	if !childless() {
-		for pid, p := range sys.Processes() {
+	if !hasNoChild() {
+		for pid, p := range sys.ReadProcesses() {
 			if p.Parent == os.Getpid() {
 				t.before[pid] = p.Start
 			}
 		}
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // before Linux 3.4 orphans are init's
-	t.done.Go(t.reap)
+	t.done.Go(t.reapOrphans)
 	return t
 }
 
-// Group returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one each
-// time: after cgroup.kill, a cgroup may also end what is started in it later (seen with Linux 6.18).
-func (t *Tree) Group() *os.File {
-	t.group.remove()
+// NewGroup returns the open folder of a new cgroup for the next command; nil if none can be made. It makes a new one each
+// time: after cgroup.killMembers, a cgroup may also end what is started in it later (seen with Linux 6.18).
+func (t *Tree) NewGroup() *os.File {
+	t.group.emptyAndRemove()
 	t.groups++
-	if t.group = newGroup(t.groups); t.group == nil {
+	if t.group = newCgroup(t.groups); t.group == nil {
 		return nil
 	}
 	return t.group.file
 }
 
-// Leave reaps the processes that have ended, and stops reaping. The remaining descendants become children of init when
+// StopReaping reaps the processes that have ended, and stops reaping. The remaining descendants become children of init when
 // this process ends.
-func (t *Tree) Leave() {
+func (t *Tree) StopReaping() {
 	close(t.stop)
 	t.done.Wait()
-	t.group.remove()
+	t.group.emptyAndRemove()
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if pid <= 0 && !errors.Is(err, unix.EINTR) {
@@ -82,9 +82,9 @@ func (t *Tree) Leave() {
 	}
 }
 
-// reap reaps orphans that have ended.
-func (t *Tree) reap() {
-	tick := time.NewTicker(late)
+// reapOrphans reaps orphans that have ended.
+func (t *Tree) reapOrphans() {
+	tick := time.NewTicker(reapDelay)
 	defer tick.Stop()
 	var before []int
 	for {
@@ -93,12 +93,12 @@ func (t *Tree) reap() {
 			return
 		case <-tick.C:
 		}
-		if !anyEnded() {
+		if !hasEndedChild() {
 			before = nil
 			continue
 		}
 		var ended []int
-		for pid, p := range sys.Processes() {
+		for pid, p := range sys.ReadProcesses() {
 			if p.Parent != os.Getpid() || p.State != 'Z' || t.awaited(pid) {
 				continue
 			}
@@ -112,27 +112,27 @@ func (t *Tree) reap() {
 	}
 }
 
-// anyEnded reports whether a child has ended. Unlike a list of all processes, this costs next to nothing.
-func anyEnded() bool {
+// hasEndedChild reports whether a child has ended. Unlike a list of all processes, this costs next to nothing.
+func hasEndedChild() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo == int32(unix.SIGCHLD)
 }
 
-// childless reports whether this process has no child. That is the usual case, and saves reading all processes.
-func childless() bool {
+// hasNoChild reports whether this process has no child. That is the usual case, and saves reading all processes.
+func hasNoChild() bool {
 	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
 }
 
 // Members lists the living processes below this one and in its cgroup, in order of PID.
 func (t *Tree) Members() []int {
-	members, _ := t.members()
+	members, _ := t.membersAndSpared()
 	return slices.Sorted(maps.Keys(members))
 }
 
-// members returns the living members, and the processes of the cgroup that are spared.
-func (t *Tree) members() (found map[int]sys.Process, spared []int) {
-	all := sys.Processes()
+// membersAndSpared returns the living members, and the processes of the cgroup that are spared.
+func (t *Tree) membersAndSpared() (found map[int]sys.Process, spared []int) {
+	all := sys.ReadProcesses()
 	children := map[int][]int{}
 	for pid, p := range all {
 		children[p.Parent] = append(children[p.Parent], pid)
@@ -145,8 +145,8 @@ func (t *Tree) members() (found map[int]sys.Process, spared []int) {
 			roots = append(roots, pid)
 		}
 	}
-	others := below(aside, children)
-	for _, pid := range t.group.members() {
+	others := withDescendants(aside, children)
+	for _, pid := range t.group.listMembers() {
 		switch _, listed := all[pid]; {
 		case others[pid]:
 			spared = append(spared, pid)
@@ -155,16 +155,16 @@ func (t *Tree) members() (found map[int]sys.Process, spared []int) {
 		}
 	}
 	found = map[int]sys.Process{}
-	for pid := range below(roots, children) {
-		if p := all[pid]; !p.Dead() && !others[pid] {
+	for pid := range withDescendants(roots, children) {
+		if p := all[pid]; !p.IsDead() && !others[pid] {
 			found[pid] = p
 		}
 	}
 	return found, spared
 }
 
-// below returns pids and all their descendants.
-func below(pids []int, children map[int][]int) map[int]bool {
+// withDescendants returns pids and all their descendants.
+func withDescendants(pids []int, children map[int][]int) map[int]bool {
 	known := map[int]bool{}
 	for queue := slices.Clone(pids); len(queue) > 0; queue = queue[1:] {
 		if pid := queue[0]; !known[pid] {
@@ -175,10 +175,10 @@ func below(pids []int, children map[int][]int) map[int]bool {
 	return known
 }
 
-// Signal sends a signal ("SIGTERM") to every member that is not below a keeper, and reports whether there was a member. It
+// SignalAll sends a signal ("SIGTERM") to every member that is not below a keeper, and reports whether there was a member. It
 // also continues stopped members, so that they receive it.
-func (t *Tree) Signal(name string) bool {
-	members, _ := t.members()
+func (t *Tree) SignalAll(name string) bool {
+	members, _ := t.membersAndSpared()
 	kept := t.belowKeepers(members)
 	for pid, p := range members {
 		if kept[pid] {
@@ -203,7 +203,7 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 			keepers = append(keepers, pid)
 		}
 	}
-	kept := below(keepers, children)
+	kept := withDescendants(keepers, children)
 	for _, pid := range keepers {
 		delete(kept, pid)
 	}
@@ -213,7 +213,7 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 // End asks every member to end ("SIGTERM"), and kills those that are left when ctx ends. It returns when there are no more, or
 // with an error as Kill.
 func (t *Tree) End(ctx context.Context, signal string, patience time.Duration) error {
-	if ctx.Err() == nil && t.Signal(signal) {
+	if ctx.Err() == nil && t.SignalAll(signal) {
 		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && len(t.Members()) > 0; {
 			select {
 			case <-ctx.Done():
@@ -228,13 +228,13 @@ func (t *Tree) End(ctx context.Context, signal string, patience time.Duration) e
 // that does not answer cannot be ended. Kill stops the members first, until no new one appears, because a process that
 // forks all the time would get away otherwise.
 func (t *Tree) Kill(patience time.Duration) error {
-	defer t.buryEnded()
+	defer t.reapSignalled()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		known := map[int]sys.Process{}
 		for range 50 {
 			fresh := false
-			members, spared := t.members()
-			t.group.kill(spared)
+			members, spared := t.membersAndSpared()
+			t.group.killMembers(spared)
 			for pid, p := range members {
 				if known[pid].Start != p.Start {
 					fresh, known[pid] = true, p
@@ -258,9 +258,9 @@ func (t *Tree) Kill(patience time.Duration) error {
 	}
 }
 
-// buryEnded reaps, without the delay of bury, the processes that were signalled to end and are children of this one by
+// reapSignalled reaps, without the delay of bury, the processes that were signalled to end and are children of this one by
 // now.
-func (t *Tree) buryEnded() {
+func (t *Tree) reapSignalled() {
 	for _, pid := range t.told {
 		if p, ok := sys.ReadProcess(pid); ok && p.Parent == os.Getpid() && p.State == 'Z' && !t.awaited(pid) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
@@ -271,7 +271,7 @@ func (t *Tree) buryEnded() {
 
 // signalProcess signals the process seen, and not another one that has its PID by now.
 func signalProcess(pid int, seen sys.Process, sig unix.Signal) {
-	_ = sys.Signal(pid, func() bool {
+	_ = sys.SendSignals(pid, func() bool {
 		now, ok := sys.ReadProcess(pid)
 		return ok && now.Start == seen.Start
 	}, sig)

@@ -23,7 +23,7 @@ const roleVar = "GPUARD_TREE_ROLE"
 
 // The tests need a process that adopts its descendants: this binary again, in a role.
 func TestMain(m *testing.M) {
-	apart.Watch()
+	apart.RunIfWatcher()
 	if os.Getenv(roleVar) == "" {
 		os.Exit(apart.Run(m))
 	}
@@ -42,13 +42,13 @@ func adopter(args []string) error {
 			return strings.HasSuffix(string(line), "\x00"+name+"\x00")
 		}
 	}
-	t := Adopt(func(pid int) bool { return pid == command }, called(args[0]), called("keeper"))
-	leave := sync.OnceFunc(t.Leave)
+	t := AdoptOrphans(func(pid int) bool { return pid == command }, called(args[0]), called("keeper"))
+	leave := sync.OnceFunc(t.StopReaping)
 	defer leave()
 	cmd := exec.Command("sh", "-c", strings.Join(args[1:], " "))
 	cmd.Stderr = os.Stderr
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, roleVar) })
-	if group := t.Group(); group != nil {
+	if group := t.NewGroup(); group != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
 	}
 	if err := cmd.Start(); err != nil {
@@ -61,7 +61,7 @@ func adopter(args []string) error {
 		case "members":
 			fmt.Println(len(t.Members()))
 		case "term":
-			fmt.Println(t.Signal("SIGTERM"))
+			fmt.Println(t.SignalAll("SIGTERM"))
 		case "kill":
 			fmt.Println(t.Kill(10 * time.Second))
 		case "end", "end at once":

@@ -15,12 +15,12 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// largest is the size up to which a file is read, in bytes; all files are smaller.
-const largest = 16 << 20
+// maxFileSize is the size up to which a file is read, in bytes; all files are smaller.
+const maxFileSize = 16 << 20
 
-// Wanted reads the wanted state. It is empty for a project that was never started.
-func (f *Folder) Wanted() (w service.Wanted, err error) {
-	err = readJSON(f.at(wantedFile), &w)
+// ReadWanted reads the wanted state. It is empty for a project that was never started.
+func (f *Folder) ReadWanted() (w service.Wanted, err error) {
+	err = readJSON(f.filePath(wantedFile), &w)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -28,11 +28,11 @@ func (f *Folder) Wanted() (w service.Wanted, err error) {
 }
 
 // SetWanted writes the wanted state. The caller holds the lock of Edit.
-func (f *Folder) SetWanted(w service.Wanted) error { return writeJSON(f.at(wantedFile), w) }
+func (f *Folder) SetWanted(w service.Wanted) error { return writeJSON(f.filePath(wantedFile), w) }
 
-// Environment reads the environment with which services are started.
-func (f *Folder) Environment() ([]string, error) {
-	data, err := readFile(f.at(environmentFile))
+// ReadEnvironment reads the environment with which services are started.
+func (f *Folder) ReadEnvironment() ([]string, error) {
+	data, err := readFile(f.filePath(environmentFile))
 	if err != nil || len(data) == 0 {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func (f *Folder) Environment() ([]string, error) {
 
 // SetEnvironment writes it.
 func (f *Folder) SetEnvironment(env []string) error {
-	return write(f.at(environmentFile), []byte(strings.Join(env, "\x00")+"\x00"))
+	return replaceFile(f.filePath(environmentFile), []byte(strings.Join(env, "\x00")+"\x00"))
 }
 
-// Placement reads the devices of services that have one instance for each device, by instance number.
-func (f *Folder) Placement() (p service.Placement, err error) {
-	err = readJSON(f.at(placementFile), &p)
+// ReadPlacement reads the devices of services that have one instance for each device, by instance number.
+func (f *Folder) ReadPlacement() (p service.Placement, err error) {
+	err = readJSON(f.filePath(placementFile), &p)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -54,10 +54,12 @@ func (f *Folder) Placement() (p service.Placement, err error) {
 }
 
 // SetPlacement writes it.
-func (f *Folder) SetPlacement(p service.Placement) error { return writeJSON(f.at(placementFile), p) }
+func (f *Folder) SetPlacement(p service.Placement) error {
+	return writeJSON(f.filePath(placementFile), p)
+}
 
-// Record reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be read.
-func (f *Folder) Record(instance string) (r service.Record, found bool) {
+// ReadRecord reads the record that the keeper of an instance wrote. found is false if there is none or it cannot be read.
+func (f *Folder) ReadRecord(instance string) (r service.Record, found bool) {
 	err := readJSON(f.instancePath(instance, recordFile), &r)
 	return r, err == nil
 }
@@ -67,26 +69,26 @@ func (f *Folder) SetRecord(instance string, r service.Record) error {
 	return writeJSON(f.instancePath(instance, recordFile), r)
 }
 
-// Ending returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end without
+// RequestedEnd returns the hash of the start of an instance that is to end, "" if none is, and whether it is to end without
 // delay.
-func (f *Folder) Ending(instance string) (hash string, now bool) {
-	hash = f.line(instance, endFile)
-	return hash, hash != "" && f.line(instance, hurryFile) == hash
+func (f *Folder) RequestedEnd(instance string) (hash string, now bool) {
+	hash = f.readLine(instance, endFile)
+	return hash, hash != "" && f.readLine(instance, hurryFile) == hash
 }
 
-// SetEnding asks the keeper of an instance to end it. now is kept in a file of its own, so that a request without now
+// RequestEnd asks the keeper of an instance to end it. now is kept in a file of its own, so that a request without now
 // does not undo an earlier or simultaneous one with now.
-func (f *Folder) SetEnding(instance, hash string, now bool) error {
+func (f *Folder) RequestEnd(instance, hash string, now bool) error {
 	if now {
-		if err := write(f.instancePath(instance, hurryFile), []byte(hash+"\n")); err != nil {
+		if err := replaceFile(f.instancePath(instance, hurryFile), []byte(hash+"\n")); err != nil {
 			return err
 		}
 	}
-	return write(f.instancePath(instance, endFile), []byte(hash+"\n"))
+	return replaceFile(f.instancePath(instance, endFile), []byte(hash+"\n"))
 }
 
-// line reads a file of one line; "" if there is none.
-func (f *Folder) line(instance, name string) string {
+// readLine reads a file of one line; "" if there is none.
+func (f *Folder) readLine(instance, name string) string {
 	data, _ := readFile(f.instancePath(instance, name))
 	return strings.TrimSuffix(string(data), "\n")
 }
@@ -109,13 +111,13 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
-	if err := regular(file); err != nil {
+	if err := checkRegular(file); err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(file, largest))
+	return io.ReadAll(io.LimitReader(file, maxFileSize))
 }
 
-func regular(file *os.File) error {
+func checkRegular(file *os.File) error {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("cannot use %s: it is not a regular file; remove it", file.Name())
@@ -128,12 +130,12 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return write(path, append(data, '\n'))
+	return replaceFile(path, append(data, '\n'))
 }
 
-// write replaces a file in one step: a reader gets the old content or the new.
-func write(path string, data []byte) error {
-	dir, err := sys.Follow(filepath.Dir(path))
+// replaceFile replaces a file in one step: a reader gets the old content or the new.
+func replaceFile(path string, data []byte) error {
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
 		err = dir.Replace(filepath.Base(path), data, 0o600)

@@ -18,53 +18,55 @@ type Lock struct{ File *os.File }
 // Release closes this process's descriptor of the lock.
 func (l *Lock) Release() { _ = l.File.Close() }
 
-// Edit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to try.
-func (f *Folder) Edit(patience time.Duration) (*Lock, error) {
+// LockForEdit takes the lock for changes of the wanted state. Processes hold it only briefly; patience is how long to try.
+func (f *Folder) LockForEdit(patience time.Duration) (*Lock, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		lock, err := lockPath(f.at(editLock))
+		lock, err := lockPath(f.filePath(editLock))
 		if lock != nil || err != nil {
 			return lock, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("cannot change the project: another process has kept %s locked for more than %s; try again", f.at(editLock), patience)
+			return nil, fmt.Errorf("cannot change the project: another process has kept %s locked for more than %s; try again", f.filePath(editLock), patience)
 		}
 	}
 }
 
-// Supervise takes the lock of the supervisor; nil if another process has it.
-func (f *Folder) Supervise() (*Lock, error) { return lockPath(f.at(supervisorLock)) }
+// LockSupervisor takes the lock of the supervisor; nil if another process has it.
+func (f *Folder) LockSupervisor() (*Lock, error) { return lockPath(f.filePath(supervisorLock)) }
 
-// Supervised reports whether a supervisor lives.
-func (f *Folder) Supervised() bool { return held(f.at(supervisorLock)) }
+// HasSupervisor reports whether a supervisor lives.
+func (f *Folder) HasSupervisor() bool { return isLocked(f.filePath(supervisorLock)) }
 
-// Keep makes the folder of an instance and takes the lock of its keeper; nil if another process has it.
-func (f *Folder) Keep(instance string) (*Lock, error) {
+// LockKeeper makes the folder of an instance and takes the lock of its keeper; nil if another process has it.
+func (f *Folder) LockKeeper(instance string) (*Lock, error) {
 	if filepath.Base(instance) != instance || instance == "." || instance == ".." {
 		return nil, fmt.Errorf("cannot keep %q: that is no name of an instance", instance)
 	}
-	if err := makeFolder(f.instancePath(instance, "")); err != nil {
+	if err := makeMissingFolder(f.instancePath(instance, "")); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of %s: %w", instance, err)
 	}
-	if err := private(filepath.Clean(f.instancePath(instance, ""))); err != nil {
+	if err := checkPrivate(filepath.Clean(f.instancePath(instance, ""))); err != nil {
 		return nil, err
 	}
 	return lockPath(f.instancePath(instance, keeperLock))
 }
 
-// Kept reports whether the keeper of an instance lives.
-func (f *Folder) Kept(instance string) bool { return held(f.instancePath(instance, keeperLock)) }
+// HasKeeper reports whether the keeper of an instance lives.
+func (f *Folder) HasKeeper(instance string) bool {
+	return isLocked(f.instancePath(instance, keeperLock))
+}
 
-// Live takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
+// LockLife takes the lock that the command of an instance inherits; nil if an earlier command or one of its children has
 // it. The caller holds the instance's lock (Keep).
-func (f *Folder) Live(instance string) (*Lock, error) {
+func (f *Folder) LockLife(instance string) (*Lock, error) {
 	return lockPath(f.instancePath(instance, lifeLock))
 }
 
-// Lives reports whether the command of an instance, or a process that it started, is alive.
-func (f *Folder) Lives(instance string) bool { return held(f.instancePath(instance, lifeLock)) }
+// IsAlive reports whether the command of an instance, or a process that it started, is alive.
+func (f *Folder) IsAlive(instance string) bool { return isLocked(f.instancePath(instance, lifeLock)) }
 
-// LifeFile returns device and inode of that lock's file, to find the processes that hold it.
-func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
+// LifeLockInode returns device and inode of that lock's file, to find the processes that hold it.
+func (f *Folder) LifeLockInode(instance string) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(f.instancePath(instance, lifeLock), &st); err != nil {
 		return 0, 0, err
@@ -72,8 +74,8 @@ func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// InPlace reports whether the lock still protects something: its file still has its name.
-func (l *Lock) InPlace() bool {
+// IsInPlace reports whether the lock still protects something: its file still has its name.
+func (l *Lock) IsInPlace() bool {
 	var have, named unix.Stat_t
 	return unix.Fstat(int(l.File.Fd()), &have) == nil && unix.Lstat(l.File.Name(), &named) == nil && have.Ino == named.Ino && have.Dev == named.Dev
 }
@@ -87,7 +89,7 @@ func lockPath(path string) (*Lock, error) {
 			return nil, fmt.Errorf("cannot lock: %w", err)
 		}
 		lock := &Lock{file}
-		err = regular(file)
+		err = checkRegular(file)
 		if err == nil {
 			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		}
@@ -98,7 +100,7 @@ func lockPath(path string) (*Lock, error) {
 		case err != nil:
 			lock.Release()
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
-		case lock.InPlace():
+		case lock.IsInPlace():
 			return lock, nil
 		}
 		lock.Release() // it was replaced meanwhile
@@ -106,8 +108,8 @@ func lockPath(path string) (*Lock, error) {
 	return nil, fmt.Errorf("cannot lock %s: it is being replaced again and again", path)
 }
 
-// held reports whether a process has the lock. It takes no lock.
-func held(path string) bool {
+// isLocked reports whether a process has the lock. It takes no lock.
+func isLocked(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false

@@ -3,9 +3,9 @@
 // the process ends. A change of a file or the end of a lock wakes the watchers. The package decides nothing and starts
 // nothing.
 //
-//	f, err := project.Make(top, project.ID(file))
+//	f, err := project.MakeFolder(top, project.ID(file))
 //	lock, err := f.Edit(time.Second)
-//	wanted, err := f.Wanted() // change it, then:
+//	wanted, err := f.ReadWanted() // change it, then:
 //	err = f.SetWanted(wanted)
 //	lock.Release()
 package project
@@ -55,24 +55,24 @@ func ID(file string) string {
 	return clean[:min(len(clean), 32)] + "-" + hex.EncodeToString(sum[:6])
 }
 
-// Make opens the folder of a project in top. It makes the folder and top if they are missing, but no folder above top.
-func Make(top, id string) (*Folder, error) {
+// MakeFolder opens the folder of a project in top. It makes the folder and top if they are missing, but no folder above top.
+func MakeFolder(top, id string) (*Folder, error) {
 	path := filepath.Join(top, id)
 	for _, dir := range []string{top, path, filepath.Join(path, instancesFolder)} {
-		if err := makeFolder(dir); err != nil {
+		if err := makeMissingFolder(dir); err != nil {
 			return nil, fmt.Errorf("cannot make the project's folder: %w; set GPUARD_STATE to a folder that you can write", err)
 		}
-		if err := private(dir); err != nil {
+		if err := checkPrivate(dir); err != nil {
 			return nil, err
 		}
 	}
 	return &Folder{path}, nil
 }
 
-// makeFolder makes one folder, where it is missing.
-func makeFolder(dir string) error {
+// makeMissingFolder makes one folder, where it is missing.
+func makeMissingFolder(dir string) error {
 	dir = filepath.Clean(dir)
-	above, err := sys.Follow(filepath.Dir(dir))
+	above, err := sys.FollowDir(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
@@ -86,15 +86,15 @@ func makeFolder(dir string) error {
 // Open opens the folder of a project. The error is os.ErrNotExist if there is none.
 func Open(path string) (*Folder, error) {
 	for _, dir := range []string{filepath.Dir(path), path, filepath.Join(path, instancesFolder)} {
-		if err := private(dir); err != nil {
+		if err := checkPrivate(dir); err != nil {
 			return nil, err
 		}
 	}
 	return &Folder{path}, nil
 }
 
-// private returns an error for a folder that other users could have filled.
-func private(dir string) error {
+// checkPrivate returns an error for a folder that other users could have filled.
+func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
 		return fmt.Errorf("cannot use the project's folder: %w", &os.PathError{Op: "open", Path: dir, Err: err})
@@ -125,10 +125,10 @@ func (f *Folder) Instances() []string {
 	return names
 }
 
-// Log returns the file for the output of an instance, unless its service names another one.
-func (f *Folder) Log(instance string) string { return f.instancePath(instance, logFile) }
+// LogPath returns the file for the output of an instance, unless its service names another one.
+func (f *Folder) LogPath(instance string) string { return f.instancePath(instance, logFile) }
 
-func (f *Folder) at(name string) string { return filepath.Join(f.Path, name) }
+func (f *Folder) filePath(name string) string { return filepath.Join(f.Path, name) }
 
 func (f *Folder) instancePath(instance, name string) string {
 	return filepath.Join(f.Path, instancesFolder, instance, name)

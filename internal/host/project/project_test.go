@@ -14,7 +14,7 @@ import (
 
 func made(t *testing.T) *Folder {
 	t.Helper()
-	f, err := Make(filepath.Join(t.TempDir(), "projects"), ID("/home/alice/My App/gpuard.yaml"))
+	f, err := MakeFolder(filepath.Join(t.TempDir(), "projects"), ID("/home/alice/My App/gpuard.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,41 +44,41 @@ func TestID(t *testing.T) {
 // TestFiles: written files are read back, and missing ones are empty.
 func TestFiles(t *testing.T) {
 	f := made(t)
-	if w, err := f.Wanted(); err != nil || len(w.Instances) != 0 {
+	if w, err := f.ReadWanted(); err != nil || len(w.Instances) != 0 {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if _, found := f.Record("one"); found {
+	if _, found := f.ReadRecord("one"); found {
 		t.Error("a record that nobody wrote")
 	}
-	lock, err := f.Keep("one")
+	lock, err := f.LockKeeper("one")
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
 	defer lock.Release()
 	env := []string{"A=1", "B=two\nlines", "EMPTY="}
 	err = errors.Join(f.SetWanted(service.Wanted{Name: "x", Count: 7}), f.SetEnvironment(env), f.SetPlacement(service.Placement{"node": {"GPU-1"}}),
-		f.SetRecord("one", service.Record{State: service.Running}), f.SetEnding("one", "abc", true))
+		f.SetRecord("one", service.Record{State: service.Running}), f.RequestEnd("one", "abc", true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _ := f.Wanted()
-	got, _ := f.Environment()
-	p, _ := f.Placement()
-	r, _ := f.Record("one")
-	hash, now := f.Ending("one")
+	w, _ := f.ReadWanted()
+	got, _ := f.ReadEnvironment()
+	p, _ := f.ReadPlacement()
+	r, _ := f.ReadRecord("one")
+	hash, now := f.RequestedEnd("one")
 	if w.Count != 7 || !slices.Equal(got, env) || p["node"][0] != "GPU-1" || r.State != service.Running || hash != "abc" || !now {
 		t.Errorf("%+v %q %v %+v %q %v", w, got, p, r, hash, now)
 	}
-	if err := f.SetEnding("one", "abc", false); err != nil {
+	if err := f.RequestEnd("one", "abc", false); err != nil {
 		t.Fatal(err)
 	}
-	if hash, now = f.Ending("one"); hash != "abc" || !now {
+	if hash, now = f.RequestedEnd("one"); hash != "abc" || !now {
 		t.Errorf("asked again without haste: %q %v, and the haste of before counts", hash, now)
 	}
-	if err := f.SetEnding("one", "def", false); err != nil {
+	if err := f.RequestEnd("one", "def", false); err != nil {
 		t.Fatal(err)
 	}
-	if hash, now = f.Ending("one"); hash != "def" || now {
+	if hash, now = f.RequestedEnd("one"); hash != "def" || now {
 		t.Errorf("asked for the end of another start: %q %v", hash, now)
 	}
 	if names := f.Instances(); !slices.Equal(names, []string{"one"}) {
@@ -90,13 +90,13 @@ func TestFiles(t *testing.T) {
 func TestStrange(t *testing.T) {
 	f := made(t)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	if err := errors.Join(os.WriteFile(elsewhere, []byte(`{"count": 9}`), 0o600), os.Symlink(elsewhere, f.at(wantedFile))); err != nil {
+	if err := errors.Join(os.WriteFile(elsewhere, []byte(`{"count": 9}`), 0o600), os.Symlink(elsewhere, f.filePath(wantedFile))); err != nil {
 		t.Fatal(err)
 	}
-	if w, err := f.Wanted(); err == nil {
+	if w, err := f.ReadWanted(); err == nil {
 		t.Errorf("a link was followed: %+v", w)
 	}
-	if _, err := f.Keep("../../one"); err == nil {
+	if _, err := f.LockKeeper("../../one"); err == nil {
 		t.Error("an instance outside the folder")
 	}
 	if err := os.Chmod(f.Path, 0o755); err != nil {
@@ -113,12 +113,12 @@ func TestStrange(t *testing.T) {
 // TestLocks: one process has a lock, others see that, and the watcher reports its end.
 func TestLocks(t *testing.T) {
 	f := made(t)
-	lock, err := f.Keep("one")
+	lock, err := f.LockKeeper("one")
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
-	if again, err := f.Keep("one"); again != nil || err != nil || !f.Kept("one") || f.Lives("one") {
-		t.Errorf("%v, %v, kept %v, lives %v", again, err, f.Kept("one"), f.Lives("one"))
+	if again, err := f.LockKeeper("one"); again != nil || err != nil || !f.HasKeeper("one") || f.IsAlive("one") {
+		t.Errorf("%v, %v, kept %v, lives %v", again, err, f.HasKeeper("one"), f.IsAlive("one"))
 	}
 	w, err := f.Watch("")
 	if err != nil {
@@ -126,10 +126,10 @@ func TestLocks(t *testing.T) {
 	}
 	defer w.Close()
 	lock.Release()
-	for told(t, w); f.Kept("one"); {
+	for told(t, w); f.HasKeeper("one"); {
 		told(t, w)
 	}
-	if lock, err = f.Keep("two"); err != nil || lock == nil { // a new folder
+	if lock, err = f.LockKeeper("two"); err != nil || lock == nil { // a new folder
 		t.Fatal(lock, err)
 	}
 	told(t, w)
@@ -137,7 +137,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(t, w)
-	if err := os.RemoveAll(f.instancePath("two", "")); err != nil || lock.InPlace() {
+	if err := os.RemoveAll(f.instancePath("two", "")); err != nil || lock.IsInPlace() {
 		t.Errorf("%v: the lock of a folder that is gone protects nothing", err)
 	}
 }

@@ -21,9 +21,9 @@ type Watcher struct {
 	stop    context.CancelFunc
 }
 
-// slow is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
+// pollInterval is the time between two values of Changed without inotify: by default a user has 128 inotify instances for all
 // programs (fs.inotify.max_user_instances).
-const slow = time.Second
+const pollInterval = time.Second
 
 // Watch begins to watch the project, or only one instance of it. It does not report changes before it returned, so read
 // the files after the call.
@@ -33,17 +33,17 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	w := &Watcher{Changed: changed, changed: changed, folder: f, stop: stop}
 	var err error
 	if w.inotify, err = sys.NewInotify(); err != nil {
-		go w.beat(ctx)
+		go w.notifyAtIntervals(ctx)
 		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
 	if only != "" {
-		err = w.add(f.instancePath(only, ""))
+		err = w.addWatch(f.instancePath(only, ""))
 	} else {
-		if err = w.add(f.Path); err == nil {
-			err = w.add(f.at(instancesFolder))
+		if err = w.addWatch(f.Path); err == nil {
+			err = w.addWatch(f.filePath(instancesFolder))
 		}
 		for _, name := range f.Instances() {
-			_ = w.add(f.instancePath(name, "")) // it may be gone already
+			_ = w.addWatch(f.instancePath(name, "")) // it may be gone already
 		}
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 		_ = w.inotify.Close()
 		return nil, fmt.Errorf("cannot watch %s: %w", f.Path, err)
 	}
-	go w.run(ctx)
+	go w.readEvents(ctx)
 	return w, nil
 }
 
@@ -63,28 +63,28 @@ func (w *Watcher) Close() {
 	}
 }
 
-// beat sends a value at intervals, in place of events of the kernel.
-func (w *Watcher) beat(ctx context.Context) {
-	tick := time.NewTicker(slow)
+// notifyAtIntervals sends a value at intervals, in place of events of the kernel.
+func (w *Watcher) notifyAtIntervals(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.notify()
+			w.notifyChanged()
 		}
 	}
 }
 
-func (w *Watcher) add(dir string) error {
+func (w *Watcher) addWatch(dir string) error {
 	const events = unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	_, err := w.inotify.Add(dir, events)
 	return err
 }
 
-// run reads events until the watch is closed.
-func (w *Watcher) run(ctx context.Context) {
+// readEvents reads events until the watch is closed.
+func (w *Watcher) readEvents(ctx context.Context) {
 	for {
 		events, err := w.inotify.Read()
 		if err != nil {
@@ -92,24 +92,24 @@ func (w *Watcher) run(ctx context.Context) {
 		}
 		told, locks := false, false
 		for _, e := range events {
-			tells, lock := w.event(e.Name, e.What)
+			tells, lock := w.judgeEvent(e.Name, e.What)
 			told, locks = told || tells, locks || lock
 		}
 		if told {
-			w.notify()
+			w.notifyChanged()
 		}
 		if locks {
-			w.echo(ctx)
+			w.notifyRepeatedly(ctx)
 		}
 	}
 }
 
-// event reports whether an event is a change, and whether it announces the end of a lock.
-func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
+// judgeEvent reports whether an event is a change, and whether it announces the end of a lock.
+func (w *Watcher) judgeEvent(name string, what uint32) (tells, lock bool) {
 	switch {
 	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
 		for _, name := range w.folder.Instances() {
-			_ = w.add(w.folder.instancePath(name, ""))
+			_ = w.addWatch(w.folder.instancePath(name, ""))
 		}
 		return true, true
 	case what&unix.IN_CREATE != 0:
@@ -121,9 +121,9 @@ func (w *Watcher) event(name string, what uint32) (tells, lock bool) {
 	return true, false
 }
 
-// echo sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
+// notifyRepeatedly sends more values: the kernel announces the end of a lock just before it drops it (Linux fs/file_table.c,
 // __fput), and on a busy machine the drop can come later.
-func (w *Watcher) echo(ctx context.Context) {
+func (w *Watcher) notifyRepeatedly(ctx context.Context) {
 	go func() {
 		for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			timer := time.NewTimer(pause)
@@ -132,13 +132,13 @@ func (w *Watcher) echo(ctx context.Context) {
 				timer.Stop()
 				return
 			case <-timer.C:
-				w.notify()
+				w.notifyChanged()
 			}
 		}
 	}()
 }
 
-func (w *Watcher) notify() {
+func (w *Watcher) notifyChanged() {
 	select {
 	case w.changed <- struct{}{}:
 	default:

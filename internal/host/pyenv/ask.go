@@ -16,18 +16,18 @@ import (
 )
 
 //go:embed ask.py
-var script string
+var probeScript string
 
-// Libraries lists the libraries that Ask knows, by the names under which Python imports them.
-func Libraries() []string { return []string{"torch", "tensorflow", "jax", "onnxruntime", "cupy"} }
+// KnownLibraries lists the libraries that Ask knows, by the names under which Python imports them.
+func KnownLibraries() []string { return []string{"torch", "tensorflow", "jax", "onnxruntime", "cupy"} }
 
 // Ask imports a library in a child process, and returns the devices that the library finds. The child has the caller's
 // variables, and others that keep it from writing files and from taking all memory of a device. When ctx ends, Ask
 // kills the child and its process group.
-func (w Where) Ask(ctx context.Context, interpreter, library string) hostinfo.Probe {
+func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hostinfo.Probe {
 	p := hostinfo.Probe{Library: library}
-	var out, errs tail
-	command := exec.CommandContext(ctx, w.at(interpreter), "-B", "-c", script, library)
+	var out, errs tailBuffer
+	command := exec.CommandContext(ctx, w.realPath(interpreter), "-B", "-c", probeScript, library)
 	command.Dir = "/" // a file torch.py in the caller's folder is not the library
 	command.Env = append(command.Env, w.Env...)
 	command.Env = append(command.Env, "PYTHONDONTWRITEBYTECODE=1", "CUDA_CACHE_DISABLE=1", "CUPY_CACHE_IN_MEMORY=1",
@@ -56,10 +56,10 @@ func (w Where) Ask(ctx context.Context, interpreter, library string) hostinfo.Pr
 		p.Problem = "no answer in time"
 		return p
 	}
-	answer, ok := answer(out.text)
+	answer, ok := parseReply(out.text)
 	switch {
 	case err != nil && !ok:
-		p.Problem = problem(err, errs.text)
+		p.Problem = failureText(err, errs.text)
 	case !ok:
 		p.Problem = "it ended without an answer"
 	default:
@@ -71,16 +71,16 @@ func (w Where) Ask(ctx context.Context, interpreter, library string) hostinfo.Pr
 	return p
 }
 
-type reply struct {
+type frameworkReply struct {
 	Version string   `json:"version"`
 	Devices int      `json:"devices"`
 	Names   []string `json:"names"`
 }
 
-// answer returns the last line of out that is a reply.
-func answer(out []byte) (r reply, ok bool) {
+// parseReply returns the last line of out that is a reply.
+func parseReply(out []byte) (r frameworkReply, ok bool) {
 	for line := range bytes.Lines(out) {
-		var one reply
+		var one frameworkReply
 		if bytes.HasPrefix(line, []byte("{")) && json.Unmarshal(line, &one) == nil && one.Version != "" {
 			r, ok = one, true
 		}
@@ -88,8 +88,8 @@ func answer(out []byte) (r reply, ok bool) {
 	return r, ok
 }
 
-// problem says why there is no answer: the last line that Python printed, or how it ended.
-func problem(err error, errs []byte) string {
+// failureText says why there is no answer: the last line that Python printed, or how it ended.
+func failureText(err error, errs []byte) string {
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) {
 		return err.Error()
@@ -113,10 +113,10 @@ func lastLine(text []byte) string {
 	return line
 }
 
-// tail keeps the end of a process's output.
-type tail struct{ text []byte }
+// tailBuffer keeps the end of a process's output.
+type tailBuffer struct{ text []byte }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tailBuffer) Write(p []byte) (int, error) {
 	const keep = 64 << 10
 	t.text = append(t.text, p...)
 	if over := len(t.text) - keep; over > 0 {

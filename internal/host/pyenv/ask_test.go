@@ -13,19 +13,19 @@ import (
 )
 
 // fake makes a library of one file, and a Where with a Python that finds it.
-func fake(t *testing.T, name, text string) Where {
+func fake(t *testing.T, name, text string) SearchScope {
 	t.Helper()
 	gate.Need(t, "python3")
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, name+".py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return Where{Root: "/", Env: visible.Env{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "PYTHONPATH=" + folder, "MARK=" + folder}, Folder: folder}
+	return SearchScope{Root: "/", Env: visible.Env{"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "PYTHONPATH=" + folder, "MARK=" + folder}, Folder: folder}
 }
 
-func (w Where) python(t *testing.T) string {
+func (w SearchScope) python(t *testing.T) string {
 	t.Helper()
-	p, ok := w.onPath("python3")
+	p, ok := w.environmentOnPath("python3")
 	if !ok || p.Interpreter == "" { // a wrapper that does not say where its Python is
 		return "/usr/bin/python3"
 	}
@@ -53,7 +53,7 @@ class cuda:
 }
 
 // standIn returns a script that runs text in place of a Python, because a real one starts slowly.
-func standIn(t *testing.T, text string) (Where, string) {
+func standIn(t *testing.T, text string) (SearchScope, string) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "body"), []byte(text), 0o644); err != nil {
@@ -63,7 +63,7 @@ func standIn(t *testing.T, text string) (Where, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Where{Root: "/", Env: visible.Env{"PATH=" + os.Getenv("PATH"), "MARK=" + folder}, Folder: folder}, path
+	return SearchScope{Root: "/", Env: visible.Env{"PATH=" + os.Getenv("PATH"), "MARK=" + folder}, Folder: folder}, path
 }
 
 func TestAskTellsWhyThereIsNoAnswer(t *testing.T) {

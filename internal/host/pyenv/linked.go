@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// mostOfELF is how much is read of one library, in bytes: its tables, not its code.
-const mostOfELF = 32 << 20
+// maxELFSize is how much is read of one library, in bytes: its tables, not its code.
+const maxELFSize = 32 << 20
 
 // librariesIn lists the shared libraries in a folder, and the names of those that they load; nil where it has none.
-func (w Where) librariesIn(folder string) []string {
+func (w SearchScope) librariesIn(folder string) []string {
 	var all []string
-	names, _ := w.names(folder)
+	names, _ := w.listNames(folder)
 	for _, name := range names {
 		if strings.Contains(name, ".so") {
 			all = append(append(all, name), w.neededBy(filepath.Join(folder, name))...)
@@ -24,14 +24,14 @@ func (w Where) librariesIn(folder string) []string {
 }
 
 // neededBy lists the names of the libraries that a shared library loads (DT_NEEDED); none where it cannot be read.
-func (w Where) neededBy(path string) []string {
+func (w SearchScope) neededBy(path string) []string {
 	f := w.openFile(path)
 	if f == nil {
 		return nil
 	}
 	defer f.Close()
 
-	library, err := elf.NewFile(&rationed{f, mostOfELF})
+	library, err := elf.NewFile(&limitedReader{f, maxELFSize})
 	if err != nil {
 		return nil
 	}
@@ -39,13 +39,13 @@ func (w Where) neededBy(path string) []string {
 	return names
 }
 
-// rationed ends reading after so many bytes: a broken library may name tables of any size.
-type rationed struct {
+// limitedReader ends reading after so many bytes: a broken library may name tables of any size.
+type limitedReader struct {
 	file io.ReaderAt
 	left int
 }
 
-func (r *rationed) ReadAt(p []byte, at int64) (int, error) {
+func (r *limitedReader) ReadAt(p []byte, at int64) (int, error) {
 	r.left -= len(p)
 	if r.left < 0 {
 		return 0, errors.New("its tables are too large")

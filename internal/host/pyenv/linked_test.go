@@ -51,7 +51,7 @@ func TestLlama(t *testing.T) {
 		"cut off":              {[]string{folder + "llama_cpp/lib/libllama.so=" + library("libcudart.so.12")[:150]}, []string{"libllama.so"}},
 		"tables without end":   {[]string{folder + "llama_cpp/lib/libllama.so=" + strings.Replace(library("x"), string([]byte{3, 0, 2, 0}), string([]byte{0xff, 0xff, 2, 0}), 1)}, []string{"libllama.so"}},
 	} {
-		folders, _ := where(plant(t, append(c.things, "v/bin/python3", "v/pyvenv.cfg")...)).Packages(t.Context(), Place{Prefix: "/v"})
+		folders, _ := where(plant(t, append(c.things, "v/bin/python3", "v/pyvenv.cfg")...)).PackageFolders(t.Context(), Environment{Prefix: "/v"})
 		if len(folders) != 1 {
 			t.Fatalf("%s: %+v", name, folders)
 		}

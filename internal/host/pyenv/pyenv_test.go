@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	apart.InMemory()
+	apart.UseMemoryFolder()
 	os.Exit(m.Run())
 }
 
@@ -67,8 +67,8 @@ func system() []string {
 	}
 }
 
-func where(root string, env ...string) Where {
-	return Where{Root: root, Env: append(visible.Env{"HOME=/home/a"}, env...), Folder: "/home/a/here"}
+func where(root string, env ...string) SearchScope {
+	return SearchScope{Root: root, Env: append(visible.Env{"HOME=/home/a"}, env...), Folder: "/home/a/here"}
 }
 
 func TestFind(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFind(t *testing.T) {
 		"a relative PATH":    {[]string{"PATH=.:usr/bin"}, nil},
 		"a venv that is not": {[]string{"VIRTUAL_ENV=/home/a/here", "PATH=/usr/bin"}, []string{"/home/a/here", "/usr"}},
 	} {
-		found := where(root, c.env...).Find()
+		found := where(root, c.env...).FindEnvironments()
 		var active, others []string
 		for _, p := range found {
 			if p.Active {
@@ -115,22 +115,22 @@ func TestFind(t *testing.T) {
 
 func TestFindTellsWhatIsBroken(t *testing.T) {
 	root := plant(t, "home/a/v/pyvenv.cfg=home = /usr/bin", "home/a/v/bin/python3 -> /usr/bin/python3.9", "home/a/empty/")
-	found := where(root, "VIRTUAL_ENV=/home/a/v").Find()
+	found := where(root, "VIRTUAL_ENV=/home/a/v").FindEnvironments()
 	if len(found) != 1 || !found[0].Active || !strings.Contains(found[0].Problem, "/usr/bin/python3.9, which is not there") {
 		t.Errorf("an interpreter that is gone: %+v", found)
 	}
 	// Outside of tests, paths have no Root before them.
 	top := plant(t, "v/pyvenv.cfg=", "v/bin/python3 -> ../nothing/python3.9", "round/pyvenv.cfg=", "round/bin/python3 -> python", "round/bin/python -> python3", "gone -> v/nowhere")
-	w := Where{Root: "/", Env: visible.Env{"HOME=" + top}, Folder: top}
+	w := SearchScope{Root: "/", Env: visible.Env{"HOME=" + top}, Folder: top}
 	for name, want := range map[string]string{"v": "/v/nothing/python3.9, which is not there", "round": "a loop of links"} {
-		if p, err := w.Named(name); err != nil || !strings.Contains(p.Problem, want) {
+		if p, err := w.NamedEnvironment(name); err != nil || !strings.Contains(p.Problem, want) {
 			t.Errorf("%s: %+v, %v; want %q", name, p, err, want)
 		}
 	}
-	if _, err := w.Named("./gone"); err == nil || !strings.Contains(err.Error(), "a link to "+top+"/v/nowhere") {
+	if _, err := w.NamedEnvironment("./gone"); err == nil || !strings.Contains(err.Error(), "a link to "+top+"/v/nowhere") {
 		t.Errorf("a link to nothing: %v", err)
 	}
-	found = where(root, "VIRTUAL_ENV=/home/a/empty").Find()
+	found = where(root, "VIRTUAL_ENV=/home/a/empty").FindEnvironments()
 	if len(found) != 1 || !strings.Contains(found[0].Problem, "no Python in it") {
 		t.Errorf("a folder without Python: %+v", found)
 	}
@@ -142,8 +142,8 @@ func TestFindEndsEarlyWhereThereIsMuch(t *testing.T) {
 		name := "home/a/.pyenv/versions/3.8." + string(rune('0'+i/10)) + string(rune('0'+i%10))
 		things = append(things, name+"/bin/python3")
 	}
-	if n := len(where(plant(t, things...)).Find()); n != most {
-		t.Errorf("%d environments, want %d", n, most)
+	if n := len(where(plant(t, things...)).FindEnvironments()); n != maxEnvironments {
+		t.Errorf("%d environments, want %d", n, maxEnvironments)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestNamed(t *testing.T) {
 		"/opt/conda":             {"/opt/conda", "conda", "3.12"},
 		"/opt/conda/bin/python3": {"/opt/conda", "conda", "3.12"},
 	} {
-		p, err := where(root, "PATH=/usr/bin", "CONDA_EXE=/opt/conda/bin/conda").Named(name)
+		p, err := where(root, "PATH=/usr/bin", "CONDA_EXE=/opt/conda/bin/conda").NamedEnvironment(name)
 		if err != nil || p.Prefix != want.prefix || p.Kind != want.kind || p.Version != want.version {
 			t.Errorf("%s: %+v, %v; want %+v", name, p, err, want)
 		}
@@ -186,7 +186,7 @@ func TestNamed(t *testing.T) {
 		"/home/a/e.yml":  "gpuard lint looks at it",
 		"/usr/bin/tool":  "not a Python",
 	} {
-		if p, err := where(root, "PATH=/usr/bin").Named(name); err == nil || !strings.Contains(err.Error(), want) {
+		if p, err := where(root, "PATH=/usr/bin").NamedEnvironment(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v; want an error with %q", name, p, err, want)
 		}
 	}
@@ -195,39 +195,39 @@ func TestNamed(t *testing.T) {
 func TestPackages(t *testing.T) {
 	root := plant(t, append(system(), "home/a/.local/lib/python3.11/site-packages/onnxruntime-1.20.0.dist-info/", "src/x-1.0.dist-info/")...)
 	w := where(root, "PATH=/usr/bin", "PYTHONPATH=:/src:rel")
-	paths := func(folders []Folder) (p []string) {
+	paths := func(folders []PackageFolder) (p []string) {
 		for _, f := range folders {
 			p = append(p, f.Path)
 		}
 		return p
 	}
-	system, version := w.Packages(t.Context(), Place{Prefix: "/usr", Version: "3.11"})
+	system, version := w.PackageFolders(t.Context(), Environment{Prefix: "/usr", Version: "3.11"})
 	if want := []string{"/usr/local/lib/python3.11/dist-packages", "/usr/lib/python3/dist-packages"}; !slices.Equal(paths(system), want) || version != "3.11" {
 		t.Errorf("the system's: %q of %s, want %q", paths(system), version, want)
 	}
 	fedora := where(plant(t, "usr/bin/python3.12", "usr/lib64/python3.12/site-packages/", "usr/lib/python3.12/site-packages/", "usr/local/lib/python3.12/site-packages/", "usr/local/lib64/python3.12/site-packages/"))
-	own, _ := fedora.Packages(t.Context(), Place{Prefix: "/usr", Version: "3.12"})
+	own, _ := fedora.PackageFolders(t.Context(), Environment{Prefix: "/usr", Version: "3.12"})
 	if want := []string{"/usr/local/lib/python3.12/site-packages", "/usr/local/lib64/python3.12/site-packages", "/usr/lib/python3.12/site-packages", "/usr/lib64/python3.12/site-packages"}; !slices.Equal(paths(own), want) {
 		t.Errorf("Fedora's: %q, want %q", paths(own), want)
 	}
-	venv, version := w.Packages(t.Context(), Place{Prefix: "/home/a/v"})
+	venv, version := w.PackageFolders(t.Context(), Environment{Prefix: "/home/a/v"})
 	if want := []string{"/home/a/v/lib/python3.11/site-packages"}; !slices.Equal(paths(venv), want) || version != "3.11" {
 		t.Fatalf("a venv with lib64: %q of %s, want %q", paths(venv), version, want)
 	}
 	if got := string(venv[0].Torch); got != "cuda: Optional[str] = '12.8'" || !slices.Contains(venv[0].Names, "torch-2.9.0+cu128.dist-info") {
 		t.Errorf("%q, %q", got, venv[0].Names)
 	}
-	before, after := w.Shared(t.Context(), "3.11", true)
+	before, after := w.SharedFolders(t.Context(), "3.11", true)
 	if !slices.Equal(paths(before), []string{"/src"}) || !slices.Equal(paths(after), []string{"/home/a/.local/lib/python3.11/site-packages"}) {
 		t.Errorf("PYTHONPATH %q, the user's %q", paths(before), paths(after))
 	}
-	if _, after := w.Shared(t.Context(), "3.11", false); after != nil {
+	if _, after := w.SharedFolders(t.Context(), "3.11", false); after != nil {
 		t.Errorf("the user's folder counts in an environment that is apart from it: %q", after)
 	}
-	if _, after := where(root, "PYTHONNOUSERSITE=1").Shared(t.Context(), "3.11", true); after != nil {
+	if _, after := where(root, "PYTHONNOUSERSITE=1").SharedFolders(t.Context(), "3.11", true); after != nil {
 		t.Errorf("the user's folder counts although it is switched off: %q", after)
 	}
-	if got := w.Conda(Place{Prefix: "/opt/conda/envs/train"}); !slices.Equal(got, []string{"pytorch-2.5.1-py3.10_cuda12.4_cudnn9.1.0_0.json"}) {
+	if got := w.CondaFiles(Environment{Prefix: "/opt/conda/envs/train"}); !slices.Equal(got, []string{"pytorch-2.5.1-py3.10_cuda12.4_cudnn9.1.0_0.json"}) {
 		t.Errorf("conda: %q", got)
 	}
 }
@@ -239,38 +239,38 @@ func TestPackagesTellsOfNamesThatWereNotRead(t *testing.T) {
 	if err := os.WriteFile(one, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := Where{Root: "/"}
-	for i := range entries {
+	w := SearchScope{Root: "/"}
+	for i := range maxNames {
 		if err := os.Link(one, filepath.Join(folder, strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 		if i == 2 {
-			if f := w.list(t.Context(), []string{folder}); f[0].Problem != "" {
+			if f := w.readFolders(t.Context(), []string{folder}); f[0].Problem != "" {
 				t.Errorf("a few names: %q", f[0].Problem)
 			}
 		}
 	}
-	if f := w.list(t.Context(), []string{folder}); !strings.Contains(f[0].Problem, "only the first 20000 were read") {
+	if f := w.readFolders(t.Context(), []string{folder}); !strings.Contains(f[0].Problem, "only the first 20000 were read") {
 		t.Errorf("%d names: %q", len(f[0].Names), f[0].Problem)
 	}
 }
 
 func TestNewestVersion(t *testing.T) {
 	root := plant(t, "p/lib/python3.9/site-packages/", "p/lib/python3.11/site-packages/", "p/lib/python3/", "p/lib/python3.12=a file", "p/lib/python3.x/")
-	if _, version := where(root).Packages(t.Context(), Place{Prefix: "/p"}); version != "3.11" {
+	if _, version := where(root).PackageFolders(t.Context(), Environment{Prefix: "/p"}); version != "3.11" {
 		t.Errorf("%q, want 3.11", version)
 	}
-	if _, version := where(root).Packages(t.Context(), Place{Prefix: "/p", Version: "3.8"}); version != "3.11" {
+	if _, version := where(root).PackageFolders(t.Context(), Environment{Prefix: "/p", Version: "3.8"}); version != "3.11" {
 		t.Errorf("%q, want 3.11: there is no folder for the interpreter's", version)
 	}
-	if _, version := where(root).Packages(t.Context(), Place{Prefix: "/p", Version: "3.9"}); version != "3.9" {
+	if _, version := where(root).PackageFolders(t.Context(), Environment{Prefix: "/p", Version: "3.9"}); version != "3.9" {
 		t.Errorf("%q, want the interpreter's 3.9", version)
 	}
 }
 
 // A FIFO in place of a file must not block the search, and an endless file must not fill the memory.
 func TestReadsPlainFilesOnly(t *testing.T) {
-	root := plant(t, "v/pyvenv.cfg="+strings.Repeat("x", fileSize+100), "v/lib/python3.11/site-packages/torch/")
+	root := plant(t, "v/pyvenv.cfg="+strings.Repeat("x", maxFileSize+100), "v/lib/python3.11/site-packages/torch/")
 	if err := syscall.Mkfifo(filepath.Join(root, "v/lib/python3.11/site-packages/torch/version.py"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -278,14 +278,14 @@ func TestReadsPlainFilesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := where(root)
-	if names := w.Conda(Place{Prefix: "/v"}); names != nil {
+	if names := w.CondaFiles(Environment{Prefix: "/v"}); names != nil {
 		t.Errorf("a pipe was listed: %q", names)
 	}
-	folders, _ := w.Packages(t.Context(), Place{Prefix: "/v"})
+	folders, _ := w.PackageFolders(t.Context(), Environment{Prefix: "/v"})
 	if len(folders) != 1 || folders[0].Torch != nil {
 		t.Errorf("a pipe was read: %+v", folders)
 	}
-	if n := len(w.Config(Place{Prefix: "/v"})); n != fileSize {
-		t.Errorf("%d bytes of a large file, want %d", n, fileSize)
+	if n := len(w.ReadConfig(Environment{Prefix: "/v"})); n != maxFileSize {
+		t.Errorf("%d bytes of a large file, want %d", n, maxFileSize)
 	}
 }

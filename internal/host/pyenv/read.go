@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Folder is a folder of packages.
-type Folder struct {
+// PackageFolder is a folder of packages.
+type PackageFolder struct {
 	Path    string
 	Names   []string // its files and folders, sorted; at most 20,000
 	Torch   []byte   // content of torch/version.py; nil if there is none
@@ -20,22 +20,24 @@ type Folder struct {
 	Problem string   // why it could not be listed
 }
 
-// Config returns the content of the environment's pyvenv.cfg; nil if it has none.
-func (w Where) Config(p Place) []byte { return w.readFile(filepath.Join(p.Prefix, "pyvenv.cfg")) }
+// ReadConfig returns the content of the environment's pyvenv.cfg; nil if it has none.
+func (w SearchScope) ReadConfig(p Environment) []byte {
+	return w.readFile(filepath.Join(p.Prefix, "pyvenv.cfg"))
+}
 
-// Conda lists the files in conda-meta; none if this is not a conda environment.
-func (w Where) Conda(p Place) []string {
-	names, _ := w.names(filepath.Join(p.Prefix, "conda-meta"))
+// CondaFiles lists the files in conda-meta; none if this is not a conda environment.
+func (w SearchScope) CondaFiles(p Environment) []string {
+	names, _ := w.listNames(filepath.Join(p.Prefix, "conda-meta"))
 	slices.Sort(names)
 	return names
 }
 
-// Packages returns the environment's own folders of packages, in the order in which Python searches them, and their
+// PackageFolders returns the environment's own folders of packages, in the order in which Python searches them, and their
 // Python version ("3.11"): that of the place, or else the newest in the environment. It stops early if ctx ends.
-func (w Where) Packages(ctx context.Context, p Place) (folders []Folder, version string) {
+func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders []PackageFolder, version string) {
 	version = p.Version
 	if version == "" || !w.hasVersion(p.Prefix, version) {
-		version = w.newest(p.Prefix)
+		version = w.newestVersion(p.Prefix)
 	}
 	var paths []string
 	if version != "" {
@@ -45,43 +47,43 @@ func (w Where) Packages(ctx context.Context, p Place) (folders []Folder, version
 	}
 	if p.Prefix == "/usr" { // Python searches the administrator's folders before the distribution's
 		local, name := "/usr/local/lib/python"+version, "dist-packages"
-		if !w.folder("/usr/lib/python3/dist-packages") {
+		if !w.isFolder("/usr/lib/python3/dist-packages") {
 			name = "site-packages" // Fedora and similar; on Debian this is the folder of a Python that was built in /usr/local
 		}
 		paths = slices.Concat([]string{filepath.Join(local, name), filepath.Join(strings.Replace(local, "lib", "lib64", 1), name)}, paths, []string{"/usr/lib/python3/dist-packages"})
 	}
-	return w.list(ctx, paths), version
+	return w.readFolders(ctx, paths), version
 }
 
-// Shared returns the other folders that Python searches: before the environment's own those of PYTHONPATH, and after
+// SharedFolders returns the other folders that Python searches: before the environment's own those of PYTHONPATH, and after
 // them the user's, if user is set. Source: python/cpython Lib/site.py (getusersitepackages, ENABLE_USER_SITE).
-func (w Where) Shared(ctx context.Context, version string, user bool) (before, after []Folder) {
+func (w SearchScope) SharedFolders(ctx context.Context, version string, user bool) (before, after []PackageFolder) {
 	var paths []string
-	for _, path := range filepath.SplitList(w.value("PYTHONPATH")) {
+	for _, path := range filepath.SplitList(w.envValue("PYTHONPATH")) {
 		if filepath.IsAbs(path) {
 			paths = append(paths, path)
 		}
 	}
-	before = w.list(ctx, paths)
-	if user && version != "" && w.value("PYTHONNOUSERSITE") == "" {
-		base := w.value("PYTHONUSERBASE")
+	before = w.readFolders(ctx, paths)
+	if user && version != "" && w.envValue("PYTHONNOUSERSITE") == "" {
+		base := w.envValue("PYTHONUSERBASE")
 		if base == "" {
-			base = filepath.Join(w.value("HOME"), ".local")
+			base = filepath.Join(w.envValue("HOME"), ".local")
 		}
-		after = w.list(ctx, []string{filepath.Join(base, "lib", "python"+version, "site-packages")})
+		after = w.readFolders(ctx, []string{filepath.Join(base, "lib", "python"+version, "site-packages")})
 	}
 	return before, after
 }
 
-// list reads the folders that exist, each once: lib64 is often a link to lib.
-func (w Where) list(ctx context.Context, paths []string) []Folder {
-	var folders []Folder
+// readFolders reads the folders that exist, each once: lib64 is often a link to lib.
+func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageFolder {
+	var folders []PackageFolder
 	var seen []os.FileInfo
 	for _, path := range paths {
-		info, err := w.stat(path)
+		info, err := w.statPath(path)
 		if err != nil || !info.IsDir() || ctx.Err() != nil {
 			if os.IsPermission(err) {
-				folders = append(folders, Folder{Path: path, Problem: "no permission to read it"})
+				folders = append(folders, PackageFolder{Path: path, Problem: "no permission to read it"})
 			}
 			continue
 		}
@@ -89,11 +91,11 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 			continue
 		}
 		seen = append(seen, info)
-		f := Folder{Path: path}
-		if f.Names, err = w.names(path); err != nil {
-			f.Problem = reason(err)
-		} else if len(f.Names) == entries {
-			f.Problem = fmt.Sprintf("it has very many files: only the first %d were read", entries)
+		f := PackageFolder{Path: path}
+		if f.Names, err = w.listNames(path); err != nil {
+			f.Problem = errorReason(err)
+		} else if len(f.Names) == maxNames {
+			f.Problem = fmt.Sprintf("it has very many files: only the first %d were read", maxNames)
 		}
 		slices.Sort(f.Names)
 		if _, has := slices.BinarySearch(f.Names, "torch"); has {
@@ -110,8 +112,8 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 	return folders
 }
 
-// reason returns an error without the path, because the message has it already.
-func reason(err error) string {
+// errorReason returns an error without the path, because the message has it already.
+func errorReason(err error) string {
 	var e *os.PathError
 	if errors.As(err, &e) {
 		return e.Err.Error()
@@ -119,18 +121,18 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (w Where) hasVersion(prefix, version string) bool {
-	return w.folder(filepath.Join(prefix, "lib", "python"+version)) || w.folder(filepath.Join(prefix, "lib64", "python"+version))
+func (w SearchScope) hasVersion(prefix, version string) bool {
+	return w.isFolder(filepath.Join(prefix, "lib", "python"+version)) || w.isFolder(filepath.Join(prefix, "lib64", "python"+version))
 }
 
-// newest returns the newest version for which an environment has a folder of packages.
-func (w Where) newest(prefix string) string {
+// newestVersion returns the newest version for which an environment has a folder of packages.
+func (w SearchScope) newestVersion(prefix string) string {
 	var versions []string
 	for _, lib := range []string{"lib", "lib64"} {
-		names, _ := w.names(filepath.Join(prefix, lib))
+		names, _ := w.listNames(filepath.Join(prefix, lib))
 		for _, name := range names {
 			v, ok := strings.CutPrefix(name, "python")
-			if ok && versionOf(name) == v && w.folder(filepath.Join(prefix, lib, name)) {
+			if ok && versionOf(name) == v && w.isFolder(filepath.Join(prefix, lib, name)) {
 				versions = append(versions, v)
 			}
 		}
@@ -138,11 +140,11 @@ func (w Where) newest(prefix string) string {
 	if len(versions) == 0 {
 		return ""
 	}
-	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(pad(a), pad(b)) })
+	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(padVersion(a), padVersion(b)) })
 }
 
-// pad fills the parts of a version with zeros, so that they compare as text: "3.9" is older than "3.11".
-func pad(version string) []string {
+// padVersion fills the parts of a version with zeros, so that they compare as text: "3.9" is older than "3.11".
+func padVersion(version string) []string {
 	parts := strings.Split(version, ".")
 	for i, part := range parts {
 		parts[i] = strings.Repeat("0", max(0, 8-len(part))) + part

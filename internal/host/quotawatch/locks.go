@@ -25,7 +25,7 @@ func NewLocks(file *os.File) *Locks { return &Locks{file} }
 // Close gives up all locks that no other process has.
 func (l *Locks) Close() { _ = l.file.Close() }
 
-func (l *Locks) do(cmd int, kind int16, name string) (err error) {
+func (l *Locks) setLock(cmd int, kind int16, name string) (err error) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, name)
 	lock := unix.Flock_t{Type: kind, Start: int64(h.Sum64() >> 2), Len: 1} //nolint:gosec // 62 bits
@@ -35,18 +35,18 @@ func (l *Locks) do(cmd int, kind int16, name string) (err error) {
 	return err
 }
 
-// Take takes the lock of a name, and reports whether this process has it.
-func (l *Locks) Take(name string) bool {
-	return l.do(unix.F_OFD_SETLK, unix.F_WRLCK, name) == nil
+// TryLock takes the lock of a name, and reports whether this process has it.
+func (l *Locks) TryLock(name string) bool {
+	return l.setLock(unix.F_OFD_SETLK, unix.F_WRLCK, name) == nil
 }
 
-// Await takes the lock of a name as soon as no other process has it.
-func (l *Locks) Await(name string) error {
-	return l.do(unix.F_OFD_SETLKW, unix.F_WRLCK, name)
+// WaitForLock takes the lock of a name as soon as no other process has it.
+func (l *Locks) WaitForLock(name string) error {
+	return l.setLock(unix.F_OFD_SETLKW, unix.F_WRLCK, name)
 }
 
-// Drop gives up the lock of a name.
-func (l *Locks) Drop(name string) { _ = l.do(unix.F_OFD_SETLK, unix.F_UNLCK, name) }
+// ReleaseLock gives up the lock of a name.
+func (l *Locks) ReleaseLock(name string) { _ = l.setLock(unix.F_OFD_SETLK, unix.F_UNLCK, name) }
 
 // Members is what belongs to a lease although it has left its tree: PIDs and their starts, by lease. Without it what enforces
 // shares does not count these.
@@ -55,9 +55,9 @@ type Members = map[string]map[int]uint64
 // Used is what was measured, by lease: for the history alone.
 type Used = map[string]quota.Measured
 
-// note is a part of the file, in which one measuring process leaves something for the next one: a JSON value, and behind it
+// sharedNote is a part of the file, in which one measuring process leaves something for the next one: a JSON value, and behind it
 // what is left of an earlier, longer one.
-type note struct {
+type sharedNote struct {
 	lock string
 	at   int64 // of noteSize bytes
 }
@@ -65,8 +65,8 @@ type note struct {
 const noteSize = 1 << 20
 
 var (
-	noteOfMembers = note{"members", 0}
-	noteOfUse     = note{"use", noteSize}
+	noteOfMembers = sharedNote{"members", 0}
+	noteOfUse     = sharedNote{"use", noteSize}
 )
 
 // ChangeMembers changes what is noted of members, and reports whether it could. It gives up after so long while another
@@ -80,19 +80,19 @@ func (l *Locks) ChangeUsed(patience time.Duration, change func(Used)) bool {
 	return changeNote(l, noteOfUse, patience, change)
 }
 
-// Members are those in the file. What cannot be read is empty.
-func (l *Locks) Members() Members { return readNote[map[int]uint64](l, noteOfMembers) }
+// ReadMembers are those in the file. What cannot be read is empty.
+func (l *Locks) ReadMembers() Members { return readNote[map[int]uint64](l, noteOfMembers) }
 
 // Used is what the file says was measured. What cannot be read is empty.
 func (l *Locks) Used() Used { return readNote[quota.Measured](l, noteOfUse) }
 
-func changeNote[T any](l *Locks, n note, patience time.Duration, change func(map[string]T)) bool {
-	for end := time.Now().Add(patience); !l.Take(n.lock); time.Sleep(time.Millisecond) {
+func changeNote[T any](l *Locks, n sharedNote, patience time.Duration, change func(map[string]T)) bool {
+	for end := time.Now().Add(patience); !l.TryLock(n.lock); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}
 	}
-	defer l.Drop(n.lock)
+	defer l.ReleaseLock(n.lock)
 
 	values := readNote[T](l, n)
 	change(values)
@@ -105,7 +105,7 @@ func changeNote[T any](l *Locks, n note, patience time.Duration, change func(map
 }
 
 // readNote reads until two readings are the same: another process may be writing.
-func readNote[T any](l *Locks, n note) map[string]T {
+func readNote[T any](l *Locks, n sharedNote) map[string]T {
 	var before json.RawMessage
 	for range 10 {
 		begin := make([]byte, 1)
@@ -125,7 +125,7 @@ func readNote[T any](l *Locks, n note) map[string]T {
 
 // OpenLocks opens the locks that Start has handed over. number is that of the descriptor.
 func OpenLocks(number string) (*Locks, error) {
-	file, err := inherited(number)
+	file, err := inheritedFile(number)
 	if err != nil {
 		return nil, err
 	}

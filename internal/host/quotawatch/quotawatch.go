@@ -2,11 +2,11 @@
 // with others of its kind who measures what, to write a line to a command's standard error, and to end a process. It does
 // not measure, and does not decide which process is warned or ended.
 //
-//	cmd, err := quotawatch.Start(locks, args...)
+//	cmd, err := quotawatch.StartMeasuring(locks, args...)
 //	// in that process:
 //	locks, err := quotawatch.OpenLocks(os.Args[2])
-//	err = quotawatch.Tell(pidfd, pid, "gpuard: ...\n")
-//	err = quotawatch.End(pid, false, isStillTheJob)
+//	err = quotawatch.WriteToStderr(pidfd, pid, "gpuard: ...\n")
+//	err = quotawatch.EndProcess(pid, false, isStillTheJob)
 package quotawatch
 
 import (
@@ -22,15 +22,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flag is the first argument of such a process.
-const Flag = "__measure"
+// MeasureFlag is the first argument of such a process.
+const MeasureFlag = "__measure"
 
-// Start starts this program again as a child that has the locks. The child inherits no descriptor of a lease: it would keep
+// StartMeasuring starts this program again as a child that has the locks. The child inherits no descriptor of a lease: it would keep
 // the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor of the locks on its
 // command line. The caller waits for the child.
-func Start(locks *Locks, args ...string) (*exec.Cmd, error) {
+func StartMeasuring(locks *Locks, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = append([]string{filepath.Base(os.Args[0]), Flag, "3"}, args...)
+	cmd.Args = append([]string{filepath.Base(os.Args[0]), MeasureFlag, "3"}, args...)
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{locks.file}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the process that measures: %w", err)
@@ -38,28 +38,28 @@ func Start(locks *Locks, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// inherited opens a descriptor that Start named on the command line.
-func inherited(number string) (*os.File, error) {
-	fds, ok := sys.Inherited(number)
+// inheritedFile opens a descriptor that Start named on the command line.
+func inheritedFile(number string) (*os.File, error) {
+	fds, ok := sys.InheritFDs(number)
 	if !ok {
 		return nil, errors.New("cannot measure by hand: gpuard starts what measures itself")
 	}
 	return os.NewFile(uintptr(fds[0]), "locks"), nil //nolint:gosec // a descriptor
 }
 
-// patience is how long Tell waits for a stopped terminal or a full pipe.
-const patience = 300 * time.Millisecond
+// tellTimeout is how long Tell waits for a stopped terminal or a full pipe.
+const tellTimeout = 300 * time.Millisecond
 
-// Tell writes a line to the present standard error of the process pidfd. It closes it afterwards, because the reader of
+// WriteToStderr writes a line to the present standard error of the process pidfd. It closes it afterwards, because the reader of
 // a pipe would wait for this process otherwise. Only the owner of the process and root may.
-func Tell(pidfd, pid int, line string) error {
-	fd, err := standardError(pidfd, pid)
+func WriteToStderr(pidfd, pid int, line string) error {
+	fd, err := openStandardError(pidfd, pid)
 	if err != nil {
 		return fmt.Errorf("cannot tell process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)                                          //nolint:errcheck // the write reports errors
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(tellTimeout); ; {
 		n, err := unix.Poll(ready, int(max(0, time.Until(end).Milliseconds())))
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -75,10 +75,10 @@ func Tell(pidfd, pid int, line string) error {
 	return nil
 }
 
-// standardError prefers a duplicate of the descriptor (pidfd_getfd(2)): it shares the file offset, so that the next
+// openStandardError prefers a duplicate of the descriptor (pidfd_getfd(2)): it shares the file offset, so that the next
 // line of the command does not overwrite this one, and it works for a socket. If the kernel's settings forbid that, it
 // opens the file again.
-func standardError(pidfd, pid int) (int, error) {
+func openStandardError(pidfd, pid int) (int, error) {
 	if fd, err := unix.PidfdGetfd(pidfd, 2, 0); err == nil {
 		return fd, nil
 	}
@@ -95,21 +95,21 @@ func standardError(pidfd, pid int) (int, error) {
 	return fd, nil
 }
 
-// End sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID is still
+// EndProcess sends a process SIGTERM, or with force SIGKILL. It calls sure once it has a pidfd, to check that the PID is still
 // that of the right process.
-func End(pid int, force bool, sure func() bool) error {
+func EndProcess(pid int, force bool, sure func() bool) error {
 	sig := unix.SIGTERM
 	if force {
 		sig = unix.SIGKILL
 	}
-	if err := sys.Signal(pid, sure, sig, unix.SIGCONT); err != nil { // one that is stopped obeys when it goes on
+	if err := sys.SendSignals(pid, sure, sig, unix.SIGCONT); err != nil { // one that is stopped obeys when it goes on
 		return fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
 	return nil
 }
 
-// Spent is the processor time of this process, and of its children that have ended, since their starts.
-func Spent() (spent time.Duration) {
+// CPUTime is the processor time of this process, and of its children that have ended, since their starts.
+func CPUTime() (spent time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var used unix.Rusage
 		if unix.Getrusage(who, &used) == nil {

@@ -16,10 +16,10 @@ import (
 
 // TestMain makes the test program the child of Start: it writes down its arguments, and whether it has the locks.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 3 && os.Args[1] == Flag {
+	if len(os.Args) > 3 && os.Args[1] == MeasureFlag {
 		locks, err := OpenLocks(os.Args[2])
 		text := strings.Join(os.Args[1:], " ")
-		if err != nil || !locks.Take("a") {
+		if err != nil || !locks.TryLock("a") {
 			text = "no locks"
 		}
 		_ = os.WriteFile(os.Args[3], []byte(text), 0o600)
@@ -60,19 +60,19 @@ func command(t *testing.T, script string, stderr *os.File) (pid, pidfd int) {
 func TestStart(t *testing.T) {
 	path, said := filepath.Join(t.TempDir(), "measure"), filepath.Join(t.TempDir(), "said")
 	locks, other := open(t, path), open(t, path)
-	if !locks.Take("a") || other.Take("a") {
+	if !locks.TryLock("a") || other.TryLock("a") {
 		t.Fatal("a lock is not one")
 	}
-	cmd, err := Start(locks, said, "more")
+	cmd, err := StartMeasuring(locks, said, "more")
 	locks.Close()
 	if err == nil {
 		err = cmd.Wait()
 	}
 	text, _ := os.ReadFile(said)
-	if want := strings.Join([]string{Flag, "3", said, "more"}, " "); err != nil || string(text) != want {
+	if want := strings.Join([]string{MeasureFlag, "3", said, "more"}, " "); err != nil || string(text) != want {
 		t.Errorf("%q, %v, want %q", text, err, want)
 	}
-	if !other.Take("a") {
+	if !other.TryLock("a") {
 		t.Error("it has ended, and has its lock")
 	}
 	for _, number := range []string{"", "x", "2", "-1", "999"} {
@@ -86,8 +86,8 @@ func TestStart(t *testing.T) {
 func TestLocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "measure")
 	one, two := open(t, path), open(t, path)
-	again := one.Take("a")
-	if !again || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
+	again := one.TryLock("a")
+	if !again || !one.TryLock("a") || !two.TryLock("b") || two.TryLock("a") || one.TryLock("b") {
 		t.Error("they are not apart")
 	}
 	if !one.ChangeMembers(0, func(m Members) { m["some lease"], m["another"] = map[int]uint64{1: 2, 3: 4}, map[int]uint64{5: 6} }) ||
@@ -96,27 +96,27 @@ func TestLocks(t *testing.T) {
 	}
 	three := open(t, path)
 	defer three.Close()
-	if !three.Take("members") || two.ChangeMembers(5*time.Millisecond, func(Members) {}) {
+	if !three.TryLock("members") || two.ChangeMembers(5*time.Millisecond, func(Members) {}) {
 		t.Error("two change the members at the same time")
 	}
 	if !two.ChangeUsed(0, func(u Used) { u["another"] = quota.Measured{Peak: 7} }) { // where something else is changed
 		t.Error("the use cannot be changed")
 	}
-	three.Drop("members")
+	three.ReleaseLock("members")
 	got := make(chan error)
-	go func() { got <- two.Await("a") }()
-	one.Drop("a")
-	if err := <-got; err != nil || one.Take("a") {
+	go func() { got <- two.WaitForLock("a") }()
+	one.ReleaseLock("a")
+	if err := <-got; err != nil || one.TryLock("a") {
 		t.Errorf("it was not handed over: %v", err)
 	}
 	two.Close()
-	if members, used := one.Members(), one.Used(); len(members) != 1 || members["another"][5] != 6 || used["another"].Peak != 7 || !one.Take("a") || !one.Take("b") {
+	if members, used := one.ReadMembers(), one.Used(); len(members) != 1 || members["another"][5] != 6 || used["another"].Peak != 7 || !one.TryLock("a") || !one.TryLock("b") {
 		t.Errorf("%v and %v are left", members, used)
 	}
 	if err := os.WriteFile(path, []byte(`{"another": {"5": 6`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if members, used := one.Members(), one.Used(); len(members) != 0 || len(used) != 0 {
+	if members, used := one.ReadMembers(), one.Used(); len(members) != 0 || len(used) != 0 {
 		t.Errorf("%v and %v are left of what was cut", members, used)
 	}
 }
@@ -141,7 +141,7 @@ func TestTellFile(t *testing.T) {
 		}
 	}
 	lines(1)
-	if err := Tell(pidfd, pid, "two\n"); err != nil {
+	if err := WriteToStderr(pidfd, pid, "two\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(further, nil, 0o600); err != nil {
@@ -161,7 +161,7 @@ func TestTellPipe(t *testing.T) {
 	defer r.Close()
 	pid, pidfd := command(t, "exec sleep 60", w)
 	_ = w.Close()
-	if err := Tell(pidfd, pid, "hello\n"); err != nil {
+	if err := WriteToStderr(pidfd, pid, "hello\n"); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 64)
@@ -171,7 +171,7 @@ func TestTellPipe(t *testing.T) {
 	full := strings.Repeat("x", 4095) + "\n"
 	began := time.Now()
 	for range 64 {
-		if err = Tell(pidfd, pid, full); err != nil {
+		if err = WriteToStderr(pidfd, pid, full); err != nil {
 			break
 		}
 	}
@@ -197,31 +197,31 @@ func TestTellPipe(t *testing.T) {
 
 func TestEnd(t *testing.T) {
 	pid, pidfd := command(t, `trap "" TERM; exec sleep 60`, nil)
-	if err := End(pid, true, func() bool { return false }); err == nil || !strings.Contains(err.Error(), "it is another one by now") {
+	if err := EndProcess(pid, true, func() bool { return false }); err == nil || !strings.Contains(err.Error(), "it is another one by now") {
 		t.Errorf("another process: %v", err)
 	}
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
 		t.Fatal("it was ended all the same")
 	}
-	if err := End(pid, true, func() bool { return true }); err != nil {
+	if err := EndProcess(pid, true, func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 10_000)
 	if n != 1 || err != nil {
 		t.Errorf("it lives on: %d, %v", n, err)
 	}
-	if err := End(1<<30, false, func() bool { return true }); err == nil {
+	if err := EndProcess(1<<30, false, func() bool { return true }); err == nil {
 		t.Error("no process was ended")
 	}
 }
 
 // TestSpent: waiting costs nothing, and work does, also that of a child.
 func TestSpent(t *testing.T) {
-	before := Spent()
+	before := CPUTime()
 	if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").Run(); err != nil {
 		t.Fatal(err)
 	}
-	if spent := Spent() - before; spent <= 0 || spent > time.Minute {
+	if spent := CPUTime() - before; spent <= 0 || spent > time.Minute {
 		t.Errorf("a child that counts cost %s", spent)
 	}
 }

@@ -1,7 +1,7 @@
-// Package readiness checks once whether a program is ready: by a command, a TCP connection or an HTTP request. The
+// Package readiness checks once whether a program is ready: by a command, a CheckTCP connection or an CheckHTTP request. The
 // caller decides when to check again, and for how long.
 //
-//	err := ready.HTTP(ctx, "http://127.0.0.1:8000/health") // nil: it is ready
+//	err := ready.CheckHTTP(ctx, "http://127.0.0.1:8000/health") // nil: it is ready
 package readiness
 
 import (
@@ -23,14 +23,14 @@ import (
 	"time"
 )
 
-// Command runs a command in folder with the environment env, and returns nil if it ends with 0. It kills the command
+// CheckCommand runs a command in folder with the environment env, and returns nil if it ends with 0. It kills the command
 // and its process group when ctx ends. The error has the last line of its output.
-func Command(ctx context.Context, argv []string, folder string, env []string) error {
+func CheckCommand(ctx context.Context, argv []string, folder string, env []string) error {
 	if len(argv) == 0 {
 		return errors.New("cannot ask whether it is ready: the command is empty")
 	}
-	said := &ending{}
-	cmd := exec.CommandContext(ctx, find(argv[0], env), argv[1:]...) //nolint:gosec // the user's own command
+	said := &outputTail{}
+	cmd := exec.CommandContext(ctx, findProgram(argv[0], env), argv[1:]...) //nolint:gosec // the user's own command
 	cmd.Args[0] = argv[0]
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = folder, env, said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -44,14 +44,14 @@ func Command(ctx context.Context, argv []string, folder string, env []string) er
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not answer in time", argv[0])
 	case errors.As(err, &exit):
-		return fmt.Errorf("%s: %w%s", argv[0], err, said.line())
+		return fmt.Errorf("%s: %w%s", argv[0], err, said.lastLine())
 	}
 	return err
 }
 
-// find searches a program on the PATH in env, not on that of this process. If it is not found, the start of the command
+// findProgram searches a program on the PATH in env, not on that of this process. If it is not found, the start of the command
 // fails.
-func find(name string, env []string) string {
+func findProgram(name string, env []string) string {
 	if strings.Contains(name, "/") {
 		return name
 	}
@@ -71,19 +71,19 @@ func find(name string, env []string) string {
 	return name
 }
 
-// TCP returns nil if a program accepts a connection at "host:port", or at a port of this machine.
-func TCP(ctx context.Context, address string) error {
-	conn, err := dial(ctx, address)
+// CheckTCP returns nil if a program accepts a connection at "host:port", or at a port of this machine.
+func CheckTCP(ctx context.Context, address string) error {
+	conn, err := dialAddress(ctx, address)
 	if err != nil {
 		return err
 	}
 	return conn.Close()
 }
 
-// HTTP returns nil if the answer to a GET of an http address has a status from 200 to 399. It does not follow a
+// CheckHTTP returns nil if the answer to a GET of an http address has a status from 200 to 399. It does not follow a
 // redirection, because that is an answer of the program too. There is no https: a certificate says nothing about
-// readiness, and TCP suffices for such a program.
-func HTTP(ctx context.Context, address string) error {
+// readiness, and CheckTCP suffices for such a program.
+func CheckHTTP(ctx context.Context, address string) error {
 	at, err := url.Parse(address)
 	if err != nil || at.Scheme != "http" || at.Hostname() == "" {
 		return fmt.Errorf("cannot ask %q: write an address such as http://127.0.0.1:8000/health", address)
@@ -92,7 +92,7 @@ func HTTP(ctx context.Context, address string) error {
 	if port == "" {
 		port = "80"
 	}
-	conn, err := dial(ctx, net.JoinHostPort(at.Hostname(), port))
+	conn, err := dialAddress(ctx, net.JoinHostPort(at.Hostname(), port))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func HTTP(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("cannot ask %s: %w", address, err)
 	}
-	// RFC 9112, section 4: HTTP-version SP status-code SP [ reason-phrase ].
+	// RFC 9112, section 4: CheckHTTP-version SP status-code SP [ reason-phrase ].
 	line, err := bufio.NewReader(io.LimitReader(conn, 4<<10)).ReadString('\n')
 	version, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	code, _, _ := strings.Cut(rest, " ")
@@ -121,8 +121,8 @@ func HTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// dial tries a port without a host at both loopback addresses, because the program may listen at only one of them.
-func dial(ctx context.Context, address string) (net.Conn, error) {
+// dialAddress tries a port without a host at both loopback addresses, because the program may listen at only one of them.
+func dialAddress(ctx context.Context, address string) (net.Conn, error) {
 	addresses := []string{address}
 	if !strings.Contains(address, ":") {
 		addresses = []string{net.JoinHostPort("127.0.0.1", address), net.JoinHostPort("::1", address)}
@@ -134,14 +134,14 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 			return conn, nil
 		}
 		if first == nil {
-			first = refusal(ctx, a, err)
+			first = shortenNetError(ctx, a, err)
 		}
 	}
 	return nil, first
 }
 
-// refusal shortens an error of the network, which names the protocol and both addresses.
-func refusal(ctx context.Context, address string, err error) error {
+// shortenNetError shortens an error of the network, which names the protocol and both addresses.
+func shortenNetError(ctx context.Context, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no program listens at %s", address)
@@ -151,10 +151,10 @@ func refusal(ctx context.Context, address string, err error) error {
 	return fmt.Errorf("cannot connect: %w", err)
 }
 
-// ending keeps the end of the output.
-type ending struct{ bytes.Buffer }
+// outputTail keeps the end of the output.
+type outputTail struct{ bytes.Buffer }
 
-func (e *ending) Write(b []byte) (int, error) {
+func (e *outputTail) Write(b []byte) (int, error) {
 	const most = 4 << 10
 	if e.Len()+len(b) > most {
 		kept := append(bytes.Clone(e.Bytes()), b...)
@@ -165,8 +165,8 @@ func (e *ending) Write(b []byte) (int, error) {
 	return e.Buffer.Write(b)
 }
 
-// line returns the last line that is not empty.
-func (e *ending) line() string {
+// lastLine returns the last line that is not empty.
+func (e *outputTail) lastLine() string {
 	lines := strings.Split(strings.TrimSpace(e.String()), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
 		return ": " + last

@@ -66,7 +66,7 @@ func TestCommand(t *testing.T) {
 		if env == nil {
 			env = os.Environ()
 		}
-		check(t, c.name, readiness.Command(within(t, patience), c.argv, folder, env), c.want)
+		check(t, c.name, readiness.CheckCommand(within(t, patience), c.argv, folder, env), c.want)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestCommandTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- readiness.Command(ctx, []string{"sh", "-c", "sleep 1000 & echo $! > \"$1\"; wait", "sh", pids}, "", os.Environ())
+		ended <- readiness.CheckCommand(ctx, []string{"sh", "-c", "sleep 1000 & echo $! > \"$1\"; wait", "sh", pids}, "", os.Environ())
 	}()
 	text, err := os.ReadFile(pids)
 	if err != nil {
@@ -112,7 +112,7 @@ func TestCommandTimeout(t *testing.T) {
 func TestCommandLeaves(t *testing.T) {
 	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
-	check(t, "left", readiness.Command(within(t, patience), []string{"sh", "-c", "sleep 1000 & echo $! > \"$1\"", "sh", pid}, "", os.Environ()), "")
+	check(t, "left", readiness.CheckCommand(within(t, patience), []string{"sh", "-c", "sleep 1000 & echo $! > \"$1\"", "sh", pid}, "", os.Environ()), "")
 	text, err := os.ReadFile(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -176,19 +176,19 @@ func nobody(t *testing.T) string {
 func TestTCP(t *testing.T) {
 	t.Parallel()
 	four := server(t, "tcp4", "127.0.0.1:0", func(string) string { return "" })
-	check(t, "host:port", readiness.TCP(within(t, patience), four), "")
+	check(t, "host:port", readiness.CheckTCP(within(t, patience), four), "")
 	_, port, _ := net.SplitHostPort(four)
-	check(t, "port", readiness.TCP(within(t, patience), port), "")
+	check(t, "port", readiness.CheckTCP(within(t, patience), port), "")
 	free := nobody(t)
-	check(t, "nobody", readiness.TCP(within(t, patience), free), "no program listens at "+free)
-	check(t, "no port", readiness.TCP(within(t, patience), "127.0.0.1:port"), "cannot connect: ")
+	check(t, "nobody", readiness.CheckTCP(within(t, patience), free), "no program listens at "+free)
+	check(t, "no port", readiness.CheckTCP(within(t, patience), "127.0.0.1:port"), "cannot connect: ")
 }
 
 // A port without a host is also found at the IPv6 loopback address.
 func TestTCPv6(t *testing.T) {
 	t.Parallel()
 	_, port, _ := net.SplitHostPort(server(t, "tcp6", "[::1]:0", func(string) string { return "" }))
-	check(t, "port", readiness.TCP(within(t, patience), port), "")
+	check(t, "port", readiness.CheckTCP(within(t, patience), port), "")
 }
 
 func TestHTTP(t *testing.T) {
@@ -215,12 +215,12 @@ func TestHTTP(t *testing.T) {
 		"/100": base + "/100 answers with status 100", "/404": base + "/404 answers with status 404", "/503": base + "/503 answers with status 503",
 		"/garbage": base + "/garbage does not speak HTTP", "/closes": base + "/closes does not speak HTTP",
 	} {
-		check(t, path, readiness.HTTP(within(t, patience), base+path), want)
+		check(t, path, readiness.CheckHTTP(within(t, patience), base+path), want)
 	}
-	check(t, "silent", readiness.HTTP(within(t, soon), base+"/silent"), base+"/silent did not answer in time")
+	check(t, "silent", readiness.CheckHTTP(within(t, soon), base+"/silent"), base+"/silent did not answer in time")
 	free := nobody(t)
-	check(t, "nobody", readiness.HTTP(within(t, patience), "http://"+free+"/"), "no program listens at "+free)
+	check(t, "nobody", readiness.CheckHTTP(within(t, patience), "http://"+free+"/"), "no program listens at "+free)
 	for _, bad := range []string{"", "127.0.0.1:1/", "https://127.0.0.1/", "http://", "http://[::1", "ftp://x/"} {
-		check(t, bad, readiness.HTTP(within(t, patience), bad), "cannot ask ")
+		check(t, bad, readiness.CheckHTTP(within(t, patience), bad), "cannot ask ")
 	}
 }

@@ -27,34 +27,34 @@ type Commands struct {
 	Patience time.Duration // for each call
 }
 
-// Missing says that Slurm's commands are not installed here.
-type Missing struct{ Command string }
+// MissingError says that Slurm's commands are not installed here.
+type MissingError struct{ Command string }
 
 // Error names the command, and what to do.
-func (m *Missing) Error() string {
+func (m *MissingError) Error() string {
 	return "cannot find " + m.Command + ", a command of Slurm: log in to a machine of the cluster, or add its folder to PATH (module load slurm)"
 }
 
-// Silent says that a command of Slurm did not get an answer.
-type Silent struct{ Text string }
+// SilentError says that a command of Slurm did not get an answer.
+type SilentError struct{ Text string }
 
 // Error says which, and why.
-func (s *Silent) Error() string { return s.Text }
+func (s *SilentError) Error() string { return s.Text }
 
-// Refused says what Slurm does not want to do, in its own words.
-type Refused struct{ Text string }
+// RefusedError says what Slurm does not want to do, in its own words.
+type RefusedError struct{ Text string }
 
 // Error is what Slurm said.
-func (r *Refused) Error() string { return r.Text }
+func (r *RefusedError) Error() string { return r.Text }
 
-// limit is the most that a command may print, in bytes: a line of scontrol for each of 10,000 nodes.
-const limit = 32 << 20
+// maxOutputSize is the most that a command may print, in bytes: a line of scontrol for each of 10,000 nodes.
+const maxOutputSize = 32 << 20
 
-// run calls one command and returns what it printed. In errs are its words whether it failed or not.
-func (c Commands) run(ctx context.Context, name string, args ...string) (out, errs string, err error) {
+// runCommand calls one command and returns what it printed. In errs are its words whether it failed or not.
+func (c Commands) runCommand(ctx context.Context, name string, args ...string) (out, errs string, err error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", "", &Missing{name}
+		return "", "", &MissingError{name}
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", "", fmt.Errorf("cannot call %s: %w", name, err)
@@ -63,10 +63,10 @@ func (c Commands) run(ctx context.Context, name string, args ...string) (out, er
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end).Round(100*time.Millisecond))
 	}
-	text, errs, err := sys.Output(ctx, patience, limit, environment(c.Env), nil, append([]string{path}, args...)...)
+	text, errs, err := sys.ProgramOutput(ctx, patience, maxOutputSize, commandEnv(c.Env), nil, append([]string{path}, args...)...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", errs, &Silent{fmt.Sprintf("%s has not answered within %s", name, patience)}
+		return "", errs, &SilentError{fmt.Sprintf("%s has not answered within %s", name, patience)}
 	case ctx.Err() != nil:
 		return "", errs, ctx.Err()
 	case err == nil:
@@ -76,14 +76,14 @@ func (c Commands) run(ctx context.Context, name string, args ...string) (out, er
 	}
 	for _, sign := range []string{"Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out", "Zero Bytes were transmitted", "fetch config", "Unable to process configuration", "authentication", "munge"} {
 		if strings.Contains(strings.ToLower(errs), strings.ToLower(sign)) {
-			return "", errs, &Silent{name + " says: " + line(errs)}
+			return "", errs, &SilentError{name + " says: " + joinLines(errs)}
 		}
 	}
-	return "", errs, &Refused{line(errs)}
+	return "", errs, &RefusedError{joinLines(errs)}
 }
 
-// line is a message in one line, without the name of the program.
-func line(text string) string {
+// joinLines is a message in one line, without the name of the program.
+func joinLines(text string) string {
 	var parts []string
 	for part := range strings.Lines(text) {
 		part = strings.TrimSpace(part)
@@ -97,10 +97,10 @@ func line(text string) string {
 	return strings.Join(parts, "; ")
 }
 
-// environment leaves out what would change the answers: formats, filters and options of single commands
+// commandEnv leaves out what would change the answers: formats, filters and options of single commands
 // (SQUEUE_FORMAT, SBATCH_PARTITION, SLURM_TIME_FORMAT), and the job that this process may be in. What chooses the cluster
 // stays, and who pays, which gpuard has no word for.
-func environment(env []string) []string {
+func commandEnv(env []string) []string {
 	kept := []string{"LC_ALL=C"}
 	for _, pair := range env {
 		name, _, _ := strings.Cut(pair, "=")
@@ -128,7 +128,7 @@ func hasAny(name string, prefixes ...string) bool {
 
 // Submit hands a script in, and returns the ID of its job, and the cluster where Slurm names it.
 func (c Commands) Submit(ctx context.Context, script string) (id, place string, err error) {
-	out, _, err := c.run(ctx, "sbatch", "--parsable", script)
+	out, _, err := c.runCommand(ctx, "sbatch", "--parsable", script)
 	if err != nil {
 		return "", "", err
 	}
@@ -139,25 +139,25 @@ func (c Commands) Submit(ctx context.Context, script string) (id, place string, 
 	return id, place, nil
 }
 
-// Test asks whether Slurm would take a script, and returns what it says: when and where the job would start.
-func (c Commands) Test(ctx context.Context, script string) (string, error) {
-	_, errs, err := c.run(ctx, "sbatch", "--test-only", script)
+// TestSubmit asks whether Slurm would take a script, and returns what it says: when and where the job would start.
+func (c Commands) TestSubmit(ctx context.Context, script string) (string, error) {
+	_, errs, err := c.runCommand(ctx, "sbatch", "--test-only", script)
 	if err != nil {
 		return "", err
 	}
-	return line(errs), nil
+	return joinLines(errs), nil
 }
 
-// Queue is what squeue says in a format of the jobs with these IDs, also of those that have ended a short time ago. What
+// ReadQueue is what squeue says in a format of the jobs with these IDs, also of those that have ended a short time ago. What
 // it does not know is not in it.
-func (c Commands) Queue(ctx context.Context, format string, ids []string) (string, error) {
+func (c Commands) ReadQueue(ctx context.Context, format string, ids []string) (string, error) {
 	const most = 500 // an argument may have 128 KiB
 	var text strings.Builder
 	for len(ids) > 0 {
 		some := ids[:min(most, len(ids))]
 		ids = ids[len(some):]
-		out, _, err := c.run(ctx, "squeue", "--noheader", "--array", "--all", "--states=all", "--jobs="+strings.Join(some, ","), "--format="+format)
-		if unknown(err) {
+		out, _, err := c.runCommand(ctx, "squeue", "--noheader", "--array", "--all", "--states=all", "--jobs="+strings.Join(some, ","), "--format="+format)
+		if isUnknownJob(err) {
 			continue
 		}
 		if err != nil {
@@ -168,68 +168,68 @@ func (c Commands) Queue(ctx context.Context, format string, ids []string) (strin
 	return text.String(), nil
 }
 
-// Mine is what squeue says in a format of all jobs of this user.
-func (c Commands) Mine(ctx context.Context, format string) (string, error) {
-	out, _, err := c.run(ctx, "squeue", "--noheader", "--all", "--states=all", "--me", "--format="+format)
+// ReadOwnQueue is what squeue says in a format of all jobs of this user.
+func (c Commands) ReadOwnQueue(ctx context.Context, format string) (string, error) {
+	out, _, err := c.runCommand(ctx, "squeue", "--noheader", "--all", "--states=all", "--me", "--format="+format)
 	return out, err
 }
 
-// unknown reports whether Slurm said that it has no such job.
-func unknown(err error) bool {
-	var r *Refused
+// isUnknownJob reports whether Slurm said that it has no such job.
+func isUnknownJob(err error) bool {
+	var r *RefusedError
 	return errors.As(err, &r) && strings.Contains(r.Text, "Invalid job id")
 }
 
-// Detail is what scontrol says of a job in one line; "" if it does not know it.
-func (c Commands) Detail(ctx context.Context, id string) (string, error) {
-	out, _, err := c.run(ctx, "scontrol", "--oneliner", "show", "job", id)
-	if unknown(err) {
+// ReadJob is what scontrol says of a job in one line; "" if it does not know it.
+func (c Commands) ReadJob(ctx context.Context, id string) (string, error) {
+	out, _, err := c.runCommand(ctx, "scontrol", "--oneliner", "show", "job", id)
+	if isUnknownJob(err) {
 		return "", nil
 	}
 	return out, err
 }
 
-// Past is what the accounting says of jobs, in these fields; "" where there is none.
-func (c Commands) Past(ctx context.Context, fields string, ids []string) (string, error) {
-	out, _, err := c.run(ctx, "sacct", "--noheader", "--parsable2", "--allocations", "--format="+fields, "--jobs="+strings.Join(ids, ","))
-	var refused *Refused
-	var missing *Missing
+// ReadAccounting is what the accounting says of jobs, in these fields; "" where there is none.
+func (c Commands) ReadAccounting(ctx context.Context, fields string, ids []string) (string, error) {
+	out, _, err := c.runCommand(ctx, "sacct", "--noheader", "--parsable2", "--allocations", "--format="+fields, "--jobs="+strings.Join(ids, ","))
+	var refused *RefusedError
+	var missing *MissingError
 	if errors.As(err, &refused) || errors.As(err, &missing) {
 		return "", nil
 	}
 	return out, err
 }
 
-// Cancel ends jobs. One that has ended is no error.
-func (c Commands) Cancel(ctx context.Context, ids []string) error {
-	_, _, err := c.run(ctx, "scancel", ids...)
-	if unknown(err) {
+// CancelJobs ends jobs. One that has ended is no error.
+func (c Commands) CancelJobs(ctx context.Context, ids []string) error {
+	_, _, err := c.runCommand(ctx, "scancel", ids...)
+	if isUnknownJob(err) {
 		return nil
 	}
 	return err
 }
 
-// Control asks scontrol to "hold" or "release" a job.
-func (c Commands) Control(ctx context.Context, what, id string) error {
-	_, _, err := c.run(ctx, "scontrol", what, id)
+// ControlJob asks scontrol to "hold" or "release" a job.
+func (c Commands) ControlJob(ctx context.Context, what, id string) error {
+	_, _, err := c.runCommand(ctx, "scontrol", what, id)
 	return err
 }
 
 // Settings is the configuration of the cluster: lines "Name = value".
 func (c Commands) Settings(ctx context.Context) (string, error) {
-	out, _, err := c.run(ctx, "scontrol", "show", "config")
+	out, _, err := c.runCommand(ctx, "scontrol", "show", "config")
 	return out, err
 }
 
 // Nodes is a line for each node.
 func (c Commands) Nodes(ctx context.Context) (string, error) {
-	out, _, err := c.run(ctx, "scontrol", "--oneliner", "--details", "show", "node")
+	out, _, err := c.runCommand(ctx, "scontrol", "--oneliner", "--details", "show", "node")
 	return out, err
 }
 
-// Partitions are those that this user may see, in a format of sinfo.
-func (c Commands) Partitions(ctx context.Context, format string) (string, error) {
-	out, _, err := c.run(ctx, "sinfo", "--noheader", "--format="+format)
+// ReadPartitions are those that this user may see, in a format of sinfo.
+func (c Commands) ReadPartitions(ctx context.Context, format string) (string, error) {
+	out, _, err := c.runCommand(ctx, "sinfo", "--noheader", "--format="+format)
 	return out, err
 }
 

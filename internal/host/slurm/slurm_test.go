@@ -52,14 +52,14 @@ func TestRandom(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", w, err)
 		}
-		if said, err := commands.Test(t.Context(), script); err != nil || !strings.Contains(said, "to start at") {
+		if said, err := commands.TestSubmit(t.Context(), script); err != nil || !strings.Contains(said, "to start at") {
 			t.Fatalf("job %d: sbatch --test-only: %q, %v\n%s", n, said, err, out.Text)
 		}
 		id, _, err := commands.Submit(t.Context(), script)
 		if err != nil {
 			t.Fatalf("job %d: %v\n%s", n, err, out.Text)
 		}
-		line, err := commands.Detail(t.Context(), id)
+		line, err := commands.ReadJob(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestRandom(t *testing.T) {
 		if kept, err := c.Command("scontrol", "write", "batch_script", id, "-").Output(); err != nil || strings.TrimRight(string(kept), "\n") != strings.TrimRight(out.Text, "\n") {
 			t.Errorf("job %d: Slurm has another script: %v\n%s", n, err, kept)
 		}
-		if err := commands.Cancel(t.Context(), []string{id}); err != nil {
+		if err := commands.CancelJobs(t.Context(), []string{id}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -118,7 +118,7 @@ func random(r *rand.Rand, first string) (w handoff.Work, wants []string) {
 	if may() {
 		minutes := 1 + r.IntN(4000)
 		w.Spec.Timeout = time.Duration(minutes) * time.Minute
-		wants = append(wants, fmt.Sprintf("TimeLimit=%s", limit(minutes)))
+		wants = append(wants, fmt.Sprintf("TimeLimit=%s", maxOutputSize(minutes)))
 	} else {
 		wants = append(wants, "TimeLimit=UNLIMITED")
 	}
@@ -154,8 +154,8 @@ func random(r *rand.Rand, first string) (w handoff.Work, wants []string) {
 	return w, append(wants, "Partition=all", "WorkDir=.*")
 }
 
-// limit is a time as scontrol writes it.
-func limit(minutes int) string {
+// maxOutputSize is a time as scontrol writes it.
+func maxOutputSize(minutes int) string {
 	text := fmt.Sprintf("%02d:%02d:00", minutes/60%24, minutes%60)
 	if days := minutes / (24 * 60); days > 0 {
 		text = fmt.Sprintf("%d-%s", days, text)
@@ -218,7 +218,7 @@ func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	commands := host.Commands{Env: []string{"PATH=" + dir}, Patience: 200 * time.Millisecond}
-	var missing *host.Missing
+	var missing *host.MissingError
 	if _, err := commands.Settings(t.Context()); !errors.As(err, &missing) || missing.Command != "scontrol" {
 		t.Errorf("without Slurm: %v", err)
 	}
@@ -229,7 +229,7 @@ func TestErrors(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "scontrol"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		var silent *host.Silent
+		var silent *host.SilentError
 		if _, err := commands.Settings(t.Context()); !errors.As(err, &silent) || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}

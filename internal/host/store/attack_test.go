@@ -54,29 +54,29 @@ func roleDo(args []string) error {
 		return nil
 	}
 	fmt.Println("done")
-	untilEOF()
+	waitForEOF()
 	return nil
 }
 
-// does lets uid do one thing and returns the actor, which still runs.
-func does(t *testing.T, uid uint32, args ...string) *actor {
+// startDeed lets uid do one thing and returns the actor, which still runs.
+func startDeed(t *testing.T, uid uint32, args ...string) *roleProcess {
 	t.Helper()
-	a := play(t, uid, "do", args...)
-	a.expect("done")
+	a := startRole(t, uid, "do", args...)
+	a.expectLine("done")
 	return a
 }
 
-// victim is a live lease of alice in a folder that belongs to root.
-func victim(t *testing.T, f *Folder) (a *actor, pair string, l job.Lease) {
+// startVictim is a live lease of alice in a folder that belongs to root.
+func startVictim(t *testing.T, f *Folder) (a *roleProcess, pair string, l job.Lease) {
 	t.Helper()
-	a = play(t, alice, "claim", f.Path, "5s", "GPU-a")
-	a.expect("claimed ")
-	l = only(t, f)
-	return a, filepath.Join(f.userFolder(alice), nameOf(&l)), l
+	a = startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a")
+	a.expectLine("claimed ")
+	l = onlyLease(t, f)
+	return a, filepath.Join(f.userFolder(aliceUID), entryNameOf(&l)), l
 }
 
-// only returns the one live lease.
-func only(t *testing.T, f *Folder) job.Lease {
+// onlyLease returns the one live lease.
+func onlyLease(t *testing.T, f *Folder) job.Lease {
 	t.Helper()
 	leases, _ := f.Leases()
 	if len(leases) != 1 {
@@ -87,9 +87,9 @@ func only(t *testing.T, f *Folder) job.Lease {
 
 func TestStrangerCannotTouchALease(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	_, pair, l := victim(t, f)
-	folder := f.userFolder(alice)
+	f := newStateFolder(t)
+	_, pair, l := startVictim(t, f)
+	folder := f.userFolder(aliceUID)
 	for _, file := range []string{pair + lockSuffix, pair + jsonSuffix} {
 		for _, act := range [][]string{
 			{"remove", file},
@@ -102,7 +102,7 @@ func TestStrangerCannotTouchALease(t *testing.T) {
 			{"write-lock-read", file},
 			{"link", file, filepath.Join(f.Path, "linked")},
 		} {
-			play(t, bob, "do", act...).expect("failed:")
+			startRole(t, bobUID, "do", act...).expectLine("failed:")
 		}
 	}
 	for _, act := range [][]string{
@@ -117,33 +117,33 @@ func TestStrangerCannotTouchALease(t *testing.T) {
 		{"rename", filepath.Join(f.Path, "leases"), filepath.Join(f.Path, "leases2")},
 		{"rename", f.Path, f.Path + "2"},
 	} {
-		play(t, bob, "do", act...).expect("failed:")
+		startRole(t, bobUID, "do", act...).expectLine("failed:")
 	}
-	if after := only(t, f); after.ID != l.ID || after.Unreadable || after.UID != alice || !after.Holds("GPU-a") {
+	if after := onlyLease(t, f); after.ID != l.ID || after.Unreadable || after.UID != aliceUID || !after.Holds("GPU-a") {
 		t.Errorf("after all that: %+v", after)
 	}
-	if said := play(t, bob, "claim", f.Path, "5s", "GPU-a").line(); said != "error: busy" {
+	if said := startRole(t, bobUID, "claim", f.Path, "5s", "GPU-a").readLine(); said != "error: busy" {
 		t.Errorf("bob's claim of alice's device: %s", said)
 	}
 }
 
 func TestReadLocksChangeNothing(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	a, pair, l := victim(t, f)
-	does(t, bob, "read-lock", pair+jsonSuffix)
+	f := newStateFolder(t)
+	a, pair, l := startVictim(t, f)
+	startDeed(t, bobUID, "read-lock", pair+jsonSuffix)
 	// A reader of the live lock file waits or fails; the lease stays alive.
-	play(t, bob, "do", "read-lock", pair+lockSuffix).expect("failed:")
-	if only(t, f).ID != l.ID {
+	startRole(t, bobUID, "do", "read-lock", pair+lockSuffix).expectLine("failed:")
+	if onlyLease(t, f).ID != l.ID {
 		t.Error("the lease is not the same any more")
 	}
 	a.kill()
-	does(t, bob, "read-lock", pair+lockSuffix)
+	startDeed(t, bobUID, "read-lock", pair+lockSuffix)
 	if leases, _ := f.Leases(); len(leases) != 0 {
 		t.Errorf("a reader's lock makes a dead lease look alive: %+v", leases)
 	}
-	play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
-	if only(t, f).UID != alice {
+	startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a").expectLine("claimed ")
+	if onlyLease(t, f).UID != aliceUID {
 		t.Error("alice did not get her device back")
 	}
 }
@@ -188,36 +188,36 @@ func roleHostile(args []string) error {
 		live("gone-0000000a"), os.WriteFile(at("gone-0000000a.json"), stolen, 0),
 		os.WriteFile(at("two\nlines\x1b[2J.lock"), nil, 0o600),
 		os.WriteFile(at("dead-0000000b.lock"), nil, 0o600), os.Truncate(at("dead-0000000b.lock"), 10<<30), os.Chmod(at("dead-0000000b.lock"), 0o644),
-		os.Symlink(filepath.Join(args[0], "leases", strconv.Itoa(alice)), filepath.Join(args[0], "leases", "77")),
+		os.Symlink(filepath.Join(args[0], "leases", strconv.Itoa(aliceUID)), filepath.Join(args[0], "leases", "77")),
 		os.WriteFile(filepath.Join(args[0], "leases", "file"), nil, 0o600),
-		os.Mkdir(filepath.Join(args[0], "leases", "0"+strconv.Itoa(bob)), 0o755),
+		os.Mkdir(filepath.Join(args[0], "leases", "0"+strconv.Itoa(bobUID)), 0o755),
 		os.Mkdir(filepath.Join(args[0], "leases", "78"), 0o755),
 	); err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	untilEOF()
+	waitForEOF()
 	return nil
 }
 
 func TestHostileEntries(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	_, pair, l := victim(t, f)
-	play(t, bob, "hostile", f.Path, pair+jsonSuffix).expect("ready")
+	f := newStateFolder(t)
+	_, pair, l := startVictim(t, f)
+	startRole(t, bobUID, "hostile", f.Path, pair+jsonSuffix).expectLine("ready")
 
 	var leases []job.Lease
 	var problems []Problem
-	atOnce(t, "reading", func() { leases, problems = f.Leases() })
+	checkWithinSecond(t, "reading", func() { leases, problems = f.Leases() })
 	ids := map[string]job.Lease{}
 	for _, l := range leases {
 		ids[l.ID] = l
 	}
-	if ids[l.ID].UID != alice || ids[l.ID].Unreadable {
+	if ids[l.ID].UID != aliceUID || ids[l.ID].Unreadable {
 		t.Errorf("alice's lease is %+v", ids[l.ID])
 	}
 	for _, id := range []string{"fjsn", "huge", "hold", "copy"} { // alive with bad content: busy, against bob
-		if e := ids[id]; e.UID != bob || !e.Unreadable || len(e.Devices) > 0 {
+		if e := ids[id]; e.UID != bobUID || !e.Unreadable || len(e.Devices) > 0 {
 			t.Errorf("%s is %+v", id, e)
 		}
 	}
@@ -230,28 +230,28 @@ func TestHostileEntries(t *testing.T) {
 		"fifo-00000001.lock", "link-00000002.lock", "dirs-00000003.lock", "held-00000005.lock", "fjsn-00000006.lock",
 		"huge-00000007.lock", "hold-00000008.lock", "copy-00000009.lock", "two\nlines\x1b[2J.lock",
 	}
-	for _, name := range append(inBobs, "../77", "../file", "../0"+strconv.Itoa(bob), "../78") {
-		path := filepath.Join(f.userFolder(bob), name)
+	for _, name := range append(inBobs, "../77", "../file", "../0"+strconv.Itoa(bobUID), "../78") {
+		path := filepath.Join(f.userFolder(bobUID), name)
 		i := slices.IndexFunc(problems, func(p Problem) bool { return p.Path == path })
-		if i < 0 || problems[i].UID != bob {
+		if i < 0 || problems[i].UID != bobUID {
 			t.Errorf("%q is not reported against bob: %v", name, problems)
 		}
 	}
 
 	// Alice may read less than root. She is neither stopped nor delayed either.
-	said := atOnceBy(t, alice, "list", f.Path)
-	if !strings.Contains(said, "lease "+l.ID) || !strings.Contains(said, `problem 4002 "`+f.userFolder(bob)+`/none-00000004.lock"`) {
+	said := checkRoleWithinSecond(t, aliceUID, "list", f.Path)
+	if !strings.Contains(said, "lease "+l.ID) || !strings.Contains(said, `problem 4002 "`+f.userFolder(bobUID)+`/none-00000004.lock"`) {
 		t.Errorf("alice sees %s", said)
 	}
-	play(t, alice, "claim", f.Path, "1s", "GPU-a", "GPU-b").expect("claimed ")
-	claim(t, f, "GPU-c")
+	startRole(t, aliceUID, "claim", f.Path, "1s", "GPU-a", "GPU-b").expectLine("claimed ")
+	mustClaim(t, f, "GPU-c")
 }
 
 func TestTooManyEntries(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	victim(t, f)
-	dir := f.userFolder(bob)
+	f := newStateFolder(t)
+	startVictim(t, f)
+	dir := f.userFolder(bobUID)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -261,31 +261,31 @@ func TestTooManyEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = lock.Close() })
-		if err := lock.Chown(bob, bob); err != nil {
+		if err := lock.Chown(bobUID, bobUID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chown(dir, bob, bob); err != nil {
+	if err := os.Chown(dir, bobUID, bobUID); err != nil {
 		t.Fatal(err)
 	}
 	var leases []job.Lease
 	var problems []Problem
-	atOnce(t, "reading", func() { leases, problems = f.Leases() })
+	checkWithinSecond(t, "reading", func() { leases, problems = f.Leases() })
 	of := map[uint32]int{}
 	for _, l := range leases {
 		of[l.UID]++
 	}
-	if of[alice] != 1 || of[bob] != 300 {
+	if of[aliceUID] != 1 || of[bobUID] != 300 {
 		t.Errorf("leases by uid: %v", of)
 	}
-	if i := slices.IndexFunc(problems, func(p Problem) bool { return strings.Contains(p.Text, "more than 256") }); i < 0 || problems[i].UID != bob || len(problems) > 30 {
+	if i := slices.IndexFunc(problems, func(p Problem) bool { return strings.Contains(p.Text, "more than 256") }); i < 0 || problems[i].UID != bobUID || len(problems) > 30 {
 		t.Errorf("%d problems, the limit is told at %d", len(problems), i)
 	}
-	play(t, alice, "claim", f.Path, "1s", "GPU-b").expect("claimed ")
+	startRole(t, aliceUID, "claim", f.Path, "1s", "GPU-b").expectLine("claimed ")
 }
 
-// atOnce fails if do takes more than a second in each of five tries: one slow try may be due to a busy machine.
-func atOnce(t testing.TB, what string, do func()) {
+// checkWithinSecond fails if do takes more than a second in each of five tries: one slow try may be due to a busy machine.
+func checkWithinSecond(t testing.TB, what string, do func()) {
 	t.Helper()
 	var took time.Duration
 	for range 5 {
@@ -298,11 +298,11 @@ func atOnce(t testing.TB, what string, do func()) {
 	t.Errorf("%s took %s", what, took)
 }
 
-// atOnceBy is the same for a role that says how long it took.
-func atOnceBy(t *testing.T, uid uint32, role string, args ...string) (said string) {
+// checkRoleWithinSecond is the same for a role that says how long it took.
+func checkRoleWithinSecond(t *testing.T, uid uint32, role string, args ...string) (said string) {
 	t.Helper()
 	for range 5 {
-		said = play(t, uid, role, args...).end()
+		said = startRole(t, uid, role, args...).endAndRead()
 		_, took, _ := strings.Cut(said, "took ")
 		if d, err := time.ParseDuration(took); err == nil && d <= time.Second {
 			return said
@@ -312,10 +312,10 @@ func atOnceBy(t *testing.T, uid uint32, role string, args ...string) (said strin
 	return said
 }
 
-// inMemory is a new state folder on a file system like that of /run, which is quicker than a disk.
-func inMemory(t testing.TB) *Folder {
+// newFolderInMemory is a new state folder on a file system like that of /run, which is quicker than a disk.
+func newFolderInMemory(t testing.TB) *Folder {
 	t.Helper()
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 		t.Fatal(err)
 	}
@@ -323,17 +323,17 @@ func inMemory(t testing.TB) *Folder {
 	if err := CreateFolder(filepath.Join(dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	return reopen(t, filepath.Join(dir, "state"))
+	return mustOpen(t, filepath.Join(dir, "state"))
 }
 
 // Entries that come first in the folder must not keep a lease from being read.
 func TestCrowdDoesNotHideALease(t *testing.T) {
 	gate.Need(t, "privileged")
-	f := inMemory(t)
-	does(t, bob, "crowd", filepath.Join(f.Path, "leases"))
-	_, _, l := victim(t, f)
-	atOnce(t, "the claim", func() {
-		if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	f := newFolderInMemory(t)
+	startDeed(t, bobUID, "crowd", filepath.Join(f.Path, "leases"))
+	_, _, l := startVictim(t, f)
+	checkWithinSecond(t, "the claim", func() {
+		if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 			t.Errorf("claim of alice's device: %v", err)
 		}
 	})
@@ -341,7 +341,7 @@ func TestCrowdDoesNotHideALease(t *testing.T) {
 	if len(leases) != 1 || leases[0].ID != l.ID {
 		t.Errorf("leases %+v", leases)
 	}
-	if len(problems) == 0 || len(problems) > 100 || problems[0].UID != bob {
+	if len(problems) == 0 || len(problems) > 100 || problems[0].UID != bobUID {
 		t.Errorf("%d problems", len(problems))
 	}
 }
@@ -349,43 +349,43 @@ func TestCrowdDoesNotHideALease(t *testing.T) {
 func TestTakenName(t *testing.T) {
 	gate.Need(t, "root")
 	for _, how := range []string{"folder", "link"} {
-		f := fresh(t)
-		name, home := f.userFolder(alice), filepath.Join(place(t), "home")
-		if err := errors.Join(os.Mkdir(home, 0o755), os.WriteFile(home+"/aaaa-00000000.json", nil, 0o600), os.Chown(home, alice, alice)); err != nil {
+		f := newStateFolder(t)
+		name, home := f.userFolder(aliceUID), filepath.Join(makeSharedFolder(t), "home")
+		if err := errors.Join(os.Mkdir(home, 0o755), os.WriteFile(home+"/aaaa-00000000.json", nil, 0o600), os.Chown(home, aliceUID, aliceUID)); err != nil {
 			t.Fatal(err)
 		}
 		if how == "folder" {
-			does(t, bob, "mkdir", name)
+			startDeed(t, bobUID, "mkdir", name)
 		} else {
-			does(t, bob, "symlink", home, name)
+			startDeed(t, bobUID, "symlink", home, name)
 		}
-		said := play(t, alice, "claim", f.Path, "5s", "GPU-a").line()
+		said := startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a").readLine()
 		if !strings.Contains(said, "belongs to uid 4002") || !strings.Contains(said, "sudo rm -r") {
 			t.Errorf("a %s with alice's name: %s", how, said)
 		}
 		if left, _ := os.ReadDir(home); len(left) != 1 {
 			t.Errorf("a %s with alice's name: in her home is now %v", how, left)
 		}
-		if leases, problems := f.Leases(); len(leases) != 0 || len(problems) != 1 || problems[0].UID != bob {
+		if leases, problems := f.Leases(); len(leases) != 0 || len(problems) != 1 || problems[0].UID != bobUID {
 			t.Errorf("a %s with alice's name: leases %v, problems %v", how, leases, problems)
 		}
-		play(t, bob, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
+		startRole(t, bobUID, "claim", f.Path, "5s", "GPU-a").expectLine("claimed ")
 	}
 }
 
 // Root sweeps the dead entries of others: bob must not be able to point it at alice's.
 func TestSweepFollowsNoLink(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	_, pair, l := victim(t, f)
-	does(t, bob, "symlink", f.userFolder(alice), f.userFolder(bob))
-	if err := f.dropPair(&job.Lease{UID: bob}, filepath.Base(pair)); err == nil {
+	f := newStateFolder(t)
+	_, pair, l := startVictim(t, f)
+	startDeed(t, bobUID, "symlink", f.userFolder(aliceUID), f.userFolder(bobUID))
+	if err := f.dropPair(&job.Lease{UID: bobUID}, filepath.Base(pair)); err == nil {
 		t.Error("removed through a link")
 	}
-	if err := f.Release(job.Lease{ID: l.ID, UID: bob, Devices: l.Devices}, testBoot); err == nil {
+	if err := f.Release(job.Lease{ID: l.ID, UID: bobUID, Devices: l.Devices}, testBoot); err == nil {
 		t.Error("released through a link")
 	}
-	if only(t, f).Unreadable {
+	if onlyLease(t, f).Unreadable {
 		t.Error("the content is gone")
 	}
 }
@@ -393,18 +393,18 @@ func TestSweepFollowsNoLink(t *testing.T) {
 // A dead entry of bob with the name of a live one of alice does not change hers.
 func TestSameNameInAnotherFolder(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	a, pair, l := victim(t, f)
-	does(t, bob, "mkdir", f.userFolder(bob))
-	does(t, bob, "create", filepath.Join(f.userFolder(bob), filepath.Base(pair)+lockSuffix))
-	second := play(t, alice, "claim", f.Path, "5s", "GPU-b")
-	second.expect("claimed ")
-	claim(t, f, "GPU-c") // root's claim, which sweeps the files of all users
+	f := newStateFolder(t)
+	a, pair, l := startVictim(t, f)
+	startDeed(t, bobUID, "mkdir", f.userFolder(bobUID))
+	startDeed(t, bobUID, "create", filepath.Join(f.userFolder(bobUID), filepath.Base(pair)+lockSuffix))
+	second := startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-b")
+	second.expectLine("claimed ")
+	mustClaim(t, f, "GPU-c") // root's claim, which sweeps the files of all users
 	leases, problems := f.Leases()
 	if len(leases) != 3 || len(problems) > 0 {
 		t.Errorf("leases %+v, problems %v", leases, problems)
 	}
-	if _, err := os.Lstat(filepath.Join(f.userFolder(bob), filepath.Base(pair)+lockSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(f.userFolder(bobUID), filepath.Base(pair)+lockSuffix)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("root did not sweep bob's dead entry: %v", err)
 	}
 	if i := slices.IndexFunc(leases, func(o job.Lease) bool { return o.ID == l.ID }); i < 0 || leases[i].Unreadable {
@@ -418,16 +418,16 @@ func TestSameNameInAnotherFolder(t *testing.T) {
 func TestSecondNameOfTheFolderLock(t *testing.T) {
 	gate.Need(t, "root")
 	for _, name := range []string{"link-00000001.lock", "last", "fine-00000001.json"} {
-		f := fresh(t)
-		dir := f.userFolder(bob)
+		f := newStateFolder(t)
+		dir := f.userFolder(bobUID)
 		if name == "last" {
 			dir = f.userFolder(0) // as if it were root's own
 		}
-		does(t, bob, "mkdir", dir)
-		does(t, bob, "link", filepath.Join(f.Path, "lock"), filepath.Join(dir, name))
+		startDeed(t, bobUID, "mkdir", dir)
+		startDeed(t, bobUID, "link", filepath.Join(f.Path, "lock"), filepath.Join(dir, name))
 		if strings.HasSuffix(name, jsonSuffix) {
 			lock, err := newLock(filepath.Join(dir, "fine-00000001.lock"), nil)
-			if err != nil || lock.Chown(bob, bob) != nil {
+			if err != nil || lock.Chown(bobUID, bobUID) != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
@@ -444,7 +444,7 @@ func TestSecondNameOfTheFolderLock(t *testing.T) {
 		if !errors.Is(err, errBusy) {
 			t.Error(err)
 		}
-		if len(seen) == 0 || seen[0].UID != bob {
+		if len(seen) == 0 || seen[0].UID != bobUID {
 			t.Errorf("%s: problems %v, want one against bob", name, seen)
 		}
 		if holder := lockHolder(t, f.Path); holder != "0" {
@@ -456,9 +456,9 @@ func TestSecondNameOfTheFolderLock(t *testing.T) {
 // A file system that users mount in their own folder may never answer, so gpuard does not enter it.
 func TestMountIsNotEntered(t *testing.T) {
 	gate.Need(t, "privileged")
-	f := fresh(t)
-	_, _, l := victim(t, f)
-	dir := f.userFolder(bob)
+	f := newStateFolder(t)
+	_, _, l := startVictim(t, f)
+	dir := f.userFolder(bobUID)
 	file := filepath.Join(f.userFolder(3999), "some-00000001.lock")
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
@@ -473,26 +473,26 @@ func TestMountIsNotEntered(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 	}
-	if only(t, f).ID != l.ID {
+	if onlyLease(t, f).ID != l.ID {
 		t.Error("alice's lease is gone")
 	}
 	_, problems := f.Leases()
-	if len(problems) != 2 || problems[1].UID != bob || problems[0].UID != 3999 {
+	if len(problems) != 2 || problems[1].UID != bobUID || problems[0].UID != 3999 {
 		t.Errorf("problems %v, want one for each mount", problems)
 	}
 }
 
 func TestLockKeptByAnotherUser(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	a := play(t, bob, "lock", f.Path, "posix")
-	pid := a.expect("locked ")
-	said := play(t, alice, "claim", f.Path, "150ms", "GPU-a").line()
+	f := newStateFolder(t)
+	a := startRole(t, bobUID, "lock", f.Path, "posix")
+	pid := a.expectLine("locked ")
+	said := startRole(t, aliceUID, "claim", f.Path, "150ms", "GPU-a").readLine()
 	if !strings.Contains(said, "process "+pid+" has kept") {
 		t.Errorf("alice's claim while bob (%s) keeps the lock: %s", pid, said)
 	}
 	a.kill()
-	play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
+	startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a").expectLine("claimed ")
 }
 
 // fs.protected_regular refuses O_CREAT on a file of another user in a sticky folder. Only privileged tests switch it
@@ -505,10 +505,10 @@ func TestProtectedRegular(t *testing.T) {
 	}
 	now, _ := os.ReadFile(setting)
 	t.Logf("%s is %s", setting, strings.TrimSpace(string(now)))
-	f := fresh(t)
+	f := newStateFolder(t)
 	got := map[string]bool{}
-	for _, uid := range []uint32{alice, bob, 0, alice, bob} {
-		said := play(t, uid, "claim", f.Path, "5s", "0", "1", "2", "3", "4").expect("claimed ")
+	for _, uid := range []uint32{aliceUID, bobUID, 0, aliceUID, bobUID} {
+		said := startRole(t, uid, "claim", f.Path, "5s", "0", "1", "2", "3", "4").expectLine("claimed ")
 		got[strings.Fields(said)[1]] = true
 	}
 	if len(got) != 5 {
@@ -518,7 +518,7 @@ func TestProtectedRegular(t *testing.T) {
 	if len(leases) != 5 || len(problems) > 0 {
 		t.Errorf("leases %+v, problems %v", leases, problems)
 	}
-	if !slices.ContainsFunc(leases, func(l job.Lease) bool { return l.UID == bob && l.Holds(gpu.UUID("1")) }) {
+	if !slices.ContainsFunc(leases, func(l job.Lease) bool { return l.UID == bobUID && l.Holds(gpu.UUID("1")) }) {
 		t.Errorf("bob's lease is not his: %+v", leases)
 	}
 }

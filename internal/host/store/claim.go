@@ -52,28 +52,28 @@ func (f *Folder) Turn(boot string) queue.Turn {
 	return s.Turn
 }
 
-// Last returns the devices of the caller's previous claim.
-func (f *Folder) Last() []gpu.UUID {
-	root, err := f.open()
+// LastDevices returns the devices of the caller's previous claim.
+func (f *Folder) LastDevices() []gpu.UUID {
+	root, err := f.openFolder()
 	if err != nil {
 		return nil
 	}
 	defer root.Close() //nolint:errcheck // read only
-	name, err := f.ownName(root, "leases")
+	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return nil
 	}
 	return f.readLast(root, name)
 }
 
-// Claimed reports whether the caller ever claimed here.
-func (f *Folder) Claimed() bool {
-	root, err := f.open()
+// HasClaimed reports whether the caller ever claimed here.
+func (f *Folder) HasClaimed() bool {
+	root, err := f.openFolder()
 	if err != nil {
 		return false
 	}
 	defer root.Close() //nolint:errcheck // read only
-	name, err := f.ownName(root, "leases")
+	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return false
 	}
@@ -87,26 +87,26 @@ func (f *Folder) Claimed() bool {
 // Leases lists the live leases of all users. It does not take the folder lock: a lease may appear or end while it
 // reads.
 func (f *Folder) Leases() ([]job.Lease, []Problem) {
-	var own, others []found
+	var own, others []foundEntry
 	var problems []Problem
-	root, err := f.open()
+	root, err := f.openFolder()
 	if err == nil {
 		defer root.Close() //nolint:errcheck // read only
-		var r *reader
+		var r *entryReader
 		r, own, others, err = f.readFolder(root)
 		problems = r.problems
 	}
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
-	return live(own, others), problems
+	return liveLeases(own, others), problems
 }
 
 // readFolder returns the entries of this folder and those of the other state folders apart, because the folder lock
 // protects only the entries of this one.
-func (f *Folder) readFolder(root *sys.Dir) (r *reader, own, others []found, err error) {
-	r = f.reader()
-	own, err = r.all(root)
+func (f *Folder) readFolder(root *sys.Dir) (r *entryReader, own, others []foundEntry, err error) {
+	r = f.newReader()
+	own, err = r.readAllEntries(root)
 	mine := r.mine
 	if err == nil {
 		others, err = f.readOthers(root, r)
@@ -116,15 +116,15 @@ func (f *Folder) readFolder(root *sys.Dir) (r *reader, own, others []found, err 
 }
 
 // readOthers reads the other state folders. A broken one holds no lease and must not prevent claims in this one.
-func (f *Folder) readOthers(root *sys.Dir, r *reader) ([]found, error) {
-	var all []found
+func (f *Folder) readOthers(root *sys.Dir, r *entryReader) ([]foundEntry, error) {
+	var all []foundEntry
 	here, err := root.Status()
 	if err != nil {
 		return nil, &os.PathError{Op: "cannot use the state folder", Path: f.Path, Err: err}
 	}
 	for _, other := range f.Others {
-		more, uid, err := r.other(other, &here)
-		if err != nil && ours(err) {
+		more, uid, err := r.readOtherFolder(other, &here)
+		if err != nil && isLocalFault(err) {
 			return nil, err
 		}
 		if err != nil {
@@ -135,28 +135,28 @@ func (f *Folder) readOthers(root *sys.Dir, r *reader) ([]found, error) {
 	return all, nil
 }
 
-// other reads another state folder, unless its path leads to this one.
-func (r *reader) other(path string, here *unix.Stat_t) (all []found, owner uint32, err error) {
+// readOtherFolder reads another state folder, unless its path leads to this one.
+func (r *entryReader) readOtherFolder(path string, here *unix.Stat_t) (all []foundEntry, owner uint32, err error) {
 	root, err := openRoot(path)
 	if err != nil {
 		var st unix.Stat_t
 		if unix.Lstat(path, &st) != nil && errors.Is(err, unix.ENOENT) {
 			return nil, 0, nil
 		}
-		return nil, st.Uid, unusable(path, err)
+		return nil, st.Uid, notFolderError(path, err)
 	}
 	defer root.Close() //nolint:errcheck // read only
 	st, err := root.Status()
 	if err != nil || st.Dev == here.Dev && st.Ino == here.Ino {
 		return nil, st.Uid, err
 	}
-	if _, err = r.check(root); err == nil {
-		all, err = r.all(root)
+	if _, err = r.checkFolder(root); err == nil {
+		all, err = r.readAllEntries(root)
 	}
 	return all, st.Uid, err
 }
 
-func live(lists ...[]found) []job.Lease {
+func liveLeases(lists ...[]foundEntry) []job.Lease {
 	leases := []job.Lease{}
 	for _, all := range lists {
 		for _, e := range all {
@@ -174,35 +174,35 @@ func live(lists ...[]found) []job.Lease {
 // appeared in another state folder in the meantime. mine is the caller's ticket or nil; once the lease is written, it
 // is withdrawn before the folder lock is released.
 func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease, error)) (*Held, error) {
-	root, err := f.acquire()
+	root, err := f.lockFolder()
 	if err != nil {
 		return nil, err
 	}
-	defer f.release(root)
-	held, err := f.claim(root, boot, decide)
+	defer f.unlockFolder(root)
+	held, err := f.claimWithRetry(root, boot, decide)
 	if err == nil && mine != nil {
 		_ = mine.Withdraw() // a file that remains is dead: its lock is closed
 	}
 	return held, err
 }
 
-func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*Held, error) {
+func (f *Folder) claimWithRetry(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*Held, error) {
 	for try := 1; ; try++ {
 		lease, before, err := f.draftLease(root, boot, decide)
 		if err != nil {
 			return nil, err
 		}
-		held, err := f.write(root, lease)
+		held, err := f.writeLease(root, lease)
 		if err != nil || len(f.Others) == 0 {
 			return held, err
 		}
 		// The lock of this folder does not stop a claim in another one. But both claims write their lease before they
 		// read the other folder again, so at least one of them sees the other's lease and removes its own.
-		after, err := f.readOthers(root, f.reader())
-		if err == nil && !appeared(before, after) {
+		after, err := f.readOthers(root, f.newReader())
+		if err == nil && !hasNewLease(before, after) {
 			return held, nil
 		}
-		_, _ = f.removePair(root, &held.Lease, nameOf(&held.Lease)) // nobody has had it
+		_, _ = f.removePair(root, &held.Lease, entryNameOf(&held.Lease)) // nobody has had it
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -216,8 +216,8 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 
 // decide gets the lease to write from the caller's decide, and returns it with the entries of the other state folders
 // at that time.
-func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*draft, []found, error) {
-	folder, err := f.ownName(root, "leases")
+func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.Lease, error)) (*leaseDraft, []foundEntry, error) {
+	folder, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,17 +226,17 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
 	uid, problems := uint32(os.Geteuid()), r.problems
-	f.sweep(root, own, r.mine, uid)
+	f.sweepOwnLeases(root, own, r.mine, uid)
 	now := bootTime()
-	tickets, more, err := f.tickets(root, queue.Compete, func(u uint32) bool { return uid == 0 || u == uid })
+	tickets, more, err := f.readTickets(root, queue.MaxCompeting, func(u uint32) bool { return uid == 0 || u == uid })
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the tickets cannot be read: %w", err)
 	}
 	problems = append(problems, more...)
 	s, complete := f.readState(boot)
-	held := live(own, others)
-	s.observe(held, now)
-	forget(&s.Turn, tickets)
+	held := liveLeases(own, others)
+	s.updateLive(held, now)
+	forgetTickets(&s.Turn, tickets)
 	lease, err := decide(View{
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
 		Unknown: !complete, Now: now, Last: f.readLast(root, folder), Tickets: tickets, Turn: &s.Turn,
@@ -248,28 +248,28 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 	if len(lease.Devices) == 0 {
 		return nil, nil, errors.New("cannot claim: the lease names no device")
 	}
-	if n := owned(held, uid); n >= entriesPerUser {
+	if n := countOwned(held, uid); n >= maxEntriesPerUser {
 		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
 	lease.UID, lease.Folder, lease.Boot, lease.SinceBoot = uid, folder, boot, now
 	lease.ID = newID(idsOf(own, others))
-	s.claimed(&lease)
-	return &draft{lease, s}, others, nil
+	s.recordClaim(&lease)
+	return &leaseDraft{lease, s}, others, nil
 }
 
-// draft is a lease that is decided and not yet written, and the record of changes to write with it.
-type draft struct {
+// leaseDraft is a lease that is decided and not yet written, and the record of changes to write with it.
+type leaseDraft struct {
 	lease job.Lease
-	state state
+	state lockState
 }
 
-func appeared(before, after []found) bool {
-	return slices.ContainsFunc(after, func(e found) bool {
-		return e.alive && !slices.ContainsFunc(before, func(b found) bool { return b.alive && b.dir == e.dir && b.name == e.name })
+func hasNewLease(before, after []foundEntry) bool {
+	return slices.ContainsFunc(after, func(e foundEntry) bool {
+		return e.alive && !slices.ContainsFunc(before, func(b foundEntry) bool { return b.alive && b.dir == e.dir && b.name == e.name })
 	})
 }
 
-func owned(held []job.Lease, uid uint32) int {
+func countOwned(held []job.Lease, uid uint32) int {
 	n := 0
 	for i := range held {
 		if held[i].UID == uid {
@@ -282,7 +282,7 @@ func owned(held []job.Lease, uid uint32) int {
 // idLetters leaves out letters that people confuse.
 const idLetters = "abcdefghjkmnpqrstuvwxyz"
 
-func idsOf(lists ...[]found) map[string]bool {
+func idsOf(lists ...[]foundEntry) map[string]bool {
 	taken := map[string]bool{}
 	for _, all := range lists {
 		for i := range all {
@@ -306,18 +306,18 @@ func newID(taken map[string]bool) string {
 	}
 }
 
-// write makes the two files of a lease: the content first and the locked file last, because that file makes it a lease.
-func (f *Folder) write(root *sys.Dir, d *draft) (*Held, error) {
+// writeLease makes the two files of a lease: the content first and the locked file last, because that file makes it a lease.
+func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	l := &d.lease
-	dir, err := ownFolder(root, "leases", folderName(l))
+	dir, err := openOwnFolder(root, "leases", folderName(l))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	name, fresh := nameOf(l), newPrefix+l.ID
+	name, fresh := entryNameOf(l), newPrefix+l.ID
 	content, err := json.Marshal(l)
-	if err == nil && len(content) >= entrySize {
-		err = fmt.Errorf("its content is larger than %d KiB", entrySize>>10)
+	if err == nil && len(content) >= maxEntrySize {
+		err = fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
 	}
 	if err == nil {
 		err = dir.Write(fresh+jsonSuffix, append(content, '\n'), 0o644)
@@ -372,21 +372,21 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	return lock, nil
 }
 
-// sweep removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left.
+// sweepOwnLeases removes the caller's dead pairs (as root, those of all users) and what interrupted writes of the caller left.
 // The folder lock is held, so no process is between creating an entry and locking it.
-func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
+func (f *Folder) sweepOwnLeases(root *sys.Dir, own []foundEntry, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			f.bury(root, e)
+			f.removeDeadLease(root, e)
 		}
 	}
 	for _, name := range mine {
-		f.sweepFolder(root, name, uid)
+		f.removeLeftovers(root, name, uid)
 	}
 }
 
-// sweepFolder removes what interrupted writes left in a folder of the caller.
-func (f *Folder) sweepFolder(root *sys.Dir, name string, uid uint32) {
+// removeLeftovers removes what interrupted writes left in a folder of the caller.
+func (f *Folder) removeLeftovers(root *sys.Dir, name string, uid uint32) {
 	dir, err := f.openUser(root, "leases", name, uid)
 	if err != nil {
 		return // gone, or another user's by now: write will report it
@@ -404,7 +404,7 @@ func (f *Folder) sweepFolder(root *sys.Dir, name string, uid uint32) {
 	}
 	for _, n := range names {
 		name, isContent := strings.CutSuffix(n, jsonSuffix)
-		if strings.HasPrefix(n, newPrefix) || isContent && entryName(name) && !locked[name] {
+		if strings.HasPrefix(n, newPrefix) || isContent && isEntryName(name) && !locked[name] {
 			_ = dir.Remove(n)
 		}
 	}

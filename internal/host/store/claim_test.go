@@ -19,26 +19,26 @@ import (
 )
 
 func TestClaimAndClose(t *testing.T) {
-	f := fresh(t)
-	if f.Claimed() {
+	f := newStateFolder(t)
+	if f.HasClaimed() {
 		t.Error("Claimed before any claim")
 	}
-	h := claim(t, f, "GPU-a", "GPU-b")
+	h := mustClaim(t, f, "GPU-a", "GPU-b")
 	leases, problems := f.Leases()
 	if len(leases) != 1 || len(problems) != 0 {
 		t.Fatalf("after a claim: %+v, %v", leases, problems)
 	}
 	l := leases[0]
-	if l.ID != h.Lease.ID || l.UID != me() || l.Boot != testBoot || l.SinceBoot <= 0 || l.PID != os.Getpid() || !slices.Equal(l.Devices, []gpu.UUID{"GPU-a"}) {
+	if l.ID != h.Lease.ID || l.UID != ownUID() || l.Boot != testBoot || l.SinceBoot <= 0 || l.PID != os.Getpid() || !slices.Equal(l.Devices, []gpu.UUID{"GPU-a"}) {
 		t.Errorf("recorded %+v, returned %+v", l, h.Lease)
 	}
 	if own, ok := f.Own(l.ID); !ok || own.ID != l.ID {
 		t.Errorf("Own(%s) = %+v, %v", l.ID, own, ok)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("decide's error arrives as %v", err)
 	}
-	second := claim(t, f, "GPU-a", "GPU-b")
+	second := mustClaim(t, f, "GPU-a", "GPU-b")
 	if second.Lease.Devices[0] != "GPU-b" {
 		t.Errorf("a second claim got %v", second.Lease.Devices)
 	}
@@ -48,28 +48,28 @@ func TestClaimAndClose(t *testing.T) {
 	if leases, _ := f.Leases(); len(leases) != 1 || leases[0].ID != second.Lease.ID {
 		t.Errorf("after closing the first: %+v", leases)
 	}
-	third := claim(t, f, "GPU-a")
-	if got := leftovers(t, f, me()); len(got) != 4 || slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, h.Lease.ID) }) {
+	third := mustClaim(t, f, "GPU-a")
+	if got := leftoverFiles(t, f, ownUID()); len(got) != 4 || slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, h.Lease.ID) }) {
 		t.Errorf("the dead pair was not swept: %v", got)
 	}
-	if gone, err := f.End(third.Lease, testBoot); gone || err != nil {
+	if gone, err := f.EndIfUnheld(third.Lease, testBoot); gone || err != nil {
 		t.Errorf("End while the lock is held: %v, %v", gone, err)
 	}
 	_ = third.Lock.Close()
-	if gone, err := f.End(third.Lease, testBoot); !gone || err != nil {
+	if gone, err := f.EndIfUnheld(third.Lease, testBoot); !gone || err != nil {
 		t.Errorf("End: %v, %v", gone, err)
 	}
 	if err := f.Release(second.Lease, testBoot); err != nil {
 		t.Error(err)
 	}
-	if leases, _ := f.Leases(); len(leases) != 0 || len(leftovers(t, f, me())) != 0 {
-		t.Errorf("after End and Release: %+v, %v", leases, leftovers(t, f, me()))
+	if leases, _ := f.Leases(); len(leases) != 0 || len(leftoverFiles(t, f, ownUID())) != 0 {
+		t.Errorf("after End and Release: %+v, %v", leases, leftoverFiles(t, f, ownUID()))
 	}
 }
 
 func TestViewAndLast(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
 	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		if !slices.Equal(v.Last, []gpu.UUID{"GPU-a"}) || len(v.Held) != 1 || v.Now < v.Held[0].SinceBoot {
 			t.Errorf("the view is %+v", v)
@@ -79,23 +79,23 @@ func TestViewAndLast(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no device") {
 		t.Errorf("a lease of nothing: %v", err)
 	}
-	if err := f.Mark(h.Lease, slices.Repeat([]job.Blocker{{PID: 1, User: "root", Command: strings.Repeat("x", 300)}}, 5000)); err != nil {
+	if err := f.RecordHolders(h.Lease, slices.Repeat([]job.Blocker{{PID: 1, User: "root", Command: strings.Repeat("x", 300)}}, 5000)); err != nil {
 		t.Fatal(err)
 	}
 	if own, ok := f.Own(h.Lease.ID); !ok || !own.Ended || len(own.HeldBy) == 0 {
 		t.Errorf("after Mark: %+v, %v", own, ok)
 	}
 	_ = h.Lock.Close()
-	if err := f.Mark(h.Lease, nil); err != nil || f.Release(h.Lease, testBoot) != nil {
+	if err := f.RecordHolders(h.Lease, nil); err != nil || f.Release(h.Lease, testBoot) != nil {
 		t.Error(err)
 	}
-	if err := f.Mark(h.Lease, nil); err != nil || len(leftovers(t, f, me())) != 0 {
-		t.Errorf("Mark of a lease that is gone: %v, %v", err, leftovers(t, f, me()))
+	if err := f.RecordHolders(h.Lease, nil); err != nil || len(leftoverFiles(t, f, ownUID())) != 0 {
+		t.Errorf("Mark of a lease that is gone: %v, %v", err, leftoverFiles(t, f, ownUID()))
 	}
 }
 
 func TestManyDevices(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	var devices []gpu.UUID
 	for i := range 60 {
 		devices = append(devices, gpu.UUID(fmt.Sprintf("MIG-%036d", i)))
@@ -107,7 +107,7 @@ func TestManyDevices(t *testing.T) {
 	if leases, problems := f.Leases(); len(leases) != 1 || !slices.Equal(leases[0].Devices, devices) || len(problems) > 0 {
 		t.Errorf("%+v, %v", leases, problems)
 	}
-	content := filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+jsonSuffix)
+	content := filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+jsonSuffix)
 	if err := os.Remove(content); err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func TestManyDevices(t *testing.T) {
 }
 
 func TestIDsAreUnique(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	seen := map[string]bool{}
 	for i := range 200 {
-		h := claim(t, f, gpu.UUID(fmt.Sprint("GPU-", i)))
-		if seen[h.Lease.ID] || !entryName(nameOf(&h.Lease)) {
+		h := mustClaim(t, f, gpu.UUID(fmt.Sprint("GPU-", i)))
+		if seen[h.Lease.ID] || !isEntryName(entryNameOf(&h.Lease)) {
 			t.Fatalf("id %q came twice, or makes no entry name", h.Lease.ID)
 		}
 		seen[h.Lease.ID] = true
@@ -133,24 +133,24 @@ func TestIDsAreUnique(t *testing.T) {
 }
 
 func TestLimitOfLeases(t *testing.T) {
-	f := fresh(t)
-	for i := range entriesPerUser {
-		claim(t, f, gpu.UUID(fmt.Sprint("GPU-", i)))
+	f := newStateFolder(t)
+	for i := range maxEntriesPerUser {
+		mustClaim(t, f, gpu.UUID(fmt.Sprint("GPU-", i)))
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-one-more")); err == nil || !strings.Contains(err.Error(), "limit") {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-one-more")); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("one lease above the limit: %v", err)
 	}
-	if leases, problems := f.Leases(); len(leases) != entriesPerUser || len(problems) > 0 {
+	if leases, problems := f.Leases(); len(leases) != maxEntriesPerUser || len(problems) > 0 {
 		t.Errorf("%d leases, problems %v", len(leases), problems)
 	}
 }
 
 // Dead entries must not use up the limit of entries that are read.
 func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	for i := range 2 * entriesPerUser {
-		name := fmt.Sprintf("%s/aaaa%03d-00000000%s", f.userFolder(me()), i, lockSuffix)
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	for i := range 2 * maxEntriesPerUser {
+		name := fmt.Sprintf("%s/aaaa%03d-00000000%s", f.userFolder(ownUID()), i, lockSuffix)
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -158,10 +158,10 @@ func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
 	if leases, _ := f.Leases(); len(leases) != 1 || leases[0].ID != h.Lease.ID {
 		t.Fatalf("behind dead entries: %+v", leases)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("a device behind dead entries was given again: %v", err)
 	}
-	if got := leftovers(t, f, me()); len(got) != 2 {
+	if got := leftoverFiles(t, f, ownUID()); len(got) != 2 {
 		t.Errorf("%d files after the sweep, want the pair", len(got))
 	}
 }
@@ -169,15 +169,15 @@ func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
 // TestCrowdOfOnesOwn: however many files their owner put before it, live, dead or none of gpuard's, a lease counts, and
 // its device is not leased again. Their owner gets no further lease.
 func TestCrowdOfOnesOwn(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	dir := f.userFolder(me())
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	dir := f.userFolder(ownUID())
 	for i := range 1600 {
 		if err := os.WriteFile(fmt.Sprintf("%s/other%04d", dir, i), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range entriesPerUser {
+	for i := range maxEntriesPerUser {
 		live, err := newLock(fmt.Sprintf("%s/aaaa%04d-%08x%s", dir, i, i, lockSuffix), nil)
 		dead := os.WriteFile(fmt.Sprintf("%s/aaab%04d-%08x%s", dir, i, i, lockSuffix), nil, 0o600)
 		if err := errors.Join(err, dead); err != nil {
@@ -186,20 +186,20 @@ func TestCrowdOfOnesOwn(t *testing.T) {
 		t.Cleanup(func() { _ = live.Close() })
 	}
 	leases, problems := f.Leases()
-	if len(leases) != entriesPerUser+1 || !slices.ContainsFunc(leases, func(l job.Lease) bool { return l.ID == h.Lease.ID && l.Holds("GPU-a") }) {
+	if len(leases) != maxEntriesPerUser+1 || !slices.ContainsFunc(leases, func(l job.Lease) bool { return l.ID == h.Lease.ID && l.Holds("GPU-a") }) {
 		t.Errorf("%d leases, %s not among them", len(leases), h.Lease.ID)
 	}
-	if last := problems[len(problems)-1]; last.UID != me() || !strings.Contains(last.Text, "more than 256 leases") {
+	if last := problems[len(problems)-1]; last.UID != ownUID() || !strings.Contains(last.Text, "more than 256 leases") {
 		t.Errorf("problems %v", problems)
 	}
-	seen, err := f.Sight(testBoot)
+	seen, err := f.ReadSight(testBoot)
 	if err != nil || !seen.Leased[job.DeviceHash("GPU-a")] {
 		t.Errorf("without the folder lock %s is not leased: %v", h.Lease.ID, err)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("its device was given again: %v", err)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-b")); err == nil || !strings.Contains(err.Error(), "limit") {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-b")); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("one more lease: %v", err)
 	}
 }
@@ -216,34 +216,34 @@ func TestUnreadableContentKeepsDevicesBusy(t *testing.T) {
 		{"a folder", func(p string, _ job.Lease) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }},
 		{"a FIFO", func(p string, _ job.Lease) error { return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600)) }},
 		{"a link", func(p string, _ job.Lease) error { return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p)) }},
-		{"other devices", func(p string, l job.Lease) error { l.Devices = []gpu.UUID{"GPU-b"}; return rewrite(p, l) }},
-		{"another id", func(p string, l job.Lease) error { l.ID = "zzzz"; return rewrite(p, l) }},
-		{"no devices", func(p string, l job.Lease) error { l.Devices = nil; return rewrite(p, l) }},
+		{"other devices", func(p string, l job.Lease) error { l.Devices = []gpu.UUID{"GPU-b"}; return rewriteLease(p, l) }},
+		{"another id", func(p string, l job.Lease) error { l.ID = "zzzz"; return rewriteLease(p, l) }},
+		{"no devices", func(p string, l job.Lease) error { l.Devices = nil; return rewriteLease(p, l) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := fresh(t)
-			h := claim(t, f, "GPU-a")
-			if err := tt.write(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+jsonSuffix), h.Lease); err != nil {
+			f := newStateFolder(t)
+			h := mustClaim(t, f, "GPU-a")
+			if err := tt.write(filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+jsonSuffix), h.Lease); err != nil {
 				t.Fatal(err)
 			}
 			leases, problems := f.Leases()
-			if len(leases) != 1 || !leases[0].Unreadable || !leases[0].Holds("GPU-a") || leases[0].Holds("GPU-b") || leases[0].UID != me() {
+			if len(leases) != 1 || !leases[0].Unreadable || !leases[0].Holds("GPU-a") || leases[0].Holds("GPU-b") || leases[0].UID != ownUID() {
 				t.Errorf("leases %+v", leases)
 			}
-			if len(problems) != 1 || problems[0].UID != me() || !strings.Contains(problems[0].Text, "stay busy") {
+			if len(problems) != 1 || problems[0].UID != ownUID() || !strings.Contains(problems[0].Text, "stay busy") {
 				t.Errorf("problems %v", problems)
 			}
-			if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+			if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 				t.Errorf("the device was given again: %v", err)
 			}
 			_ = h.Lock.Close()
-			claim(t, f, "GPU-a")
+			mustClaim(t, f, "GPU-a")
 		})
 	}
 }
 
-func rewrite(path string, l job.Lease) error {
+func rewriteLease(path string, l job.Lease) error {
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func rewrite(path string, l job.Lease) error {
 }
 
 func TestTwoLiveLeasesOnOneDevice(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	both := func(View) (job.Lease, error) { return job.Lease{Devices: []gpu.UUID{"GPU-a"}}, nil }
 	for range 2 {
 		h, err := f.Claim(testBoot, nil, both)
@@ -267,18 +267,18 @@ func TestTwoLiveLeasesOnOneDevice(t *testing.T) {
 }
 
 func TestOtherFoldersCount(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	one, two, broken := filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "broken")
 	if err := errors.Join(CreateFolder(one), CreateFolder(two), os.Mkdir(broken, 0o777), os.Symlink(one, filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	others := []string{one, two, broken, filepath.Join(dir, "missing"), filepath.Join(dir, ".", "one")}
-	f, g := reopen(t, one, others...), reopen(t, two, others...)
-	claim(t, f, "GPU-a")
-	if _, err := g.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	f, g := mustOpen(t, one, others...), mustOpen(t, two, others...)
+	mustClaim(t, f, "GPU-a")
+	if _, err := g.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("a lease in another folder does not count: %v", err)
 	}
-	claim(t, g, "GPU-b")
+	mustClaim(t, g, "GPU-b")
 	leases, problems := f.Leases()
 	if len(leases) != 2 {
 		t.Errorf("leases %+v, want each once", leases)
@@ -290,7 +290,7 @@ func TestOtherFoldersCount(t *testing.T) {
 
 // Two folders have two locks; each claim must still see the other's lease.
 func TestClaimsInTwoFoldersAtOnce(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	paths := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two")}
 	if err := errors.Join(CreateFolder(paths[0]), CreateFolder(paths[1])); err != nil {
 		t.Fatal(err)
@@ -300,10 +300,10 @@ func TestClaimsInTwoFoldersAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	won := 0
 	for _, p := range paths {
-		f := reopen(t, p, paths...)
+		f := mustOpen(t, p, paths...)
 		group.Go(func() {
 			for range 150 {
-				h, err := f.Claim(testBoot, nil, first("GPU-a"))
+				h, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a"))
 				if errors.Is(err, errBusy) {
 					continue
 				}
@@ -331,7 +331,7 @@ func TestClaimsInTwoFoldersAtOnce(t *testing.T) {
 }
 
 func TestGoroutinesShareAFolder(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	var group sync.WaitGroup
 	var inUse [4]sync.Mutex
 	devices := []gpu.UUID{"0", "1", "2", "3"}
@@ -339,7 +339,7 @@ func TestGoroutinesShareAFolder(t *testing.T) {
 		group.Go(func() {
 			for range 10 {
 				f.Generation(testBoot)
-				h, err := f.Claim(testBoot, nil, first(devices...))
+				h, err := f.Claim(testBoot, nil, claimFirstFree(devices...))
 				if errors.Is(err, errBusy) {
 					continue
 				}
@@ -363,8 +363,8 @@ func TestGoroutinesShareAFolder(t *testing.T) {
 
 // A lease that cannot be read, because no descriptor is free, must not make its device free.
 func TestNoDescriptorsLeft(t *testing.T) {
-	f := fresh(t)
-	claim(t, f, "GPU-a")
+	f := newStateFolder(t)
+	mustClaim(t, f, "GPU-a")
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -375,7 +375,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
 			t.Fatal(err)
 		}
-		h, err := f.Claim(testBoot, nil, first("GPU-a"))
+		h, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a"))
 		if h != nil {
 			t.Fatalf("with %d descriptors the device was given again", n)
 		}
@@ -390,12 +390,12 @@ func TestNoDescriptorsLeft(t *testing.T) {
 
 // TestMarkAfterEntrust: a late holder does not mark a lease as ended that was entrusted to another process meanwhile.
 func TestMarkAfterEntrust(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	if _, err := f.Entrust(h.Lease, 1, 1, 0); err != nil {
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	if _, err := f.TransferLease(h.Lease, 1, 1, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Mark(h.Lease, []job.Blocker{{PID: 1}}); err != nil {
+	if err := f.RecordHolders(h.Lease, []job.Blocker{{PID: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if own, ok := f.Own(h.Lease.ID); !ok || own.Ended || own.PID != 1 {
@@ -405,12 +405,12 @@ func TestMarkAfterEntrust(t *testing.T) {
 
 // TestEntrustReleased: a lease that was removed cannot be entrusted.
 func TestEntrustReleased(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	if err := os.Remove(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+lockSuffix)); err != nil {
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	if err := os.Remove(filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+lockSuffix)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Entrust(h.Lease, h.Lease.PID, h.Lease.Start, 0); !errors.Is(err, ErrReleased) {
+	if _, err := f.TransferLease(h.Lease, h.Lease.PID, h.Lease.Start, 0); !errors.Is(err, ErrReleased) {
 		t.Errorf("entrusted: %v", err)
 	}
 }

@@ -15,35 +15,35 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// End removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it
+// EndIfUnheld removes a lease if no process holds its lock, and else returns false; then record the holders with Mark. Call it
 // after the command has ended and the caller has closed its own descriptor of the lock.
-func (f *Folder) End(l job.Lease, boot string) (bool, error) {
-	root, err := f.acquire()
+func (f *Folder) EndIfUnheld(l job.Lease, boot string) (bool, error) {
+	root, err := f.lockFolder()
 	if err != nil {
 		return false, err
 	}
-	defer f.release(root)
-	if alive, err := f.alive(root, &l); err != nil || alive {
+	defer f.unlockFolder(root)
+	if alive, err := f.isLeaseAlive(root, &l); err != nil || alive {
 		return false, err
 	}
-	return true, f.remove(root, l, boot)
+	return true, f.removeLease(root, l, boot)
 }
 
 // Release removes a lease even if a process still holds its lock: without its files, the lock protects nothing.
 func (f *Folder) Release(l job.Lease, boot string) error {
-	root, err := f.acquire()
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
-	return f.remove(root, l, boot)
+	defer f.unlockFolder(root)
+	return f.removeLease(root, l, boot)
 }
 
 // folderName is the name of the folder in leases that has the lease, or will have it: the uid of the owner, except in a
 // user namespace.
 func folderName(l *job.Lease) string {
 	if l.Folder == "" {
-		return decimal(l.UID)
+		return formatUID(l.UID)
 	}
 	return l.Folder
 }
@@ -51,19 +51,19 @@ func folderName(l *job.Lease) string {
 // folderOf is the path of the folder with the files of the lease.
 func (f *Folder) folderOf(l *job.Lease) string { return filepath.Join(f.Path, "leases", folderName(l)) }
 
-func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
-	removed, err := f.removePair(root, &l, nameOf(&l))
+func (f *Folder) removeLease(root *sys.Dir, l job.Lease, boot string) error {
+	removed, err := f.removePair(root, &l, entryNameOf(&l))
 	if err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
 	if removed {
-		f.ended = append(f.ended, Ended{l, time.Now(), true})
+		f.ended = append(f.ended, EndedLease{l, time.Now(), true})
 	}
 	s, complete := f.readState(boot)
-	if _, live := s.Live[key(&l)]; complete && !live {
+	if _, live := s.Live[leaseKey(&l)]; complete && !live {
 		return nil // its end was recorded already
 	}
-	delete(s.Live, key(&l))
+	delete(s.Live, leaseKey(&l))
 	s.recordEnd(l.Devices, bootTime())
 	return f.writeState(s)
 }
@@ -89,27 +89,27 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed b
 	return removed, nil
 }
 
-// holdersNamed is how many holders a lease names at most, which keeps its content small.
-const holdersNamed = 32
+// maxHoldersNamed is how many holders a lease names at most, which keeps its content small.
+const maxHoldersNamed = 32
 
-// Mark records the processes that still hold a lease after its command ended. It does not bring back a lease that is
+// RecordHolders records the processes that still hold a lease after its command ended. It does not bring back a lease that is
 // gone.
-func (f *Folder) Mark(l job.Lease, holders []job.Blocker) error {
-	return f.mark(l, func(l *job.Lease) bool {
-		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), holdersNamed)], nil
+func (f *Folder) RecordHolders(l job.Lease, holders []job.Blocker) error {
+	return f.updateEndedLease(l, func(l *job.Lease) bool {
+		l.Ended, l.HeldBy, l.Kept = true, holders[:min(len(holders), maxHoldersNamed)], nil
 		return true
 	})
 }
 
-// mark changes the content of a lease after its command ended, unless the lease is gone or belongs to another process
+// updateEndedLease changes the content of a lease after its command ended, unless the lease is gone or belongs to another process
 // by now.
-func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
-	root, err := f.acquire()
+func (f *Folder) updateEndedLease(l job.Lease, change func(*job.Lease) bool) error {
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
-	if alive, err := f.alive(root, &l); err != nil || !alive {
+	defer f.unlockFolder(root)
+	if alive, err := f.isLeaseAlive(root, &l); err != nil || !alive {
 		return err
 	}
 	if now, found := f.Own(l.ID); found {
@@ -130,15 +130,15 @@ func (f *Folder) mark(l job.Lease, change func(*job.Lease) bool) error {
 // ErrReleased says that a lease is gone: another user may have its devices by now.
 var ErrReleased = errors.New("the lease was released")
 
-// Entrust records that the lease belongs to process pid with that start time, and not to the process that claimed it,
+// TransferLease records that the lease belongs to process pid with that start time, and not to the process that claimed it,
 // and that it ends within most from now (0: unknown). If the lease is gone, it stays gone and the error is ErrReleased.
-func (f *Folder) Entrust(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
-	root, err := f.acquire()
+func (f *Folder) TransferLease(l job.Lease, pid int, start uint64, most time.Duration) (job.Lease, error) {
+	root, err := f.lockFolder()
 	if err != nil {
 		return l, err
 	}
-	defer f.release(root)
-	switch alive, err := f.alive(root, &l); {
+	defer f.unlockFolder(root)
+	switch alive, err := f.isLeaseAlive(root, &l); {
 	case err != nil:
 		return l, err
 	case !alive:
@@ -165,12 +165,12 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	return replace(dir, nameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
+	return replaceFile(dir, entryNameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
 }
 
-// replace replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
+// replaceFile replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
 // held.
-func replace(dir *sys.Dir, name, fresh string, data []byte) error {
+func replaceFile(dir *sys.Dir, name, fresh string, data []byte) error {
 	_ = dir.Remove(fresh) // left by a killed process
 	err := dir.Write(fresh, data, 0o644)
 	if err == nil {
@@ -181,31 +181,31 @@ func replace(dir *sys.Dir, name, fresh string, data []byte) error {
 	return err
 }
 
-// Touch renews the times of the lease's files, and those of the state folder if it still has the owner that was
+// TouchLease renews the times of the lease's files, and those of the state folder if it still has the owner that was
 // checked, so that systemd-tmpfiles does not remove them by their age in /var/tmp.
-func (f *Folder) Touch(l job.Lease) {
-	root, err := f.open()
+func (f *Folder) TouchLease(l job.Lease) {
+	root, err := f.openFolder()
 	if err != nil {
 		return
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	if dir, err := f.openUser(root, "leases", folderName(&l), l.UID); err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
-		touch(dir, nameOf(&l)+lockSuffix, nameOf(&l)+jsonSuffix, measureName, ".")
+		touchFiles(dir, entryNameOf(&l)+lockSuffix, entryNameOf(&l)+jsonSuffix, measureName, ".")
 	}
 	if st, err := root.Status(); err == nil && st.Uid == f.Owner {
-		touch(root, append(inside(), ".")...)
+		touchFiles(root, append(partNames(), ".")...)
 	}
 }
 
-func touch(dir *sys.Dir, names ...string) {
+func touchFiles(dir *sys.Dir, names ...string) {
 	for _, n := range names {
 		_ = dir.Touch(n)
 	}
 }
 
-// Lock returns device and inode of the folder lock's file, to find the processes that hold it.
-func (f *Folder) Lock() (dev, ino uint64, err error) {
+// FolderLockInode returns device and inode of the folder lock's file, to find the processes that hold it.
+func (f *Folder) FolderLockInode() (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(f.Path, "lock"), &st); err != nil {
 		return 0, 0, err
@@ -213,34 +213,34 @@ func (f *Folder) Lock() (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// crowd is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all
+// crowdThreshold is the number of folders in leases/ or tickets/ from which their owner is named: every claim reads them all
 // under the folder lock.
-const crowd = 10_000
+const crowdThreshold = 10_000
 
-// Crowd names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs
+// FindCrowdingUser names the user who slows down every claim by very many folders in leases/ or tickets/, where each user needs
 // one. It returns the path of leases or tickets and the number of folders in it, 0 if no user does that.
-func (f *Folder) Crowd() (top string, uid uint32, n int) {
+func (f *Folder) FindCrowdingUser() (top string, uid uint32, n int) {
 	for _, sub := range []string{"leases", "tickets"} {
 		top = filepath.Join(f.Path, sub)
-		if uid, n = crowdIn(top); n > 0 {
+		if uid, n = crowdingUserIn(top); n > 0 {
 			return top, uid, n
 		}
 	}
 	return "", 0, 0
 }
 
-func crowdIn(top string) (uid uint32, n int) {
+func crowdingUserIn(top string) (uid uint32, n int) {
 	dir, err := os.Open(top)
 	if err != nil {
 		return 0, 0
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	names, _ := dir.Readdirnames(-1)
-	if len(names) < crowd {
+	if len(names) < crowdThreshold {
 		return 0, 0
 	}
 	count := map[uint32]int{}
-	for _, name := range names[:crowd] { // a sample is enough
+	for _, name := range names[:crowdThreshold] { // a sample is enough
 		var st unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			if count[st.Uid]++; count[st.Uid] > n {
@@ -248,23 +248,23 @@ func crowdIn(top string) (uid uint32, n int) {
 			}
 		}
 	}
-	if n < crowd/2 {
+	if n < crowdThreshold/2 {
 		return 0, 0
 	}
 	return uid, len(names)
 }
 
-// LockFile returns device and inode of a lease's lock file, to find the processes that hold it.
-func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
+// LeaseLockInode returns device and inode of a lease's lock file, to find the processes that hold it.
+func (f *Folder) LeaseLockInode(l job.Lease) (dev, ino uint64, err error) {
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(f.folderOf(&l), nameOf(&l)+lockSuffix), &st); err != nil {
+	if err := unix.Lstat(filepath.Join(f.folderOf(&l), entryNameOf(&l)+lockSuffix), &st); err != nil {
 		return 0, 0, err
 	}
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// alive reports whether a process holds the lock of l. The folder lock is held.
-func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
+// isLeaseAlive reports whether a process holds the lock of l. The folder lock is held.
+func (f *Folder) isLeaseAlive(root *sys.Dir, l *job.Lease) (bool, error) {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -273,20 +273,20 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 		return false, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	e, err := f.reader().one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID, true)
+	e, err := f.newReader().readLeasePair(int(dir.Fd()), dir.Name(), entryNameOf(l), l.UID, true)
 	if e != nil {
 		return e.alive, nil
 	}
 	return false, err
 }
 
-// last is the file in a user's lease folder with the devices of the previous claim. It decides only the order among
+// lastName is the file in a user's lease folder with the devices of the previous claim. It decides only the order among
 // equal devices.
-const last = "last"
+const lastName = "last"
 
 func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {
 	uid := uint32(os.Geteuid())
-	data, err := f.reader().readEntry(int(root.Fd()), "leases/"+folder+"/"+last, &uid)
+	data, err := f.newReader().readEntry(int(root.Fd()), "leases/"+folder+"/"+lastName, &uid)
 	var ids []gpu.UUID
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil
@@ -301,9 +301,9 @@ func writeLast(dir *sys.Dir, ids []gpu.UUID) {
 	if err != nil {
 		return
 	}
-	fd, err := dir.Open(last, unix.O_WRONLY|unix.O_NONBLOCK)
+	fd, err := dir.Open(lastName, unix.O_WRONLY|unix.O_NONBLOCK)
 	if err != nil {
-		_ = replace(dir, last, newPrefix+last, data)
+		_ = replaceFile(dir, lastName, newPrefix+lastName, data)
 		return
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a hint
@@ -325,8 +325,8 @@ func (f *Folder) Own(id string) (job.Lease, bool) {
 	return job.Lease{}, false
 }
 
-// Keep returns a second descriptor of the lease's lock. It is closed on exec and ends with this process.
-func (h *Held) Keep() (*os.File, error) {
+// DupLock returns a second descriptor of the lease's lock. It is closed on exec and ends with this process.
+func (h *Held) DupLock() (*os.File, error) {
 	fd, err := unix.FcntlInt(h.Lock.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the lease %s: %w", h.Lease.ID, err)

@@ -16,10 +16,10 @@ import (
 // process, the process holds a write lock on the content of the lease meanwhile. Other users cannot hold one: they
 // cannot open the file for writing.
 
-// Ending says that this process is about to drop the lock of the lease and to call End. Until done is called, or the
+// AnnounceEnd says that this process is about to drop the lock of the lease and to call End. Until done is called, or the
 // process is gone, no claim removes the lease as one that was left behind.
-func (f *Folder) Ending(l job.Lease) (done func()) {
-	root, err := f.open()
+func (f *Folder) AnnounceEnd(l job.Lease) (done func()) {
+	root, err := f.openFolder()
 	if err != nil {
 		return func() {}
 	}
@@ -29,7 +29,7 @@ func (f *Folder) Ending(l job.Lease) (done func()) {
 		return func() {}
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	fd, err := dir.Open(nameOf(&l)+jsonSuffix, unix.O_RDWR)
+	fd, err := dir.Open(entryNameOf(&l)+jsonSuffix, unix.O_RDWR)
 	if err != nil {
 		return func() {}
 	}
@@ -37,35 +37,35 @@ func (f *Folder) Ending(l job.Lease) (done func()) {
 	return func() { _ = unix.Close(fd) }
 }
 
-// bury removes a lease whose holders are gone, unless another process is about to. The folder lock is held.
-func (f *Folder) bury(root *sys.Dir, e found) {
-	content, left := f.remains(root, &e)
+// removeDeadLease removes a lease whose holders are gone, unless another process is about to. The folder lock is held.
+func (f *Folder) removeDeadLease(root *sys.Dir, e foundEntry) {
+	content, left := f.readDeadLease(root, &e)
 	if !left {
 		return
 	}
 	removed, _ := f.removePair(root, &e.lease, e.name) // a file that remains is dead
 	if removed && decodeLease(content, &e.lease) == nil {
-		f.ended = append(f.ended, Ended{e.lease, time.Now(), false})
+		f.ended = append(f.ended, EndedLease{e.lease, time.Now(), false})
 	}
 }
 
-// remains reads the content of a dead lease, and reports whether nobody else removes it.
-func (f *Folder) remains(root *sys.Dir, e *found) (content []byte, left bool) {
+// readDeadLease reads the content of a dead lease, and reports whether nobody else removes it.
+func (f *Folder) readDeadLease(root *sys.Dir, e *foundEntry) (content []byte, left bool) {
 	dir, err := f.openUser(root, "leases", folderName(&e.lease), e.lease.UID)
 	if err != nil {
 		return nil, true
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	fd, err := f.reader().openRegular(int(dir.Fd()), e.name+jsonSuffix, &e.lease.UID)
+	fd, err := f.newReader().openRegular(int(dir.Fd()), e.name+jsonSuffix, &e.lease.UID)
 	if err != nil {
 		return nil, true
 	}
 	file := os.NewFile(uintptr(fd), e.name) //nolint:gosec // a descriptor
 	defer file.Close()                      //nolint:errcheck // read only
-	if ending, err := held(fd); err == nil && ending {
+	if ending, err := isEntryLocked(fd); err == nil && ending {
 		return nil, false
 	}
-	content, err = io.ReadAll(io.LimitReader(file, entrySize))
+	content, err = io.ReadAll(io.LimitReader(file, maxEntrySize))
 	if err != nil {
 		return nil, true
 	}

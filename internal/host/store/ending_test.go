@@ -10,9 +10,9 @@ import (
 // TestEndedOnce: of each lease that is removed exactly one process is told, also where a claim finds it between the drop
 // of its lock and its removal.
 func TestEndedOnce(t *testing.T) {
-	f := fresh(t)
-	var told []Ended
-	f.Ended = func(list []Ended) { told = append(told, list...) }
+	f := newStateFolder(t)
+	var told []EndedLease
+	f.Ended = func(list []EndedLease) { told = append(told, list...) }
 	claim := func(id gpu.UUID) *Held {
 		t.Helper()
 		held, err := f.Claim("boot", nil, func(View) (job.Lease, error) { return job.Lease{Devices: []gpu.UUID{id}, Command: "job"}, nil })
@@ -32,7 +32,7 @@ func TestEndedOnce(t *testing.T) {
 	a := claim("GPU-1")
 	_ = a.Lock.Close()
 	for range 2 { // the second finds nothing
-		if gone, err := f.End(a.Lease, "boot"); !gone || err != nil {
+		if gone, err := f.EndIfUnheld(a.Lease, "boot"); !gone || err != nil {
 			t.Fatal(gone, err)
 		}
 	}
@@ -50,19 +50,19 @@ func TestEndedOnce(t *testing.T) {
 	d := claim("GPU-1")
 	want("found dead", c.Lease.ID, false)
 
-	done := f.Ending(d.Lease)
+	done := f.AnnounceEnd(d.Lease)
 	_ = d.Lock.Close()
 	e := claim("GPU-1") // between the two steps of the process that ends it
 	if len(told) > 0 {
 		t.Fatalf("a lease that another process is ending was removed: %+v", told)
 	}
-	if _, err := f.End(d.Lease, "boot"); err != nil {
+	if _, err := f.EndIfUnheld(d.Lease, "boot"); err != nil {
 		t.Fatal(err)
 	}
 	done()
 	want("by the process that ends it", d.Lease.ID, true)
 
-	done = f.Ending(e.Lease)
+	done = f.AnnounceEnd(e.Lease)
 	_ = e.Lock.Close()
 	done() // killed before End
 	g := claim("GPU-1")

@@ -21,31 +21,31 @@ const (
 	newPrefix  = ".new-"
 )
 
-// entryName reports whether name is the NAME of an entry, as Claim writes it. It is not a regular expression, because
+// isEntryName reports whether name is the NAME of an entry, as Claim writes it. It is not a regular expression, because
 // compiling one would be a tenth of the time that gpuard adds to the start of a command.
-func entryName(name string) bool {
+func isEntryName(name string) bool {
 	id, hashes, _ := strings.Cut(name, "-")
-	if !plainID(id) {
+	if !isPlainID(id) {
 		return false
 	}
 	if hashes == job.ManyDevices {
 		return true
 	}
 	for _, h := range strings.Split(hashes, "+") {
-		if len(h) != 8 || !plainASCII(h, 'f') {
+		if len(h) != 8 || !isPlainASCII(h, 'f') {
 			return false
 		}
 	}
 	return true
 }
 
-// plainID reports whether id may be that of a lease or a ticket.
-func plainID(id string) bool {
-	return len(id) >= 4 && len(id) <= 8 && id[0] >= 'a' && plainASCII(id, 'z')
+// isPlainID reports whether id may be that of a lease or a ticket.
+func isPlainID(id string) bool {
+	return len(id) >= 4 && len(id) <= 8 && id[0] >= 'a' && isPlainASCII(id, 'z')
 }
 
-// plainASCII reports whether s consists of digits and small letters up to last.
-func plainASCII(s string, last byte) bool {
+// isPlainASCII reports whether s consists of digits and small letters up to last.
+func isPlainASCII(s string, last byte) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > last) {
 			return false
@@ -57,7 +57,7 @@ func plainASCII(s string, last byte) bool {
 // maxHashes keeps file names below NAME_MAX (255).
 const maxHashes = 24
 
-func nameOf(l *job.Lease) string {
+func entryNameOf(l *job.Lease) string {
 	if l.Unreadable { // only the hashes of its devices are known
 		return l.ID + "-" + strings.Join(l.Hashes, "+")
 	}
@@ -71,8 +71,8 @@ func nameOf(l *job.Lease) string {
 	return l.ID + "-" + strings.Join(hashes, "+")
 }
 
-// found is one entry of a user's folder.
-type found struct {
+// foundEntry is one entry of a user's folder.
+type foundEntry struct {
 	dir   string // leases/<uid>
 	name  string
 	alive bool
@@ -85,12 +85,12 @@ func decodeLease(data []byte, l *job.Lease) error {
 	if err := json.Unmarshal(data, &read); err != nil {
 		return err
 	}
-	if name := nameOf(&read); name != l.ID+"-"+strings.Join(l.Hashes, "+") {
+	if name := entryNameOf(&read); name != l.ID+"-"+strings.Join(l.Hashes, "+") {
 		return errors.New("content and file name differ")
 	}
 	for _, d := range read.Devices {
-		if len(d) > deviceSize {
-			return fmt.Errorf("names a device with more than %d characters", deviceSize)
+		if len(d) > maxDeviceIDLength {
+			return fmt.Errorf("names a device with more than %d characters", maxDeviceIDLength)
 		}
 	}
 	*l = read
@@ -100,7 +100,7 @@ func decodeLease(data []byte, l *job.Lease) error {
 // openRegular opens a file of another user. Nothing that the user puts there can block the open or lead it to another
 // place. Below a folder's descriptor it does not enter a mount either: a file system that a user mounted need not
 // answer.
-func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error) {
+func (r *entryReader) openRegular(dirFD int, name string, owner *uint32) (int, error) {
 	fd, err := openIn(dirFD, name, unix.O_RDONLY)
 	if err != nil {
 		return -1, err
@@ -108,12 +108,12 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		switch {
-		case r.lock != nil && r.lock.is(&st):
+		case r.lock != nil && r.lock.isLockFile(&st):
 			r.lock.closeLater(fd)
 			return -1, errFolderLock
 		case st.Mode&unix.S_IFMT != unix.S_IFREG:
 			err = errors.New("not a regular file")
-		case owner != nil && foreign(r.ids, st.Uid, *owner):
+		case owner != nil && isForeign(r.ids, st.Uid, *owner):
 			err = fmt.Errorf("it belongs to uid %d", st.Uid)
 		}
 	}
@@ -128,17 +128,17 @@ func (r *reader) openRegular(dirFD int, name string, owner *uint32) (int, error)
 // protected_hardlinks). Closing a descriptor of that file would drop the lock in the middle of a claim.
 var errFolderLock = errors.New("it is the folder lock under a second name")
 
-// readEntry reads a small regular file, at most entrySize bytes.
-func (r *reader) readEntry(dirFD int, name string, owner *uint32) ([]byte, error) {
+// readEntry reads a small regular file, at most maxEntrySize bytes.
+func (r *entryReader) readEntry(dirFD int, name string, owner *uint32) ([]byte, error) {
 	fd, err := r.openRegular(dirFD, name, owner)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(f, entrySize+1))
-	if err == nil && len(data) > entrySize {
-		err = fmt.Errorf("larger than %d KiB", entrySize>>10)
+	data, err := io.ReadAll(io.LimitReader(f, maxEntrySize+1))
+	if err == nil && len(data) > maxEntrySize {
+		err = fmt.Errorf("larger than %d KiB", maxEntrySize>>10)
 	}
 	return data, err
 }

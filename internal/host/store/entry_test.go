@@ -9,7 +9,7 @@ func TestEntryName(t *testing.T) {
 		"abcdefghi-many": false, "k3f9-0123abc": false, "k3f9-0123abcg": false, "k3f9-0123abcd+": false,
 		"k3f9-0123ABCD": false, "k3f9-many+0123abcd": false, ".new-k3f9": false, "k3f9-0123abcd\n": false,
 	} {
-		if entryName(name) != want {
+		if isEntryName(name) != want {
 			t.Errorf("entryName(%q) is %v", name, !want)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names reports whether a system call makes, changes or opens a file by name.
-func names(nr uint64) bool {
+// isNamingCall reports whether a system call makes, changes or opens a file by name.
+func isNamingCall(nr uint64) bool {
 	return slices.Contains([]uint64{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_FCHMODAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
 		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_UTIMENSAT}, nr)
 }
 
-// trap is an attack by the owner of a state folder: at some moment, the name of one of its folders leads elsewhere.
-type trap struct {
+// folderExchange is an attack by the owner of a state folder: at some moment, the name of one of its folders leads elsewhere.
+type folderExchange struct {
 	path  string // of the folder, in the state folder
 	away  string // where it is meanwhile
 	decoy string // a folder of the victim's that has nothing to do with gpuard
@@ -31,9 +31,9 @@ type trap struct {
 	missing bool // there was no folder yet
 }
 
-// bait makes a file in the decoy for each name that is in the folder now, so that an operation on the name would hit
+// fillDecoy makes a file in the decoy for each name that is in the folder now, so that an operation on the name would hit
 // it.
-func (p *trap) bait(t *testing.T) {
+func (p *folderExchange) fillDecoy(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(p.path, func(path string, d fs.DirEntry, err error) error {
 		inside, _ := filepath.Rel(p.path, path)
@@ -53,7 +53,7 @@ func (p *trap) bait(t *testing.T) {
 	}
 }
 
-func (p *trap) spring(t *testing.T) {
+func (p *folderExchange) exchangeFolder(t *testing.T) {
 	t.Helper()
 	err := os.Rename(p.path, p.away)
 	if p.missing = errors.Is(err, os.ErrNotExist); p.missing {
@@ -70,7 +70,7 @@ func (p *trap) spring(t *testing.T) {
 	p.set = true
 }
 
-func (p *trap) relax(t *testing.T) {
+func (p *folderExchange) undoExchange(t *testing.T) {
 	t.Helper()
 	if !p.set {
 		return
@@ -90,8 +90,8 @@ func (p *trap) relax(t *testing.T) {
 	p.set = false
 }
 
-// inventory lists everything below a folder with all attributes that can be changed.
-func inventory(t *testing.T, dir string) string {
+// listAttributes lists everything below a folder with all attributes that can be changed.
+func listAttributes(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -120,8 +120,8 @@ func inventory(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// changed returns the lines that are in only one of two inventories.
-func changed(before, after string) (lines []string) {
+// changedLines returns the lines that are in only one of two inventories.
+func changedLines(before, after string) (lines []string) {
 	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for _, l := range old {
 		if !slices.Contains(now, l) {
@@ -139,11 +139,11 @@ func changed(before, after string) (lines []string) {
 	return lines
 }
 
-// decoy makes a folder of owner with every name that gpuard might open in the state folder's place.
-func decoy(t *testing.T, of string, uid, owner uint32) string {
+// makeDecoy makes a folder of owner with every name that gpuard might open in the state folder's place.
+func makeDecoy(t *testing.T, of string, uid, owner uint32) string {
 	t.Helper()
-	dir := filepath.Join(place(t), "private")
-	own := decimal(uid)
+	dir := filepath.Join(makeSharedFolder(t), "private")
+	own := formatUID(uid)
 	folders := map[string][]string{
 		"leases":         {own},
 		"tickets":        {own, own + "/" + goneFolder},
@@ -156,13 +156,13 @@ func decoy(t *testing.T, of string, uid, owner uint32) string {
 		if err := os.Mkdir(at, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"secret", newPrefix + "last", newPrefix + "aaaa" + jsonSuffix, "aaaa-00000000" + jsonSuffix, stamp(1, "aaaa"), stamp(1, "aaaa") + ticketSuffix} {
+		for _, name := range []string{"secret", newPrefix + "last", newPrefix + "aaaa" + jsonSuffix, "aaaa-00000000" + jsonSuffix, chosenTicketName(1, "aaaa"), chosenTicketName(1, "aaaa") + ticketSuffix} {
 			if err := os.WriteFile(filepath.Join(at, name), []byte("mine"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if owner != me() {
+	if owner != ownUID() {
 		if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error { return os.Lchown(path, int(owner), int(owner)) }); err != nil {
 			t.Fatal(err)
 		}
@@ -172,17 +172,17 @@ func decoy(t *testing.T, of string, uid, owner uint32) string {
 
 // How a folder is exchanged.
 const (
-	linkOnce    = "a link for one call"
-	linkOn      = "a link from then on"
-	linkNew     = "a link for one call, where the folder is missing at first"
-	otherFolder = "a folder of another user"
+	linkOnce         = "a link for one call"
+	linkFromThenOn   = "a link from then on"
+	linkWhereMissing = "a link for one call, where the folder is missing at first"
+	otherFolder      = "a folder of another user"
 )
 
 // TestExchangedAtEveryStep: the owner of the state folder replaces any of its folders at any system call of a claim, a
 // wait and their ends. Nothing changes in the place to which the name leads then.
 func TestExchangedAtEveryStep(t *testing.T) {
 	t.Parallel()
-	own := decimal(me())
+	own := formatUID(ownUID())
 	for deed, targets := range map[string][]string{
 		"lives": {"", "leases", "leases/" + own},
 		"waits": {"", "tickets", "tickets/" + own},
@@ -190,32 +190,32 @@ func TestExchangedAtEveryStep(t *testing.T) {
 		for _, target := range targets {
 			ways := []string{linkOnce}
 			if target == "" || strings.HasSuffix(target, own) {
-				ways = append(ways, linkOn)
+				ways = append(ways, linkFromThenOn)
 			}
 			if strings.HasSuffix(target, own) {
-				ways = append(ways, linkNew)
+				ways = append(ways, linkWhereMissing)
 			}
 			for _, how := range ways {
-				exchangedAtEveryStep(t, deed, target, how, me(), nil)
+				exchangeAtEveryStep(t, deed, target, how, ownUID(), nil)
 			}
-			if me() == 0 {
-				exchangedAtEveryStep(t, deed, target, otherFolder, bob, nil)
+			if ownUID() == 0 {
+				exchangeAtEveryStep(t, deed, target, otherFolder, bobUID, nil)
 			}
 		}
 	}
 }
 
-// exchangedAtEveryStep repeats a deed, with the exchange one call later each time. also is called for every system
+// exchangeAtEveryStep repeats a deed, with the exchange one call later each time. also is called for every system
 // call.
-func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, also func(c call)) {
+func exchangeAtEveryStep(t *testing.T, deed, target, how string, owner uint32, also func(c systemCall)) {
 	t.Helper()
-	f := fresh(t)
-	usable(t, f, "at first")
-	leaveDead(t, f)
-	p := &trap{path: filepath.Join(f.Path, target), away: filepath.Join(place(t), "away"), decoy: decoy(t, target, me(), owner), link: how != otherFolder}
+	f := newStateFolder(t)
+	checkUsable(t, f, "at first")
+	leaveDeadTicket(t, f)
+	p := &folderExchange{path: filepath.Join(f.Path, target), away: filepath.Join(makeSharedFolder(t), "away"), decoy: makeDecoy(t, target, ownUID(), owner), link: how != otherFolder}
 	round, calls, before, led := 0, 0, "", false
 	done := false
-	said := traced(t, f.Path, deed, func(c call) bool {
+	said := traceDeed(t, f.Path, deed, func(c systemCall) bool {
 		if also != nil {
 			also(c)
 		}
@@ -223,35 +223,35 @@ func exchangedAtEveryStep(t *testing.T, deed, target, how string, owner uint32, 
 		case c.entry && c.nr == unix.SYS_GETPGID:
 			if round++; round%2 == 1 { // one more begins
 				calls = 0
-				if how == linkNew {
+				if how == linkWhereMissing {
 					_ = os.RemoveAll(p.path)
 				}
 				break
 			}
-			p.relax(t)
-			if after := inventory(t, p.decoy); before != "" && after != before {
+			p.undoExchange(t)
+			if after := listAttributes(t, p.decoy); before != "" && after != before {
 				led = true
-				t.Errorf("%s: %s in place of %q at call %d leads it to change\n%s", deed, how, target, round/2, strings.Join(changed(before, after), "\n"))
+				t.Errorf("%s: %s in place of %q at call %d leads it to change\n%s", deed, how, target, round/2, strings.Join(changedLines(before, after), "\n"))
 			}
 			done = before == "" // it has no such call any more
 			before = ""
-		case c.step == 0 || !names(c.nr):
+		case c.step == 0 || !isNamingCall(c.nr):
 		case c.entry:
 			if calls++; calls == round/2+1 {
-				p.bait(t)
-				before = inventory(t, p.decoy)
-				p.spring(t)
+				p.fillDecoy(t)
+				before = listAttributes(t, p.decoy)
+				p.exchangeFolder(t)
 			}
-		case calls == round/2+1 && (how == linkOnce || how == linkNew):
-			p.relax(t)
+		case calls == round/2+1 && (how == linkOnce || how == linkWhereMissing):
+			p.undoExchange(t)
 		}
 		return led || done
 	})
-	p.relax(t)
+	p.undoExchange(t)
 	if said != "" {
 		t.Errorf("%s: it says %s", deed, said)
 	}
-	usable(t, f, "after all exchanges")
+	checkUsable(t, f, "after all exchanges")
 	if t.Logf("%s, %s, %q: %d calls", deed, how, target, round/2-1); !led && round/2-1 < 12 {
 		t.Errorf("%s has only %d calls: is it being followed?", deed, round/2-1)
 	}
@@ -263,23 +263,23 @@ func TestCreateExchanged(t *testing.T) {
 	for _, link := range []bool{true, false} {
 		made := 0
 		for number, met := 1, true; met; number++ {
-			f := fresh(t)
-			home := decoy(t, "", me(), me())
-			p := &trap{away: filepath.Join(place(t), "away"), decoy: filepath.Join(filepath.Dir(f.Path), "data"), link: link}
+			f := newStateFolder(t)
+			home := makeDecoy(t, "", ownUID(), ownUID())
+			p := &folderExchange{away: filepath.Join(makeSharedFolder(t), "away"), decoy: filepath.Join(filepath.Dir(f.Path), "data"), link: link}
 			if err := os.Rename(home, p.decoy); err != nil {
 				t.Fatal(err)
 			}
-			before, calls := inventory(t, p.decoy), 0
+			before, calls := listAttributes(t, p.decoy), 0
 			met = false
-			said := traced(t, f.Path, "create", func(c call) bool {
-				if c.step > 0 && c.entry && names(c.nr) {
+			said := traceDeed(t, f.Path, "create", func(c systemCall) bool {
+				if c.step > 0 && c.entry && isNamingCall(c.nr) {
 					calls++
 				}
 				if unfinished, _ := filepath.Glob(filepath.Join(filepath.Dir(f.Path), ".gpuard.*")); calls == number && !met {
 					if met = true; len(unfinished) == 1 {
 						made++
 						p.path = unfinished[0]
-						p.spring(t)
+						p.exchangeFolder(t)
 					}
 				}
 				return false
@@ -292,8 +292,8 @@ func TestCreateExchanged(t *testing.T) {
 			}
 			if _, err := os.Lstat(where); err != nil {
 				t.Errorf("link %t: exchanged at call %d, create says %q and removed it: %v", link, number, said, err)
-			} else if after := inventory(t, where); after != before {
-				t.Errorf("link %t: exchanged at call %d, create says %q and was led to change\n%s", link, number, said, strings.Join(changed(before, after), "\n"))
+			} else if after := listAttributes(t, where); after != before {
+				t.Errorf("link %t: exchanged at call %d, create says %q and was led to change\n%s", link, number, said, strings.Join(changedLines(before, after), "\n"))
 			}
 		}
 		if made < 8 {

@@ -10,7 +10,7 @@ import (
 
 // newLock is createLock by path, for tests.
 func newLock(path string, content []byte) (*os.File, error) {
-	dir, err := sys.Follow(filepath.Dir(path))
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func newLock(path string, content []byte) (*os.File, error) {
 
 // writeNew is sys.Dir.Write by path, for tests.
 func writeNew(path string, data []byte, mode os.FileMode) error {
-	dir, err := sys.Follow(filepath.Dir(path))
+	dir, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 
 // dropPair removes a pair as a claim does, for tests.
 func (f *Folder) dropPair(l *job.Lease, name string) error {
-	root, err := f.open()
+	root, err := f.openFolder()
 	if err != nil {
 		return err
 	}

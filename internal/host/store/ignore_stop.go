@@ -6,32 +6,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is at least as large as the kernel's struct sigaction; only its first word is used
+// sigaction is at least as large as the kernel's struct sigaction; only its first word is used
 // (include/linux/signal_types.h).
-type action struct {
+type sigaction struct {
 	handler uintptr
 	rest    [7]uintptr
 }
 
-// deafen ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped
+// ignoreStop ignores SIGTSTP (Ctrl-Z) if its action is the default, and reports whether it did. A process that is stopped
 // while it holds the folder lock would block all claims. The lock is held for about a millisecond; a user who presses
 // the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after the
 // stop. If the signal is caught or ignored already, it does not stop the process.
-func deafen() bool {
+func ignoreStop() bool {
 	const ignore = 1 // SIG_IGN
-	var now action
+	var now sigaction
 	signalAction(unix.SIGTSTP, nil, &now)
 	if now.handler != 0 { // not SIG_DFL
 		return false
 	}
-	signalAction(unix.SIGTSTP, &action{handler: ignore}, nil)
+	signalAction(unix.SIGTSTP, &sigaction{handler: ignore}, nil)
 	return true
 }
 
 // restoreStop undoes deafen.
-func restoreStop() { signalAction(unix.SIGTSTP, &action{}, nil) }
+func restoreStop() { signalAction(unix.SIGTSTP, &sigaction{}, nil) }
 
 // signalAction is rt_sigaction(2).
-func signalAction(sig unix.Signal, set, old *action) {
+func signalAction(sig unix.Signal, set, old *sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }

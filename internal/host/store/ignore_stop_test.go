@@ -18,7 +18,7 @@ func roleCtrlZ(args []string) error {
 	if err := unix.Setpgid(0, 0); err != nil { // nothing is stopped in a group that no shell watches
 		return err
 	}
-	signalAction(unix.SIGTSTP, &action{}, nil) // some shells start what they start with it ignored
+	signalAction(unix.SIGTSTP, &sigaction{}, nil) // some shells start what they start with it ignored
 	f, err := Open(args[0], nil, time.Second)
 	if err != nil {
 		return err
@@ -31,17 +31,17 @@ func roleCtrlZ(args []string) error {
 	}
 	fmt.Println("let go")
 	err = unix.Kill(os.Getpid(), unix.SIGTSTP)
-	untilEOF() // the signal may reach another thread, a little later
+	waitForEOF() // the signal may reach another thread, a little later
 	return err
 }
 
 // TestCtrlZUnderTheLock: Ctrl-Z does not stop a process that holds the folder lock, and stops it after the release.
 func TestCtrlZUnderTheLock(t *testing.T) {
-	path := fresh(t).Path
-	a := play(t, me(), "ctrl-z", path)
+	path := newStateFolder(t).Path
+	a := startRole(t, ownUID(), "ctrl-z", path)
 	timer := time.AfterFunc(10*time.Second, func() { _ = a.cmd.Process.Kill() })
 	defer timer.Stop()
-	a.expect("let go")
+	a.expectLine("let go")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
 		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "T") {

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failing plays a deed in which one system call fails with errno, and returns what the role printed. number counts the
+// failNthCall plays a deed in which one system call fails with errno, and returns what the role printed. number counts the
 // calls that which accepts, from 1; met is false if there are fewer.
-func failing(t *testing.T, path, deed string, number int, errno unix.Errno, which func(call) bool) (said string, what call, met bool) {
+func failNthCall(t *testing.T, path, deed string, number int, errno unix.Errno, which func(systemCall) bool) (said string, what systemCall, met bool) {
 	t.Helper()
 	seen, replaced := 0, 0 // the thread
-	said = traced(t, path, deed, func(c call) bool {
+	said = traceDeed(t, path, deed, func(c systemCall) bool {
 		var regs unix.PtraceRegs
 		if !c.entry && c.tid == replaced {
 			replaced = 0
-			change(t, c.tid, &regs, func() { regs.Rax = -uint64(errno) })
+			changeRegisters(t, c.tid, &regs, func() { regs.Rax = -uint64(errno) })
 		}
 		if c.entry && c.step > 0 && which(c) {
 			if seen++; seen == number {
 				replaced, what = c.tid, c
-				change(t, c.tid, &regs, func() { regs.Orig_rax = ^uint64(0) }) // there is no such call
+				changeRegisters(t, c.tid, &regs, func() { regs.Orig_rax = ^uint64(0) }) // there is no such call
 			}
 		}
 		return false
@@ -31,7 +31,7 @@ func failing(t *testing.T, path, deed string, number int, errno unix.Errno, whic
 	return said, what, seen >= number
 }
 
-func change(t *testing.T, tid int, regs *unix.PtraceRegs, how func()) {
+func changeRegisters(t *testing.T, tid int, regs *unix.PtraceRegs, how func()) {
 	t.Helper()
 	err := unix.PtraceGetRegs(tid, regs)
 	if how(); err == nil {
@@ -42,8 +42,8 @@ func change(t *testing.T, tid int, regs *unix.PtraceRegs, how func()) {
 	}
 }
 
-// writes are the system calls of a claim that make, change or lock files.
-func writes(c call) bool {
+// isWriteCall are the system calls of a claim that make, change or lock files.
+func isWriteCall(c systemCall) bool {
 	switch c.nr {
 	case unix.SYS_OPENAT: // openat2 is not used to create
 		return c.args[2]&unix.O_CREAT != 0
@@ -58,22 +58,22 @@ func writes(c call) bool {
 // file, or the lease exists and only a hint is missing.
 func TestEveryWriteFails(t *testing.T) {
 	common := []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_FCHMOD, unix.SYS_FCNTL, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE, unix.SYS_RENAMEAT, unix.SYS_MKDIRAT}
-	everyWriteFails(t, "claim", common)
-	everyWriteFails(t, "queue", append(common, unix.SYS_MKNODAT))
+	failEveryWrite(t, "claim", common)
+	failEveryWrite(t, "queue", append(common, unix.SYS_MKNODAT))
 }
 
-func everyWriteFails(t *testing.T, deed string, mustStop []uint64) {
+func failEveryWrite(t *testing.T, deed string, mustStop []uint64) {
 	t.Helper()
 	failures := map[uint64]bool{}
 	number := 1
 	for ; ; number++ {
-		f := fresh(t)
+		f := newStateFolder(t)
 		errno := []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO}[number%4]
-		said, what, met := failing(t, f.Path, deed, number, errno, writes)
+		said, what, met := failNthCall(t, f.Path, deed, number, errno, isWriteCall)
 		if !met {
 			break
 		}
-		left := leftovers(t, f, me())
+		left := leftoverFiles(t, f, ownUID())
 		if strings.HasPrefix(said, "claimed ") {
 			if len(left) < 2 || strings.HasPrefix(left[0], newPrefix+said[len("claimed "):]) {
 				t.Errorf("%s: call %d fails with %v: it is %s and there is %v", deed, what.nr, errno, said, left)
@@ -87,10 +87,10 @@ func everyWriteFails(t *testing.T, deed string, mustStop []uint64) {
 				t.Errorf("%s: call %d fails with %v: left behind %v", deed, what.nr, errno, left)
 			}
 		}
-		if left := append(files(t, f.ticketFolder(me())), files(t, filepath.Join(f.ticketFolder(me()), goneFolder))...); len(left) > 0 {
+		if left := append(entryFiles(t, f.ticketFolder(ownUID())), entryFiles(t, filepath.Join(f.ticketFolder(ownUID()), goneFolder))...); len(left) > 0 {
 			t.Errorf("%s: call %d fails with %v: of the ticket is left %v", deed, what.nr, errno, left)
 		}
-		usable(t, f, "a write failed")
+		checkUsable(t, f, "a write failed")
 	}
 	for _, nr := range mustStop {
 		if !failures[nr] {
@@ -99,37 +99,37 @@ func everyWriteFails(t *testing.T, deed string, mustStop []uint64) {
 	}
 }
 
-// reads are the system calls by which a claim finds the live leases.
-func reads(c call) bool {
-	return slices.Contains([]uint64{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_FCNTL}, c.nr) && !writes(c)
+// isReadCall are the system calls by which a claim finds the live leases.
+func isReadCall(c systemCall) bool {
+	return slices.Contains([]uint64{unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_FCNTL}, c.nr) && !isWriteCall(c)
 }
 
 // TestEveryReadFails: a claim that cannot read a lease, for lack of memory or descriptors, must not get its device.
 func TestEveryReadFails(t *testing.T) {
-	f := fresh(t)
-	kept := claim(t, f, "GPU-a")
-	everyReadFails(t, f, "claim")
-	if only(t, f).ID != kept.Lease.ID {
+	f := newStateFolder(t)
+	kept := mustClaim(t, f, "GPU-a")
+	failEveryRead(t, f, "claim")
+	if onlyLease(t, f).ID != kept.Lease.ID {
 		t.Fatal("the lease is gone")
 	}
 }
 
 // TestEveryReadOfTicketsFails: a claim must not overtake a ticket that it could not read.
 func TestEveryReadOfTicketsFails(t *testing.T) {
-	f := fresh(t)
-	kept := enqueue(t, f, "GPU-a")
-	everyReadFails(t, f, "respect")
-	if got := ids(look(t, f, testBoot).Tickets); !slices.Equal(got, []string{kept.Ticket.ID}) {
+	f := newStateFolder(t)
+	kept := queueTicket(t, f, "GPU-a")
+	failEveryRead(t, f, "respect")
+	if got := ticketIDs(readView(t, f, testBoot).Tickets); !slices.Equal(got, []string{kept.Ticket.ID}) {
 		t.Errorf("tickets %v", got)
 	}
 }
 
-func everyReadFails(t *testing.T, f *Folder, deed string) {
+func failEveryRead(t *testing.T, f *Folder, deed string) {
 	t.Helper()
 	failed, number := 0, 1
 	for ; ; number++ {
 		errno := []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM}[number%3]
-		said, what, met := failing(t, f.Path, deed, number, errno, reads)
+		said, what, met := failNthCall(t, f.Path, deed, number, errno, isReadCall)
 		if !met {
 			break
 		}
@@ -149,21 +149,21 @@ func everyReadFails(t *testing.T, f *Folder, deed string) {
 // openat2.
 func TestExchangedWithoutOpenat2(t *testing.T) {
 	t.Parallel()
-	own := decimal(me())
+	own := formatUID(ownUID())
 	for deed, targets := range map[string][]string{"lives": {"", "leases", "leases/" + own}, "waits": {"tickets"}} {
 		for i, target := range targets {
 			errno := []unix.Errno{unix.ENOSYS, unix.EPERM}[i%2]
 			refused, answered := map[int]bool{}, 0 // by thread
-			exchangedAtEveryStep(t, deed, target, linkOnce, me(), func(c call) {
+			exchangeAtEveryStep(t, deed, target, linkOnce, ownUID(), func(c systemCall) {
 				var regs unix.PtraceRegs
 				switch {
 				case c.entry && c.nr == unix.SYS_OPENAT2:
 					refused[c.tid] = true
-					change(t, c.tid, &regs, func() { regs.Orig_rax = ^uint64(0) }) // there is no such call
+					changeRegisters(t, c.tid, &regs, func() { regs.Orig_rax = ^uint64(0) }) // there is no such call
 				case !c.entry && refused[c.tid]:
 					delete(refused, c.tid)
 					answered++
-					change(t, c.tid, &regs, func() { regs.Rax = -uint64(errno) })
+					changeRegisters(t, c.tid, &regs, func() { regs.Rax = -uint64(errno) })
 				}
 			})
 			if answered == 0 {

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// soak returns the large number with GPUARD_SOAK=1.
-func soak(small, large int) int {
+// soakCount returns the large number with GPUARD_SOAK=1.
+func soakCount(small, large int) int {
 	if os.Getenv("GPUARD_SOAK") == "1" {
 		return large
 	}
@@ -29,8 +29,8 @@ func soak(small, large int) int {
 
 func fourDevices() []string { return []string{"GPU-0", "GPU-1", "GPU-2", "GPU-3"} }
 
-// mark makes a file for a device in use. It must never be locked twice.
-func mark(dir string, d gpu.UUID) (*os.File, error) {
+// lockDeviceMark makes a file for a device in use. It must never be locked twice.
+func lockDeviceMark(dir string, d gpu.UUID) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, string(d)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func roleChurn(args []string) error {
 	}
 	fmt.Println("ready")
 	for {
-		h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
+		h, err := f.Claim(testBoot, nil, claimFirstFree(toUUIDs(args[2:])...))
 		if errors.Is(err, errBusy) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		m, err := mark(args[1], h.Lease.Devices[0])
+		m, err := lockDeviceMark(args[1], h.Lease.Devices[0])
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func roleChurn(args []string) error {
 		_ = m.Close()
 		_ = h.Lock.Close()
 		if rand.IntN(2) == 0 {
-			if _, err := f.End(h.Lease, testBoot); err != nil {
+			if _, err := f.EndIfUnheld(h.Lease, testBoot); err != nil {
 				return err
 			}
 		}
@@ -77,11 +77,11 @@ func roleChurn(args []string) error {
 }
 
 func TestKilledClaimers(t *testing.T) {
-	f := fresh(t)
-	kept := claim(t, f, "GPU-kept")
-	args := append([]string{f.Path, place(t)}, fourDevices()...)
+	f := newStateFolder(t)
+	kept := mustClaim(t, f, "GPU-kept")
+	args := append([]string{f.Path, makeSharedFolder(t)}, fourDevices()...)
 	var group sync.WaitGroup
-	kills := make(chan struct{}, soak(50, 1000))
+	kills := make(chan struct{}, soakCount(50, 1000))
 	for range cap(kills) {
 		kills <- struct{}{}
 	}
@@ -89,13 +89,13 @@ func TestKilledClaimers(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range kills {
-				a := play(t, me(), "churn", args...)
-				if said := a.line(); said != "ready" {
+				a := startRole(t, ownUID(), "churn", args...)
+				if said := a.readLine(); said != "ready" {
 					t.Errorf("a claimer beside killed ones: %s", said)
 				}
 				time.Sleep(rand.N(4 * time.Millisecond))
 				_ = a.cmd.Process.Kill()
-				if rest := a.line(); rest != "" {
+				if rest := a.readLine(); rest != "" {
 					t.Errorf("a claimer says %q", rest)
 				}
 				_ = a.cmd.Wait()
@@ -109,12 +109,12 @@ func TestKilledClaimers(t *testing.T) {
 	}
 	all := map[gpu.UUID]bool{}
 	for range 4 {
-		all[claim(t, f, uuids(fourDevices())...).Lease.Devices[0]] = true
+		all[mustClaim(t, f, toUUIDs(fourDevices())...).Lease.Devices[0]] = true
 	}
 	if len(all) != 4 {
 		t.Errorf("claimed %v, want all four", all)
 	}
-	if left := leftovers(t, f, me()); len(left) != 10 {
+	if left := leftoverFiles(t, f, ownUID()); len(left) != 10 {
 		t.Errorf("left behind among five pairs: %v", left)
 	}
 }
@@ -122,13 +122,13 @@ func TestKilledClaimers(t *testing.T) {
 // roleContend PATH MARKS DEVICE…: gets one device once, uses it a moment, and ends.
 func roleContend(args []string) error {
 	fmt.Println("ready")
-	untilEOF()
+	waitForEOF()
 	f, err := Open(args[0], nil, time.Minute)
 	if err != nil {
 		return err
 	}
 	for {
-		h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
+		h, err := f.Claim(testBoot, nil, claimFirstFree(toUUIDs(args[2:])...))
 		if errors.Is(err, errBusy) {
 			time.Sleep(rand.N(20 * time.Millisecond))
 			continue
@@ -136,7 +136,7 @@ func roleContend(args []string) error {
 		if err != nil {
 			return err
 		}
-		m, err := mark(args[1], h.Lease.Devices[0])
+		m, err := lockDeviceMark(args[1], h.Lease.Devices[0])
 		if err != nil {
 			return err
 		}
@@ -146,20 +146,20 @@ func roleContend(args []string) error {
 }
 
 func TestManyProcessesFewDevices(t *testing.T) {
-	f := fresh(t)
-	args := append([]string{f.Path, place(t)}, fourDevices()...)
-	var all []*actor
+	f := newStateFolder(t)
+	args := append([]string{f.Path, makeSharedFolder(t)}, fourDevices()...)
+	var all []*roleProcess
 	for range 200 {
-		all = append(all, play(t, me(), "contend", args...))
+		all = append(all, startRole(t, ownUID(), "contend", args...))
 	}
 	for _, a := range all {
-		a.expect("ready")
+		a.expectLine("ready")
 	}
 	for _, a := range all {
 		_ = a.in.Close()
 	}
 	for _, a := range all {
-		if rest := a.end(); rest != "" {
+		if rest := a.endAndRead(); rest != "" {
 			t.Errorf("one of 200 says %q", rest)
 		}
 	}
@@ -171,7 +171,7 @@ func TestManyProcessesFewDevices(t *testing.T) {
 // roleHold keeps whatever it inherited.
 func roleHold([]string) error {
 	fmt.Println("holding", os.Getpid())
-	untilEOF()
+	waitForEOF()
 	return nil
 }
 
@@ -181,7 +181,7 @@ func roleParent(args []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := f.Claim(testBoot, nil, first(gpu.UUID(args[1])))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(gpu.UUID(args[1])))
 	if err != nil {
 		return err
 	}
@@ -198,19 +198,19 @@ func roleParent(args []string) error {
 func TestLeaseLivesAsLongAsAnyHolder(t *testing.T) {
 	var took time.Duration
 	for range 5 { // that the machine was busy once says nothing about the time
-		if took = livesAsLongAsAnyHolder(t); took <= 50*time.Millisecond {
+		if took = checkLivesWithHolders(t); took <= 50*time.Millisecond {
 			return
 		}
 	}
 	t.Errorf("free after %s, want at most 50 ms", took)
 }
 
-// livesAsLongAsAnyHolder returns the time from the end of the last holder until the device is free.
-func livesAsLongAsAnyHolder(t *testing.T) time.Duration {
+// checkLivesWithHolders returns the time from the end of the last holder until the device is free.
+func checkLivesWithHolders(t *testing.T) time.Duration {
 	t.Helper()
-	f := fresh(t)
-	a := play(t, me(), "parent", f.Path, "GPU-a")
-	child, err := strconv.Atoi(a.expect("holding "))
+	f := newStateFolder(t)
+	a := startRole(t, ownUID(), "parent", f.Path, "GPU-a")
+	child, err := strconv.Atoi(a.expectLine("holding "))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,11 +223,11 @@ func livesAsLongAsAnyHolder(t *testing.T) time.Duration {
 	if after, _ := f.Leases(); len(after) != 1 || after[0].ID != leases[0].ID {
 		t.Errorf("after kill -9 of the claimer, its child alive: %+v", after)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, errBusy) {
 		t.Errorf("claim while a child holds the lease: %v", err)
 	}
 
-	lock, err := os.Open(filepath.Join(f.userFolder(me()), nameOf(&leases[0])+lockSuffix))
+	lock, err := os.Open(filepath.Join(f.userFolder(ownUID()), entryNameOf(&leases[0])+lockSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,17 +248,17 @@ func livesAsLongAsAnyHolder(t *testing.T) time.Duration {
 	if took < 0 {
 		t.Errorf("free %s before that", -took)
 	}
-	claim(t, f, "GPU-a") // our read lock on the dead file changes nothing
+	mustClaim(t, f, "GPU-a") // our read lock on the dead file changes nothing
 	return took
 }
 
 func TestLockedErrorNamesTheHolder(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	f.Deadline = 100 * time.Millisecond
-	a := play(t, me(), "lock", f.Path, "posix")
-	pid := a.expect("locked ")
+	a := startRole(t, ownUID(), "lock", f.Path, "posix")
+	pid := a.expectLine("locked ")
 	began := time.Now()
-	_, err := f.Claim(testBoot, nil, first("GPU-a"))
+	_, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a"))
 	var locked *LockedError
 	if !errors.As(err, &locked) || strconv.Itoa(locked.PID) != pid || !strings.Contains(err.Error(), "process "+pid) {
 		t.Errorf("claim under a lock of %s: %v", pid, err)
@@ -266,7 +266,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	if took := time.Since(began); took < 90*time.Millisecond || took > 20*time.Second {
 		t.Errorf("gave up after %s, want 100 ms", took)
 	}
-	if _, err := f.End(job.Lease{ID: "abcd", Devices: []gpu.UUID{"GPU-a"}, UID: me()}, testBoot); !errors.As(err, &locked) {
+	if _, err := f.EndIfUnheld(job.Lease{ID: "abcd", Devices: []gpu.UUID{"GPU-a"}, UID: ownUID()}, testBoot); !errors.As(err, &locked) {
 		t.Errorf("End under a lock: %v", err)
 	}
 	if leases, _ := f.Leases(); len(leases) != 0 {
@@ -276,7 +276,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 	// The abandoned waits must neither keep the lock nor release that of a later claim.
 	f.Deadline = time.Millisecond
 	for range 30 {
-		if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.As(err, &locked) {
+		if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.As(err, &locked) {
 			t.Errorf("claim under a lock: %v", err)
 		}
 	}
@@ -287,7 +287,7 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 		if holder := lockHolder(t, f.Path); holder != strconv.Itoa(os.Getpid()) {
 			t.Errorf("during a claim the lock is held by %s, want us (%d)", holder, os.Getpid())
 		}
-		return first("GPU-a")(v)
+		return claimFirstFree("GPU-a")(v)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -300,11 +300,11 @@ func TestLockedErrorNamesTheHolder(t *testing.T) {
 
 // The lock is granted to an abandoned wait, which has to release it.
 func TestLateLockIsGivenBack(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	f.Deadline = 20 * time.Millisecond
-	a := play(t, me(), "lock", f.Path, "posix")
-	a.expect("locked ")
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil {
+	a := startRole(t, ownUID(), "lock", f.Path, "posix")
+	a.expectLine("locked ")
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); err == nil {
 		t.Fatal("claimed under somebody's lock")
 	}
 	a.kill()
@@ -313,14 +313,14 @@ func TestLateLockIsGivenBack(t *testing.T) {
 			t.Fatal("the lock that came too late was kept")
 		}
 	}
-	claim(t, f, "GPU-a")
+	mustClaim(t, f, "GPU-a")
 }
 
 func TestLockOfAKindThatHides(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	f.Deadline = 50 * time.Millisecond
-	play(t, me(), "lock", f.Path, "ofd").expect("locked ")
-	_, err := f.Claim(testBoot, nil, first("GPU-a"))
+	startRole(t, ownUID(), "lock", f.Path, "ofd").expectLine("locked ")
+	_, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a"))
 	var locked *LockedError
 	if !errors.As(err, &locked) || !locked.Hidden || locked.PID != 0 || !strings.Contains(err.Error(), "sudo fuser") {
 		t.Errorf("claim under an open file description lock: %v", err)
@@ -328,9 +328,9 @@ func TestLockOfAKindThatHides(t *testing.T) {
 }
 
 func TestLockReplacedWhileWaiting(t *testing.T) {
-	f := fresh(t)
-	a := play(t, me(), "lock", f.Path, "posix")
-	a.expect("locked ")
+	f := newStateFolder(t)
+	a := startRole(t, ownUID(), "lock", f.Path, "posix")
+	a.expectLine("locked ")
 	path := filepath.Join(f.Path, "lock")
 	done := make(chan error, 1)
 	go func() {
@@ -356,17 +356,17 @@ func TestLockReplacedWhileWaiting(t *testing.T) {
 	if err := errors.Join(os.Rename(f.Path, old), CreateFolder(f.Path), os.Chmod(f.Path, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); err == nil || !strings.Contains(err.Error(), "chmod +t") {
 		t.Errorf("claim in an unsafe folder that took the place of the first: %v", err)
 	}
 	if err := errors.Join(os.Chmod(f.Path, os.ModeSticky|0o777), os.Remove(path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("claim without a lock file: %v", err)
 	}
 	if err := writeNew(path, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	claim(t, f, "GPU-a")
+	mustClaim(t, f, "GPU-a")
 }

@@ -8,11 +8,11 @@ import (
 
 // NoteSeen records where the job of a lease of the caller was seen at work. It does nothing if the lease is gone.
 func (f *Folder) NoteSeen(id, verdict, text string) error {
-	root, err := f.acquire()
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
+	defer f.unlockFolder(root)
 	l, found := f.Own(id)
 	if !found || l.Seen == verdict && l.SeenText == text {
 		return nil
@@ -25,13 +25,13 @@ func (f *Folder) NoteSeen(id, verdict, text string) error {
 	return nil
 }
 
-// Level records the quota of a lease of the caller from now on. It does nothing if the lease is gone.
-func (f *Folder) Level(id string, q job.Quota) error {
-	root, err := f.acquire()
+// SetQuota records the quota of a lease of the caller from now on. It does nothing if the lease is gone.
+func (f *Folder) SetQuota(id string, q job.Quota) error {
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
+	defer f.unlockFolder(root)
 	l, found := f.Own(id)
 	if !found || l.Quota == q {
 		return nil

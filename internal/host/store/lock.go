@@ -24,7 +24,7 @@ type folderLock struct {
 	file   atomic.Pointer[lockFile]
 	turn   chan struct{} // has one token; the goroutine that took it may use the lock
 	deaf   bool          // to Ctrl-Z, while the lock is held; used only with the token
-	late   *request      // ran past its deadline and may still be granted; used only with the token
+	late   *lockWait     // ran past its deadline and may still be granted; used only with the token
 }
 
 // lockFile is the open lock file with its device and inode.
@@ -72,7 +72,7 @@ func (e *LockedError) Error() string {
 // lockName is the file that is locked.
 const lockName = "lock"
 
-func (l *folderLock) open(root *sys.Dir, owner uint32) error {
+func (l *folderLock) openLockFile(root *sys.Dir, owner uint32) error {
 	file, err := openLock(root, owner)
 	if err != nil {
 		return err
@@ -88,18 +88,18 @@ func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
 	path := filepath.Join(root.Name(), lockName)
 	fd, err := root.Open(lockName, unix.O_RDWR) // never O_CREAT (fs.protected_regular)
 	if err != nil {
-		return nil, unopened(path, err)
+		return nil, openLockError(path, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != owner && st.Uid != 0 {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("cannot open the lease folder lock %s: it belongs to uid %d and must be a regular file of uid %d, as the folder is; %s", path, st.Uid, owner, removal(path, owner, ""))
+		return nil, fmt.Errorf("cannot open the lease folder lock %s: it belongs to uid %d and must be a regular file of uid %d, as the folder is; %s", path, st.Uid, owner, removalAdvice(path, owner, ""))
 	}
 	return &lockFile{os.NewFile(uintptr(fd), path), uint64(st.Dev), st.Ino}, nil
 }
 
-// unopened is never os.ErrNotExist: a folder without its lock is broken, not missing.
-func unopened(path string, err error) error {
+// openLockError is never os.ErrNotExist: a folder without its lock is broken, not missing.
+func openLockError(path string, err error) error {
 	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
 		err = failed.Err
 	}
@@ -109,7 +109,7 @@ func unopened(path string, err error) error {
 	return fmt.Errorf("cannot open the lease folder lock %s: %w", path, err)
 }
 
-func (l *folderLock) close() error {
+func (l *folderLock) closeLockFile() error {
 	<-l.turn
 	defer func() { l.turn <- struct{}{} }()
 	return l.file.Load().Close()
@@ -123,7 +123,7 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 	select {
 	case <-l.turn:
 	case <-timer.C:
-		return nil, false, l.locked(d)
+		return nil, false, l.lockedError(d)
 	}
 	defer func() {
 		if err != nil {
@@ -131,12 +131,12 @@ func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err
 		}
 	}()
 	for range 8 {
-		if err := l.setWithin(timer.C, d); err != nil {
+		if err := l.lockWithin(timer.C, d); err != nil {
 			return nil, false, err
 		}
-		root, same, err := l.inPlace()
+		root, same, err := l.reopenFolder()
 		if err == nil && same {
-			l.deaf = deafen()
+			l.deaf = ignoreStop()
 			return root, replaced, nil
 		}
 		// The file or the folder was replaced, so the lock that this process holds protects nothing.
@@ -178,14 +178,14 @@ func (l *folderLock) closeLater(fd int) {
 	}()
 }
 
-func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error {
+func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error {
 	r := l.late
 	l.late = nil
 	if r == nil || !r.adopt() {
 		if l.file.Load().fcntl(unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) == nil {
 			return nil
 		}
-		r = l.request()
+		r = l.startRequest()
 	}
 	var err error
 	select {
@@ -193,7 +193,7 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 	case <-expired:
 		if r.abandon() {
 			l.late = r
-			return l.locked(d)
+			return l.lockedError(d)
 		}
 		err = <-r.granted // the wait ended just before abandon
 	}
@@ -203,17 +203,17 @@ func (l *folderLock) setWithin(expired <-chan time.Time, d time.Duration) error 
 	return nil
 }
 
-// request is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to
+// lockWait is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to
 // the goroutine. So a later attempt takes over the pending wait instead of starting a second one.
-type request struct {
+type lockWait struct {
 	mu        sync.Mutex
 	abandoned bool // no caller waits for it: release the lock when it is granted
 	done      bool
 	granted   chan error
 }
 
-func (l *folderLock) request() *request {
-	r := &request{granted: make(chan error, 1)}
+func (l *folderLock) startRequest() *lockWait {
+	r := &lockWait{granted: make(chan error, 1)}
 	go func() {
 		err := l.file.Load().fcntl(unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
 		r.mu.Lock()
@@ -228,7 +228,7 @@ func (l *folderLock) request() *request {
 }
 
 // abandon returns false if the wait has ended in the meantime.
-func (r *request) abandon() bool {
+func (r *lockWait) abandon() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.abandoned = !r.done
@@ -236,7 +236,7 @@ func (r *request) abandon() bool {
 }
 
 // adopt returns false if the wait has ended, and the lock was released again.
-func (r *request) adopt() bool {
+func (r *lockWait) adopt() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.done {
@@ -245,9 +245,9 @@ func (r *request) adopt() bool {
 	return !r.done
 }
 
-// locked returns a *LockedError with the process that holds the lock now. The kernel reports no PID for an open file
+// lockedError returns a *LockedError with the process that holds the lock now. The kernel reports no PID for an open file
 // description lock, or for a process in another PID namespace.
-func (l *folderLock) locked(d time.Duration) error {
+func (l *folderLock) lockedError(d time.Duration) error {
 	e := &LockedError{Path: l.path, For: d}
 	q := unix.Flock_t{Type: unix.F_WRLCK}
 	if l.file.Load().fcntl(unix.F_GETLK, &q) == nil && q.Type != unix.F_UNLCK {
@@ -257,27 +257,27 @@ func (l *folderLock) locked(d time.Duration) error {
 	return e
 }
 
-// inPlace opens the folder and reports whether its lock file is the one that this process has open.
-func (l *folderLock) inPlace() (*sys.Dir, bool, error) {
+// reopenFolder opens the folder and reports whether its lock file is the one that this process has open.
+func (l *folderLock) reopenFolder() (*sys.Dir, bool, error) {
 	root, err := sys.OpenDir(l.folder)
 	if err != nil {
-		return nil, false, unopened(l.path, err)
+		return nil, false, openLockError(l.path, err)
 	}
-	named, err := root.Look(lockName)
-	return root, err == nil && l.is(&named), nil
+	named, err := root.Lstat(lockName)
+	return root, err == nil && l.isLockFile(&named), nil
 }
 
-// size is the number of bytes to read of the lock file: its size and a little more, at most stateSize.
-func (l *folderLock) size() int64 {
+// readSize is the number of bytes to read of the lock file: its size and a little more, at most maxStateSize.
+func (l *folderLock) readSize() int64 {
 	info, err := l.file.Load().Stat()
 	if err != nil {
-		return stateSize
+		return maxStateSize
 	}
-	return min(info.Size()+512, stateSize)
+	return min(info.Size()+512, maxStateSize)
 }
 
-// is reports whether st is the lock file, under any name.
-func (l *folderLock) is(st *unix.Stat_t) bool {
+// isLockFile reports whether st is the lock file, under any name.
+func (l *folderLock) isLockFile(st *unix.Stat_t) bool {
 	f := l.file.Load()
 	return f.dev == uint64(st.Dev) && f.ino == st.Ino
 }
@@ -287,9 +287,9 @@ func holdEntry(fd uintptr) error {
 	return unix.FcntlFlock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
-// held reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock,
+// isEntryLocked reports whether a process holds the write lock of an entry. It queries for a read lock, so it takes no lock,
 // needs no write permission, and does not count the read lock of another process as a lease.
-func held(fd int) (bool, error) {
+func isEntryLocked(fd int) (bool, error) {
 	q := unix.Flock_t{Type: unix.F_RDLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q); err != nil {
 		return false, err

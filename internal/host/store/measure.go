@@ -18,12 +18,12 @@ const measureName = "measure"
 // MeasureFile opens the file by which the processes agree that measure the leases of the caller. A missing one is made if
 // that is asked for.
 func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
-	root, err := f.open()
+	root, err := f.openFolder()
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	name, err := f.ownName(root, "leases")
+	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return nil, err
 	}
@@ -32,16 +32,16 @@ func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	if file, err = openOwn(dir, measureName); missing && errors.Is(err, os.ErrNotExist) {
+	if file, err = openOwnFile(dir, measureName); missing && errors.Is(err, os.ErrNotExist) {
 		if file, err = dir.Create(measureName); errors.Is(err, os.ErrExist) {
-			file, err = openOwn(dir, measureName)
+			file, err = openOwnFile(dir, measureName)
 		}
 	}
 	return file, err
 }
 
-// openOwn opens a regular file that only the caller can open.
-func openOwn(dir *sys.Dir, name string) (*os.File, error) {
+// openOwnFile opens a regular file that only the caller can open.
+func openOwnFile(dir *sys.Dir, name string) (*os.File, error) {
 	fd, err := dir.Open(name, unix.O_RDWR)
 	if err != nil {
 		return nil, err

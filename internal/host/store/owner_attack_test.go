@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	mallory = 4003
-	lives   = 20 // of a victim in each attack
+	malloryUID   = 4003
+	victimRounds = 20 // of a victim in each attack
 )
 
 // roleExchange NAME OTHER …: exchanges each NAME with its OTHER and back, all the time.
 func roleExchange(args []string) error {
 	fmt.Println("ready")
 	ended := make(chan struct{})
-	go func() { untilEOF(); close(ended) }()
+	go func() { waitForEOF(); close(ended) }()
 	for n := 0; ; n++ {
 		select {
 		case <-ended:
@@ -49,7 +49,7 @@ func roleExchange(args []string) error {
 func roleRemake(args []string) error {
 	fmt.Println("ready")
 	ended := make(chan struct{})
-	go func() { untilEOF(); close(ended) }()
+	go func() { waitForEOF(); close(ended) }()
 	for n := 0; ; {
 		select {
 		case <-ended:
@@ -74,11 +74,11 @@ func roleRemake(args []string) error {
 // roleVictim PATH: for each line that it reads it claims, waits, marks, touches and ends for some time, and says how
 // often that went well.
 func roleVictim(args []string) error {
-	devices := uuids([]string{"GPU-a", "GPU-b", "GPU-c"})
+	devices := toUUIDs([]string{"GPU-a", "GPU-b", "GPU-c"})
 	unix.Umask(0o077) // so that the mode of what it makes has to be changed
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		done := 0
-		for range lives {
+		for range victimRounds {
 			f, err := Open(args[0], nil, 20*time.Second)
 			if err != nil {
 				continue // the folder itself is exchanged
@@ -100,23 +100,23 @@ func roleVictim(args []string) error {
 // elsewhere.
 func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	gate.Need(t, "root")
-	top := place(t)
+	top := makeSharedFolder(t)
 	state := filepath.Join(top, "state")
-	if err := errors.Join(CreateFolder(state), os.Chown(top, mallory, mallory)); err != nil {
+	if err := errors.Join(CreateFolder(state), os.Chown(top, malloryUID, malloryUID)); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range append(inside(), "") {
-		if err := os.Chown(filepath.Join(state, part), mallory, mallory); err != nil {
+	for _, part := range append(partNames(), "") {
+		if err := os.Chown(filepath.Join(state, part), malloryUID, malloryUID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	victims := []uint32{alice, 0}
+	victims := []uint32{aliceUID, 0}
 	for _, uid := range victims {
-		holds := play(t, uid, "claim", state, "20s", "GPU-a")
-		holds.expect("claimed ")
-		waits := play(t, uid, "wait", state, "GPU-a")
-		eventually(t, "the folder of tickets is there", func() bool {
-			_, err := os.Lstat(filepath.Join(state, "tickets", decimal(uid), goneFolder))
+		holds := startRole(t, uid, "claim", state, "20s", "GPU-a")
+		holds.expectLine("claimed ")
+		waits := startRole(t, uid, "wait", state, "GPU-a")
+		waitUntil(t, "the folder of tickets is there", func() bool {
+			_, err := os.Lstat(filepath.Join(state, "tickets", formatUID(uid), goneFolder))
 			return err == nil
 		})
 		holds.kill()
@@ -124,7 +124,7 @@ func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	}
 	watched := map[string]string{}
 	watch := func(dir string) string { watched[dir] = ""; return dir }
-	theirs := func(of string, uid uint32) string { return watch(decoy(t, of, uid, uid)) } // a victim's
+	theirs := func(of string, uid uint32) string { return watch(makeDecoy(t, of, uid, uid)) } // a victim's
 	put := func(name string, how func(string) error) string {
 		path := filepath.Join(state, name)
 		if err := how(path); err != nil {
@@ -133,42 +133,44 @@ func TestOwnerOfTheFolderAttacks(t *testing.T) {
 		return path
 	}
 	link := func(to string) func(string) error {
-		return func(path string) error { return errors.Join(os.Symlink(to, path), os.Lchown(path, mallory, mallory)) }
+		return func(path string) error {
+			return errors.Join(os.Symlink(to, path), os.Lchown(path, malloryUID, malloryUID))
+		}
 	}
 	folder := func(path string) error {
-		return errors.Join(os.Mkdir(path, 0o777), os.Chmod(path, 0o777), os.Chown(path, mallory, mallory))
+		return errors.Join(os.Mkdir(path, 0o777), os.Chmod(path, 0o777), os.Chown(path, malloryUID, malloryUID))
 	}
 	var attacks [][]string
 	for _, uid := range victims {
 		for _, sub := range []string{"leases", "tickets"} {
-			own := filepath.Join(state, sub, decimal(uid))
-			home := theirs(sub+"/"+decimal(uid), uid)
+			own := filepath.Join(state, sub, formatUID(uid))
+			home := theirs(sub+"/"+formatUID(uid), uid)
 			attacks = append(attacks,
-				[]string{"exchange", own, put(sub+"/a-folder-"+decimal(uid), link(home))},
-				[]string{"exchange", own, watch(put(sub+"/hers-"+decimal(uid), folder))},
-				[]string{"remake", own, put(sub+"/a-file-"+decimal(uid), link(filepath.Join(home, "secret"))), own + "-away-"},
-				[]string{"exchange", filepath.Join(state, sub), put("a-link-"+sub+"-"+decimal(uid), link(theirs(sub, uid)))})
+				[]string{"exchange", own, put(sub+"/a-folder-"+formatUID(uid), link(home))},
+				[]string{"exchange", own, watch(put(sub+"/hers-"+formatUID(uid), folder))},
+				[]string{"remake", own, put(sub+"/a-file-"+formatUID(uid), link(filepath.Join(home, "secret"))), own + "-away-"},
+				[]string{"exchange", filepath.Join(state, sub), put("a-link-"+sub+"-"+formatUID(uid), link(theirs(sub, uid)))})
 		}
-		attacks = append(attacks, []string{"exchange", state, put("../a-link-"+decimal(uid), link(theirs("", uid)))})
+		attacks = append(attacks, []string{"exchange", state, put("../a-link-"+formatUID(uid), link(theirs("", uid)))})
 	}
 	for dir := range watched {
-		watched[dir] = inventory(t, dir)
+		watched[dir] = listAttributes(t, dir)
 	}
-	var all []*actor
+	var all []*roleProcess
 	done := 0
 	for _, uid := range victims {
-		all = append(all, play(t, uid, "victim", state))
+		all = append(all, startRole(t, uid, "victim", state))
 	}
 	for _, attack := range attacks {
-		a := play(t, mallory, attack[0], attack[1:]...)
-		a.expect("ready")
-		done += work(t, all)
-		if rest := a.end(); rest != "" {
+		a := startRole(t, malloryUID, attack[0], attack[1:]...)
+		a.expectLine("ready")
+		done += letVictimsWork(t, all)
+		if rest := a.endAndRead(); rest != "" {
 			t.Errorf("mallory says %q", rest)
 		}
 		for dir, before := range watched {
-			if after := inventory(t, dir); after != before {
-				t.Errorf("%v: led to change in %s\n%s", attack, dir, strings.Join(changed(before, after), "\n"))
+			if after := listAttributes(t, dir); after != before {
+				t.Errorf("%v: led to change in %s\n%s", attack, dir, strings.Join(changedLines(before, after), "\n"))
 				watched[dir] = after
 			}
 		}
@@ -176,13 +178,13 @@ func TestOwnerOfTheFolderAttacks(t *testing.T) {
 	if t.Logf("%d lives went well under attack", done); done == 0 {
 		t.Error("nobody ever got a lease: they were shut out, and nothing is shown")
 	}
-	if after := work(t, all); after != len(all)*lives {
-		t.Errorf("after the attacks %d of %d lives went well", after, len(all)*lives)
+	if after := letVictimsWork(t, all); after != len(all)*victimRounds {
+		t.Errorf("after the attacks %d of %d lives went well", after, len(all)*victimRounds)
 	}
 }
 
-// work lets the victims work once, all at the same time, and returns how often that went well.
-func work(t *testing.T, all []*actor) (done int) {
+// letVictimsWork lets the victims work once, all at the same time, and returns how often that went well.
+func letVictimsWork(t *testing.T, all []*roleProcess) (done int) {
 	t.Helper()
 	for _, v := range all {
 		if _, err := fmt.Fprintln(v.in); err != nil {
@@ -190,7 +192,7 @@ func work(t *testing.T, all []*actor) (done int) {
 		}
 	}
 	for _, v := range all {
-		n, err := strconv.Atoi(v.expect("done "))
+		n, err := strconv.Atoi(v.expectLine("done "))
 		if err != nil {
 			t.Fatal(err)
 		}

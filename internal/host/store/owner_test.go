@@ -26,20 +26,20 @@ func TestForeignFiles(t *testing.T) {
 		lock, content int
 		want          string
 	}{
-		{"all of it is hers", alice, alice, whole},
+		{"all of it is hers", aliceUID, aliceUID, whole},
 		{"root wrote it for her", 0, 0, whole},
-		{"root holds it", 0, alice, whole},
-		{"the lock file is another's", bob, alice, nothing},
-		{"the content is another's", alice, bob, unreadable},
-		{"the content under root's lock is another's", 0, bob, unreadable},
-		{"all of it is another's", bob, bob, nothing},
+		{"root holds it", 0, aliceUID, whole},
+		{"the lock file is another's", bobUID, aliceUID, nothing},
+		{"the content is another's", aliceUID, bobUID, unreadable},
+		{"the content under root's lock is another's", 0, bobUID, unreadable},
+		{"all of it is another's", bobUID, bobUID, nothing},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := fresh(t)
-			dir := f.userFolder(alice)
+			f := newStateFolder(t)
+			dir := f.userFolder(aliceUID)
 			l := job.Lease{ID: "aaaa", Devices: []gpu.UUID{"GPU-a"}}
-			entry := filepath.Join(dir, nameOf(&l))
-			err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, alice, alice),
+			entry := filepath.Join(dir, entryNameOf(&l))
+			err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, aliceUID, aliceUID),
 				os.WriteFile(entry+jsonSuffix, []byte(`{"id":"aaaa","devices":["GPU-a"],"command":"theirs"}`), 0o644), os.Chown(entry+jsonSuffix, tt.content, tt.content))
 			lock, lerr := newLock(entry+lockSuffix, nil)
 			if err := errors.Join(err, lerr); err != nil {
@@ -55,7 +55,7 @@ func TestForeignFiles(t *testing.T) {
 				if got = whole; leases[0].Unreadable {
 					got = unreadable
 				}
-				if leases[0].UID != alice || !leases[0].Holds("GPU-a") || leases[0].Unreadable != (leases[0].Command == "") {
+				if leases[0].UID != aliceUID || !leases[0].Holds("GPU-a") || leases[0].Unreadable != (leases[0].Command == "") {
 					t.Errorf("lease %+v", leases[0])
 				}
 			}
@@ -63,12 +63,12 @@ func TestForeignFiles(t *testing.T) {
 				t.Errorf("it is %s, want %s: %+v", got, tt.want, leases)
 			}
 			accused := slices.ContainsFunc(problems, func(p Problem) bool {
-				return p.UID == alice && p.Path == entry+lockSuffix && strings.Contains(p.Text, "it belongs to uid 4002")
+				return p.UID == aliceUID && p.Path == entry+lockSuffix && strings.Contains(p.Text, "it belongs to uid 4002")
 			})
 			if accused != (tt.want != whole) || len(problems) > 1 {
 				t.Errorf("problems %v", problems)
 			}
-			if said := play(t, alice, "claim", f.Path, "5s", "GPU-a").line(); strings.HasPrefix(said, "claimed ") != (tt.want == nothing) {
+			if said := startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a").readLine(); strings.HasPrefix(said, "claimed ") != (tt.want == nothing) {
 				t.Errorf("alice's claim of that device: %s", said)
 			}
 		})

@@ -17,9 +17,9 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// reader reads files of other users. A fault in their files becomes a Problem. A fault of this process (no free
+// entryReader reads files of other users. A fault in their files becomes a Problem. A fault of this process (no free
 // descriptor) is an error, because a lease that is not read would be given to a second holder.
-type reader struct {
+type entryReader struct {
 	lock     *folderLock           // nil if no lock is open
 	ids      space.IDs             // the user ids that this user namespace can distinguish
 	sweep    func(uid uint32) bool // the users with dead tickets to remove while reading; nil without the folder lock
@@ -29,10 +29,10 @@ type reader struct {
 	spaces   map[uint32]int // number of folders that each owner made in user namespaces
 }
 
-func (f *Folder) reader() *reader { return &reader{lock: &f.lock, ids: f.ids} }
+func (f *Folder) newReader() *entryReader { return &entryReader{lock: &f.lock, ids: f.ids} }
 
-// ours reports whether err comes from this process or machine, and not from what the owner of a file did to it.
-func ours(err error) bool {
+// isLocalFault reports whether err comes from this process or machine, and not from what the owner of a file did to it.
+func isLocalFault(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EINTR} {
 		if errors.Is(err, e) {
 			return true
@@ -41,38 +41,38 @@ func ours(err error) bool {
 	return false
 }
 
-// problem records a problem in a folder. After problemsPerFolder of them it adds one for all others, without a name.
-func (r *reader) problem(folder, name string, uid uint32, text string) {
+// addProblem records a problem in a folder. After maxProblemsPerFolder of them it adds one for all others, without a name.
+func (r *entryReader) addProblem(folder, name string, uid uint32, text string) {
 	if r.shown == nil {
 		r.shown = map[string]int{}
 	}
 	r.shown[folder]++
 	switch n := r.shown[folder]; {
-	case n <= problemsPerFolder:
+	case n <= maxProblemsPerFolder:
 		r.problems = append(r.problems, Problem{Path: filepath.Join(folder, name), UID: uid, Text: text})
-	case n == problemsPerFolder+1:
+	case n == maxProblemsPerFolder+1:
 		r.problems = append(r.problems, Problem{Path: folder, UID: uid, Text: "has more problems like these"})
 	}
 }
 
-// all reads the entries of every user in root/leases. It returns dead ones too, without content.
-func (r *reader) all(root *sys.Dir) ([]found, error) {
-	var all []found
-	err := r.users(root, "leases", func(dir *os.File, uid uint32) error {
-		names, err := dir.Readdirnames(namesPerUser)
+// readAllEntries reads the entries of every user in root/leases. It returns dead ones too, without content.
+func (r *entryReader) readAllEntries(root *sys.Dir) ([]foundEntry, error) {
+	var all []foundEntry
+	err := r.eachUserFolder(root, "leases", func(dir *os.File, uid uint32) error {
+		names, err := dir.Readdirnames(maxNamesPerUser)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		slices.Sort(names)
-		entries, err := r.entries(int(dir.Fd()), dir.Name(), uid, names)
+		entries, err := r.readEntries(int(dir.Fd()), dir.Name(), uid, names)
 		all = append(all, entries...)
 		return err
 	})
 	return all, err
 }
 
-// users calls each with the folder of every user in root/sub, in the order of the names.
-func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid uint32) error) error {
+// eachUserFolder calls each with the folder of every user in root/sub, in the order of the names.
+func (r *entryReader) eachUserFolder(root *sys.Dir, sub string, each func(dir *os.File, uid uint32) error) error {
 	dir, err := root.Dir(sub)
 	if err != nil {
 		return &os.PathError{Op: "cannot read", Path: filepath.Join(root.Name(), sub), Err: errors.Unwrap(err)}
@@ -87,33 +87,33 @@ func (r *reader) users(root *sys.Dir, sub string, each func(dir *os.File, uid ui
 	slices.Sort(names)
 	r.mine, r.spaces = nil, map[uint32]int{}
 	for _, n := range names {
-		if _, isUID := userNamed(n); !isUID && !spaceNamed(n) {
-			r.stranger(fd, top, n)
-		} else if err := r.user(fd, top, n, each); err != nil {
+		if _, isUID := parseUIDName(n); !isUID && !isSpaceName(n) {
+			r.noteStrayName(fd, top, n)
+		} else if err := r.visitUserFolder(fd, top, n, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// userNamed parses the name of a user's folder, which is the uid outside of user namespaces.
-func userNamed(name string) (uint32, bool) {
+// parseUIDName parses the name of a user's folder, which is the uid outside of user namespaces.
+func parseUIDName(name string) (uint32, bool) {
 	uid, err := strconv.ParseUint(name, 10, 32)
 	return uint32(uid), err == nil && strconv.FormatUint(uid, 10) == name
 }
 
-// stranger records a name that is not that of a user's folder.
-func (r *reader) stranger(topFD int, top, name string) {
-	if r.shown[top] > problemsPerFolder {
+// noteStrayName records a name that is not that of a user's folder.
+func (r *entryReader) noteStrayName(topFD int, top, name string) {
+	if r.shown[top] > maxProblemsPerFolder {
 		return // problem would not record it
 	}
-	if uid, err := ownerOf(topFD, name); !errors.Is(err, unix.ENOENT) {
-		r.problem(top, name, uid, "is not a user's folder and is ignored")
+	if uid, err := fileOwner(topFD, name); !errors.Is(err, unix.ENOENT) {
+		r.addProblem(top, name, uid, "is not a user's folder and is ignored")
 	}
 }
 
-// ownerOf returns the owner without opening the file for reading: a file system that a user mounted need not answer.
-func ownerOf(dirFD int, name string) (uint32, error) {
+// fileOwner returns the owner without opening the file for reading: a file system that a user mounted need not answer.
+func fileOwner(dirFD int, name string) (uint32, error) {
 	fd, err := openIn(dirFD, name, unix.O_PATH)
 	if err != nil {
 		return 0, err
@@ -124,22 +124,22 @@ func ownerOf(dirFD int, name string) (uint32, error) {
 	return st.Uid, err
 }
 
-// user calls each with a user's folder in top and its owner. A folder that is known to belong to another user is
+// visitUserFolder calls each with a user's folder in top and its owner. A folder that is known to belong to another user is
 // ignored.
-func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
+func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir *os.File, uid uint32) error) error {
 	path := filepath.Join(top, name)
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil // gone since the listing
-	case err != nil && ours(err):
+	case err != nil && isLocalFault(err):
 		return &os.PathError{Op: "cannot read", Path: path, Err: err}
 	case err != nil:
-		whose, oerr := ownerOf(topFD, name)
+		whose, oerr := fileOwner(topFD, name)
 		if oerr != nil {
-			whose, _ = userNamed(name)
+			whose, _ = parseUIDName(name)
 		}
-		r.problem(top, name, whose, "cannot be read as a user's folder and is ignored: "+err.Error())
+		r.addProblem(top, name, whose, "cannot be read as a user's folder and is ignored: "+err.Error())
 		return nil
 	}
 	dir := os.NewFile(uintptr(fd), path)
@@ -148,14 +148,14 @@ func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid u
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	uid, counts := judge(r.ids, name, st.Uid)
+	uid, counts := folderOwner(r.ids, name, st.Uid)
 	if !counts {
-		r.problem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
+		r.addProblem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
 		return nil
 	}
-	if spaceNamed(name) && !r.ids.Hides(st.Uid) { // no limit for hidden owners: the folders may be of different users
-		if r.spaces[uid]++; r.spaces[uid] > foldersPerOwner {
-			r.problem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", foldersPerOwner))
+	if isSpaceName(name) && !r.ids.Hides(st.Uid) { // no limit for hidden owners: the folders may be of different users
+		if r.spaces[uid]++; r.spaces[uid] > maxFoldersPerOwner {
+			r.addProblem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", maxFoldersPerOwner))
 			return nil
 		}
 	}
@@ -165,26 +165,26 @@ func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid u
 	return each(dir, uid)
 }
 
-func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]found, error) {
-	var all []found
+func (r *entryReader) readEntries(fd int, path string, uid uint32, names []string) ([]foundEntry, error) {
+	var all []foundEntry
 	alive := 0
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
-		if !isLock || !entryName(name) {
-			if !known(n) {
-				r.problem(path, n, uid, "is not a lease and is ignored")
+		if !isLock || !isEntryName(name) {
+			if !isLeaseFileName(n) {
+				r.addProblem(path, n, uid, "is not a lease and is ignored")
 			}
 			continue
 		}
-		e, err := r.one(fd, path, name, uid, alive < entriesPerUser)
+		e, err := r.readLeasePair(fd, path, name, uid, alive < maxEntriesPerUser)
 		switch {
-		case err != nil && ours(err):
+		case err != nil && isLocalFault(err):
 			return nil, err
 		case errors.Is(err, errFolderLock):
-			r.problem(path, n, uid, "is the folder lock under a second name; everything in this folder is ignored")
+			r.addProblem(path, n, uid, "is the folder lock under a second name; everything in this folder is ignored")
 			return nil, nil
 		case err != nil:
-			r.problem(path, n, uid, err.Error())
+			r.addProblem(path, n, uid, err.Error())
 		}
 		if e == nil {
 			continue
@@ -195,23 +195,23 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 		}
 	}
 	switch {
-	case len(names) == namesPerUser:
-		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", namesPerUser)})
-	case alive > entriesPerUser:
-		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d leases; those above that keep their devices busy, and nothing else is read of them", entriesPerUser)})
+	case len(names) == maxNamesPerUser:
+		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", maxNamesPerUser)})
+	case alive > maxEntriesPerUser:
+		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d leases; those above that keep their devices busy, and nothing else is read of them", maxEntriesPerUser)})
 	}
 	return all, nil
 }
 
-// known reports whether n is the name of a file, other than a lock, that a claim makes in its folder.
-func known(n string) bool {
+// isLeaseFileName reports whether n is the name of a file, other than a lock, that a claim makes in its folder.
+func isLeaseFileName(n string) bool {
 	name, isContent := strings.CutSuffix(n, jsonSuffix)
-	return n == last || n == measureName || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
+	return n == lastName || n == measureName || strings.HasPrefix(n, newPrefix) || isContent && isEntryName(name)
 }
 
-// one reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an entry that
+// readLeasePair reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an entry that
 // comes with an error counts as a lease.
-func (r *reader) one(dirFD int, dir, name string, uid uint32, content bool) (*found, error) {
+func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, content bool) (*foundEntry, error) {
 	lockFD, err := r.openRegular(dirFD, name+lockSuffix, &uid)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -220,11 +220,11 @@ func (r *reader) one(dirFD int, dir, name string, uid uint32, content bool) (*fo
 		return nil, fmt.Errorf("counts as nothing: %w", err)
 	}
 	defer unix.Close(lockFD) //nolint:errcheck // read only
-	alive, err := held(lockFD)
+	alive, err := isEntryLocked(lockFD)
 	if err != nil {
 		return nil, fmt.Errorf("counts as nothing: cannot ask for its lock: %w", err)
 	}
-	e := &found{dir: dir, name: name, alive: alive}
+	e := &foundEntry{dir: dir, name: name, alive: alive}
 	id, hashes, _ := strings.Cut(name, "-")
 	e.lease = job.Lease{ID: id, UID: uid, Folder: filepath.Base(dir), Hashes: strings.Split(hashes, "+")}
 	if !alive {
@@ -241,7 +241,7 @@ func (r *reader) one(dirFD int, dir, name string, uid uint32, content bool) (*fo
 	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return nil, nil // it ended while it was read
 	}
-	if err != nil && !ours(err) {
+	if err != nil && !isLocalFault(err) {
 		e.lease.Unreadable = true
 		err = fmt.Errorf("has unreadable content, its devices stay busy: %w", err)
 	}

@@ -19,30 +19,30 @@ import (
 // ticket. The owner gains nothing by a false one: a ticket may name every device from its start.
 const devicesSuffix = ".devices"
 
-// renewal is the content of that file.
-type renewal struct {
+// ticketRenewal is the content of that file.
+type ticketRenewal struct {
 	Devices []gpu.UUID `json:"devices"`
 	Known   []gpu.UUID `json:"known"`
 }
 
-// Renew records the devices that can serve the ticket now, and all devices that were considered (known). The ticket
+// RenewTicket records the devices that can serve the ticket now, and all devices that were considered (known). The ticket
 // keeps its place in the line.
-func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error {
+func (f *Folder) RenewTicket(w *Waiting, boot string, devices, known []gpu.UUID) error {
 	t := w.Ticket
 	t.Devices, t.Known = devices, known
-	if err := plausible(&t, t.ID); err != nil {
+	if err := checkTicket(&t, t.ID); err != nil {
 		return fmt.Errorf("cannot renew the ticket %s: %w", t.ID, err)
 	}
-	content, err := json.Marshal(renewal{devices, known})
+	content, err := json.Marshal(ticketRenewal{devices, known})
 	if err != nil {
 		return err
 	}
-	root, err := f.acquire()
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
-	if err := replace(w.dir, w.name+devicesSuffix, newPrefix+w.name+devicesSuffix, append(content, '\n')); err != nil {
+	defer f.unlockFolder(root)
+	if err := replaceFile(w.dir, w.name+devicesSuffix, newPrefix+w.name+devicesSuffix, append(content, '\n')); err != nil {
 		return fmt.Errorf("cannot renew the ticket %s: %w", t.ID, err)
 	}
 	w.Ticket = t
@@ -51,47 +51,47 @@ func (f *Folder) Renew(w *Waiting, boot string, devices, known []gpu.UUID) error
 	return f.writeState(s)
 }
 
-// renewed reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner,
+// readRenewal reads the second file of a ticket into t. If that file is damaged, it is reported as a problem of its owner,
 // and the ticket counts as it was written.
-func (r *reader) renewed(dirFD int, dir, name string, t *job.Ticket) error {
+func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) error {
 	data, err := r.readEntry(dirFD, name+devicesSuffix, &t.UID)
-	var now renewal
+	var now ticketRenewal
 	if err == nil {
 		err = json.Unmarshal(data, &now)
 	}
 	changed := *t
 	changed.Devices, changed.Known = now.Devices, now.Known
 	if err == nil {
-		err = plausible(&changed, t.ID)
+		err = checkTicket(&changed, t.ID)
 	}
 	switch {
 	case err == nil:
 		*t = changed
 	case errors.Is(err, os.ErrNotExist): // withdrawn since the listing
-	case errors.Is(err, errFolderLock), ours(err):
+	case errors.Is(err, errFolderLock), isLocalFault(err):
 		return err
 	default:
-		r.problem(dir, name+devicesSuffix, t.UID, "is ignored: "+err.Error())
+		r.addProblem(dir, name+devicesSuffix, t.UID, "is ignored: "+err.Error())
 	}
 	return nil
 }
 
-// Call records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the
+// AnnounceChange records a change of the devices ids, which makes readings before it stale, and wakes every watcher of the
 // folder: the devices appeared, or may be leased again. No lease or ticket ended, so no other event reports it. If
 // waking fails, the first waiter in line finds the change at its next poll.
-func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
-	root, err := f.acquire()
+func (f *Folder) AnnounceChange(boot string, ids ...gpu.UUID) error {
+	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
-	defer f.release(root)
+	defer f.unlockFolder(root)
 	s, _ := f.readState(boot)
-	s.changed(ids)
+	s.recordChange(ids)
 	if err := f.writeState(s); err != nil {
 		return err
 	}
-	if name, err := f.ownName(root, "tickets"); err == nil {
-		if dir, err := ownFolder(root, "tickets", name); err == nil {
+	if name, err := f.ownFolderName(root, "tickets"); err == nil {
+		if dir, err := openOwnFolder(root, "tickets", name); err == nil {
 			defer dir.Close() //nolint:errcheck // nothing is written through it
 			_ = dir.Write(callName, nil, 0o600)
 			_ = dir.Remove(callName)
@@ -103,55 +103,55 @@ func (f *Folder) Call(boot string, ids ...gpu.UUID) error {
 // callName is the file whose removal wakes the watchers.
 const callName = newPrefix + "call"
 
-// Sight is what can be read without the folder lock and without opening what users wrote into their leases.
-type Sight struct {
+// UnlockedView is what can be read without the folder lock and without opening what users wrote into their leases.
+type UnlockedView struct {
 	Leased  map[string]bool // job.DeviceHash of every device with a live lease, and job.ManyDevices
 	Changes map[gpu.UUID]Change
 }
 
-// Sight reads the leases of this and the other state folders by their file names and locks only.
-func (f *Folder) Sight(boot string) (Sight, error) {
+// ReadSight reads the leases of this and the other state folders by their file names and locks only.
+func (f *Folder) ReadSight(boot string) (UnlockedView, error) {
 	s, complete := f.readState(boot)
 	if !complete {
-		return Sight{}, errors.New("cannot read the record of changes")
+		return UnlockedView{}, errors.New("cannot read the record of changes")
 	}
-	seen := Sight{Leased: map[string]bool{}, Changes: s.Devices}
+	seen := UnlockedView{Leased: map[string]bool{}, Changes: s.Devices}
 	for _, path := range append([]string{f.Path}, f.Others...) {
-		err := f.eachUser(path, "leases", func(r *reader, dir *os.File, uid uint32) error { return seen.add(r, dir, uid) })
+		err := f.eachUser(path, "leases", func(r *entryReader, dir *os.File, uid uint32) error { return seen.addUserLeases(r, dir, uid) })
 		if err != nil && path == f.Path {
-			return Sight{}, err
+			return UnlockedView{}, err
 		}
 	}
 	return seen, nil
 }
 
 // eachUser calls each with the folder of every user below path.
-func (f *Folder) eachUser(path, sub string, each func(r *reader, dir *os.File, uid uint32) error) error {
+func (f *Folder) eachUser(path, sub string, each func(r *entryReader, dir *os.File, uid uint32) error) error {
 	root, err := openRoot(path)
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	r := f.reader()
-	return r.users(root, sub, func(dir *os.File, uid uint32) error { return each(r, dir, uid) })
+	r := f.newReader()
+	return r.eachUserFolder(root, sub, func(dir *os.File, uid uint32) error { return each(r, dir, uid) })
 }
 
-// add notes the live leases of one user.
-func (s *Sight) add(r *reader, dir *os.File, uid uint32) error {
-	names, err := dir.Readdirnames(namesPerUser)
+// addUserLeases notes the live leases of one user.
+func (s *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) error {
+	names, err := dir.Readdirnames(maxNamesPerUser)
 	if err != nil && len(names) == 0 {
 		return nil //nolint:nilerr // an empty folder (io.EOF), or one that cannot be read
 	}
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
-		if !isLock || !entryName(name) {
+		if !isLock || !isEntryName(name) {
 			continue
 		}
 		fd, err := r.openRegular(int(dir.Fd()), n, &uid)
 		if err != nil {
 			continue
 		}
-		alive, err := held(fd)
+		alive, err := isEntryLocked(fd)
 		_ = unix.Close(fd)
 		if err == nil && alive {
 			_, hashes, _ := strings.Cut(name, "-")
@@ -163,8 +163,8 @@ func (s *Sight) add(r *reader, dir *os.File, uid uint32) error {
 	return nil
 }
 
-// Left counts the tickets that still have a file.
-func (f *Folder) Left(tickets []job.Ticket) (n int) {
+// CountRemaining counts the tickets that still have a file.
+func (f *Folder) CountRemaining(tickets []job.Ticket) (n int) {
 	if len(tickets) == 0 {
 		return 0
 	}
@@ -173,13 +173,13 @@ func (f *Folder) Left(tickets []job.Ticket) (n int) {
 		id  string
 	}
 	there := map[key]bool{}
-	_ = f.eachUser(f.Path, "tickets", func(_ *reader, dir *os.File, uid uint32) error {
+	_ = f.eachUser(f.Path, "tickets", func(_ *entryReader, dir *os.File, uid uint32) error {
 		if !slices.ContainsFunc(tickets, func(t job.Ticket) bool { return t.UID == uid }) {
 			return nil
 		}
-		names, _ := dir.Readdirnames(ticketNames)
+		names, _ := dir.Readdirnames(maxTicketNames)
 		for _, n := range names {
-			if name, isTicket := strings.CutSuffix(n, ticketSuffix); isTicket && ticketName(name) {
+			if name, isTicket := strings.CutSuffix(n, ticketSuffix); isTicket && isTicketName(name) {
 				there[key{uid, name[stampDigits+1:]}] = true
 			}
 		}

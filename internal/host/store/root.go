@@ -16,8 +16,8 @@ import (
 // anew and works by descriptor from there (sys.Dir). Files are written only in folders whose owner was checked after
 // the open.
 
-// open opens the state folder. It checks only that this is a folder and no symbolic link.
-func (f *Folder) open() (*sys.Dir, error) { return openRoot(f.Path) }
+// openFolder opens the state folder. It checks only that this is a folder and no symbolic link.
+func (f *Folder) openFolder() (*sys.Dir, error) { return openRoot(f.Path) }
 
 func openRoot(path string) (*sys.Dir, error) {
 	root, err := sys.OpenDir(path)
@@ -27,21 +27,21 @@ func openRoot(path string) (*sys.Dir, error) {
 	return root, err
 }
 
-// acquire takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since
+// lockFolder takes the folder lock and returns the folder that contains it. If the folder or its lock was replaced since
 // it was opened, it is checked again. End with release.
-func (f *Folder) acquire() (*sys.Dir, error) {
+func (f *Folder) lockFolder() (*sys.Dir, error) {
 	root, replaced, err := f.lock.acquire(f.Deadline)
 	if err != nil || !replaced {
 		return root, err
 	}
-	if _, err := f.reader().check(root); err != nil {
-		f.release(root)
+	if _, err := f.newReader().checkFolder(root); err != nil {
+		f.unlockFolder(root)
 		return nil, err
 	}
 	return root, nil
 }
 
-func (f *Folder) release(root *sys.Dir) {
+func (f *Folder) unlockFolder(root *sys.Dir) {
 	_ = root.Close()
 	ended := f.ended
 	f.ended = nil
@@ -51,11 +51,11 @@ func (f *Folder) release(root *sys.Dir) {
 	}
 }
 
-func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+func formatUID(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// ownFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is
+// openOwnFolder opens the caller's folder of that name in leases or tickets for writing. It makes the folder if there is
 // none.
-func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
+func openOwnFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 	dir, err := root.Dir(sub + "/" + name)
 	if err == nil {
 		if st, err := dir.Status(); err == nil && st.Uid == uint32(os.Geteuid()) && st.Mode&0o7777 == 0o755 {
@@ -68,11 +68,11 @@ func ownFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(root.Name(), sub), err)
 	}
 	defer top.Close() //nolint:errcheck // nothing is written through it
-	return named(top.Own(name, 0o755))
+	return explainOwnError(top.Own(name, 0o755))
 }
 
-// named adds to the error of Dir.Own what to do, for a folder that has the caller's name and belongs to another user.
-func named(dir *sys.Dir, err error) (*sys.Dir, error) {
+// explainOwnError adds to the error of Dir.Own what to do, for a folder that has the caller's name and belongs to another user.
+func explainOwnError(dir *sys.Dir, err error) (*sys.Dir, error) {
 	var foreign *sys.ForeignError
 	switch {
 	case errors.As(err, &foreign):
@@ -89,7 +89,7 @@ func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir
 	if err != nil {
 		return nil, err
 	}
-	if st, err := dir.Status(); err != nil || foreign(f.ids, st.Uid, uid) {
+	if st, err := dir.Status(); err != nil || isForeign(f.ids, st.Uid, uid) {
 		_ = dir.Close()
 		return nil, fmt.Errorf("%s belongs to uid %d", dir.Name(), st.Uid)
 	}

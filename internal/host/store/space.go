@@ -19,17 +19,17 @@ import (
 // parent namespace, but not whether that is the machine's first. So its folder has a random name that begins with
 // spacePrefix and says nothing about the owner; each reader takes the owner that the kernel reports.
 const (
-	spacePrefix     = "ns-"
-	foldersPerOwner = 4 // folders of that kind that are read; claims make only one
+	spacePrefix        = "ns-"
+	maxFoldersPerOwner = 4 // folders of that kind that are read; claims make only one
 )
 
-func spaceNamed(name string) bool {
+func isSpaceName(name string) bool {
 	random, ok := strings.CutPrefix(name, spacePrefix)
-	return ok && len(random) == 8 && plainASCII(random, 'f')
+	return ok && len(random) == 8 && isPlainASCII(random, 'f')
 }
 
-// idsHere returns the ids of this process's user namespace. A kernel without user namespaces has no uid_map.
-func idsHere() space.IDs {
+// namespaceIDs returns the ids of this process's user namespace. A kernel without user namespaces has no uid_map.
+func namespaceIDs() space.IDs {
 	if link, err := os.Readlink("/proc/self/ns/user"); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
 	}
@@ -38,14 +38,14 @@ func idsHere() space.IDs {
 		return space.IDs{}
 	}
 	overflow, _ := os.ReadFile("/proc/sys/fs/overflowuid")
-	return space.Of(string(own), string(overflow))
+	return space.ParseIDs(string(own), string(overflow))
 }
 
-// Anonymous returns an error if the caller's own files appear here as those of unknown users: then gpuard could not
+// CheckUserKnown returns an error if the caller's own files appear here as those of unknown users: then gpuard could not
 // recognise a lease as the caller's.
-func Anonymous() error { return anonymous(idsHere()) }
+func CheckUserKnown() error { return checkUserKnown(namespaceIDs()) }
 
-func anonymous(ids space.IDs) error {
+func checkUserKnown(ids space.IDs) error {
 	if !ids.Hides(uint32(os.Geteuid())) {
 		return nil
 	}
@@ -53,10 +53,10 @@ func anonymous(ids space.IDs) error {
 		"those of all other users; start gpuard outside of it, or where your id has a place (unshare --map-current-user)")
 }
 
-// judge returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it
+// folderOwner returns the owner that a folder counts for, by its name and the uid that the kernel reports, and whether it
 // counts at all. A folder with a hidden owner counts, because a locked file in it may be a lease.
-func judge(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
-	named, isUID := userNamed(name)
+func folderOwner(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
+	named, isUID := parseUIDName(name)
 	switch {
 	case ids.Hides(uid):
 		return ids.StandIn(name), true
@@ -66,32 +66,32 @@ func judge(ids space.IDs, name string, uid uint32) (owner uint32, counts bool) {
 	return named, uid == named || uid == 0
 }
 
-// foreign reports whether a file of uid is known to belong neither to root nor to the owner of its folder.
-func foreign(ids space.IDs, uid, owner uint32) bool {
+// isForeign reports whether a file of uid is known to belong neither to root nor to the owner of its folder.
+func isForeign(ids space.IDs, uid, owner uint32) bool {
 	if ids.Part() && (owner == 0 || ids.Hides(uid) || ids.Hides(owner)) {
 		return false // owner 0 may be root, who may own a folder with the files of another user
 	}
 	return uid != owner && uid != 0
 }
 
-// ownName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder
+// ownFolderName returns the name of the caller's folder in sub, "leases" or "tickets". In a user namespace it is the folder
 // that belongs to the caller, or a new name.
-func (f *Folder) ownName(root *sys.Dir, sub string) (string, error) {
+func (f *Folder) ownFolderName(root *sys.Dir, sub string) (string, error) {
 	if !f.ids.Part() {
 		return strconv.Itoa(os.Geteuid()), nil
 	}
-	if err := anonymous(f.ids); err != nil {
+	if err := checkUserKnown(f.ids); err != nil {
 		return "", err
 	}
-	name, err := ownIn(root, sub)
+	name, err := findOwnFolder(root, sub)
 	if err == nil && name == "" {
 		name = fmt.Sprintf("%s%08x", spacePrefix, rand.Uint32())
 	}
 	return name, err
 }
 
-// ownIn returns the name of the caller's first folder in sub that was made in a user namespace, "" if there is none.
-func ownIn(root *sys.Dir, sub string) (string, error) {
+// findOwnFolder returns the name of the caller's first folder in sub that was made in a user namespace, "" if there is none.
+func findOwnFolder(root *sys.Dir, sub string) (string, error) {
 	dir, err := root.Dir(sub)
 	if err != nil {
 		return "", err
@@ -103,10 +103,10 @@ func ownIn(root *sys.Dir, sub string) (string, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if !spaceNamed(name) {
+		if !isSpaceName(name) {
 			continue
 		}
-		st, err := dir.Look(name)
+		st, err := dir.Lstat(name)
 		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Uid == uint32(os.Geteuid()) {
 			return name, nil
 		}

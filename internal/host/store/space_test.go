@@ -54,40 +54,40 @@ func roleOwn(args []string) error {
 	return nil
 }
 
-// realm is a user in a user namespace.
-type realm struct {
+// namespaceUser is a user in a user namespace.
+type namespaceUser struct {
 	name   string
 	uid    uint32 // outside
 	start  uint32 // the uid that starts it
 	within []string
 }
 
-func (r realm) play(t *testing.T, role string, args ...string) *actor {
+func (r namespaceUser) startRole(t *testing.T, role string, args ...string) *roleProcess {
 	t.Helper()
 	words := append(append(append([]string{}, r.within...), role), args...)
-	return play(t, r.start, words[0], words[1:]...)
+	return startRole(t, r.start, words[0], words[1:]...)
 }
 
-// realms are the kinds of user namespaces in which the user has a uid.
-func realms() []realm {
-	u := uint32(alice)
+// namespaceUsers are the kinds of user namespaces in which the user has a uid.
+func namespaceUsers() []namespaceUser {
+	u := uint32(aliceUID)
 	if os.Geteuid() != 0 {
-		u = me()
+		u = ownUID()
 	}
 	own := fmt.Sprintf(":%d:1", u)
-	all := []realm{
+	all := []namespaceUser{
 		{"unshare -c", u, u, []string{"within", fmt.Sprint(u) + own, "-"}},
 		{"unshare -r", u, u, []string{"within", "0" + own, "-"}},
-		{"a number of another", u, u, []string{"within", fmt.Sprint(bob) + own, "-"}},
+		{"a number of another", u, u, []string{"within", fmt.Sprint(bobUID) + own, "-"}},
 		{"nested", u, u, []string{"within", "0" + own, "-", "within", "7:0:1", "-"}},
 		{"nested, with the number outside", u, u, []string{"within", "0" + own, "-", "within", fmt.Sprintf("%d:0:1", u), "-"}},
 	}
 	if os.Geteuid() == 0 {
 		ranges := "0" + own + ",1:100000:1000"
 		all = append(all,
-			realm{"rootless container", u, 0, []string{"within", ranges, "0"}},
-			realm{"a user in a rootless container", 100004, 0, []string{"within", ranges, "5"}},
-			realm{"root of the machine", 0, 0, []string{"within", "0:0:1", "-"}})
+			namespaceUser{"rootless container", u, 0, []string{"within", ranges, "0"}},
+			namespaceUser{"a user in a rootless container", 100004, 0, []string{"within", ranges, "5"}},
+			namespaceUser{"root of the machine", 0, 0, []string{"within", "0:0:1", "-"}})
 	}
 	return all
 }
@@ -95,17 +95,17 @@ func realms() []realm {
 // TestUserNamespaces: a lease that was taken inside or outside of a user namespace counts on both sides.
 func TestUserNamespaces(t *testing.T) {
 	gate.Need(t, "userns")
-	for _, r := range realms() {
+	for _, r := range namespaceUsers() {
 		t.Run(r.name, func(t *testing.T) {
-			f := fresh(t)
-			outside := claim(t, f, "GPU-a")
-			both := play(t, r.uid, "claim", f.Path, "20s", "GPU-b")
-			known, _, _ := strings.Cut(both.expect("claimed "), " ")
-			if said := r.play(t, "claim", f.Path, "20s", "GPU-a", "GPU-b").line(); said != "error: busy" {
+			f := newStateFolder(t)
+			outside := mustClaim(t, f, "GPU-a")
+			both := startRole(t, r.uid, "claim", f.Path, "20s", "GPU-b")
+			known, _, _ := strings.Cut(both.expectLine("claimed "), " ")
+			if said := r.startRole(t, "claim", f.Path, "20s", "GPU-a", "GPU-b").readLine(); said != "error: busy" {
 				t.Errorf("inside, devices that are leased outside: %s", said)
 			}
-			inside := r.play(t, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c")
-			id, device, _ := strings.Cut(inside.expect("claimed "), " ")
+			inside := r.startRole(t, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c")
+			id, device, _ := strings.Cut(inside.expectLine("claimed "), " ")
 			if device != "GPU-c" {
 				t.Errorf("inside was given %s", device)
 			}
@@ -119,22 +119,22 @@ func TestUserNamespaces(t *testing.T) {
 			if len(leases) != 3 || len(problems) > 0 || seen == nil || seen.UID != r.uid || seen.Unreadable || !seen.Holds("GPU-c") {
 				t.Fatalf("outside: leases %+v, problems %v", leases, problems)
 			}
-			for _, uid := range []uint32{me(), r.uid, bob} {
-				if said := play(t, uid, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c").line(); said != "error: busy" {
+			for _, uid := range []uint32{ownUID(), r.uid, bobUID} {
+				if said := startRole(t, uid, "claim", f.Path, "20s", "GPU-a", "GPU-b", "GPU-c").readLine(); said != "error: busy" {
 					t.Errorf("outside, uid %d was given a device that is leased inside: %s", uid, said)
 				}
 			}
-			for lease, want := range map[string]bool{id: true, known: true, outside.Lease.ID: r.uid == me()} {
-				r.play(t, "own", f.Path, lease).expect(fmt.Sprint("own ", want))
+			for lease, want := range map[string]bool{id: true, known: true, outside.Lease.ID: r.uid == ownUID()} {
+				r.startRole(t, "own", f.Path, lease).expectLine(fmt.Sprint("own ", want))
 			}
-			if v := look(t, f, testBoot); v.Changes["GPU-a"].Ended != 0 || v.Changes["GPU-b"].Ended != 0 || v.Changes["GPU-c"].Ended != 0 {
+			if v := readView(t, f, testBoot); v.Changes["GPU-a"].Ended != 0 || v.Changes["GPU-b"].Ended != 0 || v.Changes["GPU-c"].Ended != 0 {
 				t.Errorf("inside and outside take each other's leases for ended: %+v", v.Changes)
 			}
-			if err := f.Release(*seen, testBoot); err != nil || len(look(t, f, testBoot).Held) != 2 { // root, or the same user
-				t.Errorf("released outside: %v, %d leases are left", err, len(look(t, f, testBoot).Held))
+			if err := f.Release(*seen, testBoot); err != nil || len(readView(t, f, testBoot).Held) != 2 { // root, or the same user
+				t.Errorf("released outside: %v, %d leases are left", err, len(readView(t, f, testBoot).Held))
 			}
 			inside.kill()
-			r.play(t, "claim", f.Path, "20s", "GPU-d").expect("claimed ")
+			r.startRole(t, "claim", f.Path, "20s", "GPU-d").expectLine("claimed ")
 			if made, _ := filepath.Glob(filepath.Join(f.Path, "leases", spacePrefix+"*")); len(made) != 1 {
 				t.Errorf("claims inside have made %v", made)
 			}
@@ -145,20 +145,20 @@ func TestUserNamespaces(t *testing.T) {
 // TestTicketsInUserNamespaces: a ticket from inside counts outside, and the other way round.
 func TestTicketsInUserNamespaces(t *testing.T) {
 	gate.Need(t, "userns")
-	for _, r := range realms() {
+	for _, r := range namespaceUsers() {
 		t.Run(r.name, func(t *testing.T) {
-			f := fresh(t)
-			mine := enqueue(t, f, "GPU-a")
-			r.play(t, "wait", f.Path, "GPU-a")
+			f := newStateFolder(t)
+			mine := queueTicket(t, f, "GPU-a")
+			r.startRole(t, "wait", f.Path, "GPU-a")
 			var line []job.Ticket
-			eventually(t, "the other waits", func() bool { line, _ = f.Tickets(); return len(line) == 2 })
+			waitUntil(t, "the other waits", func() bool { line, _ = f.Tickets(); return len(line) == 2 })
 			for _, ticket := range line {
 				if ticket.ID != mine.Ticket.ID && ticket.UID != r.uid {
 					t.Errorf("outside, the ticket is of uid %d, not %d", ticket.UID, r.uid)
 				}
 			}
-			seen := r.play(t, "tickets", f.Path).end()
-			if strings.Count(seen, "ticket ") != 2 || strings.Contains(seen, "problem") || r.uid != me() && strings.Count(seen, " 0\n") > 1 {
+			seen := r.startRole(t, "tickets", f.Path).endAndRead()
+			if strings.Count(seen, "ticket ") != 2 || strings.Contains(seen, "problem") || r.uid != ownUID() && strings.Count(seen, " 0\n") > 1 {
 				t.Errorf("inside: %s", seen)
 			}
 		})
@@ -168,15 +168,15 @@ func TestTicketsInUserNamespaces(t *testing.T) {
 // TestWatchFromUserNamespace: the end of a lease outside wakes a waiter inside.
 func TestWatchFromUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
-	for _, r := range realms() {
+	for _, r := range namespaceUsers() {
 		t.Run(r.name, func(t *testing.T) {
-			f := fresh(t)
-			held := claim(t, f, "GPU-a")
-			w := r.play(t, "watch", f.Path)
-			w.expect("watching")
+			f := newStateFolder(t)
+			held := mustClaim(t, f, "GPU-a")
+			w := r.startRole(t, "watch", f.Path)
+			w.expectLine("watching")
 			_ = held.Lock.Close()
 			defer time.AfterFunc(30*time.Second, func() { _ = w.cmd.Process.Kill() }).Stop()
-			w.expect("leases 0")
+			w.expectLine("leases 0")
 		})
 	}
 }
@@ -184,22 +184,22 @@ func TestWatchFromUserNamespace(t *testing.T) {
 // TestWithoutAnID: where the caller's id is not mapped, it cannot lease, and can still read all leases.
 func TestWithoutAnID(t *testing.T) {
 	gate.Need(t, "userns")
-	f := fresh(t)
-	held := claim(t, f, "GPU-a")
-	before := files(t, filepath.Join(f.Path, "leases"))
+	f := newStateFolder(t)
+	held := mustClaim(t, f, "GPU-a")
+	before := entryFiles(t, filepath.Join(f.Path, "leases"))
 	for _, words := range [][]string{{"claim", f.Path, "20s", "GPU-b"}, {"wait", f.Path, "GPU-a"}} {
-		a := play(t, me(), "within", append([]string{"-", "-"}, words...)...)
+		a := startRole(t, ownUID(), "within", append([]string{"-", "-"}, words...)...)
 		defer time.AfterFunc(30*time.Second, func() { _ = a.cmd.Process.Kill() }).Stop()
-		if said := a.line(); !strings.HasPrefix(said, "error: cannot lease a GPU here: this user namespace has no place for your user id") || !strings.Contains(said, "unshare --map-current-user") {
+		if said := a.readLine(); !strings.HasPrefix(said, "error: cannot lease a GPU here: this user namespace has no place for your user id") || !strings.Contains(said, "unshare --map-current-user") {
 			t.Errorf("%s: %s", words[0], said)
 		}
 	}
-	play(t, me(), "within", "-", "-", "list", f.Path).expect("lease " + held.Lease.ID)
-	if after := files(t, filepath.Join(f.Path, "leases")); fmt.Sprint(after) != fmt.Sprint(before) {
+	startRole(t, ownUID(), "within", "-", "-", "list", f.Path).expectLine("lease " + held.Lease.ID)
+	if after := entryFiles(t, filepath.Join(f.Path, "leases")); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("folders %v, before %v", after, before)
 	}
 	if overflow := 65534; os.Geteuid() == 0 { // an id that is every other one's too
-		if said := play(t, uint32(overflow), "within", "65534:65534:1", "-", "claim", f.Path, "20s", "GPU-b").line(); !strings.Contains(said, "has no place for your user id") {
+		if said := startRole(t, uint32(overflow), "within", "65534:65534:1", "-", "claim", f.Path, "20s", "GPU-b").readLine(); !strings.Contains(said, "has no place for your user id") {
 			t.Errorf("with the overflow id: %s", said)
 		}
 	}
@@ -209,21 +209,21 @@ func TestWithoutAnID(t *testing.T) {
 // inside or outside, or of root.
 func TestKilledInUserNamespace(t *testing.T) {
 	gate.Need(t, "userns")
-	for _, r := range realms() {
-		f := fresh(t)
+	for _, r := range namespaceUsers() {
+		f := newStateFolder(t)
 		left := func() []string {
 			found, _ := filepath.Glob(filepath.Join(f.Path, "leases", spacePrefix+"*", "*.*"))
 			return found
 		}
-		next := map[string]func() *actor{
-			"inside":  func() *actor { return r.play(t, "claim", f.Path, "20s", "GPU-b") },
-			"outside": func() *actor { return play(t, r.uid, "claim", f.Path, "20s", "GPU-b") },
+		next := map[string]func() *roleProcess{
+			"inside":  func() *roleProcess { return r.startRole(t, "claim", f.Path, "20s", "GPU-b") },
+			"outside": func() *roleProcess { return startRole(t, r.uid, "claim", f.Path, "20s", "GPU-b") },
 		}
 		for where, claims := range next {
-			a := r.play(t, "claim", f.Path, "20s", "GPU-a")
-			a.expect("claimed ")
+			a := r.startRole(t, "claim", f.Path, "20s", "GPU-a")
+			a.expectLine("claimed ")
 			a.kill()
-			eventually(t, "the lease is dead", func() bool { return len(alive(f)) == 0 })
+			waitUntil(t, "the lease is dead", func() bool { return len(readLeases(f)) == 0 })
 			pairs := left()
 			if len(pairs) != 2 {
 				t.Fatalf("%s: left %v", r.name, pairs)
@@ -233,9 +233,9 @@ func TestKilledInUserNamespace(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := claims()
-			b.expect("claimed ")
+			b.expectLine("claimed ")
 			b.kill()
-			eventually(t, "the lease is dead", func() bool { return len(alive(f)) == 0 })
+			waitUntil(t, "the lease is dead", func() bool { return len(readLeases(f)) == 0 })
 			for _, path := range left() {
 				if strings.HasPrefix(path, strings.TrimSuffix(pairs[0], jsonSuffix)) || path == started {
 					t.Errorf("%s: the claim %s has left %s", r.name, where, path)
@@ -245,8 +245,8 @@ func TestKilledInUserNamespace(t *testing.T) {
 	}
 }
 
-// alive returns the live leases, without a claim.
-func alive(f *Folder) []job.Lease {
+// readLeases returns the live leases, without a claim.
+func readLeases(f *Folder) []job.Lease {
 	leases, _ := f.Leases()
 	return leases
 }
@@ -255,49 +255,49 @@ func alive(f *Folder) []job.Lease {
 // is known, the usual rules apply. Dead locks do not count.
 func TestHiddenOwner(t *testing.T) {
 	gate.Need(t, "root", "userns")
-	f := fresh(t)
-	does(t, bob, "mkdir", f.userFolder(4003)) // the name of another
+	f := newStateFolder(t)
+	startDeed(t, bobUID, "mkdir", f.userFolder(4003)) // the name of another
 	plant := func(name string, ids ...string) {
 		for _, id := range ids {
-			does(t, bob, "create", filepath.Join(filepath.Join(f.Path, "leases", name), nameOf(&job.Lease{ID: id, Devices: []gpu.UUID{gpu.UUID("GPU-" + id)}})+lockSuffix))
+			startDeed(t, bobUID, "create", filepath.Join(filepath.Join(f.Path, "leases", name), entryNameOf(&job.Lease{ID: id, Devices: []gpu.UUID{gpu.UUID("GPU-" + id)}})+lockSuffix))
 		}
 	}
 	plant("4003", "live", "dead")
-	does(t, bob, "write-lock", filepath.Join(f.userFolder(4003), nameOf(&job.Lease{ID: "live", Devices: []gpu.UUID{"GPU-live"}})+lockSuffix))
-	for _, r := range realms()[:5] {
-		if said := r.play(t, "claim", f.Path, "20s", "GPU-live").line(); said != "error: busy" {
+	startDeed(t, bobUID, "write-lock", filepath.Join(f.userFolder(4003), entryNameOf(&job.Lease{ID: "live", Devices: []gpu.UUID{"GPU-live"}})+lockSuffix))
+	for _, r := range namespaceUsers()[:5] {
+		if said := r.startRole(t, "claim", f.Path, "20s", "GPU-live").readLine(); said != "error: busy" {
 			t.Errorf("%s: a device that may be leased: %s", r.name, said)
 		}
-		a := r.play(t, "claim", f.Path, "20s", "GPU-dead")
-		a.expect("claimed ")
+		a := r.startRole(t, "claim", f.Path, "20s", "GPU-dead")
+		a.expectLine("claimed ")
 		a.kill()
 	}
-	play(t, alice, "claim", f.Path, "20s", "GPU-live").expect("claimed ")
+	startRole(t, aliceUID, "claim", f.Path, "20s", "GPU-live").expectLine("claimed ")
 }
 
 // TestManyFolders: a user can make many folders with names of user namespaces, and only a few of them are read.
 func TestManyFolders(t *testing.T) {
 	gate.Need(t, "root", "userns")
-	f := fresh(t)
-	name := nameOf(&job.Lease{ID: "aaaa", Devices: []gpu.UUID{"GPU-x"}}) + lockSuffix
-	for i := range foldersPerOwner + 2 {
+	f := newStateFolder(t)
+	name := entryNameOf(&job.Lease{ID: "aaaa", Devices: []gpu.UUID{"GPU-x"}}) + lockSuffix
+	for i := range maxFoldersPerOwner + 2 {
 		dir := filepath.Join(f.Path, "leases", fmt.Sprintf("%s%08x", spacePrefix, i))
-		does(t, bob, "mkdir", dir)
-		does(t, bob, "create", filepath.Join(dir, name))
-		does(t, bob, "write-lock", filepath.Join(dir, name))
+		startDeed(t, bobUID, "mkdir", dir)
+		startDeed(t, bobUID, "create", filepath.Join(dir, name))
+		startDeed(t, bobUID, "write-lock", filepath.Join(dir, name))
 	}
-	realms()[0].play(t, "claim", f.Path, "20s", "GPU-a").expect("claimed ")
+	namespaceUsers()[0].startRole(t, "claim", f.Path, "20s", "GPU-a").expectLine("claimed ")
 	leases, problems := f.Leases()
 	of := map[uint32]int{}
 	for _, l := range leases {
 		of[l.UID]++
 	}
-	if of[bob] != foldersPerOwner || of[alice] != 1 {
+	if of[bobUID] != maxFoldersPerOwner || of[aliceUID] != 1 {
 		t.Errorf("leases by uid: %v", of)
 	}
 	n := 0
 	for _, p := range problems {
-		if p.UID == bob && strings.Contains(p.Text, "more than 4 folders") {
+		if p.UID == bobUID && strings.Contains(p.Text, "more than 4 folders") {
 			n++
 		}
 	}

@@ -26,9 +26,9 @@ type Change struct {
 	Ended      int64      `json:"ended,omitempty"` // CLOCK_BOOTTIME in ns when the end of a lease on it was noticed
 }
 
-// state is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one
+// lockState is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one
 // reading of the machine too many or too few, or a short wait, but never a second holder.
-type state struct {
+type lockState struct {
 	Generation Generation            `json:"generation"`
 	Boot       string                `json:"boot"`
 	Devices    map[gpu.UUID]Change   `json:"devices"`
@@ -36,8 +36,8 @@ type state struct {
 	Turn       queue.Turn            `json:"turn,omitzero"`
 }
 
-// forget drops the records of tickets that are gone, which bounds the size whatever another process wrote.
-func forget(t *queue.Turn, tickets []job.Ticket) {
+// forgetTickets drops the records of tickets that are gone, which bounds the size whatever another process wrote.
+func forgetTickets(t *queue.Turn, tickets []job.Ticket) {
 	live := make(map[string]bool, len(tickets))
 	for i := range tickets {
 		live[tickets[i].Key()] = true
@@ -45,22 +45,22 @@ func forget(t *queue.Turn, tickets []job.Ticket) {
 	for _, said := range []map[string]int64{t.Next, t.Passed, t.Unsure} {
 		maps.DeleteFunc(said, func(key string, _ int64) bool { return !live[key] })
 	}
-	if len(t.Reserved) > devicesRecorded || len(t.Rest) > devicesRecorded { // the queue never writes so many
+	if len(t.Reserved) > maxDevicesRecorded || len(t.Rest) > maxDevicesRecorded { // the queue never writes so many
 		t.Reserved, t.Rest = nil, nil
 	}
 }
 
 // readState returns false if the record was lost. A new count starts at the nanoseconds since boot: that is above every
 // earlier count of this boot, so a change that is recorded with it is newer than any reading.
-func (f *Folder) readState(boot string) (state, bool) {
+func (f *Folder) readState(boot string) (lockState, bool) {
 	now := Generation(bootTime())
-	fresh := state{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
-	buf := make([]byte, f.lock.size()) // a buffer of stateSize would cost more than the read
+	fresh := lockState{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
+	buf := make([]byte, f.lock.readSize()) // a buffer of maxStateSize would cost more than the read
 	n, err := f.lock.file.Load().ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false
 	}
-	var s state
+	var s lockState
 	if n == 0 || json.Unmarshal(buf[:n], &s) != nil || s.Boot != boot || s.Generation > now {
 		return fresh, n == 0
 	}
@@ -73,13 +73,13 @@ func (f *Folder) readState(boot string) (state, bool) {
 	return s, true
 }
 
-func (f *Folder) writeState(s state) error {
+func (f *Folder) writeState(s lockState) error {
 	forgetOldest(s.Devices) // MIG layouts change them, and any user may have written some
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	if len(data) >= stateSize {
+	if len(data) >= maxStateSize {
 		data = []byte("{}") // a lost record costs one more reading of the machine; the leases are not in it
 	}
 	file := f.lock.file.Load()
@@ -93,22 +93,22 @@ func (f *Folder) writeState(s state) error {
 }
 
 func forgetOldest(devices map[gpu.UUID]Change) {
-	if len(devices) <= devicesRecorded {
+	if len(devices) <= maxDevicesRecorded {
 		return
 	}
 	ids := slices.SortedFunc(maps.Keys(devices), func(a, b gpu.UUID) int {
 		return cmp.Compare(devices[b].Generation, devices[a].Generation)
 	})
-	for _, id := range ids[devicesRecorded/2:] {
+	for _, id := range ids[maxDevicesRecorded/2:] {
 		delete(devices, id)
 	}
 }
 
-// observe updates s to the leases that are alive now, and records the end of each one that is gone.
-func (s *state) observe(live []job.Lease, now int64) {
+// updateLive updates s to the leases that are alive now, and records the end of each one that is gone.
+func (s *lockState) updateLive(live []job.Lease, now int64) {
 	next := make(map[string][]gpu.UUID, len(live))
 	for i := range live {
-		k := key(&live[i])
+		k := leaseKey(&live[i])
 		next[k] = live[i].Devices
 		if live[i].Unreadable {
 			next[k] = s.Live[k]
@@ -123,15 +123,15 @@ func (s *state) observe(live []job.Lease, now int64) {
 	s.Live = next
 }
 
-func (s *state) recordEnd(devices []gpu.UUID, now int64) {
+func (s *lockState) recordEnd(devices []gpu.UUID, now int64) {
 	s.Generation++
 	for _, d := range devices {
 		s.Devices[d] = Change{Generation: s.Generation, Ended: now}
 	}
 }
 
-// changed records that earlier readings of the devices are stale.
-func (s *state) changed(devices []gpu.UUID) {
+// recordChange records that earlier readings of the devices are stale.
+func (s *lockState) recordChange(devices []gpu.UUID) {
 	s.Generation++
 	for _, d := range devices {
 		c := s.Devices[d]
@@ -140,14 +140,14 @@ func (s *state) changed(devices []gpu.UUID) {
 	}
 }
 
-// claimed records a new lease.
-func (s *state) claimed(l *job.Lease) {
-	s.changed(l.Devices)
-	s.Live[key(l)] = l.Devices
+// recordClaim records a new lease.
+func (s *lockState) recordClaim(l *job.Lease) {
+	s.recordChange(l.Devices)
+	s.Live[leaseKey(l)] = l.Devices
 }
 
-// key identifies a lease. Unlike the uid of the owner, the folder is the same in every user namespace.
-func key(l *job.Lease) string { return l.Folder + "/" + l.ID }
+// leaseKey identifies a lease. Unlike the uid of the owner, the folder is the same in every user namespace.
+func leaseKey(l *job.Lease) string { return l.Folder + "/" + l.ID }
 
 // bootTime is CLOCK_BOOTTIME of the machine in nanoseconds, whatever the time namespace: it includes the time of suspend
 // and cannot be set.

@@ -19,36 +19,36 @@ import (
 // into place in one step. Only the last part of path may be missing. A vacant folder of the caller is taken over (see
 // Vacant).
 func CreateFolder(path string) error {
-	if err := create(path); err != nil {
+	if err := buildFolder(path); err != nil {
 		return fmt.Errorf("cannot create the state folder %s: %w", path, err)
 	}
 	return nil
 }
 
-func create(path string) error {
-	parent, err := sys.Follow(filepath.Dir(path))
+func buildFolder(path string) error {
+	parent, err := sys.FollowDir(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer parent.Close() //nolint:errcheck // nothing is written through it
-	aside, err := parent.Aside()
+	aside, err := parent.MakeAside()
 	if err != nil {
 		return err
 	}
-	defer discard(aside)
-	if err := fill(aside.Dir); err != nil {
+	defer discardParts(aside)
+	if err := fillFolder(aside.Dir); err != nil {
 		return err
 	}
 	err = aside.Place(filepath.Base(path))
 	if errors.Is(err, os.ErrExist) {
-		err = takeOver(aside, parent, filepath.Base(path))
+		err = takeOverFolder(aside, parent, filepath.Base(path))
 	}
 	return err
 }
 
-// discard removes the parts that were not moved into place.
-func discard(aside *sys.Aside) {
-	for _, p := range Parts()[1:] {
+// discardParts removes the parts that were not moved into place.
+func discardParts(aside *sys.StagedFolder) {
+	for _, p := range FolderParts()[1:] {
 		switch {
 		case aside.Placed:
 		case p.Folder:
@@ -60,8 +60,8 @@ func discard(aside *sys.Aside) {
 	aside.Discard()
 }
 
-// takeOver replaces an empty folder of the caller, or completes a vacant one. Open judges anything else at that path.
-func takeOver(aside *sys.Aside, parent *sys.Dir, name string) error {
+// takeOverFolder replaces an empty folder of the caller, or completes a vacant one. Open judges anything else at that path.
+func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error {
 	dir, err := parent.Dir(name)
 	if err != nil {
 		return nil //nolint:nilerr // gone again, or not a folder: Open reports it
@@ -72,26 +72,26 @@ func takeOver(aside *sys.Aside, parent *sys.Dir, name string) error {
 	}
 	err = aside.Replace(name) // the kernel replaces a folder only while it is empty
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
-		if vacant(dir) {
-			return moveIn(aside.Dir, dir)
+		if isVacantDir(dir) {
+			return moveParts(aside.Dir, dir)
 		}
 		return nil
 	}
 	return err
 }
 
-// Part is a folder or a file of a new state folder.
-type Part struct {
+// FolderPart is a folder or a file of a new state folder.
+type FolderPart struct {
 	Name    string // "" is the state folder itself
 	Mode    uint32 // all twelve bits
 	Folder  bool
 	Content string
 }
 
-// Parts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are
+// FolderParts lists what Create makes, for callers that have another program (systemd-tmpfiles) make the same. The parts are
 // moved into place in this order; a folder without the last one, its format, counts as unfinished.
-func Parts() []Part {
-	return []Part{
+func FolderParts() []FolderPart {
+	return []FolderPart{
 		{Mode: 0o1777, Folder: true},
 		{Name: "leases", Mode: 0o1777, Folder: true},
 		{Name: "tickets", Mode: 0o1777, Folder: true},
@@ -100,9 +100,9 @@ func Parts() []Part {
 	}
 }
 
-// inside returns the names of the parts in a state folder.
-func inside() (names []string) {
-	for _, p := range Parts()[1:] {
+// partNames returns the names of the parts in a state folder.
+func partNames() (names []string) {
+	for _, p := range FolderParts()[1:] {
 		names = append(names, p.Name)
 	}
 	return names
@@ -117,19 +117,19 @@ func InventedName(folder string) string {
 	return name
 }
 
-// Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
+// IsVacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
 // the state of invented machines ("machines") or what users keep ("user-UID"), and otherwise only parts that an
 // interrupted Create left.
-func Vacant(path string) bool {
-	root, err := sys.Follow(path)
+func IsVacant(path string) bool {
+	root, err := sys.FollowDir(path)
 	if err != nil {
 		return false
 	}
 	defer root.Close() //nolint:errcheck // read only
-	return vacant(root)
+	return isVacantDir(root)
 }
 
-func vacant(root *sys.Dir) bool {
+func isVacantDir(root *sys.Dir) bool {
 	dir, err := root.Dir(".")
 	if err != nil {
 		return false
@@ -145,20 +145,20 @@ func vacant(root *sys.Dir) bool {
 		switch {
 		case (name == "machines" || strings.HasPrefix(name, "user-")) && e.IsDir():
 			invented = true
-		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
+		case name == "format" || !slices.Contains(partNames(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
 			return false
 		}
 	}
 	return invented || len(entries) == 0
 }
 
-// moveIn moves the parts into a folder of the caller that has content already. Another process of the same user may do
+// moveParts moves the parts into a folder of the caller that has content already. Another process of the same user may do
 // so at the same time: each part is moved by only one of them.
-func moveIn(aside, dir *sys.Dir) error {
+func moveParts(aside, dir *sys.Dir) error {
 	if err := dir.SetMode(0o1777); err != nil {
 		return err
 	}
-	for _, name := range inside() {
+	for _, name := range partNames() {
 		if err := aside.Move(name, dir, name); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -166,8 +166,8 @@ func moveIn(aside, dir *sys.Dir) error {
 	return nil
 }
 
-func fill(dir *sys.Dir) error {
-	parts := Parts()
+func fillFolder(dir *sys.Dir) error {
+	parts := FolderParts()
 	for _, p := range parts[1:] {
 		if !p.Folder {
 			if err := dir.Write(p.Name, []byte(p.Content), p.Mode); err != nil {

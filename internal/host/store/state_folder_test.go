@@ -15,20 +15,20 @@ import (
 )
 
 func TestCreateAtOnce(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	path := filepath.Join(dir, "state")
-	var all []*actor
+	var all []*roleProcess
 	for range 20 {
-		all = append(all, play(t, me(), "create", path))
+		all = append(all, startRole(t, ownUID(), "create", path))
 	}
 	for _, a := range all {
-		a.expect("ready")
+		a.expectLine("ready")
 	}
 	for _, a := range all {
 		_ = a.in.Close()
 	}
 	for _, a := range all {
-		if rest := a.end(); rest != "" {
+		if rest := a.endAndRead(); rest != "" {
 			t.Errorf("one of 20 that create at once says %q", rest)
 		}
 	}
@@ -40,11 +40,11 @@ func TestCreateAtOnce(t *testing.T) {
 
 func TestCreateModes(t *testing.T) {
 	for _, umask := range []int{0o077, 0, 0o027} {
-		path := filepath.Join(place(t), "state")
+		path := filepath.Join(makeSharedFolder(t), "state")
 		old := unix.Umask(umask)
 		err := CreateFolder(path)
 		if err == nil {
-			_, err = reopen(t, path).Claim(testBoot, nil, first("GPU-a"))
+			_, err = mustOpen(t, path).Claim(testBoot, nil, claimFirstFree("GPU-a"))
 		}
 		unix.Umask(old)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestCreateModes(t *testing.T) {
 		}
 		for name, want := range map[string]uint32{
 			"": 0o1777, "leases": 0o1777, "tickets": 0o1777, "lock": 0o666, "format": 0o644,
-			filepath.Join("leases", filepath.Base(new(Folder).userFolder(me()))): 0o755,
+			filepath.Join("leases", filepath.Base(new(Folder).userFolder(ownUID()))): 0o755,
 		} {
 			var st unix.Stat_t
 			if err := unix.Lstat(filepath.Join(path, name), &st); err != nil || st.Mode&0o7777 != want {
@@ -72,7 +72,7 @@ func TestCreateModes(t *testing.T) {
 }
 
 func TestCreateTakesOverOnlyAnEmptyFolder(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	empty, full, link := filepath.Join(dir, "empty"), filepath.Join(dir, "full"), filepath.Join(dir, "link")
 	if err := errors.Join(os.Mkdir(empty, 0o700), os.MkdirAll(filepath.Join(full, "x"), 0o700), os.Symlink(empty, link)); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(place(t), "state")
+			path := filepath.Join(makeSharedFolder(t), "state")
 			if err := errors.Join(CreateFolder(path), tt.damage(path)); err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Open(filepath.Join(place(t), "state"), nil, time.Second); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(filepath.Join(makeSharedFolder(t), "state"), nil, time.Second); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v, want os.ErrNotExist", err)
 	}
 }
@@ -139,8 +139,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestOpenRefusesForeignParts(t *testing.T) {
 	gate.Need(t, "root")
 	for _, part := range []string{"leases", "tickets", "lock"} {
-		path := filepath.Join(place(t), "state")
-		if err := errors.Join(CreateFolder(path), os.Lchown(filepath.Join(path, part), bob, bob)); err != nil {
+		path := filepath.Join(makeSharedFolder(t), "state")
+		if err := errors.Join(CreateFolder(path), os.Lchown(filepath.Join(path, part), bobUID, bobUID)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(path, nil, time.Second); err == nil || !strings.Contains(err.Error(), part) {
@@ -150,14 +150,14 @@ func TestOpenRefusesForeignParts(t *testing.T) {
 }
 
 func TestLocate(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	run, tmp := filepath.Join(dir, "run"), filepath.Join(dir, "tmp")
 	if err := errors.Join(os.MkdirAll(filepath.Join(run, "lock"), 0o755), os.Mkdir(tmp, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when, want string, warned bool) {
 		t.Helper()
-		path, warning := Locate(run, tmp)
+		path, warning := LocateFolder(run, tmp)
 		if path != want || (warning != "") != warned {
 			t.Errorf("%s: %s, %q; want %s", when, path, warning, want)
 		}
@@ -172,14 +172,14 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("/run/gpuard is a broken link", best, false)
-	if _, err := Open(best, Candidates(run, tmp), time.Second); err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(best, CandidateFolders(run, tmp), time.Second); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an unusable /run/gpuard: %v, want an error and not the next place", err)
 	}
 }
 
 func TestReadOnlyAndFullFolder(t *testing.T) {
 	gate.Need(t, "privileged")
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=755"); err != nil {
 		t.Fatal(err)
 	}
@@ -188,20 +188,20 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
-	f := reopen(t, path)
-	kept := claim(t, f, "GPU-kept")
+	f := mustOpen(t, path)
+	kept := mustClaim(t, f, "GPU-kept")
 	ballast := filepath.Join(dir, "ballast")
 	data := make([]byte, 1<<20)
 	_ = os.WriteFile(ballast, data, 0o600)
 
-	before := leftovers(t, f, me())
-	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+	before := leftoverFiles(t, f, ownUID())
+	if _, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a")); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a claim in a full folder: %v", err)
 	}
 	if err := CreateFolder(filepath.Join(dir, "second")); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("creating in a full file system: %v", err)
 	}
-	if after := leftovers(t, f, me()); len(after) != len(before) {
+	if after := leftoverFiles(t, f, ownUID()); len(after) != len(before) {
 		t.Errorf("left behind: %v, before: %v", after, before)
 	}
 	if leases, problems := f.Leases(); len(leases) != 1 || leases[0].ID != kept.Lease.ID || leases[0].Unreadable || len(problems) > 0 {
@@ -210,7 +210,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	again := claim(t, f, "GPU-a")
+	again := mustClaim(t, f, "GPU-a")
 
 	_, _, _ = kept.Lock.Close(), again.Lock.Close(), f.Close()
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
@@ -223,7 +223,7 @@ func TestReadOnlyAndFullFolder(t *testing.T) {
 
 // TestCreateBesideInventedMachines: a folder that has only the state of invented machines becomes a state folder too.
 func TestCreateBesideInventedMachines(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	ours, half, strange := filepath.Join(dir, "ours"), filepath.Join(dir, "half"), filepath.Join(dir, "strange")
 	for _, path := range []string{ours, half, strange} {
 		if err := os.MkdirAll(filepath.Join(path, "machines", "x"), 0o755); err != nil {
@@ -235,7 +235,7 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{ours: true, half: true, strange: false} {
-		if Vacant(path) != want {
+		if IsVacant(path) != want {
 			t.Errorf("%s is vacant: %t", path, !want)
 		}
 		if err := CreateFolder(path); err != nil {
@@ -260,22 +260,22 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 
 // TestCreateBesideAtOnce: several processes that take over a vacant folder at the same time end with the same folder.
 func TestCreateBesideAtOnce(t *testing.T) {
-	path := filepath.Join(place(t), "state")
+	path := filepath.Join(makeSharedFolder(t), "state")
 	if err := os.MkdirAll(filepath.Join(path, "machines"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var all []*actor
+	var all []*roleProcess
 	for range 12 {
-		all = append(all, play(t, me(), "create", path))
+		all = append(all, startRole(t, ownUID(), "create", path))
 	}
 	for _, a := range all {
-		a.expect("ready")
+		a.expectLine("ready")
 	}
 	for _, a := range all {
 		_ = a.in.Close()
 	}
 	for _, a := range all {
-		if rest := a.end(); rest != "" {
+		if rest := a.endAndRead(); rest != "" {
 			t.Errorf("one of 12 says %q", rest)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// look returns the View of a decision, without a claim.
-func look(t *testing.T, f *Folder, boot string) View {
+// readView returns the View of a decision, without a claim.
+func readView(t *testing.T, f *Folder, boot string) View {
 	t.Helper()
 	var seen View
 	_, err := f.Claim(boot, nil, func(v View) (job.Lease, error) { seen = v; return job.Lease{}, errBusy })
@@ -26,13 +26,13 @@ func look(t *testing.T, f *Folder, boot string) View {
 }
 
 func TestChangesAreNewerThanReadings(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	since := f.Generation(testBoot)
-	if v := look(t, f, testBoot); v.Unknown || len(v.Changes) != 0 {
+	if v := readView(t, f, testBoot); v.Unknown || len(v.Changes) != 0 {
 		t.Errorf("in a new folder: %+v", v)
 	}
-	h := claim(t, f, "GPU-a")
-	v := look(t, f, testBoot)
+	h := mustClaim(t, f, "GPU-a")
+	v := readView(t, f, testBoot)
 	claimed := v.Changes["GPU-a"]
 	if claimed.Generation <= since || claimed.Ended != 0 || v.Changes["GPU-b"].Generation != 0 {
 		t.Errorf("after a claim: %+v, reading %d", v.Changes, since)
@@ -44,38 +44,38 @@ func TestChangesAreNewerThanReadings(t *testing.T) {
 
 	_ = h.Lock.Close()
 	before := bootTime()
-	v = look(t, f, testBoot)
+	v = readView(t, f, testBoot)
 	ended := v.Changes["GPU-a"]
 	if ended.Generation <= since || ended.Ended < before || ended.Ended > v.Now {
 		t.Errorf("after the end: %+v, reading %d", ended, since)
 	}
-	if again := look(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
+	if again := readView(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
 		t.Errorf("the end is observed a second time: %+v, first %+v", again.Changes, v.Changes)
 	}
-	if gone, err := f.End(h.Lease, testBoot); !gone || err != nil {
+	if gone, err := f.EndIfUnheld(h.Lease, testBoot); !gone || err != nil {
 		t.Error(gone, err)
 	}
-	if again := look(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
+	if again := readView(t, f, testBoot); again.Generation != v.Generation || again.Changes["GPU-a"] != ended {
 		t.Errorf("End counts an end that was observed: %+v, first %+v", again.Changes, v.Changes)
 	}
 }
 
 func TestEndCountsOnce(t *testing.T) {
 	for _, by := range []string{"End", "Release"} {
-		f := fresh(t)
-		h := claim(t, f, "GPU-a")
+		f := newStateFolder(t)
+		h := mustClaim(t, f, "GPU-a")
 		start := f.Generation(testBoot)
 		var err error
 		if by == "End" {
 			_ = h.Lock.Close()
-			_, err = f.End(h.Lease, testBoot)
+			_, err = f.EndIfUnheld(h.Lease, testBoot)
 		} else {
 			err = f.Release(h.Lease, testBoot)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := look(t, f, testBoot)
+		v := readView(t, f, testBoot)
 		if v.Generation != start+1 || v.Changes["GPU-a"].Ended == 0 {
 			t.Errorf("%s: generation %d after %d, %+v", by, v.Generation, start, v.Changes)
 		}
@@ -83,14 +83,14 @@ func TestEndCountsOnce(t *testing.T) {
 }
 
 func TestEndOfUnreadableLeaseIsKnown(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	if err := os.Remove(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+jsonSuffix)); err != nil {
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	if err := os.Remove(filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+jsonSuffix)); err != nil {
 		t.Fatal(err)
 	}
-	look(t, f, testBoot)
+	readView(t, f, testBoot)
 	_ = h.Lock.Close()
-	if v := look(t, f, testBoot); v.Changes["GPU-a"].Ended == 0 {
+	if v := readView(t, f, testBoot); v.Changes["GPU-a"].Ended == 0 {
 		t.Errorf("the end is not known: %+v", v.Changes)
 	}
 }
@@ -100,24 +100,24 @@ func TestGarbageInTheLockFile(t *testing.T) {
 	many := `{"generation":1,"boot":"` + testBoot + `","live":{"1/aaaa":[` + strings.Repeat(`"GPU-x",`, 20000) + `"GPU-x"]}}`
 	for name, garbage := range map[string]string{
 		"text": "hello", "zeros": "\x00\x00", "cut JSON": `{"generation":7,`, "a list": "[1,2]", "null": "null", "wrong types": `{"devices":3}`,
-		"a count at its end": huge, "large": strings.Repeat(" ", stateSize+5), "many devices": many,
+		"a count at its end": huge, "large": strings.Repeat(" ", maxStateSize+5), "many devices": many,
 		"null inside": fmt.Sprintf(`{"generation":1,"boot":%q,"devices":null,"live":null}`, testBoot),
 	} {
-		f := fresh(t)
+		f := newStateFolder(t)
 		since := f.Generation(testBoot)
-		h := claim(t, f, "GPU-a")
+		h := mustClaim(t, f, "GPU-a")
 		if err := os.WriteFile(filepath.Join(f.Path, "lock"), []byte(garbage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		v := look(t, f, testBoot)
+		v := readView(t, f, testBoot)
 		if len(v.Held) != 1 || v.Held[0].ID != h.Lease.ID {
 			t.Errorf("%s: held %+v", name, v.Held)
 		}
 		if inside := name == "null inside" || name == "many devices"; v.Unknown == inside {
 			t.Errorf("%s: unknown is %v", name, v.Unknown)
 		}
-		claim(t, f, "GPU-b")
-		if v = look(t, f, testBoot); v.Unknown {
+		mustClaim(t, f, "GPU-b")
+		if v = readView(t, f, testBoot); v.Unknown {
 			t.Errorf("%s: still unknown after a claim", name)
 		}
 		if name != "null inside" && name != "many devices" && v.Changes["GPU-b"].Generation <= since {
@@ -127,15 +127,15 @@ func TestGarbageInTheLockFile(t *testing.T) {
 }
 
 func TestStateIsTruncated(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	h, err := f.Claim(testBoot, nil, func(View) (job.Lease, error) {
-		return job.Lease{Devices: uuids([]string{"GPU-a", "GPU-b", "GPU-c", "GPU-d"})}, nil
+		return job.Lease{Devices: toUUIDs([]string{"GPU-a", "GPU-b", "GPU-c", "GPU-d"})}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	long := f.stateLength(t)
-	if err := errors.Join(h.Lock.Close(), f.writeState(state{Boot: testBoot})); err != nil {
+	if err := errors.Join(h.Lock.Close(), f.writeState(lockState{Boot: testBoot})); err != nil {
 		t.Fatal(err)
 	}
 	if short := f.stateLength(t); short >= long {
@@ -156,7 +156,7 @@ func (f *Folder) stateLength(t *testing.T) int64 {
 }
 
 func TestStateStaysSmall(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	s, _ := f.readState(testBoot)
 	for i := range 3000 {
 		s.Generation++
@@ -166,11 +166,11 @@ func TestStateStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, complete := f.readState(testBoot)
-	if _, newest := back.Devices[gpu.UUID(fmt.Sprintf("MIG-%036d", 2999))]; !complete || !newest || len(back.Devices) > devicesRecorded {
+	if _, newest := back.Devices[gpu.UUID(fmt.Sprintf("MIG-%036d", 2999))]; !complete || !newest || len(back.Devices) > maxDevicesRecorded {
 		t.Errorf("read back: %d devices, the newest among them: %v, complete: %v", len(back.Devices), newest, complete)
 	}
 	for i := range 3000 {
-		s.Live[fmt.Sprint("1/", i)] = uuids([]string{strings.Repeat("x", deviceSize)})
+		s.Live[fmt.Sprint("1/", i)] = toUUIDs([]string{strings.Repeat("x", maxDeviceIDLength)})
 	}
 	if err := f.writeState(s); err != nil {
 		t.Fatal(err)
@@ -181,30 +181,30 @@ func TestStateStaysSmall(t *testing.T) {
 }
 
 func TestAnotherBoot(t *testing.T) {
-	f := fresh(t)
-	_ = claim(t, f, "GPU-a").Lock.Close()
-	look(t, f, testBoot)
-	v := look(t, f, "boot-2")
+	f := newStateFolder(t)
+	_ = mustClaim(t, f, "GPU-a").Lock.Close()
+	readView(t, f, testBoot)
+	v := readView(t, f, "boot-2")
 	if !v.Unknown || len(v.Changes) != 0 || len(v.Held) != 0 {
 		t.Errorf("after a reboot: %+v", v)
 	}
-	if v := look(t, f, "boot-2"); v.Unknown {
+	if v := readView(t, f, "boot-2"); v.Unknown {
 		t.Error("still unknown at the second look")
 	}
 }
 
 func TestTouch(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
 	old := time.Now().Add(-40 * 24 * time.Hour)
-	pair := filepath.Join(f.userFolder(me()), nameOf(&h.Lease))
-	files := []string{pair + lockSuffix, pair + jsonSuffix, f.userFolder(me()), f.Path + "/lock", f.Path + "/format", f.Path + "/leases", f.Path + "/tickets", f.Path}
+	pair := filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease))
+	files := []string{pair + lockSuffix, pair + jsonSuffix, f.userFolder(ownUID()), f.Path + "/lock", f.Path + "/format", f.Path + "/leases", f.Path + "/tickets", f.Path}
 	for _, p := range files {
 		if err := os.Chtimes(p, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.Touch(h.Lease)
+	f.TouchLease(h.Lease)
 	for _, p := range files {
 		if info, err := os.Lstat(p); err != nil || time.Since(info.ModTime()) > time.Hour {
 			t.Errorf("%s is still old (%v)", p, err)
@@ -214,9 +214,9 @@ func TestTouch(t *testing.T) {
 
 // TestGenerationOfATornRecord: a record that is being written counts as older than every change, never as newer.
 func TestGenerationOfATornRecord(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	const boot = "boot"
-	if _, err := f.Claim(boot, nil, first("GPU-0")); err != nil {
+	if _, err := f.Claim(boot, nil, claimFirstFree("GPU-0")); err != nil {
 		t.Fatal(err)
 	}
 	whole := f.Generation(boot)
@@ -240,19 +240,19 @@ func TestGenerationOfATornRecord(t *testing.T) {
 func TestCrowdIsNamed(t *testing.T) {
 	gate.Need(t, "privileged")
 	for _, sub := range []string{"leases", "tickets"} {
-		f := inMemory(t)
-		for i := range crowd {
+		f := newFolderInMemory(t)
+		for i := range crowdThreshold {
 			path := filepath.Join(f.Path, sub, fmt.Sprint(100_000+i))
 			if err := errors.Join(os.Mkdir(path, 0o755), os.Chown(path, 4242, 4242)); err != nil {
 				t.Fatal(err)
 			}
-			if i == crowd/2 {
-				if _, uid, n := f.Crowd(); n != 0 {
+			if i == crowdThreshold/2 {
+				if _, uid, n := f.FindCrowdingUser(); n != 0 {
 					t.Errorf("%d folders of uid %d are no crowd yet", n, uid)
 				}
 			}
 		}
-		if top, uid, n := f.Crowd(); uid != 4242 || n < crowd || top != filepath.Join(f.Path, sub) {
+		if top, uid, n := f.FindCrowdingUser(); uid != 4242 || n < crowdThreshold || top != filepath.Join(f.Path, sub) {
 			t.Errorf("the crowd is %d folders of uid %d in %s", n, uid, top)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usable checks what must be true after a process was killed: no lease is alive, no problem is reported, the device can
+// checkUsable checks what must be true after a process was killed: no lease is alive, no problem is reported, the device can
 // be claimed, and after that no file of the killed process remains.
-func usable(t *testing.T, f *Folder, after string) {
+func checkUsable(t *testing.T, f *Folder, after string) {
 	t.Helper()
 	if leases, problems := f.Leases(); len(leases) > 0 || len(problems) > 0 {
 		t.Errorf("%s: leases %+v, problems %v", after, leases, problems)
@@ -23,25 +23,25 @@ func usable(t *testing.T, f *Folder, after string) {
 	if tickets, problems := f.Tickets(); len(tickets) > 0 || len(problems) > 0 {
 		t.Errorf("%s: tickets %+v, problems %v", after, tickets, problems)
 	}
-	h, err := f.Claim(testBoot, nil, first("GPU-a"))
+	h, err := f.Claim(testBoot, nil, claimFirstFree("GPU-a"))
 	if err != nil {
 		t.Fatalf("%s: %v", after, err)
 	}
 	_ = h.Lock.Close()
 	ended := false
 	for end := time.Now().Add(10 * time.Second); !ended && err == nil && time.Now().Before(end); { // a child that another test is starting has the lock for a moment
-		ended, err = f.End(h.Lease, testBoot)
+		ended, err = f.EndIfUnheld(h.Lease, testBoot)
 	}
 	if !ended || err != nil {
 		t.Errorf("%s: ended: %t, %v", after, ended, err)
 	}
-	if left := leftovers(t, f, me()); len(left) > 0 {
+	if left := leftoverFiles(t, f, ownUID()); len(left) > 0 {
 		t.Errorf("%s: left behind %v", after, left)
 	}
-	if left := files(t, f.ticketFolder(me())); len(left) > 0 {
+	if left := entryFiles(t, f.ticketFolder(ownUID())); len(left) > 0 {
 		t.Errorf("%s: of tickets is left %v", after, left)
 	}
-	if v := look(t, f, testBoot); v.Unknown {
+	if v := readView(t, f, testBoot); v.Unknown {
 		t.Errorf("%s: the record of changes is lost", after)
 	}
 }
@@ -49,19 +49,19 @@ func usable(t *testing.T, f *Folder, after string) {
 // TestKilledAtEveryStep: kill -9 before each system call of a claim, which removes a dead entry first, and of its end;
 // then read again.
 func TestKilledAtEveryStep(t *testing.T) {
-	f := fresh(t)
-	usable(t, f, "at first")
+	f := newStateFolder(t)
+	checkUsable(t, f, "at first")
 	reached := 0
 	for step := 1; reached == step-1; step++ {
-		_ = claim(t, f, "GPU-a").Lock.Close()
-		said := traced(t, f.Path, "end", func(c call) bool {
+		_ = mustClaim(t, f, "GPU-a").Lock.Close()
+		said := traceDeed(t, f.Path, "end", func(c systemCall) bool {
 			reached = max(reached, c.step)
 			return c.entry && c.step == step
 		})
 		if killed := reached == step; killed == strings.HasPrefix(said, "claimed ") {
 			t.Errorf("step %d: reached %d, and it said %q", step, reached, said)
 		}
-		usable(t, f, "killed at a step")
+		checkUsable(t, f, "killed at a step")
 		if t.Failed() {
 			t.Fatalf("at step %d", step)
 		}
@@ -77,11 +77,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 func TestEntriesAreBornLocked(t *testing.T) {
 	old := unix.Umask(0) // which hides nothing
 	defer unix.Umask(old)
-	f := fresh(t)
-	dir := f.userFolder(me())
+	f := newStateFolder(t)
+	dir := f.userFolder(ownUID())
 	unlocked, incomplete, born := 0, 0, 0
 	ended := false
-	said := traced(t, f.Path, "claim", func(c call) bool {
+	said := traceDeed(t, f.Path, "claim", func(c systemCall) bool {
 		ended = ended || c.nr == unix.SYS_EXIT_GROUP
 		if ended { // its threads stop once more while the kernel closes its locks
 			return false
@@ -90,7 +90,7 @@ func TestEntriesAreBornLocked(t *testing.T) {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			info, err := os.Lstat(path)
-			if err != nil || e.Name() == last || e.Name() == newPrefix+last {
+			if err != nil || e.Name() == lastName || e.Name() == newPrefix+lastName {
 				continue
 			}
 			private := info.Mode().Perm()&0o077 == 0
@@ -138,7 +138,7 @@ func isLocked(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
-	alive, err := held(int(file.Fd()))
+	alive, err := isEntryLocked(int(file.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,13 +148,13 @@ func isLocked(t *testing.T, path string) bool {
 // TestRenameFails: if the second rename of a claim fails, it undoes the first.
 func TestRenameFails(t *testing.T) {
 	for failing := 1; failing <= 2; failing++ {
-		f := fresh(t)
+		f := newStateFolder(t)
 		renames := 0
-		said := traced(t, f.Path, "claim", func(c call) bool {
+		said := traceDeed(t, f.Path, "claim", func(c systemCall) bool {
 			if c.entry && c.step > 0 && (c.nr == unix.SYS_RENAMEAT || c.nr == unix.SYS_RENAMEAT2) {
 				if renames++; renames == failing {
 					suffix := []string{"", jsonSuffix, lockSuffix}[failing]
-					gone, _ := filepath.Glob(filepath.Join(f.userFolder(me()), newPrefix+"????"+suffix))
+					gone, _ := filepath.Glob(filepath.Join(f.userFolder(ownUID()), newPrefix+"????"+suffix))
 					if len(gone) != 1 || os.Remove(gone[0]) != nil {
 						t.Fatalf("rename %d: %v is there", failing, gone)
 					}
@@ -162,18 +162,18 @@ func TestRenameFails(t *testing.T) {
 			}
 			return false
 		})
-		if !strings.HasPrefix(said, "error: cannot write the lease in "+f.userFolder(me())) {
+		if !strings.HasPrefix(said, "error: cannot write the lease in "+f.userFolder(ownUID())) {
 			t.Errorf("rename %d: %s", failing, said)
 		}
-		if left := leftovers(t, f, me()); len(left) > 0 {
+		if left := leftoverFiles(t, f, ownUID()); len(left) > 0 {
 			t.Errorf("rename %d: left behind %v", failing, left)
 		}
-		usable(t, f, "a rename failed")
+		checkUsable(t, f, "a rename failed")
 	}
 }
 
-// kinds of file systems by the numbers of the kernel's own table (include/uapi/linux/magic.h, statfs(2)).
-func kinds() map[string]int64 {
+// fileSystemMagics of file systems by the numbers of the kernel's own table (include/uapi/linux/magic.h, statfs(2)).
+func fileSystemMagics() map[string]int64 {
 	return map[string]int64{
 		"NFS": unix.NFS_SUPER_MAGIC, "SMB": unix.SMB_SUPER_MAGIC, "SMB 1": 0xff534d42, "SMB 2": unix.SMB2_SUPER_MAGIC,
 		"SMB 1 where the field has 32 bits": -0xacb2be, "Ceph": unix.CEPH_SUPER_MAGIC, "9P": unix.V9FS_MAGIC, "AFS": unix.AFS_SUPER_MAGIC,
@@ -182,8 +182,8 @@ func kinds() map[string]int64 {
 }
 
 func TestNetwork(t *testing.T) {
-	for name, magic := range kinds() {
-		if got := network(magic); got == "" || !strings.HasPrefix(name, got) {
+	for name, magic := range fileSystemMagics() {
+		if got := networkFileSystem(magic); got == "" || !strings.HasPrefix(name, got) {
 			t.Errorf("%s (%#x) is %q", name, magic, got)
 		}
 	}
@@ -191,7 +191,7 @@ func TestNetwork(t *testing.T) {
 		unix.TMPFS_MAGIC, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC,
 		unix.F2FS_SUPER_MAGIC, unix.RAMFS_MAGIC, 0x2fc12fc1, // ZFS
 	} {
-		if got := network(magic); got != "" {
+		if got := networkFileSystem(magic); got != "" {
 			t.Errorf("%#x is %q", magic, got)
 		}
 	}
@@ -199,9 +199,9 @@ func TestNetwork(t *testing.T) {
 
 // TestOpenOnANetwork: a folder of which statfs says that it is on a network is refused.
 func TestOpenOnANetwork(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	for name, magic := range map[string]int64{"NFS": unix.NFS_SUPER_MAGIC, "FUSE": unix.FUSE_SUPER_MAGIC} {
-		said := traced(t, f.Path, "claim", func(c call) bool {
+		said := traceDeed(t, f.Path, "claim", func(c systemCall) bool {
 			if !c.entry && c.nr == unix.SYS_FSTATFS { // statfs.f_type comes first
 				if _, err := unix.PtracePokeData(c.tid, uintptr(c.args[1]), binary.NativeEndian.AppendUint64(nil, uint64(magic))); err != nil {
 					t.Fatal(err)
@@ -213,5 +213,5 @@ func TestOpenOnANetwork(t *testing.T) {
 			t.Errorf("%s, want %s", said, want)
 		}
 	}
-	usable(t, f, "refused")
+	checkUsable(t, f, "refused")
 }

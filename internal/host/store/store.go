@@ -30,31 +30,31 @@ const Format = 1
 
 // Limits on what is read of folders that other users fill.
 const (
-	entriesPerUser = 256 // live ones whose content is read; of the others only the devices count, which their names tell
-	entrySize      = 64 << 10
-	namesPerUser   = 256 * entriesPerUser // 0.2 s of a claim; only files that their owner made by hand are as many
+	maxEntriesPerUser = 256 // live ones whose content is read; of the others only the devices count, which their names tell
+	maxEntrySize      = 64 << 10
+	maxNamesPerUser   = 256 * maxEntriesPerUser // 0.2 s of a claim; only files that their owner made by hand are as many
 
-	problemsPerFolder = 16
-	deviceSize        = 128     // characters of a device's UUID; the longest known are below 64
-	stateSize         = 1 << 18 // of the record of changes
-	devicesRecorded   = 512
+	maxProblemsPerFolder = 16
+	maxDeviceIDLength    = 128     // characters of a device's UUID; the longest known are below 64
+	maxStateSize         = 1 << 18 // of the record of changes
+	maxDevicesRecorded   = 512
 )
 
 // Folder is an opened and checked state folder. Close it when done; it is safe for use by several goroutines.
 type Folder struct {
 	Path     string
-	Owner    uint32        // uid of the folder's owner; 0 protects users from each other
-	Others   []string      // further state folders whose live leases count too
-	Deadline time.Duration // for the folder lock
-	Ended    func([]Ended) // is told of leases that this process has removed, when the folder is not locked any more; may be nil
-	ids      space.IDs     // the user ids that this user namespace can distinguish
+	Owner    uint32             // uid of the folder's owner; 0 protects users from each other
+	Others   []string           // further state folders whose live leases count too
+	Deadline time.Duration      // for the folder lock
+	Ended    func([]EndedLease) // is told of leases that this process has removed, when the folder is not locked any more; may be nil
+	ids      space.IDs          // the user ids that this user namespace can distinguish
 	lock     folderLock
-	ended    []Ended // since the folder was locked
+	ended    []EndedLease // since the folder was locked
 }
 
-// Ended is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it is
+// EndedLease is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it is
 // told once.
-type Ended struct {
+type EndedLease struct {
 	Lease job.Lease
 	At    time.Time
 	Seen  bool // At is the end; else the lease was found dead, and it ended some time before
@@ -67,10 +67,10 @@ type Problem struct {
 	Text string
 }
 
-// Locate returns the folder for real hardware: /run/gpuard if it exists, else /run/lock/gpuard if /run/lock
+// LocateFolder returns the folder for real hardware: /run/gpuard if it exists, else /run/lock/gpuard if /run/lock
 // is world-writable, else /var/tmp/gpuard with a warning. run and tmp are "/run" and "/var/tmp" outside tests.
 // It never takes a later candidate because an earlier one is broken.
-func Locate(run, tmp string) (path, warning string) {
+func LocateFolder(run, tmp string) (path, warning string) {
 	best := filepath.Join(run, "gpuard")
 	if _, err := os.Lstat(best); !errors.Is(err, os.ErrNotExist) {
 		return best, ""
@@ -81,15 +81,15 @@ func Locate(run, tmp string) (path, warning string) {
 		return filepath.Join(lockDir, "gpuard"), ""
 	}
 	return filepath.Join(tmp, "gpuard"), "leases are kept in " + filepath.Join(tmp, "gpuard") +
-		", which survives reboots and is cleaned by age; for a better place: " + AsRoot()
+		", which survives reboots and is cleaned by age; for a better place: " + SetupCommand()
 }
 
-// AsRoot is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so
+// SetupCommand is the command by which root makes the best state folder, now and at each boot. sudo has a PATH of its own, so
 // the shell finds gpuard before sudo runs.
-func AsRoot() string { return `sudo "$(command -v gpuard)" setup machine` }
+func SetupCommand() string { return `sudo "$(command -v gpuard)" setup machine` }
 
-// Candidates lists every state folder that may hold leases for real hardware, best first.
-func Candidates(run, tmp string) []string {
+// CandidateFolders lists every state folder that may hold leases for real hardware, best first.
+func CandidateFolders(run, tmp string) []string {
 	return []string{filepath.Join(run, "gpuard"), filepath.Join(run, "lock", "gpuard"), filepath.Join(tmp, "gpuard")}
 }
 
@@ -97,20 +97,20 @@ func Candidates(run, tmp string) []string {
 func Open(path string, others []string, deadline time.Duration) (*Folder, error) {
 	root, err := openRoot(path)
 	if err != nil {
-		return nil, unusable(path, err)
+		return nil, notFolderError(path, err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	owner, err := new(reader).check(root)
+	owner, err := new(entryReader).checkFolder(root)
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Path: path, Owner: owner, Deadline: deadline, ids: idsHere()}
+	f := &Folder{Path: path, Owner: owner, Deadline: deadline, ids: namespaceIDs()}
 	for _, o := range others {
 		if o != path {
 			f.Others = append(f.Others, o)
 		}
 	}
-	if err := f.lock.open(root, owner); err != nil {
+	if err := f.lock.openLockFile(root, owner); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -118,25 +118,25 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 
 // Close drops the folder's descriptor, and with it the lock of every other Folder that this process has on the same
 // path.
-func (f *Folder) Close() error { return f.lock.close() }
+func (f *Folder) Close() error { return f.lock.closeLockFile() }
 
-// unusable returns the error for a path that cannot be opened as a folder, with what is there instead.
-func unusable(path string, err error) error {
+// notFolderError returns the error for a path that cannot be opened as a folder, with what is there instead.
+func notFolderError(path string, err error) error {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {
 		return err
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); %s", path, st.Uid, removal(path, st.Uid, ""))
+		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); %s", path, st.Uid, removalAdvice(path, st.Uid, ""))
 	case unix.S_IFDIR:
 		return err
 	}
-	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); %s", path, st.Uid, removal(path, st.Uid, ""))
+	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); %s", path, st.Uid, removalAdvice(path, st.Uid, ""))
 }
 
-// check returns the owner of the state folder, or an error if leases cannot be kept there.
-func (r *reader) check(root *sys.Dir) (uint32, error) {
+// checkFolder returns the owner of the state folder, or an error if leases cannot be kept there.
+func (r *entryReader) checkFolder(root *sys.Dir) (uint32, error) {
 	path := root.Name()
 	st, err := root.Status()
 	if err != nil {
@@ -150,10 +150,10 @@ func (r *reader) check(root *sys.Dir) (uint32, error) {
 		return 0, fmt.Errorf("cannot use the state folder %s: any user could remove leases there (%s); chmod +t %s", path, owner, path)
 	}
 	for _, sub := range []string{"leases", "tickets"} {
-		s, err := root.Look(sub)
+		s, err := root.Lstat(sub)
 		if err != nil {
 			// Not %w: os.ErrNotExist would say that there is no state folder at all, and so no lease.
-			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); %s", path, sub, errors.Unwrap(err).Error(), owner, removal(path, st.Uid, " when no lease is alive"))
+			return 0, fmt.Errorf("cannot use the state folder %s: %s: %s (%s); %s", path, sub, errors.Unwrap(err).Error(), owner, removalAdvice(path, st.Uid, " when no lease is alive"))
 		}
 		if s.Mode&unix.S_IFMT != unix.S_IFDIR || s.Mode&unix.S_ISVTX == 0 || s.Uid != st.Uid {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
@@ -162,21 +162,21 @@ func (r *reader) check(root *sys.Dir) (uint32, error) {
 	return st.Uid, checkFileSystem(root)
 }
 
-// removal says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky,
+// removalAdvice says how to remove what is in the way of a state folder or of a part of one. The folder around it is sticky,
 // so only the owner and root can.
-func removal(path string, owner uint32, when string) string {
+func removalAdvice(path string, owner uint32, when string) string {
 	if me := os.Geteuid(); me == 0 || uint32(me) == owner { //nolint:gosec // a uid
 		return "remove it" + when
 	}
 	return "ask its owner or root to remove it" + when + ": sudo rm -r " + path
 }
 
-func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
+func (r *entryReader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	path := root.Name()
 	data, err := r.readEntry(int(root.Fd()), "format", nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removal(path, uid, " when it is not needed any more"))
+			return fmt.Errorf("cannot use the state folder %s: it is not a gpuard state folder (%s); %s", path, owner, removalAdvice(path, uid, " when it is not needed any more"))
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
@@ -187,9 +187,9 @@ func (r *reader) checkFormat(root *sys.Dir, owner string, uid uint32) error {
 	return nil
 }
 
-// network names the file system of that magic number if a server, and not only this kernel, takes part in its locks;
+// networkFileSystem names the file system of that magic number if a server, and not only this kernel, takes part in its locks;
 // else "". The numbers are from include/uapi/linux/magic.h and the headers of the file systems.
-func network(kind int64) string {
+func networkFileSystem(kind int64) string {
 	switch uint32(kind) {
 	case 0x6969:
 		return "NFS"
@@ -219,7 +219,7 @@ func checkFileSystem(root *sys.Dir) error {
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
 		return &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
-	if name := network(int64(fs.Type)); name != "" {
+	if name := networkFileSystem(int64(fs.Type)); name != "" {
 		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; it must be a local folder, for all users (GPUARD_STATE names it)", path, name)
 	}
 	return nil

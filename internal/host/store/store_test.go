@@ -24,26 +24,26 @@ import (
 const (
 	roleVar  = "GPUARD_STORE_ROLE"
 	testBoot = "boot-1"
-	alice    = 4001
-	bob      = 4002
+	aliceUID = 4001
+	bobUID   = 4002
 )
 
 func (f *Folder) userFolder(uid uint32) string {
-	return filepath.Join(f.Path, "leases", decimal(uid))
+	return filepath.Join(f.Path, "leases", formatUID(uid))
 }
 
 func (f *Folder) ticketFolder(uid uint32) string {
-	return filepath.Join(f.Path, "tickets", decimal(uid))
+	return filepath.Join(f.Path, "tickets", formatUID(uid))
 }
 
 // The tests need other processes and other users: this binary again, with a role.
 func TestMain(m *testing.M) {
-	apart.Watch()
+	apart.RunIfWatcher()
 	role := os.Getenv(roleVar)
 	if role == "" {
 		os.Exit(apart.Run(m))
 	}
-	play, known := roles()[role]
+	play, known := roleTable()[role]
 	if !known {
 		fmt.Println("cannot play", role)
 		os.Exit(2)
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func roles() map[string]func([]string) error {
+func roleTable() map[string]func([]string) error {
 	return map[string]func([]string) error{
 		"create": roleCreate, "ctrl-z": roleCtrlZ, "claim": roleClaim, "churn": roleChurn, "contend": roleContend,
 		"lock": roleLock, "try": roleTry, "hold": roleHold, "parent": roleParent, "do": roleDo, "hostile": roleHostile,
@@ -63,16 +63,16 @@ func roles() map[string]func([]string) error {
 	}
 }
 
-// actor is a process that plays a role.
-type actor struct {
+// roleProcess is a process that plays a role.
+type roleProcess struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// play starts a role as uid; what it prints is read line by line, and it ends when its standard input does.
-func play(t *testing.T, uid uint32, role string, args ...string) *actor {
+// startRole starts a role as uid; what it prints is read line by line, and it ends when its standard input does.
+func startRole(t *testing.T, uid uint32, role string, args ...string) *roleProcess {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Dir = "/" // where go test works only its owner may be
@@ -92,23 +92,23 @@ func play(t *testing.T, uid uint32, role string, args ...string) *actor {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	a := &actor{t, cmd, in, bufio.NewReader(out)}
+	a := &roleProcess{t, cmd, in, bufio.NewReader(out)}
 	t.Cleanup(func() { a.kill() })
 	return a
 }
 
-func me() uint32 { return uint32(os.Geteuid()) }
+func ownUID() uint32 { return uint32(os.Geteuid()) }
 
-// line returns the next line that the actor prints, "" at its end.
-func (a *actor) line() string {
+// readLine returns the next line that the actor prints, "" at its end.
+func (a *roleProcess) readLine() string {
 	s, _ := a.out.ReadString('\n')
 	return strings.TrimSuffix(s, "\n")
 }
 
-// expect fails unless the next line begins with want; it returns the rest.
-func (a *actor) expect(want string) string {
+// expectLine fails unless the next line begins with want; it returns the rest.
+func (a *roleProcess) expectLine(want string) string {
 	a.t.Helper()
-	got := a.line()
+	got := a.readLine()
 	rest, ok := strings.CutPrefix(got, want)
 	if !ok {
 		a.t.Fatalf("the other process says %q, want %q", got, want)
@@ -116,13 +116,13 @@ func (a *actor) expect(want string) string {
 	return strings.TrimSpace(rest)
 }
 
-func (a *actor) kill() {
+func (a *roleProcess) kill() {
 	_ = a.cmd.Process.Kill()
 	_ = a.cmd.Wait()
 }
 
-// end lets the actor finish and returns the rest of what it prints.
-func (a *actor) end() string {
+// endAndRead lets the actor finish and returns the rest of what it prints.
+func (a *roleProcess) endAndRead() string {
 	a.t.Helper()
 	_ = a.in.Close()
 	rest, _ := io.ReadAll(a.out)
@@ -132,12 +132,12 @@ func (a *actor) end() string {
 	return strings.TrimSpace(string(rest))
 }
 
-func untilEOF() { _, _ = io.Copy(io.Discard, os.Stdin) }
+func waitForEOF() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-// place is a folder that other users can enter, unlike t.TempDir.
-func place(t testing.TB) string {
+// makeSharedFolder is a folder that other users can enter, unlike t.TempDir.
+func makeSharedFolder(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(apart.Temporary(), "gpuard-store-")
+	dir, err := os.MkdirTemp(apart.TempFolder(), "gpuard-store-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
@@ -148,17 +148,17 @@ func place(t testing.TB) string {
 	return dir
 }
 
-// fresh is a new state folder, opened.
-func fresh(t testing.TB) *Folder {
+// newStateFolder is a new state folder, opened.
+func newStateFolder(t testing.TB) *Folder {
 	t.Helper()
-	path := filepath.Join(place(t), "state")
+	path := filepath.Join(makeSharedFolder(t), "state")
 	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
-	return reopen(t, path)
+	return mustOpen(t, path)
 }
 
-func reopen(t testing.TB, path string, others ...string) *Folder {
+func mustOpen(t testing.TB, path string, others ...string) *Folder {
 	t.Helper()
 	f, err := Open(path, others, 20*time.Second)
 	if err != nil {
@@ -170,8 +170,8 @@ func reopen(t testing.TB, path string, others ...string) *Folder {
 
 var errBusy = errors.New("busy")
 
-// first chooses the first of the devices that no lease holds.
-func first(devices ...gpu.UUID) func(View) (job.Lease, error) {
+// claimFirstFree chooses the first of the devices that no lease holds.
+func claimFirstFree(devices ...gpu.UUID) func(View) (job.Lease, error) {
 	return func(v View) (job.Lease, error) {
 		for _, d := range devices {
 			if !slices.ContainsFunc(v.Held, func(l job.Lease) bool { return l.Holds(d) }) {
@@ -182,9 +182,9 @@ func first(devices ...gpu.UUID) func(View) (job.Lease, error) {
 	}
 }
 
-func claim(t *testing.T, f *Folder, devices ...gpu.UUID) *Held {
+func mustClaim(t *testing.T, f *Folder, devices ...gpu.UUID) *Held {
 	t.Helper()
-	h, err := f.Claim(testBoot, nil, first(devices...))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(devices...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func claim(t *testing.T, f *Folder, devices ...gpu.UUID) *Held {
 	return h
 }
 
-func uuids(words []string) []gpu.UUID {
+func toUUIDs(words []string) []gpu.UUID {
 	ids := make([]gpu.UUID, len(words))
 	for i, w := range words {
 		ids[i] = gpu.UUID(w)
@@ -204,7 +204,7 @@ func uuids(words []string) []gpu.UUID {
 func roleCreate(args []string) error {
 	unix.Umask(0o077)
 	fmt.Println("ready")
-	untilEOF()
+	waitForEOF()
 	if err := CreateFolder(args[0]); err != nil {
 		return err
 	}
@@ -225,12 +225,12 @@ func roleClaim(args []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := f.Claim(testBoot, nil, first(uuids(args[2:])...))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(toUUIDs(args[2:])...))
 	if err != nil {
 		return err
 	}
 	fmt.Println("claimed", h.Lease.ID, h.Lease.Devices[0])
-	untilEOF()
+	waitForEOF()
 	return h.Lock.Close()
 }
 
@@ -263,7 +263,7 @@ func roleLock(args []string) error {
 		return err
 	}
 	fmt.Println("locked", os.Getpid())
-	untilEOF()
+	waitForEOF()
 	return file.Close()
 }
 
@@ -287,17 +287,17 @@ func roleTry(args []string) error {
 // lockHolder asks from another process, because a process does not see its own lock.
 func lockHolder(t *testing.T, path string) string {
 	t.Helper()
-	return play(t, me(), "try", path).expect("holder ")
+	return startRole(t, ownUID(), "try", path).expectLine("holder ")
 }
 
-// leftovers are the files in the caller's folder of leases.
-func leftovers(t *testing.T, f *Folder, uid uint32) []string {
+// leftoverFiles are the files in the caller's folder of leases.
+func leftoverFiles(t *testing.T, f *Folder, uid uint32) []string {
 	t.Helper()
-	return files(t, f.userFolder(uid))
+	return entryFiles(t, f.userFolder(uid))
 }
 
-// files are those of a user's folder that belong to a lease or a ticket, or were going to.
-func files(t *testing.T, dir string) []string {
+// entryFiles are those of a user's folder that belong to a lease or a ticket, or were going to.
+func entryFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var left []string
 	entries, err := os.ReadDir(dir)
@@ -305,7 +305,7 @@ func files(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != last && e.Name() != goneFolder {
+		if e.Name() != lastName && e.Name() != goneFolder {
 			left = append(left, e.Name())
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Succeed lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never
+// TakeOverLease lets this process take over a live lease of the same user. The lease keeps its id and devices, and is never
 // free in between, because no process decides without the folder lock. heir gets the user's live leases in this folder.
 // It returns the one to take over with its new content; nil for none; or one to release and false. In the last two
 // cases Succeed returns nil.
@@ -18,36 +18,36 @@ import (
 // The lease gets a new lock file in place of the old one. A process that holds the old one has a file without a name,
 // which keeps nothing alive; it notices by the number of links. If this process is killed in Succeed, the old lock
 // remains in place, or the new one without a holder.
-func (f *Folder) Succeed(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
-	root, err := f.acquire()
+func (f *Folder) TakeOverLease(boot string, heir func([]job.Lease) (l *job.Lease, take bool)) (*Held, error) {
+	root, err := f.lockFolder()
 	if err != nil {
 		return nil, err
 	}
-	defer f.release(root)
-	if err := anonymous(f.ids); err != nil {
+	defer f.unlockFolder(root)
+	if err := checkUserKnown(f.ids); err != nil {
 		return nil, err
 	}
-	own, err := f.reader().all(root)
+	own, err := f.newReader().readAllEntries(root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
 	uid := uint32(os.Geteuid())
-	l, take := heir(slices.DeleteFunc(live(own), func(l job.Lease) bool { return l.UID != uid || l.Unreadable }))
+	l, take := heir(slices.DeleteFunc(liveLeases(own), func(l job.Lease) bool { return l.UID != uid || l.Unreadable }))
 	switch {
 	case l == nil:
 		return nil, nil //nolint:nilnil // nothing to take over
 	case !take: // not later: after the folder lock is released, another process may take it over
-		return nil, f.remove(root, *l, boot)
+		return nil, f.removeLease(root, *l, boot)
 	}
-	lock, err := f.relock(root, *l)
+	lock, err := f.replaceLock(root, *l)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over the lease %s: %w", l.ID, err)
 	}
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
-// relock writes the new content of a lease and gives it a new lock file.
-func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
+// replaceLock writes the new content of a lease and gives it a new lock file.
+func (f *Folder) replaceLock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 		return nil, err
 	}
 	if err = f.rewriteLease(root, l); err == nil { // the old lock is still held
-		err = dir.Rename(fresh, nameOf(&l)+lockSuffix)
+		err = dir.Rename(fresh, entryNameOf(&l)+lockSuffix)
 	}
 	if err != nil {
 		_ = dir.Remove(fresh)
@@ -70,11 +70,11 @@ func (f *Folder) relock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	return lock, nil
 }
 
-// Await records that the command of a lease ended and that the lease is kept for a next start, no longer than until.
+// KeepForNextStart records that the command of a lease ended and that the lease is kept for a next start, no longer than until.
 // gone is called under the folder lock and reports whether another process has taken the lease over: the comparison in
 // mark misses that if l was read after it.
-func (f *Folder) Await(l job.Lease, until time.Time, gone func() bool) error {
-	return f.mark(l, func(l *job.Lease) bool {
+func (f *Folder) KeepForNextStart(l job.Lease, until time.Time, gone func() bool) error {
+	return f.updateEndedLease(l, func(l *job.Lease) bool {
 		if gone() || l.Kept == nil {
 			return false
 		}

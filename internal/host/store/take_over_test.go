@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// keeping claims a lease that outlives its command.
-func keeping(t *testing.T, f *Folder) *Held {
+// claimKept claims a lease that outlives its command.
+func claimKept(t *testing.T, f *Folder) *Held {
 	t.Helper()
 	h, err := f.Claim(testBoot, nil, func(View) (job.Lease, error) {
 		return job.Lease{Devices: []gpu.UUID{"GPU-a"}, PID: 1, Kept: &job.Kept{File: "file"}}, nil
@@ -28,8 +28,8 @@ func keeping(t *testing.T, f *Folder) *Held {
 	return h
 }
 
-// next takes over a kept lease for this process.
-func next(own []job.Lease) (*job.Lease, bool) {
+// succeedKept takes over a kept lease for this process.
+func succeedKept(own []job.Lease) (*job.Lease, bool) {
 	i := slices.IndexFunc(own, func(l job.Lease) bool { return l.Kept != nil })
 	if i < 0 {
 		return nil, false
@@ -39,9 +39,9 @@ func next(own []job.Lease) (*job.Lease, bool) {
 	return &l, true
 }
 
-func never() bool { return false }
+func returnFalse() bool { return false }
 
-func links(t *testing.T, file *os.File) uint64 {
+func linkCount(t *testing.T, file *os.File) uint64 {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -51,55 +51,55 @@ func links(t *testing.T, file *os.File) uint64 {
 }
 
 func TestSucceed(t *testing.T) {
-	f := fresh(t)
-	if h, err := f.Succeed(testBoot, next); h != nil || err != nil {
+	f := newStateFolder(t)
+	if h, err := f.TakeOverLease(testBoot, succeedKept); h != nil || err != nil {
 		t.Fatalf("nothing to take over, and it answers %+v, %v", h, err)
 	}
-	first := keeping(t, f)
+	first := claimKept(t, f)
 	until := time.Now().Truncate(time.Second)
-	if err := f.Await(first.Lease, until, never); err != nil {
+	if err := f.KeepForNextStart(first.Lease, until, returnFalse); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := f.Own(first.Lease.ID); !l.Ended || !l.Awaited(until).Equal(until) {
+	if l, _ := f.Own(first.Lease.ID); !l.Ended || !l.WaitsUntil(until).Equal(until) {
 		t.Errorf("a lease that waits for its next start is %+v", l)
 	}
-	before := look(t, f, testBoot)
-	second, err := f.Succeed(testBoot, next)
+	before := readView(t, f, testBoot)
+	second, err := f.TakeOverLease(testBoot, succeedKept)
 	if err != nil || second == nil {
 		t.Fatalf("%+v, %v", second, err)
 	}
 	defer second.Lock.Close() //nolint:errcheck // at the end
-	if second.Lease.ID != first.Lease.ID || second.Lease.PID != os.Getpid() || links(t, first.Lock) != 0 {
-		t.Errorf("taken over as %+v; the first one's lock has %d names", second.Lease, links(t, first.Lock))
+	if second.Lease.ID != first.Lease.ID || second.Lease.PID != os.Getpid() || linkCount(t, first.Lock) != 0 {
+		t.Errorf("taken over as %+v; the first one's lock has %d names", second.Lease, linkCount(t, first.Lock))
 	}
-	if after := look(t, f, testBoot); after.Changes["GPU-a"].Ended != before.Changes["GPU-a"].Ended {
+	if after := readView(t, f, testBoot); after.Changes["GPU-a"].Ended != before.Changes["GPU-a"].Ended {
 		t.Error("taking over counts as an end")
 	}
 	// What the first holder still does concerns a lease that is no longer its own.
 	late := second.Lease // what its holder reads when it is slow
 	for _, l := range []job.Lease{first.Lease, late} {
-		if err := f.Await(l, until, func() bool { return links(t, first.Lock) == 0 }); err != nil {
+		if err := f.KeepForNextStart(l, until, func() bool { return linkCount(t, first.Lock) == 0 }); err != nil {
 			t.Error(err)
 		}
 	}
 	_ = first.Lock.Close()
-	if gone, err := f.End(first.Lease, testBoot); gone || err != nil {
+	if gone, err := f.EndIfUnheld(first.Lease, testBoot); gone || err != nil {
 		t.Errorf("the first one's end removes it: %v, %v", gone, err)
 	}
 	if l, found := f.Own(second.Lease.ID); !found || l.Ended || l.PID != os.Getpid() {
 		t.Errorf("after the first one's end it is %+v", l)
 	}
-	if _, err := f.Claim(testBoot, nil, refuseLive); !errors.Is(err, errBusy) {
+	if _, err := f.Claim(testBoot, nil, claimIfNoneLive); !errors.Is(err, errBusy) {
 		t.Errorf("a claim beside it: %v", err)
 	}
-	if h, err := f.Succeed(testBoot, func(own []job.Lease) (*job.Lease, bool) { return &own[0], false }); h != nil || err != nil || links(t, second.Lock) != 0 {
+	if h, err := f.TakeOverLease(testBoot, func(own []job.Lease) (*job.Lease, bool) { return &own[0], false }); h != nil || err != nil || linkCount(t, second.Lock) != 0 {
 		t.Errorf("given back: %+v, %v", h, err)
 	}
-	usable(t, f, "at the end")
+	checkUsable(t, f, "at the end")
 }
 
-// refuseLive claims a device only if no lease is alive.
-func refuseLive(v View) (job.Lease, error) {
+// claimIfNoneLive claims a device only if no lease is alive.
+func claimIfNoneLive(v View) (job.Lease, error) {
 	if len(v.Held) > 0 {
 		return job.Lease{}, errBusy
 	}
@@ -108,7 +108,7 @@ func refuseLive(v View) (job.Lease, error) {
 
 // succeedOnly is a deed of roleTraced.
 func succeedOnly(f *Folder, _ []gpu.UUID) (string, error) {
-	h, err := f.Succeed(testBoot, next)
+	h, err := f.TakeOverLease(testBoot, succeedKept)
 	if err != nil || h == nil {
 		return "", errors.Join(err, errBusy)
 	}
@@ -119,15 +119,15 @@ func succeedOnly(f *Folder, _ []gpu.UUID) (string, error) {
 // lease, and another can take it over, or no process has it and its device is free. A device of a live lease can never
 // be claimed.
 func TestSucceedKilledAtEveryStep(t *testing.T) {
-	f := fresh(t)
-	usable(t, f, "at first")
+	f := newStateFolder(t)
+	checkUsable(t, f, "at first")
 	reached, kept, ended := 0, 0, 0
 	for step := 1; reached == step-1; step++ {
-		first := keeping(t, f)
-		if err := f.Await(first.Lease, time.Now(), never); err != nil {
+		first := claimKept(t, f)
+		if err := f.KeepForNextStart(first.Lease, time.Now(), returnFalse); err != nil {
 			t.Fatal(err)
 		}
-		said := traced(t, f.Path, "succeed", func(c call) bool {
+		said := traceDeed(t, f.Path, "succeed", func(c systemCall) bool {
 			reached = max(reached, c.step)
 			return c.entry && c.step == step
 		})
@@ -135,14 +135,14 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 			t.Errorf("step %d: reached %d, and it said %q", step, reached, said)
 		}
 		leases, problems := f.Leases()
-		switch renamed := links(t, first.Lock) == 0; {
+		switch renamed := linkCount(t, first.Lock) == 0; {
 		case len(problems) > 0:
 			t.Errorf("problems %v", problems)
 		case renamed && len(leases) == 0:
 			ended++
 		case !renamed && len(leases) == 1 && leases[0].ID == first.Lease.ID && !leases[0].Unreadable:
 			kept++
-			again, err := f.Succeed(testBoot, next)
+			again, err := f.TakeOverLease(testBoot, succeedKept)
 			if err != nil || again == nil || again.Lease.ID != first.Lease.ID {
 				t.Fatalf("step %d: taken over after it as %+v, %v", step, again, err)
 			}
@@ -151,7 +151,7 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 			t.Errorf("renamed %v, leases %+v", renamed, leases)
 		}
 		_ = first.Lock.Close()
-		usable(t, f, "killed at a step")
+		checkUsable(t, f, "killed at a step")
 		if t.Failed() {
 			t.Fatalf("at step %d", step)
 		}
@@ -164,16 +164,16 @@ func TestSucceedKilledAtEveryStep(t *testing.T) {
 
 // TestSucceedFails: a lease that cannot be taken over stays with its holder.
 func TestSucceedFails(t *testing.T) {
-	f := fresh(t)
-	first := keeping(t, f)
-	occupied := filepath.Join(f.userFolder(me()), newPrefix+first.Lease.ID+lockSuffix)
+	f := newStateFolder(t)
+	first := claimKept(t, f)
+	occupied := filepath.Join(f.userFolder(ownUID()), newPrefix+first.Lease.ID+lockSuffix)
 	if err := os.MkdirAll(filepath.Join(occupied, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := f.Succeed(testBoot, next); err == nil || h != nil {
+	if h, err := f.TakeOverLease(testBoot, succeedKept); err == nil || h != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if l, found := f.Own(first.Lease.ID); !found || l.PID != 1 || links(t, first.Lock) != 1 {
+	if l, found := f.Own(first.Lease.ID); !found || l.PID != 1 || linkCount(t, first.Lock) != 1 {
 		t.Errorf("it is %+v", l)
 	}
 	if err := os.RemoveAll(occupied); err != nil {

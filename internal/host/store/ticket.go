@@ -29,25 +29,25 @@ const (
 	goneFolder   = "gone"
 	stampDigits  = 16
 
-	shownPerUser   = 256                   // tickets that a listing for people reads; a claim reads queue.Compete
-	ticketsPerUser = 2000                  // tickets that a user may have
-	ticketNames    = 3*ticketsPerUser + 64 // file names that are read of a user's folder
-	vainPerUser    = 256                   // dead or damaged tickets that are opened while searching for live ones
+	maxListedTickets  = 256                      // tickets that a listing for people reads; a claim reads queue.MaxCompeting
+	maxTicketsPerUser = 2000                     // tickets that a user may have
+	maxTicketNames    = 3*maxTicketsPerUser + 64 // file names that are read of a user's folder
+	maxVainReads      = 256                      // dead or damaged tickets that are opened while searching for live ones
 )
 
-func ticketName(name string) bool {
+func isTicketName(name string) bool {
 	stamp, id, cut := strings.Cut(name, "-")
-	return cut && len(stamp) == stampDigits && plainASCII(stamp, 'f') && plainID(id)
+	return cut && len(stamp) == stampDigits && isPlainASCII(stamp, 'f') && isPlainID(id)
 }
 
 // Tickets lists the live tickets, at most 256 of each user in the order of their arrival, without the folder lock.
 func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	var all []job.Ticket
 	var problems []Problem
-	root, err := f.open()
+	root, err := f.openFolder()
 	if err == nil {
 		defer root.Close() //nolint:errcheck // read only
-		all, problems, err = f.tickets(root, shownPerUser, nil)
+		all, problems, err = f.readTickets(root, maxListedTickets, nil)
 	}
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "its tickets cannot be read completely: " + err.Error()})
@@ -55,12 +55,12 @@ func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 	return all, problems
 }
 
-// tickets reads the first live tickets of each user, and removes dead tickets of the users for whom sweep is true.
-func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
-	r := f.reader()
+// readTickets reads the first live tickets of each user, and removes dead tickets of the users for whom sweep is true.
+func (f *Folder) readTickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) ([]job.Ticket, []Problem, error) {
+	r := f.newReader()
 	r.sweep = sweep
 	all := []job.Ticket{}
-	err := r.users(root, "tickets", func(dir *os.File, uid uint32) error {
+	err := r.eachUserFolder(root, "tickets", func(dir *os.File, uid uint32) error {
 		more, err := r.firstTickets(dir, uid, limit)
 		all = append(all, more...)
 		return err
@@ -68,41 +68,41 @@ func (f *Folder) tickets(root *sys.Dir, limit int, sweep func(uid uint32) bool) 
 	return all, r.problems, err
 }
 
-func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket, error) {
-	files, err := r.ticketFiles(dir, uid)
+func (r *entryReader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket, error) {
+	files, err := r.listTicketFiles(dir, uid)
 	if err != nil {
 		return nil, err
 	}
 	sweep := r.sweep != nil && r.sweep(uid)
 	if sweep {
-		remove(dir, files.waste...)
+		unlinkFiles(dir, files.waste...)
 	}
 	var tickets []job.Ticket
 	vain, seen := 0, map[string]bool{}
 	for _, name := range files.tickets {
-		if len(tickets) == limit || vain == vainPerUser {
+		if len(tickets) == limit || vain == maxVainReads {
 			break
 		}
-		t, err := r.ticket(int(dir.Fd()), name, uid)
+		t, err := r.readTicket(int(dir.Fd()), name, uid)
 		if err == nil && t != nil && files.renewed[name] {
-			err = r.renewed(int(dir.Fd()), dir.Name(), name, t)
+			err = r.readRenewal(int(dir.Fd()), dir.Name(), name, t)
 		}
 		switch {
 		case errors.Is(err, errFolderLock):
-			r.problem(dir.Name(), name+ticketSuffix, uid, "is the folder lock under a second name; everything in this folder is ignored")
+			r.addProblem(dir.Name(), name+ticketSuffix, uid, "is the folder lock under a second name; everything in this folder is ignored")
 			return nil, nil
-		case err != nil && ours(err):
+		case err != nil && isLocalFault(err):
 			return nil, err
 		case err != nil:
-			r.problem(dir.Name(), name+ticketSuffix, uid, "counts as nothing: "+err.Error())
+			r.addProblem(dir.Name(), name+ticketSuffix, uid, "counts as nothing: "+err.Error())
 		case t != nil && seen[t.ID]:
-			r.problem(dir.Name(), name+ticketSuffix, uid, "counts as nothing: there is an earlier ticket of this id")
+			r.addProblem(dir.Name(), name+ticketSuffix, uid, "counts as nothing: there is an earlier ticket of this id")
 		case t != nil:
 			seen[t.ID] = true
 			tickets = append(tickets, *t)
 			continue
 		case sweep:
-			remove(dir, name+ticketSuffix, name+devicesSuffix)
+			unlinkFiles(dir, name+ticketSuffix, name+devicesSuffix)
 			continue
 		}
 		vain++
@@ -110,55 +110,55 @@ func (r *reader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.Ticket
 	return tickets, nil
 }
 
-// ticketFiles lists the files in a user's folder by kind.
+// listTicketFiles lists the files in a user's folder by kind.
 type ticketFiles struct {
 	tickets []string        // names without suffix, in the order of arrival
 	renewed map[string]bool // the tickets that have a second file
 	waste   []string        // files of interrupted writes, and second files without a ticket
 }
 
-// ticketFiles lists a user's folder.
-func (r *reader) ticketFiles(dir *os.File, uid uint32) (ticketFiles, error) {
+// listTicketFiles lists a user's folder.
+func (r *entryReader) listTicketFiles(dir *os.File, uid uint32) (ticketFiles, error) {
 	f := ticketFiles{renewed: map[string]bool{}}
-	names, err := dir.Readdirnames(ticketNames)
+	names, err := dir.Readdirnames(maxTicketNames)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return f, err
 	}
 	for _, n := range names {
 		name, suffix := n[:len(n)-len(filepath.Ext(n))], filepath.Ext(n)
 		switch {
-		case suffix == ticketSuffix && ticketName(name):
+		case suffix == ticketSuffix && isTicketName(name):
 			f.tickets = append(f.tickets, name)
-		case suffix == devicesSuffix && ticketName(name):
+		case suffix == devicesSuffix && isTicketName(name):
 			f.renewed[name] = true
 		case strings.HasPrefix(n, newPrefix):
 			f.waste = append(f.waste, n)
 		case n != goneFolder:
-			r.problem(dir.Name(), n, uid, "is not a ticket and is ignored")
+			r.addProblem(dir.Name(), n, uid, "is not a ticket and is ignored")
 		}
 	}
-	if len(names) == ticketNames {
-		r.problems = append(r.problems, Problem{Path: dir.Name(), UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", ticketNames)})
+	if len(names) == maxTicketNames {
+		r.problems = append(r.problems, Problem{Path: dir.Name(), UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", maxTicketNames)})
 	}
 	slices.Sort(f.tickets)
 	for name := range f.renewed {
-		if _, found := slices.BinarySearch(f.tickets, name); !found && len(names) < ticketNames {
+		if _, found := slices.BinarySearch(f.tickets, name); !found && len(names) < maxTicketNames {
 			f.waste = append(f.waste, name+devicesSuffix)
 		}
 	}
 	return f, nil
 }
 
-// remove removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It
+// unlinkFiles removes files that are dead or were never finished. The folder lock is held, so no process is writing them. It
 // works by the folder's descriptor, because root does it in folders of other users. A file that remains is dead.
-func remove(dir *os.File, names ...string) {
+func unlinkFiles(dir *os.File, names ...string) {
 	for _, n := range names {
 		_ = unix.Unlinkat(int(dir.Fd()), n, 0)
 	}
 }
 
-// ticket reads one ticket; nil without an error means that it is dead or gone.
-func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error) {
+// readTicket reads one ticket; nil without an error means that it is dead or gone.
+func (r *entryReader) readTicket(dirFD int, name string, uid uint32) (*job.Ticket, error) {
 	fd, err := r.openRegular(dirFD, name+ticketSuffix, &uid)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
@@ -168,7 +168,7 @@ func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error)
 	}
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close() //nolint:errcheck // read only
-	alive, err := held(fd)
+	alive, err := isEntryLocked(fd)
 	if err != nil || !alive {
 		return nil, err
 	}
@@ -176,16 +176,16 @@ func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error)
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(file, entrySize+1))
-	if err == nil && len(data) > entrySize {
-		err = fmt.Errorf("larger than %d KiB", entrySize>>10)
+	data, err := io.ReadAll(io.LimitReader(file, maxEntrySize+1))
+	if err == nil && len(data) > maxEntrySize {
+		err = fmt.Errorf("larger than %d KiB", maxEntrySize>>10)
 	}
 	t := job.Ticket{}
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}
 	if err == nil {
-		err = plausible(&t, name[stampDigits+1:])
+		err = checkTicket(&t, name[stampDigits+1:])
 	}
 	if err != nil {
 		return nil, err
@@ -194,22 +194,22 @@ func (r *reader) ticket(dirFD int, name string, uid uint32) (*job.Ticket, error)
 	return &t, nil
 }
 
-// plausible refuses content that gpuard never writes, so that decisions need not check for it.
-func plausible(t *job.Ticket, id string) error {
+// checkTicket refuses content that gpuard never writes, so that decisions need not check for it.
+func checkTicket(t *job.Ticket, id string) error {
 	switch {
 	case t.ID != id:
 		return errors.New("content and file name differ")
-	case t.Count < 1 || t.Count > len(t.Devices) || len(t.Devices) > devicesRecorded:
+	case t.Count < 1 || t.Count > len(t.Devices) || len(t.Devices) > maxDevicesRecorded:
 		return fmt.Errorf("it waits for %d of %d devices", t.Count, len(t.Devices))
 	case t.Timeout < 0 || t.Memory < 0 || t.Share < 0:
 		return errors.New("it has a negative time or size")
 	}
-	if len(t.Known) > devicesRecorded {
+	if len(t.Known) > maxDevicesRecorded {
 		return fmt.Errorf("it knows %d devices", len(t.Known))
 	}
 	for _, d := range slices.Concat(t.Devices, t.Known) {
-		if len(d) > deviceSize {
-			return fmt.Errorf("names a device with more than %d characters", deviceSize)
+		if len(d) > maxDeviceIDLength {
+			return fmt.Errorf("names a device with more than %d characters", maxDeviceIDLength)
 		}
 	}
 	return nil

@@ -18,23 +18,23 @@ import (
 	"gpuard/internal/gate"
 )
 
-// stamp is the name of a ticket with a chosen place in the line.
-func stamp(n int, id string) string { return fmt.Sprintf("%0*x-%s", stampDigits, n, id) }
+// chosenTicketName is the name of a ticket with a chosen place in the line.
+func chosenTicketName(n int, id string) string { return fmt.Sprintf("%0*x-%s", stampDigits, n, id) }
 
-// waits makes alice wait in a folder of root.
-func waits(t *testing.T, f *Folder) (a *actor, ticket job.Ticket, file string) {
+// startWaiter makes alice wait in a folder of root.
+func startWaiter(t *testing.T, f *Folder) (a *roleProcess, ticket job.Ticket, file string) {
 	t.Helper()
-	a = play(t, alice, "wait", f.Path, "GPU-a")
-	eventually(t, "alice waits", func() bool { all, _ := f.Tickets(); return len(all) == 1 })
+	a = startRole(t, aliceUID, "wait", f.Path, "GPU-a")
+	waitUntil(t, "alice waits", func() bool { all, _ := f.Tickets(); return len(all) == 1 })
 	all, _ := f.Tickets()
-	return a, all[0], filepath.Join(f.ticketFolder(alice), files(t, f.ticketFolder(alice))[0])
+	return a, all[0], filepath.Join(f.ticketFolder(aliceUID), entryFiles(t, f.ticketFolder(aliceUID))[0])
 }
 
 func TestStrangerCannotTouchATicket(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	a, ticket, file := waits(t, f)
-	folder := f.ticketFolder(alice)
+	f := newStateFolder(t)
+	a, ticket, file := startWaiter(t, f)
+	folder := f.ticketFolder(aliceUID)
 	pipe := filepath.Join(folder, goneFolder, strings.TrimSuffix(filepath.Base(file), ticketSuffix))
 	for _, act := range [][]string{
 		{"remove", file},
@@ -50,20 +50,20 @@ func TestStrangerCannotTouchATicket(t *testing.T) {
 		{"overwrite", pipe},
 		{"read-lock", pipe},
 		{"link", pipe, filepath.Join(f.Path, "linked")},
-		{"create", filepath.Join(folder, stamp(1, "aaaa")+ticketSuffix)},
-		{"create", filepath.Join(folder, goneFolder, stamp(1, "aaaa"))},
+		{"create", filepath.Join(folder, chosenTicketName(1, "aaaa")+ticketSuffix)},
+		{"create", filepath.Join(folder, goneFolder, chosenTicketName(1, "aaaa"))},
 		{"rename", folder, filepath.Join(f.Path, "tickets", "moved")},
 		{"rename", filepath.Join(f.Path, "tickets"), filepath.Join(f.Path, "tickets2")},
 	} {
-		play(t, bob, "do", act...).expect("failed:")
+		startRole(t, bobUID, "do", act...).expectLine("failed:")
 	}
-	seen := look(t, f, testBoot).Tickets
-	if len(seen) != 1 || seen[0].ID != ticket.ID || seen[0].UID != alice || seen[0].Arrival != ticket.Arrival {
+	seen := readView(t, f, testBoot).Tickets
+	if len(seen) != 1 || seen[0].ID != ticket.ID || seen[0].UID != aliceUID || seen[0].Arrival != ticket.Arrival {
 		t.Errorf("after all that: %+v, before: %+v", seen, ticket)
 	}
 	a.kill()
-	does(t, bob, "read-lock", file)
-	if seen := look(t, f, testBoot).Tickets; len(seen) != 0 {
+	startDeed(t, bobUID, "read-lock", file)
+	if seen := readView(t, f, testBoot).Tickets; len(seen) != 0 {
 		t.Errorf("a reader's lock makes a dead ticket look alive: %+v", seen)
 	}
 }
@@ -79,7 +79,7 @@ func roleHostileTickets(args []string) error {
 	if err != nil {
 		return err
 	}
-	at := func(n int, id string) string { return filepath.Join(dir, stamp(n, id)+ticketSuffix) }
+	at := func(n int, id string) string { return filepath.Join(dir, chosenTicketName(n, id)+ticketSuffix) }
 	live := func(path, content string) error {
 		lock, err := newLock(path, []byte(content))
 		if err == nil {
@@ -115,33 +115,33 @@ func roleHostileTickets(args []string) error {
 		live(at(15, "fine"), ticket("fine", `,"arrival":1,"Arrival":1,"UID":0,"User":"root"`)),
 		os.WriteFile(filepath.Join(dir, "two\nlines\x1b[2J.ticket"), nil, 0o600),
 		os.WriteFile(filepath.Join(dir, goneFolder), nil, 0o600),
-		os.Symlink(filepath.Join(top, strconv.Itoa(alice)), filepath.Join(top, "77")),
+		os.Symlink(filepath.Join(top, strconv.Itoa(aliceUID)), filepath.Join(top, "77")),
 		os.WriteFile(filepath.Join(top, "file"), nil, 0o600),
 		os.Mkdir(filepath.Join(top, "78"), 0o755),
 	); err != nil {
 		return err
 	}
 	fmt.Println("ready")
-	untilEOF()
+	waitForEOF()
 	return nil
 }
 
 func TestHostileTickets(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	_, ticket, file := waits(t, f)
+	f := newStateFolder(t)
+	_, ticket, file := startWaiter(t, f)
 	began := time.Now().UnixNano()
-	play(t, bob, "hostile-tickets", f.Path, file).expect("ready")
+	startRole(t, bobUID, "hostile-tickets", f.Path, file).expectLine("ready")
 	var tickets []job.Ticket
 	var problems []Problem
-	atOnce(t, "reading", func() { tickets, problems = f.Tickets() })
-	if got := ids(tickets); !slices.Equal(got, []string{ticket.ID, "fine"}) {
+	checkWithinSecond(t, "reading", func() { tickets, problems = f.Tickets() })
+	if got := ticketIDs(tickets); !slices.Equal(got, []string{ticket.ID, "fine"}) {
 		t.Fatalf("tickets %v, want alice's and one of bob's", got)
 	}
-	if fine := tickets[1]; fine.UID != bob || fine.User != "" || fine.Arrival < began-int64(time.Second) {
+	if fine := tickets[1]; fine.UID != bobUID || fine.User != "" || fine.Arrival < began-int64(time.Second) {
 		t.Errorf("bob says who he is and when he came: %+v", fine)
 	}
-	folder := f.ticketFolder(bob)
+	folder := f.ticketFolder(bobUID)
 	for path, text := range map[string]string{
 		"fifo": "not a regular file", "link": "", "dirs": "not a regular file", "huge": "larger", "copy": "differ", "text": "invalid",
 		"void": "unexpected end", "many": "7 of 1", "zero": "0 of 1", "less": "negative", "past": "negative", "long": "characters", "../77": "", "../file": "", "../78": "",
@@ -149,19 +149,19 @@ func TestHostileTickets(t *testing.T) {
 	} {
 		if !slices.ContainsFunc(problems, func(p Problem) bool {
 			named := strings.Contains(p.Path, "-"+path+ticketSuffix) || p.Path == filepath.Join(folder, path) || strings.HasPrefix(p.Path, filepath.Join(folder, path+"\x1b"))
-			return p.UID == bob && named && strings.Contains(p.Text, text)
+			return p.UID == bobUID && named && strings.Contains(p.Text, text)
 		}) {
 			t.Errorf("%q is not reported against bob with %q: %v", path, text, problems)
 		}
 	}
 	// Neither alice nor root is stopped or delayed.
 	start := time.Now()
-	play(t, alice, "claim", f.Path, "1s", "GPU-a").expect("claimed ")
-	claim(t, f, "GPU-c")
+	startRole(t, aliceUID, "claim", f.Path, "1s", "GPU-a").expectLine("claimed ")
+	mustClaim(t, f, "GPU-c")
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("two claims took %s", took)
 	}
-	if said := play(t, bob, "wait", f.Path, "GPU-a").line(); !strings.Contains(said, goneFolder) {
+	if said := startRole(t, bobUID, "wait", f.Path, "GPU-a").readLine(); !strings.Contains(said, goneFolder) {
 		t.Errorf("bob, whose own folder is spoilt, is told %q", said)
 	}
 }
@@ -169,9 +169,9 @@ func TestHostileTickets(t *testing.T) {
 // A second name of the folder lock among tickets must not cost the claimant the lock.
 func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	does(t, bob, "mkdir", f.ticketFolder(bob))
-	does(t, bob, "link", filepath.Join(f.Path, "lock"), filepath.Join(f.ticketFolder(bob), stamp(1, "link")+ticketSuffix))
+	f := newStateFolder(t)
+	startDeed(t, bobUID, "mkdir", f.ticketFolder(bobUID))
+	startDeed(t, bobUID, "link", filepath.Join(f.Path, "lock"), filepath.Join(f.ticketFolder(bobUID), chosenTicketName(1, "link")+ticketSuffix))
 	var seen []Problem
 	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		seen = v.Problems
@@ -181,23 +181,23 @@ func TestSecondNameOfTheFolderLockAmongTickets(t *testing.T) {
 		}
 		return job.Lease{}, errBusy
 	})
-	if !errors.Is(err, errBusy) || len(seen) != 1 || seen[0].UID != bob || !strings.Contains(seen[0].Text, "folder lock") {
+	if !errors.Is(err, errBusy) || len(seen) != 1 || seen[0].UID != bobUID || !strings.Contains(seen[0].Text, "folder lock") {
 		t.Errorf("%v, problems %v", err, seen)
 	}
-	eventually(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
+	waitUntil(t, "the lock is given back", func() bool { return lockHolder(t, f.Path) == "0" })
 }
 
 // TestSecondNameOfTheFolderLockAsFormat: the owner of another state folder, which is read during a claim, must not cost
 // the claimant the lock either.
 func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
 	gate.Need(t, "root")
-	a, b := fresh(t), fresh(t)
+	a, b := newStateFolder(t), newStateFolder(t)
 	format := filepath.Join(b.Path, "format")
-	if err := errors.Join(os.Chown(b.Path, bob, bob), os.Remove(format)); err != nil {
+	if err := errors.Join(os.Chown(b.Path, bobUID, bobUID), os.Remove(format)); err != nil {
 		t.Fatal(err)
 	}
-	does(t, bob, "link", filepath.Join(a.Path, "lock"), format)
-	f := reopen(t, a.Path, b.Path)
+	startDeed(t, bobUID, "link", filepath.Join(a.Path, "lock"), format)
+	f := mustOpen(t, a.Path, b.Path)
 	var seen []Problem
 	_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) {
 		seen = v.Problems
@@ -209,24 +209,24 @@ func TestSecondNameOfTheFolderLockAsFormat(t *testing.T) {
 	if !errors.Is(err, errBusy) || len(seen) != 1 || !strings.Contains(seen[0].Text, "folder lock") {
 		t.Errorf("%v, problems %v", err, seen)
 	}
-	eventually(t, "the lock is given back", func() bool { return lockHolder(t, a.Path) == "0" })
+	waitUntil(t, "the lock is given back", func() bool { return lockHolder(t, a.Path) == "0" })
 }
 
 // TestForeignTickets: a ticket in a user's folder counts only if it belongs to that user or to root.
 func TestForeignTickets(t *testing.T) {
 	gate.Need(t, "root")
-	for owner, want := range map[int]int{alice: 1, 0: 1, bob: 0} {
-		f := fresh(t)
-		dir := f.ticketFolder(alice)
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, alice, alice)); err != nil {
+	for owner, want := range map[int]int{aliceUID: 1, 0: 1, bobUID: 0} {
+		f := newStateFolder(t)
+		dir := f.ticketFolder(aliceUID)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, aliceUID, aliceUID)); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := newLock(filepath.Join(dir, stamp(1, "aaaa")+ticketSuffix), []byte(`{"id":"aaaa","devices":["GPU-a"],"count":1}`))
+		lock, err := newLock(filepath.Join(dir, chosenTicketName(1, "aaaa")+ticketSuffix), []byte(`{"id":"aaaa","devices":["GPU-a"],"count":1}`))
 		if err != nil || lock.Chown(owner, owner) != nil {
 			t.Fatal(err)
 		}
 		tickets, problems := f.Tickets()
-		if len(tickets) != want || len(problems) != 1-want || want == 1 && tickets[0].UID != alice {
+		if len(tickets) != want || len(problems) != 1-want || want == 1 && tickets[0].UID != aliceUID {
 			t.Errorf("of uid %d: %+v, %v", owner, tickets, problems)
 		}
 		_ = lock.Close()
@@ -237,15 +237,15 @@ func TestForeignTickets(t *testing.T) {
 func TestTenThousandTickets(t *testing.T) {
 	gate.Need(t, "root")
 	for _, kind := range []string{"dead", "alive", "alike"} {
-		f := fresh(t)
-		_, ticket, _ := waits(t, f)
-		dir := f.ticketFolder(bob)
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, bob, bob)); err != nil {
+		f := newStateFolder(t)
+		_, ticket, _ := startWaiter(t, f)
+		dir := f.ticketFolder(bobUID)
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, bobUID, bobUID)); err != nil {
 			t.Fatal(err)
 		}
-		first := filepath.Join(dir, stamp(0, "aaaa")+ticketSuffix)
+		first := filepath.Join(dir, chosenTicketName(0, "aaaa")+ticketSuffix)
 		lock, err := newLock(first, []byte(`{"id":"aaaa","devices":["GPU-a"],"count":1}`))
-		if err != nil || lock.Chown(bob, bob) != nil {
+		if err != nil || lock.Chown(bobUID, bobUID) != nil {
 			t.Fatal(err)
 		}
 		for i := range 10_000 {
@@ -253,7 +253,7 @@ func TestTenThousandTickets(t *testing.T) {
 			if kind == "alike" {
 				id = "aaaa" // and so as good as the first
 			}
-			if err := os.Link(first, filepath.Join(dir, stamp(i+1, id)+ticketSuffix)); err != nil {
+			if err := os.Link(first, filepath.Join(dir, chosenTicketName(i+1, id)+ticketSuffix)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -262,8 +262,8 @@ func TestTenThousandTickets(t *testing.T) {
 		} else {
 			t.Cleanup(func() { _ = lock.Close() })
 		}
-		said := atOnceBy(t, alice, "tickets", f.Path)
-		if !strings.Contains(said, "ticket "+ticket.ID) || strings.Count("\n"+said, "\nticket ") > 1+queue.Compete || !strings.Contains(said, "more than") {
+		said := checkRoleWithinSecond(t, aliceUID, "tickets", f.Path)
+		if !strings.Contains(said, "ticket "+ticket.ID) || strings.Count("\n"+said, "\nticket ") > 1+queue.MaxCompeting || !strings.Contains(said, "more than") {
 			t.Errorf("%s: alice sees %s", kind, said)
 		}
 	}
@@ -295,25 +295,25 @@ func roleTickets(args []string) error {
 // TestTicketsOfTwoUsers: each user sweeps their own tickets, root sweeps all, and each user reads those of both.
 func TestTicketsOfTwoUsers(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	a, _, _ := waits(t, f)
-	b := play(t, bob, "wait", f.Path, "GPU-a")
-	eventually(t, "both wait", func() bool { all, _ := f.Tickets(); return len(all) == 2 })
-	for _, uid := range []uint32{alice, bob} {
-		if said := play(t, uid, "tickets", f.Path).end(); strings.Count(said, "ticket ") != 2 || strings.Contains(said, "problem") {
+	f := newStateFolder(t)
+	a, _, _ := startWaiter(t, f)
+	b := startRole(t, bobUID, "wait", f.Path, "GPU-a")
+	waitUntil(t, "both wait", func() bool { all, _ := f.Tickets(); return len(all) == 2 })
+	for _, uid := range []uint32{aliceUID, bobUID} {
+		if said := startRole(t, uid, "tickets", f.Path).endAndRead(); strings.Count(said, "ticket ") != 2 || strings.Contains(said, "problem") {
 			t.Errorf("uid %d sees %s", uid, said)
 		}
 	}
 	a.kill()
 	b.kill()
-	if said := play(t, alice, "tickets", f.Path).end(); strings.Contains(said, "ticket ") {
+	if said := startRole(t, aliceUID, "tickets", f.Path).endAndRead(); strings.Contains(said, "ticket ") {
 		t.Errorf("alice sees dead tickets: %s", said)
 	}
-	if len(files(t, f.ticketFolder(alice))) != 0 || len(files(t, f.ticketFolder(bob))) != 1 {
-		t.Errorf("alice's sweep left %v and %v", files(t, f.ticketFolder(alice)), files(t, f.ticketFolder(bob)))
+	if len(entryFiles(t, f.ticketFolder(aliceUID))) != 0 || len(entryFiles(t, f.ticketFolder(bobUID))) != 1 {
+		t.Errorf("alice's sweep left %v and %v", entryFiles(t, f.ticketFolder(aliceUID)), entryFiles(t, f.ticketFolder(bobUID)))
 	}
-	look(t, f, testBoot)
-	if left := files(t, f.ticketFolder(bob)); len(left) != 0 {
+	readView(t, f, testBoot)
+	if left := entryFiles(t, f.ticketFolder(bobUID)); len(left) != 0 {
 		t.Errorf("root's sweep left %v", left)
 	}
 }
@@ -322,22 +322,22 @@ func TestTicketsOfTwoUsers(t *testing.T) {
 func TestTicketFolderWithSomebodysName(t *testing.T) {
 	gate.Need(t, "root")
 	for _, how := range []string{"mkdir", "symlink"} {
-		f := fresh(t)
-		args := []string{how, f.ticketFolder(alice)}
+		f := newStateFolder(t)
+		args := []string{how, f.ticketFolder(aliceUID)}
 		if how == "symlink" {
-			args = []string{how, place(t), f.ticketFolder(alice)}
+			args = []string{how, makeSharedFolder(t), f.ticketFolder(aliceUID)}
 		}
-		does(t, bob, args...)
-		if said := play(t, alice, "wait", f.Path, "GPU-a").line(); !strings.Contains(said, "belongs to uid 4002") || !strings.Contains(said, "sudo rm -r") {
+		startDeed(t, bobUID, args...)
+		if said := startRole(t, aliceUID, "wait", f.Path, "GPU-a").readLine(); !strings.Contains(said, "belongs to uid 4002") || !strings.Contains(said, "sudo rm -r") {
 			t.Errorf("%s: alice is told %s", how, said)
 		}
-		play(t, alice, "claim", f.Path, "5s", "GPU-a").expect("claimed ")
+		startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a").expectLine("claimed ")
 	}
 }
 
 func TestTicketInAFullFolder(t *testing.T) {
 	gate.Need(t, "privileged")
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=755"); err != nil {
 		t.Fatal(err)
 	}
@@ -346,13 +346,13 @@ func TestTicketInAFullFolder(t *testing.T) {
 	if err := CreateFolder(path); err != nil {
 		t.Fatal(err)
 	}
-	f := reopen(t, path)
-	kept := enqueue(t, f, "GPU-a")
+	f := mustOpen(t, path)
+	kept := queueTicket(t, f, "GPU-a")
 	_ = os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 1<<20), 0o600)
-	if _, err := f.Queue(job.Ticket{Devices: kept.Ticket.Devices, Count: 1}); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+	if _, err := f.QueueTicket(job.Ticket{Devices: kept.Ticket.Devices, Count: 1}); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a ticket in a full folder: %v", err)
 	}
-	if left := append(files(t, f.ticketFolder(0)), files(t, filepath.Join(f.ticketFolder(0), goneFolder))...); len(left) != 2 {
+	if left := append(entryFiles(t, f.ticketFolder(0)), entryFiles(t, filepath.Join(f.ticketFolder(0), goneFolder))...); len(left) != 2 {
 		t.Errorf("left behind: %v, want the one that was kept", left)
 	}
 	if err := kept.Withdraw(); err != nil {
@@ -362,20 +362,20 @@ func TestTicketInAFullFolder(t *testing.T) {
 
 // TestLimitOfTickets: dead ones do not count against it.
 func TestLimitOfTickets(t *testing.T) {
-	f := fresh(t)
-	one := enqueue(t, f, "GPU-a")
-	file := filepath.Join(f.ticketFolder(me()), one.name+ticketSuffix)
-	for i := range ticketsPerUser {
-		if err := os.Link(file, filepath.Join(f.ticketFolder(me()), stamp(i, "a"+strconv.Itoa(1000+i))+ticketSuffix)); err != nil {
+	f := newStateFolder(t)
+	one := queueTicket(t, f, "GPU-a")
+	file := filepath.Join(f.ticketFolder(ownUID()), one.name+ticketSuffix)
+	for i := range maxTicketsPerUser {
+		if err := os.Link(file, filepath.Join(f.ticketFolder(ownUID()), chosenTicketName(i, "a"+strconv.Itoa(1000+i))+ticketSuffix)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.Queue(job.Ticket{Devices: one.Ticket.Devices, Count: 1}); err == nil || !strings.Contains(err.Error(), "limit") {
+	if _, err := f.QueueTicket(job.Ticket{Devices: one.Ticket.Devices, Count: 1}); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("one ticket above the limit: %v", err)
 	}
 	_, _ = one.lock.Close(), one.pipe.Close()
-	enqueue(t, f, "GPU-a")
-	if left := files(t, f.ticketFolder(me())); len(left) != 1 {
+	queueTicket(t, f, "GPU-a")
+	if left := entryFiles(t, f.ticketFolder(ownUID())); len(left) != 1 {
 		t.Errorf("%d files, want the one ticket", len(left))
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// call is one system call of a traced process, as the kernel stops it there (ptrace(2), PTRACE_GET_SYSCALL_INFO).
-type call struct {
+// systemCall is one system call of a traced process, as the kernel stops it there (ptrace(2), PTRACE_GET_SYSCALL_INFO).
+type systemCall struct {
 	tid   int
 	entry bool // before it is made; else after it
 	nr    uint64
@@ -34,8 +34,8 @@ type call struct {
 	step  int // counts the entries of calls that touch files, from 1
 }
 
-// touching are the calls that change or read what other processes see of a folder. Between two of them nothing changes.
-func touching() []uint64 {
+// fileCalls are the calls that change or read what other processes see of a folder. Between two of them nothing changes.
+func fileCalls() []uint64 {
 	return []uint64{
 		unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
 		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCNTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
@@ -64,7 +64,7 @@ func stopAtCalls(calls []uint64) error {
 
 // roleTraced PATH WHAT DEVICE: one of the deeds, between two calls of getpgid that nothing else here makes.
 func roleTraced(args []string) error {
-	if err := stopAtCalls(append(touching(), unix.SYS_GETPGID, unix.SYS_FSTATFS)); err != nil {
+	if err := stopAtCalls(append(fileCalls(), unix.SYS_GETPGID, unix.SYS_FSTATFS)); err != nil {
 		return err
 	}
 	f, err := Open(args[0], nil, 20*time.Second)
@@ -73,11 +73,11 @@ func roleTraced(args []string) error {
 	}
 	deed := map[string]func(*Folder, []gpu.UUID) (string, error){
 		"claim": claimOnly, "end": claimAndEnd, "respect": claimUnlessSomebodyWaits, "queue": queueAndClaim, "withdraw": queueAndWithdraw, "succeed": succeedOnly,
-		"lives": again(claimMarkTouchAndEnd), "waits": again(queueClaimAndEnd),
+		"lives": repeatDeed(claimMarkTouchAndEnd), "waits": repeatDeed(queueClaimAndEnd),
 		"create": createBeside,
 	}[args[1]]
 	_, _ = unix.Getpgid(0)
-	id, err := deed(f, uuids(args[2:]))
+	id, err := deed(f, toUUIDs(args[2:]))
 	_, _ = unix.Getpgid(0)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func roleTraced(args []string) error {
 }
 
 func claimOnly(f *Folder, devices []gpu.UUID) (string, error) {
-	h, err := f.Claim(testBoot, nil, first(devices...))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(devices...))
 	if err != nil {
 		return "", err
 	}
@@ -95,12 +95,12 @@ func claimOnly(f *Folder, devices []gpu.UUID) (string, error) {
 }
 
 func claimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
-	h, err := f.Claim(testBoot, nil, first(devices...))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(devices...))
 	if err != nil {
 		return "", err
 	}
 	_ = h.Lock.Close()
-	_, err = f.End(h.Lease, testBoot)
+	_, err = f.EndIfUnheld(h.Lease, testBoot)
 	return h.Lease.ID, err
 }
 
@@ -109,8 +109,8 @@ func createBeside(f *Folder, _ []gpu.UUID) (string, error) {
 	return "it", CreateFolder(filepath.Join(filepath.Dir(f.Path), "beside"))
 }
 
-// again repeats a deed until it is killed, with two calls of getpgid in between; its output does not matter.
-func again(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.UUID) (string, error) {
+// repeatDeed repeats a deed until it is killed, with two calls of getpgid in between; its output does not matter.
+func repeatDeed(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.UUID) (string, error) {
 	return func(f *Folder, devices []gpu.UUID) (string, error) {
 		unix.Umask(0o077) // so that the mode of what it makes has to be changed
 		for range 1000 {
@@ -123,14 +123,14 @@ func again(deed func(*Folder, []gpu.UUID) (string, error)) func(*Folder, []gpu.U
 }
 
 func claimMarkTouchAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
-	h, err := f.Claim(testBoot, nil, first(devices...))
+	h, err := f.Claim(testBoot, nil, claimFirstFree(devices...))
 	if err != nil {
 		return "", err
 	}
-	marked := f.Mark(h.Lease, []job.Blocker{{PID: 1}})
-	f.Touch(h.Lease)
+	marked := f.RecordHolders(h.Lease, []job.Blocker{{PID: 1}})
+	f.TouchLease(h.Lease)
 	_ = h.Lock.Close()
-	_, err = f.End(h.Lease, testBoot)
+	_, err = f.EndIfUnheld(h.Lease, testBoot)
 	return h.Lease.ID, errors.Join(marked, err)
 }
 
@@ -148,14 +148,14 @@ func claimUnlessSomebodyWaits(f *Folder, devices []gpu.UUID) (string, error) {
 }
 
 func queueAndClaim(f *Folder, devices []gpu.UUID) (string, error) {
-	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	w, err := f.QueueTicket(job.Ticket{Devices: devices, Count: 1})
 	if err != nil {
 		return "", err
 	}
-	if err := w.Behind(context.Background(), 1); err != nil {
+	if err := w.WaitBehind(context.Background(), 1); err != nil {
 		return "", err
 	}
-	h, err := f.Claim(testBoot, w, first(devices...))
+	h, err := f.Claim(testBoot, w, claimFirstFree(devices...))
 	if err != nil {
 		return "", errors.Join(err, w.Withdraw())
 	}
@@ -163,35 +163,35 @@ func queueAndClaim(f *Folder, devices []gpu.UUID) (string, error) {
 }
 
 func queueClaimAndEnd(f *Folder, devices []gpu.UUID) (string, error) {
-	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	w, err := f.QueueTicket(job.Ticket{Devices: devices, Count: 1})
 	if err != nil {
 		return "", err
 	}
-	h, err := f.Claim(testBoot, w, first(devices...))
+	h, err := f.Claim(testBoot, w, claimFirstFree(devices...))
 	if err != nil {
 		return "", errors.Join(err, w.Withdraw())
 	}
 	_ = h.Lock.Close()
-	_, err = f.End(h.Lease, testBoot)
+	_, err = f.EndIfUnheld(h.Lease, testBoot)
 	return h.Lease.ID, err
 }
 
 func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {
-	w, err := f.Queue(job.Ticket{Devices: devices, Count: 1})
+	w, err := f.QueueTicket(job.Ticket{Devices: devices, Count: 1})
 	if err != nil {
 		return "", err
 	}
 	return w.Ticket.ID, w.Withdraw()
 }
 
-// traced plays roleTraced and stops it before and after each call that touches files, and at its last one. at sees all of
+// traceDeed plays roleTraced and stops it before and after each call that touches files, and at its last one. at sees all of
 // them; those within the deed have a step. Its answer true kills the process there. What the role said is returned.
-func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string {
+func traceDeed(t *testing.T, path, what string, at func(c systemCall) (kill bool)) string {
 	t.Helper()
 	gate.Need(t, "ptrace")
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
-	defer onOneCPU(t)()
+	defer pinToOneCPU(t)()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -207,18 +207,18 @@ func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill() //nolint:errcheck // unless the test failed, it is gone
-	follow(t, cmd.Process.Pid, at)
+	followProcess(t, cmd.Process.Pid, at)
 	_ = cmd.Wait() // releases it; its end was seen already
 	said, _ := io.ReadAll(r)
 	return strings.TrimSpace(string(said))
 }
 
-// tracers counts the calls of onOneCPU, so that two tests side by side have a processor each.
-var tracers atomic.Int32
+// tracerCount counts the calls of pinToOneCPU, so that two tests side by side have a processor each.
+var tracerCount atomic.Int32
 
-// onOneCPU keeps this thread, and what it starts, on one processor until the returned function is called: each stop
+// pinToOneCPU keeps this thread, and what it starts, on one processor until the returned function is called: each stop
 // switches between tracer and traced thread, which takes three times as long between two processors.
-func onOneCPU(t *testing.T) (back func()) {
+func pinToOneCPU(t *testing.T) (back func()) {
 	t.Helper()
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -230,16 +230,16 @@ func onOneCPU(t *testing.T) (back func()) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	one.Set(cpus[int(tracers.Add(1))%len(cpus)])
+	one.Set(cpus[int(tracerCount.Add(1))%len(cpus)])
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		t.Fatal(err)
 	}
 	return func() { _ = unix.SchedSetaffinity(0, &all) }
 }
 
-func follow(t *testing.T, pid int, at func(c call) bool) {
+func followProcess(t *testing.T, pid int, at func(c systemCall) bool) {
 	t.Helper()
-	pending := map[int]call{} // by thread, from entry to exit
+	pending := map[int]systemCall{} // by thread, from entry to exit
 	known := map[int]bool{pid: true}
 	within, step, started := false, 0, false
 	for {
@@ -266,7 +266,7 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 		deliver, before := 0, ws.StopSignal() == unix.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_SECCOMP
 		switch sig := ws.StopSignal(); {
 		case before || sig == unix.SIGTRAP|0x80:
-			c, ok := stopped(tid)
+			c, ok := readStoppedCall(tid)
 			if !ok {
 				break // it was killed just now
 			}
@@ -278,7 +278,7 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 				if c.nr == unix.SYS_GETPGID {
 					within = !within
 				}
-				if within && slices.Contains(touching(), c.nr) {
+				if within && slices.Contains(fileCalls(), c.nr) {
 					step++
 					c.step = step
 				}
@@ -300,8 +300,8 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 	}
 }
 
-// stopped asks which call a thread is stopped at: include/uapi/linux/ptrace.h, struct ptrace_syscall_info.
-func stopped(tid int) (c call, ok bool) {
+// readStoppedCall asks which call a thread is stopped at: include/uapi/linux/ptrace.h, struct ptrace_syscall_info.
+func readStoppedCall(tid int) (c systemCall, ok bool) {
 	var info [88]byte
 	const get = 0x420e
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, get, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
@@ -309,7 +309,7 @@ func stopped(tid int) (c call, ok bool) {
 	if errno != 0 || info[0] != filtered && info[0] != exit {
 		return c, false
 	}
-	c = call{tid: tid, entry: info[0] == filtered}
+	c = systemCall{tid: tid, entry: info[0] == filtered}
 	if c.entry {
 		c.nr = binary.NativeEndian.Uint64(info[24:])
 		for i := range c.args {

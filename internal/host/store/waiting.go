@@ -31,52 +31,52 @@ type Waiting struct {
 	once   sync.Once
 }
 
-// Queue writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file
+// QueueTicket writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file
 // remains.
-func (f *Folder) Queue(t job.Ticket) (*Waiting, error) {
-	root, err := f.acquire()
+func (f *Folder) QueueTicket(t job.Ticket) (*Waiting, error) {
+	root, err := f.lockFolder()
 	if err != nil {
 		return nil, err
 	}
-	defer f.release(root)
+	defer f.unlockFolder(root)
 	uid := uint32(os.Geteuid())
-	name, err := f.ownName(root, "tickets")
+	name, err := f.ownFolderName(root, "tickets")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := ownFolder(root, "tickets", name)
+	dir, err := openOwnFolder(root, "tickets", name)
 	if err != nil {
 		return nil, err
 	}
-	pipes, err := named(dir.Own(goneFolder, 0o755))
+	pipes, err := explainOwnError(dir.Own(goneFolder, 0o755))
 	if err != nil {
 		_ = dir.Close()
 		return nil, err
 	}
 	t.UID = uid
 	w := &Waiting{Ticket: t, dir: dir, pipes: pipes, gone: map[string]bool{}}
-	if err := f.enqueue(w); err != nil {
+	if err := f.enqueueTicket(w); err != nil {
 		_ = w.Withdraw()
 		return nil, err
 	}
 	return w, nil
 }
 
-// enqueue names the ticket and writes it. The folder lock is held.
-func (f *Folder) enqueue(w *Waiting) error {
+// enqueueTicket names the ticket and writes it. The folder lock is held.
+func (f *Folder) enqueueTicket(w *Waiting) error {
 	taken, err := f.ownTickets(w)
 	if err != nil {
 		return fmt.Errorf("cannot wait: your tickets cannot be read: %w", err)
 	}
-	if len(taken) >= ticketsPerUser {
+	if len(taken) >= maxTicketsPerUser {
 		return fmt.Errorf("cannot wait: %d commands of yours are waiting already, which is the limit; end some first (gpuard status)", len(taken))
 	}
 	w.Ticket.ID = newID(taken)
 	w.name = fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), w.Ticket.ID)
-	if err := plausible(&w.Ticket, w.Ticket.ID); err != nil {
+	if err := checkTicket(&w.Ticket, w.Ticket.ID); err != nil {
 		return fmt.Errorf("cannot wait: %w", err)
 	}
-	if err := w.write(); err != nil {
+	if err := w.writeTicket(); err != nil {
 		return fmt.Errorf("cannot write a ticket in %s: %w", w.dir.Name(), err)
 	}
 	return nil
@@ -86,17 +86,17 @@ func (f *Folder) enqueue(w *Waiting) error {
 // does it open every ticket to find the dead ones; otherwise a claim removes each when it comes to the front of the
 // line.
 func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
-	r, dir, uid := f.reader(), w.dir.File, w.Ticket.UID
-	files, err := r.ticketFiles(dir, uid)
+	r, dir, uid := f.newReader(), w.dir.File, w.Ticket.UID
+	files, err := r.listTicketFiles(dir, uid)
 	if err != nil {
 		return nil, err
 	}
-	remove(dir, files.waste...)
+	unlinkFiles(dir, files.waste...)
 	taken := map[string]bool{}
 	for _, name := range files.tickets {
-		if len(files.tickets) >= ticketsPerUser {
-			if t, err := r.ticket(int(dir.Fd()), name, uid); t == nil && err == nil {
-				remove(dir, name+ticketSuffix, name+devicesSuffix)
+		if len(files.tickets) >= maxTicketsPerUser {
+			if t, err := r.readTicket(int(dir.Fd()), name, uid); t == nil && err == nil {
+				unlinkFiles(dir, name+ticketSuffix, name+devicesSuffix)
 				continue
 			}
 		}
@@ -110,20 +110,20 @@ func sweepPipes(dir *os.File, tickets []string) error {
 	pipes, err := dir.Readdirnames(-1)
 	for _, n := range pipes {
 		if _, known := slices.BinarySearch(tickets, n); !known {
-			remove(dir, n)
+			unlinkFiles(dir, n)
 		}
 	}
 	return err
 }
 
-// write makes the FIFO first and the locked file last, because that file makes it a ticket.
-func (w *Waiting) write() error {
+// writeTicket makes the FIFO first and the locked file last, because that file makes it a ticket.
+func (w *Waiting) writeTicket() error {
 	content, err := json.Marshal(w.Ticket)
 	if err != nil {
 		return err
 	}
-	if len(content) >= entrySize {
-		return fmt.Errorf("its content is larger than %d KiB", entrySize>>10)
+	if len(content) >= maxEntrySize {
+		return fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
 	}
 	fresh := newPrefix + w.name + ticketSuffix
 	w.pipe, err = newPipe(w.pipes, w.name)
@@ -186,16 +186,16 @@ func (w *Waiting) Withdraw() (err error) {
 	return nil
 }
 
-// Behind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until
+// WaitBehind returns once fewer than n live tickets of the same user are ahead of this one, or with the cause of ctx. Until
 // then it waits for the end of any of the n tickets just ahead. While all n are alive, n tickets are ahead; with fewer
 // to wait for, a stopped one could hide that the others ended. The n just ahead are the last ones to end as the line
 // moves at its front, so they wake this waiter least often. Each ticket has a FIFO: its reader sees the end of the
 // writer, however that ended. A thread can wait for only one file lock, and that wait cannot be cancelled.
-func (w *Waiting) Behind(ctx context.Context, n int) error {
+func (w *Waiting) WaitBehind(ctx context.Context, n int) error {
 	for {
-		ahead, err := w.ahead(max(n, 1))
+		ahead, err := w.openPipesAhead(max(n, 1))
 		if err == nil && len(ahead) >= max(n, 1) {
-			err = anyEnd(ctx, ahead)
+			err = waitForAnyEnd(ctx, ahead)
 		} else if err == nil {
 			n = 0
 		}
@@ -208,8 +208,8 @@ func (w *Waiting) Behind(ctx context.Context, n int) error {
 	}
 }
 
-// ahead opens the FIFOs of the live tickets just ahead, nearest first and at most n.
-func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
+// openPipesAhead opens the FIFOs of the live tickets just ahead, nearest first and at most n.
+func (w *Waiting) openPipesAhead(n int) (pipes []*os.File, err error) {
 	dir, err := w.dir.Dir(".")
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
 	var before []string
 	for _, file := range names {
 		name, isTicket := strings.CutSuffix(file, ticketSuffix)
-		if isTicket && ticketName(name) && name < w.name && !w.gone[name] {
+		if isTicket && isTicketName(name) && name < w.name && !w.gone[name] {
 			before = append(before, name)
 		}
 	}
@@ -233,7 +233,7 @@ func (w *Waiting) ahead(n int) (pipes []*os.File, err error) {
 		}
 		pipe, err := openPipe(int(dir.Fd()), filepath.Join(goneFolder, name))
 		switch {
-		case err != nil && ours(err):
+		case err != nil && isLocalFault(err):
 			return pipes, fmt.Errorf("cannot wait behind the ticket %s: %w", name, err)
 		case err != nil:
 			w.gone[name] = true
@@ -258,7 +258,7 @@ func openPipe(dirFD int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-func anyEnd(ctx context.Context, pipes []*os.File) error {
+func waitForAnyEnd(ctx context.Context, pipes []*os.File) error {
 	ended := make(chan struct{}, len(pipes))
 	for _, p := range pipes {
 		go func() {

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// manyWaiting queues n tickets of this process.
-func manyWaiting(t testing.TB, f *Folder, n int) []*Waiting {
+// queueMany queues n tickets of this process.
+func queueMany(t testing.TB, f *Folder, n int) []*Waiting {
 	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
@@ -29,7 +29,7 @@ func manyWaiting(t testing.TB, f *Folder, n int) []*Waiting {
 	}
 	all := make([]*Waiting, n)
 	for i := range all {
-		w, err := f.Queue(job.Ticket{Devices: []gpu.UUID{"GPU-a"}, Count: 1, PID: os.Getpid(), Command: "test"})
+		w, err := f.QueueTicket(job.Ticket{Devices: []gpu.UUID{"GPU-a"}, Count: 1, PID: os.Getpid(), Command: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +44,8 @@ func manyWaiting(t testing.TB, f *Folder, n int) []*Waiting {
 func BenchmarkClaimAmongTickets(b *testing.B) {
 	for _, n := range []int{0, 16, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			f := fresh(b)
-			manyWaiting(b, f, n)
+			f := newStateFolder(b)
+			queueMany(b, f, n)
 			for b.Loop() {
 				_, err := f.Claim(testBoot, nil, func(v View) (job.Lease, error) { return job.Lease{}, errBusy })
 				if !errors.Is(err, errBusy) {
@@ -58,11 +58,11 @@ func BenchmarkClaimAmongTickets(b *testing.B) {
 
 // BenchmarkBehind is what one wait costs that does not end: finding those ahead and beginning to wait.
 func BenchmarkBehind(b *testing.B) {
-	f := fresh(b)
-	all := manyWaiting(b, f, 1000)
+	f := newStateFolder(b)
+	all := queueMany(b, f, 1000)
 	for b.Loop() {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Microsecond)
-		if err := all[999].Behind(ctx, 12); err == nil {
+		if err := all[999].WaitBehind(ctx, 12); err == nil {
 			b.Fatal("it did not wait")
 		}
 		cancel()

@@ -14,27 +14,27 @@ import (
 // folder. After that nothing of the ticket remains, and the next ticket does not wait for it.
 func TestWaiterKilledAtEveryStep(t *testing.T) {
 	for _, deed := range []string{"queue", "withdraw"} {
-		f := fresh(t)
-		usable(t, f, "at first")
+		f := newStateFolder(t)
+		checkUsable(t, f, "at first")
 		reached := 0
 		for step := 1; reached == step-1; step++ {
-			leaveDead(t, f)
-			said := traced(t, f.Path, deed, func(c call) bool {
+			leaveDeadTicket(t, f)
+			said := traceDeed(t, f.Path, deed, func(c systemCall) bool {
 				reached = max(reached, c.step)
 				return c.entry && c.step == step
 			})
 			if killed := reached == step; killed == strings.HasPrefix(said, "claimed ") {
 				t.Errorf("%s, step %d: reached %d, and it said %q", deed, step, reached, said)
 			}
-			usable(t, f, "killed at a step")
-			next := enqueue(t, f, "GPU-a")
-			if err := next.Behind(t.Context(), 1); err != nil {
+			checkUsable(t, f, "killed at a step")
+			next := queueTicket(t, f, "GPU-a")
+			if err := next.WaitBehind(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
 			if err := next.Withdraw(); err != nil {
 				t.Error(err)
 			}
-			if left := files(t, filepath.Join(f.ticketFolder(me()), goneFolder)); len(left) > 0 {
+			if left := entryFiles(t, filepath.Join(f.ticketFolder(ownUID()), goneFolder)); len(left) > 0 {
 				t.Errorf("left behind %v", left)
 			}
 			if t.Failed() {
@@ -48,21 +48,21 @@ func TestWaiterKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// leaveDead leaves what a waiter leaves that was killed.
-func leaveDead(t *testing.T, f *Folder) {
+// leaveDeadTicket leaves what a waiter leaves that was killed.
+func leaveDeadTicket(t *testing.T, f *Folder) {
 	t.Helper()
-	w := enqueue(t, f, "GPU-a")
+	w := queueTicket(t, f, "GPU-a")
 	_, _ = w.lock.Close(), w.pipe.Close()
 }
 
 // TestTicketsAreBornLocked: at no moment can another user open a ticket before its owner has locked it, or read an
 // incomplete one.
 func TestTicketsAreBornLocked(t *testing.T) {
-	f := fresh(t)
-	dir := f.ticketFolder(me())
+	f := newStateFolder(t)
+	dir := f.ticketFolder(ownUID())
 	unlocked, incomplete, born := 0, 0, 0
-	said := traced(t, f.Path, "queue", func(call) bool {
-		for _, name := range files(t, dir) {
+	said := traceDeed(t, f.Path, "queue", func(systemCall) bool {
+		for _, name := range entryFiles(t, dir) {
 			path := filepath.Join(dir, name)
 			info, err := os.Lstat(path)
 			if err != nil {
@@ -100,16 +100,16 @@ func TestTicketsAreBornLocked(t *testing.T) {
 
 // TestTicketOrNothing: what no reader would accept is not written.
 func TestTicketOrNothing(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	for name, bad := range map[string]job.Ticket{
-		"no device": {Count: 1}, "no number": {Devices: uuids([]string{"GPU-a"})},
-		"more than there are": {Devices: uuids([]string{"GPU-a"}), Count: 2},
-		"a long name":         {Devices: uuids([]string{strings.Repeat("x", deviceSize+1)}), Count: 1},
-		"much content":        {Devices: uuids([]string{"GPU-a"}), Count: 1, Command: strings.Repeat("x", entrySize)},
+		"no device": {Count: 1}, "no number": {Devices: toUUIDs([]string{"GPU-a"})},
+		"more than there are": {Devices: toUUIDs([]string{"GPU-a"}), Count: 2},
+		"a long name":         {Devices: toUUIDs([]string{strings.Repeat("x", maxDeviceIDLength+1)}), Count: 1},
+		"much content":        {Devices: toUUIDs([]string{"GPU-a"}), Count: 1, Command: strings.Repeat("x", maxEntrySize)},
 	} {
-		if w, err := f.Queue(bad); err == nil || w != nil || !strings.HasPrefix(err.Error(), "cannot ") {
+		if w, err := f.QueueTicket(bad); err == nil || w != nil || !strings.HasPrefix(err.Error(), "cannot ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	usable(t, f, "refused")
+	checkUsable(t, f, "refused")
 }

@@ -27,30 +27,30 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	closed  bool
-	folders map[int32]*watched // by watch descriptor
-	told    map[ended]bool     // ends that were reported while the file remains
-	asking  map[ended]bool     // files with a lock that ask polls
-	last    time.Time          // of the latest value in Changed
-	later   *time.Timer        // will send one more value
+	folders map[int32]*watchedFolder // by watch descriptor
+	told    map[watchedFile]bool     // ends that were reported while the file remains
+	asking  map[watchedFile]bool     // files with a lock that ask polls
+	last    time.Time                // of the latest value in Changed
+	later   *time.Timer              // will send one more value
 }
 
-// watched is a watched folder: leases or tickets, or one user's folder in there.
-type watched struct {
+// watchedFolder is a watched folder: leases or tickets, or one user's folder in there.
+type watchedFolder struct {
 	dir    *os.File // opened with O_PATH; nil for leases and tickets
 	path   string
 	uid    uint32
 	suffix string // of the files with a lock that keeps the entry or ticket alive
 }
 
-// ended is one file by its watch descriptor and name.
-type ended struct {
+// watchedFile is one file by its watch descriptor and name.
+type watchedFile struct {
 	folder int32
 	name   string
 }
 
-// spacing is the least time between two values of Changed. It limits how often a user who ends many leases wakes the
+// minNotifyInterval is the least time between two values of Changed. It limits how often a user who ends many leases wakes the
 // waiters.
-const spacing = 5 * time.Millisecond
+const minNotifyInterval = 5 * time.Millisecond
 
 // Watch begins to watch this folder and the Others. It does not report what ended before it returned, so read the
 // folder after the call. By default a user has 128 inotify instances for all programs (fs.inotify.max_user_instances).
@@ -63,21 +63,21 @@ func (f *Folder) Watch() (*Watcher, error) {
 	changed := make(chan struct{}, 1)
 	w := &Watcher{
 		Changed: changed, changed: changed, folder: f, inotify: inotify,
-		folders: map[int32]*watched{}, told: map[ended]bool{}, asking: map[ended]bool{},
+		folders: map[int32]*watchedFolder{}, told: map[watchedFile]bool{}, asking: map[watchedFile]bool{},
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err = w.top(f.Path, "tickets", ticketSuffix)
+	err = w.watchTop(f.Path, "tickets", ticketSuffix)
 	for _, path := range append([]string{f.Path}, f.Others...) {
-		if terr := w.top(path, "leases", lockSuffix); terr != nil && (path == f.Path || ours(terr) || errors.Is(terr, unix.ENOSPC)) && err == nil {
+		if terr := w.watchTop(path, "leases", lockSuffix); terr != nil && (path == f.Path || isLocalFault(terr) || errors.Is(terr, unix.ENOSPC)) && err == nil {
 			err = terr
 		}
 	}
 	if err != nil {
-		_ = w.shut()
+		_ = w.closeLocked()
 		return nil, fmt.Errorf("cannot watch %s: %w", f.Path, err)
 	}
-	go w.run()
+	go w.readEvents()
 	return w, nil
 }
 
@@ -85,20 +85,20 @@ func (f *Folder) Watch() (*Watcher, error) {
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.shut()
+	return w.closeLocked()
 }
 
-func (w *Watcher) shut() error {
+func (w *Watcher) closeLocked() error {
 	if !w.closeAll() {
 		return nil
 	}
 	return w.inotify.Close()
 }
 
-// Leave ends the watch like Close, but returns its descriptor for another process to close; nil if it is closed
+// Detach ends the watch like Close, but returns its descriptor for another process to close; nil if it is closed
 // already. The kernel takes 5 to 60 ms for the last close, also for one by exec: it waits until no processor can still
 // see the watches (Linux fs/notify/group.c, fsnotify_destroy_group).
-func (w *Watcher) Leave() *os.File {
+func (w *Watcher) Detach() *os.File {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closeAll() {
@@ -123,14 +123,14 @@ func (w *Watcher) closeAll() bool {
 	return true
 }
 
-func (d *watched) close() {
+func (d *watchedFolder) close() {
 	if d.dir != nil {
 		_ = d.dir.Close()
 	}
 }
 
-// top watches root/sub for new folders of users, and watches the folders in it.
-func (w *Watcher) top(root, sub, suffix string) error {
+// watchTop watches root/sub for new folders of users, and watches the folders in it.
+func (w *Watcher) watchTop(root, sub, suffix string) error {
 	path := filepath.Join(root, sub)
 	fd, err := openIn(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *Watcher) top(root, sub, suffix string) error {
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close() //nolint:errcheck // read only
-	if err := w.add(fd, &watched{path: path, suffix: suffix}, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ATTRIB); err != nil {
+	if err := w.addWatch(fd, &watchedFolder{path: path, suffix: suffix}, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ATTRIB); err != nil {
 		return err
 	}
 	names, err := dir.Readdirnames(-1)
@@ -146,17 +146,17 @@ func (w *Watcher) top(root, sub, suffix string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := w.user(path, name, suffix); err != nil && (ours(err) || errors.Is(err, unix.ENOSPC)) {
+		if err := w.watchUser(path, name, suffix); err != nil && (isLocalFault(err) || errors.Is(err, unix.ENOSPC)) {
 			return err
 		}
 	}
 	return nil
 }
 
-// user watches the folder of one user. It skips names of other things, and refuses a folder of another user than its
+// watchUser watches the folder of one user. It skips names of other things, and refuses a folder of another user than its
 // name says.
-func (w *Watcher) user(top, name, suffix string) error {
-	if _, isUID := userNamed(name); !isUID && !spaceNamed(name) {
+func (w *Watcher) watchUser(top, name, suffix string) error {
+	if _, isUID := parseUIDName(name); !isUID && !isSpaceName(name) {
 		return nil
 	}
 	path := filepath.Join(top, name)
@@ -172,12 +172,12 @@ func (w *Watcher) user(top, name, suffix string) error {
 	dir := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	uid, counts := judge(w.folder.ids, name, st.Uid)
+	uid, counts := folderOwner(w.folder.ids, name, st.Uid)
 	if err == nil && !counts {
 		err = unix.EPERM
 	}
 	if err == nil {
-		err = w.add(fd, &watched{dir: dir, path: path, uid: uid, suffix: suffix}, unix.IN_CLOSE_WRITE|unix.IN_DELETE)
+		err = w.addWatch(fd, &watchedFolder{dir: dir, path: path, uid: uid, suffix: suffix}, unix.IN_CLOSE_WRITE|unix.IN_DELETE)
 	}
 	if err != nil {
 		_ = dir.Close()
@@ -185,9 +185,9 @@ func (w *Watcher) user(top, name, suffix string) error {
 	return err
 }
 
-// add watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not
+// addWatch watches an open folder. By path, a user could direct the watch elsewhere, such as to a file system that does not
 // answer.
-func (w *Watcher) add(fd int, d *watched, events uint32) error {
+func (w *Watcher) addWatch(fd int, d *watchedFolder, events uint32) error {
 	number, err := w.inotify.Add("/proc/self/fd/"+strconv.Itoa(fd), events|unix.IN_ONLYDIR|unix.IN_EXCL_UNLINK)
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: d.path, Err: err}
@@ -199,8 +199,8 @@ func (w *Watcher) add(fd int, d *watched, events uint32) error {
 	return nil
 }
 
-// run reads events until the watch is closed.
-func (w *Watcher) run() {
+// readEvents reads events until the watch is closed.
+func (w *Watcher) readEvents() {
 	for {
 		events, err := w.inotify.Read()
 		if err != nil {
@@ -209,37 +209,37 @@ func (w *Watcher) run() {
 		w.mu.Lock()
 		for _, e := range events {
 			if !w.closed {
-				w.event(ended{e.Watch, e.Name}, e.What)
+				w.applyEvent(watchedFile{e.Watch, e.Name}, e.What)
 			}
 		}
 		w.mu.Unlock()
 	}
 }
 
-func (w *Watcher) event(e ended, what uint32) {
+func (w *Watcher) applyEvent(e watchedFile, what uint32) {
 	d := w.folders[e.folder]
 	switch {
 	case what&unix.IN_Q_OVERFLOW != 0: // events were lost
-		w.told = map[ended]bool{}
-		w.again()
-		w.notify()
+		w.told = map[watchedFile]bool{}
+		w.rescanUsers()
+		w.notifySoon()
 	case d == nil:
 	case what&unix.IN_IGNORED != 0: // the folder is gone, and everything in it
 		d.close()
 		delete(w.folders, e.folder)
-		w.notify()
+		w.notifySoon()
 	case d.dir == nil: // a user's first lease or ticket, which may have ended before the folder was watched
-		if !w.watches(filepath.Join(d.path, e.name)) && w.user(d.path, e.name, d.suffix) == nil {
-			w.notify()
+		if !w.isWatching(filepath.Join(d.path, e.name)) && w.watchUser(d.path, e.name, d.suffix) == nil {
+			w.notifySoon()
 		}
 	case e.name == callName:
 		if what&unix.IN_DELETE != 0 {
-			w.notify()
+			w.notifySoon()
 		}
 	case !strings.HasSuffix(e.name, d.suffix) || strings.HasPrefix(e.name, newPrefix):
 	case what&unix.IN_DELETE != 0:
 		if !w.told[e] {
-			w.notify()
+			w.notifySoon()
 		}
 		delete(w.told, e)
 	case what&unix.IN_CLOSE_WRITE != 0 && !w.told[e] && !w.asking[e]:
@@ -248,9 +248,9 @@ func (w *Watcher) event(e ended, what uint32) {
 	}
 }
 
-// watches reports whether the folder is watched already, and its event is only a change. A new folder can be watched by
+// isWatching reports whether the folder is watched already, and its event is only a change. A new folder can be watched by
 // other users only after its mode is widened, which is a second step if the umask of its owner is narrow.
-func (w *Watcher) watches(path string) bool {
+func (w *Watcher) isWatching(path string) bool {
 	for _, d := range w.folders {
 		if d.path == path {
 			return true
@@ -259,31 +259,31 @@ func (w *Watcher) watches(path string) bool {
 	return false
 }
 
-// again watches users' folders that appeared while events were lost.
-func (w *Watcher) again() {
+// rescanUsers watches users' folders that appeared while events were lost.
+func (w *Watcher) rescanUsers() {
 	for _, d := range slices.Collect(maps.Values(w.folders)) {
 		if d.dir != nil {
 			continue
 		}
 		entries, _ := os.ReadDir(d.path)
 		for _, entry := range entries {
-			_ = w.user(d.path, entry.Name(), d.suffix)
+			_ = w.watchUser(d.path, entry.Name(), d.suffix)
 		}
 	}
 }
 
 // pollLock polls the lock of a file after its close event. The kernel sends the event just before it drops the lock
 // (Linux fs/file_table.c, __fput), and on a busy machine the drop can come later.
-func (w *Watcher) pollLock(e ended, d *watched) {
+func (w *Watcher) pollLock(e watchedFile, d *watchedFolder) {
 	for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		time.Sleep(pause)
 		w.mu.Lock()
-		alive := !w.closed && d.alive(w.folder, e.name)
+		alive := !w.closed && d.isFileLocked(w.folder, e.name)
 		if !alive || w.closed || pause == time.Second {
 			delete(w.asking, e)
 			if !alive && !w.closed {
 				w.told[e] = true
-				w.notify()
+				w.notifySoon()
 			}
 			w.mu.Unlock()
 			return
@@ -292,40 +292,40 @@ func (w *Watcher) pollLock(e ended, d *watched) {
 	}
 }
 
-func (d *watched) alive(f *Folder, name string) bool {
+func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
 	alive := false
 	raw, err := d.dir.SyscallConn()
 	if err != nil {
 		return false
 	}
 	_ = raw.Control(func(dir uintptr) {
-		fd, err := f.reader().openRegular(int(dir), name, &d.uid)
+		fd, err := f.newReader().openRegular(int(dir), name, &d.uid)
 		if err == nil {
-			alive, _ = held(fd)
+			alive, _ = isEntryLocked(fd)
 			_ = unix.Close(fd)
 		}
 	})
 	return alive
 }
 
-// notify sends a value to Changed, now or as soon as spacing allows.
-func (w *Watcher) notify() {
+// notifySoon sends a value to Changed, now or as soon as spacing allows.
+func (w *Watcher) notifySoon() {
 	if w.later != nil {
 		return
 	}
-	if wait := spacing - time.Since(w.last); wait > 0 {
+	if wait := minNotifyInterval - time.Since(w.last); wait > 0 {
 		w.later = time.AfterFunc(wait, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.later = nil
-			w.deliver()
+			w.notifyNow()
 		})
 		return
 	}
-	w.deliver()
+	w.notifyNow()
 }
 
-func (w *Watcher) deliver() {
+func (w *Watcher) notifyNow() {
 	w.last = time.Now()
 	select {
 	case w.changed <- struct{}{}:

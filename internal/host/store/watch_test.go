@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-func watch(t *testing.T, f *Folder) *Watcher {
+func mustWatch(t *testing.T, f *Folder) *Watcher {
 	t.Helper()
 	w, err := f.Watch()
 	if err != nil {
@@ -27,7 +27,7 @@ func watch(t *testing.T, f *Folder) *Watcher {
 	return w
 }
 
-func (w *Watcher) mustTell(t *testing.T, what string) {
+func (w *Watcher) checkTold(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-w.Changed:
@@ -36,53 +36,53 @@ func (w *Watcher) mustTell(t *testing.T, what string) {
 	}
 }
 
-// quiet fails if the watcher reports something.
-func (w *Watcher) quiet(t *testing.T, what string) {
+// checkSilent fails if the watcher reports something.
+func (w *Watcher) checkSilent(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-w.Changed:
 		t.Errorf("%s was told", what)
-	case <-time.After(3 * spacing):
+	case <-time.After(3 * minNotifyInterval):
 	}
 }
 
 func TestWatch(t *testing.T) {
-	dir := place(t)
+	dir := makeSharedFolder(t)
 	paths := []string{filepath.Join(dir, "one"), filepath.Join(dir, "two")}
 	if err := errors.Join(CreateFolder(paths[0]), CreateFolder(paths[1])); err != nil {
 		t.Fatal(err)
 	}
-	f, g := reopen(t, paths[0], append(paths, filepath.Join(dir, "missing"))...), reopen(t, paths[1])
-	w := watch(t, f)
-	h := claim(t, f, "GPU-a")
-	w.mustTell(t, "the first folder of a user")
+	f, g := mustOpen(t, paths[0], append(paths, filepath.Join(dir, "missing"))...), mustOpen(t, paths[1])
+	w := mustWatch(t, f)
+	h := mustClaim(t, f, "GPU-a")
+	w.checkTold(t, "the first folder of a user")
 	_ = h.Lock.Close()
-	w.mustTell(t, "the end of a lease")
-	if gone, err := f.End(h.Lease, testBoot); !gone || err != nil {
+	w.checkTold(t, "the end of a lease")
+	if gone, err := f.EndIfUnheld(h.Lease, testBoot); !gone || err != nil {
 		t.Fatal(gone, err)
 	}
-	w.quiet(t, "the removal of what had ended")
-	ticket := enqueue(t, f, "GPU-a")
-	w.mustTell(t, "the first folder of tickets")
-	other := enqueue(t, f, "GPU-a")
-	w.quiet(t, "a new ticket")
+	w.checkSilent(t, "the removal of what had ended")
+	ticket := queueTicket(t, f, "GPU-a")
+	w.checkTold(t, "the first folder of tickets")
+	other := queueTicket(t, f, "GPU-a")
+	w.checkSilent(t, "a new ticket")
 	_ = ticket.Withdraw()
-	w.mustTell(t, "the end of a ticket")
+	w.checkTold(t, "the end of a ticket")
 	_, _ = other.lock.Close(), other.pipe.Close() // as if killed
-	w.mustTell(t, "the death of a ticket")
-	h = claim(t, f, "GPU-a")
-	if err := errors.Join(f.Mark(h.Lease, nil), os.Chtimes(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+lockSuffix), time.Now(), time.Now())); err != nil {
+	w.checkTold(t, "the death of a ticket")
+	h = mustClaim(t, f, "GPU-a")
+	if err := errors.Join(f.RecordHolders(h.Lease, nil), os.Chtimes(filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+lockSuffix), time.Now(), time.Now())); err != nil {
 		t.Fatal(err)
 	}
-	w.quiet(t, "a lease that goes on")
+	w.checkSilent(t, "a lease that goes on")
 	if err := f.Release(h.Lease, testBoot); err != nil {
 		t.Fatal(err)
 	}
-	w.mustTell(t, "a release")
-	h = claim(t, g, "GPU-b")
-	w.mustTell(t, "the first folder of a user in another state folder")
+	w.checkTold(t, "a release")
+	h = mustClaim(t, g, "GPU-b")
+	w.checkTold(t, "the first folder of a user in another state folder")
 	_ = h.Lock.Close()
-	w.mustTell(t, "the end of a lease in another state folder")
+	w.checkTold(t, "the end of a lease in another state folder")
 	if err := errors.Join(w.Close(), w.Close()); err != nil {
 		t.Error(err)
 	}
@@ -91,8 +91,8 @@ func TestWatch(t *testing.T) {
 // TestWatchNeverMissesAnEnd: holders are killed one after another on a busy machine; the test reads only after an
 // event.
 func TestWatchNeverMissesAnEnd(t *testing.T) {
-	f := fresh(t)
-	w := watch(t, f)
+	f := newStateFolder(t)
+	w := mustWatch(t, f)
 	var stop atomic.Bool
 	defer stop.Store(true)
 	for range runtime.NumCPU() { // so that the kernel drops locks late
@@ -102,13 +102,13 @@ func TestWatchNeverMissesAnEnd(t *testing.T) {
 		}()
 	}
 	var slowest time.Duration
-	for range soak(15, 1000) {
-		a := play(t, me(), "claim", f.Path, "20s", "GPU-a")
-		a.expect("claimed ")
+	for range soakCount(15, 1000) {
+		a := startRole(t, ownUID(), "claim", f.Path, "20s", "GPU-a")
+		a.expectLine("claimed ")
 		killed := time.Now()
 		_ = a.cmd.Process.Kill()
 		for {
-			w.mustTell(t, "the end of a killed holder")
+			w.checkTold(t, "the end of a killed holder")
 			if leases, _ := f.Leases(); len(leases) == 0 {
 				break
 			}
@@ -121,29 +121,29 @@ func TestWatchNeverMissesAnEnd(t *testing.T) {
 
 // TestWatchAsksAgain: the kernel announces an end before it drops the lock; here, long before.
 func TestWatchAsksAgain(t *testing.T) {
-	f := fresh(t)
-	h := claim(t, f, "GPU-a")
-	w := watch(t, f)
-	second, err := os.OpenFile(filepath.Join(f.userFolder(me()), nameOf(&h.Lease)+lockSuffix), os.O_RDWR, 0)
+	f := newStateFolder(t)
+	h := mustClaim(t, f, "GPU-a")
+	w := mustWatch(t, f)
+	second, err := os.OpenFile(filepath.Join(f.userFolder(ownUID()), entryNameOf(&h.Lease)+lockSuffix), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = second.Close()
-	w.quiet(t, "that somebody closed the file of a lease that is held")
+	w.checkSilent(t, "that somebody closed the file of a lease that is held")
 	if err := unix.FcntlFlock(h.Lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK}); err != nil {
 		t.Fatal(err)
 	}
-	w.mustTell(t, "a lock that was dropped late")
+	w.checkTold(t, "a lock that was dropped late")
 }
 
 // TestWatchTellsOfTheLastOfMany: many leases end together. Few values are sent, and the last one after the last end.
 func TestWatchTellsOfTheLastOfMany(t *testing.T) {
-	f := fresh(t)
-	for range soak(5, 100) {
-		w := watch(t, f)
+	f := newStateFolder(t)
+	for range soakCount(5, 100) {
+		w := mustWatch(t, f)
 		var all []*Held
 		for i := range 60 {
-			all = append(all, claim(t, f, gpu.UUID(string(rune('a'+i)))))
+			all = append(all, mustClaim(t, f, gpu.UUID(string(rune('a'+i)))))
 		}
 		go func() {
 			for _, h := range all {
@@ -151,7 +151,7 @@ func TestWatchTellsOfTheLastOfMany(t *testing.T) {
 			}
 		}()
 		for {
-			w.mustTell(t, "the end of many")
+			w.checkTold(t, "the end of many")
 			if leases, _ := f.Leases(); len(leases) == 0 {
 				break
 			}
@@ -162,7 +162,7 @@ func TestWatchTellsOfTheLastOfMany(t *testing.T) {
 
 // TestNoWatcherLeft: the 128 of a user can be used up, which is said and breaks nothing.
 func TestNoWatcherLeft(t *testing.T) {
-	f := fresh(t)
+	f := newStateFolder(t)
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -184,9 +184,9 @@ func TestNoWatcherLeft(t *testing.T) {
 // TestWatchIsNotLedAway: other files next to users' folders are not entered and do no harm.
 func TestWatchIsNotLedAway(t *testing.T) {
 	gate.Need(t, "privileged")
-	f := fresh(t)
-	does(t, bob, "mkdir", f.ticketFolder(alice)) // her name, his folder
-	does(t, bob, "symlink", f.userFolder(alice), f.userFolder(bob))
+	f := newStateFolder(t)
+	startDeed(t, bobUID, "mkdir", f.ticketFolder(aliceUID)) // her name, his folder
+	startDeed(t, bobUID, "symlink", f.userFolder(aliceUID), f.userFolder(bobUID))
 	if err := os.Mkdir(f.userFolder(3999), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestWatchIsNotLedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(f.userFolder(3999), unix.MNT_DETACH) })
-	w := watch(t, f)
+	w := mustWatch(t, f)
 	w.mu.Lock()
 	for _, d := range w.folders {
 		if d.dir != nil {
@@ -202,19 +202,19 @@ func TestWatchIsNotLedAway(t *testing.T) {
 		}
 	}
 	w.mu.Unlock()
-	a := play(t, alice, "claim", f.Path, "5s", "GPU-a")
-	a.expect("claimed ")
-	w.mustTell(t, "alice's folder")
+	a := startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a")
+	a.expectLine("claimed ")
+	w.checkTold(t, "alice's folder")
 	a.kill()
-	w.mustTell(t, "alice's end")
+	w.checkTold(t, "alice's end")
 	if leases, _ := f.Leases(); len(leases) != 0 {
 		t.Errorf("leases %+v", leases)
 	}
 }
 
 func TestBehindWithoutDescriptors(t *testing.T) {
-	f := fresh(t)
-	all := manyWaiting(t, f, 8)
+	f := newStateFolder(t)
+	all := queueMany(t, f, 8)
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestBehindWithoutDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if err := all[7].Behind(ctx, 7); err == nil {
+		if err := all[7].WaitBehind(ctx, 7); err == nil {
 			t.Errorf("with %d descriptors it does not see those before it", n)
 		}
 		cancel()
@@ -249,7 +249,7 @@ func roleWatch(args []string) error {
 			fmt.Println("leases", len(leases))
 		}
 	}()
-	untilEOF()
+	waitForEOF()
 	return w.Close()
 }
 
@@ -257,12 +257,12 @@ func roleWatch(args []string) error {
 // is set.
 func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 	gate.Need(t, "root")
-	f := fresh(t)
-	b := play(t, bob, "watch", f.Path)
-	b.expect("watching")
+	f := newStateFolder(t)
+	b := startRole(t, bobUID, "watch", f.Path)
+	b.expectLine("watching")
 	defer time.AfterFunc(10*time.Second, func() { _ = b.cmd.Process.Kill() }).Stop()
-	dir := f.userFolder(alice)
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, alice, alice)); err != nil {
+	dir := f.userFolder(aliceUID)
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, aliceUID, aliceUID)); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond) // bob has tried; what follows is right also when not
@@ -270,11 +270,11 @@ func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		a := play(t, alice, "claim", f.Path, "5s", "GPU-a")
-		a.expect("claimed ")
+		a := startRole(t, aliceUID, "claim", f.Path, "5s", "GPU-a")
+		a.expectLine("claimed ")
 		a.kill()
 		for said := ""; said != "leases 0"; {
-			if said = b.line(); said == "" {
+			if said = b.readLine(); said == "" {
 				t.Fatalf("bob was not told of end %d", i)
 			}
 		}
@@ -283,20 +283,20 @@ func TestWatchOfAFolderThatOpensLate(t *testing.T) {
 
 // TestWatchLeave: after Leave one descriptor remains, and Changed gets no more values.
 func TestWatchLeave(t *testing.T) {
-	f := fresh(t)
-	w := watch(t, f)
-	h := claim(t, f, "GPU-a")
-	w.mustTell(t, "the first folder of a user")
-	left := w.Leave()
+	f := newStateFolder(t)
+	w := mustWatch(t, f)
+	h := mustClaim(t, f, "GPU-a")
+	w.checkTold(t, "the first folder of a user")
+	left := w.Detach()
 	if left == nil {
 		t.Fatal("nothing is left to close")
 	}
 	_ = h.Lock.Close()
-	w.quiet(t, "the end of a lease after the watch")
+	w.checkSilent(t, "the end of a lease after the watch")
 	if err := errors.Join(w.Close(), left.Close()); err != nil {
 		t.Error(err)
 	}
-	if w.Leave() != nil {
+	if w.Detach() != nil {
 		t.Error("a closed watch leaves something")
 	}
 }

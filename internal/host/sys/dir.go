@@ -32,7 +32,7 @@ func OpenAt(dirFD int, path string, flags int) (int, error) {
 	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
 		Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
-	if !unsupported(err) {
+	if !isUnsupported(err) {
 		return fd, err
 	}
 	return openAtParts(dirFD, path, flags)
@@ -67,11 +67,11 @@ func openAtParts(dirFD int, path string, flags int) (int, error) {
 	return fd, err
 }
 
-// unsupported reports that there is no openat2: before Linux 5.6, or under a seccomp filter of that time.
-func unsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
+// isUnsupported reports that there is no openat2: before Linux 5.6, or under a seccomp filter of that time.
+func isUnsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// do calls f with the folder's descriptor, which stays open meanwhile.
-func (d *Dir) do(op, name string, f func(fd int) error) error {
+// withFD calls f with the folder's descriptor, which stays open meanwhile.
+func (d *Dir) withFD(op, name string, f func(fd int) error) error {
 	err := error(unix.EINVAL)
 	if name != "" && name != ".." && !strings.Contains(name, "/") {
 		raw, rerr := d.SyscallConn()
@@ -99,7 +99,7 @@ func (d *Dir) Dir(path string) (*Dir, error) {
 
 // Open opens a path below d, which is checked as OpenAt does.
 func (d *Dir) Open(path string, flags int) (fd int, err error) {
-	err = d.do("open", ".", func(at int) (err error) {
+	err = d.withFD("open", ".", func(at int) (err error) {
 		fd, err = OpenAt(at, path, flags)
 		return err
 	})
@@ -112,29 +112,29 @@ func (d *Dir) Open(path string, flags int) (fd int, err error) {
 
 // Status is fstat(2) of the folder.
 func (d *Dir) Status() (st unix.Stat_t, err error) {
-	err = d.do("stat", ".", func(fd int) error { return unix.Fstat(fd, &st) })
+	err = d.withFD("stat", ".", func(fd int) error { return unix.Fstat(fd, &st) })
 	return st, err
 }
 
-// MayWrite is why the caller can make nothing in the folder; nil where that is allowed.
-func (d *Dir) MayWrite() error {
-	return d.do("access", ".", func(fd int) error { return unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) })
+// CheckWritable is why the caller can make nothing in the folder; nil where that is allowed.
+func (d *Dir) CheckWritable() error {
+	return d.withFD("access", ".", func(fd int) error { return unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) })
 }
 
 // Symlink makes a symbolic link in the folder.
 func (d *Dir) Symlink(to, name string) error {
-	return d.do("symlink", name, func(fd int) error { return unix.Symlinkat(to, fd, name) })
+	return d.withFD("symlink", name, func(fd int) error { return unix.Symlinkat(to, fd, name) })
 }
 
-// Look is lstat(2) of a name in the folder.
-func (d *Dir) Look(name string) (st unix.Stat_t, err error) {
-	err = d.do("lstat", name, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+// Lstat is lstat(2) of a name in the folder.
+func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
+	err = d.withFD("lstat", name, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return st, err
 }
 
 // Create makes a file that must not exist, for its owner only, and opens it for reading and writing.
 func (d *Dir) Create(name string) (file *os.File, err error) {
-	err = d.do("create", name, func(at int) error {
+	err = d.withFD("create", name, func(at int) error {
 		fd, err := unix.Openat(at, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if err == nil {
 			file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), name)) //nolint:gosec // a descriptor
@@ -179,10 +179,10 @@ func (d *Dir) Replace(name string, data []byte, mode uint32) error {
 // NewPrefix begins the name of a file that Replace has not finished.
 const NewPrefix = ".new-"
 
-// Temporary makes a file in the folder that has no name and ends with this process, for reading and writing by its
+// CreateTemp makes a file in the folder that has no name and ends with this process, for reading and writing by its
 // owner only.
-func (d *Dir) Temporary() (file *os.File, err error) {
-	err = d.do("create", ".", func(at int) error {
+func (d *Dir) CreateTemp() (file *os.File, err error) {
+	err = d.withFD("create", ".", func(at int) error {
 		fd, err := unix.Openat(at, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 		if err == nil {
 			file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), "(without a name)")) //nolint:gosec // a descriptor
@@ -192,37 +192,37 @@ func (d *Dir) Temporary() (file *os.File, err error) {
 	return file, err
 }
 
-// Publish gives an open file a name in the folder, which must be free.
-func (d *Dir) Publish(file *os.File, as string) error {
-	return d.do("link", as, func(fd int) error {
+// LinkFile gives an open file a name in the folder, which must be free.
+func (d *Dir) LinkFile(file *os.File, as string) error {
+	return d.withFD("link", as, func(fd int) error {
 		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), fd, as, unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
 // SetMode gives the folder exactly this mode, whatever the umask: all twelve bits count.
 func (d *Dir) SetMode(mode uint32) error {
-	return d.do("chmod", ".", func(fd int) error { return unix.Fchmod(fd, mode) })
+	return d.withFD("chmod", ".", func(fd int) error { return unix.Fchmod(fd, mode) })
 }
 
 // Mkdir makes a folder in d. Its mode is as the umask leaves it.
 func (d *Dir) Mkdir(name string, mode uint32) error {
-	return d.do("mkdir", name, func(fd int) error { return unix.Mkdirat(fd, name, mode) })
+	return d.withFD("mkdir", name, func(fd int) error { return unix.Mkdirat(fd, name, mode) })
 }
 
 // Mkfifo makes a FIFO for its owner only.
 func (d *Dir) Mkfifo(name string) error {
-	return d.do("mkfifo", name, func(fd int) error { return unix.Mkfifoat(fd, name, 0o600) })
+	return d.withFD("mkfifo", name, func(fd int) error { return unix.Mkfifoat(fd, name, 0o600) })
 }
 
 // Rename gives what has a name in d another name in it, in place of what has that one.
 func (d *Dir) Rename(name, as string) error {
-	return d.do("rename", name, func(fd int) error { return unix.Renameat(fd, name, fd, as) })
+	return d.withFD("rename", name, func(fd int) error { return unix.Renameat(fd, name, fd, as) })
 }
 
 // Move moves a name into another folder, or gives it another name, where that is free: else the error is os.ErrExist.
 // On a file system that cannot tell, what is in the way must not be an empty folder.
 func (d *Dir) Move(name string, to *Dir, as string) error {
-	return d.do("rename", name, func(fd int) error {
+	return d.withFD("rename", name, func(fd int) error {
 		at := int(to.Fd())
 		err := unix.Renameat2(fd, name, at, as, unix.RENAME_NOREPLACE)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
@@ -237,18 +237,18 @@ func (d *Dir) Move(name string, to *Dir, as string) error {
 
 // Remove removes a name that is no folder.
 func (d *Dir) Remove(name string) error {
-	return d.do("unlink", name, func(fd int) error { return unix.Unlinkat(fd, name, 0) })
+	return d.withFD("unlink", name, func(fd int) error { return unix.Unlinkat(fd, name, 0) })
 }
 
 // Rmdir removes an empty folder.
 func (d *Dir) Rmdir(name string) error {
-	return d.do("rmdir", name, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
+	return d.withFD("rmdir", name, func(fd int) error { return unix.Unlinkat(fd, name, unix.AT_REMOVEDIR) })
 }
 
 // Touch sets the times of a name in the folder to now; "." is the folder itself.
 func (d *Dir) Touch(name string) error {
 	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, all users who may write the file may set it
-	return d.do("touch", name, func(fd int) error {
+	return d.withFD("touch", name, func(fd int) error {
 		return unix.UtimesNanoAt(fd, name, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
@@ -272,10 +272,10 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 		own, err = d.Dir(name)
 	}
 	if errors.Is(err, unix.EACCES) {
-		own, err = d.unlock(name, mode)
+		own, err = d.openUnreadable(name, mode)
 	}
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
-		if st, lerr := d.Look(name); lerr == nil {
+		if st, lerr := d.Lstat(name); lerr == nil {
 			err = &ForeignError{filepath.Join(d.Name(), name), st.Uid}
 		}
 	}
@@ -298,9 +298,9 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 	return own, nil
 }
 
-// unlock opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does not
+// openUnreadable opens a folder of the caller's that a umask made unreadable even for its owner. A descriptor that does not
 // read is no good for fchmod(2), so this goes by its name below /proc, which means the folder that was checked.
-func (d *Dir) unlock(name string, mode uint32) (*Dir, error) {
+func (d *Dir) openUnreadable(name string, mode uint32) (*Dir, error) {
 	fd, err := d.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err

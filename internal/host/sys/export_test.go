@@ -6,12 +6,12 @@ func OpenAtParts(dirFD int, path string, flags int) (int, error) {
 	return openAtParts(dirFD, path, flags)
 }
 
-func (d *Dir) Fresh() error { return d.fresh() }
+func (d *Dir) Fresh() error { return d.checkFresh() }
 
-func (a *Aside) Unplaced() string { return a.name }
+func (a *StagedFolder) Unplaced() string { return a.name }
 
-// HasAlone is hasAlone for tests.
-var HasAlone = hasAlone
+// HasAlone is isPrivateIn for tests.
+var HasAlone = isPrivateIn
 
 // LinkAll pretends until the test ends that all users can link all files.
 func LinkAll(t interface{ Cleanup(func()) }) {

@@ -34,7 +34,7 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 		return nil, unix.EISDIR
 	}
 	follow := flags&(unix.O_EXCL|unix.O_NOFOLLOW) == 0
-	name, kind, err := w.leaf(follow)
+	name, kind, err := w.resolveLeaf(follow)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 		return nil, err
 	}
 	if !fresh {
-		if err = w.writable(fd, name); err == nil && flags&unix.O_TRUNC != 0 {
-			err = empty(fd)
+		if err = w.checkWritable(fd, name); err == nil && flags&unix.O_TRUNC != 0 {
+			err = truncateFile(fd)
 		}
 	}
 	if err != nil {
@@ -63,12 +63,12 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 	return newFile(fd, path)
 }
 
-// leaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it is one
+// resolveLeaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it is one
 // of /proc, or is not to be followed.
-func (w *walker) leaf(follow bool) (name string, kind uint32, err error) {
+func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err error) {
 	for {
 		for len(w.rest) > 1 || len(w.rest) == 1 && w.rest[0] == ".." {
-			if err := w.next(true); err != nil {
+			if err := w.walkPart(true); err != nil {
 				return "", 0, err
 			}
 		}
@@ -76,7 +76,7 @@ func (w *walker) leaf(follow bool) (name string, kind uint32, err error) {
 			return ".", unix.S_IFDIR, nil
 		}
 		name = w.rest[0]
-		fd, st, err := place(w.at, name, unix.O_NOFOLLOW)
+		fd, st, err := openPath(w.at, name, unix.O_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
 			return name, 0, nil
 		}
@@ -88,14 +88,14 @@ func (w *walker) leaf(follow bool) (name string, kind uint32, err error) {
 			_ = unix.Close(fd)
 			return name, kind, nil
 		}
-		link, err := target(fd, filepath.Join(w.path, name), &st)
+		link, err := readTrustedLink(fd, filepath.Join(w.path, name), &st)
 		_ = unix.Close(fd)
 		if errors.Is(err, errMagic) {
 			return name, kind, nil
 		}
 		if err == nil {
 			w.rest = nil
-			err = w.lead(link)
+			err = w.followLink(link)
 		}
 		if err != nil {
 			return "", 0, err
@@ -121,9 +121,9 @@ func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, 
 	return -1, false, err
 }
 
-// writable is an error for what another user may have put into a folder for the caller to write into: the rules of
+// checkWritable is an error for what another user may have put into a folder for the caller to write into: the rules of
 // fs.protected_regular, fs.protected_fifos and fs.protected_hardlinks, wherever others may write.
-func (w *walker) writable(fd int, name string) error {
+func (w *pathWalker) checkWritable(fd int, name string) error {
 	var file, dir unix.Stat_t
 	path := filepath.Join(w.path, name)
 	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(w.at, &dir)); err != nil {
@@ -137,12 +137,12 @@ func (w *walker) writable(fd int, name string) error {
 		return errors.New("it is neither a file nor a pipe")
 	}
 
-	if trusted(dir.Uid) && !othersWrite(w.path, &dir, w.shut.depth > 0) {
+	if isTrusted(dir.Uid) && !canOthersWrite(w.path, &dir, w.shut.depth > 0) {
 		return nil
 	}
 	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0 // else a group shares its files
 	switch {
-	case chosen && !trusted(file.Uid) && file.Uid != dir.Uid:
+	case chosen && !isTrusted(file.Uid) && file.Uid != dir.Uid:
 		return fmt.Errorf("%s belongs to uid %d, who could lay it there; name another file", path, file.Uid)
 	case file.Mode&unix.S_IFMT == unix.S_IFREG && file.Nlink > 1:
 		return fmt.Errorf("%s has another name (hard link), and others may write in its folder; name another file", path)
@@ -154,7 +154,7 @@ func (w *walker) writable(fd int, name string) error {
 
 // keepsLinks reports whether who has laid a link to a file of the caller's in a folder cannot take it away again before
 // it is counted: with the sticky bit only the owners of the file and of the folder can.
-func keepsLinks(dir *unix.Stat_t) bool { return trusted(dir.Uid) && dir.Mode&unix.S_ISVTX != 0 }
+func keepsLinks(dir *unix.Stat_t) bool { return isTrusted(dir.Uid) && dir.Mode&unix.S_ISVTX != 0 }
 
 // linksProtected reports whether users can link only files of their own, and such that they can write anyway
 // (fs.protected_hardlinks in proc_sys_fs(5)). It is a variable for tests.
@@ -163,8 +163,8 @@ var linksProtected = func() bool {
 	return err == nil && strings.TrimSpace(string(text)) == "1"
 }
 
-// empty cuts a file to nothing; a pipe or a device has nothing to cut.
-func empty(fd int) error {
+// truncateFile cuts a file to nothing; a pipe or a device has nothing to cut.
+func truncateFile(fd int) error {
 	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EINVAL) {
 		return err
 	}
@@ -185,13 +185,13 @@ func newFile(fd int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil //nolint:gosec // a descriptor
 }
 
-// Resolve is where an absolute path leads through links of root's and of the caller's, for what is written there later.
-func Resolve(path string) (string, error) {
+// ResolvePath is where an absolute path leads through links of root's and of the caller's, for what is written there later.
+func ResolvePath(path string) (string, error) {
 	w, err := startWalk(path, nil, 0)
 	defer w.close()
 	name, kind := "", uint32(0)
 	if err == nil {
-		name, kind, err = w.leaf(true)
+		name, kind, err = w.resolveLeaf(true)
 	}
 	if err == nil && kind == 0 {
 		err = unix.ENOENT

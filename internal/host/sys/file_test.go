@@ -109,7 +109,7 @@ func TestOpenFileOfOthers(t *testing.T) {
 		if err := sys.MkdirAll(led+"/new", 0o700); err == nil {
 			t.Error("a folder was made through a link")
 		}
-		if where, err := sys.Resolve(led); err == nil {
+		if where, err := sys.ResolvePath(led); err == nil {
 			t.Errorf("it leads to %s", where)
 		}
 	}
@@ -186,9 +186,9 @@ func TestMountedAtFirstUse(t *testing.T) {
 	for name, use := range map[string]func(path string) error{
 		"a file":    func(path string) error { return closed(sys.OpenFile(path+"/x.log", unix.O_WRONLY, 0)) },
 		"a new one": func(path string) error { return closed(sys.OpenFile(path+"/sub/x.log", appended, 0o600)) },
-		"its place": func(path string) error { _, err := sys.Resolve(path + "/x.log"); return err },
-		"a folder":  func(path string) error { return closed(sys.OpenOwn(path+"/sub", 0)) },
-		"a link":    func(path string) error { return closed(sys.OpenOwn(path+"/link", 0)) },
+		"its place": func(path string) error { _, err := sys.ResolvePath(path + "/x.log"); return err },
+		"a folder":  func(path string) error { return closed(sys.OpenOwnFolder(path+"/sub", 0)) },
+		"a link":    func(path string) error { return closed(sys.OpenOwnFolder(path+"/link", 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "me")

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenOwn opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
+// OpenOwnFolder opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
 // the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others may write,
 // that takes the sticky bit, which lets only the owner of an entry rename it. What a group may do in a folder means
 // nothing where a folder above is closed to all but the caller. So its path may be used afterwards, for what is run or
 // believed. With a mode the folder, and those above it, are made where they are missing, as the umask
 // leaves them: each in the folder that was checked, so that no link of another user leads away from it.
-func OpenOwn(path string, mode uint32) (*Dir, error) {
+func OpenOwnFolder(path string, mode uint32) (*Dir, error) {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
 	}
 	shut := false
-	fd, err := walk(path, true, func(at string, st *unix.Stat_t, in bool) error {
+	fd, err := walkPath(path, true, func(at string, st *unix.Stat_t, in bool) error {
 		shut = in
-		return guard(at, st, in)
+		return checkTrustedFolder(at, st, in)
 	}, mode)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func OpenOwn(path string, mode uint32) (*Dir, error) {
 	case err != nil:
 	case st.Uid != uint32(os.Geteuid()): //nolint:gosec // a uid
 		err = &ForeignError{path, st.Uid}
-	case othersWrite(path, &st, shut):
+	case canOthersWrite(path, &st, shut):
 		err = fmt.Errorf("others may write in %s; chmod go-w %[1]s", path)
 	}
 	if err != nil {
@@ -46,12 +46,12 @@ func OpenOwn(path string, mode uint32) (*Dir, error) {
 	return dir, nil
 }
 
-// guard is an error where another user could exchange what is in a folder.
-func guard(at string, st *unix.Stat_t, shut bool) error {
+// checkTrustedFolder is an error where another user could exchange what is in a folder.
+func checkTrustedFolder(at string, st *unix.Stat_t, shut bool) error {
 	switch {
-	case !trusted(st.Uid):
+	case !isTrusted(st.Uid):
 		return fmt.Errorf("%w, who could put another folder in its place", &ForeignError{at, st.Uid})
-	case st.Mode&unix.S_ISVTX != 0 || !othersWrite(at, st, shut):
+	case st.Mode&unix.S_ISVTX != 0 || !canOthersWrite(at, st, shut):
 		return nil
 	case st.Mode&0o002 != 0:
 		return fmt.Errorf("all users may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
@@ -59,74 +59,74 @@ func guard(at string, st *unix.Stat_t, shut bool) error {
 	return fmt.Errorf("the group %d may write in %s, and could put another folder in its place; chmod g-w %[2]s, or chmod +t %[2]s if the group has to write there", st.Gid, at)
 }
 
-// othersWrite reports whether users other than its owner and root may write in a folder. Where it is shut in, the bits
+// canOthersWrite reports whether users other than its owner and root may write in a folder. Where it is shut in, the bits
 // of its group do not count: an umask of 002 has left them.
-func othersWrite(path string, st *unix.Stat_t, shut bool) bool {
+func canOthersWrite(path string, st *unix.Stat_t, shut bool) bool {
 	if st.Mode&0o002 != 0 {
 		return true
 	}
-	return st.Mode&0o020 != 0 && !shut && (namespaced() || listed(path) || !ownGroup(st.Uid, st.Gid))
+	return st.Mode&0o020 != 0 && !shut && (isNamespaced() || hasACL(path) || !isPrivateGroup(st.Uid, st.Gid))
 }
 
-// shutIn says how deep a walk is in a folder that only the caller may enter.
-type shutIn struct {
+// privateDepth says how deep a walk is in a folder that only the caller may enter.
+type privateDepth struct {
 	depth int    // how many folders deep, from 1 for that folder itself; 0: it is in none
 	mount uint64 // that the folder is on: what is mounted below it may be used elsewhere too
 }
 
-// next is what holds after a step to an open folder. Up, it counts down; where a link leads, it begins anew.
-func (s shutIn) next(name string, magic bool, fd int, st *unix.Stat_t) shutIn {
+// afterStep is what holds after a step to an open folder. Up, it counts down; where a link leads, it begins anew.
+func (s privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t) privateDepth {
 	own := st.Uid == uint32(os.Geteuid()) && st.Mode&0o011 == 0 //nolint:gosec // a uid
 	switch {
 	case magic || name == "/" || name == ".":
-		s = shutIn{}
+		s = privateDepth{}
 	case s.depth > 0 && name == "..":
 		s.depth--
 	case s.depth > 0:
 		s.depth++
 	}
 	if s.depth == 0 && !own {
-		return shutIn{}
+		return privateDepth{}
 	}
-	mount, known := mountOf(fd)
+	mount, known := mountID(fd)
 	switch {
 	case !known:
-		return shutIn{}
+		return privateDepth{}
 	case own && (s.depth == 0 || mount != s.mount):
-		return shutIn{1, mount}
+		return privateDepth{1, mount}
 	case mount != s.mount:
-		return shutIn{}
+		return privateDepth{}
 	}
 	return s
 }
 
-// mountOf is the number of the mount that an open folder is on; before Linux 5.8 it is not known.
-func mountOf(fd int) (id uint64, known bool) {
+// mountID is the number of the mount that an open folder is on; before Linux 5.8 it is not known.
+func mountID(fd int) (id uint64, known bool) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
 	return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
 }
 
-// listed reports whether a folder has an access control list, whose mask the bits of the group are then (acl(5)): who
+// hasACL reports whether a folder has an access control list, whose mask the bits of the group are then (acl(5)): who
 // may write is not said by the group.
-func listed(path string) bool {
+func hasACL(path string) bool {
 	n, err := unix.Getxattr(path, "system.posix_acl_access", nil)
 	return n > 0 || err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// ownGroup reports whether a group has this user alone, as distributions make one for each user, whose umask then lets
+// isPrivateGroup reports whether a group has this user alone, as distributions make one for each user, whose umask then lets
 // it write (pam_umask(8), usergroups). Users and groups of a directory service are not known here, and count as others.
-func ownGroup(uid, gid uint32) bool {
+func isPrivateGroup(uid, gid uint32) bool {
 	users, err := ReadSome("/etc/passwd", 16<<20)
 	if err != nil {
 		return false
 	}
 	groups, err := ReadSome("/etc/group", 16<<20)
-	return err == nil && hasAlone(string(users), string(groups), uid, gid)
+	return err == nil && isPrivateIn(string(users), string(groups), uid, gid)
 }
 
-// hasAlone is ownGroup by the texts of passwd(5) and group(5).
-func hasAlone(users, groups string, uid, gid uint32) bool {
+// isPrivateIn is isPrivateGroup by the texts of passwd(5) and group(5).
+func isPrivateIn(users, groups string, uid, gid uint32) bool {
 	name, group := "", strconv.FormatUint(uint64(gid), 10)
 	for line := range strings.Lines(users) {
 		f := strings.Split(line, ":")

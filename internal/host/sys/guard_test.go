@@ -21,7 +21,7 @@ func TestGuarded(t *testing.T) {
 	state := filepath.Join(top, "state")
 	must(t, os.MkdirAll(state, 0o755))
 	opened := func(path string) error {
-		dir, err := sys.OpenOwn(path, 0)
+		dir, err := sys.OpenOwnFolder(path, 0)
 		if err == nil {
 			err = dir.Close()
 		}
@@ -60,7 +60,7 @@ func TestOpenOwn(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	makeAt := func(path string) error {
-		dir, err := sys.OpenOwn(path, 0o700)
+		dir, err := sys.OpenOwnFolder(path, 0o700)
 		if err == nil {
 			err = errors.Join(dir.Write("file", nil, 0o600), dir.Remove("file"), dir.Close())
 		}
@@ -86,7 +86,7 @@ func TestOpenOwn(t *testing.T) {
 	if _, err := os.Lstat(at("open/x")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made all the same: %v", err)
 	}
-	if dir, err := sys.OpenOwn(at("none"), 0); !errors.Is(err, os.ErrNotExist) {
+	if dir, err := sys.OpenOwnFolder(at("none"), 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, %v", dir, err)
 	}
 }
@@ -103,7 +103,7 @@ func TestOpenOwnAmongOthers(t *testing.T) {
 		"sticky/link/queue": "is a symbolic link of uid 4003", "sticky/link": "is a symbolic link of uid 4003", "sticky/theirs/queue": "belongs to uid 4003", "sticky/theirs": "belongs to uid 4003",
 		"team/queue": "the group 4001 may write in " + at("team"),
 	} {
-		for name, by := range map[string]func() (*sys.Dir, error){"make": func() (*sys.Dir, error) { return sys.OpenOwn(at(path), 0o700) }, "open": func() (*sys.Dir, error) { return sys.OpenOwn(at(path), 0) }} {
+		for name, by := range map[string]func() (*sys.Dir, error){"make": func() (*sys.Dir, error) { return sys.OpenOwnFolder(at(path), 0o700) }, "open": func() (*sys.Dir, error) { return sys.OpenOwnFolder(at(path), 0) }} {
 			if dir, err := by(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %s: %v, %v", name, path, dir, err)
 			}
@@ -146,13 +146,13 @@ func TestShutIn(t *testing.T) {
 			"home/all": false, "home/out/team/x": false, "home/away/team/x": false, "home/.local/../../open/team/x": false,
 		} {
 			path := top + "/" + path
-			if err := closed(sys.OpenOwn(path, 0o700)); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "may write in ") {
+			if err := closed(sys.OpenOwnFolder(path, 0o700)); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "may write in ") {
 				t.Errorf("mode %o, %s: %v", mode, path, err)
 			}
 		}
 	}
 	must(t, unix.Chmod(at("home"), 0o700), os.Chown(at("home"), mallory, mallory))
-	if err := closed(sys.OpenOwn(at("home/.local"), 0)); err == nil {
+	if err := closed(sys.OpenOwnFolder(at("home/.local"), 0)); err == nil {
 		t.Error("closed by another user")
 	}
 }
@@ -172,7 +172,7 @@ func TestShutInByMounts(t *testing.T) {
 		if err := unix.Mount(at("lab"), at("home/lab"), "", unix.MS_BIND, ""); err != nil {
 			return err
 		}
-		return closed(sys.OpenOwn(at("home/lab/team"), 0))
+		return closed(sys.OpenOwnFolder(at("home/lab/team"), 0))
 	})
 	if err == nil || !strings.Contains(err.Error(), "the group 4077 may write") {
 		t.Error(err)

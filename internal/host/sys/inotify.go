@@ -14,8 +14,8 @@ type Inotify struct {
 	buf []byte
 }
 
-// event is one change: What are the bits of unix.IN_…, and Watch is what Add returned.
-type event struct {
+// inotifyEvent is one change: What are the bits of unix.IN_…, and Watch is what Add returned.
+type inotifyEvent struct {
 	Watch int32
 	What  uint32
 	Name  string // in the folder
@@ -44,12 +44,12 @@ func (n *Inotify) Add(path string, what uint32) (watch int32, err error) {
 }
 
 // Read waits for changes. Only one goroutine may call it.
-func (n *Inotify) Read() (events []event, err error) { //nolint:revive // callers only range over them
+func (n *Inotify) Read() (events []inotifyEvent, err error) { //nolint:revive // callers only range over them
 	size, err := n.File.Read(n.buf)
 	for rest := n.buf[:max(size, 0)]; len(rest) >= unix.SizeofInotifyEvent; {
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
 		name, _, _ := bytes.Cut(rest[unix.SizeofInotifyEvent:end], []byte{0})
-		events = append(events, event{int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]), string(name)}) //nolint:gosec // inotify(7): it is signed
+		events = append(events, inotifyEvent{int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]), string(name)}) //nolint:gosec // inotify(7): it is signed
 		rest = rest[end:]
 	}
 	return events, err

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Aside is a new folder that is being filled, under a temporary name in the parent of the final one.
-type Aside struct {
+// StagedFolder is a new folder that is being filled, under a temporary name in the parent of the final one.
+type StagedFolder struct {
 	*Dir
 	Placed bool // it has the name that it is for
 	name   string
@@ -22,20 +22,20 @@ type Aside struct {
 // AsidePrefix begins the name of a folder that is being made.
 const AsidePrefix = ".gpuard."
 
-// Aside makes such a folder in d, for its owner only.
-func (d *Dir) Aside() (*Aside, error) {
+// MakeAside makes such a folder in d, for its owner only.
+func (d *Dir) MakeAside() (*StagedFolder, error) {
 	name := AsidePrefix + rand.Text()[:12]
-	dir, err := d.make(name, 0o700)
+	dir, err := d.makeFolder(name, 0o700)
 	if err != nil {
 		return nil, err
 	}
-	return &Aside{Dir: dir, name: name, parent: d}, nil
+	return &StagedFolder{Dir: dir, name: name, parent: d}, nil
 }
 
-// Make makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the
+// MakeFolder makes a folder in d with exactly this mode, whatever the umask. The error is os.ErrExist where something has the
 // name, also where another process has used the folder before its mode was set: then the mode stays as it is.
-func (d *Dir) Make(name string, mode uint32) error {
-	dir, err := d.make(name, mode)
+func (d *Dir) MakeFolder(name string, mode uint32) error {
+	dir, err := d.makeFolder(name, mode)
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func (d *Dir) Make(name string, mode uint32) error {
 	return dir.SetMode(mode)
 }
 
-func (d *Dir) make(name string, mode uint32) (*Dir, error) {
+func (d *Dir) makeFolder(name string, mode uint32) (*Dir, error) {
 	if err := d.Mkdir(name, mode|0o700); err != nil {
 		return nil, err
 	}
 	dir, err := d.Dir(name)
 	if err == nil {
-		if err = dir.fresh(); err == nil {
+		if err = dir.checkFresh(); err == nil {
 			return dir, nil
 		}
 		_ = dir.Close()
@@ -58,9 +58,9 @@ func (d *Dir) make(name string, mode uint32) (*Dir, error) {
 	return nil, err
 }
 
-// fresh is an error unless this can be a folder that the caller just made: the owner of the one above may have
+// checkFresh is an error unless this can be a folder that the caller just made: the owner of the one above may have
 // exchanged it for another folder of the caller's.
-func (d *Dir) fresh() error {
+func (d *Dir) checkFresh() error {
 	st, err := d.Status()
 	if err != nil {
 		return err
@@ -72,21 +72,21 @@ func (d *Dir) fresh() error {
 }
 
 // Place gives the folder the name that it is for, if that is free: else the error is os.ErrExist.
-func (a *Aside) Place(as string) error {
+func (a *StagedFolder) Place(as string) error {
 	err := a.parent.Move(a.name, a.parent, as)
 	a.Placed = err == nil
 	return err
 }
 
 // Replace gives the folder the name that it is for in place of an empty folder.
-func (a *Aside) Replace(as string) error {
+func (a *StagedFolder) Replace(as string) error {
 	err := a.parent.Rename(a.name, as)
 	a.Placed = err == nil
 	return err
 }
 
 // Discard closes the folder, and removes it if it is empty and still aside.
-func (a *Aside) Discard() {
+func (a *StagedFolder) Discard() {
 	_ = a.Close()
 	if !a.Placed {
 		_ = a.parent.Rmdir(a.name)
@@ -96,7 +96,7 @@ func (a *Aside) Discard() {
 // MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where
 // Follow goes.
 func MkdirAll(path string, mode uint32) error {
-	fd, err := walk(filepath.Clean(path), true, nil, mode)
+	fd, err := walkPath(filepath.Clean(path), true, nil, mode)
 	if err != nil {
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
@@ -106,7 +106,7 @@ func MkdirAll(path string, mode uint32) error {
 // Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it
 // must be there. The error is os.ErrExist where something has the name.
 func Mkdir(path string, mode uint32) error {
-	parent, err := Follow(filepath.Dir(path))
+	parent, err := FollowDir(filepath.Dir(path))
 	if errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "mkdir", Path: path, Err: unix.ENOENT}
 	}
@@ -114,13 +114,13 @@ func Mkdir(path string, mode uint32) error {
 		return err
 	}
 	defer parent.Close() //nolint:errcheck // nothing is written through it
-	switch _, err := parent.Look(filepath.Base(path)); {
+	switch _, err := parent.Lstat(filepath.Base(path)); {
 	case err == nil:
 		return &os.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	aside, err := parent.Aside()
+	aside, err := parent.MakeAside()
 	if err != nil {
 		return err
 	}

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingers is how long the output of a program that has ended is read while a process that it left behind has it open.
-const lingers = time.Second
+// maxLinger is how long the output of a program that has ended is read while a process that it left behind has it open.
+const maxLinger = time.Second
 
-// Output runs a program without a shell, and returns what it printed: at most most bytes of output, and errors without
+// ProgramOutput runs a program without a shell, and returns what it printed: at most most bytes of output, and errors without
 // blanks at their ends. It reads input, unless that is nil. The error is context.DeadlineExceeded if it did not end within patience. What a process that it leaves behind
 // prints later is left out.
-func Output(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
+func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.WaitDelay = env, lingers
+	cmd.Env, cmd.WaitDelay = env, maxLinger
 	if input != nil {
 		cmd.Stdin = bytes.NewReader(input)
 	}
@@ -55,7 +55,7 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 	go errs.copyOutput()
 	err = cmd.Wait()
 
-	end := time.Now().Add(lingers)
+	end := time.Now().Add(maxLinger)
 	out.readRest(end)
 	errs.readRest(end)
 	if err == nil && (printed.Full || said.Full) {
@@ -64,25 +64,25 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 	return err
 }
 
-// stream is a pipe from a program.
-type stream struct {
+// outputPipe is a pipe from a program.
+type outputPipe struct {
 	read, write *os.File
 	to          *Bounded
 	over        chan struct{} // closed when nobody reads from it any more
 }
 
 // readPipe makes the pipe for one of a program's outputs.
-func readPipe(output *io.Writer, to *Bounded) (*stream, error) {
+func readPipe(output *io.Writer, to *Bounded) (*outputPipe, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	*output = write
-	return &stream{read, write, to, make(chan struct{})}, nil
+	return &outputPipe{read, write, to, make(chan struct{})}, nil
 }
 
 // copyOutput reads what the program writes, until nobody has the pipe open any more.
-func (s *stream) copyOutput() {
+func (s *outputPipe) copyOutput() {
 	defer close(s.over)
 	if _, err := io.Copy(s.to, s.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = s.read.Close() // it printed too much, and is to hear of that
@@ -90,7 +90,7 @@ func (s *stream) copyOutput() {
 }
 
 // readRest reads what the program has written before its end, which is all in the pipe by now.
-func (s *stream) readRest(end time.Time) {
+func (s *outputPipe) readRest(end time.Time) {
 	select {
 	case <-s.over:
 		return
@@ -111,4 +111,4 @@ func (s *stream) readRest(end time.Time) {
 	})
 }
 
-func (s *stream) close() { _, _ = s.read.Close(), s.write.Close() }
+func (s *outputPipe) close() { _, _ = s.read.Close(), s.write.Close() }

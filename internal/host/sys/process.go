@@ -28,8 +28,8 @@ type Process struct {
 	Starting               bool            // an exec(2) is under way: it has no arguments and no environment yet; false where the caller may not know
 }
 
-// Dead reports whether the process has ended; its parent has not waited for it yet.
-func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
+// IsDead reports whether the process has ended; its parent has not waited for it yet.
+func (p Process) IsDead() bool { return p.State == 'Z' || p.State == 'X' }
 
 // ReadProcess reads one process. It fails where there is none that the caller can see.
 func ReadProcess(pid int) (Process, bool) {
@@ -52,12 +52,12 @@ func readProcess(pid int, shift time.Duration) (Process, bool) {
 
 // Bits of field 9 of /proc/PID/stat (include/linux/sched.h).
 const (
-	exiting      = 0x4      // PF_EXITING
-	kernelThread = 0x200000 // PF_KTHREAD
+	flagExiting      = 0x4      // PF_EXITING
+	flagKernelThread = 0x200000 // PF_KTHREAD
 )
 
-// Processes reads all that the caller can see.
-func Processes() map[int]Process {
+// ReadProcesses reads all that the caller can see.
+func ReadProcesses() map[int]Process {
 	all := map[int]Process{}
 	shift, err := timens.Offset("/proc", timens.Boottime)
 	if err != nil {
@@ -95,19 +95,19 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	if tty, err := strconv.ParseInt(rest[7-3], 10, 64); err == nil {
 		p.Terminal = uint64(uint32(tty)) //nolint:gosec // the kernel prints 32 bits with a sign
 	}
-	p.Exits = number(9)&exiting != 0
+	p.Exits = number(9)&flagExiting != 0
 	if len(rest) > 49 {
 		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
 		const unknown = 1 // start_code, where the caller may not know the addresses (fs/proc/array.c)
-		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&kernelThread == 0 && !p.Dead() && !p.Exits
+		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&flagKernelThread == 0 && !p.IsDead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
 	return p, ok
 }
 
-// Signal sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot
+// SendSignals sends signals to a process, if sure says that it is the one that is meant. It is asked once the number cannot
 // become that of another process.
-func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
+func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func AwaitExit(pidfd int) {
 	}
 }
 
-// Inherited are descriptors that were named on the command line. Programs that are started do not get them.
-func Inherited(numbers ...string) (fds []int, ok bool) {
+// InheritFDs are descriptors that were named on the command line. Programs that are started do not get them.
+func InheritFDs(numbers ...string) (fds []int, ok bool) {
 	for _, number := range numbers {
 		fd, err := strconv.Atoi(number)
 		if err != nil || fd < 3 {

@@ -22,11 +22,11 @@ func TestSignalThatEnds(t *testing.T) {
 	for len(signals) < 200_000 { // so that it is gone before the last one
 		signals = append(signals, unix.SIGCONT)
 	}
-	if err := Signal(cmd.Process.Pid, func() bool { return true }, signals...); err != nil {
+	if err := SendSignals(cmd.Process.Pid, func() bool { return true }, signals...); err != nil {
 		t.Error(err)
 	}
 	<-collected
-	if err := Signal(cmd.Process.Pid, func() bool { return cmd.ProcessState == nil }, unix.SIGKILL, unix.SIGCONT); err == nil {
+	if err := SendSignals(cmd.Process.Pid, func() bool { return cmd.ProcessState == nil }, unix.SIGKILL, unix.SIGCONT); err == nil {
 		t.Error("a process that has ended was signalled")
 	}
 }

@@ -172,7 +172,7 @@ func TestLinksOnTheWay(t *testing.T) {
 			t.Errorf("%s leads elsewhere", path)
 		}
 	}
-	d, err := sys.Follow(at("link"))
+	d, err := sys.FollowDir(at("link"))
 	must(t, err)
 	must(t, d.Mkdir("here", 0o755), os.Remove(at("real/here")), d.Close())
 	if _, err := sys.OpenDir("real"); !errors.Is(err, unix.EINVAL) {
@@ -187,7 +187,7 @@ func TestLinksOnTheWay(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, d, err)
 		}
 	}
-	if d, err := sys.Follow(at("link")); err == nil {
+	if d, err := sys.FollowDir(at("link")); err == nil {
 		t.Errorf("%v was followed", d.Name())
 	}
 }
@@ -223,7 +223,7 @@ func TestExchangedWhileMade(t *testing.T) {
 	if err := data.Fresh(); err == nil {
 		t.Error("a folder with something in it is taken for a new one")
 	}
-	aside, err := d.Aside()
+	aside, err := d.MakeAside()
 	must(t, err)
 	must(t, aside.Mkdir("x", 0o700))
 	if err := aside.Place("data"); !errors.Is(err, os.ErrExist) {
@@ -272,7 +272,7 @@ func TestReplace(t *testing.T) {
 // TestPublish: an unnamed file gets a free name, and replaces no file.
 func TestPublish(t *testing.T) {
 	d := opened(t)
-	file, err := d.Temporary()
+	file, err := d.CreateTemp()
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		t.Skip("the file system has no files without a name")
 	}
@@ -280,10 +280,10 @@ func TestPublish(t *testing.T) {
 	defer file.Close() //nolint:errcheck // of a test
 	_, err = file.WriteString("text")
 	must(t, err, os.WriteFile(filepath.Join(d.Name(), "taken"), nil, 0o600))
-	if err := d.Publish(file, "taken"); !errors.Is(err, os.ErrExist) {
+	if err := d.LinkFile(file, "taken"); !errors.Is(err, os.ErrExist) {
 		t.Error(err)
 	}
-	must(t, d.Publish(file, "file"))
+	must(t, d.LinkFile(file, "file"))
 	if got, err := os.ReadFile(filepath.Join(d.Name(), "file")); string(got) != "text" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -323,11 +323,11 @@ func TestMkdirAll(t *testing.T) {
 func TestMake(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	d := opened(t)
-	must(t, d.Make("dir", 0o755))
+	must(t, d.MakeFolder("dir", 0o755))
 	if got := mode(t, filepath.Join(d.Name(), "dir")); got != 0o755 {
 		t.Errorf("mode %o", got)
 	}
-	if err := d.Make("dir", 0o700); !errors.Is(err, os.ErrExist) || mode(t, filepath.Join(d.Name(), "dir")) != 0o755 {
+	if err := d.MakeFolder("dir", 0o700); !errors.Is(err, os.ErrExist) || mode(t, filepath.Join(d.Name(), "dir")) != 0o755 {
 		t.Errorf("%v", err)
 	}
 }

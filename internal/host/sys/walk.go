@@ -14,13 +14,13 @@ import (
 // OpenDir opens the folder at an absolute path. The path itself must not be a link. Of the links on the way those of
 // root and of the caller are followed: another user could exchange theirs. What the folder holds cannot be listed, nor
 // its mode changed, before it is opened once more, as its own Dir(".").
-func OpenDir(path string) (*Dir, error) { return open(path, false) }
+func OpenDir(path string) (*Dir, error) { return openFolder(path, false) }
 
-// Follow is like OpenDir. The path may be a link of root's or of the caller's too, and begin in the current folder.
-func Follow(path string) (*Dir, error) { return open(path, true) }
+// FollowDir is like OpenDir. The path may be a link of root's or of the caller's too, and begin in the current folder.
+func FollowDir(path string) (*Dir, error) { return openFolder(path, true) }
 
-// open opens a folder at once where no link is on the way to it, else part by part.
-func open(path string, follow bool) (*Dir, error) {
+// openFolder opens a folder at once where no link is on the way to it, else part by part.
+func openFolder(path string, follow bool) (*Dir, error) {
 	if !follow && !filepath.IsAbs(path) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
 	}
@@ -28,8 +28,8 @@ func open(path string, follow bool) (*Dir, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
-	if errors.Is(err, unix.ELOOP) || unsupported(err) {
-		fd, err = walk(path, follow, nil, 0)
+	if errors.Is(err, unix.ELOOP) || isUnsupported(err) {
+		fd, err = walkPath(path, follow, nil, 0)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -37,12 +37,12 @@ func open(path string, follow bool) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
 }
 
-// walk opens a folder part by part, and calls judge with each folder on the way, the last one included. With a mode,
+// walkPath opens a folder part by part, and calls judge with each folder on the way, the last one included. With a mode,
 // what is missing is made.
-func walk(path string, follow bool, judge judgeFunc, mode uint32) (int, error) {
+func walkPath(path string, follow bool, judge judgeFunc, mode uint32) (int, error) {
 	w, err := startWalk(path, judge, mode)
 	for err == nil && len(w.rest) > 0 {
-		err = w.next(follow)
+		err = w.walkPart(follow)
 	}
 	if err != nil {
 		w.close()
@@ -51,70 +51,70 @@ func walk(path string, follow bool, judge judgeFunc, mode uint32) (int, error) {
 	return w.at, nil
 }
 
-// walker is somewhere on its way.
-type walker struct {
+// pathWalker is somewhere on its way.
+type pathWalker struct {
 	at    int      // opened for its place alone
 	path  string   // of it, for messages
 	rest  []string // parts of the path that are still to go
 	links int      // that were followed
 	judge judgeFunc
 	mode  uint32 // of folders that are missing; 0: they are not made
-	shut  shutIn
+	shut  privateDepth
 }
 
 // judgeFunc is an error where the walk must not go on. It is told whether no other user can come to the folder.
 type judgeFunc func(at string, st *unix.Stat_t, shut bool) error
 
 // startWalk is at the root or in the current folder.
-func startWalk(path string, judge judgeFunc, mode uint32) (*walker, error) {
-	w := &walker{at: -1, rest: partsOf(path), judge: judge, mode: mode}
+func startWalk(path string, judge judgeFunc, mode uint32) (*pathWalker, error) {
+	w := &pathWalker{at: -1, rest: pathParts(path), judge: judge, mode: mode}
 	from := "."
 	if filepath.IsAbs(path) {
 		from = "/"
 	}
-	_, err := w.step(from)
+	_, err := w.openPart(from)
 	return w, err
 }
 
-func partsOf(path string) []string {
+func pathParts(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" || part == "." })
 }
 
-// next goes one part further, or to where it leads if it is a link.
-func (w *walker) next(follow bool) error {
+// walkPart goes one part further, or to where it leads if it is a link.
+func (w *pathWalker) walkPart(follow bool) error {
 	part := w.rest[0]
 	w.rest = w.rest[1:]
-	link, err := w.step(part)
+	link, err := w.openPart(part)
 	switch {
 	case link == "":
 		return err
 	case len(w.rest) == 0 && !follow:
 		return unix.ELOOP
 	}
-	return w.lead(link)
+	return w.followLink(link)
 }
 
-// lead puts what a link says before the rest of the way.
-func (w *walker) lead(link string) error {
+// followLink puts what a link says before the rest of the way.
+func (w *pathWalker) followLink(link string) error {
 	if w.links++; w.links > 40 { // path_resolution(7)
 		return unix.ELOOP
 	}
-	w.rest = append(partsOf(link), w.rest...)
+	w.rest = append(pathParts(link), w.rest...)
 	if !filepath.IsAbs(link) {
 		return nil
 	}
-	_, err := w.step("/")
+	_, err := w.openPart("/")
 	return err
 }
 
-func (w *walker) close() {
+func (w *pathWalker) close() {
 	if w.at >= 0 {
 		_ = unix.Close(w.at)
 	}
 }
 
-// step opens the next folder, or returns the target if name is a link.
-func (w *walker) step(name string) (link string, err error) {
+// openPart opens the next folder, or returns the target if name is a link.
+func (w *pathWalker) openPart(name string) (link string, err error) {
 	path := "/"
 	if name != "/" {
 		path = filepath.Join(w.path, name)
@@ -124,23 +124,23 @@ func (w *walker) step(name string) (link string, err error) {
 		at = unix.AT_FDCWD
 	}
 	magic := false
-	fd, st, err := place(at, name, unix.O_NOFOLLOW)
+	fd, st, err := openPath(at, name, unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) && w.mode != 0 {
-		fd, st, err = w.make(name)
+		fd, st, err = w.makePart(name)
 	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		link, err = target(fd, path, &st)
+		link, err = readTrustedLink(fd, path, &st)
 		_ = unix.Close(fd)
 		if !errors.Is(err, errMagic) {
 			return link, err
 		}
 		magic = true
-		fd, st, err = place(at, name, 0)
+		fd, st, err = openPath(at, name, 0)
 	}
 	if err != nil {
 		return "", err
 	}
-	w.shut = w.shut.next(name, magic, fd, &st)
+	w.shut = w.shut.afterStep(name, magic, fd, &st)
 	if w.judge != nil {
 		err = w.judge(path, &st, w.shut.depth > 0)
 	}
@@ -156,21 +156,21 @@ func (w *walker) step(name string) (link string, err error) {
 	return "", nil
 }
 
-// make makes a folder, unless another process was faster, and opens what has the name then.
-func (w *walker) make(name string) (fd int, st unix.Stat_t, err error) {
+// makePart makes a folder, unless another process was faster, and opens what has the name then.
+func (w *pathWalker) makePart(name string) (fd int, st unix.Stat_t, err error) {
 	err = unix.Mkdirat(w.at, name, w.mode)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, st, err
 	}
-	return place(w.at, name, unix.O_NOFOLLOW)
+	return openPath(w.at, name, unix.O_NOFOLLOW)
 }
 
 // openat is openat(2), a variable for tests.
 var openat = unix.Openat
 
-// place opens a name for its place alone. First as a folder: the kernel mounts what is mounted at its first use
+// openPath opens a name for its place alone. First as a folder: the kernel mounts what is mounted at its first use
 // (autofs) only for who asks for a folder, and would else show the empty place where it belongs.
-func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
+func openPath(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
 	flags |= unix.O_PATH | unix.O_CLOEXEC
 	fd, err = openat(at, name, flags|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -188,9 +188,9 @@ func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
 // errMagic: a link of /proc leads to its object whatever its text, and no user can exchange it (proc_pid_root(5)).
 var errMagic = errors.New("a link of /proc")
 
-// target is what an open link says, if its owner may lead the caller.
-func target(fd int, path string, st *unix.Stat_t) (string, error) {
-	if !trusted(st.Uid) {
+// readTrustedLink is what an open link says, if its owner may lead the caller.
+func readTrustedLink(fd int, path string, st *unix.Stat_t) (string, error) {
+	if !isTrusted(st.Uid) {
 		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the place itself", path, st.Uid)
 	}
 	var fs unix.Statfs_t
@@ -205,14 +205,14 @@ func target(fd int, path string, st *unix.Stat_t) (string, error) {
 	return string(said[:max(n, 0)]), err
 }
 
-// trusted reports whether the uid cannot be that of an attacker. In a user namespace without the machine's root,
+// isTrusted reports whether the uid cannot be that of an attacker. In a user namespace without the machine's root,
 // folders of root and of other users both show the overflow uid, so there no answer is possible.
-func trusted(uid uint32) bool {
+func isTrusted(uid uint32) bool {
 	const overflow = 65534 // user_namespaces(7)
-	return uid == 0 || uid == uint32(os.Geteuid()) || uid == overflow && namespaced()
+	return uid == 0 || uid == uint32(os.Geteuid()) || uid == overflow && isNamespaced()
 }
 
-func namespaced() bool {
+func isNamespaced() bool {
 	const all = "0 0 4294967295" // the map of the initial namespace
 	data, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(data)), " ") != all

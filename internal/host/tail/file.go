@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is one file by its path. The open file may have been renamed or deleted since.
-type file struct {
+// tailedFile is one file by its path. The open file may have been renamed or deleted since.
+type tailedFile struct {
 	number int
 	path   string
 
@@ -25,21 +25,21 @@ type file struct {
 	told int    // how much of text was returned
 }
 
-func (f *file) leave() {
+func (f *tailedFile) closeFile() {
 	if f.open != nil {
 		_ = f.open.Close()
 		f.open = nil
 	}
 }
 
-// rotated is the path of a full file after rotation.
-func (f *file) rotated() string { return f.path + ".1" }
+// rotatedPath is the path of a full file after rotation.
+func (f *tailedFile) rotatedPath() string { return f.path + ".1" }
 
-// begin opens the file at its last lines.
-func (f *file) begin(last int) {
+// openAtLastLines opens the file at its last lines.
+func (f *tailedFile) openAtLastLines(last int) {
 	var size int64
-	f.old, _ = os.Stat(f.rotated())
-	if f.enter(f.path) {
+	f.old, _ = os.Stat(f.rotatedPath())
+	if f.openRegular(f.path) {
 		if info, err := f.open.Stat(); err == nil {
 			size = info.Size()
 		}
@@ -50,29 +50,29 @@ func (f *file) begin(last int) {
 	}
 	found := 0
 	if f.open != nil {
-		f.at, found = back(f.open, size, last)
+		f.at, found = findLastLines(f.open, size, last)
 	}
 	if found >= last {
 		return
 	}
-	older := file{path: f.path}
-	if !older.enter(f.rotated()) {
+	older := tailedFile{path: f.path}
+	if !older.openRegular(f.rotatedPath()) {
 		return
 	}
 	info, err := older.open.Stat()
 	if err == nil {
-		older.at, found = back(older.open, info.Size(), last-found)
+		older.at, found = findLastLines(older.open, info.Size(), last-found)
 	}
 	if err != nil || found == 0 {
-		older.leave()
+		older.closeFile()
 		return
 	}
-	f.leave()
+	f.closeFile()
 	f.open, f.at, f.old = older.open, older.at, nil
 }
 
-// Mark returns inode and size of a file, for Resume. The inode is 0 if there is no file.
-func Mark(path string) (inode uint64, offset int64) {
+// InodeAndSize returns inode and size of a file, for Resume. The inode is 0 if there is no file.
+func InodeAndSize(path string) (inode uint64, offset int64) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return 0, 0
@@ -80,31 +80,31 @@ func Mark(path string) (inode uint64, offset int64) {
 	return st.Ino, st.Size
 }
 
-// resume opens the file with that inode at an offset.
-func (f *file) resume(inode uint64, offset int64) {
-	for _, path := range []string{f.path, f.rotated()} {
-		if number, size := Mark(path); number == inode && size >= offset && f.enter(path) {
+// openAtOffset opens the file with that inode at an offset.
+func (f *tailedFile) openAtOffset(inode uint64, offset int64) {
+	for _, path := range []string{f.path, f.rotatedPath()} {
+		if number, size := InodeAndSize(path); number == inode && size >= offset && f.openRegular(path) {
 			f.at = offset
-			f.forget(path)
+			f.clearOldIfRotated(path)
 			return
 		}
 	}
-	if inode != 0 && f.enter(f.rotated()) { // it was full more than once
-		f.forget(f.rotated())
+	if inode != 0 && f.openRegular(f.rotatedPath()) { // it was full more than once
+		f.clearOldIfRotated(f.rotatedPath())
 	} else {
-		f.enter(f.path)
+		f.openRegular(f.path)
 	}
 }
 
-// forget drops old for a file that was opened as PATH.1: no other file was PATH.1 before it.
-func (f *file) forget(path string) {
+// clearOldIfRotated drops old for a file that was opened as PATH.1: no other file was PATH.1 before it.
+func (f *tailedFile) clearOldIfRotated(path string) {
 	if path != f.path {
 		f.old = nil
 	}
 }
 
-// back searches from the end of a file for its last lines, and returns where they begin and how many there are.
-func back(from *os.File, size int64, last int) (at int64, found int) {
+// findLastLines searches from the end of a file for its last lines, and returns where they begin and how many there are.
+func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 	block := make([]byte, 32<<10)
 	for end := size; end > 0; {
 		begin := max(end-int64(len(block)), 0)
@@ -127,8 +127,8 @@ func back(from *os.File, size int64, last int) (at int64, found int) {
 	return 0, found
 }
 
-// enter opens a regular file at its beginning. It refuses other files, which may block or never end.
-func (f *file) enter(path string) bool {
+// openRegular opens a regular file at its beginning. It refuses other files, which may block or never end.
+func (f *tailedFile) openRegular(path string) bool {
 	opened, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -137,26 +137,26 @@ func (f *file) enter(path string) bool {
 		_ = opened.Close()
 		return false
 	}
-	f.leave()
+	f.closeFile()
 	f.open, f.at, f.left = opened, 0, false
-	f.old, _ = os.Stat(f.rotated())
+	f.old, _ = os.Stat(f.rotatedPath())
 	return true
 }
 
 // readMore reads more text, and reports whether there was any.
-func (f *file) readMore() bool {
-	for f.open != nil || f.succeed(nil) {
-		if f.fill() {
+func (f *tailedFile) readMore() bool {
+	for f.open != nil || f.openSuccessor(nil) {
+		if f.readPart() {
 			return true
 		}
-		if !f.follow() {
+		if !f.followRotation() {
 			return false
 		}
 	}
 	return false
 }
 
-func (f *file) fill() bool {
+func (f *tailedFile) readPart() bool {
 	const part = 32 << 10
 	f.text = append(f.text[:0], f.text[f.told:]...)
 	f.told = 0
@@ -168,8 +168,8 @@ func (f *file) fill() bool {
 	return n > 0
 }
 
-// follow decides what to read after the end of the open file, and reports whether there may be more.
-func (f *file) follow() bool {
+// followRotation decides what to read after the end of the open file, and reports whether there may be more.
+func (f *tailedFile) followRotation() bool {
 	mine, err := f.open.Stat()
 	if err != nil {
 		return false
@@ -181,7 +181,7 @@ func (f *file) follow() bool {
 	named, err := os.Stat(f.path)
 	switch st, _ := mine.Sys().(*syscall.Stat_t); {
 	case err != nil && st != nil && st.Nlink == 0:
-		f.leave() // deleted: while it is open, the kernel does not report that its folder is gone too
+		f.closeFile() // deleted: while it is open, the kernel does not report that its folder is gone too
 		return false
 	case err != nil || os.SameFile(mine, named):
 		return false // nothing new, or between the two steps of a rotation
@@ -189,33 +189,33 @@ func (f *file) follow() bool {
 		f.left = true
 		return true
 	}
-	return f.succeed(mine)
+	return f.openSuccessor(mine)
 }
 
-// succeed opens the file after mine, which was open until now; mine is nil if no file was open.
-func (f *file) succeed(mine os.FileInfo) bool {
-	next := &file{path: f.path}
-	if !next.enter(f.path) {
+// openSuccessor opens the file after mine, which was open until now; mine is nil if no file was open.
+func (f *tailedFile) openSuccessor(mine os.FileInfo) bool {
+	next := &tailedFile{path: f.path}
+	if !next.openRegular(f.path) {
 		return false
 	}
 	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise
 	// there was more than one rotation, and the file that is PATH.1 now is next.
-	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.was(between) {
-		_ = next.enter(f.rotated())
+	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.isOldRotated(between) {
+		_ = next.openRegular(f.rotatedPath())
 	}
-	f.leave()
+	f.closeFile()
 	f.open, f.at, f.left, f.old = next.open, 0, false, next.old
 	return true
 }
 
-// was reports whether old is the PATH.1 from the time when the open file was opened. It compares times too, because an
+// isOldRotated reports whether old is the PATH.1 from the time when the open file was opened. It compares times too, because an
 // inode number is used again after its file is gone.
-func (f *file) was(old os.FileInfo) bool {
+func (f *tailedFile) isOldRotated(old os.FileInfo) bool {
 	return f.old != nil && os.SameFile(f.old, old) && f.old.ModTime().Equal(old.ModTime())
 }
 
-// line returns the next line of the text; with all, also one without an end.
-func (f *file) line(all bool) (Line, bool) {
+// takeLine returns the next line of the text; with all, also one without an end.
+func (f *tailedFile) takeLine(all bool) (Line, bool) {
 	for {
 		rest := f.text[f.told:]
 		i := bytes.IndexAny(rest, "\r\n")
@@ -230,7 +230,7 @@ func (f *file) line(all bool) (Line, bool) {
 			f.told++
 		case i > 0 && (i+1 < len(rest) || all):
 			return f.nextLine(rest[:i], 1, true), true
-		case i < 0 && (all || len(rest) >= longest):
+		case i < 0 && (all || len(rest) >= maxLineSize):
 			return f.nextLine(rest, 0, false), true
 		default:
 			return Line{}, false
@@ -238,7 +238,7 @@ func (f *file) line(all bool) (Line, bool) {
 	}
 }
 
-func (f *file) nextLine(text []byte, end int, over bool) Line {
+func (f *tailedFile) nextLine(text []byte, end int, over bool) Line {
 	f.told += len(text) + end
 	return Line{File: f.number, Text: text, Over: over}
 }

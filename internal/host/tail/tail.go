@@ -33,22 +33,22 @@ type Line struct {
 	Over bool   // it ended with a carriage return: a terminal shows the next line in its place
 }
 
-// All is the number of lines for Add that reads a file from its beginning.
-const All = math.MaxInt
+// AllLines is the number of lines for Add that reads a file from its beginning.
+const AllLines = math.MaxInt
 
-// longest is how many bytes of a line are kept until its end is written; a longer line is returned in pieces.
-const longest = 64 << 10
+// maxLineSize is how many bytes of a line are kept until its end is written; a longer line is returned in pieces.
+const maxLineSize = 64 << 10
 
 // Tail reads several files. Only one goroutine may use it, except for Look.
 type Tail struct {
-	now     *file // Now returns lines of this file
+	now     *tailedFile // Now returns lines of this file
 	inotify *sys.Inotify
 	blind   bool // no inotify instance or watch is free (fs.inotify.max_user_instances, max_user_watches), so Wait polls
 	woken   chan struct{}
 
 	mu    sync.Mutex
-	files []*file
-	news  []*file // files that may have more lines
+	files []*tailedFile
+	news  []*tailedFile // files that may have more lines
 }
 
 // New makes a Tail without files. Close it when done.
@@ -59,7 +59,7 @@ func New() *Tail {
 		t.blind = true
 		return t
 	}
-	go t.listen()
+	go t.readEvents()
 	return t
 }
 
@@ -69,71 +69,71 @@ func (t *Tail) Close() {
 		_ = t.inotify.Close()
 	}
 	for _, f := range t.files {
-		f.leave()
+		f.closeFile()
 	}
 }
 
 // Add adds a file from its last lines on, which may be in PATH.1; with 0, from the end on. It returns the file's number
 // in Line. The path is absolute; the file and its folder need not exist yet.
 func (t *Tail) Add(path string, last int) int {
-	return t.begin(path, func(f *file) { f.begin(last) })
+	return t.addFileAt(path, func(f *tailedFile) { f.openAtLastLines(last) })
 }
 
-// begin adds a file; place sets where to begin.
-func (t *Tail) begin(path string, place func(f *file)) int {
-	f := &file{number: len(t.files), path: path, watch: -1}
+// addFileAt adds a file; place sets where to begin.
+func (t *Tail) addFileAt(path string, place func(f *tailedFile)) int {
+	f := &tailedFile{number: len(t.files), path: path, watch: -1}
 	t.mu.Lock()
 	t.files = append(t.files, f)
 	t.mu.Unlock()
-	t.place(f) // before the file is read, so that no change in between is missed
+	t.watchFolder(f) // before the file is read, so that no change in between is missed
 	place(f)
-	t.wake(func(other *file) bool { return other == f })
+	t.markFiles(func(other *tailedFile) bool { return other == f })
 	return f.number
 }
 
-// Resume adds a file from a point on that Mark returned, also if the file was rotated to PATH.1 since. If that is gone
+// ResumeFile adds a file from a point on that Mark returned, also if the file was rotated to PATH.1 since. If that is gone
 // too, it begins with the oldest lines that exist.
-func (t *Tail) Resume(path string, inode uint64, offset int64) int {
-	return t.begin(path, func(f *file) { f.resume(inode, offset) })
+func (t *Tail) ResumeFile(path string, inode uint64, offset int64) int {
+	return t.addFileAt(path, func(f *tailedFile) { f.openAtOffset(inode, offset) })
 }
 
-// Look makes Now return everything that was written before this call, even if the kernel has not reported it yet. It
+// RecheckFiles makes Now return everything that was written before this call, even if the kernel has not reported it yet. It
 // also ends a Wait.
-func (t *Tail) Look() {
-	t.wake(func(*file) bool { return true })
-	t.signal()
+func (t *Tail) RecheckFiles() {
+	t.markFiles(func(*tailedFile) bool { return true })
+	t.signalWoken()
 }
 
 // Now returns the next line without waiting; false if there is none yet.
 func (t *Tail) Now() (Line, bool) {
 	for {
 		if t.now != nil {
-			if line, ok := t.now.line(false); ok {
+			if line, ok := t.now.takeLine(false); ok {
 				return line, true
 			}
 		}
-		if t.now = t.pop(); t.now == nil {
+		if t.now = t.popFile(); t.now == nil {
 			return Line{}, false
 		}
-		t.place(t.now)
+		t.watchFolder(t.now)
 		if t.now.readMore() { // it may have more, after the other files
-			t.wake(func(f *file) bool { return f == t.now })
+			t.markFiles(func(f *tailedFile) bool { return f == t.now })
 		}
 	}
 }
 
-// Unended returns a last line without an end. Call it when Now has no more.
-func (t *Tail) Unended() (Line, bool) {
+// UnendedLine returns a last line without an end. Call it when Now has no more.
+func (t *Tail) UnendedLine() (Line, bool) {
 	for _, f := range t.files {
-		if line, ok := f.line(true); ok {
+		if line, ok := f.takeLine(true); ok {
 			return line, true
 		}
 	}
 	return Line{}, false
 }
 
-// pause is the poll interval without inotify.
-const pause = time.Second
+// pollInterval is the poll interval without inotify.
+const pollInterval = time.Second
 
 // Next waits for the next line. The error is that of ctx.
 func (t *Tail) Next(ctx context.Context) (Line, error) {
@@ -151,19 +151,19 @@ func (t *Tail) Next(ctx context.Context) (Line, error) {
 func (t *Tail) Wait(ctx context.Context) error {
 	var later <-chan time.Time
 	if t.blind {
-		later = time.After(pause)
+		later = time.After(pollInterval)
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.woken:
 	case <-later:
-		t.Look()
+		t.RecheckFiles()
 	}
 	return nil
 }
 
-func (t *Tail) pop() *file {
+func (t *Tail) popFile() *tailedFile {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.news) == 0 {
@@ -174,8 +174,8 @@ func (t *Tail) pop() *file {
 	return f
 }
 
-// wake marks files that may have more lines.
-func (t *Tail) wake(which func(*file) bool) {
+// markFiles marks files that may have more lines.
+func (t *Tail) markFiles(which func(*tailedFile) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	more := false
@@ -188,20 +188,20 @@ func (t *Tail) wake(which func(*file) bool) {
 		}
 	}
 	if more {
-		t.signal()
+		t.signalWoken()
 	}
 }
 
-func (t *Tail) signal() {
+func (t *Tail) signalWoken() {
 	select {
 	case t.woken <- struct{}{}:
 	default:
 	}
 }
 
-// place watches the file's folder, or the nearest folder above that exists. It does nothing if the file's folder is
+// watchFolder watches the file's folder, or the nearest folder above that exists. It does nothing if the file's folder is
 // watched.
-func (t *Tail) place(f *file) {
+func (t *Tail) watchFolder(f *tailedFile) {
 	t.mu.Lock()
 	done := f.deep || t.inotify == nil
 	t.mu.Unlock()
@@ -211,10 +211,10 @@ func (t *Tail) place(f *file) {
 	for {
 		folder := filepath.Dir(f.path)
 		missing := ""
-		watch, err := t.inotify.Add(folder, changes)
+		watch, err := t.inotify.Add(folder, changeEvents)
 		for errors.Is(err, unix.ENOENT) && folder != filepath.Dir(folder) {
 			missing, folder = folder, filepath.Dir(folder)
-			watch, err = t.inotify.Add(folder, changes)
+			watch, err = t.inotify.Add(folder, changeEvents)
 		}
 		t.mu.Lock()
 		f.watch, f.deep = watch, err == nil && missing == ""
@@ -232,18 +232,18 @@ func (t *Tail) place(f *file) {
 	}
 }
 
-// changes are what may mean that a file has more.
-const changes = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
+// changeEvents are what may mean that a file has more.
+const changeEvents = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_ONLYDIR
 
-// listen reads the kernel's events until Close.
-func (t *Tail) listen() {
+// readEvents reads the kernel's events until Close.
+func (t *Tail) readEvents() {
 	for {
 		events, err := t.inotify.Read()
 		if err != nil {
 			return
 		}
 		for _, e := range events {
-			t.wake(func(f *file) bool {
+			t.markFiles(func(f *tailedFile) bool {
 				switch {
 				case e.What&unix.IN_Q_OVERFLOW != 0:
 					return true

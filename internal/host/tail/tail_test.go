@@ -58,7 +58,7 @@ func wants(t *testing.T, f *tail.Tail, want ...string) {
 			t.Fatalf("line %d: %q, want %q", i, line.Text, w)
 		}
 	}
-	f.Look()
+	f.RecheckFiles()
 	if line, ok := f.Now(); ok {
 		t.Fatalf("one line too many: %q", line.Text)
 	}
@@ -82,7 +82,7 @@ func TestLast(t *testing.T) {
 		last     int
 		want     []string
 	}{
-		{"all", "-", joined(numbered(0, 9)), tail.All, numbered(0, 9)},
+		{"all", "-", joined(numbered(0, 9)), tail.AllLines, numbered(0, 9)},
 		{"last three", "-", joined(numbered(0, 9)), 3, numbered(6, 9)},
 		{"as many as there are", "-", joined(numbered(0, 9)), 9, numbered(0, 9)},
 		{"more than there are", "-", joined(numbered(0, 9)), 10, numbered(0, 9)},
@@ -90,11 +90,11 @@ func TestLast(t *testing.T) {
 		{"an empty file", "-", "", 5, nil},
 		{"no file", "-", "-", 5, nil},
 		{"with what was full", joined(numbered(0, 5)), joined(numbered(5, 9)), 6, numbered(3, 9)},
-		{"all with what was full", joined(numbered(0, 5)), joined(numbered(5, 9)), tail.All, numbered(0, 9)},
+		{"all with what was full", joined(numbered(0, 5)), joined(numbered(5, 9)), tail.AllLines, numbered(0, 9)},
 		{"without what was full", joined(numbered(0, 5)), joined(numbered(5, 9)), 4, numbered(5, 9)},
 		{"nothing after what was full", joined(numbered(0, 5)), "", 2, numbered(3, 5)},
 		{"only what was full", joined(numbered(0, 5)), "-", 2, numbered(3, 5)},
-		{"a line over both", "a\nb\nc", "d\ne\n", tail.All, []string{"a", "b", "cd", "e"}},
+		{"a line over both", "a\nb\nc", "d\ne\n", tail.AllLines, []string{"a", "b", "cd", "e"}},
 		{"long lines", "-", "a\n" + long + "\n" + long + "\n", 2, []string{long, long}},
 		{"empty lines", "-", "a\n\n\n\n", 3, []string{"", "", ""}},
 	} {
@@ -121,17 +121,17 @@ func TestUnended(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	write(t, path, "whole\nhalf")
 	f := open(t)
-	f.Add(path, tail.All)
+	f.Add(path, tail.AllLines)
 	wants(t, f, "whole")
-	if line, ok := f.Unended(); !ok || string(line.Text) != "half" {
+	if line, ok := f.UnendedLine(); !ok || string(line.Text) != "half" {
 		t.Errorf("unended: %q %v, want half", line.Text, ok)
 	}
-	if line, ok := f.Unended(); ok {
+	if line, ok := f.UnendedLine(); ok {
 		t.Errorf("told twice: %q", line.Text)
 	}
 	write(t, path, strings.Repeat("y", 200<<10)+"\n")
 	total := 0
-	f.Look()
+	f.RecheckFiles()
 	for line, ok := f.Now(); ok; line, ok = f.Now() {
 		if len(line.Text) > 128<<10 {
 			t.Errorf("a piece of %d bytes", len(line.Text))
@@ -149,7 +149,7 @@ func TestOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	write(t, path, "dos\r\n\r 1%\r 2%\r 3%\n10%\r20%\r\r\n\rend\n")
 	f := open(t)
-	f.Add(path, tail.All)
+	f.Add(path, tail.AllLines)
 	var told []string
 	for line, ok := f.Now(); ok; line, ok = f.Now() {
 		told = append(told, fmt.Sprintf("%s %v", line.Text, line.Over))
@@ -160,7 +160,7 @@ func TestOver(t *testing.T) {
 	}
 	write(t, path, "50%\r")
 	wants(t, f)
-	if line, ok := f.Unended(); !ok || string(line.Text) != "50%" || !line.Over {
+	if line, ok := f.UnendedLine(); !ok || string(line.Text) != "50%" || !line.Over {
 		t.Errorf("unended: %q %v %v", line.Text, line.Over, ok)
 	}
 }
@@ -192,7 +192,7 @@ func TestCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	write(t, path, joined(numbered(0, 5)))
 	f := open(t)
-	f.Add(path, tail.All)
+	f.Add(path, tail.AllLines)
 	wants(t, f, numbered(0, 5)...)
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestRotating(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "deep", "log")
 	f := open(t)
-	f.Add(path, tail.All)
+	f.Add(path, tail.AllLines)
 	const lines = 5000
 	seen := make(chan int, lines) // so that the writer is never two rotations ahead
 	go func() {
@@ -302,7 +302,7 @@ func TestMany(t *testing.T) {
 	const many = 20
 	path := func(i int) string { return filepath.Join(folder, fmt.Sprint("s", i), "log") }
 	for i := range many {
-		if n := f.Add(path(i), tail.All); n != i {
+		if n := f.Add(path(i), tail.AllLines); n != i {
 			t.Fatalf("file %d has number %d", i, n)
 		}
 	}
@@ -336,9 +336,9 @@ func TestNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := open(t)
-	f.Add("/dev/zero", tail.All)
-	f.Add(t.TempDir(), tail.All)
-	f.Add("/proc/self/no/such", tail.All)
+	f.Add("/dev/zero", tail.AllLines)
+	f.Add(t.TempDir(), tail.AllLines)
+	f.Add("/proc/self/no/such", tail.AllLines)
 	cancel()
 	if line, err := f.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %q, %v", line.Text, err)
@@ -352,7 +352,7 @@ func TestResume(t *testing.T) {
 	lines := func(inode uint64, offset int64) string {
 		f := tail.New()
 		defer f.Close()
-		f.Resume(path, inode, offset)
+		f.ResumeFile(path, inode, offset)
 		var all []string
 		for line, ok := f.Now(); ok; line, ok = f.Now() {
 			all = append(all, string(line.Text))
@@ -382,11 +382,11 @@ func TestResume(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	none, zero := tail.Mark(path)
+	none, zero := tail.InodeAndSize(path)
 	is("no file yet", lines(none, zero), "")
 	write(path, "a\n")
 	is("a file that was not there", lines(none, zero), "a")
-	inode, offset := tail.Mark(path)
+	inode, offset := tail.InodeAndSize(path)
 	write(path, "b\n")
 	is("behind the mark", lines(inode, offset), "b")
 	rotate()

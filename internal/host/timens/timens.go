@@ -33,15 +33,15 @@ func Unshift(shown uint64, shift time.Duration) uint64 {
 // Tick is the unit in which /proc/PID/stat has the start of a process (USER_HZ, include/asm-generic/param.h).
 const Tick = time.Second / 100
 
-// first is the machine's own namespace: PROC_TIME_INIT_INO in torvalds/linux include/linux/proc_ns.h.
-const first = "time:[4026531834]"
+// firstTimeNamespace is the machine's own namespace: PROC_TIME_INIT_INO in torvalds/linux include/linux/proc_ns.h.
+const firstTimeNamespace = "time:[4026531834]"
 
 // Offset is what a clock shows here more than outside of all time namespaces. The error says that it cannot be known:
 // then no time of this process may be compared with that of another one. A kernel before Linux 5.6 has none of these
 // namespaces.
 func Offset(proc string, clock Clock) (time.Duration, error) {
 	own, err := os.Readlink(filepath.Join(proc, "self/ns/time"))
-	if errors.Is(err, os.ErrNotExist) || err == nil && own == first {
+	if errors.Is(err, os.ErrNotExist) || err == nil && own == firstTimeNamespace {
 		return 0, nil
 	}
 	children, cerr := os.Readlink(filepath.Join(proc, "self/ns/time_for_children"))
@@ -52,10 +52,10 @@ func Offset(proc string, clock Clock) (time.Duration, error) {
 	case own != children:
 		return 0, errors.New("cannot tell the time of this time namespace, which is not that of new processes: start gpuard in one (unshare --time --fork)")
 	}
-	return parse(string(text), clock)
+	return parseOffsets(string(text), clock)
 }
 
-func parse(text string, clock Clock) (time.Duration, error) {
+func parseOffsets(text string, clock Clock) (time.Duration, error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[0] != string(clock) {

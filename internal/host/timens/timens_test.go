@@ -18,8 +18,8 @@ func TestOffset(t *testing.T) {
 		fails                  bool
 	}{
 		"a kernel without them":            {"", "", "", 0, false},
-		"the machine's":                    {first, first, "monotonic           0         0\nboottime            0         0\n", 0, false},
-		"that of children is another":      {first, inside, "boottime 1000 0\n", 0, false},
+		"the machine's":                    {firstTimeNamespace, firstTimeNamespace, "monotonic           0         0\nboottime            0         0\n", 0, false},
+		"that of children is another":      {firstTimeNamespace, inside, "boottime 1000 0\n", 0, false},
 		"inside":                           {inside, inside, "monotonic        5         0\nboottime         1000         0\n", 1000 * time.Second, false},
 		"back":                             {inside, inside, "monotonic 0 0\nboottime -7 500000000\n", -6500 * time.Millisecond, false},
 		"a part of a tick":                 {inside, inside, "boottime 1000 5000000\n", 0, true},

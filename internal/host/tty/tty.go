@@ -1,7 +1,7 @@
 // Package tty writes a line on the terminals of a user, as write(1) and wall(1) do: only where the user takes messages
 // (mesg(1)), and never waiting for a terminal. It must not read from one, nor become its process.
 //
-//	n := tty.Below("/").Tell(uid, "GPU 3 is unhealthy", tty.Own())
+//	n := tty.DevRoot("/").Tell(uid, "GPU 3 is unhealthy", tty.OwnTerminal())
 package tty
 
 import (
@@ -15,14 +15,14 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Below is the folder above dev: "/" outside tests.
-type Below string
+// DevRoot is the folder above dev: "/" outside tests.
+type DevRoot string
 
-// Tell writes a line on each terminal that belongs to a user and takes messages, but not on the device except (0:
+// TellUser writes a line on each terminal that belongs to a user and takes messages, but not on the device except (0:
 // none), and returns on how many.
-func (b Below) Tell(uid uint32, line string, except uint64) (told int) {
-	for _, path := range b.terminals() {
-		if written(path, uid, line, func(device uint64) bool { return device != except }) {
+func (b DevRoot) TellUser(uid uint32, line string, except uint64) (told int) {
+	for _, path := range b.listTerminals() {
+		if writeLine(path, uid, line, func(device uint64) bool { return device != except }) {
 			told++
 		}
 	}
@@ -31,19 +31,19 @@ func (b Below) Tell(uid uint32, line string, except uint64) (told int) {
 
 // TellProcess writes a line for the user of a process: on the terminal of the process if that belongs to the user, else
 // on all of the user's.
-func (b Below) TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
+func (b DevRoot) TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
 	if p, ok := sys.ReadProcess(pid); ok && p.Start == start && p.Terminal != 0 {
-		for _, path := range b.terminals() {
-			if written(path, uid, line, func(device uint64) bool { return device == p.Terminal }) {
+		for _, path := range b.listTerminals() {
+			if writeLine(path, uid, line, func(device uint64) bool { return device == p.Terminal }) {
 				return 1
 			}
 		}
 	}
-	return b.Tell(uid, line, 0)
+	return b.TellUser(uid, line, 0)
 }
 
-// Own is the terminal of this process's standard error; 0: it is none.
-func Own() uint64 {
+// OwnTerminal is the terminal of this process's standard error; 0: it is none.
+func OwnTerminal() uint64 {
 	var st unix.Stat_t
 	if unix.Fstat(int(os.Stderr.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
 		return 0
@@ -51,8 +51,8 @@ func Own() uint64 {
 	return st.Rdev
 }
 
-// terminals are pseudo terminals and those of the console. Serial lines are left out: their opening may wait.
-func (b Below) terminals() (paths []string) {
+// listTerminals are pseudo terminals and those of the console. Serial lines are left out: their opening may wait.
+func (b DevRoot) listTerminals() (paths []string) {
 	for _, pattern := range []string{"dev/pts/[0-9]*", "dev/tty[0-9]*"} {
 		found, _ := filepath.Glob(filepath.Join(string(b), pattern))
 		paths = append(paths, found...)
@@ -60,8 +60,8 @@ func (b Below) terminals() (paths []string) {
 	return paths
 }
 
-// written writes a line on a terminal if it is one of the user, takes messages, and wanted says so.
-func written(path string, uid uint32, line string, wanted func(device uint64) bool) bool {
+// writeLine writes a line on a terminal if it is one of the user, takes messages, and wanted says so.
+func writeLine(path string, uid uint32, line string, wanted func(device uint64) bool) bool {
 	takes := func(st unix.Stat_t) bool {
 		major := unix.Major(st.Rdev)
 		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == 4 || major >= 136 && major <= 143) && // admin-guide/devices.txt of the kernel

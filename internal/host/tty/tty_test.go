@@ -62,7 +62,7 @@ func anywhere(uint64) bool { return true }
 func TestWritten(t *testing.T) {
 	master, path := pty(t)
 	me := uint32(os.Geteuid())
-	if !written(path, me, "GPU 3\x1b[2J is\nhot", anywhere) {
+	if !writeLine(path, me, "GPU 3\x1b[2J is\nhot", anywhere) {
 		t.Fatal("it was not written")
 	}
 	if text := shown(master); strings.ContainsAny(text, "\x1b\a") || strings.Count(text, "\n") != 2 || !strings.HasPrefix(text, "\r\n") && !strings.HasPrefix(text, "\r\r\n") || !strings.Contains(text, "GPU 3") || !strings.Contains(text, "hot\r") {
@@ -80,14 +80,14 @@ func TestWritten(t *testing.T) {
 		}
 	}
 	for what, done := range map[string]bool{
-		"another user's":   written(path, me+1, "x", anywhere),
-		"one's own":        written(path, me, "x", func(device uint64) bool { return device != st.Rdev }),
-		"a link":           written(link, me, "x", anywhere),
-		"a pipe":           written(pipe, me, "x", anywhere),
-		"a file":           written(file, me, "x", anywhere),
-		"another device":   written("/dev/null", 0, "x", anywhere),
-		"what is missing":  written(filepath.Join(dir, "none"), me, "x", anywhere),
-		"not from outside": Own() == st.Rdev,
+		"another user's":   writeLine(path, me+1, "x", anywhere),
+		"one's own":        writeLine(path, me, "x", func(device uint64) bool { return device != st.Rdev }),
+		"a link":           writeLine(link, me, "x", anywhere),
+		"a pipe":           writeLine(pipe, me, "x", anywhere),
+		"a file":           writeLine(file, me, "x", anywhere),
+		"another device":   writeLine("/dev/null", 0, "x", anywhere),
+		"what is missing":  writeLine(filepath.Join(dir, "none"), me, "x", anywhere),
+		"not from outside": OwnTerminal() == st.Rdev,
 	} {
 		if done {
 			t.Errorf("%s is written to", what)
@@ -96,7 +96,7 @@ func TestWritten(t *testing.T) {
 	if err := os.Chmod(path, 0o600); err != nil { // mesg n
 		t.Fatal(err)
 	}
-	if written(path, me, "x", anywhere) {
+	if writeLine(path, me, "x", anywhere) {
 		t.Error("messages that are not wanted are written")
 	}
 	if text := shown(master); text != "" {
@@ -112,7 +112,7 @@ func TestFull(t *testing.T) {
 	master, path := pty(t)
 	began := time.Now()
 	for range 5000 {
-		written(path, uint32(os.Geteuid()), strings.Repeat("x", 200), anywhere)
+		writeLine(path, uint32(os.Geteuid()), strings.Repeat("x", 200), anywhere)
 	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("5000 lines took %v", took)
@@ -132,7 +132,7 @@ func TestFull(t *testing.T) {
 	if err := unix.IoctlSetTermios(fd, unix.TCSETS, mode); err != nil {
 		t.Fatal(err)
 	}
-	if written(path, uint32(os.Geteuid()), "x", anywhere) {
+	if writeLine(path, uint32(os.Geteuid()), "x", anywhere) {
 		t.Error("a terminal with tostop is written to")
 	}
 }
@@ -153,16 +153,16 @@ func TestTell(t *testing.T) {
 	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	if n := Below("/").Tell(user, "hot", 0); n != 2 {
+	if n := DevRoot("/").TellUser(user, "hot", 0); n != 2 {
 		t.Errorf("%d terminals, want 2", n)
 	}
-	if n := Below("/").Tell(user, "hot", st.Rdev); n != 1 {
+	if n := DevRoot("/").TellUser(user, "hot", st.Rdev); n != 1 {
 		t.Errorf("%d terminals, want 1", n)
 	}
-	if n := Below("/").TellProcess(os.Getpid(), 1, user, "end it"); n != 2 { // another process: all of the user's
+	if n := DevRoot("/").TellProcess(os.Getpid(), 1, user, "end it"); n != 2 { // another process: all of the user's
 		t.Errorf("%d terminals, want 2", n)
 	}
-	if n := Below(t.TempDir()).Tell(user, "hot", 0); n != 0 {
+	if n := DevRoot(t.TempDir()).TellUser(user, "hot", 0); n != 0 {
 		t.Errorf("%d terminals in an empty folder", n)
 	}
 	if a, b, c := strings.Count(shown(first), "\n"), strings.Count(shown(second), "\n"), shown(third); a != 4 || b != 6 || c != "" {

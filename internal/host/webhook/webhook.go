@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Limit is how long a post may take.
-const Limit = 10 * time.Second
+// PostTimeout is how long a post may take.
+const PostTimeout = 10 * time.Second
 
 // Post posts a body, and fails unless the answer is one of success. The error has the host of the address and not its
 // path, which may be a secret.
 func Post(ctx context.Context, address string, body []byte) error {
-	ctx, end := context.WithTimeout(ctx, Limit)
+	ctx, end := context.WithTimeout(ctx, PostTimeout)
 	defer end()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {

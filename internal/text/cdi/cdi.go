@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Read reads one file, YAML or JSON (cncf-tags/container-device-interface SPEC.md). The caller sets path, folder and
+// ReadSpec reads one file, YAML or JSON (cncf-tags/container-device-interface SPEC.md). The caller sets path, folder and
 // time. A file without version and kind is an error.
-func Read(src []byte) (hostinfo.CDISpec, error) {
+func ReadSpec(src []byte) (hostinfo.CDISpec, error) {
 	var spec hostinfo.CDISpec
 	var hosts []string
 	var err error
@@ -82,11 +82,11 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 		return nil, errors.New("it is empty")
 	}
 	top := docs[0]
-	spec.Version, spec.Kind = text(top.Find("cdiVersion")), text(top.Find("kind"))
+	spec.Version, spec.Kind = scalarText(top.Find("cdiVersion")), scalarText(top.Find("kind"))
 	all := []*yamltree.Node{top.Find("containerEdits", "mounts")}
 	if devices := top.Find("devices"); devices != nil {
 		for _, d := range devices.Items {
-			spec.Devices = append(spec.Devices, text(d.Find("name")))
+			spec.Devices = append(spec.Devices, scalarText(d.Find("name")))
 			all = append(all, d.Find("containerEdits", "mounts"))
 		}
 	}
@@ -95,13 +95,13 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 			continue
 		}
 		for _, m := range mounts.Items {
-			hosts = append(hosts, text(m.Find("hostPath")))
+			hosts = append(hosts, scalarText(m.Find("hostPath")))
 		}
 	}
 	return hosts, nil
 }
 
-func text(n *yamltree.Node) string {
+func scalarText(n *yamltree.Node) string {
 	if n == nil || n.Kind != yamltree.Scalar || n.Null {
 		return ""
 	}

@@ -49,16 +49,16 @@ func TestRead(t *testing.T) {
 		"JSON": `{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"mounts":[{"hostPath":"/x/libnvidia-ml.so.550.54.14"}]}},` +
 			`{"name":"GPU-11111111-2222-3333-4444-555555555555"},{"name":"all"}]}`,
 	} {
-		if got, err := Read([]byte(src)); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ReadSpec([]byte(src)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
 	}
-	other, err := Read([]byte("cdiVersion: \"0.6.0\"\nkind: amd.com/gpu\ndevices: []\n"))
+	other, err := ReadSpec([]byte("cdiVersion: \"0.6.0\"\nkind: amd.com/gpu\ndevices: []\n"))
 	if err != nil || other.Kind != "amd.com/gpu" || other.Driver != "" || other.Devices != nil {
 		t.Errorf("another vendor's: %+v, %v", other, err)
 	}
 	for _, src := range []string{"", "{", "a: b", "kind: nvidia.com/gpu", "- a\n- b\n", "cdiVersion: [1]\nkind: {}\n", `{"cdiVersion": 5}`, "\x00", "devices:\n - &a [*a]\n"} {
-		if got, err := Read([]byte(src)); err == nil || !reflect.DeepEqual(got, hostinfo.CDISpec{}) {
+		if got, err := ReadSpec([]byte(src)); err == nil || !reflect.DeepEqual(got, hostinfo.CDISpec{}) {
 			t.Errorf("%q: %+v, %v", src, got, err)
 		}
 	}
@@ -79,7 +79,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(generated))
 	f.Add([]byte(`{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"0"}]}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		spec, err := Read(src)
+		spec, err := ReadSpec(src)
 		if err == nil && (spec.Kind == "" || spec.Version == "") || err != nil && !reflect.DeepEqual(spec, hostinfo.CDISpec{}) {
 			t.Errorf("%+v, %v", spec, err)
 		}

@@ -8,68 +8,68 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// commands reads entrypoint, command and the health check. The words of command follow those of the entrypoint where
+// readCommands reads entrypoint, command and the health check. The words of command follow those of the entrypoint where
 // both are in the file and command begins with an argument; where it is an option, they follow the entrypoint of an
 // image that is known.
-func (r *reader) commands(n *yamltree.Node) {
-	entry, command := words(n.Find("entrypoint")), words(n.Find("command"))
+func (r *reader) readCommands(n *yamltree.Node) {
+	entry, command := commandWords(n.Find("entrypoint")), commandWords(n.Find("command"))
 	if len(entry) == 0 && len(command) > 0 && strings.HasPrefix(command[0].Text, "-") {
-		entry = known(n.Find("image"))
+		entry = imageCommand(n.Find("image"))
 	}
 	whole := append(append([]lint.Word{}, entry...), command...)
 	joined := lint.Step{Do: lint.Command, Words: whole, In: r.name}
-	if _, script := lint.ShellText(joined); script || len(entry) > 0 && len(command) > 0 && follows(command[0]) {
-		r.command(whole)
+	if _, script := lint.ShellText(joined); script || len(entry) > 0 && len(command) > 0 && isArgument(command[0]) {
+		r.addCommand(whole)
 	} else {
-		r.command(entry)
-		r.command(command)
+		r.addCommand(entry)
+		r.addCommand(command)
 	}
 	if test := n.Find("healthcheck", "test"); test != nil && len(test.Items) > 1 {
 		switch test.Items[0].Text {
 		case "CMD":
-			r.command(words(&yamltree.Node{Kind: yamltree.List, Items: test.Items[1:]}))
+			r.addCommand(commandWords(&yamltree.Node{Kind: yamltree.List, Items: test.Items[1:]}))
 		case "CMD-SHELL":
-			r.script(test.Items[1])
+			r.addScript(test.Items[1])
 		}
 	}
 }
 
-// follows reports whether a word can only be an argument of the entrypoint: an option, or an assignment for env.
-func follows(w lint.Word) bool {
+// isArgument reports whether a word can only be an argument of the entrypoint: an option, or an assignment for env.
+func isArgument(w lint.Word) bool {
 	return strings.HasPrefix(w.Text, "-") || strings.Contains(w.Text, "=")
 }
 
-func (r *reader) command(words []lint.Word) {
+func (r *reader) addCommand(words []lint.Word) {
 	if len(words) == 0 {
 		return
 	}
-	s := lint.Step{Do: lint.Command, Words: words, In: r.name, At: yamltree.Span(words[0].At, words[len(words)-1].At)}
+	s := lint.Step{Do: lint.Command, Words: words, In: r.name, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	r.steps = append(r.steps, s)
 	if inner, ok := lint.ShellText(s); ok {
 		r.steps = append(r.steps, inner)
 	}
 }
 
-func (r *reader) script(n *yamltree.Node) {
-	text, at, indent := n.Script()
+func (r *reader) addScript(n *yamltree.Node) {
+	text, at, indent := n.ScriptText()
 	text = strings.ReplaceAll(text, "$$", "$")
 	r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, Value: lint.Value{Text: text, Known: true, At: n.At, Raw: n.Raw}, In: r.name, Indent: indent})
 }
 
-// known is the program that an image starts with options alone.
-func known(image *yamltree.Node) (words []lint.Word) {
+// imageCommand is the program that an image starts with options alone.
+func imageCommand(image *yamltree.Node) (words []lint.Word) {
 	if image == nil {
 		return nil
 	}
-	for _, word := range launchers.OfImage(image.Text) {
+	for _, word := range launchers.ProgramOfImage(image.Text) {
 		words = append(words, lint.Word{Text: word, Known: true, At: image.At})
 	}
 	return words
 }
 
-// words reads a command in both forms: a list of words, and one text that Compose splits as a shell would, without
+// commandWords reads a command in both forms: a list of words, and one text that Compose splits as a shell would, without
 // starting one.
-func words(n *yamltree.Node) []lint.Word {
+func commandWords(n *yamltree.Node) []lint.Word {
 	if n == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func words(n *yamltree.Node) []lint.Word {
 		for _, item := range n.Items {
 			if item.Kind == yamltree.Scalar {
 				list = append(list, item.Value())
-				list[len(list)-1] = interpolate(list[len(list)-1])
+				list[len(list)-1] = interpolateValue(list[len(list)-1])
 			}
 		}
 		return list
@@ -86,13 +86,13 @@ func words(n *yamltree.Node) []lint.Word {
 	if n.Kind != yamltree.Scalar || n.Null {
 		return nil
 	}
-	text, at, indent := n.Script()
-	return split(text, at, indent)
+	text, at, indent := n.ScriptText()
+	return splitCommand(text, at, indent)
 }
 
-// split cuts a command into words: blanks separate, quotes and backslashes protect as in a shell. Places follow the
+// splitCommand cuts a command into words: blanks separate, quotes and backslashes protect as in a shell. Places follow the
 // lines of the text; indent as in a Script step.
-func split(text string, at lint.Place, indent int) []lint.Word {
+func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 	var list []lint.Word
 	line, column := at.Line, at.Column
 	place := func() lint.Place {
@@ -113,7 +113,7 @@ func split(text string, at lint.Place, indent int) []lint.Word {
 					w.At.EndLine, w.At.EndColumn = at.EndLine, at.EndColumn
 				}
 			}
-			list = append(list, interpolate(w))
+			list = append(list, interpolateValue(w))
 		}
 		word.Reset()
 		in = false

@@ -10,13 +10,13 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// most is how many steps a file may have: aliases can make a small file name a great many.
-const most = 20000
+// maxSteps is how many steps a file may have: aliases can make a small file name a great many.
+const maxSteps = 20000
 
-// Read returns what the services of a Compose file do (https://github.com/compose-spec/compose-spec/blob/main/spec.md):
+// ReadSteps returns what the services of a Compose file do (https://github.com/compose-spec/compose-spec/blob/main/spec.md):
 // of each, first its variables as Set steps in the section of its name, then what matters to devices as Setting steps,
 // then its programs as Command steps and the scripts they hand to a shell as Script steps.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Compose}
 	docs, err := yamltree.Parse(src)
 	if err != nil {
@@ -25,10 +25,10 @@ func Read(path string, src []byte) (lint.File, error) {
 	for _, doc := range docs {
 		for _, s := range doc.Find("services").Entries() {
 			r := reader{name: s.Key.Text}
-			r.service(s.Value)
+			r.readService(s.Value)
 			f.Steps = append(f.Steps, r.steps...)
-			if len(f.Steps) > most {
-				return f, fmt.Errorf("cannot read the file: its services come to more than %d settings", most)
+			if len(f.Steps) > maxSteps {
+				return f, fmt.Errorf("cannot read the file: its services come to more than %d settings", maxSteps)
 			}
 		}
 	}
@@ -40,36 +40,36 @@ type reader struct {
 	steps []lint.Step
 }
 
-func (r *reader) service(n *yamltree.Node) {
+func (r *reader) readService(n *yamltree.Node) {
 	if n == nil {
 		return
 	}
 	for _, p := range n.Entries() {
 		if p.Key.Text == "environment" {
-			r.environment(p.Value)
+			r.readEnvironment(p.Value)
 		}
 	}
 	for _, p := range n.Entries() {
 		switch p.Key.Text {
 		case "image", "runtime", "gpus", "devices", "deploy", "scale", "extends", "env_file", "shm_size", "ipc", "ulimits", "privileged", "build":
-			r.settings("services."+r.name+"."+p.Key.Text, p.Key, p.Value)
+			r.addSettings("services."+r.name+"."+p.Key.Text, p.Key, p.Value)
 		}
 	}
-	r.commands(n)
+	r.readCommands(n)
 }
 
-// environment reads both forms: a map, and a list of NAME=VALUE. A name alone takes the value that Compose itself was
+// readEnvironment reads both forms: a map, and a list of NAME=VALUE. A name alone takes the value that Compose itself was
 // started with.
-func (r *reader) environment(n *yamltree.Node) {
+func (r *reader) readEnvironment(n *yamltree.Node) {
 	for _, p := range n.Entries() {
-		s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: r.name, How: "environment", Exported: true}
+		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: r.name, How: "environment", Exported: true}
 		switch {
 		case p.Bare:
 			s.How = "environment, cut" // the rest of a value that was split at its comma
 		case p.Value.Kind != yamltree.Scalar:
 			continue // a shape that Compose refuses
 		}
-		s.Value = interpolate(p.Value.Value())
+		s.Value = interpolateValue(p.Value.Value())
 		if p.Value.Null {
 			s.Value = lint.Value{At: p.Value.At}
 		}
@@ -86,7 +86,7 @@ func (r *reader) environment(n *yamltree.Node) {
 		name, value, given := strings.Cut(item.Text, "=")
 		s.Name = name
 		if given {
-			s.Value = interpolate(rest(item, len(name)+1, value))
+			s.Value = interpolateValue(restOfScalar(item, len(name)+1, value))
 		} else {
 			s.Value = lint.Value{At: item.At}
 			if n.Flow && item.Plain && i > 0 {
@@ -97,11 +97,11 @@ func (r *reader) environment(n *yamltree.Node) {
 	}
 }
 
-// rest is the rest of a scalar from a byte on.
-func rest(n *yamltree.Node, from int, text string) lint.Value {
+// restOfScalar is the rest of a scalar from a byte on.
+func restOfScalar(n *yamltree.Node, from int, text string) lint.Value {
 	v := n.Value()
 	v.Text = text
-	_, at, indent := n.Script()
+	_, at, indent := n.ScriptText()
 	if indent < 0 || at.Line != at.EndLine {
 		return v
 	}
@@ -110,9 +110,9 @@ func rest(n *yamltree.Node, from int, text string) lint.Value {
 	return v
 }
 
-// interpolate takes the doubled $ away, by which a file writes one; any other $ is filled in by Compose
+// interpolateValue takes the doubled $ away, by which a file writes one; any other $ is filled in by Compose
 // (https://github.com/compose-spec/compose-spec/blob/main/12-interpolation.md).
-func interpolate(v lint.Value) lint.Value {
+func interpolateValue(v lint.Value) lint.Value {
 	plain := strings.ReplaceAll(v.Text, "$$", "")
 	if strings.Contains(plain, "$") {
 		v.Known = false
@@ -122,17 +122,17 @@ func interpolate(v lint.Value) lint.Value {
 	return v
 }
 
-// settings names every scalar below a key by its path: "services.web.deploy.resources.reservations.devices[0].count".
+// addSettings names every scalar below a key by its path: "services.web.deploy.resources.reservations.devices[0].count".
 // An entry of a list that is a map has a step of its own, without a value.
-func (r *reader) settings(name string, key, n *yamltree.Node) {
-	if n == nil || len(r.steps) > most {
+func (r *reader) addSettings(name string, key, n *yamltree.Node) {
+	if n == nil || len(r.steps) > maxSteps {
 		return
 	}
-	s := lint.Step{At: yamltree.Span(key.At, n.At), Do: lint.Setting, Name: name, In: r.name}
+	s := lint.Step{At: yamltree.JoinPlaces(key.At, n.At), Do: lint.Setting, Name: name, In: r.name}
 	switch n.Kind {
 	case yamltree.Scalar:
 		if !n.Null {
-			s.Value = interpolate(n.Value())
+			s.Value = interpolateValue(n.Value())
 			r.steps = append(r.steps, s)
 		}
 	case yamltree.List:
@@ -140,11 +140,11 @@ func (r *reader) settings(name string, key, n *yamltree.Node) {
 			if item.Kind == yamltree.Map {
 				r.steps = append(r.steps, lint.Step{At: item.At, Do: lint.Setting, Name: fmt.Sprintf("%s[%d]", name, i), In: r.name})
 			}
-			r.settings(fmt.Sprintf("%s[%d]", name, i), item, item)
+			r.addSettings(fmt.Sprintf("%s[%d]", name, i), item, item)
 		}
 	case yamltree.Map:
 		for _, p := range n.Entries() {
-			r.settings(name+"."+p.Key.Text, p.Key, p.Value)
+			r.addSettings(name+"."+p.Key.Text, p.Key, p.Value)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func TestRead(t *testing.T) {
 		{"odd", "services:\n  web:\n  two: 5\n  three:\n    environment: 5\n    command: 5\n    deploy:\n", []string{`6:14 command in three ="5"`}},
 		{"no services", "a: b\n", nil},
 	} {
-		f, err := Read("compose.yaml", []byte(c.src))
-		got := steps.Shown(c.src, f)
+		f, err := ReadSteps("compose.yaml", []byte(c.src))
+		got := steps.RenderSteps(c.src, f)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
@@ -84,7 +84,7 @@ func TestGrowth(t *testing.T) {
 	for i := 1; i < 12; i++ {
 		src += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), i-1)
 	}
-	if f, err := Read("compose.yaml", []byte(src+"services:\n  web:\n    devices: *a11\n  two:\n    devices: *a11\n")); err == nil {
+	if f, err := ReadSteps("compose.yaml", []byte(src+"services:\n  web:\n    devices: *a11\n  two:\n    devices: *a11\n")); err == nil {
 		t.Errorf("%d steps and no error", len(f.Steps))
 	}
 }
@@ -94,11 +94,11 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("services:\n  web:\n    command: >\n      a \\\n      b\n    entrypoint: \"x\n      'y'\"\n"))
 	f.Add([]byte("services:\n  web:\n    command: >\n      a \\\n            entrypoint: \"x\n   "))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("compose.yaml", src)
+		file, err := ReadSteps("compose.yaml", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

@@ -8,10 +8,10 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// Read returns the packages of an environment file as Setting steps, named dependencies[0] and dependencies[3].pip[1],
+// ReadSteps returns the packages of an environment file as Setting steps, named dependencies[0] and dependencies[3].pip[1],
 // and its variables as Set steps
 // (https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html#creating-an-environment-file-manually).
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Conda}
 	docs, err := yamltree.Parse(src)
 	if err != nil {
@@ -19,13 +19,13 @@ func Read(path string, src []byte) (lint.File, error) {
 	}
 	for _, doc := range docs {
 		if list := doc.Find("dependencies"); list != nil {
-			f.Steps = append(f.Steps, packages("dependencies", list)...)
+			f.Steps = append(f.Steps, packageSteps("dependencies", list)...)
 		}
 		for _, p := range doc.Find("variables").Entries() {
 			if p.Value.Kind != yamltree.Scalar {
 				continue
 			}
-			s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, How: "variables", Exported: true, Value: p.Value.Value()}
+			s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, How: "variables", Exported: true, Value: p.Value.Value()}
 			if p.Bare {
 				s.How = "variables, cut" // the rest of a value that was split at its comma
 			}
@@ -35,7 +35,7 @@ func Read(path string, src []byte) (lint.File, error) {
 	return f, nil
 }
 
-func packages(name string, list *yamltree.Node) []lint.Step {
+func packageSteps(name string, list *yamltree.Node) []lint.Step {
 	var steps []lint.Step
 	for i, item := range list.Items {
 		path := fmt.Sprintf("%s[%d]", name, i)
@@ -43,7 +43,7 @@ func packages(name string, list *yamltree.Node) []lint.Step {
 			steps = append(steps, lint.Step{At: item.At, Do: lint.Setting, Name: path, Value: item.Value()})
 		}
 		if pip := item.Find("pip"); pip != nil && pip.Kind == yamltree.List && name == "dependencies" {
-			steps = append(steps, packages(path+".pip", pip)...)
+			steps = append(steps, packageSteps(path+".pip", pip)...)
 		}
 	}
 	return steps

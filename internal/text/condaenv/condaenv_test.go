@@ -24,8 +24,8 @@ func TestRead(t *testing.T) {
 		{"cut", "variables: {A: 0,1}\n", []string{`1:13 set A variables ="0"`, `1:18 set 1 variables, cut =""`}},
 		{"odd", "dependencies: a\nvariables: [b]\n", nil},
 	} {
-		f, err := Read("environment.yml", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("environment.yml", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -36,11 +36,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("environment.yml", src)
+		file, err := ReadSteps("environment.yml", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

@@ -14,8 +14,8 @@ type Room struct {
 	Alone  bool   // there is no map of variables yet
 }
 
-// Find finds room for a variable of this name. The error says in a few words why there is none.
-func Find(src []byte, name string) (Room, error) {
+// FindRoom finds room for a variable of this name. The error says in a few words why there is none.
+func FindRoom(src []byte, name string) (Room, error) {
 	docs, err := yamltree.Parse(src)
 	if err != nil {
 		return Room{}, err

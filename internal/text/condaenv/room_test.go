@@ -28,7 +28,7 @@ func TestFind(t *testing.T) {
 		{"indented", "  name: a\n", Room{}, "first column"},
 		{"no YAML", "a: [\n", Room{}, "cannot read"},
 	} {
-		got, err := Find([]byte(c.src), "GPUARD_CONDA")
+		got, err := FindRoom([]byte(c.src), "GPUARD_CONDA")
 		if got != c.want || (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%s: %+v, %v; want %+v, %q", c.name, got, err, c.want, c.bad)
 		}

@@ -21,12 +21,12 @@ var example string
 // Example is a file with every key once, with comments on lines of their own.
 func Example() string { return example }
 
-// Read returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used. machine says
+// ReadPolicy returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used. machine says
 // that it is the machine's, which may have more keys than a user's.
-func Read(data []byte, path string, machine bool) (*policy.File, []diagnostic.One) {
+func ReadPolicy(data []byte, path string, machine bool) (*policy.File, []diagnostic.One) {
 	r := &reader{file: &policy.File{Machine: machine, Path: path}, keys: AllKeys()}
-	if root := r.Root(data, such); root != nil {
-		r.top(root)
+	if root := r.ReadRoot(data, sampleHint); root != nil {
+		r.readTop(root)
 	}
 	return r.file, r.Mistakes
 }
@@ -35,7 +35,7 @@ func Read(data []byte, path string, machine bool) (*policy.File, []diagnostic.On
 // in it, and whether it is YAML at all, is for others to judge.
 func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
-	root := r.Root(data, such)
+	root := r.ReadRoot(data, sampleHint)
 	if root == nil {
 		return nil, nil
 	}
@@ -46,9 +46,9 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 		}
 		switch p.Key.Text {
 		case "rules":
-			r.rules(p.Value)
+			r.readRules(p.Value)
 		case "defaults":
-			r.defaults(p.Value)
+			r.readDefaults(p.Value)
 		}
 	}
 	if !said {
@@ -63,21 +63,21 @@ type reader struct {
 	keys Keys
 }
 
-const such = "write rules:, and below it for instance - gpus: 2"
+const sampleHint = "write rules:, and below it for instance - gpus: 2"
 
-func (r *reader) top(root *yamltree.Node) {
-	for _, p := range r.entries(root, r.keys.File, "the file", "") {
+func (r *reader) readTop(root *yamltree.Node) {
+	for _, p := range r.knownEntries(root, r.keys.File, "the file", "") {
 		switch p.Key.Name {
 		case "rules":
-			r.rules(p.Value)
+			r.readRules(p.Value)
 		case "tolerate":
-			r.tolerate(p.Value)
+			r.readTolerate(p.Value)
 		case "defaults":
-			r.defaults(p.Value)
+			r.readDefaults(p.Value)
 		case "slurm":
-			r.slurm(p.Value)
+			r.readSlurm(p.Value)
 		case "watch":
-			r.watch(p)
+			r.readWatch(p)
 		default:
 			if text, ok := r.Word(p, ""); ok {
 				r.file.Login = policy.Login(text)
@@ -86,22 +86,22 @@ func (r *reader) top(root *yamltree.Node) {
 	}
 }
 
-// entries are the keys of a map, and fault is found with those that are unknown.
-func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of string) []yamltree.Entry {
+// knownEntries are the keys of a map, and fault is found with those that are unknown.
+func (r *reader) knownEntries(n *yamltree.Node, table []yamltree.Key, where, of string) []yamltree.Entry {
 	if n.Kind != yamltree.Map {
 		r.Wrong(n.At, "%s is not a map; write keys with a colon behind each, indented below it", where)
 		return nil
 	}
-	return r.Entries(n, table, where, of, func(key *yamltree.Node) {
+	return r.KnownEntries(n, table, where, of, func(key *yamltree.Node) {
 		var names []string
 		for _, k := range table {
 			names = append(names, k.Name)
 		}
-		if _, here := yamltree.Find(table, "expect"); here && key.Text == "time" {
+		if _, here := yamltree.FindKey(table, "expect"); here && key.Text == "time" {
 			r.Wrong(key.At, "unknown key %q%s; write timeout for a limit, or expect for an estimate", key.Text, of)
 			return
 		}
-		if meant := suggest.Word(key.Text, names); meant != "" {
+		if meant := suggest.ClosestWord(key.Text, names); meant != "" {
 			r.Wrong(key.At, "unknown key %q%s; did you mean %s?", key.Text, of, meant)
 			return
 		}
@@ -109,13 +109,13 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 	})
 }
 
-// place is the place of a key in this file.
-func (r *reader) place(at source.Place) policy.Place {
+// placeInFile is the place of a key in this file.
+func (r *reader) placeInFile(at source.Place) policy.Place {
 	return policy.Place{File: r.file.Path, Line: at.Line, Column: at.Column}
 }
 
-// unreachable finds rules after one for all users. Rules for root are reachable.
-func (r *reader) unreachable(rules []policy.Rule) {
+// reportUnreachable finds rules after one for all users. Rules for root are reachable.
+func (r *reader) reportUnreachable(rules []policy.Rule) {
 	i := slices.IndexFunc(rules, func(one policy.Rule) bool { return len(one.Users)+len(one.Groups) == 0 })
 	if i < 0 {
 		return

@@ -16,7 +16,7 @@ import (
 
 // TestExample: the file that people begin with is right, says every key of a rule once, and whole lines are remarks.
 func TestExample(t *testing.T) {
-	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml", true)
+	f, mistakes := ReadPolicy([]byte(Example()), "/etc/gpuard/config.yaml", true)
 	if len(mistakes) > 0 {
 		t.Fatal(&diagnostic.Many{File: f.Path, List: mistakes})
 	}
@@ -62,7 +62,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, block := range blocks {
 		text, _, _ := strings.Cut(block, "```")
-		if f, mistakes := Read([]byte(text), "team-rules.md", true); len(mistakes) > 0 {
+		if f, mistakes := ReadPolicy([]byte(text), "team-rules.md", true); len(mistakes) > 0 {
 			t.Errorf("%v\n%s", &diagnostic.Many{File: f.Path, List: mistakes}, text)
 		}
 	}
@@ -73,7 +73,7 @@ func TestPage(t *testing.T) {
 
 // TestForms: what can be written in several ways, and what says nothing.
 func TestForms(t *testing.T) {
-	f, mistakes := Read([]byte("x-all: &all {gpus: 0}\nrules:\n- <<: *all\n  users: bob,  1004\n  models: '*A100*'\n- users:\n    - eve\ntolerate: {memory: 0}\nlogin: none\n"+
+	f, mistakes := ReadPolicy([]byte("x-all: &all {gpus: 0}\nrules:\n- <<: *all\n  users: bob,  1004\n  models: '*A100*'\n- users:\n    - eve\ntolerate: {memory: 0}\nlogin: none\n"+
 		"defaults: {drift: true, wait: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f", false)
 	if len(mistakes) > 0 || fmt.Sprint(f.Rules[0].Users, f.Rules[0].Models, *f.Rules[0].GPUs, f.Rules[1].Users, *f.Tolerate.Memory) != "[bob 1004] [*A100*] 0 [eve] 0 B" || f.Login != policy.LoginNone {
 		t.Errorf("%+v %v", f, mistakes)
@@ -86,12 +86,12 @@ func TestForms(t *testing.T) {
 		t.Error(text)
 	}
 	for _, word := range []policy.Level{policy.Off, policy.Report, policy.Warn, policy.End} { // off is no boolean here
-		if f, mistakes := Read([]byte("watch: {outsiders: "+string(word)+"}"), "f", true); len(mistakes) > 0 || f.Watch.Outsiders != word {
+		if f, mistakes := ReadPolicy([]byte("watch: {outsiders: "+string(word)+"}"), "f", true); len(mistakes) > 0 || f.Watch.Outsiders != word {
 			t.Errorf("%s: %+v %v", word, f.Watch, mistakes)
 		}
 	}
 	for _, nothing := range []string{"", "# a remark\n", "---\n", "rules:\n- groups: [a]\n  gpus: 1\n- gpus: 2\n- users: [root]\n  gpus: 3\n"} {
-		if f, mistakes := Read([]byte(nothing), "f", false); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
+		if f, mistakes := ReadPolicy([]byte(nothing), "f", false); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
 			t.Errorf("%q: %v", nothing, mistakes)
 		}
 	}
@@ -152,9 +152,9 @@ func TestMistakes(t *testing.T) {
 		{"watch: {webhook: 'http://'}\n", "1:18: webhook of watch is no address of the web"},
 		{"watch: {grace: 5}\n", "1:16: grace of watch is \"5\": the unit is missing"},
 		{"watch: {except: []}\n", "1:17: except of watch is an empty list"},
-		{strings.Repeat("#", yamltree.Longest+1), "1:1: the file is longer than 256 KiB"},
+		{strings.Repeat("#", yamltree.MaxFileBytes+1), "1:1: the file is longer than 256 KiB"},
 	} {
-		f, mistakes := Read([]byte(c.src), "f", strings.Contains(c.src, "watch: {"))
+		f, mistakes := ReadPolicy([]byte(c.src), "f", strings.Contains(c.src, "watch: {"))
 		text := (&diagnostic.Many{File: f.Path, List: mistakes}).Error()
 		if len(mistakes) != 1 || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "cannot read f:") {
 			t.Errorf("%.60q: %d mistakes: %s\nwant %s", c.src, len(mistakes), text, c.want)
@@ -185,7 +185,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		_, _ = ReadProject(src, "f")
-		file, mistakes := Read(src, "f", true)
+		file, mistakes := ReadPolicy(src, "f", true)
 		for _, m := range mistakes {
 			if m.Line < 1 || m.Column < 1 || m.Text == "" {
 				t.Fatalf("%+v", m)

@@ -10,7 +10,7 @@ type Keys struct{ File, Rule, Tolerate, Defaults, Slurm, Watch []yamltree.Key }
 
 // AllKeys is what the file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: yamltree.KeysOf(option.Keys(option.Default)), Slurm: slurmKeys(), Watch: watchKeys()}
+	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: yamltree.KeysOf(option.OptionsOfFile(option.Default)), Slurm: slurmKeys(), Watch: watchKeys()}
 }
 
 // ProjectKeys are those of the keys at the top that a project's file may have, too.

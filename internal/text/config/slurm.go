@@ -8,17 +8,17 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// slurm reads what the names of a cluster mean. They become parts of options of sbatch, so they are plain words.
-func (r *reader) slurm(n *yamltree.Node) {
+// readSlurm reads what the names of a cluster mean. They become parts of options of sbatch, so they are plain words.
+func (r *reader) readSlurm(n *yamltree.Node) {
 	const of = " of slurm"
 	plain := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 	r.file.Slurm.Types, r.file.Slurm.Features = map[string]string{}, map[string]gpu.Bytes{}
-	for _, e := range r.entries(n, r.keys.Slurm, "slurm", of) {
+	for _, e := range r.knownEntries(n, r.keys.Slurm, "slurm", of) {
 		if e.Value.Kind != yamltree.Map {
 			r.Wrong(e.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", e.Key.Name, of, e.Key.Sample)
 			continue
 		}
-		for _, p := range r.Once(e.Value, e.Key.Name+of) {
+		for _, p := range r.UniqueEntries(e.Value, e.Key.Name+of) {
 			of := " in " + e.Key.Name + of
 			mib, err := strconv.ParseUint(p.Value.Text, 10, 32)
 			switch {

@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-func (r *reader) rules(n *yamltree.Node) {
+func (r *reader) readRules(n *yamltree.Node) {
 	const most = 1000
 	switch {
 	case n.Kind != yamltree.List:
@@ -25,58 +25,58 @@ func (r *reader) rules(n *yamltree.Node) {
 		return
 	}
 	for i, item := range n.Items {
-		r.file.Rules = append(r.file.Rules, r.rule(item, i+1))
+		r.file.Rules = append(r.file.Rules, r.readRule(item, i+1))
 	}
 	if len(n.Items) == 0 {
 		r.Wrong(n.At, "rules is an empty list; leave it out")
 	}
-	r.unreachable(r.file.Rules)
+	r.reportUnreachable(r.file.Rules)
 }
 
-func (r *reader) rule(n *yamltree.Node, number int) policy.Rule {
-	rule := policy.Rule{At: r.place(n.At)}
+func (r *reader) readRule(n *yamltree.Node, number int) policy.Rule {
+	rule := policy.Rule{At: r.placeInFile(n.At)}
 	of := fmt.Sprintf(" of rule %d", number)
-	for _, e := range r.entries(n, r.keys.Rule, fmt.Sprintf("rule %d", number), of) {
+	for _, e := range r.knownEntries(n, r.keys.Rule, fmt.Sprintf("rule %d", number), of) {
 		switch e.Key.Name {
 		case "name":
 			rule.Name, _ = r.Text(e, of)
 		case "users":
-			rule.Users = r.names(e, of)
+			rule.Users = r.readNames(e, of)
 		case "groups":
-			rule.Groups = r.names(e, of)
+			rule.Groups = r.readNames(e, of)
 		case "devices":
-			rule.Devices = r.devices(e, of)
+			rule.Devices = r.readDevices(e, of)
 		case "models":
-			rule.Models = r.models(e, of)
+			rule.Models = r.readModels(e, of)
 		case "gpus":
-			if n, ok := r.number(e, of); ok {
+			if n, ok := r.readNumber(e, of); ok {
 				rule.GPUs = &n
 			}
 		case "mem":
-			rule.Memory, _ = r.size(e, of, gpu.MiB)
+			rule.Memory, _ = r.readSize(e, of, gpu.MiB)
 		case "queue":
-			if n, ok := r.number(e, of); ok {
+			if n, ok := r.readNumber(e, of); ok {
 				rule.Queue = &n
 			}
 		case "outside":
 			rule.Outside, _ = r.Word(e, of)
 		default:
-			rule.Time, _ = r.time(e, of)
+			rule.Time, _ = r.readDuration(e, of)
 		}
 	}
 	return rule
 }
 
-func (r *reader) tolerate(n *yamltree.Node) {
+func (r *reader) readTolerate(n *yamltree.Node) {
 	const of = " of tolerate"
-	for _, e := range r.entries(n, r.keys.Tolerate, "tolerate", of) {
+	for _, e := range r.knownEntries(n, r.keys.Tolerate, "tolerate", of) {
 		switch e.Key.Name {
 		case "memory":
-			if size, ok := r.size(e, of, 0); ok {
+			if size, ok := r.readSize(e, of, 0); ok {
 				r.file.Tolerate.Memory = &size
 			}
 		case "display":
-			if size, ok := r.size(e, of, 0); ok {
+			if size, ok := r.readSize(e, of, 0); ok {
 				r.file.Tolerate.Display = &size
 			}
 		default:
@@ -91,14 +91,14 @@ func (r *reader) tolerate(n *yamltree.Node) {
 	}
 }
 
-// watch reads what only the machine's file can say: gpuard serve of root acts on it.
-func (r *reader) watch(p yamltree.Entry) {
+// readWatch reads what only the machine's file can say: gpuard serve of root acts on it.
+func (r *reader) readWatch(p yamltree.Entry) {
 	const of = " of watch"
 	if !r.file.Machine {
 		r.Wrong(p.At, "watch is only for the file of the machine, /etc/gpuard/config.yaml; leave it out")
 		return
 	}
-	for _, e := range r.entries(p.Value, r.keys.Watch, "watch", of) {
+	for _, e := range r.knownEntries(p.Value, r.keys.Watch, "watch", of) {
 		switch e.Key.Name {
 		case "webhook":
 			text, ok := r.Text(e, of)
@@ -112,38 +112,38 @@ func (r *reader) watch(p yamltree.Entry) {
 			text, _ := r.Word(e, of)
 			r.file.Watch.Outsiders = policy.Level(text)
 		case "grace":
-			r.file.Watch.Grace, _ = r.time(e, of)
+			r.file.Watch.Grace, _ = r.readDuration(e, of)
 		default:
-			r.file.Watch.Except = r.list(e, of)
+			r.file.Watch.Except = r.readTexts(e, of)
 		}
 	}
 }
 
-func (r *reader) defaults(n *yamltree.Node) {
+func (r *reader) readDefaults(n *yamltree.Node) {
 	const of = " of defaults"
-	for _, e := range r.entries(n, r.keys.Defaults, "defaults", of) {
+	for _, e := range r.knownEntries(n, r.keys.Defaults, "defaults", of) {
 		before := len(r.Mistakes)
-		value, set := r.Setting(e, of)
+		value, set := r.ReadSetting(e, of)
 		if !set {
 			continue
 		}
 		switch e.Key.Takes {
 		case yamltree.Number:
-			r.number(e, of)
+			r.readNumber(e, of)
 		case yamltree.Size:
-			r.size(e, of, gpu.MiB)
+			r.readSize(e, of, gpu.MiB)
 		case yamltree.Time:
-			r.time(e, of)
+			r.readDuration(e, of)
 		case yamltree.Text:
-			r.OneOf(e.Key, value, e.Value.At, of)
+			r.CheckOneOf(e.Key, value, e.Value.At, of)
 		}
 		if len(r.Mistakes) == before {
-			r.file.Defaults = append(r.file.Defaults, policy.Default{Flag: e.Key.Flag, Value: value, At: r.place(e.Value.At)})
+			r.file.Defaults = append(r.file.Defaults, policy.Default{Flag: e.Key.Flag, Value: value, At: r.placeInFile(e.Value.At)})
 		}
 	}
 }
 
-func (r *reader) number(e yamltree.Entry, of string) (int, bool) {
+func (r *reader) readNumber(e yamltree.Entry, of string) (int, bool) {
 	text, ok := r.Text(e, of)
 	if !ok {
 		return 0, false
@@ -155,8 +155,8 @@ func (r *reader) number(e yamltree.Entry, of string) (int, bool) {
 	return int(n), err == nil
 }
 
-// size reads a size of at least so much. A small number without a unit is a forgotten unit.
-func (r *reader) size(e yamltree.Entry, of string, least gpu.Bytes) (gpu.Bytes, bool) {
+// readSize reads a size of at least so much. A small number without a unit is a forgotten unit.
+func (r *reader) readSize(e yamltree.Entry, of string, least gpu.Bytes) (gpu.Bytes, bool) {
 	text, ok := r.Text(e, of)
 	if !ok {
 		return 0, false
@@ -169,7 +169,7 @@ func (r *reader) size(e yamltree.Entry, of string, least gpu.Bytes) (gpu.Bytes, 
 	return size, true
 }
 
-func (r *reader) time(e yamltree.Entry, of string) (time.Duration, bool) {
+func (r *reader) readDuration(e yamltree.Entry, of string) (time.Duration, bool) {
 	text, ok := r.Text(e, of)
 	if !ok {
 		return 0, false
@@ -181,39 +181,39 @@ func (r *reader) time(e yamltree.Entry, of string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// list reads the texts of a list.
-func (r *reader) list(e yamltree.Entry, of string) (out []string) {
+// readTexts reads the texts of a list.
+func (r *reader) readTexts(e yamltree.Entry, of string) (out []string) {
 	for _, item := range r.List(e, of) {
 		out = append(out, item.Text)
 	}
 	return out
 }
 
-// names reads names and numbers of users or groups.
-func (r *reader) names(e yamltree.Entry, of string) []string {
-	names := r.list(e, of)
+// readNames reads names and numbers of users or groups.
+func (r *reader) readNames(e yamltree.Entry, of string) []string {
+	names := r.readTexts(e, of)
 	for _, name := range names {
-		if _, err := strconv.ParseUint(name, 10, 32); number(name) && err != nil || strings.ContainsAny(name, ": \t/*") {
+		if _, err := strconv.ParseUint(name, 10, 32); isNumber(name) && err != nil || strings.ContainsAny(name, ": \t/*") {
 			r.Wrong(e.Value.At, "%q in %s%s is neither a name nor a number", name, e.Key.Name, of)
 		}
 	}
 	return names
 }
 
-func number(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-func (r *reader) devices(e yamltree.Entry, of string) []string {
-	names := r.list(e, of)
+func (r *reader) readDevices(e yamltree.Entry, of string) []string {
+	names := r.readTexts(e, of)
 	for _, name := range names {
-		if from, to, dash := strings.Cut(name, "-"); dash && number(from) && number(to) {
+		if from, to, dash := strings.Cut(name, "-"); dash && isNumber(from) && isNumber(to) {
 			r.Wrong(e.Value.At, "%s%s: ranges such as %s are not understood; write every number", e.Key.Name, of, name)
 		}
 	}
 	return names
 }
 
-func (r *reader) models(e yamltree.Entry, of string) []string {
-	patterns := r.list(e, of)
+func (r *reader) readModels(e yamltree.Entry, of string) []string {
+	patterns := r.readTexts(e, of)
 	for _, p := range patterns {
 		if i := strings.IndexAny(p, `[]{}\`); i >= 0 {
 			r.Wrong(e.Value.At, "%s%s: only * and ? are wildcards, %q does not", e.Key.Name, of, p[i:i+1])

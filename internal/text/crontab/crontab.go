@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a table does (crontab(5)): a line NAME = value is a Set step for the commands below it, and each
+// ReadSteps returns what a table does (crontab(5)): a line NAME = value is a Set step for the commands below it, and each
 // command a Script of a section of its own. In a table of the system a user stands before the command.
-func Read(file string, src []byte) (lint.File, error) {
+func ReadSteps(file string, src []byte) (lint.File, error) {
 	f := lint.File{Path: file, Kind: lint.Crontab}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the crontab: it is no text")
@@ -35,7 +35,7 @@ func Read(file string, src []byte) (lint.File, error) {
 		}
 		if m := variable.FindStringSubmatchIndex(line); m != nil {
 			raw := line[m[4]:m[5]]
-			value := lint.Value{Text: unquote(raw), Known: true, At: place(m[4], m[5]), Raw: raw}
+			value := lint.Value{Text: unquoteValue(raw), Known: true, At: place(m[4], m[5]), Raw: raw}
 			f.Steps = append(f.Steps, lint.Step{At: place(m[2], m[5]), Do: lint.Set, Name: line[m[2]:m[3]], Value: value, How: "crontab", Exported: true})
 			continue
 		}
@@ -43,18 +43,18 @@ func Read(file string, src []byte) (lint.File, error) {
 		if start[0] == '@' { // @reboot stands for the five
 			count -= 4
 		}
-		from := after(line, count)
+		from := indexAfterWords(line, count)
 		if from == len(line) {
 			f.Unread++
 			continue
 		}
-		f.Steps = append(f.Steps, command(line, from, place, fmt.Sprint("line ", n+1)))
+		f.Steps = append(f.Steps, scriptStep(line, from, place, fmt.Sprint("line ", n+1)))
 	}
 	return f, nil
 }
 
-// command is what cron hands to a shell: a % ends it, what follows is its input, and \% is the character.
-func command(line string, from int, place func(from, to int) lint.Place, in string) lint.Step {
+// scriptStep is what cron hands to a shell: a % ends it, what follows is its input, and \% is the character.
+func scriptStep(line string, from int, place func(from, to int) lint.Place, in string) lint.Step {
 	text, end := line[from:], len(line)
 	for i := range len(text) {
 		if text[i] == '%' && (i == 0 || text[i-1] != '\\') {
@@ -69,8 +69,8 @@ func command(line string, from int, place func(from, to int) lint.Place, in stri
 	return s
 }
 
-// after is where the text begins after so many words.
-func after(line string, words int) int {
+// indexAfterWords is where the text begins after so many words.
+func indexAfterWords(line string, words int) int {
 	at := 0
 	blank := func() {
 		for at < len(line) && (line[at] == ' ' || line[at] == '\t') {
@@ -87,8 +87,8 @@ func after(line string, words int) int {
 	return at
 }
 
-// unquote takes quotes around a whole value away.
-func unquote(raw string) string {
+// unquoteValue takes quotes around a whole value away.
+func unquoteValue(raw string) string {
 	if n := len(raw); n > 1 && (raw[0] == '"' || raw[0] == '\'') && raw[n-1] == raw[0] {
 		return raw[1 : n-1]
 	}

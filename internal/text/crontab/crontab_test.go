@@ -24,8 +24,8 @@ func TestRead(t *testing.T) {
 			`6:16 script in line 6 indent 0 ="E=1 f"`,
 		},
 	} {
-		f, err := Read(file, []byte(src))
-		if got := steps.Shown(src, f); err != nil || f.Unread != 1 || !slices.Equal(got, want) {
+		f, err := ReadSteps(file, []byte(src))
+		if got := steps.RenderSteps(src, f); err != nil || f.Unread != 1 || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %d unread\n got %s\nwant %s", file, err, f.Unread, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 		}
 	}
@@ -34,11 +34,11 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("A = 'b' \n* * * * * c %d\\%e\n@daily f\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("crontab", src)
+		file, err := ReadSteps("crontab", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

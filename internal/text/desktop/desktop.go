@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns the command of each Exec key as a Command of its group, and the script that it hands to a shell as a
+// ReadSteps returns the command of each Exec key as a Command of its group, and the script that it hands to a shell as a
 // Script (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Desktop}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the desktop entry: it is no text")
@@ -33,7 +33,7 @@ func Read(path string, src []byte) (lint.File, error) {
 			if !found || strings.TrimSpace(key) != "Exec" {
 				continue
 			}
-			words := split(unescape(value, n+1, mark+len(key)+2))
+			words := splitExec(unescapeValue(value, n+1, mark+len(key)+2))
 			if len(words) == 0 {
 				continue
 			}
@@ -56,10 +56,10 @@ type char struct {
 	from, to int // columns
 }
 
-// unescape takes the escapes away that every value of type string has: \s, \n, \t, \r and \\
+// unescapeValue takes the escapes away that every value of type string has: \s, \n, \t, \r and \\
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/value-types.html). Others stay for the quoting of
 // Exec.
-func unescape(value string, line, column int) []char {
+func unescapeValue(value string, line, column int) []char {
 	var all []char
 	for i := 0; i < len(value); i++ {
 		c := char{value[i], value[i : i+1], line, column + i, column + i + 1}
@@ -74,13 +74,13 @@ func unescape(value string, line, column int) []char {
 	return all
 }
 
-// split cuts the command into words. An argument is quoted whole, in double quotes, and a backslash protects ", `, $ and
+// splitExec cuts the command into words. An argument is quoted whole, in double quotes, and a backslash protects ", `, $ and
 // itself there. Single quotes, which the specification reserves, are read as GLib does, which most desktops use: as in a
 // shell (https://docs.gtk.org/glib/func.shell_parse_argv.html).
-func split(all []char) []lint.Word {
+func splitExec(all []char) []lint.Word {
 	var words []lint.Word
 	for at := 0; ; {
-		for at < len(all) && blank(all[at].byte) {
+		for at < len(all) && isBlank(all[at].byte) {
 			at++
 		}
 		if at >= len(all) {
@@ -89,7 +89,7 @@ func split(all []char) []lint.Word {
 		begin, quote := at, byte(0)
 		var out, raw strings.Builder
 		known := true
-		for ; at < len(all) && (quote != 0 || !blank(all[at].byte)); at++ {
+		for ; at < len(all) && (quote != 0 || !isBlank(all[at].byte)); at++ {
 			c := all[at]
 			raw.WriteString(c.raw)
 			switch {
@@ -116,4 +116,4 @@ func split(all []char) []lint.Word {
 	}
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

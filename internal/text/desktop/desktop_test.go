@@ -30,12 +30,12 @@ func TestRead(t *testing.T) {
 			`7:5 command Exec ="b"`,
 		}},
 	} {
-		f, err := Read("a.desktop", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("a.desktop", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
-	if _, err := Read("a.desktop", []byte("Exec=a\x00")); err == nil {
+	if _, err := ReadSteps("a.desktop", []byte("Exec=a\x00")); err == nil {
 		t.Error("a binary is read")
 	}
 }
@@ -45,11 +45,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("a.desktop", src)
+		file, err := ReadSteps("a.desktop", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 
 // Main is the group of an entry that describes the program; those of its actions begin with Action.
 const (
-	Main   = "Desktop Entry"
-	Action = "Desktop Action "
+	MainGroup    = "Desktop Entry"
+	ActionPrefix = "Desktop Action "
 )
 
 // Rewrite calls change for every assignment of an entry. change returns the new value, and whether the assignment
@@ -48,20 +48,20 @@ func Rewrite(src []byte, change func(group, key, value string) (string, bool)) (
 	return []byte(out.String()), nil
 }
 
-// Prefixed is an Exec value with words before the program. more come where the field code for files is, or at the end
+// PrefixExec is an Exec value with words before the program. more come where the field code for files is, or at the end
 // if there is none.
-func Prefixed(value string, words, more []string) string {
-	all := unescape(value, 1, 1)
+func PrefixExec(value string, words, more []string) string {
+	all := unescapeValue(value, 1, 1)
 	parts := make([]string, 0, len(words)+3)
 	for _, w := range words {
-		parts = append(parts, Word(w))
+		parts = append(parts, QuoteWord(w))
 	}
 	written := make([]string, len(more))
 	for i, w := range more {
-		written[i] = Word(w)
+		written[i] = QuoteWord(w)
 	}
 	at := len(value)
-	for _, w := range split(all) {
+	for _, w := range splitExec(all) {
 		if slices.Contains([]string{"%f", "%F", "%u", "%U"}, w.Raw) {
 			at = w.At.Column - 1
 			break
@@ -78,7 +78,7 @@ func Prefixed(value string, words, more []string) string {
 // WithoutLists is an Exec value without the lists of devices that env gives the program, and without env where it has
 // nothing else to do; dropped are those lists, as they were written.
 func WithoutLists(value string) (out string, dropped []string) {
-	words := split(unescape(value, 1, 1))
+	words := splitExec(unescapeValue(value, 1, 1))
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = w.Text
@@ -101,18 +101,18 @@ func WithoutLists(value string) (out string, dropped []string) {
 	return out + value[at:], dropped
 }
 
-// Word writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice;
+// QuoteWord writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice;
 // the escapes of every value of type string come on top
 // (https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html).
-func Word(word string) string {
+func QuoteWord(word string) string {
 	quoted := strings.ReplaceAll(word, "%", "%%")
 	if word == "" || strings.ContainsAny(word, " \t\n\r\"'\\><~|&;$*?#()`") {
 		quoted = `"` + strings.NewReplacer(`"`, `\"`, "`", "\\`", `$`, `\$`, `\`, `\\`).Replace(quoted) + `"`
 	}
-	return Text(quoted)
+	return EscapeText(quoted)
 }
 
-// Text writes a value of type string.
-func Text(text string) string {
+// EscapeText writes a value of type string.
+func EscapeText(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\t", `\t`, "\r", `\r`).Replace(text)
 }

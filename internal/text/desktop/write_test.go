@@ -35,10 +35,10 @@ func TestPrefixed(t *testing.T) {
 		`"/p q/prog" "%U" %i %F`:     `"/a b/gpuard" run -- "/p q/prog" "%U" %i --x "y z" %F`,
 		`sh -c "echo \\$X" 100%% %f`: `"/a b/gpuard" run -- sh -c "echo \\$X" 100%% --x "y z" %f`,
 	} {
-		if got := Prefixed(value, words, []string{"--x", "y z"}); got != want {
+		if got := PrefixExec(value, words, []string{"--x", "y z"}); got != want {
 			t.Errorf("%s: %s\nwant %s", value, got, want)
 		}
-		if got := Prefixed(value, words, nil); got != `"/a b/gpuard" run -- `+value {
+		if got := PrefixExec(value, words, nil); got != `"/a b/gpuard" run -- `+value {
 			t.Errorf("%s: %s", value, got)
 		}
 	}
@@ -62,8 +62,8 @@ func TestWord(t *testing.T) {
 
 func round(t *testing.T, words []string) {
 	t.Helper()
-	value := Prefixed("prog %U", nil, words)
-	f, err := Read("a.desktop", []byte("[Desktop Entry]\nExec="+value+"\n"))
+	value := PrefixExec("prog %U", nil, words)
+	f, err := ReadSteps("a.desktop", []byte("[Desktop Entry]\nExec="+value+"\n"))
 	if err != nil || len(f.Steps) == 0 || len(f.Steps[0].Words) != len(words)+2 {
 		t.Fatalf("%q is written %s and read %+v %v", words, value, f.Steps, err)
 	}
@@ -79,7 +79,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte, word string) {
 		same, err := Rewrite(src, func(_, key, value string) (string, bool) {
 			if key == "Exec" {
-				_ = Prefixed(value, []string{word}, []string{word})
+				_ = PrefixExec(value, []string{word}, []string{word})
 			}
 			return value, true
 		})

@@ -83,8 +83,8 @@ func TestRead(t *testing.T) {
 			`2:7 set é ENV in 0 ="ü"`,
 		}},
 	} {
-		f, err := Read("Dockerfile", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("Dockerfile", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -110,7 +110,7 @@ func TestHereDocuments(t *testing.T) {
 		{"CMD <<EOF\n", false},
 		{"RUN [\"x\", \"<<EOF\"]\n", false},
 	} {
-		f, err := Read("Dockerfile", []byte(c.src+"ENV Y=1\n"))
+		f, err := ReadSteps("Dockerfile", []byte(c.src+"ENV Y=1\n"))
 		var set []string
 		for _, s := range f.Steps {
 			if s.Name != "" {
@@ -121,7 +121,7 @@ func TestHereDocuments(t *testing.T) {
 			t.Errorf("%q: %v, %v", c.src, set, err)
 		}
 		cut := c.src[:strings.LastIndexByte(strings.TrimRight(c.src, "\n"), '\n')+1]
-		if _, err := Read("Dockerfile", []byte("FROM a\n"+cut)); (err != nil) != c.ends {
+		if _, err := ReadSteps("Dockerfile", []byte("FROM a\n"+cut)); (err != nil) != c.ends {
 			t.Errorf("%q, without its last line: %v", c.src, err)
 		}
 	}
@@ -140,12 +140,12 @@ func TestRefused(t *testing.T) {
 		"FROM a\nONBUILD CMD [1]\n":     "line 2: the list of CMD must have strings only",
 		"HEALTHCHECK CMD [\"a\", {}]\n": "line 1: the list of HEALTHCHECK must have strings only",
 	} {
-		if _, err := Read("Dockerfile", []byte(src)); err == nil || err.Error() != "cannot read the Dockerfile: "+want {
+		if _, err := ReadSteps("Dockerfile", []byte(src)); err == nil || err.Error() != "cannot read the Dockerfile: "+want {
 			t.Errorf("%q: %v", src, err)
 		}
 	}
 	for _, src := range []string{"X\n# escape=x\n", "# a=b\n# escape=x\nX\n", "ENV A b c\n", "ENV\n", "HEALTHCHECK NONE\n", "CMD [x\n", "RUN x \\"} {
-		if _, err := Read("Dockerfile", []byte(src)); err != nil {
+		if _, err := ReadSteps("Dockerfile", []byte(src)); err != nil {
 			t.Errorf("%q: %v", src, err)
 		}
 	}
@@ -161,8 +161,8 @@ func TestUnread(t *testing.T) {
 		{"FROM a\nLABEL a=b c\nENV A=1\n", 1, []string{`1:1 setting FROM in 0 ="a"`, `3:5 set A ENV in 0 ="1"`}},
 		{"ENV A=0, 1\nRUN <<X\ny\n", 2, []string{`1:5 set A ENV ="0,"`, `1:1 setting ENV ="1"`}},
 	} {
-		f, err := Read("Dockerfile", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("Dockerfile", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, %d unread\n got %s", c.src, err, f.Unread, strings.Join(got, "\n     "))
 		}
 	}
@@ -173,11 +173,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("Dockerfile", src)
+		file, err := ReadSteps("Dockerfile", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

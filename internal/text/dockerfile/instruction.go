@@ -22,8 +22,8 @@ type instruction struct {
 // spot is a byte's place in the file.
 type spot struct{ line, column int }
 
-// flatten joins the lines of the instruction that begins on a line.
-func (r *reader) flatten(start int) instruction {
+// joinLines joins the lines of the instruction that begins on a line.
+func (r *reader) joinLines(start int) instruction {
 	var i instruction
 	var text strings.Builder
 	for n := start; n >= 1 && n <= len(r.lines); n++ {
@@ -38,7 +38,7 @@ func (r *reader) flatten(start int) instruction {
 			line = strings.TrimPrefix(line, "\ufeff")
 			from = len(r.lines[n-1]) - len(strings.TrimPrefix(r.lines[n-1], "\ufeff"))
 		}
-		body, more := r.cut(line)
+		body, more := r.cutContinuation(line)
 		for c := range len(body) {
 			i.spots = append(i.spots, spot{n, from + c + 1})
 		}
@@ -55,9 +55,9 @@ func (r *reader) flatten(start int) instruction {
 	return i
 }
 
-// cut removes the continuation character: the last character that is not a blank, unless the same one is before it
+// cutContinuation removes the continuation character: the last character that is not a blank, unless the same one is before it
 // (moby/buildkit: frontend/dockerfile/parser/parser.go, setEscapeToken).
-func (r *reader) cut(line string) (body string, more bool) {
+func (r *reader) cutContinuation(line string) (body string, more bool) {
 	bare := strings.TrimRight(line, " \t")
 	n := len(bare) - 1
 	if n < 0 || bare[n] != r.escape || n > 0 && bare[n-1] == r.escape {
@@ -66,14 +66,14 @@ func (r *reader) cut(line string) (body string, more bool) {
 	return bare[:n], true
 }
 
-// cut drops the bytes before from.
-func (i *instruction) cut(from int) {
+// dropBefore drops the bytes before from.
+func (i *instruction) dropBefore(from int) {
 	i.text, i.spots = i.text[from:], i.spots[from:]
 	i.args = 0
 }
 
-// place is the place of the bytes from one to before another.
-func (i *instruction) place(from, to int) lint.Place {
+// placeOf is the place of the bytes from one to before another.
+func (i *instruction) placeOf(from, to int) lint.Place {
 	begin, end := i.spots[from], i.spots[max(from, to)]
 	if to > from { // after the last byte, not where the next one is
 		end = i.spots[to-1]
@@ -82,7 +82,7 @@ func (i *instruction) place(from, to int) lint.Place {
 	return lint.Place{Line: begin.line, Column: begin.column, EndLine: end.line, EndColumn: end.column}
 }
 
-func (i *instruction) whole() lint.Place { return i.place(i.skipBlank(0), len(i.text)) }
+func (i *instruction) wholePlace() lint.Place { return i.placeOf(i.skipBlank(0), len(i.text)) }
 
 func (i *instruction) skipBlank(at int) int {
 	for at < len(i.text) && strings.IndexByte(" \t\v\f\r", i.text[at]) >= 0 {
@@ -91,32 +91,32 @@ func (i *instruction) skipBlank(at int) int {
 	return at
 }
 
-// enter finds where the arguments begin, and returns the instruction's name in capitals.
-func (i *instruction) enter() string {
+// enterArguments finds where the arguments begin, and returns the instruction's name in capitals.
+func (i *instruction) enterArguments() string {
 	at := i.skipBlank(0)
-	end := i.word(at)
-	i.args = i.flags(i.skipBlank(end))
+	end := i.wordEnd(at)
+	i.args = i.skipFlags(i.skipBlank(end))
 	return strings.ToUpper(i.text[at:end])
 }
 
-// word is the end of the word at a byte.
-func (i *instruction) word(at int) int {
+// wordEnd is the end of the word at a byte.
+func (i *instruction) wordEnd(at int) int {
 	for at < len(i.text) && strings.IndexByte(" \t\v\f\r", i.text[at]) < 0 {
 		at++
 	}
 	return at
 }
 
-// flags passes over --name=value.
-func (i *instruction) flags(at int) int {
+// skipFlags passes over --name=value.
+func (i *instruction) skipFlags(at int) int {
 	for strings.HasPrefix(i.text[at:], "--") {
-		at = i.skipBlank(i.quoted(at, '\\'))
+		at = i.skipBlank(i.quotedWordEnd(at, '\\'))
 	}
 	return at
 }
 
-// quoted is the end of a word in which quotes and the escape character protect blanks.
-func (i *instruction) quoted(at int, escape byte) int {
+// quotedWordEnd is the end of a word in which quotes and the escape character protect blanks.
+func (i *instruction) quotedWordEnd(at int, escape byte) int {
 	quote := byte(0)
 	for ; at < len(i.text); at++ {
 		c := i.text[at]
@@ -136,9 +136,9 @@ func (i *instruction) quoted(at int, escape byte) int {
 	return at
 }
 
-// unquote reads a value: quotes and escapes go away, and a variable in it makes it one that only the build knows.
-func (i *instruction) unquote(from, to int, escape byte) lint.Value {
-	v := lint.Value{Known: true, At: i.place(from, to), Raw: i.text[from:to]}
+// unquoteValue reads a value: quotes and escapes go away, and a variable in it makes it one that only the build knows.
+func (i *instruction) unquoteValue(from, to int, escape byte) lint.Value {
+	v := lint.Value{Known: true, At: i.placeOf(from, to), Raw: i.text[from:to]}
 	var out strings.Builder
 	quote := byte(0)
 	for at := from; at < to; at++ {
@@ -163,8 +163,8 @@ func (i *instruction) unquote(from, to int, escape byte) lint.Value {
 	return v
 }
 
-// exec reads the exec form, a JSON list of words. What is no such list is the shell form.
-func (i *instruction) exec() ([]lint.Word, bool) {
+// execWords reads the exec form, a JSON list of words. What is no such list is the shell form.
+func (i *instruction) execWords() ([]lint.Word, bool) {
 	var list []string
 	if i.args >= len(i.text) || i.text[i.args] != '[' || json.Unmarshal([]byte(i.text[i.args:]), &list) != nil {
 		return nil, false
@@ -183,7 +183,7 @@ func (i *instruction) exec() ([]lint.Word, bool) {
 			}
 		}
 		at++
-		words = append(words, lint.Word{Text: text, Known: true, At: i.place(begin, at), Raw: i.text[begin:at]})
+		words = append(words, lint.Word{Text: text, Known: true, At: i.placeOf(begin, at), Raw: i.text[begin:at]})
 	}
 	return words, true
 }

@@ -10,15 +10,15 @@ import (
 	"unicode"
 )
 
-// instructions splits the file into its instructions, as Docker does (moby/buildkit:
+// eachInstruction splits the file into its instructions, as Docker does (moby/buildkit:
 // frontend/dockerfile/parser/parser.go). An instruction that Docker's parser refuses is passed over and counted in
 // unread, and the first such fault is returned; faults that the build finds later are left to it.
-func (r *reader) instructions(each func(instruction)) error {
+func (r *reader) eachInstruction(each func(instruction)) error {
 	count := len(r.lines)
 	if r.lines[count-1] == "" { // after the last newline
 		count--
 	}
-	if err := r.directives(r.lines[:count]); err != nil {
+	if err := r.readDirectives(r.lines[:count]); err != nil {
 		return err
 	}
 	found := false
@@ -31,12 +31,12 @@ func (r *reader) instructions(each func(instruction)) error {
 		if line = strings.TrimLeftFunc(line, unicode.IsSpace); line == "" || line[0] == '#' {
 			continue
 		}
-		i := r.flatten(n)
-		refused := r.refuse(i)
+		i := r.joinLines(n)
+		refused := r.checkSyntax(i)
 		i.last = min(i.head, count)
 		for _, doc := range i.hereDocuments() {
 			end := i.last + 1
-			for ; end <= count && !doc.ends(r.lines[end-1]); end++ {
+			for ; end <= count && !doc.isEnd(r.lines[end-1]); end++ {
 				continue
 			}
 			if end > count {
@@ -49,7 +49,7 @@ func (r *reader) instructions(each func(instruction)) error {
 		if refused != nil {
 			fault = cmp.Or(fault, fmt.Errorf("line %d: %w", n, refused))
 		}
-		if refused != nil && !i.assigns() {
+		if refused != nil && !i.isAssignment() {
 			r.unread += i.last - n + 1
 		} else {
 			each(i)
@@ -62,13 +62,13 @@ func (r *reader) instructions(each func(instruction)) error {
 	return fault
 }
 
-// assigns reports whether it is an ENV: what is no assignment in it is a word of its own, which rules look at.
-func (i instruction) assigns() bool {
-	return i.enter() == "ENV" && strings.Contains(i.text[i.args:i.word(i.args)], "=")
+// isAssignment reports whether it is an ENV: what is no assignment in it is a word of its own, which rules look at.
+func (i instruction) isAssignment() bool {
+	return i.enterArguments() == "ENV" && strings.Contains(i.text[i.args:i.wordEnd(i.args)], "=")
 }
 
-// directives reads the lines like "# escape=`" that the file begins with.
-func (r *reader) directives(lines []string) error {
+// readDirectives reads the lines like "# escape=`" that the file begins with.
+func (r *reader) readDirectives(lines []string) error {
 	pattern := regexp.MustCompile(`^#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*$`)
 	seen := map[string]bool{}
 	for n, line := range lines {
@@ -95,17 +95,17 @@ func (r *reader) directives(lines []string) error {
 	return nil
 }
 
-// refuse says why Docker's parser does not take an instruction (moby/buildkit: frontend/dockerfile/parser/line_parsers.go).
-func (r *reader) refuse(i instruction) error {
-	name := i.enter()
+// checkSyntax says why Docker's parser does not take an instruction (moby/buildkit: frontend/dockerfile/parser/line_parsers.go).
+func (r *reader) checkSyntax(i instruction) error {
+	name := i.enterArguments()
 	switch name {
 	case "ONBUILD":
-		i.cut(i.args)
-		return r.refuse(i)
+		i.dropBefore(i.args)
+		return r.checkSyntax(i)
 	case "HEALTHCHECK":
-		i.args = i.skipBlank(i.word(i.args))
+		i.args = i.skipBlank(i.wordEnd(i.args))
 	case "ENV", "LABEL":
-		return r.pairs(i, name)
+		return r.checkPairs(i, name)
 	case "RUN", "CMD", "ENTRYPOINT", "SHELL", "ADD", "COPY", "VOLUME":
 	default:
 		return nil
@@ -122,16 +122,16 @@ func (r *reader) refuse(i instruction) error {
 	return nil
 }
 
-// pairs refuses what is neither NAME=value NAME=value nor NAME value.
-func (r *reader) pairs(i instruction, name string) error {
+// checkPairs refuses what is neither NAME=value NAME=value nor NAME value.
+func (r *reader) checkPairs(i instruction, name string) error {
 	for at := i.args; at < len(i.text); {
-		end := i.quoted(at, r.escape)
+		end := i.quotedWordEnd(at, r.escape)
 		next := i.skipBlank(end)
 		switch {
 		case strings.Contains(i.text[at:end], "="):
 		case at > i.args:
 			return fmt.Errorf("there is no = in %q: %s takes NAME=value", i.text[at:end], name)
-		case i.skipBlank(i.word(at)) == len(i.text):
+		case i.skipBlank(i.wordEnd(at)) == len(i.text):
 			return fmt.Errorf("%s %s has no value", name, i.text[at:end])
 		default:
 			return nil
@@ -147,7 +147,7 @@ type hereDocument struct {
 	chomp bool // tabs may precede the name
 }
 
-func (d hereDocument) ends(line string) bool {
+func (d hereDocument) isEnd(line string) bool {
 	line = strings.TrimRight(line, "\r")
 	if d.chomp {
 		line = strings.TrimLeft(line, "\t")
@@ -160,23 +160,23 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 	if !strings.Contains(i.text, "<<") {
 		return nil
 	}
-	switch i.enter() {
+	switch i.enterArguments() {
 	case "ONBUILD":
-		i.cut(i.args)
+		i.dropBefore(i.args)
 		return i.hereDocuments()
 	case "RUN", "COPY", "ADD":
 	default:
 		return nil
 	}
-	if _, exec := i.exec(); exec {
+	if _, exec := i.execWords(); exec {
 		return nil
 	}
 	for at := i.args; at < len(i.text); {
-		end := i.quoted(at, '\\')
+		end := i.quotedWordEnd(at, '\\')
 		for strings.HasSuffix(i.text[at:end], "<<") && end < len(i.text) { // blanks may follow it
-			end = i.quoted(i.skipBlank(end), '\\')
+			end = i.quotedWordEnd(i.skipBlank(end), '\\')
 		}
-		word, closed := unquoted(i.text[at:end])
+		word, closed := unquoteWord(i.text[at:end])
 		if !closed { // Docker gives up on the words of such a line
 			return nil
 		}
@@ -193,8 +193,8 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 	return docs
 }
 
-// unquoted is a word without its quotes and escapes; closed is false where a quote does not end.
-func unquoted(word string) (text string, closed bool) {
+// unquoteWord is a word without its quotes and escapes; closed is false where a quote does not end.
+func unquoteWord(word string) (text string, closed bool) {
 	var out strings.Builder
 	quote := byte(0)
 	for at := 0; at < len(word); at++ {

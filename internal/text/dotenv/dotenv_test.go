@@ -18,7 +18,7 @@ func TestRead(t *testing.T) {
 		{"A=a=b\nA=c\nB=5$\nC=$5\n", `[{A a=b} {A c} {B 5$} {C $5}]`},
 		{"", `[]`},
 	} {
-		got, err := Read([]byte(c.src), ".env")
+		got, err := ReadVariables([]byte(c.src), ".env")
 		if err != nil || fmt.Sprint(got) != c.want {
 			t.Errorf("%q is %v, %v; want %s", c.src, got, err, c.want)
 		}
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 		"A=1\x00":            "cannot read .env: it is not a text file",
 		"\xff\xfeA\x00=\x00": "cannot read .env: it is not a text file",
 	} {
-		if got, err := Read([]byte(src), ".env"); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := ReadVariables([]byte(src), ".env"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %v, %v; want %s", src, got, err, want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("A=1\nexport B='x'\nC=\"y\\n\nz\" # no\n")
 	f.Fuzz(func(t *testing.T, src string) {
-		got, err := Read([]byte(src), ".env")
+		got, err := ReadVariables([]byte(src), ".env")
 		if err != nil {
 			return
 		}
@@ -54,7 +54,7 @@ func FuzzRead(f *testing.F) {
 		}
 		var want []service.Pair
 		want = append(want, got...)
-		if got, err = Read([]byte(again.String()), ".env"); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, err = ReadVariables([]byte(again.String()), ".env"); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q: written again it is %v, %v, want %v", src, got, err, want)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // Command. Comments and commas too many are allowed there.
 func ReadLaunch(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Launch}
-	doc, err := parse(src)
+	doc, err := parseJSON(src)
 	if err != nil || doc == nil {
 		return f, err
 	}
@@ -28,15 +28,15 @@ func ReadLaunch(path string, src []byte) (lint.File, error) {
 	}
 	for i, c := range list.Items {
 		in := fmt.Sprint("configuration ", i+1)
-		f.Steps = append(f.Steps, variables(c.Find("env"), in)...)
+		f.Steps = append(f.Steps, variableSteps(c.Find("env"), in)...)
 		var words []lint.Word
 		if kind := c.Find("type"); kind != nil && (kind.Text == "python" || kind.Text == "debugpy") {
 			words = append(words, lint.Word{Text: "python", Known: true, At: kind.At})
 			if module := c.Find("module"); module != nil {
-				words = append(words, lint.Word{Text: "-m", Known: true, At: module.At}, value(module))
+				words = append(words, lint.Word{Text: "-m", Known: true, At: module.At}, scalarValue(module))
 			}
 		}
-		f.Steps = append(f.Steps, command(words, in, c.Find("program"), c.Find("args"))...)
+		f.Steps = append(f.Steps, commandSteps(words, in, c.Find("program"), c.Find("args"))...)
 	}
 	return f, nil
 }
@@ -45,16 +45,16 @@ func ReadLaunch(path string, src []byte) (lint.File, error) {
 // env as Set steps, argv as a Command.
 func ReadKernel(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Kernel}
-	doc, err := parse(src)
+	doc, err := parseJSON(src)
 	if err != nil || doc == nil {
 		return f, err
 	}
-	f.Steps = append(variables(doc.Find("env"), ""), command(nil, "", doc.Find("argv"))...)
+	f.Steps = append(variableSteps(doc.Find("env"), ""), commandSteps(nil, "", doc.Find("argv"))...)
 	return f, nil
 }
 
-// parse reads JSON as the YAML that it is too, which knows places; comments and tabs are made blank.
-func parse(src []byte) (*yamltree.Node, error) {
+// parseJSON reads JSON as the YAML that it is too, which knows places; comments and tabs are made blank.
+func parseJSON(src []byte) (*yamltree.Node, error) {
 	plain := []byte(string(src))
 	quoted := false
 	for i := 0; i < len(plain); i++ {
@@ -86,32 +86,32 @@ func parse(src []byte) (*yamltree.Node, error) {
 	return docs[0], nil
 }
 
-// value is a scalar; ${…} is filled in by the editor, or by Jupyter.
-func value(n *yamltree.Node) lint.Value {
+// scalarValue is a scalar; ${…} is filled in by the editor, or by Jupyter.
+func scalarValue(n *yamltree.Node) lint.Value {
 	v := n.Value()
 	v.Known = v.Known && !strings.Contains(v.Text, "${")
 	return v
 }
 
-func variables(n *yamltree.Node, in string) (all []lint.Step) {
+func variableSteps(n *yamltree.Node, in string) (all []lint.Step) {
 	for _, p := range n.Entries() {
 		if p.Value.Kind == yamltree.Scalar && !p.Value.Null {
-			all = append(all, lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: "env", Exported: true, Value: value(p.Value)})
+			all = append(all, lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: "env", Exported: true, Value: scalarValue(p.Value)})
 		}
 	}
 	return all
 }
 
-func command(words []lint.Word, in string, parts ...*yamltree.Node) []lint.Step {
+func commandSteps(words []lint.Word, in string, parts ...*yamltree.Node) []lint.Step {
 	for _, part := range parts {
 		switch {
 		case part == nil:
 		case part.Kind == yamltree.Scalar && !part.Null:
-			words = append(words, value(part))
+			words = append(words, scalarValue(part))
 		default:
 			for _, item := range part.Items {
 				if item.Kind == yamltree.Scalar {
-					words = append(words, value(item))
+					words = append(words, scalarValue(item))
 				}
 			}
 		}
@@ -119,7 +119,7 @@ func command(words []lint.Word, in string, parts ...*yamltree.Node) []lint.Step 
 	if len(words) == 0 {
 		return nil
 	}
-	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.Span(words[0].At, words[len(words)-1].At)}
+	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	if inner, ok := lint.ShellText(s); ok {
 		return []lint.Step{s, inner}
 	}

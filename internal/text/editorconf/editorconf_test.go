@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 		{"[1]", ReadLaunch, nil},
 	} {
 		f, err := c.read("a.json", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v\n got %s\nwant %s", c.src, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// most is how many steps a file may have: aliases can make a small file name a great many.
-const most = 20000
+// maxSteps is how many steps a file may have: aliases can make a small file name a great many.
+const maxSteps = 20000
 
-// Read returns what a pipeline does (https://docs.gitlab.com/ci/yaml/). Variables are Set steps of their job, those of
+// ReadSteps returns what a pipeline does (https://docs.gitlab.com/ci/yaml/). Variables are Set steps of their job, those of
 // the whole pipeline of no section. before_script and script of a job share a shell: they are one Script where they
 // are written in that order.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.GitLab}
 	docs, err := yamltree.Parse(src)
 	if err != nil {
@@ -24,16 +24,16 @@ func Read(path string, src []byte) (lint.File, error) {
 	}
 	for _, doc := range docs {
 		var r reader
-		r.variables("", doc.Find("variables"))
-		r.scripts("", doc.Find("before_script"))
+		r.readVariables("", doc.Find("variables"))
+		r.readScripts("", doc.Find("before_script"))
 		for _, p := range doc.Entries() {
 			if p.Value.Kind == yamltree.Map && p.Key.Text != "variables" {
-				r.variables(p.Key.Text, p.Value.Find("variables"))
-				r.scripts(p.Key.Text, p.Value.Find("before_script"), p.Value.Find("script"))
-				r.scripts(p.Key.Text, p.Value.Find("after_script"))
+				r.readVariables(p.Key.Text, p.Value.Find("variables"))
+				r.readScripts(p.Key.Text, p.Value.Find("before_script"), p.Value.Find("script"))
+				r.readScripts(p.Key.Text, p.Value.Find("after_script"))
 			}
-			if len(r.steps) > most {
-				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", most)
+			if len(r.steps) > maxSteps {
+				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", maxSteps)
 			}
 		}
 		f.Steps = append(f.Steps, r.steps...)
@@ -43,7 +43,7 @@ func Read(path string, src []byte) (lint.File, error) {
 
 type reader struct{ steps []lint.Step }
 
-func (r *reader) variables(job string, n *yamltree.Node) {
+func (r *reader) readVariables(job string, n *yamltree.Node) {
 	for _, p := range n.Entries() {
 		value := p.Value
 		if given := value.Find("value"); given != nil {
@@ -52,7 +52,7 @@ func (r *reader) variables(job string, n *yamltree.Node) {
 		if value.Kind != yamltree.Scalar {
 			continue
 		}
-		s := lint.Step{At: yamltree.Span(p.Key.At, value.At), Do: lint.Set, Name: p.Key.Text, In: job, How: "variables", Exported: true, Value: value.Value()}
+		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, value.At), Do: lint.Set, Name: p.Key.Text, In: job, How: "variables", Exported: true, Value: value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "$")
 		if p.Bare {
 			s.How = "variables, cut" // the rest of a value that was split at its comma
@@ -61,22 +61,22 @@ func (r *reader) variables(job string, n *yamltree.Node) {
 	}
 }
 
-// scripts reads lists of commands that one shell runs.
-func (r *reader) scripts(job string, lists ...*yamltree.Node) {
+// readScripts reads lists of commands that one shell runs.
+func (r *reader) readScripts(job string, lists ...*yamltree.Node) {
 	var all page
 	for _, list := range lists {
-		for _, line := range flat(list, 0) {
-			if !all.add(line) {
-				r.script(job, all)
+		for _, line := range flattenCommands(list, 0) {
+			if !all.addCommand(line) {
+				r.addScript(job, all)
 				all = page{}
-				all.add(line)
+				all.addCommand(line)
 			}
 		}
 	}
-	r.script(job, all)
+	r.addScript(job, all)
 }
 
-func (r *reader) script(job string, p page) {
+func (r *reader) addScript(job string, p page) {
 	if len(p.lines) == 0 {
 		return
 	}
@@ -89,16 +89,16 @@ func (r *reader) script(job string, p page) {
 	r.steps = append(r.steps, s)
 }
 
-// flat lists the commands of a list, and of lists in it, which !reference and anchors make.
-func flat(n *yamltree.Node, depth int) (all []*yamltree.Node) {
+// flattenCommands lists the commands of a list, and of lists in it, which !reference and anchors make.
+func flattenCommands(n *yamltree.Node, depth int) (all []*yamltree.Node) {
 	switch {
 	case n == nil || depth > 10 || n.Null:
 	case n.Kind == yamltree.Scalar:
 		return []*yamltree.Node{n}
 	case n.Kind == yamltree.List:
 		for _, item := range n.Items {
-			all = append(all, flat(item, depth+1)...)
-			if len(all) > most {
+			all = append(all, flattenCommands(item, depth+1)...)
+			if len(all) > maxSteps {
 				break
 			}
 		}
@@ -113,9 +113,9 @@ type page struct {
 	lost  bool // a text is not written as it is read, so that places are not known
 }
 
-// add writes a command below those that are there; false where it is above them in the file.
-func (p *page) add(n *yamltree.Node) bool {
-	text, at, indent := n.Script()
+// addCommand writes a command below those that are there; false where it is above them in the file.
+func (p *page) addCommand(n *yamltree.Node) bool {
+	text, at, indent := n.ScriptText()
 	if len(p.lines) == 0 {
 		p.first = at.Line
 	}

@@ -32,7 +32,7 @@ low:
   after_script: [f, "g\th"]
 `
 	src = strings.Replace(src, "  - \"ignored\"\n", "", 1)
-	f, err := Read(".gitlab-ci.yml", []byte(src))
+	f, err := ReadSteps(".gitlab-ci.yml", []byte(src))
 	want := []string{
 		`2:3 set A variables ="0,1"@"\"0,1\""`,
 		`4:1 script indent 0 ="    cd x"@"  - cd x"`,
@@ -43,7 +43,7 @@ low:
 		`20:1 script in low indent 0 ="                 f"@"  after_script: [f"`,
 		`20:1 script in low indent -1 ="                    g\th"@"  after_script: [f, \"g\\"`,
 	}
-	if got := steps.Shown(src, f); err != nil || !slices.Equal(got, want) {
+	if got := steps.RenderSteps(src, f); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n got %s\nwant %s", err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
 }
@@ -51,7 +51,7 @@ low:
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("variables: {A: 0,1}\na:\n  script:\n    - b\n    - |\n      c\n    - [d, \"e\\n f\"]\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read(".gitlab-ci.yml", src)
+		file, err := ReadSteps(".gitlab-ci.yml", src)
 		if err != nil {
 			return
 		}

@@ -27,12 +27,12 @@ type field struct {
 	value json.RawMessage
 }
 
-// Read reads a kernel.json. The error says what is wrong, and in which line where that is known, but not of which file.
-func Read(data []byte) (Spec, error) {
+// ReadSpec reads a kernel.json. The error says what is wrong, and in which line where that is known, but not of which file.
+func ReadSpec(data []byte) (Spec, error) {
 	if !utf8.Valid(data) {
 		return Spec{}, errors.New("it is not UTF-8, so Jupyter cannot read it either")
 	}
-	fields, err := object(data)
+	fields, err := decodeObject(data)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -68,14 +68,14 @@ func Read(data []byte) (Spec, error) {
 // that it had.
 func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
 	changed = Spec{Argv: argv, Display: display, Starter: s.Starter, fields: slices.Clone(s.fields)}
-	if err = changed.set("argv", argv); err == nil {
-		err = changed.set("display_name", display)
+	if err = changed.setField("argv", argv); err == nil {
+		err = changed.setField("display_name", display)
 	}
 	i := slices.IndexFunc(changed.fields, func(f field) bool { return f.name == "env" })
 	if err != nil || i < 0 || string(changed.fields[i].value) == "null" {
 		return changed, nil, err
 	}
-	env, err := object(changed.fields[i].value)
+	env, err := decodeObject(changed.fields[i].value)
 	if err != nil {
 		return Spec{}, nil, errors.New(`"env" is not an object with variables`)
 	}
@@ -87,14 +87,14 @@ func (s Spec) With(argv []string, display string, without []string) (changed Spe
 		return gone
 	})
 	if dropped != nil {
-		changed.fields[i].value, err = written(env)
+		changed.fields[i].value, err = encodeObject(env)
 	}
 	return changed, dropped, err
 }
 
 // Text is the file.
 func (s Spec) Text() (string, error) {
-	plain, err := written(s.fields)
+	plain, err := encodeObject(s.fields)
 	if err != nil {
 		return "", err
 	}
@@ -105,8 +105,8 @@ func (s Spec) Text() (string, error) {
 	return b.String() + "\n", nil
 }
 
-func (s *Spec) set(name string, value any) error {
-	text, err := plain(value)
+func (s *Spec) setField(name string, value any) error {
+	text, err := encodePlain(value)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (s *Spec) set(name string, value any) error {
 	return nil
 }
 
-// plain writes < and > as they are: they mean nothing here, and people read the file.
-func plain(value any) (json.RawMessage, error) {
+// encodePlain writes < and > as they are: they mean nothing here, and people read the file.
+func encodePlain(value any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -128,11 +128,11 @@ func plain(value any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-func written(fields []field) (json.RawMessage, error) {
+func encodeObject(fields []field) (json.RawMessage, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, f := range fields {
-		name, err := plain(f.name)
+		name, err := encodePlain(f.name)
 		if err != nil {
 			return nil, err
 		}
@@ -147,8 +147,8 @@ func written(fields []field) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// object reads one JSON object with its fields in their order.
-func object(data []byte) ([]field, error) {
+// decodeObject reads one JSON object with its fields in their order.
+func decodeObject(data []byte) ([]field, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	at := func(err error) error {
 		before := data[:min(int64(len(data)), d.InputOffset())]

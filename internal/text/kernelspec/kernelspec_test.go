@@ -18,7 +18,7 @@ const known = `{
 }`
 
 func TestWith(t *testing.T) {
-	s, err := Read([]byte(known))
+	s, err := ReadSpec([]byte(known))
 	if err != nil || s.Display != "Python 3 <local>" || len(s.Argv) != 5 {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -81,7 +81,7 @@ func TestReadRefuses(t *testing.T) {
 		"{\n\"argv\": [\"a\"":               "it ends too early",
 		"{\"argv\": [\"/caf\xe9/python\"]}": "it is not UTF-8",
 	} {
-		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -89,11 +89,11 @@ func TestReadRefuses(t *testing.T) {
 		`{}`: "", `{"kernel_provisioner": {"provisioner_name": "local-provisioner"}}`: "", `{"kernel_provisioner": 1}`: "",
 		`{"kernel_provisioner": {"provisioner_name": "docker"}}`: "docker",
 	} {
-		if s, err := Read([]byte(`{"argv": ["a"], "metadata": ` + metadata + `}`)); err != nil || s.Starter != want {
+		if s, err := ReadSpec([]byte(`{"argv": ["a"], "metadata": ` + metadata + `}`)); err != nil || s.Starter != want {
 			t.Errorf("%s: %q, %v", metadata, s.Starter, err)
 		}
 	}
-	s, err := Read([]byte(`{"argv": ["a"], "env": ["A=1"]}`))
+	s, err := ReadSpec([]byte(`{"argv": ["a"], "env": ["A=1"]}`))
 	if err == nil {
 		_, _, err = s.With(s.Argv, "", nil)
 	}
@@ -108,7 +108,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"argv":["a"],"env":{"":""}}`))
 	f.Add([]byte(`{"argv":["a"],"n":1e999}`)) // no float64
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := Read(data)
+		s, err := ReadSpec(data)
 		if err != nil {
 			return
 		}
@@ -121,7 +121,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%q became %q", data, text)
 		}
 		if _, _, err := s.With(s.Argv, s.Display, []string{"A"}); err == nil {
-			if again, err := Read([]byte(text)); err != nil || !reflect.DeepEqual(again.Argv, s.Argv) {
+			if again, err := ReadSpec([]byte(text)); err != nil || !reflect.DeepEqual(again.Argv, s.Argv) {
 				t.Errorf("%q is read again as %+v, %v", text, again, err)
 			}
 		}

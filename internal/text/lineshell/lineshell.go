@@ -14,23 +14,23 @@ import (
 
 // ReadCsh returns what a script of csh or tcsh does: setenv is a Set step, unsetenv an Unset step, and everything else
 // that is no part of the language a Command. What stands in a branch or loop may not happen.
-func ReadCsh(file string, src []byte) (lint.File, error) { return read(file, src, lint.Csh) }
+func ReadCsh(file string, src []byte) (lint.File, error) { return readScript(file, src, lint.Csh) }
 
 // ReadFish returns the same of a script of fish, where set -x exports and a function is a section.
-func ReadFish(file string, src []byte) (lint.File, error) { return read(file, src, lint.Fish) }
+func ReadFish(file string, src []byte) (lint.File, error) { return readScript(file, src, lint.Fish) }
 
-func read(file string, src []byte, kind lint.Kind) (lint.File, error) {
+func readScript(file string, src []byte, kind lint.Kind) (lint.File, error) {
 	f := lint.File{Path: file, Kind: kind}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the script: it is no text")
 	}
 	r := reader{kind: kind, text: scanner{src: string(src), line: 1, multiline: kind == lint.Fish}}
-	for !r.text.done() {
-		words, end := r.text.statement()
+	for !r.text.atEnd() {
+		words, end := r.text.readStatement()
 		if kind == lint.Fish {
-			r.fish(words)
+			r.readFishStatement(words)
 		} else {
-			r.csh(words)
+			r.readCshStatement(words)
 		}
 		r.join = end
 	}
@@ -46,7 +46,7 @@ type reader struct {
 	join   string   // how the statement is tied to the one before
 }
 
-func (r *reader) add(s lint.Step) {
+func (r *reader) addStep(s lint.Step) {
 	if r.kind == lint.Fish {
 		for _, b := range r.blocks {
 			if name, is := strings.CutPrefix(b, "function "); is {
@@ -59,37 +59,37 @@ func (r *reader) add(s lint.Step) {
 	r.steps = append(r.steps, s)
 }
 
-// command adds a program that is started. NAME=value before it is for it alone, which fish knows and csh does not.
-func (r *reader) command(words []lint.Word, maybe bool) {
-	s := lint.Step{Do: lint.Command, At: span(words), Maybe: maybe, Join: r.join}
+// addCommand adds a program that is started. NAME=value before it is for it alone, which fish knows and csh does not.
+func (r *reader) addCommand(words []lint.Word, maybe bool) {
+	s := lint.Step{Do: lint.Command, At: spanOfWords(words), Maybe: maybe, Join: r.join}
 	for len(words) > 1 && r.kind == lint.Fish {
-		a, is := assignment(words[0], "prefix")
+		a, is := parseAssignment(words[0], "prefix")
 		if !is {
 			break
 		}
 		s.With, words = append(s.With, a), words[1:]
 	}
 	s.Words = words
-	r.add(s)
+	r.addStep(s)
 	if inner, ok := lint.ShellText(s); ok {
-		r.add(inner)
+		r.addStep(inner)
 	}
 }
 
-func (r *reader) close() {
+func (r *reader) closeBlock() {
 	if n := len(r.blocks); n > 0 {
 		r.blocks = r.blocks[:n-1]
 	}
 }
 
-func (r *reader) csh(words []lint.Word) {
+func (r *reader) readCshStatement(words []lint.Word) {
 	if len(words) == 0 {
 		return
 	}
 	maybe := false
 	switch first, _, _ := strings.Cut(words[0].Text, "("); first {
 	case "if", "else":
-		rest := afterCondition(words)
+		rest := wordsAfterCondition(words)
 		block := len(rest) == 1 && rest[0].Text == "then"
 		if block && first == "if" {
 			r.blocks = append(r.blocks, first)
@@ -102,27 +102,27 @@ func (r *reader) csh(words []lint.Word) {
 		r.blocks = append(r.blocks, first)
 		return
 	case "end", "endif", "endsw":
-		r.close()
+		r.closeBlock()
 		return
 	case "set", "@", "case", "default:", "breaksw", "break", "continue", "exit", "goto", "onintr", "alias", "limit", "unset", "then":
 		return
 	}
 	switch name := words[0].Text; {
 	case name == "setenv" && len(words) > 1:
-		s := lint.Step{At: span(words), Do: lint.Set, Name: words[1].Text, How: "setenv", Exported: true, Maybe: maybe}
-		if s.Value = nothing(s.At); len(words) > 2 {
+		s := lint.Step{At: spanOfWords(words), Do: lint.Set, Name: words[1].Text, How: "setenv", Exported: true, Maybe: maybe}
+		if s.Value = emptyValue(s.At); len(words) > 2 {
 			s.Value = words[2]
 		}
-		r.add(s)
+		r.addStep(s)
 	case name == "unsetenv" && len(words) > 1:
-		r.add(lint.Step{At: span(words), Do: lint.Unset, Name: words[1].Text, How: name, Maybe: maybe})
+		r.addStep(lint.Step{At: spanOfWords(words), Do: lint.Unset, Name: words[1].Text, How: name, Maybe: maybe})
 	default:
-		r.command(words, maybe)
+		r.addCommand(words, maybe)
 	}
 }
 
-// afterCondition are the words after if ( … ).
-func afterCondition(words []lint.Word) []lint.Word {
+// wordsAfterCondition are the words after if ( … ).
+func wordsAfterCondition(words []lint.Word) []lint.Word {
 	depth, seen := 0, false
 	for i, w := range words {
 		for j := range len(w.Text) {
@@ -140,7 +140,7 @@ func afterCondition(words []lint.Word) []lint.Word {
 	return nil
 }
 
-func (r *reader) fish(words []lint.Word) {
+func (r *reader) readFishStatement(words []lint.Word) {
 	for len(words) > 0 && slices.Contains([]string{"and", "or", "not", "!"}, words[0].Text) {
 		r.join, words = "&&", words[1:]
 	}
@@ -149,7 +149,7 @@ func (r *reader) fish(words []lint.Word) {
 	}
 	switch first := words[0].Text; first {
 	case "if", "while":
-		r.fish(words[1:])
+		r.readFishStatement(words[1:])
 		r.blocks = append(r.blocks, first)
 	case "for", "switch", "begin":
 		r.blocks = append(r.blocks, first)
@@ -160,23 +160,23 @@ func (r *reader) fish(words []lint.Word) {
 		}
 		r.blocks = append(r.blocks, name)
 	case "end":
-		r.close()
+		r.closeBlock()
 	case "else", "case", "return", "break", "continue":
 	case "set":
-		r.set(words[1:], span(words))
+		r.readFishSet(words[1:], spanOfWords(words))
 	case "export":
 		for _, w := range words[1:] {
-			if a, is := assignment(w, "export"); is {
-				r.add(a)
+			if a, is := parseAssignment(w, "export"); is {
+				r.addStep(a)
 			}
 		}
 	default:
-		r.command(words, false)
+		r.addCommand(words, false)
 	}
 }
 
-// set reads set of fish. A list that is exported reaches programs with blanks between its entries.
-func (r *reader) set(words []lint.Word, at lint.Place) {
+// readFishSet reads set of fish. A list that is exported reaches programs with blanks between its entries.
+func (r *reader) readFishSet(words []lint.Word, at lint.Place) {
 	exports, erases := false, false
 	for len(words) > 0 && strings.HasPrefix(words[0].Text, "-") {
 		option := words[0].Text
@@ -191,9 +191,9 @@ func (r *reader) set(words []lint.Word, at lint.Place) {
 	name := words[0].Text
 	switch values := words[1:]; {
 	case erases:
-		r.add(lint.Step{At: at, Do: lint.Unset, Name: name, How: "set -e"})
+		r.addStep(lint.Step{At: at, Do: lint.Unset, Name: name, How: "set -e"})
 	case exports:
-		s := lint.Step{At: at, Do: lint.Set, Name: name, How: "set -x", Exported: true, Value: nothing(at)}
+		s := lint.Step{At: at, Do: lint.Set, Name: name, How: "set -x", Exported: true, Value: emptyValue(at)}
 		if len(values) > 0 {
 			s.Value = values[0]
 		}
@@ -201,11 +201,11 @@ func (r *reader) set(words []lint.Word, at lint.Place) {
 			s.Value.Text, s.Value.Raw, s.Value.Known = s.Value.Text+" "+v.Text, "", s.Value.Known && v.Known
 			s.Value.At.EndLine, s.Value.At.EndColumn = v.At.EndLine, v.At.EndColumn
 		}
-		r.add(s)
+		r.addStep(s)
 	}
 }
 
-func assignment(w lint.Word, how string) (lint.Step, bool) {
+func parseAssignment(w lint.Word, how string) (lint.Step, bool) {
 	name, value, found := strings.Cut(w.Text, "=")
 	if !found || name == "" || strings.ContainsAny(name, "-$./\"'") {
 		return lint.Step{}, false
@@ -219,14 +219,14 @@ func assignment(w lint.Word, how string) (lint.Step, bool) {
 	return lint.Step{At: w.At, Do: lint.Set, Name: path.Base(name), Value: v, How: how, Exported: true}, true
 }
 
-func span(words []lint.Word) lint.Place {
+func spanOfWords(words []lint.Word) lint.Place {
 	at, last := words[0].At, words[len(words)-1].At
 	at.EndLine, at.EndColumn = last.EndLine, last.EndColumn
 	return at
 }
 
-// nothing is an empty value at the end of a statement.
-func nothing(at lint.Place) lint.Value {
+// emptyValue is an empty value at the end of a statement.
+func emptyValue(at lint.Place) lint.Value {
 	at.Line, at.Column = at.EndLine, at.EndColumn
 	return lint.Value{Known: true, At: at}
 }

@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 		}},
 	} {
 		f, err := c.read("a", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -60,8 +60,8 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			lint.Look(file, true)
-			if astray := steps.Astray(string(src), file); astray != "" {
+			lint.ApplyRules(file, true)
+			if astray := steps.FindAstray(string(src), file); astray != "" {
 				t.Fatal(astray)
 			}
 		}

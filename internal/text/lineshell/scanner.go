@@ -16,83 +16,83 @@ type scanner struct {
 	unread    int  // lines with a quote that does not end
 }
 
-func (s *scanner) done() bool { return s.at >= len(s.src) }
+func (s *scanner) atEnd() bool { return s.at >= len(s.src) }
 
-func (s *scanner) step() {
+func (s *scanner) advance() {
 	if s.src[s.at] == '\n' {
 		s.line, s.start = s.line+1, s.at+1
 	}
 	s.at++
 }
 
-// blank passes over blanks, and over a backslash before the end of a line.
-func (s *scanner) blank() {
-	for !s.done() {
+// skipBlanks passes over blanks, and over a backslash before the end of a line.
+func (s *scanner) skipBlanks() {
+	for !s.atEnd() {
 		switch {
 		case strings.IndexByte(" \t\r", s.src[s.at]) >= 0:
-			s.step()
+			s.advance()
 		case strings.HasPrefix(s.src[s.at:], "\\\n"):
-			s.step()
-			s.step()
+			s.advance()
+			s.advance()
 		default:
 			return
 		}
 	}
 }
 
-// statement returns the words up to the next separator, and that separator: "" for ; and the end of a line.
-func (s *scanner) statement() (words []lint.Word, join string) {
+// readStatement returns the words up to the next separator, and that separator: "" for ; and the end of a line.
+func (s *scanner) readStatement() (words []lint.Word, join string) {
 	for {
-		s.blank()
-		if s.done() {
+		s.skipBlanks()
+		if s.atEnd() {
 			return words, ""
 		}
 		rest := s.src[s.at:]
 		switch c := rest[0]; {
 		case c == '#':
-			for !s.done() && s.src[s.at] != '\n' {
-				s.step()
+			for !s.atEnd() && s.src[s.at] != '\n' {
+				s.advance()
 			}
 		case c == '\n' || c == ';':
-			s.step()
+			s.advance()
 			return words, ""
 		case strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "||"):
-			s.step()
-			s.step()
+			s.advance()
+			s.advance()
 			return words, rest[:2]
 		case c == '&' || c == '|':
-			s.step()
+			s.advance()
 			return words, rest[:1]
 		case c == '<' || c == '>':
-			for !s.done() && strings.IndexByte("<>&!", s.src[s.at]) >= 0 {
-				s.step()
+			for !s.atEnd() && strings.IndexByte("<>&!", s.src[s.at]) >= 0 {
+				s.advance()
 			}
-			s.blank()
-			s.word() // the file
+			s.skipBlanks()
+			s.readWord() // the file
 		default:
-			words = append(words, s.word())
+			words = append(words, s.readWord())
 		}
 	}
 }
 
-// word reads one word. What stands in brackets belongs to it, blanks and all.
-func (s *scanner) word() lint.Word {
+// readWord reads one word. What stands in brackets belongs to it, blanks and all.
+func (s *scanner) readWord() lint.Word {
 	w := lint.Word{Known: true, At: lint.Place{Line: s.line, Column: s.at - s.start + 1}}
 	begin, depth := s.at, 0
 	var out strings.Builder
-	for !s.done() {
+	for !s.atEnd() {
 		c := s.src[s.at]
 		if c == '\n' || depth == 0 && s.at > begin && strings.IndexByte(" \t\r;&|<>", c) >= 0 || depth == 0 && strings.IndexByte(" \t\r;&|", c) >= 0 {
 			break
 		}
 		switch {
 		case c == '\\' && s.at+1 < len(s.src) && s.src[s.at+1] != '\n':
-			s.step()
+			s.advance()
 			out.WriteByte(s.src[s.at])
 		case c == '\\':
 			out.WriteByte(c)
 		case c == '\'' || c == '"':
-			s.quoted(c, &out, &w)
+			s.readQuoted(c, &out, &w)
 		default:
 			switch c {
 			case '(':
@@ -104,8 +104,8 @@ func (s *scanner) word() lint.Word {
 			}
 			out.WriteByte(c)
 		}
-		if !s.done() && s.src[s.at] != '\n' {
-			s.step()
+		if !s.atEnd() && s.src[s.at] != '\n' {
+			s.advance()
 		}
 	}
 	w.Raw, w.Text = s.src[begin:s.at], out.String()
@@ -116,9 +116,9 @@ func (s *scanner) word() lint.Word {
 	return w
 }
 
-// quoted reads up to the byte before the end of a quote's last byte.
-func (s *scanner) quoted(quote byte, out *strings.Builder, w *lint.Word) {
-	for s.step(); !s.done(); s.step() {
+// readQuoted reads up to the byte before the end of a quote's last byte.
+func (s *scanner) readQuoted(quote byte, out *strings.Builder, w *lint.Word) {
+	for s.advance(); !s.atEnd(); s.advance() {
 		switch c := s.src[s.at]; {
 		case c == quote:
 			return
@@ -127,7 +127,7 @@ func (s *scanner) quoted(quote byte, out *strings.Builder, w *lint.Word) {
 			s.unread++
 			return
 		case c == '\\' && s.multiline && s.at+1 < len(s.src) && (s.src[s.at+1] == quote || s.src[s.at+1] == '\\'):
-			s.step()
+			s.advance()
 			out.WriteByte(s.src[s.at])
 		default:
 			w.Known = w.Known && (c != '$' && c != '`' || quote == '\'')

@@ -10,17 +10,17 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a makefile does (https://www.gnu.org/software/make/manual/html_node/index.html). A variable that
+// ReadSteps returns what a makefile does (https://www.gnu.org/software/make/manual/html_node/index.html). A variable that
 // make exports is a Set step. A line of a recipe is a Script of its target, with the lines that continue it; with
 // .ONESHELL all lines of a recipe are one.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Makefile}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the makefile: it is no text")
 	}
 	r := reader{lines: strings.Split(string(src), "\n"), together: bytes.Contains(src, []byte(".ONESHELL"))}
 	for n := 0; n < len(r.lines); {
-		n = r.read(n)
+		n = r.readLine(n)
 	}
 	f.Steps = r.steps
 	return f, nil
@@ -35,18 +35,18 @@ type reader struct {
 	steps    []lint.Step
 }
 
-// read reads one line with those that continue it, and returns the number of the next.
-func (r *reader) read(n int) int {
-	end := r.continuedTo(n)
+// readLine reads one line with those that continue it, and returns the number of the next.
+func (r *reader) readLine(n int) int {
+	end := r.endOfContinuation(n)
 	line := strings.TrimRight(r.lines[n], "\r")
 	words := strings.Fields(line)
 	switch {
 	case len(words) == 0:
 	case line[0] == '\t' && r.target != "":
 		for r.together && end < len(r.lines) && strings.HasPrefix(r.lines[end], "\t") {
-			end = r.continuedTo(end)
+			end = r.endOfContinuation(end)
 		}
-		r.recipe(n, end)
+		r.readRecipe(n, end)
 	case words[0][0] == '#':
 	case words[0] == "ifeq" || words[0] == "ifneq" || words[0] == "ifdef" || words[0] == "ifndef":
 		r.depth++
@@ -57,14 +57,14 @@ func (r *reader) read(n int) int {
 			end++
 		}
 	case words[0] == "export" && len(words) > 1:
-		r.export(n, strings.Index(line, "export")+len("export"), "")
+		r.readExport(n, strings.Index(line, "export")+len("export"), "")
 	default:
-		r.rule(n, line)
+		r.readRule(n, line)
 	}
 	return end
 }
 
-func (r *reader) continuedTo(n int) int {
+func (r *reader) endOfContinuation(n int) int {
 	for ; n < len(r.lines)-1; n++ {
 		line := strings.TrimRight(r.lines[n], "\r")
 		if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 0 {
@@ -74,13 +74,13 @@ func (r *reader) continuedTo(n int) int {
 	return n + 1
 }
 
-// rule reads the line of a rule: its target, or a variable of a target that is exported to its recipe.
-func (r *reader) rule(n int, line string) {
+// readRule reads the line of a rule: its target, or a variable of a target that is exported to its recipe.
+func (r *reader) readRule(n int, line string) {
 	colon := strings.IndexByte(line, ':')
 	equals := strings.IndexByte(line, '=')
 	if colon < 0 || equals >= 0 && equals <= colon+2 { // an assignment: =, :=, ::=
 		r.target = ""
-		if s, ok := r.assignment(n, 0, ""); ok {
+		if s, ok := r.readAssignment(n, 0, ""); ok {
 			r.plain = append(r.plain, s)
 		}
 		return
@@ -88,15 +88,15 @@ func (r *reader) rule(n int, line string) {
 	target := strings.TrimSpace(line[:colon])
 	rest := line[colon+1:]
 	if trimmed := strings.TrimLeft(rest, " \t"); equals >= 0 && strings.HasPrefix(trimmed, "export ") {
-		r.export(n, len(line)-len(trimmed)+len("export"), target)
+		r.readExport(n, len(line)-len(trimmed)+len("export"), target)
 		return
 	}
 	r.target = target
 }
 
-// export reads NAME = value, and names alone, whose values stand elsewhere.
-func (r *reader) export(n, from int, target string) {
-	if s, ok := r.assignment(n, from, target); ok {
+// readExport reads NAME = value, and names alone, whose values stand elsewhere.
+func (r *reader) readExport(n, from int, target string) {
+	if s, ok := r.readAssignment(n, from, target); ok {
 		r.steps = append(r.steps, s)
 		return
 	}
@@ -109,8 +109,8 @@ func (r *reader) export(n, from int, target string) {
 	}
 }
 
-// assignment reads NAME = value from a byte of a line on.
-func (r *reader) assignment(n, from int, target string) (lint.Step, bool) {
+// readAssignment reads NAME = value from a byte of a line on.
+func (r *reader) readAssignment(n, from int, target string) (lint.Step, bool) {
 	line := strings.TrimRight(r.lines[n], "\r")
 	equals := strings.IndexByte(line[from:], '=')
 	if equals < 0 || strings.HasSuffix(line, `\`) {
@@ -136,9 +136,9 @@ func (r *reader) assignment(n, from int, target string) (lint.Step, bool) {
 		Value: lint.Value{Text: value, Known: !strings.Contains(value, "$"), At: place(begin, begin+len(value)), Raw: value}}, name != "" && !strings.ContainsAny(name, " \t$")
 }
 
-// recipe reads the lines from one to before another as a script. The characters that tell make how to run a line are
+// readRecipe reads the lines from one to before another as a script. The characters that tell make how to run a line are
 // made blank.
-func (r *reader) recipe(n, end int) {
+func (r *reader) readRecipe(n, end int) {
 	lines := append([]string(nil), r.lines[n:end]...)
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], "\r")
@@ -153,12 +153,12 @@ func (r *reader) recipe(n, end int) {
 	if strings.Contains(text, "$$") {
 		s.Indent = -1
 	}
-	s.Value = lint.Value{Text: fill(text), Known: true, At: at, Raw: text}
+	s.Value = lint.Value{Text: shellText(text), Known: true, At: at, Raw: text}
 	r.steps = append(r.steps, s)
 }
 
-// fill writes what make fills in, $(NAME), $@ and the like, as variables of a shell of the same length, and $$ as $.
-func fill(text string) string {
+// shellText writes what make fills in, $(NAME), $@ and the like, as variables of a shell of the same length, and $$ as $.
+func shellText(text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
 		rest := text[i:]
@@ -169,10 +169,10 @@ func fill(text string) string {
 			out.WriteByte('$')
 			i++
 		case rest[1] == '(' || rest[1] == '{':
-			length := closing(rest[1:])
+			length := closingLength(rest[1:])
 			out.WriteString("${")
 			for j := 2; j < length; j++ {
-				out.WriteByte(letter(rest[j], j == 2))
+				out.WriteByte(nameLetter(rest[j], j == 2))
 			}
 			out.WriteByte('}')
 			i += length
@@ -189,8 +189,8 @@ func fill(text string) string {
 	return out.String()
 }
 
-// closing is the number of bytes up to the bracket that closes the first one, or to the end of the line.
-func closing(text string) int {
+// closingLength is the number of bytes up to the bracket that closes the first one, or to the end of the line.
+func closingLength(text string) int {
 	depth := 0
 	for i := range len(text) {
 		switch text[i] {
@@ -210,7 +210,7 @@ func closing(text string) int {
 	return len(text)
 }
 
-func letter(c byte, first bool) byte {
+func nameLetter(c byte, first bool) byte {
 	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || !first && c >= '0' && c <= '9' {
 		return c
 	}

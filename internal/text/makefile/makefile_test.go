@@ -32,8 +32,8 @@ func TestRead(t *testing.T) {
 		{"exported later", "A = 0,1\nB=2\nexport A C\n", []string{`1:1 set A make ="0,1"`}},
 		{"no recipe", "define x\n\ta\nendef\nA = 1\n\tb\nexport\nexport B\n", nil},
 	} {
-		f, err := Read("Makefile", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("Makefile", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -42,11 +42,11 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("export A=1\na: b\n\t@c $$d $(e \\\n\t f)\nx: export Y = $(z)\nifdef Q\n.ONESHELL:\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("Makefile", src)
+		file, err := ReadSteps("Makefile", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns each block of shell code as a Script (https://spec.commonmark.org/0.31.2/#fenced-code-blocks). Where
+// ReadSteps returns each block of shell code as a Script (https://spec.commonmark.org/0.31.2/#fenced-code-blocks). Where
 // lines begin with a prompt, only they are code, and the rest is what programs have written.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Markdown}
 	fence := regexp.MustCompile("^[ \t>]*(```+|~~~+)[ \t]*\\{?\\.?([A-Za-z0-9_+-]*)[^`]*$")
 	lines := strings.Split(string(src), "\n")
@@ -28,7 +28,7 @@ func Read(path string, src []byte) (lint.File, error) {
 			}
 		}
 		if isShell(open[2]) && n < len(lines) && n > first {
-			f.Steps = append(f.Steps, script(lines[first:n], first+1))
+			f.Steps = append(f.Steps, scriptStep(lines[first:n], first+1))
 		}
 	}
 	return f, nil
@@ -38,8 +38,8 @@ func isShell(language string) bool {
 	return slices.Contains([]string{"sh", "bash", "shell", "zsh", "console", "shell-session", "sh-session", "terminal", "shellscript"}, strings.ToLower(language))
 }
 
-// script is a block with its lines where they are in the file; prompts, and what is no code, are blank.
-func script(block []string, line int) lint.Step {
+// scriptStep is a block with its lines where they are in the file; prompts, and what is no code, are blank.
+func scriptStep(block []string, line int) lint.Step {
 	prompt := regexp.MustCompile(`^[ \t>]*(\([\w.-]+\) ?)?([\w.@~/:-]*\$|%)[ \t]`)
 	prompts := slices.ContainsFunc(block, func(l string) bool { return prompt.MatchString(l) })
 	quote := regexp.MustCompile(`^[ \t]*(>[ \t]?)+`)

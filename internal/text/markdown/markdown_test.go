@@ -15,8 +15,8 @@ func TestRead(t *testing.T) {
 		`8:1 script indent 0 ="             d \\\n      e\n"@"    (base) $ d \\\n      e\n"`,
 		`16:1 script indent 0 ="  g"@"> g"`,
 	}
-	f, err := Read("README.md", []byte(src))
-	if got := steps.Shown(src, f); err != nil || !slices.Equal(got, want) {
+	f, err := ReadSteps("README.md", []byte(src))
+	if got := steps.RenderSteps(src, f); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n got %s\nwant %s", err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
 }
@@ -24,11 +24,11 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("```sh\n$ a \\\n b\nc\n```\n> ~~~ bash\n> d\n> ~~~\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("a.md", src)
+		file, err := ReadSteps("a.md", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

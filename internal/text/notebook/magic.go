@@ -15,7 +15,7 @@ func splitMagic(number int, text string) lint.Cell {
 	if name, rest, ok := cellMagic(rows); ok {
 		switch {
 		case slices.Contains([]string{"bash", "sh"}, name), name == "script" && slices.Contains([]string{"bash", "sh"}, rest):
-			c.Steps = []lint.Step{script(number, rows[1:])}
+			c.Steps = []lint.Step{scriptStep(number, rows[1:])}
 			rows = nil
 		case slices.Contains([]string{"time", "timeit", "capture", "prun", "python", "python3"}, name):
 			rows[0] = ""
@@ -23,10 +23,10 @@ func splitMagic(number int, text string) lint.Cell {
 			rows = nil // another language, or a file that is written
 		}
 	}
-	var now state
+	var now lineState
 	for i := 0; i < len(rows); i++ {
-		if now.fresh() {
-			if step, ok := magic(rows[i], lint.Place{Cell: number, Line: i + 1}); ok {
+		if now.startsStatement() {
+			if step, ok := magicStep(rows[i], lint.Place{Cell: number, Line: i + 1}); ok {
 				if step.Do != "" {
 					c.Steps = append(c.Steps, step)
 				}
@@ -40,7 +40,7 @@ func splitMagic(number int, text string) lint.Cell {
 				continue
 			}
 		}
-		now.line(rows[i])
+		now.readLine(rows[i])
 	}
 	c.Text = []byte(strings.Join(rows, "\n"))
 	return c
@@ -56,8 +56,8 @@ func cellMagic(rows []string) (name, rest string, ok bool) {
 	return name, strings.TrimSpace(rest), ok
 }
 
-// script is a cell that a shell reads.
-func script(number int, rows []string) lint.Step {
+// scriptStep is a cell that a shell reads.
+func scriptStep(number int, rows []string) lint.Step {
 	text := strings.Join(rows, "\n")
 	at := lint.Place{Cell: number, Line: 2, Column: 1, EndLine: 1 + max(1, len(rows)), EndColumn: 1}
 	if len(rows) > 0 {
@@ -66,8 +66,8 @@ func script(number int, rows []string) lint.Step {
 	return lint.Step{Do: lint.Script, At: at, How: "%%bash", Value: lint.Value{Text: text, Known: true, At: at, Raw: text}}
 }
 
-// magic is what one line does that is no Python; the step is empty where it is nothing of interest.
-func magic(row string, at lint.Place) (lint.Step, bool) {
+// magicStep is what one line does that is no Python; the step is empty where it is nothing of interest.
+func magicStep(row string, at lint.Place) (lint.Step, bool) {
 	trimmed := strings.TrimLeft(row, " \t")
 	begin := len(row) - len(trimmed)
 	trimmed = strings.TrimRight(trimmed, " \t\r")
@@ -81,18 +81,18 @@ func magic(row string, at lint.Place) (lint.Step, bool) {
 	at.EndLine, at.Column, at.EndColumn = at.Line, begin+1, begin+len(trimmed)+1
 	switch {
 	case strings.HasPrefix(trimmed, "!"):
-		return shell(trimmed, at), true
+		return shellStep(trimmed, at), true
 	case strings.HasPrefix(trimmed, "%"):
-		return env(trimmed, at), true
+		return envStep(trimmed, at), true
 	case strings.HasPrefix(trimmed, "?"), strings.HasSuffix(trimmed, "?") && !strings.ContainsAny(trimmed, "\"'# "):
 		return lint.Step{}, true
 	}
 	return lint.Step{}, false
 }
 
-// shell is a line for a shell of its own. Python's values are put in for $name and {name} before: such a line is only
+// shellStep is a line for a shell of its own. Python's values are put in for $name and {name} before: such a line is only
 // known to start something.
-func shell(line string, at lint.Place) lint.Step {
+func shellStep(line string, at lint.Place) lint.Step {
 	text := strings.TrimPrefix(strings.TrimPrefix(line, "!"), "!")
 	at.Column += len(line) - len(text)
 	value := lint.Value{Text: text, Known: true, At: at, Raw: text}
@@ -103,9 +103,9 @@ func shell(line string, at lint.Place) lint.Step {
 	return lint.Step{Do: lint.Script, At: at, How: "!", Value: value}
 }
 
-// env is %env and %set_env with a value: what follows = or the first space, with its quotes, which are part of it
+// envStep is %env and %set_env with a value: what follows = or the first space, with its quotes, which are part of it
 // (ipython/ipython: IPython/core/magics/osm.py).
-func env(line string, at lint.Place) lint.Step {
+func envStep(line string, at lint.Place) lint.Step {
 	name, rest, _ := strings.Cut(line[1:], " ")
 	if name != "env" && name != "set_env" {
 		return lint.Step{}
@@ -125,18 +125,18 @@ func env(line string, at lint.Place) lint.Step {
 	return lint.Step{Do: lint.Set, Name: variable, At: at, How: "%" + name, Value: lint.Value{Text: value, Known: known, At: place, Raw: value}}
 }
 
-// state is the state at the beginning of a line: within a string of three quotes, within brackets, or after a backslash
+// lineState is the state at the beginning of a line: within a string of three quotes, within brackets, or after a backslash
 // no statement begins.
-type state struct {
+type lineState struct {
 	quote   string
 	depth   int
 	follows bool
 }
 
-func (s *state) fresh() bool { return s.quote == "" && s.depth == 0 && !s.follows }
+func (s *lineState) startsStatement() bool { return s.quote == "" && s.depth == 0 && !s.follows }
 
-// line reads one line of Python as far as its strings, comments and brackets go.
-func (s *state) line(row string) {
+// readLine reads one line of Python as far as its strings, comments and brackets go.
+func (s *lineState) readLine(row string) {
 	s.follows = false
 	for i := 0; i < len(row); i++ {
 		rest := row[i:]

@@ -48,9 +48,9 @@ func (l *lines) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Read returns the code cells of a notebook, numbered from 1 in its order, all cells counted. A notebook in another
+// ReadCells returns the code cells of a notebook, numbered from 1 in its order, all cells counted. A notebook in another
 // language than Python has none.
-func Read(src []byte) ([]lint.Cell, error) {
+func ReadCells(src []byte) ([]lint.Cell, error) {
 	var b book
 	if err := json.Unmarshal(src, &b); err != nil {
 		return nil, fmt.Errorf("cannot read the notebook: %w", err)
@@ -83,11 +83,11 @@ func WithoutOutputs(src []byte) []byte {
 		return src
 	}
 	for i := range b.Cells {
-		b.Cells[i].drop()
+		b.Cells[i].dropSource()
 	}
 	for _, w := range b.Worksheets {
 		for i := range w.Cells {
-			w.Cells[i].drop()
+			w.Cells[i].dropSource()
 		}
 	}
 	short, err := json.Marshal(b)
@@ -97,8 +97,8 @@ func WithoutOutputs(src []byte) []byte {
 	return short
 }
 
-// drop takes away what is no code; the cell stays, and counts.
-func (c *cell) drop() {
+// dropSource takes away what is no code; the cell stays, and counts.
+func (c *cell) dropSource() {
 	if c.Type != "code" {
 		c.Source, c.Input = "", ""
 	}

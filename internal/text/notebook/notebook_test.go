@@ -65,7 +65,7 @@ func TestMagic(t *testing.T) {
 		"x = 'a\\\n%env A=1'\n%env B=2":                "x = 'a\\\n%env A=1'\npass|3:1-9 set B \"2\" true",
 		"x = a if b != c else d\nassert a != 1, \"!\"": "x = a if b != c else d\nassert a != 1, \"!\"",
 	} {
-		cells, err := Read(book4(t, "python", text))
+		cells, err := ReadCells(book4(t, "python", text))
 		if err != nil || len(cells) != 1 || said(cells[0]) != want {
 			t.Errorf("%q:\n got %q %v\nwant %q", text, said(cells[0]), err, want)
 		}
@@ -75,18 +75,18 @@ func TestMagic(t *testing.T) {
 // TestRead: versions of the format, other languages, and what is no notebook.
 func TestRead(t *testing.T) {
 	three := `{"nbformat": 3, "metadata": {}, "worksheets": [{"cells": [{"cell_type": "markdown", "source": "x"}, {"cell_type": "code", "language": "python", "input": ["import os\n", "x"]}]}]}`
-	cells, err := Read([]byte(three))
+	cells, err := ReadCells([]byte(three))
 	if err != nil || len(cells) != 1 || cells[0].Number != 2 || string(cells[0].Text) != "import os\nx" {
 		t.Errorf("format 3: %+v %v", cells, err)
 	}
-	if cells, err := Read(book4(t, "R", "library(torch)")); err != nil || len(cells) != 0 {
+	if cells, err := ReadCells(book4(t, "R", "library(torch)")); err != nil || len(cells) != 0 {
 		t.Errorf("another language: %+v %v", cells, err)
 	}
-	if cells, err := Read([]byte(`{"cells": []}`)); err != nil || len(cells) != 0 {
+	if cells, err := ReadCells([]byte(`{"cells": []}`)); err != nil || len(cells) != 0 {
 		t.Errorf("an empty one: %+v %v", cells, err)
 	}
 	for _, src := range []string{"", "null", "[]", "{}", "1", `{"cells": 1}`, `{"cells": [1]}`, `{"cells": [{"cell_type": "code", "source": 1}]}`} {
-		if cells, err := Read([]byte(src)); err == nil || !strings.HasPrefix(err.Error(), "cannot read the notebook: ") {
+		if cells, err := ReadCells([]byte(src)); err == nil || !strings.HasPrefix(err.Error(), "cannot read the notebook: ") {
 			t.Errorf("%q: %+v %v", src, cells, err)
 		}
 	}
@@ -96,8 +96,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("%env A=1\n!ls\nx = '''\n%time\n'''", "")
 	f.Add("%%bash\na", `{"cells": [{"cell_type": "code", "source": ["a", "b"]}]}`)
 	f.Fuzz(func(t *testing.T, text, whole string) {
-		_, _ = Read([]byte(whole))
-		cells, err := Read(book4(t, "python", text))
+		_, _ = ReadCells([]byte(whole))
+		cells, err := ReadCells(book4(t, "python", text))
 		if err != nil || len(cells) != 1 {
 			t.Fatal(len(cells), err)
 		}

@@ -11,14 +11,14 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// most is how many steps a file may have: aliases can make a small file name a great many.
-const most = 20000
+// maxSteps is how many steps a file may have: aliases can make a small file name a great many.
+const maxSteps = 20000
 
-// Read returns what the containers of a file do
+// ReadSteps returns what the containers of a file do
 // (https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/), wherever they are: in a pod, or in
 // what makes pods. Of each, in the section of its name: its variables as Set steps, its image and its resources as
 // Setting steps ("resources.limits.nvidia.com/gpu"), then its program and the script that it hands to a shell.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Kubernetes}
 	docs, err := yamltree.Parse(src)
 	if err != nil {
@@ -27,11 +27,11 @@ func Read(path string, src []byte) (lint.File, error) {
 	var r reader
 	for i, doc := range docs {
 		if doc.Find("apiVersion") != nil && doc.Find("kind") != nil {
-			r.walk(doc, 0, fmt.Sprint(i))
+			r.findContainers(doc, 0, fmt.Sprint(i))
 		}
 	}
-	if len(r.steps) > most {
-		return f, fmt.Errorf("cannot read the file: its containers come to more than %d settings", most)
+	if len(r.steps) > maxSteps {
+		return f, fmt.Errorf("cannot read the file: its containers come to more than %d settings", maxSteps)
 	}
 	f.Steps = r.steps
 	return f, nil
@@ -46,38 +46,38 @@ type reader struct {
 	nodes int // visited: an anchor is visited at each place that names it
 }
 
-// walk looks for containers below a node.
-func (r *reader) walk(n *yamltree.Node, depth int, in string) {
+// findContainers looks for containers below a node.
+func (r *reader) findContainers(n *yamltree.Node, depth int, in string) {
 	r.nodes++
-	if n == nil || depth > 30 || len(r.steps) > most || r.nodes > maxNodes {
+	if n == nil || depth > 30 || len(r.steps) > maxSteps || r.nodes > maxNodes {
 		return
 	}
 	for _, item := range n.Items {
-		r.walk(item, depth+1, in)
+		r.findContainers(item, depth+1, in)
 	}
 	for _, p := range n.Entries() {
 		if slices.Contains([]string{"containers", "initContainers"}, p.Key.Text) && p.Value.Kind == yamltree.List {
 			for _, c := range p.Value.Items {
 				r.count++
-				r.container(fmt.Sprintf("%s %d", scalar(c.Find("name")), r.count), c)
+				r.readContainer(fmt.Sprintf("%s %d", scalarText(c.Find("name")), r.count), c)
 			}
 			continue
 		}
-		r.walk(p.Value, depth+1, in)
+		r.findContainers(p.Value, depth+1, in)
 	}
 }
 
-func scalar(n *yamltree.Node) string {
+func scalarText(n *yamltree.Node) string {
 	if n == nil || n.Null {
 		return ""
 	}
 	return n.Text
 }
 
-func (r *reader) container(in string, n *yamltree.Node) {
+func (r *reader) readContainer(in string, n *yamltree.Node) {
 	if env := n.Find("env"); env != nil {
 		for _, item := range env.Items {
-			r.variable(in, item)
+			r.readVariable(in, item)
 		}
 	}
 	if image := n.Find("image"); image != nil && image.Kind == yamltree.Scalar {
@@ -86,28 +86,28 @@ func (r *reader) container(in string, n *yamltree.Node) {
 	for _, part := range []string{"requests", "limits"} {
 		for _, p := range n.Find("resources", part).Entries() {
 			if p.Value.Kind == yamltree.Scalar {
-				r.steps = append(r.steps, lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Setting, Name: "resources." + part + "." + p.Key.Text, In: in, Value: p.Value.Value()})
+				r.steps = append(r.steps, lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Setting, Name: "resources." + part + "." + p.Key.Text, In: in, Value: p.Value.Value()})
 			}
 		}
 	}
-	r.program(in, n)
+	r.readProgram(in, n)
 }
 
-// variable reads an entry of env: a value, or where it comes from.
-func (r *reader) variable(in string, n *yamltree.Node) {
+// readVariable reads an entry of env: a value, or where it comes from.
+func (r *reader) readVariable(in string, n *yamltree.Node) {
 	name, value := n.Find("name"), n.Find("value")
 	if name == nil || name.Kind != yamltree.Scalar {
 		return
 	}
 	s := lint.Step{At: n.At, Do: lint.Set, Name: name.Text, In: in, How: "env", Exported: true, Value: lint.Value{At: name.At}}
 	if value != nil && value.Kind == yamltree.Scalar {
-		s.Value = fill(value)
+		s.Value = expandableValue(value)
 	}
 	r.steps = append(r.steps, s)
 }
 
-// fill is a scalar in which Kubernetes fills in $(NAME); $$(NAME) is the text itself.
-func fill(n *yamltree.Node) lint.Value {
+// expandableValue is a scalar in which Kubernetes fills in $(NAME); $$(NAME) is the text itself.
+func expandableValue(n *yamltree.Node) lint.Value {
 	v := n.Value()
 	if strings.Contains(v.Text, "\n") { // its lines are indented in the file
 		v.Raw = ""
@@ -116,9 +116,9 @@ func fill(n *yamltree.Node) lint.Value {
 	return v
 }
 
-// program reads command and args, which are one command line where both are there. A command of a shell has its script
+// readProgram reads command and args, which are one command line where both are there. A command of a shell has its script
 // as a text of several lines, whose places are known.
-func (r *reader) program(in string, n *yamltree.Node) {
+func (r *reader) readProgram(in string, n *yamltree.Node) {
 	var nodes []*yamltree.Node
 	var words, plain []lint.Word
 	for _, key := range []string{"command", "args"} {
@@ -128,14 +128,14 @@ func (r *reader) program(in string, n *yamltree.Node) {
 		}
 		for _, item := range list.Items {
 			if item.Kind == yamltree.Scalar {
-				nodes, words, plain = append(nodes, item), append(words, fill(item)), append(plain, item.Value())
+				nodes, words, plain = append(nodes, item), append(words, expandableValue(item)), append(plain, item.Value())
 			}
 		}
 	}
 	if len(words) == 0 {
 		return
 	}
-	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.Span(words[0].At, words[len(words)-1].At)}
+	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	r.steps = append(r.steps, s)
 	s.Words = plain // what has a $( is for the shell, mostly
 	inner, ok := lint.ShellText(s)
@@ -143,6 +143,6 @@ func (r *reader) program(in string, n *yamltree.Node) {
 	if !ok || i < 0 {
 		return
 	}
-	inner.Value.Text, inner.At, inner.Indent = nodes[i].Script()
+	inner.Value.Text, inner.At, inner.Indent = nodes[i].ScriptText()
 	r.steps = append(r.steps, inner)
 }

@@ -41,7 +41,7 @@ spec:
   containers:
     - command: [python, a.py, "$(B)"]
 `
-	f, err := Read("pod.yaml", []byte(src))
+	f, err := ReadSteps("pod.yaml", []byte(src))
 	want := []string{
 		`10:15 set CUDA_VISIBLE_DEVICES env in train 1 ="0,1"@"\"0,1\""`,
 		`12:15 set A env in train 1 ?""@"A"`,
@@ -52,7 +52,7 @@ spec:
 		`18:15 script in train 1 indent 14 ="export C=1\npython a.py\n"@"export C=1\n              python a.py"`,
 		`30:17 command in  2 ="python" ="a.py" ?"$(B)"@"\"$(B)\""`,
 	}
-	if got := steps.Shown(src, f); err != nil || !slices.Equal(got, want) {
+	if got := steps.RenderSteps(src, f); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n got %s\nwant %s", err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
 }
@@ -60,7 +60,7 @@ spec:
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n    env: [{name: B, value: \"1\"}]\n    command: [sh, -c, 'c d']\n    resources: {limits: {x: 1}}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("pod.yaml", src)
+		file, err := ReadSteps("pod.yaml", src)
 		if err != nil {
 			return
 		}
@@ -81,7 +81,7 @@ func TestManyAliases(t *testing.T) {
 		before = name
 	}
 	began := time.Now()
-	_, err := Read("pod.yaml", []byte(text+"spec: {containers: *"+before+"}\n"))
+	_, err := ReadSteps("pod.yaml", []byte(text+"spec: {containers: *"+before+"}\n"))
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("%v: %v", took, err)
 	}

@@ -13,7 +13,7 @@ type Keys struct{ File, Service, Ready, Healthy []yamltree.Key }
 
 // AllKeys is what a project file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Service: append(programKeys(), yamltree.KeysOf(option.Keys(option.Service))...), Ready: readyKeys(), Healthy: healthyKeys()}
+	return Keys{File: fileKeys(), Service: append(programKeys(), yamltree.KeysOf(option.OptionsOfFile(option.Service))...), Ready: readyKeys(), Healthy: healthyKeys()}
 }
 
 func fileKeys() []yamltree.Key {

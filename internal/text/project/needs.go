@@ -15,36 +15,36 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// depends reads the services that come first: a list, or a map with a condition for each.
-func (e *entry) depends(k yamltree.Entry) {
+// readDependsOn reads the services that come first: a list, or a map with a condition for each.
+func (e *serviceReader) readDependsOn(k yamltree.Entry) {
 	add := func(name string, until service.Condition, at source.Place) {
 		if slices.ContainsFunc(e.After, func(d service.Dependency) bool { return d.Service == name }) {
-			e.Wrong(at, "depends_on%s names %s twice; leave one of them out", e.of(), name)
+			e.Wrong(at, "depends_on%s names %s twice; leave one of them out", e.ofService(), name)
 			return
 		}
 		e.After = append(e.After, service.Dependency{Service: name, Until: until})
 		e.needs = append(e.needs, need{of: e.Name, on: name, until: until, at: at})
 	}
 	if k.Value.Kind != yamltree.Map {
-		for _, n := range e.List(k, e.of()) {
+		for _, n := range e.List(k, e.ofService()) {
 			add(n.Text, service.UntilReady, n.At)
 		}
 		return
 	}
-	for _, d := range e.Once(k.Value, "depends_on"+e.of()) {
+	for _, d := range e.UniqueEntries(k.Value, "depends_on"+e.ofService()) {
 		switch {
 		case d.Value.Kind != yamltree.Scalar:
-			e.Wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.of(), d.Key.Text)
+			e.Wrong(d.Key.At, "depends_on%s: the condition of %s is not one word; write %[2]s: ready or %[2]s: done", e.ofService(), d.Key.Text)
 		case d.Value.Null:
 			add(d.Key.Text, service.UntilReady, d.Key.At)
-		case e.OneOf(k.Key, d.Value.Text, d.Value.At, e.of()):
+		case e.CheckOneOf(k.Key, d.Value.Text, d.Value.At, e.ofService()):
 			add(d.Key.Text, service.Condition(d.Value.Text), d.Key.At)
 		}
 	}
 }
 
-// dependencies finds those on nothing, those that can never be met, and rings.
-func (r *reader) dependencies() {
+// checkDependencies finds those on nothing, those that can never be met, and rings.
+func (r *reader) checkDependencies() {
 	var names []string
 	for _, s := range r.project.Services {
 		names = append(names, s.Name)
@@ -54,21 +54,21 @@ func (r *reader) dependencies() {
 		switch {
 		case i < 0:
 			text := fmt.Sprintf("unknown service %q in depends_on of service %s", n.on, n.of)
-			if meant := suggest.Word(n.on, names); meant != "" && meant != n.of {
+			if meant := suggest.ClosestWord(n.on, names); meant != "" && meant != n.of {
 				text += "; did you mean " + meant + "?"
 			}
 			r.Wrong(n.at, "%s", text)
 		case n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
 			r.Wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
-		case r.project.Services[i].Elsewhere() && !r.project.Services[slices.Index(names, n.of)].Elsewhere():
+		case r.project.Services[i].HasOtherEngine() && !r.project.Services[slices.Index(names, n.of)].HasOtherEngine():
 			r.Wrong(n.at, "service %s depends on %s, which this machine never starts: its engine is %s", n.of, n.on, r.project.Services[i].Engine)
 		}
 	}
-	r.rings()
+	r.reportRings()
 }
 
-// rings reports each cycle of dependencies once, at its first service in the file.
-func (r *reader) rings() {
+// reportRings reports each cycle of dependencies once, at its first service in the file.
+func (r *reader) reportRings() {
 	done := map[string]bool{}
 	var path []string
 	var visit func(name string)
@@ -100,8 +100,8 @@ func (r *reader) rings() {
 	}
 }
 
-// names finds instances that would be called alike: those of node with two replicas, and a service node-1.
-func (r *reader) names() {
+// checkNames finds instances that would be called alike: those of node with two replicas, and a service node-1.
+func (r *reader) checkNames() {
 	counted := regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,3})$`)
 	for _, other := range r.project.Services {
 		m := counted.FindStringSubmatch(other.Name)
@@ -115,17 +115,17 @@ func (r *reader) names() {
 	}
 }
 
-// ready reads how an instance shows that it can be used.
-func (e *entry) ready(k yamltree.Entry) *service.Ready {
+// readReady reads how an instance shows that it can be used.
+func (e *serviceReader) readReady(k yamltree.Entry) *service.Ready {
 	out := &service.Ready{}
-	e.check(k, e.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
+	e.readCheck(k, e.keys.Ready, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval = e.duration(r, of)
+			out.Interval = e.readDuration(r, of)
 		case "timeout":
-			out.Timeout = e.duration(r, of)
+			out.Timeout = e.readDuration(r, of)
 		case "log":
-			out.Log = e.pattern(r, of)
+			out.Log = e.readPattern(r, of)
 			return true
 		}
 		return false
@@ -133,15 +133,15 @@ func (e *entry) ready(k yamltree.Entry) *service.Ready {
 	return out
 }
 
-// healthy reads how an instance shows that it still works.
-func (e *entry) healthy(k yamltree.Entry) *service.Healthy {
+// readHealthy reads how an instance shows that it still works.
+func (e *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
 	out := &service.Healthy{}
-	e.check(k, e.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
+	e.readCheck(k, e.keys.Healthy, &out.Probe, func(r yamltree.Entry, of string) (probe bool) {
 		switch r.Key.Name {
 		case "interval":
-			out.Interval = e.duration(r, of)
+			out.Interval = e.readDuration(r, of)
 		case "timeout":
-			out.Timeout = e.duration(r, of)
+			out.Timeout = e.readDuration(r, of)
 		case "failures":
 			text, ok := e.Text(r, of)
 			var err error
@@ -154,12 +154,12 @@ func (e *entry) healthy(k yamltree.Entry) *service.Healthy {
 	return out
 }
 
-// check reads the keys of ready or healthy; other reads those that are not of the probe, and reports whether one says how
+// readCheck reads the keys of ready or healthy; other reads those that are not of the probe, and reports whether one says how
 // to check.
-func (e *entry) check(k yamltree.Entry, keys []yamltree.Key, out *service.Probe, other func(r yamltree.Entry, of string) bool) {
+func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *service.Probe, other func(r yamltree.Entry, of string) bool) {
 	name := k.Key.Name
 	if k.Value.Kind != yamltree.Map {
-		e.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, e.of(), k.Key.Sample)
+		e.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, e.ofService(), k.Key.Sample)
 		return
 	}
 	var kinds, ways []string
@@ -168,13 +168,13 @@ func (e *entry) check(k yamltree.Entry, keys []yamltree.Key, out *service.Probe,
 			ways = append(ways, key.Name)
 		}
 	}
-	of := " of " + name + e.of()
-	for _, r := range e.Entries(k.Value, keys, name+e.of(), of, func(key *yamltree.Node) { e.unknown(key, keys, of) }) {
+	of := " of " + name + e.ofService()
+	for _, r := range e.KnownEntries(k.Value, keys, name+e.ofService(), of, func(key *yamltree.Node) { e.reportUnknown(key, keys, of) }) {
 		switch r.Key.Name {
 		case "command":
-			out.Command, out.Split = e.command(r, of)
+			out.Command, out.Split = e.readCommand(r, of)
 		case "tcp", "http":
-			e.probe(r, of, out)
+			e.readProbe(r, of, out)
 		default:
 			if !other(r, of) {
 				continue
@@ -185,13 +185,13 @@ func (e *entry) check(k yamltree.Entry, keys []yamltree.Key, out *service.Probe,
 	last := len(ways) - 1
 	switch {
 	case len(kinds) > 1:
-		e.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, e.of(), len(kinds), strings.Join(kinds, " and "))
+		e.Wrong(k.At, "%s%s asks in %d ways: %s; leave one of them", name, e.ofService(), len(kinds), strings.Join(kinds, " and "))
 	case len(kinds) == 0:
-		e.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, e.of(), strings.Join(ways[:last], ", "), ways[last])
+		e.Wrong(k.At, "%s%s does not say how: write %s or %s below it", name, e.ofService(), strings.Join(ways[:last], ", "), ways[last])
 	}
 }
 
-func (e *entry) duration(k yamltree.Entry, of string) time.Duration {
+func (e *serviceReader) readDuration(k yamltree.Entry, of string) time.Duration {
 	text, ok := e.Text(k, of)
 	if !ok {
 		return 0
@@ -203,28 +203,28 @@ func (e *entry) duration(k yamltree.Entry, of string) time.Duration {
 	return d
 }
 
-// pattern reads a regular expression.
-func (e *entry) pattern(k yamltree.Entry, of string) string {
-	text, ok := e.template(k, of)
+// readPattern reads a regular expression.
+func (e *serviceReader) readPattern(k yamltree.Entry, of string) string {
+	text, ok := e.readTemplate(k, of)
 	if _, err := regexp.Compile(text); ok && !strings.Contains(text, "{{") && err != nil {
 		e.Wrong(k.Value.At, "log%s is not a regular expression: %v", of, err)
 	}
 	return text
 }
 
-// template reads a text that is filled in for each instance.
-func (e *entry) template(k yamltree.Entry, of string) (text string, ok bool) {
+// readTemplate reads a text that is filled in for each instance.
+func (e *serviceReader) readTemplate(k yamltree.Entry, of string) (text string, ok bool) {
 	if text, ok = e.Text(k, of); !ok {
 		return "", false
 	}
-	if err := e.Try(text, false); err != nil {
+	if err := e.TryTemplate(text, false); err != nil {
 		e.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
 	}
 	return text, true
 }
 
-func (e *entry) probe(k yamltree.Entry, of string, out *service.Probe) {
-	text, ok := e.template(k, of)
+func (e *serviceReader) readProbe(k yamltree.Entry, of string, out *service.Probe) {
+	text, ok := e.readTemplate(k, of)
 	if !ok {
 		return
 	}

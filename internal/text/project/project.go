@@ -21,20 +21,20 @@ import (
 func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	r := &reader{folder: filepath.Dir(file), keys: AllKeys()}
 	r.project = service.Project{File: file, Name: defaultName(filepath.Base(r.folder))}
-	root := r.Root(data, such)
+	root := r.ReadRoot(data, sampleHint)
 	switch {
 	case root != nil:
-		r.file(root)
-		r.engines(root.Find("defaults", "engine"))
-		r.names()
-		r.dependencies()
+		r.readFile(root)
+		r.setEngines(root.Find("defaults", "engine"))
+		r.checkNames()
+		r.checkDependencies()
 	case len(r.Mistakes) == 0:
-		r.Wrong(source.Place{Line: 1, Column: 1}, "the file is empty; %s", such)
+		r.Wrong(source.Place{Line: 1, Column: 1}, "the file is empty; %s", sampleHint)
 	}
 	return &r.project, r.Mistakes
 }
 
-const such = "write services: with a name and a command below it"
+const sampleHint = "write services: with a name and a command below it"
 
 type reader struct {
 	yamltree.Form
@@ -51,27 +51,27 @@ type need struct {
 	at     source.Place
 }
 
-func (r *reader) file(root *yamltree.Node) {
+func (r *reader) readFile(root *yamltree.Node) {
 	named := false
-	for _, e := range r.Entries(root, r.keys.File, "the file", "", func(key *yamltree.Node) {
-		named = r.unknown(key, r.keys.File, "") == "services" || named
+	for _, e := range r.KnownEntries(root, r.keys.File, "the file", "", func(key *yamltree.Node) {
+		named = r.reportUnknown(key, r.keys.File, "") == "services" || named
 	}) {
 		switch e.Key.Name {
 		case "name":
-			if name, ok := r.Text(e, ""); ok && r.wellNamed(name, e.Value.At, "project") {
+			if name, ok := r.Text(e, ""); ok && r.checkName(name, e.Value.At, "project") {
 				r.project.Name = name
 			}
 		case "services":
-			r.services(e.Value)
+			r.readServices(e.Value)
 		}
 	}
 	if !named && root.Find("services") == nil {
-		r.Wrong(root.At, "the file has no services; %s", such)
+		r.Wrong(root.At, "the file has no services; %s", sampleHint)
 	}
 }
 
-// engines gives the services without an engine that of the file's defaults.
-func (r *reader) engines(usual *yamltree.Node) {
+// setEngines gives the services without an engine that of the file's defaults.
+func (r *reader) setEngines(usual *yamltree.Node) {
 	if usual == nil || usual.Kind != yamltree.Scalar {
 		return
 	}
@@ -82,7 +82,7 @@ func (r *reader) engines(usual *yamltree.Node) {
 	}
 }
 
-func (r *reader) services(n *yamltree.Node) {
+func (r *reader) readServices(n *yamltree.Node) {
 	if n.Kind != yamltree.Map {
 		r.Wrong(n.At, "services is not a map; write each service's name, a colon, and its keys indented below it")
 		return
@@ -92,9 +92,9 @@ func (r *reader) services(n *yamltree.Node) {
 		r.Wrong(n.At, "services has %d of them, at most %d are possible", len(n.Pairs), most)
 		return
 	}
-	for _, p := range r.Once(n, "services") {
-		if r.wellNamed(p.Key.Text, p.Key.At, "service") {
-			r.project.Services = append(r.project.Services, r.service(p))
+	for _, p := range r.UniqueEntries(n, "services") {
+		if r.checkName(p.Key.Text, p.Key.At, "service") {
+			r.project.Services = append(r.project.Services, r.readService(p))
 		}
 	}
 	if len(n.Pairs) == 0 {
@@ -102,8 +102,8 @@ func (r *reader) services(n *yamltree.Node) {
 	}
 }
 
-// foreign is how other programs, Docker Compose above all, call what a key of ours does.
-func foreign(word string) string {
+// foreignKeyAdvice is how other programs, Docker Compose above all, call what a key of ours does.
+func foreignKeyAdvice(word string) string {
 	switch word {
 	case "entrypoint":
 		return "write command"
@@ -129,8 +129,8 @@ func foreign(word string) string {
 	return ""
 }
 
-// unknown finds fault with a key, and returns the one that was probably meant, "" when none is near.
-func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) string {
+// reportUnknown finds fault with a key, and returns the one that was probably meant, "" when none is near.
+func (r *reader) reportUnknown(key *yamltree.Node, table []yamltree.Key, of string) string {
 	text := fmt.Sprintf("unknown key %q%s", key.Text, of)
 	var names, own []string
 	for _, k := range table {
@@ -139,10 +139,10 @@ func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) st
 			own = append(own, k.Name)
 		}
 	}
-	meant := suggest.Word(key.Text, names)
+	meant := suggest.ClosestWord(key.Text, names)
 	switch {
-	case of != "" && foreign(key.Text) != "", of == "" && key.Text == "version":
-		text += "; " + foreign(key.Text)
+	case of != "" && foreignKeyAdvice(key.Text) != "", of == "" && key.Text == "version":
+		text += "; " + foreignKeyAdvice(key.Text)
 	case meant != "":
 		text += "; did you mean " + meant + "?"
 	case len(own) == len(names):
@@ -154,14 +154,14 @@ func (r *reader) unknown(key *yamltree.Node, table []yamltree.Key, of string) st
 	return meant
 }
 
-// goodName is what can be a file's name, a word of a command line and a part of a host's name alike.
-func goodName(name string) bool {
+// isGoodName is what can be a file's name, a word of a command line and a part of a host's name alike.
+func isGoodName(name string) bool {
 	const first = "abcdefghijklmnopqrstuvwxyz0123456789"
 	return name != "" && len(name) <= 63 && strings.Contains(first, name[:1]) && strings.Trim(name, first+"_.-") == ""
 }
 
-func (r *reader) wellNamed(name string, at source.Place, what string) bool {
-	if goodName(name) {
+func (r *reader) checkName(name string, at source.Place, what string) bool {
+	if isGoodName(name) {
 		return true
 	}
 	advice := "write lower case letters and digits, and - _ . after the first, 63 at most"

@@ -295,7 +295,7 @@ func FuzzRead(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, i := range list {
-			if seen[i.Name] || !goodName(i.Service) || i.Hash == "" || len(i.Command) == 0 {
+			if seen[i.Name] || !isGoodName(i.Service) || i.Hash == "" || len(i.Command) == 0 {
 				t.Errorf("%q: %+v", src, i)
 			}
 			seen[i.Name] = true

@@ -27,10 +27,10 @@ func Normalise(name string) string {
 	return b.String()
 }
 
-// Package reads the name of a metadata folder in a site-packages folder: "torch-2.9.0+cu128.dist-info", or the older
+// ParseFolderName reads the name of a metadata folder in a site-packages folder: "torch-2.9.0+cu128.dist-info", or the older
 // "PyJWT-2.6.0-py3.11.egg-info". ok is false for anything else; pip's leftovers begin with "~" and are no packages.
 // Source: packaging.python.org/en/latest/specifications/recording-installed-packages.
-func Package(entry string) (name, version string, ok bool) {
+func ParseFolderName(entry string) (name, version string, ok bool) {
 	stem, dist := strings.CutSuffix(entry, ".dist-info")
 	if !dist {
 		if stem, ok = strings.CutSuffix(entry, ".egg-info"); !ok {
@@ -54,9 +54,9 @@ func Package(entry string) (name, version string, ok bool) {
 // versionLetters are the characters of package versions (PEP 440); "_" replaces those that a file name cannot have.
 const versionLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+!_"
 
-// Conda reads the name of a record in conda-meta: "pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json" is name, version
+// ParseCondaRecord reads the name of a record in conda-meta: "pytorch-2.5.1-py3.12_cuda12.4_cudnn9.1.0_0.json" is name, version
 // and build. Source: docs.conda.io/projects/conda-build, package naming conventions.
-func Conda(file string) (name, version, build string, ok bool) {
+func ParseCondaRecord(file string) (name, version, build string, ok bool) {
 	stem, isRecord := strings.CutSuffix(file, ".json")
 	if !isRecord {
 		return "", "", "", false
@@ -84,9 +84,9 @@ type Config struct {
 	System  bool   // packages of that Python count too
 }
 
-// Venv reads pyvenv.cfg as Python's site module does: lines of "key = value", keys in any case, others ignored.
+// ParseVenv reads pyvenv.cfg as Python's site module does: lines of "key = value", keys in any case, others ignored.
 // Source: python/cpython Lib/site.py, venv; uv writes version_info where venv writes version.
-func Venv(text []byte) Config {
+func ParseVenv(text []byte) Config {
 	var c Config
 	for line := range strings.Lines(string(text)) {
 		key, value, ok := strings.Cut(line, "=")
@@ -108,47 +108,47 @@ func Venv(text []byte) Config {
 	return c
 }
 
-// Torch reads torch/version.py: assignments of a string or None, with or without a type. ok is false when it does not
+// ParseTorch reads torch/version.py: assignments of a string or None, with or without a type. ok is false when it does not
 // say for what the build is: some other file. Source: pytorch/pytorch tools/generate_torch_version.py.
-func Torch(text []byte) (t hostinfo.Torch, ok bool) {
-	assignments(text, func(name, literal string, isString bool) {
+func ParseTorch(text []byte) (t hostinfo.Torch, ok bool) {
+	eachAssignment(text, func(name, literal string, isString bool) {
 		switch name {
 		case "cuda":
 			ok = ok || isString || literal == "None"
-			t.CUDA = take(literal, isString)
+			t.CUDA = stringOrEmpty(literal, isString)
 		case "hip":
-			t.HIP = take(literal, isString)
+			t.HIP = stringOrEmpty(literal, isString)
 		}
 	})
 	return t, ok
 }
 
-// ONNX reads for which CUDA a build of ONNX Runtime is from its capi/build_and_package_info.py: "12.8". "" when it does
+// ParseONNX reads for which CUDA a build of ParseONNX Runtime is from its capi/build_and_package_info.py: "12.8". "" when it does
 // not say: a build without CUDA, or an old one. Source: microsoft/onnxruntime setup.py (save_build_and_package_info).
-func ONNX(text []byte) (cuda string) {
-	assignments(text, func(name, literal string, isString bool) {
+func ParseONNX(text []byte) (cuda string) {
+	eachAssignment(text, func(name, literal string, isString bool) {
 		if name == "cuda_version" {
-			cuda = take(literal, isString)
+			cuda = stringOrEmpty(literal, isString)
 		}
 	})
 	return cuda
 }
 
-// assignments goes through the lines that give a name of the module a literal.
-func assignments(text []byte, use func(name, literal string, isString bool)) {
+// eachAssignment goes through the lines that give a name of the module a literal.
+func eachAssignment(text []byte, use func(name, literal string, isString bool)) {
 	for line := range strings.Lines(string(text)) {
 		target, value, assigns := strings.Cut(line, "=")
 		if !assigns {
 			continue
 		}
 		name, _, _ := strings.Cut(target, ":")
-		literal, isString := unquote(strings.TrimSpace(value))
+		literal, isString := unquoteLiteral(strings.TrimSpace(value))
 		use(strings.TrimRight(name, " \t"), literal, isString) // what is indented is inside something, and keeps its spaces
 	}
 }
 
-// unquote reads a literal without escapes, which versions have none of.
-func unquote(s string) (text string, isString bool) {
+// unquoteLiteral reads a literal without escapes, which versions have none of.
+func unquoteLiteral(s string) (text string, isString bool) {
 	for _, q := range []string{"'", `"`} {
 		if inner, ok := strings.CutPrefix(s, q); ok {
 			text, _, closed := strings.Cut(inner, q)
@@ -159,7 +159,7 @@ func unquote(s string) (text string, isString bool) {
 	return strings.TrimSpace(word), false
 }
 
-func take(literal string, isString bool) string {
+func stringOrEmpty(literal string, isString bool) string {
 	if isString {
 		return literal
 	}

@@ -17,7 +17,7 @@ func TestONNX(t *testing.T) {
 		"cuda_version == '12.8'\nrocm_version = 6": "",
 		"": "",
 	} {
-		if got := ONNX([]byte(text)); got != want {
+		if got := ParseONNX([]byte(text)); got != want {
 			t.Errorf("ONNX(%q) = %q, want %q", text, got, want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestPackage(t *testing.T) {
 		{".egg-info", "", "", false},
 		{"", "", "", false},
 	} {
-		name, version, ok := Package(c.entry)
+		name, version, ok := ParseFolderName(c.entry)
 		if ok != c.ok || ok && (name != c.name || version != c.version) {
 			t.Errorf("Package(%q) = %q, %q, %v; want %q, %q, %v", c.entry, name, version, ok, c.name, c.version, c.ok)
 		}
@@ -73,7 +73,7 @@ func TestConda(t *testing.T) {
 		"onnxruntime-1.20.1-gpu_cuda124py312h05d824c_0.json":    {"onnxruntime", "1.20.1", "gpu_cuda124py312h05d824c_0"},
 		"onnxruntime-1.20.1-gpu_cuda124py312h05d824c_0.json.c~": {},
 	} {
-		name, version, build, ok := Conda(file)
+		name, version, build, ok := ParseCondaRecord(file)
 		if got := [3]string{name, version, build}; got != want || ok != (want[0] != "") {
 			t.Errorf("Conda(%q) = %q, %v; want %q", file, got, ok, want)
 		}
@@ -94,7 +94,7 @@ func TestVenv(t *testing.T) {
 		"empty":                      {"", Config{}},
 		"no key":                     {"\x00\xff\nhome\n", Config{}},
 	} {
-		if got := Venv([]byte(c.text)); got != c.want {
+		if got := ParseVenv([]byte(c.text)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestTorch(t *testing.T) {
 		"cut off":        {"cuda = '12.", hostinfo.Torch{}, false},
 		"empty":          {"", hostinfo.Torch{}, false},
 	} {
-		if got, ok := Torch([]byte(c.text)); got != c.want || ok != c.ok {
+		if got, ok := ParseTorch([]byte(c.text)); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, ok, c.want, c.ok)
 		}
 	}
@@ -129,12 +129,12 @@ func FuzzNames(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, entry string) {
-		if name, version, ok := Package(entry); ok {
+		if name, version, ok := ParseFolderName(entry); ok {
 			if name == "" || name != Normalise(name) || strings.Contains(version, "-") {
 				t.Errorf("Package(%q) = %q, %q", entry, name, version)
 			}
 		}
-		if name, version, build, ok := Conda(entry); ok && (version == "" || build == "" || name != Normalise(name)) {
+		if name, version, build, ok := ParseCondaRecord(entry); ok && (version == "" || build == "" || name != Normalise(name)) {
 			t.Errorf("Conda(%q) = %q, %q, %q", entry, name, version, build)
 		}
 	})
@@ -145,10 +145,10 @@ func FuzzFiles(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c := Venv(text); strings.ContainsAny(c.Home+c.Version, "\n") {
+		if c := ParseVenv(text); strings.ContainsAny(c.Home+c.Version, "\n") {
 			t.Errorf("%q: %+v", text, c)
 		}
-		if got, ok := Torch(text); !ok && got.CUDA != "" || strings.ContainsAny(got.CUDA+got.HIP, "\n'\"") && !strings.ContainsAny(string(text), "'\"") {
+		if got, ok := ParseTorch(text); !ok && got.CUDA != "" || strings.ContainsAny(got.CUDA+got.HIP, "\n'\"") && !strings.ContainsAny(string(text), "'\"") {
 			t.Errorf("%q: %+v, %v", text, got, ok)
 		}
 	})

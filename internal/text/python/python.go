@@ -16,28 +16,28 @@ import (
 // The parts of the script, each an idea of its own.
 var (
 	//go:embed names.py
-	names string
+	namesSource string
 	//go:embed values.py
-	values string
+	valuesSource string
 	//go:embed statements.py
-	statements string
+	statementsSource string
 	//go:embed bindings.py
-	bindings string
+	bindingsSource string
 	//go:embed calls.py
-	calls string
+	callsSource string
 	//go:embed programs.py
-	programs string
+	programsSource string
 	//go:embed texts.py
-	texts string
+	textsSource string
 	//go:embed file.py
-	file string
+	fileSource string
 )
 
 // Script is the program for the interpreter, for Python 3.6 and newer: its parts in one file, in the order in which
 // they need each other. It reads a request on standard input and imports, opens and starts nothing of the files it is
 // given.
 func Script() string {
-	return strings.Join([]string{names, values, statements, bindings, calls, programs, texts, file}, "\n\n")
+	return strings.Join([]string{namesSource, valuesSource, statementsSource, bindingsSource, callsSource, programsSource, textsSource, fileSource}, "\n\n")
 }
 
 // Source is one file for the interpreter: a script has one cell, with number 0.
@@ -60,20 +60,20 @@ type Problem struct {
 	Why  string `json:"why"`
 }
 
-// smallest is how many bytes are worth a process of their own: starting one takes as long as reading 100 kB.
-const smallest = 200_000
+// minBytesPerProcess is how many bytes are worth a process of their own: starting one takes as long as reading 100 kB.
+const minBytesPerProcess = 200_000
 
-// Parts divides files among at most n processes, in their order and about evenly by size.
-func Parts(files []Source, n int) [][]Source {
+// DivideFiles divides files among at most n processes, in their order and about evenly by size.
+func DivideFiles(files []Source, n int) [][]Source {
 	total := 0
 	for _, f := range files {
-		total += f.size()
+		total += f.byteSize()
 	}
-	n = max(1, min(n, total/smallest))
+	n = max(1, min(n, total/minBytesPerProcess))
 	var parts [][]Source
 	begin, sum := 0, 0
 	for i, f := range files {
-		sum += f.size()
+		sum += f.byteSize()
 		if i == len(files)-1 || sum >= total*(len(parts)+1)/n {
 			parts = append(parts, files[begin:i+1])
 			begin = i + 1
@@ -82,30 +82,30 @@ func Parts(files []Source, n int) [][]Source {
 	return parts
 }
 
-func (s Source) size() (n int) {
+func (s Source) byteSize() (n int) {
 	for _, c := range s.Cells {
 		n += len(c.Text)
 	}
 	return n
 }
 
-// one is the header of a file in a request; the bytes of its cells follow the line.
-type one struct {
-	Cells []piece `json:"cells"`
+// fileHeader is the header of a file in a request; the bytes of its cells follow the line.
+type fileHeader struct {
+	Cells []cellHeader `json:"cells"`
 }
 
-type piece struct {
+type cellHeader struct {
 	Number int `json:"number"`
 	Bytes  int `json:"bytes"`
 }
 
-// Request is what the script reads: for each file a line of JSON, then the bytes of its cells.
-func Request(files []Source) []byte {
+// EncodeRequest is what the script reads: for each file a line of JSON, then the bytes of its cells.
+func EncodeRequest(files []Source) []byte {
 	var b bytes.Buffer
 	for _, f := range files {
-		var h one
+		var h fileHeader
 		for _, c := range f.Cells {
-			h.Cells = append(h.Cells, piece{c.Number, len(c.Text)})
+			h.Cells = append(h.Cells, cellHeader{c.Number, len(c.Text)})
 		}
 		line, _ := json.Marshal(h) //nolint:errchkjson // two numbers each
 		b.Write(line)
@@ -117,9 +117,9 @@ func Request(files []Source) []byte {
 	return b.Bytes()
 }
 
-// Files returns what the files of a request do, in their order, as the script answered. What could not be parsed is
+// DecodeAnswer returns what the files of a request do, in their order, as the script answered. What could not be parsed is
 // among a reading's problems; an answer that is not of the script is an error.
-func Files(files []Source, answer []byte) ([]Reading, error) {
+func DecodeAnswer(files []Source, answer []byte) ([]Reading, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
@@ -133,18 +133,18 @@ func Files(files []Source, answer []byte) ([]Reading, error) {
 		if err := json.Unmarshal(line, &said); err != nil {
 			return nil, fmt.Errorf("cannot read the answer of Python about %s: %w", files[i].Path, err)
 		}
-		read[i] = Reading{lint.File{Path: files[i].Path, Kind: files[i].Kind, Steps: said.steps(files[i])}, said.Problems}
+		read[i] = Reading{lint.File{Path: files[i].Path, Kind: files[i].Kind, Steps: said.toSteps(files[i])}, said.Problems}
 	}
 	return read, nil
 }
 
-// Interesting reports whether a file has a word without which no rule about Python has anything to say. Others need not
+// HasRuleWord reports whether a file has a word without which no rule about Python has anything to say. Others need not
 // be parsed.
-func Interesting(src []byte) bool {
-	return slices.ContainsFunc(words(), func(w string) bool { return bytes.Contains(src, []byte(w)) })
+func HasRuleWord(src []byte) bool {
+	return slices.ContainsFunc(ruleWords(), func(w string) bool { return bytes.Contains(src, []byte(w)) })
 }
 
-// words are parts of every name that a rule needs.
-func words() []string {
+// ruleWords are parts of every name that a rule needs.
+func ruleWords() []string {
 	return []string{"VISIBLE_DEVICES", "CUDA", "cuda", "NCCL", "XLA_", "MASTER_PORT", "LOCAL_RANK", "AFFINITY_MASK", "TF_FORCE", "TF_GPU", "ROCR", "HIP_", "gpu", "GPU", "_DEVICES", "init_process_group", "vllm", "JAX_PLATFORM"}
 }

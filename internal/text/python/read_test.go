@@ -20,14 +20,14 @@ import (
 func ask(t testing.TB, path string, files []python.Source) []python.Reading {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, "-I", "-S", "-B", "-W", "ignore", "-c", python.Script())
-	cmd.Stdin = bytes.NewReader(python.Request(files))
+	cmd.Stdin = bytes.NewReader(python.EncodeRequest(files))
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	answer, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", path, err, errs.String())
 	}
-	read, err := python.Files(files, answer)
+	read, err := python.DecodeAnswer(files, answer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +188,11 @@ func TestOdd(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	two := []python.Source{script("a"), script("b")}
 	for _, answer := range []string{"", "\n", "{}\n", "{}\n{}\n{}\n", "{}\nnull x\n", "{}\n[]\n", "{\"steps\": 1}\n{}\n", "{}\nTraceback"} {
-		if _, err := python.Files(two, []byte(answer)); err == nil || !strings.HasPrefix(err.Error(), "cannot read the answer of Python") {
+		if _, err := python.DecodeAnswer(two, []byte(answer)); err == nil || !strings.HasPrefix(err.Error(), "cannot read the answer of Python") {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
-	if read, err := python.Files(nil, nil); err != nil || len(read) != 0 {
+	if read, err := python.DecodeAnswer(nil, nil); err != nil || len(read) != 0 {
 		t.Errorf("no files: %v %v", read, err)
 	}
 }
@@ -203,7 +203,7 @@ func TestParts(t *testing.T) {
 		files = append(files, script(strings.Repeat("x", 100_000*(1+i%2))))
 	}
 	for n := 1; n < 20; n++ {
-		parts := python.Parts(files, n)
+		parts := python.DivideFiles(files, n)
 		total := 0
 		for _, p := range parts {
 			if len(p) == 0 {
@@ -215,7 +215,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%d: %d parts with %d files", n, len(parts), total)
 		}
 	}
-	if parts := python.Parts(files[:1], 8); len(parts) != 1 {
+	if parts := python.DivideFiles(files[:1], 8); len(parts) != 1 {
 		t.Errorf("a small file is read by %d processes", len(parts))
 	}
 }
@@ -225,7 +225,7 @@ func TestInteresting(t *testing.T) {
 		"import os\nprint(1)\n": false, "": false, "os.environ['CUDA_VISIBLE_DEVICES']": true, "x.cuda()": true, "MASTER_PORT": true, "HIP_VISIBLE_DEVICES": true,
 		"import json, re, sys\ndef main(): pass\n": false, "dist.init_process_group()": true, "XLA_CLIENT_MEM_FRACTION": true, "ZE_AFFINITY_MASK": true,
 	} {
-		if python.Interesting([]byte(text)) != want {
+		if python.HasRuleWord([]byte(text)) != want {
 			t.Errorf("%q: %v", text, !want)
 		}
 	}
@@ -259,7 +259,7 @@ const plainly = "import ast, sys\nfor _ in ast.walk(ast.parse(sys.stdin.read()))
 // processor counts, of the best of three tries: by the clock it depends on what else the machine does.
 func TestSpeed(t *testing.T) {
 	gate.Need(t, "python3")
-	files, lines := many(gate.Soaked(100_000, 20_000))
+	files, lines := many(gate.SoakCount(100_000, 20_000))
 	var text bytes.Buffer
 	for _, f := range files {
 		text.Write(f.Cells[0].Text)
@@ -268,9 +268,9 @@ func TestSpeed(t *testing.T) {
 	best := math.Inf(1)
 	for range 3 {
 		_, plain := timed(t, plainly, text.Bytes())
-		answer, took := timed(t, python.Script(), python.Request(files))
+		answer, took := timed(t, python.Script(), python.EncodeRequest(files))
 		begun := time.Now()
-		if _, err := python.Files(files, answer); err != nil {
+		if _, err := python.DecodeAnswer(files, answer); err != nil {
 			t.Fatal(err)
 		}
 		took += time.Since(begun)
@@ -308,7 +308,7 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"steps": [{"do": "set", "name": "A", "at": [0, 1, 0, 1, 5], "value": {"at": [0, 1, 0, 9, 9], "text": null}}], "problems": []}`))
 	f.Add([]byte(`{"steps": [{"do": "script", "at": [7, -1, -1, 0, 0], "value": {"at": [0, 1, 0, 1, 3], "text": "x"}}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		read, err := python.Files([]python.Source{script("a = 'x'\nb\n")}, line)
+		read, err := python.DecodeAnswer([]python.Source{script("a = 'x'\nb\n")}, line)
 		if err == nil && len(read) != 1 {
 			t.Errorf("%d files", len(read))
 		}

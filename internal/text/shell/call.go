@@ -10,34 +10,34 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// call reads a simple command: assignments to the shell, or a program with its words and the scripts that it hands on.
-func (r *reader) call(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect) {
+// readCall reads a simple command: assignments to the shell, or a program with its words and the scripts that it hands on.
+func (r *reader) readCall(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect) {
 	for _, a := range c.Assigns {
-		r.inner(s, a)
+		r.readInner(s, a)
 	}
 	if len(c.Args) == 0 {
 		for _, a := range c.Assigns {
-			step := r.assign(a, "assignment")
+			step := r.assignmentStep(a, "assignment")
 			step.Several = len(c.Assigns) > 1
-			r.set(s, step)
+			r.addSet(s, step)
 		}
 		return
 	}
-	step := lint.Step{At: r.place(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside}
+	step := lint.Step{At: r.placeOf(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside}
 	for _, a := range c.Assigns {
-		w := r.assign(a, "prefix")
+		w := r.assignmentStep(a, "prefix")
 		w.Do, w.In, w.Process, w.Exported = lint.Set, s.in, s.process, true
 		step.With = append(step.With, w)
 	}
 	for _, w := range c.Args {
-		r.inner(s, w)
-		step.Words = append(step.Words, r.value(w))
+		r.readInner(s, w)
+		step.Words = append(step.Words, r.wordValue(w))
 	}
 	r.addRest(&step.Words[len(step.Words)-1], c)
 	step.Join, r.join = r.join, ""
 	r.steps = append(r.steps, step)
-	r.hand(step, redirects)
-	r.builtin(s, step)
+	r.addScripts(step, redirects)
+	r.readBuiltin(s, step)
 }
 
 // addRest adds to a last word that is a blank behind a backslash what follows it in the line: more blanks, or a comment.
@@ -53,8 +53,8 @@ func (r *reader) addRest(last *lint.Word, c *syntax.CallExpr) {
 	last.At.EndColumn += len(rest)
 }
 
-// builtin follows the commands that change the shell's variables.
-func (r *reader) builtin(s *scope, step lint.Step) {
+// readBuiltin follows the commands that change the shell's variables.
+func (r *reader) readBuiltin(s *scope, step lint.Step) {
 	words := step.Words
 	switch words[0].Text {
 	case "set":
@@ -71,11 +71,11 @@ func (r *reader) builtin(s *scope, step lint.Step) {
 			r.lastInPlace = isFlag(words[1].Text, 's')
 		}
 	case "unset":
-		r.unset(s, step)
+		r.readUnset(s, step)
 	case "read", "mapfile", "readarray":
 		last := words[len(words)-1]
 		if len(words) > 1 && last.Known && syntax.ValidName(last.Text) {
-			r.set(s, lint.Step{At: last.At, Name: last.Text, How: words[0].Text, Value: lint.Value{Text: last.Text, At: last.At, Raw: last.Raw}})
+			r.addSet(s, lint.Step{At: last.At, Name: last.Text, How: words[0].Text, Value: lint.Value{Text: last.Text, At: last.At, Raw: last.Raw}})
 		}
 	}
 }
@@ -85,7 +85,7 @@ func isFlag(word string, letter rune) bool {
 	return len(word) > 1 && (word[0] == '-' || word[0] == '+') && word[1] != '-' && strings.ContainsRune(word[1:], letter)
 }
 
-func (r *reader) unset(s *scope, step lint.Step) {
+func (r *reader) readUnset(s *scope, step lint.Step) {
 	for _, w := range step.Words[1:] {
 		if isFlag(w.Text, 'f') {
 			return // functions
@@ -99,14 +99,14 @@ func (r *reader) unset(s *scope, step lint.Step) {
 	}
 }
 
-// declare reads export, declare, local, readonly and typeset.
-func (r *reader) declare(s *scope, c *syntax.DeclClause) {
+// readDeclaration reads export, declare, local, readonly and typeset.
+func (r *reader) readDeclaration(s *scope, c *syntax.DeclClause) {
 	how := c.Variant.Value
 	export, take, names := how == "export", false, false
 	for _, a := range c.Args {
-		r.inner(s, a)
+		r.readInner(s, a)
 		if a.Name == nil && a.Value != nil {
-			flag := r.value(a.Value)
+			flag := r.wordValue(a.Value)
 			switch {
 			case isFlag(flag.Text, 'f') || isFlag(flag.Text, 'F'):
 				return // functions
@@ -122,16 +122,16 @@ func (r *reader) declare(s *scope, c *syntax.DeclClause) {
 	if names {
 		return
 	}
-	r.refused(s, c)
+	r.addIfRefused(s, c)
 	for _, a := range c.Args {
-		step, ok := r.declared(a, how)
+		step, ok := r.declarationStep(a, how)
 		switch {
 		case !ok:
 		case step.Do == lint.Set:
 			if export {
 				s.exported[step.Name] = true
 			}
-			r.set(s, step)
+			r.addSet(s, step)
 		case export:
 			s.exported[step.Name] = true
 			for _, i := range s.plain[step.Name] {
@@ -144,16 +144,16 @@ func (r *reader) declare(s *scope, c *syntax.DeclClause) {
 	}
 }
 
-// refused adds a declaration as a command when the shell refuses a word of it: export NAME= value.
-func (r *reader) refused(s *scope, c *syntax.DeclClause) {
+// addIfRefused adds a declaration as a command when the shell refuses a word of it: export NAME= value.
+func (r *reader) addIfRefused(s *scope, c *syntax.DeclClause) {
 	bad := false
-	step := lint.Step{At: r.place(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside,
-		Words: []lint.Word{{Text: c.Variant.Value, Known: true, At: r.place(c.Variant), Raw: c.Variant.Value}}}
+	step := lint.Step{At: r.placeOf(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside,
+		Words: []lint.Word{{Text: c.Variant.Value, Known: true, At: r.placeOf(c.Variant), Raw: c.Variant.Value}}}
 	for _, a := range c.Args {
-		raw := r.raw(a)
-		word := lint.Word{Text: raw, Known: true, At: r.place(a), Raw: raw}
+		raw := r.rawText(a)
+		word := lint.Word{Text: raw, Known: true, At: r.placeOf(a), Raw: raw}
 		if a.Name == nil && a.Value != nil {
-			word = r.value(a.Value)
+			word = r.wordValue(a.Value)
 			name, _, _ := strings.Cut(word.Text, "=")
 			bad = bad || strings.HasPrefix(raw, "$") && strings.Contains(raw, "=") || word.Known && !strings.HasPrefix(word.Text, "-") && !strings.HasPrefix(word.Text, "+") && !syntax.ValidName(name)
 		}
@@ -164,20 +164,20 @@ func (r *reader) refused(s *scope, c *syntax.DeclClause) {
 	}
 }
 
-// declared reads one argument of a declaration: NAME=value is a Set, NAME alone only has a name.
-func (r *reader) declared(a *syntax.Assign, how string) (lint.Step, bool) {
+// declarationStep reads one argument of a declaration: NAME=value is a Set, NAME alone only has a name.
+func (r *reader) declarationStep(a *syntax.Assign, how string) (lint.Step, bool) {
 	switch {
 	case a.Name != nil && a.Naked:
 		return lint.Step{Name: a.Name.Value}, true
 	case a.Name != nil:
-		step := r.assign(a, how)
+		step := r.assignmentStep(a, how)
 		step.Do = lint.Set
 		return step, true
 	case a.Value == nil:
 		return lint.Step{}, false
 	}
 	// export "NAME=value"
-	word := r.value(a.Value)
+	word := r.wordValue(a.Value)
 	name, value, found := strings.Cut(word.Text, "=")
 	if !word.Known || !syntax.ValidName(name) {
 		return lint.Step{}, false
@@ -190,27 +190,27 @@ func (r *reader) declared(a *syntax.Assign, how string) (lint.Step, bool) {
 	return lint.Step{At: at, Do: lint.Set, Name: name, How: how, Value: word}, true
 }
 
-// assign reads NAME=value. Arrays and += are not known.
-func (r *reader) assign(a *syntax.Assign, how string) lint.Step {
-	step := lint.Step{At: r.place(a), How: how}
+// assignmentStep reads NAME=value. Arrays and += are not known.
+func (r *reader) assignmentStep(a *syntax.Assign, how string) lint.Step {
+	step := lint.Step{At: r.placeOf(a), How: how}
 	if a.Name != nil {
 		step.Name = a.Name.Value
 	}
 	switch {
 	case a.Value != nil && !a.Append && a.Index == nil:
-		step.Value = r.value(a.Value)
+		step.Value = r.wordValue(a.Value)
 	case a.Value == nil && a.Array == nil && !a.Append:
 		end := step.At
 		end.Line, end.Column = end.EndLine, end.EndColumn
 		step.Value = lint.Value{Known: true, At: end}
 	default:
-		step.Value = r.unknown(a)
+		step.Value = r.unknownValue(a)
 	}
 	return step
 }
 
-// set adds a variable of the shell.
-func (r *reader) set(s *scope, step lint.Step) {
+// addSet adds a variable of the shell.
+func (r *reader) addSet(s *scope, step lint.Step) {
 	step.Do, step.In, step.Process, step.Maybe = lint.Set, s.in, s.process, s.maybe || step.Maybe
 	step.Exported = s.exportAll || s.exported[step.Name]
 	if !step.Exported {

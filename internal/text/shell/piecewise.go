@@ -13,16 +13,18 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-func placeholder() *regexp.Regexp {
+func placeholderRegexp() *regexp.Regexp {
 	return regexp.MustCompile(`<[A-Za-z]([^<>|&;()$"'\n]*[^<>|&;()$"'\s])?>`)
 }
 
-func hereDocument() *regexp.Regexp { return regexp.MustCompile(`<<-?[ \t]*["'\\]?([A-Za-z_]\w*)`) }
+func hereDocumentRegexp() *regexp.Regexp {
+	return regexp.MustCompile(`<<-?[ \t]*["'\\]?([A-Za-z_]\w*)`)
+}
 
-// read reads the script statement by statement. Where the parser refuses one, the line of the fault is made empty and
+// readStatements reads the script statement by statement. Where the parser refuses one, the line of the fault is made empty and
 // the statement is read again, so that a bad line within a loop costs that line and not the loop. Nothing but empty
 // lines stands before a statement that is read again, so every place stays exact.
-func (r *reader) read(lang syntax.LangVariant) error {
+func (r *reader) readStatements(lang syntax.LangVariant) error {
 	s := &scope{exported: map[string]bool{}, plain: map[string][]int{}}
 	text := endComments(r.src)
 	budget := 16*len(text) + 1<<16 // bytes, so that the time grows with the length alone
@@ -30,30 +32,30 @@ func (r *reader) read(lang syntax.LangVariant) error {
 	document := 0 // lines of a here-document without an end, which are no code
 	for from := 0; ; {
 		line := bytes.Count(text[:from], []byte("\n"))
-		stmts, fault := statements(lang, text[from:], line)
+		stmts, fault := parseStatements(lang, text[from:], line)
 		r.shift = from - line
 		r.join = ""
-		r.list(s, stmts)
+		r.readList(s, stmts)
 		if fault == nil {
 			break
 		}
 		if first == nil {
 			first, text = fault, slices.Clone(text)
 		}
-		from = r.pass(text, from, stmts)
-		at, endless := r.faulty(fault)
+		from = r.blankParsed(text, from, stmts)
+		at, endless := r.faultOffset(fault)
 		budget -= max(at-from, 0) + line + 1<<8
 		count := 0
 		if budget > 0 && !endless && at >= from {
 			from, to := logicalLine(text, from, at)
-			if placeholders(text[from:to]) {
+			if replacePlaceholders(text[from:to]) {
 				continue
 			}
-			count = filled(text[from:to])
-			empty(text[from:to])
+			count = countNonEmpty(text[from:to])
+			blankOut(text[from:to])
 		}
 		if count == 0 {
-			r.unread += filled(text[from:])
+			r.unread += countNonEmpty(text[from:])
 			if endless {
 				document = r.unread
 			}
@@ -62,14 +64,14 @@ func (r *reader) read(lang syntax.LangVariant) error {
 		r.unread += count
 	}
 	does := func(step lint.Step) bool { return step.Do != lint.Setting }
-	if first != nil && (!slices.ContainsFunc(r.steps, does) || 2*(r.unread-document) > filled(r.src)) {
+	if first != nil && (!slices.ContainsFunc(r.steps, does) || 2*(r.unread-document) > countNonEmpty(r.src)) {
 		return first
 	}
 	return nil
 }
 
-// statements parses up to the first fault, or to the end. before is the number of lines before the text.
-func statements(lang syntax.LangVariant, text []byte, before int) (all []*syntax.Stmt, fault error) {
+// parseStatements parses up to the first fault, or to the end. before is the number of lines before the text.
+func parseStatements(lang syntax.LangVariant, text []byte, before int) (all []*syntax.Stmt, fault error) {
 	whole := io.MultiReader(strings.NewReader(strings.Repeat("\n", before)), bytes.NewReader(text))
 	for stmt, err := range syntax.NewParser(syntax.Variant(lang)).StmtsSeq(whole) {
 		switch { // the parser goes on after a break, and says its fault again
@@ -83,9 +85,9 @@ func statements(lang syntax.LangVariant, text []byte, before int) (all []*syntax
 	return all, fault
 }
 
-// pass makes the end of the statements empty that were read, and returns the start of the line on which the next one
+// blankParsed makes the end of the statements empty that were read, and returns the start of the line on which the next one
 // may begin.
-func (r *reader) pass(text []byte, from int, stmts []*syntax.Stmt) int {
+func (r *reader) blankParsed(text []byte, from int, stmts []*syntax.Stmt) int {
 	if len(stmts) == 0 {
 		return from
 	}
@@ -101,13 +103,13 @@ func (r *reader) pass(text []byte, from int, stmts []*syntax.Stmt) int {
 		end++
 	}
 	start := bytes.LastIndexByte(text[:end], '\n') + 1
-	empty(text[start:end])
+	blankOut(text[start:end])
 	return max(from, start)
 }
 
 // documentEnd is the end of the line that ends a here-document.
 func (r *reader) documentEnd(text []byte, redirect *syntax.Redirect) int {
-	name, _ := literal(redirect.Word.Parts, false)
+	name, _ := literalText(redirect.Word.Parts, false)
 	at := lineEnd(text, int(redirect.Word.End().Offset())+r.shift) + 1
 	for at < len(text) {
 		end := lineEnd(text, at)
@@ -128,9 +130,9 @@ func lineEnd(text []byte, at int) int {
 	return len(text)
 }
 
-// faulty is where the parser met what it refuses. endless: it is a here-document that has no end; a shell takes all that
+// faultOffset is where the parser met what it refuses. endless: it is a here-document that has no end; a shell takes all that
 // follows as its text.
-func (r *reader) faulty(fault error) (at int, endless bool) {
+func (r *reader) faultOffset(fault error) (at int, endless bool) {
 	var wrong syntax.ParseError
 	var foreign syntax.LangError
 	switch {
@@ -152,13 +154,13 @@ func logicalLine(text []byte, from, at int) (start, end int) {
 		end = start - 1
 		start = lineStart(end)
 	}
-	for start > from && continued(text[:start-1]) {
+	for start > from && isContinued(text[:start-1]) {
 		start = lineStart(start - 1)
 	}
-	for end < len(text) && continued(text[:end]) {
+	for end < len(text) && isContinued(text[:end]) {
 		end = lineEnd(text, end+1)
 	}
-	if doc := hereDocument().FindSubmatch(text[start:end]); doc != nil {
+	if doc := hereDocumentRegexp().FindSubmatch(text[start:end]); doc != nil {
 		for next := end; next < len(text); {
 			line := text[next+1 : lineEnd(text, next+1)]
 			next += 1 + len(line)
@@ -170,15 +172,15 @@ func logicalLine(text []byte, from, at int) (start, end int) {
 	return start, end
 }
 
-// continued reports whether a text ends in a backslash that joins the next line to it.
-func continued(text []byte) bool {
+// isContinued reports whether a text ends in a backslash that joins the next line to it.
+func isContinued(text []byte) bool {
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
-// placeholders writes each <word> that stands for something to be filled in as a variable of the same length, whose
+// replacePlaceholders writes each <word> that stands for something to be filled in as a variable of the same length, whose
 // value nobody knows; false without any.
-func placeholders(text []byte) bool {
-	found := placeholder().FindAllIndex(text, -1)
+func replacePlaceholders(text []byte) bool {
+	found := placeholderRegexp().FindAllIndex(text, -1)
 	for _, at := range found {
 		word := text[at[0]:at[1]]
 		word[0] = '$'
@@ -193,8 +195,8 @@ func placeholders(text []byte) bool {
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// empty writes blanks over everything but the ends of lines.
-func empty(text []byte) {
+// blankOut writes blanks over everything but the ends of lines.
+func blankOut(text []byte) {
 	for i, c := range text {
 		if c != '\n' {
 			text[i] = ' '
@@ -202,8 +204,8 @@ func empty(text []byte) {
 	}
 }
 
-// filled counts the lines that are not empty.
-func filled(text []byte) (n int) {
+// countNonEmpty counts the lines that are not empty.
+func countNonEmpty(text []byte) (n int) {
 	for line := range bytes.Lines(text) {
 		if len(bytes.TrimSpace(line)) > 0 {
 			n++

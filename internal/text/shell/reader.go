@@ -20,8 +20,8 @@ type reader struct {
 	lastInPlace bool   // the last command of a pipeline runs in the shell itself: zsh, ksh, bash after shopt -s lastpipe
 }
 
-// list reads statements in their order.
-func (r *reader) list(s *scope, stmts []*syntax.Stmt) {
+// readList reads statements in their order.
+func (r *reader) readList(s *scope, stmts []*syntax.Stmt) {
 	for i, stmt := range stmts {
 		if i > 0 {
 			r.join = ""
@@ -29,94 +29,94 @@ func (r *reader) list(s *scope, stmts []*syntax.Stmt) {
 				r.join = "&"
 			}
 		}
-		r.stmt(s, stmt)
+		r.readStmt(s, stmt)
 	}
 }
 
-func (r *reader) stmt(s *scope, stmt *syntax.Stmt) {
+func (r *reader) readStmt(s *scope, stmt *syntax.Stmt) {
 	if stmt == nil {
 		return
 	}
 	if stmt.Background || stmt.Coprocess || stmt.Disown {
-		r.apart(s, "background", func(in *scope) {
+		r.readInProcess(s, "background", func(in *scope) {
 			in.beside = true
-			r.command(in, stmt)
+			r.readCommand(in, stmt)
 		})
 		return
 	}
-	r.command(s, stmt)
+	r.readCommand(s, stmt)
 }
 
-func (r *reader) command(s *scope, stmt *syntax.Stmt) {
+func (r *reader) readCommand(s *scope, stmt *syntax.Stmt) {
 	for _, redirect := range stmt.Redirs {
-		r.inner(s, redirect.Word)
+		r.readInner(s, redirect.Word)
 	}
 	switch c := stmt.Cmd.(type) {
 	case *syntax.CallExpr:
-		r.call(s, c, stmt.Redirs)
+		r.readCall(s, c, stmt.Redirs)
 	case *syntax.DeclClause:
-		r.declare(s, c)
+		r.readDeclaration(s, c)
 	case *syntax.BinaryCmd:
-		r.binary(s, c)
+		r.readBinary(s, c)
 	case *syntax.Block:
-		r.list(s, c.Stmts)
+		r.readList(s, c.Stmts)
 	case *syntax.Subshell:
-		r.apart(s, "subshell", func(in *scope) { r.list(in, c.Stmts) })
+		r.readInProcess(s, "subshell", func(in *scope) { r.readList(in, c.Stmts) })
 	case *syntax.FuncDecl:
-		r.function(s, c)
+		r.readFunction(s, c)
 	case *syntax.TimeClause:
-		r.stmt(s, c.Stmt)
+		r.readStmt(s, c.Stmt)
 	case *syntax.CoprocClause:
-		r.apart(s, "background", func(in *scope) {
+		r.readInProcess(s, "background", func(in *scope) {
 			in.beside = true
-			r.stmt(in, c.Stmt)
+			r.readStmt(in, c.Stmt)
 		})
 	case *syntax.TestDecl:
-		r.stmt(s, c.Body)
+		r.readStmt(s, c.Body)
 	case nil:
 	default:
-		r.branches(s, c)
+		r.readBranches(s, c)
 	}
 }
 
-// branches reads what may happen, and tests.
-func (r *reader) branches(s *scope, c syntax.Command) {
+// readBranches reads what may happen, and tests.
+func (r *reader) readBranches(s *scope, c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.IfClause:
-		r.list(s, c.Cond)
+		r.readList(s, c.Cond)
 		for ; c != nil; c = c.Else {
-			r.branch(s, c.Then)
+			r.readBranch(s, c.Then)
 			if c.Else != nil {
-				r.branch(s, c.Else.Cond)
+				r.readBranch(s, c.Else.Cond)
 			}
 		}
 	case *syntax.WhileClause:
 		r.loops++
-		r.branch(s, c.Cond, c.Do)
+		r.readBranch(s, c.Cond, c.Do)
 	case *syntax.ForClause:
 		r.loops++
 		if each, ok := c.Loop.(*syntax.WordIter); ok {
 			for _, w := range each.Items {
-				r.inner(s, w)
+				r.readInner(s, w)
 			}
 			if each.Name != nil {
-				r.set(s, lint.Step{At: r.place(each), Name: each.Name.Value, How: "for", Value: r.unknown(each)})
+				r.addSet(s, lint.Step{At: r.placeOf(each), Name: each.Name.Value, How: "for", Value: r.unknownValue(each)})
 			}
 		} else {
-			r.inner(s, c.Loop)
+			r.readInner(s, c.Loop)
 		}
-		r.branch(s, c.Do)
+		r.readBranch(s, c.Do)
 	case *syntax.CaseClause:
-		r.inner(s, c.Word)
+		r.readInner(s, c.Word)
 		for _, item := range c.Items {
-			r.branch(s, item.Stmts)
+			r.readBranch(s, item.Stmts)
 		}
 	default: // [[ ]], (( )), let
-		r.inner(s, c)
+		r.readInner(s, c)
 	}
 }
 
-func (r *reader) function(s *scope, c *syntax.FuncDecl) {
+func (r *reader) readFunction(s *scope, c *syntax.FuncDecl) {
 	name := ""
 	if c.Name != nil {
 		name = c.Name.Value
@@ -125,34 +125,34 @@ func (r *reader) function(s *scope, c *syntax.FuncDecl) {
 	}
 	in, join := s.in, r.join
 	s.in, r.join = name, ""
-	r.steps = append(r.steps, lint.Step{At: r.place(c), Do: lint.Define, Name: name, In: in, Process: s.process, Maybe: s.maybe})
-	r.stmt(s, c.Body)
+	r.steps = append(r.steps, lint.Step{At: r.placeOf(c), Do: lint.Define, Name: name, In: in, Process: s.process, Maybe: s.maybe})
+	r.readStmt(s, c.Body)
 	s.in, r.join = in, join
 }
 
-func (r *reader) binary(s *scope, c *syntax.BinaryCmd) {
+func (r *reader) readBinary(s *scope, c *syntax.BinaryCmd) {
 	switch c.Op {
 	case syntax.Pipe, syntax.PipeAll:
-		r.pipeline(s, c)
+		r.readPipeline(s, c)
 	case syntax.OrStmt:
-		r.stmt(s, c.X)
+		r.readStmt(s, c.X)
 		r.join = "||"
 		was := s.maybe
 		s.maybe = true
-		r.stmt(s, c.Y)
+		r.readStmt(s, c.Y)
 		s.maybe = was
 	default:
-		r.stmt(s, c.X)
+		r.readStmt(s, c.X)
 		r.join = "&&"
 		was := s.maybe
 		s.maybe = was || isTest(c.X)
-		r.stmt(s, c.Y)
+		r.readStmt(s, c.Y)
 		s.maybe = was
 	}
 }
 
-// pipeline reads the parts of a pipeline, each of which is a process.
-func (r *reader) pipeline(s *scope, c *syntax.BinaryCmd) {
+// readPipeline reads the parts of a pipeline, each of which is a process.
+func (r *reader) readPipeline(s *scope, c *syntax.BinaryCmd) {
 	parts := []*syntax.Stmt{c.Y}
 	first := c.X
 	for {
@@ -166,11 +166,11 @@ func (r *reader) pipeline(s *scope, c *syntax.BinaryCmd) {
 	parts = append(parts, first)
 	for i, part := range slices.Backward(parts) {
 		if i == 0 && r.lastInPlace {
-			r.stmt(s, part)
+			r.readStmt(s, part)
 			return
 		}
 		before := len(r.steps)
-		r.apart(s, "pipeline", func(in *scope) { r.stmt(in, part) })
+		r.readInProcess(s, "pipeline", func(in *scope) { r.readStmt(in, part) })
 		r.handThrough(before)
 		r.join = "|"
 	}
@@ -183,24 +183,24 @@ func (r *reader) handThrough(before int) {
 	}
 	words := r.steps[before].Words
 	if slices.ContainsFunc(words, func(w lint.Word) bool { return w.Text == "tee" }) && isStartFile(words[len(words)-1].Text) {
-		if script, ok := written(r.steps[before-1]); ok {
-			r.steps = append(r.steps, spread(script))
+		if script, ok := echoScript(r.steps[before-1]); ok {
+			r.steps = append(r.steps, placeLines(script))
 		}
 	}
 }
 
-// farLeft bounds how far a chain of && is looked back.
-const farLeft = 50
+// maxChainLength bounds how far a chain of && is looked back.
+const maxChainLength = 50
 
 // isTest reports whether a statement only asks, or ends a chain with such a statement in it: what follows "&&" is then
 // a branch.
 func isTest(stmt *syntax.Stmt) bool {
-	for range farLeft {
+	for range maxChainLength {
 		c, ok := stmt.Cmd.(*syntax.BinaryCmd)
 		if !ok || c.Op == syntax.Pipe || c.Op == syntax.PipeAll {
-			return asks(stmt)
+			return isTestCommand(stmt)
 		}
-		if asks(c.Y) {
+		if isTestCommand(c.Y) {
 			return true
 		}
 		stmt = c.X
@@ -208,7 +208,7 @@ func isTest(stmt *syntax.Stmt) bool {
 	return false
 }
 
-func asks(stmt *syntax.Stmt) bool {
+func isTestCommand(stmt *syntax.Stmt) bool {
 	switch c := stmt.Cmd.(type) {
 	case *syntax.TestClause, *syntax.ArithmCmd:
 		return true

@@ -33,18 +33,18 @@ func (s *scope) clone() *scope {
 	return &c
 }
 
-// branch reads statements that may not happen. What they export counts from there on.
-func (r *reader) branch(s *scope, lists ...[]*syntax.Stmt) {
+// readBranch reads statements that may not happen. What they export counts from there on.
+func (r *reader) readBranch(s *scope, lists ...[]*syntax.Stmt) {
 	was := s.maybe
 	s.maybe = true
 	for _, l := range lists {
-		r.list(s, l)
+		r.readList(s, l)
 	}
 	s.maybe = was
 }
 
-// apart reads code that runs in a process of its own, and marks the variables that are set there without effect.
-func (r *reader) apart(s *scope, lost string, read func(*scope)) {
+// readInProcess reads code that runs in a process of its own, and marks the variables that are set there without effect.
+func (r *reader) readInProcess(s *scope, lost string, read func(*scope)) {
 	if s.depth == maxDepth {
 		return
 	}
@@ -56,20 +56,20 @@ func (r *reader) apart(s *scope, lost string, read func(*scope)) {
 	inside.depth++
 	read(inside)
 	region := r.steps[first:]
-	used := r.loops > loops && slices.ContainsFunc(region, uses) // in a loop, code before may run after
+	used := r.loops > loops && slices.ContainsFunc(region, canUseVariable) // in a loop, code before may run after
 	for i, step := range slices.Backward(region) {
 		if !used && (step.Do == lint.Set || step.Do == lint.Unset) && step.Lost == "" {
 			region[i].Lost = lost
 		}
-		used = used || uses(step)
+		used = used || canUseVariable(step)
 	}
 }
 
 // maxDepth bounds how many processes within each other are read; no script has so many.
 const maxDepth = 50
 
-// uses reports whether a step can make use of a variable: it starts a program, or it reads more of the script.
-func uses(s lint.Step) bool {
+// canUseVariable reports whether a step can make use of a variable: it starts a program, or it reads more of the script.
+func canUseVariable(s lint.Step) bool {
 	if s.Do == lint.Set {
 		return !s.Value.Known && s.Value.From == "" && !slices.Contains([]string{"read", "mapfile", "readarray", "for"}, s.How)
 	}
@@ -79,11 +79,11 @@ func uses(s lint.Step) bool {
 	if slices.ContainsFunc(s.Words, func(w lint.Word) bool { return !w.Known }) {
 		return true
 	}
-	return !slices.Contains(mute(), s.Words[0].Text)
+	return !slices.Contains(muteBuiltins(), s.Words[0].Text)
 }
 
-// mute lists the shell's builtin commands that only use their own words, or change the shell itself.
-func mute() []string {
+// muteBuiltins lists the shell's builtin commands that only use their own words, or change the shell itself.
+func muteBuiltins() []string {
 	return strings.Fields(": true false echo printf test [ cd pushd popd pwd set shopt shift return exit break continue " +
 		"wait trap umask ulimit alias unalias hash type unset export local readonly declare typeset read getopts kill jobs times sleep")
 }

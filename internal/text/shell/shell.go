@@ -13,29 +13,29 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a script does. The shell follows from the first line, else from the name, else it is bash. The
+// ReadSteps returns what a script does. The shell follows from the first line, else from the name, else it is bash. The
 // error says why the text is no script that can be read (another language, nesting without end): then the file has no
 // steps, and that is no finding. A line that the parser refuses is passed over and counted in Unread: a placeholder, or
 // one of those that bash takes and the parser does not.
 //
 // Beside variables and programs there are Setting steps: "shebang" for the first line, and "sbatch.NAME" for each
 // option in a #SBATCH comment, by its long name ("sbatch.gres").
-func Read(name string, src []byte) (lint.File, error) {
+func ReadSteps(name string, src []byte) (lint.File, error) {
 	f := lint.File{Path: name, Kind: lint.Shell}
-	bang := shebang(src)
-	lang, err := language(name, bang)
+	bang := shebangShell(src)
+	lang, err := chooseLanguage(name, bang)
 	if err != nil {
 		return f, err
 	}
-	if endless(src) {
+	if opensTooMuch(src) {
 		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
 	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
 	if bang != "" {
-		r.steps = append(r.steps, firstLine(src))
+		r.steps = append(r.steps, shebangStep(src))
 	}
-	r.steps = append(r.steps, directives(src)...)
-	if err := r.read(lang); err != nil {
+	r.steps = append(r.steps, readDirectives(src)...)
+	if err := r.readStatements(lang); err != nil {
 		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
 	f.Steps, f.Unread = r.steps, r.unread
@@ -76,19 +76,19 @@ func hasComment(line []byte) bool {
 	return false
 }
 
-// shebang returns the name of the shell that the first line asks for: "bash" of "#!/usr/bin/env bash" and of
+// shebangShell returns the name of the shell that the first line asks for: "bash" of "#!/usr/bin/env bash" and of
 // "#!/bin/bash -l"; "" when there is none.
-func shebang(src []byte) string {
-	line, ok := strings.CutPrefix(firstOf(src), "#!")
+func shebangShell(src []byte) string {
+	line, ok := strings.CutPrefix(firstLineText(src), "#!")
 	if !ok {
 		return ""
 	}
-	return Interpreter(line)
+	return InterpreterName(line)
 }
 
-// Interpreter is the name of the program that a script's first line asks for after "#!". Options and assignments of env
+// InterpreterName is the name of the program that a script's first line asks for after "#!". Options and assignments of env
 // are passed over.
-func Interpreter(line string) string {
+func InterpreterName(line string) string {
 	for _, word := range strings.Fields(line) {
 		if name := path.Base(word); name != "env" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
 			return name
@@ -97,19 +97,19 @@ func Interpreter(line string) string {
 	return ""
 }
 
-func firstOf(src []byte) string {
+func firstLineText(src []byte) string {
 	line, _, _ := bytes.Cut(src[:min(len(src), 512)], []byte("\n"))
 	return string(bytes.TrimSuffix(line, []byte("\r")))
 }
 
-func firstLine(src []byte) lint.Step {
-	line := firstOf(src)
+func shebangStep(src []byte) lint.Step {
+	line := firstLineText(src)
 	at := lint.Place{Line: 1, Column: 1, EndLine: 1, EndColumn: 1 + len(line)}
 	return lint.Step{At: at, Do: lint.Setting, Name: "shebang", Value: lint.Value{Text: strings.TrimSpace(line[2:]), Known: true, At: at, Raw: line}}
 }
 
-// language chooses the grammar. Shells with another grammar are an error.
-func language(name, bang string) (syntax.LangVariant, error) {
+// chooseLanguage chooses the grammar. Shells with another grammar are an error.
+func chooseLanguage(name, bang string) (syntax.LangVariant, error) {
 	by := bang
 	if by == "" {
 		by = strings.TrimPrefix(path.Ext(name), ".")
@@ -138,9 +138,9 @@ func language(name, bang string) (syntax.LangVariant, error) {
 // overflows ends the whole program. A megabyte of configure has about a fifth of it.
 const maxOpen = 50_000
 
-// endless reports whether a script has more brackets, branches, chains and pipes than maxOpen. Whether they are closed
+// opensTooMuch reports whether a script has more brackets, branches, chains and pipes than maxOpen. Whether they are closed
 // again is not asked: that would need the parser.
-func endless(src []byte) bool {
+func opensTooMuch(src []byte) bool {
 	open := 0
 	for _, c := range src {
 		if c == '(' || c == '{' || c == '`' || c == '|' || c == '&' {

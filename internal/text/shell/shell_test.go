@@ -96,7 +96,7 @@ func TestRead(t *testing.T) {
 			"2:22-2:25 setting sbatch.nodes=[1], how #SBATCH\n3:9-3:13 setting sbatch.gpus=[4], how #SBATCH\n6:1-6:5 command [echo]\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, err := Read("a.sh", []byte(c.src))
+			f, err := ReadSteps("a.sh", []byte(c.src))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,8 +126,8 @@ func TestReadPiecewise(t *testing.T) {
 		{"endless quote", "a\necho \"b\nc\n", 1, []string{`1:1 command ="a"`, `3:1 command ="c"`}},
 		{"open branch", "a\nif b; then\nc\n", 1, []string{`1:1 command ="a"`, `3:1 command ="c"`}},
 	} {
-		f, err := Read("a.sh", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("a.sh", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %d unread\n got %s\nwant %s", c.name, err, f.Unread, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -178,7 +178,7 @@ func TestHanded(t *testing.T) {
 		{"python - <<X\nb\nX", ``},
 		{"sbatch -p a <<X\n#!/bin/bash\nb\nX", `2:1 script indent 0 apart "#!/bin/bash\nb\n"`},
 	} {
-		f, err := Read("a.sh", []byte(c.src+"\n"))
+		f, err := ReadSteps("a.sh", []byte(c.src+"\n"))
 		var got []string
 		for _, s := range f.Steps {
 			if s.Do != lint.Script {
@@ -204,11 +204,11 @@ func TestReadRefuses(t *testing.T) {
 		"nested":   strings.Repeat("(", 2<<20),
 		"branches": strings.Repeat("if ", 2<<20/3),
 	} {
-		if f, err := Read("a.sh", []byte(src)); err == nil || len(f.Steps) > 0 {
+		if f, err := ReadSteps("a.sh", []byte(src)); err == nil || len(f.Steps) > 0 {
 			t.Errorf("%s: %d steps, error %v", name, len(f.Steps), err)
 		}
 	}
-	if _, err := Read("conf.fish", []byte("set -gx X 1\n")); err == nil {
+	if _, err := ReadSteps("conf.fish", []byte("set -gx X 1\n")); err == nil {
 		t.Error("a fish script by its name is read")
 	}
 }
@@ -227,11 +227,11 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("docker run --gpus device=0,1 -eX=1 -it image\nsudo -E env -u A B=1 nohup python x\nset X=1\nX= 1\nexport X= 1\nshopt lastpipe\n"))
 	f.Add([]byte("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 a.py && deepspeed --include localhost:0 b.py | vllm serve c -tp 2 &\nconda env config vars set HIP_VISIBLE_DEVICES=1\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("a.sh", src)
+		file, err := ReadSteps("a.sh", src)
 		if err != nil && len(file.Steps) > 0 {
 			t.Fatal("an error with steps")
 		}
-		lint.Look(file, true) // no rule may fail on what the reader gives
+		lint.ApplyRules(file, true) // no rule may fail on what the reader gives
 		lines := strings.Count(string(src), "\n") + 1
 		for _, s := range file.Steps {
 			if s.At.Line < 1 || s.At.EndLine > lines+1 || s.At.Column < 1 || s.At.EndLine < s.At.Line {

@@ -20,9 +20,9 @@ func batchSystems() []batchSystem {
 	return []batchSystem{{"#SBATCH", "sbatch"}, {"#PBS", "pbs"}, {"#BSUB", "bsub"}, {"#$", "sge"}, {"#COBALT", "cobalt"}}
 }
 
-// directives reads the options in comments for a batch system. They end at the first line that is neither empty nor a
+// readDirectives reads the options in comments for a batch system. They end at the first line that is neither empty nor a
 // comment.
-func directives(src []byte) []lint.Step {
+func readDirectives(src []byte) []lint.Step {
 	var steps []lint.Step
 	number := 0
 	for line := range strings.Lines(string(src)) {
@@ -34,15 +34,15 @@ func directives(src []byte) []lint.Step {
 		for _, b := range batchSystems() {
 			rest, ok := strings.CutPrefix(line, b.mark)
 			if ok && rest != "" && (rest[0] == ' ' || rest[0] == '\t') {
-				steps = append(steps, b.options(rest, number)...)
+				steps = append(steps, b.readOptions(rest, number)...)
 			}
 		}
 	}
 	return steps
 }
 
-// options reads one line of options, rest, after the mark.
-func (b batchSystem) options(rest string, line int) []lint.Step {
+// readOptions reads one line of options, rest, after the mark.
+func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 	var steps []lint.Step
 	offset := len(b.mark)
 	open := false // the last option may take the next word as its value
@@ -65,7 +65,7 @@ func (b batchSystem) options(rest string, line int) []lint.Step {
 		}
 		word := rest[i:end]
 		at := lint.Place{Line: line, Column: offset + i + 1, EndLine: line, EndColumn: offset + end + 1}
-		name, value, given := b.option(word)
+		name, value, given := b.splitOption(word)
 		switch {
 		case name != "":
 			open = !given
@@ -86,8 +86,8 @@ func (b batchSystem) options(rest string, line int) []lint.Step {
 	return steps
 }
 
-// option splits a word into the long name of an option and its value; the name is "" when it is no option.
-func (b batchSystem) option(word string) (name, value string, given bool) {
+// splitOption splits a word into the long name of an option and its value; the name is "" when it is no option.
+func (b batchSystem) splitOption(word string) (name, value string, given bool) {
 	if b.name != "sbatch" && len(word) > 1 && word[0] == '-' {
 		if b.name == "pbs" && len(word) > 2 {
 			return word[1:2], strings.Trim(word[2:], `"'`), true

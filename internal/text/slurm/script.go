@@ -12,16 +12,16 @@ import (
 	"gpuard/internal/core/shellquote"
 )
 
-// Asked is what the #SBATCH lines of a script ask for.
-type Asked struct {
+// ScriptOptions is what the #SBATCH lines of a script ask for.
+type ScriptOptions struct {
 	Flags   []string // those of gpuard submit that mean the same on one machine: "--gpus=2"
 	Without []string // options without effect here, as they are written: "--partition=gpu"
 }
 
-// Script reads the options in the #SBATCH lines of a script. They stand above its first command
+// ReadScript reads the options in the #SBATCH lines of a script. They stand above its first command
 // (https://slurm.schedmd.com/sbatch.html, "Description"). Of an option that is there twice the last counts. The error
 // names the line.
-func Script(text string) (a Asked, err error) {
+func ReadScript(text string) (a ScriptOptions, err error) {
 	asked := &request{flags: map[string]string{}}
 	number := 0
 	for line := range strings.Lines(text) {
@@ -65,7 +65,7 @@ type request struct {
 }
 
 // makeFlags makes the flags.
-func (r *request) makeFlags(a *Asked) {
+func (r *request) makeFlags(a *ScriptOptions) {
 	if r.isCounted && r.isPerTask {
 		r.gpus *= max(1, r.tasks)
 	}
@@ -122,7 +122,7 @@ func (r *request) readOption(name, value, written string) (err error) {
 	case "array":
 		r.flags["array"], err = readArray(value)
 	case "time":
-		limit, err := Limit(value)
+		limit, err := ParseLimit(value)
 		if err != nil {
 			return err
 		}
@@ -215,9 +215,9 @@ func readArray(text string) (string, error) {
 	return text, nil
 }
 
-// Limit reads a time limit: "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes" or
+// ParseLimit reads a time limit: "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes" or
 // "days-hours:minutes:seconds". 0: without a limit (UNLIMITED, INFINITE).
-func Limit(text string) (time.Duration, error) {
+func ParseLimit(text string) (time.Duration, error) {
 	if slices.Contains([]string{"UNLIMITED", "INFINITE", "0"}, strings.ToUpper(text)) {
 		return 0, nil
 	}

@@ -29,7 +29,7 @@ func TestScript(t *testing.T) {
 		"--time=30 --time=UNLIMITED":                         "",
 		"--time=UNLIMITED":                                   "",
 	} {
-		a, err := Script("#!/bin/bash\n#SBATCH " + text + "\n\npython train.py\n#SBATCH --gpus=9\n")
+		a, err := ReadScript("#!/bin/bash\n#SBATCH " + text + "\n\npython train.py\n#SBATCH --gpus=9\n")
 		got := strings.Join(a.Flags, " ")
 		if len(a.Without) > 0 {
 			got = strings.TrimSpace(got + " | " + strings.Join(a.Without, " "))
@@ -50,11 +50,11 @@ func TestScript(t *testing.T) {
 		"-J":                      "line 2: cannot read -J: its value is empty",
 		"-J 'x":                   "line 2: ",
 	} {
-		if _, err := Script("#!/bin/bash\n#SBATCH " + text + "\n"); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := ReadScript("#!/bin/bash\n#SBATCH " + text + "\n"); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	two, err := Script("#SBATCH --gres=gpu:1\n#SBATCH --gres=gpu:2\n#SBATCHES --gpus=3\n##SBATCH --gpus=4\n")
+	two, err := ReadScript("#SBATCH --gres=gpu:1\n#SBATCH --gres=gpu:2\n#SBATCHES --gpus=3\n##SBATCH --gpus=4\n")
 	if err != nil || !slices.Equal(two.Flags, []string{"--gpus=2"}) {
 		t.Errorf("%q, %v", two.Flags, err)
 	}
@@ -65,12 +65,12 @@ func TestLimit(t *testing.T) {
 		"90": 90 * time.Minute, "5:30": 5*time.Minute + 30*time.Second, "12:00:00": 12 * time.Hour, "2-4": 52 * time.Hour,
 		"1-2:30": 26*time.Hour + 30*time.Minute, "1-00:00:01": 24*time.Hour + time.Second, "infinite": 0,
 	} {
-		if got, err := Limit(text); err != nil || got != want {
+		if got, err := ParseLimit(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "x", "1-", "1:2:3:4", "-5", "1-x"} {
-		if got, err := Limit(text); err == nil {
+		if got, err := ParseLimit(text); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

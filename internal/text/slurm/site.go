@@ -9,24 +9,24 @@ import (
 	"gpuard/internal/core/cluster"
 )
 
-// Nodes reads lines of scontrol -o -d show node.
-func Nodes(text string) (nodes []cluster.Node, err error) {
+// ParseNodes reads lines of scontrol -o -d show node.
+func ParseNodes(text string) (nodes []cluster.Node, err error) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "" || !strings.HasPrefix(line, "NodeName=") {
 			continue // "No nodes in the system"
 		}
-		value := fields(line)
-		n := cluster.Node{Name: value["NodeName"], States: strings.Split(strings.TrimRight(value["State"], "*~#!%$@^-"), "+"), Features: list(value["ActiveFeatures"]), Partitions: list(value["Partitions"])}
+		value := parseFields(line)
+		n := cluster.Node{Name: value["NodeName"], States: strings.Split(strings.TrimRight(value["State"], "*~#!%$@^-"), "+"), Features: splitList(value["ActiveFeatures"]), Partitions: splitList(value["Partitions"])}
 		if strings.Contains(value["State"], "*") {
 			n.States = append(n.States, "NOT_RESPONDING")
 		}
 		if _, why, ok := strings.Cut(strings.TrimSpace(line), " Reason="); ok {
 			n.Why = why
 		}
-		if n.GPUs, err = gpus(value["Gres"]); err != nil {
+		if n.GPUs, err = parseGPUs(value["Gres"]); err != nil {
 			return nil, fmt.Errorf("scontrol printed %q of node %s", value["Gres"], n.Name)
 		}
-		used, err := gpus(value["GresUsed"])
+		used, err := parseGPUs(value["GresUsed"])
 		if err != nil {
 			return nil, fmt.Errorf("scontrol printed %q of node %s", value["GresUsed"], n.Name)
 		}
@@ -40,10 +40,10 @@ func Nodes(text string) (nodes []cluster.Node, err error) {
 	return nodes, nil
 }
 
-// gpus reads "gpu:a100:4(S:0-1),gpu:2,mps:400", and of those in use "gpu:a100:2(IDX:0,2)" or "gpu:(null):1". Commas stand also in the brackets.
-func gpus(text string) (all []cluster.GPUs, err error) {
+// parseGPUs reads "gpu:a100:4(S:0-1),gpu:2,mps:400", and of those in use "gpu:a100:2(IDX:0,2)" or "gpu:(null):1". Commas stand also in the brackets.
+func parseGPUs(text string) (all []cluster.GPUs, err error) {
 	depth := 0
-	for _, entry := range strings.FieldsFunc(strings.ReplaceAll(said(text), "(null)", ""), func(r rune) bool {
+	for _, entry := range strings.FieldsFunc(strings.ReplaceAll(emptyIfNone(text), "(null)", ""), func(r rune) bool {
 		depth += map[rune]int{'(': 1, ')': -1}[r]
 		return r == ',' && depth == 0
 	}) {
@@ -69,13 +69,13 @@ func gpus(text string) (all []cluster.GPUs, err error) {
 	return all, nil
 }
 
-// list reads "a,b".
-func list(text string) []string {
-	return strings.FieldsFunc(said(text), func(r rune) bool { return r == ',' })
+// splitList reads "a,b".
+func splitList(text string) []string {
+	return strings.FieldsFunc(emptyIfNone(text), func(r rune) bool { return r == ',' })
 }
 
-// Partitions reads lines of sinfo: one for each state of nodes, so that a partition may have several.
-func Partitions(text string) (all []cluster.Partition, err error) {
+// ParsePartitions reads lines of sinfo: one for each state of nodes, so that a partition may have several.
+func ParsePartitions(text string) (all []cluster.Partition, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSpace(line), "|")
 		if len(f) != 5 {
@@ -94,8 +94,8 @@ func Partitions(text string) (all []cluster.Partition, err error) {
 	return all, nil
 }
 
-// Settings reads "Name = value" lines of scontrol show config.
-func Settings(text string) map[string]string {
+// ParseSettings reads "Name = value" lines of scontrol show config.
+func ParseSettings(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(line, "="); ok {

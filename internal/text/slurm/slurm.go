@@ -31,29 +31,29 @@ type Job struct {
 	Signal int // that ended it; 0 none
 }
 
-// Queue reads lines of squeue.
-func Queue(text string, zone *time.Location) (jobs []Job, err error) {
+// ParseQueue reads lines of squeue.
+func ParseQueue(text string, zone *time.Location) (jobs []Job, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", 6)
 		if len(f) != 6 || f[0] == "" || f[1] == "" {
 			return nil, fmt.Errorf("squeue printed %q", line)
 		}
-		j := Job{ID: f[0], State: f[1], Reason: said(f[2]), Node: said(f[3]), Began: moment(f[4], zone), Mark: said(f[5])}
+		j := Job{ID: f[0], State: f[1], Reason: emptyIfNone(f[2]), Node: emptyIfNone(f[3]), Began: parseTime(f[4], zone), Mark: emptyIfNone(f[5])}
 		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }
 
-// Past reads lines of sacct.
-func Past(text string, zone *time.Location) (jobs []Job, err error) {
+// ParsePast reads lines of sacct.
+func ParsePast(text string, zone *time.Location) (jobs []Job, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimRight(line, "\n"), "|")
 		if len(f) != 6 {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
 		state, _, _ := strings.Cut(f[1], " ") // "CANCELLED by 1000"
-		j := Job{ID: f[0], State: state, Node: said(strings.TrimSuffix(f[5], "None assigned")), Began: moment(f[3], zone), Ended: moment(f[4], zone)}
-		if j.Exit, j.Signal, err = exit(f[2]); err != nil {
+		j := Job{ID: f[0], State: state, Node: emptyIfNone(strings.TrimSuffix(f[5], "None assigned")), Began: parseTime(f[3], zone), Ended: parseTime(f[4], zone)}
+		if j.Exit, j.Signal, err = parseExit(f[2]); err != nil {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
 		jobs = append(jobs, j)
@@ -61,13 +61,13 @@ func Past(text string, zone *time.Location) (jobs []Job, err error) {
 	return jobs, nil
 }
 
-// Details reads lines of scontrol -o show job. An array has a line for each task that has started, and one for the rest.
-func Details(text string, zone *time.Location) (jobs []Job, err error) {
+// ParseDetails reads lines of scontrol -o show job. An array has a line for each task that has started, and one for the rest.
+func ParseDetails(text string, zone *time.Location) (jobs []Job, err error) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		j, err := detail(line, zone)
+		j, err := parseDetail(line, zone)
 		if err != nil {
 			return nil, err
 		}
@@ -76,22 +76,22 @@ func Details(text string, zone *time.Location) (jobs []Job, err error) {
 	return jobs, nil
 }
 
-func detail(line string, zone *time.Location) (j Job, err error) {
+func parseDetail(line string, zone *time.Location) (j Job, err error) {
 	head, rest, _ := strings.Cut(line, " JobName=")
 	_, rest, _ = strings.Cut(rest, " MCS_label=") // what stands between is the owner's
-	value, names := fields(rest), fields(head)
-	j = Job{State: value["JobState"], Reason: said(value["Reason"]), Node: said(value["NodeList"]), Began: moment(value["StartTime"], zone), Ended: moment(value["EndTime"], zone)}
+	value, names := parseFields(rest), parseFields(head)
+	j = Job{State: value["JobState"], Reason: emptyIfNone(value["Reason"]), Node: emptyIfNone(value["NodeList"]), Began: parseTime(value["StartTime"], zone), Ended: parseTime(value["EndTime"], zone)}
 	if j.ID = names["JobId"]; names["ArrayTaskId"] != "" {
 		j.ID = names["ArrayJobId"] + "_" + names["ArrayTaskId"]
 	}
-	if j.Exit, j.Signal, err = exit(value["ExitCode"]); err != nil || j.State == "" {
+	if j.Exit, j.Signal, err = parseExit(value["ExitCode"]); err != nil || j.State == "" {
 		return j, fmt.Errorf("scontrol printed %q", line)
 	}
 	return j, nil
 }
 
-// fields reads "Name=value Name=value"; of two with one name the first counts.
-func fields(line string) map[string]string {
+// parseFields reads "Name=value Name=value"; of two with one name the first counts.
+func parseFields(line string) map[string]string {
 	all := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		if name, value, ok := strings.Cut(word, "="); ok && all[name] == "" {
@@ -101,8 +101,8 @@ func fields(line string) map[string]string {
 	return all
 }
 
-// exit reads "3:0": the exit code and the signal.
-func exit(text string) (code, signal int, err error) {
+// parseExit reads "3:0": the exit code and the signal.
+func parseExit(text string) (code, signal int, err error) {
 	first, second, ok := strings.Cut(text, ":")
 	code, err = strconv.Atoi(first)
 	if err == nil && ok {
@@ -111,8 +111,8 @@ func exit(text string) (code, signal int, err error) {
 	return code, signal, err
 }
 
-// said is a word that Slurm wrote for nothing, as nothing.
-func said(word string) string {
+// emptyIfNone is a word that Slurm wrote for nothing, as nothing.
+func emptyIfNone(word string) string {
 	switch word {
 	case "(null)", "N/A", "None", "n/a", "Unknown":
 		return ""
@@ -120,8 +120,8 @@ func said(word string) string {
 	return word
 }
 
-// moment reads "2026-11-24T23:18:50", which has no zone.
-func moment(text string, zone *time.Location) *time.Time {
+// parseTime reads "2026-11-24T23:18:50", which has no zone.
+func parseTime(text string, zone *time.Location) *time.Time {
 	t, err := time.ParseInLocation("2006-01-02T15:04:05", text, zone)
 	if err != nil {
 		return nil
@@ -129,8 +129,8 @@ func moment(text string, zone *time.Location) *time.Time {
 	return &t
 }
 
-// Away is the job in the words of gpuard. Its exit code, or the signal that ended it, is in the job.
-func (j Job) Away() runs.Away {
+// ToAway is the job in the words of gpuard. Its exit code, or the signal that ended it, is in the job.
+func (j Job) ToAway() runs.Away {
 	a := runs.Away{ID: j.ID, Node: j.Node, Began: j.Began}
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT":
@@ -138,13 +138,13 @@ func (j Job) Away() runs.Away {
 		if strings.HasPrefix(j.Reason, "JobHeld") || strings.HasSuffix(j.State, "_HOLD") {
 			a.State = runs.Stopped
 		}
-		a.Why = waits(j.Reason)
+		a.Why = waitReason(j.Reason)
 	case "COMPLETED":
 		a.State = runs.Finished
 	case "CANCELLED":
 		a.State = runs.Ended
 	case "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED", "LAUNCH_FAILED", "RECONFIG_FAIL":
-		a.State, a.Why = runs.Broken, failures()[j.State]
+		a.State, a.Why = runs.Broken, failureTexts()[j.State]
 	case "REVOKED":
 		a.State, a.Why = runs.Unknown, "another cluster of the federation has it"
 	default: // RUNNING, COMPLETING, CONFIGURING, SUSPENDED, and what a later Slurm adds
@@ -156,8 +156,8 @@ func (j Job) Away() runs.Away {
 	return a
 }
 
-// failures are endings that are not the command's own (squeue(1), JOB STATE CODES).
-func failures() map[string]string {
+// failureTexts are endings that are not the command's own (squeue(1), JOB STATE CODES).
+func failureTexts() map[string]string {
 	return map[string]string{
 		"TIMEOUT":       "ended after its time was over (TIMEOUT)",
 		"NODE_FAIL":     "its node failed (NODE_FAIL)",
@@ -169,8 +169,8 @@ func failures() map[string]string {
 	}
 }
 
-// waits is a reason for which a job waits, with Slurm's own word (squeue(1), JOB REASON CODES).
-func waits(reason string) string {
+// waitReason is a reason for which a job waits, with Slurm's own word (squeue(1), JOB REASON CODES).
+func waitReason(reason string) string {
 	text := map[string]string{
 		"Resources":                   "the nodes that it could run on are busy",
 		"Priority":                    "jobs with a higher priority go first",

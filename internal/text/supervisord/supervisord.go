@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a configuration does (https://supervisord.org/configuration.html): the variables of environment= as
+// ReadSteps returns what a configuration does (https://supervisord.org/configuration.html): the variables of environment= as
 // Set steps of their section, those of [supervisord] for all, and command= as a Command. No shell reads it.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Supervisor}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the configuration: it is no text")
@@ -32,11 +32,11 @@ func Read(path string, src []byte) (lint.File, error) {
 		if !found {
 			continue
 		}
-		value := text{}
-		value.add(line[len(key)+1:], n+1, len(key)+2)
+		value := placedText{}
+		value.addPart(line[len(key)+1:], n+1, len(key)+2)
 		for n+1 < len(lines) && strings.TrimLeft(lines[n+1], " \t") != lines[n+1] && strings.TrimSpace(lines[n+1]) != "" { // further lines are indented
 			n++
-			value.add("\n"+strings.TrimRight(lines[n], "\r"), n+1, 0)
+			value.addPart("\n"+strings.TrimRight(lines[n], "\r"), n+1, 0)
 		}
 		in := section
 		if in == "supervisord" {
@@ -44,23 +44,23 @@ func Read(path string, src []byte) (lint.File, error) {
 		}
 		switch strings.TrimSpace(key) {
 		case "environment":
-			f.Steps = append(f.Steps, environment(value, in)...)
+			f.Steps = append(f.Steps, environmentSteps(value, in)...)
 		case "command":
-			f.Steps = append(f.Steps, command(value, in)...)
+			f.Steps = append(f.Steps, commandSteps(value, in)...)
 		}
 	}
 	return f, nil
 }
 
-// text is a value with the place of each byte.
-type text struct {
+// placedText is a value with the place of each byte.
+type placedText struct {
 	bytes string
 	spots []spot
 }
 
 type spot struct{ line, column int }
 
-func (t *text) add(part string, line, column int) {
+func (t *placedText) addPart(part string, line, column int) {
 	if i := strings.Index(part, " ;"); i >= 0 { // a comment
 		part = part[:i]
 	}
@@ -70,13 +70,13 @@ func (t *text) add(part string, line, column int) {
 	t.bytes += part
 }
 
-func (t *text) place(from, to int) lint.Place {
+func (t *placedText) placeOf(from, to int) lint.Place {
 	begin, end := t.spots[from], t.spots[to-1]
 	return lint.Place{Line: begin.line, Column: begin.column, EndLine: end.line, EndColumn: end.column + 1}
 }
 
-// word is the end of what stands at a byte, up to one of the bytes of stop that is not in quotes.
-func (t *text) word(at int, stop string) (end int, plain string) {
+// wordEnd is the end of what stands at a byte, up to one of the bytes of stop that is not in quotes.
+func (t *placedText) wordEnd(at int, stop string) (end int, plain string) {
 	var out strings.Builder
 	quote := byte(0)
 	for ; at < len(t.bytes); at++ {
@@ -94,26 +94,26 @@ func (t *text) word(at int, stop string) (end int, plain string) {
 	return at, out.String()
 }
 
-func (t *text) skip(at int, bytes string) int {
+func (t *placedText) skipBytes(at int, bytes string) int {
 	for at < len(t.bytes) && strings.IndexByte(bytes, t.bytes[at]) >= 0 {
 		at++
 	}
 	return at
 }
 
-// environment reads NAME="value",NAME="value". A value without quotes ends at a comma, and what follows must be a pair.
-func environment(t text, in string) (all []lint.Step) {
-	for at := t.skip(0, " \t\n,"); at < len(t.bytes); at = t.skip(at, " \t\n,") {
-		end, plain := t.word(at, ",\n")
+// environmentSteps reads NAME="value",NAME="value". A value without quotes ends at a comma, and what follows must be a pair.
+func environmentSteps(t placedText, in string) (all []lint.Step) {
+	for at := t.skipBytes(0, " \t\n,"); at < len(t.bytes); at = t.skipBytes(at, " \t\n,") {
+		end, plain := t.wordEnd(at, ",\n")
 		for end > at+1 && strings.IndexByte(" \t", t.bytes[end-1]) >= 0 {
 			end--
 		}
-		s := lint.Step{At: t.place(at, end), Do: lint.Set, In: in, How: "environment", Exported: true}
+		s := lint.Step{At: t.placeOf(at, end), Do: lint.Set, In: in, How: "environment", Exported: true}
 		name, value, found := strings.Cut(strings.TrimRight(plain, " \t"), "=")
 		s.Name = strings.TrimSpace(name)
 		if from := at + strings.IndexByte(t.bytes[at:end], '=') + 1; found && from > at && from < end {
 			raw := strings.TrimLeft(t.bytes[from:end], " \t")
-			s.Value = lint.Value{Text: strings.TrimSpace(value), Known: !strings.Contains(value, "%("), At: t.place(end-len(raw), end), Raw: raw}
+			s.Value = lint.Value{Text: strings.TrimSpace(value), Known: !strings.Contains(value, "%("), At: t.placeOf(end-len(raw), end), Raw: raw}
 		} else {
 			s.Value = lint.Value{At: s.At}
 		}
@@ -126,11 +126,11 @@ func environment(t text, in string) (all []lint.Step) {
 	return all
 }
 
-func command(t text, in string) []lint.Step {
+func commandSteps(t placedText, in string) []lint.Step {
 	var words []lint.Word
-	for at := t.skip(0, " \t\n"); at < len(t.bytes); at = t.skip(at, " \t\n") {
-		end, plain := t.word(at, " \t\n")
-		words = append(words, lint.Word{Text: plain, Known: !strings.Contains(plain, "%("), At: t.place(at, end), Raw: t.bytes[at:end]})
+	for at := t.skipBytes(0, " \t\n"); at < len(t.bytes); at = t.skipBytes(at, " \t\n") {
+		end, plain := t.wordEnd(at, " \t\n")
+		words = append(words, lint.Word{Text: plain, Known: !strings.Contains(plain, "%("), At: t.placeOf(at, end), Raw: t.bytes[at:end]})
 		at = end
 	}
 	if len(words) == 0 {

@@ -20,8 +20,8 @@ func TestRead(t *testing.T) {
 		`9:9 set 1 environment, cut in program:web ?""@"1"`,
 		`9:12 set F environment in program:web ?"%(ENV_G)s"@"\"%(ENV_G)s\""`,
 	}
-	f, err := Read("supervisord.conf", []byte(src))
-	if got := steps.Shown(src, f); err != nil || !slices.Equal(got, want) {
+	f, err := ReadSteps("supervisord.conf", []byte(src))
+	if got := steps.RenderSteps(src, f); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n got %s\nwant %s", err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
 }
@@ -29,11 +29,11 @@ func TestRead(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("[program:a]\nenvironment=B=\"c\",D=e,\n  F='g'\ncommand=sh -c 'h i'\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("supervisord.conf", src)
+		file, err := ReadSteps("supervisord.conf", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

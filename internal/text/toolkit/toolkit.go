@@ -11,10 +11,10 @@ import (
 	"gpuard/internal/core/hostinfo"
 )
 
-// Runtime reads config.toml of the NVIDIA container toolkit into c (NVIDIA/nvidia-container-toolkit
+// ReadRuntime reads config.toml of the NVIDIA container toolkit into c (NVIDIA/nvidia-container-toolkit
 // api/config/v1/config.go). Keys that it does not know are passed over, as the toolkit does; a value of another kind
 // than the toolkit takes is an error, and then c stays as it is.
-func Runtime(src []byte, c *hostinfo.Containers) error {
+func ReadRuntime(src []byte, c *hostinfo.Containers) error {
 	var config struct {
 		EnvWhenUnprivileged *bool `toml:"accept-nvidia-visible-devices-envvar-when-unprivileged"`
 		AsVolumeMounts      *bool `toml:"accept-nvidia-visible-devices-as-volume-mounts"`
@@ -29,10 +29,10 @@ func Runtime(src []byte, c *hostinfo.Containers) error {
 	return nil
 }
 
-// Docker reads daemon.json of Docker into c (https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file).
+// ReadDocker reads daemon.json of Docker into c (https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file).
 // An empty file and a byte order mark are no mistakes to Docker (moby/moby daemon/config/config.go). With an error c
 // stays as it is.
-func Docker(src []byte, c *hostinfo.Containers) error {
+func ReadDocker(src []byte, c *hostinfo.Containers) error {
 	var config struct {
 		DefaultRuntime string          `json:"default-runtime"`
 		ExecOpts       []string        `json:"exec-opts"`

@@ -30,7 +30,7 @@ default-kind = "nvidia.com/gpu"
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got hostinfo.Containers
-			if err := Runtime([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
+			if err := ReadRuntime([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
@@ -38,7 +38,7 @@ default-kind = "nvidia.com/gpu"
 	for _, src := range []string{"mode = ", "accept-nvidia-visible-devices-envvar-when-unprivileged = \"yes\"", "[a]\n[a]\n"} {
 		before := hostinfo.Containers{Mode: "cdi"}
 		got := before
-		if err := Runtime([]byte(src), &got); err == nil || !reflect.DeepEqual(got, before) {
+		if err := ReadRuntime([]byte(src), &got); err == nil || !reflect.DeepEqual(got, before) {
 			t.Errorf("%q: %+v, %v", src, got, err)
 		}
 	}
@@ -58,13 +58,13 @@ func TestDocker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got hostinfo.Containers
-			if err := Docker([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
+			if err := ReadDocker([]byte(c.src), &got); err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
 	}
 	for _, src := range []string{"{", "nothing", `{"default-runtime": 1}`, `[]`} {
-		if err := Docker([]byte(src), &hostinfo.Containers{}); err == nil {
+		if err := ReadDocker([]byte(src), &hostinfo.Containers{}); err == nil {
 			t.Errorf("%q was read", src)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzRuntime(f *testing.F) {
 	f.Add([]byte("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[nvidia-container-runtime]\nmode=\"legacy\"\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var c hostinfo.Containers
-		if err := Runtime(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
+		if err := ReadRuntime(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
 			t.Errorf("%v, and yet %+v", err, c)
 		}
 	})
@@ -84,7 +84,7 @@ func FuzzDocker(f *testing.F) {
 	f.Add([]byte(`{"exec-opts": ["native.cgroupdriver=cgroupfs"], "features": {"cdi": true}}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var c hostinfo.Containers
-		if err := Docker(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
+		if err := ReadDocker(src, &c); err != nil && !reflect.DeepEqual(c, hostinfo.Containers{}) {
 			t.Errorf("%v, and yet %+v", err, c)
 		}
 	})

@@ -14,67 +14,67 @@ type format struct {
 	name  string
 	mark  string   // a column that no other format has
 	needs []string // columns; a/b: one of them
-	read  func(*keeper, *columns) error
+	read  func(*jobCollector, *columns) error
 }
 
-func formats() []format {
+func traceFormats() []format {
 	return []format{
-		{"a Philly trace", "num_gpus", []string{"timestamp", "duration", "num_gpus"}, philly},
-		{"an openb list of pods", "gpu_milli", []string{"num_gpu", "gpu_milli", "creation_time", "deletion_time"}, openb},
-		{"the answer of sacct -P", "submit", []string{"submit", "elapsedraw/elapsed", "alloctres/reqtres"}, sacct},
-		{"a Philly trace", "timestamp", []string{"timestamp", "duration", "num_gpus"}, philly}, // says which column is missing
-		{"the answer of sacct -P", "jobid", []string{"submit", "elapsedraw/elapsed", "alloctres/reqtres"}, sacct},
+		{"a Philly trace", "num_gpus", []string{"timestamp", "duration", "num_gpus"}, readPhilly},
+		{"an openb list of pods", "gpu_milli", []string{"num_gpu", "gpu_milli", "creation_time", "deletion_time"}, readOpenb},
+		{"the answer of sacct -P", "submit", []string{"submit", "elapsedraw/elapsed", "alloctres/reqtres"}, readSacct},
+		{"a Philly trace", "timestamp", []string{"timestamp", "duration", "num_gpus"}, readPhilly}, // says which column is missing
+		{"the answer of sacct -P", "jobid", []string{"submit", "elapsedraw/elapsed", "alloctres/reqtres"}, readSacct},
 	}
 }
 
-// philly: the reduction of msr-fiddle/philly-traces by the authors of Pollux (petuum/adaptdl, branch osdi21-artifact,
+// readPhilly: the reduction of msr-fiddle/philly-traces by the authors of Pollux (petuum/adaptdl, branch osdi21-artifact,
 // simulator/traces/philly.csv). A column user or user_id is read if there is one.
-func philly(k *keeper, c *columns) error {
-	at, err := moment("timestamp", time.DateTime, c.value("timestamp"))
+func readPhilly(k *jobCollector, c *columns) error {
+	at, err := parseMoment("timestamp", time.DateTime, c.columnValue("timestamp"))
 	if err != nil {
 		return err
 	}
-	lasts, err := seconds("duration", c.value("duration"))
+	lasts, err := parseSeconds("duration", c.columnValue("duration"))
 	if err != nil {
 		return err
 	}
-	gpus, err := whole("num_gpus", c.value("num_gpus"))
+	gpus, err := parseWhole("num_gpus", c.columnValue("num_gpus"))
 	if err != nil {
 		return err
 	}
-	user := c.value("user")
+	user := c.columnValue("user")
 	if user == "" {
-		user = c.value("user_id")
+		user = c.columnValue("user_id")
 	}
-	return k.add(sim.Job{Arrival: at, Lasts: lasts}, gpus, user)
+	return k.addJob(sim.Job{Arrival: at, Lasts: lasts}, gpus, user)
 }
 
-// openb: hkust-adsl/kubernetes-scheduler-simulator, data/csv/openb_pod_list_*.csv. Times are seconds since the beginning
+// readOpenb: hkust-adsl/kubernetes-scheduler-simulator, data/csv/openb_pod_list_*.csv. Times are seconds since the beginning
 // of the record; gpu_milli is the part of a GPU's computing, taken here for the part of its memory.
-func openb(k *keeper, c *columns) error {
-	gpus, err := whole("num_gpu", c.value("num_gpu"))
+func readOpenb(k *jobCollector, c *columns) error {
+	gpus, err := parseWhole("num_gpu", c.columnValue("num_gpu"))
 	if err != nil {
 		return err
 	}
-	milli, err := whole("gpu_milli", c.value("gpu_milli"))
+	milli, err := parseWhole("gpu_milli", c.columnValue("gpu_milli"))
 	if err != nil || milli < 0 || milli > 1000 {
-		return fmt.Errorf("gpu_milli %q is outside 0 to 1000", brief(c.value("gpu_milli")))
+		return fmt.Errorf("gpu_milli %q is outside 0 to 1000", cutBrief(c.columnValue("gpu_milli")))
 	}
-	came, err := seconds("creation_time", c.value("creation_time"))
+	came, err := parseSeconds("creation_time", c.columnValue("creation_time"))
 	if err != nil {
 		return err
 	}
-	if c.value("deletion_time") == "" {
+	if c.columnValue("deletion_time") == "" {
 		k.left.unfinished++
 		return nil
 	}
-	gone, err := seconds("deletion_time", c.value("deletion_time"))
+	gone, err := parseSeconds("deletion_time", c.columnValue("deletion_time"))
 	if err != nil {
 		return err
 	}
 	began := came
-	if text := c.value("scheduled_time"); text != "" {
-		if began, err = seconds("scheduled_time", text); err != nil {
+	if text := c.columnValue("scheduled_time"); text != "" {
+		if began, err = parseSeconds("scheduled_time", text); err != nil {
 			return err
 		}
 	}
@@ -82,61 +82,61 @@ func openb(k *keeper, c *columns) error {
 	if milli < 1000 && gpus == 1 {
 		j.Share = int16(milli)
 	}
-	return k.add(j, gpus, "")
+	return k.addJob(j, gpus, "")
 }
 
-// sacct: sacct(1) with -P (or --parsable2) and the fields User,Submit,ElapsedRaw,TimelimitRaw,AllocTRES,State.
-func sacct(k *keeper, c *columns) error {
-	if strings.Contains(c.value("jobid"), ".") {
+// readSacct: sacct(1) with -P (or --parsable2) and the fields User,Submit,ElapsedRaw,TimelimitRaw,AllocTRES,State.
+func readSacct(k *jobCollector, c *columns) error {
+	if strings.Contains(c.columnValue("jobid"), ".") {
 		k.left.steps++
 		return nil
 	}
-	came, err := moment("Submit", "2006-01-02T15:04:05", c.value("submit"))
+	came, err := parseMoment("Submit", "2006-01-02T15:04:05", c.columnValue("submit"))
 	if err != nil {
 		return err
 	}
-	elapsed := c.value("elapsedraw")
+	elapsed := c.columnValue("elapsedraw")
 	if elapsed == "" {
-		elapsed = c.value("elapsed")
+		elapsed = c.columnValue("elapsed")
 	}
-	lasts, known, err := slurmSpan("Elapsed", elapsed, time.Second)
+	lasts, known, err := parseSlurmSpan("Elapsed", elapsed, time.Second)
 	if err != nil {
 		return err
 	}
-	limit := c.value("timelimitraw")
+	limit := c.columnValue("timelimitraw")
 	if limit == "" {
-		limit = c.value("timelimit")
+		limit = c.columnValue("timelimit")
 	}
-	estimate, _, err := slurmSpan("Timelimit", limit, time.Minute)
+	estimate, _, err := parseSlurmSpan("Timelimit", limit, time.Minute)
 	if err != nil {
 		return err
 	}
-	tres := c.value("alloctres")
+	tres := c.columnValue("alloctres")
 	if tres == "" {
-		tres = c.value("reqtres")
+		tres = c.columnValue("reqtres")
 	}
-	gpus, err := gresGPUs(tres)
+	gpus, err := parseGresGPUs(tres)
 	if err != nil {
 		return err
 	}
-	if state := c.value("state"); !known || lasts == 0 && gpus > 0 || state == "RUNNING" || state == "PENDING" {
+	if state := c.columnValue("state"); !known || lasts == 0 && gpus > 0 || state == "RUNNING" || state == "PENDING" {
 		k.left.unfinished++
 		return nil
 	}
-	return k.add(sim.Job{Arrival: came, Lasts: lasts, Estimate: estimate}, gpus, c.value("user"))
+	return k.addJob(sim.Job{Arrival: came, Lasts: lasts, Estimate: estimate}, gpus, c.columnValue("user"))
 }
 
-// moment reads a time of these centuries, without a zone, as ns since 1970.
-func moment(name, layout, text string) (int64, error) {
+// parseMoment reads a time of these centuries, without a zone, as ns since 1970.
+func parseMoment(name, layout, text string) (int64, error) {
 	at, err := time.Parse(layout, text)
 	if err != nil || at.Year() < 1970 || at.Year() > 2200 {
-		return 0, fmt.Errorf("%s %q is not a time such as %s", name, brief(text), time.Date(2026, 1, 31, 8, 30, 0, 0, time.UTC).Format(layout))
+		return 0, fmt.Errorf("%s %q is not a time such as %s", name, cutBrief(text), time.Date(2026, 1, 31, 8, 30, 0, 0, time.UTC).Format(layout))
 	}
 	return at.UnixNano(), nil
 }
 
-// slurmSpan reads [DD-[HH:]]MM:SS, or a number of units; words such as UNLIMITED, and nothing, are unknown.
-func slurmSpan(name, text string, unit time.Duration) (d time.Duration, known bool, err error) {
+// parseSlurmSpan reads [DD-[HH:]]MM:SS, or a number of units; words such as UNLIMITED, and nothing, are unknown.
+func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, known bool, err error) {
 	if text == "" || strings.IndexFunc(text, func(r rune) bool { return r >= '0' && r <= '9' }) != 0 {
 		return 0, false, nil
 	}
@@ -175,18 +175,18 @@ func spanError(name, text string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %q is not a time such as 1-02:03:04", name, brief(text))
+	return fmt.Errorf("%s %q is not a time such as 1-02:03:04", name, cutBrief(text))
 }
 
-// gresGPUs reads "cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G": the number without a type is that of all.
-func gresGPUs(tres string) (int, error) {
+// parseGresGPUs reads "cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G": the number without a type is that of all.
+func parseGresGPUs(tres string) (int, error) {
 	all, typed := -1, 0
 	for part := range strings.SplitSeq(tres, ",") {
 		name, number, _ := strings.Cut(part, "=")
 		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
 			continue
 		}
-		n, err := whole("gres/gpu", number)
+		n, err := parseWhole("gres/gpu", number)
 		if err != nil {
 			return 0, err
 		}
@@ -202,10 +202,10 @@ func gresGPUs(tres string) (int, error) {
 	return typed, nil
 }
 
-func whole(name, text string) (int, error) {
+func parseWhole(name, text string) (int, error) {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%s %q is not a whole number", name, brief(text))
+		return 0, fmt.Errorf("%s %q is not a whole number", name, cutBrief(text))
 	}
 	return int(n), nil
 }

@@ -10,16 +10,16 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// ended is what a replay needs of a job of gpuard history --json.
-type ended struct {
+// endedJob is what a replay needs of a job of gpuard history --json.
+type endedJob struct {
 	Submitted time.Time         `json:"submitted"`
 	Seconds   float64           `json:"seconds"`
 	Time      float64           `json:"expect_seconds"`
 	Devices   []json.RawMessage `json:"devices"`
 }
 
-// history reads the answer of gpuard history --json.
-func (k *keeper) history(in io.Reader) error {
+// readHistory reads the answer of gpuard history --json.
+func (k *jobCollector) readHistory(in io.Reader) error {
 	k.Format = "gpuard history"
 	d := json.NewDecoder(in)
 	fail := func(err error) error {
@@ -44,7 +44,7 @@ func (k *keeper) history(in io.Reader) error {
 			return fail(fmt.Errorf("jobs is not a list: %w", err))
 		}
 		for d.More() {
-			var e ended
+			var e endedJob
 			if err := d.Decode(&e); err != nil {
 				return fail(err)
 			}
@@ -52,8 +52,8 @@ func (k *keeper) history(in io.Reader) error {
 				k.left.unfinished++
 				continue
 			}
-			j := sim.Job{Arrival: e.Submitted.UnixNano(), Lasts: span(e.Seconds), Estimate: span(e.Time)}
-			if err := k.add(j, len(e.Devices), ""); err != nil {
+			j := sim.Job{Arrival: e.Submitted.UnixNano(), Lasts: secondsToSpan(e.Seconds), Estimate: secondsToSpan(e.Time)}
+			if err := k.addJob(j, len(e.Devices), ""); err != nil {
 				return fail(err)
 			}
 		}
@@ -64,15 +64,17 @@ func (k *keeper) history(in io.Reader) error {
 	return nil
 }
 
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+func secondsToSpan(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second))
+}
 
-// leases reads the leases that have ended, a line each. When a job came is not in them: the time of its
+// readLeases reads the leases that have ended, a line each. When a job came is not in them: the time of its
 // lease counts.
-func (k *keeper) leases(in io.Reader) error {
+func (k *jobCollector) readLeases(in io.Reader) error {
 	k.Format = "the leases that have ended"
 	d := json.NewDecoder(in)
 	for n := 1; ; n++ {
-		var e trend.Ended
+		var e trend.EndedLease
 		switch err := d.Decode(&e); {
 		case err == io.EOF:
 			return nil
@@ -86,7 +88,7 @@ func (k *keeper) leases(in io.Reader) error {
 		if e.Share > 0 {
 			k.shares++
 		}
-		if err := k.add(sim.Job{Arrival: e.Since.UnixNano(), Lasts: e.Until.Sub(e.Since)}, len(e.Devices), e.User); err != nil {
+		if err := k.addJob(sim.Job{Arrival: e.Since.UnixNano(), Lasts: e.Until.Sub(e.Since)}, len(e.Devices), e.User); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package trace reads records of jobs that have run on GPUs: the columns of Philly and of Alibaba's openb, what Slurm's
 // sacct -P prints, and gpuard's own history. It opens no files, and replays nothing.
 //
-//	t, err := trace.Read(file)
+//	t, err := trace.ReadJobs(file)
 package trace
 
 import (
@@ -28,18 +28,18 @@ type Trace struct {
 	Remarks   []string  // what was left out or changed, with counts
 }
 
-// Most is how many jobs a trace can have. A job takes 32 bytes.
-const Most = 10_000_000
+// MaxJobs is how many jobs a trace can have. A job takes 32 bytes.
+const MaxJobs = 10_000_000
 
-// longestLine is the limit of a line, in bytes.
-const longestLine = 1 << 16
+// maxLineBytes is the limit of a line, in bytes.
+const maxLineBytes = 1 << 16
 
-// Read reads a trace of any of the formats, which its beginning tells. Lines that say nothing of a job on a GPU are
+// ReadJobs reads a trace of any of the formats, which its beginning tells. Lines that say nothing of a job on a GPU are
 // counted in the remarks; what cannot be read is an error with its line.
-func Read(r io.Reader) (Trace, error) { return read(r, Most) }
+func ReadJobs(r io.Reader) (Trace, error) { return readAtMost(r, MaxJobs) }
 
-func read(r io.Reader, most int) (Trace, error) {
-	in := bufio.NewReaderSize(r, longestLine)
+func readAtMost(r io.Reader, most int) (Trace, error) {
+	in := bufio.NewReaderSize(r, maxLineBytes)
 	start, err := in.Peek(512)
 	if len(start) == 0 {
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -47,27 +47,27 @@ func read(r io.Reader, most int) (Trace, error) {
 		}
 		return Trace{}, fmt.Errorf("cannot read the trace: it is empty")
 	}
-	k := &keeper{most: most, users: map[string]uint32{}}
+	k := &jobCollector{most: most, users: map[string]uint32{}}
 	switch start = bytes.TrimSpace(start); {
 	case bytes.HasPrefix(start, []byte(`{"lease"`)):
-		err = k.leases(in)
+		err = k.readLeases(in)
 	case bytes.HasPrefix(start, []byte("{")):
-		err = k.history(in)
+		err = k.readHistory(in)
 	default:
-		err = k.table(in)
+		err = k.readTable(in)
 	}
 	if err != nil {
 		return Trace{}, fmt.Errorf("cannot read the trace: %w", err)
 	}
 	if len(k.Jobs) == 0 {
-		return Trace{}, fmt.Errorf("cannot read the trace: it has no job on a GPU%s", k.why())
+		return Trace{}, fmt.Errorf("cannot read the trace: it has no job on a GPU%s", k.whyEmpty())
 	}
-	k.order()
+	k.sortJobs()
 	return k.Trace, nil
 }
 
-// keeper collects the jobs.
-type keeper struct {
+// jobCollector collects the jobs.
+type jobCollector struct {
 	Trace
 	users  map[string]uint32
 	left   struct{ noGPU, unfinished, backwards, steps int } // out of the trace
@@ -77,8 +77,8 @@ type keeper struct {
 	most   int // jobs
 }
 
-// add adds a job, or counts why it is none.
-func (k *keeper) add(j sim.Job, gpus int, user string) error {
+// addJob adds a job, or counts why it is none.
+func (k *jobCollector) addJob(j sim.Job, gpus int, user string) error {
 	switch {
 	case gpus == 0:
 		k.left.noGPU++
@@ -107,8 +107,8 @@ func (k *keeper) add(j sim.Job, gpus int, user string) error {
 	return nil
 }
 
-// order sorts the jobs, and says in words what was counted.
-func (k *keeper) order() {
+// sortJobs sorts the jobs, and says in words what was counted.
+func (k *jobCollector) sortJobs() {
 	if k.early > 0 {
 		slices.SortStableFunc(k.Jobs, func(a, b sim.Job) int {
 			switch {
@@ -120,20 +120,20 @@ func (k *keeper) order() {
 			return 0
 		})
 	}
-	for _, c := range k.counts() {
+	for _, c := range k.remarkCounts() {
 		if c.n > 0 {
 			k.Remarks = append(k.Remarks, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
 }
 
-type counted struct {
+type remarkCount struct {
 	n    int
 	what string
 }
 
-func (k *keeper) counts() []counted {
-	return []counted{
+func (k *jobCollector) remarkCounts() []remarkCount {
+	return []remarkCount{
 		{k.left.noGPU, "jobs without a GPU are left out"},
 		{k.left.unfinished, "jobs without a start or an end are left out"},
 		{k.left.backwards, "jobs that end before they start are left out"},
@@ -143,10 +143,10 @@ func (k *keeper) counts() []counted {
 	}
 }
 
-// why is what was left out of a trace that has no job.
-func (k *keeper) why() string {
+// whyEmpty is what was left out of a trace that has no job.
+func (k *jobCollector) whyEmpty() string {
 	var parts []string
-	for _, c := range k.counts() {
+	for _, c := range k.remarkCounts() {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -157,10 +157,10 @@ func (k *keeper) why() string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-// table reads lines of columns, of which the first line has the names.
-func (k *keeper) table(in io.Reader) error {
+// readTable reads lines of columns, of which the first line has the names.
+func (k *jobCollector) readTable(in io.Reader) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, longestLine), longestLine)
+	lines.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
 	var f *format
 	var at columns
 	for n := 1; lines.Scan(); n++ {
@@ -174,7 +174,7 @@ func (k *keeper) table(in io.Reader) error {
 				k.Format = f.name
 			}
 		} else {
-			err = at.split(text)
+			err = at.splitLine(text)
 			if err == nil {
 				err = f.read(k, &at)
 			}
@@ -184,7 +184,7 @@ func (k *keeper) table(in io.Reader) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("a line is longer than %d bytes", longestLine)
+		return fmt.Errorf("a line is longer than %d bytes", maxLineBytes)
 	} else if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ type columns struct {
 	values []string
 }
 
-func (c *columns) split(text string) error {
+func (c *columns) splitLine(text string) error {
 	c.values = c.values[:0]
 	for part := range strings.SplitSeq(text, c.sep) {
 		c.values = append(c.values, strings.TrimSpace(part))
@@ -210,8 +210,8 @@ func (c *columns) split(text string) error {
 	return nil
 }
 
-// value is "" where there is no such column.
-func (c *columns) value(name string) string {
+// columnValue is "" where there is no such column.
+func (c *columns) columnValue(name string) string {
 	i, there := c.places[name]
 	if !there {
 		return ""
@@ -231,7 +231,7 @@ func formatOf(head string) (*format, columns, error) {
 			c.places[name], c.width = i, i+1
 		}
 	}
-	for _, f := range formats() {
+	for _, f := range traceFormats() {
 		if _, there := c.places[f.mark]; !there {
 			continue
 		}
@@ -249,17 +249,17 @@ func formatOf(head string) (*format, columns, error) {
 	return nil, c, fmt.Errorf("the format is not known: the first line names columns, such as timestamp,duration,num_gpus; or those of sacct -P; or it is the answer of gpuard history --json")
 }
 
-// seconds reads a number of seconds.
-func seconds(name, text string) (time.Duration, error) {
+// parseSeconds reads a number of seconds.
+func parseSeconds(name, text string) (time.Duration, error) {
 	value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || value != value || value > 1e9 || value < -1e9 {
-		return 0, fmt.Errorf("%s %q is not a number of seconds", name, brief(text))
+		return 0, fmt.Errorf("%s %q is not a number of seconds", name, cutBrief(text))
 	}
 	return time.Duration(value * float64(time.Second)), nil
 }
 
-// brief cuts a text that goes into an error.
-func brief(text string) string {
+// cutBrief cuts a text that goes into an error.
+func cutBrief(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "…"
 	}

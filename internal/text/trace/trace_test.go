@@ -42,7 +42,7 @@ func TestFormats(t *testing.T) {
 `, "the leases that have ended", []sim.Job{{Arrival: day, Lasts: 5 * second, GPUs: 1}, {Arrival: day + 1e9, Lasts: 4 * second, GPUs: 1, User: 1}}, []string{"bob", "eve"}, []string{"1 leases of a part of a GPU count as whole GPUs"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Read(strings.NewReader(c.text))
+			got, err := ReadJobs(strings.NewReader(c.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestBad(t *testing.T) {
 		`{"lease": "a", "since": 4}`:                                  "line 1: ",
 		"num_gpu,gpu_milli,creation_time,deletion_time\n1,2000,1,2\n": `line 2: gpu_milli "2000"`,
 	} {
-		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadJobs(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %s", text, err, want)
 		}
 	}
@@ -100,7 +100,7 @@ func (l *lines) Read(p []byte) (int, error) {
 
 // TestTooLong: a trace with more jobs than can be replayed is refused with its line.
 func TestTooLong(t *testing.T) {
-	_, err := read(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: 1001}), 1000)
+	_, err := readAtMost(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: 1001}), 1000)
 	if err == nil || !strings.Contains(err.Error(), "line 1002: there are more than 1000 jobs") {
 		t.Error(err)
 	}
@@ -109,13 +109,13 @@ func TestTooLong(t *testing.T) {
 // BenchmarkRead reads as many jobs as there can be, and one more. It says what a job takes in memory.
 func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
-		got, err := Read(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: Most}))
-		if err != nil || len(got.Jobs) != Most {
+		got, err := ReadJobs(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: MaxJobs}))
+		if err != nil || len(got.Jobs) != MaxJobs {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(unsafe.Sizeof(got.Jobs[0])), "B/job")
 	}
-	_, err := Read(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: Most + 1}))
+	_, err := ReadJobs(io.MultiReader(strings.NewReader("timestamp,duration,num_gpus\n"), &lines{left: MaxJobs + 1}))
 	if err == nil {
 		b.Fatal("one more was read")
 	}
@@ -128,7 +128,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"jobs": [{"submitted": "2026-01-31T08:00:00Z", "seconds": 12.5, "devices": [{}]}]}`)
 	f.Add(`{"lease":"a1","user":"bob","devices":[{}],"since":"2026-01-31T08:00:00Z","until":"2026-01-31T08:00:05Z"}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := Read(strings.NewReader(text))
+		got, err := ReadJobs(strings.NewReader(text))
 		if err != nil {
 			return
 		}

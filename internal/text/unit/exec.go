@@ -23,7 +23,7 @@ func Entries(src []byte) (list []Entry) {
 			continue
 		}
 		begun = append(begun, strings.TrimPrefix(line, "\ufeff")...)
-		if continues(line) {
+		if isContinued(line) {
 			begun[len(begun)-1] = ' '
 			continue
 		}
@@ -43,9 +43,9 @@ func Entries(src []byte) (list []Entry) {
 	return list
 }
 
-// continues reports whether the next line belongs to this one: of the backslashes that it ends in, each pair is one
+// isContinued reports whether the next line belongs to this one: of the backslashes that it ends in, each pair is one
 // that is meant.
-func continues(line string) bool {
+func isContinued(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
@@ -56,8 +56,8 @@ type Command struct {
 	Line    string // program and arguments as written, without the prefix
 }
 
-// Commands splits the value of an Exec…= line at each ; into its commands (systemd.service(5), "Command lines").
-func Commands(value string) ([]Command, error) {
+// SplitCommands splits the value of an Exec…= line at each ; into its commands (systemd.service(5), "Command lines").
+func SplitCommands(value string) ([]Command, error) {
 	var list []Command
 	var first *lint.Word
 	from, to := 0, 0
@@ -65,13 +65,13 @@ func Commands(value string) ([]Command, error) {
 		if first == nil {
 			return nil
 		}
-		c, err := command(*first, value[from:to])
+		c, err := parseCommand(*first, value[from:to])
 		list, first = append(list, c), nil
 		return err
 	}
-	t := text{bytes: value}
+	t := placedText{bytes: value}
 	for at := 0; ; {
-		w, begin, next, ok := t.word(at)
+		w, begin, next, ok := t.nextWord(at)
 		switch {
 		case !ok && begin < len(value):
 			return nil, fmt.Errorf("the quotes of %q do not close", value)
@@ -86,8 +86,8 @@ func Commands(value string) ([]Command, error) {
 	}
 }
 
-// command removes the prefix, which may also follow a quote (systemd: src/core/load-fragment.c, config_parse_exec).
-func command(first lint.Word, line string) (Command, error) {
+// parseCommand removes the prefix, which may also follow a quote (systemd: src/core/load-fragment.c, config_parse_exec).
+func parseCommand(first lint.Word, line string) (Command, error) {
 	c := Command{Program: strings.TrimLeft(first.Text, "-@:+!|")}
 	c.Prefix = first.Text[:len(first.Text)-len(c.Program)]
 	var found bool
@@ -103,9 +103,9 @@ func command(first lint.Word, line string) (Command, error) {
 	return c, fmt.Errorf("the characters %s before the program are written in a way that is not understood", c.Prefix)
 }
 
-// Word writes a word of a command line, so that systemd reads it as it is. literal: the command has the prefix ":",
+// QuoteWord writes a word of a command line, so that systemd reads it as it is. literal: the command has the prefix ":",
 // which takes the meaning of $ away.
-func Word(word string, literal bool) string {
+func QuoteWord(word string, literal bool) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/:=+@") == "" {
 		return word
 	}

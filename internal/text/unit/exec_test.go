@@ -32,7 +32,7 @@ func TestCommands(t *testing.T) {
 		`:/bin/a $B`:                     `":" /bin/a {/bin/a $B}`,
 		`/usr/bin/sh -c "a; b" ; /bin/c`: `"" /usr/bin/sh {/usr/bin/sh -c "a; b"}; "" /bin/c {/bin/c}`,
 	} {
-		commands, err := Commands(value)
+		commands, err := SplitCommands(value)
 		var shown []string
 		for _, c := range commands {
 			shown = append(shown, fmt.Sprintf("%q %s {%s}", c.Prefix, c.Program, c.Line))
@@ -69,18 +69,18 @@ func round(t *testing.T, words []string) {
 	t.Helper()
 	line := "/bin/x"
 	for _, w := range words {
-		line += " " + Word(w, false)
+		line += " " + QuoteWord(w, false)
 	}
-	f, err := Read("a.service", []byte("[Service]\nExecStart="+line+"\n"))
+	f, err := ReadSteps("a.service", []byte("[Service]\nExecStart="+line+"\n"))
 	if err != nil || len(f.Steps) == 0 || len(f.Steps[0].Words) != len(words)+1 {
 		t.Fatalf("%q is written %s and read %+v %v", words, line, f.Steps, err)
 	}
 	for i, w := range f.Steps[0].Words[1:] {
-		if got := strings.ReplaceAll(w.Text, "%%", "%"); got != words[i] || specifier(w.Text) {
+		if got := strings.ReplaceAll(w.Text, "%%", "%"); got != words[i] || hasSpecifier(w.Text) {
 			t.Fatalf("%q is written %s and read %q", words[i], line, w.Text)
 		}
 	}
-	commands, err := Commands(line)
+	commands, err := SplitCommands(line)
 	if err != nil || len(commands) != 1 || commands[0].Line != line {
 		t.Fatalf("%s: %+v %v", line, commands, err)
 	}
@@ -89,10 +89,10 @@ func round(t *testing.T, words []string) {
 func FuzzCommands(f *testing.F) {
 	f.Add(`-/bin/a "b" ; @c \; 'd' "-e"`, "$x")
 	f.Fuzz(func(t *testing.T, value, word string) {
-		commands, err := Commands(value)
+		commands, err := SplitCommands(value)
 		if err == nil {
 			for _, c := range commands {
-				again, err := Commands(c.Prefix + c.Line)
+				again, err := SplitCommands(c.Prefix + c.Line)
 				if err != nil || len(again) != 1 || again[0].Program != c.Program {
 					t.Fatalf("%q: %+v, and again %+v %v", value, c, again, err)
 				}

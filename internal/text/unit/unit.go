@@ -10,11 +10,11 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// Read returns what a unit does (systemd.syntax(7), systemd.exec(5), systemd.service(5), podman-systemd.unit(5)). The
+// ReadSteps returns what a unit does (systemd.syntax(7), systemd.exec(5), systemd.service(5), podman-systemd.unit(5)). The
 // variables of Environment= are Set steps and come before the programs of Exec…= lines, which are Commands, because
 // they apply to all of them wherever they are. A word of Environment= that is no assignment, and every other key that
 // matters to devices, is a Setting with the key as its name. Each step belongs to its section.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Unit}
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, fmt.Errorf("cannot read the unit: it is no text")
@@ -22,7 +22,7 @@ func Read(path string, src []byte) (lint.File, error) {
 	var r reader
 	r.lines = strings.Split(string(src), "\n")
 	for n := 0; n < len(r.lines); {
-		n = r.entry(n)
+		n = r.readEntry(n)
 	}
 	f.Steps = append(r.variables, r.programs...)
 	return f, nil
@@ -34,15 +34,15 @@ type reader struct {
 	variables, programs []lint.Step
 }
 
-// text is the value of a key, its lines joined by a blank, with the place of each byte.
-type text struct {
+// placedText is the value of a key, its lines joined by a blank, with the place of each byte.
+type placedText struct {
 	bytes string
 	spots []lint.Place // one byte each
 	whole lint.Place   // from the key on
 }
 
-// entry reads one line with those that continue it, and returns the number of the next.
-func (r *reader) entry(n int) int {
+// readEntry reads one line with those that continue it, and returns the number of the next.
+func (r *reader) readEntry(n int) int {
 	line := strings.TrimPrefix(strings.TrimRight(r.lines[n], "\r"), "\ufeff")
 	start := strings.TrimLeft(line, " \t")
 	switch {
@@ -57,20 +57,20 @@ func (r *reader) entry(n int) int {
 	mark := len(r.lines[n]) - len(strings.TrimPrefix(r.lines[n], "\ufeff"))
 	equals := strings.IndexByte(line, '=')
 	if equals < 0 {
-		_, next := r.value(n, len(line))
+		_, next := r.readValue(n, len(line))
 		return next
 	}
 	key := strings.TrimSpace(line[:equals])
-	v, next := r.value(n, mark+equals+1)
+	v, next := r.readValue(n, mark+equals+1)
 	v.whole.Column = mark + len(line) - len(start) + 1
-	r.key(key, v)
+	r.readKey(key, v)
 	return next
 }
 
-// value joins the lines of a value: a backslash at the end of a line becomes a blank, the next line continues it, and
+// readValue joins the lines of a value: a backslash at the end of a line becomes a blank, the next line continues it, and
 // comments between them are skipped (systemd.syntax(7)).
-func (r *reader) value(n, from int) (text, int) {
-	var t text
+func (r *reader) readValue(n, from int) (placedText, int) {
+	var t placedText
 	var b strings.Builder
 	t.whole = lint.Place{Line: n + 1, Column: from + 1}
 	for more := true; more && n < len(r.lines); n++ {
@@ -80,7 +80,7 @@ func (r *reader) value(n, from int) (text, int) {
 				continue
 			}
 		}
-		more = continues(line)
+		more = isContinued(line)
 		part := line[min(from, len(line)):]
 		if more && part != "" {
 			part = part[:len(part)-1] + " "
@@ -96,8 +96,8 @@ func (r *reader) value(n, from int) (text, int) {
 	return t, n
 }
 
-// place is the place of the bytes from one to before another.
-func (t text) place(from, to int) lint.Place {
+// placeOf is the place of the bytes from one to before another.
+func (t placedText) placeOf(from, to int) lint.Place {
 	if from >= to || to > len(t.spots) {
 		return lint.Place{Line: t.whole.EndLine, Column: t.whole.EndColumn, EndLine: t.whole.EndLine, EndColumn: t.whole.EndColumn}
 	}
@@ -105,28 +105,28 @@ func (t text) place(from, to int) lint.Place {
 	return lint.Place{Line: begin.Line, Column: begin.Column, EndLine: end.Line, EndColumn: end.Column + 1}
 }
 
-func (r *reader) key(key string, v text) {
+func (r *reader) readKey(key string, v placedText) {
 	switch {
 	case key == "Environment" || key == "DefaultEnvironment" || key == "ManagerEnvironment":
-		r.environment(key, v)
+		r.readEnvironment(key, v)
 	case strings.HasPrefix(key, "Exec") && !strings.HasPrefix(key, "ExecSearchPath"):
-		r.commands(key, v)
+		r.readCommands(key, v)
 	case strings.HasPrefix(key, "Device"), key == "PrivateDevices", key == "AddDevice", key == "PodmanArgs", key == "GlobalArgs", key == "Image", key == "EnvironmentFile",
 		key == "PassEnvironment", key == "UnsetEnvironment", key == "EnvironmentHost":
-		r.setting(key, v)
+		r.addSetting(key, v)
 	}
 }
 
-func (r *reader) setting(key string, v text) {
-	for _, w := range r.words(v) {
+func (r *reader) addSetting(key string, v placedText) {
+	for _, w := range r.assignmentWords(v) {
 		r.variables = append(r.variables, lint.Step{At: v.whole, Do: lint.Setting, Name: key, Value: w, In: r.section})
 	}
 }
 
-// environment reads assignments. An empty value takes all earlier ones of the section back; $ means nothing, and % is a
+// readEnvironment reads assignments. An empty value takes all earlier ones of the section back; $ means nothing, and % is a
 // specifier of systemd.
-func (r *reader) environment(key string, v text) {
-	words := r.words(v)
+func (r *reader) readEnvironment(key string, v placedText) {
+	words := r.assignmentWords(v)
 	if len(words) == 0 {
 		kept := r.variables[:0]
 		for _, s := range r.variables {

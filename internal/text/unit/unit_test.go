@@ -66,12 +66,12 @@ func TestRead(t *testing.T) {
 			`9:16 set B Environment= in Service ="1"`,
 		}},
 	} {
-		f, err := Read("a.service", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("a.service", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
-	if _, err := Read("a.service", []byte("[Service]\x00")); err == nil {
+	if _, err := ReadSteps("a.service", []byte("[Service]\x00")); err == nil {
 		t.Error("a binary is read")
 	}
 }
@@ -81,11 +81,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("a.service", src)
+		file, err := ReadSteps("a.service", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

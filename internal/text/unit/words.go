@@ -9,13 +9,13 @@ import (
 
 const blanks = " \t\n\r"
 
-// commands reads an Exec…= line: ; separates commands, and the characters - @ : + ! | before a program change how it is
+// readCommands reads an Exec…= line: ; separates commands, and the characters - @ : + ! | before a program change how it is
 // started (systemd.service(5), "Command lines").
-func (r *reader) commands(key string, v text) {
+func (r *reader) readCommands(key string, v placedText) {
 	var one []lint.Word
-	for _, w := range v.split() {
+	for _, w := range v.splitWords() {
 		if w.Raw == ";" {
-			r.command(key, v, one)
+			r.addCommand(key, v, one)
 			one = nil
 			continue
 		}
@@ -30,10 +30,10 @@ func (r *reader) commands(key string, v text) {
 		}
 		one = append(one, w)
 	}
-	r.command(key, v, one)
+	r.addCommand(key, v, one)
 }
 
-func (r *reader) command(key string, v text, words []lint.Word) {
+func (r *reader) addCommand(key string, v placedText, words []lint.Word) {
 	if len(words) == 0 {
 		return
 	}
@@ -44,20 +44,20 @@ func (r *reader) command(key string, v text, words []lint.Word) {
 	}
 }
 
-// words splits a value of assignments: here a $ is a character like any other.
-func (r *reader) words(v text) []lint.Word {
-	words := v.split()
+// assignmentWords splits a value of assignments: here a $ is a character like any other.
+func (r *reader) assignmentWords(v placedText) []lint.Word {
+	words := v.splitWords()
 	for i, w := range words {
-		words[i].Known = !specifier(w.Text)
+		words[i].Known = !hasSpecifier(w.Text)
 	}
 	return words
 }
 
-// split cuts a value into words.
-func (t text) split() []lint.Word {
+// splitWords cuts a value into words.
+func (t placedText) splitWords() []lint.Word {
 	var words []lint.Word
 	for at := 0; ; {
-		w, _, next, ok := t.word(at)
+		w, _, next, ok := t.nextWord(at)
 		if !ok {
 			return words // systemd ignores a value with an open quote
 		}
@@ -66,10 +66,10 @@ func (t text) split() []lint.Word {
 	}
 }
 
-// word is the next word, with its begin and end. Quotes protect blanks and are removed wherever they are, and
+// nextWord is the next word, with its begin and end. Quotes protect blanks and are removed wherever they are, and
 // backslashes write characters as in C (systemd.syntax(7), "Quoting"; systemd: src/basic/extract-word.c). A word with a
 // variable or a specifier is computed. ok is false at the end, and for a word with an open quote.
-func (t text) word(at int) (w lint.Word, begin, end int, ok bool) {
+func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
 	for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
 		at++
 	}
@@ -83,7 +83,7 @@ func (t text) word(at int) (w lint.Word, begin, end int, ok bool) {
 		}
 		switch {
 		case c == '\\' && at+1 < len(t.bytes):
-			char, width := unescape(t.bytes[at:])
+			char, width := unescapeChar(t.bytes[at:])
 			out.WriteString(char)
 			at += width - 1
 		case c == quote:
@@ -97,13 +97,13 @@ func (t text) word(at int) (w lint.Word, begin, end int, ok bool) {
 	if begin == at || quote != 0 {
 		return w, begin, at, false
 	}
-	w = lint.Word{Text: out.String(), Known: true, At: t.place(begin, at), Raw: t.bytes[begin:at]}
-	w.Known = !specifier(w.Text) && !variable(w.Text)
+	w = lint.Word{Text: out.String(), Known: true, At: t.placeOf(begin, at), Raw: t.bytes[begin:at]}
+	w.Known = !hasSpecifier(w.Text) && !hasVariable(w.Text)
 	return w, begin, at, true
 }
 
-// unescape reads an escape of systemd.syntax(7); what is none stays as it is.
-func unescape(s string) (char string, width int) {
+// unescapeChar reads an escape of systemd.syntax(7); what is none stays as it is.
+func unescapeChar(s string) (char string, width int) {
 	if i := strings.IndexByte(`abfnrtvs\"'`, s[1]); i >= 0 {
 		return string("\a\b\f\n\r\t\v \\\"'"[i]), 2
 	}
@@ -133,11 +133,11 @@ func unescape(s string) (char string, width int) {
 	return s[:2], 2
 }
 
-// specifier reports whether a text has a % specifier (systemd.unit(5), "Specifiers").
-func specifier(s string) bool { return strings.Contains(strings.ReplaceAll(s, "%%", ""), "%") }
+// hasSpecifier reports whether a text has a % specifier (systemd.unit(5), "Specifiers").
+func hasSpecifier(s string) bool { return strings.Contains(strings.ReplaceAll(s, "%%", ""), "%") }
 
-// variable reports whether a word of a command line has a variable: $NAME as a word, ${NAME} anywhere.
-func variable(s string) bool {
+// hasVariable reports whether a word of a command line has a variable: $NAME as a word, ${NAME} anywhere.
+func hasVariable(s string) bool {
 	s = strings.ReplaceAll(s, "$$", "")
 	i := strings.IndexByte(s, '$')
 	return i == 0 && len(s) > 1 && isName(s[1:]) || strings.Contains(s, "${")

@@ -9,14 +9,14 @@ import (
 	"gpuard/internal/text/yamltree"
 )
 
-// most is how many steps a file may have: aliases can make a small file name a great many.
-const most = 20000
+// maxSteps is how many steps a file may have: aliases can make a small file name a great many.
+const maxSteps = 20000
 
-// Read returns what a workflow, or a composite action, does
+// ReadSteps returns what a workflow, or a composite action, does
 // (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax). A job's steps are in the
 // section "JOB", those of one step in "JOB.steps[2]", counted from 0. Variables of env are Set steps; a run for a POSIX
 // shell is a Script; the options of a container are a Command: docker create.
-func Read(path string, src []byte) (lint.File, error) {
+func ReadSteps(path string, src []byte) (lint.File, error) {
 	f := lint.File{Path: path, Kind: lint.Workflow}
 	docs, err := yamltree.Parse(src)
 	if err != nil {
@@ -24,15 +24,15 @@ func Read(path string, src []byte) (lint.File, error) {
 	}
 	for _, doc := range docs {
 		var r reader
-		r.env("", "env", doc.Find("env"))
-		shell := scalar(doc.Find("defaults", "run", "shell"))
+		r.readEnv("", "env", doc.Find("env"))
+		shell := scalarText(doc.Find("defaults", "run", "shell"))
 		for _, j := range doc.Find("jobs").Entries() {
-			r.job(j.Key.Text, j.Value, shell)
-			if len(r.steps) > most {
-				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", most)
+			r.readJob(j.Key.Text, j.Value, shell)
+			if len(r.steps) > maxSteps {
+				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", maxSteps)
 			}
 		}
-		r.list("", doc.Find("runs", "steps"), shell)
+		r.readSteps("", doc.Find("runs", "steps"), shell)
 		f.Steps = append(f.Steps, r.steps...)
 	}
 	return f, nil
@@ -40,29 +40,29 @@ func Read(path string, src []byte) (lint.File, error) {
 
 type reader struct{ steps []lint.Step }
 
-func scalar(n *yamltree.Node) string {
+func scalarText(n *yamltree.Node) string {
 	if n == nil || n.Null {
 		return ""
 	}
 	return n.Text
 }
 
-func (r *reader) job(name string, n *yamltree.Node, shell string) {
-	if own := scalar(n.Find("defaults", "run", "shell")); own != "" {
+func (r *reader) readJob(name string, n *yamltree.Node, shell string) {
+	if own := scalarText(n.Find("defaults", "run", "shell")); own != "" {
 		shell = own
 	}
-	if on := n.Find("runs-on"); shell == "" && on != nil && windows(on) {
+	if on := n.Find("runs-on"); shell == "" && on != nil && isWindows(on) {
 		shell = "pwsh"
 	}
-	r.env(name, "env", n.Find("env"))
-	r.container(name, n.Find("container"))
+	r.readEnv(name, "env", n.Find("env"))
+	r.readContainer(name, n.Find("container"))
 	for _, s := range n.Find("services").Entries() {
-		r.container(name+".services."+s.Key.Text, s.Value)
+		r.readContainer(name+".services."+s.Key.Text, s.Value)
 	}
-	r.list(name, n.Find("steps"), shell)
+	r.readSteps(name, n.Find("steps"), shell)
 }
 
-func windows(on *yamltree.Node) bool {
+func isWindows(on *yamltree.Node) bool {
 	found := strings.HasPrefix(strings.ToLower(on.Text), "windows")
 	for _, item := range on.Items {
 		found = found || strings.HasPrefix(strings.ToLower(item.Text), "windows")
@@ -70,30 +70,30 @@ func windows(on *yamltree.Node) bool {
 	return found
 }
 
-func (r *reader) list(job string, steps *yamltree.Node, shell string) {
+func (r *reader) readSteps(job string, steps *yamltree.Node, shell string) {
 	if steps == nil {
 		return
 	}
 	for i, s := range steps.Items {
 		in := strings.TrimPrefix(fmt.Sprintf("%s.steps[%d]", job, i), ".")
-		r.env(in, "env", s.Find("env"))
+		r.readEnv(in, "env", s.Find("env"))
 		own := shell
-		if given := scalar(s.Find("shell")); given != "" {
+		if given := scalarText(s.Find("shell")); given != "" {
 			own = given
 		}
 		run := s.Find("run")
-		if run == nil || run.Kind != yamltree.Scalar || run.Null || !posix(own) || own == "" && strings.Contains(scalar(s.Find("if")), "== 'Windows'") {
+		if run == nil || run.Kind != yamltree.Scalar || run.Null || !isPOSIX(own) || own == "" && strings.Contains(scalarText(s.Find("if")), "== 'Windows'") {
 			continue
 		}
-		text, at, indent := run.Script()
+		text, at, indent := run.ScriptText()
 		r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, In: in, Indent: indent, Maybe: s.Find("if") != nil,
-			Value: lint.Value{Text: mask(text), Known: true, At: run.At, Raw: text}})
+			Value: lint.Value{Text: maskExpressions(text), Known: true, At: run.At, Raw: text}})
 	}
 }
 
-// posix reports whether a step's shell is one that reads POSIX or bash scripts. The default is bash
+// isPOSIX reports whether a step's shell is one that reads POSIX or bash scripts. The default is bash
 // (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax#jobsjob_idstepsshell).
-func posix(shell string) bool {
+func isPOSIX(shell string) bool {
 	name, _, _ := strings.Cut(strings.TrimSpace(shell), " ")
 	switch name[strings.LastIndexByte(name, '/')+1:] {
 	case "", "bash", "sh", "dash", "zsh":
@@ -102,9 +102,9 @@ func posix(shell string) bool {
 	return false
 }
 
-// mask writes ${{ expressions }}, which GitHub replaces before the shell sees them, as variables of the same length, so
+// maskExpressions writes ${{ expressions }}, which GitHub replaces before the shell sees them, as variables of the same length, so
 // that a shell's grammar holds and every place stays right. Different expressions get different names.
-func mask(text string) string {
+func maskExpressions(text string) string {
 	names := map[string]string{}
 	at := 0
 	for {
@@ -133,12 +133,12 @@ func mask(text string) string {
 	}
 }
 
-func (r *reader) env(in, how string, n *yamltree.Node) {
+func (r *reader) readEnv(in, how string, n *yamltree.Node) {
 	for _, p := range n.Entries() {
 		if p.Value.Kind != yamltree.Scalar {
 			continue
 		}
-		s := lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
+		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "${{")
 		if p.Value.Null {
 			s.Value.Text = "" // GitHub reads null as the empty string
@@ -150,12 +150,12 @@ func (r *reader) env(in, how string, n *yamltree.Node) {
 	}
 }
 
-// container reads an image with its variables and options, which are those of docker create.
-func (r *reader) container(in string, n *yamltree.Node) {
+// readContainer reads an image with its variables and options, which are those of docker create.
+func (r *reader) readContainer(in string, n *yamltree.Node) {
 	if n == nil {
 		return
 	}
-	r.env(in, "container.env", n.Find("env"))
+	r.readEnv(in, "container.env", n.Find("env"))
 	image := n.Find("image")
 	if n.Kind == yamltree.Scalar && !n.Null {
 		image = n
@@ -169,15 +169,15 @@ func (r *reader) container(in string, n *yamltree.Node) {
 	if options == nil || options.Kind != yamltree.Scalar || image == nil {
 		return
 	}
-	text, at, indent := options.Script()
+	text, at, indent := options.ScriptText()
 	words := []lint.Word{{Text: "docker", Known: true, At: options.At}, {Text: "create", Known: true, At: options.At}}
-	words = append(words, split(text, at, indent)...)
+	words = append(words, splitOptions(text, at, indent)...)
 	words = append(words, image.Value())
 	r.steps = append(r.steps, lint.Step{At: options.At, Do: lint.Command, Name: "container.options", Words: words, In: in})
 }
 
-// split cuts options into words as GitHub's runner hands them to docker: quotes protect blanks.
-func split(text string, at lint.Place, indent int) []lint.Word {
+// splitOptions cuts options into words as GitHub's runner hands them to docker: quotes protect blanks.
+func splitOptions(text string, at lint.Place, indent int) []lint.Word {
 	var words []lint.Word
 	for i := 0; i < len(text); {
 		if strings.IndexByte(" \t\r\n", text[i]) >= 0 {

@@ -42,8 +42,8 @@ func TestRead(t *testing.T) {
 		{"action", "runs:\n  using: composite\n  steps:\n    - run: make\n      shell: bash\n", []string{`4:12 script in steps[0] indent 0 ="make"`}},
 		{"odd", "jobs:\n  a:\n  b: [1]\n  c:\n    env: x\n    steps: y\n", nil},
 	} {
-		f, err := Read("a.yml", []byte(c.src))
-		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {
+		f, err := ReadSteps("a.yml", []byte(c.src))
+		if got := steps.RenderSteps(c.src, f); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v\n got %s\nwant %s", c.name, err, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
 		}
 	}
@@ -55,7 +55,7 @@ func TestMask(t *testing.T) {
 		{"${{x}}", "${_x_}"}, {"${{ open", "${{ open"}, {"$ {", "$ {"},
 		{"${{}}${{ }}${{ }}", "${__}${___}${___}"},
 	} {
-		if got := mask(c[0]); got != c[1] || len(got) != len(c[0]) {
+		if got := maskExpressions(c[0]); got != c[1] || len(got) != len(c[0]) {
 			t.Errorf("%q: %q, want %q", c[0], got, c[1])
 		}
 	}
@@ -66,11 +66,11 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		file, err := Read("a.yml", src)
+		file, err := ReadSteps("a.yml", src)
 		if err != nil {
 			return
 		}
-		if astray := steps.Astray(string(src), file); astray != "" {
+		if astray := steps.FindAstray(string(src), file); astray != "" {
 			t.Fatal(astray)
 		}
 	})

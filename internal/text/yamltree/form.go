@@ -50,7 +50,7 @@ type Key struct {
 func KeysOf(options []option.Option) []Key {
 	keys := make([]Key, len(options))
 	for i, o := range options {
-		text := option.Replace(cmp.Or(o.File, o.Text), func(name, value string) string {
+		text := option.ReplaceNames(cmp.Or(o.File, o.Text), func(name, value string) string {
 			key := option.Option{Name: name}.Key()
 			if value != "" {
 				key += ": " + value
@@ -65,8 +65,8 @@ func KeysOf(options []option.Option) []Key {
 	return keys
 }
 
-// Find is the key of that name in a table.
-func Find(table []Key, name string) (Key, bool) {
+// FindKey is the key of that name in a table.
+func FindKey(table []Key, name string) (Key, bool) {
 	i := slices.IndexFunc(table, func(k Key) bool { return k.Name == name })
 	if i < 0 {
 		return Key{}, false
@@ -88,18 +88,18 @@ func (f *Form) Wrong(at source.Place, format string, args ...any) {
 	f.Mistakes = append(f.Mistakes, diagnostic.One{Line: at.Line, Column: at.Column, Text: string(text)})
 }
 
-// Longest is how long such a file may be, in bytes: far above any that people write.
-const Longest = 256 << 10
+// MaxFileBytes is how long such a file may be, in bytes: far above any that people write.
+const MaxFileBytes = 256 << 10
 
-// Root is the map that the file is; nil when it is none, or empty, which is no mistake. such is how one begins.
-func (f *Form) Root(data []byte, such string) *Node {
+// ReadRoot is the map that the file is; nil when it is none, or empty, which is no mistake. such is how one begins.
+func (f *Form) ReadRoot(data []byte, such string) *Node {
 	top := source.Place{Line: 1, Column: 1}
 	switch {
-	case len(data) > Longest:
-		f.Wrong(top, "the file is longer than %d KiB", Longest>>10)
+	case len(data) > MaxFileBytes:
+		f.Wrong(top, "the file is longer than %d KiB", MaxFileBytes>>10)
 		return nil
 	case !isText(data):
-		f.Wrong(unprintable(data), "this is not text in UTF-8; write the file anew in that, without marks of other encodings")
+		f.Wrong(unprintablePlace(data), "this is not text in UTF-8; write the file anew in that, without marks of other encodings")
 		return nil
 	}
 	docs, err := Parse(data)
@@ -146,8 +146,8 @@ func (f *Form) refuseZero(n *Node, seen map[*Node]bool) (found bool) {
 // isText reports whether YAML may consist of these bytes.
 func isText(data []byte) bool { return utf8.Valid(data) && !bytes.Contains(data, []byte{0}) }
 
-// unprintable is the place of the first byte that is not UTF-8 text.
-func unprintable(data []byte) source.Place {
+// unprintablePlace is the place of the first byte that is not UTF-8 text.
+func unprintablePlace(data []byte) source.Place {
 	at := 0
 	for at < len(data) && data[at] != 0 {
 		r, width := utf8.DecodeRune(data[at:])
@@ -181,8 +181,8 @@ func adviceFor(data []byte, e *Error) string {
 	return ""
 }
 
-// Once are the entries of a map with names as keys, each once. where names the map in messages, such as "rule 2".
-func (f *Form) Once(n *Node, where string) (out []Pair) {
+// UniqueEntries are the entries of a map with names as keys, each once. where names the map in messages, such as "rule 2".
+func (f *Form) UniqueEntries(n *Node, where string) (out []Pair) {
 	first := map[string]int{}
 	for _, p := range n.Pairs {
 		line, twice := first[p.Key.Text]
@@ -206,17 +206,17 @@ type Entry struct {
 	Value *Node
 }
 
-// Entries are those of a map with keys of a table; it calls unknown for others. At the top it skips keys that begin
+// KnownEntries are those of a map with keys of a table; it calls unknown for others. At the top it skips keys that begin
 // with x-, which are for anchors and other programs.
-func (f *Form) Entries(n *Node, table []Key, where, of string, unknown func(key *Node)) (out []Entry) {
-	for _, p := range f.Once(n, where) {
-		key, known := Find(table, p.Key.Text)
+func (f *Form) KnownEntries(n *Node, table []Key, where, of string, unknown func(key *Node)) (out []Entry) {
+	for _, p := range f.UniqueEntries(n, where) {
+		key, known := FindKey(table, p.Key.Text)
 		switch {
 		case of == "" && strings.HasPrefix(p.Key.Text, "x-"):
 		case !known:
 			unknown(p.Key)
 		case p.Value.Null:
-			f.Wrong(p.Key.At, "%s%s has no value%s", key.Name, of, key.sample())
+			f.Wrong(p.Key.At, "%s%s has no value%s", key.Name, of, key.sampleAdvice())
 		default:
 			out = append(out, Entry{key, p.Key.At, p.Value})
 		}
@@ -224,7 +224,7 @@ func (f *Form) Entries(n *Node, table []Key, where, of string, unknown func(key 
 	return out
 }
 
-func (k *Key) sample() string {
+func (k *Key) sampleAdvice() string {
 	if k.Sample == "" {
 		return ""
 	}
@@ -236,9 +236,9 @@ func (f *Form) Text(e Entry, of string) (string, bool) {
 	text := strings.TrimSpace(e.Value.Text)
 	switch {
 	case e.Value.Kind != Scalar:
-		f.Wrong(e.Value.At, "%s%s is not one text%s", e.Key.Name, of, e.Key.sample())
+		f.Wrong(e.Value.At, "%s%s is not one text%s", e.Key.Name, of, e.Key.sampleAdvice())
 	case text == "":
-		f.Wrong(e.Value.At, "%s%s is empty%s", e.Key.Name, of, e.Key.sample())
+		f.Wrong(e.Value.At, "%s%s is empty%s", e.Key.Name, of, e.Key.sampleAdvice())
 	case strings.ContainsAny(text, "\x00\n"):
 		f.Wrong(e.Value.At, "%s%s has more than one line, or a zero byte, in it", e.Key.Name, of)
 	default:
@@ -250,15 +250,15 @@ func (f *Form) Text(e Entry, of string) (string, bool) {
 // Word reads a text, one of those that the key takes where they are known.
 func (f *Form) Word(e Entry, of string) (string, bool) {
 	text, ok := f.Text(e, of)
-	return text, ok && f.OneOf(e.Key, text, e.Value.At, of)
+	return text, ok && f.CheckOneOf(e.Key, text, e.Value.At, of)
 }
 
-// OneOf reports whether a word is one of those that a key takes, and finds fault with it when not.
-func (f *Form) OneOf(key Key, word string, at source.Place, of string) bool {
+// CheckOneOf reports whether a word is one of those that a key takes, and finds fault with it when not.
+func (f *Form) CheckOneOf(key Key, word string, at source.Place, of string) bool {
 	if len(key.Words) == 0 || slices.Contains(key.Words, word) {
 		return true
 	}
-	if meant := suggest.Word(word, key.Words); meant != "" {
+	if meant := suggest.ClosestWord(word, key.Words); meant != "" {
 		f.Wrong(at, "%s%s is %q; did you mean %s?", key.Name, of, word, meant)
 		return false
 	}
@@ -278,7 +278,7 @@ func (f *Form) List(e Entry, of string) (out []Item) {
 	values := e.Value.Items
 	switch {
 	case e.Value.Kind == Map:
-		f.Wrong(e.Value.At, "%s%s is not a list%s", e.Key.Name, of, e.Key.sample())
+		f.Wrong(e.Value.At, "%s%s is not a list%s", e.Key.Name, of, e.Key.sampleAdvice())
 	case e.Value.Kind == Scalar:
 		if _, ok := f.Text(e, of); !ok {
 			return nil
@@ -303,8 +303,8 @@ func (f *Form) List(e Entry, of string) (out []Item) {
 	return out
 }
 
-// Setting reads the value of a flag, "" for one without; set is false if the flag is not to be given.
-func (f *Form) Setting(e Entry, of string) (value string, set bool) {
+// ReadSetting reads the value of a flag, "" for one without; set is false if the flag is not to be given.
+func (f *Form) ReadSetting(e Entry, of string) (value string, set bool) {
 	alone := e.Key.Takes == Switch || e.Key.Takes == Optional
 	word := ""
 	if e.Value.Kind == Scalar && e.Value.Plain {

@@ -47,8 +47,8 @@ type Pair struct {
 	Bare       bool // a key in {} without a colon: {A: 0,1} has the entries A: 0 and 1
 }
 
-// deepest is how many levels a file may nest: far above any file that people write, far below what exhausts the stack.
-const deepest = 200
+// maxDepth is how many levels a file may nest: far above any file that people write, far below what exhausts the stack.
+const maxDepth = 200
 
 // Parse returns the documents of a file. A file that is not YAML is an error that begins with "cannot read".
 func Parse(src []byte) (docs []*Node, err error) {
@@ -63,21 +63,21 @@ func Parse(src []byte) (docs []*Node, err error) {
 	}
 	// The library takes such bytes for others, and places after them would be wrong.
 	if !isText(src) {
-		return nil, fmt.Errorf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", unprintable(src).Line)
+		return nil, fmt.Errorf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", unprintablePlace(src).Line)
 	}
-	if nests(src) {
-		return nil, fmt.Errorf("cannot read the file as YAML: it nests deeper than %d levels", deepest)
+	if nestsTooDeep(src) {
+		return nil, fmt.Errorf("cannot read the file as YAML: it nests deeper than %d levels", maxDepth)
 	}
 	file, err := parser.ParseBytes(src[bom:], 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, misread(err)
+		return nil, parseError(err)
 	}
 	r := reader{lines: bytes.SplitAfter(src[bom:], []byte("\n")), bom: bom, anchors: map[string]*Node{}}
 	for _, d := range file.Docs {
 		if d.Body == nil {
 			continue
 		}
-		if n := r.node(d.Body, 0); n != nil {
+		if n := r.readNode(d.Body, 0); n != nil {
 			docs = append(docs, n)
 		}
 	}
@@ -101,8 +101,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cannot read the file as YAML: [%d:%d] %s", e.Line, e.Column, e.Text)
 }
 
-// misread takes the place out of the library's error, and leaves out the lines of the file that it would show.
-func misread(err error) error {
+// parseError takes the place out of the library's error, and leaves out the lines of the file that it would show.
+func parseError(err error) error {
 	var at interface {
 		GetMessage() string
 		GetToken() *token.Token
@@ -115,9 +115,9 @@ func misread(err error) error {
 	return fmt.Errorf("cannot read the file as YAML: %s", text)
 }
 
-// nests reports whether brackets, or dashes and question marks before a value, are nested so deep that a recursive
+// nestsTooDeep reports whether brackets, or dashes and question marks before a value, are nested so deep that a recursive
 // parser would need too much memory.
-func nests(src []byte) bool {
+func nestsTooDeep(src []byte) bool {
 	depth, dashes := 0, 0
 	for _, c := range src {
 		switch c {
@@ -131,7 +131,7 @@ func nests(src []byte) bool {
 		default:
 			dashes = 0
 		}
-		if depth > deepest || dashes > 4*deepest {
+		if depth > maxDepth || dashes > 4*maxDepth {
 			return true
 		}
 	}
@@ -150,14 +150,14 @@ type reader struct {
 // spot is a place in a line: the number of characters and bytes before it.
 type spot struct{ line, chars, bytes int }
 
-func (r *reader) node(n ast.Node, depth int) *Node {
-	if depth > deepest {
+func (r *reader) readNode(n ast.Node, depth int) *Node {
+	if depth > maxDepth {
 		r.deep = true
 		return nil
 	}
 	switch n := n.(type) {
 	case *ast.AnchorNode:
-		inner := r.node(n.Value, depth+1)
+		inner := r.readNode(n.Value, depth+1)
 		if inner != nil && n.Name != nil {
 			r.anchors[n.Name.GetToken().Value] = inner
 		}
@@ -166,97 +166,97 @@ func (r *reader) node(n ast.Node, depth int) *Node {
 		if n.Value == nil {
 			return nil
 		}
-		return r.alias(n)
+		return r.resolveAlias(n)
 	case *ast.TagNode:
-		return r.node(n.Value, depth+1)
+		return r.readNode(n.Value, depth+1)
 	case *ast.MappingNode:
-		return r.mapping(n.Values, n.IsFlowStyle, n.Start, depth)
+		return r.readMapping(n.Values, n.IsFlowStyle, n.Start, depth)
 	case *ast.MappingValueNode:
-		return r.mapping([]*ast.MappingValueNode{n}, n.IsFlowStyle, n.Start, depth)
+		return r.readMapping([]*ast.MappingValueNode{n}, n.IsFlowStyle, n.Start, depth)
 	case *ast.SequenceNode:
-		list := &Node{Kind: List, Flow: n.IsFlowStyle, At: r.place(n.Start)}
+		list := &Node{Kind: List, Flow: n.IsFlowStyle, At: r.tokenPlace(n.Start)}
 		for _, item := range n.Values {
-			if v := r.node(item, depth+1); v != nil {
+			if v := r.readNode(item, depth+1); v != nil {
 				list.Items = append(list.Items, v)
 				list.At.EndLine, list.At.EndColumn = v.At.EndLine, v.At.EndColumn
 			}
 		}
 		if n.IsFlowStyle && n.End != nil {
-			end := r.place(n.End)
+			end := r.tokenPlace(n.End)
 			list.At.EndLine, list.At.EndColumn = end.EndLine, end.EndColumn
 		}
-		list.At = forward(list.At)
+		list.At = clampEnd(list.At)
 		return list
 	case *ast.LiteralNode:
-		return r.literal(n)
+		return r.readBlockScalar(n)
 	case ast.ScalarNode:
-		return r.scalar(n)
+		return r.readScalar(n)
 	}
 	return nil
 }
 
-// alias is the value of an anchor above (https://yaml.org/spec/1.2.2/#71-alias-nodes: one without an anchor is an
+// resolveAlias is the value of an anchor above (https://yaml.org/spec/1.2.2/#71-alias-nodes: one without an anchor is an
 // error).
-func (r *reader) alias(n *ast.AliasNode) *Node {
+func (r *reader) resolveAlias(n *ast.AliasNode) *Node {
 	name := n.Value.GetToken().Value
 	value, known := r.anchors[name]
 	if !known {
-		r.refuse(r.place(n.Start), fmt.Sprintf("there is no anchor &%s for the alias *%[1]s", name))
+		r.noteError(r.tokenPlace(n.Start), fmt.Sprintf("there is no anchor &%s for the alias *%[1]s", name))
 	}
 	return value
 }
 
-func (r *reader) refuse(at source.Place, text string) {
+func (r *reader) noteError(at source.Place, text string) {
 	if r.wrong == nil {
 		r.wrong = &Error{Line: at.Line, Column: at.Column, Text: text}
 	}
 }
 
-// mapping reads the entries of a map, and those that << takes over from elsewhere unless the map has them itself
+// readMapping reads the entries of a map, and those that << takes over from elsewhere unless the map has them itself
 // (https://yaml.org/type/merge.html).
-func (r *reader) mapping(values []*ast.MappingValueNode, flow bool, start *token.Token, depth int) *Node {
-	m := &Node{Kind: Map, Flow: flow, At: r.place(start)}
+func (r *reader) readMapping(values []*ast.MappingValueNode, flow bool, start *token.Token, depth int) *Node {
+	m := &Node{Kind: Map, Flow: flow, At: r.tokenPlace(start)}
 	var merged []*Node
 	for _, v := range values {
-		value := r.node(v.Value, depth+1)
+		value := r.readNode(v.Value, depth+1)
 		if v.Key.IsMergeKey() {
 			merged = append(merged, value)
 			if value == nil || value.Kind == Scalar {
-				r.refuse(r.place(v.Key.GetToken()), "<< takes a map, or a list of maps")
+				r.noteError(r.tokenPlace(v.Key.GetToken()), "<< takes a map, or a list of maps")
 			}
 			continue
 		}
-		key := r.node(v.Key, depth+1)
+		key := r.readNode(v.Key, depth+1)
 		if k, ok := v.Key.(*ast.MappingKeyNode); ok { // "? key"
-			key = r.node(k.Value, depth+1)
+			key = r.readNode(k.Value, depth+1)
 		}
 		if key == nil {
 			continue
 		}
 		p := Pair{Key: key, Value: value}
 		if value == nil {
-			p.Value = &Node{Null: true, Plain: true, At: after(key.At)}
+			p.Value = &Node{Null: true, Plain: true, At: emptyPlaceAfter(key.At)}
 		}
 		p.Bare = flow && p.Value.Null && p.Value.Raw == "" && v.Start != nil && v.Start.Value != ":"
 		m.Pairs = append(m.Pairs, p)
 	}
 	if len(m.Pairs) > 0 {
-		m.At = Span(m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At)
+		m.At = JoinPlaces(m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At)
 	}
 	for _, from := range merged {
-		m.take(from)
+		m.mergeMissing(from)
 	}
 	return m
 }
 
-// take adds the entries of another map, or of a list of maps, that are not there yet.
-func (n *Node) take(from *Node) {
+// mergeMissing adds the entries of another map, or of a list of maps, that are not there yet.
+func (n *Node) mergeMissing(from *Node) {
 	if from == nil {
 		return
 	}
 	for _, item := range from.Items {
 		if item.Kind == Map {
-			n.take(item)
+			n.mergeMissing(item)
 		}
 	}
 	for _, p := range from.Pairs {

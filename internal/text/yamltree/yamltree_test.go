@@ -118,7 +118,7 @@ func TestScript(t *testing.T) {
 			t.Errorf("%s: no key", c.name)
 			continue
 		}
-		text, at, indent := run.Script()
+		text, at, indent := run.ScriptText()
 		if c.name == "empty" {
 			text, at = "\n", source.Place{Line: 2, Column: 1, EndLine: 2, EndColumn: 1}
 		}
@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 			if p.Line < 1 || p.EndLine < p.Line || p.EndLine > len(lines) || p.Column < 1 || p.Column > len(lines[p.Line-1])+1 || p.EndColumn > len(lines[p.EndLine-1])+1 {
 				t.Fatalf("%q stands at %s of %d lines", n.Text, show(p), len(lines))
 			}
-			n.Script()
+			n.ScriptText()
 			for _, item := range n.Items {
 				walk(item)
 			}

@@ -18,13 +18,13 @@ import (
 	"gpuard/internal/core/timeline"
 )
 
-// height is that of a band, in the units of its picture; the style sheet stretches it.
-const height = 36
+// bandHeight is that of a band, in the units of its picture; the style sheet stretches it.
+const bandHeight = 36
 
 // Colours is how many users have a colour of their own, in the style sheet; the others share grey hatchings, of which there are three.
 const (
-	Colours   = 8
-	hatchings = 3
+	Colours       = 8
+	hatchingCount = 3
 )
 
 // Painter draws bands and the axis above them.
@@ -36,65 +36,65 @@ type Painter struct {
 	Now   time.Time           // of the report, for the right end of the axis; zero: the end of the picture
 }
 
-// place is a moment as a part of the width: "37.5%".
-func (p *Painter) place(at time.Time) string {
+// xPosition is a moment as a part of the width: "37.5%".
+func (p *Painter) xPosition(at time.Time) string {
 	part := float64(at.Sub(p.From)) / float64(p.To.Sub(p.From))
-	return short(100*min(max(part, 0), 1)) + "%"
+	return formatNumber(100*min(max(part, 0), 1)) + "%"
 }
 
-// stretch is the width between two moments.
-func (p *Painter) stretch(from, to time.Time) string {
+// widthBetween is the width between two moments.
+func (p *Painter) widthBetween(from, to time.Time) string {
 	whole := float64(p.To.Sub(p.From))
 	left, right := float64(from.Sub(p.From))/whole, float64(to.Sub(p.From))/whole
-	return short(100*max(min(right, 1)-max(left, 0), 0.001)) + "%"
+	return formatNumber(100*max(min(right, 1)-max(left, 0), 0.001)) + "%"
 }
 
-// short writes a number with two digits behind the point at most.
-func short(v float64) string {
+// formatNumber writes a number with two digits behind the point at most.
+func formatNumber(v float64) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")
 }
 
-// Paint is how a user is drawn: a class, and a hatching for those without a colour.
-func (p *Painter) Paint(user string) string {
+// UserAttributes is how a user is drawn: a class, and a hatching for those without a colour.
+func (p *Painter) UserAttributes(user string) string {
 	rank, known := p.Ranks[user]
 	if known && rank < Colours {
 		return fmt.Sprintf(`class="u%d"`, rank)
 	}
-	return fmt.Sprintf(`class="ux" fill="url(#grey%d)"`, (rank-Colours+hatchings*1000)%hatchings)
+	return fmt.Sprintf(`class="ux" fill="url(#grey%d)"`, (rank-Colours+hatchingCount*1000)%hatchingCount)
 }
 
 // Band draws one device. name is said to those who do not see it.
 func (p *Painter) Band(b *timeline.Band, name string) template.HTML {
 	var w strings.Builder
-	fmt.Fprintf(&w, `<svg class="band" width="100%%" height="%d" role="group" tabindex="0" aria-label="%s">`, height, html.EscapeString(name))
-	for _, tick := range p.ticks() {
-		at := p.place(tick.at)
-		fmt.Fprintf(&w, `<line class="grid" x1="%s" x2="%s" y2="%d"/>`, at, at, height)
+	fmt.Fprintf(&w, `<svg class="band" width="100%%" height="%d" role="group" tabindex="0" aria-label="%s">`, bandHeight, html.EscapeString(name))
+	for _, tick := range p.axisTicks() {
+		at := p.xPosition(tick.at)
+		fmt.Fprintf(&w, `<line class="grid" x1="%s" x2="%s" y2="%d"/>`, at, at, bandHeight)
 	}
-	p.idle(&w, b)
+	p.drawReadTimes(&w, b)
 	for i := range b.Spans {
-		p.lease(&w, &b.Spans[i])
+		p.drawLease(&w, &b.Spans[i])
 	}
-	p.outages(&w, b)
-	p.curves(&w, b)
+	p.drawOutages(&w, b)
+	p.drawCurves(&w, b)
 	for _, m := range b.Marks {
-		fmt.Fprintf(&w, `<svg class="mark" x="%s" overflow="visible" role="img" tabindex="-1" aria-label="%s"><path d="M-4.5 0h9L0 8z"/></svg>`, p.place(m.At),
-			html.EscapeString(p.moment(m.At)+"\n"+p.Say(m.Text)))
+		fmt.Fprintf(&w, `<svg class="mark" x="%s" overflow="visible" role="img" tabindex="-1" aria-label="%s"><path d="M-4.5 0h9L0 8z"/></svg>`, p.xPosition(m.At),
+			html.EscapeString(p.momentText(m.At)+"\n"+p.Say(m.Text)))
 	}
 	w.WriteString(`</svg>`)
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }
 
-// lease draws the frame of one; the load inside it is drawn by curves.
-func (p *Painter) lease(w *strings.Builder, s *timeline.Span) {
-	top, tall := lane(s)
-	fmt.Fprintf(w, `<g %s><rect class="lease" x="%s" y="%s" width="%s" height="%s" role="img" tabindex="-1" aria-label="%s"/></g>`, p.Paint(s.User), p.place(s.Since), short(top),
-		p.stretch(s.Since, s.Until), short(tall), html.EscapeString(p.About(s)))
+// drawLease draws the frame of one; the load inside it is drawn by curves.
+func (p *Painter) drawLease(w *strings.Builder, s *timeline.Span) {
+	top, tall := laneBounds(s)
+	fmt.Fprintf(w, `<g %s><rect class="lease" x="%s" y="%s" width="%s" height="%s" role="img" tabindex="-1" aria-label="%s"/></g>`, p.UserAttributes(s.User), p.xPosition(s.Since), formatNumber(top),
+		p.widthBetween(s.Since, s.Until), formatNumber(tall), html.EscapeString(p.DescribeSpan(s)))
 }
 
-// lane is where a span lies, with a gap between two of them.
-func lane(s *timeline.Span) (top, tall float64) {
-	tall = height / float64(s.Lanes)
+// laneBounds is where a span lies, with a gap between two of them.
+func laneBounds(s *timeline.Span) (top, tall float64) {
+	tall = bandHeight / float64(s.Lanes)
 	top = tall * float64(s.Lane)
 	if s.Lanes > 1 {
 		tall -= 0.5
@@ -102,11 +102,11 @@ func lane(s *timeline.Span) (top, tall float64) {
 	return top, tall
 }
 
-// About says what a span is, in lines.
-func (p *Painter) About(s *timeline.Span) string {
+// DescribeSpan says what a span is, in lines.
+func (p *Painter) DescribeSpan(s *timeline.Span) string {
 	until := p.Say("now")
 	if !s.Open {
-		until = p.moment(s.Until)
+		until = p.momentText(s.Until)
 	}
 	who := s.User
 	switch {
@@ -117,7 +117,7 @@ func (p *Painter) About(s *timeline.Span) string {
 	default:
 		who += " · " + s.Command
 	}
-	lines := []string{who, p.moment(s.Since) + " – " + until + " · " + Lasting(s.Until.Sub(s.Since))}
+	lines := []string{who, p.momentText(s.Since) + " – " + until + " · " + DurationText(s.Until.Sub(s.Since))}
 	var used []string
 	if s.Load != nil {
 		used = append(used, fmt.Sprintf("%s %.0f %%", p.Say("mean load"), 100**s.Load))
@@ -137,8 +137,8 @@ func (p *Painter) About(s *timeline.Span) string {
 	return strings.Join(lines, "\n")
 }
 
-// Lasting is a duration in its two largest units.
-func Lasting(d time.Duration) string {
+// DurationText is a duration in its two largest units.
+func DurationText(d time.Duration) string {
 	switch minutes := int(d.Minutes()); {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
@@ -155,8 +155,8 @@ func Lasting(d time.Duration) string {
 	}
 }
 
-// moment is a time of the picture: on the day of its right end the time of day, else with the day.
-func (p *Painter) moment(at time.Time) string {
+// momentText is a time of the picture: on the day of its right end the time of day, else with the day.
+func (p *Painter) momentText(at time.Time) string {
 	at, to := at.In(p.Zone), p.To.In(p.Zone)
 	if p.To.Sub(p.From) <= 24*time.Hour && (at.YearDay() == to.YearDay() || to.Sub(at) < 24*time.Hour) {
 		return at.Format("15:04")
@@ -164,8 +164,8 @@ func (p *Painter) moment(at time.Time) string {
 	return at.Format("2 Jan 15:04")
 }
 
-// outages draws what was in use without a lease, out of use, or not there.
-func (p *Painter) outages(w *strings.Builder, b *timeline.Band) {
+// drawOutages draws what was in use without a lease, out of use, or not there.
+func (p *Painter) drawOutages(w *strings.Builder, b *timeline.Band) {
 	names := map[string]string{"busy": "in use without a lease", "draining": "drained", "unhealthy": "lost or not answering"}
 	for i := 0; i < len(b.States); {
 		j := i + 1
@@ -174,19 +174,19 @@ func (p *Painter) outages(w *strings.Builder, b *timeline.Band) {
 		}
 		if name := names[b.States[i]]; name != "" {
 			from, to := p.From.Add(time.Duration(i)*p.Step), p.From.Add(time.Duration(j)*p.Step)
-			until := p.moment(to)
+			until := p.momentText(to)
 			if j == len(b.States) {
 				until = p.Say("now")
 			}
-			fmt.Fprintf(w, `<rect class="out %s" fill="url(#%[1]s)" x="%s" width="%s" height="%d" role="img" tabindex="-1" aria-label="%s"/>`, b.States[i], p.place(from), p.stretch(from, to),
-				height, html.EscapeString(p.Say(name)+"\n"+p.moment(from)+" – "+until+" · "+Lasting(to.Sub(from))))
+			fmt.Fprintf(w, `<rect class="out %s" fill="url(#%[1]s)" x="%s" width="%s" height="%d" role="img" tabindex="-1" aria-label="%s"/>`, b.States[i], p.xPosition(from), p.widthBetween(from, to),
+				bandHeight, html.EscapeString(p.Say(name)+"\n"+p.momentText(from)+" – "+until+" · "+DurationText(to.Sub(from))))
 		}
 		i = j
 	}
 }
 
-// idle draws a line at the bottom for as long as somebody looked: no line is no reading.
-func (p *Painter) idle(w *strings.Builder, b *timeline.Band) {
+// drawReadTimes draws a line at the bottom for as long as somebody looked: no line is no reading.
+func (p *Painter) drawReadTimes(w *strings.Builder, b *timeline.Band) {
 	for i := 0; i < len(b.Load); i++ {
 		if b.Load[i] == nil {
 			continue
@@ -196,7 +196,7 @@ func (p *Painter) idle(w *strings.Builder, b *timeline.Band) {
 			j++
 		}
 		from, to := p.From.Add(time.Duration(i)*p.Step), p.From.Add(time.Duration(j+1)*p.Step)
-		fmt.Fprintf(w, `<rect class="seen" x="%s" width="%s" y="%d" height="1"/>`, p.place(from), p.stretch(from, to), height-1)
+		fmt.Fprintf(w, `<rect class="seen" x="%s" width="%s" y="%d" height="1"/>`, p.xPosition(from), p.widthBetween(from, to), bandHeight-1)
 		i = j
 	}
 }

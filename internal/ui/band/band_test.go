@@ -91,7 +91,7 @@ func TestSpanStays(t *testing.T) {
 	for _, at := range []int{-30, -24, -10, -1, 0} {
 		for _, hours := range []int{0, 1, 8, 40} {
 			from := p.To.Add(time.Duration(at) * time.Hour)
-			left, width := number(t, p.place(from)), number(t, p.stretch(from, from.Add(time.Duration(hours)*time.Hour)))
+			left, width := number(t, p.xPosition(from)), number(t, p.widthBetween(from, from.Add(time.Duration(hours)*time.Hour)))
 			if left < 0 || left > 100 || left+width > 100.2 || width <= 0 {
 				t.Errorf("%d for %d h: %v + %v", at, hours, left, width)
 			}

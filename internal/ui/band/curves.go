@@ -10,36 +10,36 @@ import (
 	"gpuard/internal/core/timeline"
 )
 
-// curves draws the load of each lease from its bottom, and the memory as a line. They are stretched with the picture; x counts
+// drawCurves draws the load of each lease from its bottom, and the memory as a line. They are stretched with the picture; x counts
 // columns.
-func (p *Painter) curves(w *strings.Builder, b *timeline.Band) {
+func (p *Painter) drawCurves(w *strings.Builder, b *timeline.Band) {
 	columns := len(b.Load)
-	fmt.Fprintf(w, `<svg class="curves" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d">`, columns, height)
+	fmt.Fprintf(w, `<svg class="curves" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d">`, columns, bandHeight)
 	covered := make([]bool, columns)
 	for i := range b.Spans {
 		s := &b.Spans[i]
-		from, to := p.column(s.Since), p.column(s.Until)
+		from, to := p.columnAt(s.Since), p.columnAt(s.Until)
 		for c := int(from); c < columns && float64(c) < to; c++ {
 			covered[c] = true
 		}
-		top, tall := lane(s)
-		path := steps(b.Load, s.Load, from, to, top+tall, tall)
-		fmt.Fprintf(w, `<path %s d="%s"/>`, p.Paint(s.User), path)
+		top, tall := laneBounds(s)
+		path := stepOutline(b.Load, s.Load, from, to, top+tall, tall)
+		fmt.Fprintf(w, `<path %s d="%s"/>`, p.UserAttributes(s.User), path)
 	}
-	p.unleased(w, b, covered)
-	if line := polyline(b.Memory, height-1, height-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour { // of more there are no readings
+	p.drawUnleased(w, b, covered)
+	if line := polyline(b.Memory, bandHeight-1, bandHeight-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour { // of more there are no readings
 		fmt.Fprintf(w, `<path class="memory" d="%s"/>`, line)
 	}
 	w.WriteString(`</svg>`)
 }
 
-// column is a moment in columns of the picture.
-func (p *Painter) column(at time.Time) float64 {
+// columnAt is a moment in columns of the picture.
+func (p *Painter) columnAt(at time.Time) float64 {
 	return min(max(float64(at.Sub(p.From))/float64(p.Step), 0), float64(p.To.Sub(p.From))/float64(p.Step))
 }
 
-// unleased draws load that no lease accounts for.
-func (p *Painter) unleased(w *strings.Builder, b *timeline.Band, covered []bool) {
+// drawUnleased draws load that no lease accounts for.
+func (p *Painter) drawUnleased(w *strings.Builder, b *timeline.Band, covered []bool) {
 	rest := make([]*float64, len(b.Load))
 	found := false
 	for i, load := range b.Load {
@@ -48,14 +48,14 @@ func (p *Painter) unleased(w *strings.Builder, b *timeline.Band, covered []bool)
 		}
 	}
 	if found {
-		fmt.Fprintf(w, `<path class="nobody" d="%s"/>`, steps(rest, nil, 0, float64(len(rest)), height, height))
+		fmt.Fprintf(w, `<path class="nobody" d="%s"/>`, stepOutline(rest, nil, 0, float64(len(rest)), bandHeight, bandHeight))
 	}
 }
 
-// steps is the outline of an area whose height follows the values of columns; where there is none it follows mean.
-func steps(values []*float64, mean *float64, from, to, bottom, tall float64) string {
+// stepOutline is the outline of an area whose height follows the values of columns; where there is none it follows mean.
+func stepOutline(values []*float64, mean *float64, from, to, bottom, tall float64) string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "M%s %s", short1(from), short1(bottom))
+	fmt.Fprintf(&w, "M%s %s", formatTenth(from), formatTenth(bottom))
 	last := bottom
 	for c := int(from); c < len(values) && float64(c) < to; c++ {
 		y := bottom
@@ -65,20 +65,20 @@ func steps(values []*float64, mean *float64, from, to, bottom, tall float64) str
 		case mean != nil:
 			y = bottom - *mean*tall
 		}
-		if short1(y) != short1(last) {
+		if formatTenth(y) != formatTenth(last) {
 			if x := max(float64(c), from); c > int(from) {
-				fmt.Fprintf(&w, "H%s", short1(x))
+				fmt.Fprintf(&w, "H%s", formatTenth(x))
 			}
-			fmt.Fprintf(&w, "V%s", short1(y))
+			fmt.Fprintf(&w, "V%s", formatTenth(y))
 			last = y
 		}
 	}
-	fmt.Fprintf(&w, "H%sV%sz", short1(to), short1(bottom))
+	fmt.Fprintf(&w, "H%sV%sz", formatTenth(to), formatTenth(bottom))
 	return w.String()
 }
 
-// short1 writes a number with one digit behind the point at most.
-func short1(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
+// formatTenth writes a number with one digit behind the point at most.
+func formatTenth(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
 
 // polyline joins the values of columns, and breaks where there is none.
 func polyline(values []*float64, bottom, tall float64) string {
@@ -92,7 +92,7 @@ func polyline(values []*float64, bottom, tall float64) string {
 			pen = false
 			continue
 		}
-		y := short1(bottom - *v*tall)
+		y := formatTenth(bottom - *v*tall)
 		switch {
 		case !pen:
 			fmt.Fprintf(&w, "M%d %s", c, y)
@@ -107,20 +107,20 @@ func polyline(values []*float64, bottom, tall float64) string {
 	return w.String()
 }
 
-// tick is a line of the axis.
-type tick struct {
+// axisTick is a line of the axis.
+type axisTick struct {
 	at    time.Time
 	label string
 	minor bool // left out where there is little room
 }
 
-// ticks are at round hours of a day, or at the begin of days.
-func (p *Painter) ticks() (all []tick) {
+// axisTicks are at round hours of a day, or at the begin of days.
+func (p *Painter) axisTicks() (all []axisTick) {
 	from, whole := p.From.In(p.Zone), p.To.Sub(p.From)
 	if whole <= 48*time.Hour {
 		for at := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, p.Zone); at.Before(p.To); at = at.Add(3 * time.Hour) {
 			if at.After(p.From) {
-				all = append(all, tick{at, at.In(p.Zone).Format("15:04"), at.In(p.Zone).Hour()%6 != 0})
+				all = append(all, axisTick{at, at.In(p.Zone).Format("15:04"), at.In(p.Zone).Hour()%6 != 0})
 			}
 		}
 		return all
@@ -135,7 +135,7 @@ func (p *Painter) ticks() (all []tick) {
 			if whole <= 8*24*time.Hour {
 				label = p.Say(at.Format("Mon")) + at.Format(" 2")
 			}
-			all = append(all, tick{at, label, whole <= 8*24*time.Hour && day%2 == 0})
+			all = append(all, axisTick{at, label, whole <= 8*24*time.Hour && day%2 == 0})
 		}
 	}
 }
@@ -147,8 +147,8 @@ const (
 	underNowNarrow = 0.77
 )
 
-// clock is the time at the right end.
-func (p *Painter) clock() string {
+// clockText is the time at the right end.
+func (p *Painter) clockText() string {
 	if p.Now.IsZero() {
 		return p.To.In(p.Zone).Format("15:04")
 	}
@@ -158,9 +158,9 @@ func (p *Painter) clock() string {
 // Axis is the line of times above the bands.
 func (p *Painter) Axis() template.HTML {
 	var w strings.Builder
-	fmt.Fprintf(&w, `<svg class="axis" width="100%%" height="16" role="img" aria-label="%s">`, html.EscapeString(p.moment(p.From)+" – "+p.Say("now")))
+	fmt.Fprintf(&w, `<svg class="axis" width="100%%" height="16" role="img" aria-label="%s">`, html.EscapeString(p.momentText(p.From)+" – "+p.Say("now")))
 	whole := p.To.Sub(p.From)
-	for _, t := range p.ticks() {
+	for _, t := range p.axisTicks() {
 		part := float64(t.at.Sub(p.From)) / float64(whole)
 		class := ""
 		switch {
@@ -173,23 +173,23 @@ func (p *Painter) Axis() template.HTML {
 		case part > underNowNarrow:
 			class = ` class="late"`
 		}
-		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.place(t.at), html.EscapeString(t.label))
+		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.xPosition(t.at), html.EscapeString(t.label))
 	}
-	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")+" "+p.clock()))
+	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")+" "+p.clockText()))
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }
 
-// Spark is a small curve of a reading, for the details of a device.
-func Spark(values []*float64, top float64) template.HTML {
+// SparkLine is a small curve of a reading, for the details of a device.
+func SparkLine(values []*float64, top float64) template.HTML {
 	scaled := make([]*float64, len(values))
 	for i, v := range values {
 		if v != nil && top > 0 {
 			scaled[i] = new(min(1, *v/top))
 		}
 	}
-	line := polyline(scaled, height-2, height-4)
+	line := polyline(scaled, bandHeight-2, bandHeight-4)
 	if line == "" {
 		return ""
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d" aria-hidden="true"><path class="line" d="%s"/></svg>`, len(values), height, line)) //nolint:gosec // numbers
+	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d" aria-hidden="true"><path class="line" d="%s"/></svg>`, len(values), bandHeight, line)) //nolint:gosec // numbers
 }

@@ -21,13 +21,13 @@ type Bars struct {
 const BarsWidth = 720
 
 // SVG is the picture as text.
-func (b Bars) SVG() ([]byte, error) { return b.draw().svg(), nil }
+func (b Bars) SVG() ([]byte, error) { return b.drawBars().renderSVG(), nil }
 
 // PNG is the picture in pixels.
-func (b Bars) PNG() ([]byte, error) { return b.draw().png() }
+func (b Bars) PNG() ([]byte, error) { return b.drawBars().renderPNG() }
 
 // Height is that of the picture, in pixels.
-func (b Bars) Height() int { return b.draw().height }
+func (b Bars) Height() int { return b.drawBars().height }
 
 const (
 	rowHeight = 24
@@ -35,50 +35,50 @@ const (
 	textSize  = 12
 )
 
-func (b Bars) draw() *drawing {
+func (b Bars) drawBars() *drawing {
 	d := newDrawing(BarsWidth, 0, b.Dark)
-	d.write(margin, 26, b.Title, d.palette.text, 14).bold = true
+	d.addText(margin, 26, b.Title, d.palette.text, 14).bold = true
 	y := 26.0
 	if len(b.Parts) > 1 {
-		y = d.legend(b.Parts, 50)
+		y = d.drawLegend(b.Parts, 50)
 	}
 	top := y + 18
 	bottom := top + float64(rowHeight*max(1, len(b.Names)))
 	names := 0.0
 	for _, name := range b.Names {
-		names = max(names, min(widthOf(name, textSize), BarsWidth*0.4))
+		names = max(names, min(textWidth(name, textSize), BarsWidth*0.4))
 	}
 	values := 0.0
 	for i := range b.Names {
-		values = max(values, widthOf(b.valueOf(i), textSize))
+		values = max(values, textWidth(b.valueText(i), textSize))
 	}
 	left, right := margin+names+8, BarsWidth-margin-values-8
-	most := plain(b.longest())
+	most := axisTop(b.longestBar())
 	for k := range 3 {
 		x := left + (right-left)*float64(k)/2
-		d.lineTo(x, top, x, bottom, d.palette.line, 1)
-		d.write(x-2, bottom+16, lengthText(most*float64(k)/2, b.Unit), d.palette.soft, 11)
+		d.addLine(x, top, x, bottom, d.palette.line, 1)
+		d.addText(x-2, bottom+16, lengthText(most*float64(k)/2, b.Unit), d.palette.soft, 11)
 	}
 	for i, name := range b.Names {
 		row := top + float64(rowHeight*i)
-		d.write(left-8, row+16, cutTo(name, BarsWidth*0.4), d.palette.text, textSize).atRight = true
+		d.addText(left-8, row+16, cutTo(name, BarsWidth*0.4), d.palette.text, textSize).atRight = true
 		x := left
 		for k := range b.Sizes {
 			length := (right - left) * b.Sizes[k][i] / most
 			if length > 0 {
-				d.rect(x, row+5, x+length, row+5+barHeight, d.palette.colour(k))
+				d.addRect(x, row+5, x+length, row+5+barHeight, d.palette.seriesColour(k))
 			}
 			x += length
 		}
-		d.write(x+6, row+16, b.valueOf(i), d.palette.soft, textSize)
+		d.addText(x+6, row+16, b.valueText(i), d.palette.soft, textSize)
 	}
 	d.height = int(bottom) + 28
 	d.shapes[0].y2 = float64(d.height)
 	return d
 }
 
-// valueOf is what stands behind a bar.
-func (b Bars) valueOf(i int) string {
+// valueText is what stands behind a bar.
+func (b Bars) valueText(i int) string {
 	text := lengthText(b.lengthOf(i), b.Unit)
 	if i < len(b.Notes) && b.Notes[i] != "" {
 		text += "  " + b.Notes[i]
@@ -93,8 +93,8 @@ func (b Bars) lengthOf(i int) (sum float64) {
 	return sum
 }
 
-// longest is the length of the longest bar.
-func (b Bars) longest() (most float64) {
+// longestBar is the length of the longest bar.
+func (b Bars) longestBar() (most float64) {
 	for i := range b.Names {
 		most = max(most, b.lengthOf(i))
 	}
@@ -112,5 +112,5 @@ func lengthText(v float64, unit string) string {
 
 // cutTo makes a text at most so wide.
 func cutTo(text string, width float64) string {
-	return prose.Cut(text, int(width/(0.62*textSize)), "…")
+	return prose.CutToWidth(text, int(width/(0.62*textSize)), "…")
 }

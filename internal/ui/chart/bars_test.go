@@ -74,7 +74,7 @@ func TestLegendFits(t *testing.T) {
 		svg, _ := b.SVG()
 		shown := read(t, svg)
 		for i, text := range shown.texts {
-			w, x := widthOf(text, textSize), shown.at[i][0]
+			w, x := textWidth(text, textSize), shown.at[i][0]
 			if shown.atRight[i] {
 				x -= w
 			}
@@ -84,7 +84,7 @@ func TestLegendFits(t *testing.T) {
 		}
 		for i, text := range shown.texts {
 			for k := range i {
-				if shown.at[i][1] == shown.at[k][1] && shown.at[i][0] < shown.at[k][0]+widthOf(shown.texts[k], textSize) && shown.at[k][0] <= shown.at[i][0] && !shown.atRight[k] && !shown.atRight[i] {
+				if shown.at[i][1] == shown.at[k][1] && shown.at[i][0] < shown.at[k][0]+textWidth(shown.texts[k], textSize) && shown.at[k][0] <= shown.at[i][0] && !shown.atRight[k] && !shown.atRight[i] {
 					t.Errorf("%q is written over %q", text, shown.texts[k])
 				}
 			}

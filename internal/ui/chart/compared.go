@@ -6,14 +6,14 @@ import (
 	"gpuard/internal/core/compare"
 )
 
-// Compared draws the median time of each command in each arm, as an SVG or PNG, with its ratio to the first arm. say says a text in the
+// DrawComparison draws the median time of each command in each arm, as an SVG or PNG, with its ratio to the first arm. say says a text in the
 // language of the user.
-func Compared(quantities []compare.Quantity, png bool, say func(string) string) ([]byte, error) {
-	say = wordsOf(png, say)
+func DrawComparison(quantities []compare.Quantity, png bool, say func(string) string) ([]byte, error) {
+	say = translatorFor(png, say)
 	b := Bars{Title: say("Median time in seconds"), Sizes: [][]float64{{}}, Unit: "s"}
 	for i := range quantities {
 		q := &quantities[i]
-		if !q.Time() {
+		if !q.IsTime() {
 			continue
 		}
 		note := ""
@@ -22,5 +22,5 @@ func Compared(quantities []compare.Quantity, png bool, say func(string) string) 
 		}
 		b.Names, b.Notes, b.Sizes[0] = append(b.Names, fmt.Sprintf("%s %s", q.Command, q.Arm)), append(b.Notes, note), append(b.Sizes[0], q.Median)
 	}
-	return b.draw().encode(png)
+	return b.drawBars().encodePicture(png)
 }

@@ -48,42 +48,42 @@ func paletteOf(dark bool) palette {
 	return palette{"#ffffff", "#1b1f24", "#59616b", "#dfe3e8", []string{"#25a86b", "#c1991c", "#6d747d", "#4457d6", "#e06ca7", "#53741c", "#94359a", "#1b7f9e"}}
 }
 
-// colour is that of the series with this number.
-func (p *palette) colour(i int) string { return p.series[i%len(p.series)] }
+// seriesColour is that of the series with this number.
+func (p *palette) seriesColour(i int) string { return p.series[i%len(p.series)] }
 
 func newDrawing(width, height int, dark bool) *drawing {
 	d := &drawing{width: width, height: height, palette: paletteOf(dark)}
-	d.rect(0, 0, float64(width), float64(height), d.palette.back)
+	d.addRect(0, 0, float64(width), float64(height), d.palette.back)
 	return d
 }
 
-func (d *drawing) rect(x1, y1, x2, y2 float64, colour string) {
+func (d *drawing) addRect(x1, y1, x2, y2 float64, colour string) {
 	d.shapes = append(d.shapes, shape{kind: rectangle, x1: x1, y1: y1, x2: x2, y2: y2, colour: colour})
 }
 
-func (d *drawing) lineTo(x1, y1, x2, y2 float64, colour string, width float64) {
+func (d *drawing) addLine(x1, y1, x2, y2 float64, colour string, width float64) {
 	d.shapes = append(d.shapes, shape{kind: stroke, x1: x1, y1: y1, x2: x2, y2: y2, colour: colour, size: width})
 }
 
-func (d *drawing) write(x, y float64, text, colour string, size float64) *shape {
+func (d *drawing) addText(x, y float64, text, colour string, size float64) *shape {
 	d.shapes = append(d.shapes, shape{kind: words, x1: x, y1: y, colour: colour, text: text, size: size})
 	return &d.shapes[len(d.shapes)-1]
 }
 
-// widthOf is the room that a text needs at most, in the fonts that people have.
-func widthOf(text string, size float64) float64 { return float64(prose.Cells(text)) * 0.62 * size }
+// textWidth is the room that a text needs at most, in the fonts that people have.
+func textWidth(text string, size float64) float64 { return float64(prose.Cells(text)) * 0.62 * size }
 
-// legend writes what the colours mean, in as many lines as that needs, and returns where it ends.
-func (d *drawing) legend(names []string, y float64) float64 {
+// drawLegend writes what the colours mean, in as many lines as that needs, and returns where it ends.
+func (d *drawing) drawLegend(names []string, y float64) float64 {
 	const size, swatch, gap = 12, 10, 18
 	x := float64(margin)
 	for i, name := range names {
-		w := swatch + 6 + widthOf(name, size)
+		w := swatch + 6 + textWidth(name, size)
 		if x > margin && x+w > float64(d.width-margin) {
 			x, y = margin, y+18
 		}
-		d.rect(x, y-swatch+1, x+swatch, y+1, d.palette.colour(i))
-		d.write(x+swatch+6, y, name, d.palette.text, size)
+		d.addRect(x, y-swatch+1, x+swatch, y+1, d.palette.seriesColour(i))
+		d.addText(x+swatch+6, y, name, d.palette.text, size)
 		x += w + gap
 	}
 	return y
@@ -91,13 +91,13 @@ func (d *drawing) legend(names []string, y float64) float64 {
 
 const margin = 16
 
-// fonts are those of the page.
-const fonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif`
+// fontFamilies are those of the page.
+const fontFamilies = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif`
 
-// svg is the picture as text.
-func (d *drawing) svg() []byte {
+// renderSVG is the picture as text.
+func (d *drawing) renderSVG() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="%s">`+"\n", d.width, d.height, d.width, d.height, fonts)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="%s">`+"\n", d.width, d.height, d.width, d.height, fontFamilies)
 	for i := range d.shapes {
 		s := &d.shapes[i]
 		switch s.kind {
@@ -113,7 +113,7 @@ func (d *drawing) svg() []byte {
 			if s.bold {
 				more += ` font-weight="600"`
 			}
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="%.0f" fill="%s"%s>%s</text>`, s.x1, s.y1, s.size, s.colour, more, escape(s.text))
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" font-size="%.0f" fill="%s"%s>%s</text>`, s.x1, s.y1, s.size, s.colour, more, escapeText(s.text))
 		}
 		b.WriteByte('\n')
 	}
@@ -121,47 +121,47 @@ func (d *drawing) svg() []byte {
 	return []byte(b.String())
 }
 
-func escape(text string) string {
+func escapeText(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(prose.Clean(text))
 }
 
-// png is the picture in pixels.
-func (d *drawing) png() ([]byte, error) {
+// renderPNG is the picture in pixels.
+func (d *drawing) renderPNG() ([]byte, error) {
 	p := charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputPNG, Width: d.width, Height: d.height})
 	for i := range d.shapes {
 		s := &d.shapes[i]
 		colour := charts.ParseColor(s.colour)
 		switch s.kind {
 		case rectangle:
-			p.FilledRect(round(s.x1), round(s.y1), round(s.x2), round(s.y2), colour, colour, 0)
+			p.FilledRect(roundToInt(s.x1), roundToInt(s.y1), roundToInt(s.x2), roundToInt(s.y2), colour, colour, 0)
 		case stroke:
-			p.LineStroke([]charts.Point{{X: round(s.x1), Y: round(s.y1)}, {X: round(s.x2), Y: round(s.y2)}}, colour, s.size)
+			p.LineStroke([]charts.Point{{X: roundToInt(s.x1), Y: roundToInt(s.y1)}, {X: roundToInt(s.x2), Y: roundToInt(s.y2)}}, colour, s.size)
 		case words:
 			style := charts.FontStyle{FontSize: s.size * 0.75, FontColor: colour} // it counts in points
-			x := round(s.x1)
+			x := roundToInt(s.x1)
 			if s.atRight {
 				x -= p.MeasureText(s.text, 0, style).Width()
 			}
-			p.Text(s.text, x, round(s.y1), 0, style)
+			p.Text(s.text, x, roundToInt(s.y1), 0, style)
 		}
 	}
 	return p.Bytes()
 }
 
-// wordsOf says texts in the language of the user, or in English for a PNG, whose font is Latin.
-func wordsOf(png bool, say func(string) string) func(string) string {
+// translatorFor says texts in the language of the user, or in English for a PNG, whose font is Latin.
+func translatorFor(png bool, say func(string) string) func(string) string {
 	if png {
 		return func(text string) string { return text }
 	}
 	return say
 }
 
-func round(x float64) int { return int(x + 0.5) }
+func roundToInt(x float64) int { return int(x + 0.5) }
 
-// encode is the picture in one of both forms.
-func (d *drawing) encode(png bool) ([]byte, error) {
+// encodePicture is the picture in one of both forms.
+func (d *drawing) encodePicture(png bool) ([]byte, error) {
 	if png {
-		return d.png()
+		return d.renderPNG()
 	}
-	return d.svg(), nil
+	return d.renderSVG(), nil
 }

@@ -8,10 +8,10 @@ import (
 	"gpuard/internal/core/sim"
 )
 
-// Waits draws what jobs would have waited, as an SVG or PNG: a curve of each policy over the number of GPUs or, where there
+// DrawWaits draws what jobs would have waited, as an SVG or PNG: a curve of each policy over the number of GPUs or, where there
 // is one number, a bar of each policy. say says a text in the language of the user.
-func Waits(results []sim.Result, png bool, say func(string) string) ([]byte, error) {
-	say = wordsOf(png, say)
+func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte, error) {
+	say = translatorFor(png, say)
 	var sizes []int
 	var policies []string
 	for i := range results {
@@ -37,9 +37,9 @@ func Waits(results []sim.Result, png bool, say func(string) string) ([]byte, err
 				b.Names, b.Sizes[0] = append(b.Names, policy), append(b.Sizes[0], *h)
 			}
 		}
-		return b.draw().encode(png)
+		return b.drawBars().encodePicture(png)
 	}
-	c := curves{title: say("Mean wait, by the number of GPUs"), unit: "h", names: policies}
+	c := lineChart{title: say("Mean wait, by the number of GPUs"), unit: "h", names: policies}
 	for _, size := range sizes {
 		c.labels = append(c.labels, strconv.Itoa(size))
 	}
@@ -50,22 +50,22 @@ func Waits(results []sim.Result, png bool, say func(string) string) ([]byte, err
 		}
 		c.values = append(c.values, values)
 	}
-	return c.draw().encode(png)
+	return c.drawCurves().encodePicture(png)
 }
 
-// curves are several over the same places, from zero.
-type curves struct {
+// lineChart are several over the same places, from zero.
+type lineChart struct {
 	title, unit string
 	labels      []string     // of the places
 	names       []string     // of the curves
 	values      [][]*float64 // for each curve that of each place; nil leaves a gap
 }
 
-func (c *curves) draw() *drawing {
+func (c *lineChart) drawCurves() *drawing {
 	const height = 360
 	d := newDrawing(BarsWidth, height, false)
-	d.write(margin, 26, c.title, d.palette.text, 14).bold = true
-	top := d.legend(c.names, 50) + 22
+	d.addText(margin, 26, c.title, d.palette.text, 14).bold = true
+	top := d.drawLegend(c.names, 50) + 22
 	bottom := float64(height - 36)
 	highest := 0.0
 	for _, values := range c.values {
@@ -75,8 +75,8 @@ func (c *curves) draw() *drawing {
 			}
 		}
 	}
-	most := plain(highest)
-	left := margin + widthOf(lengthText(most/2, c.unit), 11) + 8
+	most := axisTop(highest)
+	left := margin + textWidth(lengthText(most/2, c.unit), 11) + 8
 	at := func(i int, v float64) (x, y float64) {
 		x = left + (float64(i)+0.5)*(BarsWidth-margin-left)/float64(len(c.labels))
 		return x, bottom - (bottom-top)*v/most
@@ -84,12 +84,12 @@ func (c *curves) draw() *drawing {
 	for k := range 3 {
 		v := most * float64(k) / 2
 		_, y := at(0, v)
-		d.lineTo(left, y, BarsWidth-margin, y, d.palette.line, 1)
-		d.write(left-8, y+4, lengthText(v, c.unit), d.palette.soft, 11).atRight = true
+		d.addLine(left, y, BarsWidth-margin, y, d.palette.line, 1)
+		d.addText(left-8, y+4, lengthText(v, c.unit), d.palette.soft, 11).atRight = true
 	}
 	for i, label := range c.labels {
 		x, _ := at(i, 0)
-		d.write(x-widthOf(label, textSize)/2, bottom+18, label, d.palette.soft, textSize)
+		d.addText(x-textWidth(label, textSize)/2, bottom+18, label, d.palette.soft, textSize)
 	}
 	for k, values := range c.values {
 		for i, v := range values {
@@ -97,10 +97,10 @@ func (c *curves) draw() *drawing {
 				continue
 			}
 			x, y := at(i, *v)
-			d.rect(x-3, y-3, x+3, y+3, d.palette.colour(k))
+			d.addRect(x-3, y-3, x+3, y+3, d.palette.seriesColour(k))
 			if i > 0 && values[i-1] != nil {
 				x0, y0 := at(i-1, *values[i-1])
-				d.lineTo(x0, y0, x, y, d.palette.colour(k), 2)
+				d.addLine(x0, y0, x, y, d.palette.seriesColour(k), 2)
 			}
 		}
 	}

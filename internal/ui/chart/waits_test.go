@@ -17,7 +17,7 @@ func english(text string) string { return text }
 // TestWaits: a bar of each policy from zero, or a curve of each over the numbers of GPUs, with a gap where nothing is known.
 func TestWaits(t *testing.T) {
 	results := []sim.Result{{Policy: "own", GPUs: 4, WaitMean: new(7200.0)}, {Policy: "fifo", GPUs: 4, WaitMean: new(36000.0)}, {Policy: "own", GPUs: 8, WaitMean: new(60.0)}, {Policy: "fifo", GPUs: 8}}
-	svg, err := Waits(results, false, english)
+	svg, err := DrawWaits(results, false, english)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestWaits(t *testing.T) {
 	if shown.lines[colours.series[0]] != 1 || shown.lines[colours.series[1]] != 0 || len(shown.rects[colours.series[1]]) != 2 {
 		t.Errorf("%v %v", shown.lines, shown.rects)
 	}
-	svg, err = Waits(results[:2], false, english)
+	svg, err = DrawWaits(results[:2], false, english)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestWaits(t *testing.T) {
 	if len(bars) != 2 || bars[0][0] != bars[1][0] || (bars[1][2]-bars[1][0]) < 4.9*(bars[0][2]-bars[0][0]) || (bars[1][2]-bars[1][0]) > 5.1*(bars[0][2]-bars[0][0]) || !slices.Contains(shown.texts, "Mean wait on 4 GPUs") || !slices.Contains(shown.texts, "2 h") {
 		t.Errorf("%v %q", bars, shown.texts)
 	}
-	png, err := Waits(results, true, english)
+	png, err := DrawWaits(results, true, english)
 	if err != nil || !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		t.Error(err)
 	}
@@ -49,7 +49,7 @@ func TestWaits(t *testing.T) {
 // TestCompared: a bar of each arm from zero, with its ratio behind it.
 func TestCompared(t *testing.T) {
 	arms := []compare.Quantity{{Command: "A", Name: "seconds", Arm: compare.Arm("shared"), Median: 12}, {Command: "A", Name: "seconds", Arm: compare.Arm("alone"), Median: 6, Ratio: &compare.Ratio{}}, {Command: "A", Name: "energy_joules", Median: 900}}
-	svg, err := Compared(arms, false, english)
+	svg, err := DrawComparison(arms, false, english)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestUsed(t *testing.T) {
 	for i := range 30 {
 		table.Use = append(table.Use, trend.Use{Name: fmt.Sprint("user", i), Granted: 10, Used: 5, Idle: 3})
 	}
-	svg, err := Used(table, false, translate.ReadLocale("zh_CN").Translate)
+	svg, err := DrawUse(table, false, translate.ReadLocale("zh_CN").Translate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func TestUsed(t *testing.T) {
 		t.Error("the others are there, too, or the table was changed")
 	}
 	table.By = "day"
-	svg, _ = Used(table, false, english)
+	svg, _ = DrawUse(table, false, english)
 	if shown := read(t, svg); slices.Contains(shown.texts, "user9") || !slices.Contains(shown.texts, "user29") {
 		t.Errorf("%q", shown.texts)
 	}
-	if png, err := Used(table, true, func(string) string { t.Error("the font of a PNG is Latin"); return "" }); err != nil || !bytes.HasPrefix(png, []byte("\x89PNG")) {
+	if png, err := DrawUse(table, true, func(string) string { t.Error("the font of a PNG is Latin"); return "" }); err != nil || !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		t.Error(err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package cli is the command line without its commands: it makes them, runs one, and writes its error or its answer as text or JSON. It
 // makes no decisions and does not touch the machine. The commands are in the packages below it, and in package commands.
 //
-//	p := &cli.Program{Host: host, Commands: commands.Table(), Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
+//	p := &cli.Program{Host: host, Commands: commands.CommandTable(), Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
 //	os.Exit(cli.Main(ctx, p))
 package cli
 
@@ -39,9 +39,9 @@ type Program struct {
 	language translate.Language
 }
 
-// Tell writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
+// PrintMessage writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
 // left to the terminal.
-func (p *Program) Tell(text string) error {
+func (p *Program) PrintMessage(text string) error {
 	const lead = "gpuard: "
 	t := p.Term(p.Err)
 	if !t.TTY {
@@ -49,7 +49,7 @@ func (p *Program) Tell(text string) error {
 		return err
 	}
 	lines := console.Page{Term: t}
-	lines.Paragraph(console.Normal.Of(lead), console.Normal, t.Translate(text))
+	lines.WriteParagraph(console.Normal.Span(lead), console.Normal, t.Translate(text))
 	_, err := io.WriteString(p.Err, lines.Out.String())
 	return err
 }
@@ -57,20 +57,20 @@ func (p *Program) Tell(text string) error {
 // Answer writes a line of the answer, in the language of the user. Main reports that it could not be written; return the error where the command
 // must then not go on.
 func (p *Program) Answer(form string, args ...any) error {
-	_, err := fmt.Fprintln(p.Out, SafeText(p.Host.Translated(fmt.Sprintf(form, args...))))
+	_, err := fmt.Fprintln(p.Out, SafeText(p.Host.Localize(fmt.Sprintf(form, args...))))
 	return err
 }
 
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
 // command.
 func Main(ctx context.Context, p *Program) int {
-	p.Host.Say = func(line string) { _ = p.Tell(line) }
+	p.Host.Say = func(line string) { _ = p.PrintMessage(line) }
 	p.Host.Loud = p.Host.Say
 	p.language = translate.ChooseLanguage(p.Host.Env)
 	p.Host.Translate = p.language.Translate
 	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
-	root := p.Root()
+	root := p.RootCommand()
 	p.Args = JoinWait(root, p.Args)
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
@@ -90,9 +90,9 @@ func Main(ctx context.Context, p *Program) int {
 	if err == nil {
 		return 0
 	}
-	var f *failure.Coded
+	var f *failure.CodedError
 	if !errors.As(err, &f) {
-		f = &failure.Coded{Err: err, Code: misused}
+		f = &failure.CodedError{Err: err, Code: misused}
 	}
 	p.showError(cmd, f)
 	p.failEval(cmd)
@@ -105,8 +105,8 @@ func (p *Program) makeCommand(name string) *cobra.Command {
 	return p.Commands[i].Make(p)
 }
 
-// Root makes gpuard with the command that the arguments name, or with all.
-func (p *Program) Root() *cobra.Command {
+// RootCommand makes gpuard with the command that the arguments name, or with all.
+func (p *Program) RootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
@@ -128,7 +128,7 @@ so that no other job gets it, sets the right variables and starts your command.`
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
-	_ = root.RegisterFlagCompletionFunc("machine", machines)
+	_ = root.RegisterFlagCompletionFunc("machine", completeMachines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetFlagErrorFunc(flagset.ExplainError)
@@ -198,7 +198,7 @@ func (p *Program) Term(w io.Writer) console.Term {
 	if !ok {
 		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth), UTF8: translate.IsUTF8(p.Host.Env), Language: p.language}
 	}
-	t := console.Terminal(file, p.Host.Env)
+	t := console.DescribeTerminal(file, p.Host.Env)
 	t.Language = p.language
 	return t
 }

@@ -23,8 +23,8 @@ import (
 // CompleteWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
 const CompleteWithin = 2 * time.Second
 
-// Completion makes gpuard completion.
-func (p *Program) Completion() *cobra.Command {
+// NewCompletionCommand makes gpuard completion.
+func (p *Program) NewCompletionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion SHELL",
@@ -37,12 +37,12 @@ key, for bash, zsh, fish or powershell.`,
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("cannot write a completion script: name the shell, such as gpuard completion %s", p.shell(shells))
+				return fmt.Errorf("cannot write a completion script: name the shell, such as gpuard completion %s", p.callerShell(shells))
 			}
 			if len(args) > 1 || !slices.Contains(shells, args[0]) {
 				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
 			}
-			return failure.Report(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
+			return failure.WithExitCode(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
 		},
 	}
 }
@@ -72,8 +72,8 @@ func Completions(root *cobra.Command) (map[string]string, error) {
 	return scripts, nil
 }
 
-// shell is the caller's shell by $SHELL, or the first of known.
-func (p *Program) shell(known []string) string {
+// callerShell is the caller's shell by $SHELL, or the first of known.
+func (p *Program) callerShell(known []string) string {
 	path, _ := p.Host.Env.Lookup("SHELL")
 	if name := path[strings.LastIndex(path, "/")+1:]; slices.Contains(known, name) {
 		return name
@@ -94,7 +94,7 @@ func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
 			defer cancel()
-			m, err := leases.Look(ctx, p.Host)
+			m, err := leases.ReadIdentity(ctx, p.Host)
 			if err != nil {
 				return nil, flagset.NoFiles
 			}
@@ -144,9 +144,9 @@ func profileNames(m gpu.Machine, _ string) (names []string) {
 	return slices.Compact(names)
 }
 
-// machines completes --machine: invented machines by name, recorded ones as files. A shell offers either names or
+// completeMachines completes --machine: invented machines by name, recorded ones as files. A shell offers either names or
 // files, so the list has the files of this folder too.
-func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeMachines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, offer := range []string{"demo\tfour A100", "demo:8xH100\teight H100", "demo:2xL4+1xH100\tdifferent models"} {
 		if strings.HasPrefix(offer, typed) {
@@ -169,8 +169,8 @@ func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shell
 	return names, flagset.NoFiles
 }
 
-// variables completes the arguments of explain; a value follows without a space.
-func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+// completeVariables completes the arguments of explain; a value follows without a space.
+func completeVariables(_ *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 	for _, name := range visible.Variables() {
 		if strings.HasPrefix(name, typed) {
 			names = append(names, name+"=")
@@ -179,9 +179,9 @@ func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ co
 	return names, flagset.NoFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// Explainable completes variables, and the caller's leases and processes.
-func (p *Program) Explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	names, how := variables(cmd, args, typed)
+// CompleteExplain completes variables, and the caller's leases and processes.
+func (p *Program) CompleteExplain(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names, how := completeVariables(cmd, args, typed)
 	if len(args) > 0 || len(names) > 0 && typed != "" {
 		return names, how
 	}
@@ -205,20 +205,20 @@ func (p *Program) Jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), flagset.NoFiles
 }
 
-// OwnProcesses completes one of the caller's processes.
-func (p *Program) OwnProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// CompleteOwnProcesses completes one of the caller's processes.
+func (p *Program) CompleteOwnProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, flagset.NoFiles
 	}
 	return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 }
 
-// Programs completes the command of run: the first word as a program in PATH, the others as files.
-func (p *Program) Programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// CompletePrograms completes the command of run: the first word as a program in PATH, the others as files.
+func (p *Program) CompletePrograms(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {
 		return nil, flagset.Files
 	}
-	found := leases.Programs(p.Host, typed)
+	found := leases.ExecutablesInPath(p.Host, typed)
 	if len(found) == 0 {
 		return nil, flagset.Files
 	}

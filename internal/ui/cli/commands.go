@@ -22,7 +22,7 @@ type Command struct {
 
 // CommandTree is gpuard with these commands, on no machine: what its texts are made from.
 func CommandTree(commands []Command) *cobra.Command {
-	return (&Program{Host: &machine.Host{}, Commands: commands}).Root()
+	return (&Program{Host: &machine.Host{}, Commands: commands}).RootCommand()
 }
 
 // addCommand makes the command of a row.

@@ -14,8 +14,8 @@ type defaults struct {
 	Longest time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
 }
 
-// Has reports whether a flag has its value from a default.
-func (d *defaults) Has(flag string) bool {
+// HasDefault reports whether a flag has its value from a default.
+func (d *defaults) HasDefault(flag string) bool {
 	return slices.ContainsFunc(d.Used, func(used policy.Default) bool { return used.Flag == flag })
 }
 

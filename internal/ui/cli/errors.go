@@ -56,40 +56,40 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// failed is the JSON answer of a command that failed.
-type failed struct {
-	Schema string `json:"schema"` // of the command, such as "gpuard.run/1"
+// errorAnswer is the JSON answer of a command that failed.
+type errorAnswer struct {
+	Schema string `json:"schema"` // of the command, such as "gpuard.runCommand/1"
 	Error  string `json:"error"`  // what failed and why: "cannot …"
 	Remedy string `json:"remedy"` // what to type or change; "" if the error says it
 	Exit   int    `json:"exit"`   // the exit code
 }
 
-// refused is the JSON answer if no device can serve the request now, or ever.
-type refused struct {
-	failed
+// refusalAnswer is the JSON answer if no device can serve the request now, or ever.
+type refusalAnswer struct {
+	errorAnswer
 	Never   bool         `json:"never"`   // this machine can never satisfy the request
 	Reasons []job.Reason `json:"reasons"` // one per device
 }
 
 // showError writes an error, as JSON with --json, else as text on standard error.
-func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
-	var shown *failure.Shown
+func (p *Program) showError(cmd *cobra.Command, f *failure.CodedError) {
+	var shown *failure.ShownError
 	var refusal *job.Refusal
 	isRefusal := errors.As(f.Err, &refusal)
 	switch {
 	case errors.As(f.Err, &shown):
 	case p.wantsJSON(cmd):
-		answer := failed{SchemaOf(cmd), f.Err.Error(), remedyFor(cmd, f.Err), f.Code}
+		answer := errorAnswer{SchemaOf(cmd), f.Err.Error(), remedyFor(cmd, f.Err), f.Code}
 		if isRefusal {
-			_ = p.failJSON(cmd, refused{answer, refusal.Never, append([]job.Reason{}, refusal.Reasons...)})
+			_ = p.failJSON(cmd, refusalAnswer{answer, refusal.Never, append([]job.Reason{}, refusal.Reasons...)})
 			return
 		}
 		_ = p.failJSON(cmd, answer)
 	case isRefusal:
-		p.Refuse(p.Err, refusal)
+		p.PrintRefusal(p.Err, refusal)
 		var text strings.Builder
 		planview.WriteRefusal(&text, refusal, p.Term(&text))
-		p.alert(cmd, f.Err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
+		p.showAlert(cmd, f.Err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
 		say := p.language.Translate
 		text, r := SafeText(say(f.Err.Error())), SafeText(say(remedyFor(cmd, f.Err)))
@@ -97,7 +97,7 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
-		p.alert(cmd, f.Err, strings.TrimSuffix(text+"\n"+r, "\n"))
+		p.showAlert(cmd, f.Err, strings.TrimSuffix(text+"\n"+r, "\n"))
 	}
 }
 
@@ -114,8 +114,8 @@ func remedyFor(cmd *cobra.Command, err error) string {
 	return "run without one: --cpu; or --fallback cpu, which takes a GPU where there is one; " + text
 }
 
-// Refuse writes a refusal, and the defaults that may have caused it.
-func (p *Program) Refuse(w io.Writer, r *job.Refusal) {
+// PrintRefusal writes a refusal, and the defaults that may have caused it.
+func (p *Program) PrintRefusal(w io.Writer, r *job.Refusal) {
 	planview.WriteRefusal(w, r, p.Term(w))
 	for _, d := range p.Defaults.Used {
 		fmt.Fprintln(w, "gpuard: "+d.String())
@@ -138,10 +138,10 @@ func SafeText(text string) string {
 // AlertFlag is the flag of commands that an icon may start.
 const AlertFlag = "alert"
 
-// alert shows the error in a window if --alert is given, unless the user cancelled.
-func (p *Program) alert(cmd *cobra.Command, err error, text string) {
+// showAlert shows the error in a window if --alert is given, unless the user cancelled.
+func (p *Program) showAlert(cmd *cobra.Command, err error, text string) {
 	if flag := cmd.Flags().Lookup(AlertFlag); flag != nil && flag.Value.String() == "true" && !errors.Is(err, prompt.ErrCancelled) {
-		run.Alert(cmd.Context(), p.Host, text)
+		run.AlertOnDesktop(cmd.Context(), p.Host, text)
 	}
 }
 

@@ -28,7 +28,7 @@ func (p *Program) NewPrinter() Printer {
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
 type Views struct {
-	Serve    func(context.Context, observe.View, observe.Serving) error
+	Serve    func(context.Context, observe.View, observe.ServeOptions) error
 	Top      func(context.Context, observe.View) error
 	Used     func(use trend.UseTable, png bool, say Say) ([]byte, error)            // of history
 	Waits    func(results []sim.Result, png bool, say Say) ([]byte, error)          // of simulate
@@ -41,15 +41,15 @@ type Say = func(text string) string
 // BecomeView becomes gpuard-view, with the same arguments.
 func (p *Program) BecomeView() error {
 	const name = "gpuard-view"
-	path, err := Beside(name)
+	path, err := FindBeside(name)
 	if err != nil {
 		return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
 	}
 	return fmt.Errorf("cannot start %s: %w", path, unix.Exec(path, append([]string{name}, p.Args...), os.Environ()))
 }
 
-// Beside is the path of a program beside this one, or else in PATH.
-func Beside(name string) (string, error) {
+// FindBeside is the path of a program beside this one, or else in PATH.
+func FindBeside(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
 			return path, nil

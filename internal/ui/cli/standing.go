@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/ui/planview"
 )
 
-// standing shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
+// queuePlaceLine shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
 // line once. It draws nothing while another job has the terminal.
-type standing struct {
+type queuePlaceLine struct {
 	p       *Program
 	mu      sync.Mutex
 	told    bool
@@ -26,8 +26,8 @@ type standing struct {
 }
 
 const (
-	redraw = time.Second            // the shortest time between two redraws
-	brief  = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
+	redrawInterval = time.Second            // the shortest time between two redraws
+	minShownWait   = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
 )
 
 // ShowStanding shows the place of a waiting request, unless quiet is set for -q or --json.
@@ -35,12 +35,12 @@ func (p *Program) ShowStanding(quiet bool) {
 	if quiet {
 		return
 	}
-	s := &standing{p: p}
+	s := &queuePlaceLine{p: p}
 	p.Host.Stand, p.Host.Live = s.update, p.Term(p.Err).TTY
 }
 
 // update is called at each change; nil means that the wait is over.
-func (s *standing) update(now *status.Standing) {
+func (s *queuePlaceLine) update(now *status.Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest = now; now == nil {
@@ -57,7 +57,7 @@ func (s *standing) update(now *status.Standing) {
 	if s.pending != nil {
 		return
 	}
-	if left := max(redraw-time.Since(s.drawn), brief-time.Since(s.began)); left > 0 {
+	if left := max(redrawInterval-time.Since(s.drawn), minShownWait-time.Since(s.began)); left > 0 {
 		s.pending = time.AfterFunc(left, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *standing) update(now *status.Standing) {
 	s.draw()
 }
 
-func (s *standing) draw() {
+func (s *queuePlaceLine) draw() {
 	switch {
 	case s.latest == nil:
 	case s.p.Host.Live && OnScreen(s.p):
@@ -84,7 +84,7 @@ func (s *standing) draw() {
 	}
 }
 
-func (s *standing) wipe() {
+func (s *queuePlaceLine) wipe() {
 	if s.shown && OnScreen(s.p) {
 		fmt.Fprint(s.p.Err, "\r\x1b[K")
 	}

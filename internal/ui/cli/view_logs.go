@@ -36,14 +36,14 @@ type Printer struct {
 // Name adds an instance, and widens the column of names if needed.
 func (o *Printer) Name(instance string) {
 	o.Names = append(o.Names, instance)
-	o.width = max(o.width, console.Cells(instance))
+	o.width = max(o.width, console.CellWidth(instance))
 }
 
 // overEvery is the interval at which lines that replace each other, such as a progress bar, are shown.
 const overEvery = 5 * time.Second
 
 // Print writes one line and a newline.
-func (o *Printer) Print(line services.Line) error {
+func (o *Printer) Print(line services.LogLine) error {
 	if line.Over {
 		if time.Since(o.drawn[line.Instance]) < overEvery {
 			return nil
@@ -59,15 +59,15 @@ func (o *Printer) Print(line services.Line) error {
 	}
 	var b bytes.Buffer
 	if !o.Alone {
-		o.lead(&b, line.Instance)
+		o.writeLead(&b, line.Instance)
 	}
 	switch {
 	case o.raw:
 		b.Write(line.Text)
 	case own:
-		o.styled(&b, console.Dim, prose.Clean(string(line.Text)))
+		o.writeStyled(&b, console.Dim, prose.Clean(string(line.Text)))
 	default:
-		b.WriteString(harmless(string(line.Text), o.term.Color))
+		b.WriteString(cleanSequences(string(line.Text), o.term.Color))
 	}
 	b.WriteByte('\n')
 	_, err := o.Out.Write(b.Bytes())
@@ -79,18 +79,18 @@ func startOrEnd() *regexp.Regexp {
 	return regexp.MustCompile(`^# gpuard: \S+: (no GPU is visible to this job: |.*, lease \w+: |the service is over after )`)
 }
 
-func (o *Printer) lead(b *bytes.Buffer, instance string) {
+func (o *Printer) writeLead(b *bytes.Buffer, instance string) {
 	colors := []console.Style{console.Cyan, console.Green, console.Yellow, console.Blue, "35", "36;1", "32;1", "33;1"}
 	i := max(slices.Index(o.Names, instance), 0)
 	width := o.width
 	if o.term.TTY && o.term.Width > 0 {
 		width = min(width, max(o.term.Width/3, 4))
 	}
-	o.styled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
+	o.writeStyled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
 	b.WriteByte(' ')
 }
 
-func (o *Printer) styled(b *bytes.Buffer, s console.Style, text string) {
+func (o *Printer) writeStyled(b *bytes.Buffer, s console.Style, text string) {
 	if !o.term.Color {
 		b.WriteString(text)
 		return
@@ -98,20 +98,20 @@ func (o *Printer) styled(b *bytes.Buffer, s console.Style, text string) {
 	b.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// harmless keeps text, tabs and, with color, colours (SGR of ECMA-48). It removes all other control sequences.
-func harmless(text string, color bool) string {
+// cleanSequences keeps text, tabs and, with color, colours (SGR of ECMA-48). It removes all other control sequences.
+func cleanSequences(text string, color bool) string {
 	if !strings.ContainsRune(text, 0x1b) {
-		return tabbed(text)
+		return cleanKeepingTabs(text)
 	}
 	var b strings.Builder
 	colored := false
 	for text != "" {
 		before, rest, found := strings.Cut(text, "\x1b")
-		b.WriteString(tabbed(before))
+		b.WriteString(cleanKeepingTabs(before))
 		if !found {
 			break
 		}
-		sequence, after := escape(rest)
+		sequence, after := cutSequence(rest)
 		if color && strings.HasPrefix(sequence, "[") && strings.HasSuffix(sequence, "m") && strings.Trim(sequence[1:len(sequence)-1], "0123456789;:") == "" {
 			b.WriteString("\x1b" + sequence)
 			colored = true
@@ -124,8 +124,8 @@ func harmless(text string, color bool) string {
 	return b.String()
 }
 
-// escape cuts what follows an escape character into the control sequence and the rest (ECMA-48, section 5.3 to 5.6).
-func escape(text string) (sequence, rest string) {
+// cutSequence cuts what follows an escape character into the control sequence and the rest (ECMA-48, section 5.3 to 5.6).
+func cutSequence(text string) (sequence, rest string) {
 	if text == "" {
 		return "", ""
 	}
@@ -148,7 +148,7 @@ func escape(text string) (sequence, rest string) {
 	return text[:end], text[end:]
 }
 
-func tabbed(text string) string {
+func cleanKeepingTabs(text string) string {
 	parts := strings.Split(text, "\t")
 	for i := range parts {
 		parts[i] = prose.Clean(parts[i])

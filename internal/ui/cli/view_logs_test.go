@@ -24,10 +24,10 @@ func TestHarmless(t *testing.T) {
 		{"\x1bc\x1b7reset", "reset", "reset"},
 		{"bad \xff utf8", "bad  utf8", "bad  utf8"},
 	} {
-		if got := harmless(c.in, true); got != c.color {
+		if got := cleanSequences(c.in, true); got != c.color {
 			t.Errorf("%q with colour: %q, want %q", c.in, got, c.color)
 		}
-		if got := harmless(c.in, false); got != c.plain {
+		if got := cleanSequences(c.in, false); got != c.plain {
 			t.Errorf("%q without: %q, want %q", c.in, got, c.plain)
 		}
 	}
@@ -38,7 +38,7 @@ func TestPrinter(t *testing.T) {
 	o := Printer{Out: &b, drawn: map[string]time.Time{}, raw: true}
 	o.Name("node-0")
 	o.Name("web")
-	for _, l := range []services.Line{
+	for _, l := range []services.LogLine{
 		{Instance: "web", Text: []byte("\x1b[1mraw\xff")}, {Instance: "node-0", Text: []byte(" 1%"), Over: true},
 		{Instance: "node-0", Text: []byte(" 2%"), Over: true}, {Instance: "web", Text: []byte("50%"), Over: true}, {Instance: "node-0", Text: []byte("100%")},
 	} {
@@ -51,7 +51,7 @@ func TestPrinter(t *testing.T) {
 	}
 	b.Reset()
 	o.raw, o.term = false, console.Term{TTY: true, Width: 12, Color: true, UTF8: true}
-	if err := o.Print(services.Line{Instance: "node-0", Text: []byte("# gpuard: 12:00: text")}); err != nil {
+	if err := o.Print(services.LogLine{Instance: "node-0", Text: []byte("# gpuard: 12:00: text")}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "\x1b[36mnod~ |\x1b[0m \x1b[2m# gpuard: 12:00: text\x1b[0m\n"; b.String() != want {

@@ -34,7 +34,7 @@ func JoinWait(root *cobra.Command, args []string) []string {
 		case word == "--wait":
 			next := args[i+1]
 			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9' // no flag, but a mistake in a time
-			if _, err := flagset.Duration("wait", next); err == nil || next == Forever || negative {
+			if _, err := flagset.ReadDuration("wait", next); err == nil || next == Forever || negative {
 				return slices.Concat(args[:i], []string{word + "=" + args[i+1]}, args[i+2:])
 			}
 		case !strings.HasPrefix(word, "-") && !named && word == cmd.Name():

@@ -13,15 +13,15 @@ import (
 func TestOneCommand(t *testing.T) {
 	answer := func(args ...string) string {
 		var out, errs bytes.Buffer
-		code := cli.Main(t.Context(), &cli.Program{Host: &machine.Host{}, Commands: Table(), Out: &out, Err: &errs, Args: args})
+		code := cli.Main(t.Context(), &cli.Program{Host: &machine.Host{}, Commands: CommandTable(), Out: &out, Err: &errs, Args: args})
 		return strings.Join([]string{out.String(), errs.String(), string(rune('0' + code))}, "|")
 	}
-	for _, c := range Table() {
+	for _, c := range CommandTable() {
 		cmd := c.Make(&cli.Program{Host: &machine.Host{}})
 		if cmd.Name() != c.Name || len(cmd.Aliases) > 0 {
 			t.Errorf("%s is called %s %v", c.Name, cmd.Name(), cmd.Aliases)
 		}
-		root := (&cli.Program{Host: &machine.Host{}, Commands: Table(), Args: []string{c.Name}}).Root()
+		root := (&cli.Program{Host: &machine.Host{}, Commands: CommandTable(), Args: []string{c.Name}}).RootCommand()
 		if alone := root.Commands(); len(alone) != 1 && !cmd.HasSubCommands() {
 			t.Errorf("%s is made with others: %v", c.Name, alone)
 		}

@@ -25,7 +25,7 @@ import (
 // cancelPatience is how long cancel waits for the end of a run.
 const cancelPatience = 10 * time.Second
 
-func cancel(p *cli.Program) *cobra.Command {
+func cancelCommand(p *cli.Program) *cobra.Command {
 	now := false
 	cmd := &cobra.Command{
 		Use:   "cancel NAME...",
@@ -45,7 +45,7 @@ did not start: gpuard evict.`,
   gpuard cancel train                      a service, as gpuard down does`,
 		ValidArgsFunction: completeCancel(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return cancelAll(cmd.Context(), p, args, now) })
+			return failure.WithExitCode(func() error { return cancelAll(cmd.Context(), p, args, now) })
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill runs and services immediately")
@@ -123,7 +123,7 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 // jobOfLease is the number of the job that a lease is of, 0 for none. A lease of a service, which would be started again, is refused.
 func jobOfLease(p *cli.Program, l job.Lease) (number int, err error) {
 	if name, file, found := services.FindInstance(p.Host, l.ID); found {
-		return 0, failure.Usagef("cannot cancel %s: it is of service %s, which may be started again; end the service: %s", l.ID, name, shellquote.Words(shellquote.Sh, "gpuard", "down", "--file", file, name))
+		return 0, failure.Usagef("cannot cancel %s: it is of service %s, which may be started again; end the service: %s", l.ID, name, shellquote.JoinQuoted(shellquote.Sh, "gpuard", "down", "--file", file, name))
 	}
 	return queue.FindJob(p.Host, l)
 }

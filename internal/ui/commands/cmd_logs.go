@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-func logs(p *cli.Program) *cobra.Command {
+func logsCommand(p *cli.Program) *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
 		Use:   "logs [flags] [SERVICE...|JOB...]",
@@ -30,7 +30,7 @@ log_limit) is renamed; the file that was renamed before it is removed.`,
   gpuard logs -f 17                        job 17 of your queue, until it ends`,
 		ValidArgsFunction: projectcmd.CompleteServices(p, &o.ProjectFlags, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return logsWith(cmd.Context(), p, o, args) })
+			return failure.WithExitCode(func() error { return showLogs(cmd.Context(), p, o, args) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new lines as they are written")
@@ -46,7 +46,7 @@ type logsOptions struct {
 	tail   string
 }
 
-func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []string) error {
+func showLogs(ctx context.Context, p *cli.Program, o *logsOptions, names []string) error {
 	last := services.AllLines
 	if o.tail != "all" {
 		n, err := strconv.ParseUint(o.tail, 10, 31)
@@ -69,7 +69,7 @@ func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 	case err != nil:
 		return err
 	case len(view.Rows) == 0:
-		return errors.New("cannot show logs: " + projectcmd.NothingUp(view))
+		return errors.New("cannot show logs: " + projectcmd.NothingUpText(view))
 	}
 	out := p.NewPrinter()
 	out.JSON = o.JSON
@@ -83,7 +83,7 @@ func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 	for i := range view.Rows {
 		if row := &view.Rows[i]; mine.Has(row) && row.Log != "" {
 			logs.Add(*row, last)
-			if err := rest(&out, logs, !o.follow); err != nil {
+			if err := writeRemaining(&out, logs, !o.follow); err != nil {
 				return err
 			}
 		}
@@ -95,15 +95,15 @@ func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 	return followLogs(ctx, p, folder, projectcmd.StartScreen(p, logs, out, nil), mine)
 }
 
-// rest writes the lines that exist now; with all also a last line without a newline.
-func rest(o *cli.Printer, logs *services.Logs, all bool) error {
+// writeRemaining writes the lines that exist now; with all also a last line without a newline.
+func writeRemaining(o *cli.Printer, logs *services.Logs, all bool) error {
 	for line, ok := logs.Now(); ok; line, ok = logs.Now() {
 		if err := o.Print(line); err != nil {
 			return err
 		}
 	}
 	for all {
-		line, ok := logs.Unended()
+		line, ok := logs.UnendedLine()
 		if !ok {
 			break
 		}
@@ -121,7 +121,7 @@ func followLogs(ctx context.Context, p *cli.Program, folder *services.Folder, s 
 	nothing := make(chan os.Signal) // Ctrl-C just ends it
 	err := a.Until(ctx, nothing, func(view *services.View) bool {
 		s.Follow(view, mine.Has)
-		return projectcmd.AllEnded(view, mine.Has)
+		return projectcmd.HaveAllEnded(view, mine.Has)
 	}, projectcmd.PendingText(mine.Has))
 	if err == nil {
 		s.Flush(nothing)

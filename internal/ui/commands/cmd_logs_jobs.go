@@ -44,7 +44,7 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 	if err != nil {
 		return err
 	}
-	inTurns(p)
+	serializeSay(p)
 	fetch, err := q.Copier(list)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 		logs.Add(row, last)
 	}
 	if !follow {
-		err := rest(&out, logs, true)
+		err := writeRemaining(&out, logs, true)
 		sayUnstarted(p, list)
 		return err
 	}
@@ -101,15 +101,15 @@ func sayUnstarted(p *cli.Program, list []queue.Entry) {
 	for i := range list {
 		switch e := &list[i]; {
 		case e.Starts == 0 && e.State.Over():
-			_ = p.Tell(batchcmd.EndText(e))
+			_ = p.PrintMessage(batchcmd.EndText(e))
 		case e.Starts == 0 && e.Engine == "":
-			_ = p.Tell(fmt.Sprintf("job %d has not started; why: gpuard queue", e.Number))
+			_ = p.PrintMessage(fmt.Sprintf("job %d has not started; why: gpuard queue", e.Number))
 		}
 	}
 }
 
-// inTurns lets several goroutines speak.
-func inTurns(p *cli.Program) {
+// serializeSay lets several goroutines speak.
+func serializeSay(p *cli.Program) {
 	var turn sync.Mutex
 	say := p.Host.Say
 	p.Host.Say = func(line string) {
@@ -130,8 +130,8 @@ func followJobs(ctx context.Context, p *cli.Program, q *queue.Queue, numbers []i
 		if len(open) == 0 {
 			<-fetched // all that they have printed
 		}
-		logs.Look()
-		if err := rest(out, logs, len(open) == 0); err != nil || len(open) == 0 {
+		logs.Refresh()
+		if err := writeRemaining(out, logs, len(open) == 0); err != nil || len(open) == 0 {
 			return err
 		}
 		wait, stop := context.WithCancel(ctx)
@@ -140,7 +140,7 @@ func followJobs(ctx context.Context, p *cli.Program, q *queue.Queue, numbers []i
 			_ = logs.Wait(wait)
 			close(ended)
 		}()
-		err = f.Next(ctx, open, ended)
+		err = f.AwaitChange(ctx, open, ended)
 		stop()
 		<-ended
 		if err != nil || ctx.Err() != nil { // Ctrl-C just ends it

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-func serve(p *cli.Program) *cobra.Command {
-	o := &observe.Serving{}
+func serveCommand(p *cli.Program) *cobra.Command {
+	o := &observe.ServeOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Show the machine as a page, metrics for Prometheus",
@@ -45,7 +45,7 @@ Ctrl-C ends gpuard serve.`,
   ssh -L 8470:127.0.0.1:8470 box           then open it on your own machine`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error { return serveWith(p, cmd, o) })
+			return failure.WithExitCode(func() error { return startServe(p, cmd, o) })
 		},
 	}
 	setupcmd.AddPageFlags(cmd, o)
@@ -53,7 +53,7 @@ Ctrl-C ends gpuard serve.`,
 	return cmd
 }
 
-func serveWith(p *cli.Program, cmd *cobra.Command, o *observe.Serving) error {
+func startServe(p *cli.Program, cmd *cobra.Command, o *observe.ServeOptions) error {
 	if err := setupcmd.BothForTLS(o.Cert, o.Key); err != nil {
 		return err
 	}
@@ -63,16 +63,16 @@ func serveWith(p *cli.Program, cmd *cobra.Command, o *observe.Serving) error {
 	if info, err := os.Stat(o.Jobs); o.Jobs != "" && (err != nil || !info.IsDir()) {
 		return failure.Usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.Jobs)
 	}
-	token, err := tokenIn(o.TokenFile)
+	token, err := readToken(o.TokenFile)
 	if err != nil {
 		return err
 	}
 	o.Token = token
-	return p.Views.Serve(cmd.Context(), watched(p), *o)
+	return p.Views.Serve(cmd.Context(), newView(p), *o)
 }
 
-// watched is what a view may show and do: what this command line can.
-func watched(p *cli.Program) observe.View {
+// newView is what a view may show and do: what this command line can.
+func newView(p *cli.Program) observe.View {
 	of := func(host *machine.Host) *cli.Program {
 		q, own := *p, *host
 		own.Say, own.Loud = func(string) {}, func(string) {} // what they say is for the caller of one command
@@ -80,13 +80,13 @@ func watched(p *cli.Program) observe.View {
 		return &q
 	}
 	return observe.View{Host: p.Host, Version: cli.Version(),
-		Sources: func(host *machine.Host) []observe.Source { return sources(of(host)) },
-		Actions: func(host *machine.Host) []observe.Action { return actions(of(host)) },
-		Log:     func(host *machine.Host) observe.LogOf { return logOf(of(host)) }}
+		Sources: func(host *machine.Host) []observe.Source { return pageSources(of(host)) },
+		Actions: func(host *machine.Host) []observe.Action { return pageActions(of(host)) },
+		Log:     func(host *machine.Host) observe.LogReader { return logReader(of(host)) }}
 }
 
-// tokenIn reads the token, which only its owner may be able to read; a missing file is made.
-func tokenIn(path string) (string, error) {
+// readToken reads the token, which only its owner may be able to read; a missing file is made.
+func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
@@ -121,8 +121,8 @@ func tokenIn(path string) (string, error) {
 	return token, nil
 }
 
-// within bounds what a page asks for.
-func within[T any](limit time.Duration, f func(context.Context) (T, error)) func(context.Context) (any, error) {
+// withTimeout bounds what a page asks for.
+func withTimeout[T any](limit time.Duration, f func(context.Context) (T, error)) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
 		ctx, end := context.WithTimeout(ctx, limit)
 		defer end()

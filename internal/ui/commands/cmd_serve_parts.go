@@ -72,17 +72,17 @@ func queueGauges(answer any) (all []observe.Gauge) {
 	return all
 }
 
-// askAgain is the time between two questions of serve to other schedulers.
-const askAgain = 30 * time.Second
+// askInterval is the time between two questions of serve to other schedulers.
+const askInterval = 30 * time.Second
 
-// sources are the parts of the page besides the devices.
-func sources(p *cli.Program) []observe.Source {
+// pageSources are the parts of the page besides the devices.
+func pageSources(p *cli.Program) []observe.Source {
 	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
 	return []observe.Source{
-		{Name: "queue", Title: "Waiting", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
+		{Name: "queue", Title: "Waiting", Every: 2 * time.Second, Public: publicOf(publicQueue), Gauges: queueGauges, Read: withTimeout(10*time.Second, func(ctx context.Context) (queuePart, error) {
 			last, now := asked.Load(), time.Now().UnixNano()
-			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
-			apart := apart(p)
+			ask := now-last > int64(askInterval) && asked.CompareAndSwap(last, now)
+			apart := copyProgram(p)
 			q, err := queue.Open(apart.Host, false)
 			if err != nil {
 				return queuePart{}, err
@@ -93,24 +93,24 @@ func sources(p *cli.Program) []observe.Source {
 			a, more, err := batchcmd.ReadQueue(ctx, apart, q, batchcmd.ShownJobs, ask)
 			return queuePart{a, more}, err
 		})},
-		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
+		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: withTimeout(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
 			a := servicesAnswer{"gpuard.services/1", []projectUp{}}
-			for _, view := range services.Views(ctx, apart(p).Host) {
-				found := projectcmd.Instances("", view, func(*services.Row) bool { return true })
+			for _, view := range services.ProjectViews(ctx, copyProgram(p).Host) {
+				found := projectcmd.MakePsAnswer("", view, func(*services.Row) bool { return true })
 				a.Projects = append(a.Projects, projectUp{found.Project, found.File, found.Supervised, found.Instances})
 			}
 			return a, nil
-		}), Public: shown(publicServices)},
-		{Name: "findings", Title: "Findings", Every: time.Minute, Read: within(time.Minute, func(ctx context.Context) (checkcmd.Diagnosed, error) {
-			d, err := doctor.Diagnose(ctx, apart(p).Host, "", false)
-			return checkcmd.Diagnosed{Schema: "gpuard.doctor/1", Diagnosis: d}, err
+		}), Public: publicOf(publicServices)},
+		{Name: "findings", Title: "Findings", Every: time.Minute, Read: withTimeout(time.Minute, func(ctx context.Context) (checkcmd.DoctorAnswer, error) {
+			d, err := doctor.Diagnose(ctx, copyProgram(p).Host, "", false)
+			return checkcmd.DoctorAnswer{Schema: "gpuard.doctor/1", Diagnosis: d}, err
 		})},
-		{Name: "history", Title: "History", Every: 30 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
+		{Name: "history", Title: "History", Every: 30 * time.Second, Read: withTimeout(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
 			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
-			list, err := observe.Leases(ctx, apart(p).Host)
+			list, err := observe.EndedLeases(ctx, copyProgram(p).Host)
 			a.Leases = list
 			for _, by := range []string{"user", "gpu", "command"} {
-				if use := trend.Sum(list, by, time.Local); len(use) > 0 {
+				if use := trend.SumUse(list, by, time.Local); len(use) > 0 {
 					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
 				}
 			}
@@ -119,16 +119,16 @@ func sources(p *cli.Program) []observe.Source {
 	}
 }
 
-// apart is the program for one of several requests at the same time: a host remembers what it has read.
-func apart(p *cli.Program) *cli.Program {
+// copyProgram is the program for one of several requests at the same time: a host remembers what it has read.
+func copyProgram(p *cli.Program) *cli.Program {
 	q, host := *p, *p.Host
 	q.Host = &host
 	return &q
 }
 
-// reviveApart is ReviveQueue for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
-func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
-	program, err := cli.Beside("gpuard")
+// reviveQueue is ReviveQueue for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
+func reviveQueue(ctx context.Context, p *cli.Program, q *queue.Queue) error {
+	program, err := cli.FindBeside("gpuard")
 	if err != nil {
 		return batchcmd.ReviveQueue(p, q)
 	}
@@ -139,8 +139,8 @@ func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
 	return nil
 }
 
-// cancelNamed ends jobs of the queue by their numbers, and runs by their leases, as gpuard cancel does.
-func cancelNamed(ctx context.Context, p *cli.Program, words []string) error {
+// cancelByName ends jobs of the queue by their numbers, and runs by their leases, as gpuard cancel does.
+func cancelByName(ctx context.Context, p *cli.Program, words []string) error {
 	var jobs []string
 	for _, word := range words {
 		if areJobs([]string{word}) {
@@ -180,13 +180,13 @@ func cancelNamed(ctx context.Context, p *cli.Program, words []string) error {
 	if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
 		return err
 	}
-	return reviveApart(ctx, p, q)
+	return reviveQueue(ctx, p, q)
 }
 
 // mayDrain reports whether the caller may take devices of this machine out of use: who owns its folder of leases.
 func mayDrain(host *machine.Host) bool {
 	m, err := host.Read(context.Background(), gpu.Identity)
-	if host.Proc.Root() || err != nil {
+	if host.Proc.IsRoot() || err != nil {
 		return err == nil
 	}
 	folder, err := host.Folder(m, false)
@@ -197,24 +197,24 @@ func mayDrain(host *machine.Host) bool {
 	return folder.Owner == uint32(os.Geteuid()) //nolint:gosec // a uid
 }
 
-// actions are what may be asked for with the token: each does what the command of its name does.
-func actions(p *cli.Program) []observe.Action {
+// pageActions are what may be asked for with the token: each does what the command of its name does.
+func pageActions(p *cli.Program) []observe.Action {
 	return []observe.Action{
-		{Name: "cancel", Do: func(ctx context.Context, words []string) error { return cancelNamed(ctx, apart(p), words) }},
+		{Name: "cancel", Do: func(ctx context.Context, words []string) error { return cancelByName(ctx, copyProgram(p), words) }},
 		{Name: "release", Do: func(ctx context.Context, words []string) error {
 			for _, id := range words {
-				if _, err := leases.Release(ctx, apart(p).Host, id); err != nil {
+				if _, err := leases.Release(ctx, copyProgram(p).Host, id); err != nil {
 					return err
 				}
 			}
 			return nil
 		}},
-		{Name: "drain", Can: func() bool { return mayDrain(apart(p).Host) }, Do: func(ctx context.Context, words []string) error {
-			_, err := leases.Drain(ctx, apart(p).Host, words, "by gpuard serve")
+		{Name: "drain", Can: func() bool { return mayDrain(copyProgram(p).Host) }, Do: func(ctx context.Context, words []string) error {
+			_, err := leases.Drain(ctx, copyProgram(p).Host, words, "by gpuard serve")
 			return err
 		}},
 		{Name: "undrain", Do: func(ctx context.Context, words []string) error {
-			_, err := leases.Undrain(ctx, apart(p).Host, words)
+			_, err := leases.Undrain(ctx, copyProgram(p).Host, words)
 			return err
 		}},
 		{Name: "evict", Do: func(ctx context.Context, words []string) error {
@@ -222,7 +222,7 @@ func actions(p *cli.Program) []observe.Action {
 			if err != nil {
 				return err
 			}
-			ended, err := leases.Evict(ctx, apart(p).Host, pids, 0, 10*time.Second, false)
+			ended, err := leases.Evict(ctx, copyProgram(p).Host, pids, 0, 10*time.Second, false)
 			var stay []string
 			for _, e := range ended {
 				if !e.Gone {

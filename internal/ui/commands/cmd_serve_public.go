@@ -7,8 +7,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// shown lets a function about one type be a Source.Public. An answer of another type is not shown at all.
-func shown[T any](public func(T) T) func(any) any {
+// publicOf lets a function about one type be a Source.Public. An answer of another type is not shown at all.
+func publicOf[T any](public func(T) T) func(any) any {
 	return func(answer any) any {
 		if a, ok := answer.(T); ok {
 			return public(a)
@@ -22,7 +22,7 @@ func shown[T any](public func(T) T) func(any) any {
 func publicQueue(a queuePart) queuePart {
 	a.Reasons = slices.Clone(a.Reasons)
 	for i := range a.Reasons {
-		a.Reasons[i] = a.Reasons[i].Discreet()
+		a.Reasons[i] = a.Reasons[i].PublicView()
 	}
 	a.Others = slices.Clone(a.Others)
 	for i := range a.Others {

@@ -14,7 +14,7 @@ import (
 // topThemes are the colours that gpuard top can be asked for.
 func topThemes() []string { return []string{"auto", "dark", "light", "mono"} }
 
-func top(p *cli.Program) *cobra.Command {
+func topCommand(p *cli.Program) *cobra.Command {
 	theme := ""
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
@@ -33,7 +33,7 @@ NO_COLOR is obeyed: each colour is said in words, too.`,
 		Example: "  gpuard top\n  gpuard top --theme light\n  gpuard top --machine demo",
 		Args:    flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				if !slices.Contains(topThemes(), theme) {
 					return failure.Usagef("cannot use --theme %q: it is one of %s", theme, strings.Join(topThemes(), ", "))
 				}
@@ -43,7 +43,7 @@ NO_COLOR is obeyed: each colour is said in words, too.`,
 				if p.Views.Top == nil {
 					return p.BecomeView()
 				}
-				view := watched(p)
+				view := newView(p)
 				view.Theme = theme
 				return p.Views.Top(cmd.Context(), view)
 			})

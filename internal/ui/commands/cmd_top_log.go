@@ -14,14 +14,14 @@ import (
 	"gpuard/internal/ui/cli/batchcmd"
 )
 
-// logOf reads what a job of the queue or a service has written. What a plain gpuard run writes goes where its caller wants it.
-func logOf(p *cli.Program) observe.LogOf {
+// logReader reads what a job of the queue or a service has written. What a plain gpuard run writes goes where its caller wants it.
+func logReader(p *cli.Program) observe.LogReader {
 	return func(ctx context.Context, name string, last int) (title string, lines []string, err error) {
-		own := apart(p)
+		own := copyProgram(p)
 		if areJobs([]string{name}) {
 			return jobLog(own, name, last)
 		}
-		for _, view := range services.Views(ctx, own.Host) {
+		for _, view := range services.ProjectViews(ctx, own.Host) {
 			for i := range view.Rows {
 				if row := &view.Rows[i]; row.Lease == name && row.Log != "" {
 					return row.Name, lastLines(row.Log, last), nil
@@ -71,7 +71,7 @@ func lastLines(path string, last int) (lines []string) {
 	row.Name = "log"
 	logs.Add(row, last)
 	redrawn := false // a terminal shows the next line in place of the one before, as a progress bar wants it
-	for _, next := range []func() (services.Line, bool){logs.Now, logs.Unended} {
+	for _, next := range []func() (services.LogLine, bool){logs.Now, logs.UnendedLine} {
 		for line, ok := next(); ok; line, ok = next() {
 			text := prose.Clean(string(line.Text))
 			if redrawn {

@@ -63,7 +63,7 @@ func TestDocs(t *testing.T) {
 
 // shownCommands returns the commands of the help, with defaults that do not depend on this machine.
 func shownCommands() []*cobra.Command {
-	root := cli.CommandTree(Table())
+	root := cli.CommandTree(CommandTable())
 	list := []*cobra.Command{root}
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() || c.Name() == "help" {
@@ -140,7 +140,7 @@ func TestHelp(t *testing.T) {
 	for _, c := range withTargets() {
 		text := manual.HelpText(c, manual.HelpWidth)
 		for line := range strings.Lines(text) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > manual.HelpWidth {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > manual.HelpWidth {
 				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
 			}
 		}
@@ -166,7 +166,7 @@ func TestHelpNarrow(t *testing.T) {
 				t.Errorf("%s --help at %d columns has other words:\n%s", c.CommandPath(), width, text)
 			}
 			for line := range strings.Lines(text) {
-				if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+				if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 					t.Errorf("%s --help at %d columns has a line of %d: %s", c.CommandPath(), width, n, line)
 				}
 			}

@@ -38,7 +38,7 @@ func TestLists(t *testing.T) {
 			}
 		})
 	}
-	look(cli.CommandTree(Table()))
+	look(cli.CommandTree(CommandTable()))
 	for _, name := range []string{"device", "exclude", "fallback", "arms", "policy", "name"} {
 		if !found[name] {
 			t.Errorf("there is no list --%s", name)

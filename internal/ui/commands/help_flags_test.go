@@ -43,7 +43,7 @@ func TestHelpGroups(t *testing.T) {
 		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, reserve, env and the four of export", grouped)
 	}
 	var names []string
-	for _, g := range flagset.Groups() {
+	for _, g := range flagset.FlagGroups() {
 		names = append(names, g.Names...)
 	}
 	slices.Sort(names)
@@ -89,13 +89,13 @@ func TestShortHelp(t *testing.T) {
 
 // TestRootHelp: gpuard --help fits on a screen, and has each command of a user once, under the heading of its group.
 func TestRootHelp(t *testing.T) {
-	root := cli.CommandTree(Table())
+	root := cli.CommandTree(CommandTable())
 	text := manual.RootHelp(root, manual.HelpWidth)
 	if n := strings.Count(text, "\n"); n > 40 {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
 	var groups []cmdtable.Group
-	for _, row := range Table() {
+	for _, row := range CommandTable() {
 		cmd, _, err := root.Find([]string{row.Name})
 		if err != nil || cmd.Name() != row.Name || cmd.Hidden != (row.Group == "") {
 			t.Errorf("%s is %v, hidden %v, in the group %q: %v", row.Name, cmd.Name(), cmd.Hidden, row.Group, err)
@@ -111,7 +111,7 @@ func TestRootHelp(t *testing.T) {
 		if n := strings.Count(text, console.Pad(row.Name, manual.NameColumn, false, "")+"  "+cmd.Short+"\n"); n != want {
 			t.Errorf("%s is there %d times with %q, want %d", row.Name, n, cmd.Short, want)
 		}
-		if row.Group != "" && console.Cells(cmd.Short) > manual.ShortColumn {
+		if row.Group != "" && console.CellWidth(cmd.Short) > manual.ShortColumn {
 			t.Errorf("%s: %q is longer than %d columns", row.Name, cmd.Short, manual.ShortColumn)
 		}
 		if i := slices.Index(groups, row.Group); i >= 0 && i < len(groups)-1 {
@@ -121,7 +121,7 @@ func TestRootHelp(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(manual.RootHelp(root, 40)) {
-		if console.Cells(strings.TrimSuffix(line, "\n")) > 40 {
+		if console.CellWidth(strings.TrimSuffix(line, "\n")) > 40 {
 			t.Errorf("wider than 40 columns: %q", line)
 		}
 	}

@@ -27,7 +27,7 @@ func TestJoinWait(t *testing.T) {
 		"status --json":                      "status --json",
 		"run --model --wait --wait 5s -- ab": "run --model --wait --wait=5s -- ab",
 	} {
-		root := cli.CommandTree(Table())
+		root := cli.CommandTree(CommandTable())
 		if got := strings.Join(cli.JoinWait(root, strings.Fields(words)), " "); got != want {
 			t.Errorf("%s: %s, want %s", words, got, want)
 		}

@@ -18,15 +18,15 @@ func TestManual(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "man")
 	pages := map[string]string{}
-	for _, p := range manual.Pages(cli.CommandTree(Table()), "v1.2.3") {
+	for _, p := range manual.ManPages(cli.CommandTree(CommandTable()), "v1.2.3") {
 		if pages[p.Name] != "" {
 			t.Errorf("there are two pages %s", p.Name)
 		}
 		pages[p.Name] = rendered(t, p)
 	}
 	checkSections(t, pages)
-	for _, cmd := range manual.WithPages(cli.CommandTree(Table())) {
-		name := manual.PageOf(cmd) + ".1"
+	for _, cmd := range manual.CommandsWithPages(cli.CommandTree(CommandTable())) {
+		name := manual.PageName(cmd) + ".1"
 		text := pages[name]
 		if text == "" {
 			t.Errorf("there is no page %s", name)
@@ -41,7 +41,7 @@ func TestManual(t *testing.T) {
 		said := []string{name[:len(name)-2] + " - " + cmd.Short, cmd.UseLine(), cmd.Long, cmd.Example, "gpuard v1.2.3"}
 		for _, c := range cmd.Commands() {
 			if c.IsAvailableCommand() {
-				said = append(said, cmd.CommandPath()+" COMMAND [flags]", manual.PageOf(c)+"(1) "+c.Short)
+				said = append(said, cmd.CommandPath()+" COMMAND [flags]", manual.PageName(c)+"(1) "+c.Short)
 			}
 		}
 		for _, said := range said {
@@ -154,7 +154,7 @@ func firstMissing(words, said string) string {
 func TestRoff(t *testing.T) {
 	gate.Need(t, "man")
 	for _, text := range []string{`.SH a`, `'br`, `a\fBb\e \n(.x \*(aq`, "`a' ^ ~ -- \"b\"", `printf '%s\n' "$x"`, `. . .`, "'", ".", `\`, "┌ … é"} {
-		page := rendered(t, manual.Page{Name: "t.1", Text: manual.PageHead("T", 1, "x") + ".SH NAME\nt \\- x\n.SH OPTIONS\n.TP\n.B " + manual.Roff(text) + "\n" + manual.Roff(text) + "\n.PP\n.nf\n" + manual.Roff(text) + "\n.fi\n"})
+		page := rendered(t, manual.Page{Name: "t.1", Text: manual.PageHead("T", 1, "x") + ".SH NAME\nt \\- x\n.SH OPTIONS\n.TP\n.B " + manual.EscapeRoff(text) + "\n" + manual.EscapeRoff(text) + "\n.PP\n.nf\n" + manual.EscapeRoff(text) + "\n.fi\n"})
 		if n := strings.Count(page, text); n != 3 {
 			t.Errorf("%q is %d times, not 3, on\n%s", text, n, page)
 		}

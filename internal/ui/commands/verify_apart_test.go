@@ -23,7 +23,7 @@ func TestApart(t *testing.T) {
 		{"run --verify", ""},
 	} {
 		p := &cli.Program{Host: &machine.Host{}, Args: strings.Fields(c.line)}
-		cmd := runcmd.Run(p)
+		cmd := runcmd.NewRunCommand(p)
 		if err := cmd.ParseFlags(p.Args[1:]); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // CommandText is a command as a shell takes it, without control characters.
 func CommandText(words []string) string {
-	return prose.Clean(shellquote.Words(shellquote.Sh, words...))
+	return prose.Clean(shellquote.JoinQuoted(shellquote.Sh, words...))
 }
 
 // ElapsedText formats a run time: "2.4 s", "1h3m".
@@ -61,5 +61,5 @@ func AboutText(d time.Duration) string {
 	return AgeText(d.Round(24 * time.Hour))
 }
 
-// Between stands between two columns.
-const Between = "  "
+// ColumnGap stands between two columns.
+const ColumnGap = "  "

@@ -27,8 +27,8 @@ type Span struct {
 	Text  string
 }
 
-// Of is text in this style.
-func (s Style) Of(text string) Span { return Span{Style: s, Text: text} }
+// Span is text in this style.
+func (s Style) Span(text string) Span { return Span{Style: s, Text: text} }
 
 // Page collects lines that are no wider than the terminal.
 type Page struct {
@@ -54,16 +54,16 @@ func (p *Page) Text(s string) string {
 // Translate says a sentence in the language of the terminal, made safe for it.
 func (p *Page) Translate(text string) string { return p.Text(p.Term.Translate(text)) }
 
-// Pick returns the glyph, or its ASCII replacement on a terminal without UTF-8.
-func (p *Page) Pick(glyph, ascii string) string {
+// PickGlyph returns the glyph, or its ASCII replacement on a terminal without UTF-8.
+func (p *Page) PickGlyph(glyph, ascii string) string {
 	if p.Term.UTF8 {
 		return glyph
 	}
 	return ascii
 }
 
-// Dots is what stands for text that is cut.
-func (p *Page) Dots() string { return p.Pick("…", "~") }
+// Ellipsis is what stands for text that is cut.
+func (p *Page) Ellipsis() string { return p.PickGlyph("…", "~") }
 
 // Line writes one line, cut to the width.
 func (p *Page) Line(spans ...Span) {
@@ -81,16 +81,16 @@ func (p *Page) Line(spans ...Span) {
 			if room <= 0 {
 				break
 			}
-			text = Cut(text, room, p.Dots())
-			room -= Cells(text)
+			text = Cut(text, room, p.Ellipsis())
+			room -= CellWidth(text)
 		}
-		p.Styled(spans[i].Style, text)
+		p.WriteStyled(spans[i].Style, text)
 	}
 	p.Out.WriteByte('\n')
 }
 
-// Styled writes text in a style.
-func (p *Page) Styled(s Style, text string) {
+// WriteStyled writes text in a style.
+func (p *Page) WriteStyled(s Style, text string) {
 	if !p.Term.Color || s == Normal || text == "" {
 		p.Out.WriteString(text)
 		return
@@ -98,9 +98,9 @@ func (p *Page) Styled(s Style, text string) {
 	p.Out.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// Paragraph wraps text after a lead; the lines after the first are indented by the width of the lead.
-func (p *Page) Paragraph(lead Span, s Style, text string) {
-	width := p.Term.Width - Cells(lead.Text)
+// WriteParagraph wraps text after a lead; the lines after the first are indented by the width of the lead.
+func (p *Page) WriteParagraph(lead Span, s Style, text string) {
+	width := p.Term.Width - CellWidth(lead.Text)
 	if p.Term.Width > 0 && width < 12 { // too narrow for hanging lines
 		lead.Text, width = Cut(lead.Text, max(p.Term.Width-12, 0), ""), min(p.Term.Width, 12)
 	}
@@ -109,23 +109,23 @@ func (p *Page) Paragraph(lead Span, s Style, text string) {
 	}
 	for i, part := range Wrap(text, width) {
 		if i > 0 {
-			lead = Normal.Of(strings.Repeat(" ", Cells(lead.Text)))
+			lead = Normal.Span(strings.Repeat(" ", CellWidth(lead.Text)))
 		}
-		p.Line(lead, s.Of(part))
+		p.Line(lead, s.Span(part))
 	}
 }
 
-// Columns returns the widths that the table needs, and by how much they exceed the terminal.
-func (p *Page) Columns(table [][]string) (widths [5]int, over int) {
+// ColumnWidths returns the widths that the table needs, and by how much they exceed the terminal.
+func (p *Page) ColumnWidths(table [][]string) (widths [5]int, over int) {
 	for _, row := range table {
 		for i, text := range row {
-			widths[i] = max(widths[i], Cells(text))
+			widths[i] = max(widths[i], CellWidth(text))
 		}
 	}
 	if p.Term.Width <= 0 {
 		return widths, 0
 	}
-	over = (len(widths)-1)*len(Between) - p.Term.Width
+	over = (len(widths)-1)*len(ColumnGap) - p.Term.Width
 	for _, w := range widths {
 		over += w
 	}
@@ -133,4 +133,4 @@ func (p *Page) Columns(table [][]string) (widths [5]int, over int) {
 }
 
 // WriteText writes text of its own, cut at the width of the terminal.
-func (p *Page) WriteText(text string) { p.Line(Normal.Of(p.Text(text))) }
+func (p *Page) WriteText(text string) { p.Line(Normal.Span(p.Text(text))) }

@@ -42,7 +42,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	rows = v.translateRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
-		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: in("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
+		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Span(v.heads.State), Where: in("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
 	}
 	for i := range rows {
 		v.writeRow(&rows[i])
@@ -62,19 +62,19 @@ func (v *RowsPage) translateRows(rows []TableRow) []TableRow {
 
 // measureColumns sets the widths of the columns.
 func (v *RowsPage) measureColumns(rows []TableRow) {
-	v.name, v.state, v.where, v.mark, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID+v.heads.Ended), Cells(v.heads.Since)
+	v.name, v.state, v.where, v.mark, v.since = CellWidth(v.heads.Name), CellWidth(v.heads.State), CellWidth(v.Term.Translate("ON")), CellWidth(v.heads.PID+v.heads.Ended), CellWidth(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
-		v.name = max(v.name, Cells(v.Text(r.Name)))
-		v.state = max(v.state, Cells(r.State.Text))
-		v.where = max(v.where, Cells(v.Text(r.Where)))
-		v.since = max(v.since, Cells(r.Since))
+		v.name = max(v.name, CellWidth(v.Text(r.Name)))
+		v.state = max(v.state, CellWidth(r.State.Text))
+		v.where = max(v.where, CellWidth(v.Text(r.Where)))
+		v.since = max(v.since, CellWidth(r.Since))
 		if v.hasMark() {
-			v.mark = max(v.mark, Cells(v.markOf(r)))
+			v.mark = max(v.mark, CellWidth(v.markOf(r)))
 		}
 	}
 	const about = 20 // columns that it has at least
-	most := v.Term.Width - v.state - v.mark - v.since - 4*len(Between)
+	most := v.Term.Width - v.state - v.mark - v.since - 4*len(ColumnGap)
 	if v.heads.About != "" {
 		most -= about
 	}
@@ -84,15 +84,15 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 
 // writeColumns writes a row in its columns.
 func (v *RowsPage) writeColumns(s Style, r TableRow, mark string) {
-	line := []Span{s.Of(Pad(v.Text(r.Name), v.name, v.Number, v.Dots()) + Between), r.State.Style.Of(Pad(r.State.Text, v.state, false, "")), s.Of(Between + Pad(v.Text(r.Where), v.where, false, v.Dots()) + Between)}
+	line := []Span{s.Span(Pad(v.Text(r.Name), v.name, v.Number, v.Ellipsis()) + ColumnGap), r.State.Style.Span(Pad(r.State.Text, v.state, false, "")), s.Span(ColumnGap + Pad(v.Text(r.Where), v.where, false, v.Ellipsis()) + ColumnGap)}
 	if v.hasMark() {
-		line = append(line, s.Of(Pad(mark, v.mark, true, "")+Between))
+		line = append(line, s.Span(Pad(mark, v.mark, true, "")+ColumnGap))
 	}
 	since := r.Since
 	if v.heads.About != "" {
-		since = Pad(since, v.since, true, "") + Between
+		since = Pad(since, v.since, true, "") + ColumnGap
 	}
-	v.Line(append(line, s.Of(since), s.Of(v.Text(r.About)+r.When), Dim.Of(v.Text(r.Note)))...)
+	v.Line(append(line, s.Span(since), s.Span(v.Text(r.About)+r.When), Dim.Span(v.Text(r.Note)))...)
 }
 
 // writeRow writes a row, in two lines on a narrow terminal, and what there is to say of it.
@@ -101,8 +101,8 @@ func (v *RowsPage) writeRow(r *TableRow) {
 	if v.Term.Width >= TableWidth {
 		v.writeColumns(Normal, *r, v.markOf(r))
 	} else {
-		name := v.Text(strings.TrimSpace(r.Name+Between+r.About)) + r.When
-		v.Line(Bold.Of(Cut(name, max(v.Term.Width-Cells(r.State.Text)-2, 4), v.Dots())), Normal.Of(Between), r.State)
+		name := v.Text(strings.TrimSpace(r.Name+ColumnGap+r.About)) + r.When
+		v.Line(Bold.Span(Cut(name, max(v.Term.Width-CellWidth(r.State.Text)-2, 4), v.Ellipsis())), Normal.Span(ColumnGap), r.State)
 		facts := []string{v.Text(r.Where)}
 		if r.PID != 0 {
 			facts = append(facts, "pid "+pidText(r.PID))
@@ -116,10 +116,10 @@ func (v *RowsPage) writeRow(r *TableRow) {
 		if r.Note != "" {
 			facts = append(facts, v.Text(strings.TrimSpace(r.Note)))
 		}
-		v.Paragraph(Normal.Of(indent), Normal, strings.Join(facts, ", "))
+		v.WriteParagraph(Normal.Span(indent), Normal, strings.Join(facts, ", "))
 	}
 	if r.Remark != "" {
-		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Translate(r.Remark))
+		v.WriteParagraph(Dim.Span(indent+v.PickGlyph("└ ", "- ")), Normal, v.Translate(r.Remark))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestWidth(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abc": 3, "日本": 4, "🚀": 2, "e\u0301": 1, "━╸┈…": 4, "한글": 4, "ｆ": 2, "é": 1, "א": 1} {
-		if got := Cells(text); got != want {
+		if got := CellWidth(text); got != want {
 			t.Errorf("%q takes %d columns, want %d", text, got, want)
 		}
 	}
@@ -53,11 +53,11 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	got := Terminal(file, visible.Env{"LANG=de_DE.UTF-8", "TERM=xterm", "COLUMNS=20"})
+	got := DescribeTerminal(file, visible.Env{"LANG=de_DE.UTF-8", "TERM=xterm", "COLUMNS=20"})
 	if want := (Term{Width: 20, UTF8: true}); got != want {
 		t.Errorf("a file is %+v, want %+v", got, want)
 	}
-	if got := Terminal(file, nil); got.Width != 80 || got.TTY {
+	if got := DescribeTerminal(file, nil); got.Width != 80 || got.TTY {
 		t.Errorf("a file is 80 columns wide where COLUMNS is not set, and no terminal: %+v", got)
 	}
 }

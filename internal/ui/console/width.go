@@ -8,16 +8,16 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// Cells is the number of terminal columns that the text takes.
-func Cells(s string) int { return prose.Cells(s) }
+// CellWidth is the number of terminal columns that the text takes.
+func CellWidth(s string) int { return prose.Cells(s) }
 
 // Cut shortens the text to at most width columns; dots replaces the rest.
-func Cut(s string, width int, dots string) string { return prose.Cut(s, width, dots) }
+func Cut(s string, width int, dots string) string { return prose.CutToWidth(s, width, dots) }
 
 // Pad cuts or fills the text to exactly width columns, aligned right if right is set.
 func Pad(s string, width int, right bool, dots string) string {
 	s = Cut(s, width, dots)
-	fill := strings.Repeat(" ", max(0, width-Cells(s)))
+	fill := strings.Repeat(" ", max(0, width-CellWidth(s)))
 	if right {
 		return fill + s
 	}
@@ -32,15 +32,15 @@ func Wrap(s string, width int) []string {
 	}
 	var lines []string
 	line := ""
-	for glue, word := range pieces(s) {
-		if line != "" && Cells(line)+len(glue)+Cells(word) <= width {
+	for glue, word := range breakPieces(s) {
+		if line != "" && CellWidth(line)+len(glue)+CellWidth(word) <= width {
 			line += glue + word
 			continue
 		}
 		if line != "" {
 			lines = append(lines, line)
 		}
-		for Cells(word) > width {
+		for CellWidth(word) > width {
 			head := Cut(word, width, "")
 			if head == "" { // one character wider than the line
 				_, size := utf8.DecodeRuneInString(word)
@@ -57,15 +57,15 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// pieces are what a line may be broken between, each with what joins it to the one before: words, and within a word the characters that are
+// breakPieces are what a line may be broken between, each with what joins it to the one before: words, and within a word the characters that are
 // written without spaces, such as Chinese. No piece begins with what closes a bracket or a sentence, and none ends with what opens one.
-func pieces(s string) iter.Seq2[string, string] {
+func breakPieces(s string) iter.Seq2[string, string] {
 	const closing, opening = "，。；：、！？）」』》”’", "（「『《“‘"
 	return func(yield func(glue, piece string) bool) {
 		for word := range strings.FieldsSeq(s) {
 			glue, from, before := " ", 0, rune(0)
 			for i, r := range word {
-				if i > 0 && (Cells(string(before)) > 1 || Cells(string(r)) > 1) && !strings.ContainsRune(closing, r) && !strings.ContainsRune(opening, before) {
+				if i > 0 && (CellWidth(string(before)) > 1 || CellWidth(string(r)) > 1) && !strings.ContainsRune(closing, r) && !strings.ContainsRune(opening, before) {
 					if !yield(glue, word[from:i]) {
 						return
 					}

@@ -101,7 +101,7 @@ func RefuseAssignment(cmd *cobra.Command, words []string) error {
 		rest = slices.Concat([]string{"env"}, env, rest)
 	}
 	if len(rest) > 0 {
-		line = append(line, "--", shellquote.Words(shellquote.Sh, rest...))
+		line = append(line, "--", shellquote.JoinQuoted(shellquote.Sh, rest...))
 	}
 	return fmt.Errorf("cannot run %q: a variable in front of a command is for a shell, and gpuard writes those that choose GPUs; type: %s", words[0], strings.Join(line, " "))
 }
@@ -216,7 +216,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if meant := suggest.Word(name, known); meant != "" {
+	if meant := suggest.ClosestWord(name, known); meant != "" {
 		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
 	for _, c := range cmd.Commands() {
@@ -238,7 +238,7 @@ func exampleOf(cmd *cobra.Command, name string) string {
 	case name == "for" && cmd.Name() == "reserve":
 		return "--for 8h"
 	}
-	return Example(name)
+	return FlagExample(name)
 }
 
 // Conflict is two flags that cannot be given together, and the reason.
@@ -275,7 +275,7 @@ func RefuseEmpty(cmd *cobra.Command) (err error) {
 			err = fmt.Errorf("cannot read --%s: it needs a value in front of --, such as %s", f.Name, exampleOf(cmd, f.Name))
 		case !slices.ContainsFunc(values, isEmpty):
 		case len(values) > 1:
-			err = fmt.Errorf("cannot read --%s: there is an empty name in the list; write it like %s,1", f.Name, Example(f.Name))
+			err = fmt.Errorf("cannot read --%s: there is an empty name in the list; write it like %s,1", f.Name, FlagExample(f.Name))
 		default:
 			err = fmt.Errorf("cannot read --%s: its value is empty; write for instance %s, or leave it out", f.Name, exampleOf(cmd, f.Name))
 		}

@@ -50,11 +50,11 @@ type Group struct {
 	Names []string
 }
 
-// Groups are the headings for commands with many flags.
-func Groups() (list []Group) {
+// FlagGroups are the headings for commands with many flags.
+func FlagGroups() (list []Group) {
 	for _, group := range []option.Group{option.Engine, groupRuns, option.Choice, option.Waiting, option.Sharing, groupEnd, option.Processes, option.Life, groupAnswer, option.Rest} {
 		g := Group{Title: string(group)}
-		for _, o := range option.All() {
+		for _, o := range option.AllOptions() {
 			if o.Group == group {
 				g.Names = append(g.Names, o.Name)
 			}
@@ -74,7 +74,7 @@ const ValueName = "value"
 
 // AddOption adds an option of a job as a flag. It is read into a *string, *bool, *int or *[]string, or by a pflag.Value.
 func AddOption(cmd *cobra.Command, name string, value any) {
-	o, _ := option.Find(name)
+	o, _ := option.FindOption(name)
 	f, usage := cmd.Flags(), nameFlags(o.Text)
 	if slices.ContainsFunc(o.Words, func(word string) bool { return !strings.Contains(o.Text, word) }) {
 		usage += ": " + joinWithOr(o.Words)
@@ -109,7 +109,7 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 
 // nameFlags writes the options that a text names as flags.
 func nameFlags(text string) string {
-	return option.Replace(text, func(name, value string) string {
+	return option.ReplaceNames(text, func(name, value string) string {
 		if value != "" {
 			name += " " + value
 		}
@@ -128,7 +128,7 @@ func joinWithOr(words []string) string {
 
 // OptionConflicts are the pairs of options that cannot be given together. Their reasons name options as core/option does.
 func OptionConflicts() (list []Conflict) {
-	for _, o := range option.All() {
+	for _, o := range option.AllOptions() {
 		for _, n := range o.Not {
 			list = append(list, Conflict{o.Name, n.Other, n.Why})
 		}
@@ -136,10 +136,10 @@ func OptionConflicts() (list []Conflict) {
 	return list
 }
 
-// Example is an example of a flag that takes a value.
-func Example(name string) string {
+// FlagExample is an example of a flag that takes a value.
+func FlagExample(name string) string {
 	glue, words := " ", []string(nil)
-	if o, found := option.Find(name); found {
+	if o, found := option.FindOption(name); found {
 		if words = o.Words; len(words) == 0 || len(words) > 3 {
 			words = []string{o.Sample}
 		}

@@ -17,8 +17,8 @@ const (
 	Files   = cobra.ShellCompDirectiveDefault
 )
 
-// Duration reads a time such as 90s, 10m, 24h or 7d.
-func Duration(flag, text string) (time.Duration, error) {
+// ReadDuration reads a time such as 90s, 10m, 24h or 7d.
+func ReadDuration(flag, text string) (time.Duration, error) {
 	d, err := job.ParseTime(text)
 	if err == nil {
 		return d, nil
@@ -32,8 +32,8 @@ func Duration(flag, text string) (time.Duration, error) {
 // EveryTwoSeconds is --watch alone, a compromise: drivers serialise queries, and users do not read faster.
 const EveryTwoSeconds = "2s"
 
-// Interval reads --watch: a time, or a number of seconds.
-func Interval(text string) (time.Duration, error) {
+// ReadInterval reads --watch: a time, or a number of seconds.
+func ReadInterval(text string) (time.Duration, error) {
 	d, err := job.ParseTime(text)
 	if seconds, number := strconv.ParseFloat(text, 64); number == nil {
 		d, err = time.Duration(seconds*float64(time.Second)), nil

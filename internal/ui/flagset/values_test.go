@@ -8,7 +8,7 @@ import (
 
 func TestDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "10m": 10 * time.Minute, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "1d2h": 26 * time.Hour, "300ms": 300 * time.Millisecond} {
-		if got, err := Duration("for", text); got != want || err != nil {
+		if got, err := ReadDuration("for", text); got != want || err != nil {
 			t.Errorf("%s is %v, %v", text, got, err)
 		}
 	}
@@ -22,7 +22,7 @@ func TestDuration(t *testing.T) {
 		"1d+2h": "--for=90s",
 		"":      "--for=90s",
 	} {
-		if _, err := Duration("for", text); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := ReadDuration("for", text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", text, err, says)
 		}
 	}

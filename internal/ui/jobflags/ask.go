@@ -23,7 +23,7 @@ func AskDevice(p *cli.Program, cmd *cobra.Command, ask bool, spec job.Spec) (job
 	if err := CheckAsk(cmd); err != nil {
 		return spec, err
 	}
-	return run.Ask(cmd.Context(), p.Host, spec)
+	return run.AskForDevice(cmd.Context(), p.Host, spec)
 }
 
 // CheckAsk refuses --ask with flags that already name the device.

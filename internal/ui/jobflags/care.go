@@ -67,7 +67,7 @@ func (f *logFile) Type() string { return "string" }
 // readCare reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
 func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	out, err := c.Read(cmd, spec)
+	out, err := c.ReadFlags(cmd, spec)
 	if err != nil || slices.ContainsFunc(superviseFlags(), set) {
 		return out, err
 	}
@@ -79,8 +79,8 @@ func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*j
 	return nil, nil //nolint:nilnil // not asked for
 }
 
-// Read reads the flags.
-func (c *CareFlags) Read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
+// ReadFlags reads the flags.
+func (c *CareFlags) ReadFlags(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if c.Log.times > 1 {
 		return nil, errors.New("cannot use --log twice: the output goes into one file, and --log can be given once")
@@ -94,30 +94,30 @@ func (c *CareFlags) Read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) 
 	out := &job.Care{Log: c.Log.Path, Notify: c.notify}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
-	keep(run.CanNotify(c.notify))
+	keep(run.CheckNotify(c.notify))
 	var err error
 	if set("timeout") {
-		spec.Timeout, err = flagset.Duration("timeout", c.timeout)
+		spec.Timeout, err = flagset.ReadDuration("timeout", c.timeout)
 		keep(err)
 	}
 	if set("expect") {
-		spec.Time, err = flagset.Duration("expect", c.estimate)
+		spec.Time, err = flagset.ReadDuration("expect", c.estimate)
 		keep(err)
 	}
 	if set("retry") {
-		out.Retries, out.Any, err = retries(c.retry)
+		out.Retries, out.Any, err = readRetry(c.retry)
 		keep(err)
 	}
 	if set("drift") {
 		out.Drift, err = readDrift(cmd, c.drift)
 		keep(err)
 	}
-	out.LogLimit, err = logLimit(c.limit)
+	out.LogLimit, err = readLogLimit(c.limit)
 	keep(err)
-	out.Stop, err = stopSignal(c.stop)
+	out.Stop, err = readStopSignal(c.stop)
 	keep(err)
 	if spec.Grace, err = time.ParseDuration(c.grace); err != nil || spec.Grace != 0 {
-		spec.Grace, err = flagset.Duration("grace", c.grace)
+		spec.Grace, err = flagset.ReadDuration("grace", c.grace)
 		keep(err)
 	}
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
@@ -126,8 +126,8 @@ func (c *CareFlags) Read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) 
 	return out, nil
 }
 
-// retries reads --retry.
-func retries(text string) (n int, always bool, err error) {
+// readRetry reads --retry.
+func readRetry(text string) (n int, always bool, err error) {
 	number, when, _ := strings.Cut(text, ":")
 	n, err = strconv.Atoi(number)
 	if err != nil || n < 1 || n > 1000 || !slices.Contains([]string{"", "machine", "any"}, when) || strings.HasSuffix(text, ":") {
@@ -136,8 +136,8 @@ func retries(text string) (n int, always bool, err error) {
 	return n, when == "any", nil
 }
 
-// stopSignal returns the full name of --stop-signal. It accepts only signals that end a program.
-func stopSignal(text string) (string, error) {
+// readStopSignal returns the full name of --stop-signal. It accepts only signals that end a program.
+func readStopSignal(text string) (string, error) {
 	name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if !slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGABRT", "SIGKILL"}, name) {
 		return "", fmt.Errorf("cannot read --stop-signal %q: write TERM, INT, HUP, QUIT, USR1, USR2, ALRM, ABRT or KILL", text)
@@ -145,8 +145,8 @@ func stopSignal(text string) (string, error) {
 	return name, nil
 }
 
-// logLimit reads --log-limit.
-func logLimit(text string) (gpu.Bytes, error) {
+// readLogLimit reads --log-limit.
+func readLogLimit(text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil || n < 1<<12 {
 		return 0, fmt.Errorf("cannot read --log-limit %q: write a size of 4K or more, such as 64M", text)

@@ -33,9 +33,9 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range config.Defaults() {
+	for _, d := range config.MergeDefaults() {
 		f := cmd.Flags().Lookup(d.Flag)
-		if f == nil || f.Changed || contradicts(p, cmd, d) {
+		if f == nil || f.Changed || isContradicted(p, cmd, d) {
 			continue
 		}
 		value := d.Value
@@ -54,7 +54,7 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 		return nil
 	}
 	limits, err := p.Host.Limits()
-	if r := limits.Longest(); err == nil && r != nil {
+	if r := limits.ShortestTime(); err == nil && r != nil {
 		if p.Defaults.Longest = r.Time; !flagset.IsSet(cmd, "keep-while") {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
@@ -64,8 +64,8 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 	return err
 }
 
-// contradicts reports whether a default conflicts with the flags that were given.
-func contradicts(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
+// isContradicted reports whether a default conflicts with the flags that were given.
+func isContradicted(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 	for _, c := range slices.Concat(flagset.OptionConflicts(), SweepConflicts(), []flagset.Conflict{{One: "wait", Other: "dry-run"},
 		{One: "gpus", Other: "device"}, {One: "model", Other: "device"}, {One: "exclude", Other: "device"}, {One: "min-compute", Other: "device"}, {One: "gpus", Other: "nproc"},
 		{One: "wait", Other: "fallback"}, {One: "no-wait", Other: "fallback"}, {One: "quota", Other: "require-quota"}, {One: "ids", Other: "quota"}, {One: "ids", Other: "require-quota"}, {One: "isolate", Other: "require-isolation"}, {One: "ids", Other: "isolate"}, {One: "ids", Other: "require-isolation"},
@@ -96,8 +96,8 @@ func contradicts(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 	return false
 }
 
-// AtDefault gives an error about a default the file, line and column of that default.
-func AtDefault(p *cli.Program, err error) error {
+// LocateDefault gives an error about a default the file, line and column of that default.
+func LocateDefault(p *cli.Program, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func AtDefault(p *cli.Program, err error) error {
 }
 
 func badDefault(d policy.Default, err error) error {
-	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + AsKeys(err.Error())}}}
+	return &diagnostic.Many{File: d.At.File, List: []diagnostic.One{{Line: d.At.Line, Column: d.At.Column, Text: "in defaults: " + FlagsToKeys(err.Error())}}}
 }
 
 // SayRule reports how a rule limits the command. A dry run has it in its notes.
@@ -127,7 +127,7 @@ func SayRule(p *cli.Program, dry bool) {
 
 // WarnConfig reports a bad configuration file in commands that only read.
 func WarnConfig(p *cli.Program) {
-	if text := p.Host.Unruly(); text != "" {
+	if text := p.Host.ConfigProblem(); text != "" {
 		p.Host.Say(text)
 	}
 }

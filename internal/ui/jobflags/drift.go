@@ -14,15 +14,15 @@ import (
 // the command.
 func readDrift(cmd *cobra.Command, text string) ([]string, error) {
 	if first := cmd.Flags().Arg(0); cmd.ArgsLenAtDash() != 0 && first != "" {
-		if _, err := kinds(first); err == nil {
+		if _, err := readDriftKinds(first); err == nil {
 			return nil, fmt.Errorf("cannot run %q: the kinds of --drift need an equals sign: write --drift=%s; to run a command of that name: --drift -- %s", first, first, first)
 		}
 	}
-	return kinds(text)
+	return readDriftKinds(text)
 }
 
-// kinds reads the value of --drift: all, or a list of kinds.
-func kinds(text string) (list []string, err error) {
+// readDriftKinds reads the value of --drift: all, or a list of kinds.
+func readDriftKinds(text string) (list []string, err error) {
 	known := []string{}
 	for _, k := range health.Kinds() {
 		known = append(known, string(k))

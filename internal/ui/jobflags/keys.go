@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AsKeys rewrites flags in an error as the keys of a file.
-func AsKeys(text string) string {
+// FlagsToKeys rewrites flags in an error as the keys of a file.
+func FlagsToKeys(text string) string {
 	text = strings.TrimPrefix(text, "cannot read ")
 	return flagWord().ReplaceAllStringFunc(text, func(word string) string {
 		lead, flag, _ := strings.Cut(word, "--")

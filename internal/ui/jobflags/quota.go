@@ -16,23 +16,23 @@ type quotaFlags struct {
 	threads        int
 }
 
-func (q *quotaFlags) add(cmd *cobra.Command) {
+func (q *quotaFlags) addFlags(cmd *cobra.Command) {
 	flagset.AddOption(cmd, "quota", &q.level)
 	flagset.AddOption(cmd, "require-quota", &q.require)
 	flagset.AddOption(cmd, "mps-threads", &q.threads)
 }
 
-func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
+func quotaLevels() []string { return []string{string(job.Watch), string(job.MPS)} }
 
-// parse checks the flags and copies them into the request.
-func (q *quotaFlags) parse(cmd *cobra.Command, out *job.Spec) error {
+// parseInto checks the flags and copies them into the request.
+func (q *quotaFlags) parseInto(cmd *cobra.Command, out *job.Spec) error {
 	for _, name := range []string{"quota", "require-quota", "mps-threads"} {
 		if cmd.Flags().Changed(name) && out.Share == 0 {
 			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
 		}
 	}
 	for name, value := range map[string]string{"quota": q.level, "require-quota": q.require} {
-		if value != "" && !slices.Contains(levels(), value) {
+		if value != "" && !slices.Contains(quotaLevels(), value) {
 			return fmt.Errorf("cannot read --%s %q: write watch or mps", name, value)
 		}
 	}

@@ -27,22 +27,24 @@ func (r *RankFlags) Add(cmd *cobra.Command) {
 	flagset.AddOption(cmd, "nproc", &r.nproc)
 }
 
-// given reports whether --torchrun or --ranks is given.
-func (r *RankFlags) given(cmd *cobra.Command) bool { return r.torchrun || cmd.Flags().Changed("ranks") }
+// isGiven reports whether --torchrun or --ranks is given.
+func (r *RankFlags) isGiven(cmd *cobra.Command) bool {
+	return r.torchrun || cmd.Flags().Changed("ranks")
+}
 
 // Parse checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
 func (r *RankFlags) Parse(cmd *cobra.Command, spec *job.Spec, care *CareFlags, asJSON bool) error {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.Most) {
-		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.Most)
+	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.MaxRanks) {
+		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.MaxRanks)
 	}
-	if !r.given(cmd) {
+	if !r.isGiven(cmd) {
 		if set("nproc") {
 			return errors.New("cannot use --nproc alone: it needs --ranks or --torchrun, which start the processes")
 		}
 		return nil
 	}
-	if err := r.check(cmd, spec); err != nil {
+	if err := r.checkRanks(cmd, spec); err != nil {
 		return err
 	}
 	if r.torchrun && len(spec.Command) > 0 {
@@ -50,7 +52,7 @@ func (r *RankFlags) Parse(cmd *cobra.Command, spec *job.Spec, care *CareFlags, a
 			return err
 		}
 	}
-	grace, err := flagset.Duration("grace", care.grace)
+	grace, err := flagset.ReadDuration("grace", care.grace)
 	if care.grace == "0" || care.grace == "0s" {
 		grace, err = 0, nil
 	}
@@ -58,8 +60,8 @@ func (r *RankFlags) Parse(cmd *cobra.Command, spec *job.Spec, care *CareFlags, a
 	return err
 }
 
-// check refuses values and combinations that make no sense.
-func (r *RankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
+// checkRanks refuses values and combinations that make no sense.
+func (r *RankFlags) checkRanks(cmd *cobra.Command, spec *job.Spec) error {
 	first := cmd.Flags().Arg(0)
 	_, number := strconv.Atoi(r.ranks)
 	given := max(spec.GPUs, len(spec.Devices))
@@ -73,9 +75,9 @@ func (r *RankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 		return fmt.Errorf("cannot read --ranks=%s: write --ranks=all or --ranks=own", r.ranks)
 	case cmd.Flags().Changed("ranks") && cmd.ArgsLenAtDash() != 0 && slices.Contains([]string{"all", "own"}, first):
 		return fmt.Errorf("cannot run %q: the value of --ranks needs an equals sign: write --ranks=%s; to run a command of that name: --ranks -- %s", first, first, first)
-	case len(spec.Command) == 0 && r.torchrun && !isDry(cmd):
+	case len(spec.Command) == 0 && r.torchrun && !isDryRun(cmd):
 		return errors.New("cannot start torchrun without a script: gpuard run --torchrun -- train.py")
-	case len(spec.Command) == 0 && !isDry(cmd):
+	case len(spec.Command) == 0 && !isDryRun(cmd):
 		return errors.New("cannot start ranks: no command given; write gpuard run --ranks -- ./program")
 	case spec.CPU && r.ranks == "own":
 		return errors.New("cannot use --ranks=own with --cpu: no process has a GPU of its own; leave one of them out")
@@ -87,8 +89,8 @@ func (r *RankFlags) check(cmd *cobra.Command, spec *job.Spec) error {
 	return nil
 }
 
-// isDry reports whether --dry-run is given.
-func isDry(cmd *cobra.Command) bool {
+// isDryRun reports whether --dry-run is given.
+func isDryRun(cmd *cobra.Command) bool {
 	dry, err := cmd.Flags().GetBool("dry-run")
 	return err == nil && dry
 }

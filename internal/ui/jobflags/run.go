@@ -52,31 +52,31 @@ func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string)
 		return spec, nil, err
 	}
 	if spec, err = ReadRequest(p, cmd, &o.Spec, command); err == nil {
-		spec.Name, err = o.Name, plainName(cmd, o.Name)
+		spec.Name, err = o.Name, checkName(cmd, o.Name)
 	}
 	if err == nil {
 		spec.Waiting, err = o.wait.Parse(p, cmd)
 	}
 	if err == nil {
-		care, err = o.care.readCare(cmd, &spec, o.ranks.given(cmd))
+		care, err = o.care.readCare(cmd, &spec, o.ranks.isGiven(cmd))
 	}
 	if err == nil {
 		err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
 	}
-	return spec, care, AtDefault(p, err)
+	return spec, care, LocateDefault(p, err)
 }
 
-// plainName refuses a --name that would break the lines in which it is shown.
-func plainName(cmd *cobra.Command, name string) error {
+// checkName refuses a --name that would break the lines in which it is shown.
+func checkName(cmd *cobra.Command, name string) error {
 	if !cmd.Flags().Changed("name") || len(name) <= 64 && regexp.MustCompile(`^[\pL\pN._/:@+-]+$`).MatchString(name) {
 		return nil
 	}
 	return fmt.Errorf("cannot use --name %q: write letters, digits and . _ / : @ + -, at most 64 bytes", name)
 }
 
-// Keep reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
+// ApplyKeepWhile reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
 // command. most is the time limit of a rule; the holder enforces it.
-func (o *RunOptions) Keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
+func (o *RunOptions) ApplyKeepWhile(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.KeepWhile
 	switch {
 	case o.KeepWhile == "":
@@ -94,7 +94,7 @@ func (o *RunOptions) Keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, mo
 func ReadVerify(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
 	watch, err := ReadVerifyLater(p, cmd, asked)
 	if watch != nil && err == nil {
-		err = run.CanOversee()
+		err = run.CheckOversight()
 	}
 	return watch, err
 }
@@ -114,7 +114,7 @@ func ReadVerifyLater(p *cli.Program, cmd *cobra.Command, asked string) (*run.Ove
 	if err != nil {
 		return nil, err
 	}
-	return watch, verify.Verifiable(p.Host)
+	return watch, verify.CheckVerifiable(p.Host)
 }
 
 // ValueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns
@@ -143,7 +143,7 @@ func ReadOversight(value string) (*run.Oversight, error) {
 		first, second = "30s", "stop"
 	}
 	var err error
-	if o.Patience, err = flagset.Duration("verify", first); err != nil {
+	if o.Patience, err = flagset.ReadDuration("verify", first); err != nil {
 		return nil, err
 	}
 	if o.Stop = second == "stop"; both && !o.Stop {

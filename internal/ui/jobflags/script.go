@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// headSize is how many bytes of a script are searched for flags, which stand before its first command.
-const headSize = 64 << 10
+// maxHeadSize is how many bytes of a script are searched for flags, which stand before its first command.
+const maxHeadSize = 64 << 10
 
 // ScriptOf is the script that a command starts, itself or by env, a shell or Python, the head of its text, and the lines in front of its
 // first command; "" for another program. A name without a slash is a program of PATH, or what a shell or Python is to run.
@@ -29,10 +29,10 @@ func ScriptOf(command []string) (path, head string, lines []string) {
 		case !isArgument && !strings.Contains(word, "/"):
 			return "", "", nil
 		}
-		if head = headOf(word); head == "" {
+		if head = readScriptHead(word); head == "" {
 			return "", "", nil
 		}
-		return word, head, linesOf(head)
+		return word, head, leadingLines(head)
 	}
 	return "", "", nil
 }
@@ -49,8 +49,8 @@ func isInterpreter(program string) bool {
 	return slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh"}, name) || strings.HasPrefix(name, "python")
 }
 
-// headOf reads the beginning of a script, which begins with a comment; "" for what is none.
-func headOf(path string) string {
+// readScriptHead reads the beginning of a script, which begins with a comment; "" for what is none.
+func readScriptHead(path string) string {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
 	if err != nil {
 		return "" // a program of PATH; whether it is there is asked later
@@ -59,7 +59,7 @@ func headOf(path string) string {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
-	text := make([]byte, headSize)
+	text := make([]byte, maxHeadSize)
 	n, _ := file.Read(text)
 	if n == 0 || text[0] != '#' {
 		return ""
@@ -67,8 +67,8 @@ func headOf(path string) string {
 	return string(text[:n])
 }
 
-// linesOf are the lines in front of the first command of a script.
-func linesOf(head string) (lines []string) {
+// leadingLines are the lines in front of the first command of a script.
+func leadingLines(head string) (lines []string) {
 	for line := range strings.Lines(head) {
 		if first := strings.TrimSpace(line); first != "" && first[0] != '#' {
 			break

@@ -48,7 +48,7 @@ func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
 	flagset.AddOption(cmd, "place", &s.place)
 	flagset.AddOption(cmd, "ids", &s.ids)
 	flagset.AddOption(cmd, "any", &s.any)
-	s.quota.add(cmd)
+	s.quota.addFlags(cmd)
 	p.CompleteDevices(cmd, "device", "exclude", "model", "mig")
 }
 
@@ -100,13 +100,13 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	}
 	spec, err := flags.Spec(cmd, command)
 	if err == nil {
-		err = leases.Complete(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
+		err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	}
 	if err != nil || len(command) == 0 {
 		return spec, err
 	}
-	if run.InContainer(command) {
-		return withoutWall(p, spec, command)
+	if run.IsEngineCommand(command) {
+		return dropIsolation(p, spec, command)
 	}
 	start := cmd.CommandPath()
 	switch {
@@ -122,10 +122,10 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	return spec, err
 }
 
-// withoutWall is the request for a container, which its engine starts outside of any wall: a level that was asked for by name is
+// dropIsolation is the request for a container, which its engine starts outside of any wall: a level that was asked for by name is
 // refused, whichever command starts the job, and one that a file has as the default is for jobs that can have it.
-func withoutWall(p *cli.Program, spec job.Spec, command []string) (job.Spec, error) {
-	if !p.Defaults.Has("isolate") {
+func dropIsolation(p *cli.Program, spec job.Spec, command []string) (job.Spec, error) {
+	if !p.Defaults.HasDefault("isolate") {
 		err := run.RefuseCare(command, nil, false, spec.Isolate)
 		if err != nil {
 			return spec, err
@@ -153,16 +153,16 @@ func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error)
 			return out, err
 		}
 	}
-	if err := plainGlob(s.model); err != nil {
+	if err := checkGlob(s.model); err != nil {
 		return out, err
 	}
 	if s.memory != "" {
-		if out.Memory, err = memorySize("mem", s.memory); err != nil {
+		if out.Memory, err = readMemorySize("mem", s.memory); err != nil {
 			return out, err
 		}
 	}
 	if s.share != "" {
-		if out.Share, err = memorySize("share", s.share); err != nil {
+		if out.Share, err = readMemorySize("share", s.share); err != nil {
 			return out, err
 		}
 	}
@@ -173,10 +173,10 @@ func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		}
 		out.MinCompute = &c
 	}
-	if err := s.quota.parse(cmd, &out); err != nil {
+	if err := s.quota.parseInto(cmd, &out); err != nil {
 		return out, err
 	}
-	return out, s.check(cmd, &out)
+	return out, s.checkSpec(cmd, &out)
 }
 
 // RefuseRange refuses a range such as 0-3, and lists the numbers to write instead.
@@ -197,18 +197,18 @@ func RefuseRange(flag string, names []string) error {
 	return nil
 }
 
-// plainGlob refuses the special characters of other globs: such a pattern would never match.
-func plainGlob(pattern string) error {
+// checkGlob refuses the special characters of other globs: such a pattern would never match.
+func checkGlob(pattern string) error {
 	i := strings.IndexAny(pattern, `[]{}\`)
 	if i < 0 {
 		return nil
 	}
 	return fmt.Errorf("cannot read --model %q: only * and ? are wildcards, %q is not; write for instance %s",
-		pattern, pattern[i:i+1], flagset.Example("model"))
+		pattern, pattern[i:i+1], flagset.FlagExample("model"))
 }
 
-// memorySize reads --mem or --share. It refuses sizes below 1 MiB: the unit was probably forgotten.
-func memorySize(flag, text string) (gpu.Bytes, error) {
+// readMemorySize reads --mem or --share. It refuses sizes below 1 MiB: the unit was probably forgotten.
+func readMemorySize(flag, text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {
 		if strings.HasSuffix(text, "%") {
@@ -221,7 +221,7 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, flagset.Example(flag))
+		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, flagset.FlagExample(flag))
 	}
 	if part, number := strconv.ParseFloat(text, 64); flag == "share" && number == nil && part > 1 && part <= 100 {
 		return 0, fmt.Errorf("cannot ask for --share %s: write a unit, such as --share %[1]sG, or a part of each GPU: --share %[1]s%%", text)
@@ -232,7 +232,7 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 	return n, nil
 }
 
-func (s *SpecFlags) check(cmd *cobra.Command, out *job.Spec) error {
+func (s *SpecFlags) checkSpec(cmd *cobra.Command, out *job.Spec) error {
 	counted := cmd.Flags().Changed("gpus")
 	switch {
 	case s.GPUs == AllGPUs && len(s.device) > 0:

@@ -45,7 +45,7 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 		err = w.checkFallback(cmd)
 	}
 	if err == nil {
-		err = mistakenTime(p, cmd)
+		err = checkWaitWord(p, cmd)
 	}
 	if err != nil {
 		return waiting, failure.AsUsage(err)
@@ -55,15 +55,15 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
 			return waiting, failure.Usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
 		}
-		if waiting.Limit, err = flagset.Duration("wait", w.wait); err != nil {
+		if waiting.Limit, err = flagset.ReadDuration("wait", w.wait); err != nil {
 			return waiting, failure.AsUsage(err)
 		}
 	}
 	return waiting, nil
 }
 
-// mistakenTime finds a word after --wait that was meant as its time but that the parser took for the command.
-func mistakenTime(p *cli.Program, cmd *cobra.Command) error {
+// checkWaitWord finds a word after --wait that was meant as its time but that the parser took for the command.
+func checkWaitWord(p *cli.Program, cmd *cobra.Command) error {
 	word := cmd.Flags().Arg(0)
 	i := slices.Index(p.Args, "--wait")
 	if cmdtable.KindOf(cmd) != cmdtable.KindBecome || word == "" || i < 0 || i+1 == len(p.Args) || p.Args[i+1] != word {
@@ -72,7 +72,7 @@ func mistakenTime(p *cli.Program, cmd *cobra.Command) error {
 	if cmd.Flags().Arg(1) != "--" && strings.Trim(word[:1], "0123456789") != "" {
 		return nil
 	}
-	_, err := flagset.Duration("wait", word)
+	_, err := flagset.ReadDuration("wait", word)
 	if err == nil {
 		return nil
 	}

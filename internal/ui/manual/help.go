@@ -24,15 +24,15 @@ func HelpText(cmd *cobra.Command, width int) string {
 		return RootHelp(cmd, width)
 	}
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
-	text := introduction(cmd, cmd.Long, width) + flagText(GroupedFlags(cmd), width)
+	text := helpIntroduction(cmd, cmd.Long, width) + flagText(GroupedFlags(cmd), width)
 	if cmd.HasAvailableSubCommands() {
-		text += squeeze(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
+		text += wrapNarrow(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
 	}
 	return text
 }
 
-// inOrder are the commands in the order of the table.
-func inOrder(root *cobra.Command) []*cobra.Command {
+// sortedCommands are the commands in the order of the table.
+func sortedCommands(root *cobra.Command) []*cobra.Command {
 	return slices.SortedFunc(slices.Values(root.Commands()), func(a, b *cobra.Command) int {
 		return cmp.Compare(a.Annotations[cmdtable.RowOrder], b.Annotations[cmdtable.RowOrder])
 	})
@@ -46,7 +46,7 @@ func RootHelp(root *cobra.Command, width int) string {
 	if !narrow {
 		b.WriteString("\n")
 	}
-	for _, cmd := range inOrder(root) {
+	for _, cmd := range sortedCommands(root) {
 		if cmd.Annotations[cmdtable.RowGroup] == "" || cmd.Annotations[cmdtable.RowOn] != "" {
 			continue
 		}
@@ -65,7 +65,7 @@ func RootHelp(root *cobra.Command, width int) string {
 		fmt.Fprintf(&b, "  %s%s  %s\n", head, console.Pad(cmd.Name(), NameColumn, false, ""), cmd.Short)
 	}
 	b.WriteString("\ngpuard alone is gpuard status. No GPU? --machine demo. More: gpuard help COMMAND\n")
-	return squeeze(b.String(), width)
+	return wrapNarrow(b.String(), width)
 }
 
 // Columns of gpuard --help, and what is left for the words about a command.
@@ -89,20 +89,20 @@ func ShortHelp(cmd *cobra.Command, width int) string {
 	var others []string
 	for _, g := range GroupedFlags(cmd) {
 		for _, f := range g.Flags {
-			if slices.Contains(oftenUsed(cmd.Name()), f.Name) {
+			if slices.Contains(commonFlags(cmd.Name()), f.Name) {
 				often = append(often, f)
 			} else {
 				others = append(others, "--"+f.Name)
 			}
 		}
 	}
-	text := introduction(cmd, about, width) + flagText([]FlagsBelow{{"Flags", often}}, width)
+	text := helpIntroduction(cmd, about, width) + flagText([]FlagsBelow{{"Flags", often}}, width)
 	more := fmt.Sprintf("All of it, and of the other flags (%s): %s", strings.Join(others, ", "), strings.Replace(cmd.CommandPath(), " ", " help ", 1))
 	return text + "\n" + strings.Join(console.Wrap(more, cmp.Or(width, HelpWidth)), "\n") + "\n"
 }
 
-// introduction is the part of the help above the flags.
-func introduction(cmd *cobra.Command, about string, width int) string {
+// helpIntroduction is the part of the help above the flags.
+func helpIntroduction(cmd *cobra.Command, about string, width int) string {
 	var b strings.Builder
 	if about == "" {
 		about = cmd.Short + "."
@@ -123,12 +123,12 @@ func introduction(cmd *cobra.Command, about string, width int) string {
 			}
 		}
 	}
-	return squeeze(b.String(), width)
+	return wrapNarrow(b.String(), width)
 }
 
-// squeeze wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves a
+// wrapNarrow wraps text for a terminal below 80 columns. It first joins paragraphs that were broken by hand, and moves a
 // second column below the first.
-func squeeze(text string, width int) string {
+func wrapNarrow(text string, width int) string {
 	if width <= 0 || width >= HelpWidth {
 		return text
 	}
@@ -146,21 +146,21 @@ func squeeze(text string, width int) string {
 			out = append(out, console.Wrap(line, width)...)
 			continue
 		}
-		if console.Cells(line) <= width {
+		if console.CellWidth(line) <= width {
 			out = append(out, line)
 			continue
 		}
 		first, second, _ := strings.Cut(bare, "  ")
-		out = append(out, hang(first, indent, width)...)
+		out = append(out, wrapHanging(first, indent, width)...)
 		if second = strings.TrimSpace(second); second != "" {
-			out = append(out, hang(second, indent+4, width)...)
+			out = append(out, wrapHanging(second, indent+4, width)...)
 		}
 	}
 	return strings.Join(out, "\n")
 }
 
-// hang wraps text with an indent. The lines after the first have two more spaces.
-func hang(text string, indent, width int) (lines []string) {
+// wrapHanging wraps text with an indent. The lines after the first have two more spaces.
+func wrapHanging(text string, indent, width int) (lines []string) {
 	for i, part := range console.Wrap(text, max(width-indent-2, 1)) {
 		if i > 0 {
 			part = "  " + part

@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// oftenUsed are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard run are in
+// commonFlags are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard run are in
 // the help of that.
-func oftenUsed(command string) []string {
+func commonFlags(command string) []string {
 	seldom := map[string]string{"submit": "verify drift torchrun fallback env", "sweep": "verify drift torchrun"}
 	return slices.DeleteFunc(strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun "+
 		"file env image after hold verify timeout retry log drift name dry-run for pid shell login format python remove each name user kernel"),
@@ -40,7 +40,7 @@ func GroupedFlags(cmd *cobra.Command) (below []FlagsBelow) {
 	})
 	groups := []flagset.Group{{Title: "Flags", Names: nil}}
 	if len(all) >= manyFlags {
-		groups = append(groups, flagset.Groups()...)
+		groups = append(groups, flagset.FlagGroups()...)
 	}
 	for _, f := range all {
 		if !slices.ContainsFunc(groups, func(g flagset.Group) bool { return slices.Contains(g.Names, f.Name) }) {
@@ -66,7 +66,7 @@ func flagText(groups []FlagsBelow, width int) string {
 	column := 0
 	for _, g := range groups {
 		for _, f := range g.Flags {
-			column = max(column, console.Cells(FlagName(f))+2)
+			column = max(column, console.CellWidth(FlagName(f))+2)
 		}
 	}
 	if width > 0 && width < HelpWidth {
@@ -124,7 +124,7 @@ func FlagWords(f *pflag.Flag) string {
 func flagRows(f *pflag.Flag, column, width int) (rows []string) {
 	words := FlagWords(f)
 	if column == 0 {
-		return append(hang(strings.TrimSpace(FlagName(f)), 2, width), hang(words, 6, width)...)
+		return append(wrapHanging(strings.TrimSpace(FlagName(f)), 2, width), wrapHanging(words, 6, width)...)
 	}
 	if width <= 0 {
 		width = HelpWidth

@@ -15,10 +15,10 @@ type Page struct {
 	Text string
 }
 
-// Pages returns all pages: gpuard(1), one for each command of root, and those of the configuration files in section 5.
-func Pages(root *cobra.Command, version string) (pages []Page) {
-	for _, cmd := range WithPages(root) {
-		pages = append(pages, Page{PageOf(cmd) + ".1", manText(cmd, version)})
+// ManPages returns all pages: gpuard(1), one for each command of root, and those of the configuration files in section 5.
+func ManPages(root *cobra.Command, version string) (pages []Page) {
+	for _, cmd := range CommandsWithPages(root) {
+		pages = append(pages, Page{PageName(cmd) + ".1", manText(cmd, version)})
 	}
 	for _, f := range setup.Formats() {
 		pages = append(pages, FormatPage(f, version))
@@ -26,43 +26,43 @@ func Pages(root *cobra.Command, version string) (pages []Page) {
 	return pages
 }
 
-// WithPages returns cmd and its subcommands, without hidden ones.
-func WithPages(cmd *cobra.Command) []*cobra.Command {
+// CommandsWithPages returns cmd and its subcommands, without hidden ones.
+func CommandsWithPages(cmd *cobra.Command) []*cobra.Command {
 	list := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
-			list = append(list, WithPages(c)...)
+			list = append(list, CommandsWithPages(c)...)
 		}
 	}
 	return list
 }
 
-// PageOf is "gpuard-run" for gpuard run.
-func PageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+// PageName is "gpuard-run" for gpuard run.
+func PageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 func manText(cmd *cobra.Command, version string) string {
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
 	var b strings.Builder
 	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
-	b.WriteString(PageHead(PageOf(cmd), 1, version))
+	b.WriteString(PageHead(PageName(cmd), 1, version))
 	section("NAME")
-	fmt.Fprintf(&b, "%s \\- %s\n", Roff(PageOf(cmd)), Roff(cmd.Short))
+	fmt.Fprintf(&b, "%s \\- %s\n", EscapeRoff(PageName(cmd)), EscapeRoff(cmd.Short))
 	section("SYNOPSIS")
-	b.WriteString(".B " + Roff(cmd.UseLine()) + "\n")
+	b.WriteString(".B " + EscapeRoff(cmd.UseLine()) + "\n")
 	if cmd.HasAvailableSubCommands() {
-		b.WriteString(".br\n.B " + Roff(cmd.CommandPath()) + " COMMAND [flags]\n")
+		b.WriteString(".br\n.B " + EscapeRoff(cmd.CommandPath()) + " COMMAND [flags]\n")
 	}
 	section("DESCRIPTION")
 	about := cmd.Long
 	if about == "" {
 		about = cmd.Short + "."
 	}
-	b.WriteString(paragraphs(about))
+	b.WriteString(manParagraphs(about))
 	if cmd.HasAvailableSubCommands() {
 		section("COMMANDS")
-		for _, c := range WithPages(cmd)[1:] {
+		for _, c := range CommandsWithPages(cmd)[1:] {
 			if c.Parent() == cmd {
-				fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", Roff(PageOf(c)), Roff(c.Short))
+				fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", EscapeRoff(PageName(c)), EscapeRoff(c.Short))
 			}
 		}
 	}
@@ -86,18 +86,18 @@ func manText(cmd *cobra.Command, version string) string {
 // PageHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
 // justification and hyphenation, so that a search finds a flag.
 func PageHead(name string, section int, version string) string {
-	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(Roff(name)), section, Roff(version))
+	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(EscapeRoff(name)), section, EscapeRoff(version))
 }
 
-// paragraphs joins lines that were broken by hand.
-func paragraphs(text string) string {
+// manParagraphs joins lines that were broken by hand.
+func manParagraphs(text string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {
 			b.WriteString(".PP\n")
 		}
 		for line := range strings.Lines(part) {
-			b.WriteString(Roff(strings.TrimRight(line, " \n")) + "\n")
+			b.WriteString(EscapeRoff(strings.TrimRight(line, " \n")) + "\n")
 		}
 	}
 	return b.String()
@@ -109,10 +109,10 @@ func manFlags(cmd *cobra.Command) string {
 	groups := GroupedFlags(cmd)
 	for _, g := range groups {
 		if len(groups) > 1 {
-			b.WriteString(".SS " + Roff(g.title) + "\n")
+			b.WriteString(".SS " + EscapeRoff(g.title) + "\n")
 		}
 		for _, f := range g.Flags {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", Roff(strings.TrimSpace(FlagName(f))), Roff(FlagWords(f)))
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", EscapeRoff(strings.TrimSpace(FlagName(f))), EscapeRoff(FlagWords(f)))
 		}
 	}
 	return b.String()
@@ -125,9 +125,9 @@ func manExamples(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
 		code, words, _ := strings.Cut(line, "  ")
-		b.WriteString(Roff(code) + "\n")
+		b.WriteString(EscapeRoff(code) + "\n")
 		if words = strings.TrimSpace(words); words != "" {
-			b.WriteString("    " + Roff(words) + "\n")
+			b.WriteString("    " + EscapeRoff(words) + "\n")
 		}
 	}
 	return b.String() + ".fi\n"
@@ -136,16 +136,16 @@ func manExamples(text string) string {
 // manNeighbours lists the program, its commands, and the other commands of the same group.
 func manNeighbours(cmd *cobra.Command) string {
 	var names []string
-	for _, c := range WithPages(cmd.Root()) {
+	for _, c := range CommandsWithPages(cmd.Root()) {
 		if c != cmd && (c == cmd.Root() || c.Parent() == cmd.Root() || c.Parent() == cmd.Parent()) {
-			names = append(names, ".BR "+Roff(PageOf(c))+" (1)")
+			names = append(names, ".BR "+EscapeRoff(PageName(c))+" (1)")
 		}
 	}
 	return strings.Join(names, ",\n") + "\n"
 }
 
-// Roff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the page.
-func Roff(text string) string {
+// EscapeRoff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the page.
+func EscapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`).Replace(text)
 	if strings.HasPrefix(text, ".") {
 		text = `\&` + text

@@ -15,10 +15,10 @@ func manExits(cmd *cobra.Command) string {
 	var b strings.Builder
 	lead, codes := exitCodes(cmd)
 	if lead != "" {
-		b.WriteString(Roff(lead) + "\n")
+		b.WriteString(EscapeRoff(lead) + "\n")
 	}
 	for _, e := range codes {
-		fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, Roff(e.Meaning))
+		fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, EscapeRoff(e.Meaning))
 	}
 	return b.String()
 }
@@ -33,7 +33,7 @@ func manTerms(list []manTerm, cmd *cobra.Command) string {
 	var b strings.Builder
 	for _, t := range list {
 		if !cmd.HasParent() || t.of == nil || t.of(cmd) {
-			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", Roff(t.name), Roff(t.words))
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s\n", EscapeRoff(t.name), EscapeRoff(t.words))
 		}
 	}
 	return b.String()

@@ -34,14 +34,14 @@ func QuotaText(q job.Quota) string {
 // begin with "gpuard: ", because standard error is shared with the command.
 func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 	p := console.Page{Term: term}
-	p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate(r.Summary))
+	p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate(r.Summary))
 	told := RelevantReasons(r.Reasons)
 	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
 		told = nil
 	}
 	WriteReasons(&p, told)
 	if r.Remedy != "" {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate(r.Remedy))
+		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate(r.Remedy))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -51,20 +51,20 @@ func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
 	p := console.Page{Term: term}
 	if len(plan.Devices) == 0 {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate("no GPU, as requested"))
+		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate("no GPU, as requested"))
 	}
 	for _, d := range plan.Devices {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
+		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate(fmt.Sprintf("%s would be %s:%d", d, d.RuntimeName(), d.Logical)))
 	}
 	if plan.Share > 0 {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
+		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
 	}
 	if plan.Isolation != job.NoIsolation {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate("isolated by "+string(plan.Isolation)+": it could not open the device files of other GPUs, and number 0 is the first of its own"))
+		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate("isolated by "+string(plan.Isolation)+": it could not open the device files of other GPUs, and number 0 is the first of its own"))
 	}
 	WriteReasons(&p, RelevantReasons(plan.Reasons))
-	for _, note := range append(slices.Clone(plan.Notes), isolate.Breaks(plan.Isolation)...) {
-		p.Paragraph(console.Yellow.Of(p.Translate("note:")+" "), console.Normal, p.Translate(note))
+	for _, note := range append(slices.Clone(plan.Notes), isolate.LevelCosts(plan.Isolation)...) {
+		p.WriteParagraph(console.Yellow.Span(p.Translate("note:")+" "), console.Normal, p.Translate(note))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -81,20 +81,20 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 	width := 0
 	column := len("chosen")
 	for _, l := range lines {
-		width, column = max(width, console.Cells(l.label)), max(column, console.Cells(p.Translate(l.word)))
+		width, column = max(width, console.CellWidth(l.label)), max(column, console.CellWidth(p.Translate(l.word)))
 	}
 	for _, l := range lines {
 		lead := "  " + console.Pad(l.label, width, false, "") + "  "
 		word, text := p.Translate(l.word), p.Translate(l.text)
 		verdict := console.Pad(word, column, false, "") + "  "
 		if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
-			p.Line(console.Normal.Of("  "+l.label+"  "), verdictStyle(l.verdict).Of(word))
+			p.Line(console.Normal.Span("  "+l.label+"  "), verdictStyle(l.verdict).Span(word))
 			if text != "" {
-				p.Paragraph(console.Normal.Of("    "), console.Normal, text)
+				p.WriteParagraph(console.Normal.Span("    "), console.Normal, text)
 			}
 			continue
 		}
-		reason(p, lead, verdictStyle(l.verdict).Of(verdict), text)
+		writeReason(p, lead, verdictStyle(l.verdict).Span(verdict), text)
 	}
 }
 
@@ -107,9 +107,9 @@ type reasonLine struct {
 
 // reasonLines joins the devices of which the same is to be said, unless they are chosen: "GPU 0-3, 6".
 func reasonLines(p *console.Page, reasons []job.Reason) (lines []reasonLine) {
-	labels := labels(p, reasons)
+	labels := deviceLabels(p, reasons)
 	for i, r := range reasons {
-		word, text := inWords(r)
+		word, text := verdictWords(r)
 		l := reasonLine{label: labels[i], word: word, text: text, verdict: r.Verdict}
 		if labels[i] == deviceLabel(r.Index) && r.Verdict != job.Chosen {
 			l.indexes = []int{r.Index}
@@ -127,8 +127,8 @@ func reasonLines(p *console.Page, reasons []job.Reason) (lines []reasonLine) {
 	return lines
 }
 
-// inWords returns the verdict and the text of a reason. It cuts off a verdict with which the text begins.
-func inWords(r job.Reason) (word, text string) {
+// verdictWords returns the verdict and the text of a reason. It cuts off a verdict with which the text begins.
+func verdictWords(r job.Reason) (word, text string) {
 	switch r.Verdict {
 	case job.Chosen:
 		return "chosen", strings.TrimPrefix(strings.TrimPrefix(r.Text, "chosen: "), "chosen ")
@@ -148,21 +148,21 @@ func inWords(r job.Reason) (word, text string) {
 	return string(r.Verdict), r.Text
 }
 
-func reason(p *console.Page, lead string, verdict console.Span, text string) {
-	width := p.Term.Width - console.Cells(lead+verdict.Text)
+func writeReason(p *console.Page, lead string, verdict console.Span, text string) {
+	width := p.Term.Width - console.CellWidth(lead+verdict.Text)
 	if p.Term.Width <= 0 {
 		width = 0
 	}
 	for i, part := range console.Wrap(text, width) {
 		if i > 0 {
-			lead, verdict.Text = strings.Repeat(" ", console.Cells(lead)), strings.Repeat(" ", console.Cells(verdict.Text))
+			lead, verdict.Text = strings.Repeat(" ", console.CellWidth(lead)), strings.Repeat(" ", console.CellWidth(verdict.Text))
 		}
-		p.Line(console.Normal.Of(lead), verdict, console.Normal.Of(part))
+		p.Line(console.Normal.Span(lead), verdict, console.Normal.Span(part))
 	}
 }
 
-// labels returns the names of the devices. It adds the model if two have the same index (MIG slices, two vendors).
-func labels(p *console.Page, reasons []job.Reason) []string {
+// deviceLabels returns the names of the devices. It adds the model if two have the same index (MIG slices, two vendors).
+func deviceLabels(p *console.Page, reasons []job.Reason) []string {
 	count := map[int]int{}
 	for _, r := range reasons {
 		count[r.Index]++
@@ -175,7 +175,7 @@ func labels(p *console.Page, reasons []job.Reason) []string {
 			if _, profile, ok := strings.Cut(r.Name, " MIG "); ok {
 				name = "MIG " + profile
 			}
-			labels[i] += " " + console.Cut(p.Text(gpu.Model(name)), 20, p.Dots())
+			labels[i] += " " + console.Cut(p.Text(gpu.ModelName(name)), 20, p.Ellipsis())
 		}
 	}
 	return labels

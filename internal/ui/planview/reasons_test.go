@@ -14,7 +14,7 @@ import (
 
 func refused4(t *testing.T, spec job.Spec, held ...job.Lease) string {
 	t.Helper()
-	m := golden.Machine(t, "demo")
+	m := golden.InventMachine(t, "demo")
 	for i := range held {
 		held[i].Devices = []gpu.UUID{m.Devices[i].UUID}
 	}
@@ -67,7 +67,7 @@ gpuard: ask for 3 GPUs (--gpus 3), or wait until lease k3f9 of alice ends
 
 // TestPlanOnlyAsked: a plan has no remedies, and no devices that --device does not name.
 func TestPlanOnlyAsked(t *testing.T) {
-	m := golden.Machine(t, "demo")
+	m := golden.InventMachine(t, "demo")
 	m.Devices[1].Name = strings.Repeat("long ", 60)
 	held := job.Lease{ID: "k3f9", UID: 1001, User: "alice", PID: 77, Devices: []gpu.UUID{m.Devices[0].UUID}}
 	plan, r := pick.Place(job.Spec{Devices: []string{"1"}}, m, []job.Lease{held}, pick.Context{Tolerate: pick.DefaultTolerance()})
@@ -131,7 +131,7 @@ func TestPlan(t *testing.T) {
 
 // TestRefusalInChinese: a refusal with its reasons and what to do, and a plan.
 func TestRefusalInChinese(t *testing.T) {
-	m := golden.Machine(t, "demo")
+	m := golden.InventMachine(t, "demo")
 	held := []job.Lease{{ID: "k3f9", UID: 1001, User: "alice", Command: "train", PID: 77, Devices: []gpu.UUID{m.Devices[1].UUID}}}
 	asked := pick.Context{UID: 1000, Tolerate: pick.DefaultTolerance()}
 	_, refusal := pick.Place(job.Spec{GPUs: 4}, m, held, asked)

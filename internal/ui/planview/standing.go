@@ -17,9 +17,9 @@ import (
 // details until the first holder fits in width cells, and cuts the rest.
 func StandingLine(s status.Standing, now time.Time, l translate.Language, width int) string {
 	text := ""
-	holders := together(s.Holders)
+	holders := joinHolders(s.Holders)
 	for brevity := range 4 {
-		parts := []string{place(s, brevity)}
+		parts := []string{placeText(s, brevity)}
 		if s.Ahead != "" {
 			parts = append(parts, s.Ahead+" is next")
 		}
@@ -28,10 +28,10 @@ func StandingLine(s status.Standing, now time.Time, l translate.Language, width 
 		}
 		least := min(len(parts)+1, len(parts)+len(holders))
 		for _, h := range holders {
-			parts = append(parts, holder(h, now, brevity))
+			parts = append(parts, holderText(h, now, brevity))
 		}
 		text = l.Join("; ", parts...)
-		if width <= 0 || console.Cells(l.Join("; ", parts[:least]...)) <= width {
+		if width <= 0 || console.CellWidth(l.Join("; ", parts[:least]...)) <= width {
 			break
 		}
 	}
@@ -41,8 +41,8 @@ func StandingLine(s status.Standing, now time.Time, l translate.Language, width 
 	return text
 }
 
-// together joins the devices that the same job or obstacle keeps: it is named once, for "GPU 0, 2".
-func together(holders []status.Holder) (joined []status.Holder) {
+// joinHolders joins the devices that the same job or obstacle keeps: it is named once, for "GPU 0, 2".
+func joinHolders(holders []status.Holder) (joined []status.Holder) {
 	for _, h := range holders {
 		i := slices.IndexFunc(joined, func(o status.Holder) bool {
 			o.Device = h.Device
@@ -57,20 +57,20 @@ func together(holders []status.Holder) (joined []status.Holder) {
 	return joined
 }
 
-// place is the beginning of the line.
-func place(s status.Standing, brevity int) string {
+// placeText is the beginning of the line.
+func placeText(s status.Standing, brevity int) string {
 	if s.Place == 0 {
 		return "waiting for " + s.Want
 	}
-	at := fmt.Sprintf("%s of %d", ordinal(s.Place), s.Of)
+	at := fmt.Sprintf("%s of %d", ordinalText(s.Place), s.Of)
 	if brevity > 2 {
 		return at
 	}
 	return "waiting for " + s.Want + ", " + at
 }
 
-// holder is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
-func holder(h status.Holder, now time.Time, brevity int) string {
+// holderText is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
+func holderText(h status.Holder, now time.Time, brevity int) string {
 	text := h.Device + ": "
 	switch {
 	case h.Device == "":
@@ -101,8 +101,8 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 	return text
 }
 
-// ordinal is "1st", "2nd", "3rd", "11th".
-func ordinal(n int) string {
+// ordinalText is "1st", "2nd", "3rd", "11th".
+func ordinalText(n int) string {
 	end := "th"
 	if n%100 < 11 || n%100 > 13 {
 		switch n % 10 {

@@ -45,12 +45,12 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 102: "102nd", 111: "111th"} {
-		if got := ordinal(n); got != want {
+		if got := ordinalText(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
 	for width := 1; width < 80; width++ {
-		if got := console.Cells(StandingLine(status.Standing{Want: "1 GPU", Holders: held}, today, translate.Language{}, width)); got > width {
+		if got := console.CellWidth(StandingLine(status.Standing{Want: "1 GPU", Holders: held}, today, translate.Language{}, width)); got > width {
 			t.Errorf("%d cells in %d", got, width)
 		}
 	}
@@ -71,7 +71,7 @@ func TestStandingInChinese(t *testing.T) {
 		}
 	}
 	for width := 1; width < 160; width++ {
-		if got := console.Cells(StandingLine(s, today, language, width)); got > width {
+		if got := console.CellWidth(StandingLine(s, today, language, width)); got > width {
 			t.Errorf("%d cells in %d", got, width)
 		}
 	}

@@ -23,9 +23,9 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// Load reads a project's file and checks the flags of every service with the parser of gpuard run, so that both accept
+// LoadProject reads a project's file and checks the flags of every service with the parser of gpuard run, so that both accept
 // the same. It returns all mistakes of the file together, and then nothing is started.
-func Load(p *cli.Program, file string) (*service.Project, error) {
+func LoadProject(p *cli.Program, file string) (*service.Project, error) {
 	project, err := ProjectsOf(p).Load(file)
 	wrong := &diagnostic.Many{}
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
@@ -74,7 +74,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.AsKeys(flagset.ExplainError(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.FlagsToKeys(flagset.ExplainError(cmd, err).Error())}
 		}
 		set = true
 	}
@@ -103,12 +103,12 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
 		return &wrong.List[0]
 	}
-	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + jobflags.AsKeys(err.Error())}
+	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + jobflags.FlagsToKeys(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags { // the flag that the error names first
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {
 			first = i
-			at.Line, at.Column, at.Text = flag.Line, flag.Column, jobflags.AsKeys(err.Error())
+			at.Line, at.Column, at.Text = flag.Line, flag.Column, jobflags.FlagsToKeys(err.Error())
 		}
 	}
 	return at
@@ -119,7 +119,7 @@ func ProjectsOf(p *cli.Program) *services.Projects { return &services.Projects{H
 
 // UnknownService is the error for an unknown name, with the nearest known one.
 func UnknownService(name, file string, known []string, otherwise string) error {
-	if near := suggest.Word(name, known); near != "" {
+	if near := suggest.ClosestWord(name, known); near != "" {
 		otherwise = "; did you mean " + near + "?"
 	}
 	return failure.Usagef("cannot find service %q in %s%s", name, file, otherwise)

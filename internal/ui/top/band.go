@@ -9,49 +9,49 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// sample is one reading of a device.
-type sample struct {
+// loadSample is one reading of a device.
+type loadSample struct {
 	at   time.Time
 	load float64 // 0..1; -1 not read
 }
 
-// mostSamples are kept of each device: as many seconds as the shortest band is wide, and some.
-const mostSamples = 1200
+// maxSamples are kept of each device: as many seconds as the shortest band is wide, and some.
+const maxSamples = 1200
 
-// stay is one lease on a device.
-type stay struct {
+// leaseSpan is one lease on a device.
+type leaseSpan struct {
 	lease, user, command string
 	since, until         time.Time // until: seen last
 }
 
-// cell is one column of a band.
-type cell struct {
+// bandCell is one column of a band.
+type bandCell struct {
 	load  float64  // mean, 0..1; -1 not known
 	users []string // who had the device in it, each once
 	lease string   // of the first of them; "" none
 }
 
-// window is the time that a band shows: n cells, the last of which is the present one.
-type window struct {
+// bandWindow is the time that a band shows: n cells, the last of which is the present one.
+type bandWindow struct {
 	from time.Time
 	step time.Duration
 	n    int
 }
 
-// spans are the times that a band can show.
-func spans() []time.Duration {
+// bandSpans are the times that a band can show.
+func bandSpans() []time.Duration {
 	return []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 }
 
 // windowOf ends now. Its cells begin at multiples of their width, so that a picture moves by whole cells.
-func windowOf(now time.Time, span time.Duration, n int) window {
+func windowOf(now time.Time, span time.Duration, n int) bandWindow {
 	step := max(time.Second, (span / time.Duration(max(1, n))).Round(time.Second))
 	last := now.Truncate(step)
-	return window{last.Add(-time.Duration(n-1) * step), step, n}
+	return bandWindow{last.Add(-time.Duration(n-1) * step), step, n}
 }
 
-// at is the cell of a time; it may be outside.
-func (w window) at(t time.Time) int {
+// cellAt is the cell of a time; it may be outside.
+func (w bandWindow) cellAt(t time.Time) int {
 	d := t.Sub(w.from)
 	if d < 0 {
 		return -1
@@ -59,23 +59,23 @@ func (w window) at(t time.Time) int {
 	return int(d / w.step)
 }
 
-// past is what is known of one device before now.
-type past struct {
-	samples []sample
-	stays   []stay
+// deviceHistory is what is known of one device before now.
+type deviceHistory struct {
+	samples []loadSample
+	stays   []leaseSpan
 }
 
-// add takes one reading in.
-func (p *past) add(s sample) {
+// addSample takes one reading in.
+func (p *deviceHistory) addSample(s loadSample) {
 	p.samples = append(p.samples, s)
-	if n := len(p.samples); n > mostSamples {
-		p.samples = slices.Delete(p.samples, 0, n-mostSamples)
+	if n := len(p.samples); n > maxSamples {
+		p.samples = slices.Delete(p.samples, 0, n-maxSamples)
 	}
 }
 
-// meet notes a lease that is on the device at a time.
-func (p *past) meet(s stay) {
-	i := slices.IndexFunc(p.stays, func(o stay) bool { return o.lease == s.lease && o.since.Equal(s.since) })
+// noteStay notes a lease that is on the device at a time.
+func (p *deviceHistory) noteStay(s leaseSpan) {
+	i := slices.IndexFunc(p.stays, func(o leaseSpan) bool { return o.lease == s.lease && o.since.Equal(s.since) })
 	if i >= 0 {
 		if s.until.After(p.stays[i].until) {
 			p.stays[i].until = s.until
@@ -83,16 +83,16 @@ func (p *past) meet(s stay) {
 		return
 	}
 	p.stays = append(p.stays, s)
-	slices.SortStableFunc(p.stays, func(a, b stay) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.lease, b.lease)) })
+	slices.SortStableFunc(p.stays, func(a, b leaseSpan) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.lease, b.lease)) })
 }
 
-// forget drops what ended before.
-func (p *past) forget(before time.Time) {
-	p.stays = slices.DeleteFunc(p.stays, func(s stay) bool { return s.until.Before(before) })
+// dropBefore drops what ended before.
+func (p *deviceHistory) dropBefore(before time.Time) {
+	p.stays = slices.DeleteFunc(p.stays, func(s leaseSpan) bool { return s.until.Before(before) })
 }
 
-// cells are those of a window. Minutes fill the cells that no sample fills.
-func (p *past) cells(w window, id gpu.UUID, minutes []trend.Minute, width time.Duration) []cell {
+// windowCells are those of a window. Minutes fill the cells that no sample fills.
+func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.Minute, width time.Duration) []bandCell {
 	sums, counts := make([]float64, w.n), make([]int, w.n)
 	add := func(i int, load float64) {
 		if i >= 0 && i < w.n && load >= 0 {
@@ -101,7 +101,7 @@ func (p *past) cells(w window, id gpu.UUID, minutes []trend.Minute, width time.D
 		}
 	}
 	for _, s := range p.samples {
-		add(w.at(s.at), s.load)
+		add(w.cellAt(s.at), s.load)
 	}
 	sampled := slices.Clone(counts)
 	for _, m := range minutes {
@@ -109,14 +109,14 @@ func (p *past) cells(w window, id gpu.UUID, minutes []trend.Minute, width time.D
 		if !known || mean.Load == nil || m.At.Add(width).Before(w.from) {
 			continue
 		}
-		first, last := w.at(m.At), w.at(m.At.Add(width-1))
+		first, last := w.cellAt(m.At), w.cellAt(m.At.Add(width-1))
 		for i := max(0, first); i <= min(last, w.n-1); i++ {
 			if sampled[i] == 0 {
 				add(i, *mean.Load)
 			}
 		}
 	}
-	out := make([]cell, w.n)
+	out := make([]bandCell, w.n)
 	for i := range out {
 		out[i].load = -1
 		if counts[i] > 0 {
@@ -124,7 +124,7 @@ func (p *past) cells(w window, id gpu.UUID, minutes []trend.Minute, width time.D
 		}
 	}
 	for _, s := range p.stays {
-		first, last := w.at(s.since), w.at(s.until)
+		first, last := w.cellAt(s.since), w.cellAt(s.until)
 		for i := max(0, first); i <= min(last, w.n-1); i++ {
 			if !slices.Contains(out[i].users, s.user) {
 				out[i].users = append(out[i].users, s.user)
@@ -135,14 +135,14 @@ func (p *past) cells(w window, id gpu.UUID, minutes []trend.Minute, width time.D
 	return out
 }
 
-// tick is a time that is written below or above a band.
-type tick struct {
+// timeTick is a time that is written below or above a band.
+type timeTick struct {
 	place int
 	text  string
 }
 
-// ticks are round times, with room between them, and at the right for the word now.
-func (w window) ticks(zone *time.Location) (out []tick) {
+// roundTicks are round times, with room between them, and at the right for the word now.
+func (w bandWindow) roundTicks(zone *time.Location) (out []timeTick) {
 	const room, forNow = 7, 4
 	form, every := "15:04", time.Duration(0)
 	for _, d := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour} {
@@ -153,9 +153,9 @@ func (w window) ticks(zone *time.Location) (out []tick) {
 	}
 	local := w.from.In(zone)
 	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, zone)
-	for t := midnight; w.at(t) < w.n; t = t.Add(every) {
-		if i := w.at(t); i >= 0 && i+len(form)+1 < w.n-forNow {
-			out = append(out, tick{i, t.Format(form)})
+	for t := midnight; w.cellAt(t) < w.n; t = t.Add(every) {
+		if i := w.cellAt(t); i >= 0 && i+len(form)+1 < w.n-forNow {
+			out = append(out, timeTick{i, t.Format(form)})
 		}
 	}
 	return out

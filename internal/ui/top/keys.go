@@ -26,35 +26,35 @@ type input struct {
 	text string
 }
 
-func leaves(key string) bool { return key == "q" || key == "ctrl+c" || key == "ctrl+d" }
+func isQuitKey(key string) bool { return key == "q" || key == "ctrl+c" || key == "ctrl+d" }
 
-// press takes a key in.
-func (m model) press(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
+// pressKey takes a key in.
+func (m model) pressKey(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	m.said = ""
 	name := key.String()
 	if name == "ctrl+c" {
 		return m, tea.Quit
 	}
 	switch {
-	case m.help && !leaves(name):
+	case m.help && !isQuitKey(name):
 		m.help = false
 		return m, nil
 	case m.log != nil:
-		return m.turnLog(name), nil
+		return m.scrollLog(name), nil
 	case m.ask != nil:
-		return m.confirm(name)
+		return m.confirmAction(name)
 	case m.input != nil:
-		return m.write(key), nil
+		return m.typeKey(key), nil
 	}
-	return m.key(name)
+	return m.applyKey(name)
 }
 
-func (m model) key(key string) (tea.Model, tea.Cmd) {
-	if leaves(key) {
+func (m model) applyKey(key string) (tea.Model, tea.Cmd) {
+	if isQuitKey(key) {
 		return m, tea.Quit
 	}
-	rows := m.rows()
-	if at, moves := moved(key, m.chosen(rows), len(rows)); moves {
+	rows := m.allRows()
+	if at, moves := moveChoice(key, m.chosenPlace(rows), len(rows)); moves {
 		if len(rows) > 0 {
 			m.at = rows[at].id
 		}
@@ -64,9 +64,9 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	case "?", "h":
 		m.help = true
 	case "s":
-		m.by = (m.by + 1) % len(orders())
+		m.by = (m.by + 1) % len(sortOrders())
 	case "S":
-		m.by = (m.by + len(orders()) - 1) % len(orders())
+		m.by = (m.by + len(sortOrders()) - 1) % len(sortOrders())
 	case "R":
 		m.backwards = !m.backwards
 	case "/", "f":
@@ -83,19 +83,19 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		m.nextTheme()
 		m.said = m.say("theme: " + m.theme.name)
 	case "-", "_":
-		m.span = min(m.span+1, len(spans())-1)
+		m.span = min(m.span+1, len(bandSpans())-1)
 	case "+", "=":
 		m.span = max(m.span-1, 0)
 	case "o", "enter":
-		return m.open(rows)
+		return m.openRowLog(rows)
 	case "x", "r", "e", "d":
-		m.begin(key, rows)
+		m.askAction(key, rows)
 	}
 	return m, nil
 }
 
-// moved is where a key moves the choice to among n rows.
-func moved(key string, at, n int) (to int, moves bool) {
+// moveChoice is where a key moves the choice to among n rows.
+func moveChoice(key string, at, n int) (to int, moves bool) {
 	switch key {
 	case "up", "k":
 		at--
@@ -118,7 +118,7 @@ func moved(key string, at, n int) (to int, moves bool) {
 // nextUser shows only the rows of the next user: first one's own, then those of the others, then all.
 func (m *model) nextUser() {
 	var names []string
-	running, waiting := m.lister().running(), m.lister().waiting()
+	running, waiting := m.newLister().runningRows(), m.newLister().waitingRows()
 	for _, r := range append(running, waiting...) {
 		if r.user != m.me && r.user != "" && r.user != "?" && !slices.Contains(names, r.user) {
 			names = append(names, r.user)
@@ -129,20 +129,20 @@ func (m *model) nextUser() {
 	m.user = names[(slices.Index(names, m.user)+1)%len(names)]
 }
 
-// begin asks whether something is to be done with the chosen row.
-func (m *model) begin(key string, rows []row) {
+// askAction asks whether something is to be done with the chosen row.
+func (m *model) askAction(key string, rows []row) {
 	if key == "d" {
-		m.beginDrain(rows)
+		m.chooseDrain(rows)
 		return
 	}
 	if len(rows) == 0 {
 		m.said = m.say("there is nothing to choose")
 		return
 	}
-	r := rows[m.chosen(rows)]
+	r := rows[m.chosenPlace(rows)]
 	switch {
 	case key == "x":
-		m.beginEnd(r)
+		m.askEnd(r)
 	case key == "r" && r.kind == lease:
 		m.ask = &question{fmt.Sprintf("release %s of %s?", r.name, r.user), "released " + r.name, "release", []string{r.name}}
 	case key == "e" && r.kind == process:
@@ -152,8 +152,8 @@ func (m *model) begin(key string, rows []row) {
 	}
 }
 
-// beginEnd asks whether a job is to be ended.
-func (m *model) beginEnd(r row) {
+// askEnd asks whether a job is to be ended.
+func (m *model) askEnd(r row) {
 	what, word := r.command, r.name
 	if r.job > 0 {
 		what, word = fmt.Sprintf("job %d, %s", r.job, r.command), strconv.Itoa(r.job)
@@ -164,27 +164,27 @@ func (m *model) beginEnd(r row) {
 	}
 	running := ""
 	if r.since != nil {
-		running = ", running " + brief(m.seen.Report.Now.Sub(*r.since))
+		running = ", running " + briefDuration(m.seen.Report.Now.Sub(*r.since))
 	}
 	switch {
 	case r.kind == process || r.kind == spared:
 		m.said = m.say("x is for a job with a lease; e ends a process without one")
 	case r.user != m.me:
 		m.said = m.say("x is for your own jobs; this one belongs to " + r.user)
-	case r.kind.waits() && r.job == 0:
+	case r.kind.isWaiting() && r.job == 0:
 		m.said = m.say("it waits in a terminal: press Ctrl-C there")
-	case r.kind.waits():
+	case r.kind.isWaiting():
 		m.ask = &question{fmt.Sprintf("cancel %s, which waits?", what), "cancelled " + what, "cancel", []string{word}}
 	default:
 		m.ask = &question{fmt.Sprintf("end %s of %s on GPU %s%s?", what, r.user, r.where, running), "asked " + what + " to end", "cancel", []string{word}}
 	}
 }
 
-// beginDrain asks about the device of the chosen row, or which one is meant.
-func (m *model) beginDrain(rows []row) {
+// chooseDrain asks about the device of the chosen row, or which one is meant.
+func (m *model) chooseDrain(rows []row) {
 	var devices []int
 	if len(rows) > 0 {
-		devices = rows[m.chosen(rows)].devices
+		devices = rows[m.chosenPlace(rows)].devices
 	}
 	if len(m.seen.Report.Devices) == 1 {
 		devices = []int{0}
@@ -206,8 +206,8 @@ func (m *model) askDrain(place int) {
 	m.ask = &question{fmt.Sprintf("take GPU %d out of use?", d.Index), fmt.Sprintf("GPU %d gets no new lease", d.Index), "drain", []string{string(d.UUID)}}
 }
 
-// confirm does what was asked for, or not.
-func (m model) confirm(key string) (tea.Model, tea.Cmd) {
+// confirmAction does what was asked for, or not.
+func (m model) confirmAction(key string) (tea.Model, tea.Cmd) {
 	ask := m.ask
 	m.ask = nil
 	if key != "y" && key != "Y" {
@@ -231,14 +231,14 @@ func (m model) confirm(key string) (tea.Model, tea.Cmd) {
 	}
 }
 
-// write takes a key of what is typed in.
-func (m model) write(key tea.KeyPressMsg) tea.Model {
+// typeKey takes a key of what is typed in.
+func (m model) typeKey(key tea.KeyPressMsg) tea.Model {
 	typed := *m.input
 	switch key.String() {
 	case "enter":
 		m.input = nil
 		if typed.what == "gpu" {
-			m.drainNamed(typed.text)
+			m.askDrainNumber(typed.text)
 		}
 		return m
 	case "esc":
@@ -261,8 +261,8 @@ func (m model) write(key tea.KeyPressMsg) tea.Model {
 	return m
 }
 
-// drainNamed asks about the device with a number.
-func (m *model) drainNamed(text string) {
+// askDrainNumber asks about the device with a number.
+func (m *model) askDrainNumber(text string) {
 	for i := range m.seen.Report.Devices {
 		if fmt.Sprint(m.seen.Report.Devices[i].Index) == strings.TrimSpace(text) {
 			m.askDrain(i)

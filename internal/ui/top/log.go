@@ -25,17 +25,17 @@ type logRead struct {
 }
 
 const (
-	mostLines  = 2000
-	logTimeout = 10 * time.Second
+	maxLogLines = 2000
+	logTimeout  = 10 * time.Second
 )
 
-// open opens the log of the chosen row.
-func (m model) open(rows []row) (tea.Model, tea.Cmd) {
+// openRowLog opens the log of the chosen row.
+func (m model) openRowLog(rows []row) (tea.Model, tea.Cmd) {
 	if len(rows) == 0 {
 		m.said = m.say("there is nothing to choose")
 		return m, nil
 	}
-	r := rows[m.chosen(rows)]
+	r := rows[m.chosenPlace(rows)]
 	switch {
 	case r.kind == process || r.kind == spared:
 		m.said = m.say("a process without a lease has no log here")
@@ -43,7 +43,7 @@ func (m model) open(rows []row) (tea.Model, tea.Cmd) {
 	case r.user != m.me:
 		m.said = m.say("o is for your own jobs; this one belongs to " + r.user)
 		return m, nil
-	case r.kind.waits():
+	case r.kind.isWaiting():
 		m.said = m.say("it waits, and has written nothing yet")
 		return m, nil
 	}
@@ -62,7 +62,7 @@ func (m *model) readLog(name string, opens bool) tea.Cmd {
 	return func() tea.Msg {
 		ctx, end := context.WithTimeout(ctx, logTimeout)
 		defer end()
-		title, lines, err := open(ctx, name, mostLines)
+		title, lines, err := open(ctx, name, maxLogLines)
 		return logRead{name, title, opens, lines, err}
 	}
 }
@@ -93,8 +93,8 @@ func (m *model) showLog(x logRead) {
 	m.log = &next
 }
 
-// turnLog takes a key in while a log is shown.
-func (m model) turnLog(key string) tea.Model {
+// scrollLog takes a key in while a log is shown.
+func (m model) scrollLog(key string) tea.Model {
 	if key == "q" || key == "esc" || key == "o" || key == "enter" {
 		m.log = nil
 		return m

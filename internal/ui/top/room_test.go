@@ -12,9 +12,9 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// crowded is busy with so many devices and requests.
-func crowded(width, height, devices, requests int) model {
-	m := busy(width, height, &[]string{})
+// newCrowdedModel is busy with so many devices and requests.
+func newCrowdedModel(width, height, devices, requests int) model {
+	m := newBusyModel(width, height, &[]string{})
 	s := m.seen.Report
 	for i := len(s.Devices); i < devices; i++ {
 		d := s.Devices[0]
@@ -41,7 +41,7 @@ func TestNoRoom(t *testing.T) {
 		{24, 2, 0, []string{"zoe", "bob", "eval.py"}},
 		{6, 8, 5, []string{"more GPUs", "more", "zoe"}},
 	} {
-		m := crowded(80, test.height, test.devices, test.requests)
+		m := newCrowdedModel(80, test.height, test.devices, test.requests)
 		text := ansi.Strip(m.View().Content)
 		for _, want := range test.says {
 			if !strings.Contains(text, want) {
@@ -51,9 +51,9 @@ func TestNoRoom(t *testing.T) {
 		if n := strings.Count(text, "\n") + 1; n != test.height {
 			t.Errorf("%+v: %d lines", test, n)
 		}
-		for range len(m.rows()) {
-			m = typed(m, "down")
-			if row := m.rows()[m.chosen(m.rows())]; !strings.Contains(m.View().Content, "\x1b[7m") || !strings.Contains(ansi.Strip(m.View().Content), row.user) {
+		for range len(m.allRows()) {
+			m = pressKeys(m, "down")
+			if row := m.allRows()[m.chosenPlace(m.allRows())]; !strings.Contains(m.View().Content, "\x1b[7m") || !strings.Contains(ansi.Strip(m.View().Content), row.user) {
 				t.Errorf("%+v: the chosen row of %s is not there", test, row.user)
 			}
 		}
@@ -64,7 +64,7 @@ func TestNoRoom(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	const long = "cannot evict 4242: it belongs to bob, and only its owner or root can end it; ask bob, or as root: sudo gpuard evict --force 4242"
 	for _, width := range []int{80, 50} {
-		m := busy(width, 24, &[]string{})
+		m := newBusyModel(width, 24, &[]string{})
 		next, _ := m.Update(outcome(long))
 		m = next.(model)
 		text := strings.ReplaceAll(ansi.Strip(m.View().Content), "\n", " ")
@@ -74,11 +74,11 @@ func TestAnswer(t *testing.T) {
 		if !strings.Contains(text, long) || !strings.Contains(text, "s sort:GPU") {
 			t.Errorf("%d columns:\n%s", width, m.View().Content)
 		}
-		m.take(observe.Seen{Report: m.seen.Report, At: m.seen.At.Add(time.Second)})
+		m.applyReading(observe.Snapshot{Report: m.seen.Report, At: m.seen.At.Add(time.Second)})
 		if m.said == "" {
 			t.Error("it has gone at once")
 		}
-		m.take(observe.Seen{Report: m.seen.Report, At: m.seen.At.Add(stays)})
+		m.applyReading(observe.Snapshot{Report: m.seen.Report, At: m.seen.At.Add(answerDuration)})
 		if m.said != "" {
 			t.Error("it stays")
 		}
@@ -89,19 +89,19 @@ func TestAnswer(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, key := range []string{"?", "h"} {
 		var done []string
-		m := typed(busy(50, 20, &done), key)
+		m := pressKeys(newBusyModel(50, 20, &done), key)
 		for _, want := range []string{"release the chosen lease", "end the chosen process", "out of use", "leave", "colour the bands"} {
 			if !strings.Contains(ansi.Strip(m.View().Content), want) {
 				t.Errorf("%s: no %q in\n%s", key, want, m.View().Content)
 			}
 		}
-		if m = typed(m, "r"); m.help || m.ask != nil {
+		if m = pressKeys(m, "r"); m.help || m.ask != nil {
 			t.Error("the next key does something")
 		}
 	}
 	for _, width := range []int{50, 80, 200} {
-		m := busy(width, 20, nil)
-		text := ansi.Strip((&frame{&m}).foot())
+		m := newBusyModel(width, 20, nil)
+		text := ansi.Strip((&frame{&m}).footText())
 		for _, want := range []string{"s sort:GPU", "/ filter", "t tree", "?"} {
 			if !strings.Contains(text, want) || ansi.StringWidth(text) > width {
 				t.Errorf("%d columns: %q", width, text)

@@ -25,8 +25,8 @@ type row struct {
 	line    string   // the whole command; "" not known
 	load    *float64 // mean of its devices
 	memory  *gpu.Bytes
-	room    *gpu.Bytes // what its memory is a part of
-	work    *work      // on the computer itself
+	room    *gpu.Bytes   // what its memory is a part of
+	work    *computerUse // on the computer itself
 	since   *time.Time
 	end     string // in a few characters: "14:20", "~14:20", "no lease"
 	remark  string // for the line about the chosen row
@@ -46,25 +46,25 @@ const (
 	queued  // waits in the own queue
 )
 
-func (k kind) waits() bool { return k == request || k == queued }
+func (k kind) isWaiting() bool { return k == request || k == queued }
 
-// work is what processes use of the computer: processors, and memory.
-type work struct {
+// computerUse is what processes use of the computer: processors, and memory.
+type computerUse struct {
 	processors float64 // -1 not known yet
 	memory     gpu.Bytes
 }
 
-// lister makes rows of a report and of what was read beside it.
-type lister struct {
+// rowBuilder makes rows of a report and of what was read beside it.
+type rowBuilder struct {
 	s      *status.Report
-	works  map[string]work // by lease
+	works  map[string]computerUse // by lease
 	queue  *queueSeen
 	starts []time.Time // of the requests of the report
 	me     string
 }
 
-// running are the rows of what has devices, or uses them.
-func (v *lister) running() (rows []row) {
+// runningRows are the rows of what has devices, or uses them.
+func (v *rowBuilder) runningRows() (rows []row) {
 	s := v.s
 	at := map[string]int{}
 	for place := range s.Devices {
@@ -78,7 +78,7 @@ func (v *lister) running() (rows []row) {
 				l := &d.Leases[i]
 				before, known := at[l.ID]
 				if known {
-					rows[before].join(d, l, place, where)
+					rows[before].addDevice(d, l, place, where)
 					continue
 				}
 				at[l.ID] = len(rows)
@@ -104,7 +104,7 @@ func spotsOf(d *status.Device) []*status.Device {
 }
 
 // rowOfLease is the row of a lease on its first device.
-func (v *lister) rowOfLease(d *status.Device, l *status.Lease, place int, where string) row {
+func (v *rowBuilder) rowOfLease(d *status.Device, l *status.Lease, place int, where string) row {
 	now := v.s.Now
 	r := row{id: "lease " + l.ID, kind: lease, name: l.ID, devices: []int{place}, where: where, user: l.User, command: l.Command, line: l.Line, memory: l.Memory, room: d.MemoryTotal, since: l.Since, odd: l.Over() || l.Ended || l.Unhealthy != ""}
 	if l.Share > 0 {
@@ -125,7 +125,7 @@ func (v *lister) rowOfLease(d *status.Device, l *status.Lease, place int, where 
 		remarks = append(remarks, l.ShareText())
 	}
 	if at, estimated, known := l.EndsAt(now); known && !l.Ended {
-		remarks = append(remarks, prose.EndTime(local(at), local(now), estimated))
+		remarks = append(remarks, prose.EndTime(toLocal(at), toLocal(now), estimated))
 		r.end = cmp.Or(r.end, endText(at, now, estimated))
 	}
 	if l.Unhealthy != "" {
@@ -142,8 +142,8 @@ func (v *lister) rowOfLease(d *status.Device, l *status.Lease, place int, where 
 	return r
 }
 
-// join adds a further device of a lease.
-func (r *row) join(d *status.Device, l *status.Lease, place int, where string) {
+// addDevice adds a further device of a lease.
+func (r *row) addDevice(d *status.Device, l *status.Lease, place int, where string) {
 	if !slices.Contains(r.devices, place) {
 		r.devices = append(r.devices, place)
 	}
@@ -196,18 +196,18 @@ func treeOf(rows []row, workers map[string][]observe.Worker, rate func(w observe
 		}
 		for _, w := range workers[r.name] {
 			out = append(out, row{id: fmt.Sprint("worker ", w.PID, " ", w.Start), kind: worker, name: fmt.Sprint(w.PID), devices: r.devices, user: r.user,
-				command: w.Command, line: w.Command, work: &work{rate(w), w.Memory}, depth: w.Depth + 1, job: r.job, remark: fmt.Sprintf("process %d of %s", w.PID, r.name)})
+				command: w.Command, line: w.Command, work: &computerUse{rate(w), w.Memory}, depth: w.Depth + 1, job: r.job, remark: fmt.Sprintf("process %d of %s", w.PID, r.name)})
 		}
 	}
 	return out
 }
 
-// waiting are the requests, the next one first, and then what waits in the own queue without being in the line itself.
-func (v *lister) waiting() (rows []row) {
+// waitingRows are the requests, the next one first, and then what waits in the own queue without being in the line itself.
+func (v *rowBuilder) waitingRows() (rows []row) {
 	s := v.s
 	for i := range s.Waiting {
 		w := &s.Waiting[i]
-		r := row{id: "request " + w.ID, kind: request, name: w.ID, user: w.User, command: w.Command, since: w.Since, where: wants(w.Count, w.Memory, w.Share), end: "?", remark: w.Why}
+		r := row{id: "request " + w.ID, kind: request, name: w.ID, user: w.User, command: w.Command, since: w.Since, where: requestText(w.Count, w.Memory, w.Share), end: "?", remark: w.Why}
 		if i < len(v.starts) && !v.starts[i].IsZero() {
 			r.end = startText(v.starts[i], s.Now)
 		}
@@ -236,14 +236,14 @@ func (v *lister) waiting() (rows []row) {
 	return rows
 }
 
-// wants is what a request needs: "2 GPUs", "1 GPU × 20G".
-func wants(count int, memory, share gpu.Bytes) string {
+// requestText is what a request needs: "2 GPUs", "1 GPU × 20G".
+func requestText(count int, memory, share gpu.Bytes) string {
 	text := fmt.Sprintf("%d GPU", count)
 	if count != 1 {
 		text += "s"
 	}
 	if size := max(memory, share); size > 0 {
-		text += " × " + short(size)
+		text += " × " + formatSize(size)
 	}
 	return text
 }
@@ -257,7 +257,7 @@ func startText(at, now time.Time) string {
 
 // endText is a time in at most seven characters.
 func endText(at, now time.Time, estimated bool) string {
-	at, now = local(at), local(now)
+	at, now = toLocal(at), toLocal(now)
 	text := at.Format("15:04")
 	if at.Sub(now) > 20*time.Hour {
 		text = at.Format("2 Jan")
@@ -268,11 +268,11 @@ func endText(at, now time.Time, estimated bool) string {
 	return text
 }
 
-// orders are what the rows can be sorted by, the usual one first.
-func orders() []string { return []string{"GPU", "user", "load", "memory", "CPU", "age"} }
+// sortOrders are what the rows can be sorted by, the usual one first.
+func sortOrders() []string { return []string{"GPU", "user", "load", "memory", "CPU", "age"} }
 
-// sorted are the rows of one user, "" for all, that contain a text, in an order.
-func sorted(rows []row, order, filter, user string) []row {
+// filterAndSort are the rows of one user, "" for all, that contain a text, in an order.
+func filterAndSort(rows []row, order, filter, user string) []row {
 	filter = strings.ToLower(filter)
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
 		text := strings.ToLower(strings.Join([]string{r.user, r.command, r.line, r.name, r.remark, r.end, "gpu" + r.where}, " "))
@@ -284,7 +284,7 @@ func sorted(rows []row, order, filter, user string) []row {
 		case "user":
 			by = strings.Compare(a.user, b.user)
 		case "load":
-			by = -cmp.Compare(part(a.load), part(b.load))
+			by = -cmp.Compare(valueOrUnknown(a.load), valueOrUnknown(b.load))
 		case "memory":
 			by = -cmp.Compare(sizeOf(a.memory), sizeOf(b.memory))
 		case "CPU":
@@ -304,14 +304,14 @@ func firstOf(r row) int {
 	return r.devices[0]
 }
 
-func part(f *float64) float64 {
+func valueOrUnknown(f *float64) float64 {
 	if f == nil {
 		return -1
 	}
 	return *f
 }
 
-func processorsOf(w *work) float64 {
+func processorsOf(w *computerUse) float64 {
 	if w == nil {
 		return -1
 	}
@@ -333,4 +333,4 @@ func beganAt(t *time.Time) time.Time {
 	return *t
 }
 
-func local(t time.Time) time.Time { return t.Local() }
+func toLocal(t time.Time) time.Time { return t.Local() }

@@ -13,28 +13,28 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// noon is when the screens of the tests are drawn.
-var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+// inventedNow is when the screens of the tests are drawn.
+var inventedNow = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// lab invents what the observer would see.
-type lab struct {
+// observedMachine invents what the observer would see.
+type observedMachine struct {
 	report  status.Report
-	ended   []trend.Ended
+	ended   []trend.EndedLease
 	minutes []trend.Minute
 	workers map[string][]observe.Worker
 	queue   queueSeen
 }
 
-// newLab is a lab with idle GPUs.
-func newLab(count int, name string, size gpu.Bytes) *lab {
-	l := &lab{workers: map[string][]observe.Worker{}}
-	l.report = status.Report{Now: noon, Taken: noon, Driver: "550.54.14", Source: "nvml", Devices: []status.Device{}}
+// newObservedMachine is a lab with idle GPUs.
+func newObservedMachine(count int, name string, size gpu.Bytes) *observedMachine {
+	l := &observedMachine{workers: map[string][]observe.Worker{}}
+	l.report = status.Report{Now: inventedNow, Taken: inventedNow, Driver: "550.54.14", Source: "nvml", Devices: []status.Device{}}
 	for i := range count {
 		l.report.Devices = append(l.report.Devices, status.Device{Index: i, UUID: gpu.UUID(fmt.Sprintf("GPU-%08d", i)), Name: name, Vendor: gpu.NVIDIA, Use: status.Free, Health: health.OK,
 			MemoryTotal: new(size), MemoryUsed: new(500 * gpu.MiB), Utilization: new(0.0), Temperature: new(31 + i), Power: new(62.0 + float64(i)), PowerLimit: new(400.0), Margin: new(50)})
 	}
 	for i := range 240 { // the last four hours, idle
-		m := trend.Minute{At: noon.Add(time.Duration(i-240) * time.Minute), Devices: map[gpu.UUID]trend.Mean{}}
+		m := trend.Minute{At: inventedNow.Add(time.Duration(i-240) * time.Minute), Devices: map[gpu.UUID]trend.Mean{}}
 		for k := range l.report.Devices {
 			m.Devices[l.report.Devices[k].UUID] = trend.Mean{Load: new(0.0)}
 		}
@@ -43,10 +43,10 @@ func newLab(count int, name string, size gpu.Bytes) *lab {
 	return l
 }
 
-// lease gives devices to a job since so many minutes, with a load and a part of the memory.
-func (l *lab) lease(user, command string, since int, load, part float64, devices ...int) *status.Lease {
+// addLease gives devices to a job since so many minutes, with a load and a part of the memory.
+func (l *observedMachine) addLease(user, command string, since int, load, part float64, devices ...int) *status.Lease {
 	id := fmt.Sprintf("k%c%02d", 'a'+len(l.workers)%26, since%100)
-	began := noon.Add(-time.Duration(since) * time.Minute)
+	began := inventedNow.Add(-time.Duration(since) * time.Minute)
 	pid := 4000 + 10*len(l.workers)
 	var last *status.Lease
 	for _, i := range devices {
@@ -56,21 +56,21 @@ func (l *lab) lease(user, command string, since int, load, part float64, devices
 		d.MemoryUsed, d.Utilization, d.Temperature, d.Power = new(used+500*gpu.MiB), new(load), new(38+int(45*load)), new(70+300*load)
 		d.Leases = append(d.Leases, status.Lease{ID: id, User: user, Command: command, PID: pid, Since: &began, Memory: &used})
 		last = &d.Leases[len(d.Leases)-1]
-		l.wave(i, since, 0, load)
+		l.setLoadCurve(i, since, 0, load)
 	}
 	l.workers[id] = []observe.Worker{{PID: pid, Start: 1, Command: "python3 " + command, CPU: time.Hour, Memory: 6 * gpu.GiB}, {PID: pid + 1, Parent: pid, Depth: 1, Start: 1, Command: "pt_data_worker", CPU: time.Hour, Memory: 2 * gpu.GiB}}
 	return last
 }
 
-// past says that a job had a device from and to so many minutes ago.
-func (l *lab) past(user, command string, from, to int, load float64, device int) {
+// addEndedLease says that a job had a device from and to so many minutes ago.
+func (l *observedMachine) addEndedLease(user, command string, from, to int, load float64, device int) {
 	d := &l.report.Devices[device]
-	l.ended = append(l.ended, trend.Ended{Lease: fmt.Sprintf("e%03d", len(l.ended)), User: user, Command: command, Since: noon.Add(-time.Duration(from) * time.Minute), Until: noon.Add(-time.Duration(to) * time.Minute), Devices: []trend.Used{{UUID: d.UUID, Index: device}}})
-	l.wave(device, from, to, load)
+	l.ended = append(l.ended, trend.EndedLease{Lease: fmt.Sprintf("e%03d", len(l.ended)), User: user, Command: command, Since: inventedNow.Add(-time.Duration(from) * time.Minute), Until: inventedNow.Add(-time.Duration(to) * time.Minute), Devices: []trend.DeviceUse{{UUID: d.UUID, Index: device}}})
+	l.setLoadCurve(device, from, to, load)
 }
 
-// wave is the load of a device in so many minutes.
-func (l *lab) wave(device, from, to int, load float64) {
+// setLoadCurve is the load of a device in so many minutes.
+func (l *observedMachine) setLoadCurve(device, from, to int, load float64) {
 	for i := range l.minutes {
 		ago := len(l.minutes) - i
 		if ago <= from && ago > to {
@@ -80,9 +80,9 @@ func (l *lab) wave(device, from, to int, load float64) {
 	}
 }
 
-// wait adds a request for so many devices.
-func (l *lab) wait(user, command string, since, count int) *status.Waiting {
-	w := status.Waiting{Place: len(l.report.Waiting) + 1, ID: fmt.Sprintf("t%03d", len(l.report.Waiting)), User: user, Command: command, PID: 9000 + len(l.report.Waiting), Count: count, Since: new(noon.Add(-time.Duration(since) * time.Minute)), Why: "0 of 8 that it can use are free; GPU 0: leased as kq03 by alice (train.py, PID 4000); GPU 1: leased as kq03 by alice (train.py, PID 4000); and 6 more"}
+// addWaiting adds a request for so many devices.
+func (l *observedMachine) addWaiting(user, command string, since, count int) *status.Waiting {
+	w := status.Waiting{Place: len(l.report.Waiting) + 1, ID: fmt.Sprintf("t%03d", len(l.report.Waiting)), User: user, Command: command, PID: 9000 + len(l.report.Waiting), Count: count, Since: new(inventedNow.Add(-time.Duration(since) * time.Minute)), Why: "0 of 8 that it can use are free; GPU 0: leased as kq03 by alice (train.py, PID 4000); GPU 1: leased as kq03 by alice (train.py, PID 4000); and 6 more"}
 	for i := range l.report.Devices {
 		w.Devices = append(w.Devices, l.report.Devices[i].UUID)
 	}
@@ -90,84 +90,84 @@ func (l *lab) wait(user, command string, since, count int) *status.Waiting {
 	return &l.report.Waiting[len(l.report.Waiting)-1]
 }
 
-// situation is a lab by its name: "idle", "day", "crowd", "trouble", "laptop".
-func situation(name string) *lab {
+// namedMachine is a lab by its name: "idle", "day", "crowd", "trouble", "laptop".
+func namedMachine(name string) *observedMachine {
 	switch name {
 	case "laptop":
-		l := newLab(1, "NVIDIA GeForce RTX 4070 Laptop GPU", 8*gpu.GiB)
-		l.lease("zoe", "notebook", 42, 0.31, 0.6, 0).Line = "jupyter lab --no-browser"
+		l := newObservedMachine(1, "NVIDIA GeForce RTX 4070 Laptop GPU", 8*gpu.GiB)
+		l.addLease("zoe", "notebook", 42, 0.31, 0.6, 0).Line = "jupyter lab --no-browser"
 		return l
 	case "idle":
-		return newLab(8, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
+		return newObservedMachine(8, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
 	}
-	l := newLab(8, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
-	day(l)
+	l := newObservedMachine(8, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
+	addNormalDay(l)
 	switch name {
 	case "crowd":
 		for i := range 100 {
-			l.wait([]string{"dave", "erin", "frank", "zoe"}[i%4], fmt.Sprintf("sweep-%02d", i), 100-i, 1+i%3/2)
+			l.addWaiting([]string{"dave", "erin", "frank", "zoe"}[i%4], fmt.Sprintf("sweep-%02d", i), 100-i, 1+i%3/2)
 		}
 	case "trouble":
-		trouble(l)
+		addTroubles(l)
 	}
 	return l
 }
 
-// day is a normal day: six users, two GPUs free.
-func day(l *lab) {
-	l.lease("alice", "bert-large", 140, 0.93, 0.78, 0, 1)
+// addNormalDay is a normal day: six users, two GPUs free.
+func addNormalDay(l *observedMachine) {
+	l.addLease("alice", "bert-large", 140, 0.93, 0.78, 0, 1)
 	for i := range 2 {
 		l.report.Devices[i].Leases[0].Asked = 280 * time.Minute
 	}
-	l.lease("bob", "resnet.py", 35, 0.62, 0.3, 2)
-	l.lease("zoe", "train.py", 75, 0.88, 0.55, 3).Line = "python3 train.py --lr 3e-4 --epochs 90"
-	l.lease("carol", "infer", 200, 0.04, 0.12, 4)
+	l.addLease("bob", "resnet.py", 35, 0.62, 0.3, 2)
+	l.addLease("zoe", "train.py", 75, 0.88, 0.55, 3).Line = "python3 train.py --lr 3e-4 --epochs 90"
+	l.addLease("carol", "infer", 200, 0.04, 0.12, 4)
 	share := gpu.Bytes(20 * gpu.GiB)
 	for _, s := range []struct {
 		user, command string
 		part          float64
 	}{{"erin", "notebook", 0.2}, {"dave", "vllm", 0.22}} {
-		x := l.lease(s.user, s.command, 60, 0.4, s.part, 5)
+		x := l.addLease(s.user, s.command, 60, 0.4, s.part, 5)
 		x.Share, x.Quota = share, "watch"
 	}
 	l.report.Devices[5].Use, l.report.Devices[5].MemoryUsed = status.Shared, new(34*gpu.GiB)
-	l.past("alice", "bert-small", 230, 150, 0.7, 0)
-	l.past("frank", "tune", 180, 60, 0.95, 2)
-	l.past("bob", "resnet.py", 220, 100, 0.5, 6)
-	l.past("carol", "gan.py", 90, 20, 0.8, 7)
-	l.wait("zoe", "eval.py", 25, 1)
-	l.wait("dave", "finetune", 12, 4).Time = time.Hour
-	l.wait("frank", "tune", 3, 2)
+	l.addEndedLease("alice", "bert-small", 230, 150, 0.7, 0)
+	l.addEndedLease("frank", "tune", 180, 60, 0.95, 2)
+	l.addEndedLease("bob", "resnet.py", 220, 100, 0.5, 6)
+	l.addEndedLease("carol", "gan.py", 90, 20, 0.8, 7)
+	l.addWaiting("zoe", "eval.py", 25, 1)
+	l.addWaiting("dave", "finetune", 12, 4).Time = time.Hour
+	l.addWaiting("frank", "tune", 3, 2)
 	for i := range l.report.Waiting {
 		l.report.Waiting[i].Devices = l.report.Waiting[i].Devices[:4]
 	}
 }
 
-// trouble is a day on which much goes wrong.
-func trouble(l *lab) {
+// addTroubles is a day on which much goes wrong.
+func addTroubles(l *observedMachine) {
 	d := l.report.Devices
 	d[2].Health, d[2].Throttled, d[2].Why, d[2].Temperature, d[2].Margin = health.Degraded, []string{"hw_thermal_slowdown"}, []string{"slowed down by its own hardware because of heat"}, new(92), new(0)
 	d[4].Drained, d[4].Use = "new fan (root, since 11:20)", status.Draining
 	d[5].Leases[1].Memory = new(26 * gpu.GiB)
-	d[3].Processes = []status.Process{{PID: 7777, User: "mallory", Command: "miner", Memory: new(3 * gpu.GiB), Foreign: true, Since: new(noon.Add(-8 * time.Minute))}}
-	d[6].Use, d[6].Processes = status.Busy, []status.Process{{PID: 8123, User: "frank", Command: "python quick.py", Memory: new(9 * gpu.GiB), Foreign: true, Since: new(noon.Add(-30 * time.Minute))}}
+	d[3].Processes = []status.Process{{PID: 7777, User: "mallory", Command: "miner", Memory: new(3 * gpu.GiB), Foreign: true, Since: new(inventedNow.Add(-8 * time.Minute))}}
+	d[6].Use, d[6].Processes = status.Busy, []status.Process{{PID: 8123, User: "frank", Command: "python quick.py", Memory: new(9 * gpu.GiB), Foreign: true, Since: new(inventedNow.Add(-30 * time.Minute))}}
 	d[6].MemoryUsed, d[6].Utilization, d[6].Reason = new(9*gpu.GiB), new(0.57), "in use without a lease"
 	d[7].Health, d[7].Why, d[7].Reason = health.Unhealthy, []string{"GPU is lost"}, "unhealthy: GPU is lost"
 	d[7].Utilization, d[7].MemoryUsed, d[7].Temperature, d[7].Power = nil, nil, nil, nil
-	l.wave(6, 30, 0, 0.57)
+	l.setLoadCurve(6, 30, 0, 0.57)
 	for i := len(l.minutes) - 20; i < len(l.minutes); i++ { // nobody reads a device that is lost
 		delete(l.minutes[i].Devices, d[7].UUID)
 	}
 }
 
-// screenOf is a model with the readings of a lab.
-func screenOf(l *lab, width, height int, done *[]string) model {
+// newModelOf is a model with the readings of a lab.
+func newModelOf(l *observedMachine, width, height int, done *[]string) model {
 	m := model{ctx: context.Background(), width: width, height: height, span: 1}
-	m.theme, m.me = dark, "zoe"
+	m.theme, m.me = darkTheme, "zoe"
 	m.await = nil
 	l.queue.me = m.me
 	m.before = l.minutes
-	m.remember(l.ended, noon)
+	m.addEndedLeases(l.ended, inventedNow)
 	for i := range l.ended {
 		m.meetUser(l.ended[i].User)
 	}
@@ -181,9 +181,9 @@ func screenOf(l *lab, width, height int, done *[]string) model {
 	}
 	for i := range 6 {
 		r := l.report
-		r.Taken = noon.Add(time.Duration(i-5) * time.Second)
+		r.Taken = inventedNow.Add(time.Duration(i-5) * time.Second)
 		r.Now = r.Taken
-		m.take(observe.Seen{Report: r, At: r.Taken, Width: time.Minute})
+		m.applyReading(observe.Snapshot{Report: r, At: r.Taken, Width: time.Minute})
 		var workers = map[string][]observe.Worker{}
 		for id, list := range l.workers {
 			for k, w := range list {
@@ -195,7 +195,7 @@ func screenOf(l *lab, width, height int, done *[]string) model {
 		if i == 0 {
 			whole.Worked = 1
 		}
-		m.count(workers, whole, r.Taken)
+		m.countProcesses(workers, whole, r.Taken)
 	}
 	m.queue = l.queue
 	return m

@@ -20,31 +20,31 @@ type theme struct {
 // The colours of users keep apart for people with any colour vision: Okabe and Ito, "Color Universal Design", 2008, lighter on a dark
 // background and darker on a light one.
 var (
-	dark = theme{"dark", []string{"#56b4e9", "#e69f00", "#35c79a", "#f0e442", "#cc79a7", "#6f9bff", "#ff8c5a", "#b0d0a0"},
+	darkTheme = theme{"dark", []string{"#56b4e9", "#e69f00", "#35c79a", "#f0e442", "#cc79a7", "#6f9bff", "#ff8c5a", "#b0d0a0"},
 		"#35c79a", "#e6b000", "#ff6b5e", "#7d8590", "#56b4e9", "#8b949e"}
-	light = theme{"light", []string{"#0072b2", "#a86400", "#00785a", "#7a6a00", "#a0447a", "#3b4fc4", "#c2410c", "#4d6b3c"},
+	lightTheme = theme{"light", []string{"#0072b2", "#a86400", "#00785a", "#7a6a00", "#a0447a", "#3b4fc4", "#c2410c", "#4d6b3c"},
 		"#00785a", "#8a6500", "#c0260f", "#6e7781", "#0060a0", "#656d76"}
-	mono = theme{name: "mono"}
+	monoTheme = theme{name: "mono"}
 )
 
 // themes are those that can be chosen, in the order of the key.
-func themes() []theme { return []theme{dark, light, mono} }
+func themes() []theme { return []theme{darkTheme, lightTheme, monoTheme} }
 
 // themeOf is the theme of a name; "auto" begins dark, until the terminal tells its background.
 func themeOf(name string, colourless bool) (chosen theme, asks bool) {
 	if colourless && (name == "" || name == "auto") {
-		return mono, false
+		return monoTheme, false
 	}
 	for _, t := range themes() {
 		if t.name == name {
 			return t, false
 		}
 	}
-	return dark, true
+	return darkTheme, true
 }
 
-// paint gives text a colour; "" leaves it.
-func (t *theme) paint(text, code string) string {
+// paintText gives text a colour; "" leaves it.
+func (t *theme) paintText(text, code string) string {
 	if code == "" || text == "" {
 		return text
 	}
@@ -59,8 +59,8 @@ func (t *theme) colourAt(place int) string {
 	return t.users[place]
 }
 
-// ofLoad is the colour of a load, 0..1: grey for one that does nothing, then calm, then warm. The number stands beside it.
-func (t *theme) ofLoad(load float64) string {
+// loadColour is the colour of a load, 0..1: grey for one that does nothing, then calm, then warm. The number stands beside it.
+func (t *theme) loadColour(load float64) string {
 	switch {
 	case load < idleLoad:
 		return t.low
@@ -76,17 +76,17 @@ const (
 	highLoad = 0.6
 )
 
-func (t *theme) faint(text string) string {
-	if t.name == mono.name {
+func (t *theme) dimText(text string) string {
+	if t.name == monoTheme.name {
 		return lipgloss.NewStyle().Faint(true).Render(text)
 	}
-	return t.paint(text, t.dim)
+	return t.paintText(text, t.dim)
 }
 
-// marked is the chosen line.
-func marked(text string) string { return lipgloss.NewStyle().Reverse(true).Render(text) }
+// invertText is the chosen line.
+func invertText(text string) string { return lipgloss.NewStyle().Reverse(true).Render(text) }
 
-func bold(text string) string { return lipgloss.NewStyle().Bold(true).Render(text) }
+func boldText(text string) string { return lipgloss.NewStyle().Bold(true).Render(text) }
 
 // isDark reports whether a background is dark.
 func isDark(c color.Color) bool {
@@ -94,8 +94,8 @@ func isDark(c color.Color) bool {
 	return 299*r+587*g+114*b < 500*0xffff
 }
 
-// look is how the screen speaks: colours, language, and whose screen it is.
-type look struct {
+// screenStyle is how the screen speaks: colours, language, and whose screen it is.
+type screenStyle struct {
 	theme    theme
 	asks     bool // the theme depends on the background of the terminal
 	language translate.Language
@@ -104,10 +104,10 @@ type look struct {
 }
 
 // say says a sentence in the language of the user.
-func (l *look) say(text string) string { return l.language.Translate(text) }
+func (l *screenStyle) say(text string) string { return l.language.Translate(text) }
 
 // sayWord translates the word for everybody; a name stays.
-func (l *look) sayWord(text string) string {
+func (l *screenStyle) sayWord(text string) string {
 	if text == everybody {
 		return l.say(text)
 	}
@@ -117,14 +117,14 @@ func (l *look) sayWord(text string) string {
 const everybody = "all"
 
 // meetUser gives a user the next colour.
-func (l *look) meetUser(name string) {
+func (l *screenStyle) meetUser(name string) {
 	if !slices.Contains(l.names, name) {
 		l.names = append(l.names, name)
 	}
 }
 
 // colourOf is the colour of a user; "" for one who has none.
-func (l *look) colourOf(name string) string {
+func (l *screenStyle) colourOf(name string) string {
 	i := slices.Index(l.names, name)
 	if i < 0 {
 		return ""
@@ -133,26 +133,26 @@ func (l *look) colourOf(name string) string {
 }
 
 // paintUser colours what belongs to a user; one's own stands out.
-func (l *look) paintUser(r *row, text string) string {
-	painted := l.theme.paint(text, l.colourOf(r.user))
+func (l *screenStyle) paintUser(r *row, text string) string {
+	painted := l.theme.paintText(text, l.colourOf(r.user))
 	if r.user == l.me {
-		return bold(painted)
+		return boldText(painted)
 	}
 	return painted
 }
 
 // paintOdd marks what should be looked at.
-func (l *look) paintOdd(r *row, text string) string {
+func (l *screenStyle) paintOdd(r *row, text string) string {
 	if r.odd {
-		return l.theme.paint(text, l.theme.warn)
+		return l.theme.paintText(text, l.theme.warn)
 	}
 	return text
 }
 
-func (l *look) paintFaint(_ *row, text string) string { return l.theme.faint(text) }
+func (l *screenStyle) paintFaint(_ *row, text string) string { return l.theme.dimText(text) }
 
 // nextTheme changes to the next theme.
-func (l *look) nextTheme() {
+func (l *screenStyle) nextTheme() {
 	all := themes()
 	i := slices.IndexFunc(all, func(t theme) bool { return t.name == l.theme.name })
 	l.theme, l.asks = all[(i+1)%len(all)], false

@@ -17,18 +17,18 @@ import (
 	"gpuard/test/golden"
 )
 
-// shown is the variable that makes this test program show a situation on its terminal.
-const shown = "GPUARD_TEST_SHOW"
+// showVariable is the variable that makes this test program show a situation on its terminal.
+const showVariable = "GPUARD_TEST_SHOW"
 
 // TestShow is the program in tmux: the real loop of keys and frames, over readings that do not change.
 func TestShow(t *testing.T) {
-	name := os.Getenv(shown)
+	name := os.Getenv(showVariable)
 	if name == "" {
 		t.Skip("TestInTmux starts it")
 	}
 	time.Local = time.UTC
-	l := situation(name)
-	m := screenOf(l, 80, 24, nil)
+	l := namedMachine(name)
+	m := newModelOf(l, 80, 24, nil)
 	m.openLog = func(_ context.Context, name string, _ int) (string, []string, error) {
 		var lines []string
 		for i := range 100 {
@@ -43,24 +43,24 @@ func TestShow(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// pane is a terminal in tmux.
-type pane struct {
+// tmuxPane is a terminal in tmux.
+type tmuxPane struct {
 	t      *testing.T
 	socket string
 }
 
 // startPane starts the program in a terminal of that size.
-func startPane(t *testing.T, situation string, width, height int, env ...string) *pane {
+func startPane(t *testing.T, situation string, width, height int, env ...string) *tmuxPane {
 	t.Helper()
-	p := &pane{t, filepath.Join(t.TempDir(), "tmux")}
-	args := []string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "env", "TZ=UTC", "LC_ALL=C.UTF-8", shown + "=" + situation}
+	p := &tmuxPane{t, filepath.Join(t.TempDir(), "tmux")}
+	args := []string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "env", "TZ=UTC", "LC_ALL=C.UTF-8", showVariable + "=" + situation}
 	args = append(append(args, env...), os.Args[0], "-test.run=^TestShow$")
-	p.tmux(args...)
+	p.runTmux(args...)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", p.socket, "kill-server").Run() })
 	return p
 }
 
-func (p *pane) tmux(args ...string) string {
+func (p *tmuxPane) runTmux(args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command("tmux", append([]string{"-S", p.socket, "-f", "/dev/null"}, args...)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TERM=xterm-256color")
@@ -71,11 +71,11 @@ func (p *pane) tmux(args ...string) string {
 	return string(out)
 }
 
-// until waits for a screen that is as wanted.
-func (p *pane) until(what string, wanted func(screen string) bool, flags ...string) string {
+// waitForScreen waits for a screen that is as wanted.
+func (p *tmuxPane) waitForScreen(what string, wanted func(screen string) bool, flags ...string) string {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		screen := p.tmux(append([]string{"capture-pane", "-p"}, flags...)...)
+		screen := p.runTmux(append([]string{"capture-pane", "-p"}, flags...)...)
 		if wanted(screen) {
 			return screen
 		}
@@ -85,28 +85,28 @@ func (p *pane) until(what string, wanted func(screen string) bool, flags ...stri
 	}
 }
 
-func (p *pane) untilText(text string) string {
+func (p *tmuxPane) waitForText(text string) string {
 	p.t.Helper()
-	return p.until(text, func(screen string) bool { return strings.Contains(screen, text) })
+	return p.waitForScreen(text, func(screen string) bool { return strings.Contains(screen, text) })
 }
 
-// press types keys by their names in tmux.
-func (p *pane) press(keys ...string) {
+// sendKeys types keys by their names in tmux.
+func (p *tmuxPane) sendKeys(keys ...string) {
 	p.t.Helper()
-	p.tmux(append([]string{"send-keys"}, keys...)...)
+	p.runTmux(append([]string{"send-keys"}, keys...)...)
 }
 
-// compare waits until the screen is that of the file: a terminal is drawn bit by bit.
-func (p *pane) compare(name, says string) {
+// compareScreen waits until the screen is that of the file: a terminal is drawn bit by bit.
+func (p *tmuxPane) compareScreen(name, says string) {
 	p.t.Helper()
 	want, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
 	screen := ""
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		screen = p.tmux("capture-pane", "-p")
+		screen = p.runTmux("capture-pane", "-p")
 		switch {
 		case *golden.Update || err != nil:
 			time.Sleep(time.Second)
-			golden.Compare(p.t, name, p.untilText(says))
+			golden.Compare(p.t, name, p.waitForText(says))
 			return
 		case screen == string(want):
 			return
@@ -115,17 +115,17 @@ func (p *pane) compare(name, says string) {
 	golden.Compare(p.t, name, screen)
 }
 
-// sizes are those that a screen is made for.
-func sizes() [][2]int { return [][2]int{{80, 24}, {200, 60}} }
+// screenSizes are those that a screen is made for.
+func screenSizes() [][2]int { return [][2]int{{80, 24}, {200, 60}} }
 
 // TestInTmux: what a terminal shows of each situation, at both sizes.
 func TestInTmux(t *testing.T) {
 	gate.Need(t, "tmux")
 	for _, name := range []string{"idle", "day", "crowd", "trouble", "laptop"} {
-		for _, size := range sizes() {
+		for _, size := range screenSizes() {
 			t.Run(fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), func(t *testing.T) {
 				p := startPane(t, name, size[0], size[1])
-				p.compare(fmt.Sprintf("screen-%s-%dx%d", name, size[0], size[1]), "? keys")
+				p.compareScreen(fmt.Sprintf("screen-%s-%dx%d", name, size[0], size[1]), "? keys")
 			})
 		}
 	}
@@ -143,14 +143,14 @@ func TestOtherScreensInTmux(t *testing.T) {
 		{"tree", "└ ", []string{"t"}},
 		{"hours", "+- 6 h", []string{"-"}},
 	} {
-		for _, size := range sizes() {
+		for _, size := range screenSizes() {
 			t.Run(fmt.Sprintf("%s-%dx%d", test.name, size[0], size[1]), func(t *testing.T) {
 				p := startPane(t, "day", size[0], size[1])
-				p.untilText("? keys")
+				p.waitForText("? keys")
 				for _, key := range test.keys {
-					p.press(key)
+					p.sendKeys(key)
 				}
-				p.compare(fmt.Sprintf("screen-%s-%dx%d", test.name, size[0], size[1]), test.says)
+				p.compareScreen(fmt.Sprintf("screen-%s-%dx%d", test.name, size[0], size[1]), test.says)
 			})
 		}
 	}
@@ -161,7 +161,7 @@ func TestEveryKeyInTmux(t *testing.T) {
 	gate.Need(t, "tmux")
 	t.Parallel()
 	p := startPane(t, "trouble", 200, 60)
-	p.untilText("ka40 · GPU 0, 1")
+	p.waitForText("ka40 · GPU 0, 1")
 	for _, step := range []struct {
 		keys []string
 		says string
@@ -230,14 +230,14 @@ func TestEveryKeyInTmux(t *testing.T) {
 		{[]string{"h"}, "any key goes back"},
 		{[]string{"h"}, "? keys"},
 	} {
-		p.press(step.keys...)
-		p.untilText(step.says)
+		p.sendKeys(step.keys...)
+		p.waitForText(step.says)
 	}
-	before := p.tmux("capture-pane", "-p", "-e")
-	p.press("c")
-	p.until("other colour of the bands", func(screen string) bool { return screen != before }, "-e")
-	p.press("q")
-	p.untilText("it has left")
+	before := p.runTmux("capture-pane", "-p", "-e")
+	p.sendKeys("c")
+	p.waitForScreen("other colour of the bands", func(screen string) bool { return screen != before }, "-e")
+	p.sendKeys("q")
+	p.waitForText("it has left")
 }
 
 // TestLeavesInTmux: Ctrl-C and Ctrl-D leave, too, and the terminal is as it was.
@@ -245,9 +245,9 @@ func TestLeavesInTmux(t *testing.T) {
 	gate.Need(t, "tmux")
 	for _, key := range []string{"C-c", "C-d"} {
 		p := startPane(t, "laptop", 80, 24)
-		p.untilText("? keys")
-		p.press(key)
-		screen := p.untilText("it has left")
+		p.waitForText("? keys")
+		p.sendKeys(key)
+		screen := p.waitForText("it has left")
 		if strings.Contains(screen, "? keys") {
 			t.Errorf("%s: the screen is still there:\n%s", key, screen)
 		}
@@ -263,8 +263,8 @@ func TestOfSituations(t *testing.T) {
 		"trouble": "0 of 8 free · 3 wait, the next gets GPU 0/1 at about 14:20 (end of bert-large) · 1 lost, 1 intruder, 1 over its share, 1 hot, 1 in use without a lease, 1 drained",
 		"laptop":  "0 of 1 free · nothing waits · nothing is broken",
 	} {
-		l := situation(name)
-		m := screenOf(l, 200, 60, nil)
+		l := namedMachine(name)
+		m := newModelOf(l, 200, 60, nil)
 		if got := m.answer.Text(); got != want {
 			t.Errorf("%s: %s", name, got)
 		}

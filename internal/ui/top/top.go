@@ -35,18 +35,18 @@ func Run(ctx context.Context, view observe.View) error {
 	m.theme, m.asks = themeOf(view.Theme, colourless)
 	m.language, m.me = translate.ChooseLanguage(view.Host.Env), nameOfMe()
 	w := &watcher{ctx: ctx, observer: observer, changed: changed, sources: view.Sources(observer.Host), me: m.me}
-	m.await = w.await
+	m.await = w.awaitNews
 	if view.Log != nil {
 		m.openLog = view.Log(observer.Host)
 	}
-	m.before = observe.Past(observer.Host)
+	m.before = observe.PastMinutes(observer.Host)
 	if len(m.before) > 0 {
 		m.span = 1 // there is an hour to show
 	}
 	m.seen = observer.Now()
-	ended, err := observe.Leases(ctx, observer.Host)
+	ended, err := observe.EndedLeases(ctx, observer.Host)
 	if err == nil { // without it the bands begin with the leases of now
-		m.remember(ended, time.Now())
+		m.addEndedLeases(ended, time.Now())
 		for i := range ended {
 			m.meetUser(ended[i].User)
 		}
@@ -80,23 +80,23 @@ type watcher struct {
 	queue    queueSeen
 }
 
-// besideEvery is the time between two readings of the processes and the queue.
-const besideEvery = 2 * time.Second
+// besideInterval is the time between two readings of the processes and the queue.
+const besideInterval = 2 * time.Second
 
-func (w *watcher) await() tea.Msg {
+func (w *watcher) awaitNews() tea.Msg {
 	select {
 	case <-w.changed:
 	case <-w.ctx.Done():
 		return tea.QuitMsg{}
 	}
 	seen := w.observer.Now()
-	if now := time.Now(); now.Sub(w.last) >= besideEvery {
+	if now := time.Now(); now.Sub(w.last) >= besideInterval {
 		w.last = now
 		w.workers = observe.Workers(w.observer.Host, &seen.Report)
 		w.computer = observe.ReadComputer(w.observer.Host)
 		w.queue = readQueue(w.ctx, w.sources, w.me)
 	}
-	return reading{seen, w.workers, w.computer, w.queue, w.last}
+	return screenReading{seen, w.workers, w.computer, w.queue, w.last}
 }
 
 // model is what the screen shows; update makes the next one of it.
@@ -104,12 +104,12 @@ type model struct {
 	ctx     context.Context
 	await   tea.Cmd
 	actions []observe.Action
-	openLog observe.LogOf
+	openLog observe.LogReader
 
-	look
-	memory
+	screenStyle
+	readingHistory
 
-	seen   observe.Seen
+	seen   observe.Snapshot
 	answer glance.Answer
 	starts []time.Time
 	queue  queueSeen
@@ -132,8 +132,8 @@ type model struct {
 
 // Messages of our own.
 type (
-	reading struct {
-		seen     observe.Seen
+	screenReading struct {
+		seen     observe.Snapshot
 		workers  map[string][]observe.Worker
 		computer observe.Computer
 		queue    queueSeen
@@ -142,8 +142,8 @@ type (
 	outcome string
 )
 
-// stays is how long an answer is shown.
-const stays = 15 * time.Second
+// answerDuration is how long an answer is shown.
+const answerDuration = 15 * time.Second
 
 // Init waits for the first reading, and asks the terminal for its background.
 func (m model) Init() tea.Cmd {
@@ -169,11 +169,11 @@ func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = max(20, x.Width), max(6, x.Height)
 	case tea.BackgroundColorMsg:
 		if m.asks && !isDark(x) {
-			m.theme = light
+			m.theme = lightTheme
 		}
-	case reading:
-		m.take(x.seen)
-		m.count(x.workers, x.computer, x.at)
+	case screenReading:
+		m.applyReading(x.seen)
+		m.countProcesses(x.workers, x.computer, x.at)
 		m.queue = x.queue
 		return m, tea.Batch(m.await, m.refreshLog())
 	case logRead:
@@ -181,14 +181,14 @@ func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 	case outcome:
 		m.said = string(x)
 	case tea.KeyPressMsg:
-		return m.press(x)
+		return m.pressKey(x)
 	}
 	return m, nil
 }
 
 // View is the whole screen.
 func (m model) View() tea.View {
-	v := tea.NewView((&frame{&m}).screen())
+	v := tea.NewView((&frame{&m}).renderScreen())
 	v.AltScreen = true
 	v.WindowTitle = "gpuard top"
 	if !m.seen.At.IsZero() {
@@ -197,32 +197,32 @@ func (m model) View() tea.View {
 	return v
 }
 
-func (m *model) order() string { return orders()[m.by] }
+func (m *model) currentOrder() string { return sortOrders()[m.by] }
 
-// lists are the rows of what runs and of what waits.
-func (m *model) lists() (running, waiting []row) {
-	running = sorted(m.lister().running(), m.order(), m.filter, m.user)
+// listRows are the rows of what runs and of what waits.
+func (m *model) listRows() (running, waiting []row) {
+	running = filterAndSort(m.newLister().runningRows(), m.currentOrder(), m.filter, m.user)
 	if m.backwards {
 		slices.Reverse(running)
 	}
 	if m.tree {
-		running = treeOf(running, m.workers, m.rate)
+		running = treeOf(running, m.workers, m.processorRate)
 	}
-	waiting = m.lister().waiting()
-	waiting = slices.DeleteFunc(waiting, func(r row) bool { return len(sorted([]row{r}, "GPU", m.filter, m.user)) == 0 })
+	waiting = m.newLister().waitingRows()
+	waiting = slices.DeleteFunc(waiting, func(r row) bool { return len(filterAndSort([]row{r}, "GPU", m.filter, m.user)) == 0 })
 	return running, waiting
 }
 
-func (m *model) lister() *lister {
-	return &lister{&m.seen.Report, m.works, &m.queue, m.starts, m.me}
+func (m *model) newLister() *rowBuilder {
+	return &rowBuilder{&m.seen.Report, m.works, &m.queue, m.starts, m.me}
 }
 
-func (m *model) rows() []row {
-	running, waiting := m.lists()
+func (m *model) allRows() []row {
+	running, waiting := m.listRows()
 	return append(running, waiting...)
 }
 
-// chosen is the place of the chosen row; the first one if that is gone.
-func (m *model) chosen(rows []row) int {
+// chosenPlace is the place of the chosen row; the first one if that is gone.
+func (m *model) chosenPlace(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.id == m.at }))
 }

@@ -13,11 +13,11 @@ import (
 // frame draws one screen.
 type frame struct{ *model }
 
-// screen is everything on it, in height lines of at most width columns.
-func (v *frame) screen() string {
-	bottom := v.bottom()
+// renderScreen is everything on it, in height lines of at most width columns.
+func (v *frame) renderScreen() string {
+	bottom := v.bottomLines()
 	room := max(0, v.height-len(bottom))
-	lines := v.body(room)
+	lines := v.bodyLines(room)
 	for len(lines) < room {
 		lines = append(lines, "")
 	}
@@ -28,16 +28,16 @@ func (v *frame) screen() string {
 	return strings.Join(lines, "\n")
 }
 
-// body has so many lines at most: the first line, the devices, what uses them, and what waits. What has no room is counted.
-func (v *frame) body(room int) []string {
+// bodyLines has so many lines at most: the first line, the devices, what uses them, and what waits. What has no room is counted.
+func (v *frame) bodyLines(room int) []string {
 	switch {
 	case v.help:
-		return v.keys()
+		return v.helpLines()
 	case v.log != nil:
 		return v.logLines(room)
 	}
-	lines := v.head()
-	running, waiting := v.lists()
+	lines := v.headLines()
+	running, waiting := v.listRows()
 	if v.seen.At.IsZero() {
 		return lines
 	}
@@ -46,14 +46,14 @@ func (v *frame) body(room int) []string {
 		below += 2
 	}
 	all := 2 + max(1, len(running)) + len(waiting)
-	lines = append(lines, v.devices(max(1, room-len(lines)-below), room-len(lines)-all)...)
-	return append(lines, newTables(v.model, running, waiting).draw(max(1, room-len(lines)))...)
+	lines = append(lines, v.deviceLines(max(1, room-len(lines)-below), room-len(lines)-all)...)
+	return append(lines, newTables(v.model, running, waiting).drawTables(max(1, room-len(lines)))...)
 }
 
-// head is the first line; it continues below where it is too long.
-func (v *frame) head() []string {
+// headLines is the first line; it continues below where it is too long.
+func (v *frame) headLines() []string {
 	if v.seen.At.IsZero() {
-		return []string{bold(v.say("the machine is being read"))}
+		return []string{boldText(v.say("the machine is being read"))}
 	}
 	var groups, plain []string
 	for i, group := range v.answer.Groups() {
@@ -62,7 +62,7 @@ func (v *frame) head() []string {
 		groups = append(groups, v.headPart(i, text))
 	}
 	clock := v.seen.Report.Taken.Local().Format("15:04:05")
-	if whole := v.computer(); whole != "" && v.width >= 120 {
+	if whole := v.computerText(); whole != "" && v.width >= 120 {
 		clock = whole + "  " + clock
 	}
 	var lines []string
@@ -83,47 +83,47 @@ func (v *frame) head() []string {
 	for i := range lines { // where there is room for it
 		gap := v.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
 		if gap >= 2 {
-			lines[i] += strings.Repeat(" ", gap) + v.theme.faint(clock)
+			lines[i] += strings.Repeat(" ", gap) + v.theme.dimText(clock)
 			break
 		}
 	}
 	if v.seen.Trouble != "" {
-		lines = append(lines, v.theme.paint("! "+v.say(v.seen.Trouble), v.theme.bad))
+		lines = append(lines, v.theme.paintText("! "+v.say(v.seen.Trouble), v.theme.bad))
 	}
 	return lines
 }
 
-// computer is what the whole computer uses beside its devices; "" where that is not known.
-func (v *frame) computer() string {
+// computerText is what the whole computer uses beside its devices; "" where that is not known.
+func (v *frame) computerText() string {
 	c := &v.whole
 	if c.Processors == 0 || c.Memory == 0 || v.busy < 0 {
 		return ""
 	}
-	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", v.busy, c.Processors, v.say("RAM"), short(c.Use), short(c.Memory))
+	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", v.busy, c.Processors, v.say("RAM"), formatSize(c.Use), formatSize(c.Memory))
 }
 
 // headPart colours one group of the first line.
 func (v *frame) headPart(group int, text string) string {
 	switch {
 	case group == 0 && v.answer.Free.Count > 0:
-		return bold(v.theme.paint(text, v.theme.good))
+		return boldText(v.theme.paintText(text, v.theme.good))
 	case group == 2 && v.answer.Troubles[0].Grave:
-		return bold(v.theme.paint(text, v.theme.bad))
+		return boldText(v.theme.paintText(text, v.theme.bad))
 	case group == 2 && v.answer.Troubles[0].Key != glance.Well:
-		return v.theme.paint(text, v.theme.warn)
+		return v.theme.paintText(text, v.theme.warn)
 	}
-	return bold(text)
+	return boldText(text)
 }
 
-// bottom is the last answer or the whole of the chosen row, in as many lines as that needs, and what can be typed.
-func (v *frame) bottom() []string {
-	foot := v.foot()
+// bottomLines is the last answer or the whole of the chosen row, in as many lines as that needs, and what can be typed.
+func (v *frame) bottomLines() []string {
+	foot := v.footText()
 	if v.help || v.log != nil {
 		return []string{foot}
 	}
 	text := v.said
 	if text == "" {
-		text = v.detail()
+		text = v.detailText()
 	}
 	if text == "" || v.height < 10 && v.said == "" {
 		return []string{foot}
@@ -133,7 +133,7 @@ func (v *frame) bottom() []string {
 	if v.said == "" {
 		most = 1 + v.height/40
 		for i := range lines {
-			lines[i] = v.theme.faint(lines[i])
+			lines[i] = v.theme.dimText(lines[i])
 		}
 	}
 	if len(lines) > most {
@@ -143,13 +143,13 @@ func (v *frame) bottom() []string {
 	return append(lines, foot)
 }
 
-// detail says what has no room in the chosen row.
-func (v *frame) detail() string {
-	rows := v.rows()
+// detailText says what has no room in the chosen row.
+func (v *frame) detailText() string {
+	rows := v.allRows()
 	if len(rows) == 0 {
 		return ""
 	}
-	r := rows[v.chosen(rows)]
+	r := rows[v.chosenPlace(rows)]
 	var parts []string
 	if r.kind == lease {
 		parts = append(parts, r.name, v.say("GPU "+r.where))
@@ -165,21 +165,21 @@ func (v *frame) detail() string {
 	return strings.Join(parts, " · ")
 }
 
-// foot says what can be typed.
-func (v *frame) foot() string {
+// footText says what can be typed.
+func (v *frame) footText() string {
 	switch {
 	case v.ask != nil:
-		return marked(" " + v.say(v.ask.question) + " y/n ")
+		return invertText(" " + v.say(v.ask.question) + " y/n ")
 	case v.input != nil && v.input.what == "filter":
 		return v.say("filter:") + " " + v.input.text + "▏ " + v.say("Enter keeps it, Esc clears it")
 	case v.input != nil:
 		return v.say("which GPU, by its number:") + " " + v.input.text + "▏ " + v.say("Enter goes on, Esc goes back")
 	case v.log != nil:
-		return v.theme.faint("↑↓ PgUp PgDn  g G  q " + v.say("back"))
+		return v.theme.dimText("↑↓ PgUp PgDn  g G  q " + v.say("back"))
 	case v.help:
-		return v.theme.faint(v.say("any key goes back"))
+		return v.theme.dimText(v.say("any key goes back"))
 	case v.width < 48:
-		return v.theme.faint("? " + v.say("keys") + "  q " + v.say("quit"))
+		return v.theme.dimText("? " + v.say("keys") + "  q " + v.say("quit"))
 	}
 	parts := v.footKeys()
 	last := "? " + v.say("keys") + "  q"
@@ -188,7 +188,7 @@ func (v *frame) foot() string {
 		parts = parts[:len(parts)-1]
 		line = strings.Join(parts, "  ")
 	}
-	return v.theme.faint(line + "  " + last)
+	return v.theme.dimText(line + "  " + last)
 }
 
 // footKeys are the keys of the foot, those that help with the chosen row among the first.
@@ -202,16 +202,16 @@ func (v *frame) footKeys() []string {
 		filter = v.filter
 	}
 	end := "x " + v.say("end")
-	rows := v.rows()
+	rows := v.allRows()
 	if len(rows) > 0 {
-		switch r := rows[v.chosen(rows)]; {
+		switch r := rows[v.chosenPlace(rows)]; {
 		case r.kind == process:
 			end = "e " + v.say("evict")
 		case r.kind == lease && r.end == "ended":
 			end = "r " + v.say("release")
 		}
 	}
-	parts := []string{"s " + v.say("sort") + ":" + v.order() + map[bool]string{true: "↑"}[v.backwards], "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(spans()[v.span])}
+	parts := []string{"s " + v.say("sort") + ":" + v.currentOrder() + map[bool]string{true: "↑"}[v.backwards], "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(bandSpans()[v.span])}
 	if v.width >= 100 {
 		parts = append([]string{"↑↓ " + v.say("choose")}, parts...)
 		parts = append(parts, "c "+v.say("colours"), "T "+v.say("theme"))
@@ -219,24 +219,24 @@ func (v *frame) footKeys() []string {
 	return parts
 }
 
-// pad makes text exactly as wide.
-func pad(text string, width int) string {
+// padRight makes text exactly as wide.
+func padRight(text string, width int) string {
 	text = ansi.Truncate(text, width, "…")
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
 }
 
-// right is pad with the text at the right.
-func right(text string, width int) string {
+// padLeft is pad with the text at the right.
+func padLeft(text string, width int) string {
 	text = ansi.Truncate(text, width, "…")
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
 }
 
-func sprint[T ~int64 | ~uint64](form string, n T, unit float64) string {
+func formatUnit[T ~int64 | ~uint64](form string, n T, unit float64) string {
 	return fmt.Sprintf(form, float64(n)/unit)
 }
 
-// brief is a duration in few columns: "5m", "3h", "12d".
-func brief(d time.Duration) string {
+// briefDuration is a duration in few columns: "5m", "3h", "12d".
+func briefDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%.0fs", max(0, d.Seconds()))

@@ -19,7 +19,7 @@ type deviceColumns struct{ left, band, right, whose int }
 type deviceView struct {
 	*model
 	c     deviceColumns
-	w     window
+	w     bandWindow
 	twice bool // there is room for a line with names below each band
 	tall  int  // lines of each band
 }
@@ -40,22 +40,22 @@ func columnsFor(width int) deviceColumns {
 	return c
 }
 
-// devices are the lines about the devices, room at most: a line of time, and for each some lines of band, and one for its trouble. spare is
+// deviceLines are the lines about the devices, room at most: a line of time, and for each some lines of band, and one for its trouble. spare is
 // what is left where every row below is shown.
-func (v *frame) devices(room, spare int) (lines []string) {
+func (v *frame) deviceLines(room, spare int) (lines []string) {
 	for _, u := range v.seen.Report.Unavailable {
-		lines = append(lines, v.theme.paint(v.say(u.Text), v.theme.bad), v.say(u.Remedy))
+		lines = append(lines, v.theme.paintText(v.say(u.Text), v.theme.bad), v.say(u.Remedy))
 	}
 	all := v.seen.Report.Devices
 	if len(all) == 0 {
 		return lines
 	}
 	d := &deviceView{model: v.model, c: columnsFor(v.width)}
-	d.w = windowOf(v.seen.Report.Taken, spans()[v.span], d.c.band)
+	d.w = windowOf(v.seen.Report.Taken, bandSpans()[v.span], d.c.band)
 	room = max(1, min(room, max(4, v.height*3/5, spare)))
 	troubles := 0
 	for i := range all {
-		troubles += min(1, len(ills(&all[i])))
+		troubles += min(1, len(deviceTroubles(&all[i])))
 	}
 	names := len(all)*2 + troubles + 1 // lines, with one for names
 	d.twice = v.knowsUsers() && names <= min(room, max(6, v.height*2/5, spare))
@@ -64,14 +64,14 @@ func (v *frame) devices(room, spare int) (lines []string) {
 		d.tall++
 	}
 	if len(all)+troubles+1 <= room {
-		lines = append(lines, d.axis())
+		lines = append(lines, d.axisLine())
 	}
 	first := d.firstDevice(room - len(lines))
 	if first > 0 {
-		lines = append(lines, v.theme.faint(v.say(fmt.Sprintf("and %s above", count(first, "more GPU", "more GPUs")))))
+		lines = append(lines, v.theme.dimText(v.say(fmt.Sprintf("and %s above", countText(first, "more GPU", "more GPUs")))))
 	}
 	for i := first; i < len(all); i++ {
-		of, last := d.device(&all[i]), 1
+		of, last := d.linesOfDevice(&all[i]), 1
 		if i == len(all)-1 {
 			last = 0
 		}
@@ -79,7 +79,7 @@ func (v *frame) devices(room, spare int) (lines []string) {
 			of = of[:room-last-len(lines)]
 		}
 		if len(lines)+len(of)+last > room {
-			return append(lines, v.theme.faint("   "+v.say(fmt.Sprintf("and %s", count(len(all)-i, "more GPU", "more GPUs")))))
+			return append(lines, v.theme.dimText("   "+v.say(fmt.Sprintf("and %s", countText(len(all)-i, "more GPU", "more GPUs")))))
 		}
 		lines = append(lines, of...)
 	}
@@ -102,11 +102,11 @@ func (v *deviceView) firstDevice(room int) int {
 	if all <= room || room < 4 { // there is no line for what is above
 		return 0
 	}
-	rows := v.rows()
+	rows := v.allRows()
 	if len(rows) == 0 {
 		return 0
 	}
-	at := firstOf(rows[v.chosen(rows)])
+	at := firstOf(rows[v.chosenPlace(rows)])
 	visible := max(1, room-2)
 	if at < visible {
 		return 0
@@ -114,31 +114,31 @@ func (v *deviceView) firstDevice(room int) int {
 	return min(at-visible+1, max(0, all-visible-1))
 }
 
-func count(n int, one, several string) string {
+func countText(n int, one, several string) string {
 	if n == 1 {
 		several = one
 	}
 	return fmt.Sprintf("%d %s", n, several)
 }
 
-// axis is the line of time above the bands.
-func (v *deviceView) axis() string {
+// axisLine is the line of time above the bands.
+func (v *deviceView) axisLine() string {
 	now := v.say("now")
 	line := []rune(strings.Repeat(" ", max(0, v.c.band-ansi.StringWidth(now))))
-	for _, t := range v.w.ticks(v.seen.Report.Taken.Local().Location()) {
+	for _, t := range v.w.roundTicks(v.seen.Report.Taken.Local().Location()) {
 		for i, r := range []rune("╷" + t.text) {
 			if at := t.place + i; at < len(line) {
 				line[at] = r
 			}
 		}
 	}
-	head := pad("GPU", v.c.left) + " "
-	figures := right(v.say("LOAD"), 4) + " " + right(v.say("MEMORY"), v.c.right-5)
-	return v.theme.faint(head+string(line)+now+" "+figures) + " " + v.theme.faint(v.say("USE"))
+	head := padRight("GPU", v.c.left) + " "
+	figures := padLeft(v.say("LOAD"), 4) + " " + padLeft(v.say("MEMORY"), v.c.right-5)
+	return v.theme.dimText(head+string(line)+now+" "+figures) + " " + v.theme.dimText(v.say("USE"))
 }
 
-// ills are what is wrong with a device. What the driver says of its clocks is left out where the health says it in words.
-func ills(d *status.Device) (all []string) {
+// deviceTroubles are what is wrong with a device. What the driver says of its clocks is left out where the health says it in words.
+func deviceTroubles(d *status.Device) (all []string) {
 	why := strings.Join(d.Why, "; ")
 	for _, text := range slices.Concat(d.Why, d.Throttled) {
 		said := text == "hw_thermal_slowdown" && strings.Contains(why, "heat") || text == "hw_power_brake_slowdown" && strings.Contains(why, "power supply")
@@ -149,27 +149,27 @@ func ills(d *status.Device) (all []string) {
 	return all
 }
 
-// device are the lines about one device.
-func (v *deviceView) device(d *status.Device) (lines []string) {
-	cells := v.past(d.UUID).cells(v.w, d.UUID, slices.Concat(v.before, v.seen.Minutes), v.seen.Width)
+// linesOfDevice are the lines about one device.
+func (v *deviceView) linesOfDevice(d *status.Device) (lines []string) {
+	cells := v.pastOf(d.UUID).windowCells(v.w, d.UUID, slices.Concat(v.before, v.seen.Minutes), v.seen.Width)
 	indent := strings.Repeat(" ", v.c.left+1)
 	for level := v.tall - 1; level > 0; level-- {
-		lines = append(lines, indent+v.band(cells, level))
+		lines = append(lines, indent+v.bandLine(cells, level))
 	}
-	lines = append(lines, v.left(d)+" "+v.band(cells, 0)+" "+v.figures(d)+" "+v.use(d))
+	lines = append(lines, v.leftColumn(d)+" "+v.bandLine(cells, 0)+" "+v.figuresText(d)+" "+v.useText(d))
 	if v.twice {
 		lines = append(lines, indent+v.nameLine(cells))
 	}
-	wrong := ills(d)
+	wrong := deviceTroubles(d)
 	if len(wrong) > 0 {
-		lines = append(lines, "   "+v.theme.paint(v.language.Join("; ", wrong...), v.theme.bad))
+		lines = append(lines, "   "+v.theme.paintText(v.language.Join("; ", wrong...), v.theme.bad))
 	}
 	return lines
 }
 
-// left is the number, the model, the temperature and the power.
-func (v *deviceView) left(d *status.Device) string {
-	index := right(fmt.Sprint(d.Index), 2)
+// leftColumn is the number, the model, the temperature and the power.
+func (v *deviceView) leftColumn(d *status.Device) string {
+	index := padLeft(fmt.Sprint(d.Index), 2)
 	if v.c.left <= 3 {
 		return index + " "
 	}
@@ -184,16 +184,16 @@ func (v *deviceView) left(d *status.Device) string {
 	if d.Margin != nil && *d.Margin <= 3 || slices.Contains(d.Throttled, "hw_thermal_slowdown") {
 		hot = v.theme.bad
 	}
-	temperature := v.theme.paint(right(degrees, 4), hot)
+	temperature := v.theme.paintText(padLeft(degrees, 4), hot)
 	if v.c.left < 28 {
-		return index + " " + pad(modelIn(d.Name, 10), 10) + " " + temperature
+		return index + " " + padRight(modelIn(d.Name, 10), 10) + " " + temperature
 	}
-	return index + " " + pad(modelIn(d.Name, 14), 14) + " " + temperature + " " + right(watts, 5)
+	return index + " " + padRight(modelIn(d.Name, 14), 14) + " " + temperature + " " + padLeft(watts, 5)
 }
 
 // modelIn is the name of a model in few columns: "A100-80GB" for an A100-SXM4-80GB.
 func modelIn(name string, width int) string {
-	name = strings.TrimPrefix(strings.TrimSuffix(gpu.Model(name), " GPU"), "GeForce ")
+	name = strings.TrimPrefix(strings.TrimSuffix(gpu.ModelName(name), " GPU"), "GeForce ")
 	if ansi.StringWidth(name) > width {
 		name = strings.TrimSuffix(name, " Laptop")
 	}
@@ -204,42 +204,42 @@ func modelIn(name string, width int) string {
 	return name
 }
 
-// figures are load and memory.
-func (v *deviceView) figures(d *status.Device) string {
-	load := v.theme.faint(right("-", 4))
+// figuresText are load and memory.
+func (v *deviceView) figuresText(d *status.Device) string {
+	load := v.theme.dimText(padLeft("-", 4))
 	if d.Utilization != nil {
-		load = v.theme.paint(right(fmt.Sprintf("%.0f%%", 100**d.Utilization), 4), v.theme.ofLoad(*d.Utilization))
+		load = v.theme.paintText(padLeft(fmt.Sprintf("%.0f%%", 100**d.Utilization), 4), v.theme.loadColour(*d.Utilization))
 	}
 	memory := "-"
 	if used, all := d.InUse(), d.InAll(); used != nil && all != nil {
-		memory = short(*used) + "/" + short(*all)
+		memory = formatSize(*used) + "/" + formatSize(*all)
 		if width := v.c.right - 5; ansi.StringWidth(memory) > width {
-			memory = strings.TrimSuffix(short(*used), "G") + "/" + fmt.Sprintf("%.0fG", float64(*all)/(1<<30))
+			memory = strings.TrimSuffix(formatSize(*used), "G") + "/" + fmt.Sprintf("%.0fG", float64(*all)/(1<<30))
 		}
 		if width := v.c.right - 5; ansi.StringWidth(memory) > width {
-			memory = short(*used)
+			memory = formatSize(*used)
 		}
 	}
-	return load + " " + right(memory, v.c.right-5)
+	return load + " " + padLeft(memory, v.c.right-5)
 }
 
-// use is the state of a device, in the word of gpuard status, and whose it is.
-func (v *deviceView) use(d *status.Device) string {
+// useText is the state of a device, in the word of gpuard status, and whose it is.
+func (v *deviceView) useText(d *status.Device) string {
 	word := d.State()
 	said := v.say(word)
 	switch {
 	case word == string(d.Health):
-		said = v.theme.paint(said, v.theme.bad)
+		said = v.theme.paintText(said, v.theme.bad)
 	case d.Use == status.Free && word == string(status.Free):
-		said = bold(v.theme.paint(said, v.theme.good))
+		said = boldText(v.theme.paintText(said, v.theme.good))
 	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
-		said = v.theme.paint(said, v.theme.warn)
+		said = v.theme.paintText(said, v.theme.warn)
 	}
 	if d.Health != health.OK && len(d.Why) == 0 { // else the lines below say it
-		said += " " + v.theme.paint(string(d.Health), v.theme.bad)
+		said += " " + v.theme.paintText(string(d.Health), v.theme.bad)
 	}
 	if free := freeSlices(d); free > 0 {
-		said += " " + bold(v.theme.paint(v.say(fmt.Sprintf("%d free", free)), v.theme.good))
+		said += " " + boldText(v.theme.paintText(v.say(fmt.Sprintf("%d free", free)), v.theme.good))
 	}
 	names := v.usersOf(d)
 	if len(names) > 0 {
@@ -266,9 +266,9 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 			return
 		}
 		names = append(names, name)
-		text := v.theme.paint(name, v.colourOf(name))
+		text := v.theme.paintText(name, v.colourOf(name))
 		if mark != "" { // first, where nothing is cut off
-			marked = append(marked, v.theme.paint(name+mark, v.theme.bad))
+			marked = append(marked, v.theme.paintText(name+mark, v.theme.bad))
 			return
 		}
 		painted = append(painted, text)
@@ -301,14 +301,14 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 
 // Glyphs of a band. The height of the bar is the load.
 const (
-	bars       = "▁▂▃▄▅▆▇█"
-	notCounted = "░" // leased, and nobody measured
-	unused     = "·" // not leased, and idle
+	barGlyphs       = "▁▂▃▄▅▆▇█"
+	unmeasuredGlyph = "░" // leased, and nobody measured
+	freeGlyph       = "·" // not leased, and idle
 )
 
-// band is one line of a band, 0 for the lowest. Without a line for names, the first cell of each lease is the first letter of its user, so
+// bandLine is one line of a band, 0 for the lowest. Without a line for names, the first cell of each lease is the first letter of its user, so
 // that it needs no colour.
-func (v *deviceView) band(cells []cell, level int) string {
+func (v *deviceView) bandLine(cells []bandCell, level int) string {
 	letters := !v.twice
 	var b strings.Builder
 	for i := range cells {
@@ -321,11 +321,11 @@ func (v *deviceView) band(cells []cell, level int) string {
 			text = barAt(x.load*float64(v.tall)-float64(level), level == 0)
 		case level > 0:
 		case x.load < 0 && x.lease != "":
-			text = notCounted
+			text = unmeasuredGlyph
 		case x.load >= 0:
-			text = unused
+			text = freeGlyph
 		}
-		b.WriteString(v.theme.paint(text, v.cellColour(x)))
+		b.WriteString(v.theme.paintText(text, v.cellColour(x)))
 	}
 	return b.String()
 }
@@ -342,11 +342,11 @@ func barAt(height float64, lowest bool) string {
 	case height >= 1:
 		return "█"
 	}
-	return string([]rune(bars)[min(7, max(0, eighths))])
+	return string([]rune(barGlyphs)[min(7, max(0, eighths))])
 }
 
 // cellColour is by user where the band alone says whose it was, or where that was asked for; else by load.
-func (v *deviceView) cellColour(x *cell) string {
+func (v *deviceView) cellColour(x *bandCell) string {
 	switch {
 	case x.lease == "" && x.load >= idleTrace:
 		return v.theme.warn // nobody has leased it
@@ -360,11 +360,11 @@ func (v *deviceView) cellColour(x *cell) string {
 	case x.load < 0:
 		return v.theme.dim
 	}
-	return v.theme.ofLoad(x.load)
+	return v.theme.loadColour(x.load)
 }
 
 // nameLine says below a band who had the device.
-func (v *deviceView) nameLine(cells []cell) string {
+func (v *deviceView) nameLine(cells []bandCell) string {
 	var b strings.Builder
 	for i := 0; i < len(cells); {
 		name, colour := v.nameOf(&cells[i])
@@ -381,14 +381,14 @@ func (v *deviceView) nameLine(cells []cell) string {
 			text := ansi.Truncate(name, end-i, "")
 			line = text + strings.Repeat("─", end-i-ansi.StringWidth(text))
 		}
-		b.WriteString(v.theme.paint(line, colour))
+		b.WriteString(v.theme.paintText(line, colour))
 		i = end
 	}
 	return b.String()
 }
 
 // nameOf is who had the device in a cell; "" nobody.
-func (v *deviceView) nameOf(x *cell) (name, colour string) {
+func (v *deviceView) nameOf(x *bandCell) (name, colour string) {
 	switch {
 	case len(x.users) == 1:
 		return x.users[0], v.colourOf(x.users[0])

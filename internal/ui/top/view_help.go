@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// keys say what each key does, and how the bands are read.
-func (v *frame) keys() (lines []string) {
+// helpLines say what each key does, and how the bands are read.
+func (v *frame) helpLines() (lines []string) {
 	for _, k := range [][2]string{
 		{"↑ ↓ PgUp PgDn Home End", "choose a row"},
 		{"s S", "sort by GPU, user, load, memory, CPU or age"},
@@ -29,11 +29,11 @@ func (v *frame) keys() (lines []string) {
 		{"? h", "these keys; any key goes back"},
 		{"q Ctrl-C", "leave"},
 	} {
-		lines = append(lines, pad(k[0], 22)+" "+v.say(k[1]))
+		lines = append(lines, padRight(k[0], 22)+" "+v.say(k[1]))
 	}
 	lines = append(lines, "", v.say("In a band the height is the load, the letter or the name whose it was:"))
-	for _, g := range [][2]string{{bars, "0 to 100 % load"}, {notCounted, "leased, and the load was not measured"}, {unused, "free"}} {
-		lines = append(lines, pad(g[0], 22)+" "+v.say(g[1]))
+	for _, g := range [][2]string{{barGlyphs, "0 to 100 % load"}, {unmeasuredGlyph, "leased, and the load was not measured"}, {freeGlyph, "free"}} {
+		lines = append(lines, padRight(g[0], 22)+" "+v.say(g[1]))
 	}
 	return lines
 }
@@ -41,13 +41,13 @@ func (v *frame) keys() (lines []string) {
 // logLines are the last lines of a log.
 func (v *frame) logLines(room int) []string {
 	p := v.log
-	title := bold(p.title)
+	title := boldText(p.title)
 	if p.up > 0 {
-		title += v.theme.faint("  " + v.say(fmt.Sprintf("%d lines below", p.up)))
+		title += v.theme.dimText("  " + v.say(fmt.Sprintf("%d lines below", p.up)))
 	}
 	lines := []string{title}
 	if len(p.lines) == 0 {
-		return append(lines, v.theme.faint(v.say("it has written nothing yet")))
+		return append(lines, v.theme.dimText(v.say("it has written nothing yet")))
 	}
 	end := len(p.lines) - p.up
 	var shown []string

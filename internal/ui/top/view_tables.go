@@ -28,13 +28,13 @@ func newTables(m *model, running, waiting []row) *tables {
 	v := &tables{model: m, running: running, waiting: waiting}
 	all := append(slices.Clone(running), waiting...)
 	if len(all) > 0 {
-		v.chosenID = all[v.chosen(all)].id
+		v.chosenID = all[v.chosenPlace(all)].id
 	}
 	return v
 }
 
-// draw are the lines of both.
-func (v *tables) draw(room int) []string {
+// drawTables are the lines of both.
+func (v *tables) drawTables(room int) []string {
 	running, waiting := v.running, v.waiting
 	forWaiting := 0
 	if len(waiting) > 0 {
@@ -49,38 +49,38 @@ func (v *tables) draw(room int) []string {
 	if room < 4 && forWaiting > 0 { // the chosen row has to be there
 		forWaiting = 0
 		if slices.ContainsFunc(waiting, func(r row) bool { return r.id == v.chosenID }) {
-			return v.table(v.waitingColumns(), waiting, room)
+			return v.tableLines(v.waitingColumns(), waiting, room)
 		}
 	}
-	lines := v.table(v.jobColumns(), running, room-forWaiting)
+	lines := v.tableLines(v.jobColumns(), running, room-forWaiting)
 	if forWaiting == 0 {
 		if hidden := len(waiting); hidden > 0 && len(lines) > 0 {
-			lines[0] = v.beside(lines[0], hidden)
+			lines[0] = v.appendCount(lines[0], hidden)
 		}
 		return lines
 	}
 	for len(lines) < room-forWaiting && len(lines) < len(running)+2 {
 		lines = append(lines, "")
 	}
-	return append(lines, v.table(v.waitingColumns(), waiting, forWaiting)...)
+	return append(lines, v.tableLines(v.waitingColumns(), waiting, forWaiting)...)
 }
 
-// beside counts at the end of a line what has no room.
-func (v *tables) beside(line string, hidden int) string {
+// appendCount counts at the end of a line what has no room.
+func (v *tables) appendCount(line string, hidden int) string {
 	note := v.say(fmt.Sprintf("and %d more", hidden))
 	room := v.width - ansi.StringWidth(note) - 1
-	return ansi.Truncate(line, room, "") + strings.Repeat(" ", max(1, v.width-min(room, ansi.StringWidth(line))-ansi.StringWidth(note))) + v.theme.faint(note)
+	return ansi.Truncate(line, room, "") + strings.Repeat(" ", max(1, v.width-min(room, ansi.StringWidth(line))-ansi.StringWidth(note))) + v.theme.dimText(note)
 }
 
-// table is a heading with so many lines below, among them the chosen row.
-func (v *tables) table(columns []column, rows []row, room int) []string {
+// tableLines is a heading with so many lines below, among them the chosen row.
+func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 	if room < 1 {
 		return nil
 	}
-	fit(columns, v.width)
-	heading := v.theme.faint(v.heading(columns))
+	fitColumns(columns, v.width)
+	heading := v.theme.dimText(v.headingLine(columns))
 	if len(rows) == 0 {
-		return []string{heading, v.theme.faint(v.say("no leases, no processes"))}[:min(2, room)]
+		return []string{heading, v.theme.dimText(v.say("no leases, no processes"))}[:min(2, room)]
 	}
 	room--
 	below := ""
@@ -89,7 +89,7 @@ func (v *tables) table(columns []column, rows []row, room int) []string {
 			room--
 			below = fmt.Sprintf("and %d more", len(rows)-room)
 		} else {
-			heading = v.beside(v.heading(columns), len(rows)-room)
+			heading = v.appendCount(v.headingLine(columns), len(rows)-room)
 		}
 	}
 	lines := []string{heading}
@@ -102,16 +102,16 @@ func (v *tables) table(columns []column, rows []row, room int) []string {
 	}
 	first := max(0, min(at-room/2, len(rows)-room))
 	for i := first; i < len(rows) && i < first+room; i++ {
-		lines = append(lines, v.line(columns, &rows[i], rows[i].id == chosen))
+		lines = append(lines, v.rowLine(columns, &rows[i], rows[i].id == chosen))
 	}
 	if below != "" {
-		lines = append(lines, v.theme.faint("    "+v.say(below)))
+		lines = append(lines, v.theme.dimText("    "+v.say(below)))
 	}
 	return lines
 }
 
-// fit gives the column without a width what is left.
-func fit(columns []column, width int) {
+// fitColumns gives the column without a width what is left.
+func fitColumns(columns []column, width int) {
 	left, open := width, -1
 	for i := range columns {
 		left -= columns[i].width + 1
@@ -124,26 +124,26 @@ func fit(columns []column, width int) {
 	}
 }
 
-func (v *tables) heading(columns []column) string {
+func (v *tables) headingLine(columns []column) string {
 	var parts []string
 	for _, c := range columns {
-		parts = append(parts, placed(&c, v.say(c.title)))
+		parts = append(parts, alignCell(&c, v.say(c.title)))
 	}
 	return strings.Join(parts, " ")
 }
 
-func placed(c *column, text string) string {
+func alignCell(c *column, text string) string {
 	if c.right {
-		return right(text, c.width)
+		return padLeft(text, c.width)
 	}
-	return pad(text, c.width)
+	return padRight(text, c.width)
 }
 
-func (v *tables) line(columns []column, r *row, chosen bool) string {
+func (v *tables) rowLine(columns []column, r *row, chosen bool) string {
 	var parts []string
 	for i := range columns {
 		c := &columns[i]
-		text := placed(c, c.text(r))
+		text := alignCell(c, c.text(r))
 		if c.paint != nil && !chosen {
 			text = c.paint(r, text)
 		}
@@ -151,7 +151,7 @@ func (v *tables) line(columns []column, r *row, chosen bool) string {
 	}
 	text := strings.Join(parts, " ")
 	if chosen {
-		return marked(pad(ansi.Strip(text), v.width))
+		return invertText(padRight(ansi.Strip(text), v.width))
 	}
 	return text
 }
@@ -168,16 +168,16 @@ func (v *tables) jobColumns() []column {
 	job := column{title: "JOB", text: jobText, paint: v.paintOdd}
 	load := column{title: "LOAD", width: 4, right: true, text: loadText, paint: func(r *row, text string) string {
 		if r.load == nil {
-			return v.theme.faint(text)
+			return v.theme.dimText(text)
 		}
-		return v.theme.paint(text, v.theme.ofLoad(*r.load))
+		return v.theme.paintText(text, v.theme.loadColour(*r.load))
 	}}
 	memory := column{title: "MEMORY", width: 6, right: true, text: memoryText}
-	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.age(r) }}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.ageText(r) }}
 	if narrow {
 		return []column{gpus, user, job, load, memory, since}
 	}
-	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(v.curves[r.id], 6) }, paint: func(_ *row, text string) string { return v.theme.paint(text, v.theme.high) }}
+	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(v.curves[r.id], 6) }, paint: func(_ *row, text string) string { return v.theme.paintText(text, v.theme.high) }}
 	processors := column{title: "CPUS", width: 5, right: true, text: processorText}
 	resident := column{title: "RAM", width: 6, right: true, text: residentText}
 	end := column{title: "END", width: 8, text: func(r *row) string { return v.say(r.end) }, paint: v.paintOdd}
@@ -206,7 +206,7 @@ func (v *tables) waitingColumns() []column {
 	job := column{title: "JOB", width: what, text: jobText}
 	asks := column{title: "ASKS", width: 11, text: func(r *row) string { return v.say(r.where) }}
 	start := column{title: "START", width: 7, text: func(r *row) string { return v.say(r.end) }}
-	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.age(r) }}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.ageText(r) }}
 	why := column{title: "WHY", text: func(r *row) string { return v.say(r.remark) }, paint: v.paintFaint}
 	if v.width < 70 {
 		asks.width, job.width = 6, 0
@@ -258,7 +258,7 @@ func memoryText(r *row) string {
 	if r.memory == nil {
 		return "-"
 	}
-	return short(*r.memory)
+	return formatSize(*r.memory)
 }
 
 func processorText(r *row) string {
@@ -272,14 +272,14 @@ func residentText(r *row) string {
 	if r.work == nil || r.work.memory == 0 {
 		return "-"
 	}
-	return short(r.work.memory)
+	return formatSize(r.work.memory)
 }
 
-func (v *tables) age(r *row) string {
+func (v *tables) ageText(r *row) string {
 	if r.since == nil {
 		return "-"
 	}
-	return brief(v.seen.Report.Taken.Sub(*r.since))
+	return briefDuration(v.seen.Report.Taken.Sub(*r.since))
 }
 
 // curveOf is the share of the memory that was in use, the newest at the right.
@@ -292,7 +292,7 @@ func curveOf(values []float64, width int) string {
 			b.WriteByte(' ')
 			continue
 		}
-		b.WriteRune([]rune(bars)[min(7, int(v*8))])
+		b.WriteRune([]rune(barGlyphs)[min(7, int(v*8))])
 	}
 	return b.String()
 }

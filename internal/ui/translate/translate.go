@@ -22,14 +22,14 @@ type Language struct{ catalogue *catalogue }
 // catalogue has the forms of a language. They are read when the first sentence is said.
 type catalogue struct {
 	once  sync.Once
-	forms []form
+	forms []catalogueEntry
 }
 
 //go:embed zh.txt
 var chinese string
 
 // loadForms reads the forms when they are first asked for.
-func (c *catalogue) loadForms() []form {
+func (c *catalogue) loadForms() []catalogueEntry {
 	c.once.Do(func() { c.forms = readForms(chinese) })
 	return c.forms
 }
@@ -104,32 +104,32 @@ type separator struct {
 // separators are in the order in which a text is parted.
 var separators = [...]separator{{"; ", "；", true}, {", or ", "，或者", true}, {": ", "：", false}, {", ", "，", false}}
 
-// form is an entry of a catalogue.
-type form struct {
+// catalogueEntry is an entry of a catalogue.
+type catalogueEntry struct {
 	parts  []string // of the English sentence, between its holes
-	holes  []hole
+	holes  []placeholder
 	said   string // the same in the language, with {1} for the first hole
 	weight int    // the more of the sentence it has, the earlier it is tried
 }
 
-// hole says what text may stand at a place of a form.
-type hole string
+// placeholder says what text may stand at a place of a form.
+type placeholder string
 
 const (
-	shortest hole = "{}"  // a name, a command, a size: copied
-	longest  hole = "{*}" // what a person wrote, up to the last place where the form goes on: copied
-	number   hole = "{#}" // digits
-	sentence hole = "{s}" // what gpuard says itself, such as a reason: translated if a form fits
+	shortest placeholder = "{}"  // a name, a command, a size: copied
+	longest  placeholder = "{*}" // what a person wrote, up to the last place where the form goes on: copied
+	number   placeholder = "{#}" // digits
+	sentence placeholder = "{s}" // what gpuard says itself, such as a reason: translated if a form fits
 )
 
 // translateText finds the form of each part of a text, or else that of the whole.
-func translateText(forms []form, text string) (said string, found bool) {
+func translateText(forms []catalogueEntry, text string) (said string, found bool) {
 	return translateParts(forms, text, 0)
 }
 
 // translateParts is translateText with the separators from the first one on. A single word is no part: it may be the end of what a person
 // wrote.
-func translateParts(forms []form, text string, first int) (said string, found bool) {
+func translateParts(forms []catalogueEntry, text string, first int) (said string, found bool) {
 	if !separators[first].parts {
 		return translateWhole(forms, text)
 	}
@@ -145,7 +145,7 @@ func translateParts(forms []form, text string, first int) (said string, found bo
 }
 
 // translateWhole finds the form of the whole of a text.
-func translateWhole(forms []form, text string) (said string, found bool) {
+func translateWhole(forms []catalogueEntry, text string) (said string, found bool) {
 	for i := range forms {
 		if found, fits := forms[i].matchText(text); fits {
 			return forms[i].fillHoles(forms, found), true
@@ -181,7 +181,7 @@ func isApostrophe(text string, at int) bool {
 }
 
 // matchText returns what stands in the holes, each as short as its kind allows.
-func (f *form) matchText(text string) (found []string, fits bool) {
+func (f *catalogueEntry) matchText(text string) (found []string, fits bool) {
 	rest, fits := strings.CutPrefix(text, f.parts[0])
 	if !fits || len(f.holes) == 0 {
 		return nil, fits && rest == ""
@@ -203,7 +203,7 @@ func (f *form) matchText(text string) (found []string, fits bool) {
 }
 
 // fillHoles puts what was found in the holes into the sentence of the language.
-func (f *form) fillHoles(forms []form, found []string) string {
+func (f *catalogueEntry) fillHoles(forms []catalogueEntry, found []string) string {
 	words := make([]string, 0, 2*len(found))
 	for i, text := range found {
 		if f.holes[i] == sentence {
@@ -216,7 +216,7 @@ func (f *form) fillHoles(forms []form, found []string) string {
 
 // readForms reads pairs of lines: a form in English with its holes, and below it, behind a tab, the same in the language. Empty lines and
 // those with # are left out.
-func readForms(text string) (forms []form) {
+func readForms(text string) (forms []catalogueEntry) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		switch said, below := strings.CutPrefix(line, "\t"); {
@@ -226,12 +226,12 @@ func readForms(text string) (forms []form) {
 			forms = append(forms, readForm(line))
 		}
 	}
-	slices.SortStableFunc(forms, func(a, b form) int { return cmp.Compare(b.weight, a.weight) })
+	slices.SortStableFunc(forms, func(a, b catalogueEntry) int { return cmp.Compare(b.weight, a.weight) })
 	return forms
 }
 
 // readForm reads a form in English.
-func readForm(line string) (f form) {
+func readForm(line string) (f catalogueEntry) {
 	for {
 		part, rest, found := strings.Cut(line, "{")
 		f.parts, f.weight = append(f.parts, part), f.weight+len(part)
@@ -239,6 +239,6 @@ func readForm(line string) (f form) {
 			return f
 		}
 		kind, rest, _ := strings.Cut(rest, "}")
-		f.holes, line = append(f.holes, hole("{"+kind+"}")), rest
+		f.holes, line = append(f.holes, placeholder("{"+kind+"}")), rest
 	}
 }

@@ -97,7 +97,7 @@ func TestCatalogue(t *testing.T) {
 			if place := fmt.Sprintf("{%d}", i+1); strings.Count(f.said, place) != 1 {
 				t.Errorf("%q: %s is not there once: %q", english, place, f.said)
 			}
-			if !slices.Contains([]hole{shortest, longest, number, sentence}, h) {
+			if !slices.Contains([]placeholder{shortest, longest, number, sentence}, h) {
 				t.Errorf("%q: %q is no hole", english, h)
 			}
 		}

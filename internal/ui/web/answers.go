@@ -11,15 +11,15 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// public is a report without what only its reader may know: whole command lines.
-func public(s status.Report) status.Report {
+// publicReport is a report without what only its reader may know: whole command lines.
+func publicReport(s status.Report) status.Report {
 	s.Devices = slices.Clone(s.Devices)
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		d.MIG = slices.Clone(d.MIG)
-		discreet(d)
+		hideCommands(d)
 		for j := range d.MIG {
-			discreet(&d.MIG[j])
+			hideCommands(&d.MIG[j])
 		}
 	}
 	s.Waiting = slices.Clone(s.Waiting)
@@ -29,7 +29,7 @@ func public(s status.Report) status.Report {
 	return s
 }
 
-func discreet(d *status.Device) {
+func hideCommands(d *status.Device) {
 	d.Reason = d.Discreet
 	d.Leases, d.Processes = slices.Clone(d.Leases), slices.Clone(d.Processes)
 	for i := range d.Leases {
@@ -44,30 +44,30 @@ func discreet(d *status.Device) {
 	}
 }
 
-func (s *Site) status(w http.ResponseWriter, r *http.Request) {
-	seen := s.seen()
+func (s *Site) serveStatus(w http.ResponseWriter, r *http.Request) {
+	seen := s.lastSeen()
 	switch {
 	case seen.At.IsZero():
-		refuse(w, http.StatusServiceUnavailable, seen.Trouble)
-	case s.permitted(r):
-		reply(w, seen.Report)
+		refuseRequest(w, http.StatusServiceUnavailable, seen.Trouble)
+	case s.hasToken(r):
+		replyJSON(w, seen.Report)
 	default:
-		s.replyOnce(w, "status", seen.At, func() any { return public(seen.Report) })
+		s.replyCached(w, "status", seen.At, func() any { return publicReport(seen.Report) })
 	}
 }
 
-// source answers with what a source said last, which all who ask share.
-func (s *Site) source(w http.ResponseWriter, r *http.Request, source observe.Source) {
-	answer, at, err := s.live.answer(r.Context(), source, jsonWaits)
+// serveSource answers with what a source said last, which all who ask share.
+func (s *Site) serveSource(w http.ResponseWriter, r *http.Request, source observe.Source) {
+	answer, at, err := s.live.answerOf(r.Context(), source, maxJSONWait)
 	switch {
 	case err != nil:
-		refuse(w, http.StatusServiceUnavailable, err.Error())
+		refuseRequest(w, http.StatusServiceUnavailable, err.Error())
 	case source.Public == nil:
-		s.replyOnce(w, source.Name, at, func() any { return answer })
-	case s.permitted(r):
-		reply(w, answer)
+		s.replyCached(w, source.Name, at, func() any { return answer })
+	case s.hasToken(r):
+		replyJSON(w, answer)
 	default:
-		s.replyOnce(w, source.Name, at, func() any { return source.Public(answer) })
+		s.replyCached(w, source.Name, at, func() any { return source.Public(answer) })
 	}
 }
 
@@ -78,9 +78,9 @@ type Day struct {
 	Minutes []trend.Minute `json:"minutes"`        // oldest first; a minute in which nothing was read is missing
 }
 
-func (s *Site) day(w http.ResponseWriter, _ *http.Request) {
-	seen := s.seen()
-	s.replyOnce(w, "day", ended(seen.Minutes), func() any {
+func (s *Site) serveDay(w http.ResponseWriter, _ *http.Request) {
+	seen := s.lastSeen()
+	s.replyCached(w, "day", lastMinuteEnd(seen.Minutes), func() any {
 		return Day{"gpuard.day/1", seen.Width.Seconds(), append([]trend.Minute{}, seen.Minutes...)}
 	})
 }
@@ -92,7 +92,7 @@ type Index struct {
 	Actions []string `json:"actions"` // to be asked for by POST with the token; empty without --token-file
 }
 
-func (s *Site) index(w http.ResponseWriter, _ *http.Request) {
+func (s *Site) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	a := Index{"gpuard.api/1", []string{"/api/status", "/api/day"}, []string{}}
 	for _, source := range s.Sources {
 		a.Paths = append(a.Paths, "/api/"+source.Name)
@@ -102,11 +102,11 @@ func (s *Site) index(w http.ResponseWriter, _ *http.Request) {
 			a.Actions = append(a.Actions, "/api/"+action.Name)
 		}
 	}
-	reply(w, a)
+	replyJSON(w, a)
 }
 
-// ended is the minute that was over last.
-func ended(minutes []trend.Minute) time.Time {
+// lastMinuteEnd is the minute that was over last.
+func lastMinuteEnd(minutes []trend.Minute) time.Time {
 	if len(minutes) == 0 {
 		return time.Time{}
 	}

@@ -12,28 +12,28 @@ import (
 
 // How long a reading of a source is waited for: then the answer before it is given. The first one may take longer.
 const (
-	pageWaits = 300 * time.Millisecond
-	jsonWaits = 20 * time.Second
+	maxPageWait = 300 * time.Millisecond
+	maxJSONWait = 20 * time.Second
 )
 
-// reading is the last answer of a source.
-type reading struct {
+// sourceReading is the last answer of a source.
+type sourceReading struct {
 	at     time.Time
 	answer any
 	err    error
 	done   chan struct{} // closed when the reading that is under way is over; nil: none is
 }
 
-// answer is that of a source, about as old as it may be, and when it came. All who ask at the same time share one
+// answerOf is that of a source, about as old as it may be, and when it came. All who ask at the same time share one
 // reading, and a source that takes long keeps nobody waiting for longer than wait: the last answer is given meanwhile.
-func (l *live) answer(ctx context.Context, source observe.Source, wait time.Duration) (any, time.Time, error) {
+func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait time.Duration) (any, time.Time, error) {
 	l.mu.Lock()
 	if l.kept == nil {
-		l.kept = map[string]*reading{}
+		l.kept = map[string]*sourceReading{}
 	}
 	kept := l.kept[source.Name]
 	if kept == nil {
-		kept = &reading{err: errors.New("it is being read")}
+		kept = &sourceReading{err: errors.New("it is being read")}
 		l.kept[source.Name] = kept
 	}
 	if kept.at.IsZero() {
@@ -41,7 +41,7 @@ func (l *live) answer(ctx context.Context, source observe.Source, wait time.Dura
 	}
 	if kept.done == nil && time.Since(kept.at) >= source.Every {
 		kept.done = make(chan struct{})
-		go l.read(context.WithoutCancel(ctx), source, kept)
+		go l.readSource(context.WithoutCancel(ctx), source, kept)
 	}
 	done := kept.done
 	l.mu.Unlock()
@@ -57,8 +57,8 @@ func (l *live) answer(ctx context.Context, source observe.Source, wait time.Dura
 	return kept.answer, kept.at, kept.err
 }
 
-// read reads a source once.
-func (l *live) read(ctx context.Context, source observe.Source, kept *reading) {
+// readSource reads a source once.
+func (l *pageUpdater) readSource(ctx context.Context, source observe.Source, kept *sourceReading) {
 	answer, err := source.Read(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,28 +67,28 @@ func (l *live) read(ctx context.Context, source observe.Source, kept *reading) {
 	kept.done = nil
 }
 
-// encoded is an answer as JSON. All connections that it is sent to share its bytes: a client that does not read costs
+// encodedAnswer is an answer as JSON. All connections that it is sent to share its bytes: a client that does not read costs
 // little.
-type encoded struct {
+type encodedAnswer struct {
 	at   time.Time
 	text []byte
 }
 
-// replyOnce replies with an answer that is made, and encoded, once for all who ask for what there is since at.
-func (s *Site) replyOnce(w http.ResponseWriter, name string, at time.Time, answer func() any) {
+// replyCached replies with an answer that is made, and encoded, once for all who ask for what there is since at.
+func (s *Site) replyCached(w http.ResponseWriter, name string, at time.Time, answer func() any) {
 	s.live.mu.Lock()
 	text, have := s.live.encoded[name]
 	s.live.mu.Unlock()
 	if !have || !text.at.Equal(at) {
 		made, err := json.MarshalIndent(answer(), "", "  ")
 		if err != nil {
-			refuse(w, http.StatusInternalServerError, err.Error())
+			refuseRequest(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		text = encoded{at, append(made, '\n')}
+		text = encodedAnswer{at, append(made, '\n')}
 		s.live.mu.Lock()
 		if s.live.encoded == nil {
-			s.live.encoded = map[string]encoded{}
+			s.live.encoded = map[string]encodedAnswer{}
 		}
 		s.live.encoded[name] = text
 		s.live.mu.Unlock()

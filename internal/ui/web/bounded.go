@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	mostConnections = 1500             // open at once; the next ones are closed unanswered
-	writeLimit      = 45 * time.Second // for one answer, from its request on; /events has a limit per message
+	maxConnections = 1500             // open at once; the next ones are closed unanswered
+	writeTimeout   = 45 * time.Second // for one answer, from its request on; /events has a limit per message
 )
 
-// bounded is a listener with a limit of open connections, and one of those of each peer. One above it is closed, so that
+// limitedListener is a listener with a limit of open connections, and one of those of each peer. One above it is closed, so that
 // the others go on: if it waited, a client that holds many would keep everybody else out without a word.
-type bounded struct {
+type limitedListener struct {
 	net.Listener
 	places chan struct{}
 	peer   func(net.Conn) string // nil: there is no limit of each
@@ -25,7 +25,7 @@ type bounded struct {
 }
 
 // Accept returns the next connection that has a place.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
@@ -38,8 +38,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 			continue
 		}
 
-		leave, ok := b.enter(c)
-		one := &placed{Conn: c, leave: sync.OnceFunc(func() { leave(); <-b.places })}
+		leave, ok := b.countPeer(c)
+		one := &limitedConn{Conn: c, leave: sync.OnceFunc(func() { leave(); <-b.places })}
 		if ok {
 			return one, nil
 		}
@@ -47,8 +47,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection for its peer; false: the peer has too many.
-func (b *bounded) enter(c net.Conn) (leave func(), ok bool) {
+// countPeer counts a connection for its peer; false: the peer has too many.
+func (b *limitedListener) countPeer(c net.Conn) (leave func(), ok bool) {
 	if b.peer == nil || len(b.places) <= b.free {
 		return func() {}, true
 	}
@@ -71,14 +71,14 @@ func (b *bounded) enter(c net.Conn) (leave func(), ok bool) {
 	}, true
 }
 
-// placed is a connection that has a place until it is closed.
-type placed struct {
+// limitedConn is a connection that has a place until it is closed.
+type limitedConn struct {
 	net.Conn
 	leave func()
 }
 
 // Close closes it, and gives its place back.
-func (p *placed) Close() error {
+func (p *limitedConn) Close() error {
 	defer p.leave()
 	return p.Conn.Close()
 }

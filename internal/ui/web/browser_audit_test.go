@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// audit checks a page by the rules of WCAG 2.2 that a program can check, on what a browser has made of it. It returns what is wrong.
-const audit = `(() => {
+// auditScript checks a page by the rules of WCAG 2.2 that a program can check, on what a browser has made of it. It returns what is wrong.
+const auditScript = `(() => {
 const wrong = [];
 const say = (rule, e) => wrong.push(rule + ': ' + (e.outerHTML || e).slice(0, 160));
 const shown = e => e.getClientRects().length > 0 && getComputedStyle(e).visibility !== 'hidden';
@@ -94,10 +94,10 @@ return wrong;
 func TestAccessible(t *testing.T) {
 	gate.Need(t, "chromium")
 	for _, language := range []string{"en", "zh-CN"} {
-		ctx := open(t, language)
+		ctx := openBrowser(t, language)
 		look := func() (wrong []string) {
 			t.Helper()
-			text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`JSON.stringify(`+audit+`)`))
+			text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`JSON.stringify(`+auditScript+`)`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,14 +106,14 @@ func TestAccessible(t *testing.T) {
 			}
 			return wrong
 		}
-		for name, make := range situations() {
+		for name, make := range inventedMachines() {
 			s := make(t)
-			server := httptest.NewServer(s.site(t, secret).Handler())
+			server := httptest.NewServer(s.makeSite(t, siteToken).Handler())
 			t.Cleanup(server.CloseClientConnections)
 			for _, width := range []int64{1280, 360} {
 				for _, dark := range []bool{false, true} {
 					for _, path := range []string{"/", "/?days=7&gpu=" + string(s.machine.Devices[0].UUID)} {
-						if err := chromedp.Do(ctx, dress(dark), chromedp.EmulateViewport(width, 900), chromedp.Navigate(server.URL+path)); err != nil {
+						if err := chromedp.Do(ctx, setColorScheme(dark), chromedp.EmulateViewport(width, 900), chromedp.Navigate(server.URL+path)); err != nil {
 							t.Fatal(err)
 						}
 						found := look()

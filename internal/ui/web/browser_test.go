@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/gate"
 )
 
-// open starts a Chromium, whose language is that.
-func open(t *testing.T, language string) context.Context {
+// openBrowser starts a Chromium, whose language is that.
+func openBrowser(t *testing.T, language string) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", language), chromedp.Flag("accept-lang", language),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
@@ -31,8 +31,8 @@ func open(t *testing.T, language string) context.Context {
 	return ctx
 }
 
-// dress makes the browser wish for the dark, or for the light.
-func dress(dark bool) chromedp.Action[chromedp.Void] {
+// setColorScheme makes the browser wish for the dark, or for the light.
+func setColorScheme(dark bool) chromedp.Action[chromedp.Void] {
 	value := map[bool]string{true: "dark", false: "light"}[dark]
 	set := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -46,10 +46,10 @@ func TestPictures(t *testing.T) {
 	gate.Need(t, "chromium")
 	dir := os.Getenv("GPUARD_PICTURES")
 	for _, language := range []string{"en", "zh-CN"} {
-		ctx := open(t, language)
-		for name, make := range situations() {
+		ctx := openBrowser(t, language)
+		for name, make := range inventedMachines() {
 			s := make(t)
-			server := httptest.NewServer(s.site(t, "0123456789abcdef0123").Handler())
+			server := httptest.NewServer(s.makeSite(t, "0123456789abcdef0123").Handler())
 			t.Cleanup(server.Close)
 			for _, width := range []int64{1280, 1920, 360} {
 				for _, dark := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestPictures(t *testing.T) {
 					if width == 360 {
 						height = 740
 					}
-					if err := chromedp.Do(ctx, dress(dark), chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL)); err != nil {
+					if err := chromedp.Do(ctx, setColorScheme(dark), chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL)); err != nil {
 						t.Fatal(err)
 					}
 					wide, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`document.documentElement.scrollWidth`))
@@ -68,7 +68,7 @@ func TestPictures(t *testing.T) {
 						continue
 					}
 					dress := fmt.Sprintf("%d-%s-%s", width, map[bool]string{true: "dark", false: "light"}[dark], language[:2])
-					keep(ctx, t, filepath.Join(dir, name+"-"+dress+".png"))
+					saveScreenshot(ctx, t, filepath.Join(dir, name+"-"+dress+".png"))
 					if name != "trouble" && name != "day" || language != "en" || width == 1920 {
 						continue
 					}
@@ -76,7 +76,7 @@ func TestPictures(t *testing.T) {
 						if err := chromedp.Do(ctx, chromedp.Navigate(server.URL+path)); err != nil {
 							t.Fatal(err)
 						}
-						keep(ctx, t, filepath.Join(dir, name+"-"+choice+"-"+dress+".png"))
+						saveScreenshot(ctx, t, filepath.Join(dir, name+"-"+choice+"-"+dress+".png"))
 					}
 				}
 			}
@@ -84,8 +84,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// keep writes how the page looks.
-func keep(ctx context.Context, t *testing.T, path string) {
+// saveScreenshot writes how the page looks.
+func saveScreenshot(ctx context.Context, t *testing.T, path string) {
 	t.Helper()
 	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err == nil {

@@ -13,18 +13,18 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// dcgm gives readings under the names, units and labels of NVIDIA's dcgm-exporter (NVIDIA/dcgm-exporter,
+// dcgmCollector gives readings under the names, units and labels of NVIDIA's dcgm-exporter (NVIDIA/dcgm-exporter,
 // etc/default-counters.csv), so that boards made for it work. It has only what means the same.
-type dcgm struct {
+type dcgmCollector struct {
 	site *Site
-	now  func() observe.Seen
+	now  func() observe.Snapshot
 }
 
 // Describe says nothing in advance.
-func (d dcgm) Describe(chan<- *prometheus.Desc) {}
+func (d dcgmCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect gives the readings that were seen last.
-func (d dcgm) Collect(out chan<- prometheus.Metric) {
+func (d dcgmCollector) Collect(out chan<- prometheus.Metric) {
 	seen := d.now()
 	names := []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"}
 	for _, m := range dcgmReadings() {
@@ -110,6 +110,6 @@ func asFloat(n *int) *float64 {
 	return new(float64(*n))
 }
 
-func (s *Site) dcgmMetrics() http.Handler {
-	return exposed(dcgm{s, s.Observer.Now})
+func (s *Site) dcgmHandler() http.Handler {
+	return collectorHandler(dcgmCollector{s, s.Observer.Now})
 }

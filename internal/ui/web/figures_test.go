@@ -14,17 +14,17 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-// told is what gpuard status --json says, read as a program of somebody else reads it.
-type told struct {
+// statusAnswer is what gpuard status --json says, read as a program of somebody else reads it.
+type statusAnswer struct {
 	Now     string
-	Devices []toldDevice
+	Devices []statusDevice
 	Waiting []struct {
 		User, Command, Why string
 		Count              int
 	}
 }
 
-type toldDevice struct {
+type statusDevice struct {
 	Index                  int
 	UUID, Use, Health      string
 	Utilization, Power     *float64
@@ -40,8 +40,8 @@ type toldDevice struct {
 	Drained, Reason, Extra string
 }
 
-// figure finds what a row says of one reading: its value as it is written for programs, and as people see it.
-func figure(row, name string) (value, text string) {
+// readFigure finds what a row says of one reading: its value as it is written for programs, and as people see it.
+func readFigure(row, name string) (value, text string) {
 	m := regexp.MustCompile(`data-is="` + name + `" data-value="([^"]*)"[^>]*>([^<]*)<`).FindStringSubmatch(row)
 	if m == nil {
 		return "", "–"
@@ -52,17 +52,17 @@ func figure(row, name string) (value, text string) {
 // TestFigures: in all five situations, without a token, each figure of the page is that of gpuard status --json: of the same value, by
 // /api/status, which is that command's answer.
 func TestFigures(t *testing.T) {
-	for name, make := range situations() {
+	for name, make := range inventedMachines() {
 		t.Run(name, func(t *testing.T) {
 			s := make(t)
-			site := s.site(t, "")
+			site := s.makeSite(t, "")
 			w := httptest.NewRecorder()
 			site.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/api/status", nil))
-			var answer told
+			var answer statusAnswer
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
 			}
-			page := pageOf(t, site, "/")
+			page := getPage(t, site, "/")
 			free := 0
 			for i, d := range answer.Devices {
 				_, row, _ := strings.Cut(page, fmt.Sprintf(`<div class="gpu" id="nvidia-%d"`, d.Index))
@@ -71,12 +71,12 @@ func TestFigures(t *testing.T) {
 				if d.Use == "free" && d.Health == "ok" {
 					free++
 				}
-				detail := pageOf(t, site, "/?gpu="+answer.Devices[i].UUID)
+				detail := getPage(t, site, "/?gpu="+answer.Devices[i].UUID)
 				compareDetail(t, d, detail)
 			}
 			compareJobs(t, &answer, page)
 			if want := fmt.Sprintf(`data-is="free">%d of %d free<`, free, len(answer.Devices)); !strings.Contains(page, want) {
-				t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
+				t.Errorf("no %s in %s", want, cutFragment(page, `class="glance"`))
 			}
 			n := len(answer.Waiting)
 			want := map[int]string{0: "nothing waits", 1: "1 waits"}[n]
@@ -87,13 +87,13 @@ func TestFigures(t *testing.T) {
 				want = fmt.Sprintf("%d wait", n)
 			}
 			if !strings.Contains(page, `data-is="waiting">`+want+`<`) {
-				t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
+				t.Errorf("no %s in %s", want, cutFragment(page, `class="glance"`))
 			}
 		})
 	}
 }
 
-func compareRow(t *testing.T, d toldDevice, row string) {
+func compareRow(t *testing.T, d statusDevice, row string) {
 	t.Helper()
 	state := d.Use
 	if state == "free" && d.Health != "ok" {
@@ -107,7 +107,7 @@ func compareRow(t *testing.T, d toldDevice, row string) {
 	}
 	expect := func(name, value, text string) {
 		t.Helper()
-		gotValue, gotText := figure(row, name)
+		gotValue, gotText := readFigure(row, name)
 		if gotValue != value || gotText != text {
 			t.Errorf("GPU %d, %s: %q %q, want %q %q", d.Index, name, gotValue, gotText, value, text)
 		}
@@ -123,7 +123,7 @@ func compareRow(t *testing.T, d toldDevice, row string) {
 		expect("temperature", strconv.Itoa(*d.Temperature), fmt.Sprintf("%d °C", *d.Temperature))
 	}
 	if d.MemoryUsed != nil {
-		value, _ := figure(row, "memory")
+		value, _ := readFigure(row, "memory")
 		if value != strconv.FormatInt(*d.MemoryUsed, 10) || !strings.Contains(row, fmt.Sprintf(`data-of="%d"`, *d.MemoryTotal)) {
 			t.Errorf("GPU %d: memory %s, want %d of %d", d.Index, value, *d.MemoryUsed, *d.MemoryTotal)
 		}
@@ -133,7 +133,7 @@ func compareRow(t *testing.T, d toldDevice, row string) {
 	}
 }
 
-func compareDetail(t *testing.T, d toldDevice, page string) {
+func compareDetail(t *testing.T, d statusDevice, page string) {
 	t.Helper()
 	_, detail, _ := strings.Cut(page, `<article aria-labelledby="detail-title">`)
 	detail, _, _ = strings.Cut(detail, "</article>")
@@ -163,7 +163,7 @@ func compareDetail(t *testing.T, d toldDevice, page string) {
 }
 
 // compareJobs: each lease is a row with its devices, and each request a row with its reason.
-func compareJobs(t *testing.T, answer *told, page string) {
+func compareJobs(t *testing.T, answer *statusAnswer, page string) {
 	t.Helper()
 	_, running, _ := strings.Cut(page, `<section id="running"`)
 	running, _, _ = strings.Cut(running, "</section>")
@@ -187,7 +187,7 @@ func compareJobs(t *testing.T, answer *told, page string) {
 	waiting, _, _ = strings.Cut(waiting, "</section>")
 	for _, w := range answer.Waiting {
 		short, rest, _ := strings.Cut(w.Why, "; ")
-		row := fmt.Sprintf(`<b>%s</b></span> <span class="meta"><span class="user">%s</span> <span class="asks">%s`, w.Command, w.User, prose.Count(w.Count, "GPU"))
+		row := fmt.Sprintf(`<b>%s</b></span> <span class="meta"><span class="user">%s</span> <span class="asks">%s`, w.Command, w.User, prose.CountNoun(w.Count, "GPU"))
 		if !strings.Contains(waiting, row) || !strings.Contains(waiting, html.EscapeString(short)) || !strings.Contains(waiting, html.EscapeString(rest)) {
 			t.Errorf("%+v is not in the list", w)
 		}

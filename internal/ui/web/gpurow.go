@@ -49,61 +49,61 @@ func (r gpuRow) Used() string {
 	return used + " / " + all
 }
 
-// mostNow is how many lines a row has; the details have all.
-const mostNow = 2
+// maxNowLines is how many lines a row has; the details have all.
+const maxNowLines = 2
 
-// row is the device at a place of the report.
-func (c *lab) row(i int) gpuRow {
+// deviceRow is the device at a place of the report.
+func (c *bandSection) deviceRow(i int) gpuRow {
 	d := &c.Report.Devices[i]
 	r := gpuRow{Device: d, Place: i, ID: rowID(d), Part: "band-" + string(d.UUID), Title: fmt.Sprintf("GPU %d", d.Index), Strip: &c.Bands[i], Chosen: c.gpu != "" && d.UUID == c.gpu}
 	if d.UUID == "" {
 		r.Part = "band-" + r.ID
 	}
-	r.Href = c.address(c.days, d.UUID)
+	r.Href = c.pageAddress(c.days, d.UUID)
 	if r.Chosen {
-		r.Href = c.address(c.days, "")
+		r.Href = c.pageAddress(c.days, "")
 	}
 	if c.Models() == "" {
-		r.Model = gpu.Model(d.Name)
+		r.Model = gpu.ModelName(d.Name)
 	}
 	r.Now = c.nowLines(d, r.Strip)
-	if len(r.Now) > mostNow {
-		r.More = len(r.Now) - mostNow
-		r.Now = r.Now[:mostNow]
+	if len(r.Now) > maxNowLines {
+		r.More = len(r.Now) - maxNowLines
+		r.Now = r.Now[:maxNowLines]
 	}
 	return r
 }
 
 // nowLines says what is wrong with a device, and who has it until when.
-func (c *lab) nowLines(d *status.Device, b *timeline.Band) (all []nowLine) {
+func (c *bandSection) nowLines(d *status.Device, b *timeline.Band) (all []nowLine) {
 	if len(d.Why) > 0 {
 		all = append(all, nowLine{Text: c.Say(d.Why[0]), Bad: d.Health != health.OK})
 	}
 	if d.Drained != "" {
 		all = append(all, nowLine{Text: c.Say("drained: " + d.Drained)})
 	}
-	all = append(all, c.uses(d)...)
+	all = append(all, c.useLines(d)...)
 	for i := range d.MIG {
-		for _, line := range c.uses(&d.MIG[i]) {
+		for _, line := range c.useLines(&d.MIG[i]) {
 			line.Text = d.MIG[i].Profile + ", " + line.Text
 			all = append(all, line)
 		}
 	}
 	since := b.FreeSince()
 	if len(all) == 0 && d.State() == string(status.Free) && !since.IsZero() {
-		all = append(all, nowLine{Text: c.Say("free for " + band.Lasting(c.now().Sub(since)))})
+		all = append(all, nowLine{Text: c.Say("free for " + band.DurationText(c.reportTime().Sub(since)))})
 	}
 	return all
 }
 
-// now is the moment of the report, where the reader is.
-func (c *scene) now() time.Time { return c.Report.Now.In(c.Zone) }
+// reportTime is the moment of the report, where the reader is.
+func (c *pageData) reportTime() time.Time { return c.Report.Now.In(c.Zone) }
 
-// uses are the leases on a device or a slice, and the processes without one.
-func (c *lab) uses(d *status.Device) (all []nowLine) {
+// useLines are the leases on a device or a slice, and the processes without one.
+func (c *bandSection) useLines(d *status.Device) (all []nowLine) {
 	for i := range d.Leases {
 		l := &d.Leases[i]
-		line := nowLine{User: l.User, Job: l.Command, Text: c.Say(c.until(l)), Shape: template.HTMLAttr(c.Paint(l.User))} //nolint:gosec // a class of ours
+		line := nowLine{User: l.User, Job: l.Command, Text: c.Say(c.untilText(l)), Shape: template.HTMLAttr(c.UserAttributes(l.User))} //nolint:gosec // a class of ours
 		if l.Over() {
 			line.Text, line.Bad = c.Say(l.ShareText()), true
 		}
@@ -114,14 +114,14 @@ func (c *lab) uses(d *status.Device) (all []nowLine) {
 	}
 	for _, p := range d.Processes {
 		if p.Foreign && !p.Display {
-			all = append(all, c.outsider(p))
+			all = append(all, c.outsiderLine(p))
 		}
 	}
 	return all
 }
 
-// outsider is a process without a lease.
-func (c *lab) outsider(p status.Process) nowLine {
+// outsiderLine is a process without a lease.
+func (c *bandSection) outsiderLine(p status.Process) nowLine {
 	line := nowLine{User: p.Owner(), Job: p.Command, Text: c.Say("without a lease"), Bad: true}
 	if name := p.Nameless(); name != "" {
 		line.Job = c.Say(name)
@@ -135,19 +135,19 @@ func (c *lab) outsider(p status.Process) nowLine {
 	return line
 }
 
-// until is when a lease is over, else since when it lives.
-func (c *scene) until(l *status.Lease) string {
-	if at, estimated, known := l.EndsAt(c.now()); known {
-		return prose.EndTime(at, c.now(), estimated)
+// untilText is when a lease is over, else since when it lives.
+func (c *pageData) untilText(l *status.Lease) string {
+	if at, estimated, known := l.EndsAt(c.reportTime()); known {
+		return prose.EndTime(at, c.reportTime(), estimated)
 	}
 	if l.Since != nil {
-		return "since " + prose.ClockTime(*l.Since, c.now())
+		return "since " + prose.ClockTime(*l.Since, c.reportTime())
 	}
 	return ""
 }
 
-// detail is the device whose details are shown; nil none.
-func (c *screen) detail() *detailView {
+// chosenDetail is the device whose details are shown; nil none.
+func (c *screen) chosenDetail() *detailView {
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Chosen {
 			v := &detailView{gpuRow: r, screen: c}
@@ -169,7 +169,7 @@ type detailView struct {
 }
 
 // Close is the address without the details.
-func (v *detailView) Close() string { return v.address(v.days, "") }
+func (v *detailView) Close() string { return v.pageAddress(v.days, "") }
 
 // Curve is a small curve of the last day: temperature or power.
 func (v *detailView) Curve(of string) template.HTML {
@@ -182,12 +182,12 @@ func (v *detailView) Curve(of string) template.HTML {
 			top = *v.PowerLimit
 		}
 	}
-	minutes := v.site.seen().Minutes
-	values := make([]*float64, columns)
-	to := v.now().Truncate(time.Minute).Add(time.Minute)
-	step := 24 * time.Hour / columns
+	minutes := v.site.lastSeen().Minutes
+	values := make([]*float64, bandColumns)
+	to := v.reportTime().Truncate(time.Minute).Add(time.Minute)
+	step := 24 * time.Hour / bandColumns
 	for _, m := range minutes {
-		if at := int(m.At.Sub(to.Add(-24*time.Hour)) / step); at >= 0 && at < columns && !m.At.Before(to.Add(-24*time.Hour)) {
+		if at := int(m.At.Sub(to.Add(-24*time.Hour)) / step); at >= 0 && at < bandColumns && !m.At.Before(to.Add(-24*time.Hour)) {
 			if x := read(m.Devices[v.UUID]); x != nil {
 				values[at] = x
 			}
@@ -200,7 +200,7 @@ func (v *detailView) Curve(of string) template.HTML {
 			}
 		}
 	}
-	return band.Spark(values, top)
+	return band.SparkLine(values, top)
 }
 
 // spanView is a line of the list of leases of a device.
@@ -210,7 +210,7 @@ type spanView struct {
 }
 
 // Lines are what the band says of it, in parts.
-func (v spanView) Lines() []string { return strings.Split(v.p.About(&v.Span), "\n") }
+func (v spanView) Lines() []string { return strings.Split(v.p.DescribeSpan(&v.Span), "\n") }
 
 // Shape is the colour of its user.
-func (v spanView) Shape() template.HTMLAttr { return template.HTMLAttr(v.p.Paint(v.User)) } //nolint:gosec // a class of ours
+func (v spanView) Shape() template.HTMLAttr { return template.HTMLAttr(v.p.UserAttributes(v.User)) } //nolint:gosec // a class of ours

@@ -27,10 +27,10 @@ type runRow struct {
 }
 
 // Running are the leases, one's own first, then in the order of their devices.
-func (c jobs) Running() (rows []*runRow) {
+func (c jobSection) Running() (rows []*runRow) {
 	at := map[string]*runRow{}
-	owner := c.site.owner()
-	c.Report.Each(func(d *status.Device) {
+	owner := c.site.ownerName()
+	c.Report.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if l.Parent != "" {
 				continue
@@ -53,13 +53,13 @@ func (c jobs) Running() (rows []*runRow) {
 			row.Unhealthy = ""
 		}
 	})
-	numbers := c.numbers()
+	numbers := c.jobNumbers()
 	for _, row := range rows {
 		row.Number = numbers[row.PID]
 		row.Load = meanLoad(row.Devices)
-		row.Till = c.till(&row.Lease)
+		row.Till = c.tillText(&row.Lease)
 		if row.Since != nil {
-			row.For = band.Lasting(c.now().Sub(*row.Since))
+			row.For = band.DurationText(c.reportTime().Sub(*row.Since))
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *runRow) int {
@@ -68,22 +68,22 @@ func (c jobs) Running() (rows []*runRow) {
 	return rows
 }
 
-// till is when a lease is over.
-func (c *scene) till(l *status.Lease) string {
-	at, estimated, known := l.EndsAt(c.now())
+// tillText is when a lease is over.
+func (c *pageData) tillText(l *status.Lease) string {
+	at, estimated, known := l.EndsAt(c.reportTime())
 	switch {
 	case !known:
 		return "–"
 	case estimated:
-		return "about " + prose.ClockTime(at, c.now())
+		return "about " + prose.ClockTime(at, c.reportTime())
 	}
-	return prose.ClockTime(at, c.now())
+	return prose.ClockTime(at, c.reportTime())
 }
 
-// numbers are those of the own jobs that run, by the process of their lease.
-func (c *scene) numbers() map[int]int {
+// jobNumbers are those of the own jobs that run, by the process of their lease.
+func (c *pageData) jobNumbers() map[int]int {
 	out := map[int]int{}
-	for _, e := range c.line().Jobs {
+	for _, e := range c.queueLine().Jobs {
 		if e.State == queue.Running && e.PID > 0 {
 			out[e.PID] = e.Number
 		}
@@ -119,7 +119,7 @@ func (r *runRow) Names() string {
 
 // Ends reports whether an action of the page can end it: a run is its owner's to end, and a lease that is left over root's too.
 func (r *runRow) Ends(c *screen) bool {
-	return c.mayEnd(r.User) && (r.Ended || r.User == c.site.owner())
+	return c.mayEnd(r.User) && (r.Ended || r.User == c.site.ownerName())
 }
 
 // Ask is the question before it is ended.
@@ -151,17 +151,17 @@ func (r *runRow) Word() string {
 }
 
 // mayEnd reports whether the user who serves can end what belongs to somebody.
-func (c *scene) mayEnd(user string) bool {
-	owner := c.site.owner()
+func (c *pageData) mayEnd(user string) bool {
+	owner := c.site.ownerName()
 	return c.site.Token != "" && (user == owner || owner == "root")
 }
 
-// liner is an answer that has what the page shows of a queue.
-type liner interface{ Line() queue.Line }
+// lineSource is an answer that has what the page shows of a queue.
+type lineSource interface{ Line() queue.Line }
 
-// line is the queue; empty where it cannot be read.
-func (c *scene) line() queue.Line {
-	if a, ok := c.answers["queue"].answer.(liner); ok {
+// queueLine is the queue; empty where it cannot be read.
+func (c *pageData) queueLine() queue.Line {
+	if a, ok := c.answers["queue"].answer.(lineSource); ok {
 		return a.Line()
 	}
 	return queue.Line{Others: c.Report.Waiting}
@@ -207,12 +207,12 @@ type waitList struct {
 	More    int
 }
 
-// mostWaiting is how many rows are shown at once.
-const mostWaiting = 12
+// maxWaitingRows is how many rows are shown at once.
+const maxWaitingRows = 12
 
 // Waiting groups what waits.
-func (c jobs) Waiting() waitList {
-	line := c.line()
+func (c jobSection) Waiting() waitList {
+	line := c.queueLine()
 	list := waitList{Paused: line.Paused, Problem: line.Problem, More: line.More, Own: ownWaiting(&line), Others: len(line.Others)}
 	var groups []*waitGroup
 	put := func(why, remedy string, row *waitRow) {
@@ -222,19 +222,19 @@ func (c jobs) Waiting() waitList {
 		}
 		g := groups[last]
 		g.Jobs += row.Jobs
-		if n := len(g.Rows); n > 0 && g.Rows[n-1].takes(row) {
+		if n := len(g.Rows); n > 0 && g.Rows[n-1].mergeIfSame(row) {
 			return
 		}
 		g.Rows = append(g.Rows, row)
 	}
 	for i := range line.Jobs {
 		e := &line.Jobs[i]
-		if !waits(e) {
+		if !isWaiting(e) {
 			continue
 		}
 		put(e.Why, e.Remedy, c.ownRow(e))
 	}
-	starts := glance.Starts(&c.Report)
+	starts := glance.ForecastStarts(&c.Report)
 	next := ""
 	if c.Answer.Next != nil {
 		next = c.Answer.Next.Ticket
@@ -244,33 +244,33 @@ func (c jobs) Waiting() waitList {
 		row := c.otherRow(w)
 		row.First = w.ID == next
 		if k := slices.IndexFunc(c.Report.Waiting, func(o status.Waiting) bool { return o.ID == w.ID }); k >= 0 && !starts[k].IsZero() {
-			row.Start = c.startAt(starts[k])
+			row.Start = c.startText(starts[k])
 		}
 		put(w.Why, "", row)
 	}
-	list.fold(groups)
+	list.foldGroups(groups)
 	return list
 }
 
-// waits reports whether a job of the queue has not begun.
-func waits(e *queue.Entry) bool { return e.State != queue.Running && !e.State.Over() }
+// isWaiting reports whether a job of the queue has not begun.
+func isWaiting(e *queue.Entry) bool { return e.State != queue.Running && !e.State.Over() }
 
 // ownWaiting is how many jobs of the queue of the user who serves wait.
 func ownWaiting(line *queue.Line) int {
 	n := line.More
 	for i := range line.Jobs {
-		if waits(&line.Jobs[i]) {
+		if isWaiting(&line.Jobs[i]) {
 			n++
 		}
 	}
 	return n
 }
 
-// fold shows the first rows, and keeps the others for who opens them.
-func (l *waitList) fold(groups []*waitGroup) {
+// foldGroups shows the first rows, and keeps the others for who opens them.
+func (l *waitList) foldGroups(groups []*waitGroup) {
 	shown := 0
 	for _, g := range groups {
-		switch left := mostWaiting - shown; {
+		switch left := maxWaitingRows - shown; {
 		case left <= 0:
 			l.Rest = append(l.Rest, g)
 		case len(g.Rows) <= left:
@@ -294,8 +294,8 @@ func (l waitList) Folded() (n int) {
 	return n
 }
 
-func (c jobs) ownRow(e *queue.Entry) *waitRow {
-	row := &waitRow{Own: true, User: c.site.owner(), Jobs: 1, Asks: e.Asks, Since: e.Submitted, numbers: []int{e.Number}, name: e.Name, Words: []string{strconv.Itoa(e.Number)}}
+func (c jobSection) ownRow(e *queue.Entry) *waitRow {
+	row := &waitRow{Own: true, User: c.site.ownerName(), Jobs: 1, Asks: e.Asks, Since: e.Submitted, numbers: []int{e.Number}, name: e.Name, Words: []string{strconv.Itoa(e.Number)}}
 	switch {
 	case e.Cancelling:
 		row.State = "ending"
@@ -306,16 +306,16 @@ func (c jobs) ownRow(e *queue.Entry) *waitRow {
 	case e.HeldBack != "":
 		row.State = e.HeldBack
 	case e.Expected != nil:
-		row.Start = c.startAt(*e.Expected)
+		row.Start = c.startText(*e.Expected)
 	case e.Endless != "":
 		row.Start = c.Say("no end known")
 	}
-	row.label()
+	row.updateLabel()
 	return row
 }
 
-func (c jobs) otherRow(w *status.Waiting) *waitRow {
-	row := &waitRow{Own: w.User == c.site.owner(), User: w.User, Label: w.Command, Jobs: 1, Asks: prose.Count(w.Count, "GPU")}
+func (c jobSection) otherRow(w *status.Waiting) *waitRow {
+	row := &waitRow{Own: w.User == c.site.ownerName(), User: w.User, Label: w.Command, Jobs: 1, Asks: prose.CountNoun(w.Count, "GPU")}
 	switch {
 	case w.Share > 0:
 		row.Asks += ", share " + w.Share.String()
@@ -334,31 +334,31 @@ func (c jobs) otherRow(w *status.Waiting) *waitRow {
 	return row
 }
 
-// startAt is when a request may start.
-func (c *scene) startAt(at time.Time) string {
-	if !at.After(c.now().Add(time.Minute)) {
+// startText is when a request may start.
+func (c *pageData) startText(at time.Time) string {
+	if !at.After(c.reportTime().Add(time.Minute)) {
 		return c.Say("now")
 	}
-	return c.Say("about " + prose.ClockTime(at, c.now()))
+	return c.Say("about " + prose.ClockTime(at, c.reportTime()))
 }
 
 func numberList(numbers []int) string {
 	return strings.ReplaceAll(prose.Ranges(numbers, ", "), "-", "–")
 }
 
-// task is a job of an array: its name and its number.
-var task = regexp.MustCompile(`^(.*)\[(\d+)\]$`)
+// arrayTask is a job of an array: its name and its number.
+var arrayTask = regexp.MustCompile(`^(.*)\[(\d+)\]$`)
 
 // arrayOf is what the jobs of an array are called together, or jobs of the same name.
 func arrayOf(name string) string {
-	if m := task.FindStringSubmatch(name); m != nil {
+	if m := arrayTask.FindStringSubmatch(name); m != nil {
 		return m[1] + "[]"
 	}
 	return name
 }
 
-// takes reports whether a job is one more of the same array or name, and adds it.
-func (r *waitRow) takes(o *waitRow) bool {
+// mergeIfSame reports whether a job is one more of the same array or name, and adds it.
+func (r *waitRow) mergeIfSame(o *waitRow) bool {
 	if r.name == "" || !r.Own || !o.Own || arrayOf(r.name) != arrayOf(o.name) || r.Asks != o.Asks || len(r.after)+len(o.after) == 0 && r.State != o.State || (r.after == nil) != (o.after == nil) {
 		return false
 	}
@@ -368,12 +368,12 @@ func (r *waitRow) takes(o *waitRow) bool {
 	}
 	r.Jobs++
 	r.numbers, r.Words = append(r.numbers, o.numbers...), append(r.Words, o.Words...)
-	r.label()
+	r.updateLabel()
 	return true
 }
 
-// label names a row by its numbers and its job.
-func (r *waitRow) label() {
+// updateLabel names a row by its numbers and its job.
+func (r *waitRow) updateLabel() {
 	r.Label = numberList(r.numbers) + " " + r.name
 	if r.Jobs > 1 {
 		r.Label = numberList(r.numbers) + " " + arrayOf(r.name)

@@ -12,7 +12,7 @@ import (
 
 // TestWaitingRows: own jobs come first, an array and jobs of one name are one row, a reason stands once, and what is next is marked.
 func TestWaitingRows(t *testing.T) {
-	c := crowd(t).site(t, "").look(t.Context(), sight{language: "en", days: 1})
+	c := crowdedMachine(t).makeSite(t, "").collectScreen(t.Context(), pageView{language: "en", days: 1})
 	list := c.Waiting()
 	var got []string
 	for _, g := range list.Groups {
@@ -57,12 +57,12 @@ func TestActionsOffered(t *testing.T) {
 		{"erin", secretToken, true, "drain, release k003"},
 		{"root", secretToken, true, "drain, release k003"},
 	} {
-		s := workday(t)
+		s := workdayMachine(t)
 		s.leases[3].Ended = true // erin's
-		site := s.site(t, test.token)
+		site := s.makeSite(t, test.token)
 		site.Owner = test.owner
 		site.Actions = []observe.Action{{Name: "drain", Can: func() bool { return test.drain }}}
-		page := pageOf(t, site, "/?gpu="+string(s.machine.Devices[6].UUID))
+		page := getPage(t, site, "/?gpu="+string(s.machine.Devices[6].UUID))
 		var got []string
 		for _, name := range []string{"cancel 8", "cancel k001", "drain", "release k001", "release k003"} {
 			action, word, _ := strings.Cut(name, " ")
@@ -83,15 +83,15 @@ const secretToken = "0123456789abcdef0123"
 
 // TestFindingsSince: the grave ones come first, each with the time since when it was seen; one that went away and came back is new.
 func TestFindingsSince(t *testing.T) {
-	var l live
-	at := morning
+	var l pageUpdater
+	at := inventedNow
 	see := func(codes ...string) (out []string) {
 		at = at.Add(time.Hour)
 		var list []check.Finding
 		for _, code := range codes {
 			list = append(list, check.Finding{Code: code})
 		}
-		for _, since := range l.seenSince(list, at) {
+		for _, since := range l.firstSeen(list, at) {
 			out = append(out, fmt.Sprint(at.Sub(since).Hours()))
 		}
 		return out
@@ -114,7 +114,7 @@ func TestFindingsSince(t *testing.T) {
 // TestHours: as many digits as say something.
 func TestHours(t *testing.T) {
 	for v, want := range map[float64]string{0: "–", 0.001: "< 1 min", 0.4: "24 min", 1.04: "1.0 h", 9.94: "9.9 h", 9.97: "10 h", 312.4: "312 h"} {
-		if got := hours(v); got != want {
+		if got := formatHours(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}

@@ -28,7 +28,7 @@ type layout struct {
 }
 
 // layoutOf is that of a screen.
-func (l *live) layoutOf(c *scene, seen *observe.Seen) *layout {
+func (l *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
 	said := c.answers["history"]
 	history, _ := said.answer.(trend.UseReport)
 	key := layoutKey(c, seen, said.at)
@@ -38,7 +38,7 @@ func (l *live) layoutOf(c *scene, seen *observe.Seen) *layout {
 	if have != nil && have.key == key {
 		return have
 	}
-	made := lay(c, seen, trend.Merge(history.Leases, seen.Over))
+	made := newLayout(c, seen, trend.MergeEnded(history.Leases, seen.Over))
 	made.key = key
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,9 +50,9 @@ func (l *live) layoutOf(c *scene, seen *observe.Seen) *layout {
 }
 
 // layoutKey changes with what a layout shows.
-func layoutKey(c *scene, seen *observe.Seen, history time.Time) string {
+func layoutKey(c *pageData, seen *observe.Snapshot, history time.Time) string {
 	var w strings.Builder
-	fmt.Fprintln(&w, c.rightEnd(), history.UnixNano(), len(seen.Minutes), ended(seen.Minutes), len(seen.Over))
+	fmt.Fprintln(&w, c.rightEnd(), history.UnixNano(), len(seen.Minutes), lastMinuteEnd(seen.Minutes), len(seen.Over))
 	for i := range seen.Uses {
 		fmt.Fprintln(&w, seen.Uses[i].Lease, seen.Uses[i].Since.UnixNano())
 	}
@@ -63,53 +63,53 @@ func layoutKey(c *scene, seen *observe.Seen, history time.Time) string {
 }
 
 // rightEnd is the end of the minute of the report: the right end of the bands.
-func (c *scene) rightEnd() time.Time {
+func (c *pageData) rightEnd() time.Time {
 	return cmp.Or(c.Report.Now, c.Report.Taken).Truncate(time.Minute).Add(time.Minute)
 }
 
-func lay(c *scene, seen *observe.Seen, past []trend.Ended) *layout {
+func newLayout(c *pageData, seen *observe.Snapshot, past []trend.EndedLease) *layout {
 	to := c.rightEnd()
-	made := &layout{ranks: map[string]int{}, bands: map[string][]template.HTML{}, drains: c.site.can("drain")}
-	made.picture = timeline.Of(timeline.View{Report: &c.Report, Leases: past, Open: seen.Uses, Minutes: seen.Minutes, To: to, Span: time.Duration(c.days) * 24 * time.Hour, Columns: columns})
+	made := &layout{ranks: map[string]int{}, bands: map[string][]template.HTML{}, drains: c.site.canDo("drain")}
+	made.picture = timeline.NewPicture(timeline.View{Report: &c.Report, Leases: past, Open: seen.Uses, Minutes: seen.Minutes, To: to, Span: time.Duration(c.days) * 24 * time.Hour, Columns: bandColumns})
 	made.silent = map[gpu.UUID]time.Time{}
 	for i := range c.Report.Devices {
 		id := c.Report.Devices[i].UUID
 		made.silent[id] = timeline.StateSince(seen.Minutes, id, "unhealthy")
 	}
 	all := slices.Concat(past, seen.Uses)
-	for i, u := range trend.Sum(timeline.Within(all, to.Add(-30*24*time.Hour), to), "user", time.Local) {
+	for i, u := range trend.SumUse(timeline.LeasesWithin(all, to.Add(-30*24*time.Hour), to), "user", time.Local) {
 		made.ranks[u.Name] = i
 	}
-	used := timeline.Within(all, made.picture.From, made.picture.To)
-	made.users = slices.DeleteFunc(trend.Sum(used, "user", time.Local), func(u trend.Use) bool { return u.Granted <= 0 })
+	used := timeline.LeasesWithin(all, made.picture.From, made.picture.To)
+	made.users = slices.DeleteFunc(trend.SumUse(used, "user", time.Local), func(u trend.Use) bool { return u.Granted <= 0 })
 	made.tables = tablesOf(used, &c.Report)
 	return made
 }
 
-// holder is a user in the legend.
-type holder struct {
+// legendUser is a user in the legend.
+type legendUser struct {
 	trend.Use
 	Part  float64 // of all hours granted in the period
 	Shape template.HTMLAttr
 }
 
 // Holders are the users of the period, who had most first.
-func (c *scene) Holders() (all []holder) {
+func (c *pageData) Holders() (all []legendUser) {
 	sum := 0.0
 	for _, u := range c.laid.users {
 		sum += u.Granted
 	}
 	for _, u := range c.laid.users {
-		all = append(all, holder{u, u.Granted / sum, c.Shape(u.Name)})
+		all = append(all, legendUser{u, u.Granted / sum, c.Shape(u.Name)})
 	}
 	return all
 }
 
 // Tables are the use in the period by user, command and GPU.
-func (c *scene) Tables() []useTable { return c.laid.tables }
+func (c *pageData) Tables() []useTable { return c.laid.tables }
 
-// drawn are the bands, in the order of the devices.
-func (c *lab) drawn() []template.HTML {
+// drawBands are the bands, in the order of the devices.
+func (c *bandSection) drawBands() []template.HTML {
 	l := &c.site.live
 	l.mu.Lock()
 	have := c.laid.bands[c.language]

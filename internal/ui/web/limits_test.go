@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/app/observe"
 )
 
-// ask is one request.
-func ask(s *Site, method, path string) *httptest.ResponseRecorder {
+// sendRequest is one request.
+func sendRequest(s *Site, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(method, "http://127.0.0.1"+path, nil))
 	return w
@@ -26,7 +26,7 @@ func ask(s *Site, method, path string) *httptest.ResponseRecorder {
 // TestShared: all who ask at the same time get one reading, and one encoding.
 func TestShared(t *testing.T) {
 	var read, encoded atomic.Int32
-	s := quiet(t, observe.Source{Name: "findings", Every: time.Minute, Read: func(context.Context) (any, error) {
+	s := newEmptySite(t, observe.Source{Name: "findings", Every: time.Minute, Read: func(context.Context) (any, error) {
 		read.Add(1)
 		time.Sleep(100 * time.Millisecond)
 		return 7, nil
@@ -37,18 +37,18 @@ func TestShared(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if w := ask(s, http.MethodGet, "/api/findings"); w.Code != http.StatusOK || w.Body.String() != "7\n" {
+			if w := sendRequest(s, http.MethodGet, "/api/findings"); w.Code != http.StatusOK || w.Body.String() != "7\n" {
 				t.Errorf("%d: %s", w.Code, w.Body)
 			}
 		})
 	}
 	all.Wait()
-	if w := ask(s, http.MethodGet, "/api/findings"); w.Body.String() != "7\n" || read.Load() != 1 || encoded.Load() > 100 {
+	if w := sendRequest(s, http.MethodGet, "/api/findings"); w.Body.String() != "7\n" || read.Load() != 1 || encoded.Load() > 100 {
 		t.Errorf("%s: %d readings", w.Body, read.Load())
 	}
 	before := encoded.Load()
 	for range 10 {
-		ask(s, http.MethodGet, "/api/findings")
+		sendRequest(s, http.MethodGet, "/api/findings")
 	}
 	if encoded.Load() != before {
 		t.Errorf("encoded %d times more", encoded.Load()-before)
@@ -57,14 +57,14 @@ func TestShared(t *testing.T) {
 
 // TestUnknownPaths: what is below /api/ is JSON, whatever is asked for.
 func TestUnknownPaths(t *testing.T) {
-	s := quiet(t)
+	s := newEmptySite(t)
 	s.Actions = []observe.Action{{Name: "cancel"}}
 	for _, test := range []struct {
 		method, path string
 		code         int
 	}{{"GET", "/api/none", 404}, {"GET", "/api/status/x", 404}, {"POST", "/api/status", 405}, {"GET", "/api/cancel", 405}, {"DELETE", "/api/", 405}, {"POST", "/api/cancel", 403}} {
-		w := ask(s, test.method, test.path)
-		var answer refusal
+		w := sendRequest(s, test.method, test.path)
+		var answer errorAnswer
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != test.code || answer.Schema != "gpuard.error/1" || !strings.HasPrefix(answer.Error, "cannot ") {
 			t.Errorf("%s %s: %d, %v, %s", test.method, test.path, w.Code, err, w.Body)
 		}
@@ -74,7 +74,7 @@ func TestUnknownPaths(t *testing.T) {
 // TestWriteLimit: an answer that nobody takes ends.
 func TestWriteLimit(t *testing.T) {
 	ended := make(chan bool, 1)
-	server := serverOf(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for {
 			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 				ended <- true
@@ -108,8 +108,8 @@ func TestBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := serverOf(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
-	go func() { _ = server.Serve(&bounded{Listener: l, places: make(chan struct{}, 2)}) }()
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+	go func() { _ = server.Serve(&limitedListener{Listener: l, places: make(chan struct{}, 2)}) }()
 	defer server.Close()
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", l.Addr().String())

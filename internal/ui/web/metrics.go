@@ -27,7 +27,7 @@ import (
 // https://prometheus.io/docs/practices/naming/; devices are named by UUID.
 type exposition struct {
 	site *Site
-	now  func() observe.Seen
+	now  func() observe.Snapshot
 	out  chan<- prometheus.Metric
 	sent map[string]bool // names and labels: a second value for one would leave Prometheus without any
 }
@@ -39,35 +39,35 @@ func (e exposition) Describe(chan<- *prometheus.Desc) {}
 func (e exposition) Collect(out chan<- prometheus.Metric) {
 	e.out, e.sent = out, map[string]bool{}
 	seen := e.now()
-	e.metric("gpuard_build_info", "gauge", "Version of gpuard.")(1, "version", e.site.Version)
+	e.newMetric("gpuard_build_info", "gauge", "Version of gpuard.")(1, "version", e.site.Version)
 	if seen.At.IsZero() {
 		return
 	}
-	e.devices(&seen.Report)
-	e.loads(&seen.Report)
-	e.processes(&seen.Report)
-	e.leases(&seen.Report)
-	e.queue(&seen.Report, seen.Counts.Waits)
-	e.counts(seen)
-	e.uses(seen)
+	e.addDevices(&seen.Report)
+	e.addLoads(&seen.Report)
+	e.addProcesses(&seen.Report)
+	e.addLeases(&seen.Report)
+	e.addQueue(&seen.Report, seen.Counts.Waits)
+	e.addCounts(seen)
+	e.addUses(seen)
 	for _, source := range e.site.Sources {
 		if source.Gauges == nil {
 			continue
 		}
-		answer, _, err := e.site.live.answer(context.Background(), source, pageWaits)
+		answer, _, err := e.site.live.answerOf(context.Background(), source, maxPageWait)
 		if err != nil {
 			continue
 		}
 		for _, g := range source.Gauges(answer) {
-			e.metric(g.Name, "gauge", g.Help)(g.Value, g.Labels...)
+			e.newMetric(g.Name, "gauge", g.Help)(g.Value, g.Labels...)
 		}
 	}
 }
 
-// uses are what leases that have not ended did with their devices, as far as gpuard serve has looked.
-func (e exposition) uses(seen observe.Seen) {
-	busy := e.metric("gpuard_lease_busy_seconds_total", "counter", "How long a device of a lease was busy, by its measured load.")
-	idle := e.metric("gpuard_lease_idle_seconds_total", "counter", "How long a device of a lease was idle, by its measured load.")
+// addUses are what leases that have not ended did with their devices, as far as gpuard serve has looked.
+func (e exposition) addUses(seen observe.Snapshot) {
+	busy := e.newMetric("gpuard_lease_busy_seconds_total", "counter", "How long a device of a lease was busy, by its measured load.")
+	idle := e.newMetric("gpuard_lease_idle_seconds_total", "counter", "How long a device of a lease was idle, by its measured load.")
 	for _, l := range seen.Uses {
 		for _, d := range l.Devices {
 			labels := []string{"lease", l.Lease, "uuid", string(d.UUID), "user", l.User}
@@ -77,13 +77,13 @@ func (e exposition) uses(seen observe.Seen) {
 	}
 }
 
-// metrics answers Prometheus.
-func (s *Site) metrics() http.Handler {
-	return exposed(exposition{site: s, now: s.Observer.Now}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// metricsHandler answers Prometheus.
+func (s *Site) metricsHandler() http.Handler {
+	return collectorHandler(exposition{site: s, now: s.Observer.Now}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
-// exposed answers with what these collect. What one of them does wrong leaves the rest there.
-func exposed(all ...prometheus.Collector) http.Handler {
+// collectorHandler answers with what these collect. What one of them does wrong leaves the rest there.
+func collectorHandler(all ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(all...)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 16})
@@ -97,8 +97,8 @@ func uuidOf(d *status.Device) string {
 	return string(d.UUID)
 }
 
-// metric returns what adds the values of one metric; labels are names and values in turn.
-func (e exposition) metric(name, kind, help string) func(value float64, labels ...string) {
+// newMetric returns what adds the values of one metric; labels are names and values in turn.
+func (e exposition) newMetric(name, kind, help string) func(value float64, labels ...string) {
 	of := prometheus.GaugeValue
 	if kind == "counter" {
 		of = prometheus.CounterValue
@@ -115,28 +115,28 @@ func (e exposition) metric(name, kind, help string) func(value float64, labels .
 	}
 }
 
-func (e exposition) devices(s *status.Report) {
-	info := e.metric("gpuard_gpu_info", "gauge", "A device; its other metrics have its uuid.")
+func (e exposition) addDevices(s *status.Report) {
+	info := e.newMetric("gpuard_gpu_info", "gauge", "A device; its other metrics have its uuid.")
 	for _, d := range s.Devices {
 		info(1, "uuid", uuidOf(&d), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
 	}
-	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device or, where nobody uses it, why it is not free: 1 for the present word.")
+	state := e.newMetric("gpuard_gpu_state", "gauge", "Use of a device or, where nobody uses it, why it is not free: 1 for the present word.")
 	for _, d := range s.Devices {
 		present := strings.TrimPrefix(d.State(), "use ")
 		for _, word := range status.States() {
-			state(truth(present == word), "uuid", uuidOf(&d), "state", word)
+			state(boolToFloat(present == word), "uuid", uuidOf(&d), "state", word)
 		}
 	}
-	well := e.metric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")
+	well := e.newMetric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")
 	for _, d := range s.Devices {
 		for _, h := range []health.State{health.OK, health.Degraded, health.Unhealthy, health.Unknown} {
-			well(truth(d.Health == h), "uuid", uuidOf(&d), "health", string(h))
+			well(boolToFloat(d.Health == h), "uuid", uuidOf(&d), "health", string(h))
 		}
 	}
 }
 
-// loads are the readings of the devices.
-func (e exposition) loads(s *status.Report) {
+// addLoads are the readings of the devices.
+func (e exposition) addLoads(s *status.Report) {
 	size := func(n *gpu.Bytes) *float64 {
 		if n == nil {
 			return nil
@@ -156,20 +156,20 @@ func (e exposition) loads(s *status.Report) {
 		{"gpuard_gpu_power_watts", "Power that a device takes.", func(d status.Device) *float64 { return d.Power }},
 		{"gpuard_gpu_power_limit_watts", "Power that a device may take.", func(d status.Device) *float64 { return d.PowerLimit }},
 	} {
-		add := e.metric(m.name, "gauge", m.help)
+		add := e.newMetric(m.name, "gauge", m.help)
 		for _, d := range s.Devices {
 			if v := m.of(d); v != nil {
 				add(*v, "uuid", uuidOf(&d))
 			}
 		}
 	}
-	energy := e.metric("gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.")
+	energy := e.newMetric("gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.")
 	for _, d := range s.Devices {
 		if d.Energy != nil {
 			energy(*d.Energy, "uuid", uuidOf(&d))
 		}
 	}
-	clock := e.metric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
+	clock := e.newMetric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
 	for _, d := range s.Devices {
 		if d.Clock != nil {
 			clock(float64(*d.Clock)*1e6, "uuid", uuidOf(&d))
@@ -177,22 +177,22 @@ func (e exposition) loads(s *status.Report) {
 	}
 }
 
-func truth(is bool) float64 {
+func boolToFloat(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// processes are counted by owner: a process ID as a label would make a new series for each job.
-func (e exposition) processes(s *status.Report) {
+// addProcesses are counted by owner: a process ID as a label would make a new series for each job.
+func (e exposition) addProcesses(s *status.Report) {
 	type whose struct {
 		device  string
 		user    string
 		foreign bool
 	}
 	n, memory := map[whose]int{}, map[whose]gpu.Bytes{}
-	s.Each(func(d *status.Device) {
+	s.EachDevice(func(d *status.Device) {
 		for _, p := range d.Processes {
 			by := whose{uuidOf(d), p.User, p.Foreign}
 			n[by]++
@@ -202,26 +202,26 @@ func (e exposition) processes(s *status.Report) {
 		}
 	})
 	order := func(a, b whose) int {
-		return cmp.Or(cmp.Compare(a.device, b.device), strings.Compare(a.user, b.user), cmp.Compare(truth(a.foreign), truth(b.foreign)))
+		return cmp.Or(cmp.Compare(a.device, b.device), strings.Compare(a.user, b.user), cmp.Compare(boolToFloat(a.foreign), boolToFloat(b.foreign)))
 	}
-	count := e.metric("gpuard_gpu_processes", "gauge", "Processes on a device; those without a lease are foreign.")
+	count := e.newMetric("gpuard_gpu_processes", "gauge", "Processes on a device; those without a lease are foreign.")
 	for _, by := range slices.SortedFunc(maps.Keys(n), order) {
 		count(float64(n[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
 	}
-	size := e.metric("gpuard_gpu_processes_memory_bytes", "gauge", "Memory of a device that processes use.")
+	size := e.newMetric("gpuard_gpu_processes_memory_bytes", "gauge", "Memory of a device that processes use.")
 	for _, by := range slices.SortedFunc(maps.Keys(memory), order) {
 		size(float64(memory[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
 	}
 }
 
-func (e exposition) leases(s *status.Report) {
+func (e exposition) addLeases(s *status.Report) {
 	type held struct {
 		lease  status.Lease
 		labels []string // its ID may be in a file of another user too
 		kind   string
 	}
 	var all []held
-	s.Each(func(d *status.Device) {
+	s.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			kind := "device"
 			switch {
@@ -233,29 +233,29 @@ func (e exposition) leases(s *status.Report) {
 			all = append(all, held{l, []string{"lease", l.ID, "uuid", uuidOf(d), "user", l.User}, kind})
 		}
 	})
-	info := e.metric("gpuard_lease_info", "gauge", "A lease on a device.")
+	info := e.newMetric("gpuard_lease_info", "gauge", "A lease on a device.")
 	for _, h := range all {
 		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota), "isolation", string(h.lease.Isolation))...)
 	}
-	since := e.metric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
+	since := e.newMetric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
 	for _, h := range all {
 		if h.lease.Since != nil {
-			since(seconds(*h.lease.Since), h.labels...)
+			since(unixSeconds(*h.lease.Since), h.labels...)
 		}
 	}
-	used := e.metric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
+	used := e.newMetric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
 	for _, h := range all {
 		if h.lease.Memory != nil {
 			used(float64(*h.lease.Memory), h.labels...)
 		}
 	}
-	quota := e.metric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
+	quota := e.newMetric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
 	for _, h := range all {
 		if h.lease.Share > 0 {
 			quota(float64(h.lease.Share), h.labels...)
 		}
 	}
-	ended := e.metric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
+	ended := e.newMetric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
 	for _, h := range all {
 		if h.lease.Ended {
 			ended(1, h.labels...)
@@ -263,7 +263,7 @@ func (e exposition) leases(s *status.Report) {
 	}
 }
 
-func (e exposition) queue(s *status.Report, waits trend.Waits) {
+func (e exposition) addQueue(s *status.Report, waits trend.Waits) {
 	by := map[string]int{}
 	var oldest *time.Time
 	for _, w := range s.Waiting {
@@ -272,13 +272,13 @@ func (e exposition) queue(s *status.Report, waits trend.Waits) {
 			oldest = w.Since
 		}
 	}
-	e.metric("gpuard_queue_requests", "gauge", "Requests that wait for devices.")(float64(len(s.Waiting)))
-	users := e.metric("gpuard_queue_user_requests", "gauge", "Requests of a user that wait for devices.")
+	e.newMetric("gpuard_queue_requests", "gauge", "Requests that wait for devices.")(float64(len(s.Waiting)))
+	users := e.newMetric("gpuard_queue_user_requests", "gauge", "Requests of a user that wait for devices.")
 	for _, user := range slices.Sorted(maps.Keys(by)) {
 		users(float64(by[user]), "user", user)
 	}
 	if oldest != nil {
-		e.metric("gpuard_queue_oldest_timestamp_seconds", "gauge", "Since when the oldest request waits.")(seconds(*oldest))
+		e.newMetric("gpuard_queue_oldest_timestamp_seconds", "gauge", "Since when the oldest request waits.")(unixSeconds(*oldest))
 	}
 	buckets := map[float64]uint64{}
 	for i, bound := range trend.WaitBounds() {
@@ -288,10 +288,10 @@ func (e exposition) queue(s *status.Report, waits trend.Waits) {
 	e.out <- prometheus.MustNewConstHistogram(desc, uint64(waits.N), waits.Sum.Seconds(), buckets) //nolint:gosec // a count
 }
 
-// counts are those since gpuard serve was started.
-func (e exposition) counts(seen observe.Seen) {
+// addCounts are those since gpuard serve was started.
+func (e exposition) addCounts(seen observe.Snapshot) {
 	c := seen.Counts
-	throttled := e.metric("gpuard_gpu_throttle_seconds_total", "counter", "How long the driver lowered the clocks of a device, by reason.")
+	throttled := e.newMetric("gpuard_gpu_throttle_seconds_total", "counter", "How long the driver lowered the clocks of a device, by reason.")
 	for _, r := range slices.SortedFunc(maps.Keys(c.Throttled), func(a, b trend.Reason) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), strings.Compare(a.Why, b.Why))
 	}) {
@@ -300,22 +300,22 @@ func (e exposition) counts(seen observe.Seen) {
 	codes := slices.SortedFunc(maps.Keys(c.XIDs), func(a, b trend.XID) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Code, b.Code))
 	})
-	xids := e.metric("gpuard_gpu_xid_total", "counter", "Errors that the driver reported about a device.")
+	xids := e.newMetric("gpuard_gpu_xid_total", "counter", "Errors that the driver reported about a device.")
 	for _, x := range codes {
 		xids(float64(c.XIDs[x].Times), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
 	}
-	last := e.metric("gpuard_gpu_xid_last_timestamp_seconds", "gauge", "When the driver reported such an error last.")
+	last := e.newMetric("gpuard_gpu_xid_last_timestamp_seconds", "gauge", "When the driver reported such an error last.")
 	for _, x := range codes {
 		if at := c.XIDs[x].Last; !at.IsZero() {
-			last(seconds(at), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
+			last(unixSeconds(at), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
 		}
 	}
-	violations := e.metric("gpuard_lease_violations_total", "counter", "Processes that appeared on a leased device without a lease, and leases that went above their share.")
+	violations := e.newMetric("gpuard_lease_violations_total", "counter", "Processes that appeared on a leased device without a lease, and leases that went above their share.")
 	violations(float64(c.Foreign), "kind", "foreign_process")
 	violations(float64(c.Over), "kind", "over_quota")
-	e.metric("gpuard_readings_total", "counter", "Readings of the devices.")(float64(c.Reports))
-	e.metric("gpuard_reading_timestamp_seconds", "gauge", "When the devices were read last.")(seconds(seen.Report.Taken))
-	e.metric("gpuard_reader_starts_total", "counter", "How often the process that reads the devices was started.")(float64(seen.Children))
+	e.newMetric("gpuard_readings_total", "counter", "Readings of the devices.")(float64(c.Reports))
+	e.newMetric("gpuard_reading_timestamp_seconds", "gauge", "When the devices were read last.")(unixSeconds(seen.Report.Taken))
+	e.newMetric("gpuard_reader_starts_total", "counter", "How often the process that reads the devices was started.")(float64(seen.Children))
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -15,13 +15,13 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-// scrape is what Prometheus gets of a report.
-func scrape(t *testing.T, s *Site, seen observe.Seen) string {
+// scrapeMetrics is what Prometheus gets of a report.
+func scrapeMetrics(t *testing.T, s *Site, seen observe.Snapshot) string {
 	t.Helper()
-	seen.Counts = seen.Counts.After(nil, &seen.Report)
-	now := func() observe.Seen { return seen }
+	seen.Counts = seen.Counts.WithReport(nil, &seen.Report)
+	now := func() observe.Snapshot { return seen }
 	w := httptest.NewRecorder()
-	exposed(exposition{site: s, now: now}, dcgm{s, now}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	collectorHandler(exposition{site: s, now: now}, dcgmCollector{s, now}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
@@ -41,7 +41,7 @@ func TestMetricsOfSickDevices(t *testing.T) {
 	}}
 	s.Devices = append(s.Devices, status.Device{Index: 3, Vendor: gpu.NVIDIA, UUID: "GPU-3", Use: status.Free, Health: health.Unhealthy},
 		status.Device{Index: 4, Vendor: gpu.NVIDIA, UUID: "GPU-4", Use: status.Unknown, Health: health.OK})
-	text := scrape(t, quiet(t), observe.Seen{At: now, Report: s, Uses: []trend.Ended{{Lease: "k3f9", User: "ann", Devices: []trend.Used{{UUID: "GPU-2", Busy: 30, Idle: 90}}}}})
+	text := scrapeMetrics(t, newEmptySite(t), observe.Snapshot{At: now, Report: s, Uses: []trend.EndedLease{{Lease: "k3f9", User: "ann", Devices: []trend.DeviceUse{{UUID: "GPU-2", Busy: 30, Idle: 90}}}}})
 	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`, `gpuard_gpu_memory_utilization_ratio{uuid="GPU-2"} 0.25`, `gpuard_gpu_energy_joules_total{uuid="GPU-2"} 1500.5`,
 		`# TYPE gpuard_gpu_energy_joules_total counter`, `# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter`, `# TYPE DCGM_FI_DEV_FB_TOTAL gauge`,
 		`gpuard_gpu_state{state="unhealthy",uuid="GPU-3"} 1`, `gpuard_gpu_state{state="free",uuid="GPU-3"} 0`, `gpuard_gpu_state{state="unknown",uuid="GPU-4"} 1`,
@@ -58,9 +58,9 @@ func TestMetricsOfSources(t *testing.T) {
 	gauges := func(any) []observe.Gauge {
 		return []observe.Gauge{{Name: "gpuard_jobs", Help: "Jobs.", Value: 3, Labels: []string{"state", "pending"}}, {Name: "gpuard_jobs", Help: "Jobs.", Value: 4, Labels: []string{"state", "pending"}}}
 	}
-	s := quiet(t, observe.Source{Name: "queue", Gauges: gauges, Read: func(context.Context) (any, error) { return 1, nil }},
+	s := newEmptySite(t, observe.Source{Name: "queue", Gauges: gauges, Read: func(context.Context) (any, error) { return 1, nil }},
 		observe.Source{Name: "other", Gauges: gauges, Read: func(context.Context) (any, error) { return nil, context.Canceled }})
-	if text := scrape(t, s, observe.Seen{At: time.Now()}); !strings.Contains(text, `gpuard_jobs{state="pending"} 3`) {
+	if text := scrapeMetrics(t, s, observe.Snapshot{At: time.Now()}); !strings.Contains(text, `gpuard_jobs{state="pending"} 3`) {
 		t.Error(text)
 	}
 }
@@ -68,7 +68,7 @@ func TestMetricsOfSources(t *testing.T) {
 // TestDCGMReadings: memory in all, what of it is reserved, the energy and the work of the memory have the names of dcgm-exporter.
 func TestDCGMReadings(t *testing.T) {
 	d := status.Device{Index: 0, Vendor: gpu.NVIDIA, UUID: "GPU-1", Use: status.Free, Health: health.OK, MemoryLoad: new(0.25), Energy: new(1500.5), MemoryTotal: new(80 * gpu.GiB), MemoryReserved: new(600 * gpu.MiB), MemoryUsed: new(20 * gpu.GiB)}
-	text := scrape(t, quiet(t), observe.Seen{At: time.Now(), Report: status.Report{Devices: []status.Device{d}}})
+	text := scrapeMetrics(t, newEmptySite(t), observe.Snapshot{At: time.Now(), Report: status.Report{Devices: []status.Device{d}}})
 	for _, want := range []string{"DCGM_FI_DEV_FB_TOTAL|81920", "DCGM_FI_DEV_FB_RESERVED|600", "DCGM_FI_DEV_FB_USED|20480", "DCGM_FI_DEV_FB_FREE|60840", "DCGM_FI_DEV_MEM_COPY_UTIL|25", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION|1.5005e+06"} {
 		name, value, _ := strings.Cut(want, "|")
 		found := false

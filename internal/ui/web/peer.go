@@ -15,9 +15,9 @@ import (
 // Limits of what one peer may hold, so that it cannot close the page to the others. A peer is a user of this machine,
 // else an address.
 const (
-	mostPagesOfPeer       = 100  // of mostPages
-	mostConnectionsOfPeer = 1000 // of mostConnections
-	unnamedConnections    = 200  // of all, see bounded.free
+	maxPagesOfPeer = 100  // of maxPages
+	maxConnsOfPeer = 1000 // of maxConnections
+	uncheckedConns = 200  // of all, see bounded.free
 )
 
 // peerKey is the key of a connection in the context of its requests.
@@ -44,7 +44,7 @@ func peerOfConnection(host *machine.Host, c net.Conn) string {
 		case *tls.Conn:
 			c = inner.NetConn()
 			continue
-		case *placed:
+		case *limitedConn:
 			c = inner.Conn
 			continue
 		case *net.UnixConn:

@@ -20,19 +20,19 @@ import (
 // TestPagesOfOnePeer: whoever has as many pages open as one peer may is refused one more, with the reason, and keeps
 // nobody else out. The peer is the user at the other end, by a port of this machine and by a socket of the file system.
 func TestPagesOfOnePeer(t *testing.T) {
-	s := quiet(t)
+	s := newEmptySite(t)
 	s.Observer.Host.Proc = proc.New("/proc")
 	me := fmt.Sprint("uid ", os.Geteuid())
-	var pages []*line
-	for i := range mostPagesOfPeer {
-		page, err := s.live.join(sight{language: "en"}, me)
+	var pages []*openPage
+	for i := range maxPagesOfPeer {
+		page, err := s.live.addPage(pageView{language: "en"}, me)
 		if err != nil {
 			t.Fatalf("page %d: %v", i, err)
 		}
 		pages = append(pages, page)
 	}
 	for range 3 {
-		if _, err := s.live.join(sight{language: "en"}, "uid 4001"); err != nil {
+		if _, err := s.live.addPage(pageView{language: "en"}, "uid 4001"); err != nil {
 			t.Errorf("another one is kept out: %v", err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestPagesOfOnePeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := serverOf(s.Handler())
+		server := newServer(s.Handler())
 		go func() { _ = server.Serve(l) }()
 		defer server.Close()
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial(network, l.Addr().String()) }}}
@@ -56,7 +56,7 @@ func TestPagesOfOnePeer(t *testing.T) {
 			if answer.StatusCode == http.StatusOK {
 				return answer.StatusCode, ""
 			}
-			var why refusal
+			var why errorAnswer
 			data, _ := io.ReadAll(answer.Body)
 			if err := json.Unmarshal(data, &why); err != nil {
 				t.Errorf("%s: %v", data, err)
@@ -66,12 +66,12 @@ func TestPagesOfOnePeer(t *testing.T) {
 		if code, text := open(); code != http.StatusServiceUnavailable || !strings.Contains(text, "cannot keep more than 100 pages of one peer current") || !strings.Contains(text, me+" has so many open") {
 			t.Errorf("%s: one more page: %d, %s", network, code, text)
 		}
-		s.live.leave(pages[0])
+		s.live.removePage(pages[0])
 		if code, text := open(); code != http.StatusOK {
 			t.Errorf("%s: after one was closed: %d, %s", network, code, text)
 		}
-		eventually(t, "its page has left", func() bool {
-			page, err := s.live.join(sight{language: "en"}, me)
+		waitUntil(t, "its page has left", func() bool {
+			page, err := s.live.addPage(pageView{language: "en"}, me)
 			if err == nil {
 				pages[0] = page
 			}
@@ -89,8 +89,8 @@ func TestConnectionsOfOnePeer(t *testing.T) {
 	}
 	var who atomic.Value
 	who.Store("uid 1")
-	server := serverOf(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
-	one := &bounded{Listener: l, places: make(chan struct{}, 10), each: 3, free: 1, peer: func(net.Conn) string { return who.Load().(string) }}
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+	one := &limitedListener{Listener: l, places: make(chan struct{}, 10), each: 3, free: 1, peer: func(net.Conn) string { return who.Load().(string) }}
 	go func() { _ = server.Serve(one) }()
 	defer server.Close()
 	answered := func() (net.Conn, bool) {
@@ -121,37 +121,37 @@ func TestConnectionsOfOnePeer(t *testing.T) {
 	}
 	who.Store("uid 1")
 	_ = first.Close()
-	eventually(t, "the place that was left can be had", func() bool { _, ok := answered(); return ok })
+	waitUntil(t, "the place that was left can be had", func() bool { _, ok := answered(); return ok })
 }
 
 // TestPeers: users of this machine by their uid, others by their address, those of IPv6 by their network.
 func TestPeers(t *testing.T) {
-	host := quiet(t).Observer.Host
+	host := newEmptySite(t).Observer.Host
 	for remote, want := range map[string]string{
 		"10.0.0.7:1": "the address 10.0.0.7", "[::ffff:10.0.0.7]:1": "the address 10.0.0.7", "127.0.0.1:1": "the address 127.0.0.1",
 		"[2001:db8::1]:1": "the network 2001:db8::/64", "[fe80::1%eth0]:1": "the network fe80::/64",
 	} {
-		if got := peerOfConnection(host, ends{remote: remote}); got != want {
+		if got := peerOfConnection(host, addressedConn{remote: remote}); got != want {
 			t.Errorf("%s: %s, want %s", remote, got, want)
 		}
 	}
 }
 
-// ends is a connection that has nothing but addresses.
-type ends struct {
+// addressedConn is a connection that has nothing but addresses.
+type addressedConn struct {
 	net.Conn
 	remote string
 }
 
-func (e ends) LocalAddr() net.Addr  { return text("10.0.0.1:8470") }
-func (e ends) RemoteAddr() net.Addr { return text(e.remote) }
+func (e addressedConn) LocalAddr() net.Addr  { return textAddress("10.0.0.1:8470") }
+func (e addressedConn) RemoteAddr() net.Addr { return textAddress(e.remote) }
 
-type text string
+type textAddress string
 
-func (t text) Network() string { return "tcp" }
-func (t text) String() string  { return string(t) }
+func (t textAddress) Network() string { return "tcp" }
+func (t textAddress) String() string  { return string(t) }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

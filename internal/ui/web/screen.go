@@ -21,36 +21,36 @@ import (
 	"gpuard/internal/ui/band"
 )
 
-// sight is what a page was asked to show. Pages of the same sight get the same sections.
-type sight struct {
+// pageView is what a page was asked to show. Pages of the same sight get the same sections.
+type pageView struct {
 	language string
 	days     int      // of the bands and the history: one of periods
 	gpu      gpu.UUID // whose details are shown; "" none
 }
 
-// periods are the days that can be chosen.
-func periods() []int { return []int{1, 7, 30} }
+// selectableDays are the days that can be chosen.
+func selectableDays() []int { return []int{1, 7, 30} }
 
-// columns are those of a band.
-const columns = 288
+// bandColumns are those of a band.
+const bandColumns = 288
 
 // sightOf reads what a request wishes. What is not there to be chosen is not chosen.
-func (s *Site) sightOf(r *http.Request) sight {
+func (s *Site) sightOf(r *http.Request) pageView {
 	asked := r.URL.Query()
-	v := sight{language: languageOf(r), days: 1}
-	for _, d := range s.seen().Report.Devices {
+	v := pageView{language: languageOf(r), days: 1}
+	for _, d := range s.lastSeen().Report.Devices {
 		if d.UUID != "" && string(d.UUID) == asked.Get("gpu") {
 			v.gpu = d.UUID
 		}
 	}
-	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(periods(), days) {
+	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(selectableDays(), days) {
 		v.days = days
 	}
 	return v
 }
 
-// address is the page with another choice.
-func (v sight) address(days int, id gpu.UUID) string {
+// pageAddress is the page with another choice.
+func (v pageView) pageAddress(days int, id gpu.UUID) string {
 	asked := url.Values{}
 	if days != 1 {
 		asked.Set("days", strconv.Itoa(days))
@@ -66,15 +66,15 @@ func (v sight) address(days int, id gpu.UUID) string {
 
 // screen is all that the sections of one sight show. Templates find the methods of its parts on it.
 type screen struct {
-	*scene
-	head
-	lab
-	jobs
+	*pageData
+	pageHead
+	bandSection
+	jobSection
 }
 
-// scene is what the sections are made of.
-type scene struct {
-	sight
+// pageData is what the sections are made of.
+type pageData struct {
+	pageView
 	*band.Painter
 	site    *Site
 	Host    string
@@ -83,51 +83,51 @@ type scene struct {
 	Answer  glance.Answer
 	laid    *layout
 	whole   bool // the whole page is made, and not what changes of it
-	answers map[string]answered
+	answers map[string]sourceAnswer
 }
 
-// answered is what a source said, and when.
-type answered struct {
+// sourceAnswer is what a source said, and when.
+type sourceAnswer struct {
 	answer any
 	at     time.Time
 	err    error
 }
 
-// look collects what a sight shows.
-func (s *Site) look(ctx context.Context, v sight) *screen {
-	seen := s.seen()
-	c := &scene{sight: v, site: s, Host: s.Host, Report: public(seen.Report), Trouble: seen.Trouble, answers: map[string]answered{}}
+// collectScreen collects what a sight shows.
+func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
+	seen := s.lastSeen()
+	c := &pageData{pageView: v, site: s, Host: s.Host, Report: publicReport(seen.Report), Trouble: seen.Trouble, answers: map[string]sourceAnswer{}}
 	for _, source := range s.Sources {
-		answer, at, err := s.live.answer(ctx, source, pageWaits)
+		answer, at, err := s.live.answerOf(ctx, source, maxPageWait)
 		if source.Public != nil && err == nil { // a page is asked for without the token
 			answer = source.Public(answer)
 		}
-		c.answers[source.Name] = answered{answer, at, err}
+		c.answers[source.Name] = sourceAnswer{answer, at, err}
 	}
-	c.Answer = glance.Of(&c.Report)
+	c.Answer = glance.Summarize(&c.Report)
 	c.laid = s.live.layoutOf(c, &seen)
-	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: words(v.language), Zone: time.Local, Now: c.Report.Now}
-	all := &screen{c, head{c}, lab{scene: c}, jobs{c}}
+	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: translatorOf(v.language), Zone: time.Local, Now: c.Report.Now}
+	all := &screen{c, pageHead{c}, bandSection{pageData: c}, jobSection{c}}
 	for i := range c.Report.Devices {
-		all.Rows = append(all.Rows, all.row(i))
+		all.Rows = append(all.Rows, all.deviceRow(i))
 	}
 	return all
 }
 
-// head is the first line of the page, and what the tab shows of it.
-type head struct{ *scene }
+// pageHead is the first line of the page, and what the tab shows of it.
+type pageHead struct{ *pageData }
 
-// lab is the part with the bands.
-type lab struct {
-	*scene
+// bandSection is the part with the bands.
+type bandSection struct {
+	*pageData
 	Rows []gpuRow
 }
 
-// jobs are what runs and what waits.
-type jobs struct{ *scene }
+// jobSection are what runs and what waits.
+type jobSection struct{ *pageData }
 
 // Sick are the states in the bands, for the legend.
-func (c *lab) Sick() (all []string) {
+func (c *bandSection) Sick() (all []string) {
 	for i := range c.Bands {
 		for _, state := range c.Bands[i].States {
 			if state != "" && !slices.Contains(all, state) {
@@ -140,12 +140,12 @@ func (c *lab) Sick() (all []string) {
 }
 
 // HasMarks reports whether a band has marks.
-func (c *lab) HasMarks() bool {
+func (c *bandSection) HasMarks() bool {
 	return slices.ContainsFunc(c.Bands, func(b timeline.Band) bool { return len(b.Marks) > 0 })
 }
 
 // Models is what all devices are, such as "8 × A100-SXM4-80GB"; of different ones each row says its own.
-func (c *scene) Models() string {
+func (c *pageData) Models() string {
 	if len(c.Report.Devices) == 0 {
 		return ""
 	}
@@ -155,7 +155,7 @@ func (c *scene) Models() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%d × %s", len(c.Report.Devices), gpu.Model(name))
+	return fmt.Sprintf("%d × %s", len(c.Report.Devices), gpu.ModelName(name))
 }
 
 // Group are parts of the first line that belong together.
@@ -165,7 +165,7 @@ type Group struct{ Parts []Link }
 type Link struct{ Text, Href, Class, Key string }
 
 // Comma stands between parts of the first line.
-func (c *scene) Comma() string {
+func (c *pageData) Comma() string {
 	if c.language == "zh" {
 		return "，"
 	}
@@ -176,15 +176,15 @@ func (c *scene) Comma() string {
 func (c *screen) Self() *screen { return c }
 
 // Groups are those of the first line.
-func (c head) Groups() []Group {
+func (c pageHead) Groups() []Group {
 	a := &c.Answer
 	free := Link{c.Say(a.Free.Text), "#gpus", "plain", "free"}
 	if a.Free.Count > 0 {
-		free.Class, free.Href = "good", c.anchor(a.Free.Places)
+		free.Class, free.Href = "good", c.anchorOf(a.Free.Places)
 	}
-	waiting := []Link{{c.Say(c.waiting()), "#queue", "plain", "waiting"}}
+	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
 	if a.Next != nil {
-		waiting = append(waiting, Link{c.Say(a.Next.Text), c.anchor(a.Next.Places), "plain", "next"})
+		waiting = append(waiting, Link{c.Say(a.Next.Text), c.anchorOf(a.Next.Places), "plain", "next"})
 	}
 	var ills []Link
 	for _, t := range a.Troubles {
@@ -192,21 +192,21 @@ func (c head) Groups() []Group {
 		if t.Grave {
 			class = "bad"
 		}
-		href := c.anchor(t.Places)
+		href := c.anchorOf(t.Places)
 		if t.Key == glance.Unreadable {
 			href = "#findings"
 		}
-		ills = append(ills, Link{c.Say(t.Text) + c.which(&t), href, class, string(t.Key)})
+		ills = append(ills, Link{c.Say(t.Text) + c.troubleDevices(&t), href, class, string(t.Key)})
 	}
 	return []Group{{[]Link{free}}, {waiting}, {ills}}
 }
 
-// mostNamed is how many devices the first line names for one trouble.
-const mostNamed = 3
+// maxNamedDevices is how many devices the first line names for one trouble.
+const maxNamedDevices = 3
 
-// which names the devices of a trouble, where they are few: " (GPU 0, 3)". No line breaks before a number.
-func (c head) which(t *glance.Part) string {
-	if len(t.Places) == 0 || len(t.Places) > mostNamed {
+// troubleDevices names the devices of a trouble, where they are few: " (GPU 0, 3)". No line breaks before a number.
+func (c pageHead) troubleDevices(t *glance.Part) string {
+	if len(t.Places) == 0 || len(t.Places) > maxNamedDevices {
 		return ""
 	}
 	var numbers []string
@@ -216,9 +216,9 @@ func (c head) which(t *glance.Part) string {
 	return " (GPU\u00a0" + strings.Join(numbers, ",\u00a0") + ")"
 }
 
-// waiting is how many wait: those of the own queue beside the others, as the list of what waits counts them.
-func (c head) waiting() string {
-	line := jobs(c).line()
+// waitingText is how many wait: those of the own queue beside the others, as the list of what waits counts them.
+func (c pageHead) waitingText() string {
+	line := jobSection(c).queueLine()
 	others, own := len(line.Others), ownWaiting(&line)
 	switch {
 	case own == 0:
@@ -228,11 +228,11 @@ func (c head) waiting() string {
 	case others == 0:
 		return fmt.Sprintf("%d of yours wait", own)
 	}
-	return fmt.Sprintf("%s and %d of yours wait", prose.Count(others, "other"), own)
+	return fmt.Sprintf("%s and %d of yours wait", prose.CountNoun(others, "other"), own)
 }
 
-// anchor is where the first of some devices is.
-func (c head) anchor(places []int) string {
+// anchorOf is where the first of some devices is.
+func (c pageHead) anchorOf(places []int) string {
 	if len(places) == 0 {
 		return "#gpus"
 	}
@@ -246,10 +246,10 @@ func rowID(d *status.Device) string {
 }
 
 // Title is that of the tab.
-func (c head) Title() string { return c.Say(c.Answer.Title()) + " · " + c.Host }
+func (c pageHead) Title() string { return c.Say(c.Answer.Title()) + " · " + c.Host }
 
 // Icon is the address of the tab's picture.
-func (c head) Icon() string {
+func (c pageHead) Icon() string {
 	mood := "full"
 	switch {
 	case len(c.Answer.Troubles) > 0 && c.Answer.Troubles[0].Grave:
@@ -260,13 +260,13 @@ func (c head) Icon() string {
 	return fmt.Sprintf("/icon/%d-%s.svg", min(c.Answer.Free.Count, 99), mood)
 }
 
-// icon draws the picture of a tab: how many are free, in green, grey, or red where something is broken.
-func icon(w http.ResponseWriter, r *http.Request) {
+// serveIcon draws the picture of a tab: how many are free, in green, grey, or red where something is broken.
+func serveIcon(w http.ResponseWriter, r *http.Request) {
 	count, mood, _ := strings.Cut(strings.TrimSuffix(r.PathValue("name"), ".svg"), "-")
 	n, err := strconv.Atoi(count)
 	colour := map[string]string{"free": "#1b6e3c", "full": "#5b6168", "bad": "#b3261e"}[mood]
 	if err != nil || n < 0 || n > 99 || colour == "" {
-		refuse(w, http.StatusNotFound, "cannot find this icon: /icon/2-free.svg, and full or bad")
+		refuseRequest(w, http.StatusNotFound, "cannot find this icon: /icon/2-free.svg, and full or bad")
 		return
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
@@ -277,14 +277,14 @@ func icon(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="14" fill="%s"/><text x="32" y="33" dominant-baseline="central" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="%d" fill="#fff">%d</text></svg>`, colour, size, n)
 }
 
-// can reports whether an action may succeed for the user who serves.
-func (s *Site) can(name string) bool {
+// canDo reports whether an action may succeed for the user who serves.
+func (s *Site) canDo(name string) bool {
 	i := slices.IndexFunc(s.Actions, func(a observe.Action) bool { return a.Name == name })
 	return i >= 0 && (s.Actions[i].Can == nil || s.Actions[i].Can())
 }
 
-// owner is the user whose leases and jobs are own ones.
-func (s *Site) owner() string {
+// ownerName is the user whose leases and jobs are own ones.
+func (s *Site) ownerName() string {
 	if s.Owner != "" {
 		return s.Owner
 	}

@@ -13,36 +13,36 @@ import (
 )
 
 // Lang is the language of the page.
-func (c *scene) Lang() string { return c.language }
+func (c *pageData) Lang() string { return c.language }
 
 // Period is what the bands and the history are of.
-func (c *scene) Period() string { return c.Say(periodName(c.days)) }
+func (c *pageData) Period() string { return c.Say(periodName(c.days)) }
 
-// choice is a period that can be chosen.
-type choice struct {
+// periodChoice is a period that can be chosen.
+type periodChoice struct {
 	Label, Href string
 	Current     bool
 }
 
 // Periods are all of them.
-func (c *scene) Periods() (all []choice) {
+func (c *pageData) Periods() (all []periodChoice) {
 	names := map[int]string{1: "24 h", 7: "7 days", 30: "30 days"}
-	for _, days := range periods() {
-		all = append(all, choice{c.Say(names[days]), c.address(days, c.gpu), days == c.days})
+	for _, days := range selectableDays() {
+		all = append(all, periodChoice{c.Say(names[days]), c.pageAddress(days, c.gpu), days == c.days})
 	}
 	return all
 }
 
 // Shape is how a user is drawn.
-func (c *scene) Shape(user string) template.HTMLAttr {
-	return template.HTMLAttr(c.Paint(user)) //nolint:gosec // a class of ours
+func (c *pageData) Shape(user string) template.HTMLAttr {
+	return template.HTMLAttr(c.UserAttributes(user)) //nolint:gosec // a class of ours
 }
 
 // MayEvict reports whether the page can end a process.
-func (c *scene) MayEvict(p status.Process) bool { return c.mayEnd(p.User) }
+func (c *pageData) MayEvict(p status.Process) bool { return c.mayEnd(p.User) }
 
 // MayDrain reports whether the page can take devices out of use.
-func (c *scene) MayDrain() bool { return c.site.Token != "" && c.laid.drains }
+func (c *pageData) MayDrain() bool { return c.site.Token != "" && c.laid.drains }
 
 // useTable is the use by one property, on the page.
 type useTable struct {
@@ -53,13 +53,13 @@ type useTable struct {
 	More  int     // rows that are left out
 }
 
-// mostUse is how many rows a table of the history has.
-const mostUse = 10
+// maxUseRows is how many rows a table of the history has.
+const maxUseRows = 10
 
 // tablesOf are the use by user, command and GPU.
-func tablesOf(used []trend.Ended, s *status.Report) (all []useTable) {
+func tablesOf(used []trend.EndedLease, s *status.Report) (all []useTable) {
 	for _, by := range []string{"user", "command", "gpu"} {
-		table := useTable{By: by, Title: strings.Replace("by "+by, "gpu", "GPU", 1), Use: slices.DeleteFunc(trend.Sum(used, by, time.Local), func(u trend.Use) bool { return u.Granted <= 0 })}
+		table := useTable{By: by, Title: strings.Replace("by "+by, "gpu", "GPU", 1), Use: slices.DeleteFunc(trend.SumUse(used, by, time.Local), func(u trend.Use) bool { return u.Granted <= 0 })}
 		if len(table.Use) == 0 {
 			continue
 		}
@@ -67,8 +67,8 @@ func tablesOf(used []trend.Ended, s *status.Report) (all []useTable) {
 		if by == "gpu" {
 			table.Use = slices.Clone(table.Use)
 			slices.SortStableFunc(table.Use, func(a, b trend.Use) int { return placeOf(s, a.Name) - placeOf(s, b.Name) })
-		} else if more := len(table.Use) - mostUse; more > 0 {
-			table.Use, table.More = table.Use[:mostUse], more
+		} else if more := len(table.Use) - maxUseRows; more > 0 {
+			table.Use, table.More = table.Use[:maxUseRows], more
 		}
 		all = append(all, table)
 	}
@@ -92,21 +92,21 @@ type finding struct {
 }
 
 // Findings are those that ask for something, the gravest first.
-func (v view) Findings() (all []finding) {
+func (v sectionView) Findings() (all []finding) {
 	a, ok := v.Answer.(interface{ Grave() []check.Finding })
 	if !ok {
 		return nil
 	}
 	list := a.Grave()
-	seen := v.site.live.seenSince(list, v.site.live.pages.clock()())
+	seen := v.site.live.firstSeen(list, v.site.live.pages.clockFunc()())
 	for i, f := range list {
-		all = append(all, finding{f, seen[i], v.began(&f)})
+		all = append(all, finding{f, seen[i], v.troubleBegan(&f)})
 	}
 	return all
 }
 
-// began is when the trouble of a finding began, for a device that does not answer: the minutes know that.
-func (c *scene) began(f *check.Finding) time.Time {
+// troubleBegan is when the trouble of a finding began, for a device that does not answer: the minutes know that.
+func (c *pageData) troubleBegan(f *check.Finding) time.Time {
 	if f.Code != "gpu-answers" {
 		return time.Time{}
 	}
@@ -119,8 +119,8 @@ func (c *scene) began(f *check.Finding) time.Time {
 	return time.Time{}
 }
 
-// seenSince is when each finding was seen first; one that is gone is forgotten.
-func (l *live) seenSince(list []check.Finding, now time.Time) (out []time.Time) {
+// firstSeen is when each finding was seen first; one that is gone is forgotten.
+func (l *pageUpdater) firstSeen(list []check.Finding, now time.Time) (out []time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found := map[string]time.Time{}

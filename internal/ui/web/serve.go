@@ -20,8 +20,8 @@ import (
 	"gpuard/internal/app/tell"
 )
 
-// pairIn reads a certificate and its key.
-func pairIn(cert, key string) (pair tls.Certificate, err error) {
+// readKeyPair reads a certificate and its key.
+func readKeyPair(cert, key string) (pair tls.Certificate, err error) {
 	var texts [2][]byte
 	for i, path := range []string{cert, key} {
 		if texts[i], err = machine.ReadFile(path); err != nil {
@@ -31,20 +31,20 @@ func pairIn(cert, key string) (pair tls.Certificate, err error) {
 	return tls.X509KeyPair(texts[0], texts[1])
 }
 
-// Serve is gpuard serve: it serves until it is interrupted.
-func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
+// ServeSite is gpuard serve: it serves until it is interrupted.
+func ServeSite(ctx context.Context, view observe.View, o observe.ServeOptions) error {
 	listener, err := listenOn(o.Listen)
 	if err != nil {
 		return err
 	}
-	if o.Token != "" && o.Cert == "" && !local(listener.Addr()) {
+	if o.Token != "" && o.Cert == "" && !isLocal(listener.Addr()) {
 		_ = listener.Close()
 		return exit.Usagef("cannot serve with a token at %s: it would travel unencrypted; add --tls-cert and --tls-key, or listen on 127.0.0.1", listener.Addr())
 	}
-	listener = &bounded{Listener: listener, places: make(chan struct{}, mostConnections), each: mostConnectionsOfPeer, free: unnamedConnections,
+	listener = &limitedListener{Listener: listener, places: make(chan struct{}, maxConnections), each: maxConnsOfPeer, free: uncheckedConns,
 		peer: func(c net.Conn) string { return peerOfConnection(view.Host, c) }}
 	if o.Cert != "" {
-		pair, err := pairIn(o.Cert, o.Key)
+		pair, err := readKeyPair(o.Cert, o.Key)
 		if err != nil {
 			return fmt.Errorf("cannot serve with TLS: %w; name a certificate and its key, both as PEM", err)
 		}
@@ -52,17 +52,17 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	}
 	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer end()
-	observer, err := observe.New(view.Host, observe.Folder(view.Host))
+	observer, err := observe.New(view.Host, observe.ServeFolder(view.Host))
 	if err != nil {
 		view.Host.Say(err.Error() + "; it is kept in memory only")
 	}
-	observer.Host.Say = withTime(view.Host)
+	observer.Host.Say = sayWithTime(view.Host)
 	if o.Jobs != "" {
 		if err := observer.MapJobs(o.Jobs); err != nil {
 			return err
 		}
 	}
-	observer.Tell = tell.New(ctx, observer.Host).Tell
+	observer.Tell = tell.New(ctx, observer.Host).TellTroubles
 	site := newSite(observer, view, o)
 	observed := make(chan struct{})
 	go func() {
@@ -70,13 +70,13 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		observer.Run(ctx)
 	}()
 	go site.Run(ctx)
-	server := serverOf(site.Handler())
+	server := newServer(site.Handler())
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()
 	}()
-	sayWhere(view.Host, listener, o)
-	ready()
+	announceAddress(view.Host, listener, o)
+	notifyReady()
 	err = server.Serve(listener)
 	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
 		<-observed
@@ -85,20 +85,20 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	return fmt.Errorf("cannot serve: %w", err)
 }
 
-// serverOf gives each client a limited time for what it sends and for what it takes.
-func serverOf(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeLimit, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnContext: withConnection}
+// newServer gives each client a limited time for what it sends and for what it takes.
+func newServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnContext: withConnection}
 }
 
-// withTime says lines with the time before each, for a log that is read later. The journal of systemd has it already.
-func withTime(host *machine.Host) func(line string) {
+// sayWithTime says lines with the time before each, for a log that is read later. The journal of systemd has it already.
+func sayWithTime(host *machine.Host) func(line string) {
 	if journal, _ := host.Env.Lookup("JOURNAL_STREAM"); journal != "" {
 		return host.Say
 	}
 	return func(line string) { host.Say(time.Now().Format(time.DateTime) + " " + line) }
 }
 
-func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *Site {
+func newSite(observer *observe.Observer, view observe.View, o observe.ServeOptions) *Site {
 	host, _ := os.Hostname()
 	names := []string{strings.ToLower(host)}
 	for _, name := range o.Names {
@@ -109,14 +109,14 @@ func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *
 		Names: slices.Compact(names), Host: host, Version: view.Version, TLS: o.Cert != ""}
 }
 
-// sayWhere says where the page is.
-func sayWhere(host *machine.Host, l net.Listener, o observe.Serving) {
+// announceAddress says where the page is.
+func announceAddress(host *machine.Host, l net.Listener, o observe.ServeOptions) {
 	scheme := "http"
 	if o.Cert != "" {
 		scheme = "https"
 	}
 	host.Say(fmt.Sprintf("the page is at %s://%s/ ; Ctrl-C ends it", scheme, shownAddress(l.Addr(), o.Listen)))
-	if !local(l.Addr()) {
+	if !isLocal(l.Addr()) {
 		host.Say("everybody who reaches this address can open the page")
 	}
 	if o.Token != "" {
@@ -124,8 +124,8 @@ func sayWhere(host *machine.Host, l net.Listener, o observe.Serving) {
 	}
 }
 
-// local reports whether only this machine reaches an address.
-func local(a net.Addr) bool {
+// isLocal reports whether only this machine reaches an address.
+func isLocal(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
@@ -143,8 +143,8 @@ func shownAddress(a net.Addr, asked string) string {
 	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// ready tells systemd that requests are answered (sd_notify(3)).
-func ready() {
+// notifyReady tells systemd that requests are answered (sd_notify(3)).
+func notifyReady() {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return

@@ -36,12 +36,12 @@ type Site struct {
 	TLS      bool
 	Owner    string // whose jobs and leases are own ones; "" the user of this process
 
-	live  live
-	watch func() observe.Seen // for tests; nil: what Observer sees
+	live  pageUpdater
+	watch func() observe.Snapshot // for tests; nil: what Observer sees
 }
 
-// seen is what was seen last.
-func (s *Site) seen() observe.Seen {
+// lastSeen is what was seen last.
+func (s *Site) lastSeen() observe.Snapshot {
 	if s.watch != nil {
 		return s.watch()
 	}
@@ -51,45 +51,45 @@ func (s *Site) seen() observe.Seen {
 // Handler answers all requests.
 func (s *Site) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /style.css", file("files/style.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /page.js", file("files/page.js", "text/javascript; charset=utf-8"))
-	mux.HandleFunc("GET /events", s.events)
-	mux.Handle("GET /metrics", s.metrics())
-	mux.Handle("GET /metrics/dcgm", s.dcgmMetrics())
-	mux.HandleFunc("GET /icon/{name}", icon)
-	mux.HandleFunc("GET /api/{$}", s.index)
-	mux.HandleFunc("GET /api/status", s.status)
-	mux.HandleFunc("GET /api/day", s.day)
+	mux.HandleFunc("GET /{$}", s.servePage)
+	mux.HandleFunc("GET /style.css", fileHandler("files/style.css", "text/css; charset=utf-8"))
+	mux.HandleFunc("GET /page.js", fileHandler("files/page.js", "text/javascript; charset=utf-8"))
+	mux.HandleFunc("GET /events", s.serveEvents)
+	mux.Handle("GET /metrics", s.metricsHandler())
+	mux.Handle("GET /metrics/dcgm", s.dcgmHandler())
+	mux.HandleFunc("GET /icon/{name}", serveIcon)
+	mux.HandleFunc("GET /api/{$}", s.serveIndex)
+	mux.HandleFunc("GET /api/status", s.serveStatus)
+	mux.HandleFunc("GET /api/day", s.serveDay)
 	for _, source := range s.Sources {
-		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) { s.source(w, r, source) })
+		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) { s.serveSource(w, r, source) })
 	}
 	for _, action := range s.Actions {
-		mux.HandleFunc("POST /api/"+action.Name, func(w http.ResponseWriter, r *http.Request) { s.act(w, r, action) })
+		mux.HandleFunc("POST /api/"+action.Name, func(w http.ResponseWriter, r *http.Request) { s.serveAction(w, r, action) })
 	}
-	mux.HandleFunc("/api/", s.unknown)
-	return s.guard(mux)
+	mux.HandleFunc("/api/", s.refuseUnknown)
+	return s.guardRequests(mux)
 }
 
-// unknown refuses what no path below /api/ answers.
-func (s *Site) unknown(w http.ResponseWriter, r *http.Request) {
+// refuseUnknown refuses what no path below /api/ answers.
+func (s *Site) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 	for _, action := range s.Actions {
 		if r.URL.Path == "/api/"+action.Name {
 			w.Header().Set("Allow", http.MethodPost)
-			refuse(w, http.StatusMethodNotAllowed, "cannot read "+r.URL.Path+": it is asked for by POST")
+			refuseRequest(w, http.StatusMethodNotAllowed, "cannot read "+r.URL.Path+": it is asked for by POST")
 			return
 		}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", http.MethodGet)
-		refuse(w, http.StatusMethodNotAllowed, "cannot "+r.Method+" here: /api/ lists the actions")
+		refuseRequest(w, http.StatusMethodNotAllowed, "cannot "+r.Method+" here: /api/ lists the actions")
 		return
 	}
-	refuse(w, http.StatusNotFound, "cannot find "+r.URL.Path+": /api/ lists what there is")
+	refuseRequest(w, http.StatusNotFound, "cannot find "+r.URL.Path+": /api/ lists what there is")
 }
 
-// guard refuses requests that another site's page could have made, and says what the page may load.
-func (s *Site) guard(next http.Handler) http.Handler {
+// guardRequests refuses requests that another site's page could have made, and says what the page may load.
+func (s *Site) guardRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -97,21 +97,21 @@ func (s *Site) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if !s.meant(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, "cannot answer for this Host: ask by address, by localhost, or start gpuard serve with --name")
+		if !s.isOwnHost(r.Host) {
+			refuseRequest(w, http.StatusMisdirectedRequest, "cannot answer for this Host: ask by address, by localhost, or start gpuard serve with --name")
 			return
 		}
-		if origin := r.Header.Get("Origin"); origin != "" && !s.same(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			refuse(w, http.StatusForbidden, "cannot answer another site")
+		if origin := r.Header.Get("Origin"); origin != "" && !s.isSameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			refuseRequest(w, http.StatusForbidden, "cannot answer another site")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// meant reports whether host is an address or one of our own names. A name that somebody else's DNS gives to this address
+// isOwnHost reports whether host is an address or one of our own names. A name that somebody else's DNS gives to this address
 // is neither (DNS rebinding).
-func (s *Site) meant(host string) bool {
+func (s *Site) isOwnHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = host
@@ -123,8 +123,8 @@ func (s *Site) meant(host string) bool {
 	return slices.Contains(s.Names, name)
 }
 
-// same reports whether origin is this site, asked as host.
-func (s *Site) same(origin, host string) bool {
+// isSameOrigin reports whether origin is this site, asked as host.
+func (s *Site) isSameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	scheme := "http"
 	if s.TLS {
@@ -133,24 +133,24 @@ func (s *Site) same(origin, host string) bool {
 	return err == nil && u.Scheme == scheme && strings.EqualFold(u.Host, host)
 }
 
-// permitted reports whether the request has the token.
-func (s *Site) permitted(r *http.Request) bool {
+// hasToken reports whether the request has the token.
+func (s *Site) hasToken(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && s.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.Token)) == 1
 }
 
-// act does what was asked for. The Authorization header cannot be sent by a form of another site.
-func (s *Site) act(w http.ResponseWriter, r *http.Request, action observe.Action) {
+// serveAction does what was asked for. The Authorization header cannot be sent by a form of another site.
+func (s *Site) serveAction(w http.ResponseWriter, r *http.Request, action observe.Action) {
 	switch {
 	case s.Token == "":
-		refuse(w, http.StatusForbidden, "cannot "+action.Name+": gpuard serve was started without --token-file")
+		refuseRequest(w, http.StatusForbidden, "cannot "+action.Name+": gpuard serve was started without --token-file")
 		return
-	case !s.permitted(r):
+	case !s.hasToken(r):
 		time.Sleep(200 * time.Millisecond) // guessing takes time
-		refuse(w, http.StatusUnauthorized, "cannot "+action.Name+": the token is missing or wrong")
+		refuseRequest(w, http.StatusUnauthorized, "cannot "+action.Name+": the token is missing or wrong")
 		return
 	case !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"):
-		refuse(w, http.StatusUnsupportedMediaType, `cannot read the request: its body must be application/json, such as {"arguments": ["17"]}`)
+		refuseRequest(w, http.StatusUnsupportedMediaType, `cannot read the request: its body must be application/json, such as {"arguments": ["17"]}`)
 		return
 	}
 	var asked struct {
@@ -159,23 +159,23 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, action observe.Action
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
 	if err := body.Decode(&asked); err != nil || len(asked.Arguments) == 0 {
-		refuse(w, http.StatusBadRequest, `cannot read the request: write {"arguments": ["17"]}`)
+		refuseRequest(w, http.StatusBadRequest, `cannot read the request: write {"arguments": ["17"]}`)
 		return
 	}
 	if err := action.Do(r.Context(), asked.Arguments); err != nil {
-		refuse(w, http.StatusConflict, err.Error())
+		refuseRequest(w, http.StatusConflict, err.Error())
 		return
 	}
-	reply(w, struct {
+	replyJSON(w, struct {
 		Schema string `json:"schema"`
 	}{"gpuard.done/1"})
 }
 
-func file(name, kind string) http.HandlerFunc {
+func fileHandler(name, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		text, err := files.ReadFile(name)
 		if err != nil {
-			refuse(w, http.StatusInternalServerError, err.Error())
+			refuseRequest(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 		w.Header().Set("Content-Type", kind)
@@ -183,24 +183,24 @@ func file(name, kind string) http.HandlerFunc {
 	}
 }
 
-func reply(w http.ResponseWriter, answer any) {
+func replyJSON(w http.ResponseWriter, answer any) {
 	text, err := json.MarshalIndent(answer, "", "  ")
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, err.Error())
+		refuseRequest(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// refusal is the JSON answer of whatever went wrong.
-type refusal struct {
+// errorAnswer is the JSON answer of whatever went wrong.
+type errorAnswer struct {
 	Schema string `json:"schema"` // "gpuard.error/1"
 	Error  string `json:"error"`
 }
 
-func refuse(w http.ResponseWriter, code int, text string) {
-	out, _ := json.Marshal(refusal{"gpuard.error/1", text})
+func refuseRequest(w http.ResponseWriter, code int, text string) {
+	out, _ := json.Marshal(errorAnswer{"gpuard.error/1", text})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(out, '\n'))

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/app/observe"
 )
 
-// quiet is a site that has seen nothing yet, with these sources.
-func quiet(t *testing.T, sources ...observe.Source) *Site {
+// newEmptySite is a site that has seen nothing yet, with these sources.
+func newEmptySite(t *testing.T, sources ...observe.Source) *Site {
 	t.Helper()
 	o, err := observe.New(&machine.Host{Messages: machine.Messages{Say: func(string) {}}}, "")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestSlowSource(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	end := make(chan struct{})
-	s := quiet(t, observe.Source{Name: "findings", Title: "Findings", Read: func(context.Context) (any, error) {
+	s := newEmptySite(t, observe.Source{Name: "findings", Title: "Findings", Read: func(context.Context) (any, error) {
 		asked.Add(1)
 		<-end
 		return nil, errors.New("it has ended")
@@ -62,7 +62,7 @@ func TestMeant(t *testing.T) {
 	s := Site{Names: []string{"box"}}
 	for host, want := range map[string]bool{"127.0.0.1": true, "127.0.0.1:8470": true, "[::1]:8470": true, "10.0.0.7": true, "localhost:1": true, "BOX:8470": true,
 		"": false, "evil.example.org": false, "box.example.org": false, "127.0.0.1.example.org": false, "localhost.example.org": false, "1.2.3": false} {
-		if got := s.meant(host); got != want {
+		if got := s.isOwnHost(host); got != want {
 			t.Errorf("%q: %v", host, got)
 		}
 	}
@@ -81,7 +81,7 @@ func TestLanguageOf(t *testing.T) {
 
 // TestWords: every word of the page has a translation.
 func TestWords(t *testing.T) {
-	say := words("zh")
+	say := translatorOf("zh")
 	found := 0
 	names, err := files.ReadDir("files")
 	if err != nil {
@@ -106,8 +106,8 @@ func TestWords(t *testing.T) {
 
 // TestLostIsNotFree: a GPU that is lost is no free one.
 func TestLostIsNotFree(t *testing.T) {
-	s := trouble(t)
-	page := pageOf(t, s.site(t, ""), "/")
+	s := troubledMachine(t)
+	page := getPage(t, s.makeSite(t, ""), "/")
 	_, row, _ := strings.Cut(page, `id="nvidia-4"`)
 	row, _, _ = strings.Cut(row, `id="nvidia-5"`)
 	if !strings.Contains(row, `<span class="state unhealthy" data-is="state">unhealthy</span>`) || strings.Contains(row, ">free<") {
@@ -115,14 +115,14 @@ func TestLostIsNotFree(t *testing.T) {
 	}
 }
 
-// pageOf is a page as it is sent.
-func pageOf(t testing.TB, s *Site, path string) string {
+// getPage is a page as it is sent.
+func getPage(t testing.TB, s *Site, path string) string {
 	t.Helper()
-	return pageIn(t, s, path, "en")
+	return getPageIn(t, s, path, "en")
 }
 
-// pageIn is a page in a language.
-func pageIn(t testing.TB, s *Site, path, language string) string {
+// getPageIn is a page in a language.
+func getPageIn(t testing.TB, s *Site, path, language string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
@@ -136,11 +136,11 @@ func pageIn(t testing.TB, s *Site, path, language string) string {
 
 // TestFirstLineNames: the first line names the devices of a trouble where they are three at most.
 func TestFirstLineNames(t *testing.T) {
-	s := trouble(t)
-	page := strings.ReplaceAll(pageOf(t, s.site(t, ""), "/"), "\u00a0", " ")
+	s := troubledMachine(t)
+	page := strings.ReplaceAll(getPage(t, s.makeSite(t, ""), "/"), "\u00a0", " ")
 	for _, want := range []string{`data-is="lost">1 lost (GPU 4)<`, `data-is="hot">1 hot (GPU 0)<`, `data-is="drained">1 drained (GPU 6)<`} {
 		if !strings.Contains(page, want) {
-			t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
+			t.Errorf("no %s in %s", want, cutFragment(page, `class="glance"`))
 		}
 	}
 	if strings.Contains(page, ">draining<") {
@@ -149,14 +149,14 @@ func TestFirstLineNames(t *testing.T) {
 	for i := range 4 {
 		s.machine.Devices[4+i].Problem = "GPU is lost"
 	}
-	if page := pageOf(t, s.site(t, ""), "/"); !strings.Contains(page, `data-is="lost">4 lost<`) {
-		t.Error(fragment(page, `class="glance"`))
+	if page := getPage(t, s.makeSite(t, ""), "/"); !strings.Contains(page, `data-is="lost">4 lost<`) {
+		t.Error(cutFragment(page, `class="glance"`))
 	}
 }
 
 // TestFindingsBegin: where the minutes know when a device stopped answering, that is the time; else it is when it was seen.
 func TestFindingsBegin(t *testing.T) {
-	page := pageOf(t, trouble(t).site(t, ""), "/")
+	page := getPage(t, troubledMachine(t).makeSite(t, ""), "/")
 	_, findings, _ := strings.Cut(page, `<ul class="findings">`)
 	for _, want := range []string{`GPU 4: GPU is lost <span class="soft">since 05:02<`, `<span class="soft">seen since 09:12<`} {
 		if !strings.Contains(findings, want) {
@@ -168,21 +168,21 @@ func TestFindingsBegin(t *testing.T) {
 // TestSummaryInChinese: what doctor says in one sentence is in the language of the page.
 func TestSummaryInChinese(t *testing.T) {
 	for name, want := range map[string]string{"day": "GPU 程序可以在这里运行：8 NVIDIA", "trouble": "但不是每块 GPU 都行：GPU 4"} {
-		page := pageIn(t, situations()[name](t).site(t, ""), "/", "zh")
+		page := getPageIn(t, inventedMachines()[name](t).makeSite(t, ""), "/", "zh")
 		if !strings.Contains(page, want) {
-			t.Errorf("no %s in %s", want, fragment(page, `<section id="findings"`))
+			t.Errorf("no %s in %s", want, cutFragment(page, `<section id="findings"`))
 		}
 	}
 }
 
 // TestWhatHoursAre: hours and percentages say of what they are, in both languages.
 func TestWhatHoursAre(t *testing.T) {
-	s := workday(t).site(t, "")
+	s := workdayMachine(t).makeSite(t, "")
 	for language, wants := range map[string][]string{
 		"en": {`<li class="soft">GPU-hours, and their part of all:<`, `class="n">GPU-hours<`, `class="n">of them used<`},
 		"zh": {`<li class="soft">GPU 小时及占比：<`, `class="n">GPU 小时<`, `class="n">其中使用<`},
 	} {
-		page := pageIn(t, s, "/", language)
+		page := getPageIn(t, s, "/", language)
 		for _, want := range wants {
 			if !strings.Contains(page, want) {
 				t.Errorf("no %s", want)

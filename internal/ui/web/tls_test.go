@@ -15,7 +15,7 @@ func TestCertificateThatNeverComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{pipe: "no program writes to", "/dev/zero": "it is a device"} {
-		if _, err := pairIn(path, path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readKeyPair(path, path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}

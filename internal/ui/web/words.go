@@ -21,5 +21,7 @@ func languageOf(r *http.Request) string {
 	return "en"
 }
 
-// words says the page's own words, and sentences about devices and jobs, as the command line does.
-func words(language string) func(string) string { return translate.ReadLocale(language).Translate }
+// translatorOf says the page's own words, and sentences about devices and jobs, as the command line does.
+func translatorOf(language string) func(string) string {
+	return translate.ReadLocale(language).Translate
+}

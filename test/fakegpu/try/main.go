@@ -16,34 +16,34 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-// outside replaces a test where there is none: a failure ends the program, and the folder stays.
-type outside struct {
+// standaloneTB replaces a test where there is none: a failure ends the program, and the folder stays.
+type standaloneTB struct {
 	testing.TB
 	dir string
 }
 
-func (o outside) Helper()         {}
-func (o outside) TempDir() string { return o.dir }
+func (o standaloneTB) Helper()         {}
+func (o standaloneTB) TempDir() string { return o.dir }
 
-func (o outside) Fatalf(format string, args ...any) {
+func (o standaloneTB) Fatalf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 	os.Exit(1)
 }
 
 // Skipf is the answer of a gate: something is missing here.
-func (o outside) Skipf(format string, args ...any) {
+func (o standaloneTB) Skipf(format string, args ...any) {
 	o.Fatalf("cannot make the fake machine: "+format, args...)
 }
 
 func main() {
 	if len(os.Args) > 2 {
-		outside{}.Fatalf("cannot make %d machines: write one new folder, or none to get one", len(os.Args)-1)
+		standaloneTB{}.Fatalf("cannot make %d machines: write one new folder, or none to get one", len(os.Args)-1)
 	}
-	dir, err := folder(os.Args[1:])
+	dir, err := makeFolder(os.Args[1:])
 	if err != nil {
-		outside{}.Fatalf("cannot make the fake machine: %v; name a new folder", err)
+		standaloneTB{}.Fatalf("cannot make the fake machine: %v; name a new folder", err)
 	}
-	d := fakegpu.New(outside{dir: filepath.Join(dir, "machine")}, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2), fakegpu.A100(3))
+	d := fakegpu.New(standaloneTB{dir: filepath.Join(dir, "machine")}, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2), fakegpu.A100(3))
 	// Leases of these GPUs are kept apart from those of real ones.
 	for _, pair := range append(d.Env(), "GPUARD_STATE="+filepath.Join(dir, "leases")) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -51,8 +51,8 @@ func main() {
 	}
 }
 
-// folder makes a new one: an existing one is not ours.
-func folder(args []string) (dir string, err error) {
+// makeFolder makes a new one: an existing one is not ours.
+func makeFolder(args []string) (dir string, err error) {
 	if len(args) == 0 {
 		dir, err = os.MkdirTemp("", "fakegpu-")
 	} else if dir, err = filepath.Abs(args[0]); err == nil {

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Drain makes gpuard drain.
-func Drain(p *cli.Program) *cobra.Command {
+// NewDrainCommand makes gpuard drain.
+func NewDrainCommand(p *cli.Program) *cobra.Command {
 	var reason string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ undrain puts the GPU into use again.`,
   sudo gpuard drain 0,1`,
 		Args: someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				drained, err := leases.Drain(cmd.Context(), p.Host, deviceList(args), reason)
 				switch {
 				case err != nil:
@@ -56,8 +56,8 @@ undrain puts the GPU into use again.`,
 	return cmd
 }
 
-// Undrain makes gpuard undrain.
-func Undrain(p *cli.Program) *cobra.Command {
+// NewUndrainCommand makes gpuard undrain.
+func NewUndrainCommand(p *cli.Program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undrain [flags] GPU...",
@@ -69,7 +69,7 @@ it.`,
 		Example: "  sudo gpuard undrain 2",
 		Args:    someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				undrained, err := leases.Undrain(cmd.Context(), p.Host, deviceList(args))
 				switch {
 				case err != nil:
@@ -95,7 +95,7 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 		_ = p.Answer("%s gets no new lease; no reason is given (--reason)", d.Device)
 	} else {
 		// the reason is a person's, and may read like a sentence of ours
-		fmt.Fprintln(p.Out, p.Host.Translated(fmt.Sprintf("%s gets no new lease", d.Device))+": "+prose.Clean(reason))
+		fmt.Fprintln(p.Out, p.Host.Localize(fmt.Sprintf("%s gets no new lease", d.Device))+": "+prose.Clean(reason))
 	}
 	if d.Before != "" {
 		_ = p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))
@@ -125,7 +125,7 @@ func undrainText(p *cli.Program, d status.Undrained) {
 	}
 	if len(d.Settled) > 0 {
 		var numbers []string
-		for _, c := range codes(d.Settled) {
+		for _, c := range xidCodes(d.Settled) {
 			numbers = append(numbers, fmt.Sprint(c))
 		}
 		text += "; cleared: XID " + strings.Join(numbers, ", ")
@@ -151,7 +151,7 @@ func drainJSON(p *cli.Program, drained []status.Drained) error {
 func undrainJSON(p *cli.Program, undrained []status.Undrained) error {
 	answer := undrainedAnswer{"gpuard.undrain/1", []undrainedDevice{}}
 	for _, d := range undrained {
-		answer.Devices = append(answer.Devices, undrainedDevice{d.Device.UUID, d.Device.Index, d.Before != "", codes(d.Settled)})
+		answer.Devices = append(answer.Devices, undrainedDevice{d.Device.UUID, d.Device.Index, d.Before != "", xidCodes(d.Settled)})
 	}
 	return cli.WriteJSON(p.Out, answer)
 }
@@ -183,7 +183,7 @@ type undrainedDevice struct {
 	XIDs  []int    `json:"xids"` // codes of the driver's errors that were cleared
 }
 
-func codes(xids []gpu.XID) []int {
+func xidCodes(xids []gpu.XID) []int {
 	out, seen := []int{}, map[int]bool{}
 	for _, x := range xids {
 		if !seen[x.Code] {
@@ -212,7 +212,7 @@ func completeGPU(p *cli.Program, cmd *cobra.Command) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
 		defer cancel()
-		m, err := leases.LookWell(ctx, p.Host)
+		m, err := leases.ReadHealth(ctx, p.Host)
 		if err != nil {
 			return nil, flagset.NoFiles
 		}

@@ -26,8 +26,8 @@ type evictOptions struct {
 	force, json bool
 }
 
-// Evict makes gpuard evict.
-func Evict(p *cli.Program) *cobra.Command {
+// NewEvictCommand makes gpuard evict.
+func NewEvictCommand(p *cli.Program) *cobra.Command {
 	o := &evictOptions{}
 	cmd := &cobra.Command{
 		Use:   "evict [flags] [PID...]",
@@ -54,7 +54,7 @@ container, and none with a live lease unless --idle is given.`,
 			return leases.OwnLeftovers(ctx, p.Host), flagset.NoFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return evictOrList(p, cmd, o, args) })
+			return failure.WithExitCode(func() error { return evictOrList(p, cmd, o, args) })
 		},
 	}
 	f := cmd.Flags()
@@ -69,9 +69,9 @@ container, and none with a live lease unless --idle is given.`,
 
 func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []string) error {
 	var idle time.Duration
-	grace, err := flagset.Duration("grace", o.grace)
+	grace, err := flagset.ReadDuration("grace", o.grace)
 	if err == nil && cmd.Flags().Changed("idle") {
-		idle, err = flagset.Duration("idle", o.idle)
+		idle, err = flagset.ReadDuration("idle", o.idle)
 	}
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
@@ -87,7 +87,7 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 			return err
 		}
 		if o.json {
-			return cli.WriteJSON(p.Out, leftAnswer{"gpuard.evict/1", rows, []leftover.Evicted{}})
+			return cli.WriteJSON(p.Out, evictAnswer{"gpuard.evict/1", rows, []leftover.Eviction{}})
 		}
 		leftoversView(p.Out, rows, idle, time.Now(), p.Term(p.Out))
 		return nil
@@ -104,7 +104,7 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 }
 
 // showEvicted reports the result for each process. It returns an error if one did not end.
-func showEvicted(p *cli.Program, ended []leftover.Evicted, asJSON bool) error {
+func showEvicted(p *cli.Program, ended []leftover.Eviction, asJSON bool) error {
 	stay := 0
 	for _, e := range ended {
 		if !e.Gone {
@@ -119,21 +119,21 @@ func showEvicted(p *cli.Program, ended []leftover.Evicted, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		if err := cli.WriteJSON(p.Out, leftAnswer{"gpuard.evict/1", []leftover.Row{}, ended}); err != nil {
+		if err := cli.WriteJSON(p.Out, evictAnswer{"gpuard.evict/1", []leftover.Row{}, ended}); err != nil {
 			return err
 		}
 	}
 	if stay > 0 {
-		return &failure.Shown{Err: fmt.Errorf("cannot end %s", prose.Count(stay, "process"))}
+		return &failure.ShownError{Err: fmt.Errorf("cannot end %s", prose.CountNoun(stay, "process"))}
 	}
 	return nil
 }
 
-// leftAnswer is the JSON answer of evict.
-type leftAnswer struct {
-	Schema    string             `json:"schema"` // "gpuard.evict/1"
-	Leftovers []leftover.Row     `json:"leftovers"`
-	Evicted   []leftover.Evicted `json:"evicted"` // the result for each process id that was given
+// evictAnswer is the JSON answer of evict.
+type evictAnswer struct {
+	Schema    string              `json:"schema"` // "gpuard.evict/1"
+	Leftovers []leftover.Row      `json:"leftovers"`
+	Evicted   []leftover.Eviction `json:"evicted"` // the result for each process id that was given
 }
 
 // ProcessIDs reads the PIDs of processes.
@@ -160,7 +160,7 @@ func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now tim
 		if idle > 0 {
 			text = "no process is known to be idle for " + console.AgeText(idle) + "; idle time needs two runs of gpuard evict"
 		}
-		p.Paragraph(console.Span{}, console.Normal, text)
+		p.WriteParagraph(console.Span{}, console.Normal, text)
 		_, _ = io.WriteString(w, p.Out.String())
 		return
 	}
@@ -172,8 +172,8 @@ func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now tim
 		if r.PID > 0 {
 			process = "process " + strconv.Itoa(r.PID)
 		}
-		p.Line(console.Bold.Of(fmt.Sprintf("GPU %d", r.Index)), console.Normal.Of(console.Between+process+console.Between+size))
-		p.Paragraph(console.Dim.Of("  "), console.Normal, p.Text(describeLeftover(r, now)))
+		p.Line(console.Bold.Span(fmt.Sprintf("GPU %d", r.Index)), console.Normal.Span(console.ColumnGap+process+console.ColumnGap+size))
+		p.WriteParagraph(console.Dim.Span("  "), console.Normal, p.Text(describeLeftover(r, now)))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }

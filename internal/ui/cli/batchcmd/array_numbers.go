@@ -22,7 +22,7 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 			return nil, 0, wrong
 		}
 	}
-	if tasks, err = numbers(list, mostTasks); err != nil || len(tasks) == 0 {
+	if tasks, err = parseNumbers(list, mostTasks); err != nil || len(tasks) == 0 {
 		return nil, 0, wrong
 	}
 	if len(tasks) == mostTasks+1 {
@@ -34,8 +34,8 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 	return tasks, most, nil
 }
 
-// numbers reads "1-3,7". Of more than most it returns one more.
-func numbers(text string, most int) (list []int, err error) {
+// parseNumbers reads "1-3,7". Of more than most it returns one more.
+func parseNumbers(text string, most int) (list []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		from, to, ranged := strings.Cut(word, "-")
 		first, err := strconv.ParseUint(from, 10, 31)

@@ -21,8 +21,8 @@ import (
 	"gpuard/internal/ui/projectfile"
 )
 
-// Export is the group of commands that write a job for another engine, one for each.
-func Export(p *cli.Program) *cobra.Command {
+// NewExportCommand is the group of commands that write a job for another engine, one for each.
+func NewExportCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print a job for Slurm, Kubernetes or Docker Compose",
@@ -76,7 +76,7 @@ func exportTo(p *cli.Program, t handoff.Target, short, long, example string) *co
 	o := &exportOptions{}
 	cmd := &cobra.Command{
 		Use:   string(t) + " [flags] [--] COMMAND [ARG...] | -f FILE SERVICE",
-		Short: short, Example: example, ValidArgsFunction: p.Programs,
+		Short: short, Example: example, ValidArgsFunction: p.CompletePrograms,
 		Long: long + `
 
 Exit codes: 0 written, 122 the engine cannot be told something that was asked
@@ -88,7 +88,7 @@ for, 125 gpuard failed or was used wrongly.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
-	o.add(cmd)
+	o.addBatchFlags(cmd)
 	f.Lookup("log").Usage = "its output goes into this file, where it starts (default: that of the engine)"
 	f.Lookup("expect").Usage = "your estimate of how long it runs: a remark for people"
 	jobflags.AddPrivateState(p, cmd)
@@ -103,8 +103,8 @@ for, 125 gpuard failed or was used wrongly.`,
 	return cmd
 }
 
-// exported is the JSON answer of export.
-type exported struct {
+// exportAnswer is the JSON answer of export.
+type exportAnswer struct {
 	Schema   string            `json:"schema"`   // "gpuard.export/1"
 	Target   handoff.Target    `json:"target"`   // what it is for
 	Name     string            `json:"name"`     // of the job there
@@ -113,7 +113,7 @@ type exported struct {
 }
 
 func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) error {
-	w, err := described(p, cmd, t, o, args)
+	w, err := buildWork(p, cmd, t, o, args)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
@@ -121,20 +121,20 @@ func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportO
 	if err != nil {
 		return err
 	}
-	out, err := handoff.Write(t, w, config.Slurm())
+	out, err := handoff.Write(t, w, config.MergeSlurm())
 	switch {
 	case err != nil:
 		return err
 	case o.json:
-		return cli.WriteJSON(p.Out, exported{cli.SchemaOf(cmd), t, out.Name, out.Text, out.Verdicts})
+		return cli.WriteJSON(p.Out, exportAnswer{cli.SchemaOf(cmd), t, out.Name, out.Text, out.Verdicts})
 	}
 	sayApproximate(p, out, o.quiet)
 	_, err = fmt.Fprint(p.Out, out.Text)
 	return err
 }
 
-// described is the job of the flags, or of a service.
-func described(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
+// buildWork is the job of the flags, or of a service.
+func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
 	switch {
 	case o.file != "":
 		w, err = serviceWork(p, cmd, t, o, args)
@@ -188,7 +188,7 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	case len(args) != 1:
 		return w, fmt.Errorf("cannot write %d services: name one, such as %s -f %s train", len(args), cmd.CommandPath(), o.file)
 	}
-	project, err := projectfile.Load(p, o.file)
+	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return w, err
 	}
@@ -203,7 +203,7 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	if t != handoff.Slurm && w.Folder == filepath.Dir(project.File) { // its default, which only this machine has
 		w.Folder = ""
 	}
-	return w, o.others(&w)
+	return w, o.readOthers(&w)
 }
 
 // workOf is an instance of a service as a job.
@@ -232,7 +232,7 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 	if s.Restart != service.Never {
 		care.Restart, care.Limit = job.Restart(s.Restart), s.Limit
 	}
-	unasked(cmd, &spec, care)
+	dropDefaults(cmd, &spec, care)
 	spec.Name = i.Name
 	w = handoff.Work{Spec: spec, Care: *care, Folder: i.WorkDir, Image: i.Image, Verify: o.Verify, Private: trial.Host.PrivateState}
 	for _, pair := range i.Env {

@@ -22,8 +22,8 @@ type historyOptions struct {
 	by, since, chart string
 }
 
-// History makes gpuard history.
-func History(p *cli.Program) *cobra.Command {
+// NewHistoryCommand makes gpuard history.
+func NewHistoryCommand(p *cli.Program) *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [flags]",
@@ -46,7 +46,7 @@ part of the time. --chart draws the same as a picture.`,
   gpuard history --json                    for scripts`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error { return showHistory(p, cmd, o) })
+			return failure.WithExitCode(func() error { return showHistory(p, cmd, o) })
 		},
 	}
 	f := cmd.Flags()
@@ -54,7 +54,7 @@ part of the time. --chart draws the same as a picture.`,
 	f.StringVar(&o.by, "by", "", "add up by `WHAT`: user, gpu, command or day")
 	f.StringVar(&o.since, "since", "", "only what has ended within this `TIME`, such as 30d")
 	f.StringVar(&o.chart, "chart", "", "with --by: write a picture to this `FILE`, .svg or .png")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(trend.By(), flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(trend.SumKeys(), flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("since", cobra.FixedCompletions([]string{"1d", "7d", "30d"}, flagset.NoFiles))
 	return cmd
 }
@@ -67,13 +67,13 @@ type historyAnswer struct {
 }
 
 func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
-	if err := o.wrong(); err != nil {
+	if err := o.checkOptions(); err != nil {
 		return err
 	}
 	var since time.Duration
 	if o.since != "" {
 		var err error
-		if since, err = flagset.Duration("since", o.since); err != nil {
+		if since, err = flagset.ReadDuration("since", o.since); err != nil {
 			return failure.AsUsage(err)
 		}
 	}
@@ -84,7 +84,7 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	q, err := queue.Open(p.Host, false)
 	if q != nil {
 		defer q.Close()
-		troubles, cerr := catch(cmd.Context(), p, q)
+		troubles, cerr := refreshEngines(cmd.Context(), p, q)
 		sayTroubles(p, troubles)
 		if list, err = q.List(queue.State.Over); err == nil {
 			err = cerr
@@ -98,7 +98,7 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 		return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
 	})
 	for i := range list {
-		list[i].Asks = asked(&list[i].Spec)
+		list[i].Asks = askedText(&list[i].Spec)
 	}
 	if o.json {
 		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]queue.Entry{}, list...), Use: []trend.Use{}})
@@ -107,10 +107,10 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	return nil
 }
 
-// wrong is what cannot be asked for.
-func (o *historyOptions) wrong() error {
+// checkOptions is what cannot be asked for.
+func (o *historyOptions) checkOptions() error {
 	switch kind := filepath.Ext(o.chart); {
-	case o.by != "" && !slices.Contains(trend.By(), o.by):
+	case o.by != "" && !slices.Contains(trend.SumKeys(), o.by):
 		return failure.Usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", o.by)
 	case o.chart == "":
 		return nil
@@ -133,15 +133,15 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 	if note := p.Host.EndedNote(); note != "" {
 		p.Host.Say(note)
 	}
-	list, err := observe.Leases(cmd.Context(), p.Host)
+	list, err := observe.EndedLeases(cmd.Context(), p.Host)
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(e trend.Ended) bool { return since > 0 && now.Sub(e.Until) > since })
-	use := trend.Sum(list, o.by, time.Local)
+	list = slices.DeleteFunc(list, func(e trend.EndedLease) bool { return since > 0 && now.Sub(e.Until) > since })
+	use := trend.SumUse(list, o.by, time.Local)
 	switch {
 	case o.chart != "":
-		picture, err := p.Views.Used(trend.UseTable{By: o.by, Use: use}, filepath.Ext(o.chart) == ".png", p.Host.Translated)
+		picture, err := p.Views.Used(trend.UseTable{By: o.by, Use: use}, filepath.Ext(o.chart) == ".png", p.Host.Localize)
 		if err != nil {
 			return err
 		}

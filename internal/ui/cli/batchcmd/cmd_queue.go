@@ -25,8 +25,8 @@ import (
 	"gpuard/internal/ui/planview"
 )
 
-// Queue makes gpuard queue and the commands below it.
-func Queue(p *cli.Program) *cobra.Command {
+// NewQueueCommand makes gpuard queue and the commands below it.
+func NewQueueCommand(p *cli.Program) *cobra.Command {
 	o := &queueOptions{}
 	cmd := &cobra.Command{
 		Use:   "queue [flags]",
@@ -51,7 +51,7 @@ killed, or the machine was started again, it starts them.`,
 			return flagset.NoArguments(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error { return showQueues(p, cmd, o) })
+			return failure.WithExitCode(func() error { return showQueues(p, cmd, o) })
 		},
 	}
 	f := cmd.Flags()
@@ -73,7 +73,7 @@ type queueOptions struct {
 
 func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Long: short + ".", Example: "  gpuard queue " + name, Args: flagset.NoArguments, RunE: func(*cobra.Command, []string) error {
-		return failure.Report(func() error {
+		return failure.WithExitCode(func() error {
 			q, err := queue.Open(p.Host, true)
 			if err != nil {
 				return err
@@ -96,7 +96,7 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	if o.json {
 		return failure.Usagef("cannot use --watch with --json: leave one of them out")
 	}
-	every, err := flagset.Interval(o.watch)
+	every, err := flagset.ReadInterval(o.watch)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
@@ -124,7 +124,7 @@ func askQueue(p *cli.Program, name, short string, kind record.Kind, done string)
 		Example:           strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
 		ValidArgsFunction: CompleteJobs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return AskJobs(cmd.Context(), p, args, kind, done) })
+			return failure.WithExitCode(func() error { return AskJobs(cmd.Context(), p, args, kind, done) })
 		},
 	}
 }
@@ -139,7 +139,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 		return err
 	}
 	defer q.Close()
-	numbers, err := possible(q, kind, args)
+	numbers, err := possibleJobs(q, kind, args)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 	if err != nil {
 		return err
 	}
-	runs := state.In(record.Begun, record.Running)
+	runs := state.RunsIn(record.Begun, record.Running)
 	err = q.Ask(ctx, kind, numbers...)
 	var wrong *exit.Usage
 	switch {
@@ -166,8 +166,8 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 	return ReviveQueue(p, q)
 }
 
-// possible are the jobs of these words; of a range, those that this can be asked of.
-func possible(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
+// possibleJobs are the jobs of these words; of a range, those that this can be asked of.
+func possibleJobs(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
 	for _, word := range args {
 		list, err := JobNumbers([]string{word})
 		if err != nil {
@@ -175,7 +175,7 @@ func possible(q *queue.Queue, kind record.Kind, args []string) (all []int, err e
 		}
 		var can []int
 		for _, n := range list {
-			if q.Can(kind, n) == nil {
+			if q.CheckRequest(kind, n) == nil {
 				can = append(can, n)
 			}
 		}
@@ -199,10 +199,10 @@ func OpenQueue(p *cli.Program) (*queue.Queue, error) {
 // ReviveQueue starts the keeper of the queue where it is missing and something is to be done.
 func ReviveQueue(p *cli.Program, q *queue.Queue) error {
 	state, err := q.Read()
-	if err != nil || q.Kept() || !state.Startable() && state.Count.Running == 0 {
+	if err != nil || q.HasKeeper() || !state.HasStartable() && state.Count.Running == 0 {
 		return err
 	}
-	return q.Serve()
+	return q.StartKeeper()
 }
 
 // JobNumbers reads numbers and ranges of jobs, such as 17 and 20-39.
@@ -211,7 +211,7 @@ func JobNumbers(args []string) (list []int, err error) {
 		return nil, failure.Usagef("cannot tell which job: write its number, such as 17; see: gpuard queue")
 	}
 	for _, word := range args {
-		some, err := numbers(word, mostTasks)
+		some, err := parseNumbers(word, mostTasks)
 		if err != nil || some[0] < 1 || len(some) > mostTasks {
 			return nil, failure.Usagef("cannot find job %q: write its number, such as 17, or 17-36; see: gpuard queue", word)
 		}
@@ -293,21 +293,21 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 func ReadQueue(ctx context.Context, p *cli.Program, q *queue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
 	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []queue.HostJobs{}, Engines: []queue.Trouble{}}
 	if q != nil {
-		if a.Kept = q.Kept(); !a.Kept {
+		if a.Kept = q.HasKeeper(); !a.Kept {
 			a.Problem = q.Problem()
 		}
 		if ask {
-			if a.Engines, err = catch(ctx, p, q); err != nil {
+			if a.Engines, err = refreshEngines(ctx, p, q); err != nil {
 				return a, 0, err
 			}
 		}
-		list, left, err := q.Next(most)
+		list, left, err := q.NextJobs(most)
 		if err != nil {
 			return a, 0, err
 		}
 		more = left
 		for i := range list {
-			list[i].Asks = asked(&list[i].Spec)
+			list[i].Asks = askedText(&list[i].Spec)
 		}
 		a.Jobs = append(a.Jobs, list...)
 		whyWaits(ctx, p, &a)
@@ -319,12 +319,12 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *queue.Queue, most int, as
 	}
 	if s, err := leases.Status(ctx, p.Host); err == nil {
 		for _, w := range s.Waiting {
-			if q == nil || !q.Runs(w.PID) {
+			if q == nil || !q.IsRunner(w.PID) {
 				a.Others = append(a.Others, w)
 			}
 		}
 		if name, err := machineOf(p); err == nil {
-			queue.Forecast(a.Jobs, a.Others, &s, name)
+			queue.ForecastJobs(a.Jobs, a.Others, &s, name)
 		}
 	}
 	return a, more, nil
@@ -353,7 +353,7 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 			var refusal *job.Refusal
 			switch {
 			case errors.As(err, &refusal):
-				got = answer{refusal.Summary, refusal.Discreet().Summary, refusal.Remedy}
+				got = answer{refusal.Summary, refusal.PublicView().Summary, refusal.Remedy}
 				if len(a.Reasons) == 0 {
 					a.Reasons = append(a.Reasons, planview.RelevantReasons(refusal.Reasons)...)
 				}

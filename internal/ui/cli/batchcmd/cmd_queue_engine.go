@@ -20,19 +20,19 @@ func sayWhy(p *cli.Program, list []queue.Entry, said map[int]string) {
 	}
 }
 
-// glance is how long a list waits for other schedulers: a person would rather see it. What waits for the end of a job has
+// listTimeout is how long a list waits for other schedulers: a person would rather see it. What waits for the end of a job has
 // more patience.
-const glance = 4 * time.Second
+const listTimeout = 4 * time.Second
 
-// catch asks the other schedulers for a list.
-func catch(ctx context.Context, p *cli.Program, q *queue.Queue) ([]queue.Trouble, error) {
-	ctx, cancel := context.WithTimeout(ctx, glance)
+// refreshEngines asks the other schedulers for a list.
+func refreshEngines(ctx context.Context, p *cli.Program, q *queue.Queue) ([]queue.Trouble, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return q.Catch(ctx)
+	return q.RefreshAway(ctx)
 }
 
-// pollEvery is the time after which other schedulers are asked again.
-func pollEvery(p *cli.Program) time.Duration { return cmp.Or(p.Host.Times.Poll, 3*time.Second) }
+// pollInterval is the time after which other schedulers are asked again.
+func pollInterval(p *cli.Program) time.Duration { return cmp.Or(p.Host.Times.Poll, 3*time.Second) }
 
 func sayTroubles(p *cli.Program, list []queue.Trouble) {
 	for _, t := range list {

@@ -28,8 +28,8 @@ type submitOptions struct {
 	json, quiet bool
 }
 
-// Submit makes gpuard submit.
-func Submit(p *cli.Program) *cobra.Command {
+// NewSubmitCommand makes gpuard submit.
+func NewSubmitCommand(p *cli.Program) *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] COMMAND [ARG...]",
@@ -60,7 +60,7 @@ not executable, 127 not found.`,
   gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
-		ValidArgsFunction: p.Programs,
+		ValidArgsFunction: p.CompletePrograms,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.AsRun(submitWith(p, cmd, o, args))
 		},
@@ -69,16 +69,16 @@ not executable, 127 not found.`,
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
 	o.spec.AddCommand(cmd)
-	o.batchFlags.add(cmd)
-	o.engineFlags.add(cmd)
+	o.batchFlags.addBatchFlags(cmd)
+	o.engineFlags.addEngineFlags(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	jobflags.AddPrivateState(p, cmd)
 	return cmd
 }
 
-// submitted is the JSON answer of submit.
-type submitted struct {
+// submitAnswer is the JSON answer of submit.
+type submitAnswer struct {
 	Schema string `json:"schema"`     // "gpuard.submit/1"
 	Job    int    `json:"job"`        // its number; of --array, that of the first
 	Jobs   int    `json:"jobs"`       // how many they are; their numbers follow each other
@@ -122,14 +122,14 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	}
 	what, j, err := jobOf(p, cmd, o, args)
 	if err != nil {
-		return failure.AsUsage(jobflags.AtDefault(p, err))
+		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
 	tasks, most, err := arrayTasks(o.array, o.care.Log.Path)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
 	if !j.Spec.StartsTorchrun() {
-		if j.Path, err = queue.Program(args[0]); err != nil {
+		if j.Path, err = queue.FindProgram(args[0]); err != nil {
 			return err
 		}
 	}
@@ -148,11 +148,11 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return err
 	}
 	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
-	for _, line := range q.Odd() {
+	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
-	if err == nil && !what.Held && !q.Kept() { // one that is held starts nothing
-		err = q.Serve()
+	if err == nil && !what.Held && !q.HasKeeper() { // one that is held starts nothing
+		err = q.StartKeeper()
 	}
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number int, logs []string) error {
 	switch {
 	case o.json:
-		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
+		return cli.WriteJSON(p.Out, submitAnswer{Schema: cli.SchemaOf(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
 	case o.quiet:
 		_, err := fmt.Fprintln(p.Out, number)
 		return err
@@ -208,17 +208,17 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 			return what, j, err
 		}
 	}
-	if what.After, err = afters(o.after); err != nil {
+	if what.After, err = parseAfter(o.after); err != nil {
 		return what, j, err
 	}
 	spec.Name = o.name
 	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, care.Notify, p.Host.PrivateState
-	j.Limits = queue.Limits()
+	j.Limits = queue.CallerLimits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
 	if j.Machine, err = machineOf(p); err != nil {
 		return what, j, err
 	}
-	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.Kind(args), pick.Need(spec)
+	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.CommandHash(args), pick.DeviceCount(spec)
 	return what, j, nil
 }

@@ -42,7 +42,7 @@ func machineOf(p *cli.Program) (string, error) {
 // queueRoom refuses more jobs than a rule allows to wait.
 func queueRoom(p *cli.Program, q *queue.Queue, more int) error {
 	limits, err := p.Host.Limits()
-	r := limits.Queue()
+	r := limits.FewestWaiting()
 	if err != nil || r == nil {
 		return err
 	}

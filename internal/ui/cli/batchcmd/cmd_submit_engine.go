@@ -27,7 +27,7 @@ type engineFlags struct {
 	dry                                            bool
 }
 
-func (e *engineFlags) add(cmd *cobra.Command) {
+func (e *engineFlags) addEngineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	flagset.AddOption(cmd, "engine", &e.engine)
 	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
@@ -39,8 +39,8 @@ func (e *engineFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
 }
 
-// here is the value of --engine for this machine, where the configuration says otherwise.
-const here = "here"
+// engineHere is the value of --engine for this machine, where the configuration says otherwise.
+const engineHere = "here"
 
 // engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
 // configuration; nil this machine.
@@ -55,7 +55,7 @@ func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string
 	switch {
 	case err != nil:
 		return nil, err
-	case name != "" && name != here:
+	case name != "" && name != engineHere:
 		return remote.Open(p.Host, name)
 	}
 	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
@@ -68,7 +68,7 @@ func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string
 
 // engineInFile is the engine of a service; "" for none.
 func engineInFile(p *cli.Program, file, service string) (string, error) {
-	project, err := projectfile.Load(p, file)
+	project, err := projectfile.LoadProject(p, file)
 	if err == nil {
 		_, err = projectfile.NeededServices(project, []string{service})
 	}
@@ -85,7 +85,7 @@ func engineInConfig(p *cli.Program) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, d := range config.Defaults() {
+	for _, d := range config.MergeDefaults() {
 		if d.Flag == "engine" {
 			name = d.Value
 		}
@@ -99,7 +99,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	if s.Image {
 		t = handoff.Kubernetes
 	}
-	w, err := described(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
+	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
@@ -113,8 +113,8 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	defer q.Close()
 	j := queue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
 	j.Spec.Name = machine.JobName(w.Spec)
-	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(w.Spec.Command))
-	for _, line := range q.Odd() {
+	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.CommandHash(w.Spec.Command))
+	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	e := list[number-1]
 	switch {
 	case o.json:
-		return cli.WriteJSON(p.Out, submitted{cli.SchemaOf(cmd), number, len(logs), logs[0], s.Name, e.ID, ""})
+		return cli.WriteJSON(p.Out, submitAnswer{cli.SchemaOf(cmd), number, len(logs), logs[0], s.Name, e.ID, ""})
 	case o.quiet:
 		_, err = fmt.Fprintln(p.Out, number)
 	case len(logs) > 1:
@@ -148,18 +148,18 @@ func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.W
 	if err != nil {
 		return err
 	}
-	said, err := judged(cmd.Context(), s, out.Text)
+	said, err := testScript(cmd.Context(), s, out.Text)
 	if err != nil {
 		return err
 	}
 	sayApproximate(p, out, o.quiet || o.json)
 	if o.json {
-		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
+		return cli.WriteJSON(p.Out, submitAnswer{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
 	}
 	return p.Answer("%s would take it: %s", s.Title, said)
 }
 
-func judged(ctx context.Context, s *remote.Scheduler, text string) (said string, err error) {
+func testScript(ctx context.Context, s *remote.Scheduler, text string) (said string, err error) {
 	file, err := os.CreateTemp("", "gpuard-dry-run-")
 	if err != nil {
 		return "", fmt.Errorf("cannot try the job: %w", err)

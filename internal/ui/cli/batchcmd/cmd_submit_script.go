@@ -22,13 +22,13 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 	if path == "" {
 		return nil
 	}
-	asked := Submit(p)
+	asked := NewSubmitCommand(p)
 	foreign := "" // a line that was meant for gpuard, as it seems
 	for i, line := range lines {
 		rest, ours := jobflags.FlagsIn(line)
 		zero := strings.IndexByte(line, 0)
 		switch {
-		case !ours && almost(line) && foreign == "":
+		case !ours && looksLikeFlags(line) && foreign == "":
 			foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, i+1)
 		case !ours:
 		case zero >= 0:
@@ -48,7 +48,7 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 		foreign = fmt.Sprintf("%s, line %d is not read: lines with #GPUARD stand before the first command", path, len(lines)+at+1)
 	}
 	if foreign != "" {
-		_ = p.Tell(foreign)
+		_ = p.PrintMessage(foreign)
 	}
 	if err := readSlurmLines(p, cmd, asked, path, head); err != nil {
 		return err
@@ -90,13 +90,13 @@ func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string
 	}
 	var says []string
 	if len(set) > 0 {
-		says = append(says, "count as "+shellquote.Words(shellquote.Sh, set...))
+		says = append(says, "count as "+shellquote.JoinQuoted(shellquote.Sh, set...))
 	}
 	if len(without) > 0 {
 		says = append(says, "have no effect: "+strings.Join(without, ", "))
 	}
 	if len(says) > 0 {
-		_ = p.Tell("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
+		_ = p.PrintMessage("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
 	}
 	return nil
 }
@@ -116,8 +116,8 @@ func flagsSaid(by ...*cobra.Command) map[string]bool {
 	return said
 }
 
-// almost reports whether a comment looks like flags of gpuard.
-func almost(line string) bool {
+// looksLikeFlags reports whether a comment looks like flags of gpuard.
+func looksLikeFlags(line string) bool {
 	text := strings.ToUpper(strings.TrimLeft(line, "# \t"))
 	return strings.HasPrefix(text, "GPUARD -") && !strings.HasPrefix(line, "#GPUARD ")
 }

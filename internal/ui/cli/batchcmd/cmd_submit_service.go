@@ -26,7 +26,7 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err := refuseBesideFile(cmd, "nice", "notify", "private-state", "retry", "name"); err != nil {
 		return nil, err
 	}
-	project, err := projectfile.Load(p, o.file)
+	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err != nil {
 		return nil, err
 	}
-	start := shellquote.Words(shellquote.Sh, "gpuard", "up", "-d", "--file", o.file, s.Name)
+	start := shellquote.JoinQuoted(shellquote.Sh, "gpuard", "up", "-d", "--file", o.file, s.Name)
 	if why := beyondJob(s); why != "" {
 		return nil, fmt.Errorf("cannot queue service %s: %s, which only gpuard up does; leave that out, or start it: %s", s.Name, why, start)
 	}

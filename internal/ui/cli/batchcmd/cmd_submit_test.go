@@ -22,7 +22,7 @@ func TestScriptFlags(t *testing.T) {
 		"--timeout 8h", "--array 1-9", "--help", "--json", "-q", "--", "python train.py", "--no-such-flag", "-x", "--note \"$HOME\"", "--after 1:any", "=", "-", "--log", "\r\n"}
 	path := filepath.Join(t.TempDir(), "job.sh")
 	refused := 0
-	tries := gate.Soaked(10_000, 2_000)
+	tries := gate.SoakCount(10_000, 2_000)
 	for range tries {
 		var text strings.Builder
 		if random.IntN(8) > 0 {
@@ -35,7 +35,7 @@ func TestScriptFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &cli.Program{Err: io.Discard, Host: &machine.Host{}}
-		cmd := Submit(p)
+		cmd := NewSubmitCommand(p)
 		err := scriptFlags(p, cmd, []string{path})
 		if err == nil {
 			continue

@@ -55,15 +55,15 @@ Exit codes: 0 all runs ended with 0, 1 some failed, 122 never on this machine,
   gpuard sweep --resume gpuard-sweep-1`
 )
 
-// Sweep makes gpuard sweep.
-func Sweep(p *cli.Program) *cobra.Command {
+// NewSweepCommand makes gpuard sweep.
+func NewSweepCommand(p *cli.Program) *cobra.Command {
 	o := &sweepOptions{}
 	cmd := &cobra.Command{
 		Use:   "sweep [flags] [--] [COMMAND [ARG...]]",
 		Short: "Run a command many times, with different parameters",
 		Long:  sweepLong, Example: sweepExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: p.Programs,
+		ValidArgsFunction: p.CompletePrograms,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.AsRun(sweepWith(p, cmd, args, o))
 		},
@@ -121,18 +121,18 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 		if len(args) > 0 {
 			return failure.Usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
 		}
-		s, err := sweeper.Resume(p.Host, o.resume, show.busy)
+		s, err := sweeper.Resume(p.Host, o.resume, show.sayBusy)
 		if err == nil && o.failed {
-			err = s.Again()
+			err = s.RetryFailed()
 		}
-		return conduct(p, cmd, s, o, show, err)
+		return conductSweep(p, cmd, s, o, show, err)
 	}
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return err
 	}
 	q, err := sweepRequest(p, o, cmd, args)
 	if err != nil {
-		return failure.AsUsage(jobflags.AtDefault(p, err))
+		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
 	if !o.quiet {
 		jobflags.SayRule(p, false)
@@ -140,15 +140,15 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 	if o.dry {
 		return previewSweep(p, cmd, q, o)
 	}
-	s, err := sweeper.Begin(p.Host, q, o.dir, show.busy)
-	return conduct(p, cmd, s, o, show, err)
+	s, err := sweeper.Begin(p.Host, q, o.dir, show.sayBusy)
+	return conductSweep(p, cmd, s, o, show, err)
 }
 
 // sweepRequest checks the flags and returns the sweep that they describe.
 func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
 	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
 	var container []string // the commands of all others are checked one by one, as they will be
-	if run.InContainer(args) {
+	if run.IsEngineCommand(args) {
 		container = args
 	}
 	q.Spec, err = jobflags.ReadRequest(p, cmd, &o.spec, container)
@@ -174,9 +174,9 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 	}
 	switch {
 	case o.csv != "":
-		q.Grid, err = sweeper.Table(o.csv)
+		q.Grid, err = sweeper.ReadTable(o.csv)
 	case o.commands != "":
-		q.Grid, err = sweeper.Lines(o.commands)
+		q.Grid, err = sweeper.ReadLines(o.commands)
 	case len(o.over) > 0:
 		q.Grid, err = sweep.Product(o.over)
 	default:
@@ -187,7 +187,7 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 
 // careOfRuns reads the flags that say how each run is looked after.
 func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.Request) error {
-	care, err := o.care.Read(cmd, &q.Spec)
+	care, err := o.care.ReadFlags(cmd, &q.Spec)
 	if err != nil {
 		return err
 	}
@@ -224,17 +224,17 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 	if o.json {
 		most = 100
 	}
-	runs, commands, unused, err := sweeper.Preview(p.Host, q, most)
+	runs, commands, unused, err := sweeper.PreviewRuns(p.Host, q, most)
 	if err != nil {
 		return err
 	}
 	if q.ElseCPU {
-		if q.Spec, err = claim.ElseCPU(cmd.Context(), p.Host, q.Spec); err != nil {
+		if q.Spec, err = claim.CPUIfImpossible(cmd.Context(), p.Host, q.Spec); err != nil {
 			return err
 		}
 	}
 	if o.perGPU > 1 && !q.Spec.CPU {
-		if q.Spec.Share, err = claim.Portion(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
+		if q.Spec.Share, err = claim.EqualShare(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
 			return err
 		}
 	}
@@ -246,7 +246,7 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 	if o.json {
 		return cli.WriteJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.Remarks...), planview.WithLists(plan)})
 	}
-	fmt.Fprintf(p.Out, "%s:\n", prose.Count(q.Grid.Len(), "run"))
+	fmt.Fprintf(p.Out, "%s:\n", prose.CountNoun(q.Grid.Len(), "run"))
 	for i, run := range runs {
 		if i > 0 && run > runs[i-1]+1 {
 			fmt.Fprintln(p.Out, "  ...")

@@ -39,21 +39,21 @@ func newSweepShow(p *cli.Program, o *sweepOptions) *sweepShow {
 	case o.quiet:
 		p.Host.Say = func(string) {}
 	default:
-		p.Host.Say = s.say
+		p.Host.Say = s.sayAbove
 	}
 	return s
 }
 
-// say prints a line above the progress line.
-func (s *sweepShow) say(text string) {
+// sayAbove prints a line above the progress line.
+func (s *sweepShow) sayAbove(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
 	fmt.Fprintln(s.p.Err, "gpuard: "+text)
 }
 
-// busy reports that another gpuard has the sweep.
-func (s *sweepShow) busy() {
+// sayBusy reports that another gpuard has the sweep.
+func (s *sweepShow) sayBusy() {
 	s.p.Host.Say("another gpuard has this sweep, or its runs have not ended: waiting")
 }
 
@@ -64,8 +64,8 @@ func (s *sweepShow) wipe() {
 	s.drawn = false
 }
 
-// progress is called several times a second.
-func (s *sweepShow) progress(now runs.Progress) {
+// showProgress is called several times a second.
+func (s *sweepShow) showProgress(now runs.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
@@ -79,7 +79,7 @@ func (s *sweepShow) progress(now runs.Progress) {
 		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+sweepLine(now, time.Now(), width))
 	case !s.live:
-		part := 10 * now.Count.Done() / max(now.Count.All, 1)
+		part := 10 * now.Count.CountDone() / max(now.Count.All, 1)
 		if s.last.IsZero() {
 			s.last, s.part = time.Now(), part
 		}
@@ -90,8 +90,8 @@ func (s *sweepShow) progress(now runs.Progress) {
 	}
 }
 
-// swept is the JSON answer of a sweep.
-type swept struct {
+// sweepAnswer is the JSON answer of a sweep.
+type sweepAnswer struct {
 	Schema   string         `json:"schema"`   // "gpuard.sweep/1"
 	Dir      string         `json:"dir"`      // its folder
 	Runs     int            `json:"runs"`     // how many there are
@@ -104,28 +104,28 @@ type swept struct {
 	Notes    []string       `json:"notes"`    // remarks
 }
 
-// conduct runs a sweep and reports its result.
-func conduct(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions, show *sweepShow, err error) error {
+// conductSweep runs a sweep and reports its result.
+func conductSweep(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions, show *sweepShow, err error) error {
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if text := unusedText(s.Unused()); text != "" {
+	if text := unusedText(s.UnusedParameters()); text != "" {
 		p.Host.Say(text)
 	}
 	began := time.Now()
 	if c := s.Count(); s.Resumed {
-		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", prose.Count(c.All, "run"), prose.Clean(s.Dir), c.Done()))
+		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", prose.CountNoun(c.All, "run"), prose.Clean(s.Dir), c.CountDone()))
 	} else {
-		p.Host.Say(fmt.Sprintf("%s in %s", prose.Count(c.All, "run"), prose.Clean(s.Dir)))
+		p.Host.Say(fmt.Sprintf("%s in %s", prose.CountNoun(c.All, "run"), prose.Clean(s.Dir)))
 	}
-	out, err := s.Conduct(cmd.Context(), show.progress)
+	out, err := s.Conduct(cmd.Context(), show.showProgress)
 	show.mu.Lock()
 	show.wipe()
 	show.mu.Unlock()
 	if err != nil {
 		if !out.Nothing && out.Count.Running+out.Count.Waiting > 0 {
-			err = &failure.Coded{Err: fmt.Errorf("%w; what was done is kept: %s", err, resume(s.Dir)), Code: exit.Run(err)}
+			err = &failure.CodedError{Err: fmt.Errorf("%w; what was done is kept: %s", err, resumeCommand(s.Dir)), Code: exit.RunCode(err)}
 		}
 		return err
 	}
@@ -134,15 +134,17 @@ func conduct(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptio
 	}
 	if out.Interrupted != nil {
 		s.Close()
-		runs.Die(out.Interrupted)
+		runs.DieBySignal(out.Interrupted)
 	}
 	if out.Count.Failed > 0 {
-		return &failure.Coded{Err: &failure.Shown{Err: errors.New("some runs failed")}, Code: 1}
+		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs failed")}, Code: 1}
 	}
 	return nil
 }
 
-func resume(dir string) string { return "gpuard sweep --resume " + console.CommandText([]string{dir}) }
+func resumeCommand(dir string) string {
+	return "gpuard sweep --resume " + console.CommandText([]string{dir})
+}
 
 // showSwept writes the summary.
 func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outcome, spent time.Duration) error {
@@ -150,7 +152,7 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	results := s.Dir + "/results.csv"
 	left := c.Waiting + c.Running
 	if o.json {
-		return cli.WriteJSON(p.Out, swept{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.Remarks...)})
+		return cli.WriteJSON(p.Out, sweepAnswer{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.Remarks...)})
 	}
 	if o.quiet && c.Failed == 0 && left == 0 {
 		return nil
@@ -159,7 +161,7 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	if out.Interrupted != nil {
 		w = p.Err
 	}
-	text := fmt.Sprintf("%d of %s ok", c.OK, prose.Count(c.All, "run"))
+	text := fmt.Sprintf("%d of %s ok", c.OK, prose.CountNoun(c.All, "run"))
 	if c.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", c.Failed)
 	}
@@ -175,9 +177,9 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	}
 	switch {
 	case left > 0:
-		fmt.Fprintln(w, "to continue: "+resume(s.Dir))
+		fmt.Fprintln(w, "to continue: "+resumeCommand(s.Dir))
 	case c.Failed > 0:
-		fmt.Fprintln(w, "to repeat the failed runs: "+resume(s.Dir)+" --failed")
+		fmt.Fprintln(w, "to repeat the failed runs: "+resumeCommand(s.Dir)+" --failed")
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// Wait makes gpuard wait.
-func Wait(p *cli.Program) *cobra.Command {
+// NewWaitCommand makes gpuard wait.
+func NewWaitCommand(p *cli.Program) *cobra.Command {
 	var first bool
 	cmd := &cobra.Command{
 		Use:   "wait [flags] JOB...",
@@ -28,15 +28,15 @@ and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.
 		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
 		ValidArgsFunction: CompleteJobs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			code, err := waitFor(cmd.Context(), p, args, first)
+			code, err := waitForJobs(cmd.Context(), p, args, first)
 			if err == nil && code != 0 {
-				err = &failure.Shown{Err: fmt.Errorf("a job ended with %d", code)}
+				err = &failure.ShownError{Err: fmt.Errorf("a job ended with %d", code)}
 			}
 			if err != nil {
 				if code == 0 {
-					code = exit.Run(err)
+					code = exit.RunCode(err)
 				}
-				return &failure.Coded{Err: err, Code: code}
+				return &failure.CodedError{Err: err, Code: code}
 			}
 			return nil
 		},
@@ -45,7 +45,7 @@ and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.
 	return cmd
 }
 
-func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (code int, err error) {
+func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool) (code int, err error) {
 	numbers, err := JobNumbers(args)
 	if err != nil {
 		return 0, err
@@ -76,14 +76,14 @@ func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (co
 				if e == nil {
 					continue
 				}
-				_ = p.Tell(EndText(e))
+				_ = p.PrintMessage(EndText(e))
 				if code == 0 {
 					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
 				}
 			}
 			return code, nil
 		}
-		if err := f.Next(ctx, open, nil); err != nil {
+		if err := f.AwaitChange(ctx, open, nil); err != nil {
 			return 0, err
 		}
 		if ctx.Err() != nil {
@@ -123,9 +123,9 @@ type Follower struct {
 
 // Jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
 func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
-	f.Q.Written() // from here on nothing is missed that is written after the jobs were read
-	if time.Since(f.asked) >= pollEvery(f.P) {
-		troubles, err := f.Q.Catch(ctx)
+	f.Q.Changes() // from here on nothing is missed that is written after the jobs were read
+	if time.Since(f.asked) >= pollInterval(f.P) {
+		troubles, err := f.Q.RefreshAway(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -145,17 +145,17 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, erro
 	return list, err
 }
 
-// Next returns when something has happened, or other is closed. open are the jobs that are waited for.
-func (f *Follower) Next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
-	written := f.Q.Written()
+// AwaitChange returns when something has happened, or other is closed. open are the jobs that are waited for.
+func (f *Follower) AwaitChange(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
+	written := f.Q.Changes()
 	var poll <-chan time.Time // other schedulers do not say when something happens
 	for _, e := range open {
 		if e.Engine != "" {
-			poll = time.After(pollEvery(f.P))
+			poll = time.After(pollInterval(f.P))
 		}
 	}
 	if f.ended == nil {
-		if err := f.revive(open); err != nil {
+		if err := f.ensureKeeper(open); err != nil {
 			return err
 		}
 	}
@@ -170,28 +170,28 @@ func (f *Follower) Next(ctx context.Context, open []*queue.Entry, other <-chan s
 	return nil
 }
 
-// revive starts the keeper where there is something to do, else it says why there is not.
-func (f *Follower) revive(open []*queue.Entry) error {
+// ensureKeeper starts the keeper where there is something to do, else it says why there is not.
+func (f *Follower) ensureKeeper(open []*queue.Entry) error {
 	state, err := f.Q.Read()
 	if err != nil {
 		return err
 	}
-	if !state.Startable() && state.Count.Running == 0 {
-		f.idle(open, state.Paused)
+	if !state.HasStartable() && state.Count.Running == 0 {
+		f.sayIdle(open, state.Paused)
 		return nil
 	}
-	if !f.Q.Kept() {
+	if !f.Q.HasKeeper() {
 		if time.Since(f.started) > 2*time.Second {
 			f.starts = 0
 		}
 		if f.starts++; f.starts > 3 {
 			return fmt.Errorf("cannot wait any longer: what runs the queue ends again and again; %s", cmp.Or(f.Q.Problem(), "see: gpuard queue"))
 		}
-		if err := f.Q.Serve(); err != nil {
+		if err := f.Q.StartKeeper(); err != nil {
 			return err
 		}
 		f.started = time.Now()
-		for !f.Q.Kept() && time.Since(f.started) < time.Second { // it has no lock yet
+		for !f.Q.HasKeeper() && time.Since(f.started) < time.Second { // it has no lock yet
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -199,8 +199,8 @@ func (f *Follower) revive(open []*queue.Entry) error {
 	return nil
 }
 
-// idle says once why the queue stands still.
-func (f *Follower) idle(open []*queue.Entry, paused bool) {
+// sayIdle says once why the queue stands still.
+func (f *Follower) sayIdle(open []*queue.Entry, paused bool) {
 	text := "the queue is paused; go on with: gpuard queue resume"
 	if !paused {
 		text = ""
@@ -219,6 +219,6 @@ func (f *Follower) idle(open []*queue.Entry, paused bool) {
 	}
 	if text != "" && text != f.said {
 		f.said = text
-		_ = f.P.Tell(text)
+		_ = f.P.PrintMessage(text)
 	}
 }

@@ -29,7 +29,7 @@ type batchFlags struct {
 	wait                     jobflags.WaitFlags // only --fallback
 }
 
-func (b *batchFlags) add(cmd *cobra.Command) {
+func (b *batchFlags) addBatchFlags(cmd *cobra.Command) {
 	b.care.Add(cmd)
 	b.ranks.Add(cmd)
 	flagset.AddOption(cmd, "verify", &b.verify)
@@ -45,21 +45,21 @@ func (b *batchFlags) add(cmd *cobra.Command) {
 
 // careOf reads the flags that say how the job is looked after.
 func (b *batchFlags) careOf(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
-	care, err := b.care.Read(cmd, spec)
+	care, err := b.care.ReadFlags(cmd, spec)
 	if err == nil {
 		err = b.ranks.Parse(cmd, spec, &b.care, false)
 	}
 	return care, err
 }
 
-// afters reads "17,18:any".
-func afters(text string) (list []record.After, err error) {
+// parseAfter reads "17,18:any".
+func parseAfter(text string) (list []record.After, err error) {
 	if text == "" {
 		return nil, nil
 	}
 	for word := range strings.SplitSeq(text, ",") {
 		which, how, given := strings.Cut(word, ":")
-		some, nerr := numbers(which, mostTasks)
+		some, nerr := parseNumbers(which, mostTasks)
 		if nerr != nil || some[0] < 1 || len(some) > mostTasks || given && how != "any" && how != "ok" {
 			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, --after 17:any,18 or --after 20-39", text)
 		}
@@ -93,16 +93,16 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 			return w, err
 		}
 	}
-	unasked(cmd, &w.Spec, &w.Care)
-	return w, b.others(&w)
+	dropDefaults(cmd, &w.Spec, &w.Care)
+	return w, b.readOthers(&w)
 }
 
-// others reads the flags that name other jobs.
-func (b *batchFlags) others(w *handoff.Work) (err error) {
+// readOthers reads the flags that name other jobs.
+func (b *batchFlags) readOthers(w *handoff.Work) (err error) {
 	if w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.Log.Path); err != nil {
 		return err
 	}
-	list, err := afters(b.after)
+	list, err := parseAfter(b.after)
 	for _, a := range list {
 		w.After = append(w.After, handoff.After{ID: strconv.Itoa(a.Run + 1), Any: a.Any})
 	}
@@ -118,8 +118,8 @@ func thisFolder() (string, error) {
 	return dir, nil
 }
 
-// unasked drops what only flags with a default say.
-func unasked(cmd *cobra.Command, spec *job.Spec, care *job.Care) {
+// dropDefaults drops what only flags with a default say.
+func dropDefaults(cmd *cobra.Command, spec *job.Spec, care *job.Care) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if !set("grace") {
 		spec.Grace = 0

@@ -18,9 +18,9 @@ import (
 	"gpuard/internal/ui/translate"
 )
 
-// asked is what a request asks for, in a few words.
-func asked(s *job.Spec) string {
-	text := prose.Count(s.GPUs, "GPU")
+// askedText is what a request asks for, in a few words.
+func askedText(s *job.Spec) string {
+	text := prose.CountNoun(s.GPUs, "GPU")
 	switch {
 	case s.CPU:
 		return "no GPU"
@@ -51,10 +51,10 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 	}
 	whyWait(&v.Page, a)
 	for i := range a.Hosts {
-		v.Paragraph(console.Span{}, console.Normal, v.Translate(onHost(&a.Hosts[i])))
+		v.WriteParagraph(console.Span{}, console.Normal, v.Translate(hostJobsText(&a.Hosts[i])))
 	}
 	for _, t := range a.Engines {
-		v.Paragraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
+		v.WriteParagraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
 	}
 	if a.Paused {
 		v.WriteText(v.Term.Translate("the queue is paused: nothing is started before gpuard queue resume"))
@@ -78,9 +78,9 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 		switch {
 		case o.Why == "":
 		case i > 0 && o.Why == a.Others[i-1].Why:
-			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate("for the same reason"))
+			v.WriteParagraph(console.Dim.Span("     "), console.Dim, v.Translate("for the same reason"))
 		default:
-			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate(o.Why))
+			v.WriteParagraph(console.Dim.Span("     "), console.Dim, v.Translate(o.Why))
 		}
 	}
 	_, _ = io.WriteString(w, v.Out.String())
@@ -90,13 +90,13 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 	for i := range jobs {
 		e := &jobs[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, e.HeldBack, e.Endless, now), Note: noteOf(e)}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Span(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, e.HeldBack, e.Endless, now), Note: noteOf(e)}
 		since := e.Submitted
 		switch e.State {
 		case queue.Running:
 			r.State.Style = console.Green
 			if e.Cancelling {
-				r.State = console.Yellow.Of("ending")
+				r.State = console.Yellow.Span("ending")
 			}
 			if e.Started != nil {
 				since, r.Where = *e.Started, gpusOf(e)
@@ -112,9 +112,9 @@ func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 	return rows
 }
 
-// onHost says where other jobs of the user are.
-func onHost(h *queue.HostJobs) string {
-	jobs := prose.Count(h.Jobs, "job") + " of yours"
+// hostJobsText says where other jobs of the user are.
+func hostJobsText(h *queue.HostJobs) string {
+	jobs := prose.CountNoun(h.Jobs, "job") + " of yours"
 	if h.Host == "" {
 		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
 	}
@@ -146,13 +146,13 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 		if len(numbers) > 1 {
 			lead = fmt.Sprintf("job %d and %d more wait:", numbers[0], len(numbers)-1)
 		}
-		p.Paragraph(console.Dim.Of(p.Translate(lead)+" "), console.Normal, p.Translate(e.Why))
+		p.WriteParagraph(console.Dim.Span(p.Translate(lead)+" "), console.Normal, p.Translate(e.Why))
 		if first {
 			planview.WriteReasons(p, a.Reasons)
 			first = false
 		}
 		if e.Remedy != "" {
-			p.Paragraph(console.Dim.Of(p.Translate("sooner:")+" "), console.Normal, p.Translate(e.Remedy))
+			p.WriteParagraph(console.Dim.Span(p.Translate("sooner:")+" "), console.Normal, p.Translate(e.Remedy))
 		}
 	}
 }
@@ -203,7 +203,7 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 	var rows []console.TableRow
 	for i := range list {
 		e := &list[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
 		switch e.State {
 		case queue.Done:
 			r.State.Style = console.Green
@@ -243,7 +243,7 @@ func usedText(e *queue.Entry, l translate.Language) string {
 
 // EndText says in one line how a job ended.
 func EndText(e *queue.Entry) string {
-	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending())
+	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.EndText())
 	if e.Seconds > 0 {
 		text += " after " + console.ElapsedText(time.Duration(e.Seconds*float64(time.Second)))
 	}

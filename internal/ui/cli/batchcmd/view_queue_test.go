@@ -43,7 +43,7 @@ func TestQueueView(t *testing.T) {
 		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs, Others: others}, 0, golden.Now, term)
 		historyView(&b, ended, golden.Now, term)
 		for line := range strings.Lines(b.String()) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
 			}
 		}

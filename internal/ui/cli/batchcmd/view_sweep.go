@@ -16,7 +16,7 @@ import (
 // failed and running runs, the estimated time left, and the place of a waiting run.
 func sweepLine(now runs.Progress, at time.Time, width int) string {
 	c := now.Count
-	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
+	done := fmt.Sprintf("%d/%d", c.CountDone(), c.All)
 	parts := []string{}
 	if c.Failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", c.Failed))
@@ -39,7 +39,7 @@ func sweepLine(now runs.Progress, at time.Time, width int) string {
 	}
 	const bar = 20
 	if room := width - bar - 3; room >= 30 {
-		full := bar * c.Done() / max(c.All, 1)
+		full := bar * c.CountDone() / max(c.All, 1)
 		return "[" + strings.Repeat("#", full) + strings.Repeat("-", bar-full) + "] " + console.Cut(text, room, "...")
 	}
 	return console.Cut(text, width, "...")
@@ -47,8 +47,8 @@ func sweepLine(now runs.Progress, at time.Time, width int) string {
 
 // remainingTime estimates the time left from the runs done so far: "about 7m left (14:02)".
 func remainingTime(now runs.Progress, at time.Time) string {
-	done := now.Count.Done() - now.Before
-	left := now.Count.All - now.Count.Done()
+	done := now.Count.CountDone() - now.Before
+	left := now.Count.All - now.Count.CountDone()
 	if done <= 0 || left <= 0 {
 		return ""
 	}

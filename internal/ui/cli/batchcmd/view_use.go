@@ -16,7 +16,7 @@ func useView(w io.Writer, list []trend.Use, t console.Term) {
 	if len(list) == 0 {
 		v.WriteText(v.Term.Translate("no lease has ended in that time"))
 	} else {
-		v.Line(console.Dim.Of("leases   granted      used      idle  in hours of one GPU"))
+		v.Line(console.Dim.Span("leases   granted      used      idle  in hours of one GPU"))
 	}
 	most, unseen := 0.0, false
 	for _, u := range list {
@@ -28,14 +28,14 @@ func useView(w io.Writer, list []trend.Use, t console.Term) {
 		if u.Peak > 0 {
 			memory = ", at most " + u.Peak.String() + " of a GPU"
 		}
-		v.Line(console.Normal.Of(fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)), console.Bold.Of(v.Text(u.Name)), console.Normal.Of(memory))
+		v.Line(console.Normal.Span(fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)), console.Bold.Span(v.Text(u.Name)), console.Normal.Span(memory))
 		useBar(v, u, most)
 	}
 	if most > 0 {
-		v.Line(console.Green.Of(v.Pick("█", "#")), console.Normal.Of(" used  "), console.Yellow.Of(v.Pick("▒", "-")), console.Normal.Of(" idle  "), console.Dim.Of(v.Pick("·", ".")), console.Normal.Of(" granted, not measured"))
+		v.Line(console.Green.Span(v.PickGlyph("█", "#")), console.Normal.Span(" used  "), console.Yellow.Span(v.PickGlyph("▒", "-")), console.Normal.Span(" idle  "), console.Dim.Span(v.PickGlyph("·", ".")), console.Normal.Span(" granted, not measured"))
 	}
 	if unseen {
-		v.Paragraph(console.Span{}, console.Dim, "The hours of leases that ended while nobody looked (after kill -9) are not known, and not counted.")
+		v.WriteParagraph(console.Span{}, console.Dim, "The hours of leases that ended while nobody looked (after kill -9) are not known, and not counted.")
 	}
 	_, _ = io.WriteString(w, v.Out.String())
 }
@@ -53,5 +53,5 @@ func useBar(p *console.Page, u trend.Use, most float64) {
 	whole := max(part(u.Granted), 1)
 	used := min(part(u.Used), whole)
 	idle := min(part(u.Used+u.Idle), whole) - used
-	p.Line(console.Green.Of(strings.Repeat(p.Pick("█", "#"), used)), console.Yellow.Of(strings.Repeat(p.Pick("▒", "-"), idle)), console.Dim.Of(strings.Repeat(p.Pick("·", "."), whole-used-idle)))
+	p.Line(console.Green.Span(strings.Repeat(p.PickGlyph("█", "#"), used)), console.Yellow.Span(strings.Repeat(p.PickGlyph("▒", "-"), idle)), console.Dim.Span(strings.Repeat(p.PickGlyph("·", "."), whole-used-idle)))
 }

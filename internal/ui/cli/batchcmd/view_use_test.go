@@ -31,7 +31,7 @@ func TestUseView(t *testing.T) {
 	golden.Compare(t, "use-color", show(console.Term{Width: 80, UTF8: true, Color: true}))
 	for width := 1; width < 200; width++ {
 		for line := range strings.Lines(show(console.Term{Width: width, UTF8: true})) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Fatalf("width %d: %d cells: %q", width, n, line)
 			}
 		}

@@ -20,8 +20,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Diagnosed is the JSON answer of doctor.
-type Diagnosed struct {
+// DoctorAnswer is the JSON answer of doctor.
+type DoctorAnswer struct {
 	Schema string `json:"schema"` // "gpuard.doctor/1"
 	check.Diagnosis
 }
@@ -32,8 +32,8 @@ type doctorFlags struct {
 	run, all, asJSON, bare     bool
 }
 
-// Doctor makes gpuard doctor.
-func Doctor(p *cli.Program) *cobra.Command {
+// NewDoctorCommand makes gpuard doctor.
+func NewDoctorCommand(p *cli.Program) *cobra.Command {
 	var flags doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -60,17 +60,17 @@ when the archive was written.`,
 			return flagset.NoArguments(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
-				if err := flags.check(cmd); err != nil {
+			return failure.WithExitCode(func() error {
+				if err := flags.checkFlags(cmd); err != nil {
 					return failure.AsUsage(err)
 				}
 				if flags.code != "" {
-					return why(p, flags.code)
+					return printFindingPage(p, flags.code)
 				}
 				if flags.engine != "" {
 					return diagnoseEngine(cmd.Context(), p, flags)
 				}
-				return diagnose(cmd.Context(), p, flags)
+				return diagnoseMachine(cmd.Context(), p, flags)
 			})
 		},
 	}
@@ -91,7 +91,7 @@ when the archive was written.`,
 	return cmd
 }
 
-func (d *doctorFlags) check(cmd *cobra.Command) error {
+func (d *doctorFlags) checkFlags(cmd *cobra.Command) error {
 	const other, inside, elsewhere = "--why explains a code of any machine", "the archive contains every finding and the JSON answer", "--engine checks a cluster and not this machine"
 	if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "why", Other: "json", Why: other}, {One: "why", Other: "for", Why: other}, {One: "why", Other: "run", Why: other}, {One: "why", Other: "bundle", Why: other},
 		{One: "engine", Other: "for", Why: elsewhere}, {One: "engine", Other: "run", Why: elsewhere}, {One: "engine", Other: "bundle", Why: elsewhere}, {One: "engine", Other: "why", Why: other}, {One: "bundle", Other: "json", Why: inside}, {One: "bundle", Other: "all", Why: inside}}); err != nil {
@@ -106,21 +106,21 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.
-func diagnose(ctx context.Context, p *cli.Program, flags doctorFlags) error {
+// diagnoseMachine checks the machine and shows the findings. A warning or an error sets the exit code without another message.
+func diagnoseMachine(ctx context.Context, p *cli.Program, flags doctorFlags) error {
 	d, err := doctor.Diagnose(ctx, p.Host, flags.of, flags.run)
 	switch {
 	case err != nil:
 		return err
 	case flags.bundle != "":
-		return bundle(p, d, flags.bundle, flags.bare)
+		return writeBundle(p, d, flags.bundle, flags.bare)
 	case flags.asJSON:
-		err = cli.WriteJSON(p.Out, Diagnosed{"gpuard.doctor/1", d})
+		err = cli.WriteJSON(p.Out, DoctorAnswer{"gpuard.doctor/1", d})
 	default:
 		doctorView(p.Out, d, flags.all, p.Term(p.Out))
 	}
 	if err == nil && hasBad(d.Findings) {
-		err = &failure.Shown{Err: errors.New(d.Summary)}
+		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
 	return err
 }
@@ -130,8 +130,8 @@ func hasBad(list []check.Finding) bool {
 	return slices.ContainsFunc(list, func(f check.Finding) bool { return f.Severity.Bad() })
 }
 
-// bundle writes the archive and lists its files. Findings do not make it fail.
-func bundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error {
+// writeBundle writes the archive and lists its files. Findings do not make it fail.
+func writeBundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error {
 	made, err := doctor.Bundle(p.Host, d, path, cli.Version(), raw)
 	if err != nil {
 		return err
@@ -139,23 +139,23 @@ func bundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error {
 	q := console.Page{Term: p.Term(p.Out)}
 	writeVerdict(&q, d.Verdict)
 	q.Line()
-	q.Paragraph(console.Span{}, console.Bold, q.Text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
+	q.WriteParagraph(console.Span{}, console.Bold, q.Text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
 	for _, f := range made.Files {
-		q.Paragraph(console.Normal.Of("  "+console.Pad(f.Name, 16, false, "")+"  "), console.Dim, q.Text(f.About))
+		q.WriteParagraph(console.Normal.Span("  "+console.Pad(f.Name, 16, false, "")+"  "), console.Dim, q.Text(f.About))
 	}
 	what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
 	if raw {
 		what = "Names, paths and addresses are not replaced."
 	}
 	q.Line()
-	q.Paragraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
+	q.WriteParagraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
 	q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // never cut: users copy it
 	_, err = io.WriteString(p.Out, q.Out.String())
 	return err
 }
 
-// why prints the page of one code.
-func why(p *cli.Program, code string) error {
+// printFindingPage prints the page of one code.
+func printFindingPage(p *cli.Program, code string) error {
 	pages := FindingPages()
 	i := slices.IndexFunc(pages, func(page check.Page) bool { return page.Code == strings.ToLower(strings.TrimSpace(code)) })
 	if i < 0 {

@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// diagnosedCluster is the JSON answer of doctor --engine kubernetes.
-type diagnosedCluster struct {
+// clusterAnswer is the JSON answer of doctor --engine kubernetes.
+type clusterAnswer struct {
 	Schema string `json:"schema"` // "gpuard.doctor/1"
 	check.Diagnosis
 	Engine    string        `json:"engine"`    // "kubernetes"
@@ -47,18 +47,18 @@ func diagnoseEngine(ctx context.Context, p *cli.Program, flags doctorFlags) erro
 	default:
 		return exit.Usagef("cannot read --engine %q: write slurm or kubernetes", flags.engine)
 	}
-	c, err := remote.Kubernetes(ctx, p.Host, flags.context, flags.namespace)
+	c, err := remote.ReadKubernetes(ctx, p.Host, flags.context, flags.namespace)
 	if err != nil {
 		return err
 	}
-	d := check.Kubernetes(c)
+	d := check.DiagnoseCluster(c)
 	if flags.asJSON {
-		err = cli.WriteJSON(p.Out, diagnosedCluster{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
+		err = cli.WriteJSON(p.Out, clusterAnswer{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
 	} else {
 		clusterView(p.Out, d, c.Hosts(), flags.all, p.Term(p.Out))
 	}
 	if err == nil && hasBad(d.Findings) {
-		err = &failure.Shown{Err: errors.New(d.Summary)}
+		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
 	return err
 }
@@ -68,17 +68,17 @@ func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error
 	if flags.context != "" || flags.namespace != "" {
 		return exit.Usagef("cannot use --context or --namespace with --engine slurm: SLURM_CONF says which cluster is asked")
 	}
-	d, err := remote.Diagnose(ctx, p.Host)
+	d, err := remote.DiagnoseSlurm(ctx, p.Host)
 	switch {
 	case err != nil:
 		return err
 	case flags.asJSON:
-		err = cli.WriteJSON(p.Out, Diagnosed{"gpuard.doctor/1", d})
+		err = cli.WriteJSON(p.Out, DoctorAnswer{"gpuard.doctor/1", d})
 	default:
 		doctorView(p.Out, d, flags.all, p.Term(p.Out))
 	}
 	if err == nil && hasBad(d.Findings) {
-		err = &failure.Shown{Err: errors.New(d.Summary)}
+		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
 	return err
 }
@@ -86,12 +86,12 @@ func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error
 func nodesOf(c *kubernetes.Cluster) []clusterNode {
 	list := []clusterNode{}
 	for _, h := range c.Hosts() {
-		list = append(list, clusterNode{h.Node, h.Model, by(h), h.All, h.Taken, h.Off})
+		list = append(list, clusterNode{h.Node, h.Model, offeredBy(h), h.All, h.Taken, h.Off})
 	}
 	return list
 }
 
-func by(h kubernetes.Host) string {
+func offeredBy(h kubernetes.Host) string {
 	if h.DRA {
 		return "dra"
 	}
@@ -111,10 +111,10 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 	}
 	name := len("NODE")
 	for _, h := range shown {
-		name = max(name, min(console.Cells(p.Text(h.Node)), 32))
+		name = max(name, min(console.CellWidth(p.Text(h.Node)), 32))
 	}
 	row := func(s console.Style, cols ...string) {
-		p.Line(s.Of(console.Pad(cols[0], name, false, p.Dots()) + console.Between + console.Pad(cols[1], 4, true, "") + console.Between + console.Pad(cols[2], 4, true, "") + console.Between + console.Pad(cols[3], 6, false, "") + console.Between + cols[4]))
+		p.Line(s.Span(console.Pad(cols[0], name, false, p.Ellipsis()) + console.ColumnGap + console.Pad(cols[1], 4, true, "") + console.ColumnGap + console.Pad(cols[2], 4, true, "") + console.ColumnGap + console.Pad(cols[3], 6, false, "") + console.ColumnGap + cols[4]))
 	}
 	if len(shown) > 0 {
 		p.Line()
@@ -128,11 +128,11 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 		if h.Off != "" {
 			free, style, model = "-", console.Dim, model+" ("+h.Off+")"
 		}
-		row(style, p.Text(h.Node), strconv.Itoa(h.All), free, by(h), model)
+		row(style, p.Text(h.Node), strconv.Itoa(h.All), free, offeredBy(h), model)
 	}
 	if left := len(hosts) - len(shown); left > 0 {
-		p.Line(console.Dim.Of(fmt.Sprintf("and %s more: --all", prose.Count(left, "row"))))
+		p.Line(console.Dim.Span(fmt.Sprintf("and %s more: --all", prose.CountNoun(left, "row"))))
 	}
-	diagnosis(&p, d, all)
+	writeDiagnosis(&p, d, all)
 	_, _ = io.WriteString(w, p.Out.String())
 }

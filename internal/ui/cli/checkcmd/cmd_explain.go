@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// Explain makes gpuard explain.
-func Explain(p *cli.Program) *cobra.Command {
+// NewExplainCommand makes gpuard explain.
+func NewExplainCommand(p *cli.Program) *cobra.Command {
 	var asJSON, probe, container bool
 	var runtime string
 	cmd := &cobra.Command{
@@ -42,9 +42,9 @@ exit code is 1 if the driver shows something else.`,
   gpuard explain --runtime hip HIP_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=0
   gpuard explain --container NVIDIA_VISIBLE_DEVICES=2,3 CUDA_VISIBLE_DEVICES=1
   gpuard explain --probe                   what does the driver itself show?`,
-		ValidArgsFunction: p.Explainable,
+		ValidArgsFunction: p.CompleteExplain,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				const why = "--probe asks the CUDA driver of this computer"
 				if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "probe", Other: "runtime", Why: why}, {One: "probe", Other: "container", Why: why}}); err != nil {
 					return failure.AsUsage(err)
@@ -62,8 +62,8 @@ exit code is 1 if the driver shows something else.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of the runtime that the program uses: "+strings.Join(runtimes(), ", ")+" (default: the native one of each vendor here)")
-	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimes(), flagset.NoFiles))
+	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of the runtime that the program uses: "+strings.Join(runtimeNames(), ", ")+" (default: the native one of each vendor here)")
+	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames(), flagset.NoFiles))
 	cmd.Flags().BoolVar(&container, "container", false, "the program runs in a container that NVIDIA_VISIBLE_DEVICES describes")
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the CUDA driver too, and compare")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
@@ -73,7 +73,7 @@ exit code is 1 if the driver shows something else.`,
 // showExplained writes the answer. A list that the driver ignores is an error: the program would see other people's GPUs.
 func showExplained(p *cli.Program, x *explain.Explanation, asJSON bool) error {
 	if asJSON {
-		if err := cli.WriteJSON(p.Out, explained{"gpuard.explain/1", x}); err != nil {
+		if err := cli.WriteJSON(p.Out, explainAnswer{"gpuard.explain/1", x}); err != nil {
 			return err
 		}
 	} else {
@@ -83,24 +83,24 @@ func showExplained(p *cli.Program, x *explain.Explanation, asJSON bool) error {
 		explainView(p.Out, x.View, x.Machine, p.Term(p.Out))
 	}
 	if slices.ContainsFunc(x.Notes, visible.Note.Widens) {
-		return &failure.Shown{Err: errors.New("the list is ignored")}
+		return &failure.ShownError{Err: errors.New("the list is ignored")}
 	}
 	return nil
 }
 
-// explained is the JSON answer of explain.
-type explained struct {
+// explainAnswer is the JSON answer of explain.
+type explainAnswer struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
 	*explain.Explanation
 }
 
-// runtimes lists the values of --runtime.
-func runtimes() []string {
+// runtimeNames lists the values of --runtime.
+func runtimeNames() []string {
 	return []string{"cuda", "hip", "opencl", "level-zero", "sycl", "ascend", "tinygrad"}
 }
 
-// readToo lists variables that change the meaning of others. The short ones are tinygrad's.
-func readToo() []string {
+// modifierVariables lists variables that change the meaning of others. The short ones are tinygrad's.
+func modifierVariables() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NV", "AMD", "CUDA"}
 }
 
@@ -109,11 +109,11 @@ func unknownVariables(given []string) []visible.Note {
 	notes := []visible.Note{}
 	for _, pair := range given {
 		name, _, set := strings.Cut(pair, "=")
-		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") || slices.Contains(readToo(), name) {
+		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") || slices.Contains(modifierVariables(), name) {
 			continue
 		}
 		text := name + " selects no devices in any runtime known here"
-		if meant := suggest.Word(name, visible.Variables()); meant != "" {
+		if meant := suggest.ClosestWord(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
 		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: prose.Clean(text)})

@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Lint makes gpuard lint.
-func Lint(p *cli.Program) *cobra.Command {
+// NewLintCommand makes gpuard lint.
+func NewLintCommand(p *cli.Program) *cobra.Command {
 	var asJSON bool
 	var as string
 	o := linter.Options{Input: os.Stdin}
@@ -49,17 +49,19 @@ read. Python files are parsed by the Python of your environment.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
-				kind, err := formatNamed(as)
+			return failure.WithExitCode(func() error {
+				kind, err := formatOf(as)
 				if err != nil {
 					return err
 				}
 				o.Paths, o.As, o.Env = args, kind, p.Host.Env
 				line := cli.NewProgressLine(p, asJSON)
 				o.Progress = func(files, findings int) {
-					line.Show(func() string { return prose.Count(files, "file") + " read, " + prose.Count(findings, "finding") })
+					line.Show(func() string {
+						return prose.CountNoun(files, "file") + " read, " + prose.CountNoun(findings, "finding")
+					})
 				}
-				found, err := linter.Run(cmd.Context(), o)
+				found, err := linter.RunLint(cmd.Context(), o)
 				line.Wipe()
 				if err != nil {
 					return err
@@ -90,9 +92,9 @@ func showLint(p *cli.Program, found linter.Report, asJSON bool) error {
 	}
 	switch {
 	case len(found.Problems) > 0:
-		return &failure.Coded{Err: &failure.Shown{Err: errors.New("something could not be read")}, Code: 2}
+		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("something could not be read")}, Code: 2}
 	case found.Bad():
-		return &failure.Coded{Err: &failure.Shown{Err: errors.New("findings")}, Code: 1}
+		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("findings")}, Code: 1}
 	}
 	return nil
 }
@@ -142,7 +144,7 @@ func formatNames() (names []string) {
 	return names
 }
 
-func formatNamed(name string) (lint.Kind, error) {
+func formatOf(name string) (lint.Kind, error) {
 	if name == "" {
 		return "", nil
 	}

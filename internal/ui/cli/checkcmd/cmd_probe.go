@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// explainedAndProbed is the JSON answer of explain --probe.
-type explainedAndProbed struct {
+// probeAnswer is the JSON answer of explain --probe.
+type probeAnswer struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
 	visible.View
 	Probe explain.Probe `json:"probe"` // the driver's own answer
@@ -30,7 +30,7 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 	}
 	view.Notes = append(unknownVariables(given), view.Notes...)
 	if asJSON {
-		if err := cli.WriteJSON(p.Out, explainedAndProbed{"gpuard.explain/1", view, probe}); err != nil {
+		if err := cli.WriteJSON(p.Out, probeAnswer{"gpuard.explain/1", view, probe}); err != nil {
 			return err
 		}
 	} else {
@@ -38,7 +38,7 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 		probeView(p.Out, probe, p.Term(p.Out))
 	}
 	if !probe.Agrees {
-		return &failure.Shown{Err: errors.New("the driver shows something else")}
+		return &failure.ShownError{Err: errors.New("the driver shows something else")}
 	}
 	return nil
 }
@@ -56,23 +56,23 @@ func probeView(w io.Writer, probe explain.Probe, term console.Term) {
 		if len(probe.Devices) == 0 {
 			what = "no device either"
 		}
-		p.Paragraph(console.Green.Of("driver: "), console.Normal, p.Text("agrees, it shows "+what+" "+about))
+		p.WriteParagraph(console.Green.Span("driver: "), console.Normal, p.Text("agrees, it shows "+what+" "+about))
 	} else {
-		p.Paragraph(console.Red.Of("driver: "), console.Normal, p.Text("shows something else, and the driver is right "+about))
+		p.WriteParagraph(console.Red.Span("driver: "), console.Normal, p.Text("shows something else, and the driver is right "+about))
 		for _, d := range probe.Differences {
-			p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(d))
+			p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(d))
 		}
 		p.Line()
-		p.Paragraph(console.Span{}, console.Normal, "This is a mistake in gpuard. Please report it with these lines:")
-		for _, line := range evidence(probe) {
-			p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(line))
+		p.WriteParagraph(console.Span{}, console.Normal, "This is a mistake in gpuard. Please report it with these lines:")
+		for _, line := range probeEvidence(probe) {
+			p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(line))
 		}
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-// evidence lists the variables, versions and devices on which the answer depends.
-func evidence(probe explain.Probe) []string {
+// probeEvidence lists the variables, versions and devices on which the answer depends.
+func probeEvidence(probe explain.Probe) []string {
 	out := append([]string{}, probe.Variables...)
 	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", orUnknown(probe.Driver), orUnknown(probe.CUDA), probe.Code, probe.Library))
 	for _, g := range probe.GPUs {

@@ -19,8 +19,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Verify makes gpuard verify.
-func Verify(p *cli.Program) *cobra.Command {
+// NewVerifyCommand makes gpuard verify.
+func NewVerifyCommand(p *cli.Program) *cobra.Command {
 	var asJSON bool
 	var within string
 	cmd := &cobra.Command{
@@ -40,14 +40,14 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 		Args: checkTarget,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if slices.Contains(p.Args, "--") { // ArgsLenAtDash counts one that completion itself adds
-				return p.Programs(cmd, args, typed)
+				return p.CompletePrograms(cmd, args, typed)
 			}
 			return p.Jobs(cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			patience, err := flagset.Duration("for", within)
+			patience, err := flagset.ReadDuration("for", within)
 			if err != nil {
-				return &failure.Coded{Err: err, Code: 2}
+				return &failure.CodedError{Err: err, Code: 2}
 			}
 			if cmd.ArgsLenAtDash() == 0 {
 				err = verifyCommand(p, cmd, args, patience, asJSON)
@@ -79,40 +79,40 @@ func checkTarget(cmd *cobra.Command, args []string) error {
 }
 
 func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience time.Duration, asJSON bool) error {
-	v, err := verify.Verify(cmd.Context(), p.Host, target, patience)
+	v, err := verify.VerifyJob(cmd.Context(), p.Host, target, patience)
 	if err != nil {
-		return &failure.Coded{Err: err, Code: exit.Verify(err)}
+		return &failure.CodedError{Err: err, Code: exit.VerifyCode(err)}
 	}
 	if asJSON {
 		err = cli.WriteJSON(p.Out, v)
 	} else {
 		verificationView(p.Out, v, p.Term(p.Out))
 	}
-	return verdict(v, err)
+	return verdictError(v, err)
 }
 
 func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patience time.Duration, asJSON bool) error {
 	var told error
-	v, how, err := verify.Command(cmd.Context(), p.Host, command, patience, func(v *verify.Verification) {
+	v, how, err := verify.VerifyCommand(cmd.Context(), p.Host, command, patience, func(v *verify.Verification) {
 		if asJSON {
 			told = cli.LineJSON(p.Err, v)
 			return
 		}
-		verdictView(p.Err, v, lines(p, p.Err))
+		verdictView(p.Err, v, terminalOf(p, p.Err))
 	})
 	if err != nil {
-		return &failure.Coded{Err: err, Code: exit.Verify(err)}
+		return &failure.CodedError{Err: err, Code: exit.VerifyCode(err)}
 	}
 	if how != "exit status 0" && !asJSON {
 		fmt.Fprintf(p.Err, "gpuard: %s ended with %s\n", v.Command, how)
 	}
-	return verdict(v, told)
+	return verdictError(v, told)
 }
 
-// verdict returns the exit code of the result as an error.
-func verdict(v *verify.Verification, err error) error {
-	if code := exit.Verdict(v.Verdict); err == nil && code != 0 {
-		return &failure.Coded{Err: &failure.Shown{Err: fmt.Errorf("%s", v.Line())}, Code: code}
+// verdictError returns the exit code of the result as an error.
+func verdictError(v *verify.Verification, err error) error {
+	if code := exit.VerdictCode(v.Verdict); err == nil && code != 0 {
+		return &failure.CodedError{Err: &failure.ShownError{Err: fmt.Errorf("%s", v.Line())}, Code: code}
 	}
 	return err
 }
@@ -128,8 +128,8 @@ func wordStyle(v core.Verdict) console.Style {
 	return console.Yellow
 }
 
-// lines is the terminal of w. Other outputs are logs and have no width, so that each sentence is one line.
-func lines(p *cli.Program, w io.Writer) console.Term {
+// terminalOf is the terminal of w. Other outputs are logs and have no width, so that each sentence is one line.
+func terminalOf(p *cli.Program, w io.Writer) console.Term {
 	term := p.Term(w)
 	if !term.TTY {
 		term.Width = 0

@@ -15,19 +15,19 @@ import (
 func doctorView(w io.Writer, d check.Diagnosis, all bool, term console.Term) {
 	p := console.Page{Term: term}
 	writeVerdict(&p, d.Verdict)
-	diagnosis(&p, d, all)
+	writeDiagnosis(&p, d, all)
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-// diagnosis writes the findings, the worst first, and their number.
-func diagnosis(p *console.Page, d check.Diagnosis, all bool) {
+// writeDiagnosis writes the findings, the worst first, and their number.
+func writeDiagnosis(p *console.Page, d check.Diagnosis, all bool) {
 	findings := d.Findings
 	if !all {
 		findings = joinUnknown(findings)
 	}
 	for _, s := range []check.Severity{check.Error, check.Warning, check.Unknown, check.Info, check.OK} {
 		said := slices.DeleteFunc(groupAlike(findings), func(g []check.Finding) bool {
-			return g[0].Severity != s || !all && (s == check.OK || notChecked(g[0]))
+			return g[0].Severity != s || !all && (s == check.OK || isNotChecked(g[0]))
 		})
 		if len(said) > 0 {
 			p.Line()
@@ -38,7 +38,7 @@ func diagnosis(p *console.Page, d check.Diagnosis, all bool) {
 	}
 	if len(d.Findings) > 0 {
 		p.Line()
-		advice(p, console.Span{}, console.Dim, p.Text(tally(d.Findings, all)))
+		writeAdvice(p, console.Span{}, console.Dim, p.Text(tallyText(d.Findings, all)))
 	}
 }
 
@@ -53,42 +53,42 @@ func writeVerdict(p *console.Page, v check.Verdict) {
 	if v.Next != "" {
 		whole += ". Next: " + p.Text(v.Next)
 	}
-	if !p.Term.TTY || console.Cells(whole) <= p.Term.Width {
-		p.Styled(color, whole)
+	if !p.Term.TTY || console.CellWidth(whole) <= p.Term.Width {
+		p.WriteStyled(color, whole)
 		p.Out.WriteByte('\n')
 		return
 	}
-	p.Paragraph(console.Span{}, color, text)
+	p.WriteParagraph(console.Span{}, color, text)
 	if v.Next != "" {
-		advice(p, console.Bold.Of("Next: "), console.Normal, p.Text(v.Next))
+		writeAdvice(p, console.Bold.Span("Next: "), console.Normal, p.Text(v.Next))
 	}
 }
 
-// advice writes the lead and then what to do. A command in it is never broken, however long, because users copy it.
-func advice(p *console.Page, lead console.Span, body console.Style, text string) {
-	width := p.Term.Width - console.Cells(lead.Text)
+// writeAdvice writes the lead and then what to do. A command in it is never broken, however long, because users copy it.
+func writeAdvice(p *console.Page, lead console.Span, body console.Style, text string) {
+	width := p.Term.Width - console.CellWidth(lead.Text)
 	if p.Term.Width <= 0 {
-		width = console.Cells(text)
+		width = console.CellWidth(text)
 	}
 	var lines []string
 	line := ""
 	for _, part := range adviceParts(text) {
-		if line == "" || console.Cells(line)+1+console.Cells(part) <= width {
+		if line == "" || console.CellWidth(line)+1+console.CellWidth(part) <= width {
 			line = strings.TrimLeft(line+" "+part, " ")
 		} else {
 			lines, line = append(lines, line), part
 		}
-		if console.Cells(line) > width && !isCommandLine(part) {
+		if console.CellWidth(line) > width && !isCommandLine(part) {
 			broken := console.Wrap(line, max(width, 12))
 			lines, line = append(lines, broken[:len(broken)-1]...), broken[len(broken)-1]
 		}
 	}
 	for i, text := range append(lines, line) {
 		if i > 0 {
-			lead = console.Normal.Of(strings.Repeat(" ", console.Cells(lead.Text)))
+			lead = console.Normal.Span(strings.Repeat(" ", console.CellWidth(lead.Text)))
 		}
-		p.Styled(lead.Style, lead.Text)
-		p.Styled(body, text)
+		p.WriteStyled(lead.Style, lead.Text)
+		p.WriteStyled(body, text)
 		p.Out.WriteByte('\n')
 	}
 }
@@ -126,18 +126,18 @@ func writeFindings(p *console.Page, alike []check.Finding) {
 		if i == len(alike)-1 {
 			text += " (" + p.Text(f.Code) + ")"
 		}
-		p.Paragraph(colors[f.Severity].Of(string(f.Severity)+": "), console.Normal, text)
+		p.WriteParagraph(colors[f.Severity].Span(string(f.Severity)+": "), console.Normal, text)
 	}
 	if first.Why != "" && first.Severity != check.OK {
-		p.Paragraph(console.Normal.Of("  "), console.Dim, p.Text(sentence(first.Why)))
+		p.WriteParagraph(console.Normal.Span("  "), console.Dim, p.Text(asSentence(first.Why)))
 	}
 	if first.Do != "" {
-		advice(p, console.Bold.Of("  do: "), console.Normal, p.Text(first.Do))
+		writeAdvice(p, console.Bold.Span("  do: "), console.Normal, p.Text(first.Do))
 	}
 }
 
-// sentence capitalises the first letter, unless the first word is an identifier, and adds a full stop.
-func sentence(s string) string {
+// asSentence capitalises the first letter, unless the first word is an identifier, and adds a full stop.
+func asSentence(s string) string {
 	if word, _, _ := strings.Cut(s, " "); strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" && word != "" && word != "gpuard" {
 		s = strings.ToUpper(s[:1]) + s[1:]
 	}
@@ -198,18 +198,18 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 	return out
 }
 
-// notChecked reports whether a check was skipped on purpose, as for a recorded machine. Such findings are hidden.
-func notChecked(f check.Finding) bool {
+// isNotChecked reports whether a check was skipped on purpose, as for a recorded machine. Such findings are hidden.
+func isNotChecked(f check.Finding) bool {
 	return f.Severity == check.Unknown && strings.Contains(f.Seen, "not looked")
 }
 
-// tally counts the findings by severity, and names the flags that show more.
-func tally(findings []check.Finding, all bool) string {
+// tallyText counts the findings by severity, and names the flags that show more.
+func tallyText(findings []check.Finding, all bool) string {
 	count := map[check.Severity]int{}
 	hidden := 0
 	for _, f := range findings {
 		count[f.Severity]++
-		if f.Severity == check.OK || notChecked(f) {
+		if f.Severity == check.OK || isNotChecked(f) {
 			hidden++
 		}
 	}

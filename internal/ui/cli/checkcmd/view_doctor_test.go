@@ -79,7 +79,7 @@ func TestDoctorNarrow(t *testing.T) {
 		var b strings.Builder
 		doctorView(&b, sick(), true, console.Term{Width: width, TTY: true})
 		for line := range strings.Lines(b.String()) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("a line of %d columns on %d: %s", n, width, line)
 			}
 		}
@@ -107,12 +107,12 @@ func TestAdvice(t *testing.T) {
 			"  do: install a driver of at least 580 and\n      reboot, or take a wheel for CUDA 12:\n      pip install --force-reinstall torch -i https://x.org/whl/cu128\n"},
 	} {
 		p := console.Page{Term: console.Term{Width: 45}}
-		advice(&p, console.Bold.Of("  do: "), console.Normal, c.text)
+		writeAdvice(&p, console.Bold.Span("  do: "), console.Normal, c.text)
 		if got := p.Out.String(); got != c.want {
 			t.Errorf("%q is shown as\n%s", c.text, got)
 		}
 		p = console.Page{}
-		advice(&p, console.Bold.Of("  do: "), console.Normal, c.text)
+		writeAdvice(&p, console.Bold.Span("  do: "), console.Normal, c.text)
 		if got := p.Out.String(); got != "  do: "+c.text+"\n" {
 			t.Errorf("without a limit %q is shown as\n%s", c.text, got)
 		}
@@ -159,7 +159,7 @@ func TestSentence(t *testing.T) {
 		"cuDNN 9 is needed":                  "cuDNN 9 is needed.",
 		"is that what you want?":             "Is that what you want?",
 	} {
-		if got := sentence(in); got != want {
+		if got := asSentence(in); got != want {
 			t.Errorf("%q becomes %q", in, got)
 		}
 	}
@@ -171,7 +171,7 @@ func TestExampleCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`doctor --why ([a-z0-9-]+)`).FindAllStringSubmatch(Doctor((&cli.Program{Host: &machine.Host{}})).Example+string(guide), -1)
+	named := regexp.MustCompile(`doctor --why ([a-z0-9-]+)`).FindAllStringSubmatch(NewDoctorCommand((&cli.Program{Host: &machine.Host{}})).Example+string(guide), -1)
 	if len(named) < 2 {
 		t.Fatalf("only %q were found", named)
 	}
@@ -243,7 +243,7 @@ func TestTally(t *testing.T) {
 		"1 error, 1 unknown; --all shows the rest; what a code means: gpuard doctor --why CODE": {bad, blind},
 		"1 error; what a code means: gpuard doctor --why CODE":                                  {bad},
 	} {
-		if got := tally(findings, false); got != want {
+		if got := tallyText(findings, false); got != want {
 			t.Errorf("%q and not %q", got, want)
 		}
 	}

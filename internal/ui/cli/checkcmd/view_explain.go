@@ -17,19 +17,19 @@ import (
 func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) {
 	p := console.Page{Term: term}
 	if len(v.Visible) == 0 {
-		p.Line(console.Bold.Of("No GPU is visible."))
+		p.Line(console.Bold.Span("No GPU is visible."))
 	} else {
-		entries(&p, v, &m)
+		writeEntries(&p, v, &m)
 	}
 	if len(v.Notes) > 0 {
 		p.Line()
 	}
 	for _, n := range v.Notes {
-		word := console.Yellow.Of("note: ")
+		word := console.Yellow.Span("note: ")
 		if n.Widens() {
-			word = console.Red.Of("error: ")
+			word = console.Red.Span("error: ")
 		}
-		p.Paragraph(word, console.Normal, p.Text(n.Text))
+		p.WriteParagraph(word, console.Normal, p.Text(n.Text))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -39,19 +39,19 @@ func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) 
 func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) {
 	p := console.Page{Term: term}
 	e := x.Process
-	p.Paragraph(console.Bold.Of(fmt.Sprintf("Process %d ", e.PID)), console.Normal, console.Cut(p.Text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.Dots()))
+	p.WriteParagraph(console.Bold.Span(fmt.Sprintf("Process %d ", e.PID)), console.Normal, console.Cut(p.Text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.Ellipsis()))
 	if e.Container != "" {
-		p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text("container "+e.Container[:min(12, len(e.Container))]))
+		p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text("container "+e.Container[:min(12, len(e.Container))]))
 	}
 	if e.Job != "" {
-		p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text("job "+e.Job))
+		p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text("job "+e.Job))
 	}
 	if e.Lease != "" {
 		fit := "what it sees is what the lease holds"
 		if e.MatchesLease != nil && !*e.MatchesLease {
 			fit = "what it sees is not what the lease holds"
 		}
-		p.Paragraph(console.Normal.Of("  "), console.Normal, "lease "+e.Lease+": "+fit)
+		p.WriteParagraph(console.Normal.Span("  "), console.Normal, "lease "+e.Lease+": "+fit)
 	}
 	decides := "no variable restricts it"
 	if len(e.Variables) > 0 {
@@ -60,34 +60,34 @@ func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) 
 	if len(e.Beaten) > 0 {
 		decides += ", which wins over " + strings.Join(e.Beaten, " ")
 	}
-	p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(decides))
+	p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(decides))
 	p.Line()
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-func entries(p *console.Page, v visible.View, m *gpu.Machine) {
+func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 	table := [][]string{{"PROGRAM", "GPU", "MODEL", "PCI", "UUID"}}
 	for _, e := range v.Visible {
 		table = append(table, entryCells(p, e, m))
 	}
 	if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
 		for _, row := range table[1:] {
-			p.Line(console.Cyan.Of(row[0]), console.Normal.Of("  GPU "+row[1]+"  "+row[2]))
-			p.Line(console.Normal.Of("  PCI " + row[3]))
+			p.Line(console.Cyan.Span(row[0]), console.Normal.Span("  GPU "+row[1]+"  "+row[2]))
+			p.Line(console.Normal.Span("  PCI " + row[3]))
 			lead := "  "
-			if p.Term.Width < len(lead)+console.Cells(row[4]) { // users copy it
+			if p.Term.Width < len(lead)+console.CellWidth(row[4]) { // users copy it
 				lead = ""
 			}
-			p.Paragraph(console.Normal.Of(lead), console.Normal, row[4])
+			p.WriteParagraph(console.Normal.Span(lead), console.Normal, row[4])
 		}
 		return
 	}
-	widths, over := p.Columns(table)
+	widths, over := p.ColumnWidths(table)
 	if over > 0 { // users copy the UUID, so the PCI address and then the model are shortened
 		for _, row := range table {
 			row[3] = strings.TrimPrefix(row[3], "0000:")
 		}
-		if widths, over = p.Columns(table); over > 0 {
+		if widths, over = p.ColumnWidths(table); over > 0 {
 			widths[2] = max(widths[2]-over, len("MODEL"))
 		}
 	}
@@ -96,16 +96,16 @@ func entries(p *console.Page, v visible.View, m *gpu.Machine) {
 		if n == 0 {
 			program, rest = console.Dim, console.Dim
 		}
-		line := console.Pad(row[1], widths[1], true, "") + console.Between + console.Pad(row[2], widths[2], false, p.Dots()) + console.Between + console.Pad(row[3], widths[3], false, "") + console.Between + row[4]
-		p.Line(program.Of(console.Pad(row[0], widths[0], false, "")+console.Between), rest.Of(line))
+		line := console.Pad(row[1], widths[1], true, "") + console.ColumnGap + console.Pad(row[2], widths[2], false, p.Ellipsis()) + console.ColumnGap + console.Pad(row[3], widths[3], false, "") + console.ColumnGap + row[4]
+		p.Line(program.Span(console.Pad(row[0], widths[0], false, "")+console.ColumnGap), rest.Span(line))
 	}
 }
 
 // entryCells are the columns of a device that a program sees.
 func entryCells(p *console.Page, e visible.Entry, m *gpu.Machine) []string {
 	model, pci := "?", "?"
-	if d, _, ok := m.Find(e.UUID); ok {
-		model, pci = gpu.Model(d.Name), d.PCI
+	if d, _, ok := m.FindDevice(e.UUID); ok {
+		model, pci = gpu.ModelName(d.Name), d.PCI
 	}
 	if e.Profile != "" {
 		model = fmt.Sprintf("MIG %s of %s", e.Profile, model)

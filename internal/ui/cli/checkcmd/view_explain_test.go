@@ -13,7 +13,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	m := golden.Machine(t, "demo:2xA100-80GB+1xL4")
+	m := golden.InventMachine(t, "demo:2xA100-80GB+1xL4")
 	v := visible.View{
 		Visible: []visible.Entry{
 			{Logical: 0, Index: 2, UUID: m.Devices[2].UUID, Vendor: gpu.NVIDIA, Runtime: "cuda"},
@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	golden.CompareWidths(t, "explain", func(w *strings.Builder, term console.Term) { explainView(w, v, m, term) })
 	none := visible.View{Notes: []visible.Note{{Code: "empty-list", Text: "CUDA_VISIBLE_DEVICES=: no GPU is visible"}}}
 	golden.CompareWidths(t, "explain-none", func(w *strings.Builder, term console.Term) { explainView(w, none, m, term) })
-	split := golden.Machine(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*2")
+	split := golden.InventMachine(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*2")
 	s := split.Devices[0].MIG[1]
 	v = visible.View{Visible: []visible.Entry{{UUID: s.UUID, Parent: split.Devices[0].UUID, Profile: s.Profile, Vendor: gpu.NVIDIA, Runtime: "cuda"}}}
 	golden.CompareWidths(t, "explain-mig", func(w *strings.Builder, term console.Term) { explainView(w, v, split, term) })

@@ -35,7 +35,7 @@ func nearestCodes(code string, pages []check.Page) string {
 	for _, page := range pages {
 		known = append(known, page.Code)
 	}
-	if meant := suggest.Word(code, known); meant != "" {
+	if meant := suggest.ClosestWord(code, known); meant != "" {
 		return "did you mean " + meant + "?"
 	}
 	shared := func(k string) (n int) {
@@ -57,11 +57,11 @@ func nearestCodes(code string, pages []check.Page) string {
 // findingPageView writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
 func findingPageView(w io.Writer, about check.Page, term console.Term) {
 	p := console.Page{Term: term}
-	p.Paragraph(console.Cyan.Of(about.Code+": "), console.Bold, p.Text(about.Title))
+	p.WriteParagraph(console.Cyan.Span(about.Code+": "), console.Bold, p.Text(about.Title))
 	var joined []string
 	flush := func() {
 		if len(joined) > 0 {
-			p.Paragraph(console.Span{}, console.Normal, p.Text(strings.Join(joined, " ")))
+			p.WriteParagraph(console.Span{}, console.Normal, p.Text(strings.Join(joined, " ")))
 		}
 		joined = nil
 	}
@@ -89,11 +89,11 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 	}
 	for _, from := range about.From {
 		if strings.HasPrefix(from, "https://") { // never broken: users copy it
-			p.Styled(console.Dim, "from: "+p.Text(from))
+			p.WriteStyled(console.Dim, "from: "+p.Text(from))
 			p.Out.WriteByte('\n')
 			continue
 		}
-		p.Paragraph(console.Dim.Of("from: "), console.Dim, p.Text(from))
+		p.WriteParagraph(console.Dim.Span("from: "), console.Dim, p.Text(from))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }

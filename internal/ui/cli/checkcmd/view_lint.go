@@ -21,28 +21,28 @@ func lintView(w io.Writer, r linter.Report, term console.Term) {
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-func lintFinding(p *console.Page, f linter.Mistake) {
+func lintFinding(p *console.Page, f linter.LocatedFinding) {
 	place := fmt.Sprintf("%s:%d:%d: ", f.Path, f.Line, f.Column)
 	if f.Cell > 0 {
 		place = fmt.Sprintf("%s:cell %d:%d:%d: ", f.Path, f.Cell, f.Line, f.Column)
 	}
 	// Editors parse "path:line:column:", so the first line is never broken.
-	p.Styled(console.Bold, p.Text(place))
+	p.WriteStyled(console.Bold, p.Text(place))
 	if f.Fixed {
-		p.Styled(console.Green, "fixed")
+		p.WriteStyled(console.Green, "fixed")
 	} else {
-		p.Styled(severityStyle(f.Severity), string(f.Severity))
+		p.WriteStyled(severityStyle(f.Severity), string(f.Severity))
 	}
 	p.Out.WriteString(": " + p.Text(f.Seen) + " (" + f.Code + ")\n")
 	if f.Why != "" {
-		p.Paragraph(console.Normal.Of("    "), console.Dim, p.Text(f.Why))
+		p.WriteParagraph(console.Normal.Span("    "), console.Dim, p.Text(f.Why))
 	}
 	switch {
 	case f.Instead != "":
 		lintLines(p, console.Red, "  - ", f.Now)
 		lintLines(p, console.Green, "  + ", f.Instead)
 	case f.Do != "":
-		p.Paragraph(console.Normal.Of("    "), console.Normal, p.Text(f.Do))
+		p.WriteParagraph(console.Normal.Span("    "), console.Normal, p.Text(f.Do))
 	}
 }
 
@@ -52,7 +52,7 @@ func lintLines(p *console.Page, s console.Style, lead, text string) {
 		return
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
-		p.Styled(s, lead+p.Text(line))
+		p.WriteStyled(s, lead+p.Text(line))
 		p.Out.WriteByte('\n')
 	}
 }
@@ -87,15 +87,15 @@ func lintSummary(p *console.Page, r linter.Report) {
 		what string
 	}{{fixed, "fixed"}, {count[check.Error], "error"}, {count[check.Warning], "warning"}, {count[check.Info], "remark"}, {r.Silenced, "silenced"}, {len(r.Partial), "read in part"}, {len(r.Skipped), "not read"}} {
 		if c.n > 0 {
-			parts = append(parts, counted(c.n, c.what))
+			parts = append(parts, countText(c.n, c.what))
 		}
 	}
-	text := "no findings in " + prose.Count(r.Files, "file")
+	text := "no findings in " + prose.CountNoun(r.Files, "file")
 	if r.Files == 0 && len(r.Problems) > 0 {
 		text = "nothing was checked"
 	}
 	if len(r.Findings) > 0 {
-		text = prose.Count(r.Files, "file")
+		text = prose.CountNoun(r.Files, "file")
 	}
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
@@ -112,25 +112,25 @@ func lintSummary(p *console.Page, r linter.Report) {
 	if len(r.Findings) > 0 {
 		p.Out.WriteByte('\n')
 	}
-	advice(p, console.Span{}, console.Normal, text)
+	writeAdvice(p, console.Span{}, console.Normal, text)
 	var unread []string
 	for _, part := range r.Partial {
-		unread = append(unread, part.Path+": "+prose.Count(part.Lines, "line")+" could not be read")
+		unread = append(unread, part.Path+": "+prose.CountNoun(part.Lines, "line")+" could not be read")
 	}
 	for _, o := range r.Skipped {
 		unread = append(unread, o.Path+": "+o.Why)
 	}
 	for i, text := range unread {
 		if i == 3 && len(unread) > 4 {
-			p.Paragraph(console.Normal.Of("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(unread)-i))
+			p.WriteParagraph(console.Normal.Span("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(unread)-i))
 			break
 		}
-		p.Paragraph(console.Normal.Of("  "), console.Dim, p.Text(text))
+		p.WriteParagraph(console.Normal.Span("  "), console.Dim, p.Text(text))
 	}
 }
 
-// counted is a number and its noun in the plural if needed. Adjectives have no plural.
-func counted(n int, what string) string {
+// countText is a number and its noun in the plural if needed. Adjectives have no plural.
+func countText(n int, what string) string {
 	if n != 1 && (what == "error" || what == "warning" || what == "remark") {
 		what += "s"
 	}

@@ -14,7 +14,7 @@ import (
 func mistakes() linter.Report {
 	return linter.Report{
 		Files: 4, Silenced: 1,
-		Findings: []linter.Mistake{
+		Findings: []linter.LocatedFinding{
 			{Path: "jobs/train.sh", Kind: lint.Shell, Line: 2, Column: 29, EndLine: 2, EndColumn: 32,
 				Finding: check.Finding{Code: "mask-range", Severity: check.Error, Seen: "CUDA_VISIBLE_DEVICES=0-3 shows GPU 0 alone", Why: "no runtime knows ranges", Do: "write CUDA_VISIBLE_DEVICES=0,1,2,3"},
 				Now:     "export CUDA_VISIBLE_DEVICES=0-3", Instead: "export CUDA_VISIBLE_DEVICES=0,1,2,3", Fixable: true},

@@ -14,12 +14,12 @@ import (
 // verdictView writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
 func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
 	p := console.Page{Term: term}
-	p.Paragraph(console.Normal.Of("gpuard: "), console.Normal, p.Text(v.Line()))
+	p.WriteParagraph(console.Normal.Span("gpuard: "), console.Normal, p.Text(v.Line()))
 	for _, n := range v.Notes {
-		p.Paragraph(console.Normal.Of("gpuard: note: "), console.Normal, p.Text(n))
+		p.WriteParagraph(console.Normal.Span("gpuard: note: "), console.Normal, p.Text(n))
 	}
 	if v.Remedy != "" {
-		p.Paragraph(console.Normal.Of("gpuard: to do: "), console.Normal, p.Text(v.Remedy))
+		p.WriteParagraph(console.Normal.Span("gpuard: to do: "), console.Normal, p.Text(v.Remedy))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -27,7 +27,7 @@ func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
 // verificationView writes the verdict, then the facts of each source, then the notes and what to do.
 func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	p := console.Page{Term: term}
-	p.Paragraph(wordStyle(v.Verdict).Of(v.Verdict.Words()+": "), console.Normal, p.Text(v.Text))
+	p.WriteParagraph(wordStyle(v.Verdict).Span(v.Verdict.Words()+": "), console.Normal, p.Text(v.Text))
 	f := &v.Facts
 	names := func(ids []gpu.UUID) string {
 		if len(ids) == 0 {
@@ -40,7 +40,7 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 		return strings.Join(out, ", ")
 	}
 	said := func(witness, text string) {
-		p.Paragraph(console.Dim.Of(console.Pad(witness, 13, false, "")), console.Normal, p.Text(text))
+		p.WriteParagraph(console.Dim.Span(console.Pad(witness, 13, false, "")), console.Normal, p.Text(text))
 	}
 	switch {
 	case len(f.Machine.Devices) == 0:
@@ -76,11 +76,11 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	}
 	for _, n := range v.Notes {
 		if !slices.Contains(sentences, n) {
-			p.Paragraph(console.Yellow.Of("note: "), console.Normal, p.Text(n))
+			p.WriteParagraph(console.Yellow.Span("note: "), console.Normal, p.Text(n))
 		}
 	}
 	if v.Remedy != "" {
-		p.Paragraph(console.Bold.Of("to do: "), console.Normal, p.Text(v.Remedy))
+		p.WriteParagraph(console.Bold.Span("to do: "), console.Normal, p.Text(v.Remedy))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// Down makes gpuard down.
-func Down(p *cli.Program) *cobra.Command {
+// NewDownCommand makes gpuard down.
+func NewDownCommand(p *cli.Program) *cobra.Command {
 	o := &ProjectFlags{}
 	now := false
 	cmd := &cobra.Command{
@@ -28,7 +28,7 @@ removed.`,
   gpuard down --now                        kill them immediately`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return EndServices(cmd.Context(), p, o, args, now) })
+			return failure.WithExitCode(func() error { return EndServices(cmd.Context(), p, o, args, now) })
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill them immediately")
@@ -54,23 +54,23 @@ func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []s
 	}
 	answer := downAnswer{"gpuard.down/1", []string{}}
 	for i := range view.Rows {
-		if row := &view.Rows[i]; mine.Has(row) && alive(row) {
+		if row := &view.Rows[i]; mine.Has(row) && isAlive(row) {
 			answer.Ended = append(answer.Ended, row.Name)
 		}
 	}
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
 	t := &eventFinder{only: mine.Has}
-	t.compare(view)
-	signals := interrupts()
+	t.findEvents(view)
+	signals := catchInterrupts()
 	if err := folder.Down(ctx, names, now); err != nil {
 		return err
 	}
-	err = untilGone(ctx, p, signals, a, mine, func(view *services.View) { a.lines(t.compare(view)) })
-	var by *interrupted
+	err = awaitGone(ctx, p, signals, a, mine, func(view *services.View) { a.writeEvents(t.findEvents(view)) })
+	var by *interruptError
 	switch {
 	case errors.As(err, &by):
 		by.how = "they are still ending: gpuard ps shows which; to kill them: gpuard down --now"
-		return dieOf(p, by)
+		return dieBySignal(p, by)
 	case err != nil:
 		return err
 	case o.JSON:

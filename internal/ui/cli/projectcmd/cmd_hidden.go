@@ -15,19 +15,19 @@ import (
 	"gpuard/internal/ui/translate"
 )
 
-// SuperviseProject is the hidden command that up, down and restart start in the background.
-func SuperviseProject(p *cli.Program) *cobra.Command {
+// NewSuperviseCommand is the hidden command that up, down and restart start in the background.
+func NewSuperviseCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "project-supervise DIR", Hidden: true, Args: cobra.ExactArgs(1),
 		Short: "Start and end the services of a project (gpuard up starts this)",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return services.Supervise(cmd.Context(), p.Host, args[0]) })
+			return failure.WithExitCode(func() error { return services.SuperviseProject(cmd.Context(), p.Host, args[0]) })
 		},
 	}
 }
 
-// KeepInstance is the hidden command that a supervisor starts for each instance. Its flags are those of run.
-func KeepInstance(p *cli.Program) *cobra.Command {
+// NewKeepCommand is the hidden command that a supervisor starts for each instance. Its flags are those of run.
+func NewKeepCommand(p *cli.Program) *cobra.Command {
 	o, hash := &jobflags.RunOptions{}, ""
 	cmd := &cobra.Command{
 		Use: "project-keep DIR INSTANCE [flags] [-- COMMAND [ARG...]]", Hidden: true, Args: cobra.MinimumNArgs(2),
@@ -36,7 +36,7 @@ func KeepInstance(p *cli.Program) *cobra.Command {
 			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
 			task.Standing = func(s status.Standing) string { return planview.StandingLine(s, time.Now(), translate.Language{}, 0) }
 			if hash != "" {
-				p.Host.Project = services.Policy(args[0], args[1], hash)
+				p.Host.Project = services.InstancePolicy(args[0], args[1], hash)
 				var care *job.Care
 				var err error
 				if task.Spec, care, err = o.Parse(p, cmd, args[2:]); err == nil {
@@ -47,7 +47,7 @@ func KeepInstance(p *cli.Program) *cobra.Command {
 					task.Mistake = err
 				}
 			}
-			return failure.Report(func() error { return services.Keep(cmd.Context(), p.Host, task) })
+			return failure.WithExitCode(func() error { return services.KeepInstance(cmd.Context(), p.Host, task) })
 		},
 	}
 	cmd.Flags().StringVar(&hash, "instance-hash", "", "which start of the instance is meant")

@@ -17,8 +17,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// Ps makes gpuard ps.
-func Ps(p *cli.Program) *cobra.Command {
+// NewPsCommand makes gpuard ps.
+func NewPsCommand(p *cli.Program) *cobra.Command {
 	o := &ProjectFlags{}
 	cmd := &cobra.Command{
 		Use:   "ps [flags] [SERVICE...]",
@@ -31,7 +31,7 @@ gpuard status shows the GPUs of other projects and users.`,
   gpuard ps --json                         for scripts`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				_, view, err := FindProject(cmd.Context(), p, o.File)
 				var mine Selection
 				if err == nil {
@@ -89,18 +89,18 @@ type PsInstance struct {
 }
 
 func psJSON(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
-	return cli.WriteJSON(p.Out, Instances(cli.SchemaOf(cmd), view, which))
+	return cli.WriteJSON(p.Out, MakePsAnswer(cli.SchemaOf(cmd), view, which))
 }
 
-// Instances is the JSON answer about a project.
-func Instances(schema string, view *services.View, which func(*services.Row) bool) PsAnswer {
+// MakePsAnswer is the JSON answer about a project.
+func MakePsAnswer(schema string, view *services.View, which func(*services.Row) bool) PsAnswer {
 	answer := PsAnswer{schema, view.Name, view.File, view.Machine, view.Supervised, []PsInstance{}}
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		if !which(row) {
 			continue
 		}
-		out := PsInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Usable(), Healthy: row.Seen.Healthy, Why: row.Why,
+		out := PsInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.IsUsable(), Healthy: row.Seen.Healthy, Why: row.Why,
 			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
 			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log, Port: row.Port()}
 		if !row.Since.IsZero() {
@@ -118,7 +118,7 @@ func stateWord(row *services.Row) (string, console.Style) {
 		if !row.Seen.Ready {
 			return "not ready", console.Yellow
 		}
-		if !row.Usable() {
+		if !row.IsUsable() {
 			return "unhealthy", console.Red
 		}
 		return "running", console.Green
@@ -151,31 +151,31 @@ func whereOf(row *services.Row) string {
 	return text
 }
 
-// remark is the text below the line of an instance; "" if there is none.
-func remark(row *services.Row) string {
+// remarkText is the text below the line of an instance; "" if there is none.
+func remarkText(row *services.Row) string {
 	var parts []string
 	switch {
 	case row.Why != "":
 		parts = append(parts, row.Why)
 	case row.State == service.Done || row.State == service.Failed:
-		if text := howEnded(row); text != "ended" {
+		if text := endText(row); text != "ended" {
 			parts = append(parts, text)
 		}
 	}
 	if row.Restarts > 0 {
-		parts = append(parts, prose.Count(row.Restarts, "restart"))
+		parts = append(parts, prose.CountNoun(row.Restarts, "restart"))
 	}
 	switch {
 	case !row.Wanted:
 		parts = append(parts, "no longer wanted")
-	case !row.Fresh && alive(row):
+	case !row.Fresh && isAlive(row):
 		parts = append(parts, "the file has changed since it was started")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// NothingUp says that nothing of a project is up, and how to start it.
-func NothingUp(view *services.View) string {
+// NothingUpText says that nothing of a project is up, and how to start it.
+func NothingUpText(view *services.View) string {
 	name := "this project"
 	if view.Name != "" {
 		name = "the project " + prose.Clean(view.Name)

@@ -12,8 +12,8 @@ import (
 	"gpuard/internal/ui/failure"
 )
 
-// Restart makes gpuard restart.
-func Restart(p *cli.Program) *cobra.Command {
+// NewRestartCommand makes gpuard restart.
+func NewRestartCommand(p *cli.Program) *cobra.Command {
 	o := &ProjectFlags{}
 	cmd := &cobra.Command{
 		Use:   "restart [flags] [SERVICE...]",
@@ -26,7 +26,7 @@ with their old settings: to apply changes of the file use gpuard up -d.`,
   gpuard restart node-2                    one of them`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return restartWith(p, cmd, o, args) })
+			return failure.WithExitCode(func() error { return restartWith(p, cmd, o, args) })
 		},
 	}
 	o.Add(cmd, "answer as one JSON object, that of gpuard ps")
@@ -44,12 +44,12 @@ func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []st
 	case err != nil:
 		return err
 	case len(view.Rows) == 0:
-		return errors.New("cannot restart: " + NothingUp(view))
+		return errors.New("cannot restart: " + NothingUpText(view))
 	}
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
 	t := &eventFinder{only: mine.Has}
-	t.compare(view)
-	signals := interrupts()
+	t.findEvents(view)
+	signals := catchInterrupts()
 	if err := folder.Restart(ctx, names); err != nil {
 		return err
 	}
@@ -58,37 +58,37 @@ func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []st
 			t.markOld([]string{view.Rows[i].Name})
 		}
 	}
-	return untilBegun(p, cmd, signals, a, t, func(*services.View) {})
+	return awaitBegun(p, cmd, signals, a, t, func(*services.View) {})
 }
 
-// untilBegun reports events until each instance has started, ended, failed or waits for a device, and then the result.
+// awaitBegun reports events until each instance has started, ended, failed or waits for a device, and then the result.
 // first is called with the first view.
-func untilBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a *Poller, t *eventFinder, first func(*services.View)) error {
+func awaitBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a *Poller, t *eventFinder, first func(*services.View)) error {
 	var last *services.View
 	err := a.Until(cmd.Context(), signals, func(view *services.View) bool {
 		if last == nil {
 			first(view)
 		}
 		last = view
-		a.lines(t.compare(view))
-		return begun(view, t.only)
+		a.writeEvents(t.findEvents(view))
+		return haveAllBegun(view, t.only)
 	}, PendingText(t.only))
-	var by *interrupted
+	var by *interruptError
 	switch {
 	case errors.As(err, &by):
 		by.how = "they continue in the background: gpuard ps shows them, gpuard down ends them"
-		return dieOf(p, by)
+		return dieBySignal(p, by)
 	case err != nil:
 		return err
 	}
-	a.lines(waitingForOthers(last, t.only))
-	return brought(p, cmd, last, t.only, a.Quiet)
+	a.writeEvents(waitingEvents(last, t.only))
+	return reportResult(p, cmd, last, t.only, a.Quiet)
 }
 
-// brought returns the result of a command that starts services: an error if one is not as wanted, and with asJSON the
+// reportResult returns the result of a command that starts services: an error if one is not as wanted, and with asJSON the
 // answer.
-func brought(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
-	err := outcome(view, which)
+func reportResult(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool, asJSON bool) error {
+	err := checkOutcome(view, which)
 	if !asJSON {
 		return err
 	}
@@ -96,7 +96,7 @@ func brought(p *cli.Program, cmd *cobra.Command, view *services.View, which func
 		return fmt.Errorf("cannot answer: %w", werr)
 	}
 	if err != nil {
-		return &failure.Shown{Err: err}
+		return &failure.ShownError{Err: err}
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ file runs only when you name it: --file FILE.`
   gpuard --machine demo:4xL4 up            on GPUs that do not exist`
 )
 
-// Up makes gpuard up.
-func Up(p *cli.Program) *cobra.Command {
+// NewUpCommand makes gpuard up.
+func NewUpCommand(p *cli.Program) *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
 		Use:   "up [flags] [SERVICE...]",
@@ -49,7 +49,7 @@ func Up(p *cli.Program) *cobra.Command {
 		Long:  upLong, Example: upExample,
 		ValidArgsFunction: CompleteServices(p, &o.ProjectFlags, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return upWith(p, cmd, o, args) })
+			return failure.WithExitCode(func() error { return upWith(p, cmd, o, args) })
 		},
 	}
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "return as soon as they have started, and leave them in the background")
@@ -66,11 +66,11 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 	if o.JSON && !o.detach {
 		return failure.Usagef("cannot use --json without -d: the output of the services is not JSON")
 	}
-	project, err := projectfile.Load(p, o.File)
+	project, err := projectfile.LoadProject(p, o.File)
 	if err != nil {
 		return err
 	}
-	project, err = onlyHere(p, project, names)
+	project, err = localServices(p, project, names)
 	if err != nil {
 		return err
 	}
@@ -91,50 +91,50 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 	mine := func(row *services.Row) bool { return all || wanted[serviceOf(row)] }
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
 	t := &eventFinder{only: mine}
-	before, err := folder.Look(ctx)
+	before, err := folder.ReadView(ctx)
 	if err != nil {
 		return err
 	}
-	t.compare(before)
+	t.findEvents(before)
 	if o.detach {
-		return upDetached(p, cmd, project, names, a, t)
+		return runDetached(p, cmd, project, names, a, t)
 	}
-	return upFollowed(ctx, p, project, names, a, t, before)
+	return runFollowed(ctx, p, project, names, a, t, before)
 }
 
-// upDetached returns when each instance has started, ended, failed or waits for a device.
-func upDetached(p *cli.Program, cmd *cobra.Command, project *service.Project, names []string, a *Poller, t *eventFinder) error {
-	ctx, signals := cmd.Context(), interrupts()
+// runDetached returns when each instance has started, ended, failed or waits for a device.
+func runDetached(p *cli.Program, cmd *cobra.Command, project *service.Project, names []string, a *Poller, t *eventFinder) error {
+	ctx, signals := cmd.Context(), catchInterrupts()
 	change, err := a.Folder.Up(ctx, project, names)
 	if err != nil {
 		return projectfile.AsMistake(err) // of a template
 	}
 	t.markOld(change.Start)
-	first := func(view *services.View) { a.lines(unchanged(view, change)) }
-	return untilBegun(p, cmd, signals, a, t, first)
+	first := func(view *services.View) { a.writeEvents(unchangedEvents(view, change)) }
+	return awaitBegun(p, cmd, signals, a, t, first)
 }
 
-// waitingForOthers returns events for instances that wait for other instances, which wait too.
-func waitingForOthers(view *services.View, which func(*services.Row) bool) (told []event) {
+// waitingEvents returns events for instances that wait for other instances, which wait too.
+func waitingEvents(view *services.View, which func(*services.Row) bool) (told []event) {
 	for i := range view.Rows {
-		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !inVain(row) {
-			told = append(told, event{name: row.Name, text: waits(row)})
+		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !waitsInVain(row) {
+			told = append(told, event{name: row.Name, text: waitsText(row)})
 		}
 	}
 	return told
 }
 
-// unchanged returns events for instances that keep running: otherwise a second up would report nothing.
-func unchanged(view *services.View, change *services.Change) (told []event) {
+// unchangedEvents returns events for instances that keep running: otherwise a second up would report nothing.
+func unchangedEvents(view *services.View, change *services.Change) (told []event) {
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		if !slices.Contains(change.Stay, row.Name) {
 			continue
 		}
-		text := doing(row)
+		text := stateText(row)
 		switch {
-		case row.State == service.Running && row.Usable():
-			text = strings.Replace(startedOn(row), "started", "runs already", 1)
+		case row.State == service.Running && row.IsUsable():
+			text = strings.Replace(startedText(row), "started", "runs already", 1)
 		case row.State == service.Done:
 			text = "is done"
 		}
@@ -143,9 +143,9 @@ func unchanged(view *services.View, change *services.Change) (told []event) {
 	return told
 }
 
-// upFollowed shows the output of the services until they have ended, or a signal ends them.
-func upFollowed(ctx context.Context, p *cli.Program, project *service.Project, names []string, a *Poller, t *eventFinder, before *services.View) error {
-	signals := interrupts(syscall.SIGPIPE)
+// runFollowed shows the output of the services until they have ended, or a signal ends them.
+func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, names []string, a *Poller, t *eventFinder, before *services.View) error {
+	signals := catchInterrupts(syscall.SIGPIPE)
 	screen := newScreen(p, a.Folder, before, signals)
 	defer screen.Leave()
 	change, err := a.Folder.Up(ctx, project, names)
@@ -159,27 +159,27 @@ func upFollowed(ctx context.Context, p *cli.Program, project *service.Project, n
 	err = a.Until(ctx, signals, func(view *services.View) bool {
 		screen.Follow(view, t.only)
 		if first {
-			screen.showEvents(unchanged(view, change))
+			screen.showEvents(unchangedEvents(view, change))
 			first = false
 		}
 		last = view
-		screen.showEvents(t.compare(view))
-		return AllEnded(view, t.only)
+		screen.showEvents(t.findEvents(view))
+		return HaveAllEnded(view, t.only)
 	}, PendingText(t.only))
-	var by *interrupted
+	var by *interruptError
 	switch {
 	case errors.As(err, &by):
-		return endAll(ctx, p, by, signals, a, t, screen, broughtUp(names, last, change))
+		return endOnInterrupt(ctx, p, by, signals, a, t, screen, startedServices(names, last, change))
 	case err != nil:
 		return err
 	}
 	screen.Flush(signals)
-	return endedWell(last, t.only)
+	return checkAllDone(last, t.only)
 }
 
-// broughtUp returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
+// startedServices returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
 // for all.
-func broughtUp(names []string, view *services.View, change *services.Change) (list []string) {
+func startedServices(names []string, view *services.View, change *services.Change) (list []string) {
 	if len(names) == 0 {
 		return nil
 	}
@@ -193,8 +193,8 @@ func broughtUp(names []string, view *services.View, change *services.Change) (li
 	return list
 }
 
-// endAll ends the services of list, kills them at the second Ctrl-C, and returns at the third.
-func endAll(ctx context.Context, p *cli.Program, by *interrupted, signals <-chan os.Signal, a *Poller, t *eventFinder, screen *Screen, list []string) error {
+// endOnInterrupt ends the services of list, kills them at the second Ctrl-C, and returns at the third.
+func endOnInterrupt(ctx context.Context, p *cli.Program, by *interruptError, signals <-chan os.Signal, a *Poller, t *eventFinder, screen *Screen, list []string) error {
 	mine := Selection(list)
 	words := "ending all"
 	if list != nil {
@@ -203,46 +203,46 @@ func endAll(ctx context.Context, p *cli.Program, by *interrupted, signals <-chan
 	if by.sig == syscall.SIGPIPE {
 		words = "the reader of the output is gone: " + words
 	}
-	screen.say(words + "; Ctrl-C again kills immediately")
+	screen.showLine(words + "; Ctrl-C again kills immediately")
 	for now := false; ; now = true {
 		if err := a.Folder.Down(ctx, list, now); err != nil {
 			return err
 		}
-		err := untilGone(ctx, p, signals, a, mine, func(view *services.View) {
+		err := awaitGone(ctx, p, signals, a, mine, func(view *services.View) {
 			screen.Follow(view, t.only)
-			screen.showEvents(t.compare(view))
+			screen.showEvents(t.findEvents(view))
 		})
-		var again *interrupted
+		var again *interruptError
 		switch {
 		case err == nil:
 			screen.Flush(signals)
-			return dieOf(p, by)
+			return dieBySignal(p, by)
 		case !errors.As(err, &again):
 			return err
 		case now:
 			again.how = "some instances are still ending: gpuard ps"
-			return dieOf(p, again)
+			return dieBySignal(p, again)
 		}
-		screen.say("killing what has not ended")
+		screen.showLine("killing what has not ended")
 	}
 }
 
-// AllEnded reports whether no instance runs or will be started.
-func AllEnded(view *services.View, which func(*services.Row) bool) bool {
+// HaveAllEnded reports whether no instance runs or will be started.
+func HaveAllEnded(view *services.View, which func(*services.Row) bool) bool {
 	for i := range view.Rows {
-		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
+		if row := &view.Rows[i]; which(row) && (isAlive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
 			return false
 		}
 	}
-	return begun(view, which)
+	return haveAllBegun(view, which)
 }
 
-// endedWell returns an error if an instance did not succeed. It is silent, because the failure was reported when it
+// checkAllDone returns an error if an instance did not succeed. It is silent, because the failure was reported when it
 // happened.
-func endedWell(view *services.View, which func(*services.Row) bool) error {
+func checkAllDone(view *services.View, which func(*services.Row) bool) error {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; row.Wanted && which(row) && row.State != service.Done {
-			return &failure.Shown{Err: errors.New("cannot report success: " + row.Name + " " + doing(row))}
+			return &failure.ShownError{Err: errors.New("cannot report success: " + row.Name + " " + stateText(row))}
 		}
 	}
 	return nil

@@ -33,8 +33,8 @@ func (t *eventFinder) markOld(names []string) {
 	}
 }
 
-// compare returns the events between the last view and this one. The first view has none.
-func (t *eventFinder) compare(view *services.View) (told []event) {
+// findEvents returns the events between the last view and this one. The first view has none.
+func (t *eventFinder) findEvents(view *services.View) (told []event) {
 	now := map[string]services.Row{}
 	for i := range view.Rows {
 		row := view.Rows[i]
@@ -56,29 +56,29 @@ func (t *eventFinder) compare(view *services.View) (told []event) {
 			continue // the state of an earlier start
 		}
 		if text := eventText(&before, &row); text != "" {
-			told = append(told, event{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
+			told = append(told, event{row.Name, text, isAlive(&before) && !isAlive(&row) || row.State == service.Restarting})
 		}
 	}
-	told = append(t.ends(now), told...)
+	told = append(t.endEvents(now), told...)
 	t.before = now
 	return told
 }
 
-// ends returns the ends of instances that are not wanted any more. It reports each end once, although the instance
+// endEvents returns the ends of instances that are not wanted any more. It reports each end once, although the instance
 // stays in the view for a moment. Dependents come first, because they end first.
-func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
+func (t *eventFinder) endEvents(now map[string]services.Row) (told []event) {
 	for _, name := range slices.Backward(t.order) {
 		before, known := t.before[name]
 		row, there := now[name]
 		switch {
-		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || alive(&row))):
+		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || isAlive(&row))):
 			if row.State != "" { // without a state its keeper may be exiting
 				delete(t.ended, name)
 			}
-		case known && alive(&before) && !t.ended[name]:
+		case known && isAlive(&before) && !t.ended[name]:
 			text := "ended"
 			if there && row.State != "" {
-				text = doing(&row)
+				text = stateText(&row)
 			}
 			told = append(told, event{name, text, true})
 			if t.ended == nil {
@@ -96,37 +96,37 @@ func eventText(before, now *services.Row) string {
 	switch now.State {
 	case service.Waiting:
 		// A wait for another instance is short, or that instance has an event itself.
-		if now.Why != before.Why && (now.Kept || inVain(now)) {
-			return waits(now)
+		if now.Why != before.Why && (now.Kept || waitsInVain(now)) {
+			return waitsText(now)
 		}
 	case service.Running:
 		started := other || !now.Since.Equal(before.Since) || now.Restarts != before.Restarts
 		ready := now.Ready != nil && now.Seen.Ready
 		switch {
 		case started && ready:
-			return startedOn(now) + ", and is ready"
+			return startedText(now) + ", and is ready"
 		case started:
-			return startedOn(now)
+			return startedText(now)
 		case ready && !before.Seen.Ready:
 			return "is ready"
-		case unhealthy(now) && !unhealthy(before):
-			return doing(now)
-		case unhealthy(before) && !unhealthy(now):
+		case isUnhealthy(now) && !isUnhealthy(before):
+			return stateText(now)
+		case isUnhealthy(before) && !isUnhealthy(now):
 			return "is healthy again"
 		}
 	case service.Restarting:
 		if other || now.Restarts != before.Restarts {
-			return cmp.Or(strings.TrimPrefix(prose.Clean(now.Why), "the command "), howEnded(now)+", and is started again")
+			return cmp.Or(strings.TrimPrefix(prose.Clean(now.Why), "the command "), endText(now)+", and is started again")
 		}
 	case service.Done, service.Failed, service.Refused:
 		if other || now.Fresh && !before.Fresh {
-			return doing(now)
+			return stateText(now)
 		}
 	}
 	return ""
 }
 
-func waits(row *services.Row) string {
+func waitsText(row *services.Row) string {
 	why := prose.Clean(row.Why)
 	if strings.HasPrefix(why, "waits") {
 		return why
@@ -134,7 +134,7 @@ func waits(row *services.Row) string {
 	return "waits: " + why
 }
 
-func startedOn(row *services.Row) string {
+func startedText(row *services.Row) string {
 	text := "started without a GPU"
 	if len(row.Devices) > 0 {
 		var names []string
@@ -147,7 +147,7 @@ func startedOn(row *services.Row) string {
 		text += ", a share of " + row.Share.String()
 	}
 	if row.Restarts > 0 {
-		text += ", " + prose.Count(row.Restarts, "restart")
+		text += ", " + prose.CountNoun(row.Restarts, "restart")
 	}
 	return text
 }

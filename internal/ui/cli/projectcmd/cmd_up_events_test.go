@@ -46,7 +46,7 @@ func TestTeller(t *testing.T) {
 		{nil, nil},
 	} {
 		var got []string
-		for _, h := range tell.compare(&services.View{Rows: look.rows}) {
+		for _, h := range tell.findEvents(&services.View{Rows: look.rows}) {
 			got = append(got, h.name+" "+h.text)
 		}
 		if !slices.Equal(got, look.want) {
@@ -73,10 +73,10 @@ func TestTellerEnds(t *testing.T) {
 		{"seen with processes", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", service.Done, false, true)}, {}}},
 	} {
 		tell := &eventFinder{only: everything}
-		tell.compare(&services.View{Rows: running})
+		tell.findEvents(&services.View{Rows: running})
 		var got []string
 		for _, rows := range c.looks {
-			for _, h := range tell.compare(&services.View{Rows: rows}) {
+			for _, h := range tell.findEvents(&services.View{Rows: rows}) {
 				got = append(got, h.name+" "+h.text)
 			}
 		}
@@ -86,8 +86,8 @@ func TestTellerEnds(t *testing.T) {
 	}
 	tell := &eventFinder{only: everything}
 	for range 2 { // it may start and end again
-		tell.compare(&services.View{Rows: running[:1]})
-		if got := tell.compare(&services.View{}); len(got) != 1 {
+		tell.findEvents(&services.View{Rows: running[:1]})
+		if got := tell.findEvents(&services.View{}); len(got) != 1 {
 			t.Errorf("told %v, want one end", got)
 		}
 	}
@@ -124,8 +124,8 @@ func TestBegun(t *testing.T) {
 		{"is of the time before", []services.Row{instance("a", -1, service.Running, 1, 0, nil, func(r *services.Row) { r.Fresh = false })}, "a runs"},
 	} {
 		got := ""
-		if row := slowest(&services.View{Rows: look.rows}, everything); row != nil {
-			got = row.Name + " " + doing(row)
+		if row := slowestRow(&services.View{Rows: look.rows}, everything); row != nil {
+			got = row.Name + " " + stateText(row)
 		}
 		if got != look.want {
 			t.Errorf("%s: %q, want %q", look.name, got, look.want)

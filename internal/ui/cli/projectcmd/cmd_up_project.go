@@ -34,11 +34,11 @@ func (o *ProjectFlags) Add(cmd *cobra.Command, asJSON string) {
 
 // FindProject returns the folder of a project and its current view.
 func FindProject(ctx context.Context, p *cli.Program, file string) (*services.Folder, *services.View, error) {
-	folder, err := projectfile.ProjectsOf(p).Find(file)
+	folder, err := projectfile.ProjectsOf(p).FindFolder(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	view, err := folder.Look(ctx)
+	view, err := folder.ReadView(ctx)
 	return folder, view, err
 }
 
@@ -70,24 +70,24 @@ func SelectInstances(view *services.View, names []string) (Selection, error) {
 			continue
 		}
 		if len(view.Rows) == 0 {
-			return nil, failure.Usagef("cannot find service %q: %s", name, NothingUp(view))
+			return nil, failure.Usagef("cannot find service %q: %s", name, NothingUpText(view))
 		}
 		return nil, projectfile.UnknownService(name, view.File, append(known, single...), "; those that are up: gpuard ps")
 	}
 	return names, nil
 }
 
-// onlyHere is the project without the services that another engine gets, which is said.
-func onlyHere(p *cli.Program, project *service.Project, names []string) (*service.Project, error) {
-	here := project.Here()
+// localServices is the project without the services that another engine gets, which is said.
+func localServices(p *cli.Program, project *service.Project, names []string) (*service.Project, error) {
+	here := project.LocalPart()
 	for _, s := range project.Services {
-		how := shellquote.Words(shellquote.Sh, "gpuard", "submit", "-f", project.File, s.Name)
+		how := shellquote.JoinQuoted(shellquote.Sh, "gpuard", "submit", "-f", project.File, s.Name)
 		switch {
-		case !s.Elsewhere():
+		case !s.HasOtherEngine():
 		case slices.Contains(names, s.Name) || len(here.Services) == 0:
 			return nil, failure.Usagef("cannot start service %s on this machine: it is for %s; hand it in: %s", s.Name, s.Engine, how)
 		case len(names) == 0:
-			if err := p.Tell("service " + s.Name + " is for " + s.Engine + " and is left out; hand it in: " + how); err != nil {
+			if err := p.PrintMessage("service " + s.Name + " is for " + s.Engine + " and is left out; hand it in: " + how); err != nil {
 				return nil, err
 			}
 		}
@@ -102,7 +102,7 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 		defer cancel()
 		var names []string
 		if project, err := projectfile.ProjectsOf(p).Load(o.File); err == nil && cmd.Name() == "up" {
-			for _, s := range project.Here().Services {
+			for _, s := range project.LocalPart().Services {
 				names = append(names, s.Name)
 			}
 		} else if _, view, err := FindProject(ctx, p, o.File); err == nil {
@@ -120,8 +120,8 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 	}
 }
 
-// interrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores SIGHUP.
-func interrupts(more ...os.Signal) chan os.Signal {
+// catchInterrupts catches the signals that end a program, except those that were ignored at its start: nohup ignores SIGHUP.
+func catchInterrupts(more ...os.Signal) chan os.Signal {
 	caught := make(chan os.Signal, 8)
 	for _, s := range append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, more...) {
 		if !signal.Ignored(s) {
@@ -131,18 +131,18 @@ func interrupts(more ...os.Signal) chan os.Signal {
 	return caught
 }
 
-// interrupted is the error of a command that a signal ended. how says what continues without it.
-type interrupted struct {
+// interruptError is the error of a command that a signal ended. how says what continues without it.
+type interruptError struct {
 	sig os.Signal
 	how string
 }
 
-func (i *interrupted) Error() string { return fmt.Sprintf("%s: %s", i.sig, i.how) }
+func (i *interruptError) Error() string { return fmt.Sprintf("%s: %s", i.sig, i.how) }
 
-// dieOf reports what continues, and ends this process by the signal, so that the calling script ends too.
-func dieOf(p *cli.Program, i *interrupted) error {
+// dieBySignal reports what continues, and ends this process by the signal, so that the calling script ends too.
+func dieBySignal(p *cli.Program, i *interruptError) error {
 	if i.how != "" {
-		_ = p.Tell(i.how)
+		_ = p.PrintMessage(i.how)
 	}
 	number, _ := i.sig.(syscall.Signal)
 	if number != syscall.SIGPIPE { // the Go runtime dies of SIGPIPE only after a write
@@ -150,5 +150,5 @@ func dieOf(p *cli.Program, i *interrupted) error {
 		_ = syscall.Kill(syscall.Getpid(), number)
 		time.Sleep(time.Second) // the signal arrives before that
 	}
-	return &failure.Coded{Err: &failure.Shown{Err: i}, Code: 1}
+	return &failure.CodedError{Err: &failure.ShownError{Err: i}, Code: 1}
 }

@@ -36,7 +36,7 @@ type Screen struct {
 // newScreen shows output that is written after this call.
 func newScreen(p *cli.Program, folder *services.Folder, before *services.View, signals chan<- os.Signal) *Screen {
 	logs := services.NewLogs()
-	logs.Skip(folder, before)
+	logs.SkipExisting(folder, before)
 	out := p.NewPrinter()
 	out.Brief = true
 	return StartScreen(p, logs, out, signals)
@@ -46,7 +46,7 @@ func newScreen(p *cli.Program, folder *services.Folder, before *services.View, s
 func StartScreen(p *cli.Program, logs *services.Logs, out cli.Printer, signals chan<- os.Signal) *Screen {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), Printer: out, known: slices.Clone(out.Names)}
-	go s.run(ctx)
+	go s.runScreen(ctx)
 	return s
 }
 
@@ -55,7 +55,7 @@ func (s *Screen) Leave() { s.stop() }
 
 // Follow adds the instances that are not followed yet.
 func (s *Screen) Follow(view *services.View, which func(*services.Row) bool) {
-	s.change(func() {
+	s.applyChange(func() {
 		for i := range view.Rows {
 			row := &view.Rows[i]
 			if which(row) && row.Log != "" && !slices.Contains(s.known, row.Name) {
@@ -68,17 +68,17 @@ func (s *Screen) Follow(view *services.View, which func(*services.Row) bool) {
 // showEvents shows events. The end of an instance comes after its output.
 func (s *Screen) showEvents(told []event) {
 	if len(told) > 0 {
-		s.change(func() { s.told = append(s.told, told...) })
+		s.applyChange(func() { s.told = append(s.told, told...) })
 	}
 }
 
-// say shows a line of gpuard itself.
-func (s *Screen) say(text string) { s.showEvents([]event{{text: text}}) }
+// showLine shows a line of gpuard itself.
+func (s *Screen) showLine(text string) { s.showEvents([]event{{text: text}}) }
 
 // Flush returns when everything is shown, or at a signal: the reader may have stopped reading. A reader that is gone, which
 // every write tells again (SIGPIPE), keeps nothing waiting.
 func (s *Screen) Flush(signals <-chan os.Signal) {
-	s.change(func() { s.closing = true })
+	s.applyChange(func() { s.closing = true })
 	for {
 		select {
 		case <-s.ended:
@@ -91,14 +91,14 @@ func (s *Screen) Flush(signals <-chan os.Signal) {
 	}
 }
 
-func (s *Screen) change(how func()) {
+func (s *Screen) applyChange(how func()) {
 	s.mu.Lock()
 	how()
 	s.mu.Unlock()
-	s.logs.Look()
+	s.logs.Refresh()
 }
 
-func (s *Screen) run(ctx context.Context) {
+func (s *Screen) runScreen(ctx context.Context) {
 	defer close(s.ended)
 	defer s.logs.Close()
 	for {
@@ -111,11 +111,11 @@ func (s *Screen) run(ctx context.Context) {
 			s.Name(rows[i].Name)
 		}
 		s.printEvents(told, false)
-		s.drain(ctx)
+		s.showNewLines(ctx)
 		s.printEvents(told, true)
 		if closing {
-			for line, ok := s.logs.Unended(); ok; line, ok = s.logs.Unended() {
-				s.line(line)
+			for line, ok := s.logs.UnendedLine(); ok; line, ok = s.logs.UnendedLine() {
+				s.printLine(line)
 			}
 			return
 		}
@@ -125,28 +125,28 @@ func (s *Screen) run(ctx context.Context) {
 	}
 }
 
-// drain shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay events.
-func (s *Screen) drain(ctx context.Context) {
+// showNewLines shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay events.
+func (s *Screen) showNewLines(ctx context.Context) {
 	for end := time.Now().Add(100 * time.Millisecond); ctx.Err() == nil && time.Now().Before(end); {
 		line, ok := s.logs.Now()
 		if !ok {
 			return
 		}
-		s.line(line)
+		s.printLine(line)
 	}
-	s.logs.Look()
+	s.logs.Refresh()
 }
 
 func (s *Screen) printEvents(told []event, over bool) {
 	for _, h := range told {
 		if h.over == over {
-			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+s.p.Host.Translated(h.text)), " "))
+			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+s.p.Host.Localize(h.text)), " "))
 		}
 	}
 }
 
-// line shows one line. If the reader is gone it discards all further output and sends SIGPIPE.
-func (s *Screen) line(line services.Line) {
+// printLine shows one line. If the reader is gone it discards all further output and sends SIGPIPE.
+func (s *Screen) printLine(line services.LogLine) {
 	if err := s.Print(line); errors.Is(err, syscall.EPIPE) {
 		s.Out = io.Discard
 		select {

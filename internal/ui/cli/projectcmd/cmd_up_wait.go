@@ -29,8 +29,8 @@ type Poller struct {
 
 // Intervals of poller.
 const (
-	showAfter = time.Second     // a shorter wait is not shown
-	pollEvery = 5 * time.Second // poll interval without a change event: a killed process sends none
+	showDelay    = time.Second     // a shorter wait is not shown
+	pollInterval = 5 * time.Second // poll interval without a change event: a killed process sends none
 )
 
 // Until calls each with every new view until it returns true. On a terminal it shows, after a second, the text of
@@ -39,12 +39,12 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := a.Folder.Changes(ctx)
-	tick := time.NewTicker(showAfter)
+	tick := time.NewTicker(showDelay)
 	defer tick.Stop()
 	defer a.wipe()
 	a.began = time.Now()
 	for {
-		view, err := a.Folder.Look(ctx)
+		view, err := a.Folder.ReadView(ctx)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 		if each(view) {
 			return nil
 		}
-		if err := a.Folder.Mend(ctx); err != nil {
+		if err := a.Folder.EnsureSupervisor(ctx); err != nil {
 			return err
 		}
 		for idle := true; idle; {
@@ -60,39 +60,39 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 			case <-ctx.Done():
 				return ctx.Err()
 			case sig := <-signals:
-				return &interrupted{sig: sig}
+				return &interruptError{sig: sig}
 			case <-changes:
 				idle = false
 			case <-tick.C:
-				idle = time.Since(looked) < pollEvery
+				idle = time.Since(looked) < pollInterval
 				a.draw(pending(view))
 			}
 		}
 	}
 }
 
-// untilGone waits for the end of all instances of mine. It ignores SIGPIPE.
-func untilGone(ctx context.Context, p *cli.Program, signals <-chan os.Signal, a *Poller, mine Selection, each func(*services.View)) error {
-	running := func(row *services.Row) bool { return mine.Has(row) && (alive(row) || row.Kept) }
+// awaitGone waits for the end of all instances of mine. It ignores SIGPIPE.
+func awaitGone(ctx context.Context, p *cli.Program, signals <-chan os.Signal, a *Poller, mine Selection, each func(*services.View)) error {
+	running := func(row *services.Row) bool { return mine.Has(row) && (isAlive(row) || row.Kept) }
 	for {
 		err := a.Until(ctx, signals, func(view *services.View) bool {
 			each(view)
-			return first(view, running) == nil
+			return firstRow(view, running) == nil
 		}, func(view *services.View) string {
-			if row := first(view, running); row != nil {
-				return row.Name + " " + doing(row)
+			if row := firstRow(view, running); row != nil {
+				return row.Name + " " + stateText(row)
 			}
 			return ""
 		})
-		var by *interrupted
+		var by *interruptError
 		if !errors.As(err, &by) || by.sig != syscall.SIGPIPE {
 			return err
 		}
 	}
 }
 
-// first is the first row for which the function returns true; nil if there is none.
-func first(view *services.View, which func(*services.Row) bool) *services.Row {
+// firstRow is the first row for which the function returns true; nil if there is none.
+func firstRow(view *services.View, which func(*services.Row) bool) *services.Row {
 	for i := range view.Rows {
 		if which(&view.Rows[i]) {
 			return &view.Rows[i]
@@ -110,7 +110,7 @@ func (a *Poller) draw(text string) {
 	const lead = "gpuard: "
 	page := console.Page{Term: a.P.Term(a.P.Err)}
 	width := max(page.Term.Width-len(lead)-1, 1) // in the last column some terminals begin a new line
-	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Dots()))
+	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Ellipsis()))
 }
 
 // wipe erases the drawn line. Call it before other output.
@@ -121,8 +121,8 @@ func (a *Poller) wipe() {
 	a.drawn = false
 }
 
-// lines writes events.
-func (a *Poller) lines(told []event) {
+// writeEvents writes events.
+func (a *Poller) writeEvents(told []event) {
 	if len(told) == 0 || a.Quiet {
 		return
 	}
@@ -132,22 +132,22 @@ func (a *Poller) lines(told []event) {
 	}
 }
 
-// begun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
+// haveAllBegun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
 // does.
-func begun(view *services.View, which func(*services.Row) bool) bool {
-	return slowest(view, which) == nil
+func haveAllBegun(view *services.View, which func(*services.Row) bool) bool {
+	return slowestRow(view, which) == nil
 }
 
-// slowest is the first instance for which begun is false; nil if there is none.
-func slowest(view *services.View, which func(*services.Row) bool) *services.Row {
+// slowestRow is the first instance for which begun is false; nil if there is none.
+func slowestRow(view *services.View, which func(*services.Row) bool) *services.Row {
 	stuck := map[string]bool{} // services with an instance that will not be ready soon
 	var open []*services.Row
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
-		case !row.Wanted, row.Settled() && row.State == service.Running && row.Usable():
-		case row.Settled() && row.State == service.Done:
-		case row.Settled(), row.Fresh && (row.State == service.Waiting && row.Kept || row.State == service.Restarting):
+		case !row.Wanted, row.IsSettled() && row.State == service.Running && row.IsUsable():
+		case row.IsSettled() && row.State == service.Done:
+		case row.IsSettled(), row.Fresh && (row.State == service.Waiting && row.Kept || row.State == service.Restarting):
 			stuck[serviceOf(row)] = true
 		default:
 			open = append(open, row)
@@ -181,24 +181,24 @@ func dependsOn(row *services.Row, on map[string]bool) bool {
 // PendingText describes the slowest instance.
 func PendingText(which func(*services.Row) bool) func(*services.View) string {
 	return func(view *services.View) string {
-		row := slowest(view, which)
+		row := slowestRow(view, which)
 		if row == nil {
 			return ""
 		}
-		return row.Name + " " + doing(row)
+		return row.Name + " " + stateText(row)
 	}
 }
 
-// doing is the state of an instance in a few words.
-func doing(row *services.Row) string {
+// stateText is the state of an instance in a few words.
+func stateText(row *services.Row) string {
 	switch row.State {
 	case service.Waiting:
-		return waits(row)
+		return waitsText(row)
 	case service.Running:
 		if !row.Seen.Ready {
 			return strings.TrimSuffix("is not ready yet: "+prose.Clean(row.Why), ": ")
 		}
-		if !row.Usable() {
+		if !row.IsUsable() {
 			return "is unhealthy: " + prose.Clean(row.Why)
 		}
 		return "runs"
@@ -207,23 +207,23 @@ func doing(row *services.Row) string {
 	case service.Restarting:
 		return "is about to be restarted"
 	case service.Done:
-		return howEnded(row)
+		return endText(row)
 	case service.Failed:
-		return "failed: " + cmp.Or(prose.Clean(row.Why), howEnded(row))
+		return "failed: " + cmp.Or(prose.Clean(row.Why), endText(row))
 	case service.Refused:
 		return "cannot be started: " + prose.Clean(row.Why)
 	}
 	return "is starting"
 }
 
-// failing reports whether an instance failed and will be restarted. That may repeat for ever, so up -d does not wait
+// isFailing reports whether an instance failed and will be restarted. That may repeat for ever, so up -d does not wait
 // for it.
-func failing(row *services.Row) bool {
+func isFailing(row *services.Row) bool {
 	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
 }
 
-// outcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them wait.
-func outcome(view *services.View, which func(*services.Row) bool) error {
+// checkOutcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them wait.
+func checkOutcome(view *services.View, which func(*services.Row) bool) error {
 	lost := map[string]bool{} // services
 	for again := true; again; {
 		again = false
@@ -240,7 +240,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
-		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
+		case hasFailed(row), isFailing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
 			bad = append(bad, row.Name)
 		case row.State == service.Waiting:
 			waiting = append(waiting, row.Name)
@@ -272,5 +272,5 @@ func someOf(names []string) string {
 }
 
 func hasFailed(row *services.Row) bool {
-	return row.State == service.Failed || row.State == service.Refused || unhealthy(row)
+	return row.State == service.Failed || row.State == service.Refused || isUnhealthy(row)
 }

@@ -17,7 +17,7 @@ import (
 // given returns devices of the invented machine.
 func given(t *testing.T, numbers ...int) (list []job.Given) {
 	t.Helper()
-	m := golden.Machine(t, "demo:4xA100-80GB")
+	m := golden.InventMachine(t, "demo:4xA100-80GB")
 	for i, n := range numbers {
 		list = append(list, job.Given{UUID: m.Devices[n].UUID, Name: m.Devices[n].Name, Index: n, Logical: i})
 	}
@@ -72,7 +72,7 @@ func TestInstances(t *testing.T) {
 			var b strings.Builder
 			instancesView(&b, view, everything, golden.Now, console.Term{Width: width, UTF8: true})
 			for line := range strings.Lines(b.String()) {
-				if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+				if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 					t.Errorf("%s at %d columns has a line of %d: %s", name, width, n, line)
 				}
 			}

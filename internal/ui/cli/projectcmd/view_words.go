@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/service"
 )
 
-// alive reports whether any process of an instance runs, or is about to start.
-func alive(row *services.Row) bool {
+// isAlive reports whether any process of an instance runs, or is about to start.
+func isAlive(row *services.Row) bool {
 	switch row.State {
 	case service.Starting, service.Running, service.Restarting, service.Ending:
 		return true
@@ -20,12 +20,12 @@ func alive(row *services.Row) bool {
 	return row.Orphaned
 }
 
-// unhealthy reports whether an instance that was ready is unhealthy.
-func unhealthy(row *services.Row) bool {
-	return row.State == service.Running && row.Seen.Ready && !row.Usable()
+// isUnhealthy reports whether an instance that was ready is unhealthy.
+func isUnhealthy(row *services.Row) bool {
+	return row.State == service.Running && row.Seen.Ready && !row.IsUsable()
 }
 
-func howEnded(row *services.Row) string {
+func endText(row *services.Row) string {
 	switch {
 	case !row.Wanted: // gpuard ended it
 	case row.Signal != "":
@@ -36,8 +36,8 @@ func howEnded(row *services.Row) string {
 	return "ended"
 }
 
-// inVain reports whether an instance waits for one that has failed.
-func inVain(row *services.Row) bool {
+// waitsInVain reports whether an instance waits for one that has failed.
+func waitsInVain(row *services.Row) bool {
 	return row.State == service.Waiting && !row.Kept && strings.Contains(row.Why, ", which ")
 }
 

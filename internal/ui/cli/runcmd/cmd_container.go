@@ -9,11 +9,11 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// Docker makes gpuard docker.
-func Docker(p *cli.Program) *cobra.Command { return makeEngineRun(p, "docker") }
+// NewDockerCommand makes gpuard docker.
+func NewDockerCommand(p *cli.Program) *cobra.Command { return makeEngineRun(p, "docker") }
 
-// Podman makes gpuard podman.
-func Podman(p *cli.Program) *cobra.Command { return makeEngineRun(p, "podman") }
+// NewPodmanCommand makes gpuard podman.
+func NewPodmanCommand(p *cli.Program) *cobra.Command { return makeEngineRun(p, "podman") }
 
 // makeEngineRun is gpuard run with the command line of a container engine.
 func makeEngineRun(p *cli.Program, engine string) *cobra.Command {

@@ -29,8 +29,8 @@ type envOptions struct {
 	save, restore string
 }
 
-// Env makes gpuard env.
-func Env(p *cli.Program) *cobra.Command {
+// NewEnvCommand makes gpuard env.
+func NewEnvCommand(p *cli.Program) *cobra.Command {
 	o := &envOptions{}
 	cmd := &cobra.Command{
 		Use:   "env [flags]",
@@ -55,11 +55,11 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case cmd.Flags().Changed("login"):
-				return failure.Report(func() error { return printLogin(p, cmd, o) })
+				return failure.WithExitCode(func() error { return printLogin(p, cmd, o) })
 			case cmd.Flags().Changed("restore"):
-				return failure.Report(func() error { return restoreEnv(p, cmd, o) })
+				return failure.WithExitCode(func() error { return restoreEnv(p, cmd, o) })
 			}
-			return failure.Report(func() error { return printEnv(p, cmd, o) })
+			return failure.WithExitCode(func() error { return printEnv(p, cmd, o) })
 		},
 	}
 	o.spec.Add(p, cmd)
@@ -83,9 +83,9 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	}
 	spec, err := jobflags.ReadRequest(p, cmd, &o.spec, nil)
 	if err != nil {
-		return failure.AsUsage(jobflags.AtDefault(p, err))
+		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
-	write, err := o.writer(cmd)
+	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	vars, err := shellenv.Variables(cmd.Context(), p.Host, spec)
+	vars, err := shellenv.ChoiceVariables(cmd.Context(), p.Host, spec)
 	if err == nil {
 		vars, err = keep(vars, nil)
 	}
@@ -107,11 +107,11 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 }
 
 // saveVariables is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
-func saveVariables(p *cli.Program, cmd *cobra.Command, id string) (func([]visible.Var, *leases.Holding) ([]visible.Var, error), error) {
+func saveVariables(p *cli.Program, cmd *cobra.Command, id string) (func([]visible.Var, *leases.HeldLease) ([]visible.Var, error), error) {
 	if !cmd.Flags().Changed("save") {
-		return func(vars []visible.Var, _ *leases.Holding) ([]visible.Var, error) { return vars, nil }, nil
+		return func(vars []visible.Var, _ *leases.HeldLease) ([]visible.Var, error) { return vars, nil }, nil
 	}
-	return shellenv.Save(p.Host, id)
+	return shellenv.SaveChoice(p.Host, id)
 }
 
 // restoreEnv prints the commands that restore the variables that --save saved.
@@ -126,19 +126,19 @@ func restoreEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 		return failure.Usagef("cannot use --restore with --%s: nothing is chosen then; leave one of them out", other)
 	}
 	o.save = o.restore
-	write, err := o.writer(cmd)
+	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
-	vars, err := shellenv.Restore(cmd.Context(), p.Host, o.restore)
+	vars, err := shellenv.RestoreChoice(cmd.Context(), p.Host, o.restore)
 	if err != nil {
 		return err
 	}
 	return write(p.Out, vars, p.Remarks)
 }
 
-// writer checks the flags of the format and returns its writer.
-func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
+// chooseWriter checks the flags of the format and returns its writer.
+func (o *envOptions) chooseWriter(cmd *cobra.Command) (envWriter, error) {
 	if o.json {
 		if cmd.Flags().Changed("format") && o.format != "json" {
 			return nil, failure.Usagef("cannot use --json with --format %s: write one of them", o.format)
@@ -165,11 +165,11 @@ func printLogin(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	if !slices.Contains(loginWords(), o.login) {
 		return failure.Usagef("cannot read --login=%s: write one of %s", o.login, strings.Join(loginWords(), ", "))
 	}
-	write, err := o.writer(cmd)
+	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
-	vars, err := shellenv.Login(cmd.Context(), p.Host, policy.Login(o.login))
+	vars, err := shellenv.LoginVariables(cmd.Context(), p.Host, policy.Login(o.login))
 	return errors.Join(write(p.Out, vars, p.Remarks), err)
 }
 
@@ -183,18 +183,18 @@ type envWriter func(w io.Writer, vars []visible.Var, notes []string) error
 func writerOf(format string) (envWriter, error) {
 	switch format {
 	case "sh":
-		return lines("export %s=%s\n", "unset %s\n", shellquote.Sh), nil
+		return lineWriter("export %s=%s\n", "unset %s\n", shellquote.Sh), nil
 	case "fish":
-		return lines("set -gx %s %s\n", "set -e %s; or true\n", shellquote.Fish), nil
+		return lineWriter("set -gx %s %s\n", "set -e %s; or true\n", shellquote.Fish), nil
 	case "dotenv":
-		return lines("%s=%s\n", "", shellquote.Sh), nil // a dotenv file can only set
+		return lineWriter("%s=%s\n", "", shellquote.Sh), nil // a dotenv file can only set
 	case "json":
 		return envJSON, nil
 	}
 	return nil, failure.Usagef("cannot write the format %q: write sh, fish, dotenv or json", format)
 }
 
-func lines(set, unset string, word func(string) string) envWriter {
+func lineWriter(set, unset string, word func(string) string) envWriter {
 	return func(w io.Writer, vars []visible.Var, _ []string) error {
 		var b strings.Builder
 		for _, v := range vars {

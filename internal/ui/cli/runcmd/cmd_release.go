@@ -13,8 +13,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Release makes gpuard release.
-func Release(p *cli.Program) *cobra.Command {
+// NewReleaseCommand makes gpuard release.
+func NewReleaseCommand(p *cli.Program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release [LEASE]",
@@ -36,7 +36,7 @@ shell with a lease, release alone gives that one back.`,
 			return leases.OwnLeases(ctx, p.Host), flagset.NoFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				if len(args) == 0 {
 					lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
 					args = []string{lease}
@@ -49,12 +49,12 @@ shell with a lease, release alone gives that one back.`,
 				case err != nil:
 				case l.IsReservation():
 					_ = p.Answer("released %s", l.ID)
-				case l.Apart && inside(p, l.ID):
+				case l.Apart && isInLease(p, l.ID):
 					_ = p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
 				case l.Apart:
 					_ = p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
-				case l.Stuck() != nil:
-					_ = p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.Stuck().PID)
+				case l.StoppedHolder() != nil:
+					_ = p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.StoppedHolder().PID)
 				default:
 					_ = p.Answer("released %s", l.ID)
 				}
@@ -66,8 +66,8 @@ shell with a lease, release alone gives that one back.`,
 	return cmd
 }
 
-// inside reports whether the caller runs in this lease.
-func inside(p *cli.Program, lease string) bool {
+// isInLease reports whether the caller runs in this lease.
+func isInLease(p *cli.Program, lease string) bool {
 	mine, _ := p.Host.Env.Lookup("GPUARD_LEASE")
 	return mine == lease
 }
@@ -82,7 +82,7 @@ type releasedAnswer struct {
 func oneLease(p *cli.Program) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0 && !inside(p, ""):
+		case len(args) == 0 && !isInLease(p, ""):
 			return nil
 		case len(args) == 0:
 			return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")

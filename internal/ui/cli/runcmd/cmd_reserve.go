@@ -33,8 +33,8 @@ type reserveOptions struct {
 	ask, json     bool
 }
 
-// Reserve makes gpuard reserve.
-func Reserve(p *cli.Program) *cobra.Command {
+// NewReserveCommand makes gpuard reserve.
+func NewReserveCommand(p *cli.Program) *cobra.Command {
 	o := &reserveOptions{}
 	cmd := &cobra.Command{
 		Use:   "reserve --for TIME|--pid PID|--shell [flags]",
@@ -64,7 +64,7 @@ command false, so that the eval fails.`,
 		Args: flagset.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := reserveWith(p, cmd, o); err != nil {
-				return &failure.Coded{Err: err, Code: exit.Run(err)}
+				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 			}
 			return nil
 		},
@@ -85,7 +85,7 @@ command false, so that the eval fails.`,
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"1h", "4h", "8h", "1d"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish"}, flagset.NoFiles))
-	_ = cmd.RegisterFlagCompletionFunc("pid", p.OwnProcesses)
+	_ = cmd.RegisterFlagCompletionFunc("pid", p.CompleteOwnProcesses)
 	return cmd
 }
 
@@ -100,11 +100,11 @@ func reserveWith(p *cli.Program, cmd *cobra.Command, o *reserveOptions) error {
 	case o.length != "":
 		return reserveTime(p, cmd, o, spec)
 	case cmd.Flags().Changed("pid"):
-		h, err := leases.Hold(cmd.Context(), p.Host, spec, o.pid)
+		h, err := leases.HoldProcess(cmd.Context(), p.Host, spec, o.pid)
 		if err != nil {
 			return err
 		}
-		return deliver(p, cmd, h, func() error { return showReservation(p, h, o.json) })
+		return deliverAnswer(p, cmd, h, func() error { return showReservation(p, h, o.json) })
 	}
 	return reserveShell(p, cmd, o, spec)
 }
@@ -122,11 +122,11 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 	}
 	switch {
 	case err != nil:
-		return spec, failure.AsUsage(jobflags.AtDefault(p, err))
+		return spec, failure.AsUsage(jobflags.LocateDefault(p, err))
 	case spec.CPU:
 		return spec, failure.Usagef("cannot use --cpu with reserve: there is no GPU to lease; variables that hide all GPUs: gpuard env --cpu")
 	case o.length != "":
-		if spec.Timeout, err = flagset.Duration("for", o.length); err != nil {
+		if spec.Timeout, err = flagset.ReadDuration("for", o.length); err != nil {
 			return spec, failure.AsUsage(err)
 		}
 		spec.Name = cmp.Or(o.note, "reserved")
@@ -169,7 +169,7 @@ func reserveTime(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec job
 	if err != nil {
 		return err
 	}
-	return deliver(p, cmd, h, func() error { return showReservation(p, h, o.json) })
+	return deliverAnswer(p, cmd, h, func() error { return showReservation(p, h, o.json) })
 }
 
 // reserveShell leases for the shell and prints the variables of the lease.
@@ -186,24 +186,24 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 	if err != nil {
 		return err
 	}
-	return deliver(p, cmd, h, func() error {
+	return deliverAnswer(p, cmd, h, func() error {
 		vars, err := keep(h.Variables, h)
 		if err != nil {
 			return err
 		}
 		for _, n := range h.Notes {
-			_ = p.Tell(n)
+			_ = p.PrintMessage(n)
 		}
 		if h.Lease != "" {
-			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Translated(h.Announce()+", until this shell ends"+limitText(h)))
+			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Localize(h.PlanLine()+", until this shell ends"+limitText(h)))
 		}
 		return write(p.Out, vars, nil)
 	})
 }
 
-// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
+// deliverAnswer writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
 // error of the write and does not kill gpuard.
-func deliver(p *cli.Program, cmd *cobra.Command, h *leases.Holding, write func() error) error {
+func deliverAnswer(p *cli.Program, cmd *cobra.Command, h *leases.HeldLease, write func() error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
@@ -211,38 +211,38 @@ func deliver(p *cli.Program, cmd *cobra.Command, h *leases.Holding, write func()
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, leases.Undo(cmd.Context(), p.Host, h))
+	return errors.Join(err, leases.UndoHold(cmd.Context(), p.Host, h))
 }
 
 // showReservation is the answer about a lease for a time or a process.
-func showReservation(p *cli.Program, h *leases.Holding, asJSON bool) error {
+func showReservation(p *cli.Program, h *leases.HeldLease, asJSON bool) error {
 	if asJSON {
 		h.Notes = append(p.Remarks, h.Notes...)
 		h.Plan = planview.WithLists(h.Plan)
 		return cli.WriteJSON(p.Out, h)
 	}
 	for _, n := range h.Notes {
-		_ = p.Tell(n)
+		_ = p.PrintMessage(n)
 	}
 	if h.Until == nil || h.Limit != "" {
-		return p.Answer("%s, until process %d ends%s", h.Announce(), h.PID, limitText(h))
+		return p.Answer("%s, until process %d ends%s", h.PlanLine(), h.PID, limitText(h))
 	}
-	if err := p.Answer("%s, until %s", h.Announce(), until(*h.Until, time.Now())); err != nil {
+	if err := p.Answer("%s, until %s", h.PlanLine(), untilText(*h.Until, time.Now())); err != nil {
 		return err
 	}
 	return p.Answer("use it: GPUARD_LEASE=%s gpuard run -- COMMAND; give it back: gpuard release %[1]s", h.Lease)
 }
 
 // limitText says when a rule ends the lease of a process that still runs then; "" none does.
-func limitText(h *leases.Holding) string {
+func limitText(h *leases.HeldLease) string {
 	if h.Limit == "" {
 		return ""
 	}
-	return fmt.Sprintf(", %s at the latest (policy: %s)", until(*h.Until, time.Now()), h.Limit)
+	return fmt.Sprintf(", %s at the latest (policy: %s)", untilText(*h.Until, time.Now()), h.Limit)
 }
 
-// until is the end of a reservation; for less than a week, a day of the week says enough.
-func until(end, now time.Time) string {
+// untilText is the end of a reservation; for less than a week, a day of the week says enough.
+func untilText(end, now time.Time) string {
 	if end.Sub(now) < 6*24*time.Hour {
 		return end.Format("Mon 15:04")
 	}

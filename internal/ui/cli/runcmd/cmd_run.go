@@ -52,12 +52,12 @@ wrongly, 126 not executable, 127 not found.`
   gpuard run --dry-run                     what would be chosen, and why`
 )
 
-// Run makes gpuard run.
-func Run(p *cli.Program) *cobra.Command {
+// NewRunCommand makes gpuard run.
+func NewRunCommand(p *cli.Program) *cobra.Command {
 	o := &jobflags.RunOptions{}
 	cmd := makeRun(p, o)
 	cmd.Use, cmd.Short = "run [flags] [--] [COMMAND [ARG...]]", "Run a command on a free GPU, leased until it ends"
-	cmd.Long, cmd.Example, cmd.ValidArgsFunction = runLong, runExample, p.Programs
+	cmd.Long, cmd.Example, cmd.ValidArgsFunction = runLong, runExample, p.CompletePrograms
 	o.Add(p, cmd)
 	flagset.AddOption(cmd, "keep-while", &o.KeepWhile)
 	jobflags.AddAsk(cmd, &o.Ask)
@@ -71,13 +71,13 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := o.Parse(p, cmd, args)
 			if err == nil {
-				err = o.Keep(cmd, &spec, care, p.Defaults.Longest)
+				err = o.ApplyKeepWhile(cmd, &spec, care, p.Defaults.Longest)
 			}
 			if err == nil {
 				spec, err = jobflags.AskDevice(p, cmd, o.Ask, spec)
 			}
 			if err != nil {
-				return &failure.Coded{Err: err, Code: exit.Run(err)}
+				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 			}
 			return runWith(p, cmd, spec, care, o)
 		},
@@ -104,7 +104,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
 	if err == nil && p.Defaults.Rule == "" { // a rule has its own refusal
 		wall := spec.Isolate
-		if p.Defaults.Has("isolate") { // that is for jobs that can have it
+		if p.Defaults.HasDefault("isolate") { // that is for jobs that can have it
 			wall = job.NoIsolation
 		}
 		err = run.RefuseCare(spec.Command, care, watch != nil, wall)
@@ -114,10 +114,10 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	case o.Dry:
 		err = dryRun(p, cmd, spec, o.JSON)
 	default:
-		err = launch(p, cmd, spec, o, watch, care)
+		err = launchRun(p, cmd, spec, o, watch, care)
 	}
 	if err != nil {
-		return &failure.Coded{Err: err, Code: exit.Run(err)}
+		return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 	isMissing := false
 	for _, line := range lines {
 		if strings.HasPrefix(line, "#SBATCH ") {
-			_ = p.Tell("the #SBATCH lines of " + prose.Clean(path) + " count for gpuard submit, not for gpuard run")
+			_ = p.PrintMessage("the #SBATCH lines of " + prose.Clean(path) + " count for gpuard submit, not for gpuard run")
 			break
 		}
 	}
@@ -146,20 +146,20 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 		}
 	}
 	if isMissing {
-		_ = p.Tell(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for gpuard run", prose.Clean(path), prose.Clean(shellquote.Words(shellquote.Sh, all...))))
+		_ = p.PrintMessage(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for gpuard run", prose.Clean(path), prose.Clean(shellquote.JoinQuoted(shellquote.Sh, all...))))
 	}
 }
 
-// started is the JSON answer of a run, written just before it becomes the command.
-type started struct {
-	Schema string `json:"schema"` // "gpuard.run/1"
+// runAnswer is the JSON answer of a run, written just before it becomes the command.
+type runAnswer struct {
+	Schema string `json:"schema"` // "gpuard.runCommand/1"
 	Lease  string `json:"lease"`  // "" for a job without a device, and for --dry-run
 	PID    int    `json:"pid"`    // the command's; 0 for --dry-run
 	job.Plan
 	Ranks *ranks.Plan `json:"ranks,omitempty"` // of --torchrun and --ranks
 }
 
-func launch(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOptions, watch *run.Oversight, care *job.Care) error {
+func launchRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOptions, watch *run.Oversight, care *job.Care) error {
 	if care != nil && care.Log != "" {
 		log, err := run.CheckLog(p.Host, care.Log)
 		if err != nil {
@@ -174,15 +174,15 @@ func launch(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOp
 	if watch != nil {
 		watch.JSON = o.JSON
 	}
-	l.Oversee(watch)
+	l.SetOversight(watch)
 	if care != nil {
-		return supervise(p, cmd, l, care, o)
+		return superviseRun(p, cmd, l, care, o)
 	}
 	switch {
 	case o.JSON:
-		err = announce(p, l, os.Getpid(), o)
+		err = announceRun(p, l, os.Getpid(), o)
 	default:
-		err = announce(p, l, 0, o)
+		err = announceRun(p, l, 0, o)
 	}
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func launch(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOp
 
 // dryRun writes on standard output what run would choose now.
 func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) error {
-	inside := run.InContainer(spec.Command)
+	inside := run.IsEngineCommand(spec.Command)
 	if inside {
 		spec.Isolate = job.NoIsolation // as for run
 	}
@@ -205,10 +205,10 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 	case refusal != nil && asJSON:
 		return refusal
 	case refusal != nil:
-		p.Refuse(p.Out, refusal)
-		return &failure.Shown{Err: refusal}
+		p.PrintRefusal(p.Out, refusal)
+		return &failure.ShownError{Err: refusal}
 	}
-	many := run.Ranks(p.Host, spec, plan)
+	many := run.PlanRanks(p.Host, spec, plan)
 	if inside && refusal == nil {
 		note, err := run.ShowContainer(cmd.Context(), p.Host, spec, plan)
 		if err != nil {
@@ -222,7 +222,7 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 	plan.Notes = append(p.Defaults.Lines(), plan.Notes...)
 	if asJSON {
 		plan.Notes = append(p.Remarks, plan.Notes...)
-		return cli.WriteJSON(p.Out, started{Schema: "gpuard.run/1", Plan: planview.WithLists(plan), Ranks: many})
+		return cli.WriteJSON(p.Out, runAnswer{Schema: "gpuard.run/1", Plan: planview.WithLists(plan), Ranks: many})
 	}
 	if many != nil {
 		plan.Notes = append(plan.Notes, many.String())

@@ -16,9 +16,9 @@ import (
 	"gpuard/internal/ui/planview"
 )
 
-// ended is the JSON line at the end of a supervised run.
-type ended struct {
-	Schema   string        `json:"schema"`           // "gpuard.run-end/1"
+// runEndAnswer is the JSON line at the end of a supervised run.
+type runEndAnswer struct {
+	Schema   string        `json:"schema"`           // "gpuard.runCommand-end/1"
 	Lease    string        `json:"lease"`            // of the last start; "" without a device
 	Devices  []job.Given   `json:"devices"`          // of the last start
 	Starts   int           `json:"starts"`           // how often the command was started
@@ -31,20 +31,20 @@ type ended struct {
 	Notes    []string      `json:"notes"`            // remarks since the last start
 }
 
-// supervise runs the command as a child of gpuard. It returns only if the command could not be started.
-func supervise(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care, o *jobflags.RunOptions) error {
-	r, end, err := l.Supervise(cmd.Context(), *care, func(l *run.Launch, pid int) error { return announce(p, l, pid, o) })
+// superviseRun runs the command as a child of gpuard. It returns only if the command could not be started.
+func superviseRun(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care, o *jobflags.RunOptions) error {
+	r, end, err := l.Supervise(cmd.Context(), *care, func(l *run.Launch, pid int) error { return announceRun(p, l, pid, o) })
 	if err != nil {
 		return err
 	}
-	l.Log(ending(r))
+	l.WriteLog(endText(r))
 	switch {
 	case o.JSON:
-		err = cli.LineJSON(p.Err, ended{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
+		err = cli.LineJSON(p.Err, runEndAnswer{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
 			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.Remarks...)})
 	case !o.Quiet:
-		err = p.Tell(ending(r))
-		if text := remaining(r); text != "" {
+		err = p.PrintMessage(endText(r))
+		if text := remainingText(r); text != "" {
 			p.Host.Say(text)
 		}
 	}
@@ -53,26 +53,26 @@ func supervise(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care
 	return nil
 }
 
-// announce reports the devices: as text before the start, or as JSON after it, with the PID of the command.
-func announce(p *cli.Program, l *run.Launch, pid int, o *jobflags.RunOptions) error {
+// announceRun reports the devices: as text before the start, or as JSON after it, with the PID of the command.
+func announceRun(p *cli.Program, l *run.Launch, pid int, o *jobflags.RunOptions) error {
 	switch {
 	case o.JSON && pid != 0:
 		l.Plan.Notes = append(p.Remarks, l.Plan.Notes...)
 		p.Remarks = nil
-		return cli.LineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, planview.WithLists(l.Plan), l.Ranks()})
+		return cli.LineJSON(p.Err, runAnswer{"gpuard.run/1", l.Lease, pid, planview.WithLists(l.Plan), l.RankPlan()})
 	case !o.JSON && !o.Quiet && pid == 0:
 		for _, n := range l.Plan.Notes {
-			_ = p.Tell(n)
+			_ = p.PrintMessage(n)
 		}
-		if line := l.Announce(); line != "" {
-			_ = p.Tell(line)
+		if line := l.PlanLine(); line != "" {
+			_ = p.PrintMessage(line)
 		}
 	}
 	return nil
 }
 
-// ending is the last line of a run: devices, run time, exit code or signal, and peak host memory.
-func ending(r *job.Result) string {
+// endText is the last line of a run: devices, run time, exit code or signal, and peak host memory.
+func endText(r *job.Result) string {
 	where := []string{}
 	for _, d := range r.Devices {
 		where = append(where, d.String())
@@ -97,8 +97,8 @@ func ending(r *job.Result) string {
 	return strings.Join(parts, "; ")
 }
 
-// remaining names the processes that hold the lease after the command ended; "" if there are none.
-func remaining(r *job.Result) string {
+// remainingText names the processes that hold the lease after the command ended; "" if there are none.
+func remainingText(r *job.Result) string {
 	if len(r.HeldBy) == 0 {
 		return ""
 	}

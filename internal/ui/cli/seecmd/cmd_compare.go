@@ -60,18 +60,18 @@ found.`
   gpuard compare -f gpuard.yaml --load ./clients.sh llm image`
 )
 
-// and is the word between two commands.
-const and = "--and"
+// commandSeparator is the word between two commands.
+const commandSeparator = "--and"
 
-// Compare makes gpuard compare.
-func Compare(p *cli.Program) *cobra.Command {
+// NewCompareCommand makes gpuard compare.
+func NewCompareCommand(p *cli.Program) *cobra.Command {
 	o := &compareOptions{}
 	cmd := &cobra.Command{
 		Use:   "compare [flags] -- COMMAND [ARG...] --and -- COMMAND [ARG...]",
 		Short: "Compare speeds: one at a time, sharing, on own GPUs",
 		Long:  compareLong, Example: compareExample,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: p.Programs,
+		ValidArgsFunction: p.CompletePrograms,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.AsRun(compareWith(p, cmd, args, o))
 		},
@@ -102,8 +102,8 @@ func Compare(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// compared is the JSON answer of compare.
-type compared struct {
+// compareAnswer is the JSON answer of compare.
+type compareAnswer struct {
 	Schema     string            `json:"schema"`     // "gpuard.compare/1"
 	Commands   []comparedCommand `json:"commands"`   // in the order they were given
 	GPUs       []comparedGPU     `json:"gpus"`       // that were used, without MIG slices
@@ -147,8 +147,8 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	if err != nil {
 		return err
 	}
-	if err := o.read(r); err != nil {
-		return failure.AsUsage(jobflags.AtDefault(p, err))
+	if err := o.readFlags(r); err != nil {
+		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
 	for flag, path := range map[string]string{"csv": o.csv, "chart": o.chart} {
 		if path == "" {
@@ -169,7 +169,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	if broken != nil && len(got.Runs) == 0 {
 		return broken
 	}
-	a := comparedAnswer(cmd, o, r, got)
+	a := newCompareAnswer(cmd, o, r, got)
 	a.Notes = append(a.Notes, p.Remarks...)
 	if a.Complete = a.Complete && broken == nil; broken != nil && o.json {
 		a.Notes = append(a.Notes, broken.Error())
@@ -179,15 +179,15 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	}
 	switch {
 	case broken != nil && o.json:
-		return &failure.Coded{Err: &failure.Shown{Err: broken}, Code: exit.Run(broken)}
+		return &failure.CodedError{Err: &failure.ShownError{Err: broken}, Code: exit.RunCode(broken)}
 	case broken != nil:
 		return broken
 	}
 	if got.Interrupted != nil {
-		compare.Die(got.Interrupted)
+		compare.DieBySignal(got.Interrupted)
 	}
 	if slices.ContainsFunc(got.Runs, func(run core.Run) bool { return run.Problem != "" }) {
-		return &failure.Coded{Err: &failure.Shown{Err: errors.New("some runs do not count")}, Code: 1}
+		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs do not count")}, Code: 1}
 	}
 	return nil
 }
@@ -195,10 +195,10 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 // splitCommands are the commands between the words --and, each of which may be followed by --.
 func splitCommands(args []string) (list []compare.Command) {
 	add := func(argv []string) {
-		list = append(list, compare.Command{Name: core.Letter(len(list)), Argv: argv})
+		list = append(list, compare.Command{Name: core.CommandLetter(len(list)), Argv: argv})
 	}
 	for len(args) > 0 {
-		end := slices.Index(args, and)
+		end := slices.Index(args, commandSeparator)
 		if end < 0 {
 			add(args)
 			break
@@ -219,7 +219,7 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 	if o.load == "" {
 		return nil, failure.Usagef("cannot compare services without --load: they do not end by themselves; add --load 'COMMAND', which uses the service named in GPUARD_COMPARE and ends")
 	}
-	project, err := projectfile.Load(p, o.file)
+	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +241,8 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 	return list, nil
 }
 
-// read reads the flags, and checks what they and the commands are.
-func (o *compareOptions) read(r *compare.Request) (err error) {
+// readFlags reads the flags, and checks what they and the commands are.
+func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 	if err := r.Check(); err != nil {
 		return err
 	}
@@ -268,11 +268,11 @@ func (o *compareOptions) read(r *compare.Request) (err error) {
 	return nil
 }
 
-func comparedAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compared {
-	a := &compared{Schema: cli.SchemaOf(cmd), Commands: []comparedCommand{}, GPUs: []comparedGPU{}, Repeat: o.repeat, Warmup: o.warmup, Seed: o.seed, Complete: got.Interrupted == nil,
+func newCompareAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compareAnswer {
+	a := &compareAnswer{Schema: cli.SchemaOf(cmd), Commands: []comparedCommand{}, GPUs: []comparedGPU{}, Repeat: o.repeat, Warmup: o.warmup, Seed: o.seed, Complete: got.Interrupted == nil,
 		Conclusion: got.Answer.Conclusion, Warnings: got.Answer.Warnings, Arms: got.Answer.Arms, Quantities: got.Answer.Quantities, Runs: got.Runs, Outputs: got.Kept, Notes: []string{}}
 	for i, c := range r.Commands {
-		one := comparedCommand{Command: core.Letter(i), Argv: c.Argv}
+		one := comparedCommand{Command: core.CommandLetter(i), Argv: c.Argv}
 		if one.Command != c.Name {
 			one.Service = c.Name
 		}
@@ -295,7 +295,7 @@ func compareProgress(now compare.Progress) string {
 
 // showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that cannot
 // be written must not lose the rest.
-func showCompared(p *cli.Program, o *compareOptions, a *compared) error {
+func showCompared(p *cli.Program, o *compareOptions, a *compareAnswer) error {
 	if o.json {
 		if err := cli.WriteJSON(p.Out, a); err != nil {
 			return err
@@ -305,24 +305,24 @@ func showCompared(p *cli.Program, o *compareOptions, a *compared) error {
 	}
 	if o.csv != "" {
 		if err := machine.WriteFile(o.csv, comparedCSV(a), 0o666); err != nil {
-			return &failure.Coded{Err: fmt.Errorf("cannot write the runs: %w", err), Code: 1}
+			return &failure.CodedError{Err: fmt.Errorf("cannot write the runs: %w", err), Code: 1}
 		}
 	}
 	if o.chart == "" {
 		return nil
 	}
-	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Translated)
+	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
 	if err != nil {
-		return &failure.Coded{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
+		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
 	}
 	return nil
 }
 
 // comparedCSV has a line for each command of each run.
-func comparedCSV(a *compared) []byte {
+func comparedCSV(a *compareAnswer) []byte {
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)
 	head := []string{"arm", "round", "problem", "command", "seconds", "company_ratio", "memory_bytes", "run_seconds", "run_load_ratio", "run_memory_bytes", "run_power_watts", "run_energy_joules", "run_clock_mhz", "run_throttled_ratio"}

@@ -34,8 +34,8 @@ type simulateOptions struct {
 	json                           bool
 }
 
-// Simulate makes gpuard simulate.
-func Simulate(p *cli.Program) *cobra.Command {
+// NewSimulateCommand makes gpuard simulate.
+func NewSimulateCommand(p *cli.Program) *cobra.Command {
 	o := &simulateOptions{}
 	var policies []string
 	about := ""
@@ -61,14 +61,14 @@ Policies:` + about,
   sacct -aPo Submit,ElapsedRaw,AllocTRES | gpuard simulate -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return showSimulation(p, cmd, o, args) })
+			return failure.WithExitCode(func() error { return showSimulation(p, cmd, o, args) })
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.gpus, "gpus", "", "`NUMBER` of GPUs, such as 8 or 4,8 or 4..16 (default: usual ones, from the largest job on)")
 	flagset.ListVar(f, &o.policies, "policy", []string{"own"}, "rules to compare, as a `LIST`")
 	f.StringVar(&o.place, "place", "", "`HOW` devices are chosen: packed or spread (default: as gpuard run does)")
-	f.StringVar(&o.guess, "time-guess", string(sim.Given), "`WHAT` is known of the time a job takes: given, none, rough or exact")
+	f.StringVar(&o.guess, "time-guess", string(sim.GuessGiven), "`WHAT` is known of the time a job takes: given, none, rough or exact")
 	f.IntVar(&o.every, "every", 1, "replay only the first of each `N` jobs")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.StringVar(&o.csv, "csv", "", "also write the results into `FILE`")
@@ -80,8 +80,8 @@ Policies:` + about,
 	return cmd
 }
 
-// simulated is the JSON answer of simulate.
-type simulated struct {
+// simulateAnswer is the JSON answer of simulate.
+type simulateAnswer struct {
 	Schema    string       `json:"schema"`    // "gpuard.simulate/1"
 	Trace     traceAnswer  `json:"trace"`     // what was replayed
 	Synthetic []string     `json:"synthetic"` // what of it was made up, in words
@@ -99,7 +99,7 @@ type traceAnswer struct {
 }
 
 func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args []string) error {
-	r, err := o.request()
+	r, err := o.readRequest()
 	if err != nil {
 		return err
 	}
@@ -112,10 +112,10 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	if o.chart != "" && p.Views.Waits == nil {
 		return p.BecomeView()
 	}
-	a := simulated{Schema: cli.SchemaOf(cmd)}
+	a := simulateAnswer{Schema: cli.SchemaOf(cmd)}
 	if len(args) == 1 {
 		a.Trace.From = args[0]
-		r.Trace, err = simulate.Open(args[0], cmd.InOrStdin())
+		r.Trace, err = simulate.OpenTrace(args[0], cmd.InOrStdin())
 	} else {
 		r.Trace, err = ownTrace(cmd.Context(), p)
 	}
@@ -129,14 +129,14 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	a.Trace.Format, a.Trace.Jobs, a.Trace.Users, a.Trace.Remarks = t.Format, len(t.Jobs), len(t.Users), append([]string{}, t.Remarks...)
 	a.Trace.Span = time.Duration(t.Jobs[len(t.Jobs)-1].Arrival - t.Jobs[0].Arrival).Seconds()
 	line, began := cli.NewProgressLine(p, o.json), time.Now()
-	a.Results, err = simulate.Run(cmd.Context(), r, func(done float64) {
+	a.Results, err = simulate.ReplayTrace(cmd.Context(), r, func(done float64) {
 		line.Show(func() string { return simulationProgress(began, done) })
 	})
 	line.Wipe()
 	if err != nil {
 		return err
 	}
-	a.Synthetic = simulate.Synthetic(r)
+	a.Synthetic = simulate.SyntheticNotes(r)
 	if err := writeSimulation(p, o, a.Results); err != nil {
 		return err
 	}
@@ -147,8 +147,8 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	return nil
 }
 
-// request reads the flags that need no trace.
-func (o *simulateOptions) request() (*simulate.Request, error) {
+// readRequest reads the flags that need no trace.
+func (o *simulateOptions) readRequest() (*simulate.Request, error) {
 	r := &simulate.Request{Place: job.Place(o.place), Guess: sim.Guess(o.guess), Every: o.every}
 	if !slices.Contains([]job.Place{job.Auto, job.Packed, job.Spread}, r.Place) {
 		return nil, failure.Usagef("cannot place %q: write --place packed or --place spread", o.place)
@@ -156,7 +156,7 @@ func (o *simulateOptions) request() (*simulate.Request, error) {
 	if o.every < 1 {
 		return nil, failure.Usagef("cannot keep the first of each %d jobs: write --every 1 or more", o.every)
 	}
-	if err := sim.Estimate(nil, r.Guess, nil); err != nil {
+	if err := sim.SetEstimates(nil, r.Guess, nil); err != nil {
 		return nil, failure.Usagef("%v", err)
 	}
 	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
@@ -175,7 +175,7 @@ func (o *simulateOptions) request() (*simulate.Request, error) {
 
 // simulatedMachines are those of --machine and --gpus: of the sizes, else the machine itself, else usual ones.
 func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []sim.Job) ([]gpu.Machine, error) {
-	first, err := gpu.Invent("demo:1xA100-80GB")
+	first, err := gpu.InventMachine("demo:1xA100-80GB")
 	if p.Host.Machine != "" {
 		first, err = p.Host.Read(cmd.Context(), gpu.Identity)
 	}
@@ -188,9 +188,9 @@ func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []s
 	switch {
 	case len(sizes) > 0:
 	case p.Host.Machine == "":
-		sizes = simulate.Sizes(jobs)
+		sizes = simulate.UsualSizes(jobs)
 	default:
-		whole := simulate.Sized(first, len(first.Devices))
+		whole := simulate.SizedMachine(first, len(first.Devices))
 		for i := range whole.Devices {
 			to, from := &whole.Devices[i], first.Devices[i]
 			to.Name, to.MemoryTotal, to.MemoryReserved, to.MainMemory, to.MainAvailable = from.Name, from.MemoryTotal, from.MemoryReserved, from.MainMemory, from.MainAvailable
@@ -199,7 +199,7 @@ func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []s
 	}
 	var machines []gpu.Machine
 	for _, n := range sizes {
-		machines = append(machines, simulate.Sized(first, n))
+		machines = append(machines, simulate.SizedMachine(first, n))
 	}
 	return machines, nil
 }
@@ -229,11 +229,11 @@ func numbersOf(text string) (list []int, err error) {
 func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
-	seen, err := observe.Leases(ctx, p.Host)
+	seen, err := observe.EndedLeases(ctx, p.Host)
 	if err != nil {
 		return simulate.Trace{}, err
 	}
-	seen = slices.DeleteFunc(seen, func(e trend.Ended) bool { return e.Unseen }) // when they ended is not known
+	seen = slices.DeleteFunc(seen, func(e trend.EndedLease) bool { return e.Unseen }) // when they ended is not known
 	for i := range seen {
 		if err := lines.Encode(seen[i]); err != nil {
 			return simulate.Trace{}, err
@@ -261,7 +261,7 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	if !found {
 		return simulate.Trace{}, failure.Usagef("cannot simulate your own jobs: none is recorded; let gpuard serve run for some days, or name a trace: gpuard simulate FILE")
 	}
-	return simulate.Read(&text, "your own jobs")
+	return simulate.ReadTrace(&text, "your own jobs")
 }
 
 // simulationProgress says how much is done of what began then, and when the end is expected.
@@ -296,7 +296,7 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 	if o.chart == "" {
 		return nil
 	}
-	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Translated)
+	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}

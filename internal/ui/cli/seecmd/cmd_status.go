@@ -18,8 +18,8 @@ type statusOptions struct {
 	only              []string
 }
 
-// Status makes gpuard status.
-func Status(p *cli.Program) *cobra.Command {
+// NewStatusCommand makes gpuard status.
+func NewStatusCommand(p *cli.Program) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -39,7 +39,7 @@ device can be read, with the reason.`,
 			return flagset.NoArguments(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error { return statusWith(p, cmd, &o) })
+			return failure.WithExitCode(func() error { return statusWith(p, cmd, &o) })
 		},
 	}
 	f := cmd.Flags()
@@ -66,17 +66,17 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 	case o.bus:
 		return showBus(cmd.Context(), p, o.json)
 	case o.record:
-		data, err := leases.Record(cmd.Context(), p.Host)
+		data, err := leases.RecordMachine(cmd.Context(), p.Host)
 		if err == nil {
 			_, err = p.Out.Write(data)
 		}
 		return err
 	case cmd.Flags().Changed("watch"):
-		every, err := flagset.Interval(o.watch)
+		every, err := flagset.ReadInterval(o.watch)
 		if err != nil {
 			return failure.AsUsage(err)
 		}
-		return watch(cmd.Context(), p, every, o.only)
+		return watchStatus(cmd.Context(), p, every, o.only)
 	}
 	s, err := readStatus(cmd.Context(), p, o.only)
 	if err != nil {
@@ -88,7 +88,7 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 		statusView(p.Out, s, p.Term(p.Out))
 	}
 	if err == nil && len(s.Unavailable) > 0 {
-		err = &failure.Shown{Err: errors.New(s.Unavailable[0].Text)}
+		err = &failure.ShownError{Err: errors.New(s.Unavailable[0].Text)}
 	}
 	return err
 }

@@ -35,7 +35,7 @@ type busEntry struct {
 // bus.
 func showBus(ctx context.Context, p *cli.Program, asJSON bool) error {
 	v := busView{Schema: "gpuard.pci/1", Cards: []busEntry{}}
-	m, err := leases.Look(ctx, p.Host)
+	m, err := leases.ReadIdentity(ctx, p.Host)
 	var none *gpu.Unavailable
 	if err != nil && !errors.As(err, &none) {
 		return err
@@ -45,7 +45,7 @@ func showBus(ctx context.Context, p *cli.Program, asJSON bool) error {
 		number := strings.TrimPrefix(machine.DeviceName(m, *d), "GPU ")
 		v.Cards = append(v.Cards, busEntry{PCI: d.PCI, GPU: number, Name: prose.Clean(d.Name), UUID: d.UUID})
 	}
-	if p.Host.Hardware() {
+	if p.Host.IsHardware() {
 		cards, err := p.Host.Cards()
 		if err != nil {
 			return err
@@ -63,22 +63,22 @@ func showBus(ctx context.Context, p *cli.Program, asJSON bool) error {
 		return cli.WriteJSON(p.Out, v)
 	}
 	table := console.Page{Term: p.Term(p.Out)}
-	bus(&table, v.Cards)
+	writeBusTable(&table, v.Cards)
 	_, err = fmt.Fprint(p.Out, table.Out.String())
 	return err
 }
 
-// bus writes the cards as a table.
-func bus(p *console.Page, cards []busEntry) {
+// writeBusTable writes the cards as a table.
+func writeBusTable(p *console.Page, cards []busEntry) {
 	if len(cards) == 0 {
-		p.Line(console.Normal.Of("No GPU or accelerator on the PCI bus"))
+		p.Line(console.Normal.Span("No GPU or accelerator on the PCI bus"))
 		return
 	}
 	rows := [][]string{{"PCI", "ID", "DRIVER", "GPU", "MODEL"}}
 	for _, c := range cards {
 		rows = append(rows, []string{c.PCI, c.ID, c.Driver, c.GPU, p.Text(c.Name)})
 	}
-	widths, _ := p.Columns(rows)
+	widths, _ := p.ColumnWidths(rows)
 	for n, row := range rows {
 		s, line := console.Normal, ""
 		if n == 0 {
@@ -88,8 +88,8 @@ func bus(p *console.Page, cards []busEntry) {
 			if text == "" {
 				text = "-"
 			}
-			line += console.Pad(text, widths[i], false, "") + console.Between
+			line += console.Pad(text, widths[i], false, "") + console.ColumnGap
 		}
-		p.Line(s.Of(line))
+		p.Line(s.Span(line))
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"gpuard/internal/ui/cli"
 )
 
-// watch redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
-func watch(ctx context.Context, p *cli.Program, every time.Duration, only []string) error {
-	k, leave := listen(p.Term(p.Out).TTY, p.Host.Crashed), "Ctrl-C leaves"
+// watchStatus redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
+func watchStatus(ctx context.Context, p *cli.Program, every time.Duration, only []string) error {
+	k, leave := startKeyboard(p.Term(p.Out).TTY, p.Host.Crashed), "Ctrl-C leaves"
 	if k != nil {
-		defer k.restore()
+		defer k.restoreTerminal()
 		leave = "q leaves"
 	}
 	tick := time.NewTicker(every)
@@ -34,7 +34,7 @@ func watch(ctx context.Context, p *cli.Program, every time.Duration, only []stri
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.left():
+		case <-k.leaveSignal():
 			return nil
 		case <-tick.C:
 		}
@@ -45,9 +45,9 @@ func watch(ctx context.Context, p *cli.Program, every time.Duration, only []stri
 func readStatus(ctx context.Context, p *cli.Program, only []string) (status.Report, error) {
 	s, err := leases.Status(ctx, p.Host, only...)
 	if lease, set := p.Host.Env.Lookup("GPUARD_LEASE"); set {
-		s.Inside(lease)
+		s.MarkCallerLease(lease)
 	}
-	s.Unhealthy(services.Unhealthy(p.Host))
+	s.AddUnhealthy(services.UnhealthyReasons(p.Host))
 	return s, err
 }
 
@@ -57,9 +57,9 @@ type keyboard struct {
 	gone   chan struct{} // closed when the user pressed a key to leave
 }
 
-// listen returns nil without a terminal, and in the background, where changing the terminal would stop the program. again:
+// startKeyboard returns nil without a terminal, and in the background, where changing the terminal would stop the program. again:
 // this process has begun again after a crash.
-func listen(screen, again bool) *keyboard {
+func startKeyboard(screen, again bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
 	if !screen || !cli.InForeground(os.Stdin) {
 		return nil
@@ -69,7 +69,7 @@ func listen(screen, again bool) *keyboard {
 		return nil
 	}
 	if again {
-		k.usualBefore()
+		k.repairSavedMode()
 	}
 	k.singleKeys()
 	go k.readKeys()
@@ -84,14 +84,16 @@ func listen(screen, again bool) *keyboard {
 	return k
 }
 
-func (k *keyboard) left() <-chan struct{} {
+func (k *keyboard) leaveSignal() <-chan struct{} {
 	if k == nil {
 		return nil
 	}
 	return k.gone
 }
 
-func (k *keyboard) restore() { _ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before) }
+func (k *keyboard) restoreTerminal() {
+	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, k.before)
+}
 
 // singleKeys turns off line mode and echo. Ctrl-\ becomes a key too, because its signal would end the program without
 // restoring the terminal.
@@ -102,8 +104,8 @@ func (k *keyboard) singleKeys() {
 	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &mode)
 }
 
-// usualBefore makes the mode to restore the usual one, where it is that of single keys: a crash has left it behind.
-func (k *keyboard) usualBefore() {
+// repairSavedMode makes the mode to restore the usual one, where it is that of single keys: a crash has left it behind.
+func (k *keyboard) repairSavedMode() {
 	const ctrlBackslash = 0x1c
 	if k.before.Lflag&(unix.ICANON|unix.ECHO) == 0 && k.before.Cc[unix.VQUIT] == 0 {
 		k.before.Lflag |= unix.ICANON | unix.ECHO
@@ -121,7 +123,7 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 			}
 			continue
 		}
-		k.restore()
+		k.restoreTerminal()
 		signal.Reset(number)
 		_ = syscall.Kill(syscall.Getpid(), number)
 	}

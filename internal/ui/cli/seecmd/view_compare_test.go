@@ -12,7 +12,7 @@ import (
 
 // TestComparedView: numbers have no exponents and stand below each other; a narrow terminal has all ratios.
 func TestComparedView(t *testing.T) {
-	a := &compared{Complete: true, Arms: []core.Summary{{Arm: core.Alone}, {Arm: core.Shares, Use: core.Use{Energy: new(29412.0), Clock: new(1500.0)}}}}
+	a := &compareAnswer{Complete: true, Arms: []core.Summary{{Arm: core.Alone}, {Arm: core.Shares, Use: core.Use{Energy: new(29412.0), Clock: new(1500.0)}}}}
 	add := func(command, name string, metric bool, median float64) {
 		a.Quantities = append(a.Quantities,
 			core.Quantity{Command: command, Name: name, Metric: metric, Arm: core.Alone, Runs: 5, Median: median, Lowest: median / 2, Highest: median * 2},
@@ -35,7 +35,7 @@ func TestComparedView(t *testing.T) {
 			t.Errorf("width %d: %d of 3 ratios:\n%s", width, n, text)
 		}
 		for line := range strings.Lines(text) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Fatalf("width %d: %d cells: %q", width, n, line)
 			}
 		}
@@ -44,7 +44,7 @@ func TestComparedView(t *testing.T) {
 
 func TestDigits(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.001: "0.001", 0.00123456: "0.00123", 1.65: "1.65", 2: "2", 9.999: "10", 100: "100", 1234.5: "1234", 29412: "29412", 999999999: "999999999", 1e9: "1e+09", -1234567: "-1234567", 1e-5: "1e-05"} {
-		if got := digits(v, 3); got != want {
+		if got := roundDigits(v, 3); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}

@@ -13,34 +13,34 @@ import (
 )
 
 // simulationView writes what gpuard simulate shows.
-func simulationView(w io.Writer, a *simulated, t console.Term) {
+func simulationView(w io.Writer, a *simulateAnswer, t console.Term) {
 	v := &console.Page{Term: t}
-	v.WriteText(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, span64(&a.Trace.Span)))
+	v.WriteText(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, spanText(&a.Trace.Span)))
 	for _, text := range a.Trace.Remarks {
-		v.Paragraph(console.Dim.Of("in the trace:     "), console.Normal, v.Text(text))
+		v.WriteParagraph(console.Dim.Span("in the trace:     "), console.Normal, v.Text(text))
 	}
 	for _, text := range a.Synthetic {
-		v.Paragraph(console.Dim.Of("not in the trace: "), console.Normal, v.Text(text))
+		v.WriteParagraph(console.Dim.Span("not in the trace: "), console.Normal, v.Text(text))
 	}
-	for _, text := range leftOut(a.Results) {
-		v.Paragraph(console.Dim.Of("left out:         "), console.Normal, text)
+	for _, text := range leftOutText(a.Results) {
+		v.WriteParagraph(console.Dim.Span("left out:         "), console.Normal, text)
 	}
-	v.Line(console.Dim.Of("GPUs policy     completion   median     wait     99 %  longest  8 GPUs+  in use"))
+	v.Line(console.Dim.Span("GPUs policy     completion   median     wait     99 %  longest  8 GPUs+  in use"))
 	for i := range a.Results {
 		r := &a.Results[i]
-		v.Line(console.Normal.Of(fmt.Sprintf("%4d %-10s %10s %8s %8s %8s %8s %8s %7s", r.GPUs, r.Policy, span64(r.CompletionMean), span64(r.CompletionMedian), span64(r.WaitMean),
-			span64(r.WaitP99), span64(r.WaitMax), span64(r.WaitLarge), console.PercentText(r.Allocated))))
+		v.Line(console.Normal.Span(fmt.Sprintf("%4d %-10s %10s %8s %8s %8s %8s %8s %7s", r.GPUs, r.Policy, spanText(r.CompletionMean), spanText(r.CompletionMedian), spanText(r.WaitMean),
+			spanText(r.WaitP99), spanText(r.WaitMax), spanText(r.WaitLarge), console.PercentText(r.Allocated))))
 	}
-	users(v, a)
-	if text := enough(a.Results); text != "" {
+	writeUsers(v, a)
+	if text := enoughGPUsText(a.Results); text != "" {
 		v.WriteText(text)
 	}
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
-// leftOut says which jobs are too large for which sizes of the machine. A size that serves more of them has them in its
+// leftOutText says which jobs are too large for which sizes of the machine. A size that serves more of them has them in its
 // waits.
-func leftOut(results []sim.Result) (lines []string) {
+func leftOutText(results []sim.Result) (lines []string) {
 	sizes, counts := map[int][]string{}, []int{}
 	for i := range results {
 		r := &results[i]
@@ -54,7 +54,7 @@ func leftOut(results []sim.Result) (lines []string) {
 	}
 	for _, n := range counts {
 		if n > 0 {
-			lines = append(lines, fmt.Sprintf("%s that a machine of %s GPUs can never serve", prose.Count(n, "job"), prose.List(sizes[n], "or")))
+			lines = append(lines, fmt.Sprintf("%s that a machine of %s GPUs can never serve", prose.CountNoun(n, "job"), prose.JoinWords(sizes[n], "or")))
 		}
 	}
 	if len(counts) > 1 {
@@ -63,35 +63,35 @@ func leftOut(results []sim.Result) (lines []string) {
 	return lines
 }
 
-// users adds what each user would have waited, where there is one result and there are users.
-func users(p *console.Page, a *simulated) {
+// writeUsers adds what each user would have waited, where there is one result and there are users.
+func writeUsers(p *console.Page, a *simulateAnswer) {
 	const most = 20
 	if len(a.Results) > 1 || a.Trace.Users < 2 {
 		return
 	}
-	p.Line(console.Dim.Of("  jobs      wait completion GPU hours  user"))
+	p.Line(console.Dim.Span("  jobs      wait completion GPU hours  user"))
 	list := a.Results[0].Users
 	for i := range list[:min(most, len(list))] {
 		u := &list[i]
-		p.Line(console.Normal.Of(fmt.Sprintf("%6d %9s %10s %9.1f  %s", u.Jobs, span64(&u.Wait), span64(&u.Completion), u.GPUSeconds/3600, p.Text(u.Name))))
+		p.Line(console.Normal.Span(fmt.Sprintf("%6d %9s %10s %9.1f  %s", u.Jobs, spanText(&u.Wait), spanText(&u.Completion), u.GPUSeconds/3600, p.Text(u.Name))))
 	}
 	if more := len(list) - most; more > 0 {
 		p.WriteText(fmt.Sprintf("  and %d more; all: --json", more))
 	}
 }
 
-// brieflyWaited is the mean wait up to which a machine counts as large enough.
-const brieflyWaited = 10 * time.Minute
+// maxBriefWait is the mean wait up to which a machine counts as large enough.
+const maxBriefWait = 10 * time.Minute
 
-// enough names the smallest machine on which jobs wait briefly, where the first policy was replayed on several.
-func enough(results []sim.Result) string {
+// enoughGPUsText names the smallest machine on which jobs wait briefly, where the first policy was replayed on several.
+func enoughGPUsText(results []sim.Result) string {
 	sizes := 0
 	for i := range results {
 		r := &results[i]
 		if r.Policy != results[0].Policy {
 			continue
 		}
-		if sizes++; r.WaitMean != nil && r.TooLarge == 0 && *r.WaitMean <= brieflyWaited.Seconds() && (sizes > 1 || len(results) > 1) {
+		if sizes++; r.WaitMean != nil && r.TooLarge == 0 && *r.WaitMean <= maxBriefWait.Seconds() && (sizes > 1 || len(results) > 1) {
 			return fmt.Sprintf("%d GPUs are the fewest of these with a mean wait of at most 10 minutes", r.GPUs)
 		}
 	}
@@ -101,8 +101,8 @@ func enough(results []sim.Result) string {
 	return ""
 }
 
-// span64 is a time in words, "-" for none.
-func span64(seconds *float64) string {
+// spanText is a time in words, "-" for none.
+func spanText(seconds *float64) string {
 	if seconds == nil {
 		return "-"
 	}

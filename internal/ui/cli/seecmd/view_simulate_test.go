@@ -19,7 +19,7 @@ func TestLeftOut(t *testing.T) {
 			result("own", 4, 3), result("own", 8, 1), result("own", 16, 0),
 		},
 	} {
-		if got := strings.Join(leftOut(results), "|"); got != want {
+		if got := strings.Join(leftOutText(results), "|"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

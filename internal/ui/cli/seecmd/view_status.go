@@ -32,14 +32,14 @@ func frameText(s status.Report, term console.Term, leave string) string {
 	foot := s.Now.Format("15:04:05") + "  " + leave
 	if more := len(lines) - (term.Height - 2); term.Height > 0 && more > 0 { // one line for the foot, one for the cursor
 		s.Devices = slices.Clone(s.Devices)
-		slices.SortStableFunc(s.Devices, func(a, b status.Device) int { return cmp.Compare(rank(&a), rank(&b)) })
+		slices.SortStableFunc(s.Devices, func(a, b status.Device) int { return cmp.Compare(useRank(&a), useRank(&b)) })
 		lines = screenLines(s, term)
 		shown := max(term.Height-2, 0)
 		foot = fmt.Sprintf("%d more lines  %s", len(lines)-shown, foot)
 		lines = lines[:shown:shown]
 	}
 	p := console.Page{Term: term}
-	p.Line(console.Dim.Of(foot))
+	p.Line(console.Dim.Span(foot))
 	lines = append(lines, strings.TrimSuffix(p.Out.String(), "\n"))
 	return "\x1b[H" + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
 }
@@ -48,8 +48,8 @@ func screenLines(s status.Report, term console.Term) []string {
 	return strings.Split(strings.TrimSuffix(statusText(s, term), "\n"), "\n")
 }
 
-// rank sorts devices in use first, then unhealthy ones, then free ones.
-func rank(d *status.Device) int {
+// useRank sorts devices in use first, then unhealthy ones, then free ones.
+func useRank(d *status.Device) int {
 	switch {
 	case d.Use != status.Free, slices.ContainsFunc(d.MIG, func(s status.Device) bool { return s.Use != status.Free }):
 		return 0
@@ -64,13 +64,13 @@ func statusText(s status.Report, term console.Term) string {
 		term.Width = console.UsualWidth
 	}
 	v := statusPage{Page: console.Page{Term: term}, s: s}
-	v.header()
+	v.writeHeader()
 	if len(s.Devices) > 0 {
 		v.Line()
-		v.devices()
+		v.writeDevices()
 	}
-	v.waiting()
-	v.remarks()
+	v.writeWaiting()
+	v.writeRemarks()
 	return v.Out.String()
 }
 
@@ -80,32 +80,32 @@ type statusPage struct {
 	kept []string // leases whose keepers were written
 }
 
-// row is one line of the table: a GPU or a slice.
-type row struct {
+// statusRow is one line of the table: a GPU or a slice.
+type statusRow struct {
 	label, model string
 	device       *status.Device
 	parent       bool // split: its slices follow
 }
 
-func (v *statusPage) rows() []row {
-	var rows []row
+func (v *statusPage) deviceRows() []statusRow {
+	var rows []statusRow
 	for i := range v.s.Devices {
 		d := &v.s.Devices[i]
 		label := fmt.Sprint(d.Index)
 		if d.Vendor != v.s.Devices[0].Vendor || d.Vendor != v.s.Devices[len(v.s.Devices)-1].Vendor {
 			label = fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 		}
-		rows = append(rows, row{label, v.Text(gpu.Model(d.Name)), d, len(d.MIG) > 0})
+		rows = append(rows, statusRow{label, v.Text(gpu.ModelName(d.Name)), d, len(d.MIG) > 0})
 		for j := range d.MIG {
 			slice := &d.MIG[j]
-			rows = append(rows, row{fmt.Sprintf("%s:%d", label, slice.Index), v.Text("MIG " + slice.Profile), slice, false})
+			rows = append(rows, statusRow{fmt.Sprintf("%s:%d", label, slice.Index), v.Text("MIG " + slice.Profile), slice, false})
 		}
 	}
 	return rows
 }
 
-// header writes the count of devices by use, and the source of the readings.
-func (v *statusPage) header() {
+// writeHeader writes the count of devices by use, and the source of the readings.
+func (v *statusPage) writeHeader() {
 	var parts []string
 	if v.s.Driver != "" {
 		parts = append(parts, "driver "+v.Text(v.s.Driver))
@@ -125,19 +125,19 @@ func (v *statusPage) header() {
 			parts = append(parts, "recorded "+console.AgeText(v.s.Now.Sub(v.s.Taken))+" ago")
 		}
 	}
-	summary := v.summary()
-	rest := v.Term.Language.Join(v.Pick(" · ", ", "), parts...)
-	if gap := v.Term.Width - console.Cells(summary) - console.Cells(rest); gap >= 2 {
-		v.Line(console.Bold.Of(summary), console.Dim.Of(strings.Repeat(" ", gap)+rest))
+	summary := v.summaryText()
+	rest := v.Term.Language.Join(v.PickGlyph(" · ", ", "), parts...)
+	if gap := v.Term.Width - console.CellWidth(summary) - console.CellWidth(rest); gap >= 2 {
+		v.Line(console.Bold.Span(summary), console.Dim.Span(strings.Repeat(" ", gap)+rest))
 		return
 	}
-	v.Paragraph(console.Span{}, console.Bold, summary)
+	v.WriteParagraph(console.Span{}, console.Bold, summary)
 	if rest != "" {
-		v.Paragraph(console.Span{}, console.Dim, rest)
+		v.WriteParagraph(console.Span{}, console.Dim, rest)
 	}
 }
 
-func (v *statusPage) summary() string {
+func (v *statusPage) summaryText() string {
 	if len(v.s.Devices) == 0 {
 		if v.s.Source == "file" && len(v.s.Unavailable) == 0 {
 			return v.Term.Translate("No GPU: the machine file has none")
@@ -146,7 +146,7 @@ func (v *statusPage) summary() string {
 	}
 	slices, split := 0, 0
 	count := map[string]int{}
-	for _, r := range v.rows() {
+	for _, r := range v.deviceRows() {
 		if r.parent {
 			split++
 			continue
@@ -156,12 +156,12 @@ func (v *statusPage) summary() string {
 		}
 		count[r.device.State()]++
 	}
-	things := prose.Count(len(v.s.Devices), "GPU")
+	things := prose.CountNoun(len(v.s.Devices), "GPU")
 	switch {
 	case split == 1 && len(v.s.Devices) == 1:
-		things += " split into " + prose.Count(slices, "MIG slice")
+		things += " split into " + prose.CountNoun(slices, "MIG slice")
 	case split > 0:
-		things += fmt.Sprintf(" (%d split into %s)", split, prose.Count(slices, "MIG slice"))
+		things += fmt.Sprintf(" (%d split into %s)", split, prose.CountNoun(slices, "MIG slice"))
 	}
 	var uses []string
 	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "use unknown", "degraded", "unhealthy", "unknown"} {
@@ -188,42 +188,42 @@ func useStyle(word string) console.Style {
 	return console.Red
 }
 
-func (v *statusPage) remarks() {
+func (v *statusPage) writeRemarks() {
 	if len(v.s.Unavailable)+len(v.s.Problems)+len(v.s.Notes) > 0 {
 		v.Line()
 	}
 	for _, u := range v.s.Unavailable {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Translate(u.Text))
+		v.WriteParagraph(console.Red.Span("! "), console.Normal, v.Translate(u.Text))
 		if u.Remedy != "" {
-			v.Paragraph(console.Normal.Of("  "), console.Bold, v.Translate(u.Remedy))
+			v.WriteParagraph(console.Normal.Span("  "), console.Bold, v.Translate(u.Remedy))
 		}
 	}
 	for _, problem := range v.s.Problems {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Translate(problem))
+		v.WriteParagraph(console.Red.Span("! "), console.Normal, v.Translate(problem))
 	}
 	for _, note := range v.s.Notes {
-		v.Paragraph(console.Yellow.Of(v.Translate("note:")+" "), console.Normal, v.Translate(note))
+		v.WriteParagraph(console.Yellow.Span(v.Translate("note:")+" "), console.Normal, v.Translate(note))
 	}
 }
 
-// bar draws a share as a bar of width cells; an unknown share is blank.
-func bar(p *console.Page, share *float64, width int) console.Span {
+// drawBar draws a share as a bar of width cells; an unknown share is blank.
+func drawBar(p *console.Page, share *float64, width int) console.Span {
 	if share == nil || width <= 0 {
-		return console.Normal.Of(strings.Repeat(" ", max(width, 0)))
+		return console.Normal.Span(strings.Repeat(" ", max(width, 0)))
 	}
 	halves := int(min(max(*share, 0), 1)*float64(2*width) + 0.5)
 	if halves == 0 && *share > 0.005 {
 		halves = 1
 	}
-	full, half := p.Pick("━", "#"), p.Pick("╸", "-")
+	full, half := p.PickGlyph("━", "#"), p.PickGlyph("╸", "-")
 	drawn := strings.Repeat(full, halves/2)
 	if halves%2 == 1 {
 		drawn += half
 	}
-	return console.Normal.Of(drawn + strings.Repeat(p.Pick("┈", "."), width-halves/2-halves%2))
+	return console.Normal.Span(drawn + strings.Repeat(p.PickGlyph("┈", "."), width-halves/2-halves%2))
 }
 
-func percent(share *float64) string {
+func percentText(share *float64) string {
 	if share == nil {
 		return "-"
 	}
@@ -238,8 +238,8 @@ func memoryShare(d *status.Device) *float64 {
 	return new(float64(*used) / float64(*all))
 }
 
-// memory writes "51.2/80.0 GiB".
-func memory(d *status.Device) string {
+// memoryText writes "51.2/80.0 GiB".
+func memoryText(d *status.Device) string {
 	gib := func(b *gpu.Bytes) string {
 		if b == nil {
 			return "?"
@@ -253,14 +253,14 @@ func memory(d *status.Device) string {
 	return gib(used) + "/" + gib(all) + " GiB"
 }
 
-func temperature(d *status.Device) string {
+func temperatureText(d *status.Device) string {
 	if d.Temperature == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%d C", *d.Temperature)
 }
 
-func power(d *status.Device) string {
+func powerText(d *status.Device) string {
 	switch {
 	case d.Power == nil:
 		return "-"

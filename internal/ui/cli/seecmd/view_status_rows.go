@@ -16,12 +16,12 @@ import (
 	"gpuard/internal/ui/planview"
 )
 
-// columns are the widths of the table; 0 leaves a column out.
-type columns struct{ label, model, bar, percent, memory, temperature, power, pci, use int }
+// columnWidths are the widths of the table; 0 leaves a column out.
+type columnWidths struct{ label, model, bar, percent, memory, temperature, power, pci, use int }
 
-// measure gives fixed columns what their content needs, and shares the rest between model and bars.
-func (v *statusPage) measure(rows []row) columns {
-	c := columns{label: 3, model: 5, percent: 5, memory: 6, temperature: 5, use: 4}
+// columnWidths gives fixed columns what their content needs, and shares the rest between model and bars.
+func (v *statusPage) columnWidths(rows []statusRow) columnWidths {
+	c := columnWidths{label: 3, model: 5, percent: 5, memory: 6, temperature: 5, use: 4}
 	if v.Term.Width >= console.PowerWidth {
 		c.power = 5
 	}
@@ -29,44 +29,44 @@ func (v *statusPage) measure(rows []row) columns {
 		c.pci = 4
 	}
 	for _, r := range rows {
-		c.label = max(c.label, console.Cells(r.label))
-		c.model = max(c.model, console.Cells(r.model))
-		c.memory = max(c.memory, console.Cells(memory(r.device)))
-		c.use = max(c.use, console.Cells(v.Term.Translate(r.device.State())))
+		c.label = max(c.label, console.CellWidth(r.label))
+		c.model = max(c.model, console.CellWidth(r.model))
+		c.memory = max(c.memory, console.CellWidth(memoryText(r.device)))
+		c.use = max(c.use, console.CellWidth(v.Term.Translate(r.device.State())))
 		if c.power > 0 {
-			c.power = max(c.power, console.Cells(power(r.device)))
+			c.power = max(c.power, console.CellWidth(powerText(r.device)))
 		}
 		if c.pci > 0 {
-			c.pci = max(c.pci, console.Cells(r.device.PCI))
+			c.pci = max(c.pci, console.CellWidth(r.device.PCI))
 		}
 	}
-	gaps := 5 * len(console.Between)
-	gaps += len(console.Between) * (min(c.power, 1) + min(c.pci, 1))
+	gaps := 5 * len(console.ColumnGap)
+	gaps += len(console.ColumnGap) * (min(c.power, 1) + min(c.pci, 1))
 	rest := v.Term.Width - gaps - c.label - 1 - c.percent - 1 - c.memory - c.temperature - c.power - c.pci - c.use
 	c.model = min(c.model, max(rest-2*6, 8))
 	c.bar = min(max((rest-c.model)/2, 0), 20)
 	return c
 }
 
-func (v *statusPage) devices() {
-	rows := v.rows()
-	c := v.measure(rows)
+func (v *statusPage) writeDevices() {
+	rows := v.deviceRows()
+	c := v.columnWidths(rows)
 	if v.Term.Width < console.TableWidth {
 		for _, r := range rows {
-			v.narrow(r, c)
+			v.writeNarrow(r, c)
 		}
 		return
 	}
-	v.titles(c)
+	v.writeTitles(c)
 	for _, r := range rows {
-		v.wide(r, c)
-		v.below(r, c.label+len(console.Between))
+		v.writeWide(r, c)
+		v.writeBelow(r, c.label+len(console.ColumnGap))
 	}
 }
 
-func (v *statusPage) titles(c columns) {
+func (v *statusPage) writeTitles(c columnWidths) {
 	head := func(word string, width int, right bool) string {
-		return console.Pad(v.Term.Translate(word), width, right, "") + console.Between
+		return console.Pad(v.Term.Translate(word), width, right, "") + console.ColumnGap
 	}
 	line := head("GPU", c.label, true) + head("MODEL", c.model, false) + head("LOAD", c.bar+1+c.percent, false) + head("MEMORY", c.bar+1+c.memory, false) + head("TEMP", c.temperature, true)
 	if c.power > 0 {
@@ -75,98 +75,98 @@ func (v *statusPage) titles(c columns) {
 	if c.pci > 0 {
 		line += head("PCI", c.pci, false)
 	}
-	v.Line(console.Dim.Of(line + v.Term.Translate("USE")))
+	v.Line(console.Dim.Span(line + v.Term.Translate("USE")))
 }
 
-func (v *statusPage) wide(r row, c columns) {
+func (v *statusPage) writeWide(r statusRow, c columnWidths) {
 	d, use := r.device, r.device.State()
 	line := []console.Span{
-		console.Bold.Of(console.Pad(r.label, c.label, true, "")), console.Normal.Of(console.Between + console.Pad(r.model, c.model, false, v.Dots()) + console.Between),
-		bar(&v.Page, d.Utilization, c.bar), console.Normal.Of(" " + console.Pad(percent(d.Utilization), c.percent, true, "") + console.Between),
-		bar(&v.Page, memoryShare(d), c.bar), console.Normal.Of(" " + console.Pad(memory(d), c.memory, true, "") + console.Between),
-		console.Normal.Of(console.Pad(temperature(d), c.temperature, true, "") + console.Between),
+		console.Bold.Span(console.Pad(r.label, c.label, true, "")), console.Normal.Span(console.ColumnGap + console.Pad(r.model, c.model, false, v.Ellipsis()) + console.ColumnGap),
+		drawBar(&v.Page, d.Utilization, c.bar), console.Normal.Span(" " + console.Pad(percentText(d.Utilization), c.percent, true, "") + console.ColumnGap),
+		drawBar(&v.Page, memoryShare(d), c.bar), console.Normal.Span(" " + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap),
+		console.Normal.Span(console.Pad(temperatureText(d), c.temperature, true, "") + console.ColumnGap),
 	}
 	if c.power > 0 {
-		line = append(line, console.Normal.Of(console.Pad(power(d), c.power, true, "")+console.Between))
+		line = append(line, console.Normal.Span(console.Pad(powerText(d), c.power, true, "")+console.ColumnGap))
 	}
 	if c.pci > 0 {
-		line = append(line, console.Normal.Of(console.Pad(d.PCI, c.pci, false, "")+console.Between))
+		line = append(line, console.Normal.Span(console.Pad(d.PCI, c.pci, false, "")+console.ColumnGap))
 	}
-	v.Line(append(line, useStyle(use).Of(v.Term.Translate(use)))...)
+	v.Line(append(line, useStyle(use).Span(v.Term.Translate(use)))...)
 }
 
-// narrow writes a device for a narrow terminal: name and use, then the readings, then its users.
-func (v *statusPage) narrow(r row, c columns) {
+// writeNarrow writes a device for a narrow terminal: name and use, then the readings, then its users.
+func (v *statusPage) writeNarrow(r statusRow, c columnWidths) {
 	d, use := r.device, r.device.State()
 	label := r.label + " "
-	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(v.Term.Translate(use))
-	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(v.Term.Translate(use)))
+	room := v.Term.Width - console.CellWidth(label) - 1 - console.CellWidth(v.Term.Translate(use))
+	v.Line(console.Bold.Span(label), console.Normal.Span(console.Pad(r.model, max(room, 0), false, v.Ellipsis())+" "), useStyle(use).Span(v.Term.Translate(use)))
 	const indent = 2
-	text := console.Pad(percent(d.Utilization), c.percent, true, "") + console.Between + console.Pad(memory(d), c.memory, true, "") + console.Between + temperature(d)
+	text := console.Pad(percentText(d.Utilization), c.percent, true, "") + console.ColumnGap + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap + temperatureText(d)
 	share := d.Utilization
 	if d.Profile != "" || r.parent {
 		share = memoryShare(d)
 	}
-	line := []console.Span{console.Normal.Of(strings.Repeat(" ", indent))}
-	if width := min(v.Term.Width-indent-1-console.Cells(text), 12); width >= 4 && share != nil {
-		line = append(line, bar(&v.Page, share, width), console.Normal.Of(" "))
+	line := []console.Span{console.Normal.Span(strings.Repeat(" ", indent))}
+	if width := min(v.Term.Width-indent-1-console.CellWidth(text), 12); width >= 4 && share != nil {
+		line = append(line, drawBar(&v.Page, share, width), console.Normal.Span(" "))
 	}
 	if strings.Trim(text, "- ") != "" {
-		v.Line(append(line, console.Normal.Of(text))...)
+		v.Line(append(line, console.Normal.Span(text))...)
 	}
-	v.below(r, indent)
+	v.writeBelow(r, indent)
 }
 
-// below writes the problems of a device and the jobs that use it.
-func (v *statusPage) below(r row, indent int) {
+// writeBelow writes the problems of a device and the jobs that use it.
+func (v *statusPage) writeBelow(r statusRow, indent int) {
 	d, blank := r.device, strings.Repeat(" ", indent)
 	if d.Health != health.OK && d.Profile == "" {
 		text := fmt.Sprintf("%s: %s", d.Health, strings.Join(d.Why, "; "))
-		v.Paragraph(useStyle(string(d.Health)).Of(blank+"! "), console.Normal, v.Translate(text))
+		v.WriteParagraph(useStyle(string(d.Health)).Span(blank+"! "), console.Normal, v.Translate(text))
 		if d.Remedy != "" {
-			v.Paragraph(console.Normal.Of(blank+"  "), console.Bold, v.Translate(d.Remedy))
+			v.WriteParagraph(console.Normal.Span(blank+"  "), console.Bold, v.Translate(d.Remedy))
 		}
 	}
 	if d.Profile == "" {
-		v.noted(d, blank)
+		v.writeDrainAndXIDs(d, blank)
 	}
-	lead := blank + v.Pick("└ ", "- ")
+	lead := blank + v.PickGlyph("└ ", "- ")
 	for _, l := range d.Leases {
-		v.occupant(lead, v.lease(d, l))
+		v.writeOccupant(lead, v.leaseOccupant(d, l))
 		if l.Unhealthy != "" {
-			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate("unhealthy: "+l.Unhealthy))
+			v.WriteParagraph(console.Yellow.Span(blank+"  ! "), console.Normal, v.Translate("unhealthy: "+l.Unhealthy))
 		}
-		v.seen(blank, l)
-		v.keepers(blank, l)
+		v.writeSeen(blank, l)
+		v.writeKeepers(blank, l)
 	}
 	foreign := 0
 	for _, p := range d.Processes {
 		if p.Foreign {
 			foreign++
-			v.occupant(lead, v.process(p))
+			v.writeOccupant(lead, v.processOccupant(p))
 		}
 	}
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
-		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Translate(d.Reason))
+		v.WriteParagraph(console.Normal.Span(lead), console.Normal, v.Translate(d.Reason))
 	}
 }
 
-// seen writes where a job works, unless all is as it should be.
-func (v *statusPage) seen(blank string, l status.Lease) {
+// writeSeen writes where a job works, unless all is as it should be.
+func (v *statusPage) writeSeen(blank string, l status.Lease) {
 	switch {
 	case l.Seen == "" || l.Seen == string(verify.Proven) || l.Ended:
 	case l.Seen == string(verify.TooEarly):
-		v.Paragraph(console.Normal.Of(blank+"  "), console.Normal, v.Translate(l.SeenText))
+		v.WriteParagraph(console.Normal.Span(blank+"  "), console.Normal, v.Translate(l.SeenText))
 	default:
-		v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate(l.SeenText))
+		v.WriteParagraph(console.Yellow.Span(blank+"  ! "), console.Normal, v.Translate(l.SeenText))
 	}
 }
 
-// noted writes a drain, and the driver's errors that do not affect the health of the device. Each code has one line,
+// writeDrainAndXIDs writes a drain, and the driver's errors that do not affect the health of the device. Each code has one line,
 // with its last time.
-func (v *statusPage) noted(d *status.Device, blank string) {
+func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 	if d.Drained != "" {
-		v.Paragraph(console.Yellow.Of(blank+"! "), console.Normal, v.Translate(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
+		v.WriteParagraph(console.Yellow.Span(blank+"! "), console.Normal, v.Translate(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.deviceNumber(d))))
 	}
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
@@ -192,12 +192,12 @@ func (v *statusPage) noted(d *status.Device, blank string) {
 		if count[code] > 1 {
 			text += fmt.Sprintf(" (%d times)", count[code])
 		}
-		v.Paragraph(console.Dim.Of(blank+"· "), console.Dim, v.Translate(text))
+		v.WriteParagraph(console.Dim.Span(blank+"· "), console.Dim, v.Translate(text))
 	}
 }
 
-// number is the device as --device takes it: "2", or "amd:0" on a machine with several vendors.
-func (v *statusPage) number(d *status.Device) string {
+// deviceNumber is the device as --device takes it: "2", or "amd:0" on a machine with several vendors.
+func (v *statusPage) deviceNumber(d *status.Device) string {
 	if slices.ContainsFunc(v.s.Devices, func(o status.Device) bool { return o.Vendor != d.Vendor }) {
 		return fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 	}
@@ -212,44 +212,44 @@ type occupant struct {
 	handle        []string // what to type to find or end it, the most useful first
 }
 
-func (v *statusPage) occupant(lead string, o occupant) {
-	tail := console.Between + strings.Join(o.facts, console.Between)
+func (v *statusPage) writeOccupant(lead string, o occupant) {
+	tail := console.ColumnGap + strings.Join(o.facts, console.ColumnGap)
 	if len(o.facts) == 0 {
 		tail = ""
 	}
-	handle := console.Between + strings.Join(o.handle, ", ")
-	if v.Term.Width < console.TableWidth && console.Cells(lead)+console.Cells(o.user)+len(console.Between)+min(console.Cells(o.command), 8)+console.Cells(tail) > v.Term.Width {
-		v.tall(lead, o)
+	handle := console.ColumnGap + strings.Join(o.handle, ", ")
+	if v.Term.Width < console.TableWidth && console.CellWidth(lead)+console.CellWidth(o.user)+len(console.ColumnGap)+min(console.CellWidth(o.command), 8)+console.CellWidth(tail) > v.Term.Width {
+		v.writeTall(lead, o)
 		return
 	}
-	room := v.Term.Width - console.Cells(lead) - console.Cells(o.user) - len(console.Between) - console.Cells(tail)
-	if room-console.Cells(handle) < 8 && v.Term.Width < console.TableWidth {
-		handle = console.Between + o.handle[0]
+	room := v.Term.Width - console.CellWidth(lead) - console.CellWidth(o.user) - len(console.ColumnGap) - console.CellWidth(tail)
+	if room-console.CellWidth(handle) < 8 && v.Term.Width < console.TableWidth {
+		handle = console.ColumnGap + o.handle[0]
 	}
-	if room-console.Cells(handle) < 6 && v.Term.Width < console.TableWidth {
+	if room-console.CellWidth(handle) < 6 && v.Term.Width < console.TableWidth {
 		handle = ""
 	}
-	command := console.Cut(o.command, max(room-console.Cells(handle), 4), v.Dots())
-	v.Line(console.Normal.Of(lead), o.style.Of(o.user), console.Normal.Of(console.Between+command+tail), console.Dim.Of(handle))
+	command := console.Cut(o.command, max(room-console.CellWidth(handle), 4), v.Ellipsis())
+	v.Line(console.Normal.Span(lead), o.style.Span(o.user), console.Normal.Span(console.ColumnGap+command+tail), console.Dim.Span(handle))
 	if handle == "" { // on its own line: users need it to act
-		v.Line(console.Normal.Of(strings.Repeat(" ", console.Cells(lead))), console.Dim.Of(o.handle[0]))
+		v.Line(console.Normal.Span(strings.Repeat(" ", console.CellWidth(lead))), console.Dim.Span(o.handle[0]))
 	}
 }
 
-// tall writes an occupant over as many lines as it takes.
-func (v *statusPage) tall(lead string, o occupant) {
-	blank := strings.Repeat(" ", console.Cells(lead))
-	command := console.Cut(o.command, max(v.Term.Width-console.Cells(lead)-console.Cells(o.user)-len(console.Between), 4), v.Dots())
-	v.Line(console.Normal.Of(lead), o.style.Of(o.user), console.Normal.Of(console.Between+command))
-	if facts := strings.Join(o.facts, console.Between); console.Cells(blank+facts+console.Between+o.handle[0]) <= v.Term.Width {
-		v.Line(console.Normal.Of(blank+facts), console.Dim.Of(console.Between+o.handle[0]))
+// writeTall writes an occupant over as many lines as it takes.
+func (v *statusPage) writeTall(lead string, o occupant) {
+	blank := strings.Repeat(" ", console.CellWidth(lead))
+	command := console.Cut(o.command, max(v.Term.Width-console.CellWidth(lead)-console.CellWidth(o.user)-len(console.ColumnGap), 4), v.Ellipsis())
+	v.Line(console.Normal.Span(lead), o.style.Span(o.user), console.Normal.Span(console.ColumnGap+command))
+	if facts := strings.Join(o.facts, console.ColumnGap); console.CellWidth(blank+facts+console.ColumnGap+o.handle[0]) <= v.Term.Width {
+		v.Line(console.Normal.Span(blank+facts), console.Dim.Span(console.ColumnGap+o.handle[0]))
 		return
 	}
-	v.Paragraph(console.Normal.Of(blank), console.Normal, strings.Join(o.facts, console.Between))
-	v.Line(console.Normal.Of(blank), console.Dim.Of(o.handle[0]))
+	v.WriteParagraph(console.Normal.Span(blank), console.Normal, strings.Join(o.facts, console.ColumnGap))
+	v.Line(console.Normal.Span(blank), console.Dim.Span(o.handle[0]))
 }
 
-func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
+func (v *statusPage) leaseOccupant(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: console.Cyan, user: v.Text(l.User), command: v.Text(l.Command), handle: []string{v.Text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
 	program, arguments, _ := strings.Cut(l.Line, " ")
 	if l.Command == program[strings.LastIndex(program, "/")+1:] { // it has no name of its own
@@ -276,16 +276,16 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	if l.Isolation != job.NoIsolation {
 		o.facts = append(o.facts, v.Term.Translate("isolated by "+string(l.Isolation)))
 	}
-	o.facts = append(o.facts, v.since(l.Since)...)
+	o.facts = append(o.facts, v.sinceText(l.Since)...)
 	if at, estimated, known := l.EndsAt(v.s.Now); known {
 		o.facts = append(o.facts, v.Term.Translate(prose.EndTime(at, v.s.Now, estimated)))
 	}
 	return o
 }
 
-// keepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several devices
+// writeKeepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several devices
 // is written once.
-func (v *statusPage) keepers(blank string, l status.Lease) {
+func (v *statusPage) writeKeepers(blank string, l status.Lease) {
 	if !l.Ended || slices.Contains(v.kept, l.ID) {
 		return
 	}
@@ -311,7 +311,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 	if l.Remedy != "" {
 		text += "; " + l.Remedy
 	}
-	v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate(text))
+	v.WriteParagraph(console.Yellow.Span(blank+"  ! "), console.Normal, v.Translate(text))
 }
 
 // leaseMemory is the memory of all processes of the device's lease, if the driver reports it.
@@ -328,7 +328,7 @@ func (v *statusPage) leaseMemory(d *status.Device) []string {
 	return []string{sum.String()}
 }
 
-func (v *statusPage) process(p status.Process) occupant {
+func (v *statusPage) processOccupant(p status.Process) occupant {
 	o := occupant{style: console.Yellow, user: v.Text(p.Owner()), command: v.Text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), v.Term.Translate("no lease")}}
 	if why := p.Nameless(); why != "" {
 		o.command = v.Term.Translate(why)
@@ -342,11 +342,11 @@ func (v *statusPage) process(p status.Process) occupant {
 	if p.Memory != nil {
 		o.facts = append(o.facts, p.Memory.String())
 	}
-	o.facts = append(o.facts, v.since(p.Since)...)
+	o.facts = append(o.facts, v.sinceText(p.Since)...)
 	return o
 }
 
-func (v *statusPage) since(t *time.Time) []string {
+func (v *statusPage) sinceText(t *time.Time) []string {
 	if t == nil {
 		return nil
 	}

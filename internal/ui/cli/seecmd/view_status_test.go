@@ -28,7 +28,7 @@ func lease(id, user string, uid uint32, pid int, command string, ago time.Durati
 }
 
 func busyMixed(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:4xA100-80GB+2xL4")
+	m := golden.InventMachine(t, "demo:4xA100-80GB+2xL4")
 	d := m.Devices
 	use(&d[0], 0.94, 52428*gpu.MiB, 71)
 	use(&d[1], 0.02, 130*gpu.MiB, 33)
@@ -42,13 +42,13 @@ func busyMixed(t *testing.T) status.Report {
 		process(999, d[2].UUID, 20*gpu.GiB, "bob", 1002, "python bench.py --very-long-argument-list --with=many --more=things", 50*time.Hour),
 	}
 	d[4].MemoryReserved = new(400 * gpu.MiB)
-	s := status.Of(m, []job.Lease{
+	s := status.NewReport(m, []job.Lease{
 		lease("k3f9", "alice", 1001, 4242, "python", 3*time.Hour, d[0].UUID),
 		lease("m2aa", "日本太郎", 1004, 777, "train🚀.sh", 40*time.Second, d[3].UUID, d[5].UUID),
 	}, golden.Now)
-	s.Advise(m, nil, 1001)
-	s.Using(map[int]string{4242: "k3f9"})
-	s.Queue([]job.Ticket{
+	s.AddRemedies(m, nil, 1001)
+	s.AddUsage(map[int]string{4242: "k3f9"})
+	s.AddWaiting([]job.Ticket{
 		{ID: "tttt", User: "dave", PID: 6001, Command: "train.py", Count: 2, Memory: 20 * gpu.GiB, Since: golden.Now.Add(-26 * time.Hour)},
 		{ID: "uuuu", User: "\x1b[31meve", PID: 6002, Command: "a-command-with-a-very-long-name-that-does-not-fit.sh", Count: 1, Share: 8 * gpu.GiB, Since: golden.Now.Add(-time.Minute)},
 	}, 0, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(t job.Ticket) bool { return t.ID == "uuuu" }, func(job.Ticket) bool { return false })
@@ -57,19 +57,19 @@ func busyMixed(t *testing.T) status.Report {
 }
 
 func lost(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:3xH100")
+	m := golden.InventMachine(t, "demo:3xH100")
 	m.Devices[1] = gpu.Device{Index: 1, UUID: m.Devices[1].UUID, Name: m.Devices[1].Name, Vendor: gpu.NVIDIA, PCI: m.Devices[1].PCI, Problem: "GPU is lost"}
 	m.Devices[2] = gpu.Device{Index: 2, UUID: m.Devices[2].UUID, Vendor: gpu.NVIDIA, Name: m.Devices[2].Name, Problem: "no answer within 5 s"}
 	m.Problems = []string{"cannot read the links between devices: the driver did not answer for GPU 2 within 5 s"}
-	s := status.Of(m, nil, golden.Now)
-	s.Advise(m, nil, 0)
+	s := status.NewReport(m, nil, golden.Now)
+	s.AddRemedies(m, nil, 0)
 	return s
 }
 
 // kept is a machine with leases whose commands have ended: one on two devices, one of another user, and one that is
 // kept for the next start.
 func kept(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:4xL4")
+	m := golden.InventMachine(t, "demo:4xL4")
 	own := lease("k3f9", "alice", 1001, 4242, "sh", time.Hour, m.Devices[0].UUID, m.Devices[1].UUID)
 	own.Ended, own.HeldBy = true, []job.Blocker{{PID: 21969, Command: "sleep\x1b[2J"}, {PID: 21970, Command: "tmux"}}
 	other := lease("m2aa", "bob", 1002, 5151, "python", time.Hour, m.Devices[2].UUID)
@@ -77,32 +77,32 @@ func kept(t *testing.T) status.Report {
 	again := lease("j4b7", "alice", 1001, 4343, "python3", time.Hour, m.Devices[3].UUID)
 	again.Ended, again.Kept = true, &job.Kept{Until: golden.Now.Add(9 * time.Second)}
 	leases := []job.Lease{own, other, again}
-	s := status.Of(m, leases, golden.Now)
-	s.Advise(m, leases, 1001)
+	s := status.NewReport(m, leases, golden.Now)
+	s.AddRemedies(m, leases, 1001)
 	return s
 }
 
 func sliced(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*3+1xA100-80GB")
+	m := golden.InventMachine(t, "demo:1xA100-80GB:3g.40gb,1g.10gb*3+1xA100-80GB")
 	s := m.Devices[0].MIG
 	s[1].MemoryUsed = new(3 * gpu.GiB)
 	s[2].MemoryUsed = new(6 * gpu.GiB)
 	m.Processes = []gpu.Process{process(31, s[2].UUID, 6*gpu.GiB, "bob", 1002, "python infer.py", 90*time.Second)}
-	return status.Of(m, []job.Lease{lease("a1b2", "alice", 1001, 30, "serve", 26*time.Hour, s[1].UUID)}, golden.Now)
+	return status.NewReport(m, []job.Lease{lease("a1b2", "alice", 1001, 30, "serve", 26*time.Hour, s[1].UUID)}, golden.Now)
 }
 
 func sixteen(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:14xH200+2xMI300X")
+	m := golden.InventMachine(t, "demo:14xH200+2xMI300X")
 	var leases []job.Lease
 	for i := range 5 {
 		use(&m.Devices[i], 0.1*float64(2*i+1), gpu.Bytes(25*(i+1))*gpu.GiB, 40+5*i)
 		leases = append(leases, lease(fmt.Sprintf("l%03d", i), "alice", 1001, 100+i, "python", time.Hour, m.Devices[i].UUID))
 	}
-	return status.Of(m, leases, golden.Now)
+	return status.NewReport(m, leases, golden.Now)
 }
 
 func none(*testing.T) status.Report {
-	return status.Of(gpu.Machine{}, nil, golden.Now, &gpu.Unavailable{
+	return status.NewReport(gpu.Machine{}, nil, golden.Now, &gpu.Unavailable{
 		Cause:  gpu.VersionMismatch,
 		Text:   "cannot read NVIDIA devices: the library is version 580.95 and the loaded driver is 575.51",
 		Remedy: "reboot, or unload the old driver: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
@@ -110,12 +110,12 @@ func none(*testing.T) status.Report {
 }
 
 func odd(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:1xRTX4090")
+	m := golden.InventMachine(t, "demo:1xRTX4090")
 	m.Source = "file"
 	m.Taken = golden.Now.Add(-26 * time.Hour)
 	m.Devices[0].MemoryUsed = new(20 * gpu.GiB)
 	m.Devices[0].Name = "NVIDIA \x1b[31m GeForce\a RTX 4090 ❤️"
-	return status.Of(m, []job.Lease{
+	return status.NewReport(m, []job.Lease{
 		lease("aaaa", "alice", 1001, 5, "first", time.Minute, m.Devices[0].UUID),
 		lease("bbbb", "bob\x1b[2J", 1002, 6, "second", time.Minute, m.Devices[0].UUID, "GPU-elsewhere"),
 		{ID: "cccc", User: "mallory", UID: 1009, Unreadable: true, Hashes: []string{job.ManyDevices}},
@@ -124,7 +124,7 @@ func odd(t *testing.T) status.Report {
 
 // sharers is a machine with shares on one device. The memory of one of them is unknown.
 func sharers(t *testing.T) status.Report {
-	m := golden.Machine(t, "demo:1xA100-80GB")
+	m := golden.InventMachine(t, "demo:1xA100-80GB")
 	id := m.Devices[0].UUID
 	share := func(l job.Lease, size gpu.Bytes, q job.Quota) job.Lease {
 		l.Share, l.Quota = size, q
@@ -134,19 +134,21 @@ func sharers(t *testing.T) status.Report {
 	unknown := process(13, id, 0, "carol", 1003, "infer", time.Hour)
 	unknown.Memory = nil
 	m.Processes = append(m.Processes, unknown)
-	s := status.Of(m, []job.Lease{
+	s := status.NewReport(m, []job.Lease{
 		share(lease("k3f9", "alice", 1001, 11, "a-python-of-a-long-name", time.Hour, id), 8*gpu.GiB, job.Watch),
 		share(lease("m2aa", "bob", 1002, 12, "serve", time.Hour, id), 16*gpu.GiB, job.MPS),
 		share(lease("p4bb", "carol", 1003, 13, "infer", time.Hour, id), 4*gpu.GiB, job.NoQuota),
 		share(lease("q5cc", "dave", 1004, 14, "idle", time.Hour, id), 4*gpu.GiB, job.Watch),
 	}, golden.Now)
-	s.Using(map[int]string{11: "k3f9", 12: "m2aa", 13: "p4bb"})
+	s.AddUsage(map[int]string{11: "k3f9", 12: "m2aa", 13: "p4bb"})
 	return s
 }
 
 func scenes() map[string]func(*testing.T) status.Report {
 	return map[string]func(*testing.T) status.Report{
-		"idle": func(t *testing.T) status.Report { return status.Of(golden.Machine(t, "demo"), nil, golden.Now) },
+		"idle": func(t *testing.T) status.Report {
+			return status.NewReport(golden.InventMachine(t, "demo"), nil, golden.Now)
+		},
 		"busy": busyMixed, "lost": lost, "mig": sliced, "sixteen": sixteen, "none": none, "odd": odd, "kept": kept, "shares": sharers,
 	}
 }
@@ -170,8 +172,8 @@ func TestStatusNeverExceedsTheWidth(t *testing.T) {
 			for _, utf8 := range []bool{true, false} {
 				for line := range strings.Lines(statusText(s, console.Term{Width: width, UTF8: utf8})) {
 					line = strings.TrimSuffix(line, "\n")
-					if console.Cells(line) > width {
-						t.Fatalf("%s at %d columns: %d cells in %q", name, width, console.Cells(line), line)
+					if console.CellWidth(line) > width {
+						t.Fatalf("%s at %d columns: %d cells in %q", name, width, console.CellWidth(line), line)
 					}
 					if !utf8 && strings.ContainsFunc(line, func(r rune) bool { return r > '~' }) {
 						t.Fatalf("%s in ASCII: %q", name, line)
@@ -191,7 +193,7 @@ func TestStatusInChinese(t *testing.T) {
 		text := statusText(busyMixed(t), console.Term{Width: width, UTF8: true, Language: translate.ReadLocale("zh_CN")}) +
 			statusText(kept(t), console.Term{Width: width, UTF8: true, Language: translate.ReadLocale("zh_CN")})
 		for line := range strings.Lines(text) {
-			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+			if n := console.CellWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
 			}
 		}
@@ -200,7 +202,7 @@ func TestStatusInChinese(t *testing.T) {
 }
 
 func TestStatusJSON(t *testing.T) {
-	data, err := json.MarshalIndent(status.Of(gpu.Machine{}, nil, golden.Now), "", "  ")
+	data, err := json.MarshalIndent(status.NewReport(gpu.Machine{}, nil, golden.Now), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +235,9 @@ func TestFrame(t *testing.T) {
 
 // TestFrameOrder: if not all devices fit, devices in use and unhealthy ones come before free ones.
 func TestFrameOrder(t *testing.T) {
-	m := golden.Machine(t, "demo:8xL4")
+	m := golden.InventMachine(t, "demo:8xL4")
 	m.Devices[2].Problem = "GPU is lost"
-	s := status.Of(m, []job.Lease{lease("k3f9", "alice", 1001, 7, "python", time.Hour, m.Devices[6].UUID)}, golden.Now)
+	s := status.NewReport(m, []job.Lease{lease("k3f9", "alice", 1001, 7, "python", time.Hour, m.Devices[6].UUID)}, golden.Now)
 	row := func(text, label string) int {
 		for i, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(line, "  "+label+"  ") {
@@ -270,19 +272,19 @@ func TestStatusWords(t *testing.T) {
 		"demo:1xA100-80GB:3g.40gb,1g.10gb*3+2xA100-80GB": "3 GPUs (1 split into 4 MIG slices): 6 free",
 		"demo:2xA100-80GB:3g.40gb+1xL4":                  "3 GPUs (2 split into 2 MIG slices): 3 free",
 	} {
-		if got := shown(status.Of(golden.Machine(t, spec), nil, golden.Now), 80); !strings.HasPrefix(got, want) {
+		if got := shown(status.NewReport(golden.InventMachine(t, spec), nil, golden.Now), 80); !strings.HasPrefix(got, want) {
 			t.Errorf("%s begins %q, want %q", spec, strings.SplitN(got, "\n", 2)[0], want)
 		}
 	}
-	if got := shown(status.Of(gpu.Machine{Source: "file"}, nil, golden.Now), 80); !strings.HasPrefix(got, "No GPU: the machine file has none") {
+	if got := shown(status.NewReport(gpu.Machine{Source: "file"}, nil, golden.Now), 80); !strings.HasPrefix(got, "No GPU: the machine file has none") {
 		t.Errorf("an empty machine file: %q", got)
 	}
-	m := golden.Machine(t, "demo:2xL4")
-	s := status.Of(m, []job.Lease{
+	m := golden.InventMachine(t, "demo:2xL4")
+	s := status.NewReport(m, []job.Lease{
 		lease("k3f9", "alice", 1001, 7, "python", time.Hour, m.Devices[0].UUID),
 		lease("m2aa", "alice", 1001, 8, "python", time.Hour, m.Devices[1].UUID),
 	}, golden.Now)
-	s.Inside("m2aa")
+	s.MarkCallerLease("m2aa")
 	for width := 12; width < 130; width++ {
 		if got := shown(s, width); !strings.Contains(got, "k3f9") || !strings.Contains(got, "m2aa") {
 			t.Errorf("at %d columns a lease has no id:\n%s", width, got)

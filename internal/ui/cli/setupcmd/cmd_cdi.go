@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/ui/flagset"
 )
 
-// Cdi makes gpuard cdi.
-func Cdi(p *cli.Program) *cobra.Command {
+// NewCDICommand makes gpuard cdi.
+func NewCDICommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cdi [nvidia|amd]",
 		Short: "Print the GPUs for container engines (CDI)",
@@ -28,12 +28,12 @@ libraries of the driver too. sudo gpuard setup cdi writes it to /etc/cdi.`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: []string{"nvidia", "amd"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				vendor := gpu.NVIDIA
 				if len(args) > 0 {
 					vendor = gpu.Vendor(args[0])
 				}
-				if container.Kinds()[vendor] == "" {
+				if container.CDIKinds()[vendor] == "" {
 					return failure.Usagef("cannot describe the GPUs of %q for containers: write nvidia or amd", string(vendor))
 				}
 				spec, notes, err := engine.MachineSpec(cmd.Context(), p.Host, vendor)
@@ -50,7 +50,7 @@ libraries of the driver too. sudo gpuard setup cdi writes it to /etc/cdi.`,
 }
 
 func setupCDI(p *cli.Program) *cobra.Command {
-	t := target{system: true}
+	t := setupFlags{system: true}
 	cmd := &cobra.Command{
 		Use:   "cdi [flags]",
 		Short: "For all users, by root: the GPUs for container engines",
@@ -62,17 +62,17 @@ not replaced. gpuard cdi prints the same.`,
   sudo gpuard setup cdi --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				c := setup.CDI{Host: p.Host}
 				if !t.dry {
-					if err := c.Allowed(); err != nil {
+					if err := c.CheckRoot(); err != nil {
 						return err
 					}
 				}
-				return do(p, &t, part{c.Key, func() (setup.Wish, error) { return c.Wish(cmd.Context()) }})
+				return runSetup(p, &t, setupPart{c.Key, func() (setup.ChangePlan, error) { return c.Wish(cmd.Context()) }})
 			})
 		},
 	}
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

@@ -24,9 +24,9 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// Setup is the group of setup commands: one for each target, each with --dry-run, --remove and --json.
-func Setup(p *cli.Program) *cobra.Command {
-	var t target
+// NewSetupCommand is the group of setup commands: one for each target, each with --dry-run, --remove and --json.
+func NewSetupCommand(p *cli.Program) *cobra.Command {
+	var t setupFlags
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "setup",
@@ -41,9 +41,9 @@ even if its folder or program no longer exists.`,
   gpuard setup direnv --remove             removes all of it
   gpuard setup                             what is set up
   gpuard setup --remove 'direnv /home/ann/notebooks'`,
-		Args: unknownTarget,
+		Args: refuseUnknownTarget,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				if cmd.Flags().Changed("remove") {
 					return removeListed(p, &t, name)
 				}
@@ -61,7 +61,7 @@ even if its folder or program no longer exists.`,
 	return cmd
 }
 
-func unknownTarget(cmd *cobra.Command, args []string) error {
+func refuseUnknownTarget(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -69,7 +69,7 @@ func unknownTarget(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	if meant := suggest.Word(args[0], names); meant != "" {
+	if meant := suggest.ClosestWord(args[0], names); meant != "" {
 		return fmt.Errorf("cannot set up %q: did you mean gpuard setup %s?", args[0], meant)
 	}
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
@@ -82,7 +82,7 @@ type setupList struct {
 }
 
 func listSetups(p *cli.Program, asJSON bool) error {
-	keys, err := setups(p)
+	keys, err := setupKeys(p)
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func listSetups(p *cli.Program, asJSON bool) error {
 	return nil
 }
 
-// setups returns the keys of all setups, the caller's before those of the system.
-func setups(p *cli.Program) ([]string, error) {
+// setupKeys returns the keys of all setups, the caller's before those of the system.
+func setupKeys(p *cli.Program) ([]string, error) {
 	keys, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return nil, err
@@ -109,21 +109,21 @@ func setups(p *cli.Program) ([]string, error) {
 }
 
 // removeListed removes the setup with this name in the list.
-func removeListed(p *cli.Program, t *target, name string) error {
+func removeListed(p *cli.Program, t *setupFlags, name string) error {
 	mine, err := (&setup.Setup{Host: p.Host}).Keys()
 	if err != nil {
 		return err
 	}
-	if all, _ := setups(p); !slices.Contains(all, name) {
+	if all, _ := setupKeys(p); !slices.Contains(all, name) {
 		return failure.Usagef("cannot take %q away: it is not set up; gpuard setup lists all setups", name)
 	}
 	t.remove, t.system = true, !slices.Contains(mine, name)
-	return do(p, t, part{key: func() (string, error) { return name, nil }})
+	return runSetup(p, t, setupPart{key: func() (string, error) { return name, nil }})
 }
 
 // otherSetups is a note that lists the other setups of the target, for a name that is not set up.
 func otherSetups(p *cli.Program, name string) []string {
-	keys, _ := setups(p) // Remove has read them
+	keys, _ := setupKeys(p) // Remove has read them
 	target, _, _ := strings.Cut(name, " ")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key != target && !strings.HasPrefix(key, target+" ") })
 	if len(keys) == 0 {
@@ -132,8 +132,8 @@ func otherSetups(p *cli.Program, name string) []string {
 	return []string{"set up: " + strings.Join(keys, ", ")}
 }
 
-// target is the flags and hooks of every setup command.
-type target struct {
+// setupFlags is the flags and hooks of every setup command.
+type setupFlags struct {
 	dry, remove, json bool
 	system            bool // record it in root's list
 
@@ -141,22 +141,22 @@ type target struct {
 	after  func(setup.Report) []string // commands to type after a removal; nil: none
 }
 
-func (t *target) add(cmd *cobra.Command) {
+func (t *setupFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&t.dry, "dry-run", false, "only show what would be written, every line of it")
 	f.BoolVar(&t.remove, "remove", false, "remove what this wrote before")
 	f.BoolVar(&t.json, "json", false, "answer as one JSON object")
 }
 
-// part is one entry of the record that a command sets up: its name there and, for a setup that is written or previewed,
+// setupPart is one entry of the record that a command sets up: its name there and, for a setup that is written or previewed,
 // its files.
-type part struct {
+type setupPart struct {
 	key  func() (string, error)
-	wish func() (setup.Wish, error)
+	wish func() (setup.ChangePlan, error)
 }
 
-// do writes, previews or removes the parts of a setup, after it has previewed all of them.
-func do(p *cli.Program, t *target, parts ...part) error {
+// runSetup writes, previews or removes the parts of a setup, after it has previewed all of them.
+func runSetup(p *cli.Program, t *setupFlags, parts ...setupPart) error {
 	s := &setup.Setup{Host: p.Host, System: t.system}
 	var r setup.Report
 	var err error
@@ -170,14 +170,14 @@ func do(p *cli.Program, t *target, parts ...part) error {
 	}
 	if t.json {
 		r.Notes = append(append([]string{}, p.Remarks...), r.Notes...)
-		return firstOf(err, cli.WriteJSON(p.Out, r))
+		return firstError(err, cli.WriteJSON(p.Out, r))
 	}
 	showSetup(p.Out, r, p.Host.Env, p.Term(p.Out))
 	return err
 }
 
-func writeParts(s *setup.Setup, t *target, parts []part) (setup.Report, error) {
-	var wishes []setup.Wish
+func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report, error) {
+	var wishes []setup.ChangePlan
 	var previews []setup.Report
 	for _, one := range parts {
 		w, err := one.wish()
@@ -199,7 +199,7 @@ func writeParts(s *setup.Setup, t *target, parts []part) (setup.Report, error) {
 				return all, err
 			}
 		}
-		all = joined(all, r)
+		all = joinReports(all, r)
 	}
 	if t.doubts != nil {
 		all.Notes = append(t.doubts(), all.Notes...)
@@ -207,21 +207,21 @@ func writeParts(s *setup.Setup, t *target, parts []part) (setup.Report, error) {
 	return all, nil
 }
 
-func removeParts(p *cli.Program, s *setup.Setup, t *target, parts []part) (all setup.Report, err error) {
+func removeParts(p *cli.Program, s *setup.Setup, t *setupFlags, parts []setupPart) (all setup.Report, err error) {
 	for _, one := range parts {
 		name, keyErr := one.key()
 		if usage := new(exit.Usage); errors.As(keyErr, &usage) {
 			keyErr = failure.Usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
 		if keyErr != nil {
-			return all, firstOf(err, keyErr)
+			return all, firstError(err, keyErr)
 		}
 		r, removeErr := s.Remove(name, t.dry)
 		if removeErr == nil && len(r.Files) == 0 {
 			r.Notes = append(r.Notes, otherSetups(p, name)...)
 		}
-		err = firstOf(err, removeErr)
-		all = joined(all, r)
+		err = firstError(err, removeErr)
+		all = joinReports(all, r)
 	}
 	if t.after != nil {
 		all.Try = append(all.Try, t.after(all)...)
@@ -229,8 +229,8 @@ func removeParts(p *cli.Program, s *setup.Setup, t *target, parts []part) (all s
 	return all, err
 }
 
-// joined is the report of two parts: the setup is the first one's.
-func joined(all, r setup.Report) setup.Report {
+// joinReports is the report of two parts: the setup is the first one's.
+func joinReports(all, r setup.Report) setup.Report {
 	if all.Setup == "" {
 		return r
 	}
@@ -238,7 +238,7 @@ func joined(all, r setup.Report) setup.Report {
 	return all
 }
 
-func firstOf(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -255,8 +255,8 @@ const maxLinesDone, maxFilesDone = 3, 3
 // --dry-run every line.
 func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (string, bool) }, term console.Term) {
 	home, _ := env.Lookup("HOME")
-	if action, folder, ok := sameAction(r.Files); ok && r.Done {
-		fmt.Fprintf(w, "%s %d files below %s\n", said(action, true), len(r.Files), belowHome(folder, home))
+	if action, folder, ok := commonAction(r.Files); ok && r.Done {
+		fmt.Fprintf(w, "%s %d files below %s\n", actionText(action, true), len(r.Files), belowHome(folder, home))
 	} else {
 		showFiles(w, r, home)
 	}
@@ -265,7 +265,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	}
 	p := console.Page{Term: term}
 	for _, note := range r.Notes {
-		p.Paragraph(console.Yellow.Of("note: "), console.Normal, p.Text(note))
+		p.WriteParagraph(console.Yellow.Span("note: "), console.Normal, p.Text(note))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 	if len(r.Try) > 0 && r.Done {
@@ -283,7 +283,7 @@ func showFiles(w io.Writer, r setup.Report, home string) {
 		if r.Done && changed && f.Action == edit.Same {
 			continue
 		}
-		fmt.Fprintf(w, "%s %s", said(f.Action, r.Done), belowHome(f.Path, home))
+		fmt.Fprintf(w, "%s %s", actionText(f.Action, r.Done), belowHome(f.Path, home))
 		if n := strings.Count(f.Text, "\n"); r.Done && n > maxLinesDone {
 			fmt.Fprintf(w, " (%d lines)\n", n)
 			continue
@@ -295,8 +295,8 @@ func showFiles(w io.Writer, r setup.Report, home string) {
 	}
 }
 
-// said is what became of a file, or would.
-func said(action edit.Action, done bool) string {
+// actionText is what became of a file, or would.
+func actionText(action edit.Action, done bool) string {
 	words := map[edit.Action][2]string{
 		edit.Create: {"would write", "wrote"}, edit.Update: {"would change", "changed"}, edit.Insert: {"would add to", "added to"},
 		edit.Delete: {"would remove", "removed"}, edit.Cut: {"would remove its lines from", "removed its lines from"},
@@ -309,8 +309,8 @@ func said(action edit.Action, done bool) string {
 	return words[0]
 }
 
-// sameAction returns what became of many files if it is the same for all of them, and their common folder.
-func sameAction(files []setup.File) (edit.Action, string, bool) {
+// commonAction returns what became of many files if it is the same for all of them, and their common folder.
+func commonAction(files []setup.File) (edit.Action, string, bool) {
 	if len(files) <= maxFilesDone {
 		return "", "", false
 	}
@@ -334,8 +334,8 @@ func belowHome(path, home string) string {
 	return prose.Clean(path)
 }
 
-// chosen returns those flags of among that were given, as words for another command line.
-func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
+// chosenFlags returns those flags of among that were given, as words for another command line.
+func chosenFlags(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	among.VisitAll(func(f *pflag.Flag) {
 		given := cmd.Flags().Lookup(f.Name)
 		switch {
@@ -353,27 +353,27 @@ func chosen(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 	return words
 }
 
-// choice is the flags that choose devices, in a setup.
-type choice struct{ jobflags.SpecFlags }
+// deviceChoice is the flags that choose devices, in a setup.
+type deviceChoice struct{ jobflags.SpecFlags }
 
-// flags checks the flags, and returns them as words for gpuard run and gpuard env.
-func (c *choice) flags(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+// flagWords checks the flags, and returns them as words for gpuard run and gpuard env.
+func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
 	if _, err := c.Spec(cmd, nil); err != nil {
 		return nil, failure.AsUsage(err)
 	}
 	all := &cobra.Command{}
 	(&jobflags.SpecFlags{}).Add(p, all)
-	return chosen(cmd, all.Flags()), nil
+	return chosenFlags(cmd, all.Flags()), nil
 }
 
-// doubts returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may be
+// doubtNotes returns notes if this machine cannot give the chosen devices. The setup is written anyway: the driver may be
 // down, and home folders are shared with machines that have other devices.
-func (c *choice) doubts(p *cli.Program, cmd *cobra.Command) func() []string {
+func (c *deviceChoice) doubtNotes(p *cli.Program, cmd *cobra.Command) func() []string {
 	return func() []string {
 		spec, err := c.Spec(cmd, nil)
 		if err != nil {
 			return nil
 		}
-		return shellenv.Doubts(cmd.Context(), p.Host, spec)
+		return shellenv.NeverReasons(cmd.Context(), p.Host, spec)
 	}
 }

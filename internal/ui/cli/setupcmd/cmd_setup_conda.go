@@ -13,8 +13,8 @@ import (
 )
 
 type condaOptions struct {
-	target     target
-	choice     choice
+	target     setupFlags
+	choice     deviceChoice
 	ask, lease bool
 	file       string
 }
@@ -44,22 +44,22 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 			if len(args) > 0 {
 				return nil, flagset.NoFiles
 			}
-			return setup.Conda{Host: p.Host}.Environments(), flagset.Files
+			return setup.Conda{Host: p.Host}.EnvironmentNames(), flagset.Files
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return condaSetup(p, cmd, o, args) })
+			return failure.WithExitCode(func() error { return condaSetup(p, cmd, o, args) })
 		},
 	}
 	o.choice.Add(p, cmd)
-	o.modes(cmd)
+	o.addModes(cmd)
 	cmd.Flags().StringVar(&o.file, "environment-yml", "", "add the choice to this environment `FILE`")
 	_ = cmd.MarkFlagFilename("environment-yml", "yml", "yaml")
-	o.target.add(cmd)
+	o.target.addFlags(cmd)
 	return cmd
 }
 
-// modes adds --ask and --lease.
-func (o *condaOptions) modes(cmd *cobra.Command) {
+// addModes adds --ask and --lease.
+func (o *condaOptions) addModes(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
 	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is deactivated")
 }
@@ -67,41 +67,41 @@ func (o *condaOptions) modes(cmd *cobra.Command) {
 func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []string) error {
 	c := setup.Conda{Host: p.Host, Name: strings.Join(args, "")}
 	f := setup.CondaFile{Path: o.file, Made: c.Name}
-	var parts []part
+	var parts []setupPart
 	if c.Name != "" || o.file == "" {
-		parts = append(parts, part{c.Key, func() (setup.Wish, error) { return c.Wish() }})
+		parts = append(parts, setupPart{c.Key, func() (setup.ChangePlan, error) { return c.Wish() }})
 	}
 	if o.file != "" {
-		parts = append(parts, part{f.Key, func() (setup.Wish, error) { return f.Wish() }})
+		parts = append(parts, setupPart{f.Key, func() (setup.ChangePlan, error) { return f.Wish() }})
 	}
 	if o.target.remove {
-		return do(p, &o.target, parts...)
+		return runSetup(p, &o.target, parts...)
 	}
-	words, err := o.words(p, cmd)
+	words, err := o.choiceWords(p, cmd)
 	if err == nil && len(words) == 0 && o.file != "" {
 		err = failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
 	} else if err == nil && len(words) == 0 {
-		if words, err = c.Asked(); err == nil {
-			err = o.adopt(p, cmd, words)
+		if words, err = c.AskedFlags(); err == nil {
+			err = o.applyStoredFlags(p, cmd, words)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	f.Words = words
-	if c.Flags, err = o.choice.flags(p, cmd); err != nil {
+	if c.Flags, err = o.choice.flagWords(p, cmd); err != nil {
 		return err
 	}
 	c.Ask, c.Lease = o.ask, o.lease
 	if len(parts) > 1 || o.file == "" {
-		o.target.doubts = o.choice.doubts(p, cmd)
+		o.target.doubts = o.choice.doubtNotes(p, cmd)
 	}
-	return do(p, &o.target, parts...)
+	return runSetup(p, &o.target, parts...)
 }
 
-// words returns the choice, with --ask and --lease, as words for a command line.
-func (o *condaOptions) words(p *cli.Program, cmd *cobra.Command) ([]string, error) {
-	words, err := o.choice.flags(p, cmd)
+// choiceWords returns the choice, with --ask and --lease, as words for a command line.
+func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+	words, err := o.choice.flagWords(p, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -122,15 +122,15 @@ func (o *condaOptions) words(p *cli.Program, cmd *cobra.Command) ([]string, erro
 	return words, nil
 }
 
-// adopt applies the flags from the environment's own variable, which --environment-yml writes.
-func (o *condaOptions) adopt(p *cli.Program, cmd *cobra.Command, words []string) error {
+// applyStoredFlags applies the flags from the environment's own variable, which --environment-yml writes.
+func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return failure.Usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
 	}
 	known := &condaOptions{}
 	alone := &cobra.Command{Use: cmd.Use}
 	known.choice.Add(p, alone)
-	known.modes(alone)
+	known.addModes(alone)
 	err := alone.Flags().Parse(words)
 	if err == nil && alone.Flags().NArg() > 0 {
 		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
@@ -144,6 +144,6 @@ func (o *condaOptions) adopt(p *cli.Program, cmd *cobra.Command, words []string)
 	if err := cmd.Flags().Parse(words); err != nil {
 		return failure.AsUsage(err)
 	}
-	_, err = o.words(p, cmd)
+	_, err = o.choiceWords(p, cmd)
 	return err
 }

@@ -22,8 +22,8 @@ While no GPU is free the program does not start, and a window says why. With
 --ask it asks each time which GPU to use.`
 
 func setupDesktop(p *cli.Program) *cobra.Command {
-	var t target
-	var l leasing
+	var t setupFlags
+	var l leaseFlags
 	var ask bool
 	var name string
 	cmd := &cobra.Command{
@@ -37,13 +37,13 @@ func setupDesktop(p *cli.Program) *cobra.Command {
   gpuard setup desktop sim --device 0 -- ~/bin/sim --gui     has no entry yet`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				d := setup.Desktop{Setup: &setup.Setup{Host: p.Host}, Name: name}
 				var err error
 				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
 					return err
 				}
-				if d.Flags, err = l.flags(p, cmd); err != nil {
+				if d.Flags, err = l.flagWords(p, cmd); err != nil {
 					return err
 				}
 				if ask {
@@ -55,20 +55,20 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 				if !cmd.Flags().Changed("wait") && !l.wait.NoWait && len(l.wait.Fallback) == 0 && !l.CPU {
 					d.Flags = append(d.Flags, "--no-wait")
 				}
-				t.doubts = l.doubts(p, cmd)
-				return do(p, &t, part{d.Key, d.Wish})
+				t.doubts = l.doubtNotes(p, cmd)
+				return runSetup(p, &t, setupPart{d.Key, d.Wish})
 			})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, flagset.Files
 			}
-			return (&setup.Setup{Host: p.Host}).Entries(), flagset.NoFiles
+			return (&setup.Setup{Host: p.Host}).EntryIDs(), flagset.NoFiles
 		},
 	}
-	l.add(p, cmd)
+	l.addFlags(p, cmd)
 	jobflags.AddAsk(cmd, &ask)
-	t.add(cmd)
+	t.addFlags(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, to distinguish several entries of one program")
 	return cmd
 }
@@ -83,7 +83,7 @@ func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []st
 	case dash == 0:
 		return "", nil, failure.Usagef("cannot set up a program without its name: gpuard setup desktop APP, such as org.blender.Blender")
 	case dash > 1:
-		return "", nil, failure.Usagef("cannot set up %d programs with one command: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellquote.Words(shellquote.Sh, args[0]), shellquote.Words(shellquote.Sh, args[1:]...))
+		return "", nil, failure.Usagef("cannot set up %d programs with one command: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellquote.JoinQuoted(shellquote.Sh, args[0]), shellquote.JoinQuoted(shellquote.Sh, args[1:]...))
 	}
 	return args[0], args[dash:], nil
 }

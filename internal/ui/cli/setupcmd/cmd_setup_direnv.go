@@ -10,8 +10,8 @@ import (
 )
 
 func setupDirenv(p *cli.Program) *cobra.Command {
-	var t target
-	var c choice
+	var t setupFlags
+	var c deviceChoice
 	cmd := &cobra.Command{
 		Use:   "direnv [flags] [FOLDER]",
 		Short: "A choice of GPUs for a folder, in its .envrc",
@@ -23,22 +23,22 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
   gpuard setup direnv --remove`,
 		Args: flagset.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				d := setup.Direnv{Setup: &setup.Setup{Host: p.Host}}
 				if len(args) > 0 {
 					d.Folder = args[0]
 				}
-				flags, err := c.flags(p, cmd)
+				flags, err := c.flagWords(p, cmd)
 				if err != nil {
 					return err
 				}
 				d.Flags = flags
-				t.doubts = c.doubts(p, cmd)
-				return do(p, &t, part{d.Key, d.Wish})
+				t.doubts = c.doubtNotes(p, cmd)
+				return runSetup(p, &t, setupPart{d.Key, d.Wish})
 			})
 		},
 	}
 	c.Add(p, cmd)
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

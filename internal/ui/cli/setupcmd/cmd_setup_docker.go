@@ -10,7 +10,7 @@ import (
 )
 
 func setupDocker(p *cli.Program) *cobra.Command {
-	var t target
+	var t setupFlags
 	var file string
 	cmd := &cobra.Command{
 		Use:   "docker --compose FILE [flags]",
@@ -24,16 +24,16 @@ work as before.`,
   gpuard setup docker --compose compose.yaml --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				if file == "" {
 					return failure.Usagef("cannot set up docker without a project: write --compose compose.yaml; single containers need no setup: gpuard docker -- run IMAGE")
 				}
 				d := setup.Docker{Setup: &setup.Setup{Host: p.Host}, File: file}
-				return do(p, &t, part{d.Key, func() (setup.Wish, error) { return d.Wish(cmd.Context()) }})
+				return runSetup(p, &t, setupPart{d.Key, func() (setup.ChangePlan, error) { return d.Wish(cmd.Context()) }})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&file, "compose", "", "the project's file")
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

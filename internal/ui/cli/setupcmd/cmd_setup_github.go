@@ -9,7 +9,7 @@ import (
 )
 
 func setupGitHub(p *cli.Program) *cobra.Command {
-	var t target
+	var t setupFlags
 	cmd := &cobra.Command{
 		Use:   "github [flags] [-- COMMAND...]",
 		Short: "A workflow that tests without a GPU and with one",
@@ -20,16 +20,16 @@ GPUs, by the same line. Add what else the tests need yourself.`,
   gpuard setup github -- pytest -x tests/gpu
   gpuard setup github --remove`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				g := setup.GitHub{Host: p.Host, Command: args}
 				if len(args) == 0 {
 					g.Command = []string{"pytest"}
 				}
-				return do(p, &t, part{g.Key, g.Wish})
+				return runSetup(p, &t, setupPart{g.Key, g.Wish})
 			})
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

@@ -12,8 +12,8 @@ import (
 )
 
 func setupJupyter(p *cli.Program) *cobra.Command {
-	var t target
-	var c choice
+	var t setupFlags
+	var c deviceChoice
 	var w jobflags.WaitFlags
 	j := setup.Jupyter{Host: p.Host}
 	cmd := &cobra.Command{
@@ -30,8 +30,8 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
   gpuard setup jupyter --mem 20G --remove  removes the one of this choice`,
 		Args: flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
-				flags, err := c.flags(p, cmd)
+			return failure.WithExitCode(func() error {
+				flags, err := c.flagWords(p, cmd)
 				if err == nil {
 					_, err = w.Parse(p, cmd)
 				}
@@ -44,9 +44,9 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				more := &cobra.Command{}
 				(&jobflags.WaitFlags{}).Add(more)
 				jobflags.AddPrivateState(p, more)
-				j.Flags, j.CPU = append(flags, chosen(cmd, more.Flags())...), c.CPU
-				t.doubts = c.doubts(p, cmd)
-				return do(p, &t, part{j.Key, j.Wish})
+				j.Flags, j.CPU = append(flags, chosenFlags(cmd, more.Flags())...), c.CPU
+				t.doubts = c.doubtNotes(p, cmd)
+				return runSetup(p, &t, setupPart{j.Key, j.Wish})
 			})
 		},
 	}
@@ -55,7 +55,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 	jobflags.AddPrivateState(p, cmd)
 	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it starts (default python3)")
 	cmd.Flags().StringVar(&j.Name, "name", "", "the `NAME` that users see")
-	t.add(cmd)
+	t.addFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("kernel", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return j.Names(), flagset.NoFiles
 	})

@@ -11,7 +11,7 @@ import (
 )
 
 func setupMachine(p *cli.Program) *cobra.Command {
-	t := target{system: true}
+	t := setupFlags{system: true}
 	cmd := &cobra.Command{
 		Use:   "machine [flags]",
 		Short: "For all users, by root: leases, policy, manual",
@@ -26,24 +26,24 @@ of gpuard has installed are not changed.`,
   sudo gpuard setup machine --remove`,
 		Args: flagset.NoArguments,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				scripts, err := cli.Completions(cli.CommandTree(p.Commands))
 				if err != nil {
 					return err
 				}
 				m := setup.Machine{Setup: &setup.Setup{Host: p.Host, System: true}, Pages: map[string]string{}, Completions: scripts}
-				for _, page := range manual.Pages(cli.CommandTree(p.Commands), cli.Version()) {
+				for _, page := range manual.ManPages(cli.CommandTree(p.Commands), cli.Version()) {
 					m.Pages[page.Name] = page.Text
 				}
 				if !t.dry {
-					if err := m.Allowed(t.remove); err != nil {
+					if err := m.CheckRoot(t.remove); err != nil {
 						return err
 					}
 				}
-				return do(p, &t, part{m.Key, m.Wish})
+				return runSetup(p, &t, setupPart{m.Key, m.Wish})
 			})
 		},
 	}
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func setupQueue(p *cli.Program) *cobra.Command {
-	var t target
+	var t setupFlags
 	cmd := &cobra.Command{
 		Use:   "queue [flags]",
 		Short: "The jobs of gpuard submit go on after a boot",
@@ -19,13 +19,13 @@ the queue goes on after a boot as soon as you type gpuard queue.`,
 		Example: "  gpuard setup queue\n  gpuard setup queue --remove",
 		Args:    flagset.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				s := &setup.Setup{Host: p.Host}
-				t.after = setup.Systemd{Setup: s, Unit: "gpuard-queue", User: true}.After
-				return do(p, &t, part{func() (string, error) { return "queue", nil }, s.Queue})
+				t.after = setup.Systemd{Setup: s, Unit: "gpuard-queue", User: true}.AfterRemoval
+				return runSetup(p, &t, setupPart{func() (string, error) { return "queue", nil }, s.QueueWish})
 			})
 		},
 	}
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

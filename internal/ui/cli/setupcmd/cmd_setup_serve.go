@@ -17,8 +17,8 @@ import (
 )
 
 func setupServe(p *cli.Program) *cobra.Command {
-	var t target
-	var page observe.Serving
+	var t setupFlags
+	var page observe.ServeOptions
 	user := false
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
@@ -29,7 +29,7 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 		Example: "  sudo gpuard setup serve\n  gpuard setup serve --listen 127.0.0.1:9000\n  gpuard setup serve --remove",
 		Args:    flagset.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				words, err := pageWords(&page)
 				if err != nil {
 					return err
@@ -37,19 +37,19 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 				user = user || os.Geteuid() != 0
 				t.system = !user
 				s := &setup.Setup{Host: p.Host, System: t.system}
-				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.After
-				return do(p, &t, part{func() (string, error) { return "serve", nil }, func() (setup.Wish, error) { return s.Serve(page.Listen, words, user) }})
+				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.AfterRemoval
+				return runSetup(p, &t, setupPart{func() (string, error) { return "serve", nil }, func() (setup.ChangePlan, error) { return s.ServeWish(page.Listen, words, user) }})
 			})
 		},
 	}
 	AddPageFlags(cmd, &page)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }
 
 // AddPageFlags adds the flags of gpuard serve that gpuard setup serve has too.
-func AddPageFlags(cmd *cobra.Command, page *observe.Serving) {
+func AddPageFlags(cmd *cobra.Command, page *observe.ServeOptions) {
 	f := cmd.Flags()
 	f.StringVar(&page.Listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
 	f.StringVar(&page.TokenFile, "token-file", "", "allow actions to those who have the token in `FILE`")
@@ -59,7 +59,7 @@ func AddPageFlags(cmd *cobra.Command, page *observe.Serving) {
 }
 
 // pageWords are the flags that give the page, for another folder.
-func pageWords(page *observe.Serving) (words []string, err error) {
+func pageWords(page *observe.ServeOptions) (words []string, err error) {
 	if err := BothForTLS(page.Cert, page.Key); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func BothForTLS(cert, key string) error {
 }
 
 func setupPrometheus(p *cli.Program) *cobra.Command {
-	var t target
+	var t setupFlags
 	address := ""
 	cmd := &cobra.Command{
 		Use:   "prometheus [flags] FOLDER",
@@ -107,18 +107,18 @@ dashboard for Grafana. It says which lines to add to prometheus.yml.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				s := &setup.Setup{Host: p.Host}
-				wish := func() (setup.Wish, error) { return s.Prometheus(args[0], address) }
+				wish := func() (setup.ChangePlan, error) { return s.PrometheusWish(args[0], address) }
 				key := func() (string, error) {
 					w, err := wish()
 					return w.Key, err
 				}
-				return do(p, &t, part{key, wish})
+				return runSetup(p, &t, setupPart{key, wish})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&address, "target", "127.0.0.1:8470", "`ADDRESS` and port of gpuard serve, as Prometheus reaches it")
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func setupShell(p *cli.Program) *cobra.Command {
-	var t target
+	var t setupFlags
 	var noPrompt bool
 	var login string
 	cmd := &cobra.Command{
@@ -31,7 +31,7 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
   gpuard setup shell --remove`,
 		Args: flagset.OneArgument, ValidArgs: setup.Shells(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				s := setup.Shell{Setup: &setup.Setup{Host: p.Host}, Prompt: !noPrompt, Login: policy.Login(login)}
 				if cmd.Flags().Changed("login") && login != string(policy.LoginNone) && login != string(policy.LoginAllowed) {
 					return failure.Usagef("cannot read --login=%s: write one of none, allowed", login)
@@ -47,7 +47,7 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 				if s.Name, err = s.Setup.NameShell(name); err != nil {
 					return err
 				}
-				return do(p, &t, part{s.Key, s.Wish})
+				return runSetup(p, &t, setupPart{s.Key, s.Wish})
 			})
 		},
 	}
@@ -56,6 +56,6 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 	f.StringVar(&login, "login", "", "a shell without a lease sees `WHICH` GPUs: none or allowed")
 	f.Lookup("login").NoOptDefVal = string(policy.LoginNone)
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions([]string{"none", "allowed"}, flagset.NoFiles))
-	t.add(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

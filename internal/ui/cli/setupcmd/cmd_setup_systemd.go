@@ -15,21 +15,21 @@ import (
 	"gpuard/internal/ui/jobflags"
 )
 
-// leasing is the flags of a setup that starts a program with a lease: devices and waiting.
-type leasing struct {
-	choice
+// leaseFlags is the flags of a setup that starts a program with a lease: devices and waiting.
+type leaseFlags struct {
+	deviceChoice
 
 	wait jobflags.WaitFlags
 }
 
-func (l *leasing) add(p *cli.Program, cmd *cobra.Command) {
+func (l *leaseFlags) addFlags(p *cli.Program, cmd *cobra.Command) {
 	l.Add(p, cmd)
 	l.wait.Add(cmd)
 }
 
-// flags checks the flags, and returns them as words for gpuard run.
-func (l *leasing) flags(p *cli.Program, cmd *cobra.Command) ([]string, error) {
-	words, err := l.choice.flags(p, cmd)
+// flagWords checks the flags, and returns them as words for gpuard run.
+func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+	words, err := l.deviceChoice.flagWords(p, cmd)
 	if err == nil {
 		_, err = l.wait.Parse(p, cmd)
 	}
@@ -38,11 +38,11 @@ func (l *leasing) flags(p *cli.Program, cmd *cobra.Command) ([]string, error) {
 	}
 	all := &cobra.Command{}
 	(&jobflags.WaitFlags{}).Add(all)
-	return append(words, chosen(cmd, all.Flags())...), nil
+	return append(words, chosenFlags(cmd, all.Flags())...), nil
 }
 
-// waits reports whether the program may wait in line.
-func (l *leasing) waits() bool {
+// mayWait reports whether the program may wait in line.
+func (l *leaseFlags) mayWait() bool {
 	return !l.CPU && !l.wait.NoWait && (len(l.wait.Fallback) == 0 || slices.Contains(l.wait.Fallback, "wait"))
 }
 
@@ -55,8 +55,8 @@ As root it sets up services of the system, otherwise your own; --user sets up
 root's own. If ExecStart= of the unit changes, call it again.`
 
 func setupSystemd(p *cli.Program) *cobra.Command {
-	var t target
-	var l leasing
+	var t setupFlags
+	var l leaseFlags
 	var user bool
 	cmd := &cobra.Command{
 		Use:   "systemd [flags] UNIT [-- COMMAND [ARG...]]",
@@ -68,7 +68,7 @@ func setupSystemd(p *cli.Program) *cobra.Command {
   gpuard setup systemd --remove vllm`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error {
+			return failure.WithExitCode(func() error {
 				s := setup.Systemd{User: user || os.Geteuid() != 0}
 				t.system = !s.User
 				s.Setup = &setup.Setup{Host: p.Host, System: t.system}
@@ -76,27 +76,27 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 				if s.Unit, s.Command, err = unitAndCommand(cmd, args); err != nil {
 					return err
 				}
-				if s.Flags, err = l.flags(p, cmd); err != nil {
+				if s.Flags, err = l.flagWords(p, cmd); err != nil {
 					return err
 				}
 				if s.Folder, err = os.Getwd(); err != nil {
 					return fmt.Errorf("cannot find the current folder: %w", err)
 				}
-				s.NoWait = !l.waits()
-				t.after = s.After
-				t.doubts = l.doubts(p, cmd)
-				return do(p, &t, part{s.Key, s.Wish})
+				s.NoWait = !l.mayWait()
+				t.after = s.AfterRemoval
+				t.doubts = l.doubtNotes(p, cmd)
+				return runSetup(p, &t, setupPart{s.Key, s.Wish})
 			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
-				return p.Programs(cmd, args[1:], typed)
+				return p.CompletePrograms(cmd, args[1:], typed)
 			}
-			return (&setup.Setup{Host: p.Host}).Units(user || os.Geteuid() != 0), flagset.NoFiles
+			return (&setup.Setup{Host: p.Host}).UnitNames(user || os.Geteuid() != 0), flagset.NoFiles
 		},
 	}
-	l.add(p, cmd)
-	t.add(cmd)
+	l.addFlags(p, cmd)
+	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 	return cmd
 }
@@ -111,7 +111,7 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	case dash == 0:
 		return "", nil, failure.Usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
 	case dash > 1:
-		return "", nil, failure.Usagef("cannot set up %d services with one command: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellquote.Words(shellquote.Sh, args[1:]...))
+		return "", nil, failure.Usagef("cannot set up %d services with one command: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellquote.JoinQuoted(shellquote.Sh, args[1:]...))
 	case dash < len(args) && args[dash] == "":
 		return "", nil, failure.Usagef("cannot write a service that starts \"\": say which command it starts")
 	}
