@@ -35,7 +35,7 @@ func allowedByPath() map[string]string {
 		"internal/host/isolation inGroup os.Chmod":                  "likewise",
 		"internal/host/isolation enter os.WriteFile":                "likewise",
 		"internal/host/isolation denyByList os.WriteFile":           "likewise",
-		"internal/app/queue removeOld os.RemoveAll":                 "goes into no link, in the folder of the queue",
+		"internal/app/userqueue removeOld os.RemoveAll":             "goes into no link, in the folder of the queue",
 		"internal/app/services absolutePath filepath.EvalSymlinks":  "only looks where it leads",
 		"internal/app/setup checkEntry filepath.EvalSymlinks":       "only looks where it leads",
 		"internal/app/setup copiesOf filepath.EvalSymlinks":         "only looks where it leads",

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
 )
@@ -206,7 +206,7 @@ func (h *sharedHome) queueProcesses() map[string][]int {
 		words := proc.New("/proc").Arguments(p.PID)
 		switch {
 		case p.IsDead() || len(words) < 3:
-		case (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], h.folder+"/"):
+		case (words[1] == userqueue.Flag || words[1] == userqueue.RunnerFlag) && strings.HasPrefix(words[2], h.folder+"/"):
 			found[words[1]] = append(found[words[1]], p.PID)
 		case len(words) > 4 && words[0] == "sh" && strings.HasPrefix(words[4], h.marks+"/"):
 			found["job"] = append(found["job"], p.PID)
@@ -217,7 +217,7 @@ func (h *sharedHome) queueProcesses() map[string][]int {
 
 // killProcesses kills keepers, runners, both, or a job, until stop.
 func (h *sharedHome) killProcesses(stop <-chan struct{}) {
-	kinds := [][]string{{queue.Flag}, {queue.RunnerFlag}, {queue.Flag, queue.RunnerFlag}, {"job"}}
+	kinds := [][]string{{userqueue.Flag}, {userqueue.RunnerFlag}, {userqueue.Flag, userqueue.RunnerFlag}, {"job"}}
 	for sleepUnlessStopped(stop, 200*time.Millisecond) {
 		found := h.queueProcesses()
 		for _, kind := range kinds[rand.IntN(len(kinds))] {
@@ -238,8 +238,8 @@ func (h *sharedHome) hasMetBothHosts() bool {
 }
 
 // listJobs returns the jobs that a host lists.
-func (h *sharedHome) listJobs(letter, list string) []queue.Entry {
-	var a struct{ Jobs []queue.Entry }
+func (h *sharedHome) listJobs(letter, list string) []userqueue.Entry {
+	var a struct{ Jobs []userqueue.Entry }
 	got := runCommand(h.t, h.hostCommand(letter, list, "--json"))
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		h.t.Errorf("%s on host %s: %+v", list, letter, got)
@@ -275,7 +275,7 @@ func (h *sharedHome) checkAllJobs() {
 }
 
 // checkJob compares what the history of a host says of a job with its mark.
-func (h *sharedHome) checkJob(letter string, e queue.Entry) {
+func (h *sharedHome) checkJob(letter string, e userqueue.Entry) {
 	name := h.acknowledged[letter][e.Number]
 	marks, _ := filepath.Glob(filepath.Join(h.marks, e.Name+"-*"))
 	times := 0
@@ -288,9 +288,9 @@ func (h *sharedHome) checkJob(letter string, e queue.Entry) {
 		h.t.Errorf("host %s has job %d as %s, and not %q", letter, e.Number, e.Name, name)
 	case once && times > 1:
 		h.t.Errorf("job %d of host %s ran %d times: %+v", e.Number, letter, times, e)
-	case times == 0 && e.State == queue.Done:
+	case times == 0 && e.State == userqueue.Done:
 		h.t.Errorf("job %d of host %s is done and never ran", e.Number, letter)
-	case e.State == queue.Lost && e.Why == "":
+	case e.State == userqueue.Lost && e.Why == "":
 		h.t.Errorf("job %d of host %s is lost without a word", e.Number, letter)
 	}
 }

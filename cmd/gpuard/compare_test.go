@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/gate"
 )
@@ -36,14 +36,14 @@ type compareAnswer struct {
 	Complete   bool
 	Conclusion []string
 	Warnings   []string
-	Quantities []compare.Quantity
-	Runs       []compare.Run
+	Quantities []experiment.Quantity
+	Runs       []experiment.Run
 	Outputs    string
 }
 
-func (c compareAnswer) quantityOf(t *testing.T, command, name string, arm compare.Arm) compare.Quantity {
+func (c compareAnswer) quantityOf(t *testing.T, command, name string, arm experiment.Arm) experiment.Quantity {
 	t.Helper()
-	i := slices.IndexFunc(c.Quantities, func(q compare.Quantity) bool { return q.Command == command && q.Name == name && q.Arm == arm })
+	i := slices.IndexFunc(c.Quantities, func(q experiment.Quantity) bool { return q.Command == command && q.Name == name && q.Arm == arm })
 	if i < 0 {
 		t.Fatalf("there is no %s of %s in %s: %+v", name, command, arm, c.Quantities)
 	}
@@ -78,10 +78,10 @@ func TestCompare(t *testing.T) {
 	checkEqual(t, "exit", got.code, 0)
 	checkEqual(t, "complete", a.Complete, true)
 	for _, c := range []string{"A", "B"} {
-		for arm, want := range map[compare.Arm]float64{compare.Alone: 100, compare.Together: 50, compare.Shares: 50, compare.Apart: 100} {
+		for arm, want := range map[experiment.Arm]float64{experiment.Alone: 100, experiment.Together: 50, experiment.Shares: 50, experiment.Apart: 100} {
 			checkEqual(t, fmt.Sprint(c, " ", arm), a.quantityOf(t, c, "rate", arm).Median, want)
 		}
-		one, two := a.quantityOf(t, c, "seconds", compare.Alone), a.quantityOf(t, c, "seconds", compare.Together) // how long a loaded machine takes above that is not known
+		one, two := a.quantityOf(t, c, "seconds", experiment.Alone), a.quantityOf(t, c, "seconds", experiment.Together) // how long a loaded machine takes above that is not known
 		if r := two.Ratio; one.Lowest < 0.3 || two.Lowest < 0.6 || one.Ratio != nil || r.Low >= r.Ratio || r.Ratio >= r.High {
 			t.Errorf("%s: alone %+v, together %+v, %+v", c, one, two, r)
 		}
@@ -96,9 +96,9 @@ func TestCompare(t *testing.T) {
 	for i := range a.Runs { // both list them in the order they were made
 		one, other := inA[2*i:2*i+2], inB[2*i:2*i+2]
 		arm := a.Runs[i].Arm
-		checkEqual(t, fmt.Sprint("one lease ", arm), one[0] == other[0], arm == compare.Together)
-		if arm != compare.Alone { // where each command has its turn on some device
-			checkEqual(t, fmt.Sprint("one device ", arm), one[1] == other[1], arm != compare.Apart)
+		checkEqual(t, fmt.Sprint("one lease ", arm), one[0] == other[0], arm == experiment.Together)
+		if arm != experiment.Alone { // where each command has its turn on some device
+			checkEqual(t, fmt.Sprint("one device ", arm), one[1] == other[1], arm != experiment.Apart)
 		}
 		if leases[one[0]] || leases[other[0]] {
 			t.Errorf("run %d has the lease of another one", i)
@@ -135,7 +135,7 @@ func TestCompareFails(t *testing.T) {
 	a := readCompareAnswer(t, got)
 	checkEqual(t, "exit", got.code, 1)
 	for i := range a.Runs {
-		if one := &a.Runs[i]; one.Arm == compare.Together {
+		if one := &a.Runs[i]; one.Arm == experiment.Together {
 			checkEqual(t, "the other one", one.Commands[1].Signal, "SIGTERM")
 		}
 	}
@@ -222,7 +222,7 @@ func TestCompareDriver(t *testing.T) {
 				t.Errorf("%s: %s has %v of memory", one.Arm, one.Commands[c].Command, m)
 			}
 		}
-		watts := map[bool]float64{true: 200, false: 100}[one.Arm == compare.Apart]
+		watts := map[bool]float64{true: 200, false: 100}[one.Arm == experiment.Apart]
 		if p, e := one.Use.Power, one.Use.Energy; p == nil || e == nil || math.Abs(*p-watts) > 0.01 || math.Abs(*e-watts*one.Seconds) > 0.1*watts*one.Seconds {
 			t.Errorf("%s: %s in %v s", one.Arm, must(json.Marshal(one.Use)), one.Seconds)
 		}
@@ -236,13 +236,13 @@ func TestCompareMIG(t *testing.T) {
 	got := runCommand(t, cmd)
 	a := readCompareAnswer(t, got)
 	checkEqual(t, "exit", got.code, 0)
-	kinds := map[compare.Arm][]string{}
+	kinds := map[experiment.Arm][]string{}
 	for i := range a.Runs {
 		for _, id := range a.Runs[i].Devices {
 			kinds[a.Runs[i].Arm] = append(kinds[a.Runs[i].Arm], id[:4])
 		}
 	}
-	checkEqual(t, "devices", kinds, map[compare.Arm][]string{compare.Apart: {"GPU-", "GPU-"}, compare.MIG: {"MIG-", "MIG-"}, "mig:1g.10gb": {"MIG-", "MIG-"}})
+	checkEqual(t, "devices", kinds, map[experiment.Arm][]string{experiment.Apart: {"GPU-", "GPU-"}, experiment.MIG: {"MIG-", "MIG-"}, "mig:1g.10gb": {"MIG-", "MIG-"}})
 }
 
 // torchLoadScript is a program of PyTorch, which says on which processor it runs.
@@ -290,14 +290,14 @@ func TestCompareTorch(t *testing.T) {
 		for c := range a.Runs[i].Commands {
 			on[*a.Runs[i].Commands[c].Value("core")] = true
 		}
-		checkEqual(t, fmt.Sprint("processors ", a.Runs[i].Arm), len(on), map[compare.Arm]int{compare.Apart: 2, compare.Together: 1}[a.Runs[i].Arm])
+		checkEqual(t, fmt.Sprint("processors ", a.Runs[i].Arm), len(on), map[experiment.Arm]int{experiment.Apart: 2, experiment.Together: 1}[a.Runs[i].Arm])
 	}
 	for _, c := range []string{"A", "B"} {
 		// How fast it is depends on what else runs here; that two share one processor does not.
-		if part := a.quantityOf(t, c, "processor", compare.Together).Median; part > 0.8 {
+		if part := a.quantityOf(t, c, "processor", experiment.Together).Median; part > 0.8 {
 			t.Errorf("%s has %.2f of a processor that it shares", c, part)
 		}
-		if a.quantityOf(t, c, "products/s", compare.Apart).Median <= 0 {
+		if a.quantityOf(t, c, "products/s", experiment.Apart).Median <= 0 {
 			t.Errorf("%s has done nothing", c)
 		}
 	}

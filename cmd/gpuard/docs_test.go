@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"gpuard/internal/gate"
-	"gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 	"gpuard/test/pages"
 )
 
@@ -227,7 +227,7 @@ func (p *pageRun) writeFileBlock(b pages.Block) {
 	name := strings.TrimPrefix(b.Lines()[0], "# ")
 	switch name {
 	case "gpuard.yaml":
-		if _, mistakes := project.Read([]byte(b.Text), name); len(mistakes) > 0 {
+		if _, mistakes := projectyaml.Read([]byte(b.Text), name); len(mistakes) > 0 {
 			p.Errorf("%s:%d: %v", p.name, b.Line, mistakes)
 		}
 	default:

@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
-	"gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 )
 
 // example is one folder below examples, and what its page promises.
@@ -75,7 +75,7 @@ func TestExoNodesKnowEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _ := project.Read(text, file)
+	p, _ := projectyaml.Read(text, file)
 	m, err := gpu.InventMachine(e.machine)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/trend"
-	core "gpuard/internal/core/verify"
 	"gpuard/test/fakegpu"
 )
 
@@ -41,7 +41,7 @@ func (r *fakeDriverMachine) startFirstMinuteJob(flags string, script string) *fi
 }
 
 // waitForVerdict waits until status says where the job works.
-func (b *firstMinuteJob) waitForVerdict(want core.Verdict) (text string) {
+func (b *firstMinuteJob) waitForVerdict(want proof.Verdict) (text string) {
 	b.t.Helper()
 	waitUntil(b.t, "status says "+string(want), func() bool {
 		report, _ := b.readStatus()
@@ -77,25 +77,25 @@ func TestFirstMinute(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, flags, script string
-		verdict             core.Verdict
+		verdict             proof.Verdict
 		text                string // in status
 		said, history       string // "" nothing
 	}{
-		{"right", "--device 1", "exec fakegpu-job --gpu 1 --mem 2G", core.Proven, "fakegpu-job (process ", "", ""},
-		{"on another one", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 exec fakegpu-job --gpu 0 --mem 2G", core.OutsideLease, ", which root has: lease ",
+		{"right", "--device 1", "exec fakegpu-job --gpu 1 --mem 2G", proof.Proven, "fakegpu-job (process ", "", ""},
+		{"on another one", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 exec fakegpu-job --gpu 0 --mem 2G", proof.OutsideLease, ", which root has: lease ",
 			"gpuard: WARNING: outside the lease: fakegpu-job (process ", "outside-lease"},
-		{"on one of two", "--gpus 2", "exec fakegpu-job --gpu 1 --mem 2G", core.Partly, "uses GPU 1 ", "gpuard: WARNING: not on all of its GPUs: ", "partly-used"},
+		{"on one of two", "--gpus 2", "exec fakegpu-job --gpu 1 --mem 2G", proof.Partly, "uses GPU 1 ", "gpuard: WARNING: not on all of its GPUs: ", "partly-used"},
 		// the shell ends last: what outlives the lease's process keeps the lease
-		{"on both", "--gpus 2", "trap : TERM; fakegpu-job --gpu 1 & fakegpu-job --gpu 0 & wait; wait", core.Proven, "", "", ""},
-		{"on the CPU", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=-1 exec sh -c 'while :; do :; done'", core.CPU, "its environment shows it no GPU (CUDA_VISIBLE_DEVICES=-1)",
+		{"on both", "--gpus 2", "trap : TERM; fakegpu-job --gpu 1 & fakegpu-job --gpu 0 & wait; wait", proof.Proven, "", "", ""},
+		{"on the CPU", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=-1 exec sh -c 'while :; do :; done'", proof.CPU, "its environment shows it no GPU (CUDA_VISIBLE_DEVICES=-1)",
 			"gpuard: WARNING: not on any GPU (CPU fallback): sh (process ", "cpu"},
-		{"loads its data", "--device 1", "exec sleep 600", core.TooEarly, "is not on GPU 1 ", "", ""},
-		{"loads its data, and computes", "--device 1", "while :; do :; done", core.TooEarly, "is not on GPU 1 ", "", ""},
+		{"loads its data", "--device 1", "exec sleep 600", proof.TooEarly, "is not on GPU 1 ", "", ""},
+		{"loads its data, and computes", "--device 1", "while :; do :; done", proof.TooEarly, "is not on GPU 1 ", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := newFakeDriverMachine(t, makeA100s(2)...)
-			if c.verdict == core.OutsideLease {
+			if c.verdict == proof.OutsideLease {
 				r.startLeasedScript(0, "exec sleep 600")
 			}
 			b := r.startFirstMinuteJob(c.flags, c.script)
@@ -117,10 +117,10 @@ func TestFirstMinuteLater(t *testing.T) {
 	t.Parallel()
 	loaded := filepath.Join(t.TempDir(), "loaded")
 	b := newFakeDriverMachine(t, makeA100s(1)...).startFirstMinuteJob("", `until test -e `+loaded+`; do sleep 0.1; done; exec fakegpu-job --gpu 0`)
-	b.waitForVerdict(core.TooEarly)
+	b.waitForVerdict(proof.TooEarly)
 	checkContains(t, b.run("status").out, "is not on GPU 0 ")
 	writeFile(t, loaded, "", 0o600)
-	b.waitForVerdict(core.Proven)
+	b.waitForVerdict(proof.Proven)
 	heard, _ := b.endJob()
 	checkEqual(t, "it heard", heard, "")
 }
@@ -134,7 +134,7 @@ func TestFirstMinuteAfterWaiting(t *testing.T) {
 	waitUntil(t, "it waits", func() bool { return r.countWaiting() == 1 })
 	time.Sleep(6 * time.Second) // a minute, for that program
 	_ = syscall.Kill(-before, syscall.SIGKILL)
-	b.waitForVerdict(core.TooEarly)
+	b.waitForVerdict(proof.TooEarly)
 	report, _ := r.readStatus()
 	lease := report.Devices[0].Leases[0]
 	if held := time.Since(*lease.Since); held < 4*time.Second {
@@ -153,7 +153,7 @@ func TestFirstMinuteRule(t *testing.T) {
 	b := r.startFirstMinuteJob("--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 fakegpu-job --gpu 0 --mem 2G; echo it ended with $? >&2; exec fakegpu-job --gpu 1")
 
 	waitUntil(t, "it is ended", func() bool { return strings.Contains(b.heard.String(), "it ended with ") })
-	b.waitForVerdict(core.Proven)
+	b.waitForVerdict(proof.Proven)
 	heard, line := b.endJob()
 	checkContains(t, heard, "WARNING: outside the lease: fakegpu-job", "told process ", " to end, which is on a device outside lease ", `rule "lab"`, "it ended with 143")
 	checkEqual(t, "in the history", line.Seen, "outside-lease")

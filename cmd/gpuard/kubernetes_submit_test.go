@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/test/kubectl"
 )
 
@@ -31,12 +31,12 @@ func (k *kubernetesFixture) runGPUard(args ...string) runResult {
 }
 
 // listJobs are those of queue or history.
-func (k *kubernetesFixture) listJobs(list string) (jobs []queue.Entry, troubles []queue.Trouble) {
+func (k *kubernetesFixture) listJobs(list string) (jobs []userqueue.Entry, troubles []userqueue.Trouble) {
 	k.t.Helper()
 	got := k.runGPUard(list, "--json")
 	var a struct {
-		Jobs    []queue.Entry
-		Engines []queue.Trouble
+		Jobs    []userqueue.Entry
+		Engines []userqueue.Trouble
 	}
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		k.t.Fatalf("%v: %+v", err, got)
@@ -65,14 +65,14 @@ func TestSubmitKubernetes(t *testing.T) {
 		t.Fatalf("submit: %+v", got)
 	}
 	jobs, _ := k.listJobs("queue")
-	if len(jobs) != 1 || jobs[0].State != queue.Waiting || jobs[0].Engine != "kubernetes" || jobs[0].Place != "lab/team" || !strings.HasPrefix(jobs[0].Why, "no node can take it now: 3 of 3 have no free devices as its claim wants them") {
+	if len(jobs) != 1 || jobs[0].State != userqueue.Waiting || jobs[0].Engine != "kubernetes" || jobs[0].Place != "lab/team" || !strings.HasPrefix(jobs[0].Why, "no node can take it now: 3 of 3 have no free devices as its claim wants them") {
 		t.Errorf("queue: %+v", jobs)
 	}
 	got = k.runGPUard("wait", "1")
 	if got.code != 3 {
 		t.Errorf("wait ended with %d: %s", got.code, got.err)
 	}
-	if jobs, _ = k.listJobs("history"); len(jobs) != 1 || jobs[0].State != queue.Failed || jobs[0].Exit == nil || *jobs[0].Exit != 3 || jobs[0].Node != "claims" || jobs[0].Seconds < 4 || jobs[0].Seconds > 6 {
+	if jobs, _ = k.listJobs("history"); len(jobs) != 1 || jobs[0].State != userqueue.Failed || jobs[0].Exit == nil || *jobs[0].Exit != 3 || jobs[0].Node != "claims" || jobs[0].Seconds < 4 || jobs[0].Seconds > 6 {
 		t.Errorf("history: %+v", jobs)
 	}
 	for range 2 { // the second time it is copied again, and shown once
@@ -107,7 +107,7 @@ func TestSubmitKubernetesCancel(t *testing.T) {
 	if words, _ := kubectl.ReadCalls(t, k.calls); !strings.Contains(words[len(words)-1], "delete --ignore-not-found --cascade=foreground") {
 		t.Errorf("the last call is %s", words[len(words)-1])
 	}
-	if jobs, _ := k.listJobs("history"); len(jobs) != 1 || jobs[0].State != queue.Cancelled {
+	if jobs, _ := k.listJobs("history"); len(jobs) != 1 || jobs[0].State != userqueue.Cancelled {
 		t.Errorf("history: %+v", jobs)
 	}
 	if got := k.runGPUard("wait", "1"); got.code != 1 {
@@ -155,7 +155,7 @@ func TestSubmitKubernetesSilent(t *testing.T) {
 		t.Fatalf("submit here: %+v", got)
 	}
 	jobs, troubles := k.listJobs("queue")
-	if len(jobs) != 2 || jobs[0].State != queue.Waiting || len(troubles) != 1 || troubles[0].Engine != "kubernetes" || !strings.Contains(troubles[0].Problem, "lab/team: The connection to the server 127.0.0.1:6443 was refused") {
+	if len(jobs) != 2 || jobs[0].State != userqueue.Waiting || len(troubles) != 1 || troubles[0].Engine != "kubernetes" || !strings.Contains(troubles[0].Problem, "lab/team: The connection to the server 127.0.0.1:6443 was refused") {
 		t.Errorf("queue: %+v, %+v", jobs, troubles)
 	}
 	if got := k.runGPUard("cancel", "2"); got.code != 0 {
@@ -182,13 +182,13 @@ func TestSubmitKubernetesUnsure(t *testing.T) {
 		t.Errorf("submit: %+v", got)
 	}
 	for range 2 { // the second time by its name
-		var jobs []queue.Entry
-		var troubles []queue.Trouble
+		var jobs []userqueue.Entry
+		var troubles []userqueue.Trouble
 		waitUntil(t, "the cluster has answered in time", func() bool { // queue waits for it a few seconds, and then says so
 			jobs, troubles = k.listJobs("queue")
 			return len(troubles) == 0
 		})
-		if len(jobs) != 1 || jobs[0].State != queue.Running || !strings.HasPrefix(jobs[0].ID, "train-") || jobs[0].Place != "lab/team" || jobs[0].Node != "gpu-b" {
+		if len(jobs) != 1 || jobs[0].State != userqueue.Running || !strings.HasPrefix(jobs[0].ID, "train-") || jobs[0].Place != "lab/team" || jobs[0].Node != "gpu-b" {
 			t.Errorf("queue: %+v", jobs)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/host/batch"
@@ -377,7 +377,7 @@ func TestKeptJobIsEndedByItsSignal(t *testing.T) {
 	l.waitUntilAllEnded()
 	job := l.endedJobs()[0]
 	text, _ := os.ReadFile(job.Log)
-	checkEqual(t, "its state and what it says", fmt.Sprint(job.State, " ", string(text)), fmt.Sprint(queue.Cancelled, " was asked\n"))
+	checkEqual(t, "its state and what it says", fmt.Sprint(job.State, " ", string(text)), fmt.Sprint(userqueue.Cancelled, " was asked\n"))
 }
 
 // TestAllKilled: a job goes on when its keeper is killed with both processes of the queue, and the next ones wait for it.
@@ -387,7 +387,7 @@ func TestAllKilled(t *testing.T) {
 	script := fmt.Sprintf(`echo $$ >>%[1]s/on; while test ! -e %[1]s/end; do sleep 0.05; done; exit 7`, l.marks)
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--timeout", "1h", "--", "sh", "-c", script)).code, 0)
 	waitUntil(t, "it runs", func() bool { _, err := os.Stat(l.marks + "/on"); return err == nil })
-	for _, flag := range []string{queue.Flag, queue.RunnerFlag, machine.KeeperFlag} {
+	for _, flag := range []string{userqueue.Flag, userqueue.RunnerFlag, machine.KeeperFlag} {
 		for _, pid := range l.queueProcesses(flag) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -402,7 +402,7 @@ func TestAllKilled(t *testing.T) {
 	job := l.endedJobs()[0]
 	starts, _ := os.ReadFile(filepath.Join(l.marks, "on"))
 	checkEqual(t, "starts", strings.Count(string(starts), "\n"), 1)
-	if job.State != queue.Lost { // kernels before Linux 6.15 do not report the exit code
+	if job.State != userqueue.Lost { // kernels before Linux 6.15 do not report the exit code
 		checkEqual(t, "exit", *job.Exit, 7)
 	}
 	l.waitForNoLeases()

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 )
 
 // TestQueueGoesOnWithoutItsKeeper: a job that is handed in after the keeper was killed, while the runner still has its
@@ -18,19 +18,19 @@ func TestQueueGoesOnWithoutItsKeeper(t *testing.T) {
 	l := newQueueFixture(t, 2)
 	long := filepath.Join(l.marks, "long")
 	l.mustSubmit(fmt.Sprintf("until test -e %s; do sleep 0.1; done", long))
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
-	for _, pid := range l.queueProcesses(queue.Flag) {
+	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Running })
+	for _, pid := range l.queueProcesses(userqueue.Flag) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	waitUntil(t, "the keeper is dead", func() bool { return len(l.queueProcesses(queue.Flag)) == 0 })
+	waitUntil(t, "the keeper is dead", func() bool { return len(l.queueProcesses(userqueue.Flag)) == 0 })
 	for n := range 3 {
 		l.submitAndWait(n)
 	}
 	writeFile(t, long, "", 0)
-	waitUntil(t, "the first has ended", func() bool { return len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+	waitUntil(t, "the first has ended", func() bool { return len(l.queueProcesses(userqueue.RunnerFlag)) == 0 })
 	l.submitAndWait(3)
 	for _, e := range l.endedJobs() {
-		checkEqual(t, fmt.Sprint("job ", e.Number), e.State, queue.Done)
+		checkEqual(t, fmt.Sprint("job ", e.Number), e.State, userqueue.Done)
 	}
 }
 
@@ -40,12 +40,17 @@ func TestQueueGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	l := newQueueFixture(t, 2)
 	l.mustSubmit("sleep 300")
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running && q[0].PID > 0 })
+	waitUntil(t, "the first runs", func() bool {
+		q := l.queuedJobs()
+		return len(q) == 1 && q[0].State == userqueue.Running && q[0].PID > 0
+	})
 	for n := range soakCount(300, 8) {
-		for _, pid := range append(l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)...) {
+		for _, pid := range append(l.queueProcesses(userqueue.Flag), l.queueProcesses(userqueue.RunnerFlag)...) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		waitUntil(t, "both are dead", func() bool { return len(l.queueProcesses(queue.Flag))+len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+		waitUntil(t, "both are dead", func() bool {
+			return len(l.queueProcesses(userqueue.Flag))+len(l.queueProcesses(userqueue.RunnerFlag)) == 0
+		})
 		l.submitAndWait(n)
 	}
 	checkEqual(t, "cancel", runCommand(t, l.cmd("cancel", "1")).code, 0)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 )
 
 // TestQueuePowerCut: the power fails after each write into the journal, and in the middle of each. What was acknowledged
@@ -105,7 +105,7 @@ func TestQueueDamagedLine(t *testing.T) {
 		checkEqual(t, bad, got.out, fmt.Sprintln(i+2))
 		checkContains(t, got.err, " of "+path+" is no record (", "), and is left out\n")
 		l.waitUntilAllEnded()
-		if ended := l.endedJobs(); len(ended) != i+2 || ended[0].State != queue.Done {
+		if ended := l.endedJobs(); len(ended) != i+2 || ended[0].State != userqueue.Done {
 			t.Fatalf("after %q: %+v", bad, ended)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/host/sys"
 )
@@ -23,15 +23,15 @@ func TestQueueHistory(t *testing.T) {
 		c.Args[0] = "sampling"
 		checkEqual(t, "submit", runCommand(t, c).code, 0)
 	}
-	var h []queue.Entry
+	var h []userqueue.Entry
 	for n, lasts := range []string{"1.5", "6", "24"} { // a machine that does something else for long measures little
 		l.SetValue(0, "memory_used", "0")
 		measured("--gpus", "2", "--name", "train", "--", "sleep", lasts)
-		waitUntil(t, "it runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
+		waitUntil(t, "it runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Running })
 		l.SetValue(0, "memory_used", "10737418240")
 		checkEqual(t, "wait", l.run("wait", strconv.Itoa(n+1)).code, 0)
 		l.waitUntilAllEnded()
-		if h = slices.DeleteFunc(l.endedJobs(), func(e queue.Entry) bool { return e.Number != n+1 }); len(h) == 1 && h[0].Load != nil && h[0].Peak != nil {
+		if h = slices.DeleteFunc(l.endedJobs(), func(e userqueue.Entry) bool { return e.Number != n+1 }); len(h) == 1 && h[0].Load != nil && h[0].Peak != nil {
 			break
 		}
 	}
@@ -65,7 +65,7 @@ func TestQueueBuriesWhatMeasured(t *testing.T) {
 		checkEqual(t, "submit", runCommand(t, c).code, 0)
 	}
 	waitUntil(t, "they are measured", func() bool { return len(measurersOf(l.state)) == 1 })
-	measures, keeper, runner := measurersOf(l.state)[0], l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)
+	measures, keeper, runner := measurersOf(l.state)[0], l.queueProcesses(userqueue.Flag), l.queueProcesses(userqueue.RunnerFlag)
 	if len(keeper) != 1 || len(runner) != 1 {
 		t.Fatalf("keepers %v, runners %v", keeper, runner)
 	}
@@ -73,7 +73,7 @@ func TestQueueBuriesWhatMeasured(t *testing.T) {
 	waitUntil(t, "it has another parent", func() bool { p, found := sys.ReadProcess(measures); return found && p.Parent == keeper[0] })
 	killProcess(t, measures)
 	waitUntil(t, "it is buried", func() bool { _, found := sys.ReadProcess(measures); return !found })
-	checkEqual(t, "who keeps the queue", l.queueProcesses(queue.Flag), keeper)
+	checkEqual(t, "who keeps the queue", l.queueProcesses(userqueue.Flag), keeper)
 	writeFile(t, l.marks+"/first", "", 0o600)
 	writeFile(t, l.marks+"/second", "", 0o600)
 	l.waitUntilAllEnded()

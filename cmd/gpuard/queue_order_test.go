@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/gate"
 )
 
@@ -21,7 +21,7 @@ func TestQueueOrder(t *testing.T) {
 	note := func(name string) []string { return []string{"--", "sh", "-c", "echo " + name + " >>" + order} }
 	stop := filepath.Join(l.marks, "stop")
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
+	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Running })
 	checkEqual(t, "pause", l.run("queue", "pause").code, 0)
 	for _, words := range [][]string{{"--expect", "30h", "long"}, {"--expect", "1m", "short"}, {"--expect", "1m", "--nice", "-1", "favourite"}} {
 		checkEqual(t, "submit", runCommand(t, l.submitCommand(append(words[:len(words)-1], note(words[len(words)-1])...)...)).code, 0)
@@ -31,7 +31,7 @@ func TestQueueOrder(t *testing.T) {
 	writeFile(t, stop, "", 0)
 	waitUntil(t, "only the paused ones are left", func() bool { return len(l.queuedJobs()) == 3 })
 	for _, e := range l.queuedJobs() {
-		if e.State != queue.Waiting || e.Expected != nil || e.HeldBack != "the queue is paused" || e.Estimate <= 0 {
+		if e.State != userqueue.Waiting || e.Expected != nil || e.HeldBack != "the queue is paused" || e.Estimate <= 0 {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -52,7 +52,7 @@ func TestQueueBehindMany(t *testing.T) {
 	l.program = "orderly"
 	order, stop := filepath.Join(l.marks, "order"), filepath.Join(l.marks, "stop")
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
+	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Running })
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--array", "1-20", "--expect", "30h", "--", "sh", "-c", "echo long >>"+order)).code, 0)
 	tickets := func(of string) (n int) {
 		files, _ := filepath.Glob(filepath.Join(l.state, "tickets/*/*.ticket"))
@@ -135,7 +135,7 @@ func TestQueueRules(t *testing.T) {
 	got := runCommand(t, l.submitCommand("--hold", "--", "true"))
 	checkEqual(t, "one too many", got.code, 122)
 	checkContains(t, strings.Join(strings.Fields(got.err), " "), "lets 2 of your", "config.yaml:2")
-	var a struct{ Jobs []queue.Entry }
+	var a struct{ Jobs []userqueue.Entry }
 	if err := json.Unmarshal([]byte(l.run("queue", "--json").out), &a); err != nil || len(a.Jobs) != 2 {
 		t.Error(err, a)
 	}

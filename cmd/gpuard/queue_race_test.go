@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/queue"
-	record "gpuard/internal/core/runs"
+	"gpuard/internal/app/userqueue"
+	"gpuard/internal/core/batchlog"
 )
 
 // countOddLines is how many lines of the journal are impossible after those before them.
@@ -25,7 +25,7 @@ func (l *queueFixture) countOddLines() int {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	state := record.NewQueue()
+	state := batchlog.NewQueue()
 	for line := range bytes.Lines(text) {
 		if err := state.ReadLine(bytes.TrimSpace(line), 0); err != nil {
 			l.t.Fatal(err)
@@ -61,7 +61,7 @@ func TestQueueAsked(t *testing.T) {
 	}
 	n := len(l.queuedJobs())
 	for _, e := range l.queuedJobs() {
-		if e.State == queue.Held {
+		if e.State == userqueue.Held {
 			checkEqual(t, "unhold", l.run("queue", "unhold", strconv.Itoa(e.Number)).code, 0)
 		}
 	}
@@ -110,7 +110,7 @@ func TestQueueClasses(t *testing.T) {
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--array", "1-20", "--", "sh", "-c", forever)).code, 0)
 	waitUntil(t, "one with a GPU runs", func() bool {
 		for _, e := range l.queuedJobs() {
-			if e.State == queue.Running && len(e.Devices) == 1 {
+			if e.State == userqueue.Running && len(e.Devices) == 1 {
 				return true
 			}
 		}
@@ -164,7 +164,7 @@ func TestQueueShortOnes(t *testing.T) {
 	}
 	stop := filepath.Join(l.marks, "stop")
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
-	waitUntil(t, "it runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Running })
+	waitUntil(t, "it runs", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Running })
 	checkEqual(t, "submit", runCommand(t, l.submitCommand(append([]string{"--expect", "10h", "--array", "1-12"}, note("long")...)...)).code, 0)
 	waitUntil(t, "they wait in the line", func() bool { s, _ := l.readStatus(); return len(s.Waiting) == 12 })
 	checkEqual(t, "submit", runCommand(t, l.submitCommand(append([]string{"--expect", "1s"}, note("short")...)...)).code, 0)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 )
 
 // TestQueueScript: a script's own flags count where the command line has none, and a mistake in them is one line with
@@ -31,7 +31,7 @@ func TestQueueScript(t *testing.T) {
 	if got := runCommand(t, gpuardCommand(t, state, nil, "wait", "--machine", "demo", "1-4")); got.code != 0 {
 		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
-	var a struct{ Jobs []queue.Entry }
+	var a struct{ Jobs []userqueue.Entry }
 	if err := json.Unmarshal([]byte(runCommand(t, gpuardCommand(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 4 {
 		t.Fatalf("%v, %+v", err, a)
 	}

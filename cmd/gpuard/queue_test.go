@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
@@ -64,8 +64,8 @@ func (l *queueFixture) submitCommand(args ...string) *exec.Cmd {
 	return l.cmd(append(words, args...)...)
 }
 
-func (l *queueFixture) queuedJobs() []queue.Entry {
-	var a struct{ Jobs []queue.Entry }
+func (l *queueFixture) queuedJobs() []userqueue.Entry {
+	var a struct{ Jobs []userqueue.Entry }
 	got := runCommand(l.t, l.cmd("queue", "--json"))
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		l.t.Errorf("queue: %+v", got)
@@ -73,9 +73,9 @@ func (l *queueFixture) queuedJobs() []queue.Entry {
 	return a.Jobs
 }
 
-func (l *queueFixture) endedJobs() []queue.Entry {
+func (l *queueFixture) endedJobs() []userqueue.Entry {
 	l.t.Helper()
-	var a struct{ Jobs []queue.Entry }
+	var a struct{ Jobs []userqueue.Entry }
 	got := runCommand(l.t, l.cmd("history", "--json"))
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		l.t.Fatalf("history: %+v", got)
@@ -106,7 +106,7 @@ kill -HUP 0`, "sh", gate}
 	if strings.Count(got.out, " is queued; its output: ") != 5 {
 		t.Fatalf("%+v", got)
 	}
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 5 && q[0].State == queue.Running })
+	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 5 && q[0].State == userqueue.Running })
 	shown := l.run("queue").out
 	checkContains(t, shown, "1  running", "first", "2  waiting", "to be seen")
 	follow := l.cmd("logs", "-f", "1")
@@ -133,14 +133,16 @@ kill -HUP 0`, "sh", gate}
 	var ended []string
 	for _, e := range l.endedJobs() {
 		ended = append(ended, string(e.State))
-		if e.State == queue.Done && e.Number < 6 && (e.Exit == nil || *e.Exit != 0 || len(e.Devices) != 1 || e.Started == nil || e.Ended == nil) {
+		if e.State == userqueue.Done && e.Number < 6 && (e.Exit == nil || *e.Exit != 0 || len(e.Devices) != 1 || e.Started == nil || e.Ended == nil) {
 			t.Errorf("%+v", e)
 		}
 	}
 	checkEqual(t, "history", strings.Join(ended, " "), "done done cancelled done failed done")
 	checkContains(t, l.run("history").out, "exit 7", "cancelled", "GPU 0")
 	checkEqual(t, "what a job wrote", l.run("logs", "2").out, "job 2 on "+fakeUUID(0)+"\n")
-	waitUntil(t, "nothing is left", func() bool { return len(l.queueProcesses(queue.Flag))+len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+	waitUntil(t, "nothing is left", func() bool {
+		return len(l.queueProcesses(userqueue.Flag))+len(l.queueProcesses(userqueue.RunnerFlag)) == 0
+	})
 }
 
 // TestQueueReboot: after a boot of the machine what waited runs, and what ran is lost, by name and time, and started
@@ -152,12 +154,17 @@ func TestQueueReboot(t *testing.T) {
 	for _, words := range jobs {
 		checkEqual(t, "submit", runCommand(t, l.submitCommand(words...)).code, 0)
 	}
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 4 && q[0].State == queue.Running && q[0].PID > 0 })
+	waitUntil(t, "the first runs", func() bool {
+		q := l.queuedJobs()
+		return len(q) == 4 && q[0].State == userqueue.Running && q[0].PID > 0
+	})
 	running := l.queuedJobs()[0].PID
-	for _, pid := range append(append(l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)...), running) {
+	for _, pid := range append(append(l.queueProcesses(userqueue.Flag), l.queueProcesses(userqueue.RunnerFlag)...), running) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	waitUntil(t, "all are dead", func() bool { return len(l.queueProcesses(queue.Flag))+len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+	waitUntil(t, "all are dead", func() bool {
+		return len(l.queueProcesses(userqueue.Flag))+len(l.queueProcesses(userqueue.RunnerFlag)) == 0
+	})
 	path := filepath.Join(l.queueFolder(), "journal")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -171,7 +178,7 @@ func TestQueueReboot(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), strings.TrimSpace(string(boot)), before)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "what waited has run", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == queue.Held })
+	waitUntil(t, "what waited has run", func() bool { q := l.queuedJobs(); return len(q) == 1 && q[0].State == userqueue.Held })
 	var ended []string
 	for _, e := range l.endedJobs() {
 		ended = append(ended, string(e.State))
@@ -181,7 +188,7 @@ func TestQueueReboot(t *testing.T) {
 	checkEqual(t, "requeue", l.run("queue", "requeue", "1").code, 0)
 	waitUntil(t, "it runs again", func() bool {
 		q := l.queuedJobs()
-		return len(q) == 2 && q[0].State == queue.Running && q[0].Starts == 2
+		return len(q) == 2 && q[0].State == userqueue.Running && q[0].Starts == 2
 	})
 	checkEqual(t, "cancel", l.run("cancel", "1", "3").code, 0)
 	l.waitUntilAllEnded()
@@ -308,7 +315,7 @@ func TestQueueKill(t *testing.T) {
 			group.Go(hand)
 		}
 		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
-		flags := []string{queue.Flag, queue.RunnerFlag}
+		flags := []string{userqueue.Flag, userqueue.RunnerFlag}
 		switch rand.IntN(5) {
 		case 0:
 			flags = flags[:1]
@@ -331,8 +338,8 @@ func TestQueueKill(t *testing.T) {
 		group.Wait()
 	}
 	l.waitUntilAllEnded()
-	states := map[queue.State]int{}
-	byNumber := map[int]queue.Entry{}
+	states := map[userqueue.State]int{}
+	byNumber := map[int]userqueue.Entry{}
 	for _, e := range l.endedJobs() {
 		byNumber[e.Number] = e
 		states[e.State]++
@@ -346,14 +353,14 @@ func TestQueueKill(t *testing.T) {
 			t.Errorf("job %d was acknowledged and is lost", number)
 		case times > 1:
 			t.Errorf("job %d ran %d times: %+v", number, times, e)
-		case times == 0 && e.State == queue.Done:
+		case times == 0 && e.State == userqueue.Done:
 			t.Errorf("job %d is done and never ran", number)
-		case e.State == queue.Lost && e.Why == "":
+		case e.State == userqueue.Lost && e.Why == "":
 			t.Errorf("job %d is lost without a word", number)
 		}
 	}
 	t.Logf("%d jobs, %d kills: %v", len(acknowledged), kills, states)
-	if states[queue.Done] < rounds {
-		t.Errorf("of %d jobs only %d are done", len(acknowledged), states[queue.Done])
+	if states[userqueue.Done] < rounds {
+		t.Errorf("of %d jobs only %d are done", len(acknowledged), states[userqueue.Done])
 	}
 }

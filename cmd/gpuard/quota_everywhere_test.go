@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 )
 
 // TestShareIsKept: a job that takes twice its share is ended, whichever command has started it.
@@ -18,7 +18,7 @@ func TestShareIsKept(t *testing.T) {
 		checkEqual(t, "submit", runCommand(t, l.submitCommand("--share", "8G", "--require-quota", "watch", "--", "sh", "-c", "exec "+greedy)).code, 0)
 		l.waitUntilAllEnded()
 		job := l.endedJobs()[0]
-		checkEqual(t, "how it ended", []any{job.State, job.Signal}, []any{queue.Failed, "SIGTERM"})
+		checkEqual(t, "how it ended", []any{job.State, job.Signal}, []any{userqueue.Failed, "SIGTERM"})
 	})
 	t.Run("sweep", func(t *testing.T) {
 		t.Parallel()

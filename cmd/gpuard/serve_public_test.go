@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
 )
@@ -127,24 +127,29 @@ func TestServeRevives(t *testing.T) {
 	l := newQueueFixture(t, 1)
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--", "sleep", "300")).code, 0)
 	checkEqual(t, "submit", runCommand(t, l.submitCommand("--hold", "--", "true")).code, 0)
-	waitUntil(t, "the first runs", func() bool { q := l.queuedJobs(); return len(q) == 2 && q[0].State == queue.Running && q[0].PID > 0 })
+	waitUntil(t, "the first runs", func() bool {
+		q := l.queuedJobs()
+		return len(q) == 2 && q[0].State == userqueue.Running && q[0].PID > 0
+	})
 	file := filepath.Join(t.TempDir(), "token")
 	p := l.startServe("--token-file", file)
-	for _, pid := range append(l.queueProcesses(queue.Flag), l.queueProcesses(queue.RunnerFlag)...) {
+	for _, pid := range append(l.queueProcesses(userqueue.Flag), l.queueProcesses(userqueue.RunnerFlag)...) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	waitUntil(t, "its processes are dead", func() bool { return len(l.queueProcesses(queue.Flag))+len(l.queueProcesses(queue.RunnerFlag)) == 0 })
+	waitUntil(t, "its processes are dead", func() bool {
+		return len(l.queueProcesses(userqueue.Flag))+len(l.queueProcesses(userqueue.RunnerFlag)) == 0
+	})
 	got := p.sendRequest(http.MethodPost, "/api/cancel", `{"arguments": ["2"]}`, "Content-Type", "application/json", "Authorization", "Bearer "+strings.TrimSpace(string(must(os.ReadFile(file)))))
 	checkEqual(t, "cancel: "+got.body, got.code, http.StatusOK)
-	waitUntil(t, "the queue is kept again", func() bool { return len(l.queueProcesses(queue.Flag)) > 0 })
-	for _, pid := range l.queueProcesses(queue.Flag) {
+	waitUntil(t, "the queue is kept again", func() bool { return len(l.queueProcesses(userqueue.Flag)) > 0 })
+	for _, pid := range l.queueProcesses(userqueue.Flag) {
 		if path := must(os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))); strings.HasPrefix(filepath.Base(path), "gpuard-view") {
 			t.Errorf("the queue is kept by %s", path)
 		}
 	}
 	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
 	time.Sleep(100 * time.Millisecond)
-	if len(l.queueProcesses(queue.Flag)) == 0 {
+	if len(l.queueProcesses(userqueue.Flag)) == 0 {
 		t.Error("the queue has ended with the page")
 	}
 	checkEqual(t, "cancel", runCommand(t, l.cmd("cancel", "1")).code, 0)

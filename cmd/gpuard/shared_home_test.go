@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
@@ -57,7 +57,7 @@ func TestSharedHome(t *testing.T) {
 	checkEqual(t, "submit", a.run("submit", "-q", "--cpu", "--retry", "3", "--", "sh", "-c", "echo >> "+ran+"; test -e "+over+" || read line <"+end).out, "1\n")
 	waitUntil(t, "it runs", func() bool { return begun() == 1 })
 	for _, p := range batch.ListProcesses() {
-		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && (words[1] == userqueue.Flag || words[1] == userqueue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
 			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/gate"
 	"gpuard/test/executable"
 	"gpuard/test/slurm"
@@ -46,12 +46,12 @@ func (c *slurmFixture) runGPUard(args ...string) runResult {
 }
 
 // readJobEntry is a job as gpuard queue or gpuard history shows it.
-func (c *slurmFixture) readJobEntry(list, number string) (e queue.Entry) {
+func (c *slurmFixture) readJobEntry(list, number string) (e userqueue.Entry) {
 	c.t.Helper()
 	got := c.runGPUard(list, "--json")
 	var a struct {
-		Jobs    []queue.Entry
-		Engines []queue.Trouble
+		Jobs    []userqueue.Entry
+		Engines []userqueue.Trouble
 	}
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
 		c.t.Fatalf("%v: %+v", err, got)
@@ -65,7 +65,7 @@ func (c *slurmFixture) readJobEntry(list, number string) (e queue.Entry) {
 	return e
 }
 
-func jobNumber(e queue.Entry) string {
+func jobNumber(e userqueue.Entry) string {
 	return strings.TrimSpace(strings.Split(encodeJSON(e.Number), ".")[0])
 }
 
@@ -95,7 +95,7 @@ func TestSlurmSubmit(t *testing.T) {
 	waited := c.runGPUard("wait", "2")
 	checkEqual(t, "wait", waited.code, 3)
 	checkContains(t, waited.err, "job 2 (bash): exit 3 after ")
-	if e = c.readJobEntry("history", "2"); e.State != queue.Failed || *e.Exit != 3 || e.Node != c.Node || e.Seconds < 1 || e.Seconds > 60 || time.Since(*e.Ended) > time.Minute {
+	if e = c.readJobEntry("history", "2"); e.State != userqueue.Failed || *e.Exit != 3 || e.Node != c.Node || e.Seconds < 1 || e.Seconds > 60 || time.Since(*e.Ended) > time.Minute {
 		t.Errorf("history: %+v", e)
 	}
 	checkContains(t, c.runGPUard("history").out, "exit 3", "slurm node")
@@ -147,18 +147,18 @@ func TestSlurmEnds(t *testing.T) {
 	t.Parallel()
 	c := newSubmitFixture(t)
 	runs := c.submitForNumber("--gpus", "4", "--", "sleep", "600")
-	c.waitForEntry(runs, queue.Running, "")
+	c.waitForEntry(runs, userqueue.Running, "")
 	waits := c.submitForNumber("--gpus", "4", "--", "sleep", "600")
-	c.waitForEntry(waits, queue.Waiting, "the nodes that it could run on are busy (Resources)")
+	c.waitForEntry(waits, userqueue.Waiting, "the nodes that it could run on are busy (Resources)")
 	held := c.submitForNumber("--gpus", "1", "--hold", "--", "true")
-	c.waitForEntry(held, queue.Held, "its owner holds it: gpuard queue unhold (JobHeldUser)")
+	c.waitForEntry(held, userqueue.Held, "its owner holds it: gpuard queue unhold (JobHeldUser)")
 	after := c.submitForNumber("--gpus", "1", "--after", held, "--", "true")
 	text := c.runGPUard("queue").out
 	checkContains(t, text, "running", "waiting", "held", "job "+waits+" waits: the nodes that it could run on are busy (Resources)")
 	checkEqual(t, "cancel", c.runGPUard("cancel", waits, runs).code, 0)
 	for _, n := range []string{waits, runs} {
 		checkEqual(t, "code of a cancelled job", c.runGPUard("wait", n).code, 1)
-		checkEqual(t, "its state", c.readJobEntry("history", n).State, queue.Cancelled)
+		checkEqual(t, "its state", c.readJobEntry("history", n).State, userqueue.Cancelled)
 	}
 	checkContains(t, c.runGPUard("cancel", runs).err, "cannot cancel job "+runs+": it has ended")
 	checkContains(t, c.runGPUard("queue", "requeue", runs).err, "slurm has it; hand it in again: gpuard submit --engine slurm")
@@ -178,9 +178,9 @@ func TestSlurmEnds(t *testing.T) {
 }
 
 // waitForEntry waits until gpuard queue shows the job so.
-func (c *slurmFixture) waitForEntry(number string, state queue.State, why string) {
+func (c *slurmFixture) waitForEntry(number string, state userqueue.State, why string) {
 	c.t.Helper()
-	var e queue.Entry
+	var e userqueue.Entry
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if e = c.readJobEntry("queue", number); e.State == state && e.Why == why {
 			return
@@ -231,7 +231,7 @@ func TestSlurmSilent(t *testing.T) {
 	t.Parallel()
 	c := newSubmitFixture(t, "MinJobAge=20")
 	n := c.submitForNumber("--", "sleep", "5")
-	c.waitForEntry(n, queue.Running, "")
+	c.waitForEntry(n, userqueue.Running, "")
 	c.StopController()
 	local := strings.TrimSpace(c.runGPUard("submit", "-q", "--cpu", "--", "true").out)
 	checkEqual(t, "a job of this machine", c.runGPUard("wait", local).code, 0)
@@ -263,7 +263,7 @@ func TestSlurmSilent(t *testing.T) {
 		}
 	}
 	ended := c.runGPUard("wait", forgotten)
-	checkEqual(t, "forgotten", []any{ended.code, c.readJobEntry("history", forgotten).State}, []any{1, queue.Unknown})
+	checkEqual(t, "forgotten", []any{ended.code, c.readJobEntry("history", forgotten).State}, []any{1, userqueue.Unknown})
 	checkContains(t, ended.err, "how it ended is unknown")
 }
 
@@ -321,7 +321,7 @@ func TestSlurmKilled(t *testing.T) {
 	}
 	c.waitForLines("begun", 1)
 	_, _ = cmd.Process.Kill(), cmd.Wait()
-	if e := c.readJobEntry("queue", "1"); e.State != queue.Waiting || e.ID != "" || e.Why != "it is being handed in" {
+	if e := c.readJobEntry("queue", "1"); e.State != userqueue.Waiting || e.ID != "" || e.Why != "it is being handed in" {
 		t.Errorf("just killed: %+v", e)
 	}
 	checkEqual(t, "wait", c.runGPUard("wait", "1").code, 5)

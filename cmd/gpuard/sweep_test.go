@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	record "gpuard/internal/core/runs"
-	"gpuard/internal/core/sweep"
+	"gpuard/internal/core/batchlog"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/gate"
 )
 
@@ -54,7 +54,7 @@ func (f *sweepFixture) resumeSweep(args ...string) (sweepAnswer, runResult) {
 type sweepAnswer struct {
 	Runs, OK, Failed int
 	NotDone          int `json:"not_done"`
-	Failures         []sweep.Result
+	Failures         []grid.Result
 	Notes            []string
 }
 
@@ -90,7 +90,7 @@ func (f *sweepFixture) readResults() (rows []map[string]string) {
 }
 
 func (f *sweepFixture) readRunLog(i int) string {
-	text, _ := os.ReadFile(filepath.Join(f.dir, record.RunFolder(i, 100), "log"))
+	text, _ := os.ReadFile(filepath.Join(f.dir, batchlog.RunFolder(i, 100), "log"))
 	return string(text)
 }
 

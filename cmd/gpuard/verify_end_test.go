@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"gpuard/internal/app/verify"
-	core "gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/test/fakegpu"
 )
 
@@ -55,7 +55,7 @@ func TestVerifyInterruptedByHand(t *testing.T) {
 	_ = cmd.Wait()
 	errs := fmt.Sprint(cmd.Stderr)
 	var v verify.Verification
-	if err := json.Unmarshal([]byte(errs), &v); err != nil || v.Verdict == core.CPU || cmd.ProcessState.ExitCode() != 123 {
+	if err := json.Unmarshal([]byte(errs), &v); err != nil || v.Verdict == proof.CPU || cmd.ProcessState.ExitCode() != 123 {
 		t.Errorf("%v, %v\n%s", cmd.ProcessState, err, errs)
 	}
 }
@@ -87,12 +87,12 @@ func TestVerifyGuess(t *testing.T) {
 	gpus[1] = fakegpu.H100(1)
 	r := newFakeDriverMachine(t, gpus...)
 	guess := r.startUnleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
-	v := r.mustVerify(core.NotMeasurable, 123, fmt.Sprint(guess))
+	v := r.mustVerify(proof.NotMeasurable, 123, fmt.Sprint(guess))
 	checkContains(t, v.Text, "is on GPU 0", "its environment (CUDA_VISIBLE_DEVICES=0) shows it is a guess: most likely GPU 1")
 	certain := r.startUnleased([]string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, "exec fakegpu-job --gpu 0")
-	r.mustVerify(core.WrongDevice, 1, fmt.Sprint(certain))
+	r.mustVerify(proof.WrongDevice, 1, fmt.Sprint(certain))
 	lease, _ := r.startLeasedScript(1, "unset CUDA_DEVICE_ORDER; fakegpu-job --gpu 1; true")
-	child := r.mustVerify(core.Proven, 0, lease).Sightings[0].PID
-	v = r.mustVerify(core.Proven, 0, fmt.Sprint(child)) // its own variables are a guess, its lease is not
+	child := r.mustVerify(proof.Proven, 0, lease).Sightings[0].PID
+	v = r.mustVerify(proof.Proven, 0, fmt.Sprint(child)) // its own variables are a guess, its lease is not
 	checkEqual(t, "lease and guess", []any{v.Lease, v.Variable, v.Promised[0].Index}, []any{lease, "CUDA_VISIBLE_DEVICES=1", 0})
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/gate"
 )
 
@@ -52,9 +52,9 @@ func TestVerifyHeld(t *testing.T) {
 	for _, stale := range []string{"", "GPUARD_LEASE=gone"} {
 		r := newFakeDriverMachine(t, makeA100s(2)...)
 		lease, shell := r.startHeldShell(1, stale)
-		v := r.mustVerify(verify.OutsideLease, 1, fmt.Sprint(shell))
+		v := r.mustVerify(proof.OutsideLease, 1, fmt.Sprint(shell))
 		checkEqual(t, "lease of the shell", v.Lease, lease)
-		v = r.mustVerify(verify.OutsideLease, 1, fmt.Sprint(v.Sightings[0].PID))
+		v = r.mustVerify(proof.OutsideLease, 1, fmt.Sprint(v.Sightings[0].PID))
 		checkEqual(t, "lease of its child", v.Lease, lease)
 	}
 }
@@ -65,7 +65,7 @@ func TestVerifyHeldEarlier(t *testing.T) {
 	r := newFakeDriverMachine(t, makeA100s(2)...)
 	lease, shell := r.startHeldShell(0, "CUDA_VISIBLE_DEVICES=1")
 	for _, target := range []string{lease, fmt.Sprint(shell)} {
-		v := r.mustVerify(verify.Proven, 0, target)
+		v := r.mustVerify(proof.Proven, 0, target)
 		checkEqual(t, "lease", v.Lease, lease)
 		checkContains(t, strings.Join(v.Notes, "; "), "the lease alone counts")
 	}
@@ -84,5 +84,5 @@ func TestVerifyHeldForAnother(t *testing.T) {
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	pid := cmd.Process.Pid
 	lease := r.leaseForPID(pid, 0)
-	checkEqual(t, "lease", r.mustVerify(verify.TooEarly, 123, "--for", "300ms", fmt.Sprint(pid)).Lease, lease)
+	checkEqual(t, "lease", r.mustVerify(proof.TooEarly, 123, "--for", "300ms", fmt.Sprint(pid)).Lease, lease)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"gpuard/internal/app/verify"
-	core "gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/gate"
 	"gpuard/test/executable"
 	"gpuard/test/fakegpu"
@@ -39,7 +39,7 @@ func (r *fakeDriverMachine) startLeasedScript(device int, script string, flags .
 }
 
 // mustVerify runs verify, which must end with that verdict and exit code.
-func (r *fakeDriverMachine) mustVerify(want core.Verdict, code int, args ...string) (v verify.Verification) {
+func (r *fakeDriverMachine) mustVerify(want proof.Verdict, code int, args ...string) (v verify.Verification) {
 	r.t.Helper()
 	got := runCommand(r.t, r.cmd(append([]string{"verify", "--json"}, args...)...))
 	if err := json.Unmarshal([]byte(got.out), &v); err != nil {
@@ -57,7 +57,7 @@ func TestVerifyProven(t *testing.T) {
 	lease, pid := r.startLeasedScript(1, "exec fakegpu-job --gpu 1 --mem 3G")
 	r.startFakeJob(2, "1G", fakegpu.Compute) // another user's
 	for _, target := range []string{lease, fmt.Sprint(pid)} {
-		v := r.mustVerify(core.Proven, 0, target)
+		v := r.mustVerify(proof.Proven, 0, target)
 		place := "GPU 1 (NVIDIA A100-SXM4-80GB, " + fakeUUID(1) + ")"
 		checkEqual(t, "text", v.Text, fmt.Sprintf("fakegpu-job (process %d) is on %s, 3 GiB", pid, place))
 		checkEqual(t, "witnesses", []any{v.Variable, v.Promised[0].Index, v.Lease, v.Leased[0].Index, len(v.Sightings)}, []any{"CUDA_VISIBLE_DEVICES=1", 1, lease, 1, 1})
@@ -70,14 +70,14 @@ func TestVerifyWithoutALease(t *testing.T) {
 	t.Parallel()
 	r := newFakeDriverMachine(t, makeA100s(2)...)
 	pid := r.startUnleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1; true")
-	v := r.mustVerify(core.WrongDevice, 1, fmt.Sprint(pid))
+	v := r.mustVerify(proof.WrongDevice, 1, fmt.Sprint(pid))
 	checkContains(t, v.Text, "is on GPU 1", "its environment (CUDA_VISIBLE_DEVICES=0) shows it only GPU 0")
 	checkContains(t, v.Remedy, fmt.Sprintf("kill %d", v.Sightings[0].PID))
 	if v.Sightings[0].PID == pid {
 		t.Error("the child was not told from its parent")
 	}
 	right := r.startUnleased([]string{"CUDA_VISIBLE_DEVICES=0"}, "exec fakegpu-job --gpu 0")
-	checkEqual(t, "lease", r.mustVerify(core.Proven, 0, fmt.Sprint(right)).Lease, "")
+	checkEqual(t, "lease", r.mustVerify(proof.Proven, 0, fmt.Sprint(right)).Lease, "")
 }
 
 // TestVerifyOutsideTheLease: a program rewrites the variable itself and lands on a device that is not its own.
@@ -92,10 +92,10 @@ exit
 `
 	executable.Write(t, program, []byte(text))
 	lease, pid := r.startLeasedScript(0, "echo $CUDA_VISIBLE_DEVICES; exec "+program)
-	v := r.mustVerify(core.OutsideLease, 1, lease)
+	v := r.mustVerify(proof.OutsideLease, 1, lease)
 	checkContains(t, v.Text, "is on GPU 1", "which is not in lease "+lease+": it has GPU 0")
 	checkEqual(t, "what it was started with", v.Variable, "CUDA_VISIBLE_DEVICES=0")
-	checkEqual(t, "by the process", r.mustVerify(core.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
+	checkEqual(t, "by the process", r.mustVerify(proof.OutsideLease, 1, fmt.Sprint(pid)).Lease, lease)
 	got := r.run("verify", lease)
 	checkContains(t, got.out, "outside the lease: ", "to do: ")
 }
@@ -103,14 +103,14 @@ exit
 // TestVerifyLeaseInside: of a script that starts a job with a lease of its own, the job is judged by that one.
 func TestVerifyLeaseInside(t *testing.T) {
 	t.Parallel()
-	for gpu, want := range map[string]core.Verdict{"0": core.Proven, "1": core.OutsideLease} {
+	for gpu, want := range map[string]proof.Verdict{"0": proof.Proven, "1": proof.OutsideLease} {
 		r := newFakeDriverMachine(t, makeA100s(2)...)
 		cmd := exec.Command("sh", "-c", "gpuard run -q $PRIVATE --device 0 -- fakegpu-job --gpu "+gpu+"; true")
 		cmd.Env, cmd.SysProcAttr = r.cmd("run").Env, &syscall.SysProcAttr{Setpgid: true}
 		startToFirstLine(t, cmd)
 		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-		v := r.mustVerify(want, map[core.Verdict]int{core.OutsideLease: 1}[want], fmt.Sprint(cmd.Process.Pid))
-		if want == core.OutsideLease {
+		v := r.mustVerify(want, map[proof.Verdict]int{proof.OutsideLease: 1}[want], fmt.Sprint(cmd.Process.Pid))
+		if want == proof.OutsideLease {
 			checkContains(t, v.Text, "is on GPU 1", "which is not in lease ", ": it has GPU 0")
 		}
 	}
@@ -125,7 +125,7 @@ func TestVerifyAfterTheParent(t *testing.T) {
 		s, _ := r.readStatus()
 		return len(s.Devices[1].Processes) == 1
 	})
-	v := r.mustVerify(core.OutsideLease, 1, lease)
+	v := r.mustVerify(proof.OutsideLease, 1, lease)
 	if v.Sightings[0].PID == pid {
 		t.Errorf("seen: %+v", v.Sightings)
 	}
@@ -136,27 +136,27 @@ func TestVerifyNowhere(t *testing.T) {
 	t.Parallel()
 	r := newFakeDriverMachine(t, makeA100s(2)...)
 	idle := r.startUnleased(nil, "echo; exec sleep 60")
-	v := r.mustVerify(core.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
+	v := r.mustVerify(proof.TooEarly, 123, "--for", "300ms", fmt.Sprint(idle))
 	checkContains(t, v.Text, "is on no GPU yet")
 	busy := r.startUnleased(nil, "for i in 1 2 3 4; do while :; do :; done & done; echo; wait")
 	waitUntil(t, "a job that computes is told", func() bool { // it has computed when it got its part of a busy machine
 		got := r.run("verify", "--json", "--for", "1s", fmt.Sprint(busy))
-		if err := json.Unmarshal([]byte(got.out), &v); err != nil || v.Verdict != core.TooEarly && v.Verdict != core.CPU {
+		if err := json.Unmarshal([]byte(got.out), &v); err != nil || v.Verdict != proof.TooEarly && v.Verdict != proof.CPU {
 			t.Fatalf("%v, exit %d:\n%s%s", err, got.code, got.out, got.err)
 		}
-		return v.Verdict == core.CPU && got.code == 1
+		return v.Verdict == proof.CPU && got.code == 1
 	})
 	_ = syscall.Kill(-busy, syscall.SIGKILL)
 	checkContains(t, v.Text, "of CPU time in", "was never seen on a GPU")
 	blind := r.startUnleased([]string{"CUDA_VISIBLE_DEVICES=-1"}, "echo; exec sleep 60")
-	v = r.mustVerify(core.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
+	v = r.mustVerify(proof.CPU, 1, "--for", "500ms", fmt.Sprint(blind))
 	checkContains(t, v.Text, "its environment shows it none: CUDA_VISIBLE_DEVICES=-1")
 	r.Fail("nvmlDeviceGetComputeRunningProcesses_v3", fakegpu.AnyGPU, 4)
 	r.Fail("nvmlDeviceGetComputeRunningProcesses_v2", fakegpu.AnyGPU, 4)
-	v = r.mustVerify(core.NotMeasurable, 123, fmt.Sprint(idle))
+	v = r.mustVerify(proof.NotMeasurable, 123, fmt.Sprint(idle))
 	checkContains(t, v.Text, "cannot list its processes: Insufficient Permissions")
 	r.FailInit(9)
-	v = r.mustVerify(core.NotMeasurable, 123, fmt.Sprint(idle))
+	v = r.mustVerify(proof.NotMeasurable, 123, fmt.Sprint(idle))
 	checkContains(t, v.Text, "cannot be looked for on the GPUs")
 	text := r.run("verify", fmt.Sprint(idle))
 	checkContains(t, text.out, "not measurable: ", "environment  not known", "driver       not known", "to do: ")
@@ -175,7 +175,7 @@ func TestVerifyCommand(t *testing.T) {
 	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0")
 	got = runCommand(t, cmd)
 	var v verify.Verification
-	if err := json.Unmarshal([]byte(got.err), &v); err != nil || v.Verdict != core.WrongDevice || got.code != 1 {
+	if err := json.Unmarshal([]byte(got.err), &v); err != nil || v.Verdict != proof.WrongDevice || got.code != 1 {
 		t.Errorf("exit %d, %v\n%s", got.code, err, got.err)
 	}
 
@@ -290,8 +290,8 @@ func TestVerifyTorch(t *testing.T) {
 import torch, time
 print('ready', flush=True)
 time.sleep(120)"`)
-	v := r.mustVerify(core.CPU, 1, lease)
-	if len(v.Frameworks) != 1 || v.Frameworks[0].PID != pid || v.Frameworks[0].Name != "PyTorch" || v.Frameworks[0].GPU != core.No {
+	v := r.mustVerify(proof.CPU, 1, lease)
+	if len(v.Frameworks) != 1 || v.Frameworks[0].PID != pid || v.Frameworks[0].Name != "PyTorch" || v.Frameworks[0].GPU != proof.No {
 		t.Fatalf("frameworks: %+v", v.Frameworks)
 	}
 	checkContains(t, v.Text, "PyTorch "+v.Frameworks[0].Version+" is built for the CPU alone")

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/gate"
 )
 
@@ -145,7 +145,7 @@ func TestVerifyOfAnother(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
 	startToFirstLine(t, cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	v := r.mustVerify(verify.TooEarly, 123, "--for", "1s", fmt.Sprint(cmd.Process.Pid))
+	v := r.mustVerify(proof.TooEarly, 123, "--for", "1s", fmt.Sprint(cmd.Process.Pid))
 	if len(v.Frameworks) != 1 || v.Frameworks[0].Error != "not asked: the process belongs to nobody" {
 		t.Errorf("%+v", v.Frameworks)
 	}

@@ -12,10 +12,10 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
 	apprun "gpuard/internal/app/run"
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/app/sweep"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/app/verify"
 	"gpuard/internal/host/driverchild"
 	"gpuard/internal/host/isolation"
@@ -51,20 +51,20 @@ func helpers() []helper {
 			"nothing of the lease: the command has it too. The line of the history is written by who finds the lease next, without an exit code", readsNothing,
 			func(_ context.Context, host *machine.Host, args []string) error { return holder.HoldLease(host, args) }},
 		{machine.KeeperFlag, "the keeper of a job of a queue or a sweep: does for it what `gpuard run` does as the parent of its command",
-			"its end is still known, and its `--timeout` counts; what else was asked for ends", readsInChild, runs.KeepJob},
-		{queue.Flag, "the keeper of a user's queue, while there is work: starts the runner, and waits for jobs that a killed runner leaves",
+			"its end is still known, and its `--timeout` counts; what else was asked for ends", readsInChild, runner.KeepJob},
+		{userqueue.Flag, "the keeper of a user's queue, while there is work: starts the runner, and waits for jobs that a killed runner leaves",
 			"nothing: the runner goes on, and starts another one at its end", readsInChild, func(ctx context.Context, host *machine.Host, args []string) error {
 				host.Say = func(text string) { fmt.Fprintln(os.Stderr, "gpuard: "+text) }
-				return queue.KeepQueue(ctx, host, args)
+				return userqueue.KeepQueue(ctx, host, args)
 			}},
-		{queue.RunnerFlag, "the runner of a queue: leases for its jobs and starts them", "nothing: the keeper of the queue waits for the jobs and starts another runner", readsInChild,
+		{userqueue.RunnerFlag, "the runner of a queue: leases for its jobs and starts them", "nothing: the keeper of the queue waits for the jobs and starts another runner", readsInChild,
 			func(ctx context.Context, host *machine.Host, args []string) error {
-				runs.RunFolder(ctx, host, args, queue.RunnerWork)
+				runner.RunFolder(ctx, host, args, userqueue.RunnerWork)
 				return nil
 			}},
 		{sweep.Flag, "the runner of a sweep", "nothing: `gpuard sweep` waits for the runs and starts another runner", readsInChild,
 			func(ctx context.Context, host *machine.Host, args []string) error {
-				runs.RunFolder(ctx, host, args, sweep.RunnerWork)
+				runner.RunFolder(ctx, host, args, sweep.RunnerWork)
 				return nil
 			}},
 		{limits.ExecFlag, "becomes a job, with the limits (`ulimit`) of the shell that handed it in", "the job", readsInChild,

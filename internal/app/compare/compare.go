@@ -1,5 +1,5 @@
 // Package compare runs an experiment on the real machine: the same commands in several placements, alternately, each run
-// with leases of its own. Package core/compare plans it and says what follows.
+// with leases of its own. Package core/experiment plans it and says what follows.
 package compare
 
 import (
@@ -17,7 +17,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
@@ -27,10 +27,10 @@ import (
 
 // Request is what is compared.
 type Request struct {
-	Arms     []core.Arm
+	Arms     []experiment.Arm
 	Commands []Command
 	Load     string // shell command that uses one command while that runs; "" the commands end by themselves
-	Metrics  []core.Metric
+	Metrics  []experiment.Metric
 	Warmup   int // runs of each arm that do not count
 	Repeat   int // runs of each arm that count
 	Seed     uint64
@@ -47,8 +47,8 @@ type Command struct {
 
 // Result is what was measured.
 type Result struct {
-	Answer      *core.Answer
-	Runs        []core.Run
+	Answer      *experiment.Answer
+	Runs        []experiment.Run
 	Devices     []gpu.Device // whole ones that were used
 	Kept        string       // folder with the output of the runs that failed; "" there was none
 	Interrupted os.Signal    // that ended the experiment; nil: it is complete
@@ -57,7 +57,7 @@ type Result struct {
 // Progress is how far an experiment is.
 type Progress struct {
 	Run, Runs int // the one that runs, from 1
-	Arm       core.Arm
+	Arm       experiment.Arm
 	Left      *time.Duration // expected to the end; nil: nothing is known yet
 }
 
@@ -67,7 +67,7 @@ type experimentRun struct {
 	request *Request
 	host    *machine.Host
 	show    func(Progress)
-	turns   []core.Turn
+	turns   []experiment.Turn
 	result  *Result
 	paths   []string // of the programs
 	output  string   // folder of what the commands print
@@ -82,7 +82,7 @@ type experimentRun struct {
 // that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
 	host.SurviveDriver()
-	x := &experimentRun{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
+	x := &experimentRun{request: r, host: host, show: show, result: &Result{Runs: []experiment.Run{}}}
 	for _, c := range r.Commands {
 		program := c.Argv[0]
 		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
@@ -106,13 +106,13 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		x.result.Interrupted, err = heard(), nil
 	}
-	x.result.Answer = core.Conclude(x.coreExperiment(), x.result.Runs)
+	x.result.Answer = experiment.Conclude(x.coreExperiment(), x.result.Runs)
 	return x.result, err
 }
 
 // coreExperiment is the experiment for its conclusion.
-func (x *experimentRun) coreExperiment() *core.Experiment {
-	e := &core.Experiment{Arms: x.request.Arms, Commands: len(x.request.Commands), Metrics: x.request.Metrics, Planned: x.request.Repeat}
+func (x *experimentRun) coreExperiment() *experiment.Experiment {
+	e := &experiment.Experiment{Arms: x.request.Arms, Commands: len(x.request.Commands), Metrics: x.request.Metrics, Planned: x.request.Repeat}
 	for i := range x.result.Devices {
 		e.Models = append(e.Models, x.result.Devices[i].Name)
 	}
@@ -168,7 +168,7 @@ func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
 	}
 	x.result.Devices = x.devices
 	draw := rand.New(rand.NewPCG(x.request.Seed, 0)) //nolint:gosec // repeatable on purpose
-	x.turns = core.PlanTurns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
+	x.turns = experiment.PlanTurns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
 	if x.output, err = os.MkdirTemp("", "gpuard-compare-"); err != nil {
 		return fmt.Errorf("cannot make a folder for the output of the commands: %w; name another one: TMPDIR=DIR", err)
 	}
@@ -186,7 +186,7 @@ func (x *experimentRun) runTurns(ctx context.Context) error {
 			x.result.Kept = x.output
 		}
 	}()
-	told := map[core.Arm]bool{}
+	told := map[experiment.Arm]bool{}
 	for _, turn := range x.turns {
 		run, err := x.runTurn(ctx, turn)
 		if err != nil {
@@ -202,10 +202,10 @@ func (x *experimentRun) runTurns(ctx context.Context) error {
 }
 
 // showProgress tells how far the experiment is; the run that goes has lasted so long.
-func (x *experimentRun) showProgress(arm core.Arm, lasted time.Duration) {
+func (x *experimentRun) showProgress(arm experiment.Arm, lasted time.Duration) {
 	done := len(x.result.Runs)
 	p := Progress{Run: done + 1, Runs: len(x.turns), Arm: arm}
-	if left := core.SecondsLeft(x.turns, x.result.Runs); left != nil {
+	if left := experiment.SecondsLeft(x.turns, x.result.Runs); left != nil {
 		p.Left = new(max(time.Duration(*left*float64(time.Second))-lasted, 0))
 	}
 	x.show(p)
@@ -225,7 +225,7 @@ func (r *Request) Check() error {
 	}
 	for i := range r.Commands {
 		if len(r.Commands[i].Argv) == 0 {
-			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", core.CommandLetter(i))
+			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", experiment.CommandLetter(i))
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 )
@@ -22,35 +22,35 @@ var anyGPU = job.Spec{GPUs: 1, Anyway: true}
 type experimentDevices struct {
 	devices []gpu.Device // whole ones
 	first   *claim.Allocator
-	whole   []*claim.Allocator              // of each GPU, alone
-	shared  map[core.Arm][]*claim.Allocator // of each GPU, a share
-	slices  map[core.Arm][]*claim.Allocator // of MIG
+	whole   []*claim.Allocator                    // of each GPU, alone
+	shared  map[experiment.Arm][]*claim.Allocator // of each GPU, a share
+	slices  map[experiment.Arm][]*claim.Allocator // of MIG
 }
 
 // findPlaces finds the devices of all arms, or says which arm cannot be placed and what is missing.
 func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimentDevices, error) {
-	p := &experimentDevices{shared: map[core.Arm][]*claim.Allocator{}, slices: map[core.Arm][]*claim.Allocator{}}
+	p := &experimentDevices{shared: map[experiment.Arm][]*claim.Allocator{}, slices: map[experiment.Arm][]*claim.Allocator{}}
 	for _, arm := range r.Arms {
-		if arm.Kind() != core.MIG {
+		if arm.Kind() != experiment.MIG {
 			continue
 		}
 		if err := p.findSlices(ctx, host, arm, len(r.Commands)); err != nil {
 			return nil, err
 		}
 	}
-	if !slices.ContainsFunc(r.Arms, func(a core.Arm) bool { return a.Kind() != core.MIG }) {
+	if !slices.ContainsFunc(r.Arms, func(a experiment.Arm) bool { return a.Kind() != experiment.MIG }) {
 		return p, nil
 	}
-	if slices.Contains(r.Arms, core.MPS) { // before a GPU is waited for
-		if _, err := claim.SettleQuota(ctx, host, shareSpec(core.MPS, gpu.MiB), false); err != nil {
-			return nil, nameArm(core.MPS, err)
+	if slices.Contains(r.Arms, experiment.MPS) { // before a GPU is waited for
+		if _, err := claim.SettleQuota(ctx, host, shareSpec(experiment.MPS, gpu.MiB), false); err != nil {
+			return nil, nameArm(experiment.MPS, err)
 		}
 	}
 	if err := p.findGPUs(ctx, host, r); err != nil {
 		return nil, err
 	}
 	for _, arm := range r.Arms {
-		if arm != core.Shares && arm != core.MPS {
+		if arm != experiment.Shares && arm != experiment.MPS {
 			continue
 		}
 		if err := p.findShares(ctx, host, arm, len(r.Commands)); err != nil {
@@ -61,17 +61,17 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimen
 }
 
 // shareSpec asks for a share as an arm means it.
-func shareSpec(arm core.Arm, size gpu.Bytes) job.Spec {
+func shareSpec(arm experiment.Arm, size gpu.Bytes) job.Spec {
 	spec := anyGPU
 	spec.Share = size
-	if arm == core.MPS {
+	if arm == experiment.MPS {
 		spec.Quota, spec.Require = job.MPS, job.MPS
 	}
 	return spec
 }
 
 // nameArm says which arm cannot be placed.
-func nameArm(arm core.Arm, err error) error {
+func nameArm(arm experiment.Arm, err error) error {
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) {
 		named := *refusal
@@ -83,19 +83,19 @@ func nameArm(arm core.Arm, err error) error {
 
 // findGPUs leases as many GPUs as the widest arm needs, which waits for them, and gives them back.
 func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
-	widest, need := core.Arm(""), 1
+	widest, need := experiment.Arm(""), 1
 	for _, arm := range r.Arms {
-		if arm.Kind() != core.MIG && widest == "" {
+		if arm.Kind() != experiment.MIG && widest == "" {
 			widest = arm
 		}
-		if arm == core.Apart {
+		if arm == experiment.Apart {
 			widest, need = arm, len(r.Commands)
 		}
 	}
 	spec := job.Spec{GPUs: need, Devices: r.Devices}
 	if len(r.Devices) > 0 {
 		if spec.GPUs = 0; len(r.Devices) < need {
-			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", core.Apart, len(r.Devices), need)
+			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", experiment.Apart, len(r.Devices), need)
 		}
 	}
 	desk, err := p.openAllocator(ctx, host, spec)
@@ -146,7 +146,7 @@ func (p *experimentDevices) openAllocator(ctx context.Context, host *machine.Hos
 }
 
 // findShares gives each command an equal part of the memory of each GPU.
-func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
 	for i := range p.devices {
 		on := job.Spec{Devices: []string{string(p.devices[i].UUID)}}
 		size, err := claim.EqualShare(ctx, host, on, commands)
@@ -166,7 +166,7 @@ func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, 
 
 // findSlices finds a GPU with as many slices as there are commands: of the profile of the arm, else of the one with the
 // most memory.
-func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, arm experiment.Arm, commands int) error {
 	found, err := host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return err
@@ -224,21 +224,21 @@ type turnStep struct {
 }
 
 // turnSteps are the parts of a turn, one after the other.
-func (p *experimentDevices) turnSteps(t core.Turn) []turnStep {
+func (p *experimentDevices) turnSteps(t experiment.Turn) []turnStep {
 	on := func(desks []*claim.Allocator, i int) *claim.Allocator { return desks[i%len(desks)] }
 	all := turnStep{commands: t.Places}
 	switch t.Arm.Kind() {
-	case core.Alone:
+	case experiment.Alone:
 		var list []turnStep
 		for i, c := range t.Places {
 			list = append(list, turnStep{[]int{c}, []*claim.Allocator{on(p.whole, i)}})
 		}
 		return list
-	case core.Together:
+	case experiment.Together:
 		all.desks = []*claim.Allocator{on(p.whole, t.Places[0])}
-	case core.Apart:
+	case experiment.Apart:
 		all.desks = p.whole[:len(t.Places)]
-	case core.MIG:
+	case experiment.MIG:
 		all.desks = p.slices[t.Arm]
 	default:
 		for range t.Places {

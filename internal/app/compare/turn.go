@@ -15,7 +15,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
@@ -72,8 +72,8 @@ func (c *awaitedChildren) reapProcess(pid int) {
 // runningStep is one step while it runs.
 type runningStep struct {
 	*experimentRun
-	run     *core.Run
-	meter   *core.Meter
+	run     *experiment.Run
+	meter   *experiment.Meter
 	seats   []*claim.CommandLease // each once
 	members []*stepCommand
 	shared  bool // one lease of all members
@@ -109,12 +109,12 @@ type processExit struct {
 }
 
 // runTurn is one run of an arm: its steps, one after the other. An error ends the experiment.
-func (x *experimentRun) runTurn(ctx context.Context, t core.Turn) (*core.Run, error) {
-	run := &core.Run{Arm: t.Arm, Round: t.Round, Devices: []string{}, Commands: make([]core.Outcome, len(x.request.Commands))}
+func (x *experimentRun) runTurn(ctx context.Context, t experiment.Turn) (*experiment.Run, error) {
+	run := &experiment.Run{Arm: t.Arm, Round: t.Round, Devices: []string{}, Commands: make([]experiment.Outcome, len(x.request.Commands))}
 	for c := range run.Commands {
-		run.Commands[c] = core.Outcome{Command: core.CommandLetter(c), Metrics: []core.Value{}}
+		run.Commands[c] = experiment.Outcome{Command: experiment.CommandLetter(c), Metrics: []experiment.Value{}}
 	}
-	meter := &core.Meter{}
+	meter := &experiment.Meter{}
 	for _, step := range x.turnSteps(t) {
 		s := &runningStep{experimentRun: x, run: run, meter: meter}
 		if err := s.runStep(ctx, step); err != nil {
@@ -259,7 +259,7 @@ func (s *runningStep) startLoad(m *stepCommand) error {
 
 // launchProcess starts one process of a member, with its output in a file.
 func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Command) (err error) {
-	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.CommandLetter(m.command), []string{"", "-load"}[who])
+	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, experiment.CommandLetter(m.command), []string{"", "-load"}[who])
 	m.logs[who] = filepath.Join(s.output, name)
 	if command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
@@ -329,7 +329,7 @@ func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 		return false // a command whose load is done, or a load whose command has ended
 	}
 	m.ended, m.how = e.at, e.how
-	what := core.CommandLetter(m.command)
+	what := experiment.CommandLetter(m.command)
 	if e.who == loadProcess {
 		what = "the load of " + what
 	}
@@ -451,7 +451,7 @@ func earlierTime(a, b time.Time) time.Time {
 }
 
 // readOutput finds the metrics in what a command printed, which is only kept where the run has failed.
-func (s *runningStep) readOutput(m *stepCommand, out *core.Outcome) {
+func (s *runningStep) readOutput(m *stepCommand, out *experiment.Outcome) {
 	if len(s.request.Metrics) > 0 {
 		text := readTail(m.logs[ownProcess])
 		if m.logs[loadProcess] != "" {

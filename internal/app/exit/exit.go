@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 )
@@ -58,9 +58,9 @@ func VerifyCodes() []Code {
 }
 
 // VerdictCode is the exit code of a verdict.
-func VerdictCode(v verify.Verdict) int {
+func VerdictCode(v proof.Verdict) int {
 	switch {
-	case v == verify.Proven:
+	case v == proof.Proven:
 		return 0
 	case v.Bad():
 		return 1

@@ -18,8 +18,8 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/quota"
-	"gpuard/internal/core/verify"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/quotawatch"
@@ -176,7 +176,7 @@ func (m *measurer) addLease(l job.Lease) {
 		w.members[pid] = start
 	}
 	if l.Seen != "" {
-		w.where.verdict = verify.Verdict(l.Seen)
+		w.where.verdict = proof.Verdict(l.Seen)
 		w.where.told[l.Seen] = true
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {

@@ -10,9 +10,9 @@ import (
 	"gpuard/internal/app/explain"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/quota"
-	"gpuard/internal/core/verify"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/quotawatch"
 )
@@ -26,7 +26,7 @@ const mostInspected = 16
 
 // jobLocation is what is known of where the job of a lease works.
 type jobLocation struct {
-	verdict   verify.Verdict        // "" none yet
+	verdict   proof.Verdict         // "" none yet
 	place     string                // that it is about: processes and devices
 	told      map[string]bool       // verdicts, with devices, that were said on the command's standard error
 	first     time.Time             // when it was seen on a device first; zero: not yet
@@ -64,9 +64,9 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	if len(seen) > 0 && w.where.first.IsZero() {
 		w.where.first = time.Now()
 	}
-	g := verify.Glimpse{
+	g := proof.Glimpse{
 		Second: age >= first*5/2, Settled: !w.where.first.IsZero() && time.Since(w.where.first) >= first*3/2,
-		Facts: verify.Facts{
+		Facts: proof.Facts{
 			PID: w.lease.PID, Command: prose.ProgramName(w.host.Proc.DescribeProcess(w.lease.PID).Command), Machine: r.machine, Age: age,
 			Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: seen, Holders: w.deviceHolders(),
 		},
@@ -81,14 +81,14 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	found := g.Judge()
 	outside := g.Outside()
 	w.countOutside(outside, places)
-	if found.Verdict == verify.OutsideLease {
+	if found.Verdict == proof.OutsideLease {
 		w.endOutside(r, places)
 	}
 	w.tellSeen(found, outside)
 }
 
 // tellSeen notes a verdict where it is another one than before, or about another place.
-func (w *leaseMeter) tellSeen(found verify.Finding, outside []verify.Sighting) {
+func (w *leaseMeter) tellSeen(found proof.Finding, outside []proof.Sighting) {
 	place, devices := "", string(found.Verdict)
 	for _, s := range outside {
 		place += fmt.Sprint(" ", s.PID, " ", s.GPU)
@@ -99,10 +99,10 @@ func (w *leaseMeter) tellSeen(found verify.Finding, outside []verify.Sighting) {
 	}
 	w.where.verdict, w.where.place = found.Verdict, place
 	u := w.used[w.lease.ID]
-	if found.Verdict == verify.Proven && u.Seen != string(verify.OutsideLease) {
+	if found.Verdict == proof.Proven && u.Seen != string(proof.OutsideLease) {
 		u.Seen = "" // it took its time
 	}
-	isTrouble := found.Verdict.Bad() || found.Verdict == verify.Partly
+	isTrouble := found.Verdict.Bad() || found.Verdict == proof.Partly
 	if isTrouble && (found.Verdict.Bad() || u.Seen == "") {
 		u.Seen = string(found.Verdict)
 		w.sampleDue = time.Time{} // it is noted at once: the job may end
@@ -117,7 +117,7 @@ func (w *leaseMeter) tellSeen(found verify.Finding, outside []verify.Sighting) {
 
 // sightings are the job's processes on devices, in its lease and outside of it, and which processes they are. What draws is on the
 // device of the screen, and what has a lease of its own is there by that.
-func (w *leaseMeter) sightings(r *machineReading) (all []verify.Sighting, places []processPlace) {
+func (w *leaseMeter) sightings(r *machineReading) (all []proof.Sighting, places []processPlace) {
 	for _, p := range r.machine.Processes {
 		of, alive := r.leases[p.PID]
 		if !alive || p.Kind == gpu.GraphicsProcess {
@@ -131,7 +131,7 @@ func (w *leaseMeter) sightings(r *machineReading) (all []verify.Sighting, places
 		if !own || w.hasOtherLease(r, p) {
 			continue
 		}
-		all = append(all, verify.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
+		all = append(all, proof.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
 		places = append(places, processPlace{p.PID, p.Start, p.GPU})
 	}
 	return all, places
@@ -167,10 +167,10 @@ func (w *leaseMeter) ancestors(pid int) (line []int) {
 }
 
 // countOutside counts in how many readings in a row each process was seen on a device outside of the lease.
-func (w *leaseMeter) countOutside(outside []verify.Sighting, places []processPlace) {
+func (w *leaseMeter) countOutside(outside []proof.Sighting, places []processPlace) {
 	counted := map[processPlace]int{}
 	for _, p := range places {
-		if slices.ContainsFunc(outside, func(s verify.Sighting) bool { return s.PID == p.pid && s.GPU == p.gpu }) {
+		if slices.ContainsFunc(outside, func(s proof.Sighting) bool { return s.PID == p.pid && s.GPU == p.gpu }) {
 			counted[p] = w.where.outside[p] + 1
 		}
 	}
@@ -192,7 +192,7 @@ func (w *leaseMeter) deviceHolders() map[gpu.UUID]string {
 
 // inspectProcesses adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, and whether any of
 // them is shown a device.
-func (w *leaseMeter) inspectProcesses(g *verify.Glimpse) {
+func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 	pids := w.livingMembers()
 	slices.Sort(pids)
 	for _, pid := range pids {

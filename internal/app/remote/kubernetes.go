@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/kubernetes"
-	"gpuard/internal/core/runs"
 	"gpuard/internal/host/kube"
 )
 
@@ -171,7 +171,7 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 
 // cancelJobs deletes jobs with all that was made for them, and waits until they are gone. A task of an array cannot be
 // deleted alone: its number would count as failed, and be started again where the job says so. So who calls names all.
-func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []runs.Away) error {
+func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []batchlog.Away) error {
 	by := map[string][]string{}
 	for _, j := range jobs {
 		by[j.Place] = append(by[j.Place], baseID(j.ID))
@@ -207,7 +207,7 @@ func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []runs.Away) er
 	return nil
 }
 
-func (s *kubernetesCluster) holdJob(ctx context.Context, job runs.Away, on bool) error {
+func (s *kubernetesCluster) holdJob(ctx context.Context, job batchlog.Away, on bool) error {
 	k, err := s.clusterAt(job.Place)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *kubernetesCluster) holdJob(ctx context.Context, job runs.Away, on bool)
 
 // copyLogs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
 // ended.
-func (s *kubernetesCluster) copyLogs(ctx context.Context, job runs.Away, follow bool, open Opener) error {
+func (s *kubernetesCluster) copyLogs(ctx context.Context, job batchlog.Away, follow bool, open Opener) error {
 	k, err := s.clusterAt(job.Place)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (s *kubernetesCluster) copyLogs(ctx context.Context, job runs.Away, follow 
 		switch {
 		case err != nil && !follow:
 			return err
-		case err == nil && told[0].pod != "" && (told[0].State == runs.Active || told[0].State.Over()):
+		case err == nil && told[0].pod != "" && (told[0].State == batchlog.Active || told[0].State.Over()):
 			w, err := open(told[0].pod)
 			if err != nil {
 				return err

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/kubernetes"
-	"gpuard/internal/core/runs"
 	"gpuard/internal/host/kube"
 )
 
@@ -116,7 +116,7 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	j, own := v.findJob(a)
 	switch {
 	case j == nil && a.ID == "" && time.Since(a.Submitted) < maxTimeWithoutID:
-		a.State, a.Why = runs.Queued, "it is being handed in"
+		a.State, a.Why = batchlog.Queued, "it is being handed in"
 		return ReportedJob{Away: a.Away}
 	case j == nil && a.ID == "":
 		return lostJob(a.Away, "gpuard was killed while it handed the job in, and the cluster has no Job with its mark")
@@ -143,15 +143,15 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	}
 	switch p.Phase {
 	case kubernetes.Waiting:
-		if t.State = runs.Queued; t.code == "suspended" {
-			t.State = runs.Stopped
+		if t.State = batchlog.Queued; t.code == "suspended" {
+			t.State = batchlog.Stopped
 		}
 	case kubernetes.Running:
-		t.State, t.Began = runs.Active, p.Started
+		t.State, t.Began = batchlog.Active, p.Started
 	case kubernetes.Done:
-		t.State, t.Began = runs.Finished, p.Started
+		t.State, t.Began = batchlog.Finished, p.Started
 	case kubernetes.Failed:
-		t.State, t.Began, t.Exit = runs.Broken, p.Started, *cmp.Or(p.Exit, new(1))
+		t.State, t.Began, t.Exit = batchlog.Broken, p.Started, *cmp.Or(p.Exit, new(1))
 	}
 	return t
 }

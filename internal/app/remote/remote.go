@@ -16,8 +16,8 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/handoff"
-	"gpuard/internal/core/runs"
 )
 
 // Scheduler is another scheduler, as this user may use it.
@@ -35,11 +35,11 @@ type Scheduler struct {
 	// Look says where these jobs are, one answer for each in their order.
 	Look func(ctx context.Context, jobs []AskedJob) ([]ReportedJob, error)
 	// Cancel ends jobs.
-	Cancel func(ctx context.Context, jobs []runs.Away) error
+	Cancel func(ctx context.Context, jobs []batchlog.Away) error
 	// Hold keeps a job from starting, or no more.
-	Hold func(ctx context.Context, job runs.Away, on bool) error
+	Hold func(ctx context.Context, job batchlog.Away, on bool) error
 	// Logs copies what a job has printed; with follow, until its end. nil: the scheduler writes it into the log of the job.
-	Logs func(ctx context.Context, job runs.Away, follow bool, open Opener) error
+	Logs func(ctx context.Context, job batchlog.Away, follow bool, open Opener) error
 }
 
 // Opener gives the place for what a source, such as a pod, has printed. It is called once, when there is something.
@@ -47,13 +47,13 @@ type Opener func(source string) (io.WriteCloser, error)
 
 // AskedJob is a job that is asked about.
 type AskedJob struct {
-	runs.Away
+	batchlog.Away
 	Submitted time.Time
 }
 
 // ReportedJob is what a scheduler says of one. Exit and Signal count where it is over.
 type ReportedJob struct {
-	runs.Away
+	batchlog.Away
 	Exit   int
 	Signal string // "SIGTERM"; "" none
 	Ended  *time.Time
@@ -82,7 +82,7 @@ var ErrUnsure = errors.New("no answer to the hand-in")
 const maxTimeWithoutID = 2 * time.Minute
 
 // lostJob is a job of which the scheduler knows nothing, and why that says nothing of how it ended.
-func lostJob(a runs.Away, format string, args ...any) ReportedJob {
-	a.State, a.Why = runs.Unknown, fmt.Sprintf(format, args...)
+func lostJob(a batchlog.Away, format string, args ...any) ReportedJob {
+	a.State, a.Why = batchlog.Unknown, fmt.Sprintf(format, args...)
 	return ReportedJob{Away: a}
 }

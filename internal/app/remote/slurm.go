@@ -10,44 +10,44 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/runs"
-	host "gpuard/internal/host/slurm"
-	text "gpuard/internal/text/slurm"
+	"gpuard/internal/host/slurmcmd"
+	"gpuard/internal/text/slurmout"
 )
 
 type slurmScheduler struct {
 	host     *machine.Host
-	commands host.Commands
+	commands slurmcmd.Commands
 	site     *cluster.Site // what was read; one command asks once
 }
 
 func openSlurm(h *machine.Host) *Scheduler {
 	s := &slurmScheduler{host: h, commands: slurmCommands(h)}
 	return &Scheduler{Name: "slurm", Title: "Slurm", Write: s.writeJob, Test: s.testJob, Submit: s.submitJob, Look: s.lookAtJobs,
-		Cancel: func(ctx context.Context, jobs []runs.Away) error {
+		Cancel: func(ctx context.Context, jobs []batchlog.Away) error {
 			var ids []string
 			for _, j := range jobs {
 				ids = append(ids, j.ID)
 			}
 			return s.commands.CancelJobs(ctx, ids)
 		},
-		Hold: func(ctx context.Context, job runs.Away, on bool) error {
+		Hold: func(ctx context.Context, job batchlog.Away, on bool) error {
 			return s.commands.ControlJob(ctx, map[bool]string{true: "hold", false: "release"}[on], job.ID)
 		}}
 }
 
-func slurmCommands(h *machine.Host) host.Commands {
-	return host.Commands{Env: h.Env, Patience: cmp.Or(h.Times.Engine, 10*time.Second)}
+func slurmCommands(h *machine.Host) slurmcmd.Commands {
+	return slurmcmd.Commands{Env: h.Env, Patience: cmp.Or(h.Times.Engine, 10*time.Second)}
 }
 
 // SlurmLines is what the #SBATCH lines of a script mean on one machine, as flags of gpuard submit, and which of their options
 // have no effect there.
 func SlurmLines(script string) (flags, without []string, err error) {
-	a, err := text.ReadScript(script)
+	a, err := slurmout.ReadScript(script)
 	return a.Flags, a.Without, err
 }
 
@@ -58,17 +58,17 @@ func ReadSlurm(ctx context.Context, h *machine.Host) cluster.Site {
 	if err != nil {
 		return cluster.Site{Problem: err.Error()}
 	}
-	said := text.ParseSettings(settings)
+	said := slurmout.ParseSettings(settings)
 	site := cluster.Site{Name: said["ClusterName"], Version: said["SLURM_VERSION"], Keeps: said["MinJobAge"],
 		Types: slices.Contains(strings.Split(said["GresTypes"], ","), "gpu"), Accounting: strings.HasSuffix(said["AccountingStorageType"], "/slurmdbd")}
 	nodes, err := c.Nodes(ctx)
 	if err == nil {
-		site.Nodes, err = text.ParseNodes(nodes)
+		site.Nodes, err = slurmout.ParseNodes(nodes)
 	}
 	if err == nil {
 		var partitions string
-		if partitions, err = c.ReadPartitions(ctx, text.PartitionFormat); err == nil {
-			site.Partitions, err = text.ParsePartitions(partitions)
+		if partitions, err = c.ReadPartitions(ctx, slurmout.PartitionFormat); err == nil {
+			site.Partitions, err = slurmout.ParsePartitions(partitions)
 		}
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *slurmScheduler) testJob(ctx context.Context, path string) (string, erro
 
 // slurmRefusal is what Slurm does not want, with what to do about it.
 func slurmRefusal(err error) error {
-	var refused *host.RefusedError
+	var refused *slurmcmd.RefusedError
 	if !errors.As(err, &refused) {
 		return err
 	}
@@ -183,28 +183,28 @@ func (s *slurmScheduler) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]Rep
 }
 
 // queuedJobs is what squeue says: of all jobs of this user where one is looked for by its comment.
-func (s *slurmScheduler) queuedJobs(ctx context.Context, jobs []AskedJob) ([]text.Job, error) {
+func (s *slurmScheduler) queuedJobs(ctx context.Context, jobs []AskedJob) ([]slurmout.Job, error) {
 	var ids []string
 	marked := false
 	for _, j := range jobs {
 		marked = marked || j.ID == ""
 		ids = append(ids, baseID(j.ID))
 	}
-	out, err := s.commands.ReadQueue(ctx, text.QueueFormat, slices.DeleteFunc(sortUnique(ids), func(id string) bool { return id == "" }))
+	out, err := s.commands.ReadQueue(ctx, slurmout.QueueFormat, slices.DeleteFunc(sortUnique(ids), func(id string) bool { return id == "" }))
 	if err == nil && marked {
 		var mine string
-		mine, err = s.commands.ReadOwnQueue(ctx, text.QueueFormat)
+		mine, err = s.commands.ReadOwnQueue(ctx, slurmout.QueueFormat)
 		out += mine
 	}
 	if err != nil {
 		return nil, err
 	}
-	return text.ParseQueue(out, time.Local)
+	return slurmout.ParseQueue(out, time.Local)
 }
 
 // findJob finds a job by its ID, or by its comment if the ID was never written down.
-func findJob(known []text.Job, j AskedJob) (text.Job, bool) {
-	i := slices.IndexFunc(known, func(k text.Job) bool {
+func findJob(known []slurmout.Job, j AskedJob) (slurmout.Job, bool) {
+	i := slices.IndexFunc(known, func(k slurmout.Job) bool {
 		if j.ID != "" {
 			return k.ID == j.ID
 		}
@@ -212,15 +212,15 @@ func findJob(known []text.Job, j AskedJob) (text.Job, bool) {
 		return k.Mark == j.Mark && task == j.Task
 	})
 	if i < 0 {
-		return text.Job{}, false
+		return slurmout.Job{}, false
 	}
 	return known[i], true
 }
 
 // pastJobs is how jobs ended, by ID.
-func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (map[string]text.Job, error) {
-	all := map[string]text.Job{}
-	add := func(jobs []text.Job, err error) error {
+func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (map[string]slurmout.Job, error) {
+	all := map[string]slurmout.Job{}
+	add := func(jobs []slurmout.Job, err error) error {
 		for _, j := range jobs {
 			if j.ToAway().State.Over() {
 				all[j.ID] = j
@@ -231,7 +231,7 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 	for _, id := range ended {
 		out, err := s.commands.ReadJob(ctx, id)
 		if err == nil {
-			err = add(text.ParseDetails(out, time.Local))
+			err = add(slurmout.ParseDetails(out, time.Local))
 		}
 		if err != nil {
 			return nil, err
@@ -240,26 +240,26 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 	if len(gone) == 0 {
 		return all, nil
 	}
-	out, err := s.commands.ReadAccounting(ctx, text.PastFields, gone)
+	out, err := s.commands.ReadAccounting(ctx, slurmout.PastFields, gone)
 	if err == nil {
-		err = add(text.ParsePast(out, time.Local))
+		err = add(slurmout.ParsePast(out, time.Local))
 	}
 	return all, err
 }
 
-func toldOf(j text.Job) ReportedJob {
-	return ReportedJob{Away: j.ToAway(), Exit: j.Exit, Signal: host.SignalName(j.Signal), Ended: j.Ended}
+func toldOf(j slurmout.Job) ReportedJob {
+	return ReportedJob{Away: j.ToAway(), Exit: j.Exit, Signal: slurmcmd.SignalName(j.Signal), Ended: j.Ended}
 }
 
 // missingJob is a job that neither squeue nor the accounting has. That it is not there says nothing where the commands now
 // ask another cluster.
 func (s *slurmScheduler) missingJob(ctx context.Context, j AskedJob) (ReportedJob, error) {
 	if j.ID == "" && time.Since(j.Submitted) < maxTimeWithoutID {
-		j.State, j.Why = runs.Queued, "it is being handed in"
+		j.State, j.Why = batchlog.Queued, "it is being handed in"
 		return ReportedJob{Away: j.Away}, nil
 	}
 	settings, err := s.commands.Settings(ctx)
-	said := text.ParseSettings(settings)
+	said := slurmout.ParseSettings(settings)
 	switch {
 	case err != nil:
 		return ReportedJob{}, err

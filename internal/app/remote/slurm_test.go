@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/runs"
+	"gpuard/internal/core/batchlog"
 	"gpuard/test/executable"
 )
 
@@ -25,9 +25,9 @@ func TestForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := []AskedJob{{Away: runs.Away{Engine: "slurm", ID: "12_3", Place: "one"}, Submitted: time.Now()}}
+	asked := []AskedJob{{Away: batchlog.Away{Engine: "slurm", ID: "12_3", Place: "one"}, Submitted: time.Now()}}
 	told, err := s.Look(t.Context(), asked)
-	if err != nil || told[0].State != runs.Unknown || !strings.Contains(told[0].Why, "it forgets one 300 sec after its end") {
+	if err != nil || told[0].State != batchlog.Unknown || !strings.Contains(told[0].Why, "it forgets one 300 sec after its end") {
 		t.Errorf("without accounting: %+v, %v", told, err)
 	}
 	asked[0].Place = "two"
@@ -37,7 +37,7 @@ func TestForgotten(t *testing.T) {
 	asked[0].Place = "one"
 	program("sacct", "echo '12_3|FAILED|3:0|2026-11-24T23:18:33|2026-11-24T23:18:47|n1'\n")
 	told, err = s.Look(t.Context(), asked)
-	if err != nil || told[0].State != runs.Broken || told[0].Exit != 3 || told[0].Node != "n1" || told[0].Ended.Sub(*told[0].Began) != 14*time.Second {
+	if err != nil || told[0].State != batchlog.Broken || told[0].Exit != 3 || told[0].Node != "n1" || told[0].Ended.Sub(*told[0].Began) != 14*time.Second {
 		t.Errorf("with accounting: %+v, %v", told, err)
 	}
 	program("squeue", "echo 'squeue: error: Unable to contact slurm controller (connect failure)' >&2; exit 1\n")
@@ -46,7 +46,7 @@ func TestForgotten(t *testing.T) {
 	}
 	asked[0].ID, asked[0].Submitted = "", time.Now().Add(-time.Hour)
 	program("squeue", "exit 0\n")
-	if told, err = s.Look(t.Context(), asked); err != nil || told[0].State != runs.Unknown {
+	if told, err = s.Look(t.Context(), asked); err != nil || told[0].State != batchlog.Unknown {
 		t.Errorf("never handed in: %+v, %v", told, err)
 	}
 }

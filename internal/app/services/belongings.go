@@ -10,7 +10,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/visible"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 	"gpuard/internal/host/sys"
 )
 
@@ -26,11 +26,11 @@ func withoutServiceVar(env []string) []string {
 // instance in its environment, what holds its life lock, and what descends from these.
 type unkeptProcesses struct {
 	host   *machine.Host
-	folder *project.Folder
+	folder *projectdir.Folder
 	name   string
 }
 
-func newBelongings(host *machine.Host, folder *project.Folder, name string) *unkeptProcesses {
+func newBelongings(host *machine.Host, folder *projectdir.Folder, name string) *unkeptProcesses {
 	return &unkeptProcesses{host, folder, name}
 }
 

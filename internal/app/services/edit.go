@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/files"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 	"gpuard/internal/text/dotenv"
 )
 
@@ -184,7 +184,7 @@ func (u *upDecision) decideRemoved(stays bool) {
 // Down writes down that services, or single instances, are not wanted any more, all without names, and sees to a
 // supervisor. now does not leave them the time that they have for their end; it may also follow on a Down without.
 func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
-	return f.editWanted(ctx, only, func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+	return f.editWanted(ctx, only, func(folder *projectdir.Folder, w *service.Wanted, meant func(name, service string) bool) {
 		seen := newStateReader(f.host, folder).readAll(w)
 		for name, one := range seen {
 			if now && (one.Kept || one.Orphaned) && one.Hash != "" && meant(name, one.Service) {
@@ -197,7 +197,7 @@ func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
 
 // Restart begins services, or single instances, anew that are wanted, all without names, and sees to a supervisor.
 func (f *Folder) Restart(ctx context.Context, only []string) error {
-	return f.editWanted(ctx, only, func(_ *project.Folder, w *service.Wanted, meant func(name, service string) bool) {
+	return f.editWanted(ctx, only, func(_ *projectdir.Folder, w *service.Wanted, meant func(name, service string) bool) {
 		for n, i := range w.Instances {
 			if meant(i.Name, i.Service) {
 				w.Count++
@@ -208,7 +208,7 @@ func (f *Folder) Restart(ctx context.Context, only []string) error {
 }
 
 // editWanted changes what is wanted.
-func (f *Folder) editWanted(ctx context.Context, only []string, change func(folder *project.Folder, w *service.Wanted, meant func(name, service string) bool)) error {
+func (f *Folder) editWanted(ctx context.Context, only []string, change func(folder *projectdir.Folder, w *service.Wanted, meant func(name, service string) bool)) error {
 	folder, err := f.openFolder()
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (f *Folder) editWanted(ctx context.Context, only []string, change func(fold
 }
 
 // isStillEnding reports whether something of a service is still about to end.
-func (f *Folder) isStillEnding(folder *project.Folder, w *service.Wanted, name string) bool {
+func (f *Folder) isStillEnding(folder *projectdir.Folder, w *service.Wanted, name string) bool {
 	for instance, one := range newStateReader(f.host, folder).readAll(w) {
 		if (one.Service == name || instance == name) && (one.Kept || one.Orphaned) {
 			return true
@@ -275,7 +275,7 @@ func (f *Folder) EnsureSupervisor(ctx context.Context) error {
 }
 
 // startSupervisor starts one, and returns when it is at work, or over already.
-func (f *Folder) startSupervisor(ctx context.Context, folder *project.Folder) error {
+func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder) error {
 	errs, err := openJournal(folder)
 	if err != nil {
 		return err

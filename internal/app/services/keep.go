@@ -18,7 +18,7 @@ import (
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/daemonize"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 	"gpuard/internal/host/tail"
 )
 
@@ -40,7 +40,7 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
-	folder, err := project.Open(t.Dir)
+	folder, err := projectdir.Open(t.Dir)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 // InstancePolicy are the rules and defaults that count for the start of an instance, from the file of its project; nil for
 // none.
 func InstancePolicy(dir, instance, hash string) *policy.File {
-	folder, err := project.Open(dir)
+	folder, err := projectdir.Open(dir)
 	if err != nil {
 		return nil // Keep says it
 	}
@@ -88,9 +88,9 @@ func InstancePolicy(dir, instance, hash string) *policy.File {
 // keeper supervises one instance.
 type keeper struct {
 	host     *machine.Host
-	folder   *project.Folder
-	lock     *project.Lock
-	life     *project.Lock // that the command inherits
+	folder   *projectdir.Folder
+	lock     *projectdir.Lock
+	life     *projectdir.Lock // that the command inherits
 	task     Task
 	instance service.Instance
 	project  string // its name
@@ -177,7 +177,7 @@ func (k *keeper) resetRecord(restarts int, streak int) {
 
 // watchForEnd ends the run when the folder says so: a user wants this start to end, or the folder was removed, so that no
 // command could find the instance later.
-func (k *keeper) watchForEnd(w *project.Watcher, meant string, cancel func()) {
+func (k *keeper) watchForEnd(w *projectdir.Watcher, meant string, cancel func()) {
 	for hurried := false; ; {
 		hash, now := k.folder.RequestedEnd(k.task.Instance)
 		asked := hash != "" && hash == meant
@@ -254,7 +254,7 @@ func (k *keeper) recordOver(state service.State, why string) {
 }
 
 // takeLifeLock takes the lock that the command inherits.
-func (k *keeper) takeLifeLock(ctx context.Context) (*project.Lock, error) {
+func (k *keeper) takeLifeLock(ctx context.Context) (*projectdir.Lock, error) {
 	for told := false; ; told = true {
 		lock, err := k.folder.LockLife(k.task.Instance)
 		if lock != nil || err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 )
 
 // View is a project as it is now.
@@ -120,11 +120,11 @@ func (r *Row) fillState(held string, refused bool) {
 // stateReader reads which processes of instances exist.
 type stateReader struct {
 	host   *machine.Host
-	folder *project.Folder
+	folder *projectdir.Folder
 	boot   string
 }
 
-func newStateReader(host *machine.Host, folder *project.Folder) *stateReader {
+func newStateReader(host *machine.Host, folder *projectdir.Folder) *stateReader {
 	boot, _ := host.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
 	return &stateReader{host, folder, boot}
 }

@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/proc"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 )
 
 // TestKeeperThatLeaves: a keeper is dead before its lock is free. An end of what is wanted that it wrote counts; else
@@ -24,7 +24,7 @@ func TestKeeperThatLeaves(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := project.MakeFolder(filepath.Join(t.TempDir(), "projects"), "lab-0")
+	folder, err := projectdir.MakeFolder(filepath.Join(t.TempDir(), "projects"), "lab-0")
 	if err != nil {
 		t.Fatal(err)
 	}

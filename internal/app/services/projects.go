@@ -12,7 +12,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 )
 
 // projectsFolder is the name of the folder below which the folders of this user's projects lie (machine.DurablePath).
@@ -63,7 +63,7 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 	boot, _ := host.Proc.BootID()
 	entries, _ := os.ReadDir(top)
 	for _, entry := range entries {
-		folder, err := project.Open(filepath.Join(top, entry.Name()))
+		folder, err := projectdir.Open(filepath.Join(top, entry.Name()))
 		if err != nil {
 			continue
 		}

@@ -20,10 +20,10 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 	"gpuard/internal/text/config"
 
-	text "gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 )
 
 // Projects are the projects of this user on this machine.
@@ -36,7 +36,7 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, mistakes := text.Read(data, file)
+	p, mistakes := projectyaml.Read(data, file)
 	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
@@ -113,7 +113,7 @@ func (s *Projects) folderOf(file string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{host: s.Host, file: file, path: filepath.Join(top, project.ID(file))}, nil
+	return &Folder{host: s.Host, file: file, path: filepath.Join(top, projectdir.ID(file))}, nil
 }
 
 // Folder is one project: what is wanted of it, and what is known of its instances.
@@ -123,8 +123,8 @@ type Folder struct {
 }
 
 // openFolder opens the folder; nil when the project was never up.
-func (f *Folder) openFolder() (*project.Folder, error) {
-	folder, err := project.Open(f.path)
+func (f *Folder) openFolder() (*projectdir.Folder, error) {
+	folder, err := projectdir.Open(f.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // nothing is known
 	}
@@ -132,12 +132,12 @@ func (f *Folder) openFolder() (*project.Folder, error) {
 }
 
 // createFolder opens the folder, which is made when it is missing.
-func (f *Folder) createFolder() (*project.Folder, error) {
+func (f *Folder) createFolder() (*projectdir.Folder, error) {
 	top, err := folderOfProjects(f.host, true)
 	if err != nil {
 		return nil, err
 	}
-	return project.MakeFolder(top, filepath.Base(f.path))
+	return projectdir.MakeFolder(top, filepath.Base(f.path))
 }
 
 // Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once
@@ -159,7 +159,7 @@ func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 	return out
 }
 
-func (f *Folder) watchFolder() (*project.Watcher, error) {
+func (f *Folder) watchFolder() (*projectdir.Watcher, error) {
 	folder, err := f.createFolder()
 	if err != nil {
 		return nil, err

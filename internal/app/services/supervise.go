@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
-	"gpuard/internal/host/project"
+	"gpuard/internal/host/projectdir"
 	"gpuard/internal/host/sys"
 )
 
@@ -25,7 +25,7 @@ func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
-	folder, err := project.Open(dir)
+	folder, err := projectdir.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error
 // supervisor brings about what is wanted.
 type supervisor struct {
 	host    *machine.Host
-	folder  *project.Folder
-	lock    *project.Lock
+	folder  *projectdir.Folder
+	lock    *projectdir.Lock
 	keepers map[string]*startedKeeper // that it started and that live
 	ended   chan *startedKeeper
 	pauses  map[string]*keeperPause
@@ -80,7 +80,7 @@ const (
 )
 
 // awaitChange returns when something changed.
-func (s *supervisor) awaitChange(ctx context.Context, w *project.Watcher) error {
+func (s *supervisor) awaitChange(ctx context.Context, w *projectdir.Watcher) error {
 	var timer <-chan time.Time
 	soonest := time.Duration(0)
 	for _, p := range s.pauses {
@@ -326,7 +326,7 @@ func (s *supervisor) writeJournal(text string) {
 }
 
 // openJournal begins it anew when it is large.
-func openJournal(folder *project.Folder) (*os.File, error) {
+func openJournal(folder *projectdir.Folder) (*os.File, error) {
 	path := filepath.Join(folder.Path, "supervisor.log")
 	flags := os.O_WRONLY | os.O_APPEND | os.O_CREATE
 	if info, err := os.Lstat(path); err == nil && info.Size() > 1<<20 {

@@ -2,7 +2,7 @@ package setup
 
 import (
 	"gpuard/internal/text/config"
-	"gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 	"gpuard/internal/text/yamltree"
 )
 
@@ -26,7 +26,7 @@ type FormatKey struct{ Name, Takes, Text string }
 
 // Formats are all that have a page.
 func Formats() []Format {
-	p, c := project.AllKeys(), config.AllKeys()
+	p, c := projectyaml.AllKeys(), config.AllKeys()
 	return []Format{
 		{
 			Name: "gpuard.yaml", Short: "services of a project, and the GPUs that they need", Places: "gpuard.yaml in the current folder, or in one above it",

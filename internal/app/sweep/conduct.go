@@ -11,17 +11,17 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
+	"gpuard/internal/core/batchlog"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/core/prose"
-	record "gpuard/internal/core/runs"
-	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/journal"
 )
 
 // Outcome is how a sweep ended.
 type Outcome struct {
-	Count       record.Count
-	Failures    []core.Result // the first of those that failed
+	Count       batchlog.Count
+	Failures    []grid.Result // the first of those that failed
 	Interrupted os.Signal     // that ended it; nil none
 	Nothing     bool          // was done, and the folder is gone again
 }
@@ -31,7 +31,7 @@ const shownFailures = 5
 
 // Conduct runs what is to be done. show is called at each change, and every now and then. The tables of results are
 // written in any case.
-func (s *Sweep) Conduct(ctx context.Context, show func(runs.Progress)) (*Outcome, error) {
+func (s *Sweep) Conduct(ctx context.Context, show func(runner.Progress)) (*Outcome, error) {
 	heard, err := s.Folder.Conduct(ctx, show)
 	out := &Outcome{Count: s.State.Count, Interrupted: heard}
 	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
@@ -42,9 +42,9 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runs.Progress)) (*Outcome
 		err = terr
 	}
 	s.tellEnd(out, err)
-	for _, run := range s.State.RunsIn(record.Failed) {
+	for _, run := range s.State.RunsIn(batchlog.Failed) {
 		if len(out.Failures) < shownFailures {
-			out.Failures = append(out.Failures, core.ResultOf(s.State, &s.Request.Grid, run))
+			out.Failures = append(out.Failures, grid.ResultOf(s.State, &s.Request.Grid, run))
 		}
 	}
 	return out, err
@@ -72,15 +72,15 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 
 // writeTables writes the results of all runs.
 func (s *Sweep) writeTables() error {
-	err := journal.ReplaceFile(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return core.WriteCSV(w, s.State, &s.Request.Grid) })
+	err := journal.ReplaceFile(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return grid.WriteCSV(w, s.State, &s.Request.Grid) })
 	if err == nil {
-		err = journal.ReplaceFile(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return core.WriteJSON(w, s.State, &s.Request.Grid) })
+		err = journal.ReplaceFile(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return grid.WriteJSON(w, s.State, &s.Request.Grid) })
 	}
 	return err
 }
 
 // RunnerWork is what the runner of the sweep in a folder does.
-func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.RunnerWork, error) {
+func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.RunnerWork, error) {
 	err := checkOwn(dir, 0) // much may have happened since the sweep was begun
 	if err != nil {
 		return nil, err
@@ -90,11 +90,11 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.Runn
 		return nil, err
 	}
 	host.Machine, host.PrivateState = q.Machine, q.Private
-	command, err := core.ParseCommand(q.Command, &q.Grid)
+	command, err := grid.ParseCommand(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
 	}
-	w := &runs.RunnerWork{State: record.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
+	w := &runner.RunnerWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
 	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
@@ -108,7 +108,7 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.Runn
 	ofAll := func(context.Context) (*claim.Allocator, error) { return desk, nil }
 	name, path := "", "" // of the last run
 	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
-	w.Prepare = func(run int) (runs.StartOptions, error) {
+	w.Prepare = func(run int) (runner.StartOptions, error) {
 		words, err := command.Words(run)
 		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !isProgram(path)) {
 			name = words[0]
@@ -116,14 +116,14 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runs.Runn
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
 		log := filepath.Join(own, "log")
-		return runs.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
+		return runner.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
 			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
 	return w, nil
 }
 
 // openAllocator is where all runs get their leases.
-func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runs.RunnerWork) (*claim.Allocator, error) {
+func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runner.RunnerWork) (*claim.Allocator, error) {
 	spec := q.Spec
 	var err error
 	if q.ElseCPU {

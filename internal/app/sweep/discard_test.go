@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
 )
 
 // TestDiscard: of a sweep that cannot be nothing stays, and nothing of what has been put in the place of its folder
@@ -25,7 +25,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close() //nolint:errcheck // read only
-	s := &Sweep{Folder: &runs.Folder{Dir: dir, Lock: lock}}
+	s := &Sweep{Folder: &runner.Folder{Dir: dir, Lock: lock}}
 	if err := errors.Join(os.Rename(dir, dir+"2"), os.Rename(thesis, dir)); err != nil {
 		t.Fatal(err)
 	}

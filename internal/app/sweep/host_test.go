@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/host/proc"
 )
 
@@ -22,7 +22,7 @@ func TestSweepOfAnotherHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &Sweep{Folder: &runs.Folder{Dir: dir, Host: &machine.Host{Root: root, Proc: proc.New("/proc"), Env: env}}}
+		return &Sweep{Folder: &runner.Folder{Dir: dir, Host: &machine.Host{Root: root, Proc: proc.New("/proc"), Env: env}}}
 	}
 	const slurm = "SLURM_JOB_ID=7"
 	for _, s := range []*Sweep{on("a", slurm), on("b", slurm), on("a"), on("a"), on("a", slurm)} {

@@ -6,7 +6,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	core "gpuard/internal/core/sweep"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/host/files"
 )
 
@@ -14,14 +14,14 @@ import (
 const maxRunsFile = 128 << 20
 
 // ReadTable reads the runs from a CSV file, or from standard input for "-".
-func ReadTable(path string) (core.Grid, error) { return readRuns(path, "--csv", core.ReadTable) }
+func ReadTable(path string) (grid.Grid, error) { return readRuns(path, "--csv", grid.ReadTable) }
 
 // ReadLines reads the runs from a file of commands, or from standard input for "-".
-func ReadLines(path string) (core.Grid, error) {
-	return readRuns(path, "--commands", core.ReadCommands)
+func ReadLines(path string) (grid.Grid, error) {
+	return readRuns(path, "--commands", grid.ReadCommands)
 }
 
-func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Grid, error) {
+func readRuns(path, flag string, parse func([]byte) (grid.Grid, error)) (grid.Grid, error) {
 	var data []byte
 	var err error
 	if path != "-" {
@@ -29,7 +29,7 @@ func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Gr
 	} else {
 		data, err = files.ReadInput(os.Stdin, maxRunsFile)
 	}
-	var g core.Grid
+	var g grid.Grid
 	if err == nil {
 		g, err = parse(data)
 	}

@@ -19,11 +19,11 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
+	"gpuard/internal/core/batchlog"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/launchers"
-	record "gpuard/internal/core/runs"
-	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
@@ -32,18 +32,18 @@ import (
 
 // Request is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
 type Request struct {
-	Schema  string        `json:"schema"` // "gpuard.sweep-question/1"
-	Grid    core.Grid     `json:"grid"`
-	Command []string      `json:"command"` // templates; empty where Grid has the commands
-	Folder  string        `json:"workdir"` // in which the commands run
-	Spec    job.Spec      `json:"spec"`
-	ElseCPU bool          `json:"fallback_cpu,omitempty"` // on the CPU where this machine can never give what Spec asks for
-	PerGPU  int           `json:"jobs_per_gpu,omitempty"`
-	Jobs    int           `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
-	Retry   record.Retry  `json:"retry"`
-	Machine string        `json:"machine,omitempty"`
-	Private bool          `json:"private_state,omitempty"`
-	Grace   time.Duration `json:"grace_ns"` // between the signal that asks a run to end and SIGKILL
+	Schema  string         `json:"schema"` // "gpuard.sweep-question/1"
+	Grid    grid.Grid      `json:"grid"`
+	Command []string       `json:"command"` // templates; empty where Grid has the commands
+	Folder  string         `json:"workdir"` // in which the commands run
+	Spec    job.Spec       `json:"spec"`
+	ElseCPU bool           `json:"fallback_cpu,omitempty"` // on the CPU where this machine can never give what Spec asks for
+	PerGPU  int            `json:"jobs_per_gpu,omitempty"`
+	Jobs    int            `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
+	Retry   batchlog.Retry `json:"retry"`
+	Machine string         `json:"machine,omitempty"`
+	Private bool           `json:"private_state,omitempty"`
+	Grace   time.Duration  `json:"grace_ns"` // between the signal that asks a run to end and SIGKILL
 
 	Notify    string            `json:"notify,omitempty"` // who is told when it is over
 	Care      *job.Care         `json:"care,omitempty"`   // how each run is looked after; nil: it is only started, and ended
@@ -63,12 +63,12 @@ func (q *Request) hasSameRuns(other *Request) bool {
 
 // Sweep is a question with its folder, which this process has locked.
 type Sweep struct {
-	*runs.Folder
+	*runner.Folder
 	Request *Request
 	Resumed bool // something was done before
 
 	fresh   bool // the folder was made by this call
-	command *core.Command
+	command *grid.Command
 }
 
 // Flag is the first argument of a sweep's runner; the sweep's folder follows.
@@ -132,8 +132,8 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 }
 
 // checkCommands finds out before anything is leased whether the commands can be made and are there.
-func checkCommands(host *machine.Host, q *Request) (*core.Command, error) {
-	command, err := core.ParseCommand(q.Command, &q.Grid)
+func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
+	command, err := grid.ParseCommand(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
 	}
@@ -261,8 +261,8 @@ func readRequest(dir string) (*Request, error) {
 }
 
 // openSweep locks the folder and reads what was done.
-func openSweep(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Folder: &runs.Folder{Dir: dir, Host: host, Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
+func openSweep(host *machine.Host, q *Request, command *grid.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
+	s := &Sweep{Folder: &runner.Folder{Dir: dir, Host: host, Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
 	if err := s.takeFolder(busy); err != nil {
 		s.Close()
 		return nil, err
@@ -317,7 +317,7 @@ func (q *Request) requestText() string {
 
 // readHistory reads what was done.
 func (s *Sweep) readHistory() (err error) {
-	s.State = record.NewState(s.Request.Grid.Len(), s.Request.Retry)
+	s.State = batchlog.NewState(s.Request.Grid.Len(), s.Request.Retry)
 	if s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
 		err = s.Journal.TruncatePartial()
 	}
@@ -333,15 +333,15 @@ func (s *Sweep) readHistory() (err error) {
 }
 
 // Count is how many runs are where.
-func (s *Sweep) Count() record.Count { return s.State.Count }
+func (s *Sweep) Count() batchlog.Count { return s.State.Count }
 
 // UnusedParameters are the parameters that no word of the command asks for.
 func (s *Sweep) UnusedParameters() []string { return s.command.Unused }
 
 // RetryFailed asks for those that failed once more.
 func (s *Sweep) RetryFailed() error {
-	for _, run := range s.State.RunsIn(record.Failed) {
-		if err := s.Add(record.Event{Kind: record.Again, Run: run, At: time.Now()}); err != nil {
+	for _, run := range s.State.RunsIn(batchlog.Failed) {
+		if err := s.Add(batchlog.Event{Kind: batchlog.Again, Run: run, At: time.Now()}); err != nil {
 			return err
 		}
 	}

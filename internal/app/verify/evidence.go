@@ -10,7 +10,7 @@ import (
 
 	"gpuard/internal/app/explain"
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
@@ -21,7 +21,7 @@ type frameworkProbe struct {
 	asked   []string // frameworks, each is asked once
 	asking  bool
 	last    time.Time // when the libraries were read
-	answers chan []verify.Framework
+	answers chan []proof.Framework
 }
 
 // The libraries of a job are read at most this often and in this many of its processes; a framework has this long to
@@ -52,7 +52,7 @@ func (w *treeWatch) findFrameworks(ctx context.Context) {
 				w.facts.Libraries = append(w.facts.Libraries, l)
 			}
 		}
-		found := slices.DeleteFunc(verify.RecognizeFrameworks(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
+		found := slices.DeleteFunc(proof.RecognizeFrameworks(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
 		if len(found) > 0 {
 			w.askWitness(ctx, pid, program, found)
 			return
@@ -75,9 +75,9 @@ func (w *treeWatch) oldestMembers() (pids []int) {
 // process has.
 func (w *treeWatch) askWitness(ctx context.Context, pid int, program proc.Program, frameworks []string) {
 	w.witness.asked = append(w.witness.asked, frameworks...)
-	w.witness.asking, w.witness.answers = true, make(chan []verify.Framework, 1)
+	w.witness.asking, w.witness.answers = true, make(chan []proof.Framework, 1)
 	answers := w.witness.answers
-	args, ok := verify.QuestionArgs(program.Name, frameworks)
+	args, ok := proof.QuestionArgs(program.Name, frameworks)
 	env, err := w.host.Proc.Environ(pid)
 	reason, hides := witnessObstacle(w.host, pid, program), ""
 	if err == nil {
@@ -143,10 +143,10 @@ func (w *treeWatch) hidesAll(env visible.Env, pid int) string {
 }
 
 // frameworkAnswers is the witness's output for each framework; reason replaces a missing one.
-func frameworkAnswers(pid int, frameworks []string, out []byte, reason, hides string) []verify.Framework {
-	all := verify.ReadAnswers(frameworks, out)
+func frameworkAnswers(pid int, frameworks []string, out []byte, reason, hides string) []proof.Framework {
+	all := proof.ReadAnswers(frameworks, out)
 	for i := range all {
-		if all[i].PID, all[i].Hides = pid, hides; all[i].GPU == verify.Unknown && reason != "" {
+		if all[i].PID, all[i].Hides = pid, hides; all[i].GPU == proof.Unknown && reason != "" {
 			all[i].Error = reason
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/visible"
 )
 
@@ -57,7 +57,7 @@ func (w *treeWatch) noteProcess(m gpu.Machine, p gpu.Process) {
 	at := processDevice{p.PID, p.GPU}
 	s := w.seen[at]
 	if s == nil {
-		s = &verify.Sighting{PID: p.PID, GPU: p.GPU, First: w.facts.Watched}
+		s = &proof.Sighting{PID: p.PID, GPU: p.GPU, First: w.facts.Watched}
 		if own := w.leaseInside(m, p.PID); own != nil {
 			s.Lease, s.Leased = own.ID, own.Devices
 		}
@@ -95,11 +95,11 @@ func (w *treeWatch) isInLease(p gpu.Process) bool {
 }
 
 // sightings are in the order of sentences: by process, then as the devices were taken.
-func (w *treeWatch) sightings() (out []verify.Sighting) {
+func (w *treeWatch) sightings() (out []proof.Sighting) {
 	for _, s := range w.seen {
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b verify.Sighting) int {
+	slices.SortFunc(out, func(a, b proof.Sighting) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.First, b.First), cmp.Compare(a.GPU, b.GPU))
 	})
 	return out

@@ -16,7 +16,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 )
@@ -69,7 +69,7 @@ func (v *Verification) Print(stream io.Writer, asJSON bool) error {
 // remarkText is the line for the user who started the run.
 func (v *Verification) remarkText() string {
 	switch {
-	case v.Verdict == verify.Proven:
+	case v.Verdict == proof.Proven:
 		return "gpuard: " + v.Line()
 	case !v.Verdict.Bad():
 		return "gpuard: " + v.Line() + "; " + v.Remedy

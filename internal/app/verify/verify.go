@@ -1,5 +1,5 @@
 // Package verify proves on which devices a process and its descendants are, from the driver's list, open device files
-// and loaded libraries. It judges nothing itself: core/verify does.
+// and loaded libraries. It judges nothing itself: core/proof does.
 package verify
 
 import (
@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/host/launch"
 )
 
@@ -23,16 +23,16 @@ type Verification struct {
 	Schema  string `json:"schema"` // "gpuard.verify/1"
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
-	verify.Finding
-	Variable   string             `json:"variable"`   // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
-	Promised   []namedDevice      `json:"promised"`   // by the environment; never nil
-	Lease      string             `json:"lease"`      // "" without one
-	Leased     []namedDevice      `json:"leased"`     // by the lease; never nil
-	Sightings  []listedProcess    `json:"sightings"`  // one per process and device; never nil
-	Frameworks []verify.Framework `json:"frameworks"` // recognised in the job; never nil
-	Watched    float64            `json:"watched"`    // seconds
-	Stopped    bool               `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
-	Facts      verify.Facts       `json:"-"`
+	proof.Finding
+	Variable   string            `json:"variable"`   // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
+	Promised   []namedDevice     `json:"promised"`   // by the environment; never nil
+	Lease      string            `json:"lease"`      // "" without one
+	Leased     []namedDevice     `json:"leased"`     // by the lease; never nil
+	Sightings  []listedProcess   `json:"sightings"`  // one per process and device; never nil
+	Frameworks []proof.Framework `json:"frameworks"` // recognised in the job; never nil
+	Watched    float64           `json:"watched"`    // seconds
+	Stopped    bool              `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
+	Facts      proof.Facts       `json:"-"`
 }
 
 // namedDevice is a device for people and programs.
@@ -131,11 +131,11 @@ func CheckVerifiable(host *machine.Host) error {
 }
 
 // newVerification is the answer with everything that was seen.
-func (w *treeWatch) newVerification(finding verify.Finding) *Verification {
+func (w *treeWatch) newVerification(finding proof.Finding) *Verification {
 	f := w.facts
 	v := &Verification{Schema: "gpuard.verify/1", PID: f.PID, Command: f.Command, Finding: finding, Variable: f.Mask, Lease: f.Lease,
 		Promised: namedDevices(f.Machine, f.Promised), Leased: namedDevices(f.Machine, f.Leased), Sightings: []listedProcess{},
-		Frameworks: append([]verify.Framework{}, f.Frameworks...), Watched: toSeconds(f.Watched), Facts: f}
+		Frameworks: append([]proof.Framework{}, f.Frameworks...), Watched: toSeconds(f.Watched), Facts: f}
 	for _, s := range f.Sightings {
 		v.Sightings = append(v.Sightings, listedProcess{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, toSeconds(s.First), toSeconds(s.Last)})
 	}
@@ -161,8 +161,8 @@ func namedDevices(m gpu.Machine, ids []gpu.UUID) []namedDevice {
 
 // HangingResult is the answer for a command that is not watched, because the driver does not answer.
 func HangingResult(pid int, command string, m gpu.Machine, lease job.Lease) *Verification {
-	w := &treeWatch{facts: verify.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
-	return w.newVerification(verify.Finding{Verdict: verify.NotMeasurable, Notes: []string{},
+	w := &treeWatch{facts: proof.Facts{PID: pid, Command: command, Machine: m, Lease: lease.ID, Leased: lease.Devices}}
+	return w.newVerification(proof.Finding{Verdict: proof.NotMeasurable, Notes: []string{},
 		Text:   fmt.Sprintf("a driver call hangs, so %s (process %d) is not watched", command, pid),
 		Remedy: fmt.Sprintf("when the driver answers again: gpuard verify %d", pid)})
 }

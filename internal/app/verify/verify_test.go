@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/app/explain"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
@@ -69,7 +69,7 @@ func TestPromiseDoubt(t *testing.T) {
 		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, "the first is read"},
 	} {
 		host := written(t, hosts.InventMachine(t, c.kinds), hosts.ProcessFiles(nil, c.env...))
-		w := &treeWatch{host: host, env: c.env, facts: verify.Facts{PID: 42}}
+		w := &treeWatch{host: host, env: c.env, facts: proof.Facts{PID: 42}}
 		w.facts.Machine, _ = host.Reader(context.Background(), gpu.Query{What: gpu.Identity})
 		w.readPromise()
 		if got := w.facts.Doubt; (got == "") != (c.doubt == "") || !strings.Contains(got, c.doubt) {
@@ -94,7 +94,7 @@ func TestPromiseAMD(t *testing.T) {
 		{gpu.NVIDIA, "HIP_VISIBLE_DEVICES=1", 0},
 	} {
 		env := []string{c.env}
-		w := &treeWatch{host: written(t, hosts.VendorMachine(2, c.vendor), hosts.ProcessFiles(nil, env...)), env: env, facts: verify.Facts{PID: 42}}
+		w := &treeWatch{host: written(t, hosts.VendorMachine(2, c.vendor), hosts.ProcessFiles(nil, env...)), env: env, facts: proof.Facts{PID: 42}}
 		w.facts.Machine, _ = w.host.Reader(t.Context(), gpu.Query{What: gpu.Identity})
 		if w.readPromise(); len(w.facts.Besides) != c.also {
 			t.Errorf("%s with %s: %v besides %v", c.vendor, c.env, w.facts.Besides, w.facts.Promised)
@@ -105,21 +105,21 @@ func TestPromiseAMD(t *testing.T) {
 // TestDone: an answer that ends the job waits for all of the patience, unless more readings could not change it.
 func TestDone(t *testing.T) {
 	for _, c := range []struct {
-		verdict verify.Verdict
+		verdict proof.Verdict
 		acts    bool
 		watched time.Duration
 		ended   bool
 		want    bool
 	}{
-		{verify.CPU, false, time.Second, false, true},
-		{verify.CPU, true, time.Second, false, false},
-		{verify.CPU, true, time.Second, true, true},
-		{verify.CPU, true, 30 * time.Second, false, true},
-		{verify.OutsideLease, true, time.Second, false, true},
-		{verify.TooEarly, true, time.Second, false, false},
+		{proof.CPU, false, time.Second, false, true},
+		{proof.CPU, true, time.Second, false, false},
+		{proof.CPU, true, time.Second, true, true},
+		{proof.CPU, true, 30 * time.Second, false, true},
+		{proof.OutsideLease, true, time.Second, false, true},
+		{proof.TooEarly, true, time.Second, false, false},
 	} {
-		w := &treeWatch{acts: c.acts, facts: verify.Facts{Watched: c.watched, Ended: c.ended, Patience: 30 * time.Second}}
-		if got := w.isDone(verify.Finding{Verdict: c.verdict}); got != c.want {
+		w := &treeWatch{acts: c.acts, facts: proof.Facts{Watched: c.watched, Ended: c.ended, Patience: 30 * time.Second}}
+		if got := w.isDone(proof.Finding{Verdict: c.verdict}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

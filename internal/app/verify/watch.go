@@ -11,14 +11,14 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
-	"gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/visible"
 )
 
 // treeWatch reads one process tree repeatedly, until the answer is clear.
 type treeWatch struct {
 	host     *machine.Host
-	facts    verify.Facts
+	facts    proof.Facts
 	start    uint64      // of the first process
 	env      visible.Env // that the job was started with
 	promised bool        // what it shows was read
@@ -29,7 +29,7 @@ type treeWatch struct {
 	ending   func() (signal string, known bool) // of the first process; waits for its end
 	began    time.Time
 	members  map[int]*jobProcess
-	seen     map[processDevice]*verify.Sighting
+	seen     map[processDevice]*proof.Sighting
 	settled  int // readings since a process was first seen on a device
 	failing  int // readings in a row that failed to get the driver's list
 	witness  frameworkProbe
@@ -48,7 +48,7 @@ type processDevice struct {
 
 // newWatch begins with the first process of a job. ended is closed at its end, and ending tells then how that was.
 func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration, ended <-chan struct{}, ending func() (string, bool)) *treeWatch {
-	w := &treeWatch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*jobProcess{}, seen: map[processDevice]*verify.Sighting{}}
+	w := &treeWatch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*jobProcess{}, seen: map[processDevice]*proof.Sighting{}}
 	w.facts.PID, w.facts.Patience = pid, patience
 	w.facts.Command = commandOf(host, pid)
 	return w
@@ -66,7 +66,7 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 	longest := cmp.Or(w.host.Times.Verify, 500*time.Millisecond)
 	for pause := longest / 10; ; pause = min(2*pause, longest) {
 		w.readOnce(ctx)
-		finding := verify.Judge(w.facts)
+		finding := proof.Judge(w.facts)
 		if w.isDone(finding) || ctx.Err() != nil {
 			return w.newVerification(finding)
 		}
@@ -85,17 +85,17 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 }
 
 // isDone reports whether no more readings are needed: they could neither change the answer nor add to it.
-func (w *treeWatch) isDone(f verify.Finding) bool {
+func (w *treeWatch) isDone(f proof.Finding) bool {
 	over := w.facts.Ended || w.facts.Watched >= w.facts.Patience
 	waiting := w.witness.asking && w.thorough
 	switch f.Verdict {
-	case verify.OutsideLease, verify.WrongDevice:
+	case proof.OutsideLease, proof.WrongDevice:
 		return true
-	case verify.Proven:
+	case proof.Proven:
 		return over || w.settled > 1 && !waiting
-	case verify.NotMeasurable:
+	case proof.NotMeasurable:
 		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
-	case verify.CPU: // a script may check its framework first, and start its GPU job later
+	case proof.CPU: // a script may check its framework first, and start its GPU job later
 		return !waiting && (over || !w.acts)
 	}
 	return over && !w.witness.asking

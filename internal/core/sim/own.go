@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strconv"
 
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
-	"gpuard/internal/core/runs"
 )
 
 // ownLine is what waits under gpuard's own rule. As in production each user has a queue, the first jobs of which have
@@ -30,7 +30,7 @@ type ownLine struct {
 type userQueue struct {
 	line     queue.Line
 	ticketed int
-	past     runs.Past
+	past     batchlog.Past
 }
 
 func newOwnLine(r *replay) *ownLine {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/sim"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/ui/translate"
@@ -48,7 +48,7 @@ func TestWaits(t *testing.T) {
 
 // TestCompared: a bar of each arm from zero, with its ratio behind it.
 func TestCompared(t *testing.T) {
-	arms := []compare.Quantity{{Command: "A", Name: "seconds", Arm: compare.Arm("shared"), Median: 12}, {Command: "A", Name: "seconds", Arm: compare.Arm("alone"), Median: 6, Ratio: &compare.Ratio{}}, {Command: "A", Name: "energy_joules", Median: 900}}
+	arms := []experiment.Quantity{{Command: "A", Name: "seconds", Arm: experiment.Arm("shared"), Median: 12}, {Command: "A", Name: "seconds", Arm: experiment.Arm("alone"), Median: 6, Ratio: &experiment.Ratio{}}, {Command: "A", Name: "energy_joules", Median: 900}}
 	svg, err := DrawComparison(arms, false, english)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/observe"
-	"gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/sim"
 	"gpuard/internal/core/trend"
 )
@@ -30,9 +30,9 @@ func (p *Program) NewPrinter() Printer {
 type Views struct {
 	Serve    func(context.Context, observe.View, observe.ServeOptions) error
 	Top      func(context.Context, observe.View) error
-	Used     func(use trend.UseTable, png bool, say Say) ([]byte, error)            // of history
-	Waits    func(results []sim.Result, png bool, say Say) ([]byte, error)          // of simulate
-	Compared func(quantities []compare.Quantity, png bool, say Say) ([]byte, error) // of compare
+	Used     func(use trend.UseTable, png bool, say Say) ([]byte, error)               // of history
+	Waits    func(results []sim.Result, png bool, say Say) ([]byte, error)             // of simulate
+	Compared func(quantities []experiment.Quantity, png bool, say Say) ([]byte, error) // of compare
 }
 
 // Say says a text in the language of the user.

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/leases"
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
+	"gpuard/internal/app/userqueue"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
-	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/cli/batchcmd"
@@ -105,7 +105,7 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 		if now {
 			return failure.Usagef("cannot use --now with job %s: its own --grace decides; leave --now out", jobs[0])
 		}
-		if err := batchcmd.AskJobs(ctx, p, jobs, record.Cancel, "cancelled"); err != nil {
+		if err := batchcmd.AskJobs(ctx, p, jobs, batchlog.Cancel, "cancelled"); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func jobOfLease(p *cli.Program, l job.Lease) (number int, err error) {
 	if name, file, found := services.FindInstance(p.Host, l.ID); found {
 		return 0, failure.Usagef("cannot cancel %s: it is of service %s, which may be started again; end the service: %s", l.ID, name, shellquote.JoinQuoted(shellquote.Sh, "gpuard", "down", "--file", file, name))
 	}
-	return queue.FindJob(p.Host, l)
+	return userqueue.FindJob(p.Host, l)
 }
 
 // checkServices refuses names that are none of a service either, before anything is ended.
@@ -140,7 +140,7 @@ func checkServices(ctx context.Context, p *cli.Program, o *projectcmd.ProjectFla
 	if err == nil {
 		return nil
 	}
-	if jobs := queue.FindNamed(p.Host, names[0]); len(jobs) > 0 {
+	if jobs := userqueue.FindNamed(p.Host, names[0]); len(jobs) > 0 {
 		return failure.Usagef("cannot cancel %q: that is a name, which several jobs may have; write the number: gpuard cancel %s", names[0], prose.Ranges(jobs, " "))
 	}
 	return failure.Usagef("cannot cancel %q: it is no job and no lease, and: %v", names[0], err)

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/remote"
 	"gpuard/internal/app/services"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/cli/batchcmd"
 )
@@ -83,7 +83,7 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 }
 
 // sayMissing says of jobs that have run elsewhere that their output is not on this machine.
-func sayMissing(p *cli.Program, list []queue.Entry) {
+func sayMissing(p *cli.Program, list []userqueue.Entry) {
 	for i := range list {
 		e := &list[i]
 		if _, err := os.Stat(e.Log); e.Engine == "" || e.Started == nil || !errors.Is(err, os.ErrNotExist) {
@@ -97,7 +97,7 @@ func sayMissing(p *cli.Program, list []queue.Entry) {
 }
 
 // sayUnstarted says why a log is empty.
-func sayUnstarted(p *cli.Program, list []queue.Entry) {
+func sayUnstarted(p *cli.Program, list []userqueue.Entry) {
 	for i := range list {
 		switch e := &list[i]; {
 		case e.Starts == 0 && e.State.Over():
@@ -119,7 +119,7 @@ func serializeSay(p *cli.Program) {
 	}
 }
 
-func followJobs(ctx context.Context, p *cli.Program, q *queue.Queue, numbers []int, out *cli.Printer, logs *services.Logs, fetched <-chan struct{}) error {
+func followJobs(ctx context.Context, p *cli.Program, q *userqueue.Queue, numbers []int, out *cli.Printer, logs *services.Logs, fetched <-chan struct{}) error {
 	f := batchcmd.Follower{P: p, Q: q}
 	for {
 		list, err := f.Jobs(ctx, numbers)

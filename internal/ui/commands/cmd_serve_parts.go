@@ -14,10 +14,10 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
+	"gpuard/internal/app/userqueue"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/gpu"
-	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/cli/admincmd"
@@ -46,8 +46,8 @@ type queuePart struct {
 }
 
 // Line is what the page shows of it.
-func (a queuePart) Line() queue.Line {
-	return queue.Line{Jobs: a.Jobs, Others: a.Others, More: a.more, Paused: a.Paused, Problem: a.Problem}
+func (a queuePart) Line() userqueue.Line {
+	return userqueue.Line{Jobs: a.Jobs, Others: a.Others, More: a.more, Paused: a.Paused, Problem: a.Problem}
 }
 
 // queueGauges count the jobs, and say how long those in the answer waited, or have waited until now.
@@ -59,7 +59,7 @@ func queueGauges(answer any) (all []observe.Gauge) {
 	n := map[string]int{"running": 0, "pending": a.more}
 	for i := range a.Jobs {
 		e, state := &a.Jobs[i], "pending"
-		if e.State == queue.Running {
+		if e.State == userqueue.Running {
 			state = "running"
 		}
 		n[state]++
@@ -83,7 +83,7 @@ func pageSources(p *cli.Program) []observe.Source {
 			last, now := asked.Load(), time.Now().UnixNano()
 			ask := now-last > int64(askInterval) && asked.CompareAndSwap(last, now)
 			apart := copyProgram(p)
-			q, err := queue.Open(apart.Host, false)
+			q, err := userqueue.Open(apart.Host, false)
 			if err != nil {
 				return queuePart{}, err
 			}
@@ -127,7 +127,7 @@ func copyProgram(p *cli.Program) *cli.Program {
 }
 
 // reviveQueue is ReviveQueue for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
-func reviveQueue(ctx context.Context, p *cli.Program, q *queue.Queue) error {
+func reviveQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue) error {
 	program, err := cli.FindBeside("gpuard")
 	if err != nil {
 		return batchcmd.ReviveQueue(p, q)
@@ -177,7 +177,7 @@ func cancelByName(ctx context.Context, p *cli.Program, words []string) error {
 		return err
 	}
 	defer q.Close()
-	if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
+	if err := q.Ask(ctx, batchlog.Cancel, numbers...); err != nil {
 		return err
 	}
 	return reviveQueue(ctx, p, q)

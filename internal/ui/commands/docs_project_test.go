@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/text/config"
-	"gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 	"gpuard/internal/text/yamltree"
 )
 
 // projectPage is the reference of gpuard.yaml.
 func projectPage() string {
-	keys := project.AllKeys()
+	keys := projectyaml.AllKeys()
 	var b strings.Builder
 	b.WriteString("# gpuard.yaml\n\n" + made + `The file of a project: programs that run for long, what each needs, and in which order they start. How to use it:
 [services](../how-to/services.md). A key that is not here is an error, with its line and column. ` + "`gpuard.schema.json`" + ` is the same for editors:
@@ -73,7 +73,7 @@ started, so what only a shell does (` + "`$HOME`, `>`, `|`, `&&`, `~`" + `) is a
 
 // projectSchema is gpuard.yaml as JSON Schema draft 7, which editors support best.
 func projectSchema() string {
-	keys := project.AllKeys()
+	keys := projectyaml.AllKeys()
 	top := object(keys.File)
 	top["$schema"], top["title"] = "http://json-schema.org/draft-07/schema#", "gpuard.yaml"
 	top["patternProperties"] = schemaMap{"^x-": schemaMap{}}
@@ -161,7 +161,7 @@ func TestProjectKeys(t *testing.T) {
 			continue
 		}
 		known := map[string]bool{}
-		for _, k := range project.AllKeys().Service {
+		for _, k := range projectyaml.AllKeys().Service {
 			if k.Flag == "" {
 				continue
 			}
@@ -179,7 +179,7 @@ func TestProjectKeys(t *testing.T) {
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if !known[f.Name] && !slices.Contains([]string{"dry-run", "json", "quiet", "retry", "keep-while", "help", "machine", "ask", "alert", "name"}, f.Name) {
-				t.Errorf("--%s of gpuard run has no key in gpuard.yaml: add it to internal/text/project/keys.go", f.Name)
+				t.Errorf("--%s of gpuard run has no key in gpuard.yaml: add it to internal/text/projectyaml/keys.go", f.Name)
 			}
 		})
 		return

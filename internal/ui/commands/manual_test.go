@@ -8,7 +8,7 @@ import (
 
 	"gpuard/internal/app/setup"
 	"gpuard/internal/gate"
-	"gpuard/internal/text/project"
+	"gpuard/internal/text/projectyaml"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/manual"
 )
@@ -63,7 +63,7 @@ func TestManual(t *testing.T) {
 func TestManualOfFormats(t *testing.T) {
 	gate.Need(t, "man")
 	for _, f := range setup.Formats() {
-		if _, wrong := project.Read([]byte(f.Example), f.Name); f.Name == "gpuard.yaml" && len(wrong) > 0 {
+		if _, wrong := projectyaml.Read([]byte(f.Example), f.Name); f.Name == "gpuard.yaml" && len(wrong) > 0 {
 			t.Errorf("the example of %s: %v", f.Name, wrong)
 		}
 		words := strings.Join(strings.Fields(rendered(t, manual.FormatPage(f, "v1.2.3"))), " ")

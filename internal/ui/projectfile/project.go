@@ -66,7 +66,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			continue
 		}
 		known := cmd.Flags().Lookup(flag.Name)
-		if known == nil { // the key table of text/project is tested against the flags
+		if known == nil { // the key table of text/projectyaml is tested against the flags
 			continue
 		}
 		value := flag.Value

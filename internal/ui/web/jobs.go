@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/glance"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
@@ -84,7 +84,7 @@ func (c *pageData) tillText(l *status.Lease) string {
 func (c *pageData) jobNumbers() map[int]int {
 	out := map[int]int{}
 	for _, e := range c.queueLine().Jobs {
-		if e.State == queue.Running && e.PID > 0 {
+		if e.State == userqueue.Running && e.PID > 0 {
 			out[e.PID] = e.Number
 		}
 	}
@@ -157,14 +157,14 @@ func (c *pageData) mayEnd(user string) bool {
 }
 
 // lineSource is an answer that has what the page shows of a queue.
-type lineSource interface{ Line() queue.Line }
+type lineSource interface{ Line() userqueue.Line }
 
 // queueLine is the queue; empty where it cannot be read.
-func (c *pageData) queueLine() queue.Line {
+func (c *pageData) queueLine() userqueue.Line {
 	if a, ok := c.answers["queue"].answer.(lineSource); ok {
 		return a.Line()
 	}
-	return queue.Line{Others: c.Report.Waiting}
+	return userqueue.Line{Others: c.Report.Waiting}
 }
 
 // waitGroup are jobs that wait for the same reason.
@@ -253,10 +253,10 @@ func (c jobSection) Waiting() waitList {
 }
 
 // isWaiting reports whether a job of the queue has not begun.
-func isWaiting(e *queue.Entry) bool { return e.State != queue.Running && !e.State.Over() }
+func isWaiting(e *userqueue.Entry) bool { return e.State != userqueue.Running && !e.State.Over() }
 
 // ownWaiting is how many jobs of the queue of the user who serves wait.
-func ownWaiting(line *queue.Line) int {
+func ownWaiting(line *userqueue.Line) int {
 	n := line.More
 	for i := range line.Jobs {
 		if isWaiting(&line.Jobs[i]) {
@@ -294,14 +294,14 @@ func (l waitList) Folded() (n int) {
 	return n
 }
 
-func (c jobSection) ownRow(e *queue.Entry) *waitRow {
+func (c jobSection) ownRow(e *userqueue.Entry) *waitRow {
 	row := &waitRow{Own: true, User: c.site.ownerName(), Jobs: 1, Asks: e.Asks, Since: e.Submitted, numbers: []int{e.Number}, name: e.Name, Words: []string{strconv.Itoa(e.Number)}}
 	switch {
 	case e.Cancelling:
 		row.State = "ending"
-	case e.State == queue.After:
+	case e.State == userqueue.After:
 		row.State, row.after = "after "+numberList(e.Awaits), e.Awaits
-	case e.State != queue.Waiting:
+	case e.State != userqueue.Waiting:
 		row.State = string(e.State)
 	case e.HeldBack != "":
 		row.State = e.HeldBack

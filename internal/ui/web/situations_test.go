@@ -12,7 +12,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -29,7 +29,7 @@ type inventedMachine struct {
 	leases  []job.Lease
 	memory  map[string]gpu.Bytes // by lease, on each device
 	line    []job.Ticket
-	jobs    []queue.Entry
+	jobs    []userqueue.Entry
 	more    int
 	past    []trend.EndedLease
 	open    []trend.EndedLease
@@ -40,9 +40,9 @@ type inventedMachine struct {
 }
 
 // fakeQueue, fakeProjects and fakeDoctor are what the command line gives the page.
-type fakeQueue struct{ line queue.Line }
+type fakeQueue struct{ line userqueue.Line }
 
-func (f fakeQueue) Line() queue.Line { return f.line }
+func (f fakeQueue) Line() userqueue.Line { return f.line }
 
 type fakeProjects struct{ Projects []fakeProject }
 
@@ -209,7 +209,7 @@ func (s *inventedMachine) makeSite(t testing.TB, token string) *Site {
 		summary = "GPU programs will run here (7 NVIDIA A100-SXM4-80GB, driver 550.54.15), but not every one: " + s.found[0].Seen
 	}
 	site.Sources = []observe.Source{
-		give("queue", fakeQueue{queue.Line{Jobs: s.jobs, Others: publicReport(report).Waiting, More: s.more}}),
+		give("queue", fakeQueue{userqueue.Line{Jobs: s.jobs, Others: publicReport(report).Waiting, More: s.more}}),
 		give("services", fakeProjects{s.shop}),
 		give("findings", fakeDoctor{check.Diagnosis{Verdict: check.Verdict{Summary: summary}, Findings: s.found}}),
 		give("history", trend.UseReport{Leases: s.past}),
@@ -272,7 +272,7 @@ func workdayMachine(t testing.TB) *inventedMachine {
 		{Name: "tts-server", State: "running", Ready: true, Healthy: new(true), PID: 4005, Port: 8002, Restarts: 2, Since: &since, Devices: []job.Given{{Index: 7}}},
 	}}}
 	s.found = []check.Finding{{Code: "persistence-off", Severity: check.Info, Seen: "persistence mode is off on 8 GPUs", Do: "sudo nvidia-smi -pm 1"}}
-	s.jobs = []queue.Entry{{Number: 8, Name: "bert-large", State: queue.Running, PID: s.leases[0].PID, Asks: "1 GPU"}}
+	s.jobs = []userqueue.Entry{{Number: 8, Name: "bert-large", State: userqueue.Running, PID: s.leases[0].PID, Asks: "1 GPU"}}
 	return s
 }
 
@@ -293,12 +293,12 @@ func crowdedMachine(t testing.TB) *inventedMachine {
 	}
 	why := s.makeReport().Waiting[0].Why
 	for i := range 60 {
-		e := queue.Entry{Number: 9 + i, Name: fmt.Sprintf("sweep-lr[%d]", i), State: queue.Waiting, Asks: "1 GPU, 20 GiB", Submitted: inventedNow.Add(-90 * time.Minute), Why: why, Expected: new(inventedNow.Add(time.Duration(120+20*i) * time.Minute))}
+		e := userqueue.Entry{Number: 9 + i, Name: fmt.Sprintf("sweep-lr[%d]", i), State: userqueue.Waiting, Asks: "1 GPU, 20 GiB", Submitted: inventedNow.Add(-90 * time.Minute), Why: why, Expected: new(inventedNow.Add(time.Duration(120+20*i) * time.Minute))}
 		if i >= 40 {
 			e.Name, e.Asks = "bert-large", "2 GPUs"
 		}
 		if i >= 48 {
-			e.Name, e.State, e.Awaits, e.Why, e.Expected = "report", queue.After, []int{9 + i - 8}, "", nil
+			e.Name, e.State, e.Awaits, e.Why, e.Expected = "report", userqueue.After, []int{9 + i - 8}, "", nil
 		}
 		s.jobs = append(s.jobs, e)
 	}

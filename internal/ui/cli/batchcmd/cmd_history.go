@@ -10,7 +10,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
@@ -61,9 +61,9 @@ part of the time. --chart draws the same as a picture.`,
 
 // historyAnswer is the JSON answer of history.
 type historyAnswer struct {
-	Schema string        `json:"schema"` // "gpuard.history/1"
-	Jobs   []queue.Entry `json:"jobs"`   // those that have ended, by number; none with --by
-	Use    []trend.Use   `json:"use"`    // of --by: the largest first; days in their order
+	Schema string            `json:"schema"` // "gpuard.history/1"
+	Jobs   []userqueue.Entry `json:"jobs"`   // those that have ended, by number; none with --by
+	Use    []trend.Use       `json:"use"`    // of --by: the largest first; days in their order
 }
 
 func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
@@ -80,13 +80,13 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	if o.by != "" {
 		return showUse(p, cmd, o, since)
 	}
-	list := []queue.Entry{}
-	q, err := queue.Open(p.Host, false)
+	list := []userqueue.Entry{}
+	q, err := userqueue.Open(p.Host, false)
 	if q != nil {
 		defer q.Close()
 		troubles, cerr := refreshEngines(cmd.Context(), p, q)
 		sayTroubles(p, troubles)
-		if list, err = q.List(queue.State.Over); err == nil {
+		if list, err = q.List(userqueue.State.Over); err == nil {
 			err = cerr
 		}
 	}
@@ -94,14 +94,14 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 		return err
 	}
 	now := time.Now()
-	list = slices.DeleteFunc(list, func(e queue.Entry) bool {
-		return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
+	list = slices.DeleteFunc(list, func(e userqueue.Entry) bool {
+		return e.State == userqueue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
 	})
 	for i := range list {
 		list[i].Asks = askedText(&list[i].Spec)
 	}
 	if o.json {
-		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]queue.Entry{}, list...), Use: []trend.Use{}})
+		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]userqueue.Entry{}, list...), Use: []trend.Use{}})
 	}
 	historyView(p.Out, list, time.Now(), p.Term(p.Out))
 	return nil
@@ -150,7 +150,7 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 		}
 		return nil
 	case o.json:
-		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []queue.Entry{}, Use: use})
+		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []userqueue.Entry{}, Use: use})
 	}
 	useView(p.Out, use, p.Term(p.Out))
 	return nil

@@ -15,9 +15,9 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/leases"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/job"
-	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
@@ -60,8 +60,8 @@ killed, or the machine was started again, it starts them.`,
 	f.StringVar(&o.watch, "watch", "", "show it again after each `TIME`, such as 1s, until Ctrl-C")
 	f.Lookup("watch").NoOptDefVal = flagset.EveryTwoSeconds
 	cmd.AddCommand(pauseQueue(p, "pause", "Start no more jobs for now; what runs goes on", "no more jobs are started; again: gpuard queue resume"),
-		pauseQueue(p, "resume", "Start jobs again after queue pause", "jobs are started again"), askQueue(p, "hold", "Do not start jobs for now", record.Hold, "held"), askQueue(p, "unhold", "Let held jobs start again", record.Unhold, "unheld"),
-		askQueue(p, "requeue", "Run jobs again that failed, were lost or cancelled", record.Again, "queued again"))
+		pauseQueue(p, "resume", "Start jobs again after queue pause", "jobs are started again"), askQueue(p, "hold", "Do not start jobs for now", batchlog.Hold, "held"), askQueue(p, "unhold", "Let held jobs start again", batchlog.Unhold, "unheld"),
+		askQueue(p, "requeue", "Run jobs again that failed, were lost or cancelled", batchlog.Again, "queued again"))
 	return cmd
 }
 
@@ -74,7 +74,7 @@ type queueOptions struct {
 func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Long: short + ".", Example: "  gpuard queue " + name, Args: flagset.NoArguments, RunE: func(*cobra.Command, []string) error {
 		return failure.WithExitCode(func() error {
-			q, err := queue.Open(p.Host, true)
+			q, err := userqueue.Open(p.Host, true)
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 }
 
 // askQueue is a command that asks for something for some jobs.
-func askQueue(p *cli.Program, name, short string, kind record.Kind, done string) *cobra.Command {
+func askQueue(p *cli.Program, name, short string, kind batchlog.Kind, done string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
 		Example:           strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
@@ -130,7 +130,7 @@ func askQueue(p *cli.Program, name, short string, kind record.Kind, done string)
 }
 
 // AskJobs asks for something for some jobs, and says so.
-func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kind, done string) error {
+func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.Kind, done string) error {
 	if _, err := JobNumbers(args); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 	if err != nil {
 		return err
 	}
-	runs := state.RunsIn(record.Begun, record.Running)
+	runs := state.RunsIn(batchlog.Begun, batchlog.Running)
 	err = q.Ask(ctx, kind, numbers...)
 	var wrong *exit.Usage
 	switch {
@@ -158,7 +158,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 	}
 	for _, n := range numbers {
 		text := done
-		if kind == record.Cancel && slices.Contains(runs, n-1) {
+		if kind == batchlog.Cancel && slices.Contains(runs, n-1) {
 			text = "being ended"
 		}
 		_ = p.Answer("job %d is %s", n, text)
@@ -167,7 +167,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 }
 
 // possibleJobs are the jobs of these words; of a range, those that this can be asked of.
-func possibleJobs(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
+func possibleJobs(q *userqueue.Queue, kind batchlog.Kind, args []string) (all []int, err error) {
 	for _, word := range args {
 		list, err := JobNumbers([]string{word})
 		if err != nil {
@@ -188,8 +188,8 @@ func possibleJobs(q *queue.Queue, kind record.Kind, args []string) (all []int, e
 }
 
 // OpenQueue opens the queue of this user, which has to be there.
-func OpenQueue(p *cli.Program) (*queue.Queue, error) {
-	q, err := queue.Open(p.Host, false)
+func OpenQueue(p *cli.Program) (*userqueue.Queue, error) {
+	q, err := userqueue.Open(p.Host, false)
 	if err == nil && q == nil {
 		err = exit.Usagef("cannot find a job: you have handed in none; see: gpuard submit --help")
 	}
@@ -197,7 +197,7 @@ func OpenQueue(p *cli.Program) (*queue.Queue, error) {
 }
 
 // ReviveQueue starts the keeper of the queue where it is missing and something is to be done.
-func ReviveQueue(p *cli.Program, q *queue.Queue) error {
+func ReviveQueue(p *cli.Program, q *userqueue.Queue) error {
 	state, err := q.Read()
 	if err != nil || q.HasKeeper() || !state.HasStartable() && state.Count.Running == 0 {
 		return err
@@ -223,12 +223,12 @@ func JobNumbers(args []string) (list []int, err error) {
 // CompleteJobs offers the jobs that have not ended.
 func CompleteJobs(p *cli.Program) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		q, err := queue.Open(p.Host, false)
+		q, err := userqueue.Open(p.Host, false)
 		if err != nil || q == nil {
 			return nil, flagset.NoFiles
 		}
 		defer q.Close()
-		list, _ := q.List(func(s queue.State) bool { return !s.Over() })
+		list, _ := q.List(func(s userqueue.State) bool { return !s.Over() })
 		var words []string
 		for _, e := range list {
 			if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
@@ -249,17 +249,17 @@ type QueueAnswer struct {
 	Paused bool   `json:"paused"` // nothing is started before gpuard queue resume
 	Odd    int    `json:"odd"`    // lines of its journal that cannot be read or are impossible, and were left out
 
-	OddLines []string         `json:"-"`       // the first of them, for people
-	Problem  string           `json:"problem"` // why they ended; "" none
-	Jobs     []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
-	Reasons  []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
-	Others   []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
-	Hosts    []queue.HostJobs `json:"hosts"`   // other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them
-	Engines  []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
+	OddLines []string             `json:"-"`       // the first of them, for people
+	Problem  string               `json:"problem"` // why they ended; "" none
+	Jobs     []userqueue.Entry    `json:"jobs"`    // your own that have not ended, by number
+	Reasons  []job.Reason         `json:"reasons"` // why the first job that waits does: one per device
+	Others   []status.Waiting     `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Hosts    []userqueue.HostJobs `json:"hosts"`   // other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them
+	Engines  []userqueue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
 }
 
 func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
-	q, err := queue.Open(p.Host, false)
+	q, err := userqueue.Open(p.Host, false)
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	if err != nil {
 		return err
 	}
-	a.Hosts = queue.OfOtherHosts(p.Host)
+	a.Hosts = userqueue.OfOtherHosts(p.Host)
 	if o.mine {
 		a.Others = []status.Waiting{}
 	}
@@ -290,8 +290,8 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 
 // ReadQueue is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
 // jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
-func ReadQueue(ctx context.Context, p *cli.Program, q *queue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
-	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []queue.HostJobs{}, Engines: []queue.Trouble{}}
+func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
+	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []userqueue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []userqueue.HostJobs{}, Engines: []userqueue.Trouble{}}
 	if q != nil {
 		if a.Kept = q.HasKeeper(); !a.Kept {
 			a.Problem = q.Problem()
@@ -324,7 +324,7 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *queue.Queue, most int, as
 			}
 		}
 		if name, err := machineOf(p); err == nil {
-			queue.ForecastJobs(a.Jobs, a.Others, &s, name)
+			userqueue.ForecastJobs(a.Jobs, a.Others, &s, name)
 		}
 	}
 	return a, more, nil
@@ -339,7 +339,7 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 	known := map[string]answer{}
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
-		if e.State != queue.Waiting || e.Spec.CPU || e.Engine != "" {
+		if e.State != userqueue.Waiting || e.Spec.CPU || e.Engine != "" {
 			continue
 		}
 		host, spec := *p.Host, e.Spec

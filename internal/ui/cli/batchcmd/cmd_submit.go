@@ -12,9 +12,9 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/pick"
-	record "gpuard/internal/core/runs"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
@@ -129,11 +129,11 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.AsUsage(err)
 	}
 	if !j.Spec.StartsTorchrun() {
-		if j.Path, err = queue.FindProgram(args[0]); err != nil {
+		if j.Path, err = userqueue.FindProgram(args[0]); err != nil {
 			return err
 		}
 	}
-	q, err := queue.Open(p.Host, len(what.After) == 0)
+	q, err := userqueue.Open(p.Host, len(what.After) == 0)
 	switch {
 	case err != nil:
 		return err
@@ -175,7 +175,7 @@ func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number i
 }
 
 // jobOf checks the flags and returns the job that they describe.
-func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) (what record.Job, j queue.Job, err error) {
+func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) (what batchlog.Job, j userqueue.Job, err error) {
 	spec, err := jobflags.ReadRequest(p, cmd, &o.spec, args)
 	if err != nil {
 		return what, j, err
@@ -199,7 +199,7 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	if j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify); err != nil {
 		return what, j, err
 	}
-	what.Retry = record.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
+	what.Retry = batchlog.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
 	if care.Log != "" {
 		if j.Log, err = filepath.Abs(care.Log); err != nil {
 			return what, j, err
@@ -213,12 +213,12 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	}
 	spec.Name = o.name
 	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, care.Notify, p.Host.PrivateState
-	j.Limits = queue.CallerLimits()
+	j.Limits = userqueue.CallerLimits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
 	if j.Machine, err = machineOf(p); err != nil {
 		return what, j, err
 	}
-	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.CommandHash(args), pick.DeviceCount(spec)
+	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, userqueue.CommandHash(args), pick.DeviceCount(spec)
 	return what, j, nil
 }

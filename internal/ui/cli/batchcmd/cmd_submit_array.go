@@ -9,7 +9,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/ui/cli"
@@ -40,7 +40,7 @@ func machineOf(p *cli.Program) (string, error) {
 }
 
 // queueRoom refuses more jobs than a rule allows to wait.
-func queueRoom(p *cli.Program, q *queue.Queue, more int) error {
+func queueRoom(p *cli.Program, q *userqueue.Queue, more int) error {
 	limits, err := p.Host.Limits()
 	r := limits.FewestWaiting()
 	if err != nil || r == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/remote"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/handoff"
 	core "gpuard/internal/core/service"
 	"gpuard/internal/ui/cli"
@@ -106,14 +106,14 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	if o.dry {
 		return testIn(p, cmd, s, w, o)
 	}
-	q, err := queue.Open(p.Host, true)
+	q, err := userqueue.Open(p.Host, true)
 	if err != nil {
 		return err
 	}
 	defer q.Close()
-	j := queue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
+	j := userqueue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
 	j.Spec.Name = machine.JobName(w.Spec)
-	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.CommandHash(w.Spec.Command))
+	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, userqueue.CommandHash(w.Spec.Command))
 	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
@@ -121,7 +121,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 		return err
 	}
 	sayApproximate(p, out, o.quiet || o.json)
-	list, err := q.List(func(queue.State) bool { return true })
+	list, err := q.List(func(userqueue.State) bool { return true })
 	if err != nil {
 		return err
 	}

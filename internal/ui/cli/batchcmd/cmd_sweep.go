@@ -12,10 +12,10 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/run"
 	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/core/batchlog"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
-	record "gpuard/internal/core/runs"
-	"gpuard/internal/core/sweep"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
@@ -178,7 +178,7 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 	case o.commands != "":
 		q.Grid, err = sweeper.ReadLines(o.commands)
 	case len(o.over) > 0:
-		q.Grid, err = sweep.Product(o.over)
+		q.Grid, err = grid.Product(o.over)
 	default:
 		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to continue (--resume DIR)")
 	}
@@ -199,7 +199,7 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 		return err
 	}
 	q.Spec.Ranks = one.Ranks
-	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, record.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
+	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, batchlog.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
 	if isKept(cmd) {
 		q.Care = keptCare(cmd, care)
 	}

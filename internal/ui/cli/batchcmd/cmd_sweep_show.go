@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
 	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/core/grid"
 	"gpuard/internal/core/prose"
-	"gpuard/internal/core/sweep"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
@@ -29,7 +29,7 @@ type sweepShow struct {
 	drawn bool      // the line is on the screen
 	last  time.Time // when progress was last shown
 	part  int       // tenths of the runs that were done then
-	now   runs.Progress
+	now   runner.Progress
 }
 
 func newSweepShow(p *cli.Program, o *sweepOptions) *sweepShow {
@@ -65,7 +65,7 @@ func (s *sweepShow) wipe() {
 }
 
 // showProgress is called several times a second.
-func (s *sweepShow) showProgress(now runs.Progress) {
+func (s *sweepShow) showProgress(now runner.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
@@ -92,16 +92,16 @@ func (s *sweepShow) showProgress(now runs.Progress) {
 
 // sweepAnswer is the JSON answer of a sweep.
 type sweepAnswer struct {
-	Schema   string         `json:"schema"`   // "gpuard.sweep/1"
-	Dir      string         `json:"dir"`      // its folder
-	Runs     int            `json:"runs"`     // how many there are
-	OK       int            `json:"ok"`       // ended with 0
-	Failed   int            `json:"failed"`   // ended otherwise
-	NotDone  int            `json:"not_done"` // not done yet: gpuard sweep --resume DIR
-	Seconds  float64        `json:"seconds"`  // duration of this call
-	Failures []sweep.Result `json:"failures"` // the first of those that failed
-	Results  string         `json:"results"`  // the table of all runs, CSV; results.json in the same folder has the same data
-	Notes    []string       `json:"notes"`    // remarks
+	Schema   string        `json:"schema"`   // "gpuard.sweep/1"
+	Dir      string        `json:"dir"`      // its folder
+	Runs     int           `json:"runs"`     // how many there are
+	OK       int           `json:"ok"`       // ended with 0
+	Failed   int           `json:"failed"`   // ended otherwise
+	NotDone  int           `json:"not_done"` // not done yet: gpuard sweep --resume DIR
+	Seconds  float64       `json:"seconds"`  // duration of this call
+	Failures []grid.Result `json:"failures"` // the first of those that failed
+	Results  string        `json:"results"`  // the table of all runs, CSV; results.json in the same folder has the same data
+	Notes    []string      `json:"notes"`    // remarks
 }
 
 // conductSweep runs a sweep and reports its result.
@@ -134,7 +134,7 @@ func conductSweep(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweep
 	}
 	if out.Interrupted != nil {
 		s.Close()
-		runs.DieBySignal(out.Interrupted)
+		runner.DieBySignal(out.Interrupted)
 	}
 	if out.Count.Failed > 0 {
 		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs failed")}, Code: 1}
@@ -152,7 +152,7 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	results := s.Dir + "/results.csv"
 	left := c.Waiting + c.Running
 	if o.json {
-		return cli.WriteJSON(p.Out, sweepAnswer{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.Remarks...)})
+		return cli.WriteJSON(p.Out, sweepAnswer{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]grid.Result{}, out.Failures...), results, append([]string{}, p.Remarks...)})
 	}
 	if o.quiet && c.Failed == 0 && left == 0 {
 		return nil
@@ -185,7 +185,7 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 }
 
 // failedRun is "run 17 (lr=0.1 seed=3): exit 1, /…/runs/0017/log".
-func failedRun(r sweep.Result, names []string, dir string) string {
+func failedRun(r grid.Result, names []string, dir string) string {
 	text := fmt.Sprintf("run %d", r.Run)
 	if len(r.Parameters) > 0 {
 		pairs := []string{}

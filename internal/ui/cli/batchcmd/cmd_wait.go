@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
 )
@@ -56,7 +56,7 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 	}
 	defer q.Close()
 	f := Follower{P: p, Q: q}
-	ended := map[int]*queue.Entry{}
+	ended := map[int]*userqueue.Entry{}
 	for rest := numbers; ; {
 		list, err := f.Jobs(ctx, rest)
 		if err != nil {
@@ -96,7 +96,7 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 }
 
 // SplitEnded parts the jobs that have ended from the others.
-func SplitEnded(list []queue.Entry) (over, open []*queue.Entry) {
+func SplitEnded(list []userqueue.Entry) (over, open []*userqueue.Entry) {
 	for i := range list {
 		if e := &list[i]; e.State.Over() {
 			over = append(over, e)
@@ -111,7 +111,7 @@ func SplitEnded(list []queue.Entry) (over, open []*queue.Entry) {
 // is needed because nothing may start.
 type Follower struct {
 	P       *cli.Program
-	Q       *queue.Queue
+	Q       *userqueue.Queue
 	ended   <-chan struct{} // of the keeper; nil: there is none
 	started time.Time       // when the keeper was started last
 	starts  int             // in short succession
@@ -122,7 +122,7 @@ type Follower struct {
 }
 
 // Jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
-func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
+func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, error) {
 	f.Q.Changes() // from here on nothing is missed that is written after the jobs were read
 	if time.Since(f.asked) >= pollInterval(f.P) {
 		troubles, err := f.Q.RefreshAway(ctx)
@@ -132,7 +132,7 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, erro
 		silent := map[string]bool{}
 		for _, t := range troubles {
 			if silent[t.Engine] = true; !f.silent[t.Engine] {
-				sayTroubles(f.P, []queue.Trouble{t})
+				sayTroubles(f.P, []userqueue.Trouble{t})
 			}
 		}
 		f.silent, f.asked = silent, time.Now()
@@ -146,7 +146,7 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, erro
 }
 
 // AwaitChange returns when something has happened, or other is closed. open are the jobs that are waited for.
-func (f *Follower) AwaitChange(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
+func (f *Follower) AwaitChange(ctx context.Context, open []*userqueue.Entry, other <-chan struct{}) error {
 	written := f.Q.Changes()
 	var poll <-chan time.Time // other schedulers do not say when something happens
 	for _, e := range open {
@@ -171,7 +171,7 @@ func (f *Follower) AwaitChange(ctx context.Context, open []*queue.Entry, other <
 }
 
 // ensureKeeper starts the keeper where there is something to do, else it says why there is not.
-func (f *Follower) ensureKeeper(open []*queue.Entry) error {
+func (f *Follower) ensureKeeper(open []*userqueue.Entry) error {
 	state, err := f.Q.Read()
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (f *Follower) ensureKeeper(open []*queue.Entry) error {
 }
 
 // sayIdle says once why the queue stands still.
-func (f *Follower) sayIdle(open []*queue.Entry, paused bool) {
+func (f *Follower) sayIdle(open []*userqueue.Entry, paused bool) {
 	text := "the queue is paused; go on with: gpuard queue resume"
 	if !paused {
 		text = ""
@@ -208,11 +208,11 @@ func (f *Follower) sayIdle(open []*queue.Entry, paused bool) {
 			if e.Engine != "" {
 				continue
 			}
-			if e.State == queue.Held {
+			if e.State == userqueue.Held {
 				text = fmt.Sprintf("job %d is held; let it start with: gpuard queue unhold %[1]d", e.Number)
 				break
 			}
-			if e.State == queue.After {
+			if e.State == userqueue.After {
 				text = fmt.Sprintf("job %d waits for job %s, which does not run; see: gpuard queue", e.Number, joinNumbers(e.Awaits))
 			}
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/core/batchlog"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
-	record "gpuard/internal/core/runs"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/jobflags"
@@ -53,7 +53,7 @@ func (b *batchFlags) careOf(cmd *cobra.Command, spec *job.Spec) (*job.Care, erro
 }
 
 // parseAfter reads "17,18:any".
-func parseAfter(text string) (list []record.After, err error) {
+func parseAfter(text string) (list []batchlog.After, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func parseAfter(text string) (list []record.After, err error) {
 			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, --after 17:any,18 or --after 20-39", text)
 		}
 		for _, n := range some {
-			list = append(list, record.After{Run: n - 1, Any: how == "any"})
+			list = append(list, batchlog.After{Run: n - 1, Any: how == "any"})
 		}
 	}
 	return list, nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app/queue"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/prose"
@@ -87,13 +87,13 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 }
 
 // waitingRows are the jobs that have not ended.
-func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
+func waitingRows(jobs []userqueue.Entry, now time.Time) (rows []console.TableRow) {
 	for i := range jobs {
 		e := &jobs[i]
 		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Span(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, e.HeldBack, e.Endless, now), Note: noteOf(e)}
 		since := e.Submitted
 		switch e.State {
-		case queue.Running:
+		case userqueue.Running:
 			r.State.Style = console.Green
 			if e.Cancelling {
 				r.State = console.Yellow.Span("ending")
@@ -101,9 +101,9 @@ func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 			if e.Started != nil {
 				since, r.Where = *e.Started, gpusOf(e)
 			}
-		case queue.Held:
+		case userqueue.Held:
 			r.State.Style = console.Dim
-		case queue.After:
+		case userqueue.After:
 			r.State.Text = "after " + joinNumbers(e.Awaits)
 		}
 		r.Since = console.AgeText(now.Sub(since))
@@ -113,7 +113,7 @@ func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 }
 
 // hostJobsText says where other jobs of the user are.
-func hostJobsText(h *queue.HostJobs) string {
+func hostJobsText(h *userqueue.HostJobs) string {
 	jobs := prose.CountNoun(h.Jobs, "job") + " of yours"
 	if h.Host == "" {
 		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
@@ -130,7 +130,7 @@ func hostJobsText(h *queue.HostJobs) string {
 func whyWait(p *console.Page, a *QueueAnswer) {
 	groups := map[string][]int{}
 	for i := range a.Jobs {
-		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
+		if e := &a.Jobs[i]; e.State == userqueue.Waiting && e.Why != "" {
 			groups[e.Why] = append(groups[e.Why], e.Number)
 		}
 	}
@@ -138,7 +138,7 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
 		numbers := groups[e.Why]
-		if e.State != queue.Waiting || len(numbers) == 0 {
+		if e.State != userqueue.Waiting || len(numbers) == 0 {
 			continue
 		}
 		delete(groups, e.Why)
@@ -158,7 +158,7 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 }
 
 // titleOf tells jobs of one program apart: the name that its owner gave it, else the command.
-func titleOf(e *queue.Entry) string {
+func titleOf(e *userqueue.Entry) string {
 	if e.Spec.Name != "" || len(e.Command) < 2 {
 		return e.Name
 	}
@@ -185,7 +185,7 @@ func startText(expected *time.Time, heldBack, endless string, now time.Time) str
 	return ", in about " + console.AboutText(left)
 }
 
-func noteOf(e *queue.Entry) string {
+func noteOf(e *userqueue.Entry) string {
 	if e.Note == "" {
 		return ""
 	}
@@ -193,7 +193,7 @@ func noteOf(e *queue.Entry) string {
 }
 
 // historyView writes what gpuard history shows.
-func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term) {
+func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.Term) {
 	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
 	if len(list) == 0 {
 		v.WriteText(v.Term.Translate("no job of yours has ended; what runs or waits: gpuard queue"))
@@ -205,9 +205,9 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 		e := &list[i]
 		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
 		switch e.State {
-		case queue.Done:
+		case userqueue.Done:
 			r.State.Style = console.Green
-		case queue.Cancelled:
+		case userqueue.Cancelled:
 			r.State.Style = console.Dim
 		}
 		if e.Ended != nil {
@@ -227,7 +227,7 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 }
 
 // usedText is how often a job was started, if more than once, and what was measured of it, behind its title.
-func usedText(e *queue.Entry, l translate.Language) string {
+func usedText(e *userqueue.Entry, l translate.Language) string {
 	parts := []string{""}
 	if e.Starts > 1 {
 		parts = append(parts, fmt.Sprintf("%d starts", e.Starts))
@@ -242,7 +242,7 @@ func usedText(e *queue.Entry, l translate.Language) string {
 }
 
 // EndText says in one line how a job ended.
-func EndText(e *queue.Entry) string {
+func EndText(e *userqueue.Entry) string {
 	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.EndText())
 	if e.Seconds > 0 {
 		text += " after " + console.ElapsedText(time.Duration(e.Seconds*float64(time.Second)))
@@ -253,7 +253,7 @@ func EndText(e *queue.Entry) string {
 	return text
 }
 
-func gpusOf(e *queue.Entry) string {
+func gpusOf(e *userqueue.Entry) string {
 	if e.Engine != "" {
 		return strings.TrimSpace(e.Engine + " " + e.Node)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/app/runs"
+	"gpuard/internal/app/runner"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
@@ -14,7 +14,7 @@ import (
 
 // sweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
 // failed and running runs, the estimated time left, and the place of a waiting run.
-func sweepLine(now runs.Progress, at time.Time, width int) string {
+func sweepLine(now runner.Progress, at time.Time, width int) string {
 	c := now.Count
 	done := fmt.Sprintf("%d/%d", c.CountDone(), c.All)
 	parts := []string{}
@@ -46,7 +46,7 @@ func sweepLine(now runs.Progress, at time.Time, width int) string {
 }
 
 // remainingTime estimates the time left from the runs done so far: "about 7m left (14:02)".
-func remainingTime(now runs.Progress, at time.Time) string {
+func remainingTime(now runner.Progress, at time.Time) string {
 	done := now.Count.CountDone() - now.Before
 	left := now.Count.All - now.Count.CountDone()
 	if done <= 0 || left <= 0 {

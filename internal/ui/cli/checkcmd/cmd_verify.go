@@ -11,8 +11,8 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/prose"
-	core "gpuard/internal/core/verify"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/failure"
@@ -118,9 +118,9 @@ func verdictError(v *verify.Verification, err error) error {
 }
 
 // wordStyle is the colour of a verdict.
-func wordStyle(v core.Verdict) console.Style {
+func wordStyle(v proof.Verdict) console.Style {
 	switch {
-	case v == core.Proven:
+	case v == proof.Proven:
 		return console.Green
 	case v.Bad():
 		return console.Red

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"gpuard/internal/app/verify"
-	core "gpuard/internal/core/verify"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/ui/console"
 )
 
 // TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per
 // sentence.
 func TestVerdict(t *testing.T) {
-	v := &verify.Verification{Finding: core.Finding{Verdict: core.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
+	v := &verify.Verification{Finding: proof.Finding{Verdict: proof.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
 		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
 	var log, screen strings.Builder
 	verdictView(&log, v, console.Term{})

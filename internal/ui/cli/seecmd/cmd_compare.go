@@ -14,7 +14,7 @@ import (
 	"gpuard/internal/app/compare"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/ui/cli"
@@ -78,7 +78,7 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	flagset.ListVar(f, &o.arms, "arms", []string{string(core.Alone), string(core.Together), string(core.Apart)}, "`LIST` of placements")
+	flagset.ListVar(f, &o.arms, "arms", []string{string(experiment.Alone), string(experiment.Together), string(experiment.Apart)}, "`LIST` of placements")
 	f.IntVar(&o.repeat, "repeat", 5, "run each arm `N` times")
 	f.IntVar(&o.warmup, "warmup", 1, "before that, `N` times without counting")
 	f.Uint64Var(&o.seed, "seed", 1, "`NUMBER` from which the order of the runs is drawn")
@@ -91,7 +91,7 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
 	jobflags.AddPrivateState(p, cmd)
 	var arms []string
-	for _, arm := range core.Arms() {
+	for _, arm := range experiment.Arms() {
 		arms = append(arms, string(arm))
 	}
 	_ = cmd.RegisterFlagCompletionFunc("arms", cobra.FixedCompletions(arms, flagset.NoFiles))
@@ -104,20 +104,20 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 
 // compareAnswer is the JSON answer of compare.
 type compareAnswer struct {
-	Schema     string            `json:"schema"`     // "gpuard.compare/1"
-	Commands   []comparedCommand `json:"commands"`   // in the order they were given
-	GPUs       []comparedGPU     `json:"gpus"`       // that were used, without MIG slices
-	Repeat     int               `json:"repeat"`     // runs of each arm that were asked for
-	Warmup     int               `json:"warmup"`     // runs of each arm before those
-	Seed       uint64            `json:"seed"`       // of the order
-	Complete   bool              `json:"complete"`   // false: it was interrupted
-	Conclusion []string          `json:"conclusion"` // what follows, in words
-	Warnings   []string          `json:"warnings"`   // what makes that doubtful
-	Arms       []core.Summary    `json:"arms"`       // the first is what the others are compared with
-	Quantities []core.Quantity   `json:"quantities"` // each one in each arm
-	Runs       []core.Run        `json:"runs"`       // all, in the order they were made
-	Outputs    string            `json:"outputs"`    // folder with what failed commands printed; "" there is none
-	Notes      []string          `json:"notes"`      // remarks
+	Schema     string                `json:"schema"`     // "gpuard.compare/1"
+	Commands   []comparedCommand     `json:"commands"`   // in the order they were given
+	GPUs       []comparedGPU         `json:"gpus"`       // that were used, without MIG slices
+	Repeat     int                   `json:"repeat"`     // runs of each arm that were asked for
+	Warmup     int                   `json:"warmup"`     // runs of each arm before those
+	Seed       uint64                `json:"seed"`       // of the order
+	Complete   bool                  `json:"complete"`   // false: it was interrupted
+	Conclusion []string              `json:"conclusion"` // what follows, in words
+	Warnings   []string              `json:"warnings"`   // what makes that doubtful
+	Arms       []experiment.Summary  `json:"arms"`       // the first is what the others are compared with
+	Quantities []experiment.Quantity `json:"quantities"` // each one in each arm
+	Runs       []experiment.Run      `json:"runs"`       // all, in the order they were made
+	Outputs    string                `json:"outputs"`    // folder with what failed commands printed; "" there is none
+	Notes      []string              `json:"notes"`      // remarks
 }
 
 // comparedCommand is one command.
@@ -186,7 +186,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	if got.Interrupted != nil {
 		compare.DieBySignal(got.Interrupted)
 	}
-	if slices.ContainsFunc(got.Runs, func(run core.Run) bool { return run.Problem != "" }) {
+	if slices.ContainsFunc(got.Runs, func(run experiment.Run) bool { return run.Problem != "" }) {
 		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs do not count")}, Code: 1}
 	}
 	return nil
@@ -195,7 +195,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 // splitCommands are the commands between the words --and, each of which may be followed by --.
 func splitCommands(args []string) (list []compare.Command) {
 	add := func(argv []string) {
-		list = append(list, compare.Command{Name: core.CommandLetter(len(list)), Argv: argv})
+		list = append(list, compare.Command{Name: experiment.CommandLetter(len(list)), Argv: argv})
 	}
 	for len(args) > 0 {
 		end := slices.Index(args, commandSeparator)
@@ -249,15 +249,15 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 	if err := jobflags.RefuseRange("device", o.device); err != nil {
 		return err
 	}
-	if r.Arms, err = core.ParseArms(o.arms); err != nil {
+	if r.Arms, err = experiment.ParseArms(o.arms); err != nil {
 		return err
 	}
 	for _, text := range o.metrics {
-		m, err := core.ParseMetric(text)
+		m, err := experiment.ParseMetric(text)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(r.Metrics, func(other core.Metric) bool { return other.Name == m.Name }) {
+		if slices.ContainsFunc(r.Metrics, func(other experiment.Metric) bool { return other.Name == m.Name }) {
 			return failure.Usagef("cannot use two metrics that are called %s: give each a name of its own", m.Name)
 		}
 		r.Metrics = append(r.Metrics, m)
@@ -272,7 +272,7 @@ func newCompareAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request,
 	a := &compareAnswer{Schema: cli.SchemaOf(cmd), Commands: []comparedCommand{}, GPUs: []comparedGPU{}, Repeat: o.repeat, Warmup: o.warmup, Seed: o.seed, Complete: got.Interrupted == nil,
 		Conclusion: got.Answer.Conclusion, Warnings: got.Answer.Warnings, Arms: got.Answer.Arms, Quantities: got.Answer.Quantities, Runs: got.Runs, Outputs: got.Kept, Notes: []string{}}
 	for i, c := range r.Commands {
-		one := comparedCommand{Command: core.CommandLetter(i), Argv: c.Argv}
+		one := comparedCommand{Command: experiment.CommandLetter(i), Argv: c.Argv}
 		if one.Command != c.Name {
 			one.Service = c.Name
 		}

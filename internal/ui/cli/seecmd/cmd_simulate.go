@@ -15,8 +15,8 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/simulate"
+	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/sim"
@@ -241,18 +241,18 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	}
 	found := len(seen) > 0
 	if !found {
-		q, err := queue.Open(p.Host, false)
+		q, err := userqueue.Open(p.Host, false)
 		if err != nil {
 			return simulate.Trace{}, err
 		}
 		if q != nil {
 			defer q.Close()
-			list, err := q.List(queue.State.Over)
+			list, err := q.List(userqueue.State.Over)
 			if err != nil {
 				return simulate.Trace{}, err
 			}
 			if found = len(list) > 0; found {
-				if err := lines.Encode(map[string][]queue.Entry{"jobs": list}); err != nil {
+				if err := lines.Encode(map[string][]userqueue.Entry{"jobs": list}); err != nil {
 					return simulate.Trace{}, err
 				}
 			}

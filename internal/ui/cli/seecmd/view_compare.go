@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/ui/console"
 )
@@ -130,8 +130,8 @@ func alignRows(rows [][]string) (lines []string) {
 	return lines
 }
 
-func quantityTitle(q *core.Quantity) string {
-	if q.Command == core.Everything {
+func quantityTitle(q *experiment.Quantity) string {
+	if q.Command == experiment.Everything {
 		switch {
 		case q.IsTime():
 			return "all, until the last has ended"
@@ -146,7 +146,7 @@ func quantityTitle(q *core.Quantity) string {
 }
 
 // quantityText is a number of a quantity in its unit.
-func quantityText(q *core.Quantity, v float64) string {
+func quantityText(q *experiment.Quantity, v float64) string {
 	switch {
 	case q.IsTime():
 		return roundDigits(v, 3) + " s"
@@ -156,7 +156,7 @@ func quantityText(q *core.Quantity, v float64) string {
 	return unitText(&v, "J")
 }
 
-func ratioText(q *core.Quantity) string {
+func ratioText(q *experiment.Quantity) string {
 	if q.Ratio == nil {
 		return ""
 	}

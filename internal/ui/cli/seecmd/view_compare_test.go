@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/experiment"
 	"gpuard/internal/ui/console"
 	"gpuard/test/golden"
 )
 
 // TestComparedView: numbers have no exponents and stand below each other; a narrow terminal has all ratios.
 func TestComparedView(t *testing.T) {
-	a := &compareAnswer{Complete: true, Arms: []core.Summary{{Arm: core.Alone}, {Arm: core.Shares, Use: core.Use{Energy: new(29412.0), Clock: new(1500.0)}}}}
+	a := &compareAnswer{Complete: true, Arms: []experiment.Summary{{Arm: experiment.Alone}, {Arm: experiment.Shares, Use: experiment.Use{Energy: new(29412.0), Clock: new(1500.0)}}}}
 	add := func(command, name string, metric bool, median float64) {
 		a.Quantities = append(a.Quantities,
-			core.Quantity{Command: command, Name: name, Metric: metric, Arm: core.Alone, Runs: 5, Median: median, Lowest: median / 2, Highest: median * 2},
-			core.Quantity{Command: command, Name: name, Metric: metric, Arm: core.Shares, Runs: 5, Median: median, Lowest: median / 2, Highest: median * 2, Ratio: &core.Ratio{Ratio: 0.004, Low: 0.0039, High: 0.0041}})
+			experiment.Quantity{Command: command, Name: name, Metric: metric, Arm: experiment.Alone, Runs: 5, Median: median, Lowest: median / 2, Highest: median * 2},
+			experiment.Quantity{Command: command, Name: name, Metric: metric, Arm: experiment.Shares, Runs: 5, Median: median, Lowest: median / 2, Highest: median * 2, Ratio: &experiment.Ratio{Ratio: 0.004, Low: 0.0039, High: 0.0041}})
 	}
 	add("A", "seconds", false, 1234)
 	add("A", "ips", true, 123456789)
-	add(core.Everything, "energy_joules", false, 29412)
+	add(experiment.Everything, "energy_joules", false, 29412)
 	show := func(width int) string {
 		var out strings.Builder
 		comparedView(&out, a, console.Term{Width: width, UTF8: true})

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/proof"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
-	"gpuard/internal/core/verify"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 )
@@ -154,8 +154,8 @@ func (v *statusPage) writeBelow(r statusRow, indent int) {
 // writeSeen writes where a job works, unless all is as it should be.
 func (v *statusPage) writeSeen(blank string, l status.Lease) {
 	switch {
-	case l.Seen == "" || l.Seen == string(verify.Proven) || l.Ended:
-	case l.Seen == string(verify.TooEarly):
+	case l.Seen == "" || l.Seen == string(proof.Proven) || l.Ended:
+	case l.Seen == string(proof.TooEarly):
 		v.WriteParagraph(console.Normal.Span(blank+"  "), console.Normal, v.Translate(l.SeenText))
 	default:
 		v.WriteParagraph(console.Yellow.Span(blank+"  ! "), console.Normal, v.Translate(l.SeenText))

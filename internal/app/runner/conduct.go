@@ -1,0 +1,280 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/status"
+
+	"gpuard/internal/core/batchlog"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/proctree"
+	"gpuard/internal/host/sys"
+)
+
+// Folder is a folder with a journal, which this process has locked.
+type Folder struct {
+	Dir     string // absolute
+	Host    *machine.Host
+	Lock    *os.File
+	Journal *journal.Journal
+	State   *batchlog.State
+	Flag    string              // the first argument of its runner, followed by Dir
+	Mark    string              // the variable in which a run has its own folder
+	Work    string              // the folder that the runner is started in
+	Grace   time.Duration       // between SIGTERM and SIGKILL
+	Ended   func(run int) error // called when a run is over whose end this process has written down; nil for none
+	Queue   bool                // runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays nothing
+}
+
+// Path is the folder of a run.
+func (f *Folder) Path(run int) string { return filepath.Join(f.Dir, f.State.Folder(run)) }
+
+// Add writes an event, and counts it when it is written. The runner must not be there.
+func (f *Folder) Add(e batchlog.Event) error {
+	line, err := json.Marshal(e)
+	if err == nil {
+		err = f.Journal.Append(line)
+	}
+	if err == nil {
+		err = f.CatchUp()
+	}
+	if err == nil && f.Ended != nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && f.State.Over(e.Run) {
+		err = f.Ended(e.Run)
+	}
+	return err
+}
+
+// CatchUp reads what was written since.
+func (f *Folder) CatchUp() error {
+	return f.Journal.EachNewLine(func(line []byte) error { return f.State.ReadLine(line, f.Journal.Offset()) })
+}
+
+// Close lets the folder go.
+func (f *Folder) Close() {
+	for _, file := range []io.Closer{f.Journal, f.Lock} {
+		if file != (*journal.Journal)(nil) && file != (*os.File)(nil) {
+			_ = file.Close()
+		}
+	}
+}
+
+// Progress is how far the runs are.
+type Progress struct {
+	Count   batchlog.Count
+	Began   time.Time        // when this process began
+	Before  int              // how many were over then
+	Stand   *status.Standing // why no device is free; nil when none is waited for
+	Stopped bool             // what runs is being ended
+}
+
+// journalInterval is the time between two readings of the journal.
+const journalInterval = 250 * time.Millisecond
+
+// runsParent is the process that people see, or a queue's first one. It is the parent of the runs that a killed runner leaves behind, so
+// it records how they end.
+type runsParent struct {
+	*Folder
+	show    func(Progress)
+	now     Progress
+	tree    *proctree.Tree
+	caught  *interrupt.SignalCatcher
+	heard   os.Signal // that ends the sweep
+	hurry   func()    // kills what is left of a runner that was asked to end; nil: it was not
+	failure error
+	strays  chan orphanedRunEnd // ends of runs that no runner waits for
+	left    []orphanedRun       // those runs
+	fruit   int                 // runners in a row that ended without having done anything
+
+	mu      sync.Mutex
+	runners []int // PIDs of the last ones that this process has started: at most mostRunners
+}
+
+// mostRunners is of how many runners this process knows that they were its own: a PID is used again some day.
+const mostRunners = 8
+
+// isAwaited reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
+// as what measures, which is in the session of the runner.
+func (c *runsParent) isAwaited(pid int) bool {
+	p, found := sys.ReadProcess(pid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !found || p.Session == pid || !slices.Contains(c.runners, p.Session)
+}
+
+// maxFruitlessRunners is how many of those there may be.
+const maxFruitlessRunners = 3
+
+// Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that ended
+// it; nil none.
+func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
+	c := &runsParent{Folder: f, show: show, strays: make(chan orphanedRunEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.CountDone()}}
+	c.tree, c.caught = proctree.AdoptOrphans(c.isAwaited, machine.IsOwnHelper, isKeeper), interrupt.CatchSignals()
+	err = c.recoverRuns()
+	for err == nil && c.heard == nil && c.failure == nil && (f.State.HasStartable() || f.Queue && len(c.left) > 0) {
+		if f.State.HasStartable() {
+			err = c.superviseRunner(ctx)
+		} else {
+			err = c.watchRunner(nil, closedChannel(), func() {})
+		}
+	}
+	c.caught.Stop()
+	c.tree.StopReaping()
+	if err == nil {
+		err = c.failure
+	}
+	return c.heard, err
+}
+
+// superviseRunner starts a runner and waits for its end. It also waits for the runs of a runner that was killed.
+func (c *runsParent) superviseRunner(ctx context.Context) error {
+	life, ours, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("cannot start the runner: %w", err)
+	}
+	defer ours.Close() //nolint:errcheck // nothing was written
+	theirs, messages, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("cannot start the runner: %w", err)
+	}
+	defer theirs.Close() //nolint:errcheck // read only
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
+	cmd.Args = []string{cmp.Or(c.Host.Name, "gpuard"), c.Flag, c.Dir}
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Work, os.Stderr, []*os.File{life, messages, c.Lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
+	err = cmd.Start()
+	_, _ = life.Close(), messages.Close()
+	if err != nil {
+		return fmt.Errorf("cannot start the runner: %w", err)
+	}
+	c.mu.Lock()
+	c.runners = append(c.runners[max(0, len(c.runners)-mostRunners+1):], cmd.Process.Pid)
+	c.mu.Unlock()
+	received, ended := make(chan runnerMessage, 16), make(chan struct{})
+	go receiveMessages(theirs, received)
+	go func() {
+		_ = cmd.Wait() // cmd.ProcessState says how it ended
+		close(ended)
+	}()
+	done := c.State.Count.CountDone()
+	err = c.watchRunner(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	if err != nil || c.failure != nil || c.heard != nil && c.State.Count.Running == 0 {
+		return err
+	}
+	if err := c.inheritRuns(cmd.Process.Pid); err != nil {
+		return err
+	}
+	if c.fruit++; c.State.Count.CountDone() > done {
+		c.fruit = 0
+	}
+	if c.fruit == maxFruitlessRunners && c.heard == nil {
+		return fmt.Errorf("cannot go on: the process that starts the runs ended %d times without having done one (%v)", maxFruitlessRunners, cmd.ProcessState)
+	}
+	return nil
+}
+
+// watchRunner follows a runner to its end.
+func (c *runsParent) watchRunner(received <-chan runnerMessage, ended <-chan struct{}, stop func()) error {
+	tick := time.NewTicker(journalInterval)
+	defer tick.Stop()
+	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.HasStartable(); {
+		if c.Queue && len(c.left) == 0 {
+			tick.Stop()
+		}
+		select {
+		case e := <-c.strays:
+			if err := c.recordStrayEnd(e, func(over batchlog.Event) error { return c.recordEnds([]batchlog.Event{over}) }); err != nil {
+				return err
+			}
+		case m, open := <-received:
+			if !open {
+				received = nil
+				continue
+			}
+			c.applyMessage(m)
+		case <-ended:
+			over, ended = true, nil
+		case sig := <-c.caught.Signals:
+			c.obeySignal(sig, stop)
+		case <-tick.C:
+		}
+		if err := c.showProgress(); err != nil {
+			return err
+		}
+	}
+	return c.showProgress()
+}
+
+func closedChannel() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// applyMessage acts on what the runner says.
+func (c *runsParent) applyMessage(m runnerMessage) {
+	switch {
+	case m.Say != "":
+		c.Host.Say(m.Say)
+	case m.Loud != "":
+		c.Host.Loud(m.Loud)
+	case m.Moves, m.Stand != nil:
+		c.now.Stand = m.Stand
+	case m.Refusal != nil:
+		c.failure = m.Refusal
+	case m.Full:
+		c.failure = &diskFullError{m.Error}
+	case m.Error != "":
+		c.failure = errors.New(m.Error)
+	}
+}
+
+// diskFullError is a full disk, which a user can mend.
+type diskFullError struct{ text string }
+
+// Error is what could not be written.
+func (e *diskFullError) Error() string { return e.text }
+
+// Unwrap is the kernel's error.
+func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
+
+// obeySignal ends what runs, or stops and continues this process.
+func (c *runsParent) obeySignal(sig os.Signal, stop func()) {
+	switch sig {
+	case syscall.SIGCONT:
+	case syscall.SIGTSTP:
+		c.Host.Say("stopped; the runs go on, and fg or bg shows them again")
+		interrupt.Suspend()
+	default:
+		c.heard, c.now.Stopped, c.now.Stand = sig, true, nil
+		stop()
+	}
+}
+
+func (c *runsParent) showProgress() error {
+	err := c.CatchUp()
+	c.now.Count = c.State.Count
+	c.show(c.now)
+	for _, s := range c.left { // the runner does not know them
+		if c.Queue && s.pid > 0 && !c.State.IsWanted(s.run) && c.Host.Proc.IsAlive(s.pid, s.start) {
+			endRun(s.pid, s.start, s.kept, "SIGTERM", map[int]uint64{})
+		}
+	}
+	return err
+}
+
+// DieBySignal ends this process by the signal that ended the runs.
+func DieBySignal(sig os.Signal) { interrupt.DieBySignal(sig) }

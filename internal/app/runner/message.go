@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+	"gpuard/internal/host/batch"
+)
+
+// runnerMessage is a line from the runner to the process that people see. What has to last is in the journal.
+type runnerMessage struct {
+	Say     string           `json:"say,omitempty"`
+	Loud    string           `json:"loud,omitempty"`  // as Say, also with --quiet
+	Stand   *status.Standing `json:"stand,omitempty"` // why no device is free
+	Moves   bool             `json:"moves,omitempty"` // one is free again
+	Refusal *job.Refusal     `json:"refusal,omitempty"`
+	Error   string           `json:"error,omitempty"` // that ends the sweep
+	Full    bool             `json:"full,omitempty"`  // it is a full disk
+}
+
+// sendMessage writes a message without waiting: it is dropped if there is no reader.
+func sendMessage(pipe int, m runnerMessage) {
+	if line, err := json.Marshal(m); err == nil {
+		batch.WriteNonblocking(pipe, append(line, '\n'))
+	}
+}
+
+// receiveMessages reads messages until the runner is gone.
+func receiveMessages(r io.Reader, out chan<- runnerMessage) {
+	defer close(out)
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var m runnerMessage
+		if json.Unmarshal(line, &m) == nil {
+			out <- m
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package batchlog
+
+import (
+	"errors"
+	"time"
+)
+
+// Away is a run that another scheduler has. This machine starts and waits for nothing; whoever asks that scheduler
+// writes down what it says.
+type Away struct {
+	Engine string      `json:"engine,omitempty"` // "slurm", "kubernetes"
+	Mark   string      `json:"mark,omitempty"`   // by which the job is found there if its ID was not written down
+	Task   string      `json:"task,omitempty"`   // of an array
+	ID     string      `json:"id,omitempty"`     // as the engine calls it
+	Place  string      `json:"place,omitempty"`  // its cluster, or its namespace
+	State  EngineState `json:"state,omitempty"`
+	Why    string      `json:"why,omitempty"`   // why it waits, or how it failed, in words
+	Node   string      `json:"node,omitempty"`  // on which it runs or ran
+	Began  *time.Time  `json:"began,omitempty"` // its last start
+}
+
+// EngineState is where an engine has a run.
+type EngineState string
+
+// Stands of a run. After the first three it is over.
+const (
+	Queued  EngineState = "queued"
+	Stopped EngineState = "held" // its owner does not want it to start for now
+	Active  EngineState = "active"
+
+	Finished EngineState = "finished" // the event has its exit code
+	Broken   EngineState = "broken"   // likewise, or a signal
+	Ended    EngineState = "cancelled"
+	Unknown  EngineState = "unknown" // the engine does not know the job any more
+	Refused  EngineState = "refused" // the engine never took it: it is no job
+)
+
+// Over reports whether the engine has ended it.
+func (s EngineState) Over() bool {
+	return s == Finished || s == Broken || s == Ended || s == Unknown || s == Refused
+}
+
+// applyEngineReport takes what an engine said. Several processes may ask at the same time; the first end that is written counts.
+func (s *State) applyEngineReport(e Event) error {
+	r := &s.Runs[e.Run]
+	if r.Away == nil || e.Told == nil {
+		return errors.New("no other scheduler has that run")
+	}
+	if s.Over(e.Run) {
+		return nil
+	}
+	now := *r.Away
+	now.State, now.Why = e.Told.State, e.Told.Why
+	for to, said := range map[*string]string{&now.ID: e.Told.ID, &now.Place: e.Told.Place, &now.Node: e.Told.Node} {
+		if said != "" {
+			*to = said
+		}
+	}
+	if e.Told.Began != nil {
+		now.Began = e.Told.Began
+	}
+	r.Away, r.last = &now, &e
+	switch now.State {
+	case Finished:
+		s.changePhase(e.Run, OK)
+	case Broken, Unknown, Refused:
+		s.changePhase(e.Run, Failed)
+	case Ended:
+		s.changePhase(e.Run, Cancelled)
+	case Queued, Stopped, Active:
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package batchlog
+
+import "gpuard/internal/core/gpu"
+
+// Spent is how long a run had devices, in seconds of one device.
+type Spent struct {
+	Granted float64
+	Used    float64 // of Granted, by the measured load
+	Idle    float64 // likewise; what is neither was not measured
+	Peak    gpu.Bytes
+}
+
+func (s *Spent) addEvent(e Event) {
+	granted := e.Seconds * float64(len(e.Devices))
+	s.Granted += granted
+	if s.Peak = max(s.Peak, e.Peak); e.Load != nil {
+		s.Used += granted * *e.Load
+		s.Idle += granted * (1 - *e.Load)
+	}
+}
