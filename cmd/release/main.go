@@ -65,16 +65,19 @@ func (r *release) prepareRelease(ctx context.Context) (err error) {
 	if err := checkOutFolder(r.out); err != nil {
 		return err
 	}
-	if r.nfpm, err = filepath.Abs(r.nfpm); err != nil {
+	r.nfpm, err = filepath.Abs(r.nfpm)
+	if err != nil {
 		return err
 	}
-	if r.when, err = commitTime(ctx); err != nil {
+	r.when, err = commitTime(ctx)
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.out), 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder of the release: %w", err)
 	}
-	if r.work, err = os.MkdirTemp(filepath.Dir(r.out), ".release-"); err != nil {
+	r.work, err = os.MkdirTemp(filepath.Dir(r.out), ".release-")
+	if err != nil {
 		return fmt.Errorf("cannot make a folder for the release: %w", err)
 	}
 	return nil

@@ -75,7 +75,8 @@ func serveReadings(d *nvmlDriver, args []string) (err error) {
 	if d.crashed != nil {
 		return driverchild.ReportCrash(os.Stdout, d.crashed)
 	}
-	if d.deadline, err = time.ParseDuration(args[0]); err != nil {
+	d.deadline, err = time.ParseDuration(args[0])
+	if err != nil {
 		return fmt.Errorf("cannot read devices: %w", err)
 	}
 	d.devices = args[1]

@@ -456,7 +456,8 @@ func checkCompiler() error {
 		return err
 	}
 	source := filepath.Join(dir, "a.c")
-	if err = os.WriteFile(source, []byte("#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n"), 0o600); err == nil {
+	err = os.WriteFile(source, []byte("#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n"), 0o600)
+	if err == nil {
 		err = runBriefly("cc", "-o", filepath.Join(dir, "a"), source)
 	}
 	return errors.Join(err, os.RemoveAll(dir))

@@ -101,7 +101,8 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 	}
 	c := &claimer{host: host, request: q, folder: folder, boot: boot}
 	var d *Decision
-	if q.keptLease, err = keptRequest(host, spec, q.rules.Limits); err == nil && q.keptLease != nil {
+	q.keptLease, err = keptRequest(host, spec, q.rules.Limits)
+	if err == nil && q.keptLease != nil {
 		d, err = c.takeOverKept(ctx)
 	}
 	if err == nil && d == nil {
@@ -204,7 +205,8 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	}
 	var unusable error
 	if host.IsHardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
-		if folder, unusable = host.Folder(gpu.Machine{}, false); folder != nil {
+		folder, unusable = host.Folder(gpu.Machine{}, false)
+		if folder != nil {
 			q.since = folder.Generation(boot)
 		}
 	}
@@ -348,7 +350,8 @@ func (q *request) pickContext(held []job.Lease, now time.Time) (in pick.Context,
 func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (job.Plan, *job.Refusal) {
 	held = slices.Clone(held)
 	for i := range held {
-		if held[i].User = q.names[held[i].UID]; held[i].User == "" {
+		held[i].User = q.names[held[i].UID]
+		if held[i].User == "" {
 			held[i].User = fmt.Sprint(held[i].UID)
 		}
 	}
@@ -363,7 +366,8 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 		in.Kept, in.Waiting = q.queue.kept, len(q.queue.asked.Tickets) > 1
 	}
 	spec := q.spec
-	if in.Own = q.own; len(spec.Devices) == 0 && spec.MIG == "" {
+	in.Own = q.own
+	if len(spec.Devices) == 0 && spec.MIG == "" {
 		spec.Devices = slices.DeleteFunc(q.machine.DevicesUnder(q.own), func(id string) bool { // of the rest of its tree
 			return slices.ContainsFunc(held, func(l job.Lease) bool { return l.Holds(gpu.UUID(id)) })
 		})
@@ -399,7 +403,8 @@ func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) boo
 		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.MaxReadingAge })
 	}
 	if q.host.IsHardware() { // an invented machine is read for each attempt
-		if q.absent = q.newDevices(v.Changes, knownUUIDs(q.machine)); len(q.absent) > 0 {
+		q.absent = q.newDevices(v.Changes, knownUUIDs(q.machine))
+		if len(q.absent) > 0 {
 			return true
 		}
 	}

@@ -61,9 +61,11 @@ func (c *claimer) claimOther(ctx context.Context, refusal *job.Refusal) (*Decisi
 	c.request.spec = spec
 	defer func() { c.request.spec = asked }()
 	d, err := c.claimNow(ctx)
-	if err == nil {
-		d.Plan.Notes = append(d.Plan.Notes, otherDeviceNote(refusal))
+	if err != nil {
+		return d, err
 	}
+	d.Plan.Notes = append(d.Plan.Notes, otherDeviceNote(refusal))
+
 	return d, err
 }
 

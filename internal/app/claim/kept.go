@@ -87,7 +87,8 @@ func realPath(path string) (string, error) {
 	whole, err := filepath.Abs(path)
 	if err == nil {
 		var dir string
-		if dir, err = filepath.EvalSymlinks(filepath.Dir(whole)); err == nil {
+		dir, err = filepath.EvalSymlinks(filepath.Dir(whole))
+		if err == nil {
 			return filepath.Join(dir, filepath.Base(whole)), nil
 		}
 	}
@@ -123,7 +124,8 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	}
 	why := UnfitReason(q.machine, held.Lease.Devices)
 	if why != "" && q.partial {
-		if err = c.rereadAll(ctx); err == nil {
+		err = c.rereadAll(ctx)
+		if err == nil {
 			why = UnfitReason(q.machine, held.Lease.Devices)
 		}
 	}
@@ -135,8 +137,10 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	// No job may be started there now: the lease is of no use, and another is asked for.
 	_ = c.folder.Release(held.Lease, c.boot)
 	_ = held.Lock.Close()
-	if err == nil {
-		c.host.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
+	if err != nil {
+		return nil, err
 	}
+	c.host.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
+
 	return nil, err
 }

@@ -19,9 +19,11 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
 	spec, err := SettleQuota(ctx, host, spec, false)
-	if err == nil {
-		spec, err = host.SettleIsolation(spec)
+	if err != nil {
+		return job.Plan{}, gpu.Machine{}, err
 	}
+	spec, err = host.SettleIsolation(spec)
+
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
@@ -31,16 +33,19 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	}
 	plan, refusal, err := DecideOn(host, spec, m)
 	if refusal != nil && partial && machine.SilentMatters(m, refusal) {
-		if m, err = host.ReadAll(ctx, WhatToRead(spec)); err == nil {
+		m, err = host.ReadAll(ctx, WhatToRead(spec))
+		if err == nil {
 			plan, refusal, err = DecideOn(host, spec, m)
 		}
 	}
 	if err == nil && refusal != nil {
 		err = refusal
 	}
-	if err == nil {
-		_, err = host.WallOf(plan, m)
+	if err != nil {
+		return plan, m, err
 	}
+	_, err = host.WallOf(plan, m)
+
 	return plan, m, err
 }
 
@@ -57,7 +62,8 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.UnmaskedEnv(), rules: rules}
 	q.readTrees(held)
 	now := time.Now()
-	if q.queue, err = queueNow(host, &q, held, now); err != nil {
+	q.queue, err = queueNow(host, &q, held, now)
+	if err != nil {
 		return job.Plan{}, nil, err
 	}
 	plan, refusal := q.decidePlan(held, registry.LastDevices(host, m), now)
@@ -114,9 +120,11 @@ func decideFallback(ctx context.Context, host *machine.Host, spec job.Spec, refu
 			plan, m, err := DecideNow(ctx, host, other)
 			var again *job.Refusal
 			if !errors.As(err, &again) {
-				if err == nil {
-					plan.Notes = append(plan.Notes, otherDeviceNote(refusal))
+				if err != nil {
+					return plan, m, err
 				}
+				plan.Notes = append(plan.Notes, otherDeviceNote(refusal))
+
 				return plan, m, err
 			}
 			last = betterRefusal(spec.Waiting, refusal, again)

@@ -130,7 +130,8 @@ func (w *waitingRequest) estimatePlace() (place, of int) {
 		if t.Parent != w.mine.Ticket.Parent || t.Allocation != w.mine.Ticket.Allocation {
 			continue
 		}
-		if of++; t.UID == uint32(os.Geteuid()) && t.Arrival <= w.mine.Ticket.Arrival {
+		of++
+		if t.UID == uint32(os.Geteuid()) && t.Arrival <= w.mine.Ticket.Arrival {
 			place++
 		}
 	}
@@ -153,7 +154,8 @@ func (w *waitingRequest) holderOf(r job.Reason) status.Holder {
 		h.Apart = w.isForeignNamespace(l.Namespace)
 		h.Until, h.Guess, _ = status.EndOfLease(l, time.Now())
 		if l.Ended {
-			if h.PID, h.Awaited = 0, l.WaitsUntil(time.Now()); !h.Awaited.IsZero() {
+			h.PID, h.Awaited = 0, l.WaitsUntil(time.Now())
+			if !h.Awaited.IsZero() {
 				return h
 			}
 			h.Keeper = "somebody"

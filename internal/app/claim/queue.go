@@ -39,7 +39,8 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	}
 	overdue, rooms := cmp.Or(q.host.Times.Overdue, queue.PassOverAfter), pick.RoomByDevice(q.machine, v.Held, in)
 	turn, tickets := v.Turn.AddUnknownDevices(ticketsInScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
-	if tickets = rivalTickets(l.me, tickets); len(tickets) == 0 && !tracing {
+	tickets = rivalTickets(l.me, tickets)
+	if len(tickets) == 0 && !tracing {
 		return nil
 	}
 	if q.host.IsHardware() {

@@ -72,7 +72,8 @@ func (c *claimer) rereadChanged(ctx context.Context, why rereadCause, read machi
 	m, err := read(ctx, query)
 	if err == nil && query.Only != nil {
 		whole, same := m.FillFromEarlier(q.machine, query)
-		if m = whole; !same {
+		m = whole
+		if !same {
 			query = gpu.Query{What: query.What | WhatToRead(q.spec)}
 			m, err = read(ctx, query)
 		}
@@ -99,10 +100,12 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 	c.request.partial = false
 	now := readMoment{since: c.folder.Generation(c.boot)}
 	m, err := c.host.ReadAll(ctx, WhatToRead(c.request.spec))
-	if err == nil {
-		now.at = time.Now()
-		c.request.acceptReading(m, gpu.Query{}, now)
+	if err != nil {
+		return err
 	}
+	now.at = time.Now()
+	c.request.acceptReading(m, gpu.Query{}, now)
+
 	return err
 }
 

@@ -48,21 +48,26 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 		d.spec, err = host.SettleIsolation(spec)
 		return d, err
 	}
-	if d.self, err = host.Proc.Stat(os.Getpid()); err == nil {
+	d.self, err = host.Proc.Stat(os.Getpid())
+	if err == nil {
 		d.spec, err = SettleQuota(ctx, host, spec, true)
 	}
-	if err == nil {
-		d.spec, err = host.SettleIsolation(d.spec)
+	if err != nil {
+		return d, err
 	}
+	d.spec, err = host.SettleIsolation(d.spec)
+
 	return d, err
 }
 
 // For is a desk for another request of this process. The first claim of all is made by one goroutine alone.
 func (d *Allocator) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Allocator, error) {
 	other, err := OpenAllocator(ctx, host, spec)
-	if err == nil {
-		other.leaseFolder = d.leaseFolder
+	if err != nil {
+		return other, err
 	}
+	other.leaseFolder = d.leaseFolder
+
 	return other, err
 }
 
@@ -175,9 +180,11 @@ func (d *Allocator) cpuSeat(said string) (*CommandLease, error) {
 func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
 	if d.folder == nil {
 		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose, gpu.Query{What: WhatToRead(d.spec)})
-		if err == nil {
-			d.folder, d.boot = folder, boot
+		if err != nil {
+			return q, err
 		}
+		d.folder, d.boot = folder, boot
+
 		return q, err
 	}
 	rules, err := d.host.Rules()
@@ -204,7 +211,8 @@ func (s *CommandLease) Entrust(pid int) error {
 	if err != nil {
 		return err
 	}
-	if s.pidfd, err = launch.OpenPidfd(pid); err != nil {
+	s.pidfd, err = launch.OpenPidfd(pid)
+	if err != nil {
 		return err
 	}
 	s.done, s.measured = make(chan struct{}), make(chan struct{})

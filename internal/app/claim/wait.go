@@ -198,7 +198,8 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 		return nil, w.refusal
 	}
 	var err error
-	if w.mine, err = w.folder.QueueTicket(ticket); err != nil {
+	w.mine, err = w.folder.QueueTicket(ticket)
+	if err != nil {
 		return nil, err
 	}
 	if w.queued != nil {
@@ -208,7 +209,8 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 	if err := w.sleepBehind(ctx, queue.MaxCompeting); err != nil {
 		return nil, err
 	}
-	if w.watcher, err = w.folder.Watch(); err == nil {
+	w.watcher, err = w.folder.Watch()
+	if err == nil {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
 	w.host.Patience = cmp.Or(w.host.Patience, machine.ConfigPatience)
@@ -234,7 +236,8 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 		}
 		w.showProgress(true)
 		for next.retry = false; !next.retry; {
-			if next, err = w.awaitWake(ctx); err != nil {
+			next, err = w.awaitWake(ctx)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -283,7 +286,8 @@ func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.H
 		if errors.Is(err, errStale) {
 			continue
 		}
-		if w.ahead = 0; w.request.queue != nil {
+		w.ahead = 0
+		if w.request.queue != nil {
 			place, _ := w.request.queue.queuePosition()
 			w.ahead = place - 1
 		}

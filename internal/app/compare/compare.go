@@ -163,13 +163,15 @@ func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Co
 
 // prepareRuns finds the places of all arms, and opens what the runs need.
 func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
-	if x.experimentDevices, err = findPlaces(ctx, x.host, x.request); err != nil {
+	x.experimentDevices, err = findPlaces(ctx, x.host, x.request)
+	if err != nil {
 		return err
 	}
 	x.result.Devices = x.devices
 	draw := rand.New(rand.NewPCG(x.request.Seed, 0)) //nolint:gosec // repeatable on purpose
 	x.turns = experiment.PlanTurns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
-	if x.output, err = os.MkdirTemp("", "gpuard-compare-"); err != nil {
+	x.output, err = os.MkdirTemp("", "gpuard-compare-")
+	if err != nil {
 		return fmt.Errorf("cannot make a folder for the output of the commands: %w; name another one: TMPDIR=DIR", err)
 	}
 	x.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)

@@ -94,7 +94,8 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 	}
 	spec := job.Spec{GPUs: need, Devices: r.Devices}
 	if len(r.Devices) > 0 {
-		if spec.GPUs = 0; len(r.Devices) < need {
+		spec.GPUs = 0
+		if len(r.Devices) < need {
 			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", experiment.Apart, len(r.Devices), need)
 		}
 	}

@@ -52,12 +52,14 @@ func (c *awaitedChildren) startProcess(command batch.Command, null *os.File) (in
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pid, err := batch.StartCommand(command, null)
-	if err == nil {
-		if c.pids == nil {
-			c.pids = map[int]bool{}
-		}
-		c.pids[pid] = true
+	if err != nil {
+		return pid, err
 	}
+	if c.pids == nil {
+		c.pids = map[int]bool{}
+	}
+	c.pids[pid] = true
+
 	return pid, err
 }
 
@@ -135,7 +137,8 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 			err = lerr
 		}
 	}()
-	if s.seats, err = s.takeLeases(ctx, what); err != nil {
+	s.seats, err = s.takeLeases(ctx, what)
+	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
 	for _, seat := range s.seats {
@@ -148,14 +151,16 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 	s.shared = len(what.desks) < len(what.commands)
 	s.startClock()
 	for i, c := range what.commands {
-		if err = s.startMember(c, s.seats[min(i, len(s.seats)-1)]); err != nil {
+		err = s.startMember(c, s.seats[min(i, len(s.seats)-1)])
+		if err != nil {
 			break
 		}
 	}
 	if err == nil && s.request.Load != "" {
 		s.startClock()
 		for _, m := range s.members {
-			if err = s.startLoad(m); err != nil {
+			err = s.startLoad(m)
+			if err != nil {
 				break
 			}
 		}
@@ -181,7 +186,8 @@ func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*c
 	name := s.leaseName(what)
 	for first := 0; ; {
 		seats = make([]*claim.CommandLease, len(what.desks))
-		if seats[first], err = what.desks[first].Wait(ctx, name, s.sayWaiting(s.host)); err != nil {
+		seats[first], err = what.desks[first].Wait(ctx, name, s.sayWaiting(s.host))
+		if err != nil {
 			return nil, err
 		}
 		busy := -1
@@ -189,7 +195,8 @@ func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*c
 			if i == first {
 				continue
 			}
-			if seats[i], err = desk.TryNow(ctx, name); err != nil {
+			seats[i], err = desk.TryNow(ctx, name)
+			if err != nil {
 				seats[i], busy = nil, i
 				break
 			}
@@ -261,12 +268,14 @@ func (s *runningStep) startLoad(m *stepCommand) error {
 func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Command) (err error) {
 	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, experiment.CommandLetter(m.command), []string{"", "-load"}[who])
 	m.logs[who] = filepath.Join(s.output, name)
-	if command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
 	}
 	defer command.Log.Close() //nolint:errcheck // the command has its own
 	m.began = time.Now()
-	if m.pids[who], err = s.crew.startProcess(command, s.null); err != nil {
+	m.pids[who], err = s.crew.startProcess(command, s.null)
+	if err != nil {
 		_ = os.Remove(m.logs[who])
 		return fmt.Errorf("cannot run %q: %w", command.Argv[0], err)
 	}
@@ -304,7 +313,8 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 	for left > 0 {
 		select {
 		case e := <-ended:
-			if left--; s.recordEnd(e, kill != nil) {
+			left--
+			if s.recordEnd(e, kill != nil) {
 				stop()
 			}
 		case <-tick.C:

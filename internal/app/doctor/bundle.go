@@ -46,7 +46,8 @@ func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw boo
 		return nil, err
 	}
 	if !raw {
-		if files, err = scrubFiles(files, newScrubber(host, d.Site)); err != nil {
+		files, err = scrubFiles(files, newScrubber(host, d.Site))
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -33,7 +33,8 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	if _, warning := store.LocateFolder(host.Run, host.Tmp); own == "" && warning != "" {
 		s.Passing = warning
 	}
-	if s.Unshared = host.SharingNote(path); s.Unshared == "" {
+	s.Unshared = host.SharingNote(path)
+	if s.Unshared == "" {
 		if err := host.CheckShared(path); err != nil {
 			s.Unshared = err.Error()
 		}
@@ -48,7 +49,8 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 // readStateFolder reads the state folder, if there is one.
 func readStateFolder(host *machine.Host, s *hostinfo.State) {
 	info, err := os.Lstat(s.Folder)
-	if s.Exists = err == nil; s.Exists {
+	s.Exists = err == nil
+	if s.Exists {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && !host.Proc.IDs().Hides(st.Uid) {
 			s.Owner = host.Names(st.Uid)
 		}

@@ -221,9 +221,11 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 	text, err := e.askEngine(ctx, append([]string{"inspect", "--type", "container"}, names...)...)
 	var all []Container
 	if bad := json.Unmarshal(text, &all); bad != nil {
-		if err == nil {
-			err = bad
+		if err != nil {
+			return nil, err
 		}
+		err = bad
+
 		return nil, err
 	}
 	if err != nil && !isMissing(err) {

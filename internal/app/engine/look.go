@@ -96,7 +96,8 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found
 			Mounts  mounts
 			Devices []struct{ PathOnHost string }
 		}
-		if text = []byte(strings.TrimSpace(string(text))); len(text) > 0 && text[0] == '{' { // before podman 5
+		text = []byte(strings.TrimSpace(string(text)))
+		if len(text) > 0 && text[0] == '{' { // before podman 5
 			text = []byte("[" + string(text) + "]")
 		}
 		if bad := json.Unmarshal(text, &pods); bad != nil && !isMissing(err) {

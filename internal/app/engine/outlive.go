@@ -85,7 +85,8 @@ func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, 
 	if signal != "" {
 		words = append(words, "--signal", signal)
 	}
-	if _, err = w.askEngine(ctx, append(words, ids...)...); err != nil { // it may have ended by itself
+	_, err = w.askEngine(ctx, append(words, ids...)...)
+	if err != nil { // it may have ended by itself
 		if found, again := w.findContainers(ctx); again == nil && !slices.ContainsFunc(found, Container.IsAlive) {
 			return true, nil
 		}

@@ -59,7 +59,8 @@ func HoldLease(host *machine.Host, args []string) error {
 	if err == nil && orders.Containers != nil {
 		last = keepForContainers(folder, lease, orders.Containers, touch)
 	}
-	if close(over); err != nil {
+	close(over)
+	if err != nil {
 		return err
 	}
 	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, most) {
@@ -86,7 +87,8 @@ func HoldLease(host *machine.Host, args []string) error {
 
 // readCommandLine reads what a holder is told.
 func readCommandLine(args []string) (w *launch.HolderWatch, o Orders, err error) {
-	if o, err = readOrders(args[min(2, len(args)):]); err == nil {
+	o, err = readOrders(args[min(2, len(args)):])
+	if err == nil {
 		w, err = launch.InheritWatch(args[0], args[1])
 	}
 	return w, o, err

@@ -19,7 +19,8 @@ func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all b
 	if all {
 		spec.GPUs = 1
 		var servers []gpu.UUID
-		if _, servers, err = findServers(ctx, host, *spec); err == nil {
+		_, servers, err = findServers(ctx, host, *spec)
+		if err == nil {
 			spec.GPUs = max(1, len(servers))
 		}
 	}

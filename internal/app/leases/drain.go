@@ -173,7 +173,8 @@ func changeMark(host *machine.Host, m gpu.Machine, d job.Given, verb, name strin
 	mark := known[d.UUID]
 	mark.Device, mark.Since = d.UUID, time.Now().Truncate(time.Millisecond)
 	change(&mark)
-	if err = os.ErrPermission; host.Proc.IsRoot() || f.Owner == uint32(os.Geteuid()) {
+	err = os.ErrPermission
+	if host.Proc.IsRoot() || f.Owner == uint32(os.Geteuid()) {
 		err = devicestate.WriteMark(f.Path, f.Owner, mark)
 	}
 	switch {

@@ -39,7 +39,8 @@ func readLeftovers(ctx context.Context, host *machine.Host, idle time.Duration) 
 	}
 	q.Idle = idle
 	if host.IsHardware() {
-		if q.Seen, err = recordSightings(host, q.Machine); err != nil {
+		q.Seen, err = recordSightings(host, q.Machine)
+		if err != nil {
 			host.Say(err.Error())
 		}
 	}
@@ -104,7 +105,8 @@ func openSightings(path string) (before sightingsFile, folder *sys.Dir, err erro
 	if path == "" {
 		return before, nil, errors.New("there is no home folder; set HOME or XDG_STATE_HOME")
 	}
-	if folder, err = sys.OpenOwnFolder(path, 0o700); err != nil {
+	folder, err = sys.OpenOwnFolder(path, 0o700)
+	if err != nil {
 		return before, nil, err
 	}
 	text, err := files.ReadFile(filepath.Join(path, seenFile))

@@ -40,9 +40,11 @@ const reserveSchema = "gpuard.reserve/1"
 // one. Where a rule limits the time, the lease ends with it.
 func HoldProcess(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*HeldLease, error) {
 	h, m, err := holdFor(ctx, host, spec, pid, true)
-	if err == nil {
-		h.Notes = append(h.Notes, visibilityNotes(host, pid, m, h.Plan)...)
+	if err != nil {
+		return h, err
 	}
+	h.Notes = append(h.Notes, visibilityNotes(host, pid, m, h.Plan)...)
+
 	return h, err
 }
 
@@ -68,9 +70,11 @@ func UndoHold(ctx context.Context, host *machine.Host, h *HeldLease) error {
 func HoldShell(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease, error) {
 	shell := host.Proc.Shell(os.Getppid())
 	h, _, err := holdFor(ctx, host, spec, shell, false)
-	if err == nil {
-		h.Variables = host.VarsForShell(h.Variables)
+	if err != nil {
+		return h, err
 	}
+	h.Variables = host.VarsForShell(h.Variables)
+
 	return h, err
 }
 
@@ -87,7 +91,8 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
 	}
-	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
+	spec, err = claim.SettleQuota(ctx, host, spec, false)
+	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: start, Command: name, Running: running, Apart: true})

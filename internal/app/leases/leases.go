@@ -157,9 +157,11 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 		return l, registry.NameLockHolder(host, folder, err)
 	}
 	err = registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
-	if err == nil {
-		wakeSleeper(host, l)
+	if err != nil {
+		return l, err
 	}
+	wakeSleeper(host, l)
+
 	return l, err
 }
 
@@ -167,11 +169,13 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 func openLease(ctx context.Context, host *machine.Host, id string) (folder *store.Folder, l job.Lease, err error) {
 	var m gpu.Machine
 	if !host.IsHardware() {
-		if m, err = host.Read(ctx, gpu.Identity); err != nil {
+		m, err = host.Read(ctx, gpu.Identity)
+		if err != nil {
 			return nil, l, err
 		}
 	}
-	if folder, err = host.Folder(m, false); err != nil || folder == nil {
+	folder, err = host.Folder(m, false)
+	if err != nil || folder == nil {
 		return nil, l, err
 	}
 	held, _ := folder.Leases()

@@ -27,7 +27,8 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease
 	if err != nil {
 		return nil, err
 	}
-	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
+	spec, err = claim.SettleQuota(ctx, host, spec, false)
+	if err != nil {
 		return nil, err
 	}
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: spec.Name, Apart: true})
@@ -37,7 +38,8 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	d.Unwatch()
 	h := &HeldLease{Schema: reserveSchema, Lease: d.Held.Lease.ID, Plan: d.Plan, Until: new(time.Now().Add(spec.Timeout).Truncate(time.Second))}
-	if h.PID, err = handToSleeper(host, d, spec.Timeout); err != nil {
+	h.PID, err = handToSleeper(host, d, spec.Timeout)
+	if err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, err
 	}

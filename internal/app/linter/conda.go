@@ -52,7 +52,8 @@ func (c *collector) readUndo(p, folder string) *deactivation {
 			return nil
 		}
 		one.text = text.Content
-		if one.readBy(shell.ReadSteps); one.skipped+one.problem != "" {
+		one.readBy(shell.ReadSteps)
+		if one.skipped+one.problem != "" {
 			c.addProblem(one.path, strings.TrimPrefix(one.skipped, "not read: ")+strings.TrimPrefix(one.problem, "cannot read it: "))
 			return nil
 		}

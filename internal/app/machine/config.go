@@ -57,7 +57,8 @@ func (h *Host) Config() (policy.Policy, error) {
 	}
 	if path := h.UserConfig(); err == nil && path != "" {
 		var own *policy.File
-		if own, err = h.configFile(path, false); own != nil {
+		own, err = h.configFile(path, false)
+		if own != nil {
 			p = append(p, own)
 		}
 	}

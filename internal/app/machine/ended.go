@@ -54,9 +54,11 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 				e.Lease.Peak, e.Lease.Load, e.Lease.Seen = max(e.Lease.Peak, used.Peak), used.MeanLoad(), used.Seen
 			}
 			line, err := json.Marshal(trend.NewEndedLease(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
-			if err == nil {
-				_ = ledger.AppendLine(path, line, endedSize)
+			if err != nil {
+				continue
 			}
+			_ = ledger.AppendLine(path, line, endedSize)
+
 		}
 	}
 }
@@ -172,7 +174,8 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 	var m gpu.Machine
 	if !h.IsHardware() {
 		var err error
-		if m, err = h.Read(ctx, gpu.Identity); err != nil {
+		m, err = h.Read(ctx, gpu.Identity)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -162,7 +162,8 @@ func (h *heardErrors) addEvent(e gpu.Event) bool {
 		if o.Device != e.Device || o.XID.Code != e.XID.Code {
 			continue
 		}
-		if same++; o.XID.At.Sub(e.XID.At).Abs() <= time.Second {
+		same++
+		if o.XID.At.Sub(e.XID.At).Abs() <= time.Second {
 			return false
 		}
 	}

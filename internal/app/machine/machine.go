@@ -179,7 +179,8 @@ func (h *Host) StateFolder(m gpu.Machine) (path string, others []string, err err
 		return path, others, nil
 	}
 	if own == "" {
-		if own = h.StateHome(); own == "" {
+		own = h.StateHome()
+		if own == "" {
 			return "", nil, exit.Usagef("cannot find a folder for the state of %s: set GPUARD_STATE or HOME", h.Machine)
 		}
 	}
@@ -250,7 +251,8 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if err := store.CreateFolder(path); err != nil {
 		return nil, h.FolderError(path, err)
 	}
-	if f, err = store.Open(path, others, deadline); err != nil {
+	f, err = store.Open(path, others, deadline)
+	if err != nil {
 		return nil, err
 	}
 	h.NoteEnds(f)

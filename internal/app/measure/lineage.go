@@ -117,7 +117,8 @@ func (m *measurer) readMachine(ctx context.Context, what gpu.What) *machineReadi
 	r := &machineReading{leases: map[int]string{}}
 	r.machine, r.err = m.host.Read(ctx, what)
 	m.held, _ = m.folder.Leases() // after the processes: the lease of each is older than the process
-	if r.kin = m.readLineage(); r.err != nil {
+	r.kin = m.readLineage()
+	if r.err != nil {
 		return r
 	}
 	for _, p := range r.machine.Processes {
@@ -158,7 +159,8 @@ func (w *leaseMeter) usesOn(r *machineReading, device gpu.UUID) []quota.Use {
 		if !ok {
 			continue
 		}
-		if parts[p.PID] = part; p.Memory != nil {
+		parts[p.PID] = part
+		if p.Memory != nil {
 			sums[part] += *p.Memory
 		}
 		out = append(out, quota.Use{PID: p.PID, Start: p.Start, Command: prose.ProgramName(p.Command), Memory: p.Memory})

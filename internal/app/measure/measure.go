@@ -246,7 +246,8 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
 		w := m.leases[id]
 		if m.what != oneLease && id != m.first && r.err == nil && m.leaseBlindReason(r, w) != "" && m.leaseBlindReason(r, m.leases[m.first]) == "" {
-			if w.blindness++; w.blindness >= mostBlind {
+			w.blindness++
+			if w.blindness >= mostBlind {
 				m.left[id] = true
 				m.dropLease(w)
 			}

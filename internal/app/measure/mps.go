@@ -82,7 +82,8 @@ func (w *leaseMeter) mpsObstacle(ctx context.Context, pid int, asked map[string]
 	said, known := asked[pipe]
 	if !known {
 		var c *mps.Control
-		if c, said.err = mps.ControlAt(pipe, int(w.uid)); said.err == nil {
+		c, said.err = mps.ControlAt(pipe, int(w.uid))
+		if said.err == nil {
 			said.clients, said.err = c.ListClients(ctx)
 		}
 		asked[pipe] = said

@@ -197,9 +197,11 @@ func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 	slices.Sort(pids)
 	for _, pid := range pids {
 		s, err := w.host.Proc.Stat(pid)
-		if err == nil {
-			g.CPUTime += s.CPU
+		if err != nil {
+			continue
 		}
+		g.CPUTime += s.CPU
+
 	}
 	isShown := len(pids) > mostInspected
 	for _, pid := range pids[:min(len(pids), mostInspected)] {

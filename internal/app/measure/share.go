@@ -59,7 +59,8 @@ func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over b
 		w.cases[id] = next
 		over = over || next.Over()
 		w.obeyOrder(measuredDevice{quota.Names{Lease: w.lease.ID, Device: machine.NameOf(r.machine, id)}, r.machine, id}, order, s.Uses)
-		if seen = append(seen, s.Uses...); next.IsUnmeasured() {
+		seen = append(seen, s.Uses...)
+		if next.IsUnmeasured() {
 			level = job.NoQuota
 		}
 	}
@@ -161,9 +162,11 @@ func (w *leaseMeter) warnOwner(text string, about []quota.Use) {
 		}
 		err = quotawatch.WriteToStderr(int(process.Fd()), u.PID, line)
 		_ = process.Close()
-		if err == nil {
-			return
+		if err != nil {
+			continue
 		}
+		return
+
 	}
 }
 

@@ -68,7 +68,8 @@ func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 	if _, err := e.file.Write(text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", endedFile, err)
 	}
-	if e.lines += len(ended); e.lines > mostEnded {
+	e.lines += len(ended)
+	if e.lines > mostEnded {
 		if err := e.dropOlderHalf(); err != nil {
 			return err
 		}

@@ -133,7 +133,8 @@ func addLeaseLines(wanted map[string]string, name string, leases []status.Lease)
 			lines = append(lines, fmt.Sprintf("%s %s (%s)\n", l.Command, l.ID, l.User))
 		}
 	}
-	if slices.Sort(lines); len(lines) > 0 {
+	slices.Sort(lines)
+	if len(lines) > 0 {
 		wanted[name] = strings.Join(lines, "")
 	}
 }

@@ -85,7 +85,8 @@ func (e *driverErrors) startListening(ctx context.Context, host *machine.Host, m
 		go func() {
 			for event := range heard {
 				e.mu.Lock()
-				if e.events = append(e.events, event); len(e.events) > 1000 { // a device that fails in a loop
+				e.events = append(e.events, event)
+				if len(e.events) > 1000 { // a device that fails in a loop
 					e.events = slices.Delete(e.events, 0, 500)
 				}
 				e.mu.Unlock()

@@ -48,7 +48,8 @@ func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late 
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
 	}
-	if holders = withoutEnding(host, holders, late); len(holders) == 0 {
+	holders = withoutEnding(host, holders, late)
+	if len(holders) == 0 {
 		return l
 	}
 	for i := range holders {
@@ -165,8 +166,11 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 	if len(holders) > 0 {
 		err = folder.RecordHolders(lease, holders)
 	}
-	if err == nil { // a process that was just being created had it for a moment
-		_, err = folder.EndIfUnheld(lease, lease.Boot)
+	if err != nil {
+		return err
 	}
+	// a process that was just being created had it for a moment
+	_, err = folder.EndIfUnheld(lease, lease.Boot)
+
 	return err
 }

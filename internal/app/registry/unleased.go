@@ -102,7 +102,8 @@ func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around
 			continue
 		}
 		for steps := 0; id != "" && steps < len(held); steps++ { // forged parents may go in a circle
-			if id = parent[id]; id == around[0] {
+			id = parent[id]
+			if id == around[0] {
 				pids = append(pids, pid)
 				break
 			}

@@ -55,7 +55,8 @@ func (s *kubernetesCluster) writeJob(ctx context.Context, w handoff.Work) (hando
 			return handoff.Output{}, err
 		}
 		var why string
-		if s.form, why, err = chooseForm(ctx, k, &w); err != nil {
+		s.form, why, err = chooseForm(ctx, k, &w)
+		if err != nil {
 			return handoff.Output{}, err
 		}
 		if why != "" {
@@ -102,9 +103,11 @@ func (s *kubernetesCluster) testJob(ctx context.Context, path string) (string, e
 		return "", err
 	}
 	k, err := s.clusterAt("")
-	if err == nil {
-		err = submitError(k.DryRun(ctx, text))
+	if err != nil {
+		return "", err
 	}
+	err = submitError(k.DryRun(ctx, text))
+
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +137,8 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 	if err != nil {
 		return "", "", err
 	}
-	if k.Context, _, err = k.CurrentContext(ctx); err != nil { // from now on the same, whatever the current context becomes
+	k.Context, _, err = k.CurrentContext(ctx)
+	if err != nil { // from now on the same, whatever the current context becomes
 		return "", "", submitError(err)
 	}
 	made, err := k.Create(ctx, text)

@@ -37,7 +37,8 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs []AskedJob, list []int, told []ReportedJob) error {
 	k, err := s.clusterAt(place)
 	if err == nil && place == "" { // handed in without an answer: to where kubectl goes now, unless it was told otherwise since
-		if k.Context, k.Namespace, err = k.CurrentContext(ctx); err == nil {
+		k.Context, k.Namespace, err = k.CurrentContext(ctx)
+		if err == nil {
 			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
 		}
 	}
@@ -54,10 +55,12 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 	}
 	v := clusterView{}
 	selector := kube.ManagedSelector(sortUnique(names))
-	if v.jobs, err = k.Jobs(ctx, selector); err != nil {
+	v.jobs, err = k.Jobs(ctx, selector)
+	if err != nil {
 		return err
 	}
-	if v.pods, err = k.ListJobPods(ctx, selector); err != nil {
+	v.pods, err = k.ListJobPods(ctx, selector)
+	if err != nil {
 		return err
 	}
 	if v.hasSilentJob(jobs, list) {
@@ -143,7 +146,8 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	}
 	switch p.Phase {
 	case kubernetes.Waiting:
-		if t.State = batchlog.Queued; t.code == "suspended" {
+		t.State = batchlog.Queued
+		if t.code == "suspended" {
 			t.State = batchlog.Stopped
 		}
 	case kubernetes.Running:

@@ -23,13 +23,15 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 		return nil, err
 	}
 	c := &kubernetes.Cluster{}
-	if c.Context, c.Namespace, err = k.CurrentContext(ctx); err != nil {
+	c.Context, c.Namespace, err = k.CurrentContext(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration of kubectl: %w; see: kubectl config view", err)
 	}
 	if c.Namespace == "" {
 		c.Namespace = "default"
 	}
-	if c.Serves = readAnswer(ctx, k.Serves); c.Serves.Problem != "" { // nobody waits for ten answers that do not come
+	c.Serves = readAnswer(ctx, k.Serves)
+	if c.Serves.Problem != "" { // nobody waits for ten answers that do not come
 		return c, nil
 	}
 	var all sync.WaitGroup

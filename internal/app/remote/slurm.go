@@ -67,7 +67,8 @@ func ReadSlurm(ctx context.Context, h *machine.Host) cluster.Site {
 	}
 	if err == nil {
 		var partitions string
-		if partitions, err = c.ReadPartitions(ctx, slurmout.PartitionFormat); err == nil {
+		partitions, err = c.ReadPartitions(ctx, slurmout.PartitionFormat)
+		if err == nil {
 			site.Partitions, err = slurmout.ParsePartitions(partitions)
 		}
 	}
@@ -98,7 +99,8 @@ func (s *slurmScheduler) writeJob(ctx context.Context, w handoff.Work) (handoff.
 	}
 	if s.site == nil {
 		site := ReadSlurm(ctx, s.host)
-		if s.site = &site; site.Problem != "" {
+		s.site = &site
+		if site.Problem != "" {
 			return handoff.Output{}, fmt.Errorf("cannot hand the job to Slurm: %s", site.Problem)
 		}
 	}
@@ -230,9 +232,11 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 	}
 	for _, id := range ended {
 		out, err := s.commands.ReadJob(ctx, id)
-		if err == nil {
-			err = add(slurmout.ParseDetails(out, time.Local))
+		if err != nil {
+			return nil, err
 		}
+		err = add(slurmout.ParseDetails(out, time.Local))
+
 		if err != nil {
 			return nil, err
 		}
@@ -241,9 +245,11 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 		return all, nil
 	}
 	out, err := s.commands.ReadAccounting(ctx, slurmout.PastFields, gone)
-	if err == nil {
-		err = add(slurmout.ParsePast(out, time.Local))
+	if err != nil {
+		return all, err
 	}
+	err = add(slurmout.ParsePast(out, time.Local))
+
 	return all, err
 }
 

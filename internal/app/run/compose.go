@@ -21,7 +21,8 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	case spec.CPU || spec.MIG != "":
 		return nil, spec, exit.Usagef("cannot use --cpu or --mig with docker compose: what a service gets is in the project's files; leave it out")
 	}
-	if c.facts, err = c.engine.Facts(ctx, host); err != nil {
+	c.facts, err = c.engine.Facts(ctx, host)
+	if err != nil {
 		return nil, spec, err
 	}
 	if c.facts.Engine != "docker" {
@@ -36,7 +37,8 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	if err := c.call.CheckStart(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
-	if c.services, err = c.call.LeasingServices(project); err == nil {
+	c.services, err = c.call.LeasingServices(project)
+	if err == nil {
 		err = c.skipRunningServices(ctx, project)
 	}
 	if err != nil {

@@ -66,7 +66,8 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 		c.facts = container.Facts{Engine: call.Engine, CDI: true}
 		return c, spec, nil
 	}
-	if c.engine, err = engine.FindEngine(host, call); err != nil {
+	c.engine, err = engine.FindEngine(host, call)
+	if err != nil {
 		return nil, spec, err
 	}
 	if spec.Name == "" && call.Compose == nil {
@@ -78,7 +79,8 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	case call.Compose != nil:
 		return c.composeRequest(ctx, host, spec)
 	}
-	if c.facts, err = c.engine.Facts(ctx, host); err != nil {
+	c.facts, err = c.engine.Facts(ctx, host)
+	if err != nil {
 		return nil, spec, err
 	}
 	found, err := c.engine.LookUp(ctx, call.NeededLookups(), c.facts.Rootless)
@@ -200,17 +202,20 @@ func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
 	if call, err := container.ReadCall(l.spec.Command); !l.host.IsHardware() && (err != nil || !call.Idle()) {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
 	}
-	if err = l.findProgram(ctx); err != nil {
+	err = l.findProgram(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if l.contained, l.spec, err = readContainer(ctx, l.host, l.spec); err != nil {
+	l.contained, l.spec, err = readContainer(ctx, l.host, l.spec)
+	if err != nil {
 		return nil, err
 	}
 	if l.contained == nil { // the container has its devices already, or none is started
 		l.env, l.passedOn = l.host.UnmaskedEnv(), true
 		return l, nil
 	}
-	if err = l.leaseDevices(ctx); err == nil {
+	err = l.leaseDevices(ctx)
+	if err == nil {
 		err = l.makeEngineCommand()
 	}
 	if err != nil || l.isCreateOnly() {
@@ -227,7 +232,8 @@ func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
 func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan job.Plan) (string, error) {
 	l := &Launch{host: host, spec: spec, Plan: plan, Lease: "LEASE"}
 	var err error
-	if l.contained, l.spec, err = readContainer(ctx, host, spec); err != nil {
+	l.contained, l.spec, err = readContainer(ctx, host, spec)
+	if err != nil {
 		return "", err
 	}
 	if l.contained == nil {

@@ -42,7 +42,8 @@ func (s *supervision) awaitDriverError(l *Launch, child *launch.Child, heard <-c
 			if !open {
 				return
 			}
-			if s.sayError(l, e); health.IsMachineFault(e.XID.Code) {
+			s.sayError(l, e)
+			if health.IsMachineFault(e.XID.Code) {
 				return
 			}
 		case <-over:

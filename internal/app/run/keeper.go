@@ -43,7 +43,8 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 	}
 	t := &Task{Spec: spec, Care: *care, Oversight: o}
 	t.Care.Retries, t.Care.Any, t.Care.Notify = 0, false, "" // the queue or the sweep starts it again, and tells
-	if t.Care.Log = ""; t.Care.LogLimit > 0 {
+	t.Care.Log = ""
+	if t.Care.LogLimit > 0 {
 		t.Care.Log = log
 	}
 	return t
@@ -120,12 +121,14 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 		lock = os.NewFile(uintptr(t.Lock), "lease") //nolint:gosec // a descriptor
 	}
 	l = &Launch{host: host, spec: t.Spec, argv: t.Spec.Command, open: launch.OpenDescriptors(), parent: os.Getppid(), isRestart: true, oversight: t.Oversight, task: t}
-	if l.claimed, err = t.Handed.TakeOver(ctx, host, lock); err != nil {
+	l.claimed, err = t.Handed.TakeOver(ctx, host, lock)
+	if err != nil {
 		return nil, err
 	}
 	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.UnmaskedEnv().With(t.Handed.Vars)
 	l.wall = t.Handed.Wall
-	if err = l.findProgram(ctx); err == nil && t.Spec.Ranks != nil {
+	err = l.findProgram(ctx)
+	if err == nil && t.Spec.Ranks != nil {
 		err = l.prepareRanks()
 	}
 	if err != nil {

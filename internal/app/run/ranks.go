@@ -57,7 +57,8 @@ func rankMembers(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine
 	}
 	out := make([]ranks.Member, n)
 	for i := range out {
-		if out[i].Node = -1; i >= len(plan.Devices) {
+		out[i].Node = -1
+		if i >= len(plan.Devices) {
 			continue
 		}
 		if d, _, found := m.FindDevice(plan.Devices[i].UUID); found && d.NUMA != nil {
@@ -78,7 +79,8 @@ func nodeCPUs(host *machine.Host, node int) (int, string) {
 	if err != nil {
 		return -1, ""
 	}
-	if cpus = cpus.Intersect(allowedCPUs()); len(cpus) == 0 {
+	cpus = cpus.Intersect(allowedCPUs())
+	if len(cpus) == 0 {
 		return -1, ""
 	}
 	return node, cpus.String()
@@ -117,7 +119,8 @@ func (l *Launch) prepareRanks() error {
 	if l.open != nil {
 		l.open[crew.FD] = true
 	}
-	if l.crew = ranks.PlanOf(r.Torchrun, rankVisibility(l.spec, l.Plan), crew.Members); r.Torchrun {
+	l.crew = ranks.PlanOf(r.Torchrun, rankVisibility(l.spec, l.Plan), crew.Members)
+	if r.Torchrun {
 		more, err := l.makeTorchrunCommand(crew)
 		if err != nil {
 			return err
@@ -166,7 +169,8 @@ func RankNotes(host *machine.Host, spec job.Spec, plan job.Plan) (notes []string
 // findTorchrun finds PyTorch's launcher: on PATH, or as a module of the Python there.
 func findTorchrun(ctx context.Context, host *machine.Host) (path string, argv []string, err error) {
 	const program = "torchrun"
-	if path, err = launch.FindCommand(program); err == nil {
+	path, err = launch.FindCommand(program)
+	if err == nil {
 		return path, []string{program}, nil
 	}
 	for _, python := range []string{"python3", "python"} {

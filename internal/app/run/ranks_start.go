@@ -151,7 +151,8 @@ func awaitRanks(crew ranks.Crew, c *launch.ChildGroup) (failed launch.ChildEnd, 
 	for left := len(crew.Members); left > 0; {
 		select {
 		case e := <-c.Ended():
-			if left--; failed.Failed() || !e.Failed() {
+			left--
+			if failed.Failed() || !e.Failed() {
 				continue
 			}
 			failed, over = e, time.After(crew.Grace)

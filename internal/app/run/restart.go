@@ -57,7 +57,8 @@ func (s *supervision) sayAlways(text string) {
 func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.Child) *Launch {
 	s.last = s.commandEnd(child)
 	settled := s.life.SettleEnd(s.last)
-	if s.done.Streak = s.life.Streak; settled {
+	s.done.Streak = s.life.Streak
+	if settled {
 		if s.last.By != "" && !s.last.TimedOut && s.last.Failed() && s.care.Retries > 0 {
 			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", s.last.By, possibleSenders(l)))
 		}
@@ -65,13 +66,15 @@ func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.C
 	}
 	fault, broken := s.findFault(ctx, l)
 	next := s.life.DecideNext(s.last, fault)
-	if s.done.Streak = s.life.Streak; next.Say != "" {
+	s.done.Streak = s.life.Streak
+	if next.Say != "" {
 		s.host.Say(next.Say)
 	}
 	if !next.Start {
 		return nil
 	}
-	if s.doomed = (EndReason{}); s.service.ended != nil {
+	s.doomed = (EndReason{})
+	if s.service.ended != nil {
 		s.service.ended(s.done, next.Say)
 	}
 	return s.leaseNextStart(ctx, l, child, fault, broken, next.Pause)
@@ -96,7 +99,8 @@ func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 // leaseNextStart leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
 // ends again and again leaves its devices to others meanwhile.
 func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *launch.Child, fault string, broken []gpu.UUID, pause time.Duration) *Launch {
-	if s.why = ""; fault != "" && slices.Contains(s.care.Drift, "sick") {
+	s.why = ""
+	if fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
 	s.endCommand(child) // what it left would be in the way
@@ -105,7 +109,8 @@ func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *laun
 		s.spec.Prefer = l.Plan.UUIDs()
 	} else if fault == "" {
 		var next *Launch
-		if next, against = s.reuseLease(ctx, l); next != nil {
+		next, against = s.reuseLease(ctx, l)
+		if next != nil {
 			if waitPause(ctx, pause) {
 				return next
 			}
@@ -126,7 +131,8 @@ func (s *supervision) leaseAvoiding(ctx context.Context, broken []gpu.UUID) *Lau
 	spec.Avoid = broken
 	next, err := s.prepareUnlocked(ctx, spec)
 	if err != nil {
-		if s.done.Why = err.Error(); ctx.Err() == nil {
+		s.done.Why = err.Error()
+		if ctx.Err() == nil {
 			s.host.Say("the command is not started again: " + s.done.Why)
 		}
 		return nil

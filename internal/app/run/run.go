@@ -77,7 +77,8 @@ func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error
 		err = l.leaseDevices(ctx)
 	}
 	if err == nil && spec.Ranks != nil {
-		if err = l.prepareRanks(); err != nil {
+		err = l.prepareRanks()
+		if err != nil {
 			l.releaseLease()
 		}
 	}
@@ -116,9 +117,11 @@ func (l *Launch) leaseDevices(ctx context.Context) error {
 		spec.KeepWhile, err = claim.KeptFile(host, spec)
 		l.spec.KeepWhile = spec.KeepWhile
 	}
-	if err == nil {
-		spec, err = claim.SettleQuota(ctx, host, spec, l.isRestart)
+	if err != nil {
+		return err
 	}
+	spec, err = claim.SettleQuota(ctx, host, spec, l.isRestart)
+
 	if err != nil {
 		return err
 	}
@@ -126,7 +129,8 @@ func (l *Launch) leaseDevices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
+	l.Plan = d.Plan
+	if d.Held == nil { // fallen back to the CPU
 		return l.useCPU(spec)
 	}
 	vars, err := claim.LeaseVariables(ctx, host, spec, d)
@@ -171,7 +175,8 @@ func (l *Launch) Exec() error {
 	case err != nil:
 	case launch.CanHold():
 		var words []string
-		if words, err = l.holderOrders().Words(); err == nil {
+		words, err = l.holderOrders().Words()
+		if err == nil {
 			err = launch.StartHolder(fd, l.claimed.Watch, words...)
 		}
 	case l.spec.Timeout > 0:
@@ -232,10 +237,12 @@ func (l *Launch) startChild(c launch.Command, most time.Duration) (*launch.Child
 		}
 		return nil
 	}
-	if c.Born = noted; l.claimed == nil {
+	c.Born = noted
+	if l.claimed == nil {
 		return c.Start()
 	}
-	if c.Keep, err = launch.DupInheritable(l.claimed.Held.Lock); err != nil {
+	c.Keep, err = launch.DupInheritable(l.claimed.Held.Lock)
+	if err != nil {
 		l.releaseLease()
 		return nil, err
 	}
@@ -273,9 +280,11 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		orders.Until = 0
 	}
 	words, err := orders.Words()
-	if err == nil {
-		err = child.StartHolder(keep, l.claimed.Held.Lock, words...)
+	if err != nil {
+		return err
 	}
+	err = child.StartHolder(keep, l.claimed.Held.Lock, words...)
+
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 	})
 	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
-		if s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
+		s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil)
+		if err != nil {
 			l.releaseLease()
 			return nil, nil, err
 		}
@@ -217,7 +218,8 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 				go func() { found <- s.leaseOtherDevice(watching, l, m) }()
 			}
 		case next := <-found:
-			if found = nil; next == nil {
+			found = nil
+			if next == nil {
 				continue
 			}
 			stop()

@@ -69,7 +69,8 @@ func (r *runner) startInBackground(ctx context.Context, run int, what StartOptio
 	r.starts <- struct{}{}
 	r.attended.Go(func() {
 		err := r.startWithSeat(ctx, run, what, seat, nil)
-		if <-r.starts; err != nil {
+		<-r.starts
+		if err != nil {
 			r.stopWithError(err)
 		}
 	})

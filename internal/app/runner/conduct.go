@@ -177,7 +177,8 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	if err := c.inheritRuns(cmd.Process.Pid); err != nil {
 		return err
 	}
-	if c.fruit++; c.State.Count.CountDone() > done {
+	c.fruit++
+	if c.State.Count.CountDone() > done {
 		c.fruit = 0
 	}
 	if c.fruit == maxFruitlessRunners && c.heard == nil {

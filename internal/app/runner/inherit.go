@@ -58,7 +58,8 @@ func (c *runsParent) inheritRuns(runner int) error {
 			return err
 		}
 	}
-	if open = slices.DeleteFunc(c.State.RunsIn(batchlog.Running), c.isLeft); len(open) > 0 && c.heard == nil {
+	open = slices.DeleteFunc(c.State.RunsIn(batchlog.Running), c.isLeft)
+	if len(open) > 0 && c.heard == nil {
 		c.Host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
 	if c.Queue && c.heard == nil {

@@ -79,7 +79,8 @@ func appendEvent(path string, e batchlog.Event) error {
 // keeperCommand is the command that keeps a run, whose task it reads from c.Input.
 func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.CommandLease) (c batch.Command, err error) {
 	task := *what.Task
-	if task.Handed, err = seat.HandOver(); err != nil {
+	task.Handed, err = seat.HandOver()
+	if err != nil {
 		return c, err
 	}
 	host := seat.Host()

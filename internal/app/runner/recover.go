@@ -58,7 +58,8 @@ func (c *runsParent) recoverRuns() error {
 				return err
 			}
 		case sig := <-c.caught.Signals:
-			if c.obeySignal(sig, func() {}); c.heard != nil { // they are not ours to end
+			c.obeySignal(sig, func() {})
+			if c.heard != nil { // they are not ours to end
 				return nil
 			}
 		}

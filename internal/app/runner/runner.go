@@ -160,10 +160,12 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 
 func (r *runner) prepareRunner() (err error) {
 	r.journal, r.state, r.grace = r.work.Journal, r.work.State, r.work.Grace
-	if r.boot, err = r.host.Proc.BootID(); err != nil {
+	r.boot, err = r.host.Proc.BootID()
+	if err != nil {
 		return err
 	}
-	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+	r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
 		return err
 	}
 	r.slots, r.waits = make(chan struct{}, runsAtOnce(r.work.AtOnce)), make(chan struct{}, mostWaiting)
@@ -251,7 +253,8 @@ func (r *runner) followJournal() {
 		r.mu.Lock()
 		err := r.catchUp()
 		r.mu.Unlock()
-		if r.wakeDispatch(); err != nil {
+		r.wakeDispatch()
+		if err != nil {
 			r.stopWithError(err)
 			return
 		}
@@ -469,7 +472,8 @@ func (r *runner) notifyRunEnd(run int) {
 func (r *runner) catchUp() error {
 	before := r.journal.Offset()
 	err := r.journal.EachNewLine(func(line []byte) error { return r.state.ReadLine(line, r.journal.Offset()) })
-	if r.refillLines(); r.journal.Offset() > before && r.work.Each {
+	r.refillLines()
+	if r.journal.Offset() > before && r.work.Each {
 		for run, stop := range r.stops {
 			if !r.state.IsWanted(run) {
 				go stop()

@@ -47,12 +47,14 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 		_ = seat.Release()
 		return r.recordFailedStart(run, err)
 	}
-	if command.Log = log; command.Input != nil {
+	command.Log = log
+	if command.Input != nil {
 		defer command.Input.Close() //nolint:errcheck // the run has its own
 	}
 	begin := batchlog.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
 	up, err := r.host.Proc.Uptime()
-	if begin.Ticks = uint64(up / (10 * time.Millisecond)); err == nil { //nolint:gosec // positive
+	begin.Ticks = uint64(up / (10 * time.Millisecond))
+	if err == nil { //nolint:gosec // positive
 		err = r.writeBegin(begin)
 	}
 	if err != nil {
@@ -90,7 +92,8 @@ func (r *runner) startProcess(run int, command batch.Command, what StartOptions,
 	}
 	r.mu.Lock() // a child must be known before it can be reaped
 	defer r.mu.Unlock()
-	if pid, err = batch.StartCommand(command, r.null); err == nil {
+	pid, err = batch.StartCommand(command, r.null)
+	if err == nil {
 		r.live[pid], r.graces[pid] = seat, what.graceOf(r.grace)
 		if what.Task != nil {
 			seat.DropReference()
@@ -199,7 +202,8 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	cerr := r.catchUp()
 	e := endEvent(&r.state.Runs[p.run], p.run, ended)
 	r.mu.Unlock()
-	if e.Stopped = r.stopping.Load(); late() {
+	e.Stopped = r.stopping.Load()
+	if late() {
 		e.Late, e.Problem = true, fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
 	}
 	if err != nil {
@@ -263,7 +267,8 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 	}
 	run := now.Load().run
 	r.setStop(run, end)
-	if r.mu.Lock(); !r.state.IsWanted(run) { // cancelled before it could be ended
+	r.mu.Lock()
+	if !r.state.IsWanted(run) { // cancelled before it could be ended
 		end()
 	}
 	r.mu.Unlock()

@@ -42,7 +42,8 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 	if err != nil && (!errors.As(err, &none) || !p.WithoutGPU()) {
 		return nil, err
 	}
-	if ground.Files, err = readEnvFiles(p); err != nil {
+	ground.Files, err = readEnvFiles(p)
+	if err != nil {
 		return nil, err
 	}
 	folder, err := f.createFolder()
@@ -54,7 +55,8 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 		return nil, err
 	}
 	defer lock.Release()
-	if ground.Placement, err = folder.ReadPlacement(); err != nil {
+	ground.Placement, err = folder.ReadPlacement()
+	if err != nil {
 		return nil, err
 	}
 	instances, placement, err := service.Expand(p, ground)
@@ -119,7 +121,8 @@ func readEnvFiles(p *service.Project) (map[string][]service.Pair, error) {
 			if err != nil {
 				return nil, &exit.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
 			}
-			if pairs[path], err = dotenv.ReadVariables(data, path); err != nil {
+			pairs[path], err = dotenv.ReadVariables(data, path)
+			if err != nil {
 				return nil, &exit.Usage{Text: err.Error()}
 			}
 		}

@@ -27,10 +27,12 @@ func (s *Projects) readProjectFile(path string) (file string, data []byte, err e
 	if path == "" {
 		return s.searchUpwards(nil)
 	}
-	if file, err = namedFilePath(path); err != nil {
+	file, err = namedFilePath(path)
+	if err != nil {
 		return "", nil, err
 	}
-	if data, err = files.ReadNamed(file, maxFileSize); err != nil {
+	data, err = files.ReadNamed(file, maxFileSize)
+	if err != nil {
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
 	}
 	return file, data, nil
@@ -62,7 +64,8 @@ func (s *Projects) searchUpwards(known func(file string) bool) (file string, dat
 				file = path
 				return true
 			}
-			if data, err = s.readCandidate(d, name, doubt); !errors.Is(err, os.ErrNotExist) {
+			data, err = s.readCandidate(d, name, doubt)
+			if !errors.Is(err, os.ErrNotExist) {
 				file = path
 				return true
 			}
@@ -93,7 +96,8 @@ func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, e
 		case err != nil:
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
 		}
-		if doubt = s.accessProblem("it", path, text.Access); doubt == "" {
+		doubt = s.accessProblem("it", path, text.Access)
+		if doubt == "" {
 			return text.Content, nil
 		}
 	} else {

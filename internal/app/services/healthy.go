@@ -17,7 +17,8 @@ func (k *keeper) startChecks(ready bool) {
 	var p *prober
 	if !ready {
 		var err error
-		if p, err = newProber(*k.instance.Ready, k.logPath(), k.recordSnapshot().Output); err != nil {
+		p, err = newProber(*k.instance.Ready, k.logPath(), k.recordSnapshot().Output)
+		if err != nil {
 			k.endUnfit(run.EndReason{Why: err.Error()})
 			return
 		}

@@ -372,7 +372,8 @@ func (k *keeper) recordStart(l *run.Launch, pid int) error {
 			r.Output = service.Place{Inode: inode, Offset: offset}
 		}
 		r.Lease, r.Devices, r.Share, r.Main = l.Lease, append([]job.Given{}, l.Plan.Devices...), l.Plan.Share, process
-		if r.Last = nil; len(r.Devices) > 0 {
+		r.Last = nil
+		if len(r.Devices) > 0 {
 			for _, d := range r.Devices {
 				r.Last = append(r.Last, d.UUID)
 			}

@@ -30,7 +30,8 @@ func (k *keeper) recordFreed() {
 
 // recordOutcome notes how the command ended.
 func recordOutcome(now *service.Record, r *job.Result) {
-	if now.Exit, now.Signal = nil, r.Signal; r.Signal == "" {
+	now.Exit, now.Signal = nil, r.Signal
+	if r.Signal == "" {
 		now.Exit = &r.Code
 	}
 }

@@ -20,14 +20,16 @@ const projectsFolder = "projects"
 
 // folderOfProjects is that folder; with create it is made where it is missing.
 func folderOfProjects(host *machine.Host, create bool) (path string, err error) {
-	if path, err = host.DurablePath(projectsFolder); err != nil {
+	path, err = host.DurablePath(projectsFolder)
+	if err != nil {
 		return "", err
 	}
 	get := host.OpenDurable
 	if create {
 		get = host.MakeDurable
 	}
-	if _, err = get(projectsFolder); err != nil && (create || !errors.Is(err, os.ErrNotExist)) {
+	_, err = get(projectsFolder)
+	if err != nil && (create || !errors.Is(err, os.ErrNotExist)) {
 		return "", fmt.Errorf("cannot keep projects in %s: %w", path, host.AdviseOwn(err))
 	}
 	return path, nil
@@ -84,12 +86,15 @@ func ReadGround(ctx context.Context, host *machine.Host) (service.Ground, error)
 		return service.Ground{}, err
 	}
 	ground := service.Ground{Defaults: config.MergeDefaults()}
-	if ground.Machine, err = host.Read(ctx, gpu.Identity); err != nil {
+	ground.Machine, err = host.Read(ctx, gpu.Identity)
+	if err != nil {
 		return ground, err
 	}
 	held, _, err := registry.LiveLeases(host, ground.Machine)
-	if err == nil {
-		ground.In, err = claim.CallerContext(host, ground.Machine, held)
+	if err != nil {
+		return ground, err
 	}
+	ground.In, err = claim.CallerContext(host, ground.Machine, held)
+
 	return ground, err
 }

@@ -33,7 +33,8 @@ func newProber(r service.Ready, log string, from service.Place) (*prober, error)
 		return p, nil
 	}
 	var err error
-	if p.pattern, err = regexp.Compile(r.Log); err != nil {
+	p.pattern, err = regexp.Compile(r.Log)
+	if err != nil {
 		return nil, fmt.Errorf("cannot look for a line: %w", err)
 	}
 	p.output = tail.New()

@@ -39,7 +39,8 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	p, mistakes := projectyaml.Read(data, file)
 	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
-	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+	mistakes = append(mistakes, more...)
+	if len(mistakes) > 0 {
 		return p, &diagnostic.Many{File: displayPath(path, file), List: mistakes}
 	}
 	return p, nil

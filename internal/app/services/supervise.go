@@ -184,7 +184,8 @@ func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 	seen := l.readAll(wanted)
 	for name, k := range s.keepers {
 		one := seen[name]
-		if one.Kept = true; one.Hash != k.hash || isOver(one.State) {
+		one.Kept = true
+		if one.Hash != k.hash || isOver(one.State) {
 			one.Record = service.Record{Last: one.Last} // it has not written yet
 		}
 		seen[name] = one

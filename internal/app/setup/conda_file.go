@@ -42,7 +42,8 @@ func (c CondaFile) makeChange(path string) (edit.Change, error) {
 		return change, refuse(err)
 	}
 	change.Line, change.Content = room.Line, room.Indent+line+"\n"
-	if change.Indent = room.Indent; room.Alone { // in braces: further variables belong inside, where --remove sees them
+	change.Indent = room.Indent
+	if room.Alone { // in braces: further variables belong inside, where --remove sees them
 		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
 	step, err := edit.PlanWrite(change, now)

@@ -112,7 +112,8 @@ func (c Conda) findEnvironments() (found []namedFolder) {
 		if err != nil || !filepath.IsAbs(dir) {
 			continue
 		}
-		if found = append(found, namedFolder{filepath.Base(dir), folder}); folder == root {
+		found = append(found, namedFolder{filepath.Base(dir), folder})
+		if folder == root {
 			found = append(found, namedFolder{"base", folder})
 		}
 	}

@@ -132,7 +132,8 @@ func (s *Setup) entryFolders() ([]string, error) {
 
 // findOriginal is the entry that is copied, with its path; for a program that has none one is made, and the path is "".
 func (d Desktop) findOriginal() (path string, content []byte, err error) {
-	if path, err = d.findEntry(); err != nil {
+	path, err = d.findEntry()
+	if err != nil {
 		return "", nil, err
 	}
 	if path != "" {

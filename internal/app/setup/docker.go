@@ -81,9 +81,11 @@ func (d Docker) readProject(ctx context.Context, file string) (container.Project
 		return container.Project{}, err
 	}
 	e, err := engine.FindEngine(d.Setup.Host, call)
-	if err == nil {
-		err = e.CheckOverride(ctx)
+	if err != nil {
+		return container.Project{}, err
 	}
+	err = e.CheckOverride(ctx)
+
 	if err != nil {
 		return container.Project{}, err
 	}

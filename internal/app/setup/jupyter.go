@@ -225,7 +225,8 @@ const maxKernelFiles = 100
 
 // copiesOf are copies of all files in a kernel's folder but its kernel.json.
 func copiesOf(from, to string) (changes []edit.Change, err error) {
-	if from, err = filepath.EvalSymlinks(from); err != nil { // such as jupyter kernelspec install --symlink makes it
+	from, err = filepath.EvalSymlinks(from)
+	if err != nil { // such as jupyter kernelspec install --symlink makes it
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
 	}
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -244,7 +245,8 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true}); len(changes) > maxKernelFiles {
+		changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true})
+		if len(changes) > maxKernelFiles {
 			return fmt.Errorf("it has more than %d files", maxKernelFiles)
 		}
 		return nil

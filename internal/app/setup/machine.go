@@ -66,7 +66,8 @@ func (m Machine) Wish() (_ ChangePlan, err error) {
 	if !m.hasFile("usr/bin/systemd-tmpfiles") && !m.hasFile("bin/systemd-tmpfiles") {
 		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leaseFolder+" again after a boot: let root call gpuard setup machine then")
 	}
-	if w.Changes, err = m.addLogins(w.Changes); err != nil {
+	w.Changes, err = m.addLogins(w.Changes)
+	if err != nil {
 		w.Notes = append(w.Notes, err.Error())
 	}
 	return w, nil

@@ -87,9 +87,11 @@ func (s *Setup) Apply(w ChangePlan) (_ Report, err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	steps, err := planSteps(&m.Record, w)
-	if err == nil {
-		err = checkSteps(steps)
+	if err != nil {
+		return Report{}, err
 	}
+	err = checkSteps(steps)
+
 	if err != nil {
 		return Report{}, err
 	}
@@ -142,9 +144,11 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	adoptMoved(&m.Record, key)
 	steps, err := planRemoval(&m.Record, key, nil)
-	if err == nil {
-		err = checkSteps(steps)
+	if err != nil {
+		return Report{}, err
 	}
+	err = checkSteps(steps)
+
 	if err != nil {
 		return Report{}, err
 	}
@@ -183,7 +187,8 @@ func (s *Setup) sayBusy() { s.Host.Say("another gpuard setup is at work: waiting
 
 // peekRecord is the record as it is now, and where it lies.
 func (s *Setup) peekRecord() (path string, record edit.Record, err error) {
-	if path, err = s.recordPath(); err == nil {
+	path, err = s.recordPath()
+	if err == nil {
 		record, err = manifest.Peek(path)
 	}
 	return path, record, err

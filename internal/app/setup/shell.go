@@ -63,7 +63,8 @@ func (s Shell) Wish() (ChangePlan, error) {
 // rcFile is what an interactive shell reads, and what else there is to know about it.
 func (s Shell) rcFile() (path string, notes []string, err error) {
 	if s.Name == "zsh" {
-		if path, err = s.Setup.homePath("ZDOTDIR", ".", ".zshrc"); err != nil {
+		path, err = s.Setup.homePath("ZDOTDIR", ".", ".zshrc")
+		if err != nil {
 			return "", nil, err
 		}
 		if text, err := files.ReadFile(path); err != nil || !strings.Contains(string(text.Content), "compinit") {
@@ -71,7 +72,8 @@ func (s Shell) rcFile() (path string, notes []string, err error) {
 		}
 		return path, notes, nil
 	}
-	if path, err = s.Setup.homePath("", ".", ".bashrc"); err != nil {
+	path, err = s.Setup.homePath("", ".", ".bashrc")
+	if err != nil {
 		return "", nil, err
 	}
 	// A login shell reads the first of these, which decides whether it reads .bashrc too (bash(1), INVOCATION).
@@ -81,9 +83,11 @@ func (s Shell) rcFile() (path string, notes []string, err error) {
 		if err == nil && !strings.Contains(string(text.Content), "bashrc") {
 			notes = append(notes, fmt.Sprintf("a login shell, as by ssh, reads %s, which does not read .bashrc; put this into it: . ~/.bashrc", profile))
 		}
-		if err == nil {
-			break
+		if err != nil {
+			continue
 		}
+		break
+
 	}
 	return path, notes, nil
 }

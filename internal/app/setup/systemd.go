@@ -133,7 +133,8 @@ func (s Systemd) wholeUnit(name, path, program string) (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, &exit.Usage{Text: err.Error()}
 	}
-	if command[0], err = filepath.Abs(file); err != nil {
+	command[0], err = filepath.Abs(file)
+	if err != nil {
 		return ChangePlan{}, fmt.Errorf("cannot find the current folder: %w", err)
 	}
 	words := make([]string, len(command))

@@ -32,7 +32,8 @@ func SaveChoice(host *machine.Host, id string) (keep func(vars []visible.Var, h 
 	}
 	s := &savedChoice{host: host, shell: host.Env, before: &envstack.Entry{ID: id}}
 	var popped *envstack.Entry
-	if s.rest, s.back, popped = stack.Pop(id); popped != nil {
+	s.rest, s.back, popped = stack.Pop(id)
+	if popped != nil {
 		s.before = popped
 	}
 	host.Env = host.Env.With(append(slices.Clone(s.back), s.rest.AsVariable()))

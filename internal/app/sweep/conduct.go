@@ -34,7 +34,8 @@ const shownFailures = 5
 func (s *Sweep) Conduct(ctx context.Context, show func(runner.Progress)) (*Outcome, error) {
 	heard, err := s.Folder.Conduct(ctx, show)
 	out := &Outcome{Count: s.State.Count, Interrupted: heard}
-	if out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All; out.Nothing {
+	out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All
+	if out.Nothing {
 		s.discardFolder() // what can never be is no sweep
 		return out, err
 	}
@@ -73,10 +74,11 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 // writeTables writes the results of all runs.
 func (s *Sweep) writeTables() error {
 	err := journal.ReplaceFile(filepath.Join(s.Dir, "results.csv"), func(w io.Writer) error { return grid.WriteCSV(w, s.State, &s.Request.Grid) })
-	if err == nil {
-		err = journal.ReplaceFile(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return grid.WriteJSON(w, s.State, &s.Request.Grid) })
+	if err != nil {
+		return err
 	}
-	return err
+
+	return journal.ReplaceFile(filepath.Join(s.Dir, "results.json"), func(w io.Writer) error { return grid.WriteJSON(w, s.State, &s.Request.Grid) })
 }
 
 // RunnerWork is what the runner of the sweep in a folder does.
@@ -95,7 +97,8 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 		return nil, err
 	}
 	w := &runner.RunnerWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
-	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
+	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
+	if err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
 	if err != nil {
@@ -127,7 +130,8 @@ func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runn
 	spec := q.Spec
 	var err error
 	if q.ElseCPU {
-		if spec, err = claim.CPUIfImpossible(ctx, host, spec); err != nil {
+		spec, err = claim.CPUIfImpossible(ctx, host, spec)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +139,8 @@ func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runn
 		w.AtOnce = runtime.NumCPU()
 	}
 	if q.PerGPU > 1 && !spec.CPU {
-		if spec.Share, err = claim.EqualShare(ctx, host, spec, q.PerGPU); err != nil {
+		spec.Share, err = claim.EqualShare(ctx, host, spec, q.PerGPU)
+		if err != nil {
 			return nil, err
 		}
 		host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", q.PerGPU, spec.Share))

@@ -25,7 +25,8 @@ func (s *Sweep) takeHost() error {
 	path := filepath.Join(s.Dir, hostFile)
 	text, err := sys.ReadSome(path, 256)
 	if errors.Is(err, os.ErrNotExist) && visible.Allocation(s.Host.Env) == "" {
-		if err = s.writeHost(own); errors.Is(err, os.ErrExist) { // another host was faster
+		err = s.writeHost(own)
+		if errors.Is(err, os.ErrExist) { // another host was faster
 			text, err = sys.ReadSome(path, 256)
 		} else {
 			return err

@@ -41,7 +41,8 @@ func readRuns(path, flag string, parse func([]byte) (grid.Grid, error)) (grid.Gr
 
 // PreviewRuns makes the commands of some runs, the first and the last among them, and starts nothing.
 func PreviewRuns(host *machine.Host, q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
-	if q.Folder, err = os.Getwd(); err != nil {
+	q.Folder, err = os.Getwd()
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	command, err := checkCommands(host, q)

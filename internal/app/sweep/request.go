@@ -85,19 +85,22 @@ const (
 // resumed.
 func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, error) {
 	q.Schema = requestSchema
-	if q.Machine = host.Machine; host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {
+	q.Machine = host.Machine
+	if host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {
 		q.Machine, _ = filepath.Abs(host.Machine)
 	}
 	q.Private = host.PrivateState
 	var err error
-	if q.Folder, err = os.Getwd(); err != nil {
+	q.Folder, err = os.Getwd()
+	if err != nil {
 		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
 	}
 	command, err := checkCommands(host, q)
 	if err == nil {
 		_, missing := os.Stat(dir)
 		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
-		if dir, err = makeFolder(dir); err == nil {
+		dir, err = makeFolder(dir)
+		if err == nil {
 			return openSweep(host, q, command, dir, fresh, busy)
 		}
 	}
@@ -156,9 +159,11 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 	for i := range runs {
 		words, err := command.Words(i)
 		var remarks []string
-		if err == nil {
-			remarks, err = claim.CheckCommand(host, q.Spec, words, "")
+		if err != nil {
+			return nil, err
 		}
+		remarks, err = claim.CheckCommand(host, q.Spec, words, "")
+
 		if err != nil {
 			return nil, err
 		}
@@ -203,20 +208,24 @@ func isProgram(path string) bool {
 func makeFolder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
-		if err == nil {
-			err = checkOwn(dir, 0o700)
+		if err != nil {
+			return dir, err
 		}
+		err = checkOwn(dir, 0o700)
+
 		return dir, err
 	}
 	here, err := os.Getwd()
 	above, openErr := sys.FollowDir(".")
-	if err = errors.Join(err, openErr); err == nil {
+	err = errors.Join(err, openErr)
+	if err == nil {
 		defer above.Close() //nolint:errcheck // nothing is written through it
 	}
 	for n := 1; err == nil; n++ {
 		name := fmt.Sprintf("gpuard-sweep-%d", n)
 		dir = filepath.Join(here, name)
-		if err = above.Mkdir(name, 0o700); err == nil {
+		err = above.Mkdir(name, 0o700)
+		if err == nil {
 			if err := checkOwn(dir, 0); err != nil {
 				_ = above.Rmdir(name)
 				return "", err
@@ -287,7 +296,8 @@ func (s *Sweep) takeFolder(busy func()) (err error) {
 	if err := s.takeHost(); err != nil {
 		return err
 	}
-	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
+	s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy)
+	if err != nil {
 		return err
 	}
 	if err := sys.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
@@ -318,7 +328,8 @@ func (q *Request) requestText() string {
 // readHistory reads what was done.
 func (s *Sweep) readHistory() (err error) {
 	s.State = batchlog.NewState(s.Request.Grid.Len(), s.Request.Retry)
-	if s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile)); err == nil {
+	s.Journal, err = journal.Open(filepath.Join(s.Dir, journalFile))
+	if err == nil {
 		err = s.Journal.TruncatePartial()
 	}
 	if err == nil {

@@ -29,11 +29,13 @@ const scriptFile = "script" // what was handed in, in the folder of the job
 
 // HandIn hands a job to another scheduler, or an array, and returns the number of the first, and the log of each.
 func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work, j Job, kind uint32) (number int, logs []string, out handoff.Output, err error) {
-	if err = q.resolveAfterIDs(s, w.After); err != nil {
+	err = q.resolveAfterIDs(s, w.After)
+	if err != nil {
 		return 0, nil, out, err
 	}
 	w.ID = randomID()
-	if out, err = s.Write(ctx, w); err != nil { // before it has a number
+	out, err = s.Write(ctx, w)
+	if err != nil { // before it has a number
 		return 0, nil, out, err
 	}
 	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
@@ -42,16 +44,19 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 			return nil, err
 		}
 		number = n + 1
-		if out, err = q.writeScript(ctx, s, w, n); err != nil {
+		out, err = q.writeScript(ctx, s, w, n)
+		if err != nil {
 			return nil, err
 		}
 		var lines []byte
 		lines, logs, err = q.awayLines(s, w, j, kind, n)
 		return lines, err
 	})
-	if err == nil {
-		err = q.journal.Sync()
+	if err != nil {
+		return 0, nil, out, err
 	}
+	err = q.journal.Sync()
+
 	if err != nil {
 		return 0, nil, out, err
 	}
@@ -110,14 +115,17 @@ func (q *Queue) resolveAfterIDs(s *remote.Scheduler, after []handoff.After) erro
 func (q *Queue) writeScript(ctx context.Context, s *remote.Scheduler, w handoff.Work, n int) (out handoff.Output, err error) {
 	folder := filepath.Join(q.Dir, batchlog.JobFolder(n))
 	if w.Care.Log == "" && s.Logs == nil {
-		if w.Care.Log = filepath.Join(folder, "log"); len(w.Array.Tasks) > 0 {
+		w.Care.Log = filepath.Join(folder, "log")
+		if len(w.Array.Tasks) > 0 {
 			w.Care.Log += "-%a"
 		}
 	}
-	if out, err = s.Write(ctx, w); err != nil {
+	out, err = s.Write(ctx, w)
+	if err != nil {
 		return out, err
 	}
-	if err = sys.MkdirAll(folder, 0o700); err == nil {
+	err = sys.MkdirAll(folder, 0o700)
+	if err == nil {
 		err = machine.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
 	}
 	if err != nil {
@@ -140,7 +148,8 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 	for i, task := range tasks {
 		away := batchlog.Away{Engine: s.Name, Mark: "gpuard-" + w.ID, State: batchlog.Queued}
 		one := what
-		if j.Log = w.Care.Log; j.Log == "" {
+		j.Log = w.Care.Log
+		if j.Log == "" {
 			j.Log = filepath.Join(q.Dir, batchlog.JobFolder(n), "log")
 		}
 		if task >= 0 {
@@ -156,7 +165,8 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 		if err != nil {
 			return nil, nil, err
 		}
-		if logs = append(logs, j.Log); i > 0 {
+		logs = append(logs, j.Log)
+		if i > 0 {
 			text = append(text, '\n')
 		}
 		text = append(text, next...)
@@ -168,7 +178,8 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 	e := batchlog.Event{Kind: batchlog.Tell, Run: run, At: time.Now().Truncate(time.Millisecond), Told: &t.Away}
 	if t.State.Over() {
-		if e.Exit, e.Signal = t.Exit, t.Signal; t.Signal != "" {
+		e.Exit, e.Signal = t.Exit, t.Signal
+		if t.Signal != "" {
 			e.Exit = -1
 		}
 		if t.Ended != nil {
@@ -179,10 +190,11 @@ func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 		}
 	}
 	text, err := json.Marshal(e)
-	if err == nil {
-		err = q.journal.Append(text)
+	if err != nil {
+		return err
 	}
-	return err
+
+	return q.journal.Append(text)
 }
 
 // Trouble is a scheduler that did not answer.

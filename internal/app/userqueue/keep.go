@@ -56,7 +56,8 @@ func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
 	if err := sys.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the queue: %w", err)
 	}
-	if f.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
+	f.Journal, err = journal.Open(filepath.Join(dir, journalFile))
+	if err != nil {
 		return err
 	}
 	f.Ended = func(run int) error { return notifyEnd(dir, f.Journal, f.State, run) }
@@ -99,7 +100,8 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 	}
 	w := &runner.RunnerWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
 	var err error
-	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {
+	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
+	if err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
 	if err != nil {
@@ -166,13 +168,15 @@ type jobAllocators struct {
 func (d *jobAllocators) deskFor(ctx context.Context, j Job) (*claim.Allocator, error) {
 	own := *d.host
 	var err error
-	if own.Env, err = readEnvironment(filepath.Join(d.dir, envFolder), j.Env); err != nil {
+	own.Env, err = readEnvironment(filepath.Join(d.dir, envFolder), j.Env)
+	if err != nil {
 		return nil, err
 	}
 	own.PrivateState, own.Machine, j.Spec.Waiting.Fallback = j.Private, j.Machine, j.Fallback
 	var m gpu.Machine
 	if j.Machine != "" {
-		if m, err = own.Read(ctx, gpu.Identity); err != nil {
+		m, err = own.Read(ctx, gpu.Identity)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +185,8 @@ func (d *jobAllocators) deskFor(ctx context.Context, j Job) (*claim.Allocator, e
 		return nil, err
 	}
 	if d.first[at] == nil {
-		if d.first[at], err = claim.OpenAllocator(ctx, &own, job.Spec{CPU: true}); err != nil {
+		d.first[at], err = claim.OpenAllocator(ctx, &own, job.Spec{CPU: true})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -277,7 +277,8 @@ func (q *Queue) makeEntry(state *batchlog.State, run int, where State, j Job) En
 	case where == Lost:
 		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
 	case last.Kind == batchlog.End:
-		if e.Signal = last.Signal; e.Signal == "" {
+		e.Signal = last.Signal
+		if e.Signal == "" {
 			e.Exit = &last.Exit
 		}
 		e.Load, e.TimedOut = last.Load, last.Late

@@ -105,7 +105,8 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 		removeOld(dir)
 	}
 	q := &Queue{Dir: dir, host: host, state: batchlog.NewQueue()}
-	if q.journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
+	q.journal, err = journal.Open(filepath.Join(dir, journalFile))
+	if err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -202,7 +203,8 @@ func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, m
 			}
 		}
 		dir := filepath.Join(q.Dir, envFolder)
-		if j.Env, err = storeByHash(dir, strings.Join(withoutLeaseVars(env), "\x00")); err == nil && j.Limits != "" {
+		j.Env, err = storeByHash(dir, strings.Join(withoutLeaseVars(env), "\x00"))
+		if err == nil && j.Limits != "" {
 			j.Limits, err = storeByHash(dir, j.Limits)
 		}
 		if err != nil {
@@ -242,7 +244,8 @@ func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, m
 
 // submitLine is the line of the journal of a job that is submitted.
 func submitLine(run int, what batchlog.Job, j Job) (text []byte, err error) {
-	if what.Data, err = json.Marshal(j); err != nil {
+	what.Data, err = json.Marshal(j)
+	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(batchlog.Event{Kind: batchlog.Submit, Run: run, At: time.Now().Truncate(time.Millisecond), Job: &what})
@@ -262,22 +265,26 @@ func (q *Queue) Pause(on bool) error {
 		kind = batchlog.Pause
 	}
 	text, err := json.Marshal(batchlog.Event{Kind: kind, At: time.Now().Truncate(time.Millisecond)})
-	if err == nil {
-		err = q.journal.Append(text)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = q.journal.Sync()
+	err = q.journal.Append(text)
+
+	if err != nil {
+		return err
 	}
-	return err
+
+	return q.journal.Sync()
 }
 
 // CheckRequest is why a job cannot be asked for that; nil where it can.
 func (q *Queue) CheckRequest(kind batchlog.Kind, number int) error {
 	state, err := q.Read()
-	if err == nil {
-		err = checkRequest(state, kind, number)
+	if err != nil {
+		return err
 	}
-	return err
+
+	return checkRequest(state, kind, number)
 }
 
 // Ask records what the owner wants of jobs, and tells the schedulers that have some of them. Of those that it cannot be

@@ -146,7 +146,8 @@ func (w *treeWatch) hidesAll(env visible.Env, pid int) string {
 func frameworkAnswers(pid int, frameworks []string, out []byte, reason, hides string) []proof.Framework {
 	all := proof.ReadAnswers(frameworks, out)
 	for i := range all {
-		if all[i].PID, all[i].Hides = pid, hides; all[i].GPU == proof.Unknown && reason != "" {
+		all[i].PID, all[i].Hides = pid, hides
+		if all[i].GPU == proof.Unknown && reason != "" {
 			all[i].Error = reason
 		}
 	}

@@ -80,11 +80,13 @@ func VerifyJob(ctx context.Context, host *machine.Host, target string, patience 
 	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
 	w.thorough = true
 	env, err := host.Proc.Environ(pid)
-	if w.env = env; err != nil {
+	w.env = env
+	if err != nil {
 		w.facts.Unread = err.Error()
 		w.facts.Reading = outsideAdvice(err, os.Geteuid())
 	}
-	if w.lease = lease; lease == nil {
+	w.lease = lease
+	if lease == nil {
 		w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, pid, w.env)
 	}
 	return w.watchUntilClear(ctx), nil

@@ -112,7 +112,8 @@ func (w *treeWatch) readOnce(ctx context.Context) {
 	m, err := w.host.Read(ctx, what)
 	f.Watched = time.Since(w.began)
 	f.Age, _ = w.host.Proc.ProcessAge(f.PID)
-	if w.noteMachine(m, err); len(w.seen) > 0 {
+	w.noteMachine(m, err)
+	if len(w.seen) > 0 {
 		w.settled++
 	}
 	alive := w.readTree()
@@ -122,10 +123,12 @@ func (w *treeWatch) readOnce(ctx context.Context) {
 	for _, p := range m.Processes {
 		w.noteProcess(m, p)
 	}
-	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
+	f.Sightings = w.sightings()
+	if f.Unlisted == "" && alive {
 		f.Looks++
 	}
-	if f.Ended = !alive; f.Ended {
+	f.Ended = !alive
+	if f.Ended {
 		signal, known := w.ending()
 		f.Signal, f.Unheard = signal, !known
 	}
@@ -148,7 +151,8 @@ func (w *treeWatch) noteMachine(m gpu.Machine, err error) {
 	if w.lease != nil {
 		f.Lease, f.Leased = w.lease.ID, append([]gpu.UUID{}, w.lease.Devices...)
 	}
-	if f.Unlisted = w.host.UnlistedReason(m, slices.Concat(f.Promised, f.Leased)); f.Unlisted == "" {
+	f.Unlisted = w.host.UnlistedReason(m, slices.Concat(f.Promised, f.Leased))
+	if f.Unlisted == "" {
 		w.failing = 0
 		return
 	}

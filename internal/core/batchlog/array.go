@@ -78,7 +78,8 @@ func (s *State) ReturnArrayPlace(run int) {
 func (s *State) offerParked(g *arrayGroup) {
 	for free := g.most - g.live - g.taken; free > 0 && len(g.parked) > 0; {
 		run := g.parked[0]
-		if g.parked = g.parked[1:]; s.MayStart(run) {
+		g.parked = g.parked[1:]
+		if s.MayStart(run) {
 			s.fresh = append(s.fresh, run)
 			free--
 		}

@@ -31,7 +31,8 @@ func (t *Tally) ReadLine(line []byte) *OddLine {
 	t.Lines++
 	e, err := parseEvent(line)
 	if err == nil && e.Kind == Submit {
-		if _, err = e.missingBefore(t.Runs, t.Lost); err == nil {
+		_, err = e.missingBefore(t.Runs, t.Lost)
+		if err == nil {
 			t.Runs, t.Lost = e.Run+1, 0
 		}
 	}
@@ -43,7 +44,8 @@ func (t *Tally) ReadLine(line []byte) *OddLine {
 }
 
 func parseEvent(line []byte) (e Event, err error) {
-	if err = json.Unmarshal(line, &e); err != nil {
+	err = json.Unmarshal(line, &e)
+	if err != nil {
 		return Event{}, fmt.Errorf("it is no event: %w", err)
 	}
 	if e.Kind != Submit && !e.makesNoRun() {
@@ -55,7 +57,8 @@ func parseEvent(line []byte) (e Event, err error) {
 // missingBefore is how many runs are missing before one that is submitted. More than damaged lines can have held is no damage,
 // but a wrong number.
 func (e Event) missingBefore(runs, lost int) (missing int, err error) {
-	if missing = e.Run - runs; e.Job == nil || missing < 0 || missing > lost {
+	missing = e.Run - runs
+	if e.Job == nil || missing < 0 || missing > lost {
 		return 0, fmt.Errorf("run %d cannot be added to %d", e.Run, runs)
 	}
 	for _, a := range e.Job.After {
@@ -99,7 +102,8 @@ func (s *State) ReadLine(line []byte, offset int64) error {
 
 // skipLine counts a line of a queue that is not added.
 func (s *State) skipLine(e Event, line []byte, why error) {
-	if s.Odd++; len(s.OddLines) < maxOddLines {
+	s.Odd++
+	if len(s.OddLines) < maxOddLines {
 		s.OddLines = append(s.OddLines, OddLine{s.lines, why})
 	}
 	s.lost += maxLostRuns(e, line)

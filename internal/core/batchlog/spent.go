@@ -13,7 +13,8 @@ type Spent struct {
 func (s *Spent) addEvent(e Event) {
 	granted := e.Seconds * float64(len(e.Devices))
 	s.Granted += granted
-	if s.Peak = max(s.Peak, e.Peak); e.Load != nil {
+	s.Peak = max(s.Peak, e.Peak)
+	if e.Load != nil {
 		s.Used += granted * *e.Load
 		s.Idle += granted * (1 - *e.Load)
 	}

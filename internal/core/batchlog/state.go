@@ -233,7 +233,8 @@ func (s *State) Add(e Event) error {
 		r.begun = &begun
 		s.changePhase(e.Run, phase)
 	case e.Kind == Moved && open:
-		if r.begun = e.processAfterMove(*r.begun); r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
+		r.begun = e.processAfterMove(*r.begun)
+		if r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
 			r.ran = nil
 		}
 	case e.Kind == Ran && open:
@@ -290,7 +291,8 @@ func (s *State) addRun(e Event) error {
 // setPaused lets nothing start, or again what may.
 func (s *State) setPaused(on bool) {
 	was := s.Paused
-	if s.Paused = on; was && !on {
+	s.Paused = on
+	if was && !on {
 		for run := range s.Runs {
 			s.OfferRun(run)
 		}
@@ -302,7 +304,8 @@ func (s *State) applyRequest(run int, kind Kind) bool {
 	r := &s.Runs[run]
 	switch kind {
 	case Cancel:
-		if r.cancelled = !s.Over(run); r.Phase == Waiting {
+		r.cancelled = !s.Over(run)
+		if r.Phase == Waiting {
 			s.changePhase(run, Cancelled)
 		}
 	case Hold, Unhold:

@@ -135,7 +135,8 @@ func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n 
 			return
 		}
 		word := l.name + " " + version
-		if slices.Sort(seen); len(seen) > 0 {
+		slices.Sort(seen)
+		if len(seen) > 0 {
 			word += " (there is " + strings.Join(slices.Compact(seen), ", ") + ")"
 		}
 		lacks = append(lacks, word)

@@ -34,7 +34,8 @@ func torchNames() []string { return []string{"torch", "pytorch"} }
 func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 	k, ok := findPackage(p, "torch")
 	if !ok {
-		if k, ok = findPackage(p, "pytorch"); !ok {
+		k, ok = findPackage(p, "pytorch")
+		if !ok {
 			return t, false
 		}
 	}

@@ -164,12 +164,14 @@ func devicesText(s hostinfo.Site) string {
 		switch {
 		case !isAnswering(d):
 		case out:
-			if mask = strings.TrimSuffix(mask, " it"); hides[mask] == 0 {
+			mask = strings.TrimSuffix(mask, " it")
+			if hides[mask] == 0 {
 				masks = append(masks, mask)
 			}
 			hides[mask]++
 		default:
-			if count[name]++; count[name] == 1 {
+			count[name]++
+			if count[name] == 1 {
 				models = append(models, name)
 			}
 		}

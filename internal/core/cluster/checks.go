@@ -24,7 +24,8 @@ func Checks() []Check {
 func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 	d := check.Diagnosis{Findings: []check.Finding{}}
 	for _, c := range Checks() {
-		if d.Findings = append(d.Findings, c.look(s, said)...); s.Problem != "" {
+		d.Findings = append(d.Findings, c.look(s, said)...)
+		if s.Problem != "" {
 			break // the others would only say so again
 		}
 	}
@@ -51,7 +52,8 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 func (s Site) countGPUs() (free, all int) {
 	for _, n := range s.Nodes {
 		for _, g := range n.GPUs {
-			if all += g.All; n.IsUsable() {
+			all += g.All
+			if n.IsUsable() {
 				free += max(0, g.All-g.Taken)
 			}
 		}
@@ -95,7 +97,8 @@ func partitionsCheck() Check {
 		defaulted := false
 		for _, p := range s.Partitions {
 			word := fmt.Sprintf("%s (%s, %d nodes, time limit %s)", p.Name, p.State, p.Nodes, p.Limit)
-			if words = append(words, word); p.State == "up" {
+			words = append(words, word)
+			if p.State == "up" {
 				up = append(up, p.Name)
 				defaulted = defaulted || p.Default
 			} else {

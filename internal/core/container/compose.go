@@ -217,7 +217,8 @@ func readAssignments(v any) map[string]string {
 	env := map[string]string{}
 	if table, ok := v.(map[string]any); ok {
 		for name, value := range table {
-			if env[name] = ""; value != nil {
+			env[name] = ""
+			if value != nil {
 				env[name] = fmt.Sprint(value)
 			}
 		}

@@ -111,7 +111,8 @@ func (c Call) judgeDevices(value string, form Form) (drop, why string) {
 		if bad != "" {
 			return "", bad
 		}
-		if drop = cmp.Or(drop, left); left == "" {
+		drop = cmp.Or(drop, left)
+		if left == "" {
 			kept++
 		}
 	}

@@ -151,7 +151,8 @@ func readMount(value string) (all []source, why string) {
 func driverPaths(option string) (all []source) {
 	key, value, _ := strings.Cut(option, "=")
 	if strings.EqualFold(strings.TrimSpace(key), "device") {
-		if value = strings.TrimSpace(value); isPath(value) {
+		value = strings.TrimSpace(value)
+		if isPath(value) {
 			all = append(all, source{kind: "path", name: value})
 		}
 		return all

@@ -62,7 +62,8 @@ func ReadCall(argv []string) (Call, error) {
 	}
 	var rest []string
 	var err error
-	if c.globals, rest, err = globalGrammar().readOptions(argv[1:]); err != nil {
+	c.globals, rest, err = globalGrammar().readOptions(argv[1:])
+	if err != nil {
 		return c, err
 	}
 	if len(rest) > 0 && rest[0] == "container" {
@@ -75,7 +76,8 @@ func ReadCall(argv []string) (Call, error) {
 	c.command, c.after = rest[0], rest[1:]
 	var between []option
 	if slices.Contains(commandGroups(), c.command) {
-		if between, rest, err = composeGrammar().readOptions(c.after); err != nil {
+		between, rest, err = composeGrammar().readOptions(c.after)
+		if err != nil {
 			return c, err
 		}
 		if len(rest) > 0 {
@@ -132,7 +134,8 @@ func (g grammar) readOptions(words []string) (options []option, rest []string, e
 func (g grammar) readMixed(words []string) (options []option, others []string, err error) {
 	for len(words) > 0 {
 		var more []option
-		if more, words, err = g.readOptions(words); err != nil {
+		more, words, err = g.readOptions(words)
+		if err != nil {
 			return nil, nil, err
 		}
 		options = append(options, more...)

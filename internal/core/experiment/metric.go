@@ -32,7 +32,8 @@ func ParseMetric(text string) (m Metric, err error) {
 	}
 	m = Metric{Name: name}
 	// ^ and $ are those of a line: a command prints many.
-	if m.pattern, err = regexp.Compile("(?m)" + what); err != nil {
+	m.pattern, err = regexp.Compile("(?m)" + what)
+	if err != nil {
 		return m, fmt.Errorf("cannot read --metric %q: %w", text, err)
 	}
 	if m.pattern.NumSubexp() < 1 {

@@ -47,7 +47,8 @@ func failureWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 			case r.Round > 0 && why == "":
 				why = r.Problem
 			case r.Round < 1:
-				if cold++; cold == 1 {
+				cold++
+				if cold == 1 {
 					whyCold = r.Problem
 				}
 			}

@@ -80,7 +80,8 @@ func InventMachine(spec string) (Machine, error) {
 			next[kind.vendor]++
 		}
 	}
-	if m.Driver = "6.12.12"; next[NVIDIA] > 0 {
+	m.Driver = "6.12.12"
+	if next[NVIDIA] > 0 {
 		m.Driver, m.CUDA = "580.95.05", "13.0"
 	}
 	m.linkDevices()
@@ -91,7 +92,8 @@ func InventMachine(spec string) (Machine, error) {
 // compile a regular expression each time.
 func splitKind(s string) (count, name string, ok bool) {
 	name = strings.TrimLeft(s, "0123456789")
-	if count = s[:len(s)-len(name)]; count != "" {
+	count = s[:len(s)-len(name)]
+	if count != "" {
 		if name == "" || name[0] != 'x' && name[0] != 'X' {
 			return "", "", false
 		}

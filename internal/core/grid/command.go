@@ -50,11 +50,13 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 		w := commandWord{text: text}
 		if strings.Contains(text, "{{") {
 			var err error
-			if w.made, err = template.New("").Option("missingkey=error").Funcs(template.FuncMap{"add": addNumbers}).Parse(text); err != nil {
+			w.made, err = template.New("").Option("missingkey=error").Funcs(template.FuncMap{"add": addNumbers}).Parse(text)
+			if err != nil {
 				return nil, fmt.Errorf("cannot read %q: %s; a parameter is written {{.name}}", text, plainTemplate(err))
 			}
 			for _, name := range templateNames(w.made.Root) {
-				if used[name] = true; name != ordinalName && !slices.Contains(g.Names, name) {
+				used[name] = true
+				if name != ordinalName && !slices.Contains(g.Names, name) {
 					return nil, unknownParameter(text, name, g.Names)
 				}
 			}

@@ -47,7 +47,8 @@ func ResultOf(s *batchlog.State, g *Grid, i int) Result {
 	}
 	last := r.LastEvent()
 	if last.Kind == batchlog.End {
-		if out.Signal = last.Signal; out.Signal == "" && !last.Stopped {
+		out.Signal = last.Signal
+		if out.Signal == "" && !last.Stopped {
 			out.Exit = &last.Exit
 		}
 		out.Seconds, out.Problem = last.Seconds, last.Problem+last.Fault

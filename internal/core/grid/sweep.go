@@ -92,7 +92,8 @@ func Product(over []string) (Grid, error) {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
 		g.Names, g.Axes = append(g.Names, name), append(g.Axes, values)
-		if n *= len(values); n > MaxRuns {
+		n *= len(values)
+		if n > MaxRuns {
 			return g, tooManyRuns(over)
 		}
 	}

@@ -45,7 +45,8 @@ func parseAxis(list string) (values []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if values = append(values, more...); len(values) > MaxRuns {
+		values = append(values, more...)
+		if len(values) > MaxRuns {
 			return nil, fmt.Errorf("that is %d values, and a sweep has at most %d runs", len(values), MaxRuns)
 		}
 	}

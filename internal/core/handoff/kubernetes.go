@@ -51,7 +51,8 @@ func jobAnnotations(w *Work) object {
 func repeatSpec(w *Work) object {
 	failures := w.Care.Retries
 	if w.Care.Restart == job.OnFailure {
-		if failures = w.Care.Limit; failures == 0 {
+		failures = w.Care.Limit
+		if failures == 0 {
 			failures = 1<<31 - 1
 		}
 	}

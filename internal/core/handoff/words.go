@@ -200,7 +200,8 @@ func remarkLine(text string) string { return prose.Clean(strings.ToValidUTF8(tex
 // hostLabel is a text as the label of a host's name, short enough for a number behind it.
 func hostLabel(text string) string {
 	out := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(text), "-")
-	if out = strings.Trim(out[:min(len(out), 40)], "-"); out == "" {
+	out = strings.Trim(out[:min(len(out), 40)], "-")
+	if out == "" {
 		return "job"
 	}
 	return out

@@ -310,7 +310,8 @@ func (c *deviceHistory) countTrouble(s sample, now time.Time, gap, full time.Dur
 	}
 	c.level, c.at = s.level, now
 	if s.level == levelFine {
-		if c.trouble = max(c.trouble-since, 0); c.trouble == 0 {
+		c.trouble = max(c.trouble-since, 0)
+		if c.trouble == 0 {
 			c.measured = false
 		}
 		return

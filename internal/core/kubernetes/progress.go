@@ -66,7 +66,8 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
 	case failed != nil:
 		p.Phase = Failed
-		if p.Why = endingReason(pod, end); p.Why == nil && end == nil {
+		p.Why = endingReason(pod, end)
+		if p.Why == nil && end == nil {
 			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason, "the cluster says that it failed, and no more"), ""}
 		}
 	case end != nil: // the controller has not counted it yet

@@ -71,7 +71,8 @@ func fullestDevice(all []memoryShare) (device string, most float64) {
 	sum := map[string]float64{}
 	for _, s := range all {
 		for _, d := range s.devices {
-			if sum[d] += s.part; sum[d] > most {
+			sum[d] += s.part
+			if sum[d] > most {
 				device, most = d, sum[d]
 			}
 		}

@@ -50,7 +50,8 @@ func lookNvidiaOutside(f File) []Finding {
 		}
 		set, ok := p.ownVariable(name)
 		if !ok {
-			if set, _ = a.outerSetting(i, name); set.Do != Set {
+			set, _ = a.outerSetting(i, name)
+			if set.Do != Set {
 				continue
 			}
 		}

@@ -62,7 +62,8 @@ func containerCommand(p program) (tool string, words []Word) {
 func readContainerRun(s Step) (containerRun, bool) {
 	r := containerRun{program: programOf(s)}
 	var words []Word
-	if r.tool, words = containerCommand(r.program); len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
+	r.tool, words = containerCommand(r.program)
+	if len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
 		return r, false
 	}
 	return r, r.readOptions(words[1:])

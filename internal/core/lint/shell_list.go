@@ -42,7 +42,8 @@ func cutList(s Step) (Finding, bool) {
 	if last < 0 {
 		last = len(pieces)
 	}
-	if pieces = pieces[:last]; len(pieces) == 0 || !listPiece().MatchString(value.Text) {
+	pieces = pieces[:last]
+	if len(pieces) == 0 || !listPiece().MatchString(value.Text) {
 		return Finding{}, false
 	}
 	list := value.Text

@@ -363,7 +363,8 @@ func (m listVariable) sampleMachine(value string) gpu.Machine {
 	}
 	seen := map[string]bool{}
 	for t := range strings.SplitSeq(value, ",") {
-		if t = strings.TrimSpace(t); strings.HasPrefix(t, "GPU-") && !seen[t] && len(seen) < 32 {
+		t = strings.TrimSpace(t)
+		if strings.HasPrefix(t, "GPU-") && !seen[t] && len(seen) < 32 {
 			seen[t] = true
 			machine.Devices = append(machine.Devices, gpu.Device{Index: len(machine.Devices), Vendor: m.vendor, UUID: gpu.UUID(t)})
 		}

@@ -142,7 +142,8 @@ func (u *unit) withMemoryUsedBy(ps []gpu.Process) *unit {
 	}
 
 	out, dev := *u, *u.dev
-	if out.dev = &dev; u.mig == nil {
+	out.dev = &dev
+	if u.mig == nil {
 		dev.MemoryUsed = &known
 		return &out
 	}

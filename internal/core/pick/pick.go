@@ -193,7 +193,8 @@ func (q *query) selectCandidates() []*unit {
 
 func (q *query) buildPlan(chosen []*unit) job.Plan {
 	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.promisedShare(), Isolation: q.spec.Isolate.Level()}
-	if plan.Quota = q.spec.Quota; q.spec.Share <= 0 && plan.Share > 0 {
+	plan.Quota = q.spec.Quota
+	if q.spec.Share <= 0 && plan.Share > 0 {
 		plan.Quota = q.parentPool().Quota // the request gets all of that lease, which is limited as a whole
 	}
 	for i, u := range chosen {
@@ -223,7 +224,8 @@ func modelsText(chosen []*unit) string {
 	for _, u := range chosen {
 		models = append(models, u.dev.Name)
 	}
-	if models = uniqueStrings(models); len(models) < 2 {
+	models = uniqueStrings(models)
+	if len(models) < 2 {
 		return ""
 	}
 	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), prose.JoinWords(models, "and"))

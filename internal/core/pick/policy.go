@@ -54,7 +54,8 @@ func (q *query) policyObstacle(u *unit) *obstacle {
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
 			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.JoinWords(r.Models, "or"), orDefault(prose.Brief(u.dev.Name), "of an unknown model"))
 		default:
-			if gives = q.overMemoryText(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.totalMemory() != nil {
+			gives = q.overMemoryText(r, u)
+			if gives != "" && u.mig == nil && q.spec.MIG == "" && u.totalMemory() != nil {
 				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", formatSizeFlag(r.Memory), remedy)
 			}
 		}

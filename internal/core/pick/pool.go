@@ -36,7 +36,8 @@ func (q *query) judgeForShare(u *unit, ps []gpu.Process, out *use) {
 		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
-	if out.busy = q.shareModeObstacle(u, ps, b); out.busy != nil {
+	out.busy = q.shareModeObstacle(u, ps, b)
+	if out.busy != nil {
 		return
 	}
 	q.fitShare(u, b, out)

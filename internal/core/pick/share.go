@@ -69,7 +69,8 @@ func groupLeases(leases []job.Lease) []*group {
 			if up < 0 {
 				break
 			}
-			if at = up; seen[at] { // leases that name each other as parent: each counts
+			at = up
+			if seen[at] { // leases that name each other as parent: each counts
 				at = i
 				break
 			}
@@ -143,7 +144,8 @@ func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *led
 	var known gpu.Bytes
 	for _, p := range ps {
 		b.chargeProcess(q, p)
-		if unsaid = unsaid || p.Memory == nil; p.Memory != nil {
+		unsaid = unsaid || p.Memory == nil
+		if p.Memory != nil {
 			known += max(0, *p.Memory)
 		}
 	}

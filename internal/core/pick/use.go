@@ -35,7 +35,8 @@ func (q *query) usageOf(u *unit) use {
 	ps := q.processesOn(u)
 	out := use{idle: q.isIdle(u, ps), blind: isUseUnknown(u), processes: blockersOf(ps)}
 	for _, judge := range []func(*unit) *obstacle{q.healthObstacle, q.drainObstacle, q.computeModeObstacle} {
-		if out.busy = judge(u); out.busy != nil {
+		out.busy = judge(u)
+		if out.busy != nil {
 			break
 		}
 	}
@@ -70,7 +71,8 @@ func (q *query) keptObstacle(t job.Ticket) *obstacle {
 	if t.PID > 0 {
 		text += " (" + PIDText(t.PID, isOtherNamespace(t.Namespace, q.in.Namespace)) + ")"
 	}
-	if text += ", which has its turn first"; !t.Since.IsZero() {
+	text += ", which has its turn first"
+	if !t.Since.IsZero() {
 		text += " and waits since " + clockText(q.in.Now, t.Since)
 	}
 	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}

@@ -143,7 +143,8 @@ func Judge(f Facts) Finding {
 		out.Notes = append(out.Notes, f.unusedNotes()...)
 	case f.Unlisted != "":
 		out.Verdict, out.Text = NotMeasurable, f.jobText()+" cannot be looked for on the GPUs: "+f.Unlisted
-		if out.Remedy = f.Mend; out.Remedy == "" {
+		out.Remedy = f.Mend
+		if out.Remedy == "" {
 			out.Remedy = "gpuard status shows what the driver answers"
 		}
 	default:

@@ -58,7 +58,8 @@ func CutToWidth(s string, width int, dots string) string {
 	}
 	room := width - Cells(dots)
 	for i, r := range s {
-		if room -= runeCells(r); room < 0 {
+		room -= runeCells(r)
+		if room < 0 {
 			return strings.TrimRight(s[:i], " ") + dots
 		}
 	}

@@ -99,7 +99,8 @@ func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int
 }
 
 func (l *Line) storeClass(c Class, list places) {
-	if l.classes[c] = list; len(list) == 0 {
+	l.classes[c] = list
+	if len(list) == 0 {
 		delete(l.classes, c)
 	}
 }

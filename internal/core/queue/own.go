@@ -75,7 +75,8 @@ func (q *Input) sortWithinUsers(order []job.Ticket) {
 		var own []job.Ticket
 		var known []time.Duration
 		for _, i := range at {
-			if own = append(own, order[i]); order[i].Time > 0 {
+			own = append(own, order[i])
+			if order[i].Time > 0 {
 				known = append(known, order[i].Time)
 			}
 		}

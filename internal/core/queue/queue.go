@@ -143,7 +143,8 @@ func (q *Input) splitCompeting() (in, out []job.Ticket) {
 		if seen[t.UID] == 0 {
 			holds[t.UID] = q.countHeldDevices(t.UID)
 		}
-		if seen[t.UID]++; seen[t.UID] <= MaxCompeting {
+		seen[t.UID]++
+		if seen[t.UID] <= MaxCompeting {
 			in = append(in, t)
 		} else {
 			out = append(out, t)

@@ -29,7 +29,8 @@ func (w *walk) reserveForTicket(t candidate) {
 	}
 	r, ok := w.currentReservation(t)
 	if !ok {
-		if r, ok = w.newReservation(t); !ok || !w.claimDevices(t) || w.hasPausedDevice(t) || !w.isContested(t, r.Devices) {
+		r, ok = w.newReservation(t)
+		if !ok || !w.claimDevices(t) || w.hasPausedDevice(t) || !w.isContested(t, r.Devices) {
 			return
 		}
 	}
@@ -136,7 +137,8 @@ func (w *walk) newReservation(t candidate) (Reservation, bool) {
 	if len(free) < t.Count {
 		return r, false
 	}
-	if r.Until = free[t.Count-1].at; r.Until-now <= longest {
+	r.Until = free[t.Count-1].at
+	if r.Until-now <= longest {
 		r.Devices = latestInTime(free, t.Count, r.Until)
 		return r, true
 	}
@@ -173,7 +175,8 @@ func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	if room := w.q.Rooms[id].Share; t.Share > 0 && room != nil {
 		left := *room
 		for _, l := range leases {
-			if left += l.share; left >= t.Share {
+			left += l.share
+			if left >= t.Share {
 				return at(l)
 			}
 		}

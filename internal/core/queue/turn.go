@@ -168,7 +168,8 @@ const maxPause = 14 * Patience
 
 // pauseUntil forbids reservations on the device until a time.
 func (t Turn) pauseUntil(id gpu.UUID, until, now int64) {
-	if until = min(until, now+int64(maxPause)); until > max(now, t.Rest[id]) {
+	until = min(until, now+int64(maxPause))
+	if until > max(now, t.Rest[id]) {
 		t.Rest[id] = until
 	}
 }

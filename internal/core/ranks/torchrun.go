@@ -112,7 +112,8 @@ func readOption(word string) (o option, value string, given bool, err error) {
 	if i < 0 {
 		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script come after it", word)
 	}
-	if o = torchrunOptions()[i]; given && !o.value {
+	o = torchrunOptions()[i]
+	if given && !o.value {
 		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)
 	}
 	return o, value, given, nil

@@ -235,7 +235,8 @@ func choosesGPU(flag string) bool {
 func (s *Service) TryTemplate(text string, split bool) error {
 	for _, ordinal := range []int{0, max(1, s.Replicas) - 1} {
 		f := filler{terms: terms{Ordinal: ordinal, Replicas: max(1, s.Replicas), Service: s.Name}}
-		if f.fillCommand([]string{text}, split); f.err != nil {
+		f.fillCommand([]string{text}, split)
+		if f.err != nil {
 			return f.err
 		}
 	}

@@ -31,7 +31,8 @@ func (p Pulse) AfterCheck(h *Healthy, ok bool, since time.Duration) Pulse {
 	if ok {
 		return Pulse{Healthy: new(true), Well: since}
 	}
-	if p.Failed++; p.Failed >= h.Failures {
+	p.Failed++
+	if p.Failed >= h.Failures {
 		p.Healthy = new(false)
 	}
 	return p

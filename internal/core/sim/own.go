@@ -126,7 +126,8 @@ func (l *ownLine) nextTurn() (startableJob, bool) {
 	q := queue.Input{Now: l.r.now, Boot: l.r.sinceBoot(), Tickets: l.tickets, Held: l.r.held, Rooms: l.rooms, OwnPatience: l.r.Policy.patience}
 	var next job.Ticket
 	var ok bool
-	if l.turn, next, ok = l.turn.DecideNext(q, "", l.tickets, queue.PassOverAfter); !ok {
+	l.turn, next, ok = l.turn.DecideNext(q, "", l.tickets, queue.PassOverAfter)
+	if !ok {
 		return startableJob{}, false
 	}
 	t := startableJob{kept: queue.KeptDevices(l.turn.ApplyTo(q), next.ID, next.UID), time: next.Time}

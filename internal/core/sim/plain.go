@@ -78,7 +78,8 @@ func (l *plainLine) bestClass(order jobOrder, suits func(requestClass) bool) (be
 func (l *plainLine) takeFirst(c requestClass) startableJob {
 	list := l.classes[c]
 	i := (*list)[0]
-	if *list = (*list)[1:]; len(*list) == 0 {
+	*list = (*list)[1:]
+	if len(*list) == 0 {
 		delete(l.classes, c)
 	}
 	l.waits--

@@ -47,7 +47,8 @@ func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
 		if err := r.playEvent(at); err != nil {
 			return Result{}, err
 		}
-		if r.events++; step != nil && r.events%64 == 0 && !step(r.starts) {
+		r.events++
+		if step != nil && r.events%64 == 0 && !step(r.starts) {
 			return Result{}, ErrStopped
 		}
 	}

@@ -56,7 +56,8 @@ func (d *Device) addUsage(lease map[int]string, around []Lease) {
 				continue
 			}
 			seen = true
-			if known = known && p.Memory != nil; known {
+			known = known && p.Memory != nil
+			if known {
 				sum += *p.Memory
 			}
 		}
@@ -80,7 +81,8 @@ func addLeaseRemedies(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint
 		if p := leases[j].StoppedHolder(); p != nil {
 			do = fmt.Sprintf("continue that: kill -CONT %d; or %s", p.PID, do)
 		}
-		if l.Remedy = do; uid != 0 && uid != leases[j].UID {
+		l.Remedy = do
+		if uid != 0 && uid != leases[j].UID {
 			l.Remedy = "ask " + l.User + " to " + do
 		}
 	}

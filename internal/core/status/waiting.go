@@ -68,7 +68,8 @@ func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 		if !slices.Contains(w.Devices, d.UUID) {
 			return
 		}
-		if all++; d.Reason == "" {
+		all++
+		if d.Reason == "" {
 			free++
 			return
 		}

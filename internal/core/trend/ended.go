@@ -123,7 +123,8 @@ func divideShares(all map[string]EndedLease, watched map[string]bool) {
 					granted[name] += c.at.Sub(list[i-1].at).Seconds() / float64(len(live))
 				}
 			}
-			if live[c.name] = c.begin; !c.begin {
+			live[c.name] = c.begin
+			if !c.begin {
 				delete(live, c.name)
 			}
 		}

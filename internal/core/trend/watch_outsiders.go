@@ -167,7 +167,8 @@ func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []device
 	case !read:
 		known.since, known.time = time.Time{}, 0
 	case spent >= w.scaledMinutes(minOnCPUMinutes):
-		if verdict = float64(*l.Computed-known.time) >= minCPUShare*float64(spent); !verdict {
+		verdict = float64(*l.Computed-known.time) >= minCPUShare*float64(spent)
+		if !verdict {
 			known.since, known.time = now, *l.Computed
 		}
 	}

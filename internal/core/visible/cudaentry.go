@@ -150,7 +150,8 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 		found = slices.DeleteFunc(found, func(c choice) bool { return c.dev.UsesMIG() })
 	}
 	if len(found) == 1 {
-		if tail, _, _ = strings.Cut(tail, ","); strings.Trim(tail, blanks) != "" {
+		tail, _, _ = strings.Cut(tail, ",")
+		if strings.Trim(tail, blanks) != "" {
 			r.addNote(codeJunk, "what follows the identifier in %s is ignored", quoteEntry(entry))
 		}
 		if ofSlice {

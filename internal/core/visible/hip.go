@@ -76,11 +76,13 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	l.within, l.below, filtered = readROCR(env, m)
 	l.chosen = l.within
 	l.name = name
-	if l.value, l.set = env.Lookup(name); !l.set {
+	l.value, l.set = env.Lookup(name)
+	if !l.set {
 		return l
 	}
 	r := hipReader{noter{l.variable, duplicateNotes(env, name)}, Unquote(l.value), l.within}
-	if l.set = hipReads(env, name); !l.set {
+	l.set = hipReads(env, name)
+	if !l.set {
 		r.addNote(codeNoMask, "quotation marks with nothing between them count as not set")
 		l.notes = r.notes
 		return l

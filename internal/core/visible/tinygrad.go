@@ -57,7 +57,8 @@ func tinygradCUDA(env Env, m gpu.Machine) View {
 	r := noter{notes: append(list.notes, notes...)}
 	r.notes = append(r.notes, Note{codeOtherName, "tinygrad's CUDA backend goes through libcuda, which reads " + cudaVariable})
 	value, _ := env.Lookup("DEV")
-	if r.variable = (variable{"DEV", value}); readTarget(value).numbers != "" {
+	r.variable = (variable{"DEV", value})
+	if readTarget(value).numbers != "" {
 		r.addNote(codeUndocumented, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
 	}
 	return newView("tinygrad", chosen, r.notes)

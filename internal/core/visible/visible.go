@@ -182,7 +182,8 @@ func truncateText(s string) string {
 func droppedEntries(tokens []string, i int) string {
 	var names []string
 	for _, t := range tokens[min(i+1, len(tokens)):] {
-		if t = strings.TrimSpace(t); t != "" {
+		t = strings.TrimSpace(t)
+		if t != "" {
 			names = append(names, quoteEntry(t))
 		}
 	}

@@ -187,7 +187,8 @@ func setUUIDs(cards []card) {
 		}
 		at[c.device.PCI]++
 		// ROCm's form (ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_gpu_agent.cpp); 0 means that it has none.
-		if c.device.UUID = gpu.UUID("PCI-" + c.device.PCI); c.props["unique_id"] != 0 {
+		c.device.UUID = gpu.UUID("PCI-" + c.device.PCI)
+		if c.props["unique_id"] != 0 {
 			c.device.UUID = gpu.UUID(fmt.Sprintf("GPU-%016x", c.props["unique_id"]))
 		}
 		same[c.device.UUID]++

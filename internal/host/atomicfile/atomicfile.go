@@ -19,7 +19,8 @@ func ReplaceText(path string, before, after []byte) error {
 	if err == nil {
 		defer p.close()
 		var old unix.Stat_t
-		if old, err = p.checkReplaceable(); err == nil {
+		old, err = p.checkReplaceable()
+		if err == nil {
 			err = replaceOld(p, old, before, after)
 		}
 	}
@@ -49,17 +50,20 @@ func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // synced before it gets its name
-	if err = p.fillNewFile(old, f, after); err == nil {
+	err = p.fillNewFile(old, f, after)
+	if err == nil {
 		err = p.checkUnchanged(old, before)
 	}
 	if err == nil && !named {
-		if err = p.removeTemporary(); err == nil {
+		err = p.removeTemporary()
+		if err == nil {
 			err = p.dir.LinkFile(f, p.temporaryName())
 			named = err == nil
 		}
 	}
 	if err == nil {
-		if err = p.dir.Rename(p.temporaryName(), p.name); err == nil {
+		err = p.dir.Rename(p.temporaryName(), p.name)
+		if err == nil {
 			return nil
 		}
 	}

@@ -34,16 +34,21 @@ func createFile(path string, text []byte, mode fs.FileMode) error {
 		defer p.dir.Remove(p.temporaryName()) //nolint:errcheck // its other name
 	}
 	_, err = f.Write(text)
-	if err == nil {
-		err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = f.Sync()
+	err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
+
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = p.dir.LinkFile(f, p.name)
+	err = f.Sync()
+
+	if err != nil {
+		return err
 	}
-	return err
+
+	return p.dir.LinkFile(f, p.name)
 }
 
 // CheckWritable is an error where no file at path can come or go: its folder, or the one in which that would be made, is not
@@ -53,7 +58,8 @@ func CheckWritable(path string) error {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)
 		if err == nil {
 			var info os.FileInfo
-			if info, err = os.Stat(dir); err == nil && !info.IsDir() {
+			info, err = os.Stat(dir)
+			if err == nil && !info.IsDir() {
 				err = unix.ENOTDIR
 			}
 		}
@@ -73,7 +79,8 @@ func Remove(path string, before []byte) error {
 	if err == nil {
 		defer p.close()
 		var old unix.Stat_t
-		if old, err = p.dir.Lstat(p.name); err == nil {
+		old, err = p.dir.Lstat(p.name)
+		if err == nil {
 			err = p.checkUnchanged(old, before)
 		}
 		if err == nil {

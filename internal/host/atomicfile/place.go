@@ -31,7 +31,8 @@ func (p *folderEntry) close() { _ = p.dir.Close() }
 
 // checkReplaceable returns the file's data, and refuses a file that cannot be replaced without another change.
 func (p *folderEntry) checkReplaceable() (st unix.Stat_t, err error) {
-	if st, err = p.dir.Lstat(p.name); err != nil {
+	st, err = p.dir.Lstat(p.name)
+	if err != nil {
 		return st, err
 	}
 	switch {
@@ -55,7 +56,8 @@ func (p *folderEntry) openChecked(old unix.Stat_t) (*os.File, error) {
 	}
 	f := os.NewFile(uintptr(fd), filepath.Join(p.dir.Name(), p.name)) //nolint:gosec // a descriptor
 	var now unix.Stat_t
-	if err = unix.Fstat(fd, &now); err == nil && (now.Ino != old.Ino || now.Dev != old.Dev) {
+	err = unix.Fstat(fd, &now)
+	if err == nil && (now.Ino != old.Ino || now.Dev != old.Dev) {
 		err = errChanged
 	}
 	if err != nil {

@@ -23,7 +23,8 @@ func (p *folderEntry) temporaryName() string {
 func (p *folderEntry) createTemporary() (f *os.File, named bool, err error) {
 	f, err = p.dir.CreateTemp()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
-		if err = p.removeTemporary(); err == nil {
+		err = p.removeTemporary()
+		if err == nil {
 			f, err = p.dir.Create(p.temporaryName())
 			named = true
 		}

@@ -218,7 +218,8 @@ func appendTo(root *sys.Dir, name string, text []byte) error {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)) //nolint:gosec // a descriptor
-	if err = checkTrusted(fd, file.Name(), []uint32{uint32(os.Geteuid())}); err == nil {
+	err = checkTrusted(fd, file.Name(), []uint32{uint32(os.Geteuid())})
+	if err == nil {
 		_, err = file.Write(text)
 	}
 	return errors.Join(err, file.Close())
@@ -242,7 +243,8 @@ func keepNewest(data []byte, boot string) []byte {
 			continue
 		}
 		k := kind{found[0].Device, found[0].XID.Code}
-		if count[k]++; count[k] > often || size+len(l) > shortenAbove/2 {
+		count[k]++
+		if count[k] > often || size+len(l) > shortenAbove/2 {
 			continue
 		}
 		size += len(l)

@@ -68,9 +68,11 @@ func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 		return nil, nil, err
 	}
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
+	if err != nil {
+		return nil, nil, err
 	}
+	err = cmd.Start()
+
 	if err != nil {
 		return nil, nil, err
 	}

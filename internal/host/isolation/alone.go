@@ -170,7 +170,8 @@ func (a *soleThread) endThreads() syscall.Errno {
 //go:norace
 //go:nosplit
 func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno) {
-	if _, _, errno = syscall.RawSyscall(syscall.SYS_LSEEK, dir, 0, 0); errno != 0 {
+	_, _, errno = syscall.RawSyscall(syscall.SYS_LSEEK, dir, 0, 0)
+	if errno != 0 {
 		return 0, errno
 	}
 	for {

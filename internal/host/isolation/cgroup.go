@@ -40,9 +40,11 @@ func hierarchies() []hierarchy {
 // filter stays when every gpuard is gone. An outer filter stays in force. Root can move out again, and nobody else.
 func becomeInGroup(nodes []string, p walledProgram) error {
 	found, err := numbersOf(nodes)
-	if err == nil {
-		err = wantRoot()
+	if err != nil {
+		return err
 	}
+	err = wantRoot()
+
 	if err != nil {
 		return err
 	}

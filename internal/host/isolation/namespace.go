@@ -49,9 +49,11 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	}
 	a.dropCapabilities(full)
 	err = a.becomeProgram(p)
-	if err == nil {
-		err = a.prepareFailure(p)
+	if err != nil {
+		return err
 	}
+	err = a.prepareFailure(p)
+
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,11 @@ func tryNamespace() error {
 	} else {
 		a.mapOwnIDs()
 	}
-	if err == nil {
-		err = a.coverDevice("/dev/null")
+	if err != nil {
+		return err
 	}
+	err = a.coverDevice("/dev/null")
+
 	if err != nil {
 		return err
 	}
@@ -97,9 +99,11 @@ func (m *idMapHandshake) mapChildIDs(pid int) error {
 		if err == nil {
 			text, err = identityMap("/proc/self/" + kind)
 		}
-		if err == nil {
-			err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
+		if err != nil {
+			continue
 		}
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
+
 	}
 	if err == nil {
 		_, err = unix.Write(m.mapped[1], letter)

@@ -193,7 +193,8 @@ func (j *Journal) WaitForWrite() {
 	if j.changes == nil {
 		watch, err := sys.NewInotify()
 		if err == nil {
-			if _, err = watch.Add(j.file.Name(), unix.IN_MODIFY); err != nil {
+			_, err = watch.Add(j.file.Name(), unix.IN_MODIFY)
+			if err != nil {
 				_ = watch.Close()
 			}
 		}
@@ -255,10 +256,11 @@ func (j *Journal) EachNewLine(f func(line []byte) error) error {
 }
 
 func (j *Journal) wrapError(err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
 	}
-	return fmt.Errorf("cannot use the journal %s: %w", j.file.Name(), err)
+	return nil
+
 }
 
 // TryLock is Lock, but returns nil without an error if another process has the lock.
@@ -379,10 +381,12 @@ func replaceIn(dir *sys.Dir, name string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err = write(file); err == nil {
+	err = write(file)
+	if err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
+	err = errors.Join(err, file.Close())
+	if err == nil {
 		err = dir.Rename(fresh, name)
 	}
 	if err != nil {

@@ -218,7 +218,8 @@ func keepNewest(found []Error) []Error {
 	for i := len(found) - 1; i >= 0; i-- {
 		e := found[i]
 		k := kind{e.PCI, e.XID.Code}
-		if count[k]++; over[e.PCI] && !e.After || count[k] > maxPerCode {
+		count[k]++
+		if over[e.PCI] && !e.After || count[k] > maxPerCode {
 			continue
 		}
 		out = append(out, e)

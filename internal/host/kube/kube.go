@@ -157,9 +157,11 @@ func hasAny(text string, signs ...string) bool {
 // getObject decodes one object that a call prints.
 func getObject[T any](ctx context.Context, c *Cluster, args ...string) (v T, err error) {
 	out, err := c.runKubectl(ctx, nil, append(args, "--output=json")...)
-	if err == nil {
-		err = decodeAnswer(out, &v)
+	if err != nil {
+		return v, err
 	}
+	err = decodeAnswer(out, &v)
+
 	return v, err
 }
 

@@ -96,7 +96,8 @@ func (c Command) Start() (*Child, error) {
 		return nil, &NotExecutableError{c.Argv[0], errors.Unwrap(err)}
 	}
 	if c.Born != nil {
-		if err = c.Born(child); err != nil {
+		err = c.Born(child)
+		if err != nil {
 			_ = child.process.Kill()
 		}
 	}
@@ -153,7 +154,8 @@ func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int6
 	if c.status.Signaled() {
 		signal = unix.SignalName(c.status.Signal())
 	}
-	if peak = c.usage.Maxrss << 10; peak <= ownPeakMemory() {
+	peak = c.usage.Maxrss << 10
+	if peak <= ownPeakMemory() {
 		peak = 0
 	}
 	return c.status.ExitStatus(), signal, c.ran, peak

@@ -85,7 +85,8 @@ func (c *ChildGroup) waitForMember(number int, process *os.Process) {
 			defer c.mu.Unlock()
 			return c.asked || c.meant.After(time.Now().Add(-time.Second))
 		})
-		if end.Code = status.ExitStatus(); status.Signaled() {
+		end.Code = status.ExitStatus()
+		if status.Signaled() {
 			end.Signal = unix.SignalName(status.Signal())
 		}
 	}

@@ -125,7 +125,8 @@ func (w *groupSignalCounter) updateCounts() bool {
 	// It may have been stopped or killed. And this process may be stopped just now, for longer than any deadline.
 	for try := 0; err == nil && n == 0 && try < 10; try++ {
 		_ = w.answer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		if n, err = w.answer.Read(told[:]); errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err = w.answer.Read(told[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			n, err = 0, nil
 		}
 	}

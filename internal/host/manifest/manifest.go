@@ -145,7 +145,8 @@ func tryOpen(path string, busy func()) (*Manifest, error) {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user; ask root to remove it (sudo rm -r %[1]s), or set XDG_STATE_HOME to a folder of your own", dir)
 	}
-	if m.Record, err = readRecordIn(folder, path); err != nil {
+	m.Record, err = readRecordIn(folder, path)
+	if err != nil {
 		_ = folder.Close()
 		return nil, err
 	}
@@ -282,7 +283,8 @@ func (m *Manifest) Save() error {
 	if os.Geteuid() == 0 && err == nil { // all users may read what root set up
 		err = f.Chmod(0o644)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
 		err = m.folder.Rename(next, name)
 	}
 	if err != nil {

@@ -64,9 +64,11 @@ func FindControl(ctx context.Context, pipe, temporary string, uid int) (*Control
 // ControlAt returns the daemon in the folder pipe that a job names. It is an error if the folder is not that user's.
 func ControlAt(pipe string, uid int) (*Control, error) {
 	path, err := exec.LookPath(controlProgram)
-	if err == nil {
-		err = checkOwner(pipe, uid)
+	if err != nil {
+		return nil, err
 	}
+	err = checkOwner(pipe, uid)
+
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func (c *Control) Start(ctx context.Context) error {
 	}
 	var err error
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if _, err = c.runCommand(ctx, "get_server_list"); err == nil {
+		_, err = c.runCommand(ctx, "get_server_list")
+		if err == nil {
 			return nil
 		}
 	}

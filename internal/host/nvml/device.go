@@ -117,7 +117,8 @@ func (r *deviceReader) readIdentity() {
 	case s == noPermission:
 		r.device.Problem = deniedProblem
 	case s != success:
-		if r.recordResult(byIndex, s); !r.isLost() {
+		r.recordResult(byIndex, s)
+		if !r.isLost() {
 			r.device.Problem = "cannot open the device: " + r.lib.errorText(s)
 		}
 	}
@@ -126,7 +127,8 @@ func (r *deviceReader) readIdentity() {
 	}
 	uuid, s := r.lib.readText("nvmlDeviceGetUUID", r.handle, uuidSize)
 	if s != success {
-		if r.recordResult("nvmlDeviceGetUUID", s); !r.isLost() {
+		r.recordResult("nvmlDeviceGetUUID", s)
+		if !r.isLost() {
 			r.device.Problem = "cannot read its UUID: " + r.lib.errorText(s)
 		}
 		return

@@ -54,7 +54,8 @@ func (r *deviceReader) readMIG(what gpu.What) {
 func (r *deviceReader) readSlice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
 	uuid, s := r.lib.readText("nvmlDeviceGetUUID", handle, uuidSize)
 	if s != success {
-		if r.recordResult("nvmlDeviceGetUUID", s); !r.isLost() {
+		r.recordResult("nvmlDeviceGetUUID", s)
+		if !r.isLost() {
 			r.problems = append(r.problems, fmt.Sprintf("its MIG device %d cannot be named, so no job gets it and its processes count for the whole GPU: the driver says of its UUID: %s; see whether sudo nvidia-smi -L names it", index, r.lib.errorText(s)))
 		}
 		return gpu.MIGDevice{}, false

@@ -106,7 +106,8 @@ func (r *deviceReader) readProcessList(handle uintptr, function string) ([]proce
 	s := functionNotFound
 	for _, version := range []string{"_v3", "_v2"} {
 		var found []processInfo
-		if found, s = r.fetchProcessList(handle, function+version); !s.isAbsent() {
+		found, s = r.fetchProcessList(handle, function+version)
+		if !s.isAbsent() {
 			return found, s
 		}
 	}

@@ -101,7 +101,8 @@ func driverError(format string, args ...any) *gpu.Unavailable {
 
 func firstTextLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(prose.Clean(line)); line != "" {
+		line = strings.TrimSpace(prose.Clean(line))
+		if line != "" {
 			return truncate(line, 300)
 		}
 	}

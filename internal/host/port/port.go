@@ -47,10 +47,12 @@ func SetInherit(fd int, yes bool) {
 }
 
 func bindPort(family int, every unix.Sockaddr) (number, fd int, err error) {
-	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}
-	if number, err = bindSocket(fd, family, every); err != nil {
+	number, err = bindSocket(fd, family, every)
+	if err != nil {
 		_ = unix.Close(fd)
 		return 0, -1, err
 	}

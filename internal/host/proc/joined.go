@@ -113,7 +113,8 @@ func lastLineOf(path string) (line string, changed int64) {
 	n, _ := file.ReadAt(text, info.Size()-int64(len(text)))
 	lines := strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := len(lines) - 1; i >= 0; i-- {
-		if line = strings.TrimSpace(lines[i]); line != "" {
+		line = strings.TrimSpace(lines[i])
+		if line != "" {
 			return line, info.ModTime().UnixNano()
 		}
 	}

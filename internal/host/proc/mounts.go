@@ -87,7 +87,8 @@ func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s sp
 	if err != nil { // nothing says what the machine has there
 		return space.Unclear, "", run, nil //nolint:nilerr // it is an answer
 	}
-	if s, why = on.JudgeSight(); s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
+	s, why = on.JudgeSight()
+	if s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
 		return space.Unclear, "", "", nil
 	}
 	return s, why, run, nil
@@ -114,7 +115,8 @@ func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
 // findOutsideRoot returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1
 // for root, else of an ancestor of this process.
 func (f FS) findOutsideRoot() (root string, found bool) {
-	if root = filepath.Join(f.root, "1", "root"); unix.Access(root+"/", unix.F_OK) == nil {
+	root = filepath.Join(f.root, "1", "root")
+	if unix.Access(root+"/", unix.F_OK) == nil {
 		return root, true
 	}
 	pid := os.Getppid()

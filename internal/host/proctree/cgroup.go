@@ -39,7 +39,8 @@ func newCgroup(number int) *cgroup {
 	if err == nil {
 		err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
 	}
-	if g.file = file; err != nil {
+	g.file = file
+	if err != nil {
 		g.emptyAndRemove()
 		return nil
 	}

@@ -62,7 +62,8 @@ func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 func (t *Tree) NewGroup() *os.File {
 	t.group.emptyAndRemove()
 	t.groups++
-	if t.group = newCgroup(t.groups); t.group == nil {
+	t.group = newCgroup(t.groups)
+	if t.group == nil {
 		return nil
 	}
 	return t.group.file

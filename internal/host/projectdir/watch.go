@@ -32,14 +32,16 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Watcher{Changed: changed, changed: changed, folder: f, stop: stop}
 	var err error
-	if w.inotify, err = sys.NewInotify(); err != nil {
+	w.inotify, err = sys.NewInotify()
+	if err != nil {
 		go w.notifyAtIntervals(ctx)
 		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
 	if only != "" {
 		err = w.addWatch(f.instancePath(only, ""))
 	} else {
-		if err = w.addWatch(f.Path); err == nil {
+		err = w.addWatch(f.Path)
+		if err == nil {
 			err = w.addWatch(f.filePath(instancesFolder))
 		}
 		for _, name := range f.Instances() {

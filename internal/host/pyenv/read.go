@@ -92,7 +92,8 @@ func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageF
 		}
 		seen = append(seen, info)
 		f := PackageFolder{Path: path}
-		if f.Names, err = w.listNames(path); err != nil {
+		f.Names, err = w.listNames(path)
+		if err != nil {
 			f.Problem = errorReason(err)
 		} else if len(f.Names) == maxNames {
 			f.Problem = fmt.Sprintf("it has very many files: only the first %d were read", maxNames)

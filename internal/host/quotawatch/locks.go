@@ -109,7 +109,8 @@ func readNote[T any](l *Locks, n sharedNote) map[string]T {
 	var before json.RawMessage
 	for range 10 {
 		begin := make([]byte, 1)
-		if _, _ = l.file.ReadAt(begin, n.at); begin[0] != '{' { // nothing was noted
+		_, _ = l.file.ReadAt(begin, n.at)
+		if begin[0] != '{' { // nothing was noted
 			break
 		}
 		var text json.RawMessage

@@ -56,7 +56,8 @@ func (c Commands) runCommand(ctx context.Context, name string, args ...string) (
 	if err != nil {
 		return "", "", &MissingError{name}
 	}
-	if path, err = filepath.Abs(path); err != nil {
+	path, err = filepath.Abs(path)
+	if err != nil {
 		return "", "", fmt.Errorf("cannot call %s: %w", name, err)
 	}
 	patience := c.Patience

@@ -150,7 +150,8 @@ func (r *entryReader) readOtherFolder(path string, here *unix.Stat_t) (all []fou
 	if err != nil || st.Dev == here.Dev && st.Ino == here.Ino {
 		return nil, st.Uid, err
 	}
-	if _, err = r.checkFolder(root); err == nil {
+	_, err = r.checkFolder(root)
+	if err == nil {
 		all, err = r.readAllEntries(root)
 	}
 	return all, st.Uid, err

@@ -173,11 +173,14 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 func replaceFile(dir *sys.Dir, name, fresh string, data []byte) error {
 	_ = dir.Remove(fresh) // left by a killed process
 	err := dir.Write(fresh, data, 0o644)
-	if err == nil {
-		if err = dir.Rename(fresh, name); err != nil {
-			_ = dir.Remove(fresh)
-		}
+	if err != nil {
+		return err
 	}
+	err = dir.Rename(fresh, name)
+	if err != nil {
+		_ = dir.Remove(fresh)
+	}
+
 	return err
 }
 
@@ -222,7 +225,8 @@ const crowdThreshold = 10_000
 func (f *Folder) FindCrowdingUser() (top string, uid uint32, n int) {
 	for _, sub := range []string{"leases", "tickets"} {
 		top = filepath.Join(f.Path, sub)
-		if uid, n = crowdingUserIn(top); n > 0 {
+		uid, n = crowdingUserIn(top)
+		if n > 0 {
 			return top, uid, n
 		}
 	}
@@ -243,7 +247,8 @@ func crowdingUserIn(top string) (uid uint32, n int) {
 	for _, name := range names[:crowdThreshold] { // a sample is enough
 		var st unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			if count[st.Uid]++; count[st.Uid] > n {
+			count[st.Uid]++
+			if count[st.Uid] > n {
 				uid, n = st.Uid, count[st.Uid]
 			}
 		}

@@ -106,7 +106,8 @@ func (r *entryReader) openRegular(dirFD int, name string, owner *uint32) (int, e
 		return -1, err
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
+	err = unix.Fstat(fd, &st)
+	if err == nil {
 		switch {
 		case r.lock != nil && r.lock.isLockFile(&st):
 			r.lock.closeLater(fd)

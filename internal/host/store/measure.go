@@ -32,8 +32,10 @@ func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	if file, err = openOwnFile(dir, measureName); missing && errors.Is(err, os.ErrNotExist) {
-		if file, err = dir.Create(measureName); errors.Is(err, os.ErrExist) {
+	file, err = openOwnFile(dir, measureName)
+	if missing && errors.Is(err, os.ErrNotExist) {
+		file, err = dir.Create(measureName)
+		if errors.Is(err, os.ErrExist) {
 			file, err = openOwnFile(dir, measureName)
 		}
 	}
@@ -48,7 +50,8 @@ func openOwnFile(dir *sys.Dir, name string) (*os.File, error) {
 	}
 	file := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)) //nolint:gosec // a descriptor
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0) {
+	err = unix.Fstat(fd, &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0) {
 		err = fmt.Errorf("cannot use %s: it is not a file of its owner alone; remove it", file.Name())
 	}
 	if err != nil {

@@ -154,7 +154,8 @@ func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir
 		return nil
 	}
 	if isSpaceName(name) && !r.ids.Hides(st.Uid) { // no limit for hidden owners: the folders may be of different users
-		if r.spaces[uid]++; r.spaces[uid] > maxFoldersPerOwner {
+		r.spaces[uid]++
+		if r.spaces[uid] > maxFoldersPerOwner {
 			r.addProblem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", maxFoldersPerOwner))
 			return nil
 		}

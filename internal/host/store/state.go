@@ -83,7 +83,8 @@ func (f *Folder) writeState(s lockState) error {
 		data = []byte("{}") // a lost record costs one more reading of the machine; the leases are not in it
 	}
 	file := f.lock.file.Load()
-	if _, err = file.WriteAt(data, 0); err == nil {
+	_, err = file.WriteAt(data, 0)
+	if err == nil {
 		err = file.Truncate(int64(len(data)))
 	}
 	if err != nil {

@@ -59,7 +59,8 @@ func (f *Folder) replaceLock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = f.rewriteLease(root, l); err == nil { // the old lock is still held
+	err = f.rewriteLease(root, l)
+	if err == nil { // the old lock is still held
 		err = dir.Rename(fresh, entryNameOf(&l)+lockSuffix)
 	}
 	if err != nil {

@@ -181,12 +181,16 @@ func (r *entryReader) readTicket(dirFD int, name string, uid uint32) (*job.Ticke
 		err = fmt.Errorf("larger than %d KiB", maxEntrySize>>10)
 	}
 	t := job.Ticket{}
-	if err == nil {
-		err = json.Unmarshal(data, &t)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = checkTicket(&t, name[stampDigits+1:])
+	err = json.Unmarshal(data, &t)
+
+	if err != nil {
+		return nil, err
 	}
+	err = checkTicket(&t, name[stampDigits+1:])
+
 	if err != nil {
 		return nil, err
 	}

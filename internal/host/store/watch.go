@@ -300,10 +300,12 @@ func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
 	}
 	_ = raw.Control(func(dir uintptr) {
 		fd, err := f.newReader().openRegular(int(dir), name, &d.uid)
-		if err == nil {
-			alive, _ = isEntryLocked(fd)
-			_ = unix.Close(fd)
+		if err != nil {
+			return
 		}
+		alive, _ = isEntryLocked(fd)
+		_ = unix.Close(fd)
+
 	})
 	return alive
 }

@@ -136,9 +136,11 @@ func (d *Dir) Lstat(name string) (st unix.Stat_t, err error) {
 func (d *Dir) Create(name string) (file *os.File, err error) {
 	err = d.withFD("create", name, func(at int) error {
 		fd, err := unix.Openat(at, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		if err == nil {
-			file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), name)) //nolint:gosec // a descriptor
+		if err != nil {
+			return err
 		}
+		file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), name)) //nolint:gosec // a descriptor
+
 		return err
 	})
 	return file, err
@@ -150,8 +152,10 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 	if err != nil {
 		return err
 	}
-	if _, err = file.Write(data); err == nil {
-		if err = unix.Fchmod(int(file.Fd()), mode); err != nil {
+	_, err = file.Write(data)
+	if err == nil {
+		err = unix.Fchmod(int(file.Fd()), mode)
+		if err != nil {
 			err = &os.PathError{Op: "chmod", Path: file.Name(), Err: err}
 		}
 	}
@@ -168,11 +172,14 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 func (d *Dir) Replace(name string, data []byte, mode uint32) error {
 	fresh := NewPrefix + rand.Text()
 	err := d.Write(fresh, data, mode)
-	if err == nil {
-		if err = d.Rename(fresh, name); err != nil {
-			_ = d.Remove(fresh)
-		}
+	if err != nil {
+		return err
 	}
+	err = d.Rename(fresh, name)
+	if err != nil {
+		_ = d.Remove(fresh)
+	}
+
 	return err
 }
 
@@ -184,9 +191,11 @@ const NewPrefix = ".new-"
 func (d *Dir) CreateTemp() (file *os.File, err error) {
 	err = d.withFD("create", ".", func(at int) error {
 		fd, err := unix.Openat(at, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-		if err == nil {
-			file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), "(without a name)")) //nolint:gosec // a descriptor
+		if err != nil {
+			return err
 		}
+		file = os.NewFile(uintptr(fd), filepath.Join(d.Name(), "(without a name)")) //nolint:gosec // a descriptor
+
 		return err
 	})
 	return file, err

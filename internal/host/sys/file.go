@@ -52,7 +52,8 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 		return nil, err
 	}
 	if !fresh {
-		if err = w.checkWritable(fd, name); err == nil && flags&unix.O_TRUNC != 0 {
+		err = w.checkWritable(fd, name)
+		if err == nil && flags&unix.O_TRUNC != 0 {
 			err = truncateFile(fd)
 		}
 	}
@@ -93,10 +94,12 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 		if errors.Is(err, errMagic) {
 			return name, kind, nil
 		}
-		if err == nil {
-			w.rest = nil
-			err = w.followLink(link)
+		if err != nil {
+			return "", 0, err
 		}
+		w.rest = nil
+		err = w.followLink(link)
+
 		if err != nil {
 			return "", 0, err
 		}

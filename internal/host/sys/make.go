@@ -49,7 +49,8 @@ func (d *Dir) makeFolder(name string, mode uint32) (*Dir, error) {
 	}
 	dir, err := d.Dir(name)
 	if err == nil {
-		if err = dir.checkFresh(); err == nil {
+		err = dir.checkFresh()
+		if err == nil {
 			return dir, nil
 		}
 		_ = dir.Close()
@@ -65,7 +66,8 @@ func (d *Dir) checkFresh() error {
 	if err != nil {
 		return err
 	}
-	if _, err = d.Readdirnames(1); errors.Is(err, io.EOF) && st.Uid == uint32(os.Geteuid()) {
+	_, err = d.Readdirnames(1)
+	if errors.Is(err, io.EOF) && st.Uid == uint32(os.Geteuid()) {
 		return nil
 	}
 	return fmt.Errorf("%s is not as it was made: %w", d.Name(), os.ErrExist)

@@ -28,7 +28,8 @@ func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []
 		cmd.Stdin = bytes.NewReader(input)
 	}
 	printed, said := &Bounded{Most: most}, &Bounded{Most: 64 << 10}
-	if err = runInto(cmd, printed, said); ctx.Err() != nil {
+	err = runInto(cmd, printed, said)
+	if ctx.Err() != nil {
 		return nil, "", ctx.Err()
 	}
 	return printed.Text.Bytes(), strings.TrimSpace(said.Text.String()), err
@@ -47,7 +48,8 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 		return err
 	}
 	defer errs.close()
-	if err = cmd.Start(); err != nil {
+	err = cmd.Start()
+	if err != nil {
 		return err
 	}
 	_, _ = out.write.Close(), errs.write.Close()

@@ -96,7 +96,8 @@ func (w *pathWalker) walkPart(follow bool) error {
 
 // followLink puts what a link says before the rest of the way.
 func (w *pathWalker) followLink(link string) error {
-	if w.links++; w.links > 40 { // path_resolution(7)
+	w.links++
+	if w.links > 40 { // path_resolution(7)
 		return unix.ELOOP
 	}
 	w.rest = append(pathParts(link), w.rest...)
@@ -179,7 +180,8 @@ func openPath(at int, name string, flags int) (fd int, st unix.Stat_t, err error
 	if err != nil {
 		return -1, st, err
 	}
-	if err = unix.Fstat(fd, &st); err != nil {
+	err = unix.Fstat(fd, &st)
+	if err != nil {
 		_ = unix.Close(fd)
 	}
 	return fd, st, err

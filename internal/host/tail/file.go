@@ -114,7 +114,8 @@ func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 			part = part[:n-1] // the end of the last line
 		}
 		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part, '\n') {
-			if found++; found == last {
+			found++
+			if found == last {
 				return begin + int64(i) + 1, found
 			}
 			part = part[:i]

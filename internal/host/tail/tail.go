@@ -55,7 +55,8 @@ type Tail struct {
 func New() *Tail {
 	t := &Tail{woken: make(chan struct{}, 1)}
 	var err error
-	if t.inotify, err = sys.NewInotify(); err != nil {
+	t.inotify, err = sys.NewInotify()
+	if err != nil {
 		t.blind = true
 		return t
 	}
@@ -112,7 +113,8 @@ func (t *Tail) Now() (Line, bool) {
 				return line, true
 			}
 		}
-		if t.now = t.popFile(); t.now == nil {
+		t.now = t.popFile()
+		if t.now == nil {
 			return Line{}, false
 		}
 		t.watchFolder(t.now)

@@ -19,7 +19,8 @@ func ReadSpec(src []byte) (hostinfo.CDISpec, error) {
 	var spec hostinfo.CDISpec
 	var hosts []string
 	var err error
-	if src = bytes.TrimSpace(src); bytes.HasPrefix(src, []byte("{")) {
+	src = bytes.TrimSpace(src)
+	if bytes.HasPrefix(src, []byte("{")) {
 		hosts, err = fromJSON(src, &spec)
 	} else {
 		hosts, err = fromYAML(src, &spec)

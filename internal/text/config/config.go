@@ -41,7 +41,8 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	}
 	said := false
 	for _, p := range root.Pairs {
-		if said = said || slices.Contains(ProjectKeys(), p.Key.Text); p.Value.Null {
+		said = said || slices.Contains(ProjectKeys(), p.Key.Text)
+		if p.Value.Null {
 			continue // which is a mistake of any key
 		}
 		switch p.Key.Text {

@@ -28,7 +28,8 @@ func (r *reader) eachInstruction(each func(instruction)) error {
 		if n == 1 {
 			line = strings.TrimPrefix(line, "\ufeff")
 		}
-		if line = strings.TrimLeftFunc(line, unicode.IsSpace); line == "" || line[0] == '#' {
+		line = strings.TrimLeftFunc(line, unicode.IsSpace)
+		if line == "" || line[0] == '#' {
 			continue
 		}
 		i := r.joinLines(n)
@@ -87,7 +88,8 @@ func (r *reader) readDirectives(lines []string) error {
 		case name == "escape" && found[2] != "`" && found[2] != `\`:
 			return fmt.Errorf("line %d: escape must be \\ or `, and not %q", n+1, found[2])
 		default:
-			if seen[name] = true; name == "escape" {
+			seen[name] = true
+			if name == "escape" {
 				r.escape = found[2][0]
 			}
 		}
@@ -181,10 +183,12 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 			return nil
 		}
 		raw, is := strings.CutPrefix(strings.TrimLeft(i.text[at:end], "0123456789"), "<<")
-		if raw = strings.TrimLeft(strings.TrimPrefix(raw, "-"), " \t"); is && raw != "" && !strings.Contains(raw, "<") {
+		raw = strings.TrimLeft(strings.TrimPrefix(raw, "-"), " \t")
+		if is && raw != "" && !strings.Contains(raw, "<") {
 			_, word, _ = strings.Cut(word, "<<")
 			word, chomp := strings.CutPrefix(word, "-")
-			if word = strings.TrimLeft(word, " \t"); word != "" {
+			word = strings.TrimLeft(word, " \t")
+			if word != "" {
 				docs = append(docs, hereDocument{word, chomp})
 			}
 		}

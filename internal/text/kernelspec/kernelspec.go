@@ -68,7 +68,8 @@ func ReadSpec(data []byte) (Spec, error) {
 // that it had.
 func (s Spec) With(argv []string, display string, without []string) (changed Spec, dropped []string, err error) {
 	changed = Spec{Argv: argv, Display: display, Starter: s.Starter, fields: slices.Clone(s.fields)}
-	if err = changed.setField("argv", argv); err == nil {
+	err = changed.setField("argv", argv)
+	if err == nil {
 		err = changed.setField("display_name", display)
 	}
 	i := slices.IndexFunc(changed.fields, func(f field) bool { return f.name == "env" })

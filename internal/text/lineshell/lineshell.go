@@ -110,7 +110,8 @@ func (r *reader) readCshStatement(words []lint.Word) {
 	switch name := words[0].Text; {
 	case name == "setenv" && len(words) > 1:
 		s := lint.Step{At: spanOfWords(words), Do: lint.Set, Name: words[1].Text, How: "setenv", Exported: true, Maybe: maybe}
-		if s.Value = emptyValue(s.At); len(words) > 2 {
+		s.Value = emptyValue(s.At)
+		if len(words) > 2 {
 			s.Value = words[2]
 		}
 		r.addStep(s)

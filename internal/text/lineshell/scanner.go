@@ -109,7 +109,8 @@ func (s *scanner) readWord() lint.Word {
 		}
 	}
 	w.Raw, w.Text = s.src[begin:s.at], out.String()
-	if w.Known = w.Known && !strings.Contains(w.Raw, "("); !w.Known {
+	w.Known = w.Known && !strings.Contains(w.Raw, "(")
+	if !w.Known {
 		w.Text = w.Raw
 	}
 	w.At.EndLine, w.At.EndColumn = s.line, s.at-s.start+1

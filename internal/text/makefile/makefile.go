@@ -125,7 +125,8 @@ func (r *reader) readAssignment(n, from int, target string) (lint.Step, bool) {
 		value = value[:i]
 	}
 	begin := equals + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
-	if value = strings.TrimSpace(value); value == "" {
+	value = strings.TrimSpace(value)
+	if value == "" {
 		begin = equals + 1
 	}
 	place := func(from, to int) lint.Place {

@@ -145,7 +145,8 @@ func (e *serviceReader) readHealthy(k yamltree.Entry) *service.Healthy {
 		case "failures":
 			text, ok := e.Text(r, of)
 			var err error
-			if out.Failures, err = strconv.Atoi(text); ok && (err != nil || out.Failures < 1) {
+			out.Failures, err = strconv.Atoi(text)
+			if ok && (err != nil || out.Failures < 1) {
 				e.Wrong(r.Value.At, "failures%s is %q; write a whole number, such as failures: 3", of, text)
 			}
 		}
@@ -214,7 +215,8 @@ func (e *serviceReader) readPattern(k yamltree.Entry, of string) string {
 
 // readTemplate reads a text that is filled in for each instance.
 func (e *serviceReader) readTemplate(k yamltree.Entry, of string) (text string, ok bool) {
-	if text, ok = e.Text(k, of); !ok {
+	text, ok = e.Text(k, of)
+	if !ok {
 		return "", false
 	}
 	if err := e.TryTemplate(text, false); err != nil {

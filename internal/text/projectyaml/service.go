@@ -60,7 +60,8 @@ func (e *serviceReader) readCount(k yamltree.Entry) {
 		return
 	}
 	if k.Key.Name == "each" {
-		if e.Each = text == "gpu"; !e.Each {
+		e.Each = text == "gpu"
+		if !e.Each {
 			e.Wrong(k.Value.At, "each%s is %q; write each: gpu, or replicas: N for a number of instances", e.ofService(), text)
 		}
 		return
@@ -122,7 +123,8 @@ func (e *serviceReader) readRestart(k yamltree.Entry) {
 		return
 	}
 	var err error
-	if e.Limit, err = strconv.Atoi(limit); err != nil || e.Limit < 1 || e.Restart == service.Never {
+	e.Limit, err = strconv.Atoi(limit)
+	if err != nil || e.Limit < 1 || e.Restart == service.Never {
 		e.Wrong(k.Value.At, "restart%s is %q; write on-failure:5 or always:5 for at most 5 restarts in a row", e.ofService(), text)
 	}
 }

@@ -33,7 +33,8 @@ func Normalise(name string) string {
 func ParseFolderName(entry string) (name, version string, ok bool) {
 	stem, dist := strings.CutSuffix(entry, ".dist-info")
 	if !dist {
-		if stem, ok = strings.CutSuffix(entry, ".egg-info"); !ok {
+		stem, ok = strings.CutSuffix(entry, ".egg-info")
+		if !ok {
 			return "", "", false
 		}
 		if i := strings.LastIndex(stem, "-py"); i > 0 && strings.Trim(stem[i+3:], "0123456789.") == "" {

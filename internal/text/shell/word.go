@@ -41,7 +41,8 @@ func soleVariable(n syntax.Node) string {
 			sole = false
 		case *syntax.ParamExp:
 			plain := !n.Excl && !n.Length && !n.Width && !n.IsSet && n.Index == nil && n.Repl == nil && n.Slice == nil && n.Names == 0 && n.Param != nil
-			if sole = sole && plain && name == ""; sole {
+			sole = sole && plain && name == ""
+			if sole {
 				name = n.Param.Value
 			}
 		}

@@ -95,7 +95,8 @@ func splitOption(word string) (name, value string, given bool) {
 	if len(word) < 2 {
 		return word, "", true
 	}
-	if name = long[word[:2]]; name == "" {
+	name = long[word[:2]]
+	if name == "" {
 		return word, "", false
 	}
 	return name, strings.TrimPrefix(word[2:], "="), len(word) > 2
@@ -226,7 +227,8 @@ func ParseLimit(text string) (time.Duration, error) {
 	units := []time.Duration{time.Minute, time.Second}
 	if before, after, dayed := strings.Cut(text, "-"); dayed {
 		var err error
-		if days, err = strconv.Atoi(before); err != nil || days < 0 || days > 10_000 {
+		days, err = strconv.Atoi(before)
+		if err != nil || days < 0 || days > 10_000 {
 			return 0, wrong
 		}
 		rest, units = after, []time.Duration{time.Hour, time.Minute, time.Second}

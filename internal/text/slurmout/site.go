@@ -23,7 +23,8 @@ func ParseNodes(text string) (nodes []cluster.Node, err error) {
 		if _, why, ok := strings.Cut(strings.TrimSpace(line), " Reason="); ok {
 			n.Why = why
 		}
-		if n.GPUs, err = parseGPUs(value["Gres"]); err != nil {
+		n.GPUs, err = parseGPUs(value["Gres"])
+		if err != nil {
 			return nil, fmt.Errorf("scontrol printed %q of node %s", value["Gres"], n.Name)
 		}
 		used, err := parseGPUs(value["GresUsed"])
@@ -54,7 +55,8 @@ func parseGPUs(text string) (all []cluster.GPUs, err error) {
 		}
 		g := cluster.GPUs{All: 1}
 		if len(words) > 1 {
-			if g.All, err = strconv.Atoi(words[len(words)-1]); err != nil {
+			g.All, err = strconv.Atoi(words[len(words)-1])
+			if err != nil {
 				return nil, err
 			}
 			g.Type = strings.Join(words[1:len(words)-1], ":")

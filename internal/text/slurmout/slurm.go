@@ -53,7 +53,8 @@ func ParsePast(text string, zone *time.Location) (jobs []Job, err error) {
 		}
 		state, _, _ := strings.Cut(f[1], " ") // "CANCELLED by 1000"
 		j := Job{ID: f[0], State: state, Node: emptyIfNone(strings.TrimSuffix(f[5], "None assigned")), Began: parseTime(f[3], zone), Ended: parseTime(f[4], zone)}
-		if j.Exit, j.Signal, err = parseExit(f[2]); err != nil {
+		j.Exit, j.Signal, err = parseExit(f[2])
+		if err != nil {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
 		jobs = append(jobs, j)
@@ -81,10 +82,12 @@ func parseDetail(line string, zone *time.Location) (j Job, err error) {
 	_, rest, _ = strings.Cut(rest, " MCS_label=") // what stands between is the owner's
 	value, names := parseFields(rest), parseFields(head)
 	j = Job{State: value["JobState"], Reason: emptyIfNone(value["Reason"]), Node: emptyIfNone(value["NodeList"]), Began: parseTime(value["StartTime"], zone), Ended: parseTime(value["EndTime"], zone)}
-	if j.ID = names["JobId"]; names["ArrayTaskId"] != "" {
+	j.ID = names["JobId"]
+	if names["ArrayTaskId"] != "" {
 		j.ID = names["ArrayJobId"] + "_" + names["ArrayTaskId"]
 	}
-	if j.Exit, j.Signal, err = parseExit(value["ExitCode"]); err != nil || j.State == "" {
+	j.Exit, j.Signal, err = parseExit(value["ExitCode"])
+	if err != nil || j.State == "" {
 		return j, fmt.Errorf("scontrol printed %q", line)
 	}
 	return j, nil

@@ -74,7 +74,8 @@ func readOpenb(k *jobCollector, c *columns) error {
 	}
 	began := came
 	if text := c.columnValue("scheduled_time"); text != "" {
-		if began, err = parseSeconds("scheduled_time", text); err != nil {
+		began, err = parseSeconds("scheduled_time", text)
+		if err != nil {
 			return err
 		}
 	}
@@ -172,10 +173,11 @@ func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, kno
 }
 
 func spanError(name, text string, err error) error {
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("%s %q is not a time such as 1-02:03:04", name, cutBrief(text))
 	}
-	return fmt.Errorf("%s %q is not a time such as 1-02:03:04", name, cutBrief(text))
+	return nil
+
 }
 
 // parseGresGPUs reads "cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G": the number without a type is that of all.

@@ -170,7 +170,8 @@ func (k *jobCollector) readTable(in io.Reader) error {
 		}
 		var err error
 		if f == nil {
-			if f, at, err = formatOf(strings.TrimPrefix(text, "\ufeff")); err == nil {
+			f, at, err = formatOf(strings.TrimPrefix(text, "\ufeff"))
+			if err == nil {
 				k.Format = f.name
 			}
 		} else {
@@ -227,7 +228,8 @@ func formatOf(head string) (*format, columns, error) {
 	}
 	c := columns{sep: sep, places: map[string]int{}}
 	for i, name := range strings.Split(head, sep) {
-		if name = strings.ToLower(strings.Trim(strings.TrimSpace(name), `"`)); name != "" {
+		name = strings.ToLower(strings.Trim(strings.TrimSpace(name), `"`))
+		if name != "" {
 			c.places[name], c.width = i, i+1
 		}
 	}

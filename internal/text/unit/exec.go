@@ -91,11 +91,13 @@ func parseCommand(first lint.Word, line string) (Command, error) {
 	c := Command{Program: strings.TrimLeft(first.Text, "-@:+!|")}
 	c.Prefix = first.Text[:len(first.Text)-len(c.Program)]
 	var found bool
-	if c.Line, found = strings.CutPrefix(line, c.Prefix); found {
+	c.Line, found = strings.CutPrefix(line, c.Prefix)
+	if found {
 		return c, nil
 	}
 	if quote := line[:1]; quote == `"` || quote == "'" {
-		if c.Line, found = strings.CutPrefix(line[1:], c.Prefix); found {
+		c.Line, found = strings.CutPrefix(line[1:], c.Prefix)
+		if found {
 			c.Line = quote + c.Line
 			return c, nil
 		}

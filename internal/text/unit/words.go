@@ -19,7 +19,8 @@ func (r *reader) readCommands(key string, v placedText) {
 			one = nil
 			continue
 		}
-		if w.Text = strings.ReplaceAll(w.Text, "$$", "$"); w.Raw == `\;` {
+		w.Text = strings.ReplaceAll(w.Text, "$$", "$")
+		if w.Raw == `\;` {
 			w.Text = ";"
 		}
 		if bare := strings.TrimLeft(w.Raw, "-@:+!|"); len(one) == 0 && r.section != "Container" {

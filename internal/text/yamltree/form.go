@@ -293,7 +293,8 @@ func (f *Form) List(e Entry, of string) (out []Item) {
 			return nil
 		}
 		for _, part := range strings.Split(n.Text, ",") {
-			if part = strings.TrimSpace(part); part == "" {
+			part = strings.TrimSpace(part)
+			if part == "" {
 				f.Wrong(n.At, "%s%s has an empty name in its list", e.Key.Name, of)
 				return nil
 			}

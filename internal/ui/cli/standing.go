@@ -43,7 +43,8 @@ func (p *Program) ShowStanding(quiet bool) {
 func (s *queuePlaceLine) update(now *status.Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.latest = now; now == nil {
+	s.latest = now
+	if now == nil {
 		if s.pending != nil {
 			s.pending.Stop()
 		}

@@ -123,8 +123,10 @@ func followLogs(ctx context.Context, p *cli.Program, folder *services.Folder, s 
 		s.Follow(view, mine.Has)
 		return projectcmd.HaveAllEnded(view, mine.Has)
 	}, projectcmd.PendingText(mine.Has))
-	if err == nil {
-		s.Flush(nothing)
+	if err != nil {
+		return err
 	}
+	s.Flush(nothing)
+
 	return err
 }

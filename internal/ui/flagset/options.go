@@ -140,7 +140,8 @@ func OptionConflicts() (list []Conflict) {
 func FlagExample(name string) string {
 	glue, words := " ", []string(nil)
 	if o, found := option.FindOption(name); found {
-		if words = o.Words; len(words) == 0 || len(words) > 3 {
+		words = o.Words
+		if len(words) == 0 || len(words) > 3 {
 			words = []string{o.Sample}
 		}
 		if o.Takes == option.Optional && name != "wait" {

@@ -116,7 +116,8 @@ func (c *CareFlags) ReadFlags(cmd *cobra.Command, spec *job.Spec) (*job.Care, er
 	keep(err)
 	out.Stop, err = readStopSignal(c.stop)
 	keep(err)
-	if spec.Grace, err = time.ParseDuration(c.grace); err != nil || spec.Grace != 0 {
+	spec.Grace, err = time.ParseDuration(c.grace)
+	if err != nil || spec.Grace != 0 {
 		spec.Grace, err = flagset.ReadDuration("grace", c.grace)
 		keep(err)
 	}

@@ -40,7 +40,8 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 		}
 		value := d.Value
 		if value == "" {
-			if value = f.NoOptDefVal; f.Value.Type() == "bool" {
+			value = f.NoOptDefVal
+			if f.Value.Type() == "bool" {
 				value = "true"
 			}
 		}
@@ -55,7 +56,8 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 	}
 	limits, err := p.Host.Limits()
 	if r := limits.ShortestTime(); err == nil && r != nil {
-		if p.Defaults.Longest = r.Time; !flagset.IsSet(cmd, "keep-while") {
+		p.Defaults.Longest = r.Time
+		if !flagset.IsSet(cmd, "keep-while") {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
 		}

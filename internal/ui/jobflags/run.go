@@ -45,13 +45,16 @@ func (o *RunOptions) Add(p *cli.Program, cmd *cobra.Command) {
 
 // Parse checks those flags except --verify, which needs the machine.
 func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
-	if err = FillDefaults(p, cmd); err != nil {
+	err = FillDefaults(p, cmd)
+	if err != nil {
 		return spec, nil, err
 	}
-	if err = flagset.RefuseAssignment(cmd, command); err != nil {
+	err = flagset.RefuseAssignment(cmd, command)
+	if err != nil {
 		return spec, nil, err
 	}
-	if spec, err = ReadRequest(p, cmd, &o.Spec, command); err == nil {
+	spec, err = ReadRequest(p, cmd, &o.Spec, command)
+	if err == nil {
 		spec.Name, err = o.Name, checkName(cmd, o.Name)
 	}
 	if err == nil {
@@ -143,10 +146,12 @@ func ReadOversight(value string) (*run.Oversight, error) {
 		first, second = "30s", "stop"
 	}
 	var err error
-	if o.Patience, err = flagset.ReadDuration("verify", first); err != nil {
+	o.Patience, err = flagset.ReadDuration("verify", first)
+	if err != nil {
 		return nil, err
 	}
-	if o.Stop = second == "stop"; both && !o.Stop {
+	o.Stop = second == "stop"
+	if both && !o.Stop {
 		return nil, fmt.Errorf("cannot read --verify=%s: only stop can follow the comma, such as --verify=30s,stop", value)
 	}
 	return o, nil

@@ -29,7 +29,8 @@ func ScriptOf(command []string) (path, head string, lines []string) {
 		case !isArgument && !strings.Contains(word, "/"):
 			return "", "", nil
 		}
-		if head = readScriptHead(word); head == "" {
+		head = readScriptHead(word)
+		if head == "" {
 			return "", "", nil
 		}
 		return word, head, leadingLines(head)

@@ -93,7 +93,8 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	percent := 0
 	if number, isPart := strings.CutSuffix(s.share, "%"); isPart {
 		var err error
-		if percent, err = strconv.Atoi(strings.TrimSpace(number)); err != nil || percent < 1 || percent > 100 {
+		percent, err = strconv.Atoi(strings.TrimSpace(number))
+		if err != nil || percent < 1 || percent > 100 {
 			return job.Spec{}, fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", s.share)
 		}
 		flags.share = "1M" // until the GPUs are read
@@ -157,12 +158,14 @@ func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		return out, err
 	}
 	if s.memory != "" {
-		if out.Memory, err = readMemorySize("mem", s.memory); err != nil {
+		out.Memory, err = readMemorySize("mem", s.memory)
+		if err != nil {
 			return out, err
 		}
 	}
 	if s.share != "" {
-		if out.Share, err = readMemorySize("share", s.share); err != nil {
+		out.Share, err = readMemorySize("share", s.share)
+		if err != nil {
 			return out, err
 		}
 	}

@@ -55,7 +55,8 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
 			return waiting, failure.Usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
 		}
-		if waiting.Limit, err = flagset.ReadDuration("wait", w.wait); err != nil {
+		waiting.Limit, err = flagset.ReadDuration("wait", w.wait)
+		if err != nil {
 			return waiting, failure.AsUsage(err)
 		}
 	}
@@ -73,10 +74,11 @@ func checkWaitWord(p *cli.Program, cmd *cobra.Command) error {
 		return nil
 	}
 	_, err := flagset.ReadDuration("wait", word)
-	if err == nil {
-		return nil
+	if err != nil {
+		return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
 	}
-	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
+	return nil
+
 }
 
 // checkFallback refuses a list with a step that would never be tried, and one that conflicts with another flag.

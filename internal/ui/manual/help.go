@@ -152,7 +152,8 @@ func wrapNarrow(text string, width int) string {
 		}
 		first, second, _ := strings.Cut(bare, "  ")
 		out = append(out, wrapHanging(first, indent, width)...)
-		if second = strings.TrimSpace(second); second != "" {
+		second = strings.TrimSpace(second)
+		if second != "" {
 			out = append(out, wrapHanging(second, indent+4, width)...)
 		}
 	}

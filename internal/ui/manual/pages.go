@@ -126,7 +126,8 @@ func manExamples(text string) string {
 		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
 		code, words, _ := strings.Cut(line, "  ")
 		b.WriteString(EscapeRoff(code) + "\n")
-		if words = strings.TrimSpace(words); words != "" {
+		words = strings.TrimSpace(words)
+		if words != "" {
 			b.WriteString("    " + EscapeRoff(words) + "\n")
 		}
 	}

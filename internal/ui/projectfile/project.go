@@ -92,7 +92,8 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		_, _, err = o.Parse(trial, cmd, []string{s.Name})
 	}
 	if err == nil && cmd.Flags().Changed("verify") {
-		if _, err = jobflags.ReadOversight(o.Verify); err == nil {
+		_, err = jobflags.ReadOversight(o.Verify)
+		if err == nil {
 			err = flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}})
 		}
 	}

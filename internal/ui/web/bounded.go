@@ -65,7 +65,8 @@ func (b *limitedListener) countPeer(c net.Conn) (leave func(), ok bool) {
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.of[who]--; b.of[who] == 0 {
+		b.of[who]--
+		if b.of[who] == 0 {
 			delete(b.of, who)
 		}
 	}, true

@@ -24,7 +24,8 @@ import (
 func readKeyPair(cert, key string) (pair tls.Certificate, err error) {
 	var texts [2][]byte
 	for i, path := range []string{cert, key} {
-		if texts[i], err = machine.ReadFile(path); err != nil {
+		texts[i], err = machine.ReadFile(path)
+		if err != nil {
 			return pair, fmt.Errorf("cannot read %s: %w", path, err)
 		}
 	}

@@ -18,11 +18,13 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 	wrong := fmt.Errorf("cannot read --array %q: write numbers from 0, such as --array 1-20, --array 1,5,9, or --array 1-20%%4 for 4 at a time", text)
 	list, limit, limited := strings.Cut(text, "%")
 	if limited {
-		if most, err = strconv.Atoi(limit); err != nil || most < 1 {
+		most, err = strconv.Atoi(limit)
+		if err != nil || most < 1 {
 			return nil, 0, wrong
 		}
 	}
-	if tasks, err = parseNumbers(list, mostTasks); err != nil || len(tasks) == 0 {
+	tasks, err = parseNumbers(list, mostTasks)
+	if err != nil || len(tasks) == 0 {
 		return nil, 0, wrong
 	}
 	if len(tasks) == mostTasks+1 {

@@ -141,7 +141,8 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	case len(args) == 0:
 		return w, fmt.Errorf("cannot write nothing: write a command, such as %s -- python train.py, or -f gpuard.yaml SERVICE", cmd.CommandPath())
 	default:
-		if err = scriptFlags(p, cmd, args); err == nil {
+		err = scriptFlags(p, cmd, args)
+		if err == nil {
 			w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
 		}
 		if err == nil && t == handoff.Slurm {
@@ -154,7 +155,8 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	if o.workdir != "" {
 		w.Folder = o.workdir
 		if t == handoff.Slurm {
-			if w.Folder, err = filepath.Abs(o.workdir); err != nil {
+			w.Folder, err = filepath.Abs(o.workdir)
+			if err != nil {
 				return w, err
 			}
 		}
@@ -168,7 +170,8 @@ func addVariables(p *cli.Program, w *handoff.Work, env []string) error {
 	for _, text := range env {
 		name, value, given := strings.Cut(text, "=")
 		if !given {
-			if value, given = p.Host.Env.Lookup(name); !given {
+			value, given = p.Host.Env.Lookup(name)
+			if !given {
 				return fmt.Errorf("cannot hand on --env %s: this shell has no such variable, or does not export it; write --env %[1]s=VALUE", name)
 			}
 		}
@@ -196,7 +199,8 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	if err != nil {
 		return w, err
 	}
-	if w, err = workOf(project.Policy, s, i); err != nil {
+	w, err = workOf(project.Policy, s, i)
+	if err != nil {
 		return w, err
 	}
 	w.Note, w.Held = o.note, o.hold

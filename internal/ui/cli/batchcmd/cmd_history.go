@@ -73,7 +73,8 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	var since time.Duration
 	if o.since != "" {
 		var err error
-		if since, err = flagset.ReadDuration("since", o.since); err != nil {
+		since, err = flagset.ReadDuration("since", o.since)
+		if err != nil {
 			return failure.AsUsage(err)
 		}
 	}
@@ -86,7 +87,8 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 		defer q.Close()
 		troubles, cerr := refreshEngines(cmd.Context(), p, q)
 		sayTroubles(p, troubles)
-		if list, err = q.List(userqueue.State.Over); err == nil {
+		list, err = q.List(userqueue.State.Over)
+		if err == nil {
 			err = cerr
 		}
 	}

@@ -293,11 +293,13 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
 	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []userqueue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []userqueue.HostJobs{}, Engines: []userqueue.Trouble{}}
 	if q != nil {
-		if a.Kept = q.HasKeeper(); !a.Kept {
+		a.Kept = q.HasKeeper()
+		if !a.Kept {
 			a.Problem = q.Problem()
 		}
 		if ask {
-			if a.Engines, err = refreshEngines(ctx, p, q); err != nil {
+			a.Engines, err = refreshEngines(ctx, p, q)
+			if err != nil {
 				return a, 0, err
 			}
 		}

@@ -129,7 +129,8 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.AsUsage(err)
 	}
 	if !j.Spec.StartsTorchrun() {
-		if j.Path, err = userqueue.FindProgram(args[0]); err != nil {
+		j.Path, err = userqueue.FindProgram(args[0])
+		if err != nil {
 			return err
 		}
 	}
@@ -180,35 +181,42 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	if err != nil {
 		return what, j, err
 	}
-	if j.Folder, err = thisFolder(); err != nil {
+	j.Folder, err = thisFolder()
+	if err != nil {
 		return what, j, err
 	}
 	care, err := o.careOf(cmd, &spec)
 	if err != nil {
 		return what, j, err
 	}
-	if spec.Waiting, err = o.wait.Parse(p, cmd); err != nil {
+	spec.Waiting, err = o.wait.Parse(p, cmd)
+	if err != nil {
 		return what, j, err
 	}
-	if j.Fallback = spec.Waiting.Fallback; slices.Equal(j.Fallback, []string{"other"}) { // a job of the queue waits for its turn
+	j.Fallback = spec.Waiting.Fallback
+	if slices.Equal(j.Fallback, []string{"other"}) { // a job of the queue waits for its turn
 		j.Fallback = append(j.Fallback, "wait")
 	}
-	if what.Time, spec.Time = spec.Time, 0; isKept(cmd) {
+	what.Time, spec.Time = spec.Time, 0
+	if isKept(cmd) {
 		j.Care = keptCare(cmd, care)
 	}
-	if j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify); err != nil {
+	j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
+	if err != nil {
 		return what, j, err
 	}
 	what.Retry = batchlog.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
 	if care.Log != "" {
-		if j.Log, err = filepath.Abs(care.Log); err != nil {
+		j.Log, err = filepath.Abs(care.Log)
+		if err != nil {
 			return what, j, err
 		}
 		if err := jobflags.CheckWritable("log", j.Log, care.Log); err != nil {
 			return what, j, err
 		}
 	}
-	if what.After, err = parseAfter(o.after); err != nil {
+	what.After, err = parseAfter(o.after)
+	if err != nil {
 		return what, j, err
 	}
 	spec.Name = o.name
@@ -216,7 +224,8 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	j.Limits = userqueue.CallerLimits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)
-	if j.Machine, err = machineOf(p); err != nil {
+	j.Machine, err = machineOf(p)
+	if err != nil {
 		return what, j, err
 	}
 	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, userqueue.CommandHash(args), pick.DeviceCount(spec)

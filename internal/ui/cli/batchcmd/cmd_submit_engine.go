@@ -69,9 +69,11 @@ func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string
 // engineInFile is the engine of a service; "" for none.
 func engineInFile(p *cli.Program, file, service string) (string, error) {
 	project, err := projectfile.LoadProject(p, file)
-	if err == nil {
-		_, err = projectfile.NeededServices(project, []string{service})
+	if err != nil {
+		return "", err
 	}
+	_, err = projectfile.NeededServices(project, []string{service})
+
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +168,8 @@ func testScript(ctx context.Context, s *remote.Scheduler, text string) (said str
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // in the folder for such files
 	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Close()); err != nil {
+	err = errors.Join(err, file.Close())
+	if err != nil {
 		return "", fmt.Errorf("cannot try the job: %w", err)
 	}
 	return s.Test(ctx, file.Name())

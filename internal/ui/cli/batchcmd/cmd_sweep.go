@@ -192,7 +192,8 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 		return err
 	}
 	one := q.Spec
-	if one.Command = q.Command; len(one.Command) == 0 { // each line of a file is one
+	one.Command = q.Command
+	if len(one.Command) == 0 { // each line of a file is one
 		one.Command = []string{o.commands}
 	}
 	if err := o.ranks.Parse(cmd, &one, &o.care, false); err != nil {
@@ -229,12 +230,14 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 		return err
 	}
 	if q.ElseCPU {
-		if q.Spec, err = claim.CPUIfImpossible(cmd.Context(), p.Host, q.Spec); err != nil {
+		q.Spec, err = claim.CPUIfImpossible(cmd.Context(), p.Host, q.Spec)
+		if err != nil {
 			return err
 		}
 	}
 	if o.perGPU > 1 && !q.Spec.CPU {
-		if q.Spec.Share, err = claim.EqualShare(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
+		q.Spec.Share, err = claim.EqualShare(cmd.Context(), p.Host, q.Spec, o.perGPU)
+		if err != nil {
 			return err
 		}
 	}

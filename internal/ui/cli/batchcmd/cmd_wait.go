@@ -131,7 +131,8 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, 
 		}
 		silent := map[string]bool{}
 		for _, t := range troubles {
-			if silent[t.Engine] = true; !f.silent[t.Engine] {
+			silent[t.Engine] = true
+			if !f.silent[t.Engine] {
 				sayTroubles(f.P, []userqueue.Trouble{t})
 			}
 		}
@@ -184,7 +185,8 @@ func (f *Follower) ensureKeeper(open []*userqueue.Entry) error {
 		if time.Since(f.started) > 2*time.Second {
 			f.starts = 0
 		}
-		if f.starts++; f.starts > 3 {
+		f.starts++
+		if f.starts > 3 {
 			return fmt.Errorf("cannot wait any longer: what runs the queue ends again and again; %s", cmp.Or(f.Q.Problem(), "see: gpuard queue"))
 		}
 		if err := f.Q.StartKeeper(); err != nil {

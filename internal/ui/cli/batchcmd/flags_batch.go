@@ -46,9 +46,11 @@ func (b *batchFlags) addBatchFlags(cmd *cobra.Command) {
 // careOf reads the flags that say how the job is looked after.
 func (b *batchFlags) careOf(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	care, err := b.care.ReadFlags(cmd, spec)
-	if err == nil {
-		err = b.ranks.Parse(cmd, spec, &b.care, false)
+	if err != nil {
+		return care, err
 	}
+	err = b.ranks.Parse(cmd, spec, &b.care, false)
+
 	return care, err
 }
 
@@ -73,7 +75,8 @@ func parseAfter(text string) (list []batchlog.After, err error) {
 // readWork is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
 // rules do not count there.
 func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
-	if w.Spec, err = s.Spec(cmd, args); err == nil && s.GPUs == jobflags.AllGPUs {
+	w.Spec, err = s.Spec(cmd, args)
+	if err == nil && s.GPUs == jobflags.AllGPUs {
 		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
 	}
 	if err != nil {
@@ -85,11 +88,14 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 	if err != nil {
 		return w, err
 	}
-	if w.Spec.Waiting, err = b.wait.Parse(p, cmd); err != nil {
+	w.Spec.Waiting, err = b.wait.Parse(p, cmd)
+	if err != nil {
 		return w, err
 	}
-	if w.Care = *care; w.Care.Log != "" {
-		if w.Care.Log, err = filepath.Abs(w.Care.Log); err != nil {
+	w.Care = *care
+	if w.Care.Log != "" {
+		w.Care.Log, err = filepath.Abs(w.Care.Log)
+		if err != nil {
 			return w, err
 		}
 	}
@@ -99,7 +105,8 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 
 // readOthers reads the flags that name other jobs.
 func (b *batchFlags) readOthers(w *handoff.Work) (err error) {
-	if w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.Log.Path); err != nil {
+	w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.Log.Path)
+	if err != nil {
 		return err
 	}
 	list, err := parseAfter(b.after)

@@ -181,7 +181,8 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 			g = &group{at: len(out)}
 			groups[why], out = g, append(out, f)
 		}
-		if g.what, g.codes = append(g.what, what), append(g.codes, f.Code); out[g.at].Do == "" {
+		g.what, g.codes = append(g.what, what), append(g.codes, f.Code)
+		if out[g.at].Do == "" {
 			out[g.at].Do = f.Do
 		}
 	}

@@ -87,7 +87,8 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 		for _, row := range table {
 			row[3] = strings.TrimPrefix(row[3], "0000:")
 		}
-		if widths, over = p.ColumnWidths(table); over > 0 {
+		widths, over = p.ColumnWidths(table)
+		if over > 0 {
 			widths[2] = max(widths[2]-over, len("MODEL"))
 		}
 	}

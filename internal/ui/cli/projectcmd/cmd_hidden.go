@@ -39,7 +39,8 @@ func NewKeepCommand(p *cli.Program) *cobra.Command {
 				p.Host.Project = services.InstancePolicy(args[0], args[1], hash)
 				var care *job.Care
 				var err error
-				if task.Spec, care, err = o.Parse(p, cmd, args[2:]); err == nil {
+				task.Spec, care, err = o.Parse(p, cmd, args[2:])
+				if err == nil {
 					task.Care = *care // it has a log
 					task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
 				}

@@ -90,16 +90,20 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 		return err
 	}
 	keep, err := saveVariables(p, cmd, o.save)
-	if err == nil {
-		spec, err = jobflags.AskDevice(p, cmd, o.ask, spec)
+	if err != nil {
+		return err
 	}
+	spec, err = jobflags.AskDevice(p, cmd, o.ask, spec)
+
 	if err != nil {
 		return err
 	}
 	vars, err := shellenv.ChoiceVariables(cmd.Context(), p.Host, spec)
-	if err == nil {
-		vars, err = keep(vars, nil)
+	if err != nil {
+		return err
 	}
+	vars, err = keep(vars, nil)
+
 	if err != nil {
 		return err
 	}

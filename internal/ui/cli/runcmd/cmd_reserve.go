@@ -117,7 +117,8 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return spec, err
 	}
-	if spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil); err == nil {
+	spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil)
+	if err == nil {
 		spec.Waiting, err = o.wait.Parse(p, cmd)
 	}
 	switch {
@@ -126,7 +127,8 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 	case spec.CPU:
 		return spec, failure.Usagef("cannot use --cpu with reserve: there is no GPU to lease; variables that hide all GPUs: gpuard env --cpu")
 	case o.length != "":
-		if spec.Timeout, err = flagset.ReadDuration("for", o.length); err != nil {
+		spec.Timeout, err = flagset.ReadDuration("for", o.length)
+		if err != nil {
 			return spec, failure.AsUsage(err)
 		}
 		spec.Name = cmp.Or(o.note, "reserved")
@@ -208,10 +210,11 @@ func deliverAnswer(p *cli.Program, cmd *cobra.Command, h *leases.HeldLease, writ
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	err := write()
-	if err == nil {
-		return nil
+	if err != nil {
+		return errors.Join(err, leases.UndoHold(cmd.Context(), p.Host, h))
 	}
-	return errors.Join(err, leases.UndoHold(cmd.Context(), p.Host, h))
+	return nil
+
 }
 
 // showReservation is the answer about a lease for a time or a process.

@@ -171,7 +171,8 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	}
 	a := newCompareAnswer(cmd, o, r, got)
 	a.Notes = append(a.Notes, p.Remarks...)
-	if a.Complete = a.Complete && broken == nil; broken != nil && o.json {
+	a.Complete = a.Complete && broken == nil
+	if broken != nil && o.json {
 		a.Notes = append(a.Notes, broken.Error())
 	}
 	if err := showCompared(p, o, a); err != nil {
@@ -204,7 +205,8 @@ func splitCommands(args []string) (list []compare.Command) {
 			break
 		}
 		add(args[:end])
-		if args = args[end+1:]; len(args) > 0 && args[0] == "--" {
+		args = args[end+1:]
+		if len(args) > 0 && args[0] == "--" {
 			args = args[1:]
 		}
 		if len(args) == 0 {
@@ -249,7 +251,8 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 	if err := jobflags.RefuseRange("device", o.device); err != nil {
 		return err
 	}
-	if r.Arms, err = experiment.ParseArms(o.arms); err != nil {
+	r.Arms, err = experiment.ParseArms(o.arms)
+	if err != nil {
 		return err
 	}
 	for _, text := range o.metrics {

@@ -105,7 +105,8 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	}
 	var sizes []int
 	if o.gpus != "" {
-		if sizes, err = numbersOf(o.gpus); err != nil {
+		sizes, err = numbersOf(o.gpus)
+		if err != nil {
 			return err
 		}
 	}
@@ -119,9 +120,11 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	} else {
 		r.Trace, err = ownTrace(cmd.Context(), p)
 	}
-	if err == nil {
-		r.Machines, err = simulatedMachines(p, cmd, sizes, r.Trace.Jobs)
+	if err != nil {
+		return err
 	}
+	r.Machines, err = simulatedMachines(p, cmd, sizes, r.Trace.Jobs)
+
 	if err != nil {
 		return err
 	}
@@ -251,7 +254,8 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 			if err != nil {
 				return simulate.Trace{}, err
 			}
-			if found = len(list) > 0; found {
+			found = len(list) > 0
+			if found {
 				if err := lines.Encode(map[string][]userqueue.Entry{"jobs": list}); err != nil {
 					return simulate.Trace{}, err
 				}

@@ -67,9 +67,11 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 		return showBus(cmd.Context(), p, o.json)
 	case o.record:
 		data, err := leases.RecordMachine(cmd.Context(), p.Host)
-		if err == nil {
-			_, err = p.Out.Write(data)
+		if err != nil {
+			return err
 		}
+		_, err = p.Out.Write(data)
+
 		return err
 	case cmd.Flags().Changed("watch"):
 		every, err := flagset.ReadInterval(o.watch)

@@ -65,7 +65,8 @@ func startKeyboard(screen, again bool) *keyboard {
 		return nil
 	}
 	var err error
-	if k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
+	k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
+	if err != nil {
 		return nil
 	}
 	if again {

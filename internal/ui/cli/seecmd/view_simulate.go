@@ -91,7 +91,8 @@ func enoughGPUsText(results []sim.Result) string {
 		if r.Policy != results[0].Policy {
 			continue
 		}
-		if sizes++; r.WaitMean != nil && r.TooLarge == 0 && *r.WaitMean <= maxBriefWait.Seconds() && (sizes > 1 || len(results) > 1) {
+		sizes++
+		if r.WaitMean != nil && r.TooLarge == 0 && *r.WaitMean <= maxBriefWait.Seconds() && (sizes > 1 || len(results) > 1) {
 			return fmt.Sprintf("%d GPUs are the fewest of these with a mean wait of at most 10 minutes", r.GPUs)
 		}
 	}

@@ -171,7 +171,8 @@ func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
 	for _, x := range d.XIDs {
-		if count[x.Code]++; count[x.Code] == 1 {
+		count[x.Code]++
+		if count[x.Code] == 1 {
 			order = append(order, x.Code)
 		}
 		last[x.Code] = x

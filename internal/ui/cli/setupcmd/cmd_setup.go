@@ -195,7 +195,8 @@ func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report,
 		r := previews[i]
 		if !t.dry {
 			var err error
-			if r, err = s.Apply(w); err != nil {
+			r, err = s.Apply(w)
+			if err != nil {
 				return all, err
 			}
 		}

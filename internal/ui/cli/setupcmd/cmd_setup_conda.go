@@ -81,7 +81,8 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 	if err == nil && len(words) == 0 && o.file != "" {
 		err = failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
 	} else if err == nil && len(words) == 0 {
-		if words, err = c.AskedFlags(); err == nil {
+		words, err = c.AskedFlags()
+		if err == nil {
 			err = o.applyStoredFlags(p, cmd, words)
 		}
 	}
@@ -89,7 +90,8 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 		return err
 	}
 	f.Words = words
-	if c.Flags, err = o.choice.flagWords(p, cmd); err != nil {
+	c.Flags, err = o.choice.flagWords(p, cmd)
+	if err != nil {
 		return err
 	}
 	c.Ask, c.Lease = o.ask, o.lease

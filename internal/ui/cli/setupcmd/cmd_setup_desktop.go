@@ -40,14 +40,17 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 			return failure.WithExitCode(func() error {
 				d := setup.Desktop{Setup: &setup.Setup{Host: p.Host}, Name: name}
 				var err error
-				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
+				d.App, d.More, err = entryAndArguments(cmd, args)
+				if err != nil {
 					return err
 				}
-				if d.Flags, err = l.flagWords(p, cmd); err != nil {
+				d.Flags, err = l.flagWords(p, cmd)
+				if err != nil {
 					return err
 				}
 				if ask {
-					if err = jobflags.CheckAsk(cmd); err != nil {
+					err = jobflags.CheckAsk(cmd)
+					if err != nil {
 						return err
 					}
 					d.Flags = append(d.Flags, "--ask")

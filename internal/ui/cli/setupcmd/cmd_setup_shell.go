@@ -44,7 +44,8 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 					name = args[0]
 				}
 				var err error
-				if s.Name, err = s.Setup.NameShell(name); err != nil {
+				s.Name, err = s.Setup.NameShell(name)
+				if err != nil {
 					return err
 				}
 				return runSetup(p, &t, setupPart{s.Key, s.Wish})

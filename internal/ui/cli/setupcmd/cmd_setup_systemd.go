@@ -30,9 +30,11 @@ func (l *leaseFlags) addFlags(p *cli.Program, cmd *cobra.Command) {
 // flagWords checks the flags, and returns them as words for gpuard run.
 func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
 	words, err := l.deviceChoice.flagWords(p, cmd)
-	if err == nil {
-		_, err = l.wait.Parse(p, cmd)
+	if err != nil {
+		return nil, err
 	}
+	_, err = l.wait.Parse(p, cmd)
+
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +75,16 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 				t.system = !s.User
 				s.Setup = &setup.Setup{Host: p.Host, System: t.system}
 				var err error
-				if s.Unit, s.Command, err = unitAndCommand(cmd, args); err != nil {
+				s.Unit, s.Command, err = unitAndCommand(cmd, args)
+				if err != nil {
 					return err
 				}
-				if s.Flags, err = l.flagWords(p, cmd); err != nil {
+				s.Flags, err = l.flagWords(p, cmd)
+				if err != nil {
 					return err
 				}
-				if s.Folder, err = os.Getwd(); err != nil {
+				s.Folder, err = os.Getwd()
+				if err != nil {
 					return fmt.Errorf("cannot find the current folder: %w", err)
 				}
 				s.NoWait = !l.mayWait()
