@@ -27,8 +27,10 @@ import (
 
 // content is a file of the release, by where it lies in the archive and on a machine with the package.
 type content struct {
-	archive  string // below the archive's folder; "" where the archive has none
-	deb, rpm string // "" where the package has none
+	// Below the archive's folder; "" where the archive has none.
+	archive string
+	// "" where the package has none.
+	deb, rpm string
 	text     []byte
 	mode     int64
 }
@@ -76,7 +78,8 @@ func (r *release) buildPrograms(ctx context.Context, arch string) (string, error
 	for _, name := range programs() {
 		cmd.Args = append(cmd.Args, "./cmd/"+name)
 	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=") // for every processor, whatever the builder's own is
+	// For every processor, whatever the builder's own is.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build for %s: %w: %s", arch, err, out)
 	}
@@ -101,7 +104,8 @@ func (r *release) commonFiles(ctx context.Context) ([]content, error) {
 		}
 		one := content{archive: name, deb: docFolder + name, rpm: docFolder + name, text: text}
 		if name == "LICENSE" {
-			one.deb = docFolder + "copyright" // the place that Debian prescribes
+			// The place that Debian prescribes.
+			one.deb = docFolder + "copyright"
 		}
 		list = append(list, one)
 	}
@@ -189,6 +193,7 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 
 // goroot is where the Go lies that builds the release.
 func goroot(ctx context.Context) string {
-	out, _ := runOutput(ctx, "go", "env", "GOROOT") // where there is none, its licence is missed
+	// Where there is none, its licence is missed.
+	out, _ := runOutput(ctx, "go", "env", "GOROOT")
 	return strings.TrimSpace(string(out))
 }

@@ -33,8 +33,10 @@ func main() {
 type release struct {
 	version, out, nfpm string
 
-	when time.Time // of the commit: files are not younger, whenever they are built
-	work string    // folder for what is on the way
+	// Of the commit: files are not younger, whenever they are built.
+	when time.Time
+	// Folder for what is on the way.
+	work string
 }
 
 // architectures by Go's names, which Debian shares.

@@ -68,7 +68,8 @@ func (r *release) makePackage(ctx context.Context, dir, arch, kind, folder strin
 	for _, program := range programs() {
 		contents = append(contents, object{"src": filepath.Join(folder, program), "dst": "/usr/bin/" + program, "file_info": info(0o755)})
 	}
-	if kind == "rpm" { // a folder that no package owns stays when this one goes
+	if kind == "rpm" {
+		// A folder that no package owns stays when this one goes.
 		contents = append(contents, object{"dst": strings.TrimSuffix(docFolder, "/"), "type": "dir", "file_info": info(0o755)})
 	}
 	for i, f := range files {

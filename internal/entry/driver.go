@@ -25,10 +25,13 @@ import (
 // command, that process begins again without it (host/crash). A process that runs a command calls readInChild first.
 type nvmlDriver struct {
 	deadline time.Duration
-	devices  string // folder with an entry for each device that the kernel driver has
-	crashed  *gpu.Unavailable
-	catcher  *crash.Catcher                    // nil: a crash ends this process
-	child    atomic.Pointer[driverchild.Child] // nil: the library is used in this process
+	// Folder with an entry for each device that the kernel driver has.
+	devices string
+	crashed *gpu.Unavailable
+	// nil: a crash ends this process.
+	catcher *crash.Catcher
+	// nil: the library is used in this process.
+	child atomic.Pointer[driverchild.Child]
 
 	opening sync.Mutex
 	nvml    *nvml.Library
@@ -41,7 +44,8 @@ func newDriver(deadline time.Duration, devices string) *nvmlDriver {
 		d.crashed = nvml.CrashedError(last.Text())
 	}
 	refusal := "gpuard: " + limits.ThreadFailureText()
-	if catcher, err := crash.CatchCrashes(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
+	if catcher, err := crash.CatchCrashes(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil {
+		// Else a crash is as ugly as the Go runtime makes it.
 		d.catcher = catcher
 	}
 	return d
@@ -136,7 +140,8 @@ func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Mach
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), left)
 		defer cancel()
 		stop := context.AfterFunc(caller, func() {
-			if errors.Is(caller.Err(), context.Canceled) { // interrupted, and not only late
+			if errors.Is(caller.Err(), context.Canceled) {
+				// Interrupted, and not only late.
 				cancel()
 			}
 		})
@@ -155,7 +160,8 @@ func (d *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu
 	}
 	var library *nvml.Library
 	if d.crashed == nil {
-		library, _ = d.openLibrary(ctx) // nil with an error
+		// nil with an error.
+		library, _ = d.openLibrary(ctx)
 	}
 	if library == nil {
 		none := make(chan gpu.Event)

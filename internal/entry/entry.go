@@ -34,7 +34,8 @@ func Start(root string, times machine.Times, views cli.Views) int {
 	if helper.name == driverchild.ChildFlag {
 		return exitCode(serveReadings(nvidia, os.Args[2:]))
 	}
-	host.Readers, host.Env = nvidia.newReaders(root), os.Environ() // without what a crash has left in it
+	// Without what a crash has left in it.
+	host.Readers, host.Env = nvidia.newReaders(root), os.Environ()
 	if isHelper {
 		if helper.readMode == readsInChild {
 			host.SurviveDriver()
@@ -42,7 +43,8 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
 	completing := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__")
-	if why := limits.ProcessObstacle("/"); why != "" && !completing { // a helper goes on as far as it can
+	if why := limits.ProcessObstacle("/"); why != "" && !completing {
+		// A helper goes on as far as it can.
 		fmt.Fprintln(os.Stderr, "gpuard: "+why)
 		return 125
 	}

@@ -29,8 +29,10 @@ import (
 // helper is a process that gpuard starts for itself. The first argument of its command line says which one it is.
 type helper struct {
 	name string
-	is   string // what it does, for people
-	lost string // what is lost when exactly this process is killed
+	// What it does, for people.
+	is string
+	// What is lost when exactly this process is killed.
+	lost string
 	readMode
 	run func(ctx context.Context, host *machine.Host, args []string) error
 }
@@ -39,9 +41,12 @@ type helper struct {
 type readMode string
 
 const (
-	readsNothing  readMode = "nothing"  // and does not open the driver's library
-	readsInChild  readMode = "apart"    // in a child, because the helper must not end with the driver's library
-	readsDirectly readMode = "directly" // another process replaces the helper when the library ends it
+	// And does not open the driver's library.
+	readsNothing readMode = "nothing"
+	// In a child, because the helper must not end with the driver's library.
+	readsInChild readMode = "apart"
+	// Another process replaces the helper when the library ends it.
+	readsDirectly readMode = "directly"
 )
 
 // helpers are all of them. The page docs/reference/processes.md is made from this table.
@@ -73,7 +78,8 @@ func helpers() []helper {
 			"nothing: the holder of one of those leases starts another one at once, up to five times a minute", readsInChild, measure.RunMeasurer},
 		{isolation.WallFlag, "builds the wall of `--isolate` around itself and becomes the command behind it", "the command, which was not started yet", readsNothing,
 			func(_ context.Context, _ *machine.Host, args []string) error {
-				launch.DefaultSignals() // which it inherits
+				// Which it inherits.
+				launch.DefaultSignals()
 				return isolation.Become(args)
 			}},
 		{isolation.FailedFlag, "says why a wall could not be built; the command was not started", "that reason", readsNothing,

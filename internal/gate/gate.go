@@ -38,9 +38,12 @@ type probe struct {
 type kind int
 
 const (
-	installed kind = iota // a program: all demands it, none forbids it
-	granted               // a right that root has almost everywhere: all demands it
-	rare                  // only a list that names it demands it
+	// A program: all demands it, none forbids it.
+	installed kind = iota
+	// A right that root has almost everywhere: all demands it.
+	granted
+	// Only a list that names it demands it.
+	rare
 )
 
 // gates ask whether the thing works, each at its first use in a process: a program that is there may be another of that
@@ -281,7 +284,8 @@ func program(lines ...string) func() error {
 			if _, err := exec.LookPath(words[0]); err != nil {
 				return err
 			}
-			if len(words) == 1 { // Slurm's own say nothing, not even their version, without a cluster
+			if len(words) == 1 {
+				// Slurm's own say nothing, not even their version, without a cluster.
 				continue
 			}
 			if err := runBriefly(words[0], words[1:]...); err != nil {
@@ -294,7 +298,8 @@ func program(lines ...string) func() error {
 
 // runBriefly runs a program that answers at once where it works.
 func runBriefly(name string, args ...string) error {
-	const patience = time.Minute // on a loaded machine
+	// On a loaded machine.
+	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -353,7 +358,8 @@ func checkRoot() error {
 
 // checkTraceable: a process may follow another one, which some containers forbid.
 func checkTraceable() error {
-	runtime.LockOSThread() // the tracer is a thread
+	// The tracer is a thread.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
@@ -493,6 +499,7 @@ func cgroup1() error {
 	if err := fileProbe(own + "/tasks")(); err != nil {
 		return err
 	}
-	_ = os.Remove(own) // another process may ask the same
+	// Another process may ask the same.
+	_ = os.Remove(own)
 	return nil
 }

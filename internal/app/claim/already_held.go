@@ -19,7 +19,8 @@ type AlreadyHeld struct {
 	Lease   job.Lease
 	Plan    job.Plan // its devices
 	Machine gpu.Machine
-	Same    bool // they are what is asked for
+	// They are what is asked for.
+	Same bool
 }
 
 // Error is for a request that the lease does not serve.
@@ -38,7 +39,8 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 		return nil
 	}
 	owner, _ := q.host.Proc.Owner(q.subject.PID)
-	trusted := []uint32{0, uint32(os.Geteuid()), owner} // others may write any number into theirs
+	// Others may write any number into theirs.
+	trusted := []uint32{0, uint32(os.Geteuid()), owner}
 	i := slices.IndexFunc(held, func(l job.Lease) bool {
 		return l.PID == q.subject.PID && l.Start == q.subject.Start && l.Namespace == q.host.Proc.PIDNamespace() &&
 			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.subject.Running)
@@ -57,7 +59,8 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 // asked for. Their use does not matter: they are leased already.
 func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	s := q.spec
-	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") { // a part of a share may be as large as that without saying so
+	if s.Share != l.Share && (s.Share > 0 || l.Parent == "") {
+		// A part of a share may be as large as that without saying so.
 		return l.Devices, false
 	}
 	s.Share = 0

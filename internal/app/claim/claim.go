@@ -34,28 +34,40 @@ var errStale = errors.New("the machine changed while it was being read")
 
 // request is one request and what was read for it.
 type request struct {
-	host       *machine.Host
-	subject    Subject
-	spec       job.Spec
-	machine    gpu.Machine
-	readAt     time.Time               // when machine was
-	older      map[gpu.UUID]readMoment // of devices that were not read again then
-	narrow     bool                    // of devices that the request does not name no more than the identity is known
-	names      map[uint32]string
-	since      store.Generation
-	partial    bool              // some devices were late, and were not waited for
-	final      bool              // no more rereads: decide on what there is
-	absent     []gpu.UUID        // devices that others have seen since, and that machine does not have
-	invisible  map[gpu.UUID]bool // those that cannot be seen from here (a container)
-	view       store.View
-	stuckLease bool // a lease of those that were seen does not end by itself, though its command is gone
+	host    *machine.Host
+	subject Subject
+	spec    job.Spec
+	machine gpu.Machine
+	readAt  time.Time // when machine was
+	// Of devices that were not read again then.
+	older map[gpu.UUID]readMoment
+	// Of devices that the request does not name no more than the identity is known.
+	narrow bool
+	names  map[uint32]string
+	since  store.Generation
+	// Some devices were late, and were not waited for.
+	partial bool
+	// No more rereads: decide on what there is.
+	final bool
+	// Devices that others have seen since, and that machine does not have.
+	absent []gpu.UUID
+	// Those that cannot be seen from here (a container).
+	invisible map[gpu.UUID]bool
+	view      store.View
+	// A lease of those that were seen does not end by itself, though its command is gone.
+	stuckLease bool
 	plan       job.Plan
-	env        visible.Env      // its masks, lease and allocation count
-	own        []int            // processes of a running subject
-	trees      map[string][]int // of shared leases
-	keptLease  *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
-	rules      machine.Rules    // of the configuration files
-	queue      *queueView       // the queue for the same devices; nil if it is empty
+	// Its masks, lease and allocation count.
+	env visible.Env
+	// Processes of a running subject.
+	own   []int
+	trees map[string][]int // of shared leases
+	// By what the next start recognises the lease; nil: it ends with its command.
+	keptLease *job.Kept
+	// Of the configuration files.
+	rules machine.Rules
+	// The queue for the same devices; nil if it is empty.
+	queue *queueView
 }
 
 // Subject is the process that the lease is for: it ends with the process.
@@ -63,18 +75,23 @@ type Subject struct {
 	PID     int
 	Start   uint64
 	Command string // base name
-	Running bool   // it may be on devices already, and then those are meant; its own environment counts
-	Apart   bool   // gpuard does not become it
+	// It may be on devices already, and then those are meant; its own environment counts.
+	Running bool
+	// gpuard does not become it.
+	Apart bool
 }
 
 // Decision is the answer to a request.
 type Decision struct {
 	Plan    job.Plan
 	Machine gpu.Machine
-	Held    *store.Held // nil when nothing was recorded
-	Folder  *store.Folder
-	Wall    isolation.Wall // that the command is started behind (Variables)
-	Watch   *os.File       // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
+	// nil when nothing was recorded.
+	Held   *store.Held
+	Folder *store.Folder
+	// That the command is started behind (Variables).
+	Wall isolation.Wall
+	// What is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing.
+	Watch *os.File
 }
 
 // newDecision is the answer to a question.
@@ -112,7 +129,8 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 		_ = folder.Close()
 		return nil, registry.NameLockHolder(host, folder, err)
 	}
-	if d.Held == nil { // fallen back to the CPU
+	if d.Held == nil {
+		// Fallen back to the CPU.
 		_ = folder.Close()
 	}
 	return d, nil
@@ -141,7 +159,8 @@ func (c *claimer) claimOrWait(ctx context.Context) (*Decision, error) {
 // claimNow claims what is free. It tries again while the machine changes or a lease is about to end.
 func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 	patience := c.request.newPatience()
-	c.request.final = false // of an earlier attempt for something else
+	// Of an earlier attempt for something else.
+	c.request.final = false
 	for stale := 0; ; {
 		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
 		if err == nil {
@@ -153,7 +172,8 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 		var refusal *job.Refusal
 		refused, isStale, why := errors.As(err, &refusal), errors.Is(err, errStale), mayHaveChanged
 		switch {
-		case (refused || isStale) && c.request.narrow: // the answer rests on other devices, too
+		case (refused || isStale) && c.request.narrow:
+			// The answer rests on other devices, too.
 			if err := c.readWhole(ctx); err != nil {
 				return nil, err
 			}
@@ -201,10 +221,12 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	var folder *store.Folder
 	q := &request{host: host, subject: whose, spec: spec, env: host.UnmaskedEnv(), rules: rules, narrow: first.Only != nil}
 	if env, err := host.Proc.Environ(whose.PID); whose.Running && err == nil {
-		q.env, _, _ = visible.Env(env).LiftLogin() // as far as it was not changed since its start, which cannot be seen
+		// As far as it was not changed since its start, which cannot be seen.
+		q.env, _, _ = visible.Env(env).LiftLogin()
 	}
 	var unusable error
-	if host.IsHardware() { // its folder does not depend on the devices; where there is none yet, nothing can have changed
+	if host.IsHardware() {
+		// Its folder does not depend on the devices; where there is none yet, nothing can have changed.
 		folder, unusable = host.Folder(gpu.Machine{}, false)
 		if folder != nil {
 			q.since = folder.Generation(boot)
@@ -212,7 +234,8 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	}
 	q.machine, q.partial, err = readFirst(ctx, host, first)
 	q.readAt = time.Now()
-	if err == nil { // if no device can be read, a usable folder would not help
+	if err == nil {
+		// If no device can be read, a usable folder would not help.
 		err = unusable
 	}
 	if err == nil && folder == nil {
@@ -256,16 +279,20 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	if err != nil {
 		return nil, err
 	}
-	defer trace.writeDecisions() // when the folder is not locked any more
-	if mine != nil {             // it may have waited for long
-		if rules, err := host.Rules(); err == nil { // else a file is just being written, and the rules before it count
+	// When the folder is not locked any more.
+	defer trace.writeDecisions()
+	if mine != nil {
+		// It may have waited for long.
+		if rules, err := host.Rules(); err == nil {
+			// Else a file is just being written, and the rules before it count.
 			q.rules = rules
 		}
 	}
 	now := time.Now()
 	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.view = v
-		if q.narrow && len(v.Tickets) > 0 { // whose turn it is rests on all devices
+		if q.narrow && len(v.Tickets) > 0 {
+			// Whose turn it is rests on all devices.
 			return job.Lease{}, errStale
 		}
 		if err := q.findHeld(v.Held, now); err != nil {
@@ -368,7 +395,8 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 	spec := q.spec
 	in.Own = q.own
 	if len(spec.Devices) == 0 && spec.MIG == "" {
-		spec.Devices = slices.DeleteFunc(q.machine.DevicesUnder(q.own), func(id string) bool { // of the rest of its tree
+		spec.Devices = slices.DeleteFunc(q.machine.DevicesUnder(q.own), func(id string) bool {
+			// Of the rest of its tree.
 			return slices.ContainsFunc(held, func(l job.Lease) bool { return l.Holds(gpu.UUID(id)) })
 		})
 		if len(spec.Devices) > 0 {
@@ -378,10 +406,12 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 	plan, refusal := pick.Place(spec, q.machine, held, in)
 	explainMask(refusal, notes)
 	q.dropMaskAdvice(refusal)
-	if q.machine.Source == "nvidia-smi" { // why, and that it is slow
+	if q.machine.Source == "nvidia-smi" {
+		// Why, and that it is slow.
 		plan.Notes = append(plan.Notes, q.machine.Problems...)
 	}
-	for _, n := range notes { // a mask with a surprise in it is the caller's, and they should know
+	for _, n := range notes {
+		// A mask with a surprise in it is the caller's, and they should know.
 		plan.Notes = append(plan.Notes, n.Text)
 	}
 	return plan, refusal
@@ -391,7 +421,8 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 // invented machine, but people drain its devices too, and write its file anew.
 func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
 	if refusal == nil && q.hasDrainedSince(plan) {
-		return true // also where there are to be no more rereads: the next one knows it
+		// Also where there are to be no more rereads: the next one knows it.
+		return true
 	}
 	if q.final {
 		return false
@@ -399,10 +430,12 @@ func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) boo
 	changed := func(id gpu.UUID) bool {
 		return q.host.IsHardware() && (v.Unknown || v.Changes[id].Generation > q.lastReading(id).since)
 	}
-	if refusal == nil { // what has come without a lease since the reading is in no record
+	if refusal == nil {
+		// What has come without a lease since the reading is in no record.
 		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.MaxReadingAge })
 	}
-	if q.host.IsHardware() { // an invented machine is read for each attempt
+	if q.host.IsHardware() {
+		// An invented machine is read for each attempt.
 		q.absent = q.newDevices(v.Changes, knownUUIDs(q.machine))
 		if len(q.absent) > 0 {
 			return true

@@ -17,7 +17,8 @@ import (
 // or need more of them. start is what the command was typed behind, "gpuard run …"; "" where that is not known.
 func CheckCommand(host *machine.Host, spec job.Spec, command []string, start string) (remarks []string, err error) {
 	if spec.StartsTorchrun() {
-		return nil, nil // it is a script
+		// It is a script.
+		return nil, nil
 	}
 	err = refuseContainer(spec, command)
 	if err != nil {
@@ -85,7 +86,8 @@ func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 	}
 	f, err := shell.ReadSteps("", []byte(script.Value.Text))
 	if err != nil {
-		return nil // the shell will say why
+		// The shell will say why.
+		return nil
 	}
 	for _, s := range f.Steps {
 		var words []string

@@ -18,12 +18,16 @@ import (
 // HandedLease is a lease that the process which made it hands to another one of the same user, together with the lock's
 // descriptor. It travels as JSON.
 type HandedLease struct {
-	Lease   string          `json:"lease"` // "" for a job without a device
-	Plan    job.Plan        `json:"plan"`
-	Wall    isolation.Wall  `json:"wall"`
-	Labels  []string        `json:"labels"`  // of its devices, for people
-	Vars    []visible.Var   `json:"vars"`    // what the command gets because of it
-	Machine json.RawMessage `json:"machine"` // its devices as they were read for the decision (gpu.Machine.Encode)
+	// "" for a job without a device.
+	Lease string         `json:"lease"`
+	Plan  job.Plan       `json:"plan"`
+	Wall  isolation.Wall `json:"wall"`
+	// Of its devices, for people.
+	Labels []string `json:"labels"`
+	// What the command gets because of it.
+	Vars []visible.Var `json:"vars"`
+	// Its devices as they were read for the decision (gpu.Machine.Encode).
+	Machine json.RawMessage `json:"machine"`
 }
 
 // HandOver is what another process needs to have this lease. It gets Lock with its start; then call Handed.
@@ -37,7 +41,8 @@ func (s *CommandLease) HandOver() (HandedLease, error) {
 		h.Labels = append(h.Labels, given.Label)
 		if d, _, found := s.machine.FindDevice(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
 			one := *d
-			one.Links = nil // by the places of others
+			// By the places of others.
+			one.Links = nil
 			m.Devices = append(m.Devices, one)
 		}
 	}
@@ -64,7 +69,8 @@ func (h HandedLease) TakeOver(ctx context.Context, host *machine.Host, lock *os.
 	}
 	m, err := gpu.DecodeMachine(h.Machine)
 	all := m
-	if err == nil && !host.IsHardware() { // whose folder is that of all its devices
+	if err == nil && !host.IsHardware() {
+		// Whose folder is that of all its devices.
 		all, err = host.Read(ctx, gpu.Identity)
 	}
 	if err != nil {

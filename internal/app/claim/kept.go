@@ -31,10 +31,12 @@ func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.
 		return nil, nil //nolint:nilnil // not asked for
 	}
 	inside, _ := host.Env.Lookup("GPUARD_LEASE")
-	spec.Command = nil // it may differ in what makes no difference, such as a port
+	// It may differ in what makes no difference, such as a port.
+	spec.Command = nil
 	limits = slices.Clone(limits)
 	for i := range limits {
-		limits[i].At, limits[i].Name = policy.Place{}, "" // the place of a rule makes no difference either
+		// The place of a rule makes no difference either.
+		limits[i].At, limits[i].Name = policy.Place{}, ""
 	}
 	request, err := json.Marshal(struct {
 		job.Spec
@@ -103,7 +105,8 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	now += 10 * time.Millisecond // /proc/uptime is cut to hundredths of a second, and a lease has its begin in nanoseconds
+	// /proc/uptime is cut to hundredths of a second, and a lease has its begin in nanoseconds.
+	now += 10 * time.Millisecond
 	held, err := c.folder.TakeOverLease(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
 		for _, l := range own {
 			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.PIDNamespace() || registry.IsCommandAlive(c.host, l) {

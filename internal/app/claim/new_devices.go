@@ -125,6 +125,7 @@ func wakeQueue(host *machine.Host, q *request, folder *store.Folder, boot string
 	}
 	ids := l.readyDevices()
 	if len(ids) > 0 {
-		_ = folder.AnnounceChange(boot, ids...) // the first in the queue tries within a second anyway
+		// The first in the queue tries within a second anyway.
+		_ = folder.AnnounceChange(boot, ids...)
 	}
 }

@@ -39,7 +39,8 @@ func (w *waitingRequest) showProgress(there bool) {
 		s.Place, s.Of = w.estimatePlace()
 	}
 	for _, r := range w.refusal.Reasons {
-		if r.Verdict == job.Busy && r.Code == "policy" { // the user has too many devices, which says nothing about this one
+		if r.Verdict == job.Busy && r.Code == "policy" {
+			// The user has too many devices, which says nothing about this one.
 			if rule := strings.TrimPrefix(r.Text, "free, but "); len(s.Holders) == 0 || s.Holders[0].Text != rule {
 				s.Holders = slices.Insert(s.Holders, 0, status.Holder{Text: rule})
 			}
@@ -49,13 +50,15 @@ func (w *waitingRequest) showProgress(there bool) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
-	for _, r := range w.refusal.Reasons { // the way out for someone who needs any GPU now
+	for _, r := range w.refusal.Reasons {
+		// The way out for someone who needs any GPU now.
 		if r.Code == "weak" || r.Code == "use-unknown" {
 			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: "not waited for, " + r.Text + "; " + r.Remedy})
 		}
 	}
 	inLease := w.mine != nil && w.mine.Ticket.Parent != ""
-	for _, r := range w.refusal.Reasons { // outside of a lease a mask hides it, perhaps forgotten in a shell, and another device may be free
+	for _, r := range w.refusal.Reasons {
+		// Outside of a lease a mask hides it, perhaps forgotten in a shell, and another device may be free.
 		if r.Code == "hidden" && !inLease {
 			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: r.Text})
 		}
@@ -76,7 +79,8 @@ func (w *waitingRequest) isForeignNamespace(namespace uint64) bool {
 // recountQueue counts the queue again for the terminal: requests come and go without an attempt of this one.
 func (w *waitingRequest) recountQueue() {
 	l := w.request.queue
-	if l == nil { // the queue had no other request
+	if l == nil {
+		// The queue had no other request.
 		w.showProgress(true)
 		return
 	}

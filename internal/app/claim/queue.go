@@ -16,12 +16,15 @@ import (
 
 // queueView is one reading of the queue for the devices that this request wants. nil is an empty queue.
 type queueView struct {
-	me        job.Ticket // without an id where the request has no ticket yet
-	asked     queue.Input
-	turn      queue.Turn
-	next      job.Ticket
-	free      bool // there is a next one, and what it wants is free
-	firstSeen bool // this reading is the first to see that
+	// Without an id where the request has no ticket yet.
+	me    job.Ticket
+	asked queue.Input
+	turn  queue.Turn
+	next  job.Ticket
+	// There is a next one, and what it wants is free.
+	free bool
+	// This reading is the first to see that.
+	firstSeen bool
 	kept      map[gpu.UUID]job.Ticket
 	boot      int64
 }
@@ -132,7 +135,8 @@ func (q *request) makeTicket(in pick.Context, now time.Time) job.Ticket {
 		parent = in.Parent.ID
 	}
 	most := 0
-	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" { // a move gives back as much as it takes
+	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" {
+		// A move gives back as much as it takes.
 		most = *r.GPUs
 	}
 	asked := int64(0)

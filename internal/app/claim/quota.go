@@ -33,7 +33,8 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays b
 	if refusal != nil {
 		return spec, refusal
 	}
-	if note != "" && (host.IsHardware() || spec.Quota != job.NoQuota) { // on an invented machine only if a level was asked for
+	if note != "" && (host.IsHardware() || spec.Quota != job.NoQuota) {
+		// On an invented machine only if a level was asked for.
 		host.Say(note)
 	}
 	spec.Quota = level

@@ -19,7 +19,8 @@ import (
 
 // readMoment says when a device was read.
 type readMoment struct {
-	since store.Generation // it shows all changes of leases up to this one
+	// It shows all changes of leases up to this one.
+	since store.Generation
 	at    time.Time
 }
 
@@ -27,8 +28,10 @@ type readMoment struct {
 type rereadCause int
 
 const (
-	mayHaveChanged rereadCause = iota // the use of devices, which no file shows
-	readingTooOld                     // the reading was a moment too old for a decision
+	// The use of devices, which no file shows.
+	mayHaveChanged rereadCause = iota
+	// The reading was a moment too old for a decision.
+	readingTooOld
 )
 
 // longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no

@@ -36,7 +36,8 @@ type Allocator struct {
 // leaseFolder is the folder of the leases, of all desks of a process: closing one would release the folder lock of the whole
 // process.
 type leaseFolder struct {
-	folder *store.Folder // nil until the first claim
+	// nil until the first claim.
+	folder *store.Folder
 	boot   string
 }
 
@@ -76,21 +77,27 @@ func (d *Allocator) Spec() job.Spec { return d.spec }
 
 // CommandLease is a lease for one command, together with what the command is to be given.
 type CommandLease struct {
-	Plan  job.Plan
-	Lease string   // "" for a job without a device
+	Plan job.Plan
+	// "" for a job without a device.
+	Lease string
 	Env   []string // of the command
-	Lock  *os.File // for the command too; nil without a lease
-	Wall  isolation.Wall
-	Said  string // that it fell back to the CPU, which its owner must see; "" it did not
+	// For the command too; nil without a lease.
+	Lock *os.File
+	Wall isolation.Wall
+	// That it fell back to the CPU, which its owner must see; "" it did not.
+	Said string
 
-	desk     *Allocator
-	folder   *store.Folder // of the lease; nil without one. The desk's is not read: it may be at its first claim
-	vars     []visible.Var
-	held     *store.Held // nil without a lease, and when another process has it (Handed)
-	machine  gpu.Machine
-	since    time.Time // of the lease
-	pidfd    *os.File
-	done     chan struct{} // closed when the lease is over; nil if no process measures
+	desk *Allocator
+	// Of the lease; nil without one. The desk's is not read: it may be at its first claim.
+	folder *store.Folder
+	vars   []visible.Var
+	// nil without a lease, and when another process has it (Handed).
+	held    *store.Held
+	machine gpu.Machine
+	since   time.Time // of the lease
+	pidfd   *os.File
+	// Closed when the lease is over; nil if no process measures.
+	done     chan struct{}
 	measured chan struct{}
 }
 
@@ -130,7 +137,8 @@ func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*C
 		}
 		w := &waitingRequest{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blockingProcess]<-chan struct{}{}, queued: queued}
 		defer w.showProgress(false)
-		return w.queueOnce(ctx, &interrupt.SignalCatcher{}) // signals are the caller's
+		// Signals are the caller's.
+		return w.queueOnce(ctx, &interrupt.SignalCatcher{})
 	})
 }
 
@@ -246,7 +254,8 @@ func (s *CommandLease) Release() error {
 		return nil
 	}
 	defer s.folder.AnnounceEnd(s.held.Lease)()
-	_ = s.held.Lock.Close() // first: the measuring process must not delay it
+	// First: the measuring process must not delay it.
+	_ = s.held.Lock.Close()
 	if s.done != nil {
 		close(s.done)
 		// It is measured as long as a process that was left behind has it.

@@ -19,9 +19,11 @@ import (
 type endingKind int
 
 const (
-	notEnding   endingKind = iota
-	endingLease            // the command is gone, its holder is about to notice
-	fadingUse              // memory of a lease that just ended, or of a process that ended after the reading
+	notEnding endingKind = iota
+	// The command is gone, its holder is about to notice.
+	endingLease
+	// Memory of a lease that just ended, or of a process that ended after the reading.
+	fadingUse
 )
 
 // retryLimits returns how long to try again before a device counts as busy, and the first pause; each further one is twice
@@ -38,8 +40,9 @@ func (p *retryLimit) retryLimits(e endingKind) (longest, first time.Duration) {
 
 // retryLimit limits how often one claim tries again.
 type retryLimit struct {
-	host    *machine.Host
-	fading  time.Duration // for memory of a job that has ended to be free
+	host *machine.Host
+	// For memory of a job that has ended to be free.
+	fading  time.Duration
 	started time.Time
 	kind    endingKind
 	next    time.Duration

@@ -22,22 +22,33 @@ import (
 // asked. What queue.NextTicket answers to it is what happened. Lines are written after the lock is released: their order is
 // that of boot.
 type tracedDecision struct {
-	Schema string                 `json:"schema"` // "gpuard.trace/1"
-	Now    int64                  `json:"now"`    // wall clock, ns since 1970
-	Boot   int64                  `json:"boot"`   // CLOCK_BOOTTIME, ns
-	Me     string                 `json:"me"`     // ticket that asks; "" for a request without one
-	UID    uint32                 `json:"uid"`    // its owner
-	PID    int                    `json:"pid"`    // the process that asks
-	Next   string                 `json:"next"`   // ticket whose turn it is; "" for a request without one
-	Free   bool                   `json:"free"`   // what it wants is free; otherwise no request is next
-	Given  []gpu.UUID             `json:"given"`  // what the one that asks was given
-	Line   []tracedTicket         `json:"line"`   // all waiting requests, this one included
-	Held   []tracedLease          `json:"held"`   // living leases
-	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
-	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
+	Schema string `json:"schema"` // "gpuard.trace/1"
+	// Wall clock, ns since 1970.
+	Now  int64 `json:"now"`
+	Boot int64 `json:"boot"` // CLOCK_BOOTTIME, ns
+	// Ticket that asks; "" for a request without one.
+	Me  string `json:"me"`
+	UID uint32 `json:"uid"` // its owner
+	// The process that asks.
+	PID int `json:"pid"`
+	// Ticket whose turn it is; "" for a request without one.
+	Next string `json:"next"`
+	// What it wants is free; otherwise no request is next.
+	Free bool `json:"free"`
+	// What the one that asks was given.
+	Given []gpu.UUID `json:"given"`
+	// All waiting requests, this one included.
+	Line []tracedTicket `json:"line"`
+	Held []tracedLease  `json:"held"` // living leases
+	// What each device could give.
+	Rooms map[gpu.UUID]pick.Room `json:"rooms"`
+	// "UID/ID" of tickets that were passed over.
+	Passed map[string]bool `json:"passed"`
 
-	Reserved map[string]queue.Reservation `json:"reserved"` // by "UID/ID" of the ticket
-	Rest     map[gpu.UUID]int64           `json:"rest"`     // no reservation begins on the device before: CLOCK_BOOTTIME, ns
+	// By "UID/ID" of the ticket.
+	Reserved map[string]queue.Reservation `json:"reserved"`
+	// No reservation begins on the device before: CLOCK_BOOTTIME, ns.
+	Rest map[gpu.UUID]int64 `json:"rest"`
 }
 
 // tracedTicket and tracedLease carry what their files do not: owner and arrival.
@@ -116,8 +127,9 @@ func (c *decisionTrace) writeDecisions() {
 	if c == nil {
 		return
 	}
-	defer c.file.Close()                                          //nolint:errcheck // the write says it
-	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout)) // files that are no pipe have none
+	defer c.file.Close() //nolint:errcheck // the write says it
+	// Files that are no pipe have none.
+	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout))
 	for i := range c.decisions {
 		data, err := json.Marshal(&c.decisions[i])
 		if err == nil {

@@ -74,7 +74,8 @@ func shareVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *D
 
 // startMPS starts the daemon and says how a job reaches it, and how much it may have there.
 func startMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
-	if spec.IDs == job.IndexIDs { // inside of a lease that goes through MPS
+	if spec.IDs == job.IndexIDs {
+		// Inside of a lease that goes through MPS.
 		return nil, errors.New("--ids index would name other devices to its daemon than to its clients")
 	}
 	for _, g := range d.Plan.Devices {

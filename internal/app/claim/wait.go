@@ -105,30 +105,43 @@ func (c *claimer) obeyLateSignal(caught *interrupt.SignalCatcher, d *Decision) {
 // isReload is what systemctl reload usually sends: a service that waits in line counts as started, and what it will
 // start has read nothing yet.
 func (c *claimer) isReload(sig os.Signal) bool {
-	executed, _ := c.host.Env.Lookup("SYSTEMD_EXEC_PID") // by systemd itself (systemd.exec(5))
+	// By systemd itself (systemd.exec(5)).
+	executed, _ := c.host.Env.Lookup("SYSTEMD_EXEC_PID")
 	return sig == syscall.SIGHUP && executed == strconv.Itoa(os.Getpid())
 }
 
 // waitingRequest is a request in the line.
 type waitingRequest struct {
 	*claimer
-	began   time.Time
-	mine    *store.Waiting
-	watcher *store.Watcher // nil where the system has none left
-	awake   chan struct{}  // has a value when this process was continued
-	refusal *job.Refusal   // of the last attempt
-	answers *job.Refusal   // of the last attempt for which all devices answered; nil: of none
-	queued  func()         // called when the ticket is in the line; may be nil
-	exits   map[blockingProcess]<-chan struct{}
-	gone    chan struct{} // has a value when one of the blocking processes has ended
-	fading  retryLimit
-	ahead   int           // requests that come first, as far as is known
-	skipped bool          // things have changed since the last attempt
-	tried   time.Time     // when the machine was last read, or could not be
-	took    time.Duration // that
-	silent  bool          // the machine cannot be read, and that was said
-	late    int           // readings in a row in which a device was late
-	missing bool          // too many devices are gone, and that was said
+	began time.Time
+	mine  *store.Waiting
+	// nil where the system has none left.
+	watcher *store.Watcher
+	// Has a value when this process was continued.
+	awake chan struct{}
+	// Of the last attempt.
+	refusal *job.Refusal
+	// Of the last attempt for which all devices answered; nil: of none.
+	answers *job.Refusal
+	// Called when the ticket is in the line; may be nil.
+	queued func()
+	exits  map[blockingProcess]<-chan struct{}
+	// Has a value when one of the blocking processes has ended.
+	gone   chan struct{}
+	fading retryLimit
+	// Requests that come first, as far as is known.
+	ahead int
+	// Things have changed since the last attempt.
+	skipped bool
+	// When the machine was last read, or could not be.
+	tried time.Time
+	took  time.Duration // that
+	// The machine cannot be read, and that was said.
+	silent bool
+	// Readings in a row in which a device was late.
+	late int
+	// Too many devices are gone, and that was said.
+	missing bool
 }
 
 // blockingProcess is a process without a lease.
@@ -144,12 +157,15 @@ func (w *waitingRequest) queueOnce(ctx context.Context, caught *interrupt.Signal
 	go func() { heard <- w.watchSignals(ctx, caught, cancel) }()
 	d, err := w.waitWithTicket(ctx)
 	cancel(nil)
-	sig := <-heard // also one that came after the last attempt, so that it is not the cause of ctx
+	// Also one that came after the last attempt, so that it is not the cause of ctx.
+	sig := <-heard
 	switch cause := context.Cause(ctx); {
-	case sig != nil: // the signal counts, whatever the last attempt gave
+	case sig != nil:
+		// The signal counts, whatever the last attempt gave.
 		w.releaseDecision(d)
 		return nil, &signalError{sig}
-	case err != nil && errors.Is(cause, errLate): // in the middle of an attempt
+	case err != nil && errors.Is(cause, errLate):
+		// In the middle of an attempt.
 		return nil, errLate
 	}
 	return d, err
@@ -194,7 +210,8 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 	if self, err := w.host.Proc.Stat(os.Getpid()); err == nil {
 		ticket.Start = self.Start
 	}
-	if len(ticket.Devices) < ticket.Count { // nothing here could ever be enough
+	if len(ticket.Devices) < ticket.Count {
+		// Nothing here could ever be enough.
 		return nil, w.refusal
 	}
 	var err error
@@ -269,7 +286,8 @@ func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.H
 	w.skipped = false
 	for stale := 0; ; stale++ {
 		w.request.final = stale > rereads
-		old := why.likely && time.Since(w.request.readAt) > machine.MaxReadingAge // nothing is given on such a reading
+		// Nothing is given on such a reading.
+		old := why.likely && time.Since(w.request.readAt) > machine.MaxReadingAge
 		if reads := why.fresh || old || stale > 0 || !w.host.IsHardware(); reads {
 			because := mayHaveChanged
 			if stale > 0 {
@@ -346,7 +364,8 @@ func (w *waitingRequest) watchExits() <-chan struct{} {
 	if w.gone == nil {
 		w.gone = make(chan struct{}, 1)
 	}
-	const most = 16 // each takes a thread
+	// Each takes a thread.
+	const most = 16
 	for _, r := range w.refusal.Reasons {
 		for _, p := range r.Processes {
 			b := blockingProcess{p.PID, p.Start}

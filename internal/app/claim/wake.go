@@ -12,9 +12,12 @@ import (
 
 // wakeReason is why a waiting request wakes.
 type wakeReason struct {
-	retry  bool // another attempt may give another answer
-	fresh  bool // the machine must be read for it, because what changed there is told by nothing else
-	likely bool // it may well get a device
+	// Another attempt may give another answer.
+	retry bool
+	// The machine must be read for it, because what changed there is told by nothing else.
+	fresh bool
+	// It may well get a device.
+	likely bool
 }
 
 // awaitWake returns when something has happened.
@@ -22,7 +25,8 @@ func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 	pause, fresh := w.untilNextTry()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	var beat <-chan time.Time // only on a terminal
+	// Only on a terminal.
+	var beat <-chan time.Time
 	if w.host.Live && w.host.Stand != nil {
 		t := time.NewTicker(recountInterval)
 		defer t.Stop()
@@ -80,12 +84,14 @@ func (w *waitingRequest) untilNextTry() (shortest time.Duration, fresh bool) {
 	if l := q.queue; l != nil && l.nextLapse() > 0 {
 		sooner(l.nextLapse()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
-	if e := q.firstEnding(w.refusal); w.fading.shouldRetry(e) && (e != endingLease || w.watcher == nil) { // the end of a lease is told
+	if e := q.firstEnding(w.refusal); w.fading.shouldRetry(e) && (e != endingLease || w.watcher == nil) {
+		// The end of a lease is told.
 		sooner(w.fading.next*time.Duration(w.ahead+1), true)
 		w.fading.next = min(2*w.fading.next, time.Second)
 	}
 	every := w.readInterval()
-	if w.ahead > 0 { // in case those ahead are stopped
+	if w.ahead > 0 {
+		// In case those ahead are stopped.
 		every *= time.Duration(30 * w.ahead)
 	}
 	// Counted from the last reading: events that need none come more often than that where many wait.
@@ -139,7 +145,8 @@ func (w *waitingRequest) countUsable() (free int) {
 	}
 	sight, err := w.folder.ReadSight(w.boot)
 	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
-		return all // others may have the same devices
+		// Others may have the same devices.
+		return all
 	}
 	if len(q.newDevices(sight.Changes, w.mine.Ticket.Known)) > 0 {
 		return all

@@ -29,36 +29,48 @@ import (
 type Request struct {
 	Arms     []experiment.Arm
 	Commands []Command
-	Load     string // shell command that uses one command while that runs; "" the commands end by themselves
-	Metrics  []experiment.Metric
-	Warmup   int // runs of each arm that do not count
-	Repeat   int // runs of each arm that count
-	Seed     uint64
-	Devices  []string // whole GPUs to use; none: those that gpuard run would take
+	// Shell command that uses one command while that runs; "" the commands end by themselves.
+	Load    string
+	Metrics []experiment.Metric
+	// Runs of each arm that do not count.
+	Warmup int
+	// Runs of each arm that count.
+	Repeat int
+	Seed   uint64
+	// Whole GPUs to use; none: those that gpuard run would take.
+	Devices []string
 }
 
 // Command is one of those that are compared.
 type Command struct {
-	Name string // its letter, or the name of its service
+	// Its letter, or the name of its service.
+	Name string
 	Argv []string
-	Dir  string        // in which it runs; "" here
-	Env  []visible.Var // besides those of its lease
+	// In which it runs; "" here.
+	Dir string
+	// Besides those of its lease.
+	Env []visible.Var
 }
 
 // Result is what was measured.
 type Result struct {
-	Answer      *experiment.Answer
-	Runs        []experiment.Run
-	Devices     []gpu.Device // whole ones that were used
-	Kept        string       // folder with the output of the runs that failed; "" there was none
-	Interrupted os.Signal    // that ended the experiment; nil: it is complete
+	Answer *experiment.Answer
+	Runs   []experiment.Run
+	// Whole ones that were used.
+	Devices []gpu.Device
+	// Folder with the output of the runs that failed; "" there was none.
+	Kept string
+	// That ended the experiment; nil: it is complete.
+	Interrupted os.Signal
 }
 
 // Progress is how far an experiment is.
 type Progress struct {
-	Run, Runs int // the one that runs, from 1
+	// The one that runs, from 1.
+	Run, Runs int
 	Arm       experiment.Arm
-	Left      *time.Duration // expected to the end; nil: nothing is known yet
+	// Expected to the end; nil: nothing is known yet.
+	Left *time.Duration
 }
 
 // experimentRun is a request on its way.
@@ -70,11 +82,13 @@ type experimentRun struct {
 	turns   []experiment.Turn
 	result  *Result
 	paths   []string // of the programs
-	output  string   // folder of what the commands print
-	null    *os.File
-	tree    *proctree.Tree
-	crew    awaitedChildren
-	again   <-chan struct{} // has a value when the user asks a second time to end
+	// Folder of what the commands print.
+	output string
+	null   *os.File
+	tree   *proctree.Tree
+	crew   awaitedChildren
+	// Has a value when the user asks a second time to end.
+	again <-chan struct{}
 }
 
 // Run runs the experiment. show is called several times a second. A placement that this machine can never give is refused before
@@ -86,7 +100,8 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	for _, c := range r.Commands {
 		program := c.Argv[0]
 		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-			program = cmp.Or(c.Dir, ".") + "/" + program // without a folder it would be looked for in PATH
+			// Without a folder it would be looked for in PATH.
+			program = cmp.Or(c.Dir, ".") + "/" + program
 		}
 		path, err := launch.FindCommand(program)
 		if err == nil {
@@ -151,7 +166,8 @@ func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Co
 		select {
 		case sig := <-first:
 			return sig
-		default: // the caller's context has ended
+		default:
+			// The caller's context has ended.
 			return syscall.SIGTERM
 		}
 	}
@@ -180,11 +196,13 @@ func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
 
 // runTurns runs all turns.
 func (x *experimentRun) runTurns(ctx context.Context) error {
-	x.tree = proctree.AdoptOrphans(x.crew.isAwaited, machine.IsOwnHelper, nil) // after the shares are settled: what measures them must not be adopted
+	// After the shares are settled: what measures them must not be adopted.
+	x.tree = proctree.AdoptOrphans(x.crew.isAwaited, machine.IsOwnHelper, nil)
 	defer func() {
 		x.tree.StopReaping()
 		_ = x.null.Close()
-		if os.Remove(x.output) != nil { // something is in it
+		if os.Remove(x.output) != nil {
+			// Something is in it.
 			x.result.Kept = x.output
 		}
 	}()
@@ -195,7 +213,8 @@ func (x *experimentRun) runTurns(ctx context.Context) error {
 			return err
 		}
 		x.result.Runs = append(x.result.Runs, *run)
-		if run.Problem != "" && !told[turn.Arm] { // the others are counted in the answer
+		if run.Problem != "" && !told[turn.Arm] {
+			// The others are counted in the answer.
 			told[turn.Arm] = true
 			x.host.Say(fmt.Sprintf("a run of %s does not count: %s", turn.Arm, run.Problem))
 		}

@@ -22,9 +22,10 @@ var anyGPU = job.Spec{GPUs: 1, Anyway: true}
 type experimentDevices struct {
 	devices []gpu.Device // whole ones
 	first   *claim.Allocator
-	whole   []*claim.Allocator                    // of each GPU, alone
-	shared  map[experiment.Arm][]*claim.Allocator // of each GPU, a share
-	slices  map[experiment.Arm][]*claim.Allocator // of MIG
+	whole   []*claim.Allocator // of each GPU, alone
+	// Of each GPU, a share.
+	shared map[experiment.Arm][]*claim.Allocator
+	slices map[experiment.Arm][]*claim.Allocator // of MIG
 }
 
 // findPlaces finds the devices of all arms, or says which arm cannot be placed and what is missing.
@@ -41,7 +42,8 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimen
 	if !slices.ContainsFunc(r.Arms, func(a experiment.Arm) bool { return a.Kind() != experiment.MIG }) {
 		return p, nil
 	}
-	if slices.Contains(r.Arms, experiment.MPS) { // before a GPU is waited for
+	if slices.Contains(r.Arms, experiment.MPS) {
+		// Before a GPU is waited for.
 		if _, err := claim.SettleQuota(ctx, host, shareSpec(experiment.MPS, gpu.MiB), false); err != nil {
 			return nil, nameArm(experiment.MPS, err)
 		}
@@ -221,7 +223,8 @@ func isLargerSlice(a, b gpu.MIGDevice) bool {
 // turnStep is what of a run happens at the same time.
 type turnStep struct {
 	commands []int
-	desks    []*claim.Allocator // of each command; one of all is a lease that they have in common
+	// Of each command; one of all is a lease that they have in common.
+	desks []*claim.Allocator
 }
 
 // turnSteps are the parts of a turn, one after the other.

@@ -78,18 +78,21 @@ type runningStep struct {
 	meter   *experiment.Meter
 	seats   []*claim.CommandLease // each once
 	members []*stepCommand
-	shared  bool // one lease of all members
+	// One lease of all members.
+	shared  bool
 	began   time.Time
 	sampled time.Time
 }
 
 // stepCommand is one command of a stage.
 type stepCommand struct {
-	command      int
-	seat         *claim.CommandLease
-	logs         [2]string // of the command, and of its load
-	pids         [2]int
-	began, ended time.Time        // of its load, where there is one
+	command int
+	seat    *claim.CommandLease
+	// Of the command, and of its load.
+	logs [2]string
+	pids [2]int
+	// Of its load, where there is one.
+	began, ended time.Time
 	how          batch.ExitStatus // that ended
 	failed       bool
 	peak         *gpu.Bytes
@@ -166,7 +169,8 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 		}
 	}
 	interrupted := s.awaitMembers(ctx, err != nil)
-	if kerr := s.tree.Kill(job.KillGrace); kerr != nil { // what commands leave behind would disturb the next run
+	if kerr := s.tree.Kill(job.KillGrace); kerr != nil {
+		// What commands leave behind would disturb the next run.
 		s.host.Say(kerr.Error())
 	}
 	s.recordStep()
@@ -253,7 +257,8 @@ func (s *runningStep) startMember(c int, seat *claim.CommandLease) error {
 	}
 	s.members = append(s.members, m)
 	if s.shared {
-		return nil // the lease stays this process's
+		// The lease stays this process's.
+		return nil
 	}
 	return seat.Entrust(m.pids[ownProcess])
 }
@@ -336,7 +341,8 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 	m, served := e.of, s.request.Load != ""
 	if !m.ended.IsZero() {
-		return false // a command whose load is done, or a load whose command has ended
+		// A command whose load is done, or a load whose command has ended.
+		return false
 	}
 	m.ended, m.how = e.at, e.how
 	what := experiment.CommandLetter(m.command)
@@ -365,7 +371,8 @@ func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 func (s *runningStep) sampleDevices(ctx context.Context) {
 	m, partial, err := s.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
 	if err != nil || partial {
-		return // the next reading stands for this time too
+		// The next reading stands for this time too.
+		return
 	}
 	var devices []gpu.Device
 	for _, seat := range s.seats {
@@ -382,7 +389,8 @@ func (s *runningStep) sampleDevices(ctx context.Context) {
 			switch {
 			case i < 0:
 				devices = append(devices, read)
-			case read.MemoryUsed != nil && (devices[i].MemoryUsed == nil || *devices[i].MemoryUsed < *read.MemoryUsed): // another slice of it
+			case read.MemoryUsed != nil && (devices[i].MemoryUsed == nil || *devices[i].MemoryUsed < *read.MemoryUsed):
+				// Another slice of it.
 				devices[i].MemoryUsed = read.MemoryUsed
 			}
 		}
@@ -418,7 +426,8 @@ func (s *runningStep) recordStep() {
 	if len(s.members) == 0 {
 		return
 	}
-	from, to := s.members[0].began, s.members[0].ended // in which all run
+	// In which all run.
+	from, to := s.members[0].began, s.members[0].ended
 	last := to
 	for _, m := range s.members[1:] {
 		from, to, last = laterTime(from, m.began), earlierTime(to, m.ended), laterTime(last, m.ended)

@@ -136,7 +136,8 @@ func newScrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	add(redact.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
 	add(redact.User, s.Policy.Found.Names...)
 	add(redact.User, folderOwners(host, s.State.Found)...)
-	for _, pair := range tellingVariables(host.Env) { // a path with blanks ends where no pattern sees it
+	for _, pair := range tellingVariables(host.Env) {
+		// A path with blanks ends where no pattern sees it.
 		if _, v, _ := strings.Cut(pair, "="); strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") {
 			add(redact.Path, filepath.SplitList(v)...)
 		}

@@ -35,7 +35,8 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 	l := &readingSet{ctx: ctx, say: host.Say}
 	defer l.endReadings()
 	one := *host
-	one.Say = l.sayLine // readings speak from several goroutines
+	// Readings speak from several goroutines.
+	one.Say = l.sayLine
 	host, l.host = &one, &one
 	s := hostinfo.Site{Now: time.Now(), Env: host.Env}
 	if !host.IsHardware() {
@@ -52,7 +53,8 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 	usual := cmp.Or(host.Times.Survey, 5*time.Second)
 	patient := usual
 	if run {
-		patient += 2 * time.Minute // an import of a large library from a cold disk
+		// An import of a large library from a cold disk.
+		patient += 2 * time.Minute
 	}
 	startReading(l, "the devices", 4*cmp.Or(host.Times.Driver, 5*time.Second), &s.Machine, siteMachine)
 	startReading(l, "the driver", usual, &s.Driver, siteDriver)
@@ -87,19 +89,21 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 	select {
 	case err := <-misuse:
 		return s, err
-	default: // it was not waited for
+	default:
+		// It was not waited for.
 		return s, nil
 	}
 }
 
 // readingSet is a set of readings in progress.
 type readingSet struct {
-	ctx     context.Context //nolint:containedctx // it lives as long as one survey
-	say     func(string)
-	host    *machine.Host
-	all     sync.WaitGroup
-	turn    sync.Mutex
-	pending []string // what is being looked at
+	ctx  context.Context //nolint:containedctx // it lives as long as one survey
+	say  func(string)
+	host *machine.Host
+	all  sync.WaitGroup
+	turn sync.Mutex
+	// What is being looked at.
+	pending []string
 	ended   bool
 }
 

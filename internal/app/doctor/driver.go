@@ -32,7 +32,8 @@ func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 			d.FabricManager = &runs
 		}
 	}
-	found, _ := librarySearch(host).Libraries() // that the cache cannot be read is told with the libraries
+	// That the cache cannot be read is told with the libraries.
+	found, _ := librarySearch(host).Libraries()
 	if l, ok := loader.FirstNamed(found, "libnvidia-ml.so.1"); ok {
 		d.Library, d.LibraryPath = l.Version, l.Path
 	}

@@ -37,7 +37,8 @@ func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (
 		places = []pyenv.Environment{p}
 	}
 	found := readPythons(ctx, host, w, places)
-	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active }) // one that starts, and that the caller has activated: a .venv in this folder may be another user's
+	// One that starts, and that the caller has activated: a .venv in this folder may be another user's.
+	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active })
 	if run && i >= 0 {
 		found[i].Ran = probePython(ctx, w, found[i])
 	}

@@ -38,7 +38,8 @@ func FindEngine(host *machine.Host, c container.Call) (Engine, error) {
 		return Engine{}, err
 	}
 	prefix := append([]string{path}, c.Before[1:]...)
-	if n := len(prefix) - 1; c.Verb != "" { // the last word of Before
+	if n := len(prefix) - 1; c.Verb != "" {
+		// The last word of Before.
 		prefix = prefix[:n-len(c.Compose)]
 	}
 	if n := len(prefix) - 1; n > 0 && prefix[n] == "container" {
@@ -120,7 +121,8 @@ func (e Engine) askPodman(ctx context.Context, f *container.Facts) error {
 		return exit.Usagef("cannot lease for an engine that may not be of this machine: podman works with a service (--remote, --url or --connection); run gpuard and podman there")
 	}
 	f.Rootless, f.SELinux = info.Host.Security.Rootless, info.Host.Security.SELinuxEnabled
-	f.CDI = true // since 4.1
+	// Since 4.1.
+	f.CDI = true
 	return nil
 }
 
@@ -147,7 +149,8 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 		return fmt.Errorf("cannot use %s: its daemon does not run; start it: sudo systemctl start docker", e.Name)
 	case err != nil:
 		return fmt.Errorf("cannot use %s: %w; see: docker info", e.Name, err)
-	case info.ServerVersion == "" && e.askPodman(ctx, f) == nil: // the package podman-docker
+	case info.ServerVersion == "" && e.askPodman(ctx, f) == nil:
+		// The package podman-docker.
 		f.Engine = "podman"
 		return nil
 	case bad != nil || info.ServerVersion == "":
@@ -155,7 +158,8 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 	}
 	_, f.Toolkit = info.Runtimes["nvidia"]
 	f.CDI = len(info.CDISpecDirs) > 0
-	if !f.Toolkit { // the daemon looks for the hook on its PATH
+	if !f.Toolkit {
+		// The daemon looks for the hook on its PATH.
 		_, err := launch.FindCommand("nvidia-container-runtime-hook")
 		f.Toolkit = err == nil
 	}
@@ -204,8 +208,10 @@ type Container struct {
 
 // State is whether a container runs.
 type State struct {
-	Status string // "running", "paused", "restarting", "created", "exited", "stopping", …
-	PID    int    `json:"Pid"` // 0 while no process runs
+	// "running", "paused", "restarting", "created", "exited", "stopping", ….
+	Status string
+	// 0 while no process runs.
+	PID int `json:"Pid"`
 }
 
 // IsAlive reports whether processes of the container exist, or the engine is about to start them again.
@@ -236,8 +242,9 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 
 // Labels are those of containers that gpuard started.
 const (
-	LeaseLabel   = "gpuard.lease"
-	JobLabel     = "gpuard.job"     // of a container without a lease
+	LeaseLabel = "gpuard.lease"
+	// Of a container without a lease.
+	JobLabel     = "gpuard.job"
 	DevicesLabel = "gpuard.devices" // UUIDs, with commas
 )
 

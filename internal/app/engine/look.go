@@ -24,7 +24,8 @@ func (e Engine) LookUp(ctx context.Context, asked container.Lookups, rootless bo
 		found.Paths[path] = realPaths(joinPath(dir, path))
 	}
 	for _, pattern := range asked.Patterns {
-		matches, _ := filepath.Glob(joinPath(dir, pattern)) // a pattern that is wrong matches nothing in the engine, either
+		// A pattern that is wrong matches nothing in the engine, either.
+		matches, _ := filepath.Glob(joinPath(dir, pattern))
 		for _, path := range matches {
 			found.Paths[pattern] = append(found.Paths[pattern], realPaths(path)...)
 		}
@@ -97,7 +98,8 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found
 			Devices []struct{ PathOnHost string }
 		}
 		text = []byte(strings.TrimSpace(string(text)))
-		if len(text) > 0 && text[0] == '{' { // before podman 5
+		if len(text) > 0 && text[0] == '{' {
+			// Before podman 5.
 			text = []byte("[" + string(text) + "]")
 		}
 		if bad := json.Unmarshal(text, &pods); bad != nil && !isMissing(err) {

@@ -11,16 +11,21 @@ import (
 // Watch is what a holder needs to keep a lease as long as a container lives.
 type Watch struct {
 	Engine
-	Lease string   `json:"lease"`
-	Names []string `json:"names"`          // of a start: the containers; else those with the lease's label
-	Mark  string   `json:"mark,omitempty"` // of a container without a lease: the value of JobLabel
+	Lease string `json:"lease"`
+	// Of a start: the containers; else those with the lease's label.
+	Names []string `json:"names"`
+	// Of a container without a lease: the value of JobLabel.
+	Mark string `json:"mark,omitempty"`
 }
 
 // These times decide when a container has ended.
 const (
-	restartWindow    = 600 * time.Millisecond // a restart starts it again within that, and within the time of several questions (settle)
-	questionInterval = 50 * time.Millisecond  // two questions meanwhile
-	silenceLimit     = 30 * time.Second       // an engine that does not answer for that long, and has no process left, has ended it
+	// A restart starts it again within that, and within the time of several questions (settle).
+	restartWindow = 600 * time.Millisecond
+	// Two questions meanwhile.
+	questionInterval = 50 * time.Millisecond
+	// An engine that does not answer for that long, and has no process left, has ended it.
+	silenceLimit = 30 * time.Second
 )
 
 // AwaitEnd returns when no container of the lease lives any more. born is called with the first process of each start.
@@ -38,7 +43,8 @@ func (w Watch) AwaitEnd(ctx context.Context, born func(pid int)) {
 		lives, pause := false, questionInterval
 		for _, c := range found {
 			if c.IsAlive() {
-				lives, pause = true, 10*questionInterval // the engine waits before it starts the container again
+				// The engine waits before it starts the container again.
+				lives, pause = true, 10*questionInterval
 			}
 			if c.State.PID > 0 && proc.New("/proc").AwaitEnd(c.State.PID, func() { born(c.State.PID) }) {
 				pause = questionInterval
@@ -86,7 +92,8 @@ func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, 
 		words = append(words, "--signal", signal)
 	}
 	_, err = w.askEngine(ctx, append(words, ids...)...)
-	if err != nil { // it may have ended by itself
+	if err != nil {
+		// It may have ended by itself.
 		if found, again := w.findContainers(ctx); again == nil && !slices.ContainsFunc(found, Container.IsAlive) {
 			return true, nil
 		}
@@ -98,7 +105,8 @@ func (w Watch) findContainers(ctx context.Context) ([]Container, error) {
 	if len(w.Names) > 0 {
 		return w.Inspect(ctx, w.Names...)
 	}
-	switch { // podman takes an empty value for any
+	switch {
+	// podman takes an empty value for any.
 	case w.Lease != "":
 		return w.WithLabel(ctx, LeaseLabel, w.Lease)
 	case w.Mark != "":

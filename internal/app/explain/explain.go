@@ -20,17 +20,21 @@ import (
 // Explanation is what a program sees.
 type Explanation struct {
 	visible.View
-	Process *processInfo `json:"process,omitempty"` // the process that was asked about
+	// The process that was asked about.
+	Process *processInfo `json:"process,omitempty"`
 	Machine gpu.Machine  `json:"-"`
 }
 
 // gpuRuntime is one way for programs to reach devices.
 type gpuRuntime struct {
-	name    string // the word of --runtime
-	label   string // as in visible.Entry, tinygrad with its version
+	// The word of --runtime.
+	name string
+	// As in visible.Entry, tinygrad with its version.
+	label   string
 	vendors []gpu.Vendor
-	native  bool // what programs for this vendor's devices use when nothing else is said
-	read    func(visible.Env, gpu.Machine) visible.View
+	// What programs for this vendor's devices use when nothing else is said.
+	native bool
+	read   func(visible.Env, gpu.Machine) visible.View
 }
 
 // runtimes lists the runtimes; version is that of tinygrad, "" for the newest.
@@ -86,7 +90,8 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	x := &Explanation{View: visible.View{Visible: []visible.Entry{}, Notes: []visible.Note{}}, Machine: m}
 	var none *gpu.Unavailable
 	switch {
-	case errors.As(err, &none): // a program would see nothing either
+	case errors.As(err, &none):
+		// A program would see nothing either.
 		x.addNote(visible.CodeUnavailable, "%s; %s", none.Text, none.Remedy)
 	case err != nil:
 		return nil, err
@@ -104,7 +109,8 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	} else if meansContainer(given) {
 		x.addNote(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
 	}
-	if _, gone, _ := env.LiftLogin(); len(gone) > 1 { // more than the mark
+	if _, gone, _ := env.LiftLogin(); len(gone) > 1 {
+		// More than the mark.
 		x.addNote(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
 	}
 	x.readRuntimes(asked, env, inside)
@@ -183,7 +189,8 @@ func (x *Explanation) readRuntimes(asked []gpuRuntime, env visible.Env, inside g
 		v := r.read(env, inside)
 		x.Visible = append(x.Visible, v.Visible...)
 		for _, n := range v.Notes {
-			if !slices.Contains(x.Notes, n) { // two runtimes may read one variable alike
+			if !slices.Contains(x.Notes, n) {
+				// Two runtimes may read one variable alike.
 				x.Notes = append(x.Notes, n)
 			}
 		}

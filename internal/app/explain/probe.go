@@ -19,11 +19,16 @@ import (
 // has everything that is needed to repeat it.
 type Probe struct {
 	libcuda.Answer
-	Agrees      bool        `json:"agrees"`      // the same devices in the same order
-	Differences []string    `json:"differences"` // in words, one per ordinal; never nil
-	Variables   []string    `json:"variables"`   // NAME=value of everything that can have a say; never nil
-	Driver      string      `json:"driver"`      // version, "" when unknown
-	GPUs        []probedGPU `json:"gpus"`        // all NVIDIA devices of the machine; never nil
+	// The same devices in the same order.
+	Agrees bool `json:"agrees"`
+	// In words, one per ordinal; never nil.
+	Differences []string `json:"differences"`
+	// NAME=value of everything that can have a say; never nil.
+	Variables []string `json:"variables"`
+	// Version, "" when unknown.
+	Driver string `json:"driver"`
+	// All NVIDIA devices of the machine; never nil.
+	GPUs []probedGPU `json:"gpus"`
 }
 
 // probedGPU is one device of the machine as the probe reports it.
@@ -33,7 +38,8 @@ type probedGPU struct {
 	PCI     string   `json:"pci"`
 	Name    string   `json:"name"`
 	Compute string   `json:"compute,omitempty"` // "8.0"
-	MIG     []string `json:"mig"`               // "MIG-… 1/0": UUID, GPU instance and compute instance; never nil
+	// "MIG-… 1/0": UUID, GPU instance and compute instance; never nil.
+	MIG []string `json:"mig"`
 }
 
 // ServeProbe asks the CUDA driver in this very process and prints the answer for the process that waits for it.
@@ -46,7 +52,8 @@ func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.
 		return visible.View{}, gpu.Machine{}, Probe{}, exit.Usagef("cannot ask the driver about %s: --probe is about the GPUs of this computer; leave --probe or --machine out", host.Machine)
 	}
 	target, given, err := subjectOf(given)
-	if err == nil && target != "" { // its environment may name libraries to load: not with our rights
+	if err == nil && target != "" {
+		// Its environment may name libraries to load: not with our rights.
 		err = exit.Usagef("cannot ask the driver about %s: --probe is about this shell's environment, or about VAR=VALUE; leave --probe out", target)
 	}
 	if err != nil {

@@ -20,16 +20,22 @@ import (
 
 // processInfo is a running process whose environment was read.
 type processInfo struct {
-	PID          int      `json:"pid"`
-	User         string   `json:"user"`
-	Command      string   `json:"command"`
-	Container    string   `json:"container"`     // id, "" outside containers
-	Cgroup       string   `json:"cgroup"`        // "" when unknown
-	Job          string   `json:"job"`           // of another scheduler, "slurm:1234"; else ""
-	Lease        string   `json:"lease"`         // live lease that it belongs to, else ""
-	MatchesLease *bool    `json:"matches_lease"` // it sees exactly what the lease holds; null without a lease
-	Variables    []string `json:"variables"`     // NAME=value of those that decide, in the order in which they apply
-	Beaten       []string `json:"beaten"`        // NAME=value of those that have no say because another wins
+	PID     int    `json:"pid"`
+	User    string `json:"user"`
+	Command string `json:"command"`
+	// Id, "" outside containers.
+	Container string `json:"container"`
+	Cgroup    string `json:"cgroup"` // "" when unknown
+	// Of another scheduler, "slurm:1234"; else "".
+	Job string `json:"job"`
+	// Live lease that it belongs to, else "".
+	Lease string `json:"lease"`
+	// It sees exactly what the lease holds; null without a lease.
+	MatchesLease *bool `json:"matches_lease"`
+	// NAME=value of those that decide, in the order in which they apply.
+	Variables []string `json:"variables"`
+	// NAME=value of those that have no say because another wins.
+	Beaten []string `json:"beaten"`
 }
 
 // explainProcess fills x for a process id or a lease id.
@@ -49,13 +55,15 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []g
 	for _, r := range used {
 		wins, beaten := visible.DecidingVariables(env, r.label, x.Machine, inside)
 		for _, v := range wins {
-			if !slices.Contains(x.Process.Variables, v) { // two runtimes may obey one
+			if !slices.Contains(x.Process.Variables, v) {
+				// Two runtimes may obey one.
 				x.Process.Variables = append(x.Process.Variables, v)
 			}
 		}
 		x.Process.Beaten = append(x.Process.Beaten, beaten...)
 	}
-	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) }) // another runtime obeys it
+	// Another runtime obeys it.
+	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) })
 	if lease == nil {
 		lease = findLease(host, x, p, env)
 	}
@@ -175,7 +183,8 @@ func withFiles(m, contained gpu.Machine, files []string) gpu.Machine {
 	for _, d := range m.Devices {
 		i := slices.IndexFunc(contained.Devices, func(c gpu.Device) bool { return c.UUID == d.UUID && c.Index == d.Index })
 		if i >= 0 {
-			d = contained.Devices[i] // with the MIG devices that were named
+			// With the MIG devices that were named.
+			d = contained.Devices[i]
 		}
 		name, known := deviceFile(d)
 		if known && slices.Contains(files, name) || !known && i >= 0 {

@@ -28,7 +28,8 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 		return releaseInTime(process, folder, lease, grace, done)
 	}
 	_ = quotawatch.WriteToStderr(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
-	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
+	// Everything that was ever seen in it: process ids, and when each began.
+	tree := map[int]uint64{}
 	end := func(force bool) (left int) {
 		var roots []int
 		if len(tree) == 0 && processes.IsAlive(lease.PID, lease.Start) {
@@ -42,7 +43,8 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 		for _, pid := range processes.ProcessTree(roots...) {
 			s, err := processes.Stat(pid)
 			_, asked := tree[pid]
-			if machine.IsOwnHelper(pid) { // it may serve other jobs, too
+			if machine.IsOwnHelper(pid) {
+				// It may serve other jobs, too.
 				continue
 			}
 			if !asked && err == nil {
@@ -97,7 +99,8 @@ func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 		select {
 		case <-done:
 			return false
-		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
+		case <-time.After(min(max(left, time.Second/100), time.Minute)):
+			// No timer counts while the machine sleeps.
 		}
 	}
 }
@@ -112,8 +115,9 @@ func keepForNextStart(w *launch.HolderWatch, folder *store.Folder, lease job.Lea
 	if err != nil {
 		return false
 	}
-	defer parent.Close()                                                                          //nolint:errcheck // close-on-exec anyway
-	_ = folder.KeepForNextStart(lease, time.Now().Add(most).Truncate(time.Second), w.IsLeaseGone) // for people; it is kept all the same
+	defer parent.Close() //nolint:errcheck // close-on-exec anyway
+	// For people; it is kept all the same.
+	_ = folder.KeepForNextStart(lease, time.Now().Add(most).Truncate(time.Second), w.IsLeaseGone)
 	w.WaitForNextStart(next.While, parent, most, most/15)
 	return w.IsLeaseGone()
 }

@@ -37,9 +37,11 @@ func HoldLease(host *machine.Host, args []string) error {
 	touch, most := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
 	lease, found := folder.Own(orders.Lease)
 	if !found {
-		return nil // released before we looked
+		// Released before we looked.
+		return nil
 	}
-	if lease.Isolation == job.Cgroup { // after the lock is free: the next claim does not wait for it
+	if lease.Isolation == job.Cgroup {
+		// After the lock is free: the next claim does not wait for it.
 		defer isolation.SweepGroups()
 	}
 	over, measured := make(chan struct{}), make(chan struct{})
@@ -47,7 +49,8 @@ func HoldLease(host *machine.Host, args []string) error {
 		measure.GuardLease(host, w.Process(), folder, lease, over)
 		close(measured)
 	}()
-	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short
+	if lease.Quota == job.MPS {
+		// What measures ends the daemon, and may not even have begun when the command was short.
 		defer func() { <-measured }()
 	}
 	expired := make(chan bool, 1)
@@ -55,7 +58,8 @@ func HoldLease(host *machine.Host, args []string) error {
 		expired <- endExpired(w.Process(), folder, lease, &orders, most*2/3, over)
 	}()
 	err = w.Wait(touch, func() { folder.TouchLease(lease) })
-	last := lease // what measures and what ends in time still read the first
+	// What measures and what ends in time still read the first.
+	last := lease
 	if err == nil && orders.Containers != nil {
 		last = keepForContainers(folder, lease, orders.Containers, touch)
 	}
@@ -71,7 +75,8 @@ func HoldLease(host *machine.Host, args []string) error {
 	if err := w.DropLease(); err != nil {
 		return err
 	}
-	if orders.Containers == nil { // else the watched process is the engine's client
+	if orders.Containers == nil {
+		// Else the watched process is the engine's client.
 		addOutcome(folder, w)
 	}
 	gone, err := folder.EndIfUnheld(last, last.Boot)
@@ -118,7 +123,8 @@ func addOutcome(folder *store.Folder, w *launch.HolderWatch) {
 // keepForContainers keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
 // process.
 func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
-	first := lease // where its file is does not change
+	// Where its file is does not change.
+	first := lease
 	tick := time.NewTicker(touch)
 	defer tick.Stop()
 	go func() {

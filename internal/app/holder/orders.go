@@ -13,12 +13,16 @@ import (
 
 // Orders are what a holder is told about its lease, beside the process that it watches and the lock that it keeps.
 type Orders struct {
-	Folder     string        `json:"-"`                    // the state folder
-	Lease      string        `json:"-"`                    // its ID
-	Until      int64         `json:"until,omitempty"`      // nanoseconds since boot: when the time of the lease is over; 0 never
-	InTime     *Process      `json:"in_time,omitempty"`    // ends the command in time while it lives, so that the holder need not; nil: none
-	Containers *engine.Watch `json:"containers,omitempty"` // the lease outlives its command, an engine's client, until these have ended
-	NextStart  *NextStart    `json:"next_start,omitempty"` // the lease waits for a next start of its command
+	Folder string `json:"-"` // the state folder
+	Lease  string `json:"-"` // its ID
+	// Nanoseconds since boot: when the time of the lease is over; 0 never.
+	Until int64 `json:"until,omitempty"`
+	// Ends the command in time while it lives, so that the holder need not; nil: none.
+	InTime *Process `json:"in_time,omitempty"`
+	// The lease outlives its command, an engine's client, until these have ended.
+	Containers *engine.Watch `json:"containers,omitempty"`
+	// The lease waits for a next start of its command.
+	NextStart *NextStart `json:"next_start,omitempty"`
 }
 
 // Process names one process of this boot.
@@ -29,7 +33,8 @@ type Process struct {
 
 // NextStart is what starts a command again that has ended.
 type NextStart struct {
-	While  string  `json:"while"` // file: while it is there a next start may come
+	// File: while it is there a next start may come.
+	While  string  `json:"while"`
 	Parent Process `json:"parent"`
 }
 

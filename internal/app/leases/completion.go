@@ -20,7 +20,8 @@ func ExecutablesInPath(host *machine.Host, prefix string) []string {
 	for _, dir := range filepath.SplitList(path) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // a folder in PATH that is not there is usual
+			// A folder in PATH that is not there is usual.
+			continue
 		}
 		for _, e := range entries {
 			if !strings.HasPrefix(e.Name(), prefix) {

@@ -33,7 +33,8 @@ func CompleteSpec(ctx context.Context, host *machine.Host, spec *job.Spec, all b
 // sizeOfPart is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All GPUs that
 // spec could be given must agree on it; 1 MiB where there is none, so that the refusal says why.
 func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent int) (gpu.Bytes, error) {
-	spec.Share = gpu.MiB // any that a rule permits
+	// Any that a rule permits.
+	spec.Share = gpu.MiB
 	m, servers, err := findServers(ctx, host, spec)
 	if err != nil {
 		return 0, err

@@ -105,7 +105,8 @@ func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.
 		err = changeMark(host, m, devices[i], "undrain", names[i], func(mark *devicestate.DrainMark) {
 			boot, _ := host.Proc.BootID()
 			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", administratorName(host), mark.Since, boot
-			for _, x := range before.XIDs { // the clock of the kernel's log may run ahead
+			for _, x := range before.XIDs {
+				// The clock of the kernel's log may run ahead.
 				if x.At.After(mark.Cleared) {
 					mark.Cleared = x.At
 				}

@@ -288,9 +288,11 @@ func awaitGone(ctx context.Context, host *machine.Host, targets []*evictee, long
 			continue
 		case <-ctx.Done():
 		case <-timer.C:
-			timer.Reset(0) // for the others too: they had as long
+			// For the others too: they had as long.
+			timer.Reset(0)
 		}
-		t.gone = !host.Proc.IsAlive(t.row.PID, t.row.Start) // both events may have come together
+		// Both events may have come together.
+		t.gone = !host.Proc.IsAlive(t.row.PID, t.row.Start)
 	}
 }
 

@@ -22,14 +22,19 @@ import (
 
 // HeldLease is a lease without a command of its own.
 type HeldLease struct {
-	Schema  string     `json:"schema"` // "gpuard.reserve/1"
-	Lease   string     `json:"lease"`
-	PID     int        `json:"pid"`     // the process that it ends with; of a lease for a time, one that sleeps until then
-	Until   *time.Time `json:"until"`   // when it ends by itself, for a process by a rule's time; null only with its process
-	Already bool       `json:"already"` // the process had this lease before; nothing new was leased
-	Limit   string     `json:"-"`       // the rule that gave Until to a process or a shell; "" none did
+	Schema string `json:"schema"` // "gpuard.reserve/1"
+	Lease  string `json:"lease"`
+	// The process that it ends with; of a lease for a time, one that sleeps until then.
+	PID int `json:"pid"`
+	// When it ends by itself, for a process by a rule's time; null only with its process.
+	Until *time.Time `json:"until"`
+	// The process had this lease before; nothing new was leased.
+	Already bool `json:"already"`
+	// The rule that gave Until to a process or a shell; "" none did.
+	Limit string `json:"-"`
 	job.Plan
-	Variables []visible.Var `json:"-"` // what would show that process these devices
+	// What would show that process these devices.
+	Variables []visible.Var `json:"-"`
 }
 
 const reserveSchema = "gpuard.reserve/1"
@@ -104,7 +109,8 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 			h.Limit, h.Until = "a rule", new(time.Now().Add(time.Duration(had.Lease.Until)-up).Truncate(time.Second))
 		}
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)
-		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS { // what leads through MPS was set when the lease was made
+		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS {
+			// What leads through MPS was set when the lease was made.
 			h.Variables = append(h.Variables, quota.ShareVars(host.Env, had.Plan.Share, claim.LargestMemory(had.Machine, had.Plan), nil)...)
 		}
 		return h, had.Machine, nil
@@ -112,7 +118,8 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
-	if d.Held == nil { // fallen back to the CPU
+	if d.Held == nil {
+		// Fallen back to the CPU.
 		return emptyHolding(host, spec, pid, d.Plan), d.Machine, nil
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own

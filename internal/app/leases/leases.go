@@ -39,7 +39,8 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 	if err != nil && (errors.As(err, &usage) || !host.IsHardware()) {
 		return status.Report{}, err
 	}
-	if err != nil { // the GPUs can be seen all the same
+	if err != nil {
+		// The GPUs can be seen all the same.
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
 	notes = append(notes, clearUnmeasured(host, m, held)...)
@@ -150,7 +151,8 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
 	if l.Unreadable {
-		ended, err := folder.EndIfUnheld(l, l.Boot) // who holds it may not be seen from here
+		// Who holds it may not be seen from here.
+		ended, err := folder.EndIfUnheld(l, l.Boot)
 		if err == nil && !ended {
 			err = fmt.Errorf("cannot release %s: its content cannot be read, and a process that does not show here holds it (of a container, or another PID namespace); end that first", l.ID)
 		}
@@ -203,7 +205,8 @@ func checkRelease(host *machine.Host, folder *store.Folder, l job.Lease) error {
 		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
 	case l.Ended, l.Apart && !l.Unreadable:
 		return nil
-	case l.Unreadable: // its command is unknown, but not which processes hold its lock
+	case l.Unreadable:
+		// Its command is unknown, but not which processes hold its lock.
 		dev, ino, err := folder.LeaseLockInode(l)
 		if err != nil {
 			return err

@@ -22,7 +22,8 @@ func clearUnmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes
 	if !host.IsHardware() || err != nil {
 		return nil
 	}
-	known := map[uint32][]string{} // command lines of what measures, by user
+	// Command lines of what measures, by user.
+	known := map[uint32][]string{}
 	for i, l := range held {
 		if l.Share == 0 || l.Quota == job.NoQuota || l.Unreadable || l.Namespace != host.Proc.PIDNamespace() || time.Since(l.Since) < measure.UnmeasuredGrace || !registry.IsCommandAlive(host, l) {
 			continue

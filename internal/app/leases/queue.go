@@ -18,7 +18,8 @@ import (
 func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease) (notes []string) {
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
-		return nil // said of the leases already
+		// Said of the leases already.
+		return nil
 	}
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, problems := folder.Tickets()

@@ -119,6 +119,7 @@ func wakeSleeper(host *machine.Host, l job.Lease) {
 	if err != nil || !l.IsReservation() || l.Namespace != host.Proc.PIDNamespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.IsAlive(l.PID, l.Start) {
 		return
 	}
-	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal
+	// It has nothing to clean up, and one that is just starting may miss another signal.
+	_ = p.Kill()
 	_ = p.Release()
 }

@@ -15,11 +15,16 @@ const maxRounds = 32
 
 // fixAttempt is a file on its way to a new text.
 type fixAttempt struct {
-	read    *fileReading // of the newest text that is known to be good
-	before  fileReading  // what the file holds
-	alone   bool         // fixing several findings together has failed
-	next    int          // the finding that is tried alone
-	chosen  []bool       // findings of read that the text under trial mends
+	// Of the newest text that is known to be good.
+	read *fileReading
+	// What the file holds.
+	before fileReading
+	// Fixing several findings together has failed.
+	alone bool
+	// The finding that is tried alone.
+	next int
+	// Findings of read that the text under trial mends.
+	chosen  []bool
 	fixed   []LocatedFinding
 	trial   []byte
 	settled bool

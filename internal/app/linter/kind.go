@@ -98,7 +98,8 @@ func guessKind(file string, text []byte) lint.Kind {
 		return lint.Conda
 	case has("on", "jobs"):
 		return lint.Workflow
-	case has("apiVersion", "kind") && bytes.Contains(text, []byte("ontainers:")) && !bytes.Contains(text, []byte("{{")): // a template is no YAML yet
+	case has("apiVersion", "kind") && bytes.Contains(text, []byte("ontainers:")) && !bytes.Contains(text, []byte("{{")):
+		// A template is no YAML yet.
 		return lint.Kubernetes
 	}
 	return ""

@@ -19,32 +19,47 @@ import (
 
 // Options say which files to check, and how.
 type Options struct {
-	Paths   []string    // files and folders; "-" is Input
-	Input   io.Reader   // what "-" stands for
-	As      lint.Kind   // the format of Input; "" is guessed from its text
-	Python  string      // the interpreter that reads Python; "" is the one of the environment
-	Fix     bool        // write what can be mended
-	Preview bool        // rules that are new, too
-	Docs    bool        // the shell code in Markdown, too
-	Env     visible.Env // where Python is looked for
+	// Files and folders; "-" is Input.
+	Paths []string
+	// What "-" stands for.
+	Input io.Reader
+	// The format of Input; "" is guessed from its text.
+	As lint.Kind
+	// The interpreter that reads Python; "" is the one of the environment.
+	Python string
+	// Write what can be mended.
+	Fix bool
+	// Rules that are new, too.
+	Preview bool
+	// The shell code in Markdown, too.
+	Docs bool
+	// Where Python is looked for.
+	Env visible.Env
 
-	Progress func(files, findings int) // called after each batch of files; nil is not called
+	// Called after each batch of files; nil is not called.
+	Progress func(files, findings int)
 }
 
 // Report is what was found.
 type Report struct {
-	Files    int              `json:"files"`    // how many were read
-	Findings []LocatedFinding `json:"findings"` // in the order of the files and of the places in them; never nil
-	Silenced int              `json:"silenced"` // findings that a comment in the file silences
-	Partial  []UnreadPassage  `json:"partial"`  // files that were read but for some lines; never nil
-	Skipped  []Omission       `json:"skipped"`  // files that hold no text of their format, and why; never nil
-	Problems []Omission       `json:"problems"` // what could not be looked at, or not be mended, and why; never nil
+	Files int `json:"files"` // how many were read
+	// In the order of the files and of the places in them; never nil.
+	Findings []LocatedFinding `json:"findings"`
+	// Findings that a comment in the file silences.
+	Silenced int `json:"silenced"`
+	// Files that were read but for some lines; never nil.
+	Partial []UnreadPassage `json:"partial"`
+	// Files that hold no text of their format, and why; never nil.
+	Skipped []Omission `json:"skipped"`
+	// What could not be looked at, or not be mended, and why; never nil.
+	Problems []Omission `json:"problems"`
 }
 
 // UnreadPassage is what could not be read of a file: a placeholder, or the grammar of another shell.
 type UnreadPassage struct {
-	Path  string `json:"path"`  // of the file
-	Lines int    `json:"lines"` // how many were passed over
+	Path string `json:"path"` // of the file
+	// How many were passed over.
+	Lines int `json:"lines"`
 }
 
 // Omission is something that was not done with a file.
@@ -55,22 +70,31 @@ type Omission struct {
 
 // LocatedFinding is a finding and its place.
 type LocatedFinding struct {
-	Path      string    `json:"path"`       // as it was given, or below a folder that was given
-	Kind      lint.Kind `json:"kind"`       // the format of the file
-	Cell      int       `json:"cell"`       // of a notebook, from 1, lines count within it; 0 elsewhere
-	Line      int       `json:"line"`       // from 1
-	Column    int       `json:"column"`     // from 1, in bytes
-	EndLine   int       `json:"end_line"`   // of the last byte
-	EndColumn int       `json:"end_column"` // after the last byte
+	// As it was given, or below a folder that was given.
+	Path string `json:"path"`
+	// The format of the file.
+	Kind lint.Kind `json:"kind"`
+	// Of a notebook, from 1, lines count within it; 0 elsewhere.
+	Cell    int `json:"cell"`
+	Line    int `json:"line"`     // from 1
+	Column  int `json:"column"`   // from 1, in bytes
+	EndLine int `json:"end_line"` // of the last byte
+	// After the last byte.
+	EndColumn int `json:"end_column"`
 	check.Finding
-	Now     string `json:"now"`     // the line or lines as they are
-	Instead string `json:"instead"` // as they should be written; "" when there is no single way
-	Fixable bool   `json:"fixable"` // --fix can write that
-	Fixed   bool   `json:"fixed"`   // it did
+	// The line or lines as they are.
+	Now string `json:"now"`
+	// As they should be written; "" when there is no single way.
+	Instead string `json:"instead"`
+	// --fix can write that.
+	Fixable bool `json:"fixable"`
+	Fixed   bool `json:"fixed"` // it did
 
-	of    *project `json:"-"` // the file's; nil for standard input
-	dir   string   `json:"-"` // the file's folder
-	since string   `json:"-"` // the release of PyTorch from which on it holds
+	// The file's; nil for standard input.
+	of  *project `json:"-"`
+	dir string   `json:"-"` // the file's folder
+	// The release of PyTorch from which on it holds.
+	since string `json:"-"`
 }
 
 // Bad reports whether anything was found that is worth an exit code of 1.
@@ -190,7 +214,8 @@ func (one *fileReading) describeFinding(f lint.Finding, lines []string, mendable
 		of: one.of, dir: one.dir, since: f.Since,
 	}
 	first, last := f.At.Line, max(f.At.Line, f.At.EndLine)
-	for i, edits := range [][]lint.Edit{f.Write, f.Edits} { // what --fix does is shown, where it does something
+	for i, edits := range [][]lint.Edit{f.Write, f.Edits} {
+		// What --fix does is shown, where it does something.
 		from, to := first, last
 		for _, e := range edits {
 			from, to = min(from, e.At.Line), max(to, e.At.EndLine)
@@ -201,7 +226,8 @@ func (one *fileReading) describeFinding(f lint.Finding, lines []string, mendable
 			first, last = from, to
 			m.Instead = strings.TrimRight(instead, "\r\n")
 		}
-		m.Fixable = done && instead != now && mendable && !one.tried // of the last: that of f.Edits
+		// Of the last: that of f.Edits.
+		m.Fixable = done && instead != now && mendable && !one.tried
 	}
 	m.Now = strings.TrimRight(joinLines(lines, first, last), "\r\n")
 	m.detachStrings()

@@ -16,9 +16,11 @@ import (
 
 // project is the repository that a file belongs to: the nearest folder above it that git keeps, or what was asked for.
 type project struct {
-	root   string
-	copied map[string]bool   // whether a folder belongs to a copy of another project, by the folder
-	torch  map[string]string // the release of PyTorch that a folder asks for, by the folder
+	root string
+	// Whether a folder belongs to a copy of another project, by the folder.
+	copied map[string]bool
+	// The release of PyTorch that a folder asks for, by the folder.
+	torch map[string]string
 }
 
 // projectOf finds the project of a folder, below a path that was asked for.
@@ -91,7 +93,8 @@ func (p *project) torchOf(dir string) string {
 	if known {
 		return asked
 	}
-	entries, _ := os.ReadDir(dir) // where it cannot be read, nothing is known
+	// Where it cannot be read, nothing is known.
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !asksForPackages().MatchString(e.Name()) {
 			continue

@@ -28,13 +28,18 @@ import (
 // fileReading is a file that was read, or the reason why not.
 type fileReading struct {
 	sourceFile
-	file    lint.File
-	skipped string // it is no text of its format
-	problem string // it could not be looked at, or not be mended
-	unread  bool   // it could not be looked at
-	fixed   []LocatedFinding
-	tried   bool        // what could be mended is
-	preview bool        // new rules are asked for
+	file lint.File
+	// It is no text of its format.
+	skipped string
+	// It could not be looked at, or not be mended.
+	problem string
+	// It could not be looked at.
+	unread bool
+	fixed  []LocatedFinding
+	// What could be mended is.
+	tried bool
+	// New rules are asked for.
+	preview bool
 	code    []lint.Cell // of a notebook
 }
 
@@ -107,7 +112,8 @@ func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn fun
 	}
 	isPython := func(i int) bool { return known[sources[i].kind] == nil }
 
-	var python sync.WaitGroup // a process of its own, which takes longest
+	// A process of its own, which takes longest.
+	var python sync.WaitGroup
 	python.Go(func() { o.readPython(ctx, pythons) })
 	eachOf(read, func(i int) {
 		if !isPython(i) {

@@ -29,7 +29,8 @@ func (o Options) readPython(ctx context.Context, all []*fileReading) {
 	program := o.Python
 	if strings.ContainsRune(program, filepath.Separator) {
 		if whole, err := filepath.Abs(program); err == nil {
-			program = whole // it is started in another folder
+			// It is started in another folder.
+			program = whole
 		}
 	}
 	read, err := pythonFiles(ctx, program, o.Env, sources)

@@ -40,11 +40,15 @@ type sourceFile struct {
 	path string
 	kind lint.Kind
 	text []byte
-	undo *deactivation // of a script that conda runs on activation, where it could be read
-	of   *project      // nil for standard input
-	dir  string        // its folder, as an absolute path
+	// Of a script that conda runs on activation, where it could be read.
+	undo *deactivation
+	// nil for standard input.
+	of *project
+	// Its folder, as an absolute path.
+	dir string
 
-	copied bool // it belongs to a copy of another project's program
+	// It belongs to a copy of another project's program.
+	copied bool
 }
 
 // What the files of a batch hold together at most, and how many they are. Texts and their trees live as long as their
@@ -109,22 +113,26 @@ func errorReason(err error) string {
 type collector struct {
 	ctx    context.Context
 	report *Report
-	docs   bool            // Markdown is read
-	seen   map[string]bool // by the absolute path
-	batch  []sourceFile
-	size   int // of the texts of the batch, in bytes
+	docs   bool // Markdown is read
+	// By the absolute path.
+	seen  map[string]bool
+	batch []sourceFile
+	// Of the texts of the batch, in bytes.
+	size   int
 	handOn func(batch []sourceFile)
 	hooks  map[string]*deactivation // by the folder
 
 	projects map[string]*project // by the folder
-	roots    map[string]string   // the folder that git keeps, by a folder in it
+	// The folder that git keeps, by a folder in it.
+	roots map[string]string
 }
 
 // collectFolder collects everything below root. It does not follow symbolic links below root: the target is found at its own
 // place, or was not asked for.
 func (c *collector) collectFolder(root string) {
 	asked := absolute(root)
-	root += string(filepath.Separator) + "." // a link that was named is followed
+	// A link that was named is followed.
+	root += string(filepath.Separator) + "."
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		switch {
 		case c.ctx.Err() != nil:
@@ -138,7 +146,8 @@ func (c *collector) collectFolder(root string) {
 			}
 		case entry.Type().IsRegular():
 			info, err := entry.Info()
-			if err == nil { // else it vanished meanwhile
+			if err == nil {
+				// Else it vanished meanwhile.
 				c.collectFile(p, asked, info, false)
 			}
 		}
@@ -186,7 +195,8 @@ func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
-	read, err := files.ReadUpTo(p, maxNotebookSize) // it may be another file by now, such as a pipe
+	// It may be another file by now, such as a pipe.
+	read, err := files.ReadUpTo(p, maxNotebookSize)
 	if err != nil {
 		c.addProblem(p, errorReason(err))
 		return
@@ -228,9 +238,11 @@ func mayBeScript(p string) bool {
 	case slices.Contains(strings.Fields(neverScripts), ext):
 		return false
 	}
-	file, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	// It may be a pipe by now.
+	file, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return true // whoever reads it says why
+		// Whoever reads it says why.
+		return true
 	}
 	defer file.Close()
 	begin := make([]byte, firstBytes)
@@ -245,7 +257,8 @@ const neverScripts = ".c .cc .cpp .cxx .cu .cuh .h .hh .hpp .f .f90 .go .rs .jav
 
 func (c *collector) addProblem(p, why string) {
 	problem := Omission{p, "cannot read it: " + why}
-	if !slices.Contains(c.report.Problems, problem) { // some are read for others, too
+	if !slices.Contains(c.report.Problems, problem) {
+		// Some are read for others, too.
 		c.report.Problems = append(c.report.Problems, problem)
 	}
 }
@@ -261,7 +274,8 @@ func (c *collector) addFile(s sourceFile) {
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "binary"})
 	default:
 		if s.kind == lint.Python && !python.HasRuleWord(s.text) {
-			s.text = nil // it counts as read: of most of what a repository has no rule says anything
+			// It counts as read: of most of what a repository has no rule says anything.
+			s.text = nil
 		}
 		c.batch = append(c.batch, s)
 		c.size += len(s.text)

@@ -46,7 +46,8 @@ func (h *Host) UserConfig() string {
 func (h *Host) Config() (policy.Policy, error) {
 	var p policy.Policy
 	switch {
-	case h.Root == "": // nothing of this computer is looked at
+	case h.Root == "":
+		// Nothing of this computer is looked at.
 		return h.withProject(nil), nil
 	case time.Since(h.said.at) < MaxReadingAge:
 		return h.said.policy, nil
@@ -85,7 +86,8 @@ func (h *Host) withProject(p policy.Policy) policy.Policy {
 type configCache struct {
 	at     time.Time
 	policy policy.Policy
-	rules  *Rules // for the caller; nil: not asked yet
+	// For the caller; nil: not asked yet.
+	rules *Rules
 }
 
 // configFile reads one file, in the time that there is for it; nil when there is none.
@@ -114,7 +116,8 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	uid := uint32(os.Geteuid())
 	text, err := files.ReadFile(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission): // the home folder of another user
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !machine && errors.Is(err, os.ErrPermission):
+		// The home folder of another user.
 		return nil, nil //nolint:nilnil // nothing is said
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("cannot read the policy of this machine, %s: %w; ask root to make it readable for all: chmod a+r %[1]s", path, err)
@@ -148,7 +151,8 @@ func checkTrusted(path string, text files.Text, machine bool, uid uint32, names 
 	switch {
 	case !text.IsOwnedBy(owner):
 		beside := ""
-		if machine && text.UID == 65534 { // the uid that all users without a mapping have in a user namespace (user_namespaces(7))
+		if machine && text.UID == 65534 {
+			// The uid that all users without a mapping have in a user namespace (user_namespaces(7)).
 			beside = "; in a user namespace (unshare -r, a rootless container) that may be root all the same: lease outside of it"
 		}
 		return fmt.Errorf("cannot use %s: it belongs to %s, and only one of %s counts there; %schown %[3]s %[1]s, or remove it%[5]s", path, names(text.UID), names(owner), sudo, beside)

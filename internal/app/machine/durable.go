@@ -49,7 +49,8 @@ func (h *Host) HostsFolder() (string, error) {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
 	home, err := h.StateHome(), h.Proc.CheckClock()
 	switch {
-	case err != nil: // whether a process of it lives could not be said
+	case err != nil:
+		// Whether a process of it lives could not be said.
 		return "", err
 	case own != "" && !filepath.IsAbs(own):
 		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
@@ -128,7 +129,8 @@ func (h *Host) noteBoot(all string) {
 	folder := h.HostFolder()
 	dir, err := sys.OpenOwnFolder(all, 0o700)
 	if err != nil {
-		return // MakeDurable says it
+		// MakeDurable says it.
+		return
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	if _, err := dir.Lstat(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
@@ -194,7 +196,8 @@ func (h *Host) HostFolder() string {
 func hostFolder(name, id, boot, space string) string {
 	id = validID(id)
 	if id == "" && slices.Contains([]string{"", "(none)", "localhost", "localhost.localdomain"}, name) {
-		id = boot // nothing else tells it from others; what is kept ends with this boot
+		// Nothing else tells it from others; what is kept ends with this boot.
+		id = boot
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard", name, id, space}, "\x00")))
 	plain := strings.Map(func(r rune) rune {

@@ -42,11 +42,13 @@ const (
 func (h *Host) NoteEnds(folder *store.Folder) {
 	folder.Ended = func(list []store.EndedLease) {
 		path := h.endedPath(folder.Path)
-		if _, err := os.Stat(filepath.Join(folder.Path, "leases")); err != nil || !h.hasBaseFolder() { // what was removed meanwhile is not made again
+		if _, err := os.Stat(filepath.Join(folder.Path, "leases")); err != nil || !h.hasBaseFolder() {
+			// What was removed meanwhile is not made again.
 			path = ""
 		}
 		for _, e := range list {
-			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable { // a part of another lease has that one's devices
+			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable {
+				// A part of another lease has that one's devices.
 				continue
 			}
 			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
@@ -72,13 +74,15 @@ func (h *Host) MeasuredUse(folder *store.Folder, lease string, since time.Time) 
 		return used
 	}
 	file, err := folder.MeasureFile(false)
-	if err != nil { // nothing was measured
+	if err != nil {
+		// Nothing was measured.
 		return used
 	}
 	locks := quotawatch.NewLocks(file)
 	defer locks.Close()
 	used = locks.Used()[lease]
-	if used.Until.Before(since) { // another lease had that name before
+	if used.Until.Before(since) {
+		// Another lease had that name before.
 		return quota.Measured{}
 	}
 	return used
@@ -126,7 +130,8 @@ func (h *Host) hasBaseFolder() bool {
 	for _, name := range []string{"GPUARD_STATE", "XDG_STATE_HOME", "HOME"} {
 		if base, _ := h.Env.Lookup(name); filepath.IsAbs(base) {
 			info, err := os.Stat(base)
-			return err == nil && info.IsDir() || name == "XDG_STATE_HOME" // it may be made
+			// It may be made.
+			return err == nil && info.IsDir() || name == "XDG_STATE_HOME"
 		}
 	}
 	return true
@@ -190,7 +195,8 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
 	users := h.usersFolder()
-	if users != "" && strings.HasPrefix(path, users+"/") { // and those from before root has set the machine up
+	if users != "" && strings.HasPrefix(path, users+"/") {
+		// And those from before root has set the machine up.
 		if before, err := h.DurablePath(historyFolder); err == nil {
 			list = append(list, h.readEnded(before, filepath.Base(path), own)...)
 		}
@@ -214,12 +220,14 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.EndedLease) {
 	text, err := ledger.ReadText(folder, name, uid, 2*endedSize)
 	if err != nil {
-		return nil // none, or another user's
+		// None, or another user's.
+		return nil
 	}
 	user := h.Names(uid)
 	for line := range bytes.Lines(text) {
 		var e trend.EndedLease
-		if json.Unmarshal(line, &e) != nil || e.Lease == "" { // cut by a full disk or a killed process
+		if json.Unmarshal(line, &e) != nil || e.Lease == "" {
+			// Cut by a full disk or a killed process.
 			continue
 		}
 		if uid != 0 || e.UID == nil {

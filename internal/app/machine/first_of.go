@@ -17,10 +17,12 @@ func WithFallback(library, tool Reader) Reader {
 		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.LibraryCrashed, gpu.DriverError}, why.Cause) {
 			return m, err
 		}
-		other, toolErr := tool(context.WithoutCancel(ctx), query) // it takes its time, and has a deadline of its own
+		// It takes its time, and has a deadline of its own.
+		other, toolErr := tool(context.WithoutCancel(ctx), query)
 		var said *gpu.Unavailable
 		if errors.As(toolErr, &said) && !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.DriverNotLoaded}, said.Cause) && why.Cause == gpu.LibraryMissing {
-			return m, &gpu.Unavailable{Cause: said.Cause, Text: said.Text + "; " + why.Text, Remedy: said.Remedy} // it is there, and says what is wrong
+			// It is there, and says what is wrong.
+			return m, &gpu.Unavailable{Cause: said.Cause, Text: said.Text + "; " + why.Text, Remedy: said.Remedy}
 		}
 		if toolErr != nil {
 			return m, err

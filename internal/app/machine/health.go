@@ -30,7 +30,8 @@ func (h *Host) kernelLog() func() []kmsg.Error {
 	}
 	read := make(chan []kmsg.Error, 1)
 	go func() {
-		found, _ := kmsg.ReadErrors(h.KernelLog) // most users may not, and the driver's own words stay
+		// Most users may not, and the driver's own words stay.
+		found, _ := kmsg.ReadErrors(h.KernelLog)
 		read <- found
 	}()
 	return func() []kmsg.Error {
@@ -55,7 +56,8 @@ func (h *Host) addFaults(m *gpu.Machine, log []kmsg.Error) {
 		switch {
 		case mark.Drained:
 			d.Drained = drainText(mark)
-		case mark.Device != "": // put into use again, whatever a recorded machine says
+		case mark.Device != "":
+			// Put into use again, whatever a recorded machine says.
 			d.Drained = ""
 		}
 		over := mark.Cleared
@@ -156,7 +158,8 @@ func (h *Host) CopyForListener(say func(string)) *Host {
 func (h *heardErrors) addEvent(e gpu.Event) bool {
 	h.turn.Lock()
 	defer h.turn.Unlock()
-	const often = 4 // a program that fails in a loop must not push out what happened once
+	// A program that fails in a loop must not push out what happened once.
+	const often = 4
 	same := 0
 	for _, o := range h.events {
 		if o.Device != e.Device || o.XID.Code != e.XID.Code {
@@ -244,7 +247,8 @@ func (w *errorWatch) reportError(ctx context.Context, e gpu.Event) {
 	// In a user namespace the file would bear another user's number.
 	if path, _, err := w.host.StateFolder(w.m); err == nil && !w.host.Proc.IDs().Part() {
 		if boot, err := w.host.Proc.BootID(); err == nil {
-			_ = devicestate.RecordErrors(path, boot, e) // for other processes; this one has it already
+			// For other processes; this one has it already.
+			_ = devicestate.RecordErrors(path, boot, e)
 		}
 	}
 	select {

@@ -49,7 +49,8 @@ func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
 		return isolate.Means{Namespace: windows, Landlock: windows, Cgroup: windows}
 	}
 	can := isolate.Means{Namespace: isolation.NamespaceObstacle(), Landlock: isolation.LandlockObstacle(), Cgroup: "that was not tried"}
-	if can.Namespace == "" && asked.Level() == job.NoIsolation { // who asks for that level is told what to close
+	if can.Namespace == "" && asked.Level() == job.NoIsolation {
+		// Who asks for that level is told what to close.
 		can.Namespace = isolation.InheritedEscape()
 	}
 	if asked == job.Cgroup || can.Namespace != "" && can.Landlock != "" {

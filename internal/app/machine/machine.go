@@ -36,43 +36,62 @@ type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 
 // Host is the computer, and the user's way to see what gpuard does: what every use case needs.
 type Host struct {
-	Name string // under which this program starts itself again for services; "" if this process is not gpuard
+	// Under which this program starts itself again for services; "" if this process is not gpuard.
+	Name string
 	Readers
 	Messages
-	Env          visible.Env
-	Proc         proc.FS
-	Machine      string // --machine: "" for the hardware, "demo", "demo:KINDS", or a file
-	PrivateState bool   // --private-state
+	Env  visible.Env
+	Proc proc.FS
+	// --machine: "" for the hardware, "demo", "demo:KINDS", or a file.
+	Machine      string
+	PrivateState bool // --private-state
 	Times        Times
-	Root         string        // folder of the files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's
-	Run, Tmp     string        // "/run" and "/var/tmp" outside tests
-	Patience     time.Duration // for each configuration file; 0: no limit, and 2 s at a login or in the queue
-	Project      *policy.File  // what gpuard.yaml says about its services; nil: nothing
+	// Folder of the files of the system (etc, sys, dev, usr); "/" outside tests. /proc is Proc's.
+	Root string
+	// "/run" and "/var/tmp" outside tests.
+	Run, Tmp string
+	// For each configuration file; 0: no limit, and 2 s at a login or in the queue.
+	Patience time.Duration
+	// What gpuard.yaml says about its services; nil: nothing.
+	Project *policy.File
 
-	said  configCache  // the configuration, as it was a moment ago
-	heard *heardErrors // errors of devices that this process has received itself; nil: it does not listen
+	// The configuration, as it was a moment ago.
+	said configCache
+	// Errors of devices that this process has received itself; nil: it does not listen.
+	heard *heardErrors
 }
 
 // Readers read the devices and their errors. All but Reader may be nil, or "".
 type Readers struct {
-	Reader    Reader
-	Unread    func() []gpu.Device                                        // devices of vendors that Reader does not know
-	Cards     func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none
-	Events    func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices, as the driver reports them
-	Separate  func()                                                     // from now on the driver's library is used by another process
-	Spent     func() time.Duration                                       // processor time of such a process that lives
-	Crashed   bool                                                       // this process has begun again after a crash of the library
-	KernelLog string                                                     // folder of the kernel's log, "/" for the kernel's own
+	Reader Reader
+	// Devices of vendors that Reader does not know.
+	Unread func() []gpu.Device
+	// Devices on the PCI bus, with any driver or none.
+	Cards func() ([]hostinfo.Card, error)
+	// Errors of devices, as the driver reports them.
+	Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
+	// From now on the driver's library is used by another process.
+	Separate func()
+	// Processor time of such a process that lives.
+	Spent func() time.Duration
+	// This process has begun again after a crash of the library.
+	Crashed bool
+	// Folder of the kernel's log, "/" for the kernel's own.
+	KernelLog string
 }
 
 // Messages go to the user. Only Say is needed.
 type Messages struct {
-	Say   func(string)           // shows one line
-	Loud  func(string)           // shows one line even with --quiet; may be nil
-	Stand func(*status.Standing) // shows the place of a waiting request in the queue, at each change; nil when the wait is over
-	Live  bool                   // standard error is a terminal
+	Say func(string) // shows one line
+	// Shows one line even with --quiet; may be nil.
+	Loud func(string)
+	// Shows the place of a waiting request in the queue, at each change; nil when the wait is over.
+	Stand func(*status.Standing)
+	// Standard error is a terminal.
+	Live bool
 
-	Translate func(string) string // says a sentence in the language of the user; nil for English
+	// Says a sentence in the language of the user; nil for English.
+	Translate func(string) string
 }
 
 // Localize is a sentence in the language of the user.
@@ -107,7 +126,8 @@ func (h *Host) ReadFor(ctx context.Context, query gpu.Query) (gpu.Machine, error
 	what := query.What
 	switch {
 	case h.IsHardware():
-		if ctx.Err() != nil { // in no time a device would seem not to answer
+		if ctx.Err() != nil {
+			// In no time a device would seem not to answer.
 			return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Cause(ctx))
 		}
 		started := time.Now()
@@ -157,7 +177,8 @@ func (h *Host) isAsleep(ctx context.Context, m gpu.Machine, what gpu.What) bool 
 	off := func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence }
 	known := func(d gpu.Device) bool { return d.Persistence != nil }
 	if what&gpu.Deciding != 0 && !slices.ContainsFunc(m.Devices, known) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fastDeadline) // ctx may be used up
+		// ctx may be used up.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fastDeadline)
 		defer cancel()
 		m, _ = h.Reader(ctx, gpu.Query{What: gpu.Modes})
 	}
@@ -286,7 +307,8 @@ func (h *Host) MakeParents(dir string) error {
 		return nil
 	}
 	for _, p := range []string{own, dir} {
-		err := sys.Mkdir(p, 0o1777) // as open as the state folder inside, and sticky like it
+		// As open as the state folder inside, and sticky like it.
+		err := sys.Mkdir(p, 0o1777)
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
 		}

@@ -43,7 +43,8 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 		last = m
 		spent := time.Since(began)
 		late := spent > h.driverLimit()-fastDeadline
-		if err == nil && spent > MaxReadingAge/2 && (late || !slices.ContainsFunc(m.Devices, isSilent)) { // the others were read long ago
+		if err == nil && spent > MaxReadingAge/2 && (late || !slices.ContainsFunc(m.Devices, isSilent)) {
+			// The others were read long ago.
 			m, err = h.Read(ctx, what)
 		}
 		if err != nil || late || !slices.ContainsFunc(m.Devices, isSilent) {
@@ -73,7 +74,8 @@ func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (g
 		return m, err
 	}
 	whole, same := m.FillFromEarlier(last, query)
-	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, isSilent) { // links are read of all together
+	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, isSilent) {
+		// Links are read of all together.
 		return h.Read(ctx, what)
 	}
 	return whole, nil

@@ -46,8 +46,9 @@ func (h *Host) SharingNote(path string) string {
 // sharedSight is whether the machine's other users see a folder of leases.
 type sharedSight struct {
 	space.Sight
-	why     string // they do not
-	missing string // the folder of theirs that has to be mounted then
+	why string // they do not
+	// The folder of theirs that has to be mounted then.
+	missing string
 }
 
 // sightOf says whether the machine's other users see the folder path.
@@ -91,7 +92,8 @@ func (h *Host) lacksBetter(path string) bool {
 
 // OwnerNote warns that the user who owns the state folder can remove leases; "" if root owns it.
 func (h *Host) OwnerNote(path string, owner uint32) string {
-	if !h.IsHardware() || owner == 0 || h.Proc.IDs().Hides(owner) { // it may be root
+	if !h.IsHardware() || owner == 0 || h.Proc.IDs().Hides(owner) {
+		// It may be root.
 		return ""
 	}
 	remedy := "to have root own a better one, type: " + store.SetupCommand()

@@ -21,8 +21,9 @@ const (
 
 // What a process that measures is to measure.
 const (
-	allShares = "all"    // those of its user
-	allOthers = "others" // the other leases of its user, whose use is only noted
+	allShares = "all" // those of its user
+	// The other leases of its user, whose use is only noted.
+	allOthers = "others"
 	oneLease  = "one"
 )
 
@@ -72,7 +73,8 @@ func GuardLease(host *machine.Host, process int, folder *store.Folder, l job.Lea
 			if isOver(folder, l.ID) || !sleepUnless(done, UnmeasuredGrace) {
 				return
 			}
-			deaths = 0 // it has lost sight of the lease, as of a container between two of its processes
+			// It has lost sight of the lease, as of a container between two of its processes.
+			deaths = 0
 			continue
 		}
 		if time.Since(began) > settleTime {
@@ -130,7 +132,8 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 		return err
 	}
 	cmd, err := quotawatch.StartMeasuring(locks, folder.Path, l.ID, what)
-	locks.Close() // that process has them
+	// That process has them.
+	locks.Close()
 	if err != nil {
 		return err
 	}
@@ -140,7 +143,8 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 // awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing, because
 // the lease is over.
 func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
-	if l.Quota == job.MPS { // the process ends the daemon with the lease
+	if l.Quota == job.MPS {
+		// The process ends the daemon with the lease.
 		return oneLease, locks.WaitForLock(l.ID)
 	}
 	all, taken := allOthers, otherTakeTimeout
@@ -149,17 +153,20 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 	}
 	for late := time.Now().Add(taken); ; {
 		switch {
-		case !locks.TryLock(l.ID): // another process measures it
+		case !locks.TryLock(l.ID):
+			// Another process measures it.
 			if err := locks.WaitForLock(l.ID); err != nil {
 				return "", err
 			}
 			late = time.Now().Add(taken)
 		case locks.TryLock(fmt.Sprintf("%s in %d", all, l.Namespace)):
 			return all, nil
-		case time.Now().After(late): // the process that measures all others does not see this one
+		case time.Now().After(late):
+			// The process that measures all others does not see this one.
 			return oneLease, nil
 		}
-		locks.ReleaseLock(l.ID) // for that process
+		// For that process.
+		locks.ReleaseLock(l.ID)
 		if !sleepUnless(done, UnmeasuredGrace/30) {
 			return "", nil
 		}

@@ -98,7 +98,8 @@ type machineReading struct {
 	machine gpu.Machine
 	err     error // why there is none
 	kin     lineageTable
-	leases  map[int]string // of the living processes on devices: the lease against which each counts, "" for none
+	// Of the living processes on devices: the lease against which each counts, "" for none.
+	leases map[int]string
 }
 
 // readMachine reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
@@ -116,7 +117,8 @@ func (m *measurer) readMachine(ctx context.Context, what gpu.What) *machineReadi
 	}
 	r := &machineReading{leases: map[int]string{}}
 	r.machine, r.err = m.host.Read(ctx, what)
-	m.held, _ = m.folder.Leases() // after the processes: the lease of each is older than the process
+	// After the processes: the lease of each is older than the process.
+	m.held, _ = m.folder.Leases()
 	r.kin = m.readLineage()
 	if r.err != nil {
 		return r

@@ -38,21 +38,30 @@ const mostBlind = 3
 
 // measurer is the life of such a process.
 type measurer struct {
-	host       *machine.Host
-	folder     *store.Folder
-	locks      *quotawatch.Locks
-	first      string                    // the lease for which it was started; it ends with that
-	what       string                    // it measures: all shares of its user, all other leases, or one lease
-	every      time.Duration             // between two measurements
-	leases     map[string]*leaseMeter    // that are measured
-	left       map[string]bool           // leases that are left to a process of their own
-	ended      chan struct{}             // has a value when the process of a lease has ended
-	oldMembers quotawatch.Members        // as noted by the process that measured before
-	oldUsed    quotawatch.Used           // likewise
-	held       []job.Lease               // leases of all users, as read last
-	used       map[string]quota.Measured // of the leases that are measured
-	began      time.Time
-	sampleDue  time.Time // when the use of the leases is noted again
+	host   *machine.Host
+	folder *store.Folder
+	locks  *quotawatch.Locks
+	// The lease for which it was started; it ends with that.
+	first string
+	// It measures: all shares of its user, all other leases, or one lease.
+	what string
+	// Between two measurements.
+	every  time.Duration
+	leases map[string]*leaseMeter // that are measured
+	// Leases that are left to a process of their own.
+	left map[string]bool
+	// Has a value when the process of a lease has ended.
+	ended chan struct{}
+	// As noted by the process that measured before.
+	oldMembers quotawatch.Members
+	oldUsed    quotawatch.Used // likewise
+	// Leases of all users, as read last.
+	held []job.Lease
+	// Of the leases that are measured.
+	used  map[string]quota.Measured
+	began time.Time
+	// When the use of the leases is noted again.
+	sampleDue time.Time
 }
 
 // noteKey is the name of a lease among the members in the notes, for one start of its command.
@@ -73,7 +82,8 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	defer locks.Close()
 	daemonize.IgnoreEndSignals("gpu-measure")
-	folder, err := store.Open(args[1], nil, time.Second) // what cannot be noted now is noted the next time
+	// What cannot be noted now is noted the next time.
+	folder, err := store.Open(args[1], nil, time.Second)
 	if err != nil {
 		return err
 	}
@@ -89,7 +99,8 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
-		select { // a new lease is seen soon, even if all are measured seldom
+		select {
+		// A new lease is seen soon, even if all are measured seldom.
 		case <-time.After(min(time.Until(due), m.lookInterval())):
 		case <-m.ended:
 		case <-ctx.Done():
@@ -119,7 +130,8 @@ func (m *measurer) awaitRemoval(ctx context.Context) bool {
 // updateLeases finds the leases to measure, and reports whether the one is live for which this process was started.
 func (m *measurer) updateLeases() bool {
 	held, problems := m.folder.Leases()
-	if isHidden(m.folder, problems) { // not all were read: nothing is known to be over
+	if isHidden(m.folder, problems) {
+		// Not all were read: nothing is known to be over.
 		if w := m.leases[m.first]; w != nil {
 			return !isClosed(w.ended) || len(w.livingMembers()) > 0
 		}
@@ -141,12 +153,14 @@ func (m *measurer) updateLeases() bool {
 			delete(live, id)
 		}
 	}
-	orphans := map[string][]int{} // of leases whose process has ended
+	// Of leases whose process has ended.
+	orphans := map[string][]int{}
 	for id, w := range m.leases {
 		switch l, found := live[id]; {
 		case !found:
 			m.dropLease(w)
-		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
+		case l.PID != w.lease.PID || l.Start != w.lease.Start:
+			// Its command was started again.
 			m.stopMeasuring(w)
 		case isClosed(w.ended):
 			orphans[id] = w.livingMembers()
@@ -169,7 +183,8 @@ func (m *measurer) updateLeases() bool {
 func (m *measurer) addLease(l job.Lease) {
 	w := &leaseMeter{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
 		where: jobLocation{told: map[string]bool{}, toldToEnd: map[processPlace]bool{}}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
-	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
+	if l.Quota == job.NoQuota {
+		// It could not be measured, and may be by now.
 		w.level = job.Watch
 	}
 	for pid, start := range m.oldMembers[noteKey(&l)] {
@@ -183,16 +198,19 @@ func (m *measurer) addLease(l job.Lease) {
 		w.uid = uid
 	}
 	process, err := launch.OpenPidfd(l.PID)
-	watched, werr := launch.OpenPidfd(l.PID) // closed where its end is waited for
+	// Closed where its end is waited for.
+	watched, werr := launch.OpenPidfd(l.PID)
 	alive := err == nil && werr == nil && m.host.Proc.IsAlive(l.PID, l.Start)
-	if !alive { // or another one has its PID by now
+	if !alive {
+		// Or another one has its PID by now.
 		_, _ = process.Close(), watched.Close()
 	}
 	switch {
 	case alive:
 		w.process, w.ended = process, launch.ExitChannel(watched)
 		go m.awaitEnd(w.ended, watched)
-	case len(w.livingMembers()) == 0: // a process that is not known has the lease
+	case len(w.livingMembers()) == 0:
+		// A process that is not known has the lease.
 		m.dropLease(w)
 		return
 	default:
@@ -215,7 +233,8 @@ func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 
 // stopMeasuring measures a lease no longer, for now.
 func (m *measurer) stopMeasuring(w *leaseMeter) {
-	_ = w.process.Close() // nil where there is none
+	// nil where there is none.
+	_ = w.process.Close()
 	delete(m.leases, w.lease.ID)
 }
 

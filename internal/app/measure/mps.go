@@ -16,14 +16,16 @@ import (
 
 // mpsState is whether the processes of a lease go through MPS, as they must for its limit to hold.
 type mpsState struct {
-	seen   map[int]mpsSight // by process id
-	missed bool             // one does not, for good
+	seen map[int]mpsSight // by process id
+	// One does not, for good.
+	missed bool
 }
 
 // mpsSight is a process on a device: since when, and whether it was found among the clients.
 type mpsSight struct {
-	start  uint64
-	since  int64 // nanoseconds since the measuring began
+	start uint64
+	// Nanoseconds since the measuring began.
+	since  int64
 	client bool
 }
 

@@ -26,12 +26,17 @@ const mostInspected = 16
 
 // jobLocation is what is known of where the job of a lease works.
 type jobLocation struct {
-	verdict   proof.Verdict         // "" none yet
-	place     string                // that it is about: processes and devices
-	told      map[string]bool       // verdicts, with devices, that were said on the command's standard error
-	first     time.Time             // when it was seen on a device first; zero: not yet
-	inspectAt time.Duration         // age at which it is looked into again, while it was on no device
-	outside   map[processPlace]int  // readings in a row that saw this outside of the lease
+	verdict proof.Verdict // "" none yet
+	// That it is about: processes and devices.
+	place string
+	// Verdicts, with devices, that were said on the command's standard error.
+	told map[string]bool
+	// When it was seen on a device first; zero: not yet.
+	first time.Time
+	// Age at which it is looked into again, while it was on no device.
+	inspectAt time.Duration
+	// Readings in a row that saw this outside of the lease.
+	outside   map[processPlace]int
 	toldToEnd map[processPlace]bool // by a rule
 }
 
@@ -46,11 +51,13 @@ type processPlace struct {
 // line: on the command's standard error once for each device, and in the lease.
 func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil || !w.host.Proc.IsAlive(w.lease.PID, w.lease.Start) {
-		return // a process that gpuard did not start has chosen before; MPS lists its server
+		// A process that gpuard did not start has chosen before; MPS lists its server.
+		return
 	}
 	first := cmp.Or(w.host.Times.Glance, firstGlance)
 	age, err := w.host.Proc.ProcessAge(w.lease.PID)
-	age = min(age, time.Since(w.lease.Since)) // the process may have waited in line
+	// The process may have waited in line.
+	age = min(age, time.Since(w.lease.Since))
 	if err != nil || age < first {
 		return
 	}
@@ -73,7 +80,8 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	}
 	if len(seen) == 0 {
 		if !w.where.first.IsZero() || !g.Second || age < w.where.inspectAt {
-			return // it was on a device, and computes elsewhere now; or nothing new can be said
+			// It was on a device, and computes elsewhere now; or nothing new can be said.
+			return
 		}
 		w.where.inspectAt = 2 * age
 		w.inspectProcesses(&g)
@@ -100,12 +108,14 @@ func (w *leaseMeter) tellSeen(found proof.Finding, outside []proof.Sighting) {
 	w.where.verdict, w.where.place = found.Verdict, place
 	u := w.used[w.lease.ID]
 	if found.Verdict == proof.Proven && u.Seen != string(proof.OutsideLease) {
-		u.Seen = "" // it took its time
+		// It took its time.
+		u.Seen = ""
 	}
 	isTrouble := found.Verdict.Bad() || found.Verdict == proof.Partly
 	if isTrouble && (found.Verdict.Bad() || u.Seen == "") {
 		u.Seen = string(found.Verdict)
-		w.sampleDue = time.Time{} // it is noted at once: the job may end
+		// It is noted at once: the job may end.
+		w.sampleDue = time.Time{}
 	}
 	w.used[w.lease.ID] = u
 	if isTrouble && !w.where.told[devices] {

@@ -18,17 +18,23 @@ import (
 // leaseMeter is what is known of one lease.
 type leaseMeter struct {
 	*measurer
-	lease     job.Lease
-	process   *os.File        // of the lease; nil: it has ended, and what it left behind has the lease
-	ended     <-chan struct{} // closed when that process has
-	limits    quota.Limits
-	uid       uint32 // only processes of this user may be ended
-	began     time.Time
-	cases     map[gpu.UUID]quota.Case
-	members   map[int]uint64 // process id and start of everything that was ever in the lease's tree
-	level     job.Quota      // at the start
-	said      job.Quota      // what the lease says now
-	blindness int            // measurements in a row that could not be made here
+	lease job.Lease
+	// Of the lease; nil: it has ended, and what it left behind has the lease.
+	process *os.File
+	// Closed when that process has.
+	ended  <-chan struct{}
+	limits quota.Limits
+	// Only processes of this user may be ended.
+	uid   uint32
+	began time.Time
+	cases map[gpu.UUID]quota.Case
+	// Process id and start of everything that was ever in the lease's tree.
+	members map[int]uint64
+	level   job.Quota // at the start
+	// What the lease says now.
+	said job.Quota
+	// Measurements in a row that could not be made here.
+	blindness int
 	through   mpsState
 
 	where jobLocation
@@ -64,7 +70,8 @@ func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over b
 			level = job.NoQuota
 		}
 	}
-	if level == job.MPS { // after all devices were judged: its daemon may be slow
+	if level == job.MPS {
+		// After all devices were judged: its daemon may be slow.
 		w.verifyMPS(ctx, seen)
 	}
 	w.noteLevel(level)
@@ -74,7 +81,8 @@ func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over b
 // noteUse adds what the lease uses now to what is noted of it.
 func (w *leaseMeter) noteUse(r *machineReading) {
 	u, known := w.used[w.lease.ID]
-	if !known { // by the process that measured before
+	if !known {
+		// By the process that measured before.
 		u = w.oldUsed[w.lease.ID]
 	}
 	if u.Until.Before(w.lease.Since) {
@@ -137,7 +145,8 @@ func (w *leaseMeter) endProcesses(n measuredDevice, o quota.Order, uses, who []q
 	}
 	w.warnOwner(o.EndingText(n.Names, w.limits, uses, who, force), who)
 	for _, u := range who {
-		_ = quotawatch.EndProcess(u.PID, force, func() bool { return w.isMeasured(n, u) }) // one that has ended meanwhile is what was wanted
+		// One that has ended meanwhile is what was wanted.
+		_ = quotawatch.EndProcess(u.PID, force, func() bool { return w.isMeasured(n, u) })
 	}
 }
 

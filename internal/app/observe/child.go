@@ -14,10 +14,13 @@ import (
 )
 
 const (
-	lateAfter = 10 * time.Second // without a reading, a child is replaced
-	lateMost  = 16               // times lateAfter, after children that were replaced before their first reading
-	lineMost  = 16 << 20         // bytes of a reading
-	mostStuck = 3                // readers that were killed and have not ended: the driver holds them
+	// Without a reading, a child is replaced.
+	lateAfter = 10 * time.Second
+	// Times lateAfter, after children that were replaced before their first reading.
+	lateMost = 16
+	lineMost = 16 << 20 // bytes of a reading
+	// Readers that were killed and have not ended: the driver holds them.
+	mostStuck = 3
 )
 
 // runReader starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
@@ -46,7 +49,8 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	go func() {
 		defer close(messages)
 		readMessages(ctx, pipe, messages)
-		_ = cmd.Wait() // may last: a process inside the driver cannot be killed
+		// May last: a process inside the driver cannot be killed.
+		_ = cmd.Wait()
 		<-o.readers
 	}()
 	return o.followReader(ctx, messages, patience)

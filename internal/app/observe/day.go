@@ -14,8 +14,9 @@ import (
 
 // dayFile has the minutes of the last day, a line each. It is written anew when it has become twice as long as a day.
 type dayFile struct {
-	path  string
-	file  *os.File // open for appending, and locked
+	path string
+	// Open for appending, and locked.
+	file  *os.File
 	lines int
 }
 
@@ -26,7 +27,8 @@ const maxDayLines = 2 * 24 * 60
 // be cut.
 func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	mode := uint32(0o700)
-	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") { // of the machine: all may see who used what, as in gpuard status
+	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") {
+		// Of the machine: all may see who used what, as in gpuard status.
 		mode = 0o755
 	}
 	dir, err := sys.OpenOwnFolder(folder, mode)
@@ -56,7 +58,8 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 		d.close()
 		return nil, nil, fmt.Errorf("cannot read the last day in %s: %w", d.path, err)
 	}
-	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
+	if _, err := file.WriteString("\n"); err != nil {
+		// Ends a line that a killed process has left.
 		d.close()
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
@@ -73,7 +76,8 @@ func (d *dayFile) addMinute(m trend.Minute, all []trend.Minute) error {
 	}
 	line, err := json.Marshal(m)
 	if err == nil {
-		_, err = d.file.Write(append(line, '\n')) // a minute that a power cut takes is a gap in a picture
+		// A minute that a power cut takes is a gap in a picture.
+		_, err = d.file.Write(append(line, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", d.path, err)

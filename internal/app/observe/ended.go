@@ -20,7 +20,8 @@ import (
 const (
 	endedFile = "leases-ended"
 	openFile  = "leases"
-	mostEnded = 50_000 // lines; the older half goes when there are so many
+	// Lines; the older half goes when there are so many.
+	mostEnded = 50_000
 )
 
 // endedLog writes what becomes of leases. The lock of the dayFile is its lock too.
@@ -40,14 +41,16 @@ func openEnded(folder string) (*endedLog, []trend.EndedLease, error) {
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot read the use of leases: %w", err)
 	}
-	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
+	if _, err := file.WriteString("\n"); err != nil {
+		// Ends a line that a killed process has left.
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
 	var open []trend.EndedLease
 	text, err := os.ReadFile(filepath.Join(folder, openFile))
 	if err == nil {
-		_ = json.Unmarshal(text, &open) // what cannot be read was written by nobody who is here
+		// What cannot be read was written by nobody who is here.
+		_ = json.Unmarshal(text, &open)
 	}
 	return e, open, nil
 }
@@ -93,7 +96,8 @@ func (e *endedLog) dropOlderHalf() error {
 	}
 	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	lines = lines[len(lines)/2:]
-	err = e.replaceFile(endedFile, []byte(strings.Join(lines, "")), 0o644) // everybody may see who used what
+	// Everybody may see who used what.
+	err = e.replaceFile(endedFile, []byte(strings.Join(lines, "")), 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot shorten %s: %w", path, err)
 	}
@@ -121,7 +125,8 @@ func (e *endedLog) close() {
 
 // ServeFolder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
 func ServeFolder(host *machine.Host) string {
-	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.IsHardware() { // by StateDirectory= of systemd
+	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.IsHardware() {
+		// By StateDirectory= of systemd.
 		return folder
 	}
 	if !host.IsHardware() {
@@ -194,7 +199,8 @@ func readKept(path string, f func(line []byte)) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
-		return os.ErrPermission // somebody else's
+		// Somebody else's.
+		return os.ErrPermission
 	}
 	if err := eachLine(file, f); err != nil {
 		return fmt.Errorf("cannot read %s: %w", path, err)
@@ -209,7 +215,8 @@ func PastMinutes(host *machine.Host) (minutes []trend.Minute) {
 		if folder == "" || !host.IsHardware() {
 			continue
 		}
-		_ = readKept(filepath.Join(folder, "day"), func(line []byte) { // without it the past is not drawn
+		_ = readKept(filepath.Join(folder, "day"), func(line []byte) {
+			// Without it the past is not drawn.
 			var m trend.Minute
 			if json.Unmarshal(line, &m) == nil && (len(minutes) == 0 || minutes[len(minutes)-1].At.Before(m.At)) {
 				minutes = append(minutes, m)

@@ -19,8 +19,9 @@ import (
 // (NVIDIA/dcgm-exporter README.md, "How to include HPC jobs in metric labels"): one for each device with a lease, named
 // by its index, of a slice "2.0", with a line for each lease.
 type jobMap struct {
-	dir     *sys.Dir
-	written map[string]string // text of each file, by its name
+	dir *sys.Dir
+	// Text of each file, by its name.
+	written map[string]string
 }
 
 // openJobs opens the folder, which no other user may be able to change, and removes what an earlier process has left
@@ -115,7 +116,8 @@ func (j *jobMap) writeFiles(s *status.Report) error {
 	}
 	for name, text := range wanted {
 		if j.written[name] != text {
-			all = append(all, j.dir.Replace(name, []byte(text), 0o644)) // the exporter is another user
+			// The exporter is another user.
+			all = append(all, j.dir.Replace(name, []byte(text), 0o644))
 		}
 	}
 	j.written = wanted

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	mostWrites = 256             // that may wait; the next ones are left out
-	lastWrite  = 2 * time.Second // for the files at the end
+	// That may wait; the next ones are left out.
+	mostWrites = 256
+	// For the files at the end.
+	lastWrite = 2 * time.Second
 )
 
 // startWriter writes files until the function that it returns is called. The files belong to its goroutine.
@@ -20,12 +22,14 @@ func (o *Observer) startWriter() (end func()) {
 		for write := range o.writes {
 			write()
 		}
-		_ = o.jobs.writeFiles(&status.Report{}) // else dcgm-exporter would show them for ever
+		// Else dcgm-exporter would show them for ever.
+		_ = o.jobs.writeFiles(&status.Report{})
 		o.log.close()
 		o.file.close()
 	}()
 	return func() {
-		open := o.uses.OpenLeases() // the next process goes on with them
+		// The next process goes on with them.
+		open := o.uses.OpenLeases()
 		o.queueWrite(func() { _ = o.log.writeLeases(nil, open) })
 		close(o.writes)
 		select {
@@ -64,7 +68,8 @@ func (o *Observer) queueFiles(s *status.Report, over *trend.Minute, ended []tren
 	case !taken && !o.lost:
 		o.lost = true
 		say = append(say, "cannot write files: the file system does not answer; the last day and the use of leases have a gap")
-	case taken && len(o.writes) < mostWrites/2: // it answers again
+	case taken && len(o.writes) < mostWrites/2:
+		// It answers again.
 		o.lost = false
 	}
 	return say

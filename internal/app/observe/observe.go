@@ -26,34 +26,50 @@ import (
 
 // Snapshot is what there was to see at one moment. It is not changed any more.
 type Snapshot struct {
-	Report   status.Report
-	At       time.Time          // when the report came; zero: none has come yet
-	Trouble  string             // why there is no newer report; "" if this one is new
-	Counts   trend.Counts       // since this process began
-	Minutes  []trend.Minute     // of the last day, oldest first
-	Width    time.Duration      // of a minute
-	Children int                // how many readers were started
-	Uses     []trend.EndedLease // of the leases that have not ended, until now
-	Over     []trend.EndedLease // that have ended in the last minutes, before who reads files knows of them
+	Report status.Report
+	// When the report came; zero: none has come yet.
+	At time.Time
+	// Why there is no newer report; "" if this one is new.
+	Trouble string
+	// Since this process began.
+	Counts trend.Counts
+	// Of the last day, oldest first.
+	Minutes []trend.Minute
+	Width   time.Duration // of a minute
+	// How many readers were started.
+	Children int
+	// Of the leases that have not ended, until now.
+	Uses []trend.EndedLease
+	// That have ended in the last minutes, before who reads files knows of them.
+	Over []trend.EndedLease
 }
 
 // Observer keeps what was seen last.
 type Observer struct {
-	Host *machine.Host // reads what the child has read: no call of the driver happens in this process
-	Tell OwnerNotifier // nil: what is wrong is said, and nothing else is done. Set it before Run
+	// Reads what the child has read: no call of the driver happens in this process.
+	Host *machine.Host
+	// nil: what is wrong is said, and nothing else is done. Set it before Run.
+	Tell OwnerNotifier
 
-	file *dayFile // nil: the last day is only kept in memory
+	// nil: the last day is only kept in memory.
+	file *dayFile
 	day  *trend.Day
 	uses trend.Uses
-	log  *endedLog // nil: what becomes of leases is not kept
-	jobs *jobMap   // nil: no files for dcgm-exporter
+	// nil: what becomes of leases is not kept.
+	log *endedLog
+	// nil: no files for dcgm-exporter.
+	jobs *jobMap
 
-	watch trend.Watch // of what the owner of the machine should know
+	// Of what the owner of the machine should know.
+	watch trend.Watch
 
-	readers chan struct{} // filled by each reader that was started and has not ended
-	mapping bool          // jobs are kept
-	lost    bool          // the last write was not taken
-	writes  chan func()   // to files, in this order; a file system that hangs keeps nobody waiting
+	// Filled by each reader that was started and has not ended.
+	readers chan struct{}
+	mapping bool // jobs are kept
+	// The last write was not taken.
+	lost bool
+	// To files, in this order; a file system that hangs keeps nobody waiting.
+	writes chan func()
 
 	mu        sync.Mutex
 	last      childMessage // of the child
@@ -153,7 +169,8 @@ func (o *Observer) Run(ctx context.Context) {
 		o.noteTrouble(why)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause): // what hangs once hangs again: not a new process each second
+		case <-time.After(pause):
+			// What hangs once hangs again: not a new process each second.
 		}
 		pause = min(2*pause, time.Minute)
 	}
@@ -188,7 +205,8 @@ func (o *Observer) acceptReading(ctx context.Context, m childMessage) {
 	}
 	rules := o.watchRules()
 	say, troubles := o.showReport(&report, rules)
-	for _, text := range say { // not under the lock: standard error may be a pipe that nobody reads
+	for _, text := range say {
+		// Not under the lock: standard error may be a pipe that nobody reads.
 		o.Host.Say(text)
 	}
 	if o.Tell != nil {

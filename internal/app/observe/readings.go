@@ -86,7 +86,8 @@ func (e *driverErrors) startListening(ctx context.Context, host *machine.Host, m
 			for event := range heard {
 				e.mu.Lock()
 				e.events = append(e.events, event)
-				if len(e.events) > 1000 { // a device that fails in a loop
+				if len(e.events) > 1000 {
+					// A device that fails in a loop.
 					e.events = slices.Delete(e.events, 0, 500)
 				}
 				e.mu.Unlock()
@@ -118,7 +119,8 @@ func paceReader(read machine.Reader, processes proc.FS, now, patience time.Durat
 		if !whole {
 			query.What &^= gpu.Power | gpu.Processes | gpu.Health
 		}
-		if strings.Contains(last.Source, "nvml") { // nvidia-smi needs more; a device that is late is shown as such
+		if strings.Contains(last.Source, "nvml") {
+			// nvidia-smi needs more; a device that is late is shown as such.
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()

@@ -9,29 +9,34 @@ import (
 
 // Source is something besides the devices that a view shows, such as the queue.
 type Source struct {
-	Name  string        // of its path: "queue"
-	Title string        // in English
-	Every time.Duration // between two readings while somebody looks
+	// Of its path: "queue".
+	Name  string
+	Title string // in English
+	// Between two readings while somebody looks.
+	Every time.Duration
 	Read  func(ctx context.Context) (any, error)
 
 	// Public is a copy of an answer without what only its owner may know; nil: all of it is for everybody.
 	Public func(any) any
 
-	Gauges func(any) []Gauge // of an answer, for Prometheus; nil: none
+	// Of an answer, for Prometheus; nil: none.
+	Gauges func(any) []Gauge
 }
 
 // Gauge is one value for Prometheus.
 type Gauge struct {
 	Name, Help string
 	Value      float64
-	Labels     []string // names and values in turn
+	// Names and values in turn.
+	Labels []string
 }
 
 // Action is something that a view may be asked for.
 type Action struct {
 	Name string // "cancel"
 	Do   func(ctx context.Context, words []string) error
-	Can  func() bool // reports whether it may succeed, as far as that can be told before; nil: for what is the user's own
+	// Reports whether it may succeed, as far as that can be told before; nil: for what is the user's own.
+	Can func() bool
 }
 
 // View is what a command that shows the machine all the time gets from the command line. The functions take the host
@@ -41,7 +46,8 @@ type View struct {
 	Sources func(*machine.Host) []Source
 	Actions func(*machine.Host) []Action
 	Log     func(*machine.Host) LogReader
-	Theme   string // colours of a full screen: "auto", "light", "dark" or "mono"
+	// Colours of a full screen: "auto", "light", "dark" or "mono".
+	Theme   string
 	Version string
 }
 
@@ -50,10 +56,13 @@ type LogReader func(ctx context.Context, name string, last int) (title string, l
 
 // ServeOptions is what gpuard serve was asked for.
 type ServeOptions struct {
-	Listen    string   // address and port
-	TokenFile string   // "" forbids actions
-	Token     string   // in that file
-	Names     []string // by which this machine is asked
-	Cert, Key string   // files for TLS; "" for none
-	Jobs      string   // folder for files with the leases of each device, for dcgm-exporter; "" for none
+	Listen    string // address and port
+	TokenFile string // "" forbids actions
+	Token     string // in that file
+	// By which this machine is asked.
+	Names []string
+	// Files for TLS; "" for none.
+	Cert, Key string
+	// Folder for files with the leases of each device, for dcgm-exporter; "" for none.
+	Jobs string
 }

@@ -16,11 +16,15 @@ import (
 // Worker is one process of a lease, with what it uses of the computer beside the devices.
 type Worker struct {
 	PID, Parent int
-	Depth       int // in the tree of its lease, from 0
-	Start       uint64
-	Command     string        // of the caller's own processes with its arguments, of others the name
-	CPU         time.Duration // used so far, by all its threads
-	Memory      gpu.Bytes     // resident; 0 unknown
+	// In the tree of its lease, from 0.
+	Depth int
+	Start uint64
+	// Of the caller's own processes with its arguments, of others the name.
+	Command string
+	// Used so far, by all its threads.
+	CPU time.Duration
+	// Resident; 0 unknown.
+	Memory gpu.Bytes
 }
 
 // Workers are the processes of each lease of a report, parents before their children. A process below that of a lease inside another one
@@ -52,7 +56,8 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 	slices.SortFunc(ids, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(trees[b]), len(trees[a])), strings.Compare(a, b))
 	})
-	for _, id := range ids { // the smaller tree is the inner one
+	for _, id := range ids {
+		// The smaller tree is the inner one.
 		for _, pid := range trees[id] {
 			of[pid] = id
 		}
@@ -115,8 +120,9 @@ func sortAsTree(list []Worker) (out []Worker) {
 
 // Computer is what the whole of a computer has and uses, beside its devices. What is not known is 0.
 type Computer struct {
-	Processors  int
-	Worked      time.Duration // by all processors, since boot
+	Processors int
+	// By all processors, since boot.
+	Worked      time.Duration
 	Memory, Use gpu.Bytes
 }
 

@@ -46,7 +46,8 @@ func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late 
 		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && machine.IsOwnHelper(b.PID) })
 	}
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
-		return l // not ours to see, or its holder will say it
+		// Not ours to see, or its holder will say it.
+		return l
 	}
 	holders = withoutEnding(host, holders, late)
 	if len(holders) == 0 {
@@ -159,7 +160,8 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 	holders := []job.Blocker{}
 	for _, b := range processes.LockHolders(dev, ino) {
 		if b.PID != but {
-			b.Command = machine.BaseName(strings.Fields(b.Command)) // all users can read a lease: only names of commands, no arguments
+			// All users can read a lease: only names of commands, no arguments.
+			b.Command = machine.BaseName(strings.Fields(b.Command))
 			holders = append(holders, b)
 		}
 	}

@@ -30,9 +30,11 @@ func LiveLeases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error
 	held, problems := folder.Leases()
 	pause := time.Millisecond
 	for began := time.Now(); time.Since(began) < NoticeTimeout && slices.ContainsFunc(held, func(l job.Lease) bool { return IsCommandGone(host, l) }); pause *= 2 {
-		time.Sleep(pause) // its holder is about to free it, on a busy machine less soon: do not show what is over
+		// Its holder is about to free it, on a busy machine less soon: do not show what is over.
+		time.Sleep(pause)
 		held, problems = folder.Leases()
-		if pause > 50*time.Millisecond { // or it was killed, which costs a walk through all processes to know
+		if pause > 50*time.Millisecond {
+			// Or it was killed, which costs a walk through all processes to know.
 			MarkUnattended(host, folder, held, false)
 		}
 	}

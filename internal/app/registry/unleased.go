@@ -101,7 +101,8 @@ func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around
 			pids = append(pids, pid)
 			continue
 		}
-		for steps := 0; id != "" && steps < len(held); steps++ { // forged parents may go in a circle
+		for steps := 0; id != "" && steps < len(held); steps++ {
+			// Forged parents may go in a circle.
 			id = parent[id]
 			if id == around[0] {
 				pids = append(pids, pid)

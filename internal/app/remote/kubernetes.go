@@ -37,7 +37,8 @@ func openKubernetes(h *machine.Host, name string) *Scheduler {
 // clusterAt is the way to a place; "" is the one that kubectl takes now.
 func (s *kubernetesCluster) clusterAt(place string) (*kube.Cluster, error) {
 	context, namespace := "", ""
-	if i := strings.LastIndexByte(place, '/'); i >= 0 { // names of contexts may have more of them
+	if i := strings.LastIndexByte(place, '/'); i >= 0 {
+		// Names of contexts may have more of them.
 		context, namespace = place[:i], place[i+1:]
 	}
 	k, err := kube.FindKubectl(s.host.Env, context, namespace)
@@ -138,7 +139,8 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 		return "", "", err
 	}
 	k.Context, _, err = k.CurrentContext(ctx)
-	if err != nil { // from now on the same, whatever the current context becomes
+	if err != nil {
+		// From now on the same, whatever the current context becomes.
 		return "", "", submitError(err)
 	}
 	made, err := k.Create(ctx, text)
@@ -167,7 +169,8 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 	}
 	for _, m := range made {
 		if m.Kind != own.Kind {
-			_ = k.Own(ctx, own, m) // without the right to patch, the part stays until gpuard cancel
+			// Without the right to patch, the part stays until gpuard cancel.
+			_ = k.Own(ctx, own, m)
 		}
 	}
 	return own.Meta.Name, k.Context + "/" + k.Namespace, nil

@@ -36,7 +36,8 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 
 func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs []AskedJob, list []int, told []ReportedJob) error {
 	k, err := s.clusterAt(place)
-	if err == nil && place == "" { // handed in without an answer: to where kubectl goes now, unless it was told otherwise since
+	if err == nil && place == "" {
+		// Handed in without an answer: to where kubectl goes now, unless it was told otherwise since.
 		k.Context, k.Namespace, err = k.CurrentContext(ctx)
 		if err == nil {
 			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
@@ -47,7 +48,8 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 	}
 	var names []string
 	for _, i := range list {
-		if jobs[i].ID == "" { // it has to be looked for
+		if jobs[i].ID == "" {
+			// It has to be looked for.
 			names = nil
 			break
 		}
@@ -64,11 +66,13 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 		return err
 	}
 	if v.hasSilentJob(jobs, list) {
-		v.events, _ = k.ListJobEvents(ctx) // a person who may not see events still gets the state
+		// A person who may not see events still gets the state.
+		v.events, _ = k.ListJobEvents(ctx)
 	}
 	for _, i := range list {
 		told[i] = v.jobReport(jobs[i])
-		if told[i].code == "no-gpu" && v.nodes == nil { // would it wait for ever?
+		if told[i].code == "no-gpu" && v.nodes == nil {
+			// Would it wait for ever?
 			v.nodes, _ = k.Nodes(ctx)
 			told[i] = v.jobReport(jobs[i])
 		}
@@ -93,7 +97,8 @@ func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
 		if a.ID != "" {
 			return j.Meta.Name == baseID(a.ID)
 		}
-		return strings.HasSuffix(j.Meta.Name, strings.TrimPrefix(a.Mark, "gpuard")) // "train-1f2e" of the mark "gpuard-1f2e"
+		// "train-1f2e" of the mark "gpuard-1f2e".
+		return strings.HasSuffix(j.Meta.Name, strings.TrimPrefix(a.Mark, "gpuard"))
 	})
 	if i < 0 {
 		return nil, nil

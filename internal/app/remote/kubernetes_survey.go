@@ -31,7 +31,8 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 		c.Namespace = "default"
 	}
 	c.Serves = readAnswer(ctx, k.Serves)
-	if c.Serves.Problem != "" { // nobody waits for ten answers that do not come
+	if c.Serves.Problem != "" {
+		// Nobody waits for ten answers that do not come.
 		return c, nil
 	}
 	var all sync.WaitGroup

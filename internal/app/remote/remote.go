@@ -22,10 +22,13 @@ import (
 
 // Scheduler is another scheduler, as this user may use it.
 type Scheduler struct {
-	Name  string // "slurm", "kubernetes"
+	// "slurm", "kubernetes".
+	Name  string
 	Title string // for people
-	Image bool   // its jobs run in images of containers, in which folders of this machine are not
-	Ends  bool   // Cancel deletes jobs, an array as a whole; then Look knows nothing of them
+	// Its jobs run in images of containers, in which folders of this machine are not.
+	Image bool
+	// Cancel deletes jobs, an array as a whole; then Look knows nothing of them.
+	Ends bool
 	// Write writes a job, after it has looked whether the cluster has what the job names.
 	Write func(ctx context.Context, w handoff.Work) (handoff.Output, error)
 	// Test has the scheduler judge what Write wrote, which is in this file, and changes nothing.

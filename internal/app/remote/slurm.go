@@ -22,7 +22,8 @@ import (
 type slurmScheduler struct {
 	host     *machine.Host
 	commands slurmcmd.Commands
-	site     *cluster.Site // what was read; one command asks once
+	// What was read; one command asks once.
+	site *cluster.Site
 }
 
 func openSlurm(h *machine.Host) *Scheduler {

@@ -27,7 +27,8 @@ func AskForDevice(ctx context.Context, host *machine.Host, spec job.Spec) (job.S
 		return spec, err
 	}
 	q, err := deviceChoices(host, spec, m)
-	if err != nil || len(q.Choices) == 0 { // why not is for the refusal to say
+	if err != nil || len(q.Choices) == 0 {
+		// Why not is for the refusal to say.
 		return spec, err
 	}
 	answer, err := showQuestion(ctx, host, q)

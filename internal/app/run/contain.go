@@ -25,15 +25,20 @@ import (
 // containerCommand is a command that starts a container: its engine is told of the devices, and the lease lives as long as the
 // container and not as long as the engine's command.
 type containerCommand struct {
-	call     container.Call
-	engine   engine.Engine
-	facts    container.Facts
-	names    []string            // of a start: ids of the containers
-	notes    []string            // for the plan
-	services []container.Service // of a compose: those with GPUs
-	form     container.Form      // how its devices are named to the engine
-	labels   []string            // options of gpuard's own
-	mark     string              // of a container without a lease: the value of its label
+	call   container.Call
+	engine engine.Engine
+	facts  container.Facts
+	// Of a start: ids of the containers.
+	names []string
+	notes []string // for the plan
+	// Of a compose: those with GPUs.
+	services []container.Service
+	// How its devices are named to the engine.
+	form container.Form
+	// Options of gpuard's own.
+	labels []string
+	// Of a container without a lease: the value of its label.
+	mark string
 }
 
 // IsEngineCommand reports whether a command is the command line of a container engine.
@@ -51,18 +56,22 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if call.HasOption("--help") {
 		return nil, spec, nil
 	}
-	if err := call.CheckStart(); err != nil { // before an engine is asked
+	if err := call.CheckStart(); err != nil {
+		// Before an engine is asked.
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
-	if !call.KeepsLease() { // no process is started in a container, or it is one that has its devices
+	if !call.KeepsLease() {
+		// No process is started in a container, or it is one that has its devices.
 		return nil, spec, nil
 	}
 	if err := refuseInContainer(host, spec); err != nil {
 		return nil, spec, err
 	}
-	spec.Isolate = job.NoIsolation // the engine gives the container nothing but its devices
+	// The engine gives the container nothing but its devices.
+	spec.Isolate = job.NoIsolation
 	c := &containerCommand{call: call}
-	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.IsHardware() { // only to be shown: no engine is needed
+	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.IsHardware() {
+		// Only to be shown: no engine is needed.
 		c.facts = container.Facts{Engine: call.Engine, CDI: true}
 		return c, spec, nil
 	}
@@ -100,7 +109,8 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 	if !IsEngineCommand(command) {
 		return nil
 	}
-	call, _ := container.ReadCall(command) // what is wrong with it is said later
+	// What is wrong with it is said later.
+	call, _ := container.ReadCall(command)
 	switch {
 	case !call.StartsContainer():
 		return nil
@@ -135,7 +145,8 @@ func (l *Launch) labelContainer(again bool) {
 	if again {
 		more = append(more, "--env", "GPUARD_RESTART")
 	}
-	l.argv, _, _ = c.call.With(c.form, more...) // it could be made before
+	// It could be made before.
+	l.argv, _, _ = c.call.With(c.form, more...)
 }
 
 // endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not end with the
@@ -210,7 +221,8 @@ func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.contained == nil { // the container has its devices already, or none is started
+	if l.contained == nil {
+		// The container has its devices already, or none is started.
 		l.env, l.passedOn = l.host.UnmaskedEnv(), true
 		return l, nil
 	}
@@ -244,7 +256,8 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 		return "", err
 	}
 	l.claimed = &claim.Decision{Machine: m}
-	if !host.IsHardware() { // as where CDI lists its GPUs
+	if !host.IsHardware() {
+		// As where CDI lists its GPUs.
 		for _, d := range m.Devices {
 			l.contained.facts.Names = append(l.contained.facts.Names, container.CDIKinds()[d.Vendor]+"="+string(d.UUID))
 		}

@@ -24,11 +24,13 @@ type driftWatch struct {
 	spec     job.Spec
 	interval time.Duration
 
-	turn  sync.Mutex // a reading of the start before may still be in progress
+	// A reading of the start before may still be in progress.
+	turn  sync.Mutex
 	drift health.Drift
-	began time.Time   // the first start
-	on    []gpu.UUID  // where it runs
-	asked health.Move // the last move that was asked for from there
+	began time.Time  // the first start
+	on    []gpu.UUID // where it runs
+	// The last move that was asked for from there.
+	asked health.Move
 }
 
 // watchDrift watches for --drift; nil when nothing was asked for.
@@ -37,7 +39,8 @@ func watchDrift(host *machine.Host, spec job.Spec, kinds []string) moveWatch {
 		return nil
 	}
 	quiet := *host
-	quiet.Say = func(string) {} // a slow reading needs no line
+	// A slow reading needs no line.
+	quiet.Say = func(string) {}
 	w := &driftWatch{host: &quiet, spec: spec, interval: host.Times.Drift, drift: health.Drift{Minute: host.Times.Minute}}
 	if w.interval == 0 {
 		w.interval = driftInterval
@@ -75,7 +78,8 @@ func (w *driftWatch) readDevices(ctx context.Context, moves chan<- moveRequest) 
 		m, err := w.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 		if err == nil {
 			if !w.host.IsHardware() {
-				m.Taken = time.Now() // a recorded machine shows the same for ever
+				// A recorded machine shows the same for ever.
+				m.Taken = time.Now()
 			}
 			if asked, ok := w.judgeReading(ctx, m); ok {
 				select {
@@ -87,7 +91,8 @@ func (w *driftWatch) readDevices(ctx context.Context, moves chan<- moveRequest) 
 		}
 		pause := w.interval
 		if strings.Contains(m.Source, "nvidia-smi") {
-			pause *= 2 // each reading is a process that starts the driver's library again
+			// Each reading is a process that starts the driver's library again.
+			pause *= 2
 		}
 		select {
 		case <-time.After(pause):

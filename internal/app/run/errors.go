@@ -14,7 +14,8 @@ import (
 // driverErrors returns the driver's errors on the devices of a lease, for the supervisor of its command; nil without a
 // lease.
 func (s *supervision) driverErrors(ctx context.Context, l *Launch) <-chan gpu.Event {
-	if l.claimed == nil || !s.host.IsHardware() || s.task != nil && s.seek == nil { // each reader of them is one more program that uses the driver
+	if l.claimed == nil || !s.host.IsHardware() || s.task != nil && s.seek == nil {
+		// Each reader of them is one more program that uses the driver.
 		return nil
 	}
 	return s.host.WatchErrors(ctx, l.claimed.Machine, l.Plan.UUIDs(), l.claimed.Held.Lease.Since)

@@ -42,7 +42,8 @@ func (s *supervision) dropReference(l *Launch) {
 	_ = s.kept.Close()
 	s.kept = nil
 	last := s.lastLease(l)
-	_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot) // a lease without a lock is over
+	// A lease without a lock is over.
+	_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot)
 }
 
 // lastLease is the lease of a command that has ended, with how that was.
@@ -124,13 +125,15 @@ func waitPause(ctx context.Context, pause time.Duration) bool {
 // remainingHolders returns the processes that still hold the lease of a command that has ended. The holder records them or
 // removes the lease; if it does neither, it was killed.
 func (s *supervision) remainingHolders(l *Launch) []job.Blocker {
-	if l.claimed == nil || l.contained != nil { // the holder waits for the end of the container
+	if l.claimed == nil || l.contained != nil {
+		// The holder waits for the end of the container.
 		return nil
 	}
 	const patience = time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lease, found := l.claimed.Folder.Own(l.Lease)
-		if !found { // where this process was the last to have it, its holder could not remove it
+		if !found {
+			// Where this process was the last to have it, its holder could not remove it.
 			last := s.lastLease(l)
 			_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot)
 			return nil

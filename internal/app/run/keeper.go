@@ -22,16 +22,21 @@ import (
 // Task is a job of a queue or of a sweep that is looked after while it runs. Its keeper gets it as JSON on its standard
 // input, and the lock of the lease as a descriptor.
 type Task struct {
-	Spec      job.Spec          `json:"spec"`
-	Care      job.Care          `json:"care"`
-	Oversight *Oversight        `json:"oversight,omitempty"` // nil: it is not verified
-	Path      string            `json:"path"`                // of the program; Spec.Command is the command line
-	Limits    string            `json:"limits,omitempty"`    // of its processes (host/limits); "" those of this process
-	Before    int               `json:"before,omitempty"`    // starts of the job before this one
-	Machine   string            `json:"machine,omitempty"`   // Host.Machine
-	Private   bool              `json:"private,omitempty"`   // Host.PrivateState
-	Handed    claim.HandedLease `json:"handed"`
-	Lock      int               `json:"lock"` // descriptor of the lease's lock; 0 without a lease
+	Spec job.Spec `json:"spec"`
+	Care job.Care `json:"care"`
+	// nil: it is not verified.
+	Oversight *Oversight `json:"oversight,omitempty"`
+	// Of the program; Spec.Command is the command line.
+	Path string `json:"path"`
+	// Of its processes (host/limits); "" those of this process.
+	Limits string `json:"limits,omitempty"`
+	// Starts of the job before this one.
+	Before  int               `json:"before,omitempty"`
+	Machine string            `json:"machine,omitempty"` // Host.Machine
+	Private bool              `json:"private,omitempty"` // Host.PrivateState
+	Handed  claim.HandedLease `json:"handed"`
+	// Descriptor of the lease's lock; 0 without a lease.
+	Lock int `json:"lock"`
 
 	notes Notes
 }
@@ -42,7 +47,8 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 		return nil
 	}
 	t := &Task{Spec: spec, Care: *care, Oversight: o}
-	t.Care.Retries, t.Care.Any, t.Care.Notify = 0, false, "" // the queue or the sweep starts it again, and tells
+	// The queue or the sweep starts it again, and tells.
+	t.Care.Retries, t.Care.Any, t.Care.Notify = 0, false, ""
 	t.Care.Log = ""
 	if t.Care.LogLimit > 0 {
 		t.Care.Log = log
@@ -52,8 +58,10 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 
 // Notes are what a keeper has written down while it works.
 type Notes struct {
-	Started func(command int, lease string, devices []job.Given)                  // the process right after each start, and what it has
-	Ended   func(command, code int, signal string, timedOut bool, problem string) // each end, or why it could not be started
+	// The process right after each start, and what it has.
+	Started func(command int, lease string, devices []job.Given)
+	// Each end, or why it could not be started.
+	Ended func(command, code int, signal string, timedOut bool, problem string)
 }
 
 // keeperName is what ps calls a keeper.
@@ -79,12 +87,14 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	}
 	daemonize.SetProcessName(keeperName)
 	host.Machine, host.PrivateState = t.Machine, t.Private
-	host.Say = func(text string) { // standard error is the log of the job, unless that is written by the one of its run
+	host.Say = func(text string) {
+		// Standard error is the log of the job, unless that is written by the one of its run.
 		if t.Care.Log == "" {
 			fmt.Fprintln(os.Stderr, LogLine(text))
 		}
 	}
-	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored) // which the command inherits
+	// Which the command inherits.
+	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
 	l, err := t.prepareLaunch(ctx, host)
@@ -93,7 +103,8 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 		_, end, err = l.Supervise(ctx, t.Care, t.sayNotes)
 	}
 	switch {
-	case err != nil && ctx.Err() != nil: // asked to end before the start
+	case err != nil && ctx.Err() != nil:
+		// Asked to end before the start.
 		interrupt.DieBySignal(syscall.SIGTERM)
 	case err != nil:
 		notes.Ended(0, exit.RunCode(err), "", false, err.Error())

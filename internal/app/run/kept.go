@@ -14,7 +14,8 @@ func (l *Launch) nextStart() *holder.NextStart {
 	}
 	s, err := l.host.Proc.Stat(l.parent)
 	if err != nil || l.parent != os.Getppid() {
-		return nil // gone already, such as while we waited in line
+		// Gone already, such as while we waited in line.
+		return nil
 	}
 	return &holder.NextStart{While: l.spec.KeepWhile, Parent: holder.Process{PID: l.parent, Start: s.Start}}
 }

@@ -43,12 +43,15 @@ const notifyTimeout = 30 * time.Second
 
 // Notice is what is told of the end of a job.
 type Notice struct {
-	Number int // of the queue; 0 it was not in one
+	// Of the queue; 0 it was not in one.
+	Number int
 	Name   string
 	State  string // "done", "failed"
 	Exit   int
-	Log    string // file with its output; "" none
-	Text   string // all of it, in one line
+	// File with its output; "" none.
+	Log string
+	// All of it, in one line.
+	Text string
 }
 
 // Send tells who (--notify) of the end: by a shell command, which is the user's own and gets GPUARD_JOB and the like, by a POST,
@@ -63,7 +66,8 @@ func (n Notice) Send(who string, env visible.Env, folder string, out *os.File, w
 		if err != nil {
 			return err
 		}
-		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "-K", "-"} // the URL may be a secret, and all users see argv
+		// The URL may be a secret, and all users see argv.
+		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "-K", "-"}
 		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 		input = fmt.Sprintf("url = \"%s\"\ndata-raw = \"%s\"\n", quoted.Replace(who), quoted.Replace(string(body)))
 	case who == notifyDesktop:

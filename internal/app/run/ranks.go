@@ -30,7 +30,8 @@ func PlanRanks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
 	if spec.Ranks == nil {
 		return nil
 	}
-	m, _ := host.Read(context.Background(), gpu.Identity|gpu.Links) // without it nothing is said of processors
+	// Without it nothing is said of processors.
+	m, _ := host.Read(context.Background(), gpu.Identity|gpu.Links)
 	return ranks.PlanOf(spec.Ranks.Torchrun, rankVisibility(spec, plan), rankMembers(host, spec, plan, m))
 }
 
@@ -205,7 +206,8 @@ func (l *Launch) makeTorchrunCommand(crew ranks.Crew) ([]visible.Var, error) {
 	for _, name := range ranks.OverruledVariables() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
-	if n := crew.ThreadCount(); n != "" { // or torchrun would set 1, and warn of it
+	if n := crew.ThreadCount(); n != "" {
+		// Or torchrun would set 1, and warn of it.
 		vars = append(vars, visible.Var{Name: "OMP_NUM_THREADS", Value: n})
 	}
 	return vars, nil

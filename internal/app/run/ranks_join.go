@@ -23,20 +23,24 @@ const joinTime = time.Minute
 
 // missingRank is the JSON line about a rank that has not joined.
 type missingRank struct {
-	Schema string `json:"schema"` // "gpuard.runCommand-missing/1"
-	Rank   int    `json:"rank"`   // which
-	PID    int    `json:"pid"`    // of its command
-	State  string `json:"state"`  // "S" as in ps
-	Last   string `json:"last"`   // the last line in its own output file; "" when it has none
+	// "gpuard.runCommand-missing/1".
+	Schema string `json:"schema"`
+	Rank   int    `json:"rank"`  // which
+	PID    int    `json:"pid"`   // of its command
+	State  string `json:"state"` // "S" as in ps
+	// The last line in its own output file; "" when it has none.
+	Last string `json:"last"`
 }
 
 // joinWatch looks whether the processes of a job find each other.
 type joinWatch struct {
-	host    *machine.Host
-	crew    ranks.Crew
-	running func() map[int]int // process ids by rank
-	agent   int                // torchrun, where the ranks may meet; 0 none
-	out     *os.File           // where it is said
+	host *machine.Host
+	crew ranks.Crew
+	// Process ids by rank.
+	running func() map[int]int
+	// torchrun, where the ranks may meet; 0 none.
+	agent int
+	out   *os.File // where it is said
 }
 
 // watchRanks says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
@@ -65,7 +69,8 @@ func (j joinWatch) sayMissing(begun map[int]bool) bool {
 			trees[rank], begun[rank] = host.Proc.ProcessTree(pid), true
 		}
 	}
-	if j.agent > 0 && len(begun) < len(trees) { // torchrun starts one after the other
+	if j.agent > 0 && len(begun) < len(trees) {
+		// torchrun starts one after the other.
 		return false
 	}
 	groups := trees

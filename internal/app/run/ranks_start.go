@@ -55,10 +55,12 @@ func becomeRank(host *machine.Host, crew ranks.Crew, command []string) error {
 		return err
 	}
 	if rank == "0" {
-		_ = startJoinWatch(crew) // it is only a hint
+		// It is only a hint.
+		_ = startJoinWatch(crew)
 	}
 	cpus, _ := ranks.ParseCPUs(m.CPUs)
-	_ = affinity.BindThread(cpus, m.Node) // where that is not allowed, it runs anywhere
+	// Where that is not allowed, it runs anywhere.
+	_ = affinity.BindThread(cpus, m.Node)
 	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1, nil)
 }
 
@@ -84,7 +86,8 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 	}
 	port.SetInherit(crew.FD, false)
 	c := launch.Command{Path: path, Argv: command}.NewChildGroup(len(crew.Members))
-	family := proctree.AdoptOrphans(c.OwnsProcess, c.OwnsProcess, nil) // asked for its members when no rank is left
+	// Asked for its members when no rank is left.
+	family := proctree.AdoptOrphans(c.OwnsProcess, c.OwnsProcess, nil)
 	for i, m := range crew.Members {
 		cpus, _ := ranks.ParseCPUs(m.CPUs)
 		err := affinity.CallBound(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })
@@ -100,7 +103,8 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 	go joinWatch{host, crew, c.Running, 0, os.Stderr}.watchRanks(over)
 	failed, ended := awaitRanks(crew, c)
 	close(over)
-	if ended { // a program that a killed shell leaves behind would keep its devices
+	if ended {
+		// A program that a killed shell leaves behind would keep its devices.
 		grace, over := context.WithTimeout(context.Background(), crew.Grace)
 		err = family.End(grace, "SIGTERM", job.KillGrace)
 		over()
@@ -115,12 +119,16 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 
 // rankEnd is the JSON line about a rank that failed.
 type rankEnd struct {
-	Schema string `json:"schema"` // "gpuard.runCommand-rank/1"
-	Rank   int    `json:"rank"`   // which
-	PID    int    `json:"pid"`    // that it had
-	Code   int    `json:"exit"`   // its exit code; -1 when a signal ended it
-	Signal string `json:"signal"` // that ended it: "SIGKILL"; "" none
-	Others int    `json:"others"` // how many are ended because of it
+	// "gpuard.runCommand-rank/1".
+	Schema string `json:"schema"`
+	Rank   int    `json:"rank"` // which
+	PID    int    `json:"pid"`  // that it had
+	// Its exit code; -1 when a signal ended it.
+	Code int `json:"exit"`
+	// That ended it: "SIGKILL"; "" none.
+	Signal string `json:"signal"`
+	// How many are ended because of it.
+	Others int `json:"others"`
 }
 
 // reportRank says on standard error, which belongs to the ranks too, that one failed.

@@ -17,8 +17,10 @@ import (
 
 // moveRequest asks for another device for a command that runs.
 type moveRequest struct {
-	reason string     // for people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …"
-	avoid  []gpu.UUID // not these either; those that it has are avoided anyway
+	// For people, and the value of GPUARD_DRIFT_REASON: "hot: GPU 2 slows down …".
+	reason string
+	// Not these either; those that it has are avoided anyway.
+	avoid []gpu.UUID
 }
 
 // moveWatch watches the devices of a command that runs and asks for moves, until ctx ends: with the command, or when it
@@ -89,7 +91,8 @@ func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 	}
 	if !s.life.IsEndless() {
 		e.By = endSignal(child)
-	} else if child.LastSignalSince(time.Now().Add(-endSignalWindow)) != "" { // a signal to gpuard; the job control signals of the command do not mean that
+	} else if child.LastSignalSince(time.Now().Add(-endSignalWindow)) != "" {
+		// A signal to gpuard; the job control signals of the command do not mean that.
 		s.done.Asked = true
 	}
 	e.Asked = s.done.Asked
@@ -103,7 +106,8 @@ func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *laun
 	if fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
-	s.endCommand(child) // what it left would be in the way
+	// What it left would be in the way.
+	s.endCommand(child)
 	against := ""
 	if s.service.ended != nil && s.life.IsLooping() {
 		s.spec.Prefer = l.Plan.UUIDs()
@@ -191,7 +195,8 @@ func (s *supervision) findFault(ctx context.Context, l *Launch) (fault string, b
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
 	fault, broken = health.BlameDevices(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
-	broken = slices.DeleteFunc(broken, func(id gpu.UUID) bool { // one that is gone is not given, and cannot be excluded
+	broken = slices.DeleteFunc(broken, func(id gpu.UUID) bool {
+		// One that is gone is not given, and cannot be excluded.
 		_, _, there := after.FindDevice(id)
 		return !there
 	})

@@ -29,27 +29,36 @@ import (
 
 // Launch is a job about to start: its lease is held, and nothing can be refused any more.
 type Launch struct {
-	Plan    job.Plan
-	Lease   string // "" for a job without a device
-	path    string
-	argv    []string
-	env     []string
-	open    map[int]bool // descriptors that the command gets; nil all
+	Plan job.Plan
+	// "" for a job without a device.
+	Lease string
+	path  string
+	argv  []string
+	env   []string
+	// Descriptors that the command gets; nil all.
+	open    map[int]bool
 	claimed *claim.Decision
 	host    *machine.Host
 	spec    job.Spec
 
-	log       *logfile.Log   // that the output goes to; nil: none
-	oversight *Oversight     // nil: not verified
-	crew      *ranks.Plan    // nil: one process
-	meeting   *port.KeptPort // the port where the ranks meet, the same for all starts of the command; nil: none
-	keeping   serviceHooks
-	wall      isolation.Wall
-	contained *containerCommand // a command that starts a container; nil any other
-	passedOn  bool              // the command needs no lease of its own
-	parent    int               // the parent of gpuard: while it lives it may start the command again (--keep-while)
-	isRestart bool              // gpuard starts the command once more, and stays beside it
-	task      *Task             // that this process keeps; nil: gpuard was called by a user
+	// That the output goes to; nil: none.
+	log       *logfile.Log
+	oversight *Oversight  // nil: not verified
+	crew      *ranks.Plan // nil: one process
+	// The port where the ranks meet, the same for all starts of the command; nil: none.
+	meeting *port.KeptPort
+	keeping serviceHooks
+	wall    isolation.Wall
+	// A command that starts a container; nil any other.
+	contained *containerCommand
+	// The command needs no lease of its own.
+	passedOn bool
+	// The parent of gpuard: while it lives it may start the command again (--keep-while).
+	parent int
+	// gpuard starts the command once more, and stays beside it.
+	isRestart bool
+	// That this process keeps; nil: gpuard was called by a user.
+	task *Task
 }
 
 // Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
@@ -69,11 +78,13 @@ func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error
 	if IsEngineCommand(spec.Command) {
 		return l.prepareContainer(ctx)
 	}
-	_, err := claim.CheckCommand(l.host, spec, spec.Command, "") // what it remarks was said where the job was asked for
+	// What it remarks was said where the job was asked for.
+	_, err := claim.CheckCommand(l.host, spec, spec.Command, "")
 	if err == nil {
 		err = l.findProgram(ctx)
 	}
-	if err == nil { // before the claim: a misspelt command must not take a GPU
+	if err == nil {
+		// Before the claim: a misspelt command must not take a GPU.
 		err = l.leaseDevices(ctx)
 	}
 	if err == nil && spec.Ranks != nil {
@@ -130,7 +141,8 @@ func (l *Launch) leaseDevices(ctx context.Context) error {
 		return err
 	}
 	l.Plan = d.Plan
-	if d.Held == nil { // fallen back to the CPU
+	if d.Held == nil {
+		// Fallen back to the CPU.
 		return l.useCPU(spec)
 	}
 	vars, err := claim.LeaseVariables(ctx, host, spec, d)
@@ -150,7 +162,8 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 		return err
 	}
 	l.env = claim.EnvWithoutDevices(l.host, l.spec)
-	if l.spec.Ranks == nil { // ranks share the processors as gather says
+	if l.spec.Ranks == nil {
+		// Ranks share the processors as gather says.
 		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowedCPUs()))...)
 	}
 	return nil
@@ -247,11 +260,13 @@ func (l *Launch) startChild(c launch.Command, most time.Duration) (*launch.Child
 		return nil, err
 	}
 	c.Born = func(child *launch.Child) error {
-		_ = noted(child) // first: from now on its end is known, whatever becomes of this process
+		// First: from now on its end is known, whatever becomes of this process.
+		_ = noted(child)
 		return l.handOver(child, c.Keep, most)
 	}
 	child, err := c.Start()
-	l.claimed.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
+	// Not before: the child would have the last one, and its exec would wait for the close.
+	l.claimed.Unwatch()
 	if err != nil {
 		l.releaseLease()
 	}
@@ -269,14 +284,16 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	case errors.Is(err, store.ErrReleased):
 		l.host.Say(fmt.Sprintf("lease %s was released while its command started", l.Lease))
 	case err != nil:
-		l.host.Say(err.Error()) // the lease is held all the same
+		// The lease is held all the same.
+		l.host.Say(err.Error())
 	}
 	l.claimed.Held.Lease = lease
 	orders := l.holderOrders()
 	switch {
 	case most > 0 && err == nil:
 		l.endInTime(orders, lease.Until)
-	case most > 0: // when it has certainly ended is not noted
+	case most > 0:
+		// When it has certainly ended is not noted.
 		orders.Until = 0
 	}
 	words, err := orders.Words()
@@ -292,7 +309,8 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	case !l.claimed.Machine.Stuck:
 		return l.startVerifier(child.PID())
 	case l.oversight != nil:
-		_ = verify.HangingResult(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Print(os.Stderr, l.oversight.JSON) // the command runs even if this cannot be written
+		// The command runs even if this cannot be written.
+		_ = verify.HangingResult(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Print(os.Stderr, l.oversight.JSON)
 	}
 	return nil
 }

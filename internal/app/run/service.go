@@ -11,7 +11,8 @@ import (
 
 // serviceHooks connects a run to the supervisor of a service.
 type serviceHooks struct {
-	ended func(r job.Result, next string) // nil: it is no service
+	// nil: it is no service.
+	ended func(r job.Result, next string)
 	freed func()
 	unfit <-chan EndReason
 	hurry <-chan struct{}
@@ -28,8 +29,9 @@ func (l *Launch) SetService(ended func(r job.Result, next string), freed func(),
 
 // EndReason is why a command that runs has to be ended.
 type EndReason struct {
-	Why  string
-	Well time.Duration // from its start to when it last was as it should be
+	Why string
+	// From its start to when it last was as it should be.
+	Well time.Duration
 }
 
 // WriteNote writes a line of gpuard's own into a log.

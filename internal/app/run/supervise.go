@@ -34,21 +34,29 @@ type supervision struct {
 	tree   *proctree.Tree
 	now    atomic.Pointer[launch.Child] // that runs
 	launch *Launch                      // of that
-	birth  sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
-	done   job.Result
-	late   atomic.Bool   // as done.TimedOut
-	left   time.Duration // of the limit of its time; 0 without one
-	kept   *os.File      // our reference to the lease, where it may be for another start; nil without one
+	// Held while a child is started: before its PID is known, no child may be reaped.
+	birth sync.Mutex
+	done  job.Result
+	late  atomic.Bool // as done.TimedOut
+	// Of the limit of its time; 0 without one.
+	left time.Duration
+	// Our reference to the lease, where it may be for another start; nil without one.
+	kept *os.File
 
 	service serviceHooks
-	doomed  EndReason // why the command that runs was ended, where keeping.unfit said so
+	// Why the command that runs was ended, where keeping.unfit said so.
+	doomed EndReason
 
-	task    *Task          // that this process keeps; nil: a run
-	meeting *port.KeptPort // of the ranks of the command
-	heard   []gpu.Event    // errors of the driver that were said
-	life    supervise.Life
-	last    supervise.End // of the last start
-	why     string        // of the last restart by --drift
+	// That this process keeps; nil: a run.
+	task *Task
+	// Of the ranks of the command.
+	meeting *port.KeptPort
+	// Errors of the driver that were said.
+	heard []gpu.Event
+	life  supervise.Life
+	last  supervise.End // of the last start
+	// Of the last restart by --drift.
+	why string
 }
 
 // Supervise runs the command as a child and does what care asks for. told is called before each start, and again with
@@ -102,7 +110,8 @@ func (s *supervision) runCommand(ctx context.Context, l *Launch) (*launch.Child,
 			next = s.nextLaunch(ctx, l, child)
 		}
 		if next == nil && s.service.ended != nil {
-			s.endCommand(child) // processes that a service leaves behind end with it
+			// Processes that a service leaves behind end with it.
+			s.endCommand(child)
 		}
 		if next == nil || next.claimed != l.claimed {
 			s.dropReference(l)
@@ -136,7 +145,8 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	if l.task != nil {
 		c.Dying = s.noteEnd
 	}
-	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
+	if s.log != nil && err == nil {
+		// Before anything is said of a start: a log that cannot be written refuses the first one.
 		c.Out, c.Err = s.log.Out, s.log.Err
 		line := LogLine(l.PlanLine() + ": " + commandLine(l.spec.Command))
 		if s.done.Starts == 0 {
@@ -162,7 +172,8 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 		return nil, err
 	}
 	s.done.Starts++
-	_ = s.told(l, child.PID()) // the command runs even if this cannot be written
+	// The command runs even if this cannot be written.
+	_ = s.told(l, child.PID())
 	return child, nil
 }
 
@@ -177,7 +188,8 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	heard := s.driverErrors(watching, l)
 	over, quiet := limitTimer(s.left)
 	defer quiet()
-	var found chan *Launch // of a search for another device that is under way
+	// Of a search for another device that is under way.
+	var found chan *Launch
 	var wanted moveRequest
 	enough := func(why string) *Launch {
 		stop()
@@ -309,7 +321,8 @@ func (s *supervision) countRun(l *Launch, child *launch.Child) {
 	}
 	child.Rest()
 	why := isolate.ProgramDoubt(l.Plan.Isolation, filepath.Base(l.argv[0]))
-	if code > 0 && signal == "" && why != "" && l.Plan.Isolation != job.Cgroup { // which takes no right from it
+	if code > 0 && signal == "" && why != "" && l.Plan.Isolation != job.Cgroup {
+		// Which takes no right from it.
 		s.host.Say(fmt.Sprintf("the command ended with exit code %d, which may be because of its wall: %s", code, why))
 	}
 }

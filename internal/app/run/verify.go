@@ -14,8 +14,10 @@ import (
 // Oversight is how a run is verified while it runs.
 type Oversight struct {
 	Patience time.Duration
-	Stop     bool // end a job that certainly is not where it should be
-	JSON     bool // say it as one JSON object on a line
+	// End a job that certainly is not where it should be.
+	Stop bool
+	// Say it as one JSON object on a line.
+	JSON bool
 }
 
 // SetOversight makes Exec start a verifier process; nil for none.
@@ -32,7 +34,8 @@ func (l *Launch) startVerifier(pid int) error {
 		leased = append(leased, string(id))
 	}
 	out := os.Stderr
-	if l.log != nil && (l.task != nil || l.keeping.ended != nil) { // what its owner reads is the log
+	if l.log != nil && (l.task != nil || l.keeping.ended != nil) {
+		// What its owner reads is the log.
 		out = l.log.Err
 	}
 	return launch.StartWatcher(verify.Flag, pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))

@@ -29,7 +29,8 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 	// A file system may take as long for the log as the claim takes.
 	what.log = sync.OnceValues(func() (*os.File, error) { return openLog(what.Log) })
 	if !r.work.Each {
-		go func() { _, _ = what.log() }() // start has its error
+		// Start has its error.
+		go func() { _, _ = what.log() }()
 	}
 	desk, err := what.Desk(ctx)
 	if err != nil {
@@ -41,11 +42,13 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 		return r.startInBackground(ctx, run, what, seat, err)
 	}
 	if what.CPU {
-		r.cpus <- struct{}{} // there is room: only this goroutine takes one
+		// There is room: only this goroutine takes one.
+		r.cpus <- struct{}{}
 	}
 	seat, err := desk.TryNow(ctx, command)
 	var refusal *job.Refusal
-	if err == nil && seat.Said != "" { // it goes to the CPU, and may have to wait there
+	if err == nil && seat.Said != "" {
+		// It goes to the CPU, and may have to wait there.
 		r.attended.Go(func() {
 			if err := r.startWithSeat(ctx, run, what, seat, nil); err != nil {
 				r.stopWithError(err)
@@ -81,7 +84,8 @@ func (r *runner) startInBackground(ctx context.Context, run int, what StartOptio
 // place in the line, so that the next one does not get in front of it.
 func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, claim func(ctx context.Context, queued func()) (*claim.CommandLease, error)) error {
 	select {
-	case r.waits <- struct{}{}: // there is room, or will be: another run is giving its ticket up
+	case r.waits <- struct{}{}:
+		// There is room, or will be: another run is giving its ticket up.
 	case <-ctx.Done():
 		return r.startWithSeat(ctx, run, what, nil, ctx.Err())
 	}
@@ -172,7 +176,8 @@ func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 		defer cancel()
 		select {
 		case <-time.After(cmp.Or(r.host.Times.Retry, retryInterval)):
-		case <-ctx.Done(): // or its owner cancels it
+		case <-ctx.Done():
+			// Or its owner cancels it.
 		}
 		r.requeueRun(run)
 		r.wakeDispatch()
@@ -233,7 +238,8 @@ func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, 
 		case <-ctx.Done():
 		}
 	}
-	if r.work.Keep == nil && batch.HasHungUp(lifeFD) { // without delay: the goroutine that reads it may run later
+	if r.work.Keep == nil && batch.HasHungUp(lifeFD) {
+		// Without delay: the goroutine that reads it may run later.
 		r.cancel()
 	}
 	r.mu.Lock()

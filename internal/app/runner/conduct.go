@@ -32,12 +32,19 @@ type Folder struct {
 	Lock    *os.File
 	Journal *journal.Journal
 	State   *batchlog.State
-	Flag    string              // the first argument of its runner, followed by Dir
-	Mark    string              // the variable in which a run has its own folder
-	Work    string              // the folder that the runner is started in
-	Grace   time.Duration       // between SIGTERM and SIGKILL
-	Ended   func(run int) error // called when a run is over whose end this process has written down; nil for none
-	Queue   bool                // runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays nothing
+	// The first argument of its runner, followed by Dir.
+	Flag string
+	// The variable in which a run has its own folder.
+	Mark string
+	// The folder that the runner is started in.
+	Work string
+	// Between SIGTERM and SIGKILL.
+	Grace time.Duration
+	// Called when a run is over whose end this process has written down; nil for none.
+	Ended func(run int) error
+	// Runs are added while it goes, and nobody looks: no progress is shown, and what a killed runner left delays
+	// nothing.
+	Queue bool
 }
 
 // Path is the folder of a run.
@@ -74,11 +81,15 @@ func (f *Folder) Close() {
 
 // Progress is how far the runs are.
 type Progress struct {
-	Count   batchlog.Count
-	Began   time.Time        // when this process began
-	Before  int              // how many were over then
-	Stand   *status.Standing // why no device is free; nil when none is waited for
-	Stopped bool             // what runs is being ended
+	Count batchlog.Count
+	// When this process began.
+	Began time.Time
+	// How many were over then.
+	Before int
+	// Why no device is free; nil when none is waited for.
+	Stand *status.Standing
+	// What runs is being ended.
+	Stopped bool
 }
 
 // journalInterval is the time between two readings of the journal.
@@ -88,19 +99,24 @@ const journalInterval = 250 * time.Millisecond
 // it records how they end.
 type runsParent struct {
 	*Folder
-	show    func(Progress)
-	now     Progress
-	tree    *proctree.Tree
-	caught  *interrupt.SignalCatcher
-	heard   os.Signal // that ends the sweep
-	hurry   func()    // kills what is left of a runner that was asked to end; nil: it was not
+	show   func(Progress)
+	now    Progress
+	tree   *proctree.Tree
+	caught *interrupt.SignalCatcher
+	// That ends the sweep.
+	heard os.Signal
+	// Kills what is left of a runner that was asked to end; nil: it was not.
+	hurry   func()
 	failure error
-	strays  chan orphanedRunEnd // ends of runs that no runner waits for
-	left    []orphanedRun       // those runs
-	fruit   int                 // runners in a row that ended without having done anything
+	// Ends of runs that no runner waits for.
+	strays chan orphanedRunEnd
+	left   []orphanedRun // those runs
+	// Runners in a row that ended without having done anything.
+	fruit int
 
-	mu      sync.Mutex
-	runners []int // PIDs of the last ones that this process has started: at most mostRunners
+	mu sync.Mutex
+	// PIDs of the last ones that this process has started: at most mostRunners.
+	runners []int
 }
 
 // mostRunners is of how many runners this process knows that they were its own: a PID is used again some day.
@@ -154,7 +170,8 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
 	cmd.Args = []string{cmp.Or(c.Host.Name, "gpuard"), c.Flag, c.Dir}
 	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Work, os.Stderr, []*os.File{life, messages, c.Lock}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the keys of the terminal are not for it
+	// The keys of the terminal are not for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	_, _ = life.Close(), messages.Close()
 	if err != nil {
@@ -166,7 +183,8 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	received, ended := make(chan runnerMessage, 16), make(chan struct{})
 	go receiveMessages(theirs, received)
 	go func() {
-		_ = cmd.Wait() // cmd.ProcessState says how it ended
+		// cmd.ProcessState says how it ended.
+		_ = cmd.Wait()
 		close(ended)
 	}()
 	done := c.State.Count.CountDone()
@@ -269,7 +287,8 @@ func (c *runsParent) showProgress() error {
 	err := c.CatchUp()
 	c.now.Count = c.State.Count
 	c.show(c.now)
-	for _, s := range c.left { // the runner does not know them
+	for _, s := range c.left {
+		// The runner does not know them.
 		if c.Queue && s.pid > 0 && !c.State.IsWanted(s.run) && c.Host.Proc.IsAlive(s.pid, s.start) {
 			endRun(s.pid, s.start, s.kept, "SIGTERM", map[int]uint64{})
 		}

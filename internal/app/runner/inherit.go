@@ -25,7 +25,8 @@ func (c *runsParent) inheritRuns(runner int) error {
 	if err == nil {
 		err = c.CatchUp()
 	}
-	open := slices.DeleteFunc(c.State.RunsIn(batchlog.Begun, batchlog.Running), c.isLeft) // those are awaited already
+	// Those are awaited already.
+	open := slices.DeleteFunc(c.State.RunsIn(batchlog.Begun, batchlog.Running), c.isLeft)
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -41,7 +42,8 @@ func (c *runsParent) inheritRuns(runner int) error {
 			return c.mayBeNewRun(run, p)
 		})
 		command, goesOn := sys.Process{}, false
-		if running && i < 0 && born.Kept { // it was killed, and the runner has buried it
+		if running && i < 0 && born.Kept {
+			// It was killed, and the runner has buried it.
 			command, goesOn = commandOf(born, c.Mark+"="+c.Path(run))
 		}
 		switch {
@@ -90,7 +92,8 @@ func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.State.Runs[run].BirthEvent().Ticks || c.State.KnowsProcess(p.PID, p.Start) {
 		return false
 	}
-	env, _ := c.Host.Proc.Environ(p.PID) // none of one that has ended
+	// None of one that has ended.
+	env, _ := c.Host.Proc.Environ(p.PID)
 	for _, pair := range env {
 		if dir, ours := strings.CutPrefix(pair, c.Mark+"="); ours && filepath.Dir(dir) == filepath.Dir(c.Path(run)) {
 			return dir == c.Path(run)
@@ -125,7 +128,8 @@ func (c *runsParent) awaitChildren(runs []int) error {
 	}
 	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
-	for slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) { // those of before are not ours to end
+	for slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) {
+		// Those of before are not ours to end.
 		select {
 		case e := <-c.strays:
 			err := c.recordStrayEnd(e, func(over batchlog.Event) error {

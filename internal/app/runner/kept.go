@@ -117,7 +117,8 @@ func isKeeper(pid int) bool {
 // mark is the variable that processes of the run have.
 func commandOf(keeper batchlog.Event, mark string) (p sys.Process, found bool) {
 	switch {
-	case keeper.PID == 0: // the session of the kernel's own threads
+	case keeper.PID == 0:
+		// The session of the kernel's own threads.
 		return p, false
 	case keeper.Command > 0:
 		p, found = sys.ReadProcess(keeper.Command)
@@ -141,7 +142,8 @@ func firstBelow(keeper batchlog.Event, mark string) (first sys.Process, found, e
 		}
 		env, err := proc.New("/proc").Environ(p.PID)
 		ours := err == nil && slices.Contains(env, mark)
-		if now, ok := sys.ReadProcess(p.PID); ok && now.Start == p.Start { // it may have ended, or executed its program, meanwhile
+		if now, ok := sys.ReadProcess(p.PID); ok && now.Start == p.Start {
+			// It may have ended, or executed its program, meanwhile.
 			p = now
 		}
 		switch executed := !apprun.IsKeeperName(p.Name); {

@@ -12,13 +12,16 @@ import (
 
 // runnerMessage is a line from the runner to the process that people see. What has to last is in the journal.
 type runnerMessage struct {
-	Say     string           `json:"say,omitempty"`
-	Loud    string           `json:"loud,omitempty"`  // as Say, also with --quiet
-	Stand   *status.Standing `json:"stand,omitempty"` // why no device is free
+	Say string `json:"say,omitempty"`
+	// As Say, also with --quiet.
+	Loud string `json:"loud,omitempty"`
+	// Why no device is free.
+	Stand   *status.Standing `json:"stand,omitempty"`
 	Moves   bool             `json:"moves,omitempty"` // one is free again
 	Refusal *job.Refusal     `json:"refusal,omitempty"`
-	Error   string           `json:"error,omitempty"` // that ends the sweep
-	Full    bool             `json:"full,omitempty"`  // it is a full disk
+	// That ends the sweep.
+	Error string `json:"error,omitempty"`
+	Full  bool   `json:"full,omitempty"` // it is a full disk
 }
 
 // sendMessage writes a message without waiting: it is dropped if there is no reader.

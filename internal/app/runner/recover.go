@@ -29,7 +29,8 @@ func (c *runsParent) recoverRuns() error {
 		if born.Boot == boot {
 			one.pid, one.start, one.kept = c.survivingProcess(run, born)
 		}
-		if born.Kept && !one.kept && one.pid > 0 { // its keeper was killed
+		if born.Kept && !one.kept && one.pid > 0 {
+			// Its keeper was killed.
 			if err := c.Add(batchlog.Event{Kind: batchlog.Moved, Run: run, At: time.Now(), PID: one.pid, Ticks: one.start, Lease: born.Lease, Devices: born.Devices}); err != nil {
 				return err
 			}
@@ -59,7 +60,8 @@ func (c *runsParent) recoverRuns() error {
 			}
 		case sig := <-c.caught.Signals:
 			c.obeySignal(sig, func() {})
-			if c.heard != nil { // they are not ours to end
+			if c.heard != nil {
+				// They are not ours to end.
 				return nil
 			}
 		}
@@ -69,10 +71,12 @@ func (c *runsParent) recoverRuns() error {
 
 // orphanedRun is a run whose runner is gone.
 type orphanedRun struct {
-	run, pid int // pid 0: its process is gone
+	// pid 0: its process is gone.
+	run, pid int
 	start    uint64
-	kept     bool // the process is a keeper
-	child    bool // of this process
+	// The process is a keeper.
+	kept  bool
+	child bool // of this process
 }
 
 // orphanedRunEnd is the end of its process; known is whether the kernel says how that was.
@@ -108,7 +112,8 @@ func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event)
 		}
 		run := &c.State.Runs[e.run]
 		keeper := run.BirthEvent()
-		keeper.PID, keeper.Ticks = e.pid, e.start // which its Begin does not name
+		// Which its Begin does not name.
+		keeper.PID, keeper.Ticks = e.pid, e.start
 		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
 		if run.RanEvent() == nil && found {
 			c.left[i] = orphanedRun{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
@@ -145,7 +150,8 @@ func (c *runsParent) recordEnds(ended []batchlog.Event) error {
 	again := 0
 	for _, e := range ended {
 		e.At = time.Now()
-		if c.State.Runs[e.Run].Phase == batchlog.Begun && e.Kind == batchlog.End { // its Start was never written
+		if c.State.Runs[e.Run].Phase == batchlog.Begun && e.Kind == batchlog.End {
+			// Its Start was never written.
 			if err := c.Add(batchlog.Event{Kind: batchlog.Start, Run: e.Run, At: e.At}); err != nil {
 				return err
 			}

@@ -36,85 +36,125 @@ import (
 
 // Descriptors that a runner is started with.
 const (
-	lifeFD    = 3 // a pipe that ends with the process that people see
+	// A pipe that ends with the process that people see.
+	lifeFD    = 3
 	messageFD = 4 // a pipe to it
-	lockFD    = 5 // the folder's lock, of both
+	// The folder's lock, of both.
+	lockFD = 5
 )
 
 const (
-	mostAtOnce    = 200                    // leases of one user count up to 256
-	mostWaiting   = 16                     // tickets of one user compete
-	entrustDelay  = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
-	ownRunWait    = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
-	touchInterval = 6 * time.Hour          // between two touches of a lease
-	retryInterval = 30 * time.Second       // before a run is tried again whose devices could not be read
+	// Leases of one user count up to 256.
+	mostAtOnce = 200
+	// Tickets of one user compete.
+	mostWaiting = 16
+	// A command that ends before needs no entry of its own name.
+	entrustDelay = 20 * time.Millisecond
+	// For one of our own runs to end, before standing in the line for what others have.
+	ownRunWait = 100 * time.Millisecond
+	// Between two touches of a lease.
+	touchInterval = 6 * time.Hour
+	// Before a run is tried again whose devices could not be read.
+	retryInterval = 30 * time.Second
 )
 
 // RunnerWork is what a runner does.
 type RunnerWork struct {
-	State   *batchlog.State
-	Journal *journal.Journal // of which State has read everything
-	AtOnce  int              // runs at the same time; 0 as many as there may be
-	Grace   time.Duration
+	State *batchlog.State
+	// Of which State has read everything.
+	Journal *journal.Journal
+	// Runs at the same time; 0 as many as there may be.
+	AtOnce int
+	Grace  time.Duration
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
 	Prepare func(run int) (StartOptions, error)
-	Ended   func(run int) error  // called when a run is over; may be nil
-	Mark    func(run int) string // the variable of a run with its folder, as its processes have it
-	Each    bool                 // every run asks for its own: a refusal is its failure, and several wait at the same time
-	Keep    func() error         // starts another conductor, after this one was killed; nil ends with what runs
+	// Called when a run is over; may be nil.
+	Ended func(run int) error
+	// The variable of a run with its folder, as its processes have it.
+	Mark func(run int) string
+	// Every run asks for its own: a refusal is its failure, and several wait at the same time.
+	Each bool
+	// Starts another conductor, after this one was killed; nil ends with what runs.
+	Keep func() error
 }
 
 // StartOptions is how a run is started.
 type StartOptions struct {
-	Desk    func(ctx context.Context) (*claim.Allocator, error) // where it gets its lease
-	Path    string
-	Argv    []string
-	Name    string                   // of its lease; "" the base name of its program
-	Folder  string                   // in which it runs
-	Env     []string                 // before that of the lease; of two with one name the first counts
-	Log     string                   // path of the file for its output, in a folder that is made
-	Timeout time.Duration            // 0 without a limit
-	Umask   int                      // of a queue
-	Limits  string                   // of its processes (host/limits); "" those of this process
-	log     func() (*os.File, error) // opens Log, once
-	CPU     bool                     // it gets no device: of a queue, as many of them run as there are processors
-	Task    *apprun.Task             // how its keeper looks after it; nil: it has none, and the runner does
+	// Where it gets its lease.
+	Desk func(ctx context.Context) (*claim.Allocator, error)
+	Path string
+	Argv []string
+	// Of its lease; "" the base name of its program.
+	Name   string
+	Folder string // in which it runs
+	// Before that of the lease; of two with one name the first counts.
+	Env []string
+	// Path of the file for its output, in a folder that is made.
+	Log     string
+	Timeout time.Duration // 0 without a limit
+	Umask   int           // of a queue
+	// Of its processes (host/limits); "" those of this process.
+	Limits string
+	log    func() (*os.File, error) // opens Log, once
+	// It gets no device: of a queue, as many of them run as there are processors.
+	CPU bool
+	// How its keeper looks after it; nil: it has none, and the runner does.
+	Task *apprun.Task
 }
 
 // runner starts the commands, one after the other as devices are free, and waits for them.
 type runner struct {
-	host     *machine.Host
-	work     *RunnerWork
-	grace    time.Duration
-	lock     *os.File // of the folder, which the conductor has, too
-	boot     string
-	cancel   context.CancelFunc // nothing new is started
-	null     *os.File
-	slots    chan struct{}
-	cpus     chan struct{} // of a queue, those that run without a device
-	waits    chan struct{} // of those that wait for a device at the same time
-	starts   chan struct{} // has a value while a run is being started beside the next claim
-	freed    chan struct{} // has a value when a run has ended, or another may be started
-	stopping atomic.Bool   // what runs is being ended
-	alone    atomic.Bool   // the conductor was killed
+	host  *machine.Host
+	work  *RunnerWork
+	grace time.Duration
+	// Of the folder, which the conductor has, too.
+	lock *os.File
+	boot string
+	// Nothing new is started.
+	cancel context.CancelFunc
+	null   *os.File
+	slots  chan struct{}
+	// Of a queue, those that run without a device.
+	cpus chan struct{}
+	// Of those that wait for a device at the same time.
+	waits chan struct{}
+	// Has a value while a run is being started beside the next claim.
+	starts chan struct{}
+	// Has a value when a run has ended, or another may be started.
+	freed chan struct{}
+	// What runs is being ended.
+	stopping atomic.Bool
+	// The conductor was killed.
+	alone    atomic.Bool
 	limits   func() string // that the runs get
 	attended sync.WaitGroup
-	starting sync.Mutex // from a Begin to its Start
+	// From a Begin to its Start.
+	starting sync.Mutex
 
-	mu      sync.Mutex // of everything below
+	// Of everything below.
+	mu      sync.Mutex
 	journal *journal.Journal
 	state   *batchlog.State
-	due     queue.Line                  // runs to be started
-	light   queue.Line                  // those of a queue that need no device
-	added   int64                       // how many were added to it
-	live    map[int]*claim.CommandLease // by PID
-	taken   map[int]bool                // runs between due and live
-	resting map[int]bool                // runs that have failed, and are in the line again after a pause
-	graces  map[int]time.Duration       // how long they may take to end, by PID
-	stops   map[int]func()              // how a run that waits or runs is ended, by run
-	why     string                      // runs are tried again later, as said last
-	tickets map[int]queue.Own           // of a queue, what orders those that wait with a ticket, by run
-	failure error                       // that ends the sweep
+	due     queue.Line // runs to be started
+	// Those of a queue that need no device.
+	light queue.Line
+	// How many were added to it.
+	added int64
+	live  map[int]*claim.CommandLease // by PID
+	// Runs between due and live.
+	taken map[int]bool
+	// Runs that have failed, and are in the line again after a pause.
+	resting map[int]bool
+	// How long they may take to end, by PID.
+	graces map[int]time.Duration
+	// How a run that waits or runs is ended, by run.
+	stops map[int]func()
+	// Runs are tried again later, as said last.
+	why string
+	// Of a queue, what orders those that wait with a ticket, by run.
+	tickets map[int]queue.Own
+	// That ends the sweep.
+	failure error
 }
 
 // RunFolder is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
@@ -133,7 +173,8 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 		return
 	}
-	runtime.GOMAXPROCS(1) // one run is started after the other: threads that hand that on to each other took a fifth more time
+	// One run is started after the other: threads that hand that on to each other took a fifth more time.
+	runtime.GOMAXPROCS(1)
 	batch.SetNonblocking(messageFD)
 	host.Say = func(text string) { sendMessage(messageFD, runnerMessage{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, runnerMessage{Loud: text}) }
@@ -184,7 +225,8 @@ func runsAtOnce(atOnce int) int {
 // refillLines adds the runs that may be started by now. The lock is held, or nothing else runs yet. Those of a queue are in
 // the order of core/queue, those of a sweep as they come.
 func (r *runner) refillLines() {
-	if r.work.Each && r.state.TakeNews() { // other runs of that command have another estimate now
+	if r.work.Each && r.state.TakeNews() {
+		// Other runs of that command have another estimate now.
 		r.due.Reclass(batchlog.IsGuessed, r.state.Class)
 		r.light.Reclass(batchlog.IsGuessed, r.state.Class)
 	}
@@ -220,7 +262,8 @@ func (r *runner) runAll(ctx context.Context) error {
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatchRuns(ctx)
-		r.starts <- struct{}{} // the last one is started
+		// The last one is started.
+		r.starts <- struct{}{}
 		close(dispatched)
 		r.attended.Wait()
 		close(over)
@@ -237,7 +280,8 @@ func (r *runner) runAll(ctx context.Context) error {
 		case <-signals:
 			r.stopping.Store(true)
 			r.cancel()
-			select { // so that nothing more is started, unless a driver call hangs
+			select {
+			// So that nothing more is started, unless a driver call hangs.
 			case <-dispatched:
 			case <-time.After(time.Second):
 			}
@@ -273,7 +317,8 @@ func (r *runner) endProcesses(all *proctree.Tree, over <-chan struct{}, signals 
 		}
 	}()
 	err := all.End(grace, "SIGTERM", job.KillGrace)
-	hurry() // so that the next signal is not taken for this
+	// So that the next signal is not taken for this.
+	hurry()
 	if err != nil {
 		r.host.Say(err.Error())
 	}
@@ -322,7 +367,8 @@ func (r *runner) dispatchRuns(ctx context.Context) {
 func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 	for {
 		r.mu.Lock()
-		if len(r.cpus) < cap(r.cpus) { // one that needs no device does not wait for those that do
+		if len(r.cpus) < cap(r.cpus) {
+			// One that needs no device does not wait for those that do.
 			run, more = r.takeRun(&r.light)
 		}
 		if !more {
@@ -330,7 +376,8 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 		}
 		busy := len(r.live) + len(r.taken)
 		for one := range r.resting {
-			if r.state.MayStart(one) { // else its owner has cancelled or held it
+			if r.state.MayStart(one) {
+				// Else its owner has cancelled or held it.
 				busy++
 			}
 		}
@@ -351,7 +398,8 @@ func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
 		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
 		postponed := left && r.postponeRetry(run)
-		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.TakeArrayPlace(run) // it may have been cancelled meanwhile
+		// It may have been cancelled meanwhile.
+		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.TakeArrayPlace(run)
 	}
 	if found {
 		r.taken[run] = true

@@ -26,7 +26,8 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	r.starting.Lock()
 	defer r.starting.Unlock()
 	log, err := what.log()
-	if err != nil && r.work.Each && !errors.Is(err, syscall.ENOSPC) { // its owner named a file that cannot be written
+	if err != nil && r.work.Each && !errors.Is(err, syscall.ENOSPC) {
+		// Its owner named a file that cannot be written.
 		r.leaveProcessor(what)
 		_ = seat.Release()
 		return r.recordFailedStart(run, err)
@@ -42,7 +43,8 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	before, retried := r.state.Runs[run].Starts, r.state.DescribeRetry(run)
 	r.mu.Unlock()
 	command, err := r.processCommand(run, before, what, seat)
-	if err != nil { // it cannot be handed to a keeper
+	if err != nil {
+		// It cannot be handed to a keeper.
 		r.leaveProcessor(what)
 		_ = seat.Release()
 		return r.recordFailedStart(run, err)
@@ -62,7 +64,8 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	}
 	for _, text := range []string{retried, seat.Said} {
 		if text != "" {
-			_, _ = fmt.Fprintln(log, apprun.LogLine(text)) // the job runs even if this cannot be written
+			// The job runs even if this cannot be written.
+			_, _ = fmt.Fprintln(log, apprun.LogLine(text))
 		}
 	}
 	began := time.Now()
@@ -88,9 +91,11 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 // startProcess starts the process of a run.
 func (r *runner) startProcess(run int, command batch.Command, what StartOptions, seat *claim.CommandLease) (pid int, err error) {
 	if r.work.Each {
-		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
+		// No other job is started now, and what this process makes has a mode of its own.
+		defer syscall.Umask(syscall.Umask(what.Umask))
 	}
-	r.mu.Lock() // a child must be known before it can be reaped
+	// A child must be known before it can be reaped.
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err = batch.StartCommand(command, r.null)
 	if err == nil {
@@ -185,7 +190,8 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 		}
 	}
 	var later *time.Timer
-	if seat.Plan.Share > 0 || limit > 0 { // the process shows how much of a share it uses
+	if seat.Plan.Share > 0 || limit > 0 {
+		// The process shows how much of a share it uses.
 		entrust()
 	} else {
 		later = time.AfterFunc(entrustDelay, entrust)
@@ -209,14 +215,16 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	if err != nil {
 		e.Exit, e.Problem = -1, err.Error()
 	}
-	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease { // else its keeper has moved it, and knows
+	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease {
+		// Else its keeper has moved it, and knows.
 		e.Fault = seat.FindFault(context.Background())
 	}
 	used := seat.MeasuredUse(e.Lease)
 	e.Peak, e.Load = used.Peak, used.MeanLoad()
 	pid := now.Load().pid
 	r.mu.Lock()
-	delete(r.stops, p.run) // before the event, after which the run may be started again
+	// Before the event, after which the run may be started again.
+	delete(r.stops, p.run)
 	r.mu.Unlock()
 	seat.NoteEnd(e.ExitCode(), e.Signal, 0)
 	err = errors.Join(cerr, r.addEvent(e))
@@ -259,7 +267,8 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		return func() bool { return false }
 	}
 	ended, answer, stop := make(chan struct{}), make(chan bool, 1), make(chan struct{}, 1)
-	end := func() { // it may be asked twice
+	end := func() {
+		// It may be asked twice.
 		select {
 		case stop <- struct{}{}:
 		default:
@@ -268,7 +277,8 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 	run := now.Load().run
 	r.setStop(run, end)
 	r.mu.Lock()
-	if !r.state.IsWanted(run) { // cancelled before it could be ended
+	if !r.state.IsWanted(run) {
+		// Cancelled before it could be ended.
 		end()
 	}
 	r.mu.Unlock()
@@ -292,7 +302,8 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		case <-ended:
 		case <-time.After(grace):
 		}
-		batch.KillJob(now.Load().pid, known, job.KillGrace) // before the run may be started again
+		// Before the run may be started again.
+		batch.KillJob(now.Load().pid, known, job.KillGrace)
 		answer <- late
 	}()
 	return func() bool {

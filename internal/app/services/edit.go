@@ -23,9 +23,11 @@ const editLockTimeout = 10 * time.Second
 
 // Change is what an up has changed; names of instances in the order of the file.
 type Change struct {
-	Start []string // begin, or begin anew: new, changed, or ended before
+	// Begin, or begin anew: new, changed, or ended before.
+	Start []string
 	Stay  []string // go on as they are
-	End   []string // are not in the file any more
+	// Are not in the file any more.
+	End []string
 }
 
 // Up records that p is wanted, or only the named services and those that they depend on, and starts a supervisor if
@@ -153,7 +155,8 @@ func (u *upDecision) decideInstance(i service.Instance, meant bool) {
 	if at >= 0 {
 		old := u.before.Instances[at]
 		i = i.WithRound(old.Round)
-		waits := !alive && (!known || seen.Hash != old.Hash) && old.Refused == "" // it has not come to its start yet
+		// It has not come to its start yet.
+		waits := !alive && (!known || seen.Hash != old.Hash) && old.Refused == ""
 		done := seen.Hash == old.Hash && seen.State == service.Done && u.hasLiveInstance()
 		if i.Hash == old.Hash && i.Refused == old.Refused && (alive || waits || done) {
 			u.after.Instances = append(u.after.Instances, i)
@@ -191,7 +194,8 @@ func (f *Folder) Down(ctx context.Context, only []string, now bool) error {
 		seen := newStateReader(f.host, folder).readAll(w)
 		for name, one := range seen {
 			if now && (one.Kept || one.Orphaned) && one.Hash != "" && meant(name, one.Service) {
-				_ = folder.RequestEnd(name, one.Hash, true) // else it ends in its time
+				// Else it ends in its time.
+				_ = folder.RequestEnd(name, one.Hash, true)
 			}
 		}
 		w.Instances = slices.DeleteFunc(w.Instances, func(i service.Instance) bool { return meant(i.Name, i.Service) })

@@ -88,7 +88,8 @@ func (s *Projects) searchUpwards(known func(file string) bool) (file string, dat
 // os.ErrNotExist when there is no such file.
 func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, error) {
 	path := filepath.Join(d.Path, name)
-	if doubt == "" { // else not even a link is followed there
+	if doubt == "" {
+		// Else not even a link is followed there.
 		text, err := d.ReadFile(name)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -105,7 +106,8 @@ func (s *Projects) readCandidate(d *files.Folder, name, doubt string) ([]byte, e
 		if err != nil {
 			return nil, os.ErrNotExist
 		}
-		if !at.IsOwnedBy(callerUID()) { // the mode of a link says nothing
+		if !at.IsOwnedBy(callerUID()) {
+			// The mode of a link says nothing.
 			doubt = "it belongs to " + s.Host.Names(at.UID)
 		}
 	}

@@ -25,12 +25,16 @@ import (
 // Task is the instance that a keeper runs.
 type Task struct {
 	Dir, Instance string
-	Hash          string // of the instance that is meant; "" only ends what is left of it
-	Spec          job.Spec
-	Care          job.Care
-	Oversight     *run.Oversight               // nil: it is not verified
-	Standing      func(status.Standing) string // the place in the queue as text
-	Mistake       error                        // in what was asked for: the instance is refused
+	// Of the instance that is meant; "" only ends what is left of it.
+	Hash string
+	Spec job.Spec
+	Care job.Care
+	// nil: it is not verified.
+	Oversight *run.Oversight
+	// The place in the queue as text.
+	Standing func(status.Standing) string
+	// In what was asked for: the instance is refused.
+	Mistake error
 }
 
 // KeepInstance is the life of the keeper of one instance. It does what gpuard run does for a command, and keeps a record of it.
@@ -56,7 +60,8 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
 		if i < 0 {
-			return nil // it is not wanted so any more
+			// It is not wanted so any more.
+			return nil
 		}
 		k.instance = wanted.Instances[i]
 		if i := slices.IndexFunc(k.instance.Flags, isNotify); i >= 0 {
@@ -74,7 +79,8 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 func InstancePolicy(dir, instance, hash string) *policy.File {
 	folder, err := projectdir.Open(dir)
 	if err != nil {
-		return nil // Keep says it
+		// Keep says it.
+		return nil
 	}
 	wanted, _ := folder.ReadWanted()
 	for _, i := range wanted.Instances {
@@ -87,23 +93,30 @@ func InstancePolicy(dir, instance, hash string) *policy.File {
 
 // keeper supervises one instance.
 type keeper struct {
-	host     *machine.Host
-	folder   *projectdir.Folder
-	lock     *projectdir.Lock
-	life     *projectdir.Lock // that the command inherits
+	host   *machine.Host
+	folder *projectdir.Folder
+	lock   *projectdir.Lock
+	// That the command inherits.
+	life     *projectdir.Lock
 	task     Task
 	instance service.Instance
 	project  string // its name
 	own      *unkeptProcesses
-	hurry    chan struct{}      // closed: no time is left for the end
-	unfit    chan run.EndReason // why the command has to be ended
-	late     chan struct{}      // has a value when the record could not be written
-	calm     func()             // ends the checks of this start; nil without any
+	// Closed: no time is left for the end.
+	hurry chan struct{}
+	// Why the command has to be ended.
+	unfit chan run.EndReason
+	// Has a value when the record could not be written.
+	late chan struct{}
+	// Ends the checks of this start; nil without any.
+	calm func()
 
 	mu     sync.Mutex
 	record service.Record
-	told   bool          // that the record could not be written
-	doomed run.EndReason // why this start has to end, by its checks
+	// That the record could not be written.
+	told bool
+	// Why this start has to end, by its checks.
+	doomed run.EndReason
 }
 
 // runInstance is the whole life.
@@ -192,7 +205,8 @@ func (k *keeper) watchForEnd(w *projectdir.Watcher, meant string, cancel func())
 		select {
 		case <-w.Changed:
 		case <-k.late:
-			time.Sleep(2 * time.Second) // until there is room on the disk
+			// Until there is room on the disk.
+			time.Sleep(2 * time.Second)
 			k.changeRecord(func(*service.Record) {})
 		}
 	}
@@ -218,7 +232,8 @@ func (k *keeper) changeRecord(change func(*service.Record)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.record)
-	if !k.lock.IsInPlace() { // the folder is being removed
+	if !k.lock.IsInPlace() {
+		// The folder is being removed.
 		return
 	}
 	err := k.folder.SetRecord(k.task.Instance, k.record)
@@ -237,7 +252,8 @@ func (k *keeper) changeRecord(change func(*service.Record)) {
 
 // writeNote writes a line of gpuard's own into the log.
 func (k *keeper) writeNote(text string) {
-	_ = run.WriteNote(k.host, k.logPath(), text) // a log that cannot be written is no fault of the service
+	// A log that cannot be written is no fault of the service.
+	_ = run.WriteNote(k.host, k.logPath(), text)
 }
 
 func (k *keeper) logPath() string { return cmp.Or(k.task.Care.Log, k.folder.LogPath(k.task.Instance)) }
@@ -290,11 +306,13 @@ func (k *keeper) startCommand(ctx context.Context) {
 	k.host.Stand = k.showProgress
 	supervised := false
 	k.host.Say = func(text string) {
-		if !supervised { // from then on the log hears it by itself
+		if !supervised {
+			// From then on the log hears it by itself.
 			k.writeNote(text)
 		}
 	}
-	k.host.Loud = k.host.Say // that it falls back to the CPU, too
+	// That it falls back to the CPU, too.
+	k.host.Loud = k.host.Say
 	spec := k.task.Spec
 	spec.Prefer, spec.Name = k.recordSnapshot().Last, k.project+"/"+k.instance.Name
 	l, err := run.Prepare(ctx, k.host, spec)
@@ -360,7 +378,8 @@ func (k *keeper) showProgress(s *status.Standing) {
 func (k *keeper) recordStart(l *run.Launch, pid int) error {
 	var process service.Process
 	if pid != 0 {
-		if s, err := k.host.Proc.Stat(pid); err == nil { // else it is over already
+		if s, err := k.host.Proc.Stat(pid); err == nil {
+			// Else it is over already.
 			process = service.Process{PID: pid, Start: s.Start}
 		}
 	} else {

@@ -93,7 +93,8 @@ func (k *keeper) stopChecks() (doomed run.EndReason) {
 	}
 	k.calm = nil
 	select {
-	case <-k.unfit: // it came too late
+	case <-k.unfit:
+		// It came too late.
 	default:
 	}
 	k.mu.Lock()

@@ -11,14 +11,17 @@ import (
 type Logs struct {
 	tail  *tail.Tail
 	paths []string // by number of file
-	names []string // the same; "" for what nobody asked for
+	// The same; "" for what nobody asked for.
+	names []string
 }
 
 // LogLine is one line that an instance wrote.
 type LogLine struct {
 	Instance string
-	Text     []byte // until the next call only
-	Over     bool   // a terminal shows the next line of the instance in its place
+	// Until the next call only.
+	Text []byte
+	// A terminal shows the next line of the instance in its place.
+	Over bool
 }
 
 // AllLines of what was written, for Add.

@@ -13,21 +13,27 @@ import (
 
 // View is a project as it is now.
 type View struct {
-	Name       string // of the project
-	File       string
-	Machine    string // --machine of the last up
+	Name string // of the project
+	File string
+	// --machine of the last up.
+	Machine    string
 	Dir        string // the folder
 	Supervised bool   // a supervisor lives
-	Rows       []Row  // those wanted in their order, then what still ends
+	// Those wanted in their order, then what still ends.
+	Rows []Row
 }
 
 // Row is one instance.
 type Row struct {
-	service.Instance // as it is wanted; only Name where it is not wanted any more
-	service.Seen     // as it is; State and Why also say what it waits for when nothing of it was started yet
-	Wanted           bool
-	Fresh            bool   // what is seen is of the instance as it is wanted, not of one before it
-	Log              string // file that its output goes to; the one before it is FILE.1
+	// As it is wanted; only Name where it is not wanted any more.
+	service.Instance
+	// As it is; State and Why also say what it waits for when nothing of it was started yet.
+	service.Seen
+	Wanted bool
+	// What is seen is of the instance as it is wanted, not of one before it.
+	Fresh bool
+	// File that its output goes to; the one before it is FILE.1.
+	Log string
 }
 
 // IsSettled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
@@ -125,7 +131,8 @@ type stateReader struct {
 }
 
 func newStateReader(host *machine.Host, folder *projectdir.Folder) *stateReader {
-	boot, _ := host.Proc.BootID() // where that cannot be read, records of another boot are not told from ours
+	// Where that cannot be read, records of another boot are not told from ours.
+	boot, _ := host.Proc.BootID()
 	return &stateReader{host, folder, boot}
 }
 
@@ -154,7 +161,8 @@ func (l *stateReader) readInstance(name, hash string) (s service.Seen) {
 	s.Record = r
 	switch {
 	case s.Kept && found && !l.isKeeperAlive(r) && (!isOver(r.State) || r.Hash != hash):
-		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
+		// Of one before it; it has not written yet.
+		s.Record = service.Record{Last: r.Last}
 	case s.Kept:
 	case found && r.Boot != l.boot:
 		s.Lease, s.Devices, s.Main, s.Keeper, s.Ready, s.Healthy = "", nil, service.Process{}, service.Process{}, false, nil

@@ -69,7 +69,8 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 		if err != nil {
 			continue
 		}
-		wanted, _ := folder.ReadWanted() // without its file the name is enough
+		// Without its file the name is enough.
+		wanted, _ := folder.ReadWanted()
 		for _, name := range folder.Instances() {
 			if r, found := folder.ReadRecord(name); found && r.Boot == boot {
 				do(wanted, name, r)

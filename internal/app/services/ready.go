@@ -14,14 +14,16 @@ import (
 
 // prober finds out when one start of an instance can be used.
 type prober struct {
-	ready   service.Ready
-	pattern *regexp.Regexp // for a line of its output
+	ready service.Ready
+	// For a line of its output.
+	pattern *regexp.Regexp
 	output  *tail.Tail
 }
 
 // Patience of a prober.
 const (
-	firstProbePause = 50 * time.Millisecond // grows, without an interval of the user's
+	// Grows, without an interval of the user's.
+	firstProbePause = 50 * time.Millisecond
 	maxProbePause   = time.Second
 	probeTimeout    = 30 * time.Second // for one answer
 )

@@ -24,7 +24,8 @@ func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (don
 	if k.task.Hash == "" || !same && len(left) > 0 {
 		k.changeRecord(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
 		hurry := k.hurry
-		if k.task.Hash != "" { // that is for what begins now
+		if k.task.Hash != "" {
+			// That is for what begins now.
 			hurry = nil
 		}
 		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, hurry)
@@ -39,7 +40,8 @@ func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (don
 		return false
 	case main != (service.Process{}):
 		return k.adoptCommand(ctx, main)
-	case len(left) > 0: // the command is gone, and not what it started
+	case len(left) > 0:
+		// The command is gone, and not what it started.
 		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, k.hurry)
 		return k.recordUnkept(ctx, unkeptEnd{})
 	case before.State == service.Running || before.State == service.Ending:

@@ -153,7 +153,8 @@ func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 			forwardChanges(ctx, out, w.Changed, nil)
 			return
 		}
-		tick := time.NewTicker(time.Second) // looking now and then is what remains
+		// Looking now and then is what remains.
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		forwardChanges(ctx, out, nil, tick.C)
 	}()

@@ -52,13 +52,15 @@ func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error
 
 // supervisor brings about what is wanted.
 type supervisor struct {
-	host    *machine.Host
-	folder  *projectdir.Folder
-	lock    *projectdir.Lock
-	keepers map[string]*startedKeeper // that it started and that live
+	host   *machine.Host
+	folder *projectdir.Folder
+	lock   *projectdir.Lock
+	// That it started and that live.
+	keepers map[string]*startedKeeper
 	ended   chan *startedKeeper
 	pauses  map[string]*keeperPause
-	failed  bool // in the last round: on a disk that is full, nothing may change that would wake it
+	// In the last round: on a disk that is full, nothing may change that would wake it.
+	failed bool
 }
 
 // startedKeeper is a keeper that this supervisor started.
@@ -76,7 +78,8 @@ type keeperPause struct {
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
-	retryPause   = 2 * time.Second // after a step that did not succeed
+	// After a step that did not succeed.
+	retryPause = 2 * time.Second
 )
 
 // awaitChange returns when something changed.
@@ -159,7 +162,8 @@ func anyAlive(seen map[string]service.Seen) bool {
 // supervisor, and finds none, or one that has seen the change.
 func (s *supervisor) releaseIfIdle() (bool, error) {
 	lock, err := s.folder.LockForEdit(editLockTimeout)
-	if errors.Is(err, os.ErrNotExist) { // the folder was removed
+	if errors.Is(err, os.ErrNotExist) {
+		// The folder was removed.
 		return true, nil
 	}
 	if err != nil {
@@ -186,7 +190,8 @@ func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 		one := seen[name]
 		one.Kept = true
 		if one.Hash != k.hash || isOver(one.State) {
-			one.Record = service.Record{Last: one.Last} // it has not written yet
+			// It has not written yet.
+			one.Record = service.Record{Last: one.Last}
 		}
 		seen[name] = one
 	}
@@ -204,7 +209,8 @@ func (s *supervisor) applyAction(act service.Action, wanted *service.Wanted, see
 	if p := s.pauses[act.Instance]; p != nil && time.Until(p.until) > 0 || s.keepers[act.Instance] != nil {
 		return nil
 	}
-	var i service.Instance // of what has lost its keeper and shall end, nothing is started
+	// Of what has lost its keeper and shall end, nothing is started.
+	var i service.Instance
 	if act.Do == service.Start {
 		i = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })]
 	}
@@ -267,7 +273,8 @@ func isTemporary(err error) bool {
 // one, gpuard up would wait for it for ever.
 func (s *supervisor) recordRefused(i *service.Instance, why error) error {
 	lock, err := s.folder.LockKeeper(i.Name)
-	if err != nil || lock == nil { // a keeper lives, and writes the record
+	if err != nil || lock == nil {
+		// A keeper lives, and writes the record.
 		return err
 	}
 	defer lock.Release()

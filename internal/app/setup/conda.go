@@ -15,11 +15,14 @@ import (
 // Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by
 // hooks in its activate.d and deactivate.d.
 type Conda struct {
-	Host  *machine.Host
-	Name  string   // or a folder; "" is the active one
+	Host *machine.Host
+	// Or a folder; "" is the active one.
+	Name  string
 	Flags []string // of gpuard env
-	Ask   bool     // ask at activation, if there is a terminal
-	Lease bool     // for the life of the shell, or until the environment is left
+	// Ask at activation, if there is a terminal.
+	Ask bool
+	// For the life of the shell, or until the environment is left.
+	Lease bool
 }
 
 // Key is what the setup is remembered by, also when the environment is gone.
@@ -102,7 +105,8 @@ func nameMasks(folder string) (notes []string) {
 type CondaFile struct {
 	Path  string
 	Words []string // flags
-	Made  string   // environment that is set up with the file by the same command; "": none
+	// Environment that is set up with the file by the same command; "": none.
+	Made string
 }
 
 // Key is what the setup is remembered by.

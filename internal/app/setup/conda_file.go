@@ -35,7 +35,8 @@ func (c CondaFile) makeChange(path string) (edit.Change, error) {
 		return change, err
 	}
 	if without.Action == edit.Left {
-		return change, nil // for plan to refuse
+		// For plan to refuse.
+		return change, nil
 	}
 	room, err := condaenv.FindRoom([]byte(without.After), CondaChoice)
 	if err != nil {
@@ -43,7 +44,8 @@ func (c CondaFile) makeChange(path string) (edit.Change, error) {
 	}
 	change.Line, change.Content = room.Line, room.Indent+line+"\n"
 	change.Indent = room.Indent
-	if room.Alone { // in braces: further variables belong inside, where --remove sees them
+	if room.Alone {
+		// In braces: further variables belong inside, where --remove sees them.
 		change.Indent, change.Content = "", "variables: {"+line+"}\n"
 	}
 	step, err := edit.PlanWrite(change, now)

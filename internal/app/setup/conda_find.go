@@ -92,10 +92,12 @@ func (c Conda) findEnvironments() (found []namedFolder) {
 	for _, dir := range []string{root, look("CONDA_PREFIX"), look("MAMBA_ROOT_PREFIX"), filepath.Join(home, ".conda")} {
 		dirs = append(dirs, filepath.Join(dir, "envs"))
 	}
-	for _, name := range strings.Fields("miniconda3 anaconda3 miniforge3 mambaforge micromamba") { // where the installers put it
+	for _, name := range strings.Fields("miniconda3 anaconda3 miniforge3 mambaforge micromamba") {
+		// Where the installers put it.
 		dirs = append(dirs, filepath.Join(home, name, "envs"))
 	}
-	if up := filepath.Dir(look("CONDA_PREFIX")); filepath.Base(up) == "envs" { // its siblings
+	if up := filepath.Dir(look("CONDA_PREFIX")); filepath.Base(up) == "envs" {
+		// Its siblings.
 		dirs = append(dirs, up)
 	}
 	all = append(all, root, look("CONDA_PREFIX"))

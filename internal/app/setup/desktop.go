@@ -22,10 +22,13 @@ import (
 // Desktop is a second entry for a program of the desktop, which starts it with a lease.
 type Desktop struct {
 	Setup *Setup
-	App   string   // id of an entry, or a path
-	Name  string   // tells several entries of one program apart; "" the only one
+	// Id of an entry, or a path.
+	App string
+	// Tells several entries of one program apart; "" the only one.
+	Name  string
 	Flags []string // of gpuard run
-	More  []string // arguments that the program gets too
+	// Arguments that the program gets too.
+	More []string
 }
 
 // entryID is the entry's own, without its ending.
@@ -64,7 +67,8 @@ func (d Desktop) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
-	if source == "" { // the first word is the program
+	if source == "" {
+		// The first word is the program.
 		d.More = d.More[1:]
 	}
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
@@ -248,9 +252,11 @@ func (d Desktop) nameSuffix() string {
 
 // entryCopy is an entry that is written.
 type entryCopy struct {
-	text    string
-	noTypes bool     // it names no file types, as the original does
-	lists   []string // of devices, that the original sets
+	text string
+	// It names no file types, as the original does.
+	noTypes bool
+	// Of devices, that the original sets.
+	lists []string
 }
 
 // copyEntry is the copy.
@@ -274,11 +280,14 @@ func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, 
 				return desktop.PrefixExec(value, run, d.More), true
 			}
 			return desktop.PrefixExec(value, run, nil), true
-		case (name == "Name" || name == "X-GNOME-FullName") && main: // GNOME shows the latter
+		case (name == "Name" || name == "X-GNOME-FullName") && main:
+			// GNOME shows the latter.
 			return strings.TrimRight(value, " \t") + suffix, true
-		case key == "DBusActivatable" && main: // with it Exec is not looked at
+		case key == "DBusActivatable" && main:
+			// With it Exec is not looked at.
 			return "false", true
-		case key == "MimeType" && main: // a second program for the same files would be a surprise
+		case key == "MimeType" && main:
+			// A second program for the same files would be a surprise.
 			c.noTypes = true
 			return "", false
 		case key == "NoDisplay" && main:
@@ -328,7 +337,8 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 	}
 	var words []lint.Word
 	for _, step := range f.Steps {
-		if step.Do == lint.Command && step.In == desktop.MainGroup { // of several the last one counts, for GLib and KDE
+		if step.Do == lint.Command && step.In == desktop.MainGroup {
+			// Of several the last one counts, for GLib and KDE.
 			words = step.Words
 		}
 	}

@@ -16,8 +16,9 @@ import (
 // Direnv is a choice of devices for a folder, in its .envrc. It cannot be a lease: direnv evaluates the file in a shell
 // that ends immediately (direnv/direnv: man/direnv.1.md).
 type Direnv struct {
-	Setup  *Setup
-	Folder string   // "" is the current one
+	Setup *Setup
+	// "" is the current one.
+	Folder string
 	Flags  []string // of gpuard env
 }
 
@@ -88,7 +89,8 @@ func (d Direnv) missingNotes() []string {
 	read, hook := d.Setup.rcFiles(name), `eval "$(direnv hook `+name+`)"`
 	if name == "fish" {
 		hook = "direnv hook fish | source"
-		vendor, _ := filepath.Glob("/usr/share/fish/vendor_conf.d/*direnv*.fish") // of a package
+		// Of a package.
+		vendor, _ := filepath.Glob("/usr/share/fish/vendor_conf.d/*direnv*.fish")
 		read = append(read, vendor...)
 	}
 	if len(read) == 0 {

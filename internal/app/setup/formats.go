@@ -9,10 +9,11 @@ import (
 // Format is a file that people write, for its page of the manual.
 type Format struct {
 	Name, Short string
-	Places      string // where such a file lies
-	Text        string
-	Example     string
-	Tables      []KeyTable
+	// Where such a file lies.
+	Places  string
+	Text    string
+	Example string
+	Tables  []KeyTable
 }
 
 // KeyTable are the keys of one place in a file.

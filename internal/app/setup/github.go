@@ -22,8 +22,9 @@ var workflowText string
 
 // GitHub is a workflow that runs one command without a GPU and with one.
 type GitHub struct {
-	Host    *machine.Host
-	Folder  string // in the repository; "" is the current one
+	Host *machine.Host
+	// In the repository; "" is the current one.
+	Folder  string
 	Command []string
 }
 
@@ -43,7 +44,8 @@ func (g GitHub) parentFolders() (list []string, err error) {
 func (g GitHub) repositoryRoot() (string, error) {
 	folders, err := g.parentFolders()
 	for _, dir := range folders {
-		_, err := os.Lstat(filepath.Join(dir, ".git")) // a folder, or the file of a worktree
+		// A folder, or the file of a worktree.
+		_, err := os.Lstat(filepath.Join(dir, ".git"))
 		if err == nil {
 			return dir, nil
 		}

@@ -23,11 +23,14 @@ import (
 
 // Jupyter is a kernel over an existing one. Each of its processes has a lease.
 type Jupyter struct {
-	Host   *machine.Host
-	Kernel string   // that it is over; "" is python3
-	Name   string   // for people; "" is made from that of the kernel
-	Flags  []string // of gpuard run
-	CPU    bool     // no GPU, and so no lease
+	Host *machine.Host
+	// That it is over; "" is python3.
+	Kernel string
+	// For people; "" is made from that of the kernel.
+	Name  string
+	Flags []string // of gpuard run
+	// No GPU, and so no lease.
+	CPU bool
 }
 
 // isKernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
@@ -55,7 +58,8 @@ func (j Jupyter) newKernelName() (string, error) {
 			if isKernelName(string(r)) {
 				return r
 			}
-			lost = lost || r != ',' // such as * or ? of a pattern
+			// Such as * or ? of a pattern.
+			lost = lost || r != ','
 			return '-'
 		}, strings.ReplaceAll(strings.TrimLeft(strings.ToLower(flag), "-"), "=", ""))
 		name += "-" + word
@@ -226,7 +230,8 @@ const maxKernelFiles = 100
 // copiesOf are copies of all files in a kernel's folder but its kernel.json.
 func copiesOf(from, to string) (changes []edit.Change, err error) {
 	from, err = filepath.EvalSymlinks(from)
-	if err != nil { // such as jupyter kernelspec install --symlink makes it
+	if err != nil {
+		// Such as jupyter kernelspec install --symlink makes it.
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
 	}
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -288,7 +293,8 @@ func (j Jupyter) destinationFolder(over jupyterKernel) (string, error) {
 }
 
 func isWritable(dir string) bool {
-	const w = 2 // access(2), W_OK
+	// access(2), W_OK.
+	const w = 2
 	return syscall.Access(dir, w) == nil
 }
 
@@ -308,7 +314,8 @@ func (j Jupyter) findKernel(name string) (jupyterKernel, error) {
 	switch meant := suggest.ClosestWord(name, names); {
 	case meant != "":
 		text += "; did you mean --kernel " + meant + "?"
-	case name == "python3": // Jupyter offers that of ipykernel without a file; a person can have the file made
+	case name == "python3":
+		// Jupyter offers that of ipykernel without a file; a person can have the file made.
 		text += "; make one: python3 -m ipykernel install --user"
 	case len(names) > 0:
 		text += "; choose another: " + strings.Join(names, ", ")

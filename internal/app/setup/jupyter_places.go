@@ -15,7 +15,8 @@ import (
 // kernelFolder is a folder of kernels.
 type kernelFolder struct {
 	kernels string
-	prefix  string // of the Python environment that it is in; "" for those of the user and of the system
+	// Of the Python environment that it is in; "" for those of the user and of the system.
+	prefix string
 }
 
 // jupyterKernel is one that Jupyter finds.
@@ -59,7 +60,8 @@ func (j Jupyter) kernelPlaces() ([]kernelFolder, error) {
 	}
 	add(filepath.Dir(user), "")
 	home, _ := j.Host.Env.Lookup("HOME")
-	base, _ := j.Host.Env.Lookup("PYTHONUSERBASE") // where pip install --user puts files (site.getuserbase)
+	// Where pip install --user puts files (site.getuserbase).
+	base, _ := j.Host.Env.Lookup("PYTHONUSERBASE")
 	add(filepath.Join(cmp.Or(base, filepath.Join(home, ".local")), "share", "jupyter"), "")
 	for _, prefix := range append(active, others...) {
 		add(filepath.Join(prefix, "share", "jupyter"), prefix)
@@ -119,7 +121,8 @@ func (j Jupyter) findKernels() (all []jupyterKernel, where []string, err error) 
 		where = append(where, p.kernels)
 		names, err := files.ListNames(p.kernels)
 		if err != nil {
-			continue // not ours to read, and not Jupyter's
+			// Not ours to read, and not Jupyter's.
+			continue
 		}
 		for _, name := range names {
 			folder := filepath.Join(p.kernels, name)

@@ -23,10 +23,13 @@ import (
 // Machine sets gpuard up for all users: a folder for the leases that root owns, from each boot on, a policy to fill in,
 // the manual, and completions. Files that a package of the distribution has installed stay as they are.
 type Machine struct {
-	Setup       *Setup
-	Program     string            // that logins start; "" is this one
-	Pages       map[string]string // of the manual, by the names of their files, such as gpuard-run.1
-	Completions map[string]string // scripts, by the names of the shells
+	Setup *Setup
+	// That logins start; "" is this one.
+	Program string
+	// Of the manual, by the names of their files, such as gpuard-run.1.
+	Pages map[string]string
+	// Scripts, by the names of the shells.
+	Completions map[string]string
 }
 
 // Key is what the setup is remembered by.
@@ -99,7 +102,8 @@ func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 	for _, place := range slices.Sorted(maps.Keys(whole)) {
 		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: whole[place]})
 	}
-	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} { // Debian's and Fedora's
+	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} {
+		// Debian's and Fedora's.
 		if m.hasFile(path.Dir(place)+"/zshrc") || m.hasFile(place) {
 			changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Block: "login", Content: LoginProfile(program)})
 			break

@@ -26,35 +26,49 @@ import (
 
 // Setup is what the targets need.
 type Setup struct {
-	Host   *machine.Host
-	System bool // for the whole machine: the record is root's
+	Host *machine.Host
+	// For the whole machine: the record is root's.
+	System bool
 }
 
 // ChangePlan is what one target wants.
 type ChangePlan struct {
-	Key     string        // what it is remembered by, and taken away: "conda /home/ann/envs/train"
-	Changes []edit.Change // of files; what was wished for under this key before and is no more goes away
-	Leases  string        // the folder of the machine's leases, made unless it is there; "" where that is not asked for
-	Users   string        // the folder in which each user has one, likewise
-	Try     []string      // commands that show that it works
-	Notes   []string      // what else there is to know, a sentence each
+	// What it is remembered by, and taken away: "conda /home/ann/envs/train".
+	Key string
+	// Of files; what was wished for under this key before and is no more goes away.
+	Changes []edit.Change
+	// The folder of the machine's leases, made unless it is there; "" where that is not asked for.
+	Leases string
+	// The folder in which each user has one, likewise.
+	Users string
+	// Commands that show that it works.
+	Try []string
+	// What else there is to know, a sentence each.
+	Notes []string
 }
 
 // Report is what was done, or would be.
 type Report struct {
-	Schema string   `json:"schema"` // "gpuard.setup/1"
-	Setup  string   `json:"setup"`  // the target, with what it was named for
-	Done   bool     `json:"done"`   // false: only looked at (--dry-run)
-	Files  []File   `json:"files"`  // one for each file that the setup is about
-	Try    []string `json:"try"`    // commands that show that it works
-	Notes  []string `json:"notes"`  // what else there is to know, one sentence each
+	Schema string `json:"schema"` // "gpuard.setup/1"
+	// The target, with what it was named for.
+	Setup string `json:"setup"`
+	// false: only looked at (--dry-run).
+	Done bool `json:"done"`
+	// One for each file that the setup is about.
+	Files []File `json:"files"`
+	// Commands that show that it works.
+	Try []string `json:"try"`
+	// What else there is to know, one sentence each.
+	Notes []string `json:"notes"`
 }
 
 // File says what happened to one file.
 type File struct {
-	Path   string      `json:"path"`   // absolute
-	Action edit.Action `json:"action"` // what was done, or would be
-	Text   string      `json:"text"`   // what gpuard writes there; after a setup only where it did, and "" for a copy of another file
+	Path string `json:"path"` // absolute
+	// What was done, or would be.
+	Action edit.Action `json:"action"`
+	// What gpuard writes there; after a setup only where it did, and "" for a copy of another file.
+	Text string `json:"text"`
 }
 
 // Preview says what Apply would do.
@@ -64,7 +78,8 @@ func (s *Setup) Preview(w ChangePlan) (Report, error) {
 		return Report{}, err
 	}
 	steps, err := planSteps(&record, w)
-	if err == nil && !s.System { // every user may see what root would do
+	if err == nil && !s.System {
+		// Every user may see what root would do.
 		err = checkSteps(steps)
 	}
 	if err != nil {
@@ -135,7 +150,8 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		return makeReport(ChangePlan{Key: key}, steps, false), nil
 	}
 	if key == machineKey {
-		_ = os.Remove(filepath.Join(s.Host.Root, machine.UsersFolder)) // if it is empty
+		// If it is empty.
+		_ = os.Remove(filepath.Join(s.Host.Root, machine.UsersFolder))
 	}
 	m, err := manifest.Open(path, s.sayBusy)
 	if err != nil {
@@ -297,7 +313,8 @@ func planRemoval(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, err
 		}
 		c := e.RemovalChange()
 		now, err := readFound(&c, e.Sums)
-		if errors.Is(err, syscall.ENOTDIR) { // its folder is a file by now
+		if errors.Is(err, syscall.ENOTDIR) {
+			// Its folder is a file by now.
 			now, err = edit.Found{}, nil
 		}
 		step := edit.Step{Change: c, Action: edit.Left}
@@ -305,7 +322,8 @@ func planRemoval(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, err
 			step, err = edit.PlanRemoval(c, now, e.Made)
 		}
 		var conflict *edit.Conflict
-		if errors.As(err, &conflict) { // a changed file stays, and the others are removed all the same
+		if errors.As(err, &conflict) {
+			// A changed file stays, and the others are removed all the same.
 			step, err = edit.Step{Change: c, Action: edit.Left}, nil
 		}
 		if err != nil {
@@ -345,7 +363,8 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 			m.RecordIntent(key, step)
 		case edit.Update, edit.Insert:
 			m.RecordIntent(key, step)
-		case edit.Same: // a block tells by itself that it is gpuard's, also where the record of it was lost
+		case edit.Same:
+			// A block tells by itself that it is gpuard's, also where the record of it was lost.
 			if step.Block != "" {
 				m.RecordIntent(key, step)
 			}
@@ -357,7 +376,8 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 		return err
 	}
 	for i, step := range steps {
-		err := atomicfile.RemoveTemporary(step.Path) // of a gpuard that was killed
+		// Of a gpuard that was killed.
+		err := atomicfile.RemoveTemporary(step.Path)
 		if err != nil {
 			err = fmt.Errorf("cannot change %s: %w", step.Path, err)
 		} else {

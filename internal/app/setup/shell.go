@@ -25,10 +25,12 @@ func Shells() []string { return []string{"bash", "zsh", "fish"} }
 
 // Shell is completion, the lease in the prompt and the login rule for an interactive shell.
 type Shell struct {
-	Setup  *Setup
-	Name   string       // one of Shells
-	Prompt bool         // with the lease in the prompt
-	Login  policy.Login // what it sees without a lease; "" as without gpuard
+	Setup *Setup
+	Name  string // one of Shells
+	// With the lease in the prompt.
+	Prompt bool
+	// What it sees without a lease; "" as without gpuard.
+	Login policy.Login
 }
 
 // Key is what the setup is remembered by.
@@ -115,7 +117,8 @@ func (s Shell) fishWish(w ChangePlan, program string) (ChangePlan, error) {
 func shellText(name string) string {
 	text, err := shellTexts.ReadFile(name)
 	if err != nil {
-		panic(err) // it is part of the program
+		// It is part of the program.
+		panic(err)
 	}
 	return string(text)
 }
@@ -151,7 +154,8 @@ func (s *Setup) rcFiles(name string) []string {
 		return nil
 	}
 	list := []string{filepath.Join(folder, "config.fish")}
-	entries, _ := os.ReadDir(filepath.Join(folder, "conf.d")) // where it is not, nothing is read
+	// Where it is not, nothing is read.
+	entries, _ := os.ReadDir(filepath.Join(folder, "conf.d"))
 	for _, e := range entries {
 		list = append(list, filepath.Join(folder, "conf.d", e.Name()))
 	}

@@ -18,13 +18,18 @@ import (
 // without one a whole unit is written. gpuard becomes the command, which so is the main process of the unit: what it
 // notifies, its sockets and its watchdog are as they were.
 type Systemd struct {
-	Setup   *Setup
-	Unit    string   // "vllm", "vllm.service", "vllm@.service"
-	User    bool     // of the user's manager, not of the system's
-	Flags   []string // of gpuard run
-	NoWait  bool     // they say that it does not wait for a device
-	Command []string // of a unit that is not there
-	Folder  string   // that the command of such a unit works in
+	Setup *Setup
+	// "vllm", "vllm.service", "vllm@.service".
+	Unit string
+	// Of the user's manager, not of the system's.
+	User  bool
+	Flags []string // of gpuard run
+	// They say that it does not wait for a device.
+	NoWait bool
+	// Of a unit that is not there.
+	Command []string
+	// That the command of such a unit works in.
+	Folder string
 }
 
 // dropInName sorts after override.conf, which systemctl edit writes.

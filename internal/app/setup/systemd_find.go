@@ -15,15 +15,19 @@ import (
 // unitFolders is where a manager searches for its units; $SYSTEMD_UNIT_PATH names others, and the usual ones follow if
 // it ends in a colon (systemd.unit(5), "Unit file load path").
 type unitFolders struct {
-	all []string // the first one counts
-	own string   // of the administrator, or of the user
+	// The first one counts.
+	all []string
+	// Of the administrator, or of the user.
+	own string
 }
 
 // foundUnit is a unit with its drop-ins.
 type foundUnit struct {
-	path  string // "" there is none
-	text  string // of the unit and of everything that is dropped in, but for ours
-	later string // a drop-in that is read after ours and says what is started; "" none
+	path string // "" there is none
+	// Of the unit and of everything that is dropped in, but for ours.
+	text string
+	// A drop-in that is read after ours and says what is started; "" none.
+	later string
 }
 
 func (s *Setup) unitFolders(user bool) (unitFolders, error) {
@@ -56,7 +60,8 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	if err != nil {
 		return unitFolders{}, err
 	}
-	data, _ := s.homePath("XDG_DATA_HOME", ".local/share", "systemd", "user") // HOME is set
+	// HOME is set.
+	data, _ := s.homePath("XDG_DATA_HOME", ".local/share", "systemd", "user")
 	all := []string{own + ".control"}
 	runtime, _ := s.Host.Env.Lookup("XDG_RUNTIME_DIR")
 	beneath := func(names ...string) {

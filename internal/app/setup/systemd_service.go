@@ -16,10 +16,12 @@ import (
 // unitService is what a unit says, its drop-ins included.
 type unitService struct {
 	name, program string
-	root          string // of the machine's files
-	user          bool
-	shared        bool // the leases are where every service sees them
-	entries       []unit.Entry
+	// Of the machine's files.
+	root string
+	user bool
+	// The leases are where every service sees them.
+	shared  bool
+	entries []unit.Entry
 }
 
 // valuesOf are the values of a key since it was last emptied.
@@ -173,7 +175,8 @@ func (u unitService) unitNotes(noWait bool) (notes []string) {
 		}
 	}
 	for _, path := range u.environmentFiles() {
-		text, _ := files.ReadFile(path) // one that cannot be read is for systemd to mind
+		// One that cannot be read is for systemd to mind.
+		text, _ := files.ReadFile(path)
 		for line := range strings.Lines(string(text.Content)) {
 			if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); !strings.ContainsAny(name, "#;") {
 				obeyed("in "+path+", ", name, prose.Clean(value))

@@ -22,9 +22,11 @@ func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) 
 	if inside || touched || env.ChoosesDevices() {
 		return nil, nil
 	}
-	host.Patience = cmp.Or(host.Patience, machine.ConfigPatience) // the shell waits, and its user cannot know for what
+	// The shell waits, and its user cannot know for what.
+	host.Patience = cmp.Or(host.Patience, machine.ConfigPatience)
 	files, err := host.Config()
-	if host.Proc.IsRoot() { // rules for all users do not apply to root either
+	if host.Proc.IsRoot() {
+		// Rules for all users do not apply to root either.
 		files = nil
 	}
 	switch append(files, &policy.File{Login: rule}).NarrowestLogin() {
@@ -51,7 +53,8 @@ func allowedVariables(ctx context.Context, host *machine.Host, env visible.Env) 
 	m, err := host.Read(ctx, gpu.Identity)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
-		err = nil // there is nothing to see, and no login is the place to say so
+		// There is nothing to see, and no login is the place to say so.
+		err = nil
 	}
 	var mine []visible.Target
 	for _, id := range pick.AllowedDevices(m, limits) {
@@ -62,7 +65,8 @@ func allowedVariables(ctx context.Context, host *machine.Host, env visible.Env) 
 		return nil, nil
 	}
 	ids := job.AutoIDs
-	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set { // numbers might count in another order
+	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set {
+		// Numbers might count in another order.
 		ids = job.UUIDs
 	}
 	return env.LoginVars(visible.TargetVars(mine, ids, m)), err

@@ -15,11 +15,13 @@ import (
 
 // savedChoice is a choice of devices for a shell that wants to have its variables back.
 type savedChoice struct {
-	host   *machine.Host
-	shell  visible.Env    // what the shell has now
-	rest   envstack.Stack // without the choice
-	back   []visible.Var
-	before *envstack.Entry // of the same id, which is chosen again; nil for the first time
+	host *machine.Host
+	// What the shell has now.
+	shell visible.Env
+	rest  envstack.Stack // without the choice
+	back  []visible.Var
+	// Of the same id, which is chosen again; nil for the first time.
+	before *envstack.Entry
 }
 
 // SaveChoice begins a choice that Restore can take back under this id. It is made as if the one before it under the same id
@@ -72,7 +74,8 @@ func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visibl
 	if tookLease(host, e) {
 		var gone *leases.NoLeaseError
 		if _, err := leases.Release(ctx, host, e.Lease); err != nil && !errors.As(err, &gone) {
-			host.Say(err.Error()) // the variables go back all the same
+			// The variables go back all the same.
+			host.Say(err.Error())
 		}
 	}
 	return append(back, rest.AsVariable()), nil

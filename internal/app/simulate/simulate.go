@@ -28,12 +28,14 @@ type Trace = trace.Trace
 
 // Request is what is to be replayed.
 type Request struct {
-	Trace    Trace
-	Machines []gpu.Machine // each is replayed with each policy
+	Trace Trace
+	// Each is replayed with each policy.
+	Machines []gpu.Machine
 	Policies []sim.Policy
 	Place    job.Place
 	Guess    sim.Guess
-	Every    int // keeps the first of so many jobs
+	// Keeps the first of so many jobs.
+	Every int
 }
 
 // OpenTrace reads a trace from a file, which may be compressed, or from standard input, "-".
@@ -162,7 +164,8 @@ func UsualSizes(jobs []sim.Job) []int {
 	}
 	fits := slices.DeleteFunc([]int{1, 2, 4, 8, 16, 24, 32, 48, maxDevices}, func(n int) bool { return n < largest })
 	if len(fits) == 0 {
-		return []int{maxDevices} // what fits on none is left out
+		// What fits on none is left out.
+		return []int{maxDevices}
 	}
 	usual := slices.DeleteFunc(slices.Clone(fits), func(n int) bool { return n > 16 })
 	return fits[:min(max(several, len(usual)), len(fits))]

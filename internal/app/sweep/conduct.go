@@ -20,10 +20,13 @@ import (
 
 // Outcome is how a sweep ended.
 type Outcome struct {
-	Count       batchlog.Count
-	Failures    []grid.Result // the first of those that failed
-	Interrupted os.Signal     // that ended it; nil none
-	Nothing     bool          // was done, and the folder is gone again
+	Count batchlog.Count
+	// The first of those that failed.
+	Failures []grid.Result
+	// That ended it; nil none.
+	Interrupted os.Signal
+	// Was done, and the folder is gone again.
+	Nothing bool
 }
 
 // shownFailures is how many failures are shown on the terminal.
@@ -36,7 +39,8 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runner.Progress)) (*Outco
 	out := &Outcome{Count: s.State.Count, Interrupted: heard}
 	out.Nothing = err != nil && s.fresh && out.Count.Waiting == out.Count.All
 	if out.Nothing {
-		s.discardFolder() // what can never be is no sweep
+		// What can never be is no sweep.
+		s.discardFolder()
 		return out, err
 	}
 	if terr := s.writeTables(); err == nil {
@@ -83,7 +87,8 @@ func (s *Sweep) writeTables() error {
 
 // RunnerWork is what the runner of the sweep in a folder does.
 func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.RunnerWork, error) {
-	err := checkOwn(dir, 0) // much may have happened since the sweep was begun
+	// Much may have happened since the sweep was begun.
+	err := checkOwn(dir, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +114,8 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 		return nil, err
 	}
 	ofAll := func(context.Context) (*claim.Allocator, error) { return desk, nil }
-	name, path := "", "" // of the last run
+	// Of the last run.
+	name, path := "", ""
 	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runner.StartOptions, error) {
 		words, err := command.Words(run)

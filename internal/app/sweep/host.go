@@ -26,7 +26,8 @@ func (s *Sweep) takeHost() error {
 	text, err := sys.ReadSome(path, 256)
 	if errors.Is(err, os.ErrNotExist) && visible.Allocation(s.Host.Env) == "" {
 		err = s.writeHost(own)
-		if errors.Is(err, os.ErrExist) { // another host was faster
+		if errors.Is(err, os.ErrExist) {
+			// Another host was faster.
 			text, err = sys.ReadSome(path, 256)
 		} else {
 			return err

@@ -32,21 +32,29 @@ import (
 
 // Request is what a sweep was asked for. It lies in the sweep's folder, so that resuming needs nothing else.
 type Request struct {
-	Schema  string         `json:"schema"` // "gpuard.sweep-question/1"
-	Grid    grid.Grid      `json:"grid"`
-	Command []string       `json:"command"` // templates; empty where Grid has the commands
-	Folder  string         `json:"workdir"` // in which the commands run
-	Spec    job.Spec       `json:"spec"`
-	ElseCPU bool           `json:"fallback_cpu,omitempty"` // on the CPU where this machine can never give what Spec asks for
-	PerGPU  int            `json:"jobs_per_gpu,omitempty"`
-	Jobs    int            `json:"jobs,omitempty"` // limit of runs at the same time; 0 as many as fit
+	// "gpuard.sweep-question/1".
+	Schema string    `json:"schema"`
+	Grid   grid.Grid `json:"grid"`
+	// Templates; empty where Grid has the commands.
+	Command []string `json:"command"`
+	// In which the commands run.
+	Folder string   `json:"workdir"`
+	Spec   job.Spec `json:"spec"`
+	// On the CPU where this machine can never give what Spec asks for.
+	ElseCPU bool `json:"fallback_cpu,omitempty"`
+	PerGPU  int  `json:"jobs_per_gpu,omitempty"`
+	// Limit of runs at the same time; 0 as many as fit.
+	Jobs    int            `json:"jobs,omitempty"`
 	Retry   batchlog.Retry `json:"retry"`
 	Machine string         `json:"machine,omitempty"`
 	Private bool           `json:"private_state,omitempty"`
-	Grace   time.Duration  `json:"grace_ns"` // between the signal that asks a run to end and SIGKILL
+	// Between the signal that asks a run to end and SIGKILL.
+	Grace time.Duration `json:"grace_ns"`
 
-	Notify    string            `json:"notify,omitempty"` // who is told when it is over
-	Care      *job.Care         `json:"care,omitempty"`   // how each run is looked after; nil: it is only started, and ended
+	// Who is told when it is over.
+	Notify string `json:"notify,omitempty"`
+	// How each run is looked after; nil: it is only started, and ended.
+	Care      *job.Care         `json:"care,omitempty"`
 	Oversight *apprun.Oversight `json:"oversight,omitempty"`
 }
 
@@ -65,9 +73,11 @@ func (q *Request) hasSameRuns(other *Request) bool {
 type Sweep struct {
 	*runner.Folder
 	Request *Request
-	Resumed bool // something was done before
+	// Something was done before.
+	Resumed bool
 
-	fresh   bool // the folder was made by this call
+	// The folder was made by this call.
+	fresh   bool
 	command *grid.Command
 }
 
@@ -152,7 +162,8 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 		}
 	}
 	runs := q.Grid.Len()
-	if len(q.Command) > 0 { // one command for all
+	if len(q.Command) > 0 {
+		// One command for all.
 		runs = min(runs, 1)
 	}
 	var said []string

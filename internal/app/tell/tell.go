@@ -27,7 +27,8 @@ import (
 type Notice struct {
 	Schema string `json:"schema"` // "gpuard.trouble/1"
 	trend.Trouble
-	Host string    `json:"host"` // name of the machine
+	// Name of the machine.
+	Host string    `json:"host"`
 	Time time.Time `json:"time"`
 }
 
@@ -40,7 +41,8 @@ type OwnerNotifier struct {
 
 	terminals tty.DevRoot
 	mu        sync.Mutex
-	failing   bool // the last post has failed, and that was said
+	// The last post has failed, and that was said.
+	failing bool
 }
 
 type webhookPost struct {
@@ -49,15 +51,18 @@ type webhookPost struct {
 }
 
 const (
-	maxPostsAtOnce  = 4  // posts at the same time
-	maxWaitingPosts = 64 // posts that wait for that; further ones are left out
+	// Posts at the same time.
+	maxPostsAtOnce = 4
+	// Posts that wait for that; further ones are left out.
+	maxWaitingPosts = 64
 	killGrace       = 10 * time.Second
 )
 
 // New makes the owner of a machine, which is told until ctx ends.
 func New(ctx context.Context, host *machine.Host) *OwnerNotifier {
 	name, _ := os.Hostname()
-	own := *host // a host remembers the configuration, for one caller at a time
+	// A host remembers the configuration, for one caller at a time.
+	own := *host
 	o := &OwnerNotifier{ctx: ctx, host: &own, name: name, posts: make(chan webhookPost, maxWaitingPosts), terminals: tty.DevRoot(host.Root)}
 	for range maxPostsAtOnce {
 		go o.deliverPosts()
@@ -138,7 +143,8 @@ func (o *OwnerNotifier) endOutsider(rules policy.Watch, t trend.Trouble) {
 		return
 	}
 	t.Text, t.Level = outcomeText(p, done, err), policy.Report
-	t.Again = t.Again && !done.Gone // that it could not be ended is posted once, and then its end
+	// That it could not be ended is posted once, and then its end.
+	t.Again = t.Again && !done.Gone
 	o.tellOnce(rules, t)
 }
 

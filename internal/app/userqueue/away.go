@@ -25,7 +25,8 @@ import (
 // Jobs of another scheduler have numbers of the same counter as those of this machine. A job is written down before it is
 // handed in, with a mark that the scheduler shows beside it: one whose hand-in was interrupted is found by that.
 
-const scriptFile = "script" // what was handed in, in the folder of the job
+// What was handed in, in the folder of the job.
+const scriptFile = "script"
 
 // HandIn hands a job to another scheduler, or an array, and returns the number of the first, and the log of each.
 func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work, j Job, kind uint32) (number int, logs []string, out handoff.Output, err error) {
@@ -35,7 +36,8 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 	}
 	w.ID = randomID()
 	out, err = s.Write(ctx, w)
-	if err != nil { // before it has a number
+	if err != nil {
+		// Before it has a number.
 		return 0, nil, out, err
 	}
 	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
@@ -61,7 +63,8 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 		return 0, nil, out, err
 	}
 	id, place, err := s.Submit(ctx, q.scriptPath(number-1))
-	if errors.Is(err, remote.ErrUnsure) { // it stays without an ID, and is looked for by its mark
+	if errors.Is(err, remote.ErrUnsure) {
+		// It stays without an ID, and is looked for by its mark.
 		return 0, nil, out, fmt.Errorf("cannot say whether job %d was handed to %s: %w; gpuard queue looks for it there", number, s.Title, err)
 	}
 	for i := range logs {
@@ -199,8 +202,9 @@ func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 
 // Trouble is a scheduler that did not answer.
 type Trouble struct {
-	Engine  string `json:"engine"`  // "slurm"
-	Problem string `json:"problem"` // why, in one sentence
+	Engine string `json:"engine"` // "slurm"
+	// Why, in one sentence.
+	Problem string `json:"problem"`
 }
 
 // RefreshAway asks the other schedulers where their jobs are, and writes down what has changed. A scheduler that does not answer
@@ -243,7 +247,8 @@ func (q *Queue) refreshEngine(ctx context.Context, name string, state *batchlog.
 		return problem
 	}
 	for i, run := range list {
-		if told[i].State == "" { // of a place that did not answer
+		if told[i].State == "" {
+			// Of a place that did not answer.
 			continue
 		}
 		if was := asked[i].Away; told[i].State != was.State || told[i].ID != was.ID || told[i].Node != was.Node && told[i].Node != "" || told[i].Why != was.Why {

@@ -15,7 +15,8 @@ import (
 // line, and as far as estimates say; or the lease of which no end is known. s is of the machine that --machine names.
 func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
-	running := map[gpu.UUID]*Entry{} // own jobs, by device
+	// Own jobs, by device.
+	running := map[gpu.UUID]*Entry{}
 	for i := range list {
 		if e := &list[i]; e.State == Running && e.Started != nil {
 			for _, d := range e.Devices {
@@ -24,7 +25,8 @@ func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machi
 		}
 	}
 	var free []int64
-	var endless []string // by device
+	// By device.
+	var endless []string
 	for i := range s.Devices {
 		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
 		free, endless = append(free, at), append(endless, lease)
@@ -117,7 +119,8 @@ func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless stri
 		if end == nil && own != nil && own.Estimate > 0 {
 			end = new(own.Started.Add(jobEstimate(own)))
 		}
-		if end == nil || !end.After(now) { // what should be over by now may go on for ever
+		if end == nil || !end.After(now) {
+			// What should be over by now may go on for ever.
 			return queue.UnknownTime, l.Command + " of " + l.User
 		}
 		if end.After(last) {

@@ -18,10 +18,13 @@ import (
 
 // HostJobs are the jobs of a queue of this user that this host does not run.
 type HostJobs struct {
-	Host   string `json:"host"`   // name of the machine that has them; "" unknown: an earlier gpuard kept one queue for all
-	Jobs   int    `json:"jobs"`   // that have not ended, as far as is written
+	// Name of the machine that has them; "" unknown: an earlier gpuard kept one queue for all.
+	Host string `json:"host"`
+	// That have not ended, as far as is written.
+	Jobs   int    `json:"jobs"`
 	Folder string `json:"folder"` // of that queue
-	Here   string `json:"-"`      // where this host's queue would be, if it has none and that one may be its own of before it was renamed
+	// Where this host's queue would be, if it has none and that one may be its own of before it was renamed.
+	Here string `json:"-"`
 }
 
 // settledFile has the size of the journal at which all jobs had ended, so that a long one need not be read.
@@ -93,6 +96,7 @@ func countOpen(folder string) int {
 		return 0
 	}
 	state := batchlog.NewQueue()
-	_ = lines.EachNewLine(func(line []byte) error { return state.ReadLine(line, lines.Offset()) }) // what was read before an error counts
+	// What was read before an error counts.
+	_ = lines.EachNewLine(func(line []byte) error { return state.ReadLine(line, lines.Offset()) })
 	return state.Count.All - state.Count.CountDone()
 }

@@ -70,7 +70,8 @@ func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
 			return err
 		}
 		over := false
-		err = f.Journal.WithLock(func() error { // who submits now finds no keeper, or this one has seen the job
+		err = f.Journal.WithLock(func() error {
+			// Who submits now finds no keeper, or this one has seen the job.
 			if err := f.CatchUp(); err != nil || f.State.HasStartable() {
 				return err
 			}
@@ -133,14 +134,16 @@ func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.S
 	}
 	folder := filepath.Join(dir, w.State.Folder(run))
 	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), jobFolderVar + "=" + folder}
-	if j.Log != "" { // else who makes the log makes it
+	if j.Log != "" {
+		// Else who makes the log makes it.
 		if err := sys.MkdirAll(folder, 0o700); err != nil {
 			return start, fmt.Errorf("cannot make the folder of the job: %w", err)
 		}
 	}
 	if j.Task != nil {
 		task := fmt.Sprint(*j.Task)
-		env = append(env, "GPUARD_ARRAY_TASK="+task, "SLURM_ARRAY_TASK_ID="+task) // scripts for Slurm read the second
+		// Scripts for Slurm read the second.
+		env = append(env, "GPUARD_ARRAY_TASK="+task, "SLURM_ARRAY_TASK_ID="+task)
 	}
 	limits, err := readStored(filepath.Join(dir, envFolder), j.Limits)
 	if err != nil {
@@ -159,9 +162,10 @@ func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.S
 // jobAllocators are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
 // (fcntl(2)): two open folders of one place would not keep each other out, so all its desks share the first one's.
 type jobAllocators struct {
-	host  *machine.Host
-	dir   string
-	first map[string]*claim.Allocator // by the folder of leases
+	host *machine.Host
+	dir  string
+	// By the folder of leases.
+	first map[string]*claim.Allocator
 }
 
 // deskFor is where a job gets its lease: in the environment that it was handed in with. Only one goroutine may call it.

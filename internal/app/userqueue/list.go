@@ -20,17 +20,22 @@ type State string
 
 // States of a job.
 const (
-	Held      State = "held"    // its owner does not want it to start for now
-	After     State = "after"   // other jobs have to end before
-	Waiting   State = "waiting" // for a device
-	Running   State = "running"
-	Done      State = "done"      // ended with 0
-	Failed    State = "failed"    // ended otherwise
-	Lost      State = "lost"      // it ran when the machine or both processes of the queue went down, and nobody saw its end
+	// Its owner does not want it to start for now.
+	Held State = "held"
+	// Other jobs have to end before.
+	After   State = "after"
+	Waiting State = "waiting" // for a device
+	Running State = "running"
+	Done    State = "done"   // ended with 0
+	Failed  State = "failed" // ended otherwise
+	// It ran when the machine or both processes of the queue went down, and nobody saw its end.
+	Lost      State = "lost"
 	Cancelled State = "cancelled" // by its owner
 
-	Unknown State = "unknown" // the engine that had it does not know it any more: nobody saw its end
-	Refused State = "refused" // the engine never took it
+	// The engine that had it does not know it any more: nobody saw its end.
+	Unknown State = "unknown"
+	// The engine never took it.
+	Refused State = "refused"
 )
 
 // Over reports whether the job has ended.
@@ -40,56 +45,92 @@ func (s State) Over() bool {
 
 // Entry is one job for people and programs.
 type Entry struct {
-	Number     int               `json:"job"`            // its number, from 1
-	Name       string            `json:"name"`           // of the job, or the base name of its program
-	State      State             `json:"state"`          // where it is
-	Command    []string          `json:"command"`        // its words
-	Folder     string            `json:"folder"`         // in which it runs
-	Note       string            `json:"note,omitempty"` // of its owner
-	Spec       job.Spec          `json:"-"`
-	Machine    string            `json:"-"`                // --machine; "" for the hardware
-	Asks       string            `json:"asks"`             // what it asks for, in words
-	Nice       int               `json:"nice"`             // jobs with a lower one start first
-	Submitted  time.Time         `json:"submitted"`        // when it was handed in
-	Awaits     []int             `json:"awaits"`           // jobs that have to end before
-	Started    *time.Time        `json:"started"`          // its last start; null before the first
-	Ended      *time.Time        `json:"ended"`            // null while it has not
-	Starts     int               `json:"starts"`           // how often it was started
-	PID        int               `json:"pid"`              // of its command; 0 while it does not run
-	Devices    []batchlog.Device `json:"devices"`          // of the last start
-	Exit       *int              `json:"exit"`             // its exit code; null while there is none, and after a signal
-	Signal     string            `json:"signal"`           // that ended it, such as "SIGKILL"; "" for none
-	TimedOut   bool              `json:"timed_out"`        // --timeout ended it
-	Seconds    float64           `json:"seconds"`          // duration of the last start
-	Peak       *gpu.Bytes        `json:"peak"`             // most memory of one device that was measured, in bytes; null nothing was measured
-	Load       *float64          `json:"load"`             // mean of the measured utilisation of its devices, 0..1; null nothing was measured
-	Waited     float64           `json:"waited"`           // seconds from submit to the last start, or until now
-	Granted    float64           `json:"granted"`          // seconds of one device, over all starts
-	Used       float64           `json:"used"`             // of these, by the measured load
-	Idle       float64           `json:"idle"`             // likewise; what is neither used nor idle was not measured
-	Time       float64           `json:"expect_seconds"`   // --expect; 0 not said
-	Estimate   float64           `json:"estimate_seconds"` // how long it may take: by --expect, else by the last runs of the same command, else by those of the queue; 0 unknown
-	Expected   *time.Time        `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
-	Endless    string            `json:"endless"`          // what it waits for and of which no end is known, such as "train.py of bob"; "" none
-	HeldBack   string            `json:"held_back"`        // what keeps it from starting although it could, such as "3 of its array run"; "" nothing
-	Cancelling bool              `json:"cancelling"`       // it was cancelled and has not ended yet
-	Remedy     string            `json:"remedy"`           // what would start it sooner; "" unknown
-	Why        string            `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
-	Discreet   string            `json:"-"`                // why it waits without command lines, for people who may not read them
-	Log        string            `json:"log"`              // file with its output
-	Engine     string            `json:"engine"`           // that has it, such as "slurm"; "" this machine
-	ID         string            `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine
-	Place      string            `json:"engine_place"`     // cluster of the engine
-	Node       string            `json:"node"`             // of the engine, on which it runs or ran; "" none
+	Number int `json:"job"` // its number, from 1
+	// Of the job, or the base name of its program.
+	Name    string   `json:"name"`
+	State   State    `json:"state"`          // where it is
+	Command []string `json:"command"`        // its words
+	Folder  string   `json:"folder"`         // in which it runs
+	Note    string   `json:"note,omitempty"` // of its owner
+	Spec    job.Spec `json:"-"`
+	// --machine; "" for the hardware.
+	Machine string `json:"-"`
+	// What it asks for, in words.
+	Asks string `json:"asks"`
+	// Jobs with a lower one start first.
+	Nice int `json:"nice"`
+	// When it was handed in.
+	Submitted time.Time `json:"submitted"`
+	// Jobs that have to end before.
+	Awaits []int `json:"awaits"`
+	// Its last start; null before the first.
+	Started *time.Time `json:"started"`
+	// Null while it has not.
+	Ended *time.Time `json:"ended"`
+	// How often it was started.
+	Starts int `json:"starts"`
+	// Of its command; 0 while it does not run.
+	PID     int               `json:"pid"`
+	Devices []batchlog.Device `json:"devices"` // of the last start
+	// Its exit code; null while there is none, and after a signal.
+	Exit *int `json:"exit"`
+	// That ended it, such as "SIGKILL"; "" for none.
+	Signal   string `json:"signal"`
+	TimedOut bool   `json:"timed_out"` // --timeout ended it
+	// Duration of the last start.
+	Seconds float64 `json:"seconds"`
+	// Most memory of one device that was measured, in bytes; null nothing was measured.
+	Peak *gpu.Bytes `json:"peak"`
+	// Mean of the measured utilisation of its devices, 0..1; null nothing was measured.
+	Load *float64 `json:"load"`
+	// Seconds from submit to the last start, or until now.
+	Waited float64 `json:"waited"`
+	// Seconds of one device, over all starts.
+	Granted float64 `json:"granted"`
+	// Of these, by the measured load.
+	Used float64 `json:"used"`
+	// Likewise; what is neither used nor idle was not measured.
+	Idle float64 `json:"idle"`
+	// --expect; 0 not said.
+	Time float64 `json:"expect_seconds"`
+	// How long it may take: by --expect, else by the last runs of the same command, else by those of the queue; 0
+	// unknown.
+	Estimate float64 `json:"estimate_seconds"`
+	// When it may start, by estimates; null unknown, and when it does not wait for a device.
+	Expected *time.Time `json:"expected"`
+	// What it waits for and of which no end is known, such as "train.py of bob"; "" none.
+	Endless string `json:"endless"`
+	// What keeps it from starting although it could, such as "3 of its array run"; "" nothing.
+	HeldBack string `json:"held_back"`
+	// It was cancelled and has not ended yet.
+	Cancelling bool `json:"cancelling"`
+	// What would start it sooner; "" unknown.
+	Remedy string `json:"remedy"`
+	// why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing.
+	Why string `json:"why"`
+	// Why it waits without command lines, for people who may not read them.
+	Discreet string `json:"-"`
+	// File with its output.
+	Log string `json:"log"`
+	// That has it, such as "slurm"; "" this machine.
+	Engine string `json:"engine"`
+	// What the engine calls it; "" unknown, and on this machine.
+	ID string `json:"engine_job"`
+	// Cluster of the engine.
+	Place string `json:"engine_place"`
+	// Of the engine, on which it runs or ran; "" none.
+	Node string `json:"node"`
 }
 
 // Line is the queue of a user, and what else waits, for who shows both.
 type Line struct {
-	Jobs    []Entry          // that run or wait
-	Others  []status.Waiting // other requests
-	More    int              // jobs that wait besides
-	Paused  bool
-	Problem string // why its processes ended; "" none
+	Jobs   []Entry          // that run or wait
+	Others []status.Waiting // other requests
+	// Jobs that wait besides.
+	More   int
+	Paused bool
+	// Why its processes ended; "" none.
+	Problem string
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.

@@ -38,7 +38,8 @@ func notifyEnd(dir string, lines *journal.Journal, all *batchlog.State, run int)
 		return err
 	}
 	folder := filepath.Join(dir, batchlog.JobFolder(run))
-	if err := sys.MkdirAll(folder, 0o700); err != nil { // a job that did not run has none
+	if err := sys.MkdirAll(folder, 0o700); err != nil {
+		// A job that did not run has none.
 		return err
 	}
 	log, err := sys.OpenFile(filepath.Join(folder, "notify.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

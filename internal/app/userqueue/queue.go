@@ -32,21 +32,28 @@ import (
 // Job is what a job of the queue is started with.
 type Job struct {
 	Command []string `json:"command"`
-	Path    string   `json:"path"`             // of its program
-	Folder  string   `json:"folder"`           // in which it runs
-	Env     string   `json:"env"`              // name of the file with its environment
-	Umask   int      `json:"umask"`            // of its files
-	Spec    job.Spec `json:"spec"`             // what it is given
-	Log     string   `json:"log"`              // file for its output; "" log in its own folder
-	Task    *int     `json:"task,omitempty"`   // of an array
-	Limits  string   `json:"limits,omitempty"` // name of the file with the limits of its processes (host/limits); for Submit the limits themselves
-	Notify  string   `json:"notify,omitempty"` // who is told of its end
-	Note    string   `json:"note,omitempty"`   // for people
-	Private bool     `json:"private_state,omitempty"`
-	Machine string   `json:"machine,omitempty"` // --machine; "" for the hardware
+	Path    string   `json:"path"`   // of its program
+	Folder  string   `json:"folder"` // in which it runs
+	// Name of the file with its environment.
+	Env   string   `json:"env"`
+	Umask int      `json:"umask"` // of its files
+	Spec  job.Spec `json:"spec"`  // what it is given
+	// File for its output; "" log in its own folder.
+	Log  string `json:"log"`
+	Task *int   `json:"task,omitempty"` // of an array
+	// Name of the file with the limits of its processes (host/limits); for Submit the limits themselves.
+	Limits string `json:"limits,omitempty"`
+	// Who is told of its end.
+	Notify  string `json:"notify,omitempty"`
+	Note    string `json:"note,omitempty"` // for people
+	Private bool   `json:"private_state,omitempty"`
+	// --machine; "" for the hardware.
+	Machine string `json:"machine,omitempty"`
 
-	Fallback  []string          `json:"fallback,omitempty"` // what is tried in place of waiting: job.Waiting
-	Care      *job.Care         `json:"care,omitempty"`     // how it is looked after; nil, with Oversight: it is only started, and ended
+	// What is tried in place of waiting: job.Waiting.
+	Fallback []string `json:"fallback,omitempty"`
+	// How it is looked after; nil, with Oversight: it is only started, and ended.
+	Care      *job.Care         `json:"care,omitempty"`
 	Oversight *apprun.Oversight `json:"oversight,omitempty"`
 }
 
@@ -59,16 +66,18 @@ type Queue struct {
 	state   *batchlog.State
 	written chan struct{}
 	odd     []batchlog.OddLine // that Submit found
-	asked   map[int]Job        // that Jobs has read, by run: what waits for them looks at them again and again
+	// That Jobs has read, by run: what waits for them looks at them again and again.
+	asked map[int]Job
 }
 
 // Files in the folder.
 const (
 	journalFile = "journal"
 	lockFile    = "lock"
-	countFile   = "count" // how many jobs were submitted up to which size of the journal
-	errorFile   = "errors"
-	envFolder   = "env"
+	// How many jobs were submitted up to which size of the journal.
+	countFile = "count"
+	errorFile = "errors"
+	envFolder = "env"
 )
 
 // Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
@@ -124,7 +133,8 @@ func (q *Queue) Read() (*batchlog.State, error) {
 func (q *Queue) Changes() <-chan struct{} {
 	if q.written == nil {
 		q.written = make(chan struct{}, 1)
-		q.journal.WaitForWrite() // the first time it only begins to watch
+		// The first time it only begins to watch.
+		q.journal.WaitForWrite()
 		go func() {
 			for {
 				q.journal.WaitForWrite()
@@ -291,7 +301,8 @@ func (q *Queue) CheckRequest(kind batchlog.Kind, number int) error {
 // asked of, the error names the first; nothing is asked then.
 func (q *Queue) Ask(ctx context.Context, kind batchlog.Kind, numbers ...int) error {
 	own, away, err := q.splitByEngine(numbers)
-	if err == nil && len(away) > 0 { // one may have ended meanwhile; jobs of this machine wait for nobody
+	if err == nil && len(away) > 0 {
+		// One may have ended meanwhile; jobs of this machine wait for nobody.
 		_, err = q.RefreshAway(ctx)
 	}
 	if err != nil {
@@ -310,7 +321,8 @@ func (q *Queue) Ask(ctx context.Context, kind batchlog.Kind, numbers ...int) err
 	if len(own) == 0 {
 		return q.journal.Sync()
 	}
-	err = q.journal.AppendLocked(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
+	err = q.journal.AppendLocked(func(int64) ([]byte, error) {
+		// Nobody else asks between the check and the lines.
 		state, err := q.Read()
 		if err != nil {
 			return nil, err

@@ -18,9 +18,11 @@ import (
 
 // frameworkProbe is the third one: the job's own framework, asked in a process of its own.
 type frameworkProbe struct {
-	asked   []string // frameworks, each is asked once
-	asking  bool
-	last    time.Time // when the libraries were read
+	// Frameworks, each is asked once.
+	asked  []string
+	asking bool
+	// When the libraries were read.
+	last    time.Time
 	answers chan []proof.Framework
 }
 

@@ -24,7 +24,8 @@ func (w *treeWatch) readTree() (alive bool) {
 		}
 	}
 	if !w.host.Proc.IsAlive(w.facts.PID, w.start) {
-		roots = roots[1:] // its PID may belong to another process now
+		// Its PID may belong to another process now.
+		roots = roots[1:]
 	}
 	total := time.Duration(0)
 	for _, pid := range w.host.Proc.ProcessTree(roots...) {

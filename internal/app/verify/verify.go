@@ -24,20 +24,27 @@ type Verification struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
 	proof.Finding
-	Variable   string            `json:"variable"`   // that decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one
-	Promised   []namedDevice     `json:"promised"`   // by the environment; never nil
-	Lease      string            `json:"lease"`      // "" without one
-	Leased     []namedDevice     `json:"leased"`     // by the lease; never nil
-	Sightings  []listedProcess   `json:"sightings"`  // one per process and device; never nil
-	Frameworks []proof.Framework `json:"frameworks"` // recognised in the job; never nil
-	Watched    float64           `json:"watched"`    // seconds
-	Stopped    bool              `json:"stopped"`    // told to end, as run --verify=TIME,stop asks
-	Facts      proof.Facts       `json:"-"`
+	// That decides what the environment shows, "CUDA_VISIBLE_DEVICES=2"; "" without one.
+	Variable string `json:"variable"`
+	// By the environment; never nil.
+	Promised []namedDevice `json:"promised"`
+	Lease    string        `json:"lease"` // "" without one
+	// By the lease; never nil.
+	Leased []namedDevice `json:"leased"`
+	// One per process and device; never nil.
+	Sightings []listedProcess `json:"sightings"`
+	// Recognised in the job; never nil.
+	Frameworks []proof.Framework `json:"frameworks"`
+	Watched    float64           `json:"watched"` // seconds
+	// Told to end, as run --verify=TIME,stop asks.
+	Stopped bool        `json:"stopped"`
+	Facts   proof.Facts `json:"-"`
 }
 
 // namedDevice is a device for people and programs.
 type namedDevice struct {
-	Index int      `json:"index"` // of the whole device; -1 when the machine does not list it
+	// Of the whole device; -1 when the machine does not list it.
+	Index int      `json:"index"`
 	UUID  gpu.UUID `json:"uuid"`
 	Name  string   `json:"name"`
 }
@@ -47,10 +54,12 @@ type listedProcess struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // base name
 	namedDevice
-	Memory *gpu.Bytes `json:"memory"` // the most seen, bytes; null when the driver does not say
+	// The most seen, bytes; null when the driver does not say.
+	Memory *gpu.Bytes `json:"memory"`
 	Kind   gpu.Kind   `json:"kind"`
-	First  float64    `json:"first"` // seconds since the watching began
-	Last   float64    `json:"last"`
+	// Seconds since the watching began.
+	First float64 `json:"first"`
+	Last  float64 `json:"last"`
 }
 
 // VerifyJob watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.

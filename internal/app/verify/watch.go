@@ -17,28 +17,37 @@ import (
 
 // treeWatch reads one process tree repeatedly, until the answer is clear.
 type treeWatch struct {
-	host     *machine.Host
-	facts    proof.Facts
-	start    uint64      // of the first process
-	env      visible.Env // that the job was started with
-	promised bool        // what it shows was read
+	host  *machine.Host
+	facts proof.Facts
+	// Of the first process.
+	start uint64
+	// That the job was started with.
+	env visible.Env
+	// What it shows was read.
+	promised bool
 	lease    *job.Lease
-	thorough bool // hear the framework too, although the answer is clear
-	acts     bool // the answer ends the job, so one that more patience could change is none yet
-	ended    <-chan struct{}
-	ending   func() (signal string, known bool) // of the first process; waits for its end
-	began    time.Time
-	members  map[int]*jobProcess
-	seen     map[processDevice]*proof.Sighting
-	settled  int // readings since a process was first seen on a device
-	failing  int // readings in a row that failed to get the driver's list
-	witness  frameworkProbe
+	// Hear the framework too, although the answer is clear.
+	thorough bool
+	// The answer ends the job, so one that more patience could change is none yet.
+	acts  bool
+	ended <-chan struct{}
+	// Of the first process; waits for its end.
+	ending  func() (signal string, known bool)
+	began   time.Time
+	members map[int]*jobProcess
+	seen    map[processDevice]*proof.Sighting
+	// Readings since a process was first seen on a device.
+	settled int
+	// Readings in a row that failed to get the driver's list.
+	failing int
+	witness frameworkProbe
 }
 
 // jobProcess is a process of the job, also after its parent has ended.
 type jobProcess struct {
-	start         uint64
-	before, spent time.Duration // CPU time when it was found, and since
+	start uint64
+	// CPU time when it was found, and since.
+	before, spent time.Duration
 }
 
 type processDevice struct {
@@ -75,7 +84,8 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 		case <-timer.C:
 		case <-ctx.Done():
 		case <-w.ended:
-			w.ended = nil // its descendants may live on
+			// Its descendants may live on.
+			w.ended = nil
 		case said := <-w.witness.answers:
 			w.witness.asking = false
 			w.facts.Frameworks = append(w.facts.Frameworks, said...)
@@ -95,7 +105,8 @@ func (w *treeWatch) isDone(f proof.Finding) bool {
 		return over || w.settled > 1 && !waiting
 	case proof.NotMeasurable:
 		return w.facts.Ended || !waiting && (w.failing > 1 || w.settled > 1)
-	case proof.CPU: // a script may check its framework first, and start its GPU job later
+	case proof.CPU:
+		// A script may check its framework first, and start its GPU job later.
 		return !waiting && (over || !w.acts)
 	}
 	return over && !w.witness.asking
@@ -117,7 +128,8 @@ func (w *treeWatch) readOnce(ctx context.Context) {
 		w.settled++
 	}
 	alive := w.readTree()
-	if alive { // it may have become another program, as under env or a script
+	if alive {
+		// It may have become another program, as under env or a script.
 		f.Command = cmp.Or(commandOf(w.host, f.PID), f.Command)
 	}
 	for _, p := range m.Processes {

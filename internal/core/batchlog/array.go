@@ -3,15 +3,19 @@ package batchlog
 // Array is what a run that was submitted together with others has in common with them.
 type Array struct {
 	First int `json:"first"` // the first of them
-	Most  int `json:"most"`  // so many at the same time
+	// So many at the same time.
+	Most int `json:"most"`
 }
 
 // arrayGroup is the runs of an array.
 type arrayGroup struct {
-	most   int
-	live   int   // begun and not ended
-	taken  int   // about to be begun (Take)
-	parked []int // could have been taken and was not
+	most int
+	// Begun and not ended.
+	live int
+	// About to be begun (Take).
+	taken int
+	// Could have been taken and was not.
+	parked []int
 }
 
 func (s *State) joinArray(run int, a *Array) {

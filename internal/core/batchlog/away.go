@@ -8,15 +8,21 @@ import (
 // Away is a run that another scheduler has. This machine starts and waits for nothing; whoever asks that scheduler
 // writes down what it says.
 type Away struct {
-	Engine string      `json:"engine,omitempty"` // "slurm", "kubernetes"
-	Mark   string      `json:"mark,omitempty"`   // by which the job is found there if its ID was not written down
-	Task   string      `json:"task,omitempty"`   // of an array
-	ID     string      `json:"id,omitempty"`     // as the engine calls it
-	Place  string      `json:"place,omitempty"`  // its cluster, or its namespace
-	State  EngineState `json:"state,omitempty"`
-	Why    string      `json:"why,omitempty"`   // why it waits, or how it failed, in words
-	Node   string      `json:"node,omitempty"`  // on which it runs or ran
-	Began  *time.Time  `json:"began,omitempty"` // its last start
+	// "slurm", "kubernetes".
+	Engine string `json:"engine,omitempty"`
+	// By which the job is found there if its ID was not written down.
+	Mark string `json:"mark,omitempty"`
+	Task string `json:"task,omitempty"` // of an array
+	// As the engine calls it.
+	ID string `json:"id,omitempty"`
+	// Its cluster, or its namespace.
+	Place string      `json:"place,omitempty"`
+	State EngineState `json:"state,omitempty"`
+	// why it waits, or how it failed, in words.
+	Why string `json:"why,omitempty"`
+	// On which it runs or ran.
+	Node  string     `json:"node,omitempty"`
+	Began *time.Time `json:"began,omitempty"` // its last start
 }
 
 // EngineState is where an engine has a run.
@@ -24,15 +30,20 @@ type EngineState string
 
 // Stands of a run. After the first three it is over.
 const (
-	Queued  EngineState = "queued"
-	Stopped EngineState = "held" // its owner does not want it to start for now
+	Queued EngineState = "queued"
+	// Its owner does not want it to start for now.
+	Stopped EngineState = "held"
 	Active  EngineState = "active"
 
-	Finished EngineState = "finished" // the event has its exit code
-	Broken   EngineState = "broken"   // likewise, or a signal
-	Ended    EngineState = "cancelled"
-	Unknown  EngineState = "unknown" // the engine does not know the job any more
-	Refused  EngineState = "refused" // the engine never took it: it is no job
+	// The event has its exit code.
+	Finished EngineState = "finished"
+	// Likewise, or a signal.
+	Broken EngineState = "broken"
+	Ended  EngineState = "cancelled"
+	// The engine does not know the job any more.
+	Unknown EngineState = "unknown"
+	// The engine never took it: it is no job.
+	Refused EngineState = "refused"
 )
 
 // Over reports whether the engine has ended it.

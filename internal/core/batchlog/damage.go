@@ -23,7 +23,8 @@ func (o OddLine) DescribeIn(file string) string {
 type Tally struct {
 	Runs  int
 	Lines int
-	Lost  int // runs at most that lines since the last run have held and that cannot be read
+	// Runs at most that lines since the last run have held and that cannot be read.
+	Lost int
 }
 
 // ReadLine counts a line.
@@ -71,7 +72,8 @@ func (e Event) missingBefore(runs, lost int) (missing int, err error) {
 
 // maxLostRuns is how many runs a line that was left out may have held: several where the breaks between lines are damaged too.
 func maxLostRuns(e Event, line []byte) int {
-	const shortest = 64 // bytes that a Submit has at least
+	// Bytes that a Submit has at least.
+	const shortest = 64
 	if e.makesNoRun() {
 		return 0
 	}
@@ -93,7 +95,8 @@ func (s *State) ReadLine(line []byte, offset int64) error {
 	switch {
 	case err == nil && e.Kind == Submit:
 		s.Runs[e.Run].Offset = offset
-	case err != nil && s.queue: // one line must not make the others unreadable
+	case err != nil && s.queue:
+		// One line must not make the others unreadable.
 		s.skipLine(e, line, err)
 		return nil
 	}

@@ -9,10 +9,13 @@ import (
 
 // Past is how long runs took that ended well: what the time of others is estimated from. The zero value is empty.
 type Past struct {
-	kinds  map[uint32][2]time.Duration // the last two of a kind; 0 where there was one
-	recent map[int][]time.Duration     // the last on a number of devices, and on anyNumber, up to many
-	means  map[int]time.Duration       // of recent
-	news   bool                        // a kind ended for the first time
+	// The last two of a kind; 0 where there was one.
+	kinds map[uint32][2]time.Duration
+	// The last on a number of devices, and on anyNumber, up to many.
+	recent map[int][]time.Duration
+	means  map[int]time.Duration // of recent
+	// A kind ended for the first time.
+	news bool
 }
 
 // maxSamples is how many runs a mean is of.

@@ -5,9 +5,11 @@ import "gpuard/internal/core/gpu"
 // Spent is how long a run had devices, in seconds of one device.
 type Spent struct {
 	Granted float64
-	Used    float64 // of Granted, by the measured load
-	Idle    float64 // likewise; what is neither was not measured
-	Peak    gpu.Bytes
+	// Of Granted, by the measured load.
+	Used float64
+	// Likewise; what is neither was not measured.
+	Idle float64
+	Peak gpu.Bytes
 }
 
 func (s *Spent) addEvent(e Event) {

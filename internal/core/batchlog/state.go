@@ -22,12 +22,16 @@ type Phase uint8
 // Phases of a run.
 const (
 	Waiting Phase = iota // not started
-	Begun                // between Begin and Start
+	// Between Begin and Start.
+	Begun
 	Running
-	Elsewhere // another scheduler has it (Away)
-	OK        // ended with 0
-	Failed    // ended otherwise, and is not started again by itself
-	Cancelled // its owner wanted it to end, before its start or after it
+	// Another scheduler has it (Away).
+	Elsewhere
+	OK // ended with 0
+	// Ended otherwise, and is not started again by itself.
+	Failed
+	// Its owner wanted it to end, before its start or after it.
+	Cancelled
 )
 
 // Run is the state of a run.
@@ -35,28 +39,37 @@ type Run struct {
 	Phase  Phase
 	Starts int
 
-	Submitted time.Time // of a queue, as Nice and the like
+	// Of a queue, as Nice and the like.
+	Submitted time.Time
 	Name      string
 	Nice      int
 	Held      bool
 	CPU       bool
-	Offset    int64 // of its Submit in the journal
-	Time      time.Duration
-	Kind      uint32
-	GPUs      int
-	Spent     Spent // over all starts
-	Away      *Away // another scheduler has it; nil: this machine does
-	Unread    bool  // its Submit cannot be read: nothing is known of it but its number
+	// Of its Submit in the journal.
+	Offset int64
+	Time   time.Duration
+	Kind   uint32
+	GPUs   int
+	Spent  Spent // over all starts
+	// Another scheduler has it; nil: this machine does.
+	Away *Away
+	// Its Submit cannot be read: nothing is known of it but its number.
+	Unread bool
 
 	array     *arrayGroup
 	after     []After
 	retry     Retry
 	cancelled bool
-	failures  int32  // since it was last requested
-	streak    int32  // of these, those in a row that did not last
-	begun     *Event // its last Begin, or Start; nil before
-	ran       *Event // its last Ran, while its command is not started again; nil: none
-	last      *Event // End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait
+	// Since it was last requested.
+	failures int32
+	// Of these, those in a row that did not last.
+	streak int32
+	// Its last Begin, or Start; nil before.
+	begun *Event
+	// Its last Ran, while its command is not started again; nil: none.
+	ran *Event
+	// End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait.
+	last *Event
 }
 
 // BirthEvent is the event that identifies the run's process, while its Phase is Begun or Running.
@@ -88,8 +101,9 @@ func (s *State) KnowsProcess(pid int, ticks uint64) bool {
 
 // Retry is what follows a failure.
 type Retry struct {
-	Times int  `json:"times,omitempty"`
-	Any   bool `json:"any,omitempty"` // also when the failure may not be the machine's fault
+	Times int `json:"times,omitempty"`
+	// Also when the failure may not be the machine's fault.
+	Any bool `json:"any,omitempty"`
 }
 
 // State is the state of all runs: the sum of the events.
@@ -97,19 +111,25 @@ type State struct {
 	Runs  []Run
 	Count Count
 
-	Paused bool // nothing is to be started for now
-	Odd    int  // lines of a queue that cannot be read or are impossible, and were left out
+	// Nothing is to be started for now.
+	Paused bool
+	// Lines of a queue that cannot be read or are impossible, and were left out.
+	Odd int
 
 	OddLines []OddLine // the first of them
 
-	array map[int]*arrayGroup // those whose number at the same time is limited, by their first run
+	// Those whose number at the same time is limited, by their first run.
+	array map[int]*arrayGroup
 	past  Past
-	queue bool // runs are submitted, and one whose end is unknown is not repeated by itself
-	lines int  // that were read
-	lost  int  // as that of Tally
+	// Runs are submitted, and one whose end is unknown is not repeated by itself.
+	queue bool
+	lines int // that were read
+	lost  int // as that of Tally
 
-	fresh []int         // runs that may be started since Fresh was called
-	heirs map[int][]int // runs that wait for a run
+	// Runs that may be started since Fresh was called.
+	fresh []int
+	// Runs that wait for a run.
+	heirs map[int][]int
 }
 
 // Count is the number of runs by phase.
@@ -226,7 +246,8 @@ func (s *State) Add(e Event) error {
 		}
 		begun := e
 		if e.Kind == Start {
-			begun.Command, begun.CommandTicks = r.begun.Command, r.begun.CommandTicks // its keeper may have been faster than who started that
+			// Its keeper may have been faster than who started that.
+			begun.Command, begun.CommandTicks = r.begun.Command, r.begun.CommandTicks
 		} else {
 			r.ran = nil
 		}
@@ -234,13 +255,15 @@ func (s *State) Add(e Event) error {
 		s.changePhase(e.Run, phase)
 	case e.Kind == Moved && open:
 		r.begun = e.processAfterMove(*r.begun)
-		if r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
+		if r.ran != nil && r.ran.Command != e.Command {
+			// A short command ends before its Moved is written.
 			r.ran = nil
 		}
 	case e.Kind == Ran && open:
 		ran := e
 		r.ran = &ran
-	case e.Kind == Moved, e.Kind == Ran: // the run is over: this changes nothing
+	case e.Kind == Moved, e.Kind == Ran:
+		// The run is over: this changes nothing.
 	case e.Kind == End && open:
 		s.endRun(e.Run, e)
 	case e.Kind == Gone && open:
@@ -331,7 +354,8 @@ func (s *State) endRun(run int, e Event) {
 	switch {
 	case r.cancelled && !good:
 		s.changePhase(run, Cancelled)
-	case e.Stopped && !good: // a run that ended with 0 at that moment is done
+	case e.Stopped && !good:
+		// A run that ended with 0 at that moment is done.
 		s.changePhase(run, Waiting)
 	case good:
 		if s.queue {

@@ -35,23 +35,30 @@ func (s Severity) Bad() bool { return s == Warning || s == Error }
 type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	Seen     string   `json:"seen"` // what was found, in one sentence, with the names and numbers of this machine
-	Why      string   `json:"why"`  // why it matters; "" when the severity is ok
-	Do       string   `json:"do"`   // the command or change to make next; "" when nothing
+	// What was found, in one sentence, with the names and numbers of this machine.
+	Seen string `json:"seen"`
+	// why it matters; "" when the severity is ok.
+	Why string `json:"why"`
+	// The command or change to make next; "" when nothing.
+	Do string `json:"do"`
 }
 
 // Page is the documentation of a code. Codes are part of the interface: they are added, and never change.
 type Page struct {
-	Code  string
-	Title string   // one line: what the code means
-	Text  string   // why it matters and what to do, in Markdown paragraphs, for every machine
-	From  []string // the sources of the rule: vendor pages; repository and file
+	Code string
+	// One line: what the code means.
+	Title string
+	// Why it matters and what to do, in Markdown paragraphs, for every machine.
+	Text string
+	// The sources of the rule: vendor pages; repository and file.
+	From []string
 }
 
 // Check is one check of a machine. Look returns at least one finding, all of the check's own code.
 type Check struct {
 	Page
-	Stops bool // an error of this check means that no GPU program runs here at all
+	// An error of this check means that no GPU program runs here at all.
+	Stops bool
 	Look  func(s hostinfo.Site) []Finding
 }
 

@@ -141,14 +141,16 @@ func containerGPUs() Check {
 func compareContainerGPUs(code string, s hostinfo.Site, devices []gpu.Device) []Finding {
 	value, _ := s.Env.Lookup("NVIDIA_VISIBLE_DEVICES")
 	if lease, _ := s.Env.Lookup("GPUARD_LEASE"); lease != "" {
-		value = "" // set by the lease, not by the container
+		// Set by the lease, not by the container.
+		value = ""
 	}
 	entries := strings.Split(value, ",")
 	_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 	has := fmt.Sprintf("this container (%s) has %s of NVIDIA's", s.Container, gpuCountText(len(devices)))
 	switch {
 	case slices.ContainsFunc(entries, func(e string) bool { return !isDeviceName(strings.TrimSpace(e)) }):
-		return okFinding(code, has) // all, void, empty, or a form that does not say how many
+		// All, void, empty, or a form that does not say how many.
+		return okFinding(code, has)
 	case len(devices) <= len(entries):
 		return okFinding(code, has)
 	case masked:

@@ -113,7 +113,8 @@ func compareSpec(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Sit
 	}
 	missing, gone := compareIdentifiers(spec, s.Machine.Found)
 	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(devicesOfVendor(s, gpu.NVIDIA)) {
-		gone = nil // a batch job, for example, sees only its own GPUs
+		// A batch job, for example, sees only its own GPUs.
+		gone = nil
 	}
 	switch {
 	case len(gone) > 0:

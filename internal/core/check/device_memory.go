@@ -25,7 +25,8 @@ After such an error the GPU should be reset once it is idle. If it comes again, 
 		}
 		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.deviceName(), prose.CountNoun(int(*l.ECCUncorrected), "uncorrectable memory error")),
 			"Each of them ends a program, and they tend to come again.", resetAdvice(l.Device)}
-		if l.RecoveryAction == "none" { // the driver reports that the error was contained and repaired
+		if l.RecoveryAction == "none" {
+			// The driver reports that the error was contained and repaired.
 			f.Severity, f.Why, f.Do = Info, "The driver says that nothing has to be done: they were contained.", ""
 		}
 		return []Finding{f}
@@ -101,7 +102,8 @@ NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persisten
 				off = append(off, deviceLabel(l.site.Machine.Found, d))
 			}
 		}
-		if len(off) == 0 || off[0] != l.deviceName() { // one finding for all, at the first of them
+		if len(off) == 0 || off[0] != l.deviceName() {
+			// One finding for all, at the first of them.
 			return nil
 		}
 		f := Finding{code, Info, "persistence mode is off on " + joinDeviceNames(off), "Every program waits some seconds until the driver has started the GPU.", "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1"}

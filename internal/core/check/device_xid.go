@@ -34,8 +34,9 @@ Errors of the last two classes count until the machine is rebooted, the driver i
 
 // cardErrors are the errors of one card.
 type cardErrors struct {
-	name   string
-	device *gpu.Device // nil: no driver shows the card
+	name string
+	// nil: no driver shows the card.
+	device *gpu.Device
 	xids   []gpu.XID
 }
 

@@ -122,7 +122,8 @@ func foreignDriverFinding(s hostinfo.Site, code, driver string, has []hostinfo.C
 		case !hasDriver(d):
 			f.Do = "install NVIDIA's driver, then: " + f.Do
 		}
-		if len(has) < all && !slices.ContainsFunc(has, func(c hostinfo.Card) bool { return !c.Boot }) { // the one that drives the screen may have another driver
+		if len(has) < all && !slices.ContainsFunc(has, func(c hostinfo.Card) bool { return !c.Boot }) {
+			// The one that drives the screen may have another driver.
 			f.Severity = Info
 		}
 	default:
@@ -227,7 +228,8 @@ func checkShownDevices(s hostinfo.Site) []Finding {
 			kept = kept || isDeniedByCgroup(s, c)
 		}
 	}
-	devices := devicesOfVendor(s, gpu.NVIDIA) // a lost device may not report its address
+	// A lost device may not report its address.
+	devices := devicesOfVendor(s, gpu.NVIDIA)
 	switch {
 	case len(missing) == 0, len(devices) >= len(bound):
 		return okFinding(code, "every NVIDIA GPU on the PCI bus is shown")

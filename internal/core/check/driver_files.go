@@ -145,7 +145,8 @@ func checkLibrary(s hostinfo.Site) []Finding {
 		return []Finding{{code, Error, "libcuda.so.1 is in " + path.Dir(d.Elsewhere) + ", where the loader does not look by itself", why, "export LD_LIBRARY_PATH=" + path.Dir(d.Elsewhere) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"}}
 	case d.Module == "" && len(devicesOfVendor(s, gpu.NVIDIA)) == 0:
 		return []Finding{{code, Info, "the driver's library libcuda.so.1 is not here, and its kernel module is not loaded", "", ""}}
-	case len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "": // the driver answers through its other library, so this system has another way to find libraries
+	case len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && d.LibraryPath == "":
+		// The driver answers through its other library, so this system has another way to find libraries.
 		return unknownFinding(code, "libcuda.so.1", "this system's loader looks in places that gpuard does not know", "")
 	case s.Container != "" && s.Nodes.Problem == "" && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return strings.HasPrefix(n.Path, "/dev/nvidia") }):
 		return []Finding{{code, Info, "the container has no libcuda.so.1: it was given no GPU", "", ""}}

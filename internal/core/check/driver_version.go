@@ -31,7 +31,8 @@ A libcuda of the CUDA compatibility package (a folder compat) may be newer than 
 func checkVersion(s hostinfo.Site) []Finding {
 	const code = "library-version"
 	d := s.Driver.Found
-	if !isDriverVersion(d.CUDALibrary) { // Tegra numbers its library differently
+	if !isDriverVersion(d.CUDALibrary) {
+		// Tegra numbers its library differently.
 		d.CUDALibrary = ""
 	}
 	if !isDriverVersion(d.Library) {
@@ -44,7 +45,8 @@ func checkVersion(s hostinfo.Site) []Finding {
 	case !nvidiaHere(s), d.WSL, d.Module == "" && !mismatch:
 		return okFinding(code, "there is nothing to compare")
 	case strings.Contains(s.Machine.Found.Source, "nvml") && len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && d.Library != d.Module:
-		return okFinding(code, "the driver answers through its library") // this system's loader may read other folders than those that were searched
+		// This system's loader may read other folders than those that were searched.
+		return okFinding(code, "the driver answers through its library")
 	}
 	compatible := strings.Contains(d.CUDAPath, "/compat")
 	f := Finding{code, Error, "", "Every program that starts now fails (driver/library version mismatch); programs that run already continue.",
@@ -59,7 +61,8 @@ func checkVersion(s hostinfo.Site) []Finding {
 		f.Seen = "the driver says that its library and its kernel module differ"
 	case d.CUDALibrary != "" && d.CUDALibrary != d.Module && !compatible:
 		f.Seen = fmt.Sprintf("the kernel module is %s and %s is %s", d.Module, d.CUDAPath, d.CUDALibrary)
-		if d.Library == d.Module { // an update changes both, so this library has another origin
+		if d.Library == d.Module {
+			// An update changes both, so this library has another origin.
 			f.Why = "CUDA programs load it and fail."
 			f.Do = fmt.Sprintf("remove that copy, or take its folder out of LD_LIBRARY_PATH: %s", d.CUDAPath)
 		}

@@ -28,7 +28,8 @@ func cpuThreads() Check {
 			if value == "" {
 				continue
 			}
-			first, _, _ := strings.Cut(value, ",") // OpenMP: one number for each level of nesting
+			// OpenMP: one number for each level of nesting.
+			first, _, _ := strings.Cut(value, ",")
 			n, err := strconv.Atoi(strings.TrimSpace(first))
 			switch {
 			case err != nil || n < 1:
@@ -74,7 +75,8 @@ func sharedMemory() Check {
 		const why = "data loaders with several workers end with a bus error, and NCCL cannot make its buffers"
 		do, severity := "see what fills it: ls -l /dev/shm", Warning
 		if hasNoGPU(s) && s.Machine.Problem != "" {
-			severity = Info // without a GPU, no job needs it
+			// Without a GPU, no job needs it.
+			severity = Info
 		}
 		switch s.Container {
 		case "":
@@ -122,7 +124,8 @@ func lockedMemory() Check {
 		case len(l.RDMA) == 0:
 			return okFinding(page.Code, "at most "+l.Memlock.String()+" of memory may be locked, and no network here needs more")
 		case *l.Memlock < gpu.GiB:
-			severity := Info // jobs on one machine do not use the network
+			// Jobs on one machine do not use the network.
+			severity := Info
 			if severalMachines(s) {
 				severity = Warning
 			}

@@ -25,7 +25,8 @@ const (
 type maskVariable struct {
 	name   string
 	vendor gpu.Vendor
-	empty  bool // an empty value hides everything
+	// An empty value hides everything.
+	empty bool
 }
 
 // maskVariables lists those that count here. HIP programs read CUDA_VISIBLE_DEVICES too, but only if their own is not
@@ -138,7 +139,8 @@ func maskEmpty() Check {
 		if len(empty) > 1 {
 			verb = " are"
 		}
-		severity, why := Info, "an empty list names no device: programs that read it see no GPU" // there are no devices to hide, or they are unknown
+		// There are no devices to hide, or they are unknown.
+		severity, why := Info, "an empty list names no device: programs that read it see no GPU"
 		switch hides := countHiddenBy(s, empty); {
 		case hides > 0 && hidesAllDevices(s):
 			severity = Error
@@ -273,7 +275,8 @@ func deviceOrder() Check {
 		case set && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
 			f := Finding{page.Code, Error, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are: with any other value, also an empty one, CUDA does not start", do}
 			if slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA }) || !hasVendor(s, gpu.NVIDIA) {
-				f.Severity = Warning // other programs do start
+				// Other programs do start.
+				f.Severity = Warning
 			}
 			return []Finding{f}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):

@@ -26,7 +26,8 @@ func oldNames() Check {
 		var found []Finding
 		for name, value := range s.Env.All() {
 			n, old := compat.DeprecatedName(name, value)
-			if newer, _ := s.Env.Lookup(n.Instead); old && (n.Kind == compat.Gone || newer == "") { // both names may be set, for several versions
+			if newer, _ := s.Env.Lookup(n.Instead); old && (n.Kind == compat.Gone || newer == "") {
+				// Both names may be set, for several versions.
 				found = append(found, oldNameFinding(page.Code, n, name+" is set", value))
 			}
 		}
@@ -187,7 +188,8 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 	for _, pair := range f.Settings {
 		name, value, _ := strings.Cut(pair, "=")
 		if _, over := s.Env.Lookup(name); over {
-			continue // the environment wins, and has its own checks
+			// The environment wins, and has its own checks.
+			continue
 		}
 		if n, on := compat.DebugOnly(name, value); on {
 			found = append(found, Finding{code, debugSeverity(n, s), f.Path + " sets " + pair, n.What, "take " + name + " out of " + f.Path})

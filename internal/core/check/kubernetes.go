@@ -12,7 +12,8 @@ import (
 // clusterCheck is one check of a Kubernetes cluster.
 type clusterCheck struct {
 	Page
-	stops bool // an error means that no job of this person gets a GPU there
+	// An error means that no job of this person gets a GPU there.
+	stops bool
 	look  func(c *kubernetes.Cluster) []Finding
 }
 
@@ -40,7 +41,8 @@ func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 			stop = &found[i]
 		}
 		if c.Serves.Problem != "" {
-			break // the others would only repeat that nothing answers
+			// The others would only repeat that nothing answers.
+			break
 		}
 	}
 	free, all, known := countClusterGPUs(c.Hosts())

@@ -76,7 +76,8 @@ func moduleVersion(s hostinfo.Site) string {
 		return s.Driver.Found.Module
 	}
 	if len(devicesOfVendor(s, gpu.NVIDIA)) > 0 {
-		version, _, _ := strings.Cut(s.Machine.Found.Driver, ",") // AMD's version may follow
+		// AMD's version may follow.
+		version, _, _ := strings.Cut(s.Machine.Found.Driver, ",")
 		return version
 	}
 	return ""
@@ -101,7 +102,8 @@ func checkNVCC(s hostinfo.Site) []Finding {
 		return unknownFinding(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
 	name, home := "CUDA_HOME", ""
-	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} { // the later one counts
+	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} {
+		// The later one counts.
 		if v, set := s.Env.Lookup(n); set && v != "" {
 			name, home = n, v
 		}

@@ -170,7 +170,8 @@ func hasVendor(s hostinfo.Site, vendor gpu.Vendor) bool {
 	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 		return true
 	}
-	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor] // AMD's vendor ID is also that of its processors' graphics
+	// AMD's vendor ID is also that of its processors' graphics.
+	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor]
 	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return id != 0 && c.Vendor == id })
 }
 

@@ -27,7 +27,8 @@ func accelerateGPUs() Check {
 			return nil
 		}
 		severity := Warning
-		if !hasVendor(s, gpu.NVIDIA) && !hasVendor(s, gpu.AMD) { // it counts where the job runs
+		if !hasVendor(s, gpu.NVIDIA) && !hasVendor(s, gpu.AMD) {
+			// It counts where the job runs.
 			severity = Info
 		}
 		return []Finding{{Severity: severity, Seen: fmt.Sprintf("accelerate launch takes its GPUs from %s, line %d: gpu_ids: %s", shellquote.Sh(f.Path), f.Line, shellquote.Sh(f.GPUIDs)),

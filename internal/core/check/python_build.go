@@ -70,7 +70,8 @@ func tensorflowBuild() Check {
 type namedBuild struct {
 	cpu string
 	gpu []string
-	do  string // how the first is replaced, but in an environment of conda
+	// How the first is replaced, but in an environment of conda.
+	do string
 }
 
 func namedBuilds() []namedBuild {
@@ -136,13 +137,15 @@ func llamaBuild() Check {
 func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 	const again = "--force-reinstall --no-deps --no-cache-dir "
 	const fromSource = "--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on"
-	if p.Prefix == "/usr" { // in an environment of its own, which has nothing of what it needs
+	if p.Prefix == "/usr" {
+		// In an environment of its own, which has nothing of what it needs.
 		return "with a CUDA toolkit: " + pipInstall(p, fromSource)
 	}
 	source := "with a CUDA toolkit: " + pipInstall(p, again+fromSource)
 	for _, wheel := range []struct {
-		cuda          string
-		lowest, above gpu.Capability // above are cards that it has no code for
+		cuda string
+		// above are cards that it has no code for.
+		lowest, above gpu.Capability
 	}{
 		{"12.4", gpu.Capability{Major: 6}, gpu.Capability{Major: 99}},
 		{"11.8", gpu.Capability{Major: 6}, gpu.Capability{Major: 9}},

@@ -75,9 +75,10 @@ func onnxToKeep(s hostinfo.Site, names []string) string {
 
 // library is a CUDA library that a package loads, with the names of its packages.
 type library struct {
-	name  string   // "cuDNN"
-	so    string   // "libcudnn.so."
-	wheel string   // "nvidia-cudnn": with the suffix -cu12, or from CUDA 13 on without
+	name string // "cuDNN"
+	so   string // "libcudnn.so."
+	// "nvidia-cudnn": with the suffix -cu12, or from CUDA 13 on without.
+	wheel string
 	conda []string // packages of conda
 }
 
@@ -106,7 +107,8 @@ func (l library) versionsSeen(s hostinfo.Site, p hostinfo.Python, cuda int) (ver
 	}
 	for _, found := range s.Libraries.Found {
 		if number, ok := strings.CutPrefix(found.Name, l.so); ok {
-			if compat.Compare(found.Version, number) > 0 { // the file's name has more digits than the link's
+			if compat.Compare(found.Version, number) > 0 {
+				// The file's name has more digits than the link's.
 				number = found.Version
 			}
 			versions = append(versions, number)
@@ -142,7 +144,8 @@ func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n 
 		lacks = append(lacks, word)
 	}
 	for _, l := range cudaLibraries() {
-		if k.Name == "ctranslate2" && l.name == "cudart" { // it is linked into it
+		if k.Name == "ctranslate2" && l.name == "cudart" {
+			// It is linked into it.
 			continue
 		}
 		need(l, fmt.Sprint(cuda))
@@ -219,7 +222,8 @@ func onnxLibraries() Check {
 			cuda, _ := compat.Major(n.CUDA)
 			dnn, _ := compat.Major(n.CUDNN)
 			suffix := fmt.Sprintf("-cu%d", cuda)
-			if cuda >= 13 { // for CUDA 13 only cuDNN's wheel has a suffix
+			if cuda >= 13 {
+				// For CUDA 13 only cuDNN's wheel has a suffix.
 				suffix = ""
 			}
 			return pipInstall(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))

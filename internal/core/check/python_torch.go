@@ -23,8 +23,10 @@ const (
 type torchHere struct {
 	version   string
 	cuda, hip string
-	known     bool // what it was built for
-	wheel     bool // one of PyTorch's own wheels, not conda's build or a local one
+	// What it was built for.
+	known bool
+	// One of PyTorch's own wheels, not conda's build or a local one.
+	wheel bool
 }
 
 // torchNames are the packages that install PyTorch: PyPI's and conda's.
@@ -50,7 +52,8 @@ func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 	case strings.HasPrefix(local, "rocm"):
 		t.hip, t.known = strings.TrimPrefix(local, "rocm"), true
 	case strings.HasPrefix(local, "cu") && len(local) > 3 && strings.Trim(local[2:], "0123456789") == "":
-		t.cuda, t.known = local[2:len(local)-1]+"."+local[len(local)-1:], true // cu128 is 12.8
+		// cu128 is 12.8.
+		t.cuda, t.known = local[2:len(local)-1]+"."+local[len(local)-1:], true
 	}
 	return t, true
 }
@@ -104,7 +107,8 @@ func torchBuild() Check {
 	return Check{Page: page, Look: withDevices(page.Code, "every PyTorch is built for the GPUs here", torchNames(), func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		t, found := torchOf(p)
 		nvidia, amd := hasVendor(s, gpu.NVIDIA), hasVendor(s, gpu.AMD)
-		if nvidia { // on a machine with NVIDIA cards, the processor's graphics are not meant
+		if nvidia {
+			// On a machine with NVIDIA cards, the processor's graphics are not meant.
 			amd = slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)
 		}
 		if !found || !nvidia && !amd {
@@ -321,7 +325,8 @@ func torchMKL() Check {
 			return p.Packages[i]
 		}
 		torch, mkl := ofConda("pytorch"), ofConda("mkl")
-		isOfChannel := strings.HasPrefix(torch.Build, "py3.") // conda-forge writes py310 or cuda126_…
+		// Conda-forge writes py310 or cuda126_….
+		isOfChannel := strings.HasPrefix(torch.Build, "py3.")
 		if !isOfChannel || compat.Compare(torch.Version, "2.5") >= 0 || compat.Compare(mkl.Version, "2024.1") < 0 {
 			return nil
 		}

@@ -28,7 +28,8 @@ func parseWheelName(k hostinfo.Package) (component string, cuda int, ok bool) {
 		return "", 0, false
 	}
 	if slices.Contains(unsuffixedWheels(), k.Name) {
-		return stem, 13, k.Version != "0.0.1" // a placeholder on PyPI
+		// A placeholder on PyPI.
+		return stem, 13, k.Version != "0.0.1"
 	}
 	i := strings.LastIndex(stem, "-cu")
 	if i < 0 {
@@ -46,8 +47,10 @@ func mixedWheels() Check {
 		From: []string{"https://pypi.org/project/nvidia-cudnn-cu12/", "https://pypi.org/project/nvidia-cudnn-cu13/", "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/ (pip wheels)"},
 	}
 	return Check{Page: page, Look: inPythons(page.Code, "no environment mixes NVIDIA's libraries for several CUDA versions", nil, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
-		byCUDA := map[int][]string{} // names of wheels
-		sorts := map[string][]int{}  // folder and component to CUDA versions
+		// Names of wheels.
+		byCUDA := map[int][]string{}
+		// Folder and component to CUDA versions.
+		sorts := map[string][]int{}
 		var components []string
 		for _, k := range p.Packages {
 			component, cuda, ok := parseWheelName(k)

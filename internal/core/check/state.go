@@ -34,7 +34,8 @@ func stateFolder() Check {
 			problem, do := splitAdvice(st.Problem)
 			severity := Warning
 			if hasNoGPU(s) && s.Machine.Problem != "" {
-				severity = Info // no GPU to lease
+				// No GPU to lease.
+				severity = Info
 			}
 			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
 		case st.Unshared != "":

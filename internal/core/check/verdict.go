@@ -14,15 +14,19 @@ import (
 
 // Verdict is the summary of doctor.
 type Verdict struct {
-	Runs    *bool  `json:"runs"`    // whether GPU programs will run here; null when unknown
-	Summary string `json:"summary"` // the same in one sentence
-	Next    string `json:"next"`    // the one thing to do next; "" when there is nothing
+	// Whether GPU programs will run here; null when unknown.
+	Runs *bool `json:"runs"`
+	// The same in one sentence.
+	Summary string `json:"summary"`
+	// The one thing to do next; "" when there is nothing.
+	Next string `json:"next"`
 }
 
 // Diagnosis is the whole result of doctor.
 type Diagnosis struct {
 	Verdict
-	Findings []Finding     `json:"findings"` // of every check that ran, causes before consequences; never nil
+	// Of every check that ran, causes before consequences; never nil.
+	Findings []Finding     `json:"findings"`
 	Site     hostinfo.Site `json:"-"`
 }
 
@@ -117,7 +121,8 @@ func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 		return nil
 	}
 	f := findings[i]
-	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) { // a reset does not remove an error from the list
+	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) {
+		// A reset does not remove an error from the list.
 		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(deviceLabel(m, sick[0]), "GPU "))
 	}
 	return &f

@@ -26,7 +26,8 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 	for _, c := range Checks() {
 		d.Findings = append(d.Findings, c.look(s, said)...)
 		if s.Problem != "" {
-			break // the others would only say so again
+			// The others would only say so again.
+			break
 		}
 	}
 	worst := func(severity check.Severity) *check.Finding {

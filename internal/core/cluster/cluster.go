@@ -13,30 +13,38 @@ import (
 
 // Site is a cluster of Slurm as its own commands describe it.
 type Site struct {
-	Name       string // ClusterName
-	Version    string
-	Problem    string      // why the controller does not answer; "" it does
-	Partitions []Partition // that this user may see
-	Nodes      []Node      // of all partitions
-	Types      bool        // GresTypes has gpu: the cluster has GPUs as a resource
-	Accounting bool        // sacct answers: jobs are known after the controller has forgotten them
-	Keeps      string      // MinJobAge, in Slurm's words: how long a job is known after its end
+	Name    string // ClusterName
+	Version string
+	// Why the controller does not answer; "" it does.
+	Problem string
+	// That this user may see.
+	Partitions []Partition
+	Nodes      []Node // of all partitions
+	// GresTypes has gpu: the cluster has GPUs as a resource.
+	Types bool
+	// Sacct answers: jobs are known after the controller has forgotten them.
+	Accounting bool
+	// MinJobAge, in Slurm's words: how long a job is known after its end.
+	Keeps string
 }
 
 // Partition is one of the cluster's.
 type Partition struct {
 	Name    string
 	Default bool
-	State   string // "up", "down", "drain", "inact"
-	Limit   string // of time: "infinite", "1-00:00:00"
-	Nodes   int
+	// "up", "down", "drain", "inact".
+	State string
+	// Of time: "infinite", "1-00:00:00".
+	Limit string
+	Nodes int
 }
 
 // Node is one of the cluster's.
 type Node struct {
-	Name       string
-	States     []string // "IDLE", "DRAIN"
-	Why        string   // why it is down or drained; "" nothing is said
+	Name   string
+	States []string // "IDLE", "DRAIN"
+	// Why it is down or drained; "" nothing is said.
+	Why        string
 	Features   []string // active
 	Partitions []string
 	GPUs       []GPUs

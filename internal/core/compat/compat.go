@@ -83,10 +83,12 @@ func isInRange(version, first, last string) bool {
 // Table is one data file of versions.
 type Table struct {
 	Title, Note string
-	Source      string    // pages, separated by semicolons
-	Date        time.Time // when the pages were read
-	Columns     []string
-	Rows        [][]string // "-" means none
+	// Pages, separated by semicolons.
+	Source string
+	// When the pages were read.
+	Date    time.Time
+	Columns []string
+	Rows    [][]string // "-" means none
 }
 
 // Tables lists all data files of versions, for the documentation.

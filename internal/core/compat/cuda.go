@@ -62,10 +62,14 @@ func HighestCUDA(driver string) string {
 
 // Hardware is one generation of NVIDIA devices.
 type Hardware struct {
-	Architecture string   // "Ampere"
-	Tensor       []string // number types that tensor cores multiply: "fp16", "bf16", "tf32", "fp64", "fp8", "fp6", "fp4", "int8", "int4"; nil: it has none
-	OldestCUDA   string   // the first version that supports it: "11.0"
-	LastCUDA     int      // the last major version that supports it; 0 while it is supported
+	Architecture string // "Ampere"
+	// Number types that tensor cores multiply: "fp16", "bf16", "tf32", "fp64", "fp8", "fp6", "fp4", "int8", "int4";
+	// nil: it has none.
+	Tensor []string
+	// The first version that supports it: "11.0".
+	OldestCUDA string
+	// The last major version that supports it; 0 while it is supported.
+	LastCUDA int
 }
 
 // HardwareOf describes the devices of a compute capability; ok is false for one that is not in the tables.

@@ -16,23 +16,31 @@ type Kind string
 
 // Kinds of names.
 const (
-	Old      Kind = "deprecated" // still read, but a newer name or way exists
-	Gone     Kind = "removed"    // no program reads it any more
-	Debug    Kind = "debug"      // for debugging, not to be left on
-	maskKind Kind = "mask"       // chooses devices
+	// Still read, but a newer name or way exists.
+	Old Kind = "deprecated"
+	// No program reads it any more.
+	Gone Kind = "removed"
+	// For debugging, not to be left on.
+	Debug    Kind = "debug"
+	maskKind Kind = "mask" // chooses devices
 )
 
 // Name is the entry of a variable's name.
 type Name struct {
-	Name    string
-	Kind    Kind
-	Warns   bool   // it may do harm; otherwise it is only information
-	Either  bool   // today's version reads both names, and versions that are in use this one only
-	Instead string // the name to write; "" when the variable should be left out
-	Since   string // "NCCL 2.17"; "" unknown
-	What    string // what it does or why it changed: one clause
-	From    string // the source
-	values  string
+	Name string
+	Kind Kind
+	// It may do harm; otherwise it is only information.
+	Warns bool
+	// Today's version reads both names, and versions that are in use this one only.
+	Either bool
+	// The name to write; "" when the variable should be left out.
+	Instead string
+	// "NCCL 2.17"; "" unknown.
+	Since string
+	// What it does or why it changed: one clause.
+	What   string
+	From   string // the source
+	values string
 }
 
 // DeprecatedName reports whether this name, with this value, should be replaced: an older spelling (Old) or a variable that

@@ -17,7 +17,8 @@ var packageTable string
 // Code is the set of devices that a binary has code for.
 type Code struct {
 	For []gpu.Capability // compiled
-	PTX *gpu.Capability  // code that a driver can compile for this capability and every newer one; nil: none
+	// Code that a driver can compile for this capability and every newer one; nil: none.
+	PTX *gpu.Capability
 }
 
 // RunsOn reports whether a device of capability c executes the code: code for X.y runs on X.z with z >= y, and never on
@@ -102,9 +103,12 @@ func TorchUpTo(driver string, on ...gpu.Capability) (release, cuda string) {
 
 // Needs is what a Python package needs to use an NVIDIA device.
 type Needs struct {
-	CUDA   string          // "12" or "12.5"; only the major version is required
-	CUDNN  string          // "9" or "9.3": this major version, and not older; "" none
-	Lowest *gpu.Capability // of devices; nil: that of the CUDA version
+	// "12" or "12.5"; only the major version is required.
+	CUDA string
+	// "9" or "9.3": this major version, and not older; "" none.
+	CUDNN string
+	// Of devices; nil: that of the CUDA version.
+	Lowest *gpu.Capability
 }
 
 // PackageNeeds returns what a package of PyPI needs, by its normalised name ("onnxruntime-gpu") and version. ok is false

@@ -11,12 +11,16 @@ import (
 type need int
 
 const (
-	startsUnknown   need = iota // gpuard does not know whether it starts a process in a container
-	startsNothing               // it starts none
-	startsLeased                // it starts containers, and gpuard keeps a lease as long as they live
-	startsInside                // it starts a process in a container that runs
-	buildsImage                 // it makes an image
-	startsOutliving             // it starts containers that live on when it ends, and gpuard would not see their end
+	// gpuard does not know whether it starts a process in a container.
+	startsUnknown need = iota
+	startsNothing      // it starts none
+	// It starts containers, and gpuard keeps a lease as long as they live.
+	startsLeased
+	// It starts a process in a container that runs.
+	startsInside
+	buildsImage // it makes an image
+	// It starts containers that live on when it ends, and gpuard would not see their end.
+	startsOutliving
 )
 
 // commandNeeds is what each command of docker 29, of its plugins and of podman 4 to 6 needs. A group such as "pod" has a

@@ -14,22 +14,31 @@ import (
 type Project struct {
 	Name     string
 	Services []Service // by name
-	found    Found     // what was looked up of Asked
+	// What was looked up of Asked.
+	found Found
 }
 
 // Service is one service of a project, as far as GPUs are concerned.
 type Service struct {
 	Name string
-	GPUs int  // how many it asks for; 0: none
-	All  bool // it asks for all of them, and GPUs is 1
-	Ours bool // its GPUs come from gpuard, by the file that gpuard setup docker writes
+	// How many it asks for; 0: none.
+	GPUs int
+	// It asks for all of them, and GPUs is 1.
+	All bool
+	// Its GPUs come from gpuard, by the file that gpuard setup docker writes.
+	Ours bool
 	grants
 	needs []string
-	reset []string // keys that choose GPUs in another way: "gpus", "runtime"
-	files []string // its devices that are no GPUs
-	list  string   // which GPUs its environment asks NVIDIA's runtime for: "all"
-	named bool     // some of its devices are GPUs
-	wrong string   // why it cannot be kept to the GPUs of a lease; "" it can
+	// Keys that choose GPUs in another way: "gpus", "runtime".
+	reset []string
+	// Its devices that are no GPUs.
+	files []string
+	// Which GPUs its environment asks NVIDIA's runtime for: "all".
+	list string
+	// Some of its devices are GPUs.
+	named bool
+	// Why it cannot be kept to the GPUs of a lease; "" it can.
+	wrong string
 }
 
 // composeService is the part of a service that is read. Compose leaves some values as they were typed, so these may have
@@ -131,7 +140,8 @@ func (s *Service) addWish(entry any) {
 	driver, _ := e["driver"].(string)
 	capable, _ := e["capabilities"].([]any)
 	if len(capable) > 0 && !slices.Contains(capable, any("gpu")) && !slices.Contains(capable, any("nvidia")) && driver != "nvidia" && driver != "cdi" {
-		return // a device of another kind
+		// A device of another kind.
+		return
 	}
 	ids, _ := e["device_ids"].([]any)
 	s.Ours = s.Ours || strings.HasPrefix(driver, "${"+driverVariable)
@@ -261,7 +271,8 @@ func (p Project) OverrideText(command string) (string, error) {
 			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
 		}
 		fmt.Fprintf(b, "  %q:\n", s.Name)
-		if s.GPUs == 0 { // an image may ask for all GPUs, where NVIDIA's runtime is the default
+		if s.GPUs == 0 {
+			// An image may ask for all GPUs, where NVIDIA's runtime is the default.
 			b.WriteString("    environment:\n      NVIDIA_VISIBLE_DEVICES: void\n")
 			continue
 		}

@@ -20,9 +20,11 @@ type mapping = map[string]any
 
 // grants is what a service has of the machine beside GPUs.
 type grants struct {
-	shown    []source
-	settings [][2]string // as options of docker run: "--cap-add", "SYS_ADMIN"
-	wrong    string      // what is refused on every machine
+	shown []source
+	// As options of docker run: "--cap-add", "SYS_ADMIN".
+	settings [][2]string
+	// What is refused on every machine.
+	wrong string
 }
 
 // grantsOf reads a service of a project.
@@ -128,7 +130,8 @@ func (s *grants) addVolume(project mapping, entry any) {
 					s.addSource(file)
 				}
 			}
-			if name, _ := volume["name"].(string); name != "" { // as the engine has it
+			if name, _ := volume["name"].(string); name != "" {
+				// As the engine has it.
 				one.name = name
 			}
 		}

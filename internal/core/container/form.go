@@ -10,27 +10,40 @@ import (
 
 // Facts are what was found out about an engine and this machine.
 type Facts struct {
-	Engine   string   // "docker", "podman"
-	Rootless bool     // the engine runs as the caller, without the device cgroup
-	CDI      bool     // the engine reads CDI files
-	Broken   []string // CDI files that cannot be read, with the reason
-	Names    []string // full names of the devices in those files: "nvidia.com/gpu=GPU-8a…"
-	Toolkit  bool     // the engine has NVIDIA's runtime or hook, which answers --gpus
-	Files    []string // of Shared, those that this machine has
-	SELinux  bool     // labels keep containers from device files
+	Engine string // "docker", "podman"
+	// The engine runs as the caller, without the device cgroup.
+	Rootless bool
+	// The engine reads CDI files.
+	CDI bool
+	// CDI files that cannot be read, with the reason.
+	Broken []string
+	// Full names of the devices in those files: "nvidia.com/gpu=GPU-8a…".
+	Names []string
+	// The engine has NVIDIA's runtime or hook, which answers --gpus.
+	Toolkit bool
+	// Of Shared, those that this machine has.
+	Files []string
+	// Labels keep containers from device files.
+	SELinux bool
 }
 
 // Form is how an engine is told of the devices of a lease.
 type Form struct {
-	Kind  string // "cdi", "request" (docker --gpus), "nodes" (device files) or "none" (no device)
+	// "cdi", "request" (docker --gpus), "nodes" (device files) or "none" (no device).
+	Kind  string
 	Words []string
-	Notes []string // what the person should know
-	ids   []string // the devices as CDI or a request names them
+	// What the person should know.
+	Notes []string
+	// The devices as CDI or a request names them.
+	ids   []string
 	uuids []string // of the devices
-	nodes []string // device files that are the lease's
-	count int      // of devices
-	any   bool     // the lease's device files are not known yet
-	amd   bool     // some of the devices are AMD's
+	// Device files that are the lease's.
+	nodes []string
+	count int // of devices
+	// The lease's device files are not known yet.
+	any bool
+	// Some of the devices are AMD's.
+	amd bool
 }
 
 // ChooseForm decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
@@ -54,14 +67,16 @@ func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 		}
 	case f.Engine == "docker" && f.Toolkit && nvidia:
 		form.Kind, form.ids = "request", form.uuids
-		form.Words = []string{"--gpus", `"device=` + strings.Join(form.uuids, ",") + `"`} // docker reads the value as CSV: the quotes belong to it
+		// docker reads the value as CSV: the quotes belong to it.
+		form.Words = []string{"--gpus", `"device=` + strings.Join(form.uuids, ",") + `"`}
 	default:
 		form.Kind = "nodes"
 		if err := form.addNodes(f, devices); err != nil {
 			return form, err
 		}
 	}
-	if form.Kind != "request" { // an image that asks for all GPUs gets none more where NVIDIA's runtime is the default
+	if form.Kind != "request" {
+		// An image that asks for all GPUs gets none more where NVIDIA's runtime is the default.
 		form.Words = append(form.Words, "--env", "NVIDIA_VISIBLE_DEVICES=void")
 	}
 	if f.Engine == "podman" && f.SELinux {

@@ -32,7 +32,8 @@ func (c Call) sourcesOf(o option) (all []source, why string) {
 			all = append(all, source{kind: "path", name: file})
 		}
 	case "--device":
-		for value := range strings.SplitSeq(o.value, ",") { // podman 4 splits it
+		for value := range strings.SplitSeq(o.value, ",") {
+			// podman 4 splits it.
 			if file, _, _ := strings.Cut(value, ":"); !isQualified(value) {
 				all = append(all, source{kind: "path", name: file})
 			}
@@ -67,7 +68,8 @@ func readVolume(value string) (all []source, why string) {
 	options := strings.Split(strings.Join(parts[2:], ":"), ",")
 	only := slices.Contains(options, "ro")
 	all = append(all, newSource(strings.TrimSpace(parts[0]), only))
-	for _, option := range options { // upperdir=, workdir=
+	for _, option := range options {
+		// upperdir=, workdir=.
 		if _, file, given := strings.Cut(option, "="); given && isPath(file) {
 			all = append(all, source{"path", file, only})
 		}
@@ -127,7 +129,8 @@ func readMount(value string) (all []source, why string) {
 		}
 	}
 	bind := slices.Contains(kinds, "bind")
-	if bind && len(names) == 0 { // podman mounts the path of the same name
+	if bind && len(names) == 0 {
+		// podman mounts the path of the same name.
 		names = targets
 	}
 	for _, name := range names {

@@ -8,9 +8,11 @@ import (
 // grammar is how the options of a command are written. An option of neither list is refused: whether it takes a value, and what
 // it gives the container, is not known.
 type grammar struct {
-	switches string // options without a value
+	// Options without a value.
+	switches string
 	valued   string // options with one
-	letters  string // short forms: "d=detach"
+	// Short forms: "d=detach".
+	letters string
 }
 
 // judgedSwitches and judgedValues are the options of run and create that decide what a container can open: see judge.go.

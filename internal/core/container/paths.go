@@ -9,25 +9,35 @@ import (
 
 // Lookups is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the command line.
 type Lookups struct {
-	Paths      []string // of the machine, as they were typed
-	Patterns   []string // the same with wildcards
-	Volumes    []string // by name
-	Containers []string // whose volumes another one takes
+	// Of the machine, as they were typed.
+	Paths []string
+	// The same with wildcards.
+	Patterns []string
+	Volumes  []string // by name
+	// Whose volumes another one takes.
+	Containers []string
 	Pods       []string
 }
 
 // Found is what was looked up.
 type Found struct {
-	Dir      string              // where the command is typed
-	Rootless bool                // the engine runs as the caller, without the device cgroup
-	Paths    map[string][]string // of a path or a pattern: what it is without links; a device file of a GPU anywhere has the name that DeviceFile gives it
-	Volumes  map[string][]string // of a volume: the paths of the machine that it shows
-	Others   map[string][]string // the same of a container or a pod
+	// Where the command is typed.
+	Dir string
+	// The engine runs as the caller, without the device cgroup.
+	Rootless bool
+	// Of a path or a pattern: what it is without links; a device file of a GPU anywhere has the name that DeviceFile
+	// gives it.
+	Paths map[string][]string
+	// Of a volume: the paths of the machine that it shows.
+	Volumes map[string][]string
+	// The same of a container or a pod.
+	Others map[string][]string
 }
 
 // source is one thing that a container is shown.
 type source struct {
-	kind string // "path", "pattern", "volume", "container", "pod"
+	// "path", "pattern", "volume", "container", "pod".
+	kind string
 	name string
 	only bool // to be read
 }

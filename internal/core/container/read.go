@@ -20,26 +20,37 @@ import (
 
 // Call is the command line of an engine.
 type Call struct {
-	Engine  string   // "docker", "podman"
-	Verb    string   // "run", "create", "start", "exec", "restart", "compose up"; "" any other command
-	Before  []string // words up to and with the verb
-	Compose []string // of Before, compose with its options
+	Engine string // "docker", "podman"
+	// "run", "create", "start", "exec", "restart", "compose up"; "" any other command.
+	Verb string
+	// Words up to and with the verb.
+	Before []string
+	// Of Before, compose with its options.
+	Compose []string
 
-	command string   // "run", "pod create"; "" the engine alone
+	// "run", "pod create"; "" the engine alone.
+	command string
 	need    need     // of that command
 	globals []option // before the command
-	after   []string // all words after the verb
-	options []option // of a verb, in order
-	inside  []string // the image and what follows; of start the containers, of compose the services
-	found   Found    // what was looked up of Asked
+	// All words after the verb.
+	after []string
+	// Of a verb, in order.
+	options []option
+	// The image and what follows; of start the containers, of compose the services.
+	inside []string
+	// What was looked up of Asked.
+	found Found
 }
 
 // option is one option as it was typed.
 type option struct {
-	name  string   // "--env"; short forms have the name of the long one; "" a word of letters without values, as -it
-	value string   // "" for an option without one
+	// "--env"; short forms have the name of the long one; "" a word of letters without values, as -it.
+	name string
+	// "" for an option without one.
+	value string
 	words []string // as typed
-	lead  string   // letters before it in the same word: "-it" of -ite NAME=value; "" none
+	// Letters before it in the same word: "-it" of -ite NAME=value; "" none.
+	lead string
 }
 
 // EngineOf is the engine that a program is: "docker" or "podman"; "" for any other.
@@ -180,7 +191,8 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 // readLetters reads a word of one-letter options, of which only the last one may have a value: -it, -eNAME=value, -it=false,
 // -ite NAME. needs reports whether that value is in the next word.
 func (g grammar) readLetters(word string) (o option, needs bool) {
-	judged := "" // the only switch of one letter that is judged
+	// The only switch of one letter that is judged.
+	judged := ""
 	for i := 1; i < len(word); i++ {
 		name := g.longName(word[i])
 		if name == "" {

@@ -14,7 +14,8 @@ type Spec struct {
 	Version string       `json:"cdiVersion"`
 	Kind    string       `json:"kind"`
 	Devices []SpecDevice `json:"devices"`
-	Edits   Edits        `json:"containerEdits"` // with any of the devices
+	// With any of the devices.
+	Edits Edits `json:"containerEdits"`
 }
 
 // SpecDevice is one name, and what is added with it.

@@ -14,15 +14,19 @@ import (
 
 // One is one mistake in a file.
 type One struct {
-	Line, Column int    // from 1; Column counts bytes
-	Text         string // the mistake, and what to write instead: `unknown key "replcias" of service node; did you mean replicas?`
+	// From 1; Column counts bytes.
+	Line, Column int
+	// The mistake, and what to write instead: `unknown key "replcias" of service node; did you mean replicas?`.
+	Text string
 }
 
 // Many is the error of a file with mistakes, with all of them.
 type Many struct {
-	File string // as the user names it
+	// As the user names it.
+	File string
 	List []One
-	Do   string // who can fix it; may be empty
+	// Who can fix it; may be empty.
+	Do string
 }
 
 // maxListed is how many mistakes are listed for one file: more of them usually have one cause.

@@ -20,9 +20,12 @@ import (
 
 // Screen is what is known of the display of one device.
 type Screen struct {
-	active *bool           // a screen shows what the device draws; nil: not known
-	served bool            // a server or compositor is on the device
-	owners map[uint32]bool // people whose session that is; none where only root and accounts of the system have one
+	// A screen shows what the device draws; nil: not known.
+	active *bool
+	// A server or compositor is on the device.
+	served bool
+	// People whose session that is; none where only root and accounts of the system have one.
+	owners map[uint32]bool
 }
 
 // minPersonUID is the lowest uid of a person (SYS_UID_MAX of login.defs(5)).

@@ -19,10 +19,12 @@ const (
 
 // block is a block that was found in a text.
 type block struct {
-	from, to int    // bytes, with both marks and the last line's end
+	// Bytes, with both marks and the last line's end.
+	from, to int
 	lines    string // between the marks
 	sum      string // in the first mark
-	added    bool   // the line before got its end from gpuard
+	// The line before got its end from gpuard.
+	added bool
 }
 
 func (c Change) commentMark() string {

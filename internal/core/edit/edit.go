@@ -15,21 +15,29 @@ import (
 
 // Change is what a setup wants for one file.
 type Change struct {
-	Path    string // absolute
-	Content string // of the whole file; with Block of the lines between its marks, the last one ended
-	Mode    uint32 // of a whole file; 0 means 0644
-	Copy    bool   // a copy of another file, such as a picture, whose content need not be shown
-	Block   string // name of the block, such as "shell"; "" where the whole file is gpuard's
-	Comment string // what begins a comment in a file with a block; "" means "#"
-	Indent  string // before the marks of the block
-	Line    int    // number of the line, from 1, before which a new block is inserted; 0 means at the end
+	Path string // absolute
+	// Of the whole file; with Block of the lines between its marks, the last one ended.
+	Content string
+	// Of a whole file; 0 means 0644.
+	Mode uint32
+	// A copy of another file, such as a picture, whose content need not be shown.
+	Copy bool
+	// Name of the block, such as "shell"; "" where the whole file is gpuard's.
+	Block string
+	// What begins a comment in a file with a block; "" means "#".
+	Comment string
+	// Before the marks of the block.
+	Indent string
+	// Number of the line, from 1, before which a new block is inserted; 0 means at the end.
+	Line int
 }
 
 // Found is the present state of the file.
 type Found struct {
 	Exists  bool
 	Content string
-	Known   []string // recorded sums of what gpuard wrote there or was about to write; nil: no record
+	// Recorded sums of what gpuard wrote there or was about to write; nil: no record.
+	Known []string
 }
 
 // Action is the change of one file.
@@ -37,22 +45,31 @@ type Action string
 
 // Actions. Same, Left and Gone change nothing.
 const (
-	Create Action = "create" // a file that is not there
-	Update Action = "update" // gpuard's own file or block, unchanged since, gets a new text
-	Insert Action = "insert" // a block into a user's file
+	// A file that is not there.
+	Create Action = "create"
+	// Gpuard's own file or block, unchanged since, gets a new text.
+	Update Action = "update"
+	// A block into a user's file.
+	Insert Action = "insert"
 	Delete Action = "delete" // gpuard's own file
-	Cut    Action = "cut"    // a block out of a user's file
-	Same   Action = "same"   // it is already as wanted
-	Gone   Action = "gone"   // there is nothing to remove
-	Left   Action = "left"   // it was changed since gpuard wrote it, so it is kept
+	// A block out of a user's file.
+	Cut Action = "cut"
+	// It is already as wanted.
+	Same Action = "same"
+	// There is nothing to remove.
+	Gone Action = "gone"
+	// It was changed since gpuard wrote it, so it is kept.
+	Left Action = "left"
 )
 
 // Step is the change of one file, with its content before and after.
 type Step struct {
 	Change
 	Action Action
-	Before string // content that the decision is based on
-	After  string // content afterwards; empty for Delete
+	// Content that the decision is based on.
+	Before string
+	// Content afterwards; empty for Delete.
+	After string
 }
 
 // HasEffect reports whether the step changes anything.

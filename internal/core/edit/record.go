@@ -6,19 +6,23 @@ import (
 
 // Record is what gpuard wrote, so that it recognizes its own text, and removes only what it made.
 type Record struct {
-	Schema  string   `json:"schema"` // "gpuard.record/1"
-	Entries []Entry  `json:"entries"`
-	Folders []string `json:"folders"` // created on the way; removed when empty
+	Schema  string  `json:"schema"` // "gpuard.record/1"
+	Entries []Entry `json:"entries"`
+	// Created on the way; removed when empty.
+	Folders []string `json:"folders"`
 }
 
 // Entry is one file, or one block in a file.
 type Entry struct {
-	Setup   string   `json:"setup"` // its setup, such as "conda /home/ann/envs/train"
-	Path    string   `json:"path"`
-	Block   string   `json:"block,omitempty"`
-	Comment string   `json:"comment,omitempty"`
-	Sums    []string `json:"sums,omitempty"` // of a whole file: what was written, and during a change also what is about to be
-	Made    bool     `json:"made,omitempty"` // the file of the block was created for it
+	// Its setup, such as "conda /home/ann/envs/train".
+	Setup   string `json:"setup"`
+	Path    string `json:"path"`
+	Block   string `json:"block,omitempty"`
+	Comment string `json:"comment,omitempty"`
+	// Of a whole file: what was written, and during a change also what is about to be.
+	Sums []string `json:"sums,omitempty"`
+	// The file of the block was created for it.
+	Made bool `json:"made,omitempty"`
 }
 
 // EntriesOf lists the entries of one setup.

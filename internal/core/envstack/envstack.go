@@ -24,12 +24,17 @@ const Variable = "GPUARD_SAVED"
 
 // Entry is one choice and the values before it.
 type Entry struct {
-	ID     string                `json:"id"` // such as "conda:/home/ann/envs/train"
+	// Such as "conda:/home/ann/envs/train".
+	ID     string                `json:"id"`
 	Before map[string]savedValue `json:"before"`
-	Lease  string                `json:"lease,omitempty"` // taken with the choice
-	PID    int                   `json:"pid,omitempty"`   // of the shell that took it
-	Start  uint64                `json:"start,omitempty"` // of that process, in ticks since boot
-	By     int                   `json:"by,omitempty"`    // process that evaluated the choice: that shell, or a subshell
+	// Taken with the choice.
+	Lease string `json:"lease,omitempty"`
+	// Of the shell that took it.
+	PID int `json:"pid,omitempty"`
+	// Of that process, in ticks since boot.
+	Start uint64 `json:"start,omitempty"`
+	// Process that evaluated the choice: that shell, or a subshell.
+	By int `json:"by,omitempty"`
 }
 
 // savedValue is the value of a variable; null means unset, which differs from empty.
@@ -157,6 +162,7 @@ func (s Stack) AsVariable() visible.Var {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // maps and strings can always be encoded
+	// Maps and strings can always be encoded.
+	_ = enc.Encode(s)
 	return visible.Var{Name: Variable, Value: strings.TrimSpace(text.String())}
 }

@@ -20,12 +20,18 @@ type Arm string
 
 // The arms. MIG may be followed by a colon and the profile of its slices.
 const (
-	Alone    Arm = "alone"           // one command after the other, each on a GPU without the others
-	Together Arm = "together"        // all on one GPU, in one lease
-	Shares   Arm = "together:shares" // all on one GPU, each with a share of its memory
-	MPS      Arm = "together:mps"    // the same, through NVIDIA's Multi-Process Service
-	Apart    Arm = "apart"           // each on a GPU of its own, at the same time
-	MIG      Arm = "mig"             // each on a MIG slice of one GPU
+	// One command after the other, each on a GPU without the others.
+	Alone Arm = "alone"
+	// All on one GPU, in one lease.
+	Together Arm = "together"
+	// All on one GPU, each with a share of its memory.
+	Shares Arm = "together:shares"
+	// The same, through NVIDIA's Multi-Process Service.
+	MPS Arm = "together:mps"
+	// Each on a GPU of its own, at the same time.
+	Apart Arm = "apart"
+	// Each on a MIG slice of one GPU.
+	MIG Arm = "mig"
 )
 
 // Arms are all of them.
@@ -73,9 +79,11 @@ func ParseArms(names []string) ([]Arm, error) {
 
 // Turn is a run that is planned.
 type Turn struct {
-	Arm    Arm
-	Round  int   // from 1; less for the warm-up
-	Places []int // the command that starts first, on the first device; then the second; and so on
+	Arm Arm
+	// From 1; less for the warm-up.
+	Round int
+	// The command that starts first, on the first device; then the second; and so on.
+	Places []int
 }
 
 // PlanTurns plans the runs: in each round every arm once, in an order that is drawn, as are the places of the commands. So
@@ -91,7 +99,8 @@ func PlanTurns(arms []Arm, commands, warmup, repeat int, draw func(n int) int) (
 
 func drawOrder(n int, draw func(n int) int) []int {
 	list := make([]int, n)
-	for i := range list { // Fisher and Yates, from the inside out
+	for i := range list {
+		// Fisher and Yates, from the inside out.
 		k := draw(i + 1)
 		list[i], list[k] = list[k], i
 	}
@@ -103,10 +112,13 @@ func CommandLetter(command int) string { return string(rune('A' + command)) }
 
 // Run is what was measured of one turn.
 type Run struct {
-	Arm      Arm       `json:"arm"`
-	Round    int       `json:"round"`   // from 1; less for the warm-up, which does not count
-	Problem  string    `json:"problem"` // why it does not count; "" where it does
-	Seconds  float64   `json:"seconds"` // from the first start to the last end, without waiting for devices
+	Arm Arm `json:"arm"`
+	// From 1; less for the warm-up, which does not count.
+	Round int `json:"round"`
+	// Why it does not count; "" where it does.
+	Problem string `json:"problem"`
+	// From the first start to the last end, without waiting for devices.
+	Seconds  float64   `json:"seconds"`
 	Devices  []string  `json:"devices"` // UUIDs
 	Use      Use       `json:"use"`     // of all its devices
 	Commands []Outcome `json:"commands"`
@@ -117,14 +129,19 @@ func (r *Run) Counts() bool { return r.Round > 0 && r.Problem == "" }
 
 // Outcome is what was measured of one command in one run.
 type Outcome struct {
-	Command string     `json:"command"`       // its letter
-	Seconds float64    `json:"seconds"`       // from its start to its end
-	Company *float64   `json:"company_ratio"` // the part of that time in which all the others ran too; null alone
-	Memory  *gpu.Bytes `json:"memory_bytes"`  // the most that its processes had on a device; null not known
-	Metrics []Value    `json:"metrics"`       // what it printed of them
-	Misread []Misread  `json:"-"`             // what stood in their place and is no number
-	Exit    *int       `json:"exit"`
-	Signal  string     `json:"signal"` // that ended it
+	Command string `json:"command"` // its letter
+	// From its start to its end.
+	Seconds float64 `json:"seconds"`
+	// The part of that time in which all the others ran too; null alone.
+	Company *float64 `json:"company_ratio"`
+	// The most that its processes had on a device; null not known.
+	Memory *gpu.Bytes `json:"memory_bytes"`
+	// What it printed of them.
+	Metrics []Value `json:"metrics"`
+	// What stood in their place and is no number.
+	Misread []Misread `json:"-"`
+	Exit    *int      `json:"exit"`
+	Signal  string    `json:"signal"` // that ended it
 }
 
 // Value is a number that a command printed.

@@ -9,8 +9,10 @@ type Experiment struct {
 	Arms     []Arm
 	Commands int // how many
 	Metrics  []Metric
-	Planned  int      // runs of each arm, without the warm-up
-	Models   []string // of the GPUs that the arms change
+	// Runs of each arm, without the warm-up.
+	Planned int
+	// Of the GPUs that the arms change.
+	Models []string
 }
 
 // Names of quantities that are measured of everything.
@@ -25,30 +27,40 @@ const Everything = "all"
 // Answer is what follows from the runs.
 type Answer struct {
 	Quantities []Quantity `json:"quantities"` // each in each arm
-	Arms       []Summary  `json:"arms"`       // in the order that was asked for; the first is what the others are compared with
-	Conclusion []string   `json:"conclusion"` // in words, of each other arm
-	Warnings   []string   `json:"warnings"`   // what makes the result doubtful
+	// In the order that was asked for; the first is what the others are compared with.
+	Arms []Summary `json:"arms"`
+	// In words, of each other arm.
+	Conclusion []string `json:"conclusion"`
+	// What makes the result doubtful.
+	Warnings []string `json:"warnings"`
 }
 
 // Summary is one arm.
 type Summary struct {
-	Arm     Arm `json:"arm"`
-	Counted int `json:"counted"` // runs that are part of the result
-	Failed  int `json:"failed"`  // runs that are not, because a command failed
-	Use     Use `json:"use"`     // medians of its runs
+	Arm Arm `json:"arm"`
+	// Runs that are part of the result.
+	Counted int `json:"counted"`
+	// Runs that are not, because a command failed.
+	Failed int `json:"failed"`
+	// Medians of its runs.
+	Use Use `json:"use"`
 }
 
 // Quantity is one quantity in one arm. What was not measured has no line.
 type Quantity struct {
-	Command string  `json:"command"`  // its letter; all: of all commands
-	Name    string  `json:"quantity"` // seconds, energy_joules, or a metric
-	Metric  bool    `json:"-"`        // it was printed
-	Arm     Arm     `json:"arm"`
-	Runs    int     `json:"runs"` // in which it was measured
+	// Its letter; all: of all commands.
+	Command string `json:"command"`
+	// Seconds, energy_joules, or a metric.
+	Name   string `json:"quantity"`
+	Metric bool   `json:"-"` // it was printed
+	Arm    Arm    `json:"arm"`
+	// In which it was measured.
+	Runs    int     `json:"runs"`
 	Median  float64 `json:"median"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
-	Ratio   *Ratio  `json:"ratio_to_first"` // of this arm to the first one; null for the first, with fewer than two runs, or where a value is not above 0
+	// Of this arm to the first one; null for the first, with fewer than two runs, or where a value is not above 0.
+	Ratio *Ratio `json:"ratio_to_first"`
 }
 
 // IsTime reports whether the quantity is how long the command took.
@@ -147,7 +159,8 @@ func summarizeArm(arm Arm, runs []Run) Summary {
 		Clock:     middle(func(u *Use) *float64 { return u.Clock }),
 		Throttled: middle(func(u *Use) *float64 { return u.Throttled }),
 	}
-	for i := range uses { // of memory the most is what matters
+	for i := range uses {
+		// Of memory the most is what matters.
 		if m := uses[i].Memory; m != nil && (s.Use.Memory == nil || *s.Use.Memory < *m) {
 			s.Use.Memory = m
 		}

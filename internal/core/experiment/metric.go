@@ -13,9 +13,11 @@ import (
 
 // Metric is a number that a command prints.
 type Metric struct {
-	Name    string
-	pattern *regexp.Regexp // whose first group is the number; nil: a key of JSON
-	key     string         // of an object on a line of its own; dots lead into those in it
+	Name string
+	// Whose first group is the number; nil: a key of JSON.
+	pattern *regexp.Regexp
+	// Of an object on a line of its own; dots lead into those in it.
+	key string
 }
 
 // ParseMetric reads NAME=REGEX or NAME=json:KEY; dots lead into inner objects.
@@ -118,7 +120,8 @@ func quoteNaN(line []byte) []byte {
 
 // parseNumber reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a number.
 func parseNumber(text string) *float64 {
-	text = strings.TrimRight(strings.TrimSpace(text), ",") // one at the end parts sentences
+	// One at the end parts sentences.
+	text = strings.TrimRight(strings.TrimSpace(text), ",")
 	if strings.Contains(text, ",") {
 		if !regexp.MustCompile(`^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$`).MatchString(text) {
 			return nil
@@ -126,7 +129,8 @@ func parseNumber(text string) *float64 {
 		text = strings.ReplaceAll(text, ",", "")
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || v-v != 0 { // neither infinite nor no number
+	if err != nil || v-v != 0 {
+		// Neither infinite nor no number.
 		return nil
 	}
 	return &v

@@ -62,7 +62,8 @@ func logMeanVariance(values []float64, places int) (mean, variance float64) {
 		variance += d * d / (n - 1)
 	}
 	step := math.Pow10(-places) / math.Exp(mean)
-	return mean, max(variance, step*step/12) // what is rounded lies anywhere within a step
+	// What is rounded lies anywhere within a step.
+	return mean, max(variance, step*step/12)
 }
 
 // maxDecimalPlaces is how many decimal places the number with the most of them has.

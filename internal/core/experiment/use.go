@@ -9,21 +9,29 @@ import (
 
 // Use is what the devices of a run did. What was not read is nil, never zero.
 type Use struct {
-	Load      *float64   `json:"load_ratio"`      // mean of all devices, over the time in which it was read
-	Memory    *gpu.Bytes `json:"memory_bytes"`    // the most that was used of one device
-	Power     *float64   `json:"power_watts"`     // mean of the sum of all devices
-	Energy    *float64   `json:"energy_joules"`   // of all devices: the readings of power times their intervals
-	Clock     *float64   `json:"clock_mhz"`       // mean
-	Throttled *float64   `json:"throttled_ratio"` // the part of the time in which heat, the power supply or the hardware lowered clocks
+	// Mean of all devices, over the time in which it was read.
+	Load *float64 `json:"load_ratio"`
+	// The most that was used of one device.
+	Memory *gpu.Bytes `json:"memory_bytes"`
+	// Mean of the sum of all devices.
+	Power *float64 `json:"power_watts"`
+	// Of all devices: the readings of power times their intervals.
+	Energy *float64 `json:"energy_joules"`
+	Clock  *float64 `json:"clock_mhz"` // mean
+	// The part of the time in which heat, the power supply or the hardware lowered clocks.
+	Throttled *float64 `json:"throttled_ratio"`
 }
 
 // Meter adds readings up to a Use. A reading stands for the time since the one before it.
 type Meter struct {
-	time, load, energy, clock, throttled float64 // sums over time, in seconds
+	// Sums over time, in seconds.
+	time, load, energy, clock, throttled float64
 	memory                               *gpu.Bytes
-	blind                                map[string]bool // of what a reading was missing
-	last                                 []gpu.Device
-	unread                               bool // there was a step without any reading
+	// Of what a reading was missing.
+	blind map[string]bool
+	last  []gpu.Device
+	// There was a step without any reading.
+	unread bool
 }
 
 // Add notes the readings of all devices of the run, which stand for that much time. For a MIG slice it is the GPU around it.

@@ -8,9 +8,12 @@ import (
 
 // Limits beyond which a warning is given.
 const (
-	minCompany   = 0.9  // less than this part of a command's time with the others: the arm is diluted
-	maxThrottled = 0.05 // more than this part of an arm's time with lowered clocks
-	maxLawFactor = 1.1  // a closed loop whose throughput times latency changes by more than this factor
+	// Less than this part of a command's time with the others: the arm is diluted.
+	minCompany = 0.9
+	// More than this part of an arm's time with lowered clocks.
+	maxThrottled = 0.05
+	// A closed loop whose throughput times latency changes by more than this factor.
+	maxLawFactor = 1.1
 )
 
 // resultWarnings say what makes the result doubtful.
@@ -101,7 +104,8 @@ func contradictionText(e *Experiment, runs []Run, c, x, y int, arm Arm, product 
 		return ratioOf(s.valuesIn(arm, runs), s.valuesIn(e.Arms[0], runs))
 	}
 	rate, latency := of(x), of(y)
-	if rate == nil || latency == nil { // a run printed one of them without the other
+	if rate == nil || latency == nil {
+		// A run printed one of them without the other.
 		return ""
 	}
 	return fmt.Sprintf("%s and %s of %s contradict each other: in %s %s is %s times and %s %s times that in %s, but with a fixed number of requests under way %s times the %s means %s times the %s (Little's law): either that number became %s that in %s, or one of the two was not measured alike",

@@ -19,40 +19,60 @@ type Key string
 
 // Keys of the parts. A device is counted by one of Lost to Degraded at most, by the gravest; the keys after them are counted beside.
 const (
-	Free       Key = "free"
-	Waiting    Key = "waiting"
-	Next       Key = "next"       // the request that gets devices next
-	Lost       Key = "lost"       // devices that left the bus
-	Unhealthy  Key = "unhealthy"  // devices that must not get work
-	Silent     Key = "silent"     // devices that do not answer
-	Hot        Key = "hot"        // devices that are slowed down because of heat, or soon will be
-	Degraded   Key = "degraded"   // devices that need attention for another reason
-	Drained    Key = "drained"    // devices that were taken out of use
-	Unleased   Key = "unleased"   // devices in use without a lease
-	Intruder   Key = "intruder"   // processes on a device that another user has leased
-	Over       Key = "over"       // leases that use more than their share
-	Kept       Key = "kept"       // leases whose command has ended
-	Unreadable Key = "unreadable" // vendors whose devices cannot be read
-	Well       Key = "well"       // none of the troubles
+	Free    Key = "free"
+	Waiting Key = "waiting"
+	// The request that gets devices next.
+	Next Key = "next"
+	// Devices that left the bus.
+	Lost Key = "lost"
+	// Devices that must not get work.
+	Unhealthy Key = "unhealthy"
+	// Devices that do not answer.
+	Silent Key = "silent"
+	// Devices that are slowed down because of heat, or soon will be.
+	Hot Key = "hot"
+	// Devices that need attention for another reason.
+	Degraded Key = "degraded"
+	// Devices that were taken out of use.
+	Drained Key = "drained"
+	// Devices in use without a lease.
+	Unleased Key = "unleased"
+	// Processes on a device that another user has leased.
+	Intruder Key = "intruder"
+	// Leases that use more than their share.
+	Over Key = "over"
+	// Leases whose command has ended.
+	Kept Key = "kept"
+	// Vendors whose devices cannot be read.
+	Unreadable Key = "unreadable"
+	// None of the troubles.
+	Well Key = "well"
 )
 
 // Part is one figure of the line.
 type Part struct {
-	Key    Key
-	Count  int
-	Text   string   // in English: "2 of 8 free", "1 hot"
-	Places []int    // of the devices that it is about, in the devices of the report
-	Leases []string // that it is about, by id
-	Grave  bool     // something is broken or somebody is harmed; else it is to be known
+	Key   Key
+	Count int
+	// In English: "2 of 8 free", "1 hot".
+	Text string
+	// Of the devices that it is about, in the devices of the report.
+	Places []int
+	// That it is about, by id.
+	Leases []string
+	// Something is broken or somebody is harmed; else it is to be known.
+	Grave bool
 }
 
 // Answer is the first line.
 type Answer struct {
-	Free     Part
-	Of       int // how many devices there are; a GPU with slices counts as its slices
-	Waiting  Part
-	Next     *Start // nil: nothing waits that could start
-	Troubles []Part // the gravest first; never empty: Well where there are none
+	Free Part
+	// How many devices there are; a GPU with slices counts as its slices.
+	Of      int
+	Waiting Part
+	// nil: nothing waits that could start.
+	Next *Start
+	// The gravest first; never empty: Well where there are none.
+	Troubles []Part
 }
 
 // Summarize is the answer that a report gives.

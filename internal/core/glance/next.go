@@ -15,15 +15,20 @@ import (
 
 // Start is when a request that waits may get its devices, and by whose end.
 type Start struct {
-	Ticket  string    // of the request
-	At      time.Time // zero: not known
-	Guess   bool      // by an estimate; else it is a limit, and may be earlier
-	Now     bool      // enough is free for it
-	Places  []int     // devices that it gets, or gets some of, in the devices of the report; empty where At is not known
-	Command string    // of the lease whose end it waits for; "" none, or which one is not known
-	User    string    // of that lease
-	Lease   string    // of that lease
-	Text    string    // in English: "the next gets GPU 5 at about 14:20 (end of bert-large)"
+	Ticket string    // of the request
+	At     time.Time // zero: not known
+	// By an estimate; else it is a limit, and may be earlier.
+	Guess bool
+	// Enough is free for it.
+	Now bool
+	// Devices that it gets, or gets some of, in the devices of the report; empty where At is not known.
+	Places []int
+	// Of the lease whose end it waits for; "" none, or which one is not known.
+	Command string
+	User    string // of that lease
+	Lease   string // of that lease
+	// In English: "the next gets GPU 5 at about 14:20 (end of bert-large)".
+	Text string
 }
 
 // ForecastStarts are when the requests of a report may start, in their order, as far as estimates say. A zero time is not known.
@@ -79,10 +84,13 @@ func servingSpots(spots []deviceOrSlice, w *status.Waiting) []int {
 
 // expectedRelease is when a spot may be free, and which lease ends last before that.
 type expectedRelease struct {
-	at    int64 // ns since 1970, or queue.UnknownTime
+	// ns since 1970, or queue.UnknownTime.
+	at    int64
 	guess bool
-	lease *status.Lease // nil: it is free, or no lease keeps it
-	stuck bool          // no lease keeps it, and it cannot be given: somebody has to act
+	// nil: it is free, or no lease keeps it.
+	lease *status.Lease
+	// No lease keeps it, and it cannot be given: somebody has to act.
+	stuck bool
 }
 
 // freeAt is for a whole device, or for a share of it.
@@ -161,11 +169,13 @@ func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, co
 			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
 			return
 		}
-		n.Command, n.User, n.Lease = "", "", "" // any of several
+		// Any of several.
+		n.Command, n.User, n.Lease = "", "", ""
 		return
 	}
 	some := count
-	for some < len(can) && when[can[some]].at == last.at { // as well as the last one
+	for some < len(can) && when[can[some]].at == last.at {
+		// As well as the last one.
 		some++
 	}
 	for _, at := range slices.Sorted(slices.Values(can[:some])) {

@@ -64,7 +64,8 @@ func findTroubles(s *status.Report) (parts []Part) {
 			note(Drained, i, "")
 		}
 	}
-	told := map[string]bool{} // a lease of several devices is one lease
+	// A lease of several devices is one lease.
+	told := map[string]bool{}
 	once := func(key Key, place int, l status.Lease) {
 		if name := string(key) + " " + l.ID; !told[name] {
 			told[name] = true

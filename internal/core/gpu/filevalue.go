@@ -17,7 +17,8 @@ import (
 // value is one position in a machine file, bound to the variable that it sets.
 type value interface {
 	readNode(d *document, n *node, path string) error
-	jsonValue() any // nil when absent
+	// nil when absent.
+	jsonValue() any
 }
 
 // key is one key of an object. A required key must be present; its value decides whether it may be null.
@@ -188,7 +189,8 @@ func (v number[N]) readNode(d *document, n *node, path string) error {
 	if n.kind != '0' {
 		return d.errorAt(n.begin, "%s must be a number", path)
 	}
-	whole := N(1)/2 == 0 // true for every integer type
+	// true for every integer type.
+	whole := N(1)/2 == 0
 	var got N
 	if i, err := strconv.ParseInt(n.text, 10, 64); err == nil && whole && float64(i) <= float64(v.high) {
 		got = N(i)
@@ -233,10 +235,13 @@ func (v truth) jsonValue() any { return *v.into }
 
 // text is a string, cleaned because it is printed on terminals.
 type text[S ~string] struct {
-	into   *S
-	filled bool              // "" and null are errors
-	tidy   func(S) (S, bool) // converts the string to its normal form; false when it has none
-	want   string            // what tidy accepts, in words
+	into *S
+	// "" and null are errors.
+	filled bool
+	// Converts the string to its normal form; false when it has none.
+	tidy func(S) (S, bool)
+	// What tidy accepts, in words.
+	want string
 }
 
 func (v text[S]) readNode(d *document, n *node, path string) error {

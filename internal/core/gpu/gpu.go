@@ -33,15 +33,24 @@ func Vendors() []Vendor { return []Vendor{NVIDIA, AMD, Intel, Ascend} }
 
 // Machine is all devices, their processes and readings at one moment. It is a plain value.
 type Machine struct {
-	Taken     time.Time // when the readings were made
-	Driver    string    // driver version, "" when unknown
-	CUDA      string    // highest CUDA version the driver supports, "" when unknown
-	Source    string    // what was read: "nvml", "nvidia-smi", "amdgpu", two of them joined by +; "file", "invented"
-	Devices   []Device  // in index order per vendor
-	Processes []Process // on any device, in any order
-	Problems  []string  // what could not be read, in plain words; the other devices are still listed
-	Stuck     bool      // a driver call of this reading still blocks a thread of this process; not recorded
-	Extra     extraKeys // unknown keys of a machine file, kept for Encode
+	// When the readings were made.
+	Taken time.Time
+	// Driver version, "" when unknown.
+	Driver string
+	// Highest CUDA version the driver supports, "" when unknown.
+	CUDA string
+	// What was read: "nvml", "nvidia-smi", "amdgpu", two of them joined by +; "file", "invented".
+	Source string
+	// In index order per vendor.
+	Devices []Device
+	// On any device, in any order.
+	Processes []Process
+	// What could not be read, in plain words; the other devices are still listed.
+	Problems []string
+	// A driver call of this reading still blocks a thread of this process; not recorded.
+	Stuck bool
+	// Unknown keys of a machine file, kept for Encode.
+	Extra extraKeys
 }
 
 // extraKeys holds keys of a recorded file that this version does not know.
@@ -49,53 +58,76 @@ type extraKeys = map[string]json.RawMessage
 
 // Device is one whole GPU. Every pointer is an optional reading: nil means absent, which is not zero.
 type Device struct {
-	Index  int    // order within the vendor (NVML's PCI order)
-	UUID   UUID   // identity
-	Name   string // "NVIDIA A100-SXM4-80GB"
+	// Order within the vendor (NVML's PCI order).
+	Index int
+	UUID  UUID // identity
+	// "NVIDIA A100-SXM4-80GB".
+	Name   string
 	Vendor Vendor
-	PCI    string // "0000:17:00.0", lower case, four digits of domain
-	Minor  *int   // N of /dev/nvidiaN; of /dev/dri/renderDN for AMD
+	// "0000:17:00.0", lower case, four digits of domain.
+	PCI string
+	// N of /dev/nvidiaN; of /dev/dri/renderDN for AMD.
+	Minor *int
 
-	Integrated *bool // it is part of a processor and works in the main memory; nil unknown
+	// It is part of a processor and works in the main memory; nil unknown.
+	Integrated *bool
 
-	MemoryTotal    *Bytes
-	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known
-	MemoryReserved *Bytes   // by the driver and firmware
-	MainMemory     *Bytes   // the machine's memory, of a device that has none of its own: the three above are nil then
-	MainAvailable  *Bytes   // the part of MainMemory that a program can have now without swapping (proc_meminfo(5))
-	Utilization    *float64 // 0..1
-	MemoryLoad     *float64 // part of the time in which its memory was read or written, 0..1
-	Temperature    *int     // Celsius
-	TempSlowdown   *int     // Celsius at which the driver starts to slow the device down
-	TempMargin     *int     // Celsius left before slowdown, where the driver reports a margin instead
-	Power          *float64 // watts
-	PowerLimit     *float64 // watts, enforced
-	Energy         *float64 // joules since the driver was loaded
-	ClockSM        *int     // MHz
-	ClockSMMax     *int     // MHz
-	ClockMemory    *int     // MHz
-	ClockEvents    []string // why clocks are lowered (ClockEvent names); nil absent, empty none
+	MemoryTotal *Bytes
+	// By processes; without the driver's own reserve where Reserved is known.
+	MemoryUsed *Bytes
+	// By the driver and firmware.
+	MemoryReserved *Bytes
+	// The machine's memory, of a device that has none of its own: the three above are nil then.
+	MainMemory *Bytes
+	// The part of MainMemory that a program can have now without swapping (proc_meminfo(5)).
+	MainAvailable *Bytes
+	Utilization   *float64 // 0..1
+	// Part of the time in which its memory was read or written, 0..1.
+	MemoryLoad  *float64
+	Temperature *int // Celsius
+	// Celsius at which the driver starts to slow the device down.
+	TempSlowdown *int
+	// Celsius left before slowdown, where the driver reports a margin instead.
+	TempMargin *int
+	Power      *float64 // watts
+	PowerLimit *float64 // watts, enforced
+	// Joules since the driver was loaded.
+	Energy      *float64
+	ClockSM     *int // MHz
+	ClockSMMax  *int // MHz
+	ClockMemory *int // MHz
+	// Why clocks are lowered (ClockEvent names); nil absent, empty none.
+	ClockEvents []string
 
 	ECC            *bool  // current mode
 	ECCCorrected   *int64 // since driver load
 	ECCUncorrected *int64 // since driver load
 	RemappedRows   *RemappedRows
 	RetiredPages   *RetiredPages
-	XIDs           []XID    // driver errors of this boot that are not settled, oldest first; nil: none is known
-	Drained        string   // who takes it out of use, since when and why, in words; "" when it is not drained
-	RecoveryAction string   // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
-	Fabric         []string // what the driver says is wrong with its NVLink fabric, as "degraded_bandwidth"; nil absent, empty nothing
-	Persistence    *bool
-	ComputeMode    string // "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent
-	Compute        *Capability
-	NUMA           *int
-	MIGMode        *bool
-	MIG            []MIGDevice
-	DisplayActive  *bool  // a screen shows what it draws; it may be absent where no process draws
-	Links          []Link // by position in Machine.Devices; nil absent
-	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
-	Unlisted       string // why its processes could not be listed; "" when they were, or were not asked for
-	Extra          extraKeys
+	// Driver errors of this boot that are not settled, oldest first; nil: none is known.
+	XIDs []XID
+	// Who takes it out of use, since when and why, in words; "" when it is not drained.
+	Drained string
+	// What the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent.
+	RecoveryAction string
+	// What the driver says is wrong with its NVLink fabric, as "degraded_bandwidth"; nil absent, empty nothing.
+	Fabric      []string
+	Persistence *bool
+	// "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent.
+	ComputeMode string
+	Compute     *Capability
+	NUMA        *int
+	MIGMode     *bool
+	MIG         []MIGDevice
+	// A screen shows what it draws; it may be absent where no process draws.
+	DisplayActive *bool
+	// By position in Machine.Devices; nil absent.
+	Links []Link
+	// Why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers.
+	Problem string
+	// Why its processes could not be listed; "" when they were, or were not asked for.
+	Unlisted string
+	Extra    extraKeys
 }
 
 // RemappedRows are the row remapping counters of Ampere and later.
@@ -108,10 +140,13 @@ type RemappedRows struct {
 
 // XID is one error that NVIDIA's driver reported about a device (docs.nvidia.com/deploy/xid-errors).
 type XID struct {
-	Code   int
-	At     time.Time // wall clock; zero unknown, in this boot
-	PID    int       // the process that the driver blames; 0 unknown
-	Source string    // "nvml" or "kernel log"
+	Code int
+	// Wall clock; zero unknown, in this boot.
+	At time.Time
+	// The process that the driver blames; 0 unknown.
+	PID int
+	// "nvml" or "kernel log".
+	Source string
 }
 
 // Event is one error that the driver reported while a process waited for it.
@@ -129,9 +164,11 @@ type RetiredPages struct {
 
 // MIGDevice is one MIG slice (a compute instance) of a device.
 type MIGDevice struct {
-	Index           int    // order within its parent, as nvidia-smi prints it
-	UUID            UUID   // "MIG-…"
-	Profile         string // "1g.10gb", or "1c.2g.20gb" when the compute instance is smaller than its GPU instance
+	// Order within its parent, as nvidia-smi prints it.
+	Index int
+	UUID  UUID // "MIG-…"
+	// "1g.10gb", or "1c.2g.20gb" when the compute instance is smaller than its GPU instance.
+	Profile         string
 	GPUInstance     int
 	ComputeInstance int
 	MemoryTotal     *Bytes
@@ -151,19 +188,29 @@ const (
 
 // Process is one process on one device. A process on two devices appears twice.
 type Process struct {
-	PID       int    // 0: which process it is in this PID namespace is not known
-	Outside   int    // the driver's number of such a process; 0 for all others
-	GPU       UUID   // of the device, or of the MIG device
-	Memory    *Bytes // on that device; nil when the driver does not say
-	User      string // owner's name, or the number, or "" when unknown
-	Command   string // command line, control characters removed
-	Kind      Kind   // "" when unknown
-	UID       *uint32
-	Start     uint64    // start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 unknown
-	Started   time.Time // the same as wall clock, for display; zero unknown
-	State     string    // one letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process
-	Cgroup    string
-	Container string // container id, "" outside containers
+	// 0: which process it is in this PID namespace is not known.
+	PID int
+	// The driver's number of such a process; 0 for all others.
+	Outside int
+	// Of the device, or of the MIG device.
+	GPU UUID
+	// On that device; nil when the driver does not say.
+	Memory *Bytes
+	// Owner's name, or the number, or "" when unknown.
+	User string
+	// Command line, control characters removed.
+	Command string
+	Kind    Kind // "" when unknown
+	UID     *uint32
+	// Start time in clock ticks since boot (field 22 of /proc/PID/stat); 0 unknown.
+	Start uint64
+	// The same as wall clock, for display; zero unknown.
+	Started time.Time
+	// One letter of /proc/PID/stat ("Z" is a zombie); "" unknown, "gone" when /proc has no such process.
+	State  string
+	Cgroup string
+	// Container id, "" outside containers.
+	Container string
 	Extra     extraKeys
 }
 
@@ -179,16 +226,26 @@ type What uint
 
 // Parts of a machine. Identity is always read.
 const (
-	Identity       What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
-	Quick                           // memory, utilisation, temperature, clock events
-	Clocks                          // clocks, the highest one, and the temperature at which they are lowered
-	Power                           // power and its limit
-	Processes                       // processes on each device
-	Links                           // link class between devices
-	Faults                          // uncorrectable errors, remapped rows, retired pages, recovery action, NVLink fabric, compute mode
-	Modes                           // ECC and its corrected errors, persistence
-	RecountDevices                  // count the devices again first: a device may have appeared since this process started
-	Deciding                        // nothing is shown: what says nothing new of an empty or a cool device may be left out
+	// Index, UUID, name, PCI, minor, compute capability, MIG layout, memory total.
+	Identity What = 1 << iota
+	// Memory, utilisation, temperature, clock events.
+	Quick
+	// Clocks, the highest one, and the temperature at which they are lowered.
+	Clocks
+	// Power and its limit.
+	Power
+	// Processes on each device.
+	Processes
+	// Link class between devices.
+	Links
+	// Uncorrectable errors, remapped rows, retired pages, recovery action, NVLink fabric, compute mode.
+	Faults
+	// ECC and its corrected errors, persistence.
+	Modes
+	// Count the devices again first: a device may have appeared since this process started.
+	RecountDevices
+	// Nothing is shown: what says nothing new of an empty or a cool device may be left out.
+	Deciding
 
 	Load       = Quick | Clocks | Power
 	Health     = Faults | Modes
@@ -255,10 +312,14 @@ type Link string
 const (
 	LinkSelf   Link = "self"
 	LinkNVLink Link = "nvlink"
-	LinkSwitch Link = "switch" // one PCIe switch (PIX) or several (PXB)
-	LinkBridge Link = "bridge" // through the host bridge of one socket (PHB)
-	LinkNode   Link = "node"   // within one NUMA node (NODE)
-	LinkSystem Link = "system" // across sockets (SYS)
+	// One PCIe switch (PIX) or several (PXB).
+	LinkSwitch Link = "switch"
+	// Through the host bridge of one socket (PHB).
+	LinkBridge Link = "bridge"
+	// Within one NUMA node (NODE).
+	LinkNode Link = "node"
+	// Across sockets (SYS).
+	LinkSystem Link = "system"
 )
 
 // Capability is a CUDA compute capability.
@@ -336,7 +397,8 @@ func (m *Machine) DevicesUnder(pids []int) []string {
 // Problem instead.
 func (d *Device) UseUnknown(slice *MIGDevice) bool {
 	used, load := d.MemoryUsed, d.Utilization
-	if slice != nil { // the load of a split device is not reported
+	if slice != nil {
+		// The load of a split device is not reported.
 		used, load = slice.MemoryUsed, nil
 	}
 	return d.Problem == "" && d.Unlisted != "" && used == nil && load == nil

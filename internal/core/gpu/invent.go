@@ -9,22 +9,28 @@ import (
 	"unicode"
 )
 
-const maxInvented = 64 // devices
+// Devices.
+const maxInvented = 64
 
 // model describes one kind of device. Memory is what the driver reports for the card, which is not the round number in
 // its name.
 type model struct {
-	word     string
-	name     string
-	vendor   Vendor
-	memory   Bytes
-	compute  Capability // zero for AMD
-	power    float64    // watts, default limit
-	slowdown int        // Celsius
-	clock    int        // MHz, highest SM clock
-	fabric   bool       // devices reach each other by NVLink, or by AMD's Infinity Fabric
-	server   bool       // ECC on and persistence mode on
-	chip     bool       // a system on a chip: memory is the machine's
+	word    string
+	name    string
+	vendor  Vendor
+	memory  Bytes
+	compute Capability // zero for AMD
+	// Watts, default limit.
+	power    float64
+	slowdown int // Celsius
+	// MHz, highest SM clock.
+	clock int
+	// Devices reach each other by NVLink, or by AMD's Infinity Fabric.
+	fabric bool
+	// ECC on and persistence mode on.
+	server bool
+	// A system on a chip: memory is the machine's.
+	chip bool
 }
 
 // knownModels lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
@@ -226,7 +232,8 @@ func (d *Device) splitIntoSlices(profiles []string) {
 	if len(profiles) == 0 {
 		return
 	}
-	d.MIGMode, d.Utilization = new(true), nil // the driver reports no utilisation of a split device
+	// The driver reports no utilisation of a split device.
+	d.MIGMode, d.Utilization = new(true), nil
 	for i, profile := range profiles {
 		_, memory, _ := sliceSize(profile)
 		d.MIG = append(d.MIG, MIGDevice{

@@ -10,8 +10,9 @@ import (
 
 // node is one JSON value with its position, for error messages.
 type node struct {
-	kind       byte // '{' '[' '"' '0' 't' 'n' (null)
-	begin, end int  // bytes of the value
+	// '{' '[' '"' '0' 't' 'n' (null).
+	kind       byte
+	begin, end int // bytes of the value
 	text       string
 	members    []member
 	items      []node

@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	fileSchema  = "gpuard.machine/1"
-	fileLimit   = 16 << 20 // bytes
-	memoryLimit = 64 * TiB // far above any device
-	pidLimit    = 1 << 22  // PID_MAX_LIMIT, torvalds/linux include/linux/threads.h
+	fileSchema = "gpuard.machine/1"
+	fileLimit  = 16 << 20 // bytes
+	// Far above any device.
+	memoryLimit = 64 * TiB
+	// PID_MAX_LIMIT, torvalds/linux include/linux/threads.h.
+	pidLimit = 1 << 22
 )
 
 // DecodeMachine reads a machine file: JSON as Encode writes it, at most 16 MiB. Only the identity, memory, utilisation and

@@ -6,16 +6,24 @@ import "cmp"
 // (NVML_VALUE_NOT_AVAILABLE in nvml.h, -1 in 32 or 64 bits), and a defective one anything. What no device can have is
 // absent: a card without a sensor is not hot. Each bound is far from what any card has.
 const (
-	mostCelsius   = 150       // silicon is damaged from about 125 on
-	mostWatts     = 10_000    // of a board
-	mostJoules    = 1e13      // of a board in 30 years
-	mostMegahertz = 100_000   // of a clock
-	mostMemory    = 64 << 40  // bytes of one device
-	mostCount     = 1<<32 - 2 // errors since the driver was loaded
-	mostRows      = 1 << 20   // remapped or retired
-	mostMinor     = 1<<20 - 1 // minor numbers have 20 bits
-	mostVersion   = 99        // of a compute capability
-	notAvailable  = -1        // as degrees: a card that is at -1 degrees is without a reading for that moment
+	// Silicon is damaged from about 125 on.
+	mostCelsius = 150
+	mostWatts   = 10_000 // of a board
+	// Of a board in 30 years.
+	mostJoules    = 1e13
+	mostMegahertz = 100_000 // of a clock
+	// Bytes of one device.
+	mostMemory = 64 << 40
+	// Errors since the driver was loaded.
+	mostCount = 1<<32 - 2
+	// Remapped or retired.
+	mostRows = 1 << 20
+	// Minor numbers have 20 bits.
+	mostMinor = 1<<20 - 1
+	// Of a compute capability.
+	mostVersion = 99
+	// As degrees: a card that is at -1 degrees is without a reading for that moment.
+	notAvailable = -1
 )
 
 // DropImplausible makes the readings absent that no device can have.

@@ -19,8 +19,9 @@ const (
 // Unavailable says why a vendor's devices cannot be read at all. It is an error, so that a failure is never a silent
 // empty list.
 type Unavailable struct {
-	Cause  Cause
-	Text   string // "cannot …", with the loader's or driver's own words
+	Cause Cause
+	// "cannot …", with the loader's or driver's own words.
+	Text   string
 	Remedy string // what to do next
 }
 

@@ -14,7 +14,8 @@ import (
 
 // Command makes the command line of each run.
 type Command struct {
-	Unused []string // parameters that no word uses
+	// Parameters that no word uses.
+	Unused []string
 
 	grid  *Grid
 	words []commandWord
@@ -23,7 +24,8 @@ type Command struct {
 // commandWord is a template, or a literal text.
 type commandWord struct {
 	text string
-	made *template.Template // nil: a literal text
+	// nil: a literal text.
+	made *template.Template
 }
 
 // unknownParameter is the error of a word with an unknown parameter.
@@ -64,7 +66,8 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 		c.words = append(c.words, w)
 	}
 	c.Unused = slices.DeleteFunc(slices.Clone(g.Names), func(n string) bool { return used[n] })
-	if g.Len() > 0 { // an error that only execution shows appears in the first run
+	if g.Len() > 0 {
+		// An error that only execution shows appears in the first run.
 		if _, err := c.Words(0); err != nil {
 			return nil, err
 		}

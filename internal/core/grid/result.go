@@ -17,14 +17,21 @@ import (
 type Result struct {
 	Run        int               `json:"run"`        // its number, from 0
 	Parameters map[string]string `json:"parameters"` // by name
-	State      string            `json:"state"`      // "ok", "failed", "running" or "not done"
-	Exit       *int              `json:"exit"`       // its exit code; null while there is none, and after a signal
-	Signal     string            `json:"signal"`     // that ended it, such as "SIGKILL"; "" none
-	Starts     int               `json:"starts"`     // how often it was started
-	Seconds    float64           `json:"seconds"`    // duration of the last start
-	Devices    []batchlog.Device `json:"devices"`    // of the last start
-	Log        string            `json:"log"`        // its output, a path in the sweep's folder
-	Problem    string            `json:"problem"`    // why it could not be started, or a fault of the machine; "" none
+	// "ok", "failed", "running" or "not done".
+	State string `json:"state"`
+	// Its exit code; null while there is none, and after a signal.
+	Exit *int `json:"exit"`
+	// That ended it, such as "SIGKILL"; "" none.
+	Signal string `json:"signal"`
+	// How often it was started.
+	Starts int `json:"starts"`
+	// Duration of the last start.
+	Seconds float64           `json:"seconds"`
+	Devices []batchlog.Device `json:"devices"` // of the last start
+	// Its output, a path in the sweep's folder.
+	Log string `json:"log"`
+	// Why it could not be started, or a fault of the machine; "" none.
+	Problem string `json:"problem"`
 }
 
 // ResultOf is the result of run i.
@@ -73,7 +80,8 @@ func WriteCSV(w io.Writer, s *batchlog.State, g *Grid) error {
 		}
 		head = append(head, name)
 	}
-	_ = out.Write(append(head, fixedColumns()[1:]...)) // an error is kept, and returned by Error
+	// An error is kept, and returned by Error.
+	_ = out.Write(append(head, fixedColumns()[1:]...))
 	for i := range s.Runs {
 		r := ResultOf(s, g, i)
 		row := []string{strconv.Itoa(i)}

@@ -21,10 +21,14 @@ const MaxRuns = 1_000_000
 // Grid is the runs of a sweep: every combination of the Axes, or one run per row, or one per command. Runs count from
 // 0.
 type Grid struct {
-	Names    []string   `json:"names"`              // of the parameters, in their order
-	Axes     [][]string `json:"axes,omitempty"`     // the values of each; those of the last change fastest
-	Rows     [][]string `json:"rows,omitempty"`     // the values of each run
-	Commands [][]string `json:"commands,omitempty"` // the words of each run, which then has no parameters
+	// Of the parameters, in their order.
+	Names []string `json:"names"`
+	// The values of each; those of the last change fastest.
+	Axes [][]string `json:"axes,omitempty"`
+	// The values of each run.
+	Rows [][]string `json:"rows,omitempty"`
+	// The words of each run, which then has no parameters.
+	Commands [][]string `json:"commands,omitempty"`
 }
 
 // Len is how many runs there are.

@@ -141,7 +141,8 @@ func padNumber(number string, width int) string {
 func ReadTable(data []byte) (Grid, error) {
 	var g Grid
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
-	r.FieldsPerRecord = -1 // counted here, for a plainer error
+	// Counted here, for a plainer error.
+	r.FieldsPerRecord = -1
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return g, errors.New("it is empty; its first line names the parameters, and each further line is a run")

@@ -38,9 +38,11 @@ type Target string
 
 // Targets, in the order of the table.
 const (
-	Slurm         Target = "slurm"
-	Kubernetes    Target = "kubernetes"     // with the resource of NVIDIA's device plugin
-	KubernetesDRA Target = "kubernetes-dra" // with a claim (resource.k8s.io/v1)
+	Slurm Target = "slurm"
+	// With the resource of NVIDIA's device plugin.
+	Kubernetes Target = "kubernetes"
+	// With a claim (resource.k8s.io/v1).
+	KubernetesDRA Target = "kubernetes-dra"
 	Compose       Target = "compose"
 )
 
@@ -54,21 +56,26 @@ func (t Target) Title() string {
 
 // Work is a job for another engine: what it asks for, and what else its owner said about it.
 type Work struct {
-	Spec      job.Spec
-	Care      job.Care // Stop, LogLimit and Spec.Grace only where they were asked for
-	ID        string   // makes its name unique: lower case letters and digits, at most 12; "" is a hash of the work
-	Folder    string   // in which it starts; "" that of the engine or the image
-	Env       []Variable
-	Note      string
-	Held      bool // it is not to be started before somebody says so
+	Spec job.Spec
+	// Stop, LogLimit and Spec.Grace only where they were asked for.
+	Care job.Care
+	// Makes its name unique: lower case letters and digits, at most 12; "" is a hash of the work.
+	ID string
+	// In which it starts; "" that of the engine or the image.
+	Folder string
+	Env    []Variable
+	Note   string
+	// It is not to be started before somebody says so.
+	Held      bool
 	After     []After
 	Array     Array
 	Image     string // of its container
 	Namespace string // of Kubernetes
-	Queue     string // Slurm's partition, or the local queue of Kueue
-	Private   bool   // --private-state
-	Verify    string // --verify
-	Service   Service
+	// Slurm's partition, or the local queue of Kueue.
+	Queue   string
+	Private bool   // --private-state
+	Verify  string // --verify
+	Service Service
 }
 
 // Variable is one of the environment that its owner named.
@@ -76,14 +83,18 @@ type Variable struct{ Name, Value string }
 
 // After is a job of the same engine that comes first.
 type After struct {
-	ID  string // as the engine calls it
-	Any bool   // however it ends; else only if it ends with 0
+	// As the engine calls it.
+	ID string
+	// However it ends; else only if it ends with 0.
+	Any bool
 }
 
 // Array is one job for each number; none is a single job.
 type Array struct {
-	Tasks []int // each has its own as GPUARD_ARRAY_TASK
-	Most  int   // so many at the same time; 0: no limit
+	// Each has its own as GPUARD_ARRAY_TASK.
+	Tasks []int
+	// So many at the same time; 0: no limit.
+	Most int
 }
 
 // Service is what only a service of a gpuard.yaml has.
@@ -91,9 +102,10 @@ type Service struct {
 	Each      bool
 	Replicas  int // above 1
 	DependsOn []string
-	EnvFiles  []string // whose variables are in Env
-	Ready     bool     // it has a check
-	Healthy   bool     // likewise
+	// Whose variables are in Env.
+	EnvFiles []string
+	Ready    bool // it has a check
+	Healthy  bool // likewise
 }
 
 // Level says how well a target can be told something.
@@ -108,12 +120,18 @@ const (
 
 // Verdict is what becomes of one field that was asked for.
 type Verdict struct {
-	Field string `json:"field"`        // of Work: "Spec.Memory"
-	Flag  string `json:"flag"`         // how its owner says it: "--mem"
-	Level Level  `json:"level"`        // how well the engine can be told
-	How   string `json:"how"`          // how it is said; of a refusal, why not
-	Do    string `json:"do,omitempty"` // of a refusal: the way out
-	needs bool   `json:"-"`            // the target cannot do without it
+	// Of Work: "Spec.Memory".
+	Field string `json:"field"`
+	// How its owner says it: "--mem".
+	Flag string `json:"flag"`
+	// How well the engine can be told.
+	Level Level `json:"level"`
+	// how it is said; of a refusal, why not.
+	How string `json:"how"`
+	// Of a refusal: the way out.
+	Do string `json:"do,omitempty"`
+	// The target cannot do without it.
+	needs bool `json:"-"`
 }
 
 // String is one line for users.
@@ -127,10 +145,13 @@ func (v Verdict) String() string {
 
 // Output is a job in the words of a target.
 type Output struct {
-	Text     string // for the engine's own command
-	Name     string // of the job there; for Slurm it need not be unique
-	ID       string
-	Verdicts []Verdict // in the order of the table
+	// For the engine's own command.
+	Text string
+	// Of the job there; for Slurm it need not be unique.
+	Name string
+	ID   string
+	// In the order of the table.
+	Verdicts []Verdict
 }
 
 // Write writes the work for a target. The site says what Slurm's types and features mean. The error is a *job.Refusal,
@@ -138,7 +159,8 @@ type Output struct {
 func Write(t Target, w Work, site policy.Slurm) (Output, error) {
 	verdicts := judgeFields(t, &w, site)
 	if w.ID == "" {
-		text, _ := json.Marshal(w) // strings and numbers can always be encoded
+		// Strings and numbers can always be encoded.
+		text, _ := json.Marshal(w)
 		sum := sha256.Sum256(text)
 		w.ID = hex.EncodeToString(sum[:4])
 	}

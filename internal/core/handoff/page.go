@@ -4,9 +4,11 @@ import "fmt"
 
 // Field is a row of the table, for the reference page.
 type Field struct {
-	Name string   // of Work
-	Flag string   // how its owner says it
-	Says []string // for each of Targets: the level and how, and for which values it is another one
+	Name string // of Work
+	// How its owner says it.
+	Flag string
+	// For each of Targets: the level and how, and for which values it is another one.
+	Says []string
 }
 
 // Fields are all rows.

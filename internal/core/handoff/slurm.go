@@ -99,7 +99,8 @@ func timeDirectives(w *Work) []string {
 		if w.Care.Stop != "" {
 			stop = strings.TrimPrefix(w.Care.Stop, "SIG")
 		}
-		const most = 65535 // of Slurm, in seconds
+		// Of Slurm, in seconds.
+		const most = 65535
 		before := min(most, ceilSeconds(limit-w.Spec.Timeout))
 		list = append(list, fmt.Sprintf("signal=B:%s@%d", stop, max(1, before)))
 	}

@@ -15,10 +15,13 @@ type row struct {
 
 // cell is what becomes of a field for one target.
 type cell struct {
-	level  Level
-	how    string // how it is said; of a refusal, why not
-	do     string // of a refusal: the way out
-	needed bool   // it is judged even when it was not asked for
+	level Level
+	// how it is said; of a refusal, why not.
+	how string
+	// Of a refusal: the way out.
+	do string
+	// It is judged even when it was not asked for.
+	needed bool
 	unless []exception
 }
 

@@ -55,7 +55,8 @@ func waitingRows() []row {
 		{"Spec.Waiting.Limit", "--wait", func(w *Work) bool { return w.Spec.Waiting.Limit > 0 }, inPods(
 			refusedCell("Slurm has no limit for waiting alone", "leave the time out; sbatch --deadline has one for waiting and running together"), refusedCell("a pod waits as long as it takes", "leave the time out"), refusedCell("Docker never waits", "leave it out"))},
 		{"Spec.Waiting.Fallback", "--fallback", func(w *Work) bool {
-			return len(w.Spec.Waiting.Fallback) > 0 && w.Spec.Waiting.Fallback[0] != "wait" // which is what engines do
+			// Which is what engines do.
+			return len(w.Spec.Waiting.Fallback) > 0 && w.Spec.Waiting.Fallback[0] != "wait"
 		}, refusedCell("the engine does not try something else in place of waiting", "leave it out, and hand it in again in the other form").forAllTargets()},
 	}
 }

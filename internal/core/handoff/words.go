@@ -138,7 +138,8 @@ func findRoomyType(w *Work, site policy.Slurm) string {
 	if w.Spec.Model != "" || w.Spec.MIG != "" {
 		return ""
 	}
-	least := map[string]gpu.Bytes{} // of each type, the memory of its smallest model
+	// Of each type, the memory of its smallest model.
+	least := map[string]gpu.Bytes{}
 	for name, kind := range site.Types {
 		if size, known := least[kind]; !known || readMemory(name) < size {
 			least[kind] = readMemory(name)

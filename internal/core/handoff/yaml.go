@@ -9,8 +9,9 @@ import (
 type object []field
 
 type field struct {
-	key   string
-	value any // string, int, int64, bool, object, []object, []string or numbers
+	key string
+	// String, int, int64, bool, object, []object, []string or numbers.
+	value any
 }
 
 // intList is a list of them.
@@ -86,7 +87,8 @@ func yamlScalar(text string) string {
 	if text == "" || !strings.Contains(letters, text[:1]) || strings.Trim(text, letters+"0123456789_./-") != "" {
 		return strconv.Quote(text)
 	}
-	switch strings.ToLower(text) { // what YAML 1.1 reads as something else
+	switch strings.ToLower(text) {
+	// What YAML 1.1 reads as something else.
 	case "y", "yes", "n", "no", "true", "false", "on", "off", "null":
 		return strconv.Quote(text)
 	}

@@ -18,7 +18,8 @@ func BlameDevices(before, after gpu.Machine, ids []gpu.UUID, began, now time.Tim
 		var text string
 		switch d, _, found := after.FindDevice(id); {
 		case !known:
-			continue // nothing to compare with
+			// Nothing to compare with.
+			continue
 		case !found:
 			text = "it is gone"
 		default:

@@ -37,8 +37,10 @@ type Kind string
 
 // Kinds of trouble.
 const (
-	Hot  Kind = "hot"  // slowed down because of heat
-	Slow Kind = "slow" // slowed down by its power supply, or only by its clock
+	// Slowed down because of heat.
+	Hot Kind = "hot"
+	// Slowed down by its power supply, or only by its clock.
+	Slow Kind = "slow"
 	Sick Kind = "sick" // unhealthy
 )
 
@@ -47,43 +49,62 @@ func Kinds() []Kind { return []Kind{Hot, Slow, Sick} }
 
 // Limits. The times are in minutes of Drift.Minute.
 const (
-	slowClock      = 0.85 // of the card's own clock at this load: below it is slow
-	goodClock      = 0.92 // at and above it is not
-	hotterDegrees  = 3.0  // C above the median of the neighbours
-	coolDegrees    = 1.0  // C above it
-	minLoad        = 0.3  // utilization from which a clock means something
-	fixedHot       = 90   // C, where nothing else is known
-	fixedCool      = 85   // C
-	goodMargin     = 5    // C before slowdown; smallestMargin is the lower limit
-	goodToSlowdown = 8    // C before the slowdown temperature; closeToSlowdown is the lower limit
-	fullPower      = 0.95 // of the limit: the limit explains a low clock
+	// Of the card's own clock at this load: below it is slow.
+	slowClock = 0.85
+	// At and above it is not.
+	goodClock = 0.92
+	// C above the median of the neighbours.
+	hotterDegrees = 3.0
+	coolDegrees   = 1.0 // C above it
+	// Utilization from which a clock means something.
+	minLoad = 0.3
+	// C, where nothing else is known.
+	fixedHot  = 90
+	fixedCool = 85 // C
+	// C before slowdown; smallestMargin is the lower limit.
+	goodMargin = 5
+	// C before the slowdown temperature; closeToSlowdown is the lower limit.
+	goodToSlowdown = 8
+	// Of the limit: the limit explains a low clock.
+	fullPower = 0.95
 
-	troubleMinutes   = 1.0
-	gapMinutes       = 0.25 // longest time between two samples that is counted
-	restMinutes      = 30.0 // after a move
-	remainingMinutes = 30.0 // of a job that does not say how long it takes
-	costMinutes      = 2.0  // of a move: end, start, read the checkpoint
-	askMinutes       = 5.0  // before the same trouble is reported again; doubled each time
-	longAskMinutes   = 60.0
-	unknownRate      = slowClock // speed of a device whose clock is not readable
+	troubleMinutes = 1.0
+	// Longest time between two samples that is counted.
+	gapMinutes  = 0.25
+	restMinutes = 30.0 // after a move
+	// Of a job that does not say how long it takes.
+	remainingMinutes = 30.0
+	// Of a move: end, start, read the checkpoint.
+	costMinutes = 2.0
+	// Before the same trouble is reported again; doubled each time.
+	askMinutes     = 5.0
+	longAskMinutes = 60.0
+	// Speed of a device whose clock is not readable.
+	unknownRate = slowClock
 )
 
 // Drift watches the devices of one job over time. Machine.Taken is its clock.
 type Drift struct {
-	Kinds  []Kind        // of trouble for which the job is moved
-	Minute time.Duration // length of a minute in the limits; 0 means one. Tests shorten it
+	// Of trouble for which the job is moved.
+	Kinds []Kind
+	// Length of a minute in the limits; 0 means one. Tests shorten it.
+	Minute time.Duration
 
 	cards map[gpu.UUID]*deviceHistory
-	moved time.Time // the last move; zero none
+	// The last move; zero none.
+	moved time.Time
 	left  []gpu.UUID
 }
 
 // Move is advice to leave a device.
 type Move struct {
-	Kind   Kind
-	GPU    gpu.UUID   // the whole device that is in trouble
-	Reason string     // the rest of a sentence that begins with the device's name
-	Avoid  []gpu.UUID // whole devices that would be no better, and those that the job has left
+	Kind Kind
+	// The whole device that is in trouble.
+	GPU gpu.UUID
+	// The rest of a sentence that begins with the device's name.
+	Reason string
+	// Whole devices that would be no better, and those that the job has left.
+	Avoid []gpu.UUID
 }
 
 // AddSample takes one sample of the devices on (whole ones, or slices) of the job, and says whether to leave them. m needs

@@ -10,22 +10,30 @@ import (
 
 // deviceHistory is the history of one device.
 type deviceHistory struct {
-	level    sampleLevel
-	at       time.Time     // of the last sample that was bad or fine
-	lastBad  time.Time     // when it was bad last
-	trouble  time.Duration // bad time less fine time, from 0 to the time that counts as trouble
-	rate     float64       // of its own speed while bad, smoothed; unknownRate unless measured
+	level sampleLevel
+	// Of the last sample that was bad or fine.
+	at time.Time
+	// When it was bad last.
+	lastBad time.Time
+	// Bad time less fine time, from 0 to the time that counts as trouble.
+	trouble time.Duration
+	// Of its own speed while bad, smoothed; unknownRate unless measured.
+	rate     float64
 	measured bool
-	clocks   []clockReading // while it was not slowed down, oldest first
-	asked    int            // how often the trouble was reported
-	last     time.Time      // when it was reported last
+	// While it was not slowed down, oldest first.
+	clocks []clockReading
+	// How often the trouble was reported.
+	asked int
+	// When it was reported last.
+	last time.Time
 }
 
 // clockReading is one reading of the clock under load.
 type clockReading struct {
-	at   time.Time
-	mhz  int
-	load int // bandOf the utilization
+	at  time.Time
+	mhz int
+	// bandOf the utilization.
+	load int
 }
 
 // sampleLevel is the result of one sample.
@@ -41,20 +49,24 @@ const (
 
 // sample is one reading of one device.
 type sample struct {
-	level  sampleLevel
-	kind   Kind
-	why    []string
-	warmer *float64 // than the median of the neighbours, C
+	level sampleLevel
+	kind  Kind
+	why   []string
+	// Than the median of the neighbours, C.
+	warmer *float64
 	rate   *float64 // of its own speed
 }
 
 // Times of a card's history, in minutes of Drift.Minute.
 const (
-	recentMinutes  = 30.0
-	settledMinutes = 1.0  // readings must span this before a clock is compared with them
-	staleMinutes   = 5.0  // trouble whose last bad sample is older is forgotten, even without a fine one
-	apartMinutes   = 0.25 // readings are kept no closer together
-	settledClocks  = 4
+	recentMinutes = 30.0
+	// Readings must span this before a clock is compared with them.
+	settledMinutes = 1.0
+	// Trouble whose last bad sample is older is forgotten, even without a fine one.
+	staleMinutes = 5.0
+	// Readings are kept no closer together.
+	apartMinutes  = 0.25
+	settledClocks = 4
 )
 
 // takeSample makes one sample, and remembers the clock of a device that is not slowed down.
@@ -97,12 +109,14 @@ func (d *Drift) judgeBySpeed(c *deviceHistory, dev gpu.Device, now time.Time) sa
 	margin, why := marginOf(dev)
 	if margin != nil && *margin <= 0 && d.wantsKind(Hot) {
 		if s.level != levelBad {
-			s.level, s.rate = levelBad, nil // its clock does not show yet what it will lose
+			// Its clock does not show yet what it will lose.
+			s.level, s.rate = levelBad, nil
 		}
 		s.kind, s.why = Hot, append(s.why, why)
 	}
 	if len(reasons) > 0 && s.level != levelBad {
-		s.level = levelNeither // the job is not moved for this, but it is not fine either
+		// The job is not moved for this, but it is not fine either.
+		s.level = levelNeither
 	}
 	if usual > 0 && dev.ClockSM != nil && canExplainClock(dev) && !hasNormalLimit(dev) {
 		switch is := float64(*dev.ClockSM) / float64(usual); {
@@ -212,7 +226,8 @@ func slowdownReasons(d gpu.Device) (out []slowdownReason) {
 		switch e {
 		case "hw_thermal_slowdown", "sw_thermal_slowdown":
 			out = append(out, slowdownReason{Hot, "is slowed down because of heat (" + e + ")"})
-		case "hw_slowdown": // the driver sets it together with the two specific ones
+		case "hw_slowdown":
+			// The driver sets it together with the two specific ones.
 			if !has("hw_thermal_slowdown") && !has("hw_power_brake_slowdown") {
 				out = append(out, slowdownReason{Slow, "is slowed down by its hardware (hw_slowdown)"})
 			}

@@ -25,8 +25,9 @@ type State string
 // States from best to worst. Only OK devices are given to new jobs. Unknown means that the device does not answer. A
 // device that answers but lacks health readings (consumer cards) is OK.
 const (
-	OK        State = "ok"
-	Degraded  State = "degraded"  // works, but needs a reset or is being slowed down
+	OK State = "ok"
+	// Works, but needs a reset or is being slowed down.
+	Degraded  State = "degraded"
 	Unhealthy State = "unhealthy" // must not get work
 	Unknown   State = "unknown"   // does not answer
 )
@@ -36,18 +37,27 @@ type Cure string
 
 // Cures, one for each kind of cause.
 const (
-	Ask     Cure = "ask"     // find out why the device does not answer
-	Recover Cure = "recover" // lost to the bus: seating and power, then a reboot
-	Inspect Cure = "inspect" // the board is broken: the vendor's diagnosis, an exchange
-	Reboot  Cure = "reboot"  // the machine
-	Drain   Cure = "drain"   // its jobs end first, then a reset
-	Reset   Cure = "reset"   // the device, when idle
-	Unlink  Cure = "unlink"  // jobs that use peer-to-peer traffic end
-	Relink  Cure = "relink"  // the NVLink fabric: cables, switches, the fabric manager
-	Consult Cure = "consult" // the driver asks for an action that this version does not know
-	Cool    Cure = "cool"    // air and fans
-	Power   Cure = "power"   // supply and cables
-	Confirm Cure = "confirm" // an administrator confirms the repair (gpuard undrain): only that ends the driver's error
+	// Find out why the device does not answer.
+	Ask Cure = "ask"
+	// Lost to the bus: seating and power, then a reboot.
+	Recover Cure = "recover"
+	// The board is broken: the vendor's diagnosis, an exchange.
+	Inspect Cure = "inspect"
+	Reboot  Cure = "reboot" // the machine
+	// Its jobs end first, then a reset.
+	Drain Cure = "drain"
+	// The device, when idle.
+	Reset Cure = "reset"
+	// Jobs that use peer-to-peer traffic end.
+	Unlink Cure = "unlink"
+	// The NVLink fabric: cables, switches, the fabric manager.
+	Relink Cure = "relink"
+	// The driver asks for an action that this version does not know.
+	Consult Cure = "consult"
+	Cool    Cure = "cool"  // air and fans
+	Power   Cure = "power" // supply and cables
+	// An administrator confirms the repair (gpuard undrain): only that ends the driver's error.
+	Confirm Cure = "confirm"
 )
 
 // MayPass reports whether the cause may go away without anybody's help.
@@ -58,7 +68,8 @@ func (c Cure) MayPass() bool { return c == Cool || c == Ask || c == Unlink }
 // cannot be confirmed.
 func Cures(d gpu.Device, now time.Time) []Cure {
 	v := judgeDevice(d, now)
-	if v.confirm { // after the repair
+	if v.confirm {
+		// After the repair.
 		v.cures = append(v.cures, Confirm)
 	}
 	var out []Cure
@@ -119,8 +130,10 @@ func unreachableVerdict(problem string) verdict {
 type verdict struct {
 	state   State
 	reasons []string
-	cures   []Cure // of the reasons, one each
-	confirm bool   // an error of the driver counts until an administrator confirms the repair
+	// Of the reasons, one each.
+	cures []Cure
+	// An error of the driver counts until an administrator confirms the repair.
+	confirm bool
 }
 
 func (v *verdict) addReason(s State, c Cure, format string, args ...any) {

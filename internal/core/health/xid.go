@@ -21,10 +21,13 @@ type Class string
 
 // Classes of driver errors, mildest first; xid.txt has the codes.
 const (
-	Note  Class = "note"  // nothing to do
-	Fault Class = "app"   // of a program, as a rule: restart it; the device is fine
-	Stuck Class = "reset" // the device needs a reset
-	Host  Class = "host"  // the machine, its cables or its administrator are needed
+	Note Class = "note" // nothing to do
+	// Of a program, as a rule: restart it; the device is fine.
+	Fault Class = "app"
+	// The device needs a reset.
+	Stuck Class = "reset"
+	// The machine, its cables or its administrator are needed.
+	Host Class = "host"
 )
 
 // containedPause is how long a contained memory error (XID 94) keeps a device from new jobs.

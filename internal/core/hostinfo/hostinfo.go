@@ -16,39 +16,61 @@ import (
 
 // Site is the input of doctor, read at one moment.
 type Site struct {
-	Now        time.Time
-	Env        visible.Env            // of the caller
-	Machine    Answer[gpu.Machine]    // complete, with processes and health; Problem where no reader answered
-	CUDA       Answer[CUDA]           // what cuInit answers to a process without a mask; Problem where it was not asked
-	Driver     Answer[Driver]         // the kernel's part of the driver, and its library
-	Cards      Answer[[]Card]         // display and 3D controllers of the PCI bus, as sysfs shows them
-	Nodes      Answer[[]Node]         // device files of GPU drivers
-	Libraries  Answer[[]Library]      // CUDA libraries in the folders of the loader, in its order
-	Toolkits   Answer[[]Toolkit]      // nvcc on PATH and in /usr/local
-	Pythons    Answer[[]Python]       // Python environments, the active one first
-	Containers Answer[Containers]     // container toolkit, CDI, Docker
-	Limits     Answer[Limits]         // /dev/shm, locked memory, processor count
-	NCCL       Answer[[]NCCLFile]     // files that NCCL reads settings from
-	Accelerate Answer[Accelerate]     // the user's settings of accelerate launch
-	Policy     Answer[Policy]         // configuration files: which users may use which devices
-	State      Answer[State]          // gpuard's own folder, and what it can enforce here
-	Log        Answer[[]Error]        // errors of NVIDIA's driver in the kernel log; Problem where this user may not read it
-	Leftovers  Answer[[]leftover.Row] // GPU memory without a living lease
-	Container  string                 // the kind of container this runs in ("docker", "podman", "kubernetes", "lxc"); "" outside
+	Now time.Time
+	Env visible.Env // of the caller
+	// Complete, with processes and health; Problem where no reader answered.
+	Machine Answer[gpu.Machine]
+	// What cuInit answers to a process without a mask; Problem where it was not asked.
+	CUDA Answer[CUDA]
+	// The kernel's part of the driver, and its library.
+	Driver Answer[Driver]
+	// Display and 3D controllers of the PCI bus, as sysfs shows them.
+	Cards Answer[[]Card]
+	// Device files of GPU drivers.
+	Nodes Answer[[]Node]
+	// CUDA libraries in the folders of the loader, in its order.
+	Libraries Answer[[]Library]
+	// Nvcc on PATH and in /usr/local.
+	Toolkits Answer[[]Toolkit]
+	// Python environments, the active one first.
+	Pythons Answer[[]Python]
+	// Container toolkit, CDI, Docker.
+	Containers Answer[Containers]
+	// /dev/shm, locked memory, processor count.
+	Limits Answer[Limits]
+	// Files that NCCL reads settings from.
+	NCCL Answer[[]NCCLFile]
+	// The user's settings of accelerate launch.
+	Accelerate Answer[Accelerate]
+	// Configuration files: which users may use which devices.
+	Policy Answer[Policy]
+	// Gpuard's own folder, and what it can enforce here.
+	State Answer[State]
+	// Errors of NVIDIA's driver in the kernel log; Problem where this user may not read it.
+	Log Answer[[]Error]
+	// GPU memory without a living lease.
+	Leftovers Answer[[]leftover.Row]
+	// The kind of container this runs in ("docker", "podman", "kubernetes", "lxc"); "" outside.
+	Container string
 }
 
 // Answer is a reading that may have failed. Found is valid only when Problem is empty.
 type Answer[T any] struct {
-	Found   T
-	Problem string // why it could not be read, in words; "not looked" when it was not requested
-	Do      string // remedy for the problem, where known
+	Found T
+	// Why it could not be read, in words; "not looked" when it was not requested.
+	Problem string
+	// Remedy for the problem, where known.
+	Do string
 }
 
 // CUDA is how the CUDA driver starts in a process.
 type CUDA struct {
-	Code   int    // that cuInit returned; 0 success
-	Word   string // the driver's name for it
-	Remedy string // what to do about it; "" for 0
+	// That cuInit returned; 0 success.
+	Code int
+	// The driver's name for it.
+	Word string
+	// What to do about it; "" for 0.
+	Remedy string
 }
 
 // AnswerOf is a successful reading.

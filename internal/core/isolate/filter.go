@@ -6,19 +6,25 @@ type DeviceNumber struct{ Major, Minor uint32 }
 // Instruction is one of BPF (Documentation/bpf/standardization/instruction-set.rst in torvalds/linux), with the layout of the kernel's
 // struct bpf_insn.
 type Instruction struct {
-	Code      uint8
-	Registers uint8 // the one that is written in the lower half, the one that is read in the upper
+	Code uint8
+	// The one that is written in the lower half, the one that is read in the upper.
+	Registers uint8
 	Offset    int16
 	Value     int32
 }
 
 // Codes of the instructions of a filter.
 const (
-	loadWord  = 0x61 // BPF_LDX | BPF_MEM | BPF_W
-	set       = 0xb7 // BPF_ALU64 | BPF_MOV | BPF_K
-	and       = 0x57 // BPF_ALU64 | BPF_AND | BPF_K
-	jumpEqual = 0x15 // BPF_JMP | BPF_JEQ | BPF_K
-	jumpOther = 0x55 // BPF_JMP | BPF_JNE | BPF_K
+	// BPF_LDX | BPF_MEM | BPF_W.
+	loadWord = 0x61
+	// BPF_ALU64 | BPF_MOV | BPF_K.
+	set = 0xb7
+	// BPF_ALU64 | BPF_AND | BPF_K.
+	and = 0x57
+	// BPF_JMP | BPF_JEQ | BPF_K.
+	jumpEqual = 0x15
+	// BPF_JMP | BPF_JNE | BPF_K.
+	jumpOther = 0x55
 	exit      = 0x95 // BPF_JMP | BPF_EXIT
 )
 
@@ -38,7 +44,8 @@ const MostNumbers = 2000
 // allows everything else. What a group above denies stays denied: the kernel asks each program.
 func Filter(denied []DeviceNumber) []Instruction {
 	const read = question << 4
-	if len(denied) == 0 { // the kernel takes no instruction that is never reached
+	if len(denied) == 0 {
+		// The kernel takes no instruction that is never reached.
 		return []Instruction{{Code: set, Registers: answer, Value: allow}, {Code: exit}}
 	}
 	program := []Instruction{
@@ -49,7 +56,8 @@ func Filter(denied []DeviceNumber) []Instruction {
 		{Code: loadWord, Registers: read | minor, Offset: 8},
 	}
 	for i, n := range denied {
-		left := len(denied) - i - 1 // each has two instructions, and behind the last are the two that allow
+		// Each has two instructions, and behind the last are the two that allow.
+		left := len(denied) - i - 1
 		program = append(program,
 			Instruction{Code: jumpOther, Registers: major, Offset: 1, Value: int32(n.Major)},                 //nolint:gosec // 12 bits
 			Instruction{Code: jumpEqual, Registers: minor, Offset: int16(2*left + 2), Value: int32(n.Minor)}) //nolint:gosec // 20 bits

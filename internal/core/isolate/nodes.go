@@ -11,12 +11,14 @@ import (
 
 // Node is a device file that belongs to one device, or to a part of one.
 type Node struct {
-	Path string // "" of a capability: the driver's helper has not made it yet
+	// "" of a capability: the driver's helper has not made it yet.
+	Path string
 	Kind Kind
 	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, and
 	// of the GPU of a capability.
 	Number int
-	PCI    string // device of a file of the kernel's graphics: its address, as in gpu.Device; "" not known
+	// Device of a file of the kernel's graphics: its address, as in gpu.Device; "" not known.
+	PCI string
 	// GPUInstance and ComputeInstance are those of a capability; the second is -1 in that of a whole GPU instance.
 	GPUInstance, ComputeInstance int
 }
@@ -56,7 +58,8 @@ func FilesToClose(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *jo
 // ownedDevice is a device of the job.
 type ownedDevice struct {
 	device *gpu.Device
-	slice  *gpu.MIGDevice // nil: the whole device
+	// nil: the whole device.
+	slice *gpu.MIGDevice
 }
 
 type ownedDevices []ownedDevice
@@ -83,7 +86,8 @@ func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevice
 // graphicsOfGPUs are the devices of the kernel's graphics that are GPUs, also ones that were not read: what computes. The rest are
 // screens of a server's own management, which are nobody's.
 func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
-	is := map[string]bool{"": true} // what is not known may be one
+	// What is not known may be one.
+	is := map[string]bool{"": true}
 	for _, d := range m.Devices {
 		is[d.PCI] = true
 	}
@@ -97,7 +101,8 @@ func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
 
 func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 	switch n.Kind {
-	case AMDCompute: // no job behind a wall has a GPU of AMD
+	case AMDCompute:
+		// No job behind a wall has a GPU of AMD.
 		return false
 	case Card:
 		return slices.ContainsFunc(own, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
@@ -107,7 +112,8 @@ func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 				o.slice.GPUInstance == n.GPUInstance && (n.ComputeInstance < 0 || o.slice.ComputeInstance == n.ComputeInstance))
 		})
 	}
-	if len(own) == 0 { // it draws on no screen either
+	if len(own) == 0 {
+		// It draws on no screen either.
 		return false
 	}
 	return !isGPU[n.PCI] || n.PCI != "" && slices.ContainsFunc(own, func(o ownedDevice) bool { return o.device.PCI == n.PCI })

@@ -15,44 +15,75 @@ import (
 
 // Spec is a job's request.
 type Spec struct {
-	Command    []string        // empty means a shell
-	Name       string          // --name: what the job is called where it is listed; "" the base name of Command
-	GPUs       int             // whole devices; 0 only with CPU, Devices or MIG
-	CPU        bool            // no device at all
-	Devices    []string        // --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees
-	MIG        string          // --mig: profile of one slice
-	Exclude    []string        // --exclude: same forms as Devices
-	Prefer     []gpu.UUID      // devices that it had before, taken first if they can be given now, in this order; it never waits for them. No flag
-	Model      string          // --model: glob over the device name, case ignored
+	// Empty means a shell.
+	Command []string
+	// --name: what the job is called where it is listed; "" the base name of Command.
+	Name string
+	// Whole devices; 0 only with CPU, Devices or MIG.
+	GPUs int
+	CPU  bool // no device at all
+	// --device: indices, UUIDs or unique prefixes, PCI ids, in the order the program sees.
+	Devices []string
+	// --mig: profile of one slice.
+	MIG string
+	// --exclude: same forms as Devices.
+	Exclude []string
+	// Devices that it had before, taken first if they can be given now, in this order; it never waits for them. No
+	// flag.
+	Prefer []gpu.UUID
+	// --model: glob over the device name, case ignored.
+	Model      string
 	MinCompute *gpu.Capability // --min-compute
-	Memory     gpu.Bytes       // --mem: free on each device; 0 asks for nothing
-	Share      gpu.Bytes       // --share: a shared lease of this quota on each device; 0 asks for whole devices
-	Quota      Quota           // --quota: how hard the quota shall be
-	Require    Quota           // --require-quota: refuse one that is less hard; "" takes any
-	Isolate    Isolation       // --isolate: what shall keep it from other devices
-	Isolated   Isolation       // --require-isolation: refuse less; "" takes any
-	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
-	Time       time.Duration   // --expect: estimate, plans only; 0 unknown
-	Nice       int             // --nice: of the requests of one user, a lower one goes first
-	Asked      time.Time       `json:"-"` // when it was submitted to a queue; zero: it comes now. No flag
-	Timeout    time.Duration   // --timeout: enforced; 0 none
-	Grace      time.Duration   // --grace: how long it may take to end after that
-	Place      Place           // --place
-	IDs        IDs             // --ids
-	Any        bool            // --any: ignore a mask already set in the environment
-	Anyway     bool            // --anyway: start a command that surely uses other GPUs than those that it is given
-	KeepWhile  string          // --keep-while: while this file exists, the lease waits for a next start of the command
-	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
-	Waiting    Waiting         `json:"-"` // what happens while no device is free
-	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
-	Avoid      []gpu.UUID      `json:"-"` // devices that the job leaves: hot, slow or sick ones. No flag
+	// --mem: free on each device; 0 asks for nothing.
+	Memory gpu.Bytes
+	// --share: a shared lease of this quota on each device; 0 asks for whole devices.
+	Share gpu.Bytes
+	// --quota: how hard the quota shall be.
+	Quota Quota
+	// --require-quota: refuse one that is less hard; "" takes any.
+	Require Quota
+	// --isolate: what shall keep it from other devices.
+	Isolate Isolation
+	// --require-isolation: refuse less; "" takes any.
+	Isolated Isolation
+	// --mps-threads: percent of a device's processors; 0 leaves all.
+	Threads int
+	// --expect: estimate, plans only; 0 unknown.
+	Time time.Duration
+	// --nice: of the requests of one user, a lower one goes first.
+	Nice int
+	// When it was submitted to a queue; zero: it comes now. No flag.
+	Asked time.Time `json:"-"`
+	// --timeout: enforced; 0 none.
+	Timeout time.Duration
+	// --grace: how long it may take to end after that.
+	Grace time.Duration
+	Place Place // --place
+	IDs   IDs   // --ids
+	// --any: ignore a mask already set in the environment.
+	Any bool
+	// --anyway: start a command that surely uses other GPUs than those that it is given.
+	Anyway bool
+	// --keep-while: while this file exists, the lease waits for a next start of the command.
+	KeepWhile string
+	// --torchrun, --ranks: several processes of the command; nil is one.
+	Ranks *Ranks
+	// What happens while no device is free.
+	Waiting Waiting `json:"-"`
+	// The lease that is given back for this one; "" none. No flag.
+	Moving string `json:"-"`
+	// Devices that the job leaves: hot, slow or sick ones. No flag.
+	Avoid []gpu.UUID `json:"-"`
 }
 
 // Waiting is what a request does while no device is free. The zero value waits for as long as it takes.
 type Waiting struct {
-	No       bool          // --no-wait: not even for memory that is about to be freed
-	Limit    time.Duration // --wait: at most this long; 0 without a limit
-	Fallback []string      // --fallback: what is tried instead of waiting, in order: "other", "cpu", "wait"
+	// --no-wait: not even for memory that is about to be freed.
+	No bool
+	// --wait: at most this long; 0 without a limit.
+	Limit time.Duration
+	// --fallback: what is tried instead of waiting, in order: "other", "cpu", "wait".
+	Fallback []string
 }
 
 // Waits reports whether the request waits for a device that becomes free later.
@@ -76,11 +107,16 @@ func (s Spec) StartsTorchrun() bool { return s.Ranks != nil && s.Ranks.Torchrun 
 
 // Ranks requests several cooperating processes of a command.
 type Ranks struct {
-	Torchrun bool          // PyTorch's launcher starts them, else gpuard does
-	Own      bool          // each sees only its own device; else all see all
-	Count    int           // --nproc; 0: one per device
-	Grace    time.Duration // time for the others to end after one failed
-	JSON     bool          // messages about that are JSON objects
+	// PyTorch's launcher starts them, else gpuard does.
+	Torchrun bool
+	// Each sees only its own device; else all see all.
+	Own bool
+	// --nproc; 0: one per device.
+	Count int
+	// time for the others to end after one failed.
+	Grace time.Duration
+	// Messages about that are JSON objects.
+	JSON bool
 }
 
 // Quota is how strictly the memory quota of a shared lease is enforced.
@@ -89,8 +125,10 @@ type Quota string
 // Levels of a quota, weakest first. An exclusive lease has NoQuota.
 const (
 	NoQuota Quota = ""
-	Watch   Quota = "watch" // measured from outside; a job that uses more is warned, then ended
-	MPS     Quota = "mps"   // limited per process by NVIDIA's Multi-Process Service, and watched
+	// Measured from outside; a job that uses more is warned, then ended.
+	Watch Quota = "watch"
+	// Limited per process by NVIDIA's Multi-Process Service, and watched.
+	MPS Quota = "mps"
 )
 
 // Isolation is what stops a process from opening the devices of others.
@@ -99,12 +137,17 @@ type Isolation string
 // Levels of isolation, weakest first. Without one only variables hide other devices. Off and AutoIsolation can be asked for, and
 // are never in force.
 const (
-	NoIsolation   Isolation = ""
-	Off           Isolation = "off"       // NoIsolation, also where a default says otherwise
-	AutoIsolation Isolation = "auto"      // the first that is possible, or none
-	Cgroup        Isolation = "cgroup"    // the device filter of its control group denies the other devices
-	Namespace     Isolation = "namespace" // the other device files cannot be opened in its mount namespace
-	Landlock      Isolation = "landlock"  // rules of Landlock do not allow the other device files
+	NoIsolation Isolation = ""
+	// NoIsolation, also where a default says otherwise.
+	Off Isolation = "off"
+	// The first that is possible, or none.
+	AutoIsolation Isolation = "auto"
+	// The device filter of its control group denies the other devices.
+	Cgroup Isolation = "cgroup"
+	// The other device files cannot be opened in its mount namespace.
+	Namespace Isolation = "namespace"
+	// Rules of Landlock do not allow the other device files.
+	Landlock Isolation = "landlock"
 )
 
 // Level is the level that can be in force, or NoIsolation.
@@ -137,12 +180,15 @@ const (
 
 // Given is one device of a plan, in the order the program sees.
 type Given struct {
-	Logical int        `json:"logical"`
-	Index   int        `json:"index"`            // of the whole device; of the parent for a MIG device
-	UUID    gpu.UUID   `json:"uuid"`             // of the device, or of the MIG device
-	Parent  gpu.UUID   `json:"parent,omitempty"` // of a MIG device
-	Name    string     `json:"name"`
-	Label   string     `json:"-"`                 // for users: "GPU 2", "GPU amd:0" on mixed machines
+	Logical int `json:"logical"`
+	// Of the whole device; of the parent for a MIG device.
+	Index int `json:"index"`
+	// Of the device, or of the MIG device.
+	UUID   gpu.UUID `json:"uuid"`
+	Parent gpu.UUID `json:"parent,omitempty"` // of a MIG device
+	Name   string   `json:"name"`
+	// For users: "GPU 2", "GPU amd:0" on mixed machines.
+	Label   string     `json:"-"`
 	Profile string     `json:"profile,omitempty"` // of a MIG device
 	Vendor  gpu.Vendor `json:"vendor"`
 	PCI     string     `json:"pci"`
@@ -153,44 +199,58 @@ type Verdict string
 
 // Verdicts of a reason.
 const (
-	Chosen   Verdict = "chosen"
-	Eligible Verdict = "eligible" // free, but another one was better
-	Busy     Verdict = "busy"     // not now
-	Never    Verdict = "never"    // this device can never satisfy the spec
+	Chosen Verdict = "chosen"
+	// Free, but another one was better.
+	Eligible Verdict = "eligible"
+	Busy     Verdict = "busy" // not now
+	// This device can never satisfy the spec.
+	Never Verdict = "never"
 )
 
 // Reason is the reason for one device.
 type Reason struct {
-	UUID      gpu.UUID  `json:"uuid"`
-	Index     int       `json:"index"`
-	Name      string    `json:"name"`
-	Verdict   Verdict   `json:"verdict"`
-	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "weak", "use-unknown", "order"
-	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
-	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as a command where possible
-	Lease     string    `json:"lease,omitempty"`     // blocking lease
-	Processes []Blocker `json:"processes,omitempty"` // blocking or tolerated processes
+	UUID    gpu.UUID `json:"uuid"`
+	Index   int      `json:"index"`
+	Name    string   `json:"name"`
+	Verdict Verdict  `json:"verdict"`
+	// Stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode",
+	// "excluded", "model", "compute", "mig", "not-named", "weak", "use-unknown", "order".
+	Code string `json:"code"`
+	// Names user, PID, memory and command where a process is the reason.
+	Text string `json:"text"`
+	// What would have to change, as a command where possible.
+	Remedy string `json:"remedy,omitempty"`
+	Lease  string `json:"lease,omitempty"` // blocking lease
+	// Blocking or tolerated processes.
+	Processes []Blocker `json:"processes,omitempty"`
 }
 
 // Blocker is a process that keeps a device busy, or is tolerated on it.
 type Blocker struct {
-	PID     int        `json:"pid"`
-	Start   uint64     `json:"start,omitempty"` // ticks since boot, to recognise a reused PID
+	PID int `json:"pid"`
+	// Ticks since boot, to recognise a reused PID.
+	Start   uint64     `json:"start,omitempty"`
 	User    string     `json:"user"`
 	Memory  *gpu.Bytes `json:"memory"`
 	Command string     `json:"command"`
-	Stopped bool       `json:"stopped,omitempty"` // by a signal (SIGSTOP, Ctrl-Z): it does nothing until it is continued
+	// By a signal (SIGSTOP, Ctrl-Z): it does nothing until it is continued.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // Plan is a decision to give devices. Reasons has one entry per device of the machine.
 type Plan struct {
-	Devices []Given   `json:"devices"` // empty for a CPU job
-	Reasons []Reason  `json:"reasons"`
-	Notes   []string  `json:"notes"`           // tolerated processes and the like, one sentence each
-	Share   gpu.Bytes `json:"share,omitempty"` // promised on each device; 0: the devices are given whole
-	Quota   Quota     `json:"quota,omitempty"` // how strictly Share is enforced
+	// Empty for a CPU job.
+	Devices []Given  `json:"devices"`
+	Reasons []Reason `json:"reasons"`
+	// Tolerated processes and the like, one sentence each.
+	Notes []string `json:"notes"`
+	// Promised on each device; 0: the devices are given whole.
+	Share gpu.Bytes `json:"share,omitempty"`
+	// How strictly Share is enforced.
+	Quota Quota `json:"quota,omitempty"`
 
-	Isolation Isolation `json:"isolation,omitempty"` // what stops it from opening other devices
+	// What stops it from opening other devices.
+	Isolation Isolation `json:"isolation,omitempty"`
 }
 
 // UUIDs are the identifiers of the devices, in the order in which the job numbers them.
@@ -214,10 +274,13 @@ func (p Plan) DeviceNumbers() string {
 
 // Refusal is a decision not to give devices. It is an error with its reasons.
 type Refusal struct {
-	Summary string   `json:"summary"` // "cannot give 2 GPUs: 1 of 4 is free"
-	Never   bool     `json:"never"`   // this machine or policy can never satisfy the spec
+	// "cannot give 2 GPUs: 1 of 4 is free".
+	Summary string `json:"summary"`
+	// This machine or policy can never satisfy the spec.
+	Never   bool     `json:"never"`
 	Reasons []Reason `json:"reasons"` // one per device
-	Remedy  string   `json:"remedy"`  // what to type or change
+	// What to type or change.
+	Remedy string `json:"remedy"`
 }
 
 // Error is only the summary; a caller that shows a refusal lists the reasons too.
@@ -235,41 +298,70 @@ func (l *Late) Unwrap() error { return l.Refusal }
 
 // Lease is the recorded right to use devices. Only its lock says whether it is alive.
 type Lease struct {
-	ID         string        `json:"id"`
-	UID        uint32        `json:"-"`                    // of the file, never from its content
-	User       string        `json:"-"`                    // name of UID
-	Folder     string        `json:"-"`                    // name of its owner's folder of leases, which contains it
-	Devices    []gpu.UUID    `json:"devices"`              // devices, or MIG devices
-	Parent     string        `json:"parent,omitempty"`     // lease this one is a part of
-	Allocation string        `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
-	Share      gpu.Bytes     `json:"share,omitempty"`      // promised on each device; 0: an exclusive lease
-	Quota      Quota         `json:"quota,omitempty"`      // how strictly Share is enforced
-	Isolation  Isolation     `json:"isolation,omitempty"`  // what stops its command from opening other devices
-	Until      int64         `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
-	PID        int           `json:"pid"`                  // the command, or the process the lease is held for
-	Start      uint64        `json:"start"`                // of PID, ticks since boot
-	Namespace  uint64        `json:"pid_namespace"`        // inode of the PID namespace of PID
-	Command    string        `json:"command"`              // the name of the job, or the base name of its command
-	Indexes    []int         `json:"indexes,omitempty"`    // of Devices at the claim, for display
-	Memory     gpu.Bytes     `json:"memory,omitempty"`     // asked for on each device; 0: nothing was asked
-	Time       time.Duration `json:"time_ns,omitempty"`    // asked for, an estimate or a limit; 0: nothing was asked
-	Since      time.Time     `json:"since"`                // wall clock, for display
-	Boot       string        `json:"boot"`                 // boot id
-	SinceBoot  int64         `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
-	Apart      bool          `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be released while that runs
-	Ended      bool          `json:"ended,omitempty"`      // the command has ended, another process still holds the lock
-	HeldBy     []Blocker     `json:"held_by,omitempty"`    // processes that hold the lock, when Ended
-	Seen       string        `json:"seen,omitempty"`       // verdict on where its job was seen at work, in the words of package verify; "" none yet
-	SeenText   string        `json:"seen_text,omitempty"`  // it in one sentence
-	Kept       *Kept         `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
-	Unreadable bool          `json:"-"`                    // content could not be read; Hashes keep the devices busy
-	Hashes     []string      `json:"-"`                    // DeviceHash of each device, from the file name
+	ID string `json:"id"`
+	// Of the file, never from its content.
+	UID  uint32 `json:"-"`
+	User string `json:"-"` // name of UID
+	// Name of its owner's folder of leases, which contains it.
+	Folder string `json:"-"`
+	// devices, or MIG devices.
+	Devices []gpu.UUID `json:"devices"`
+	// Lease this one is a part of.
+	Parent string `json:"parent,omitempty"`
+	// "slurm:1234" when another scheduler gave the devices.
+	Allocation string `json:"allocation,omitempty"`
+	// Promised on each device; 0: an exclusive lease.
+	Share gpu.Bytes `json:"share,omitempty"`
+	// How strictly Share is enforced.
+	Quota Quota `json:"quota,omitempty"`
+	// What stops its command from opening other devices.
+	Isolation Isolation `json:"isolation,omitempty"`
+	// CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown.
+	Until int64 `json:"until_ns,omitempty"`
+	// The command, or the process the lease is held for.
+	PID int `json:"pid"`
+	// Of PID, ticks since boot.
+	Start uint64 `json:"start"`
+	// Inode of the PID namespace of PID.
+	Namespace uint64 `json:"pid_namespace"`
+	// The name of the job, or the base name of its command.
+	Command string `json:"command"`
+	// Of Devices at the claim, for display.
+	Indexes []int `json:"indexes,omitempty"`
+	// Asked for on each device; 0: nothing was asked.
+	Memory gpu.Bytes `json:"memory,omitempty"`
+	// Asked for, an estimate or a limit; 0: nothing was asked.
+	Time time.Duration `json:"time_ns,omitempty"`
+	// Wall clock, for display.
+	Since time.Time `json:"since"`
+	Boot  string    `json:"boot"` // boot id
+	// CLOCK_BOOTTIME at the claim, for ages.
+	SinceBoot int64 `json:"since_boot_ns"`
+	// Held for a process that gpuard did not become: it may be released while that runs.
+	Apart bool `json:"apart,omitempty"`
+	// The command has ended, another process still holds the lock.
+	Ended bool `json:"ended,omitempty"`
+	// Processes that hold the lock, when Ended.
+	HeldBy []Blocker `json:"held_by,omitempty"`
+	// Verdict on where its job was seen at work, in the words of package verify; "" none yet.
+	Seen     string `json:"seen,omitempty"`
+	SeenText string `json:"seen_text,omitempty"` // it in one sentence
+	// It outlives its command for a next start; nil: it does not.
+	Kept *Kept `json:"kept,omitempty"`
+	// Content could not be read; Hashes keep the devices busy.
+	Unreadable bool `json:"-"`
+	// DeviceHash of each device, from the file name.
+	Hashes []string `json:"-"`
 
 	// What the process that ends the lease knows; its file never has it.
-	Exit   *int      `json:"-"` // exit code of its command; nil: unknown, or a signal ended it
-	Signal string    `json:"-"` // that ended its command, such as "SIGKILL"; "" for none, or unknown
-	Peak   gpu.Bytes `json:"-"` // most memory of one device; 0: not measured
-	Load   *float64  `json:"-"` // mean of the measured utilisation, 0..1; nil: not measured
+	// Exit code of its command; nil: unknown, or a signal ended it.
+	Exit *int `json:"-"`
+	// That ended its command, such as "SIGKILL"; "" for none, or unknown.
+	Signal string `json:"-"`
+	// Most memory of one device; 0: not measured.
+	Peak gpu.Bytes `json:"-"`
+	// Mean of the measured utilisation, 0..1; nil: not measured.
+	Load *float64 `json:"-"`
 }
 
 // IsReservation reports whether the lease is for a time, which was asked for, and not for a process: such a one is without a command,

@@ -10,9 +10,12 @@ import (
 
 // Kept describes a lease that outlives its command and waits for the next start of the same command (--keep-while).
 type Kept struct {
-	File    string    `json:"file"`    // SHA-256 of the path of the file of --keep-while: only its users know it
-	Request string    `json:"request"` // SHA-256 of the request: a different request does not take the lease over
-	Until   time.Time `json:"until"`   // wall clock, for display: when the waiting ends; zero while the command runs
+	// SHA-256 of the path of the file of --keep-while: only its users know it.
+	File string `json:"file"`
+	// SHA-256 of the request: a different request does not take the lease over.
+	Request string `json:"request"`
+	// Wall clock, for display: when the waiting ends; zero while the command runs.
+	Until time.Time `json:"until"`
 }
 
 // WaitsUntil is when a lease ends that waits for a next start of its command; zero for every other lease. It is zero too

@@ -13,7 +13,8 @@ func ParseTime(text string) (time.Duration, error) {
 	if days, rest, ok := strings.Cut(text, "d"); ok && err != nil {
 		if n, nerr := strconv.ParseUint(days, 10, 12); nerr == nil {
 			d, err = 0, nil
-			if rest != "" { // as in 1d2h
+			if rest != "" {
+				// As in 1d2h.
 				d, err = time.ParseDuration(rest)
 			}
 			if d < 0 || strings.HasPrefix(rest, "+") {

@@ -15,16 +15,19 @@ type Answer[T any] struct {
 
 // Cluster is what was read of a cluster for one person.
 type Cluster struct {
-	Context   string           // of kubectl; "" the only one
-	Namespace string           // in which jobs are made
-	Serves    Answer[[]string] // groups and versions of the API: "batch/v1", "resource.k8s.io/v1", …
-	Nodes     Answer[[]Node]
-	Pods      Answer[[]Pod] // of all namespaces
-	Classes   Answer[[]string]
-	Slices    Answer[[]Slice]
-	Claims    Answer[[]Claim] // of all namespaces
-	Quotas    Answer[[]Quota] // of the namespace
-	Allowed   Answer[[]Right]
+	// Of kubectl; "" the only one.
+	Context string
+	// In which jobs are made.
+	Namespace string
+	// Groups and versions of the API: "batch/v1", "resource.k8s.io/v1", ….
+	Serves  Answer[[]string]
+	Nodes   Answer[[]Node]
+	Pods    Answer[[]Pod] // of all namespaces
+	Classes Answer[[]string]
+	Slices  Answer[[]Slice]
+	Claims  Answer[[]Claim] // of all namespaces
+	Quotas  Answer[[]Quota] // of the namespace
+	Allowed Answer[[]Right]
 }
 
 // Right is one thing that a person may or may not do in the namespace.
@@ -80,14 +83,20 @@ func (c *Cluster) ChooseForm() (dra bool, why string) {
 
 // Host is a node with GPUs.
 type Host struct {
-	Node   string
-	Model  string // as the label or the driver writes it; "" unknown; several are joined by a comma
-	DRA    bool   // offered by the driver for claims, else by the device plugin
-	All    int
-	Taken  *int   // nil: the pods or claims of others cannot be read
-	Off    string // why it takes no new jobs: "cordoned", "not ready"; "" it does
-	Bare   bool   // the device plugin offers them and nobody wrote labels: --model and --mem find nothing there
-	Shared string // how the plugin gives one GPU to several pods: "time-slicing", "mps"; "" it does not
+	Node string
+	// As the label or the driver writes it; "" unknown; several are joined by a comma.
+	Model string
+	// Offered by the driver for claims, else by the device plugin.
+	DRA bool
+	All int
+	// nil: the pods or claims of others cannot be read.
+	Taken *int
+	// Why it takes no new jobs: "cordoned", "not ready"; "" it does.
+	Off string
+	// The device plugin offers them and nobody wrote labels: --model and --mem find nothing there.
+	Bare bool
+	// How the plugin gives one GPU to several pods: "time-slicing", "mps"; "" it does not.
+	Shared string
 }
 
 // Hosts lists the nodes with GPUs, by name, the form of the driver after that of the plugin.
@@ -209,7 +218,8 @@ func (c *Cluster) allocatedDevices() map[string]bool {
 type Limit struct {
 	Name       string
 	Hard, Used int
-	Class      string // of claims; "" of the device plugin
+	// Of claims; "" of the device plugin.
+	Class string
 }
 
 // Limits lists the quotas of the namespace that concern GPUs (kubernetes.io/docs/concepts/policy/resource-quotas).

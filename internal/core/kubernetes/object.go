@@ -38,8 +38,9 @@ type Meta struct {
 
 // Condition is one condition of a status.
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"` // "True", "False", "Unknown"
+	Type string `json:"type"`
+	// "True", "False", "Unknown".
+	Status  string `json:"status"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
@@ -66,16 +67,18 @@ type Job struct {
 	Status struct {
 		Conditions []Condition `json:"conditions"`
 		Active     int         `json:"active"`
-		Succeeded  string      `json:"completedIndexes"` // of an indexed Job: "0,3-5"
-		Failed     string      `json:"failedIndexes"`    // likewise
-		Started    *time.Time  `json:"startTime"`
-		Completed  *time.Time  `json:"completionTime"`
+		// Of an indexed Job: "0,3-5".
+		Succeeded string     `json:"completedIndexes"`
+		Failed    string     `json:"failedIndexes"` // likewise
+		Started   *time.Time `json:"startTime"`
+		Completed *time.Time `json:"completionTime"`
 	} `json:"status"`
 }
 
 // PodSpec is what a pod asks for.
 type PodSpec struct {
-	Node       string      `json:"nodeName"` // "" until the scheduler has chosen one
+	// "" until the scheduler has chosen one.
+	Node       string      `json:"nodeName"`
 	Containers []container `json:"containers"`
 	Claims     []struct {
 		Template string `json:"resourceClaimTemplateName"`
@@ -106,7 +109,8 @@ type Pod struct {
 	Meta   Meta    `json:"metadata"`
 	Spec   PodSpec `json:"spec"`
 	Status struct {
-		Phase      string      `json:"phase"` // "Pending", "Running", "Succeeded", "Failed", "Unknown"
+		// "Pending", "Running", "Succeeded", "Failed", "Unknown".
+		Phase      string      `json:"phase"`
 		Reason     string      `json:"reason"`
 		Message    string      `json:"message"`
 		Conditions []Condition `json:"conditions"`
@@ -128,9 +132,10 @@ type Pod struct {
 
 // containerEnd is the end of a container.
 type containerEnd struct {
-	Exit     int        `json:"exitCode"`
-	Signal   int        `json:"signal"`
-	Reason   string     `json:"reason"` // "Completed", "Error", "OOMKilled", …
+	Exit   int `json:"exitCode"`
+	Signal int `json:"signal"`
+	// "Completed", "Error", "OOMKilled", ….
+	Reason   string     `json:"reason"`
 	Message  string     `json:"message"`
 	Started  *time.Time `json:"startedAt"`
 	Finished *time.Time `json:"finishedAt"`
@@ -141,11 +146,12 @@ func (p *Pod) hasEnded() bool { return p.Status.Phase == "Succeeded" || p.Status
 
 // Event is an Event of v1.
 type Event struct {
-	Meta    Meta       `json:"metadata"`
-	Reason  string     `json:"reason"`
-	Message string     `json:"message"`
-	Last    *time.Time `json:"lastTimestamp"` // of an event that was repeated
-	About   struct {
+	Meta    Meta   `json:"metadata"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Of an event that was repeated.
+	Last  *time.Time `json:"lastTimestamp"`
+	About struct {
 		Kind string `json:"kind"`
 		Name string `json:"name"`
 		UID  string `json:"uid"`

@@ -16,8 +16,10 @@ type Phase string
 const (
 	Waiting Phase = "waiting"
 	Running Phase = "running"
-	Done    Phase = "done"   // its command ended with 0
-	Failed  Phase = "failed" // it ended otherwise, or was not run
+	// Its command ended with 0.
+	Done Phase = "done"
+	// It ended otherwise, or was not run.
+	Failed Phase = "failed"
 )
 
 // Over reports whether the job has ended.
@@ -25,17 +27,21 @@ func (p Phase) Over() bool { return p == Done || p == Failed }
 
 // Reason is why a job waits or has failed.
 type Reason struct {
-	Code string `json:"code"` // a stable word: "quota", "no-gpu", "too-many", "labels", "taint", "image", …
+	// A stable word: "quota", "no-gpu", "too-many", "labels", "taint", "image", ….
+	Code string `json:"code"`
 	Text string `json:"text"` // in one sentence
-	Do   string `json:"do"`   // what to type next; "" nothing
+	// What to type next; "" nothing.
+	Do string `json:"do"`
 }
 
 // Progress is what a cluster says about a job now.
 type Progress struct {
-	Phase   Phase
-	Exit    *int // exit code of its command; nil while there is none
-	Why     *Reason
-	Pod     string // that runs it, or ran it last; "" none yet
+	Phase Phase
+	// Exit code of its command; nil while there is none.
+	Exit *int
+	Why  *Reason
+	// That runs it, or ran it last; "" none yet.
+	Pod     string
 	Node    string // "" none yet
 	Started *time.Time
 	Ended   *time.Time
@@ -62,7 +68,8 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 		p.Phase = Done
 		p.Exit = cmp.Or(p.Exit, new(int))
 	case failed != nil && (failed.Reason == deadlineReason || pod != nil && pod.Status.Reason == deadlineReason):
-		p.Phase, p.Exit = Failed, new(timeoutExitCode) // its pods may be deleted: then nobody can ask for their exit code
+		// Its pods may be deleted: then nobody can ask for their exit code.
+		p.Phase, p.Exit = Failed, new(timeoutExitCode)
 		p.Why = &Reason{"time", "it was ended by its limit of time", "hand it in with a longer --timeout"}
 	case failed != nil:
 		p.Phase = Failed
@@ -70,7 +77,8 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 		if p.Why == nil && end == nil {
 			p.Why = &Reason{"failed", cmp.Or(failed.Message, failed.Reason, "the cluster says that it failed, and no more"), ""}
 		}
-	case end != nil: // the controller has not counted it yet
+	case end != nil:
+		// The controller has not counted it yet.
 	default:
 		p.setWaitReason(j, pod, events, nodes)
 	}
@@ -88,7 +96,8 @@ func TaskProgress(j *Job, task int, pods []Pod, events []Event, nodes []Node) Pr
 	case listHasNumber(j.Status.Failed, task):
 		verdict = "Failed"
 	}
-	if verdict != "" || trueCondition(j.Status.Conditions, "Failed") == nil { // else all that has not ended was ended with the Job
+	if verdict != "" || trueCondition(j.Status.Conditions, "Failed") == nil {
+		// Else all that has not ended was ended with the Job.
 		one.Status.Conditions = nil
 	}
 	if verdict != "" {
@@ -118,7 +127,8 @@ func listHasNumber(list string, number int) bool {
 func (p *Progress) readPod(pod *Pod) *containerEnd {
 	for _, c := range pod.Status.Containers {
 		switch {
-		case c.Name != Main: // something of the cluster beside it, such as a proxy
+		case c.Name != Main:
+			// Something of the cluster beside it, such as a proxy.
 		case c.State.Ended != nil:
 			e := c.State.Ended
 			p.Phase, p.Exit = Running, new(e.Exit)
@@ -149,7 +159,8 @@ func endingReason(pod *Pod, e *containerEnd) *Reason {
 		return &Reason{"memory", "it used more main memory than it was given, and was killed", "give it more: resources.limits.memory"}
 	case pod == nil:
 		return nil
-	case pod.Status.Reason == "UnexpectedAdmissionError": // kubelet: a device that the scheduler gave is not there
+	case pod.Status.Reason == "UnexpectedAdmissionError":
+		// kubelet: a device that the scheduler gave is not there.
 		return &Reason{"node", "the node " + pod.Spec.Node + " could not give it the devices: " + pod.Status.Message, "hand it in again; gpuard doctor --engine kubernetes"}
 	case pod.Status.Reason != "" && pod.Status.Reason != "Completed" && pod.Status.Reason != "Error":
 		return &Reason{"node", strings.ToLower(pod.Status.Reason) + " by the cluster: " + cmp.Or(pod.Status.Message, "it says no more"), "hand it in again"}

@@ -45,7 +45,8 @@ func noPodReason(events []Event) *Reason {
 		return &Reason{"starting", "its pod is being made", ""}
 	case strings.Contains(failed.Message, "exceeded quota"):
 		return quotaReason(failed.Message)
-	case strings.Contains(failed.Message, "failed quota"): // a quota on memory or processors, and the pod names none
+	case strings.Contains(failed.Message, "failed quota"):
+		// A quota on memory or processors, and the pod names none.
 		return &Reason{"quota", "the quota of the namespace wants a limit that the job does not name: " + textAfter(failed.Message, "failed quota: "), "kubectl describe resourcequota"}
 	}
 	return &Reason{"forbidden", "the cluster does not let its pod be made: " + firstLine(failed.Message), "ask whoever runs the cluster; kubectl describe job"}
@@ -146,7 +147,8 @@ func parseCauses(message string) (all int, list []cause) {
 		n, text, _ := strings.Cut(word, " ")
 		if many, err := strconv.Atoi(n); err == nil {
 			list = append(list, cause{many, strings.TrimRight(text, ".")})
-		} else if len(list) > 0 { // a comma inside of a cause
+		} else if len(list) > 0 {
+			// A comma inside of a cause.
 			list[len(list)-1].text += ", " + word
 		}
 	}

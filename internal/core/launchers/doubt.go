@@ -9,13 +9,18 @@ import (
 
 // Doubt is a way in which a command may use other GPUs than those that it is given.
 type Doubt struct {
-	Sure bool   // it surely does; otherwise it may, or may fail
-	Seen string // what the command does, without a subject: "sets CUDA_VISIBLE_DEVICES=0 itself"
+	// It surely does; otherwise it may, or may fail.
+	Sure bool
+	// What the command does, without a subject: "sets CUDA_VISIBLE_DEVICES=0 itself".
+	Seen string
 	Do   string // what to do instead
 
-	Command []string // the command without what is wrong; nil where that is not known
-	Devices string   // the GPUs that it names by number: "0,1"; "" if none
-	Count   string   // how many it asks for; "" unknown
+	// The command without what is wrong; nil where that is not known.
+	Command []string
+	// The GPUs that it names by number: "0,1"; "" if none.
+	Devices string
+	// How many it asks for; "" unknown.
+	Count string
 }
 
 // Doubts are those about a command that is given so many GPUs, 0 for none: the surest first. lookup is its environment.
@@ -184,7 +189,8 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	if slices.ContainsFunc(words, func(w string) bool {
 		return slices.ContainsFunc(MaskVariables(), func(m string) bool { return strings.Contains(w, m) })
 	}) {
-		return nil // it hands them on itself, or doubtsOfOwnLists has said so
+		// It hands them on itself, or doubtsOfOwnLists has said so.
+		return nil
 	}
 	kept := slices.ContainsFunc(s.Kept, func(name string) bool { return name == "*" || slices.Contains(MaskVariables(), name) })
 	if s.Sudo >= 0 && !kept && Computes(s.Name(words), words[s.At+1:]) {
@@ -192,7 +198,8 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	}
 	k, at, drops := FindDropper(words)
 	if !drops || hasWord(engineNames, path.Base(words[at])) || k.Programs == boxNames && !namesImage(words[at:]) {
-		return all // commands of containers are judged as such
+		// Commands of containers are judged as such.
+		return all
 	}
 	name := path.Base(words[at])
 	if k.Name != "" {
@@ -220,7 +227,8 @@ func namesImage(words []string) bool {
 func doubtsOfChoosing(words []string, use Use) []Doubt {
 	for _, k := range slices.Concat(use.KeysWith(Rewrites), use.KeysWith(Ignores)) {
 		if k.Word < 0 || k.Effect == Rewrites && listOf(k.Value) == "" || strings.Contains(k.Value, "$") || k.Programs == "nvidia-smi" {
-			continue // nvidia-smi computes nothing
+			// nvidia-smi computes nothing.
+			continue
 		}
 		end := k.Word + 1
 		if !strings.Contains(words[k.Word], "=") {

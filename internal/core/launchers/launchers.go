@@ -20,33 +20,49 @@ type Effect string
 
 // The effects.
 const (
-	Counts    Effect = "counts"    // the value is a number of GPUs of this machine, times those of the program's other keys
-	Rewrites  Effect = "rewrites"  // the value is the new list, which counts all GPUs of the machine
-	Inside    Effect = "inside"    // the value is a number within the list
-	Own       Effect = "own"       // the value counts devices in an order of its own, as EGL and Vulkan do
-	Ignores   Effect = "ignores"   // the value chooses among all GPUs of the machine
-	Drops     Effect = "drops"     // what computes does not get the variable
-	Elsewhere Effect = "elsewhere" // other machines take part, so that nothing can be counted here
+	// The value is a number of GPUs of this machine, times those of the program's other keys.
+	Counts Effect = "counts"
+	// The value is the new list, which counts all GPUs of the machine.
+	Rewrites Effect = "rewrites"
+	// The value is a number within the list.
+	Inside Effect = "inside"
+	// The value counts devices in an order of its own, as EGL and Vulkan do.
+	Own Effect = "own"
+	// The value chooses among all GPUs of the machine.
+	Ignores Effect = "ignores"
+	// What computes does not get the variable.
+	Drops Effect = "drops"
+	// Other machines take part, so that nothing can be counted here.
+	Elsewhere Effect = "elsewhere"
 )
 
 // Row is one thing that a program does with the list.
 type Row struct {
-	Programs string // names of a program, of a Python module or of a script, with blanks between
-	Keys     string // its options without dashes and with "-" for "_", "$NAME" a variable, "name=" a word name=value, "+name" a word; "" always
-	Effect   Effect
-	Except   string // a value with which the key has no effect
-	Unless   string // an option with which it has none
-	Beside   string // options "name=value", variables "$NAME=value" or words "+name", without one of which it has none
-	Instead  string // what to write where the effect is Drops
-	From     string // the source
+	// Names of a program, of a Python module or of a script, with blanks between.
+	Programs string
+	// Its options without dashes and with "-" for "_", "$NAME" a variable, "name=" a word name=value, "+name" a word;
+	// "" always.
+	Keys   string
+	Effect Effect
+	// A value with which the key has no effect.
+	Except string
+	// An option with which it has none.
+	Unless string
+	// Options "name=value", variables "$NAME=value" or words "+name", without one of which it has none.
+	Beside string
+	// What to write where the effect is Drops.
+	Instead string
+	From    string // the source
 }
 
 // Key is a row's key as it is written in a command, or a variable that the row names.
 type Key struct {
 	Row
-	Name  string // as written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always
+	// As written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always.
+	Name  string
 	Value string
-	Word  int // of the name, counted in the command; -1 for a variable
+	// Of the name, counted in the command; -1 for a variable.
+	Word int
 }
 
 // DeviceNumbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2", "cuda:0,1"
@@ -66,9 +82,12 @@ func (k Key) DeviceNumbers() (all []int) {
 
 // Use is what a command does with GPUs.
 type Use struct {
-	Program  string // the first name in its rows, such as "torchrun"; "" for a program without rows
-	Launches bool   // it can use several GPUs, in a process each or split over them
-	Own, End int    // the words of its own options, without those of a script that it starts
+	// The first name in its rows, such as "torchrun"; "" for a program without rows.
+	Program string
+	// It can use several GPUs, in a process each or split over them.
+	Launches bool
+	// The words of its own options, without those of a script that it starts.
+	Own, End int
 	Keys     []Key
 }
 
@@ -238,7 +257,8 @@ func ownEnd(name string, words []string, first int) int {
 			if strings.HasSuffix(w, ".sif") || strings.HasSuffix(w, ".simg") || strings.HasSuffix(w, ".img") || strings.Contains(w, "://") {
 				return i
 			}
-		case hasWord(llama+" ffmpeg nvidia-smi", name): // -m names a model there
+		case hasWord(llama+" ffmpeg nvidia-smi", name):
+			// -m names a model there.
 		case strings.HasSuffix(w, ".py"), hasWord(mpi, name) && strings.HasSuffix(w, "_perf"), w == "--", w == "-m", w == "--module":
 			return i
 		}

@@ -8,18 +8,24 @@ import (
 
 // StartedProgram is the program that a command starts in the end, behind env, sudo, nohup and the like.
 type StartedProgram struct {
-	At      int      // its word; the number of words where there is none
-	By      []int    // the words of the programs before it
-	Changes []Change // what env and sudo do to its variables, in their order
-	Sudo    int      // the word sudo; -1 without
-	Kept    []string // variables that sudo lets through; "*" all
+	// Its word; the number of words where there is none.
+	At int
+	// The words of the programs before it.
+	By []int
+	// What env and sudo do to its variables, in their order.
+	Changes []Change
+	// The word sudo; -1 without.
+	Sudo int
+	// Variables that sudo lets through; "*" all.
+	Kept []string
 }
 
 // Change is one of the variables that a command gives its program, or takes from it.
 type Change struct {
-	Word  int
-	Name  string // "*" for all
-	By    string // "env", "env -u", "env -i", "sudo", or the option before it: "--env"
+	Word int
+	Name string // "*" for all
+	// "env", "env -u", "env -i", "sudo", or the option before it: "--env".
+	By    string
 	Unset bool
 }
 
@@ -122,7 +128,8 @@ func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next 
 	if IsSearched(name) {
 		s.handOver(name, words, at+1)
 		if slices.Contains([]string{"conda", "mamba", "micromamba", "uv", "pixi"}, name) && (at+1 >= len(words) || words[at+1] != "run") {
-			return 0, false // installs it
+			// Installs it.
+			return 0, false
 		}
 		i := slices.IndexFunc(words[at+1:], func(w string) bool {
 			return !strings.Contains(w, "$") && (IsLauncher(path.Base(w)) || strings.HasSuffix(w, ".py")) || w == "env"
@@ -137,7 +144,8 @@ func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next 
 	switch {
 	case w.between == "1" && next < len(words):
 		if name == "taskset" && strings.Contains(words[at+1], "p") && strings.HasPrefix(words[at+1], "-") {
-			return 0, false // of a process that runs already
+			// Of a process that runs already.
+			return 0, false
 		}
 		next++
 	case w.between != "" && w.between != "1":
@@ -160,7 +168,8 @@ func (s *StartedProgram) handOver(name string, words []string, first int) {
 		if !given && i+1 < len(words) {
 			value = words[i+1]
 		}
-		if assignedName(value) != "" && strings.Count(value, "=") == 1 { // apptainer splits more than one at their commas
+		if assignedName(value) != "" && strings.Count(value, "=") == 1 {
+			// Apptainer splits more than one at their commas.
 			s.Changes = append(s.Changes, Change{Word: i, Name: assignedName(value), By: "--" + optionName(words[i])})
 		}
 	}

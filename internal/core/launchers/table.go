@@ -137,9 +137,11 @@ func ProgramOfImage(image string) []string {
 		name = name[:i]
 	}
 	switch name {
-	case "vllm/vllm-openai": // vllm-project/vllm: docker/Dockerfile
+	case "vllm/vllm-openai":
+		// vllm-project/vllm: docker/Dockerfile.
 		return []string{"vllm", "serve"}
-	case "ghcr.io/huggingface/text-generation-inference": // huggingface/text-generation-inference: Dockerfile
+	case "ghcr.io/huggingface/text-generation-inference":
+		// huggingface/text-generation-inference: Dockerfile.
 		return []string{shards}
 	}
 	return nil

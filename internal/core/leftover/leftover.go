@@ -16,20 +16,29 @@ import (
 
 // Row is memory on one device that could be freed.
 type Row struct {
-	Index   int            `json:"index"` // of the device
-	UUID    gpu.UUID       `json:"uuid"`  // of the device, or of the MIG device
-	Vendor  gpu.Vendor     `json:"vendor"`
-	PID     int            `json:"pid"`             // 0: memory that no process accounts for that is known here
-	Start   uint64         `json:"start"`           // of PID, ticks since boot
-	UID     *uint32        `json:"uid"`             // null when unknown
-	User    string         `json:"user"`            // "" when unknown
-	Memory  *gpu.Bytes     `json:"memory"`          // null: the driver does not report it
-	Since   *time.Time     `json:"since"`           // when the process began
-	Idle    *time.Duration `json:"idle_ns"`         // for at least this long; null: not known yet
-	Lease   string         `json:"lease,omitempty"` // of an idle process that has one
-	Zombie  bool           `json:"zombie"`          // it has ended, but its parent has not collected it
-	Command string         `json:"command"`
-	Spared  bool           `json:"-"` // nobody may be told to end it: it may serve a display
+	Index int `json:"index"` // of the device
+	// Of the device, or of the MIG device.
+	UUID   gpu.UUID   `json:"uuid"`
+	Vendor gpu.Vendor `json:"vendor"`
+	// 0: memory that no process accounts for that is known here.
+	PID int `json:"pid"`
+	// Of PID, ticks since boot.
+	Start uint64  `json:"start"`
+	UID   *uint32 `json:"uid"`  // null when unknown
+	User  string  `json:"user"` // "" when unknown
+	// Null: the driver does not report it.
+	Memory *gpu.Bytes `json:"memory"`
+	// When the process began.
+	Since *time.Time `json:"since"`
+	// For at least this long; null: not known yet.
+	Idle *time.Duration `json:"idle_ns"`
+	// Of an idle process that has one.
+	Lease string `json:"lease,omitempty"`
+	// It has ended, but its parent has not collected it.
+	Zombie  bool   `json:"zombie"`
+	Command string `json:"command"`
+	// Nobody may be told to end it: it may serve a display.
+	Spared bool `json:"-"`
 }
 
 // Eviction is the result of ending one process.
@@ -38,16 +47,21 @@ type Eviction struct {
 	User    string `json:"user"`
 	Command string `json:"command"`
 	Gone    bool   `json:"gone"`
-	Why     string `json:"why,omitempty"` // why it has not ended
+	// why it has not ended.
+	Why string `json:"why,omitempty"`
 }
 
 // Input is the state of the machine.
 type Input struct {
 	Machine gpu.Machine
-	Lease   map[int]string    // process to the living lease that it belongs to
-	Covered map[gpu.UUID]bool // devices with a living lease: their unexplained memory may belong to it
-	Seen    []Sighting        // of earlier samples and this one
-	Idle    time.Duration     // 0: everything without a lease; else only processes idle for at least this long, with or without a lease
+	// Process to the living lease that it belongs to.
+	Lease map[int]string
+	// Devices with a living lease: their unexplained memory may belong to it.
+	Covered map[gpu.UUID]bool
+	// Of earlier samples and this one.
+	Seen []Sighting
+	// 0: everything without a lease; else only processes idle for at least this long, with or without a lease.
+	Idle time.Duration
 }
 
 // minUnseenMemory is the memory without a process below which it is taken for the driver's own.
@@ -125,12 +139,14 @@ func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 		return Row{}, false
 	}
 	rest := *d.MemoryUsed
-	if d.MemoryReserved == nil && d.MemoryTotal != nil { // an older driver counts its own memory as used
+	if d.MemoryReserved == nil && d.MemoryTotal != nil {
+		// An older driver counts its own memory as used.
 		rest -= max(512*gpu.MiB, *d.MemoryTotal/20)
 	}
 	for _, p := range q.Machine.ProcessesOn(d.UUID) {
 		if p.Memory == nil {
-			return Row{}, false // it may be all of the memory
+			// It may be all of the memory.
+			return Row{}, false
 		}
 		rest -= *p.Memory
 	}

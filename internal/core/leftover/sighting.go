@@ -9,12 +9,16 @@ import (
 
 // Sighting is when a process last worked, from two samples of its CPU time. Times are CLOCK_BOOTTIME.
 type Sighting struct {
-	PID   int           `json:"pid"`
-	Start uint64        `json:"start"`    // ticks since boot; with PID one process of this boot
-	CPU   time.Duration `json:"cpu_ns"`   // CPU time used until Look
+	PID int `json:"pid"`
+	// Ticks since boot; with PID one process of this boot.
+	Start uint64 `json:"start"`
+	// CPU time used until Look.
+	CPU   time.Duration `json:"cpu_ns"`
 	First time.Duration `json:"first_ns"` // first sample
-	Look  time.Duration `json:"look_ns"`  // last sample that counted
-	Busy  time.Duration `json:"busy_ns"`  // last sample at which it worked; First when it never did
+	// Last sample that counted.
+	Look time.Duration `json:"look_ns"`
+	// Last sample at which it worked; First when it never did.
+	Busy time.Duration `json:"busy_ns"`
 }
 
 // A process that feeds a GPU uses most of a core; an idle notebook answers its heartbeat, which takes a few thousandths
@@ -37,7 +41,8 @@ func AddSample(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now 
 		}
 		fresh := Sighting{PID: p.PID, Start: p.Start, CPU: used, First: now, Look: now, Busy: now}
 		i := slices.IndexFunc(before, same)
-		if i < 0 || before[i].Look > now { // new, or written by another clock
+		if i < 0 || before[i].Look > now {
+			// New, or written by another clock.
 			after = append(after, fresh)
 			continue
 		}

@@ -8,11 +8,15 @@ import (
 
 // batchRequest is what a job script asks its batch system for.
 type batchRequest struct {
-	gpus   int    // at most on one machine; 0 where the script does not say
+	// At most on one machine; 0 where the script does not say.
+	gpus   int
 	option string // that says it
-	tasks  int    // of the job on each machine; 0 unknown
-	many   bool   // more than one task, wherever they are
-	spread bool   // more than one machine
+	// Of the job on each machine; 0 unknown.
+	tasks int
+	// More than one task, wherever they are.
+	many bool
+	// More than one machine.
+	spread bool
 	slurm  bool
 }
 
@@ -47,7 +51,8 @@ func readBatchRequest(f File) batchRequest {
 		b.gpus = 0
 	}
 	if strings.HasPrefix(b.option, "-l") {
-		b.gpus *= slots // a consumable counts for each slot, unless the site says otherwise
+		// A consumable counts for each slot, unless the site says otherwise.
+		b.gpus *= slots
 	}
 	readSlurmRequest(f, &b)
 	return b
@@ -57,7 +62,8 @@ func readBatchRequest(f File) batchRequest {
 // --gpus-per-task, --nodes, --ntasks).
 func readSlurmRequest(f File, b *batchRequest) {
 	said := map[string]string{}
-	isScript := false // sbatch refuses a file without #!, so its options are those of another time
+	// sbatch refuses a file without #!, so its options are those of another time.
+	isScript := false
 	for _, s := range f.Steps {
 		isScript = isScript || s.Do == Setting && s.Name == "shebang"
 		if name, ours := strings.CutPrefix(s.Name, "sbatch."); ours && s.Do == Setting {
@@ -96,7 +102,8 @@ func readSlurmRequest(f File, b *batchRequest) {
 		}
 		b.gpus, b.option = gpuCount(value), "--"+name+"="+value
 		if name == "gpus-per-task" {
-			b.gpus *= max(tasks, each) // sbatch may be given their number, where the script is not
+			// sbatch may be given their number, where the script is not.
+			b.gpus *= max(tasks, each)
 		}
 	}
 	b.gpus = max(0, b.gpus)
@@ -128,7 +135,8 @@ func gpuCount(text string) int {
 		if strings.ContainsAny(text, ",$") {
 			return -1000
 		}
-		return 1 // a type alone
+		// A type alone.
+		return 1
 	}
 	return n
 }

@@ -10,8 +10,10 @@ import (
 // are another file, the version of a driver or a library, and the intention. The severity is no higher than that is
 // certain: an error is wrong by itself, in a file that something runs.
 const (
-	onLine  = "the line"  // nothing else: any run of it fails, or uses another device
-	onShell = "the shell" // which of them reads it
+	// Nothing else: any run of it fails, or uses another device.
+	onLine = "the line"
+	// Which of them reads it.
+	onShell = "the shell"
 )
 
 // bound lowers the severity of a finding to what is certain. A page is copied by a person who reads, and nothing runs

@@ -87,7 +87,8 @@ func lookGPUsZero(f File) []Finding {
 			finding := Finding{Finding: check.Finding{Seen: "--gpus " + w.Text + " asks for no GPU",
 				Why: "the number is how many GPUs the container gets, not which one (before docker 27.3 an image may show it all of them)",
 				Do:  "write --gpus all, --gpus 1 for any one, or --gpus device=0 for the first"}, At: w.At}
-			if f.Kind != Workflow { // where the command is not written whole
+			if f.Kind != Workflow {
+				// Where the command is not written whole.
 				finding.Line, finding.Write = renderWithWord(r.Step, w, "device=0"), shownWordEdits(f, r.Step, w, "device=0")
 			}
 			all = append(all, finding)
@@ -117,7 +118,8 @@ func lookBesideMask(f File) []Finding {
 		right := `'"device=` + list + `"'`
 		do := "write: --gpus " + right
 		if _, plain := countDevices(mask.Value); !plain {
-			do = "name each device: --gpus '\"device=2,3\"' for the third and the fourth" // a range, or whatever it is
+			// A range, or whatever it is.
+			do = "name each device: --gpus '\"device=2,3\"' for the third and the fourth"
 		} else if !strings.Contains(list, ",") {
 			do = "write: --gpus device=" + list
 		}

@@ -21,7 +21,8 @@ func lookFractions(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
 	var running []memoryShare
-	own := map[string]bool{} // functions of the script, which may end what runs
+	// Functions of the script, which may end what runs.
+	own := map[string]bool{}
 	for _, s := range f.Steps {
 		own[s.Name] = own[s.Name] || s.Do == Define
 	}
@@ -89,7 +90,8 @@ func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 	l, launched := readLaunch(s)
 	vllm := launched && l.kind == "vllm" && (p.name != "vllm" || len(l.own) > 0 && l.own[0].Text == "serve")
 	if slices.Contains(p.by, "srun") {
-		return memoryShare{}, false // Slurm gives each step devices of its own
+		// Slurm gives each step devices of its own.
+		return memoryShare{}, false
 	}
 	part := memoryShare{at: s.At}
 	switch {
@@ -112,7 +114,8 @@ func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 				part.part = n
 			}
 		}
-		if part.part <= 0 || part.part > 1 { // more than one is for unified memory
+		if part.part <= 0 || part.part > 1 {
+			// More than one is for unified memory.
 			return memoryShare{}, false
 		}
 	default:

@@ -22,7 +22,8 @@ func lookProcesses(f File) []Finding {
 	a := indexVariables(f)
 	job := readBatchRequest(f)
 	if len(lookBeyondJob(f)) > 0 {
-		job.gpus = 0 // mask-beyond-batch-job says that
+		// Mask-beyond-batch-job says that.
+		job.gpus = 0
 	}
 	shared := readServices(f)
 	var all []Finding

@@ -29,7 +29,8 @@ func lookMaskOutside(f File) []Finding {
 func lookNvidiaOutside(f File) []Finding {
 	const name = "NVIDIA_VISIBLE_DEVICES"
 	if slices.Contains([]Kind{Dockerfile, Compose, Kubernetes, GitLab}, f.Kind) {
-		return nil // there it is for the runtime
+		// There it is for the runtime.
+		return nil
 	}
 	if slices.ContainsFunc(f.Steps, func(s Step) bool { return buildsContainer(s) || s.Do == Set && s.Name == "CUDA_VISIBLE_DEVICES" }) {
 		return nil
@@ -56,14 +57,16 @@ func lookNvidiaOutside(f File) []Finding {
 			}
 		}
 		if f.Kind == Workflow && set.Shell == 0 && set.How != "prefix" && set.How != "env" {
-			continue // the job may run in a container
+			// The job may run in a container.
+			continue
 		}
 		if said[set.At] || slices.Contains([]string{"all", "none", "void", ""}, set.Value.Text) {
 			continue
 		}
 		said[set.At] = true
 		value := set.Value.Raw
-		if set.Value.At == set.At { // export "NAME=value"
+		if set.Value.At == set.At {
+			// Export "NAME=value".
 			value = set.Value.Text
 		}
 		finding := Finding{Finding: check.Finding{

@@ -13,7 +13,8 @@ import (
 
 func lookPort(f File) []Finding {
 	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) || startsOthersOnly(f) || isTest(f.Path) {
-		return nil // a container has ports of its own
+		// A container has ports of its own.
+		return nil
 	}
 	var all []Finding
 	for _, p := range meetings(f) {
@@ -27,7 +28,8 @@ func lookPort(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: p.at})
 	}
 	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
-		return nil // ports are told apart on purpose
+		// Ports are told apart on purpose.
+		return nil
 	}
 	return all
 }
@@ -51,7 +53,8 @@ type meeting struct {
 	at     Place
 	what   string
 	number int
-	alone  bool // of one process, or where another one is chosen when it is taken
+	// Of one process, or where another one is chosen when it is taken.
+	alone bool
 }
 
 // meetings are those in the variables and the options of a file.
@@ -78,7 +81,8 @@ func meetings(f File) []meeting {
 			continue
 		}
 		processes, counted := findOption(l.own, "num-processes")
-		alone := l.kind == "accelerate" && counted && processes.Text == "1" // which meets nobody
+		// Which meets nobody.
+		alone := l.kind == "accelerate" && counted && processes.Text == "1"
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {
 			v, given := findOption(l.own, name)
 			port := v

@@ -10,20 +10,28 @@ import (
 
 // Example is a file for the documentation and for tests.
 type Example struct {
-	Name string // "train.py": its kind follows from the name
+	// "train.py": its kind follows from the name.
+	Name string
 	Text string
 }
 
 // Description is what a code means, for whoever reads a finding.
 type Description struct {
 	check.Page
-	Severity check.Severity // the usual one; a finding may have another
-	Rests    string         // what has to be so beside the line for it to be right, usually; an error rests on nothing else
-	Unseen   bool           // whoever copies it from a page cannot see it
-	Once     bool           // one place of a repository speaks for all
-	Preview  bool           // new: looked for with --preview alone, until it has shown that it is right
-	Bad      []Example      // each has a finding of this code
-	Good     []Example      // none has a finding of any code
+	// The usual one; a finding may have another.
+	Severity check.Severity
+	// What has to be so beside the line for it to be right, usually; an error rests on nothing else.
+	Rests string
+	// Whoever copies it from a page cannot see it.
+	Unseen bool
+	// One place of a repository speaks for all.
+	Once bool
+	// New: looked for with --preview alone, until it has shown that it is right.
+	Preview bool
+	// Each has a finding of this code.
+	Bad []Example
+	// None has a finding of any code.
+	Good []Example
 }
 
 // descriptionFiles hold a description each:

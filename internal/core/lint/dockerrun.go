@@ -11,14 +11,19 @@ import (
 // containerRun is what docker run, podman run or the like is asked for, as far as GPUs are concerned.
 type containerRun struct {
 	program
-	tool    string // "docker", "podman", "nerdctl", "nvidia-docker"
-	gpus    []Word // values of --gpus
-	cdi     []Word // values of --device that name a GPU
-	nodes   bool   // --device or --privileged lets in device files
+	// "docker", "podman", "nerdctl", "nvidia-docker".
+	tool string
+	gpus []Word // values of --gpus
+	// Values of --device that name a GPU.
+	cdi []Word
+	// --device or --privileged lets in device files.
+	nodes   bool
 	runtime string
-	env     []Step // Set steps; a name without value is a Set whose value is computed
-	image   Word
-	inside  []Word // the command for the container
+	// Set steps; a name without value is a Set whose value is computed.
+	env   []Step
+	image Word
+	// The command for the container.
+	inside []Word
 }
 
 // ContainerTool is the name of the program that command starts a process in a container with: docker, podman or nerdctl;
@@ -163,7 +168,8 @@ func (r *containerRun) applyOption(name string, v Word) {
 			r.nodes = true
 		}
 	case "--privileged", "--device-cgroup-rule", "--env-file", "--env-host":
-		r.nodes = true // or variables that are not in the file
+		// Or variables that are not in the file.
+		r.nodes = true
 	case "--runtime":
 		r.runtime = v.Text
 	case "--env":
@@ -213,7 +219,8 @@ func (r containerRun) countGPUs() (n int, ok bool) {
 type request struct {
 	count   int // -1 is all
 	devices []string
-	loose   bool // a list without the inner quotes: its second entry is read as a count, and the last count counts
+	// A list without the inner quotes: its second entry is read as a count, and the last count counts.
+	loose bool
 }
 
 // parseGPURequest reads a value of --gpus as docker does (docker/cli: opts/gpus.go).

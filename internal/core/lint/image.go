@@ -83,13 +83,15 @@ func lookExportLost(f File) []Finding {
 			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || hasReader(script.Steps[i+1:]) {
 				continue
 			}
-			if s.Apart || f.Kind == Shell && s.Shell == 0 { // what is written into .bashrc is read later
+			if s.Apart || f.Kind == Shell && s.Shell == 0 {
+				// What is written into .bashrc is read later.
 				continue
 			}
 			finding := Finding{Finding: check.Finding{Seen: s.Name + " is exported at the end of a shell",
 				Why: "no program runs behind it in this shell, and the next one starts without it"}, At: s.At}
 			raw := s.Value.Raw
-			if strings.Contains(raw, s.Name+"=") { // the whole word is quoted
+			if strings.Contains(raw, s.Name+"=") {
+				// The whole word is quoted.
 				raw = `"` + s.Value.Text + `"`
 			}
 			finding.Line = "ENV " + s.Name + "=" + raw
@@ -104,7 +106,8 @@ func lookExportLost(f File) []Finding {
 				finding.Line = "export " + s.Name + "=" + raw
 			}
 			finding.Do = "write: " + finding.Line
-			if f.Kind == Makefile { // make's own line stands outside of the recipe
+			if f.Kind == Makefile {
+				// Make's own line stands outside of the recipe.
 				finding.Line, finding.Do = "", finding.Do+", outside of the recipe"
 			}
 			if at := s.At; f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {

@@ -35,7 +35,8 @@ func innerCommandWords(name string, words []Word) []Word {
 	case isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "conda", "mamba") || launchers.IsSearched(name) || isOneOf(name, "sudo", "parallel"):
 		i := slices.IndexFunc(words[1:], func(w Word) bool { return w.Known && launchers.IsShell(w.Text) })
 		filled := slices.ContainsFunc(words, func(w Word) bool { return strings.Contains(w.Text, "{") })
-		if i < 0 || filled && isOneOf(name, "xargs", "parallel") { // they write their input in the place of {}
+		if i < 0 || filled && isOneOf(name, "xargs", "parallel") {
+			// They write their input in the place of {}.
 			return nil
 		}
 		return words[1+i:]
@@ -60,7 +61,8 @@ func scriptArgument(command Step, name string, args []Word) (Step, bool) {
 	case name == "sbatch":
 		text, _ := findOption(args, "wrap")
 		return scriptStep(command, text, false)
-	case name == "eval": // what it sets stays, and is not followed
+	case name == "eval":
+		// What it sets stays, and is not followed.
 		return JoinWords(command, args)
 	case name == "ssh":
 		rest := skipOptions(args, strings.Fields("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"))

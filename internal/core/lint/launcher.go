@@ -11,10 +11,13 @@ import (
 // launch is a program that uses several GPUs, as far as its command line says.
 type launch struct {
 	program
-	kind  string // its first name in the table of launchers: "torchrun", "accelerate", "deepspeed", "vllm", "mpirun"
-	own   []Word // the options of the launcher, without those of the script
-	use   launchers.Use
-	hosts bool // it names other machines, or how many: nothing can be counted here
+	// Its first name in the table of launchers: "torchrun", "accelerate", "deepspeed", "vllm", "mpirun".
+	kind string
+	// The options of the launcher, without those of the script.
+	own []Word
+	use launchers.Use
+	// It names other machines, or how many: nothing can be counted here.
+	hosts bool
 }
 
 // readLaunch reads a command that uses several GPUs, without the variables around it.

@@ -15,7 +15,8 @@ func SplitLines(text string) []string { return slices.Collect(strings.Lines(text
 func ApplyEdits(text string, found []Finding) (mended string, done []bool) {
 	m := mender{starts: lineStarts(text), size: len(text)}
 	done = make([]bool, len(found))
-	var chosen spans // in the order of the text, apart from each other
+	// In the order of the text, apart from each other.
+	var chosen spans
 	for i, f := range found {
 		spans, err := m.editSpans(f.Edits)
 		if err != nil || len(spans) == 0 || slices.ContainsFunc(spans, chosen.touchesAny) {
@@ -69,7 +70,8 @@ func (all spans) indexOf(s span) (at int, known bool) {
 // touchesAny reports whether a span touches one of those in the order of the text, without being the same.
 func (all spans) touchesAny(s span) bool {
 	at, _ := all.indexOf(s)
-	near := all[max(at-1, 0):min(at+1, len(all))] // spans that do not overlap have their ends in the same order
+	// Spans that do not overlap have their ends in the same order.
+	near := all[max(at-1, 0):min(at+1, len(all))]
 	return spans{s}.clashesWith(near)
 }
 
@@ -81,7 +83,8 @@ func (all spans) clashesWith(others []span) bool {
 }
 
 type mender struct {
-	starts []int // of each line; the last is after the text
+	// Of each line; the last is after the text.
+	starts []int
 	size   int
 }
 

@@ -11,9 +11,11 @@ import (
 // program is the command that is really started, after env, sudo, nohup and the like.
 type program struct {
 	Step
-	name string // of the program without its folder; "" when it is computed
+	// Of the program without its folder; "" when it is computed.
+	name string
 	args []Word // its own
-	set  []Step // Set and Unset steps: what this program alone gets, the last one of a name counts
+	// Set and Unset steps: what this program alone gets, the last one of a name counts.
+	set  []Step
 	by   []string
 	sudo *sudo // nil without
 }

@@ -32,7 +32,8 @@ func (s Step) neededDevices() (n int, v Value, what string) {
 			continue
 		}
 		if own, ok := s.findArg(-1, "distributed_executor_backend"); ok && own.Value.Text != "mp" {
-			continue // Ray finds devices on other machines too
+			// Ray finds devices on other machines too.
+			continue
 		}
 		if a, ok := s.findArg(c.position, c.name); ok && a.decimalValue() > 0 {
 			return a.decimalValue(), a.Value, c.what

@@ -59,7 +59,8 @@ func lookIndexInPython(f File) (all []Finding) {
 		for i, m := range w.moments {
 			for _, c := range m.deviceChoices() {
 				if m.Name == ".to" && !torch && !strings.Contains(c.value.Raw, "cuda") {
-					continue // other libraries have such a method too
+					// Other libraries have such a method too.
+					continue
 				}
 				if i < w.from || c.index < 0 || seen[c.value.At] || m.followsDeviceCount() {
 					continue
@@ -120,7 +121,8 @@ func maskFromValue(masks []flowStep, from string) (flowStep, bool) {
 func lookRankInPython(f File) (all []Finding) {
 	seen := map[Place]bool{}
 	for _, w := range traceFlows(f) {
-		var masks []flowStep // the last assignment: several for "a if test else b"
+		// The last assignment: several for "a if test else b".
+		var masks []flowStep
 		for i, m := range w.moments {
 			if (m.Do == Set || m.Do == Unset) && m.Name == "CUDA_VISIBLE_DEVICES" && m.Shell == 0 {
 				masks = slices.DeleteFunc(masks, func(before flowStep) bool { return before.At != m.At })
@@ -134,7 +136,8 @@ func lookRankInPython(f File) (all []Finding) {
 				seen[c.value.At] = true
 				var severity check.Severity
 				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
-					severity = check.Info // it may always be 0, or the program may have started the driver before this
+					// It may always be 0, or the program may have started the driver before this.
+					severity = check.Info
 				}
 				all = append(all, Finding{Finding: check.Finding{Severity: severity,
 					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.displayCall(c.value), nameWithoutMark(c.value.From), mask.At.Line),

@@ -15,8 +15,10 @@ type flowStep struct {
 // flow is one way through a file: what happens when it is run, or what a function of it does that only others call.
 type flow struct {
 	moments []flowStep
-	from    int  // the first that is the function's own; 0 for the whole file
-	worker  bool // a function that runs in a process of its own
+	// The first that is the function's own; 0 for the whole file.
+	from int
+	// A function that runs in a process of its own.
+	worker bool
 }
 
 // maxFlowMoments bounds a flow: calls within calls multiply, and rules compare what happens with all that happened before.
@@ -26,7 +28,8 @@ const maxFlowMoments = 4000
 const maxTotalMoments = 100_000
 
 type tracer struct {
-	bodies map[string][]Step // by function; "" the file itself
+	// By function; "" the file itself.
+	bodies map[string][]Step
 	called map[string]bool
 	calls  int
 	stack  []string
@@ -44,7 +47,8 @@ func traceFlows(f File) []flow {
 	}
 	t := &tracer{bodies: map[string][]Step{}, called: map[string]bool{}}
 	var names []string
-	local := map[string]bool{} // functions that others of the file call
+	// Functions that others of the file call.
+	local := map[string]bool{}
 	graphs := f.usesTensorFlowGraphs()
 	for _, s := range f.Steps {
 		if graphs && s.isTensorFlowOp() {
@@ -57,7 +61,8 @@ func traceFlows(f File) []flow {
 			if t.bodies[s.In] == nil {
 				names = append(names, s.In)
 			}
-			t.bodies[s.In] = nil // a later function of the same name takes its place
+			// A later function of the same name takes its place.
+			t.bodies[s.In] = nil
 		}
 		if s.Shell == 0 || s.Do == Command {
 			t.bodies[s.In] = append(t.bodies[s.In], s)
@@ -76,7 +81,8 @@ func traceFlows(f File) []flow {
 	inner := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !local[n] })
 	outer := slices.DeleteFunc(names, func(n string) bool { return local[n] })
 	total := 0
-	for _, name := range slices.Concat(outer, inner) { // what others call is entered from them
+	for _, name := range slices.Concat(outer, inner) {
+		// What others call is entered from them.
 		if total > maxTotalMoments {
 			break
 		}
@@ -230,7 +236,8 @@ func workerNames(f File) (names []string) {
 	}
 	var refs []string
 	defer func() {
-		for _, s := range f.Steps { // the methods of a class that runs there
+		for _, s := range f.Steps {
+			// The methods of a class that runs there.
 			if class, _, ok := strings.Cut(s.Name, "."); ok && s.Do == Define && slices.Contains(refs, class) {
 				names = append(names, s.Name)
 			}

@@ -33,8 +33,10 @@ func findLateAssignments(f File) []lateAssignment {
 	var order []Place
 	for _, w := range traceFlows(f) {
 		torch, nvml := false, false
-		judged := map[Place]bool{}  // a function that is called again says nothing new
-		var before []lateAssignment // what may have started the driver
+		// A function that is called again says nothing new.
+		judged := map[Place]bool{}
+		// What may have started the driver.
+		var before []lateAssignment
 		for i, m := range w.moments {
 			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, rootModule(m.Name))
 			nvml = nvml || m.Do == Import && (rootModule(m.Name) == "lightning" || rootModule(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
@@ -52,7 +54,8 @@ func findLateAssignments(f File) []lateAssignment {
 				again := judged[m.At]
 				judged[m.At] = true
 				if w.from > 0 && found.severity == check.Warning {
-					found.severity = check.Info // whoever calls the function is not seen
+					// Whoever calls the function is not seen.
+					found.severity = check.Info
 				}
 				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) {
 					continue
@@ -96,7 +99,8 @@ func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, boo
 			b.severity = check.Warning
 		}
 		if by == "import jax" {
-			b.severity = check.Warning // a module that is imported here and not seen may have imported it before
+			// A module that is imported here and not seen may have imported it before.
+			b.severity = check.Warning
 		}
 		if found.library == "" || severityRank(b.severity) > severityRank(found.severity) {
 			found = b
@@ -151,7 +155,8 @@ func (s Step) mayStartDriver() bool {
 		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.argsContain("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":
 		last := rest[strings.LastIndexByte(rest, '.')+1:]
-		return root == "deepspeed" || last != "" && strings.ToUpper(last[:1]) == last[:1] // a class, and not one of its helpers
+		// A class, and not one of its helpers.
+		return root == "deepspeed" || last != "" && strings.ToUpper(last[:1]) == last[:1]
 	}
 	return false
 }

@@ -35,7 +35,8 @@ func visibleListAt(moments []flowStep, at int) (set flowStep, entries []string, 
 
 // deviceChoice is a place where a program says which of the visible devices it uses.
 type deviceChoice struct {
-	index  int // -1 where it is computed
+	// -1 where it is computed.
+	index  int
 	value  Value
 	method string // the call
 }
@@ -47,7 +48,8 @@ func (s Step) deviceChoices() (all []deviceChoice) {
 	}
 	for position, a := range s.Args {
 		if a.Ref == "?" {
-			position = 0 // one of the values of the first argument
+			// One of the values of the first argument.
+			position = 0
 		}
 		if i, ok := s.readDeviceArg(position, a); ok {
 			all = append(all, deviceChoice{i, a.Value, s.Name})

@@ -10,7 +10,8 @@ import (
 
 func lookTensorFlowLate(f File) []Finding {
 	var all []Finding
-	started := map[string]Step{} // by function
+	// By function.
+	started := map[string]Step{}
 	for _, s := range f.Steps {
 		if s.Do != Call || s.Shell != 0 || rootModule(s.Name) != "tensorflow" {
 			continue
@@ -36,10 +37,12 @@ func lookTensorFlowOld(f File) []Finding {
 	i := slices.IndexFunc(f.Steps, func(s Step) bool {
 		return s.Do == Call && s.Shell == 0 && hasWord("tensorflow.Session tensorflow.ConfigProto tensorflow.GPUOptions tensorflow.InteractiveSession", s.Name)
 	})
-	whole := slices.ContainsFunc(f.Steps, func(s Step) bool { // a program for TensorFlow 1, or for both
+	whole := slices.ContainsFunc(f.Steps, func(s Step) bool {
+		// A program for TensorFlow 1, or for both.
 		return s.Do == Version && rootModule(s.Name) == "tensorflow" || strings.HasPrefix(s.Name, "tensorflow.compat.") || hasWord("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run keras.backend.set_session tensorflow.keras.backend.set_session", s.Name)
 	})
-	newer := slices.ContainsFunc(f.Steps, func(s Step) bool { // names that TensorFlow 1 does not have
+	newer := slices.ContainsFunc(f.Steps, func(s Step) bool {
+		// Names that TensorFlow 1 does not have.
 		return hasWord("tensorflow.function tensorflow.config.list_physical_devices tensorflow.config.set_visible_devices tensorflow.config.get_visible_devices tensorflow.random.set_seed tensorflow.keras.utils.set_random_seed tensorflow.config.run_functions_eagerly", s.Name)
 	})
 	if i < 0 || whole || !newer || strings.Contains(f.Steps[i].Branch, "t") {

@@ -10,21 +10,29 @@ import (
 
 // Finding is one mistake in a file.
 type Finding struct {
-	check.Finding // without a code and a severity it has those of the rule that found it
-	At            Place
-	Edits         []Edit // what --fix does; nil when a person has to decide
-	Write         []Edit // the lines to write where the user has to decide; they are shown with the rest of the line
-	Line          string // the corrected command or lines, shown where the places of the edits are not known; "" when there is no single way
-	Since         string // the release of PyTorch from which on it holds, such as "2.4"; "" for all
+	// Without a code and a severity it has those of the rule that found it.
+	check.Finding
+	At Place
+	// What --fix does; nil when a person has to decide.
+	Edits []Edit
+	// The lines to write where the user has to decide; they are shown with the rest of the line.
+	Write []Edit
+	// The corrected command or lines, shown where the places of the edits are not known; "" when there is no single
+	// way.
+	Line string
+	// The release of PyTorch from which on it holds, such as "2.4"; "" for all.
+	Since string
 
-	rests string // what has to be so beside the line; "" is that of its rule
+	// What has to be so beside the line; "" is that of its rule.
+	rests string
 }
 
 // Edit replaces the text at a place. An empty place (start is end) inserts.
 type Edit struct {
 	At   Place
 	Text string
-	Was  string // what stands there; "" is not compared
+	// What stands there; "" is not compared.
+	Was string
 }
 
 // Rule finds one kind of mistake in a whole file. What it is about stands in rules/CODE.txt; several rules may have one
@@ -178,7 +186,8 @@ func ApplyRules(f File, preview bool) []Finding {
 				one.Edits = nil
 			}
 			if f.Copied && !one.Severity.Bad() {
-				continue // nobody writes another's program anew for a remark
+				// Nobody writes another's program anew for a remark.
+				continue
 			}
 			all = append(all, one)
 		}

@@ -11,7 +11,8 @@ import (
 // indexedFile is a file with an index for the values of its variables.
 type indexedFile struct {
 	File
-	sets map[string][]int // the Set and Unset steps of each name, in their order
+	// The Set and Unset steps of each name, in their order.
+	sets map[string][]int
 }
 
 func indexVariables(f File) indexedFile {
@@ -48,10 +49,12 @@ func (a indexedFile) outerSetting(i int, name string) (step Step, sure bool) {
 		case s.Shell != 0 && s.Shell != c.Shell, !strings.HasPrefix(c.Process, s.Process), s.Lost != "":
 			continue
 		case s.Shell != 0 && sets[n] > i:
-			continue // within one script the order counts, whatever the format around it
+			// Within one script the order counts, whatever the format around it.
+			continue
 		case s.In != "" && s.In != c.In && !strings.HasPrefix(c.In, s.In+"."):
 			if isFromShell(a.File, s) {
-				return Step{}, false // a function that may have run
+				// A function that may have run.
+				return Step{}, false
 			}
 			continue
 		case s.Maybe, s.Do == Set && isFromShell(a.File, s) && !s.Exported:

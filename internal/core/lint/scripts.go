@@ -58,7 +58,8 @@ func expandScripts(f File, read func(text string) (File, error), depth int) File
 		}
 		restoreExpressions(s.Value, inner.Steps)
 		for _, step := range inner.Steps {
-			if f.Kind == Shell { // a process of its own
+			if f.Kind == Shell {
+				// A process of its own.
 				step.Process = fmt.Sprintf("%ss%d/%s", s.Process, count+1, step.Process)
 			}
 			out.Steps = append(out.Steps, s.relocateStep(step, count+1+step.Shell))

@@ -11,23 +11,27 @@ import (
 
 // service is a container that a Compose file or a quadlet describes.
 type service struct {
-	name      string
-	sets      []Step
-	runtime   Value
-	requests  []deviceRequest
-	cdi       []Value
-	elsewhere bool // other files have a part of it
-	grows     bool // and may give it more devices
+	name     string
+	sets     []Step
+	runtime  Value
+	requests []deviceRequest
+	cdi      []Value
+	// Other files have a part of it.
+	elsewhere bool
+	// And may give it more devices.
+	grows bool
 }
 
 // deviceRequest is one entry of deploy.resources.reservations.devices, or of gpus.
 type deviceRequest struct {
-	at           Place
-	count        Value // its place is empty when it is not there
+	at Place
+	// Its place is empty when it is not there.
+	count        Value
 	ids          []Value
 	capabilities bool
 	short        bool // below gpus
-	opaque       bool // not written out here
+	// Not written out here.
+	opaque bool
 }
 
 var requestKey = lazyRegexp(`^(deploy\.resources\.reservations\.devices|gpus)(?:\[(\d+)\])?(?:\.(\w+))?(?:\[\d+\])*$`)

@@ -96,7 +96,8 @@ func (finding *Finding) setCorrection(kind Kind, s Step, sets []Step, programs i
 	}
 	finding.Do = "write: " + strings.ReplaceAll(finding.Line, "\n", ", and ")
 	if finding.Edits != nil {
-		finding.Line = "" // the edits show it, with the rest of the line
+		// The edits show it, with the rest of the line.
+		finding.Line = ""
 	}
 }
 
@@ -129,7 +130,8 @@ func lookCutAtBlank(f File) []Finding {
 			Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
 		switch edits := []Edit{{At: at, Text: whole}}; {
 		case at.Line != at.EndLine:
-		case f.Kind == Dockerfile: // the list would be fixed in the image
+		case f.Kind == Dockerfile:
+			// The list would be fixed in the image.
 			finding.Write = edits
 		default:
 			finding.Edits = edits

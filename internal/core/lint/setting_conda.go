@@ -30,7 +30,8 @@ func lookCudaTwice(f File) []Finding {
 			continue
 		}
 		text := s.Value.Text
-		if _, name, ok := strings.Cut(text, "::"); ok { // after its channel
+		if _, name, ok := strings.Cut(text, "::"); ok {
+			// After its channel.
 			text = name
 		}
 		switch pip := strings.Contains(s.Name, ".pip"); {
@@ -77,9 +78,11 @@ func lookMKLTooNew(f File) []Finding {
 			}
 		case "python":
 			if oldPython().MatchString(text) {
-				return nil // the packages that are made for it hold an older MKL
+				// The packages that are made for it hold an older MKL.
+				return nil
 			}
-		case "pytorch-cuda", "cpuonly": // the channel pytorch alone has these
+		case "pytorch-cuda", "cpuonly":
+			// The channel pytorch alone has these.
 			isOfChannel = true
 		case "pytorch":
 			isOfChannel = isOfChannel || hasChannel && channel == "pytorch"
@@ -123,7 +126,8 @@ func normalizePackage(text string) string {
 func lookONNX(f File) []Finding {
 	type where struct {
 		place, by string
-		block     int // of a page: each is one of several ways
+		// Of a page: each is one of several ways.
+		block int
 	}
 	has := map[where]map[string]bool{}
 	var all []Finding
@@ -147,7 +151,8 @@ func lookONNX(f File) []Finding {
 		in, _, _ := strings.Cut(s.In, ".")
 		switch {
 		case s.Do == Setting && f.Kind == Conda:
-			if _, name, ok := strings.Cut(s.Value.Text, "::"); ok { // after its channel
+			if _, name, ok := strings.Cut(s.Value.Text, "::"); ok {
+				// After its channel.
 				s.Value.Text = name
 			}
 			install(where{}, s.Value)
@@ -191,7 +196,8 @@ func pipPackages(p program) (packages []Word, by string) {
 		return nil, by
 	}
 	packages = []Word{}
-	for _, w := range args[1:] { // a value of an option may be among them: no path or address has the name of a package
+	for _, w := range args[1:] {
+		// A value of an option may be among them: no path or address has the name of a package.
 		if !strings.HasPrefix(w.Text, "-") {
 			packages = append(packages, w)
 		}

@@ -30,7 +30,8 @@ func lookCutAtComma(f File) []Finding {
 		if f.Kind == Supervisor {
 			finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
 		}
-		if f.Kind != Supervisor && s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 { // NAME=value in a list
+		if f.Kind != Supervisor && s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 {
+			// NAME=value in a list.
 			whole = `"` + s.Name + "=" + list + `"`
 			at.Column, finding.Do = s.At.Column, "write: "+whole
 		}

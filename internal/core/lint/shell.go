@@ -29,8 +29,10 @@ func lookNotExported(f File) []Finding {
 				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
 			if !slices.Contains(maskVariables(), s.Name) || isWholeMachine(s.Value) {
-				finding.Severity = check.Info // what was never in force may not be missed
-			} else if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
+				// What was never in force may not be missed.
+				finding.Severity = check.Info
+			} else if s.How == "assignment" && !s.Several {
+				// An export before one of several would apply to all behind it.
 				finding.Line, finding.Write, finding.Edits = exportCorrection(f, s)
 			}
 			all = append(all, finding)
@@ -59,7 +61,8 @@ func exportCorrection(f File, s Step) (line string, write, edits []Edit) {
 	start := Place{Cell: s.At.Cell, Line: s.At.Line, Column: s.At.Column, EndLine: s.At.Line, EndColumn: s.At.Column}
 	before := "export "
 	computed := s.Value.Raw != "" && !s.Value.Known
-	if computed { // it may run a command, and export would hide its exit status
+	if computed {
+		// It may run a command, and export would hide its exit status.
 		before = "export " + s.Name + " && "
 	}
 	if isFromShell(f, s) {
@@ -79,7 +82,8 @@ func firstProgramWithout(f File, i int) (program, bool) {
 	s := f.Steps[i]
 	after := f.Steps[i+1 : min(len(f.Steps), i+1+maxStepsSearched)]
 	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsAnotherWay(later, s) }) {
-		return program{}, false // it is exported where it is meant for a program, and a value of the script's own here
+		// It is exported where it is meant for a program, and a value of the script's own here.
+		return program{}, false
 	}
 	for _, later := range after {
 		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
@@ -190,7 +194,8 @@ func lookSudo(f File) []Finding {
 		if p.sudo == nil {
 			continue
 		}
-		_, container := readContainerRun(s) // mask-outside-container says that one
+		// Mask-outside-container says that one.
+		_, container := readContainerRun(s)
 		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
 		for _, name := range maskVariables() {
 			set, direct := prefixAssignment(s, name)
@@ -235,7 +240,8 @@ func sudoEdits(f File, s, set Step, direct bool) []Edit {
 	behind.At.Line, behind.At.Column, behind.Raw = behind.At.EndLine, behind.At.EndColumn, ""
 	if i == 0 && slices.IndexFunc(s.With, func(w Step) bool { return w.At == set.At }) == len(s.With)-1 {
 		taken := removeAssignment(s, set)
-		if taken.At.EndLine == s.Words[0].At.Line && taken.At.EndColumn == s.Words[0].At.Column { // they touch: one edit
+		if taken.At.EndLine == s.Words[0].At.Line && taken.At.EndColumn == s.Words[0].At.Column {
+			// They touch: one edit.
 			taken.At.EndLine, taken.At.EndColumn = s.Words[0].At.EndLine, s.Words[0].At.EndColumn
 			taken.Was, taken.Text = taken.Was+s.Words[0].Raw, s.Words[0].Raw+" "+set.Name+"="+set.Value.Raw
 			return []Edit{taken}

@@ -106,7 +106,8 @@ func lookForeign(f File) []Finding {
 			}
 			name, value, way := foreignAssignment(s)
 			if way == "" || f.Kind == Markdown {
-				continue // a page has the lines of other systems, too
+				// A page has the lines of other systems, too.
+				continue
 			}
 			right := "export " + name + "=" + value
 			var rests string
@@ -138,7 +139,8 @@ func wordsAfter(s Step) []Word {
 	switch {
 	case slices.Contains([]string{"set", "setenv", "export"}, s.Words[0].Text):
 		return nil
-	case len(s.With) == 1: // the first word belongs to the value
+	case len(s.With) == 1:
+		// The first word belongs to the value.
 		return s.Words[1:]
 	case len(s.Words) > 3 && s.Words[1].Text != "" && strings.Trim(s.Words[1].Text, "=") == "":
 		return s.Words[3:]

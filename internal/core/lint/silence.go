@@ -40,7 +40,8 @@ func Silence(f File, text map[int]string, found []Finding) (kept []Finding, sile
 type comment struct {
 	codes      []string
 	everywhere []string
-	alone      bool // the line has nothing else
+	// The line has nothing else.
+	alone bool
 }
 
 func readComment(line string) (c comment) {
@@ -65,10 +66,11 @@ func ignoreRegexp() *regexp.Regexp {
 }
 
 type silencer struct {
-	file       File
-	comments   map[int][]comment
-	lines      map[int][]string
-	named      map[int]map[string]bool // the codes in the comments of a cell
+	file     File
+	comments map[int][]comment
+	lines    map[int][]string
+	// The codes in the comments of a cell.
+	named      map[int]map[string]bool
 	everywhere []string
 }
 

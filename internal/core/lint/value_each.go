@@ -10,7 +10,8 @@ import (
 // eachKnownValue calls f with every value that is written for a variable: of the environment, and of one command alone.
 func eachKnownValue(file File, f func(s Step)) {
 	eachAssignment(file, func(s Step) {
-		if s.Value.Known && s.Type == "" && !keepsDollar(file.Kind, s) { // variable-not-expanded and environ-not-text say those
+		if s.Value.Known && s.Type == "" && !keepsDollar(file.Kind, s) {
+			// Variable-not-expanded and environ-not-text say those.
 			f(s)
 		}
 	})

@@ -16,7 +16,8 @@ func lookGrowth(file File) (all []Finding) {
 		}
 		better, severity := "true", check.Severity("")
 		if slices.Contains([]string{"0", "false", "no", "off"}, strings.ToLower(s.Value.Text)) {
-			better, severity = "false", check.Info // what was meant is mostly what happens without the variable
+			// What was meant is mostly what happens without the variable.
+			better, severity = "false", check.Info
 		}
 		f := valueFinding(s, assignmentText(s)+" is ignored", "TensorFlow knows true and false, in small letters; any other value leaves the setting as it was",
 			"write "+tensorflowGrowth+"="+better, better)

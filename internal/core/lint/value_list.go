@@ -20,7 +20,8 @@ func maskRule(code, why string) Rule {
 		eachKnownValue(file, func(s Step) {
 			m, known := findListVariable(s.Name)
 			if !known || isFromShell(file, s) && hasNoBreakSpace(s.Value) {
-				return // of the latter there is a rule of its own
+				// Of the latter there is a rule of its own.
+				return
 			}
 			if isName(s.Value.Text) && variables[s.Value.Text] {
 				all = append(all, valueFinding(s, assignmentText(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))
@@ -28,7 +29,8 @@ func maskRule(code, why string) Rule {
 			}
 			f, wrong := m.findFault(s.Value.Text)
 			if !wrong || f.code != code || file.Kind == Markdown && hasWord("gpu gpus any default", s.Value.Text) {
-				return // or a page says what to write there
+				// Or a page says what to write there.
+				return
 			}
 			shows, bad := m.describeEffect(s.Value.Text)
 			if bad {
@@ -94,7 +96,8 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 		do = "to give the container no GPU, write " + nvidiaVisibleDevices + "=none"
 	case f.hides:
 		severity, do = check.Warning, "to hide every GPU, write "+s.Name+"=-1"
-		if f.code == codeNoDevice { // it says so, and does
+		if f.code == codeNoDevice {
+			// It says so, and does.
 			severity = check.Info
 		}
 	case f.better != "":

@@ -18,7 +18,8 @@ type listVariable struct {
 	vendor gpu.Vendor
 	read   func(visible.Env, gpu.Machine) visible.View
 	strict bool // blanks count
-	plain  bool // numbers have no sign and no zero before them, and quotation marks around the whole do no harm
+	// Numbers have no sign and no zero before them, and quotation marks around the whole do no harm.
+	plain  bool
 	rising bool // numbers must rise
 }
 
@@ -52,9 +53,11 @@ func findListVariable(name string) (listVariable, bool) {
 
 // fault is what is wrong with a list, by the code of the rule that tells it.
 type fault struct {
-	code   string
-	better string // the list that was meant; "" when that cannot be known
-	hides  bool   // that no device shows may have been meant
+	code string
+	// The list that was meant; "" when that cannot be known.
+	better string
+	// That no device shows may have been meant.
+	hides bool
 }
 
 // Shapes of entries that people write.
@@ -111,7 +114,8 @@ func (m listVariable) firstFault(value string) (fault, bool) {
 	}
 	tokens := strings.Split(value, ",")
 	if len(tokens) > 1 && strings.TrimSpace(tokens[len(tokens)-1]) == "" {
-		tokens = tokens[:len(tokens)-1] // a comma at the end does no harm
+		// A comma at the end does no harm.
+		tokens = tokens[:len(tokens)-1]
 	}
 	trimmed := make([]string, len(tokens))
 	for i, t := range tokens {
@@ -243,7 +247,8 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 		parts := deviceWord().FindStringSubmatch(t)
 		lower := strings.ReplaceAll(strings.ToLower(t), "gpu-", "GPU-")
 		switch {
-		case m.plain && isIdentifier(t) && t != lower: // HIP minds capitals
+		case m.plain && isIdentifier(t) && t != lower:
+			// HIP minds capitals.
 			found = true
 			all = append(all, lower)
 		case m.isEntry(t):
@@ -253,7 +258,8 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 			n, _ := strconv.Atoi(parts[1])
 			all = append(all, strconv.Itoa(n))
 		case isName(t) && !slices.Contains(strings.Fields(wordsForLists), strings.ToLower(t)), replaceable().MatchString(t):
-			return fault{}, false // to be replaced, by a person or a program: GPU_ID, xRep1
+			// To be replaced, by a person or a program: GPU_ID, xRep1.
+			return fault{}, false
 		default:
 			found, sure = true, false
 			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))
@@ -272,7 +278,8 @@ func (m listVariable) isEntry(t string) bool {
 		return true
 	case m.name == nvidiaVisibleDevices:
 		gpu, slice, split := strings.Cut(t, ":")
-		return slices.Contains([]string{"all", "none", "void"}, t) || split && isPlainNumber(gpu) && isPlainNumber(slice) || strings.Contains(t, "/") // a CDI name, a file
+		// A CDI name, a file.
+		return slices.Contains([]string{"all", "none", "void"}, t) || split && isPlainNumber(gpu) && isPlainNumber(slice) || strings.Contains(t, "/")
 	case t == "-1", isPlainNumber(strings.TrimPrefix(t, "+")) && !m.strict:
 		return true
 	case m.name == "ZE_AFFINITY_MASK":

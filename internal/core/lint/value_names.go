@@ -61,13 +61,15 @@ func lookOldName(file File) (all []Finding) {
 
 func lookDebug(file File) (all []Finding) {
 	if isRepeatable(file) || file.Kind == Markdown {
-		return nil // on purpose, or a page that says what it is for
+		// On purpose, or a page that says what it is for.
+		return nil
 	}
 	eachKnownValue(file, func(s Step) {
 		if !hasVendorPrefix(s.Name) {
 			return
 		}
-		if s.Maybe { // by request, as with --debug
+		if s.Maybe {
+			// By request, as with --debug.
 			return
 		}
 		name, debug := compat.DebugOnly(s.Name, s.Value.Text)

@@ -67,7 +67,8 @@ func lookSameList(file File) (all []Finding) {
 		rocr, one := group["ROCR_VISIBLE_DEVICES"]
 		hip, two := group["HIP_VISIBLE_DEVICES"]
 		if !two {
-			hip, two = group["CUDA_VISIBLE_DEVICES"] // HIP reads it then
+			// HIP reads it then.
+			hip, two = group["CUDA_VISIBLE_DEVICES"]
 		}
 		if !one || !two || !rocr.Value.Known || !hip.Value.Known {
 			continue
@@ -80,7 +81,8 @@ func lookSameList(file File) (all []Finding) {
 			f := valueFinding(hip, assignmentText(hip)+" beside "+assignmentText(rocr)+" "+visibleCount(seen), "HIP counts within the list of ROCm, from 0", "leave "+hip.Name+" out, or count it from 0", "")
 			f.At = hip.At
 			if hip.Name != "HIP_VISIBLE_DEVICES" {
-				f.Severity = check.Warning // it may be for GPUs of NVIDIA
+				// It may be for GPUs of NVIDIA.
+				f.Severity = check.Warning
 			}
 			all = append(all, f)
 		}

@@ -12,19 +12,31 @@ import (
 
 // Option is one row.
 type Option struct {
-	Name   string   // its word; files write _ for -
-	Group  Group    // under which the help shows it
-	Takes  Takes    // what it takes
-	Value  string   // stands for that in the help: "SIZE"; "" for a switch
-	Text   string   // what it means: a sentence without its full stop; {mem} stands for the option mem, and {quota=mps} for one with a value
-	File   string   // likewise in a file, where that says more or less; "" the same
-	Sample string   // an example of what it takes, as typed; a list with commas
-	Words  []string // all that it can be, where that is known
-	Offers []string // what completion offers beside these
-	Alone  string   // what it means where nothing is behind it
-	Else   string   // what it is where it is not given
-	In     Files    // that have it as a key
-	Not    []Not
+	// Its word; files write _ for -.
+	Name string
+	// Under which the help shows it.
+	Group Group
+	Takes Takes // what it takes
+	// Stands for that in the help: "SIZE"; "" for a switch.
+	Value string
+	// What it means: a sentence without its full stop; {mem} stands for the option mem, and {quota=mps} for one with
+	// a value.
+	Text string
+	// Likewise in a file, where that says more or less; "" the same.
+	File string
+	// An example of what it takes, as typed; a list with commas.
+	Sample string
+	// All that it can be, where that is known.
+	Words []string
+	// What completion offers beside these.
+	Offers []string
+	// What it means where nothing is behind it.
+	Alone string
+	// What it is where it is not given.
+	Else string
+	// That have it as a key.
+	In  Files
+	Not []Not
 }
 
 // Not is another option that does not go with one.
@@ -49,9 +61,11 @@ type Files int
 
 // The files, which can be added.
 const (
-	Service Files = 1 << iota // of a service in gpuard.yaml
-	Default                   // of the defaults in config.yaml
-	Both    = Service | Default
+	// Of a service in gpuard.yaml.
+	Service Files = 1 << iota
+	// Of the defaults in config.yaml.
+	Default
+	Both = Service | Default
 )
 
 // Takes is what an option or a key of a file takes.

@@ -121,7 +121,8 @@ func (q *query) hasUnequalDevices() bool {
 // isEverUsable reports whether the caller may use the device for this request at some time. A GPU that is split never
 // serves it: nothing is waited for, because only an administrator makes it whole again.
 func (q *query) isEverUsable(u *unit) bool {
-	if u.excluded { // and not what the job leaves: that does not ask for a weaker one
+	if u.excluded {
+		// And not what the job leaves: that does not ask for a weaker one.
 		return false
 	}
 	for _, rule := range []func(*unit) *obstacle{q.visibilityObstacle, q.policyObstacle, q.splitObstacle, q.modelObstacle, q.computeObstacle, q.totalMemoryObstacle} {

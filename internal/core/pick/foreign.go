@@ -24,7 +24,8 @@ const minUnseenToNote = 64 * gpu.MiB
 type processSet struct {
 	ps    []gpu.Process
 	known gpu.Bytes
-	vague bool // some do not report how much memory they use
+	// Some do not report how much memory they use.
+	vague bool
 }
 
 func (c *processSet) addProcess(p gpu.Process) {

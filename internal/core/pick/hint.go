@@ -59,7 +59,8 @@ func parseNumberedName(name string) (index string, runtime, ok bool) {
 // completeUUID finds the one device whose UUID continues like this after a prefix such as "GPU-", and returns the name
 // with the prefix.
 func completeUUID(all []*unit, name string) string {
-	const enough = 3 // shorter ones are more often numbers than beginnings
+	// Shorter ones are more often numbers than beginnings.
+	const enough = 3
 	var found []string
 	for _, u := range all {
 		prefix, rest, ok := strings.Cut(string(u.id()), "-")

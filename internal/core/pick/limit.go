@@ -24,7 +24,8 @@ func (q *query) permanentObstacle(u *unit) *obstacle {
 }
 
 func (q *query) visibilityObstacle(u *unit) *obstacle {
-	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") { // a device that does not answer reports no UUID either
+	if u.twin && (u.dev.UUID != "" || u.dev.Problem == "") {
+		// A device that does not answer reports no UUID either.
 		return &obstacle{code: "identity", text: "has no UUID of its own, so no lease can name it"}
 	}
 	if p := q.in.Parent; p != nil && !p.Holds(u.id()) && !p.Holds(u.dev.UUID) {
@@ -160,7 +161,8 @@ func (q *query) totalMemoryObstacle(u *unit) *obstacle {
 		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
 	}
 	most := total
-	if u.mig == nil && u.dev.MainAvailable != nil { // more is never free
+	if u.mig == nil && u.dev.MainAvailable != nil {
+		// More is never free.
 		most = u.dev.MainAvailable
 	}
 	return &obstacle{code: "memory", text: capacityText(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*most))}

@@ -38,8 +38,10 @@ import (
 // rule is one comparison of two devices. Negative means that a comes first; the texts explain it for either device.
 type rule struct {
 	compare func(a, b *unit) int
-	won     func(a, b *unit) string // why a was taken and not b: "cooler than GPU 1 (41 C against 55 C)"
-	lost    func(a, b *unit) string // why a was not taken but b
+	// Why a was taken and not b: "cooler than GPU 1 (41 C against 55 C)".
+	won func(a, b *unit) string
+	// Why a was not taken but b.
+	lost func(a, b *unit) string
 }
 
 func (q *query) orderRules() []rule {

@@ -11,16 +11,21 @@ import (
 
 // Ends is what is known of leases and processes that have ended, and whose memory the driver may still be freeing.
 type Ends struct {
-	Now    int64              // CLOCK_BOOTTIME, ns
-	Fading time.Duration      // how long memory may take to be free after its job has ended
-	Leases map[gpu.UUID]int64 // by device: CLOCK_BOOTTIME (ns) at which a lease on it ended last
-	Gone   map[int]bool       // processes of the reading that have ended since, or are on their way out
+	Now int64 // CLOCK_BOOTTIME, ns
+	// How long memory may take to be free after its job has ended.
+	Fading time.Duration
+	// By device: CLOCK_BOOTTIME (ns) at which a lease on it ended last.
+	Leases map[gpu.UUID]int64
+	// Processes of the reading that have ended since, or are on their way out.
+	Gone map[int]bool
 }
 
 // Fading is the time in which a device is about to be free.
 type Fading struct {
-	Since int64 `json:"since_ns"` // CLOCK_BOOTTIME (ns) at which what used it ended
-	Until int64 `json:"until_ns"` // CLOCK_BOOTTIME (ns) after which it counts as busy
+	// CLOCK_BOOTTIME (ns) at which what used it ended.
+	Since int64 `json:"since_ns"`
+	// CLOCK_BOOTTIME (ns) after which it counts as busy.
+	Until int64 `json:"until_ns"`
 }
 
 // ForecastRooms adds to rooms, the answer of Rooms to the same question, what becomes of devices that cannot be given now:
@@ -29,7 +34,8 @@ type Fading struct {
 func ForecastRooms(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Context, ends Ends) {
 	in.Hidden, in.Kept = nil, nil
 	q := newQuery(job.Spec{GPUs: 1}, m, held, in)
-	if q.parentPool() != nil { // there only the sub-leases count, and their memory is the pool's
+	if q.parentPool() != nil {
+		// There only the sub-leases count, and their memory is the pool's.
 		return
 	}
 	for _, u := range q.allUnits() {
@@ -85,7 +91,8 @@ func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bo
 	}
 	groups := groupLeases(leases)
 	if len(exclusiveLeases(groups, u)) > 0 || slices.ContainsFunc(groups, q.hasNoKnownProcess) {
-		return false // which of the processes are those of the leases is not known
+		// Which of the processes are those of the leases is not known.
+		return false
 	}
 
 	stay := slices.DeleteFunc(q.processesOn(u), func(p gpu.Process) bool {
@@ -94,11 +101,13 @@ func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bo
 	after := *q
 	left := u
 	ended := ends.hasRecentEnd(u.id())
-	if len(groups) > 0 || ended { // how busy the device is says nothing: that may be the leases
+	if len(groups) > 0 || ended {
+		// How busy the device is says nothing: that may be the leases.
 		after.in.Now = time.Time{}
 		left = u.withoutUtilization()
 	}
-	if len(groups) > 0 || ended || len(stay) < len(q.processesOn(u)) { // so may the memory of no visible process
+	if len(groups) > 0 || ended || len(stay) < len(q.processesOn(u)) {
+		// So may the memory of no visible process.
 		left = left.withMemoryUsedBy(stay)
 	}
 	var out use

@@ -29,36 +29,60 @@ import (
 
 // Context is the caller, its place, and the state of the machine that is not in gpu.Machine.
 type Context struct {
-	Now        time.Time               // for ages of processes, and the time zone of printed times; zero: no ages
-	UID        uint32                  // of the caller; decides whether a remedy may say `kill`
-	Parent     *job.Lease              // the lease that the caller runs inside: only its devices can be given. nil outside
-	Ancestors  []string                // IDs of that lease and its parents, which do not block the caller
-	Allocation string                  // "slurm:12": the devices come from another scheduler; only leases of the same allocation block
-	MaskOrder  []gpu.UUID              // devices that the caller's variables allow, as they name them; nil without such variables
-	Hidden     map[gpu.UUID]string     // devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
-	Last       []gpu.UUID              // the devices this user had last
-	Own        []int                   // PIDs that the lease is for and that run already: they do not block
-	Trees      map[string][]int        // processes of each shared lease and of Parent, by lease ID; a process in none is foreign
-	Kept       map[gpu.UUID]job.Ticket // devices reserved for a waiting job that is ahead of this one
-	Waiting    bool                    // other jobs wait for devices: pack instead of spreading
-	Tolerate   Tolerance
-	Limits     policy.Limits // rules that bind the caller; they do not count inside a lease
-	Apart      bool          // the request is for a lease without a command: of a time, a process or a shell
-	Namespace  uint64        // the caller's PID namespace: PIDs of another one are said to be in a container. 0: unknown
-	Moving     string        // lease that is given back in exchange for this one; it does not count as the caller's
+	// For ages of processes, and the time zone of printed times; zero: no ages.
+	Now time.Time
+	// Of the caller; decides whether a remedy may say `kill`.
+	UID uint32
+	// The lease that the caller runs inside: only its devices can be given. nil outside.
+	Parent *job.Lease
+	// IDs of that lease and its parents, which do not block the caller.
+	Ancestors []string
+	// "slurm:12": the devices come from another scheduler; only leases of the same allocation block.
+	Allocation string
+	// Devices that the caller's variables allow, as they name them; nil without such variables.
+	MaskOrder []gpu.UUID
+	// Devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it".
+	Hidden map[gpu.UUID]string
+	// The devices this user had last.
+	Last []gpu.UUID
+	// PIDs that the lease is for and that run already: they do not block.
+	Own []int
+	// Processes of each shared lease and of Parent, by lease ID; a process in none is foreign.
+	Trees map[string][]int
+	// Devices reserved for a waiting job that is ahead of this one.
+	Kept map[gpu.UUID]job.Ticket
+	// Other jobs wait for devices: pack instead of spreading.
+	Waiting  bool
+	Tolerate Tolerance
+	// Rules that bind the caller; they do not count inside a lease.
+	Limits policy.Limits
+	// The request is for a lease without a command: of a time, a process or a shell.
+	Apart bool
+	// The caller's PID namespace: PIDs of another one are said to be in a container. 0: unknown.
+	Namespace uint64
+	// Lease that is given back in exchange for this one; it does not count as the caller's.
+	Moving string
 }
 
 // Tolerance is how much use without a lease still counts as free.
 type Tolerance struct {
-	Memory      gpu.Bytes     // of all such processes together, on one device
-	Display     gpu.Bytes     // of what serves a display (Xorg, compositor); without it a desktop with one GPU could never run a job
-	YoungerThan time.Duration // a process younger than this may be about to grow, so the device is not idle
-	Utilization float64       // 0..1; above this the device is not idle
+	// Of all such processes together, on one device.
+	Memory gpu.Bytes
+	// Of what serves a display (Xorg, compositor); without it a desktop with one GPU could never run a job.
+	Display gpu.Bytes
+	// A process younger than this may be about to grow, so the device is not idle.
+	YoungerThan time.Duration
+	// 0..1; above this the device is not idle.
+	Utilization float64
 
-	MemoryCut    string // that a higher value of Memory does not count, in words; "" there is none
-	DisplayBy    string // what says Display: "tolerate.display in /etc/gpuard/config.yaml"; "" gpuard itself
-	DisplayRaise string // how it is raised, in words; "" by the machine's file
-	DisplayCut   string // that a higher value does not count, in words; "" there is none
+	// That a higher value of Memory does not count, in words; "" there is none.
+	MemoryCut string
+	// What says Display: "tolerate.display in /etc/gpuard/config.yaml"; "" gpuard itself.
+	DisplayBy string
+	// How it is raised, in words; "" by the machine's file.
+	DisplayRaise string
+	// That a higher value does not count, in words; "" there is none.
+	DisplayCut string
 }
 
 // DefaultTolerance holds without configuration.
@@ -101,19 +125,26 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 
 // query is one call of Place: the request, and what is known of each device.
 type query struct {
-	spec   job.Spec
-	in     Context
-	m      *gpu.Machine
-	held   []job.Lease // by age, so that the input order does not matter
-	units  []*unit     // everything that gets a reason, in index order
-	named  []*unit     // devices of --device, in the order given; with --mig they only limit the search
-	mixed  bool        // several vendors, so names need the vendor: "amd:0"
-	vendor gpu.Vendor  // the vendor to choose from; "" until candidates sets it, and when no vendor has enough
+	spec job.Spec
+	in   Context
+	m    *gpu.Machine
+	// By age, so that the input order does not matter.
+	held []job.Lease
+	// Everything that gets a reason, in index order.
+	units []*unit
+	// Devices of --device, in the order given; with --mig they only limit the search.
+	named []*unit
+	// Several vendors, so names need the vendor: "amd:0".
+	mixed bool
+	// The vendor to choose from; "" until candidates sets it, and when no vendor has enough.
+	vendor gpu.Vendor
 	need   int
 	spread bool
-	full   *reachedLimit // set when a rule's limit on devices is reached
+	// Set when a rule's limit on devices is reached.
+	full *reachedLimit
 
-	screens map[gpu.UUID]display.Screen // by device, as far as they were asked for
+	// By device, as far as they were asked for.
+	screens map[gpu.UUID]display.Screen
 }
 
 func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query {
@@ -168,7 +199,8 @@ func (q *query) selectCandidates() []*unit {
 		}
 		return q.named
 	}
-	for _, u := range q.units { // sorted by vendor
+	for _, u := range q.units {
+		// Sorted by vendor.
 		able, free := 0, []*unit(nil)
 		for _, v := range q.units {
 			if v.dev.Vendor != u.dev.Vendor || v.reason.Verdict == job.Never {
@@ -195,7 +227,8 @@ func (q *query) buildPlan(chosen []*unit) job.Plan {
 	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.promisedShare(), Isolation: q.spec.Isolate.Level()}
 	plan.Quota = q.spec.Quota
 	if q.spec.Share <= 0 && plan.Share > 0 {
-		plan.Quota = q.parentPool().Quota // the request gets all of that lease, which is limited as a whole
+		// The request gets all of that lease, which is limited as a whole.
+		plan.Quota = q.parentPool().Quota
 	}
 	for i, u := range chosen {
 		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.deviceNumber(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}

@@ -126,7 +126,8 @@ func (q *query) refuseOverLimits() *job.Refusal {
 		}
 		return refuse(q.demandText(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, formatSizeFlag(r.Memory)))
 	}
-	if r := q.in.Limits.ShortestTime(); r != nil && q.spec.Timeout > r.Time { // also inside of a lease: else its end would not be one
+	if r := q.in.Limits.ShortestTime(); r != nil && q.spec.Timeout > r.Time {
+		// Also inside of a lease: else its end would not be one.
 		return refuse(fmt.Sprintf("%s for %s", q.demandText(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
 	}
 	return nil
@@ -146,16 +147,19 @@ func DurationText(d time.Duration) string {
 
 // reachedLimit describes a caller who has, together with this request, more devices than a rule permits at once.
 type reachedLimit struct {
-	rule   *policy.Rule
-	own    map[string]bool // devices that the caller has, as job.DeviceHash
-	leases []string        // leases on them, oldest first
+	rule *policy.Rule
+	// Devices that the caller has, as job.DeviceHash.
+	own map[string]bool
+	// leases on them, oldest first.
+	leases []string
 }
 
 // countOwnedDevices sets q.full when the caller has too many devices for this request now. A further share of a device that
 // the caller has does not count.
 func (q *query) countOwnedDevices() {
 	r := q.policyLimits().Count()
-	if r == nil || q.need > *r.GPUs { // refuseOverLimits refuses such a request
+	if r == nil || q.need > *r.GPUs {
+		// refuseOverLimits refuses such a request.
 		return
 	}
 	own := job.OwnedDevices(q.held, q.in.UID, q.in.Moving)

@@ -58,7 +58,8 @@ func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
 		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
-	if q.spec.Share <= 0 { // processes that run here belong to the caller, as inside an exclusive lease
+	if q.spec.Share <= 0 {
+		// Processes that run here belong to the caller, as inside an exclusive lease.
 		out.left, out.ours = new(b.memoryLeft()), len(b.others.ps) > 0
 		q.noteShared(b, out)
 		return

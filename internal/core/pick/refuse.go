@@ -30,7 +30,8 @@ func (q *query) buildRefusal() *job.Refusal {
 		return r
 	}
 	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
-	r.Reasons = q.collectReasons() // busyRemedy changes some reasons
+	// busyRemedy changes some reasons.
+	r.Reasons = q.collectReasons()
 	return r
 }
 

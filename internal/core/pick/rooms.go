@@ -7,13 +7,18 @@ import (
 
 // Room is what one device, or slice, could give now.
 type Room struct {
-	Whole bool       // an exclusive lease, or inside a shared lease all of it
-	Free  *gpu.Bytes // what --mem can ask for together with Whole; nil when unknown
-	Share *gpu.Bytes // the largest share, never zero; nil when none can be given
+	// An exclusive lease, or inside a shared lease all of it.
+	Whole bool
+	// What --mem can ask for together with Whole; nil when unknown.
+	Free *gpu.Bytes
+	// The largest share, never zero; nil when none can be given.
+	Share *gpu.Bytes
 
 	// What Foresee knows of a device that is not Whole.
-	Blocked bool    // the end of its leases is not enough: a process without a lease, a drain, a lasting fault
-	Fading  *Fading // what used it has ended and is about to leave it; nil: nothing
+	// The end of its leases is not enough: a process without a lease, a drain, a lasting fault.
+	Blocked bool
+	// What used it has ended and is about to leave it; nil: nothing.
+	Fading *Fading
 }
 
 // RoomByDevice says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves
@@ -54,7 +59,8 @@ func CapableDevices(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 		u.use = q.usageOf(u)
 		u.reason = q.judgeUnit(u)
 	}
-	q.selectCandidates() // sets q.vendor
+	// Sets q.vendor.
+	q.selectCandidates()
 	for _, u := range q.units {
 		if u.reason.Verdict != job.Never && q.isOfVendor(u) {
 			ids = append(ids, u.id())

@@ -10,19 +10,28 @@ import (
 
 // grade is the value of a set of devices; earlier fields count more.
 type grade struct {
-	aside   int // devices that others of the lease are far better than
-	ours    int // devices that the caller's own lease already uses
-	strange int // devices that the job did not have before
-	models  int // different models: a job that works in step waits for its slowest device
-	fresh   int // devices that carry no shares yet, for a share
-	busy    int // devices that are not idle, while spreading
-	worst   int // class of the worst link between two of them
-	sum     int // of all link classes
+	// Devices that others of the lease are far better than.
+	aside int
+	// Devices that the caller's own lease already uses.
+	ours int
+	// Devices that the job did not have before.
+	strange int
+	// Different models: a job that works in step waits for its slowest device.
+	models int
+	// Devices that carry no shares yet, for a share.
+	fresh int
+	// Devices that are not idle, while spreading.
+	busy int
+	// Class of the worst link between two of them.
+	worst int
+	// Of all link classes.
+	sum int
 }
 
 // compareGrades compares two grades; the better one sorts first.
 func compareGrades(a, b grade) int {
-	switch { // not cmp.Or: the search spends half its time here
+	switch {
+	// Not cmp.Or: the search spends half its time here.
 	case a.aside != b.aside:
 		return cmp.Compare(a.aside, b.aside)
 	case a.ours != b.ours:

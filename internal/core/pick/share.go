@@ -49,8 +49,10 @@ func ShareableMemory(d *gpu.Device) *gpu.Bytes {
 // group is a lease with its sub-leases. Only the outermost lease counts against a device.
 type group struct {
 	job.Lease
-	parts []string  // IDs of the lease and of its sub-leases at any depth
-	used  gpu.Bytes // by processes of known size
+	// IDs of the lease and of its sub-leases at any depth.
+	parts []string
+	// By processes of known size.
+	used gpu.Bytes
 }
 
 // chargedMemory is the memory that the group takes from others.
@@ -70,7 +72,8 @@ func groupLeases(leases []job.Lease) []*group {
 				break
 			}
 			at = up
-			if seen[at] { // leases that name each other as parent: each counts
+			if seen[at] {
+				// Leases that name each other as parent: each counts.
 				at = i
 				break
 			}
@@ -101,12 +104,18 @@ func (q *query) belongsToGroup(g *group, p gpu.Process) bool {
 // ledger lists what uses the memory of one device, or of the shared lease that the caller runs inside.
 type ledger struct {
 	groups []*group
-	own    processSet // processes that the new lease is for
-	others processSet // all others; inside a shared lease those outside its sub-leases
-	unseen gpu.Bytes  // used, but by no visible process
-	whole  gpu.Bytes  // memory that can be shared
-	vague  bool       // the memory in use cannot be known
-	main   bool       // it is the main memory: unseen is what the rest of the machine uses
+	// Processes that the new lease is for.
+	own processSet
+	// All others; inside a shared lease those outside its sub-leases.
+	others processSet
+	// Used, but by no visible process.
+	unseen gpu.Bytes
+	// Memory that can be shared.
+	whole gpu.Bytes
+	// The memory in use cannot be known.
+	vague bool
+	// It is the main memory: unseen is what the rest of the machine uses.
+	main bool
 }
 
 // memoryLeft is what can still be promised; negative when more is used than can be shared.
@@ -132,7 +141,8 @@ func (b *ledger) unpromisedMemory() gpu.Bytes {
 func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groupLeases(leases)}
 	used := u.usedMemory()
-	if u.mig == nil && u.dev.MainMemory != nil { // with what the rest of the machine uses
+	if u.mig == nil && u.dev.MainMemory != nil {
+		// With what the rest of the machine uses.
 		used, b.main = new(*u.dev.MainMemory-*u.dev.MainAvailable), true
 	}
 	if u.totalMemory() == nil || used == nil {

@@ -12,17 +12,24 @@ import (
 
 // unit is one thing that can be given: a whole GPU or a MIG slice.
 type unit struct {
-	dev         *gpu.Device
-	mig         *gpu.MIGDevice // nil for a whole GPU
-	pos         int            // in Machine.Devices: links are by position
-	label       string         // "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)"
-	twin        bool           // its UUID is empty or not unique, so a lease could not name it
-	excluded    bool           // --exclude names it
-	had         bool           // the job had it before (Spec.Prefer)
-	forbiddenBy string         // the rule that forbids it; "" none
-	aside       *obstacle      // others are far better (class.go)
-	use         use
-	reason      job.Reason
+	dev *gpu.Device
+	// nil for a whole GPU.
+	mig *gpu.MIGDevice
+	// In Machine.Devices: links are by position.
+	pos int
+	// "GPU 2", "GPU amd:0" on mixed machines, "GPU 2 slice 1 (1g.10gb)".
+	label string
+	// Its UUID is empty or not unique, so a lease could not name it.
+	twin     bool
+	excluded bool // --exclude names it
+	// The job had it before (Spec.Prefer).
+	had bool
+	// The rule that forbids it; "" none.
+	forbiddenBy string
+	// Others are far better (class.go).
+	aside  *obstacle
+	use    use
+	reason job.Reason
 }
 
 func (u *unit) id() gpu.UUID {

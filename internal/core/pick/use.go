@@ -13,15 +13,23 @@ import (
 
 // use is the state of one device, or slice, for this request.
 type use struct {
-	busy      *obstacle     // nil: free for a lease
-	processes []job.Blocker // that block, or are tolerated
-	notes     []string      // for a plan with this device
-	idle      bool
-	blind     bool       // nothing tells whether it is in use
-	ours      bool       // free for the caller, whose own lease or allocation already runs processes on it
-	shared    bool       // carries shares already
-	left      *gpu.Bytes // memory that can be promised; nil where no share was asked for, or none can be given
-	wait      string     // what must end to free more memory for shares
+	// nil: free for a lease.
+	busy *obstacle
+	// That block, or are tolerated.
+	processes []job.Blocker
+	// For a plan with this device.
+	notes []string
+	idle  bool
+	// Nothing tells whether it is in use.
+	blind bool
+	// Free for the caller, whose own lease or allocation already runs processes on it.
+	ours bool
+	// Carries shares already.
+	shared bool
+	// Memory that can be promised; nil where no share was asked for, or none can be given.
+	left *gpu.Bytes
+	// What must end to free more memory for shares.
+	wait string
 }
 
 // lacksRoom reports that the device takes shares, but has too little memory for this one.
@@ -103,7 +111,8 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
 	})
 	if len(by) == 0 {
-		by = all[:1] // leases that name each other as parent: invalid, but still leases
+		// Leases that name each other as parent: invalid, but still leases.
+		by = all[:1]
 	}
 	var texts, ends []string
 	var holders []job.Blocker

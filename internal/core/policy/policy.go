@@ -34,17 +34,27 @@ func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
 // Rule says what some users may have.
 type Rule struct {
-	At      Place
-	Name    string        // for users; may be empty
-	Users   []string      // names, or ids in digits
-	Groups  []string      // likewise; with neither Users nor Groups the rule is for everyone but root
-	Devices []string      // in the forms of --device; nil: all
-	Models  []string      // patterns in the form of --model; nil: all
-	GPUs    *int          // devices at the same time, over all leases of the user; nil: any number
-	Memory  gpu.Bytes     // of a device; 0: all of it
-	Time    time.Duration // of a lease; 0: without a limit
-	Queue   *int          // jobs of gpuard submit that wait at the same time; nil: any number
-	Outside string        // what happens to a job's process on a device outside of its lease: OutsideEnd, or it is warned of
+	At Place
+	// For users; may be empty.
+	Name string
+	// Names, or ids in digits.
+	Users []string
+	// Likewise; with neither Users nor Groups the rule is for everyone but root.
+	Groups []string
+	// In the forms of --device; nil: all.
+	Devices []string
+	// Patterns in the form of --model; nil: all.
+	Models []string
+	// Devices at the same time, over all leases of the user; nil: any number.
+	GPUs *int
+	// Of a device; 0: all of it.
+	Memory gpu.Bytes
+	// Of a lease; 0: without a limit.
+	Time time.Duration
+	// Jobs of gpuard submit that wait at the same time; nil: any number.
+	Queue *int
+	// What happens to a job's process on a device outside of its lease: OutsideEnd, or it is warned of.
+	Outside string
 }
 
 // OutsideEnd ends a process that is on a device outside of its lease.
@@ -66,15 +76,18 @@ type Login string
 
 // Values of Login, widest first.
 const (
-	LoginAll     Login = "all"     // every GPU
-	LoginAllowed Login = "allowed" // those that the rules allow its user
-	LoginNone    Login = "none"    // none
+	LoginAll Login = "all" // every GPU
+	// Those that the rules allow its user.
+	LoginAllowed Login = "allowed"
+	LoginNone    Login = "none" // none
 )
 
 // Default is the value of a flag that was not given.
 type Default struct {
-	Flag  string // as on the command line, without its dashes
-	Value string // "" for a flag without a value
+	// As on the command line, without its dashes.
+	Flag string
+	// "" for a flag without a value.
+	Value string
 	At    Place
 }
 
@@ -95,20 +108,24 @@ type Tolerance struct {
 
 // File is the content of one file.
 type File struct {
-	Machine  bool // the machine's file, which alone may permit more than gpuard's defaults
+	// The machine's file, which alone may permit more than gpuard's defaults.
+	Machine  bool
 	Path     string
 	Rules    []Rule
 	Tolerate Tolerance
 	Defaults []Default
 	Login    Login // "" not set
 	Slurm    Slurm
-	Watch    Watch // the machine's alone
+	// The machine's alone.
+	Watch Watch
 }
 
 // Slurm is what the names of a cluster mean.
 type Slurm struct {
-	Types    map[string]string    // the gres type of each model, or of each profile of a MIG slice
-	Features map[string]gpu.Bytes // the least memory of a GPU on the nodes that have the feature
+	// The gres type of each model, or of each profile of a MIG slice.
+	Types map[string]string
+	// The least memory of a GPU on the nodes that have the feature.
+	Features map[string]gpu.Bytes
 }
 
 // Policy is the existing files: the machine's first, then the user's, then the project's.
@@ -226,9 +243,12 @@ func (p Policy) ApplyTolerance(base Tolerance) Tolerance {
 
 // DisplayLimit says in words what decides Tolerance.Display; each is "" where there is nothing to say.
 type DisplayLimit struct {
-	By    string // the key and its file
-	Raise string // who raises it where
-	Cut   string // which higher value does not count, and why
+	// The key and its file.
+	By string
+	// Who raises it where.
+	Raise string
+	// Which higher value does not count, and why.
+	Cut string
 }
 
 // DisplayLimit explains the value that Tolerance makes of base.

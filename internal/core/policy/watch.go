@@ -16,10 +16,13 @@ type Level string
 
 // Levels, weakest first.
 const (
-	Off    Level = "off"    // a line in the log
-	Report Level = "report" // the owner of the machine is told
-	Warn   Level = "warn"   // the user of the process is told
-	End    Level = "end"    // the process is ended after Watch.Grace
+	Off Level = "off" // a line in the log
+	// The owner of the machine is told.
+	Report Level = "report"
+	// The user of the process is told.
+	Warn Level = "warn"
+	// The process is ended after Watch.Grace.
+	End Level = "end"
 )
 
 // AtLeast reports whether l includes other.
@@ -33,11 +36,14 @@ const DefaultGrace = 5 * time.Minute
 
 // Watch is what gpuard serve does about what is wrong with the machine.
 type Watch struct {
-	Webhook   string // address that is told; "" none
-	Outsiders Level  // "" is Off
+	// Address that is told; "" none.
+	Webhook   string
+	Outsiders Level // "" is Off
 	Grace     time.Duration
-	Except    []string  // users, their numbers, or names of commands that are never outsiders
-	Display   gpu.Bytes // memory up to which what draws on a screen is none
+	// Users, their numbers, or names of commands that are never outsiders.
+	Except []string
+	// Memory up to which what draws on a screen is none.
+	Display gpu.Bytes
 }
 
 // Watch is that of the machine's file.
@@ -65,7 +71,8 @@ type Program struct {
 	UID     *uint32 // nil unknown
 	User    string
 	Command string // its command line
-	Display bool   // it serves a display
+	// It serves a display.
+	Display bool
 	Memory  *gpu.Bytes
 }
 

@@ -19,17 +19,22 @@ var ErrCancelled = errors.New("cancelled: nothing was leased")
 
 // Choice is one device on offer.
 type Choice struct {
-	Label  string // what the user types: "0", or "amd:0" on a mixed machine, "0.1" for a slice
-	Device string // its name for --device
+	// What the user types: "0", or "amd:0" on a mixed machine, "0.1" for a slice.
+	Label string
+	// Its name for --device.
+	Device string
 	Model  string
-	Free   string // memory, "?" when unknown
-	Use    string // "free", or its present use
+	// Memory, "?" when unknown.
+	Free string
+	// "free", or its present use.
+	Use string
 }
 
 // Question is everything that is shown.
 type Question struct {
 	Choices []Choice
-	Count   int // how many devices are wanted
+	// How many devices are wanted.
+	Count int
 }
 
 // Answer is the chosen devices; if there are none, any free devices or, with None, no GPU at all.

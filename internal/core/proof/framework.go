@@ -2,7 +2,8 @@ package proof
 
 import (
 	"bytes"
-	_ "embed" // the program that asks
+	// The program that asks.
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -25,20 +26,26 @@ const (
 
 // Framework is what a framework of the job reports when it is run in a new process with the job's environment.
 type Framework struct {
-	Name    string            `json:"name"`    // "PyTorch"
-	Version string            `json:"version"` // "" unknown
-	Built   string            `json:"built"`   // "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown
-	GPU     Usable            `json:"gpu"`
-	Devices []FrameworkDevice `json:"devices"` // that it sees, if it lists them; never nil
-	Error   string            `json:"error"`   // why it sees none, or why it could not be run
-	PID     int               `json:"pid"`     // process of the job that has it loaded
-	Hides   string            `json:"hides"`   // variables of that process, as NAME=VALUE, which show it no GPU; "" where they show one
+	Name    string `json:"name"`    // "PyTorch"
+	Version string `json:"version"` // "" unknown
+	// "CUDA 12.4", "ROCm 6.0", "CPU"; "" unknown.
+	Built string `json:"built"`
+	GPU   Usable `json:"gpu"`
+	// That it sees, if it lists them; never nil.
+	Devices []FrameworkDevice `json:"devices"`
+	// Why it sees none, or why it could not be run.
+	Error string `json:"error"`
+	// Process of the job that has it loaded.
+	PID int `json:"pid"`
+	// Variables of that process, as NAME=VALUE, which show it no GPU; "" where they show one.
+	Hides string `json:"hides"`
 }
 
 // FrameworkDevice is one GPU as a framework names it.
 type FrameworkDevice struct {
-	Name string   `json:"name"`
-	UUID gpu.UUID `json:"uuid"` // "" where the framework does not report it
+	Name string `json:"name"`
+	// "" where the framework does not report it.
+	UUID gpu.UUID `json:"uuid"`
 }
 
 // cpuBuild is the build of a framework without GPU support.
@@ -153,7 +160,8 @@ func ReadAnswers(frameworks []string, out []byte) []Framework {
 	said := map[string]Framework{}
 	for line := range bytes.Lines(out) {
 		if _, answer, ok := bytes.Cut(line, []byte(answerMarker)); ok {
-			_ = json.Unmarshal(answer, &said) // malformed: treated as missing
+			// Malformed: treated as missing.
+			_ = json.Unmarshal(answer, &said)
 		}
 	}
 	if _, list, ok := strings.Cut(string(out), "Available devices:\n"); ok && slices.Contains(frameworks, llama) {

@@ -14,9 +14,12 @@ import (
 // Sightings, Age, CPUTime and Libraries.
 type Glimpse struct {
 	Facts
-	Second  bool   // look: the job has had time to reach its GPUs
-	Settled bool   // it was seen on one some time ago
-	Hides   string // variables, as NAME=VALUE, by which none of its processes sees a GPU; "" where one does
+	// Look: the job has had time to reach its GPUs.
+	Second bool
+	// It was seen on one some time ago.
+	Settled bool
+	// Variables, as NAME=VALUE, by which none of its processes sees a GPU; "" where one does.
+	Hides string
 }
 
 // Judge says where the job works. It accuses nobody of working on the CPU who may still load data: that is TooEarly, however

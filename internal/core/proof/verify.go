@@ -25,11 +25,12 @@ type Verdict string
 
 // Verdicts.
 const (
-	Proven        Verdict = "proven"
-	WrongDevice   Verdict = "wrong-device"
-	OutsideLease  Verdict = "outside-lease"
-	CPU           Verdict = "cpu"
-	Partly        Verdict = "partly-used" // of a job in its first minute alone
+	Proven       Verdict = "proven"
+	WrongDevice  Verdict = "wrong-device"
+	OutsideLease Verdict = "outside-lease"
+	CPU          Verdict = "cpu"
+	// Of a job in its first minute alone.
+	Partly        Verdict = "partly-used"
 	TooEarly      Verdict = "too-early"
 	NotMeasurable Verdict = "not-measurable"
 )
@@ -58,10 +59,13 @@ func (v Verdict) Bad() bool { return v == WrongDevice || v == OutsideLease || v 
 
 // Finding is the result.
 type Finding struct {
-	Verdict Verdict  `json:"verdict"`
-	Text    string   `json:"text"`   // process, device, memory and variable, in one sentence
-	Remedy  string   `json:"remedy"` // what to type or change; "" when nothing is wrong
-	Notes   []string `json:"notes"`  // further facts, one sentence each; never nil
+	Verdict Verdict `json:"verdict"`
+	// Process, device, memory and variable, in one sentence.
+	Text string `json:"text"`
+	// What to type or change; "" when nothing is wrong.
+	Remedy string `json:"remedy"`
+	// Further facts, one sentence each; never nil.
+	Notes []string `json:"notes"`
 }
 
 // Line is verdict and sentence on one line.
@@ -70,36 +74,58 @@ func (f Finding) Line() string { return f.Verdict.Words() + ": " + f.Text }
 // Facts are what is known of one job so far.
 type Facts struct {
 	PID     int
-	Command string      // base name
-	Machine gpu.Machine // the devices, for their names
+	Command string // base name
+	// The devices, for their names.
+	Machine gpu.Machine
 
-	Promised []gpu.UUID // devices that the environment at its start shows
-	Besides  []gpu.UUID // what it shows to programs of the vendor's other runtime, which obeys other variables
-	Mask     string     // variable and value that decide Promised ("CUDA_VISIBLE_DEVICES=2"); "" when none is set
-	Doubt    string     // why Promised is a guess; "" when it is certain
-	Unread   string     // why the environment could not be read; "" when it was
-	Reading  string     // what to do about that; "" for running verify as its owner or as root
-	Lease    string     // id; "" without a lease
-	Leased   []gpu.UUID // nil without a lease
+	// Devices that the environment at its start shows.
+	Promised []gpu.UUID
+	// What it shows to programs of the vendor's other runtime, which obeys other variables.
+	Besides []gpu.UUID
+	// Variable and value that decide Promised ("CUDA_VISIBLE_DEVICES=2"); "" when none is set.
+	Mask string
+	// Why Promised is a guess; "" when it is certain.
+	Doubt string
+	// Why the environment could not be read; "" when it was.
+	Unread string
+	// What to do about that; "" for running verify as its owner or as root.
+	Reading string
+	// Id; "" without a lease.
+	Lease string
+	// nil without a lease.
+	Leased []gpu.UUID
 
-	Holders map[gpu.UUID]string // who else has a lease on a device, by name; nil where nobody looked
+	// Who else has a lease on a device, by name; nil where nobody looked.
+	Holders map[gpu.UUID]string
 
-	Sightings []Sighting // by the driver, of any process of the job
-	Unlisted  string     // why the driver's list of processes could not be read; "" when it was
-	Mend      string     // what to do about that; "" where unknown
-	Looks     int        // how often that list was read while the job ran
+	// By the driver, of any process of the job.
+	Sightings []Sighting
+	// Why the driver's list of processes could not be read; "" when it was.
+	Unlisted string
+	// What to do about that; "" where unknown.
+	Mend string
+	// How often that list was read while the job ran.
+	Looks int
 
 	Frameworks []Framework
-	Libraries  []string // files mapped into the job's processes
+	// Files mapped into the job's processes.
+	Libraries []string
 
-	Age      time.Duration // of the job's first process
-	Watched  time.Duration
-	CPUTime  time.Duration // used by all its processes while they were watched
-	Patience time.Duration // how long to watch before "never seen" means something
-	Ended    bool          // none of its processes is alive
-	Signal   string        // that ended its first process, or was sent to it by the caller ("SIGINT"); "" without one
-	Unheard  bool          // how its first process ended is unknown
-	Notes    []string      // surprises in reading the environment
+	// Of the job's first process.
+	Age     time.Duration
+	Watched time.Duration
+	// Used by all its processes while they were watched.
+	CPUTime time.Duration
+	// How long to watch before "never seen" means something.
+	Patience time.Duration
+	// None of its processes is alive.
+	Ended bool
+	// That ended its first process, or was sent to it by the caller ("SIGINT"); "" without one.
+	Signal string
+	// How its first process ended is unknown.
+	Unheard bool
+	// Surprises in reading the environment.
+	Notes []string
 }
 
 // Sighting is one process on one device in the driver's list.
@@ -107,13 +133,17 @@ type Sighting struct {
 	PID     int
 	Command string // base name
 	GPU     gpu.UUID
-	Peak    *gpu.Bytes // the most memory seen; nil when the driver does not say
-	Kind    gpu.Kind
-	First   time.Duration // since the start of watching
-	Last    time.Duration
-	Spared  bool       // nobody may be told to end it: it may serve a display
-	Lease   string     // id of another lease than the job's that the process is in, as of gpuard run in a script; "" without one
-	Leased  []gpu.UUID // its devices
+	// The most memory seen; nil when the driver does not say.
+	Peak *gpu.Bytes
+	Kind gpu.Kind
+	// Since the start of watching.
+	First time.Duration
+	Last  time.Duration
+	// Nobody may be told to end it: it may serve a display.
+	Spared bool
+	// Id of another lease than the job's that the process is in, as of gpuard run in a script; "" without one.
+	Lease  string
+	Leased []gpu.UUID // its devices
 }
 
 // blindWait is how long a job whose environment shows no GPU is watched: a script may set the variable itself.

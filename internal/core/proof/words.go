@@ -187,7 +187,8 @@ func (f *Facts) unusedNotes() []string {
 	list, source := f.Leased, "lease "+f.Lease
 	if list == nil {
 		if f.Mask == "" || f.Unread != "" || f.Doubt != "" {
-			return nil // a program without a mask need not use every device
+			// A program without a mask need not use every device.
+			return nil
 		}
 		list, source = f.Promised, f.Mask
 	}

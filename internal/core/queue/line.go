@@ -17,8 +17,9 @@ type Line struct {
 // Class is what the estimate of a request depends on.
 type Class struct {
 	Nice  int
-	Count int    // devices
-	Kind  uint64 // of the same estimate
+	Count int // devices
+	// Of the same estimate.
+	Kind uint64
 }
 
 type place struct {
@@ -165,8 +166,9 @@ func ForecastStarts(free []int64, requests []ForecastRequest) (starts []int64) {
 
 // ForecastRequest is a request of a forecast.
 type ForecastRequest struct {
-	Count    int           // devices
-	Of       []int         // which devices can serve it, by their place in free; nil: each
+	Count int // devices
+	// Which devices can serve it, by their place in free; nil: each.
+	Of       []int
 	Estimate time.Duration // 0 unknown
 }
 

@@ -11,11 +11,14 @@ import (
 // Own is what orders the requests of one user among themselves. Nothing of it counts between users: its owner can write
 // all of it.
 type Own struct {
-	Nice     int           // lower goes first
-	Arrival  int64         // ns since 1970
-	Estimate time.Duration // how long it may take; 0 unknown
-	Count    int           // devices that it needs; 0 as 1
-	Patience time.Duration // age from which arrival alone counts; 0: OwnPatience
+	Nice    int   // lower goes first
+	Arrival int64 // ns since 1970
+	// How long it may take; 0 unknown.
+	Estimate time.Duration
+	// Devices that it needs; 0 as 1.
+	Count int
+	// Age from which arrival alone counts; 0: OwnPatience.
+	Patience time.Duration
 }
 
 // OwnPatience is the age from which a request is ahead of the younger ones of its user, whatever they take. It is long

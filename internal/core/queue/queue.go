@@ -97,17 +97,25 @@ const MaxCompeting = 16
 // Input is the state of the queue, read under the folder lock. All tickets are of one scope: the same Parent and
 // Allocation.
 type Input struct {
-	Now     int64                  // wall clock, ns since 1970: the clock of Ticket.Arrival
-	Boot    int64                  // CLOCK_BOOTTIME, ns: the clock of Lease.Until
-	Tickets []job.Ticket           // of living waiters; a new request adds one with Arrival = Now
-	Held    []job.Lease            // all living leases
-	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
-	Passed  map[string]bool        // by Ticket.Key: tickets that did not start when they could; they come last
+	// Wall clock, ns since 1970: the clock of Ticket.Arrival.
+	Now int64
+	// CLOCK_BOOTTIME, ns: the clock of Lease.Until.
+	Boot int64
+	// Of living waiters; a new request adds one with Arrival = Now.
+	Tickets []job.Ticket
+	Held    []job.Lease // all living leases
+	// What each device or slice could give now, as seen in the scope.
+	Rooms map[gpu.UUID]pick.Room
+	// By Ticket.Key: tickets that did not start when they could; they come last.
+	Passed map[string]bool
 
-	OwnPatience time.Duration // instead of the constant; 0: the constant
+	// Instead of the constant; 0: the constant.
+	OwnPatience time.Duration
 
-	Reserved map[string]Reservation // by Ticket.Key, as Turn remembers them
-	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
+	// By Ticket.Key, as Turn remembers them.
+	Reserved map[string]Reservation
+	// CLOCK_BOOTTIME, ns: no reservation begins on the device before.
+	Rest map[gpu.UUID]int64
 }
 
 // OrderTickets is the whole queue, the next ticket first; tickets beyond Compete come last. It is for display.

@@ -10,12 +10,18 @@ import (
 
 // Reservation keeps devices for a ticket that needs several of them free at the same time.
 type Reservation struct {
-	Devices []gpu.UUID `json:"devices"`           // as many as the ticket needs
-	Since   int64      `json:"since_ns"`          // CLOCK_BOOTTIME at its beginning
-	Seen    int64      `json:"seen_ns"`           // CLOCK_BOOTTIME when it was last seen in force
-	Until   int64      `json:"until_ns"`          // CLOCK_BOOTTIME after which it has lapsed
-	Price   float64    `json:"price"`             // length of the pause after it, relative to its own length
-	Certain bool       `json:"certain,omitempty"` // enforced ends promise that all devices are free at Until
+	// As many as the ticket needs.
+	Devices []gpu.UUID `json:"devices"`
+	// CLOCK_BOOTTIME at its beginning.
+	Since int64 `json:"since_ns"`
+	// CLOCK_BOOTTIME when it was last seen in force.
+	Seen int64 `json:"seen_ns"`
+	// CLOCK_BOOTTIME after which it has lapsed.
+	Until int64 `json:"until_ns"`
+	// Length of the pause after it, relative to its own length.
+	Price float64 `json:"price"`
+	// Enforced ends promise that all devices are free at Until.
+	Certain bool `json:"certain,omitempty"`
 }
 
 // idleDivisor limits the devices' time that reservations may keep idle to one part in ten.

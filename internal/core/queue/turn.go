@@ -16,12 +16,16 @@ const PassOverAfter = 2 * time.Second
 // users can write it, so nothing but waiting time may depend on it. The zero value is valid. Methods change copies
 // only.
 type Turn struct {
-	Next   map[string]int64 `json:"next,omitempty"`   // by Ticket.Key: CLOCK_BOOTTIME (ns) since when it is next, one per scope
-	Passed map[string]int64 `json:"passed,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which it was passed over
-	Unsure map[string]int64 `json:"unsure,omitempty"` // by Ticket.Key: CLOCK_BOOTTIME (ns) at which a device not in Ticket.Known was seen
+	// By Ticket.Key: CLOCK_BOOTTIME (ns) since when it is next, one per scope.
+	Next map[string]int64 `json:"next,omitempty"`
+	// By Ticket.Key: CLOCK_BOOTTIME (ns) at which it was passed over.
+	Passed map[string]int64 `json:"passed,omitempty"`
+	// By Ticket.Key: CLOCK_BOOTTIME (ns) at which a device not in Ticket.Known was seen.
+	Unsure map[string]int64 `json:"unsure,omitempty"`
 
 	Reserved map[string]Reservation `json:"reserved,omitempty"` // by Ticket.Key
-	Rest     map[gpu.UUID]int64     `json:"rest,omitempty"`     // CLOCK_BOOTTIME (ns) before which none begins on the device
+	// CLOCK_BOOTTIME (ns) before which none begins on the device.
+	Rest map[gpu.UUID]int64 `json:"rest,omitempty"`
 }
 
 // DecideNext decides which ticket may start. me is the Key of the caller's ticket, "" for none; it is no longer passed over. A

@@ -9,13 +9,17 @@ import (
 
 // walk goes through the tickets in order and collects the reservations of those that wait.
 type walk struct {
-	q         *Input
-	order     []candidate
-	held      map[gpu.UUID][]end // leases that block a device for the tickets
-	reached   map[string]bool    // by Ticket.Key: the tickets that do not start
-	keeps     []keep
-	contender map[gpu.UUID]string // by device: Key of the only ticket that may have a reservation there
-	alone     bool                // all tickets are of one user, and it is known how long each takes: estimates count
+	q     *Input
+	order []candidate
+	// Leases that block a device for the tickets.
+	held map[gpu.UUID][]end
+	// By Ticket.Key: the tickets that do not start.
+	reached map[string]bool
+	keeps   []keep
+	// By device: Key of the only ticket that may have a reservation there.
+	contender map[gpu.UUID]string
+	// All tickets are of one user, and it is known how long each takes: estimates count.
+	alone bool
 }
 
 // candidate is a ticket with those of its devices that exist and that its owner may have now, each once.
@@ -34,7 +38,8 @@ type end struct {
 type keep struct {
 	ticket candidate
 	Reservation
-	planned bool // with estimates, and not remembered
+	// With estimates, and not remembered.
+	planned bool
 }
 
 func (q *Input) newWalk() *walk {

@@ -23,8 +23,9 @@ import (
 
 // Limits of one lease.
 type Limits struct {
-	Share gpu.Bytes     // on each device
-	Grace time.Duration // from the warning to SIGTERM, and from there to SIGKILL
+	Share gpu.Bytes // on each device
+	// From the warning to SIGTERM, and from there to SIGKILL.
+	Grace time.Duration
 }
 
 // Use is one process of a lease on a device.
@@ -32,34 +33,45 @@ type Use struct {
 	PID     int
 	Start   uint64 // ticks since boot
 	Command string
-	Memory  *gpu.Bytes // nil: the driver does not report it
-	Keeps   bool       // it is in a sub-lease with a share of its own
+	// nil: the driver does not report it.
+	Memory *gpu.Bytes
+	// It is in a sub-lease with a share of its own.
+	Keeps bool
 }
 
 // Sample is one measurement of one device.
 type Sample struct {
-	At    time.Duration // since any fixed moment, on one clock that never goes back
-	Uses  []Use         // the processes of the lease on it
-	Blind string        // why they could not be listed; "" when they were
+	// Since any fixed moment, on one clock that never goes back.
+	At time.Duration
+	// The processes of the lease on it.
+	Uses []Use
+	// Why they could not be listed; "" when they were.
+	Blind string
 }
 
 // Order is the result of one measurement. More than one field may be set.
 type Order struct {
-	Warn      bool   // the sum is above the share for the first time
-	Blind     string // set once: why it cannot be checked whether the share is kept
-	Terminate []Use  // to be sent SIGTERM
-	Kill      []Use  // to be sent SIGKILL: still there after SIGTERM and the grace
-	Sum       gpu.Bytes
+	// The sum is above the share for the first time.
+	Warn bool
+	// Set once: why it cannot be checked whether the share is kept.
+	Blind     string
+	Terminate []Use // to be sent SIGTERM
+	// To be sent SIGKILL: still there after SIGTERM and the grace.
+	Kill []Use
+	Sum  gpu.Bytes
 }
 
 // Case is the history of one lease on one device between two measurements. The zero value has none.
 type Case struct {
-	over   bool
-	since  time.Duration // of the first sum above the share
-	back   time.Duration // since when the sum is within the share again; only while within
+	over bool
+	// Of the first sum above the share.
+	since time.Duration
+	// Since when the sum is within the share again; only while within.
+	back   time.Duration
 	within bool
-	asked  []askedProcess // processes that were sent SIGTERM
-	blind  bool           // Blind was reported
+	// Processes that were sent SIGTERM.
+	asked []askedProcess
+	blind bool // Blind was reported
 }
 
 type askedProcess struct {

@@ -9,11 +9,15 @@ import (
 
 // Measured is what was measured of a lease while it was live. The zero value is nothing.
 type Measured struct {
-	Peak    gpu.Bytes `json:"peak,omitempty"`    // most memory of one device; 0 not measured
-	Load    float64   `json:"load,omitempty"`    // sum of the samples: each the mean utilisation of the devices, 0..1
-	Samples int       `json:"samples,omitempty"` // in Load
-	Until   time.Time `json:"until"`             // of the last reading
-	Seen    string    `json:"seen,omitempty"`    // the worst verdict on where its job works: "outside-lease", "cpu", "partly-used"; "" none
+	// Most memory of one device; 0 not measured.
+	Peak gpu.Bytes `json:"peak,omitempty"`
+	// Sum of the samples: each the mean utilisation of the devices, 0..1.
+	Load    float64 `json:"load,omitempty"`
+	Samples int     `json:"samples,omitempty"` // in Load
+	// Of the last reading.
+	Until time.Time `json:"until"`
+	// The worst verdict on where its job works: "outside-lease", "cpu", "partly-used"; "" none.
+	Seen string `json:"seen,omitempty"`
 }
 
 // Add adds a reading of the machine. Who has a whole device has all that is used of it; of a share, a slice or the main

@@ -6,15 +6,19 @@ import "time"
 // the driver and /proc list them all. So measuring may take a part of one processor, whatever their number.
 const (
 	processorDivisor = 20 // one twentieth
-	maxPauseFactor   = 15 // times the usual interval
+	// Times the usual interval.
+	maxPauseFactor = 15
 )
 
 // Pace is what the time of the next measurement depends on.
 type Pace struct {
 	Every time.Duration // the usual interval
-	Cost  time.Duration // of the last measurement: time of a processor
-	Took  time.Duration // by the clock: more where the driver is slow or the machine is busy
-	Over  bool          // a lease has used more than its share: its grace is being counted
+	// Of the last measurement: time of a processor.
+	Cost time.Duration
+	// By the clock: more where the driver is slow or the machine is busy.
+	Took time.Duration
+	// A lease has used more than its share: its grace is being counted.
+	Over bool
 }
 
 // NextPause is the pause until the next measurement: the usual interval while one takes at most a twentieth of that, or

@@ -24,8 +24,9 @@ const (
 
 // setting is one framework's limit that is set by the environment alone, in every version that has the name.
 type setting struct {
-	name  string
-	also  []string // other names of the same thing
+	name string
+	// Other names of the same thing.
+	also  []string
 	value func(room, total gpu.Bytes) string
 }
 

@@ -4,12 +4,16 @@ import "fmt"
 
 // Plan is how several processes of one command are started.
 type Plan struct {
-	By      string   `json:"by"`      // what starts them: "torchrun", or "gpuard"
-	Count   int      `json:"count"`   // how many there are
-	Visible string   `json:"visible"` // what each sees: "all" devices of the job, only its "own", or "none", on the CPU
-	Address string   `json:"address"` // of the rendezvous
-	Port    *int     `json:"port"`    // of the rendezvous; null until it is chosen at the start
-	CPUs    []string `json:"cpus"`    // by rank, the processors that it is bound to, such as "0-15"; "" not bound
+	// What starts them: "torchrun", or "gpuard".
+	By    string `json:"by"`
+	Count int    `json:"count"` // how many there are
+	// What each sees: "all" devices of the job, only its "own", or "none", on the CPU.
+	Visible string `json:"visible"`
+	Address string `json:"address"` // of the rendezvous
+	// Of the rendezvous; null until it is chosen at the start.
+	Port *int `json:"port"`
+	// By rank, the processors that it is bound to, such as "0-15"; "" not bound.
+	CPUs []string `json:"cpus"`
 }
 
 // String is one clause: "4 ranks by torchrun at 127.0.0.1:41873, each sees all devices".

@@ -30,19 +30,24 @@ const Host = "127.0.0.1"
 
 // Crew is the processes of one job.
 type Crew struct {
-	Port    int           `json:"port"`
-	FD      int           `json:"fd"` // holds the port
-	Grace   time.Duration `json:"grace"`
-	Join    time.Duration `json:"join"`           // after which a rank that has not joined the others is named
-	JSON    bool          `json:"json,omitempty"` // messages about ranks are JSON objects
-	Members []Member      `json:"members"`        // by rank
+	Port  int           `json:"port"`
+	FD    int           `json:"fd"` // holds the port
+	Grace time.Duration `json:"grace"`
+	// After which a rank that has not joined the others is named.
+	Join time.Duration `json:"join"`
+	// Messages about ranks are JSON objects.
+	JSON    bool     `json:"json,omitempty"`
+	Members []Member `json:"members"` // by rank
 }
 
 // Member is one process.
 type Member struct {
-	Node int           `json:"node"` // NUMA node whose memory it prefers; -1 none
-	CPUs string        `json:"cpus"` // that it may use, such as "0-15"; "" all of the job's
-	Vars []visible.Var `json:"vars"` // its own, in addition to those of Env
+	// NUMA node whose memory it prefers; -1 none.
+	Node int `json:"node"`
+	// That it may use, such as "0-15"; "" all of the job's.
+	CPUs string `json:"cpus"`
+	// Its own, in addition to those of Env.
+	Vars []visible.Var `json:"vars"`
 }
 
 // Encode writes a crew as a variable's value.
@@ -128,7 +133,8 @@ func (c Crew) ThreadCount() string {
 func ThreadRemarks(env visible.Env, cpus int) (notes []string) {
 	for _, name := range []string{threadsVariable, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
 		value, _ := env.Lookup(name)
-		first, _, _ := strings.Cut(value, ",") // OpenMP: one number for each level of nesting
+		// OpenMP: one number for each level of nesting.
+		first, _, _ := strings.Cut(value, ",")
 		n, err := strconv.Atoi(strings.TrimSpace(first))
 		switch {
 		case err != nil || cpus == 0:

@@ -13,10 +13,13 @@ import (
 
 // Torchrun is the words after --torchrun: options of torchrun, then a script with its arguments.
 type Torchrun struct {
-	Options []string // passed on as they are
-	Module  bool     // -m: the script is a module's name
-	Plain   bool     // --no-python: the script is a program
-	Script  []string // with its arguments
+	// Passed on as they are.
+	Options []string
+	// -m: the script is a module's name.
+	Module bool
+	// --no-python: the script is a program.
+	Plain  bool
+	Script []string // with its arguments
 }
 
 // option is one of torchrun's (pytorch/pytorch: torch/distributed/run.py, get_args_parser, versions 1.10 to 2.9). Names
@@ -172,7 +175,8 @@ func variableOf(name string) string {
 
 // OverruledVariables lists the variables from which torchrun would read options that gpuard decides.
 func OverruledVariables() []string {
-	out := []string{"PET_MODULE", "PET_NO_PYTHON"} // these two are on the command line
+	// These two are on the command line.
+	out := []string{"PET_MODULE", "PET_NO_PYTHON"}
 	for _, o := range torchrunOptions() {
 		if o.why != "" {
 			out = append(out, variableOf(o.name))

@@ -23,11 +23,15 @@ type Kind string
 
 // Kinds of secrets that the caller must list, because no pattern finds them.
 const (
-	User    Kind = "user"    // a login name
-	Host    Kind = "host"    // the name of a computer
-	Path    Kind = "path"    // a whole path with blanks or other characters that would end a path
-	Name    Kind = "name"    // of a folder, for texts with the name but not the path
-	Command Kind = "program" // a command line: its program is kept if it is a common one, its arguments are not
+	User Kind = "user" // a login name
+	// The name of a computer.
+	Host Kind = "host"
+	// A whole path with blanks or other characters that would end a path.
+	Path Kind = "path"
+	// Of a folder, for texts with the name but not the path.
+	Name Kind = "name"
+	// A command line: its program is kept if it is a common one, its arguments are not.
+	Command Kind = "program"
 )
 
 // Secret is a text to be removed.
@@ -38,11 +42,15 @@ type Secret struct {
 
 // Scrubber replaces secrets. It remembers its replacements, so use the same one for all texts that belong together.
 type Scrubber struct {
-	named    []Secret          // users, hosts and names of folders, longest first
-	literals [][2]string       // replaced before all others, longest first
-	keep     map[string]bool   // texts that look like an address but are none
-	said     map[string]string // replacement by kind and secret
-	count    map[Kind]int
+	// Users, hosts and names of folders, longest first.
+	named []Secret
+	// Replaced before all others, longest first.
+	literals [][2]string
+	// Texts that look like an address but are none.
+	keep map[string]bool
+	// Replacement by kind and secret.
+	said  map[string]string
+	count map[Kind]int
 
 	urls, mails, uuids, macs, ipv6, ipv4, domains, serials, paths, replacements, known, everyday, tokens, words, inside *regexp.Regexp
 	names                                                                                                               []*regexp.Regexp // of named
@@ -60,7 +68,8 @@ func New(secrets []Secret, keep []string) *Scrubber {
 		s.keep[k] = true
 	}
 	secrets = slices.Clone(secrets)
-	for _, x := range secrets { // texts may have only the program or the script of a command
+	for _, x := range secrets {
+		// Texts may have only the program or the script of a command.
 		if x.Kind == Command {
 			secrets = append(secrets, commandNames(x.Text)...)
 		}
@@ -116,16 +125,20 @@ func (s *Scrubber) replacementFor(kind Kind, secret string) string {
 // Patterns of secrets that are recognized by their form. A UUID may be shortened to its first letters, as in
 // CUDA_VISIBLE_DEVICES.
 const (
-	urlPattern          = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
-	mailPattern         = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*` // also NAME:PASSWORD@HOST
-	uuidPattern         = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
-	macPattern          = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`                                                                                // of Ethernet and of InfiniBand
-	ipv6Pattern         = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?` // its end may be an IPv4 address
-	ipv4Pattern         = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
-	domainPattern       = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
-	tokenPattern        = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
-	secretWordPattern   = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
-	relativePathPattern = `(=)((?:[\w.+-]+/)+[\w.+-]+)` // a relative path, as a value
+	urlPattern = `[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`
+	// Also NAME:PASSWORD@HOST.
+	mailPattern = `(?:[^\s"'<>/@=,;:]+:[^\s"'<>/@]+|[\w.+%-]+)@[\w-]+(?:\.[\w-]+)*`
+	uuidPattern = `(?i)\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(?:GPU|MIG)-[0-9a-f]{3,8}(?:-[0-9a-f]{1,12}){0,4}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32,}\b`
+	// Of Ethernet and of InfiniBand.
+	macPattern = `(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,}\b|\b0x[0-9a-f]{16}\b|\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`
+	// Its end may be an IPv4 address.
+	ipv6Pattern       = `(?i)(?:\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|\b(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?:(?:\.[0-9]{1,3}){3})?`
+	ipv4Pattern       = `\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9]+)*\b`
+	domainPattern     = `(?i)\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|edu|gov|mil|local|lan|internal|corp|intra|home|arpa)\b|\b[a-z0-9-]+(?:\.[a-z0-9-]+)+\.(?:ac|ai|at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hk|hu|ie|il|in|io|it|jp|kr|nl|no|nz|pl|pt|ru|se|sg|tw|uk|us)\b`
+	tokenPattern      = `\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9._-]{12,}`
+	secretWordPattern = `(?i)([a-z0-9_-]*(?:token|passw(?:or)?d|secret|api[_-]?key|credentials?)[=:]\s*["']?)([^\s"'(][^\s"']*)`
+	// A relative path, as a value.
+	relativePathPattern = `(=)((?:[\w.+-]+/)+[\w.+-]+)`
 	serialPattern       = `(?i)(\bserial(?:[ _-]?(?:number|no))?["']?\s*[:=]?\s*["']?)([a-z0-9-]*[0-9][a-z0-9-]{3,})`
 	replacementPattern  = `^(?:user|host|name|program|address|mail|url|serial|secret)-[0-9]+(?:\.[a-z]+)?$`
 	pathPattern         = `(?:~(?:[a-zA-Z][\w.-]*)?|\.{1,2})?/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]+(?:/[^\s"'<>|;,:*?()\[\]{}=` + "`" + `]*)*|~[a-zA-Z][\w.-]*`
@@ -136,7 +149,8 @@ func (s *Scrubber) Text(text string) string {
 	for _, l := range s.literals {
 		text = strings.ReplaceAll(text, l[0], l[1])
 	}
-	var kept []string // URLs of vendors stay: a placeholder that no text contains replaces them meanwhile
+	// URLs of vendors stay: a placeholder that no text contains replaces them meanwhile.
+	var kept []string
 	text = strings.ReplaceAll(text, urlHole, "")
 	text = s.urls.ReplaceAllStringFunc(text, func(u string) string {
 		if !isVendorPage(u) {
@@ -153,7 +167,8 @@ func (s *Scrubber) Text(text string) string {
 	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("mail", strings.ToLower(m)) })
 	text = s.uuids.ReplaceAllStringFunc(text, s.scrubUUID)
 	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("address", strings.ToLower(m)) })
-	text = replaceUnlessSpared(s.ipv6, text, s.scrubAddress, func(_ string, _, after byte) bool { return isWordByte(after) }) // c10::Error is no address
+	// c10::Error is no address.
+	text = replaceUnlessSpared(s.ipv6, text, s.scrubAddress, func(_ string, _, after byte) bool { return isWordByte(after) })
 	text = s.ipv4.ReplaceAllStringFunc(text, s.scrubAddress)
 	text = s.domains.ReplaceAllStringFunc(text, func(d string) string {
 		if isPublicHost(d) {
@@ -166,11 +181,13 @@ func (s *Scrubber) Text(text string) string {
 		return parts[1] + s.replacementFor("serial", parts[2])
 	})
 	text = replaceUnlessSpared(s.paths, text, s.scrubPath, func(found string, before, _ byte) bool {
-		return isWordByte(before) && strings.Count(found, "/") == 1 // and/or
+		// and/or.
+		return isWordByte(before) && strings.Count(found, "/") == 1
 	})
 	text = s.inside.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "=MIG-") || isPublicHost(strings.TrimPrefix(strings.Split(m, "/")[0], "=")) {
-			return m // a kind of device: nvidia.com/gpu
+			// A kind of device: nvidia.com/gpu.
+			return m
 		}
 		return "=" + s.scrubPath(m[1:])
 	})
@@ -227,7 +244,8 @@ func (s *Scrubber) replaceWord(text string, w Secret, pattern *regexp.Regexp) st
 	if len(w.Text) >= minLongName && !isDigits(w.Text) {
 		return pattern.ReplaceAllLiteralString(text, replaced)
 	}
-	for range 2 { // the character between two names belongs to only one match
+	for range 2 {
+		// The character between two names belongs to only one match.
 		text = pattern.ReplaceAllString(text, "${1}"+replaced+"${2}")
 	}
 	return text
@@ -264,7 +282,8 @@ func (s *Scrubber) scrubUUID(u string) string {
 	}
 	u = strings.ToLower(u)
 	_, rest, whole := strings.Cut(u, "-")
-	if len(rest) < 27 { // a shortened one: it is resolved if the whole one was seen
+	if len(rest) < 27 {
+		// A shortened one: it is resolved if the whole one was seen.
 		for key, said := range s.said {
 			if seen, ok := strings.CutPrefix(key, "uuid\x00"); ok && strings.HasPrefix(seen, u) {
 				return prefix + said

@@ -18,11 +18,15 @@ import (
 
 // Ground is the machine and the settings with which a project is expanded.
 type Ground struct {
-	Machine   gpu.Machine
-	In        pick.Context      // limits of this caller: Hidden, Parent
-	Placement Placement         // from the last expansion
-	Files     map[string][]Pair // content of each of EnvFiles
-	Defaults  []policy.Default  // for flags that a service does not set
+	Machine gpu.Machine
+	// Limits of this caller: Hidden, Parent.
+	In pick.Context
+	// From the last expansion.
+	Placement Placement
+	// Content of each of EnvFiles.
+	Files map[string][]Pair
+	// For flags that a service does not set.
+	Defaults []policy.Default
 }
 
 // Expand makes the instances of a project, dependencies first, otherwise in the order of the file, and the placement to
@@ -209,7 +213,8 @@ func (i Instance) WithRound(n int) Instance {
 	of := i
 	of.Hash, of.Refused, of.Policy, of.Image = "", "", nil, ""
 	of.Flags = slices.Sorted(slices.Values(i.Flags))
-	if i.Device != "" { // the GPU is chosen already, so the flags that choose GPUs do not change the hash
+	if i.Device != "" {
+		// The GPU is chosen already, so the flags that choose GPUs do not change the hash.
 		of.Flags = slices.DeleteFunc(of.Flags, choosesGPU)
 	}
 	if i.Policy != nil {
@@ -220,7 +225,8 @@ func (i Instance) WithRound(n int) Instance {
 		of.Flags = append(of.Flags, slices.Sorted(slices.Values(filled))...)
 	}
 	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
-	text, _ := json.Marshal(of) // strings and numbers can always be encoded
+	// Strings and numbers can always be encoded.
+	text, _ := json.Marshal(of)
 	sum := sha256.Sum256(text)
 	i.Hash = hex.EncodeToString(sum[:8])
 	return i

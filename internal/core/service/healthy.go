@@ -9,9 +9,12 @@ import (
 // healthcheck (https://docs.docker.com/reference/dockerfile/#healthcheck).
 type Healthy struct {
 	Probe
-	Interval time.Duration `json:"interval,omitempty"` // between two checks; 0 means 30 s
-	Timeout  time.Duration `json:"timeout,omitempty"`  // of one check; 0 means 30 s
-	Failures int           `json:"failures,omitempty"` // in a row, after which it is unhealthy; 0 means 3
+	// Between two checks; 0 means 30 s.
+	Interval time.Duration `json:"interval,omitempty"`
+	// Of one check; 0 means 30 s.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// In a row, after which it is unhealthy; 0 means 3.
+	Failures int `json:"failures,omitempty"`
 }
 
 func (h Healthy) withDefaults() Healthy {
@@ -21,9 +24,11 @@ func (h Healthy) withDefaults() Healthy {
 
 // Pulse is what the checks of one start have shown.
 type Pulse struct {
-	Healthy *bool         // nil: not known yet
-	Failed  int           // checks in a row that failed
-	Well    time.Duration // from the start of the instance to the last check that succeeded
+	Healthy *bool // nil: not known yet
+	// Checks in a row that failed.
+	Failed int
+	// From the start of the instance to the last check that succeeded.
+	Well time.Duration
 }
 
 // AfterCheck is the pulse after one more check, which ended that long after the start of the instance.

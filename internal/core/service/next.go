@@ -12,7 +12,8 @@ type Do string
 
 // Values of Do.
 const (
-	Start Do = "start" // a keeper is missing: a new one adopts the instance's living processes
+	// A keeper is missing: a new one adopts the instance's living processes.
+	Start Do = "start"
 	End   Do = "end"
 )
 
@@ -105,7 +106,8 @@ func (l *view) endActions() []Action {
 			actions = append(actions, Action{End, name})
 		}
 	}
-	if len(actions) == 0 && !slices.ContainsFunc(stale, l.isEnding) { // instances of different versions of the file may depend on each other in a cycle
+	if len(actions) == 0 && !slices.ContainsFunc(stale, l.isEnding) {
+		// Instances of different versions of the file may depend on each other in a cycle.
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
 		}
@@ -120,12 +122,14 @@ func (l *view) isEnding(name string) bool { return l.seen[name].Kept && l.seen[n
 func (l *view) nextStart() string {
 	for _, i := range l.wanted {
 		if l.seen[i.Name].Orphaned && l.isMissing(i) {
-			return i.Name // its processes run, only the keeper is missing
+			// Its processes run, only the keeper is missing.
+			return i.Name
 		}
 	}
 	for name, s := range l.seen {
 		if s.Kept && (s.State == Starting || l.isFresh(name)) {
-			return "" // it is its turn to claim
+			// It is its turn to claim.
+			return ""
 		}
 	}
 	for _, i := range l.claimOrder() {

@@ -22,10 +22,12 @@ import (
 
 // Project is a gpuard.yaml.
 type Project struct {
-	Name     string // name, else that of the file's folder
+	// Name, else that of the file's folder.
+	Name     string
 	File     string // absolute path
 	Services []Service
-	Policy   *policy.File // rules and defaults of the file; nil for none
+	// Rules and defaults of the file; nil for none.
+	Policy *policy.File
 }
 
 // WithoutGPU reports that all services run on a machine that has no GPU: with cpu, or fallback to it.
@@ -52,31 +54,46 @@ func (s *Service) HasOtherEngine() bool { return s.Engine != "" && s.Engine != h
 
 // Service is one entry of a project: a program with its instances.
 type Service struct {
-	Name     string
-	Line     int // of its name in the file, as is Column
-	Column   int
-	Command  []string // templates, see Expand
-	Split    bool     // Command is one text, which is split into words after it is filled in
-	Flags    []Flag   // of gpuard run, in the order of the file; values are templates
-	Each     bool     // each: gpu, an instance for every GPU that Flags allow
-	Replicas int      // 1 or more; 1 with Each
-	Env      []Pair   // values are templates
+	Name string
+	// Of its name in the file, as is Column.
+	Line   int
+	Column int
+	// Templates, see Expand.
+	Command []string
+	// Command is one text, which is split into words after it is filled in.
+	Split bool
+	// Of gpuard run, in the order of the file; values are templates.
+	Flags []Flag
+	// Each: gpu, an instance for every GPU that Flags allow.
+	Each bool
+	// 1 or more; 1 with Each.
+	Replicas int
+	// Values are templates.
+	Env      []Pair
 	EnvFiles []string // absolute paths
-	WorkDir  string   // absolute path; a template
-	Image    string   // of its container in another engine; a template. Nothing here uses it
-	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" and "here": none
-	Restart  Restart
-	Limit    int          // restarts in a row before it counts as failed; 0: no limit
-	After    []Dependency // depends_on
-	Ready    *Ready       // nil: that of Healthy, else it is ready as soon as it runs
-	Healthy  *Healthy     // nil: it is not checked
+	// Absolute path; a template.
+	WorkDir string
+	// Of its container in another engine; a template. Nothing here uses it.
+	Image string
+	// What gpuard submit hands it to, such as "slurm"; "" and "here": none.
+	Engine  string
+	Restart Restart
+	// Restarts in a row before it counts as failed; 0: no limit.
+	Limit int
+	After []Dependency // depends_on
+	// nil: that of Healthy, else it is ready as soon as it runs.
+	Ready *Ready
+	// nil: it is not checked.
+	Healthy *Healthy
 }
 
 // Flag is a flag of gpuard run that is set by a key of the file.
 type Flag struct {
-	Name         string // without leading dashes: "min-compute"
-	Value        string // "" for a flag without a value
-	Line, Column int    // of the value
+	// Without leading dashes: "min-compute".
+	Name string
+	// "" for a flag without a value.
+	Value        string
+	Line, Column int // of the value
 }
 
 // Pair is a variable.
@@ -103,24 +120,30 @@ type Condition string
 
 // Conditions of a dependency.
 const (
-	UntilReady Condition = "ready" // without a readiness check: it runs
-	UntilDone  Condition = "done"  // it ended with 0
+	// Without a readiness check: it runs.
+	UntilReady Condition = "ready"
+	UntilDone  Condition = "done" // it ended with 0
 )
 
 // Probe is one way to check an instance. One of its fields is set; all are templates.
 type Probe struct {
 	Command []string `json:"command,omitempty"` // ends with 0
 	Split   bool     `json:"-"`                 // as in Service
-	TCP     string   `json:"tcp,omitempty"`     // "8001" or "host:8001" accepts a connection
-	HTTP    string   `json:"http,omitempty"`    // "http://127.0.0.1:8000/health" answers with a status of 200 to 399
+	// "8001" or "host:8001" accepts a connection.
+	TCP string `json:"tcp,omitempty"`
+	// "http://127.0.0.1:8000/health" answers with a status of 200 to 399.
+	HTTP string `json:"http,omitempty"`
 }
 
 // Ready is the readiness check of an instance: a Probe or Log.
 type Ready struct {
 	Probe
-	Log      string        `json:"log,omitempty"`      // regular expression (RE2) for a line that it writes
-	Interval time.Duration `json:"interval,omitempty"` // between two checks; 0 means 1 s, and shorter at the beginning
-	Timeout  time.Duration `json:"timeout,omitempty"`  // after which it counts as failed; 0 means never
+	// Regular expression (RE2) for a line that it writes.
+	Log string `json:"log,omitempty"`
+	// Between two checks; 0 means 1 s, and shorter at the beginning.
+	Interval time.Duration `json:"interval,omitempty"`
+	// After which it counts as failed; 0 means never.
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // Port is the port of this machine that the check of an instance asks; 0 none.
@@ -147,12 +170,15 @@ func (i *Instance) Port() int {
 
 // Instance is one wanted process tree.
 type Instance struct {
-	Name    string       `json:"name"` // "node-0", or the service's name where there is one
-	Service string       `json:"service"`
-	Ordinal int          `json:"ordinal"`
-	Command []string     `json:"command"`
-	Flags   []string     `json:"flags"` // of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device is the last
-	Env     []string     `json:"env"`   // "NAME=value", from env_file and env
+	// "node-0", or the service's name where there is one.
+	Name    string   `json:"name"`
+	Service string   `json:"service"`
+	Ordinal int      `json:"ordinal"`
+	Command []string `json:"command"`
+	// Of gpuard run, one for each of Service.Flags: "--mem=40GiB"; with each: gpu, --device is the last.
+	Flags []string `json:"flags"`
+	// "NAME=value", from env_file and env.
+	Env     []string     `json:"env"`
 	WorkDir string       `json:"workdir"`
 	Image   string       `json:"-"` // as in Service
 	Restart Restart      `json:"restart"`
@@ -160,9 +186,13 @@ type Instance struct {
 	Ready   *Ready       `json:"ready,omitempty"`
 	Healthy *Healthy     `json:"healthy,omitempty"`
 	After   []Dependency `json:"after"`
-	Device  gpu.UUID     `json:"device,omitempty"`  // with each: gpu; "" chosen at the start
-	Policy  *policy.File `json:"policy,omitempty"`  // of the project: changed rules count from the next start, changed defaults cause a restart
-	Round   int          `json:"round"`             // raised by restart
-	Hash    string       `json:"hash"`              // of all these fields; when it changes the instance must be restarted
-	Refused string       `json:"refused,omitempty"` // why it cannot be started, such as a GPU that is gone
+	// With each: gpu; "" chosen at the start.
+	Device gpu.UUID `json:"device,omitempty"`
+	// Of the project: changed rules count from the next start, changed defaults cause a restart.
+	Policy *policy.File `json:"policy,omitempty"`
+	Round  int          `json:"round"` // raised by restart
+	// Of all these fields; when it changes the instance must be restarted.
+	Hash string `json:"hash"`
+	// Why it cannot be started, such as a GPU that is gone.
+	Refused string `json:"refused,omitempty"`
 }

@@ -34,7 +34,8 @@ func fillTemplate(text string, t terms) (string, error) {
 		return "", errors.New("{{define}} and {{block}} are not understood in a template")
 	}
 	if parsed.Tree == nil || parsed.Root == nil {
-		return "", nil // only a comment
+		// Only a comment.
+		return "", nil
 	}
 	if err := checkNode(parsed.Root); err != nil {
 		return "", err

@@ -15,5 +15,6 @@ func ReadList(text string) ([]string, error) {
 	if text == "" {
 		return []string{}, nil
 	}
-	return strings.Split(strings.ReplaceAll(text, "，", ","), ","), nil // the comma of Chinese and Japanese keyboards
+	// The comma of Chinese and Japanese keyboards.
+	return strings.Split(strings.ReplaceAll(text, "，", ","), ","), nil
 }

@@ -29,7 +29,8 @@ type splitter struct {
 	refuse func(rest string, begins bool) error
 	words  []string
 	word   strings.Builder
-	in     bool // a word has begun, which may be empty: ''
+	// A word has begun, which may be empty: ''.
+	in bool
 }
 
 func (s *splitter) endWord() {
@@ -43,7 +44,8 @@ func (s *splitter) endWord() {
 // readNext reads one character, or one quoted part.
 func (s *splitter) readNext() error {
 	first := s.rest[0]
-	if strings.HasPrefix(s.rest, "\\\n") { // a continued line
+	if strings.HasPrefix(s.rest, "\\\n") {
+		// A continued line.
 		s.rest = s.rest[2:]
 		return nil
 	}

@@ -12,9 +12,12 @@ type Guess string
 // Guesses. A trace without estimates can be given synthetic ones.
 const (
 	GuessGiven Guess = "given" // by the trace
-	GuessNone  Guess = "none"  // nobody says anything
-	GuessRough Guess = "rough" // as users guess: the true time, times a random factor of 1 to 4, rounded up to a usual one
-	GuessExact Guess = "exact" // the true time, which nobody knows
+	// Nobody says anything.
+	GuessNone Guess = "none"
+	// As users guess: the true time, times a random factor of 1 to 4, rounded up to a usual one.
+	GuessRough Guess = "rough"
+	// The true time, which nobody knows.
+	GuessExact Guess = "exact"
 )
 
 // usualTimes are the times that users ask for: most of them use the same few values (Tsafrir, Etsion, Feitelson, Modeling

@@ -20,10 +20,12 @@ type ownLine struct {
 	turn    queue.Turn
 	tickets []job.Ticket
 	rooms   map[gpu.UUID]pick.Room
-	whole   []gpu.UUID // devices that are given whole
-	shared  []gpu.UUID // and as shares
-	waits   int
-	moved   int // tickets that were given to another job
+	// Devices that are given whole.
+	whole  []gpu.UUID
+	shared []gpu.UUID // and as shares
+	waits  int
+	// Tickets that were given to another job.
+	moved int
 }
 
 // userQueue is the queue of a user.

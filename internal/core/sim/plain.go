@@ -99,7 +99,8 @@ func (l *plainLine) fitsNow(c requestClass) bool {
 // shadowTime is when the class will fit if all ends as estimated, and how many further devices are free then. It counts
 // whole devices: a job that waits for a share waits for an unused one.
 func (l *plainLine) shadowTime(c requestClass) (at int64, left int) {
-	ends := make([]int64, 0, len(l.r.devices)) // of each device
+	// Of each device.
+	ends := make([]int64, 0, len(l.r.devices))
 	quota := l.r.quotaOf(&Job{Share: c.share})
 	for k := range l.r.devices {
 		if !l.r.devices[k].canServe(quota) {

@@ -12,11 +12,14 @@ type Policy struct {
 	Name  string
 	About string
 
-	own      bool          // the rule of gpuard: package queue decides
-	patience time.Duration // of own: the age from which arrival alone counts
-	order    jobOrder      // of the others
+	// The rule of gpuard: package queue decides.
+	own bool
+	// Of own: the age from which arrival alone counts.
+	patience time.Duration
+	order    jobOrder // of the others
 	blocked  blockRule
-	backfill jobOrder // while devices are kept; nil: order
+	// While devices are kept; nil: order.
+	backfill jobOrder
 }
 
 // Policies are all of them; the first one is gpuard's own.
@@ -41,9 +44,10 @@ func Policies() []Policy {
 type blockRule int
 
 const (
-	blockAll      blockRule = iota // nothing
-	blockDelaying                  // what does not delay it
-	blockNone                      // what fits
+	blockAll blockRule = iota // nothing
+	// What does not delay it.
+	blockDelaying
+	blockNone // what fits
 )
 
 // jobOrder is negative where a goes first.

@@ -8,31 +8,46 @@ import (
 
 // Result is what became of the jobs. Means and the like are nil where there was no job.
 type Result struct {
-	Policy           string   `json:"policy"`                    // by which jobs started
-	GPUs             int      `json:"gpus"`                      // of the machine
-	Jobs             int      `json:"jobs"`                      // that were started
-	TooLarge         int      `json:"too_large"`                 // left out: the machine can never serve them
-	CompletionMean   *float64 `json:"completion_mean_seconds"`   // from arrival to end
-	CompletionMedian *float64 `json:"completion_median_seconds"` // half of the jobs take less
-	WaitMean         *float64 `json:"wait_mean_seconds"`         // from arrival to start
-	WaitP99          *float64 `json:"wait_p99_seconds"`          // of 100 jobs 99 wait no longer
-	WaitMax          *float64 `json:"wait_max_seconds"`          // the longest
-	WaitLarge        *float64 `json:"wait_large_mean_seconds"`   // of jobs for 8 and more GPUs; null: there is none
-	Slowdown         *float64 `json:"slowdown_mean"`             // completion over running time, which counts as a minute at least
-	Allocated        *float64 `json:"allocated_ratio"`           // part of the GPU time until the last end that was given to jobs, shares by size
-	Fragmented       *float64 `json:"fragmented_ratio"`          // part of it that was free while jobs waited
-	Span             float64  `json:"span_seconds"`              // from the first arrival to the last end
-	Users            []User   `json:"users"`                     // by number
+	// By which jobs started.
+	Policy string `json:"policy"`
+	GPUs   int    `json:"gpus"` // of the machine
+	Jobs   int    `json:"jobs"` // that were started
+	// Left out: the machine can never serve them.
+	TooLarge int `json:"too_large"`
+	// From arrival to end.
+	CompletionMean *float64 `json:"completion_mean_seconds"`
+	// Half of the jobs take less.
+	CompletionMedian *float64 `json:"completion_median_seconds"`
+	// From arrival to start.
+	WaitMean *float64 `json:"wait_mean_seconds"`
+	// Of 100 jobs 99 wait no longer.
+	WaitP99 *float64 `json:"wait_p99_seconds"`
+	WaitMax *float64 `json:"wait_max_seconds"` // the longest
+	// Of jobs for 8 and more GPUs; null: there is none.
+	WaitLarge *float64 `json:"wait_large_mean_seconds"`
+	// Completion over running time, which counts as a minute at least.
+	Slowdown *float64 `json:"slowdown_mean"`
+	// Part of the GPU time until the last end that was given to jobs, shares by size.
+	Allocated *float64 `json:"allocated_ratio"`
+	// Part of it that was free while jobs waited.
+	Fragmented *float64 `json:"fragmented_ratio"`
+	// From the first arrival to the last end.
+	Span  float64 `json:"span_seconds"`
+	Users []User  `json:"users"` // by number
 }
 
 // User is the part of a result that belongs to a user.
 type User struct {
-	User       uint32  `json:"-"`
-	Name       string  `json:"user"`                    // name; "" where the trace has none
-	Jobs       int     `json:"jobs"`                    // that were started
-	Wait       float64 `json:"wait_mean_seconds"`       // from arrival to start
-	Completion float64 `json:"completion_mean_seconds"` // from arrival to end
-	GPUSeconds float64 `json:"gpu_seconds"`             // granted, shares by size
+	User uint32 `json:"-"`
+	// Name; "" where the trace has none.
+	Name string `json:"user"`
+	Jobs int    `json:"jobs"` // that were started
+	// From arrival to start.
+	Wait float64 `json:"wait_mean_seconds"`
+	// From arrival to end.
+	Completion float64 `json:"completion_mean_seconds"`
+	// Granted, shares by size.
+	GPUSeconds float64 `json:"gpu_seconds"`
 }
 
 // tally is what is counted during a replay: per job two times.

@@ -21,12 +21,15 @@ import (
 
 // Job is a job of a trace. Jobs are in the order of their arrival.
 type Job struct {
-	Arrival  int64         // ns since 1970
-	Lasts    time.Duration // from its start to its end
-	Estimate time.Duration // what was known of that when it came; 0 nothing
-	GPUs     int16         // at least 1
-	Share    int16         // thousandths of the memory of one GPU; 0: whole GPUs
-	User     uint32        // number of its user
+	Arrival int64 // ns since 1970
+	// From its start to its end.
+	Lasts time.Duration
+	// What was known of that when it came; 0 nothing.
+	Estimate time.Duration
+	GPUs     int16 // at least 1
+	// Thousandths of the memory of one GPU; 0: whole GPUs.
+	Share int16
+	User  uint32 // number of its user
 }
 
 // Setup is what the jobs are replayed on.
@@ -64,31 +67,40 @@ var ErrStopped = errors.New("the replay was ended")
 // replay is a machine at one moment of its life.
 type replay struct {
 	Setup
-	jobs    []Job
-	line    waitingLine
-	begin   int64 // arrival of the first job
-	now     int64
-	come    int // jobs that have come
+	jobs []Job
+	line waitingLine
+	// Arrival of the first job.
+	begin int64
+	now   int64
+	// Jobs that have come.
+	come    int
 	starts  int
 	events  int
 	devices []device
-	places  map[gpu.UUID]int // of a device in devices
-	running []runningJob     // a heap, the first end first
+	// Of a device in devices.
+	places map[gpu.UUID]int
+	// A heap, the first end first.
+	running []runningJob
 	held    []job.Lease
-	share   gpu.Bytes // of which Job.Share has thousandths
-	in      pick.Context
+	// Of which Job.Share has thousandths.
+	share gpu.Bytes
+	in    pick.Context
 	tally
 }
 
 // device is what a device could give now.
 type device struct {
-	id     gpu.UUID
-	can    gpu.Bytes // shares of an unused device
-	left   gpu.Bytes // shares that it could still give
+	id gpu.UUID
+	// Shares of an unused device.
+	can gpu.Bytes
+	// Shares that it could still give.
+	left   gpu.Bytes
 	leases int
-	whole  int // exclusive ones among them
+	// Exclusive ones among them.
+	whole int
 
-	givenWhole, givenShared bool // pick gives it so: not what is far weaker than the others
+	// Pick gives it so: not what is far weaker than the others.
+	givenWhole, givenShared bool
 }
 
 // runningJob is a job that runs.
@@ -101,18 +113,24 @@ type runningJob struct {
 
 // waitingLine is what waits.
 type waitingLine interface {
-	addJob(job int)                 // it has come
-	nextTurn() (startableJob, bool) // what may start now; it is started then
-	noteEnd(runningJob)             // a job has ended
-	wakeTime() int64                // when to ask again although nothing happens
-	waitingCount() int              // how many wait
+	// It has come.
+	addJob(job int)
+	// What may start now; it is started then.
+	nextTurn() (startableJob, bool)
+	// A job has ended.
+	noteEnd(runningJob)
+	// When to ask again although nothing happens.
+	wakeTime() int64
+	// How many wait.
+	waitingCount() int
 }
 
 // startableJob is a job that may start, and what pick must know for it.
 type startableJob struct {
 	job  int
 	kept map[gpu.UUID]job.Ticket
-	time time.Duration // estimate, for plans
+	// Estimate, for plans.
+	time time.Duration
 }
 
 func newReplay(jobs []Job, s Setup) *replay {

@@ -12,9 +12,13 @@ type Place struct {
 
 // Value is a value in a file. Known is false when it is computed: then Text is the source.
 type Value struct {
-	Text  string // the value, without the quotes of the format
+	// The value, without the quotes of the format.
+	Text  string
 	Known bool
-	At    Place  // including its quotes
-	Raw   string // as written, with quotes, or the name of a constant. Only a literal may be replaced
-	From  string // the one environment variable that a computed value is made of ("LOCAL_RANK"); "" when none is known
+	// Including its quotes.
+	At Place
+	// As written, with quotes, or the name of a constant. Only a literal may be replaced.
+	Raw string
+	// The one environment variable that a computed value is made of ("LOCAL_RANK"); "" when none is known.
+	From string
 }

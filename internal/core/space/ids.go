@@ -36,7 +36,8 @@ const idCount = 1<<32 - 1
 // ParseIDs parses /proc/self/uid_map and /proc/sys/fs/overflowuid. A malformed line maps nothing, so that an owner counts as
 // hidden in doubt.
 func ParseIDs(uidMap, overflow string) IDs {
-	ids := IDs{part: true, overflow: 65534} // the kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h)
+	// The kernel's default (DEFAULT_OVERFLOWUID in include/linux/highuid.h).
+	ids := IDs{part: true, overflow: 65534}
 	if n, err := strconv.ParseUint(strings.TrimSpace(overflow), 10, 32); err == nil {
 		ids.overflow = uint32(n)
 	}
@@ -102,7 +103,8 @@ func (s IDs) StandIn(folder string) uint32 {
 		return uint32(n)
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(folder)) // cannot fail
+	// Cannot fail.
+	_, _ = h.Write([]byte(folder))
 	for i := range uint32(64) {
 		if n := h.Sum32() + i; n < idCount && s.Hides(n) {
 			return n

@@ -10,11 +10,14 @@ import (
 
 // Mount is a line of mountinfo (proc_pid_mountinfo(5)).
 type Mount struct {
-	ID      int
-	Device  string // of the file system, as "8:1"
-	Root    string // mounted part of the file system
-	Point   string // mount point
-	Slave   bool   // it receives mounts from the namespace that it was copied from
+	ID int
+	// Of the file system, as "8:1".
+	Device string
+	// Mounted part of the file system.
+	Root  string
+	Point string // mount point
+	// It receives mounts from the namespace that it was copied from.
+	Slave   bool
 	Kind    string
 	Source  string
 	Options string // of the file system
@@ -79,18 +82,21 @@ type MountView struct {
 // from there can usually be distinguished from those made inside.
 func (m MountView) JudgeSight() (s Sight, why string) {
 	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.ID == m.On })
-	if i < 0 { // mounts that cannot be reached from the root folder are not listed
+	if i < 0 {
+		// Mounts that cannot be reached from the root folder are not listed.
 		return Private, "this is a chroot"
 	}
 	on := m.All[i]
 	switch uid := on.mountOwner(); {
-	case strings.Contains(on.Root, "/systemd-private-"): // systemd.exec(5), PrivateTmp=
+	case strings.Contains(on.Root, "/systemd-private-"):
+		// systemd.exec(5), PrivateTmp=.
 		return Private, on.Point + " is private to this service (PrivateTmp=)"
 	case uid != 0:
 		return Private, fmt.Sprintf("%s was mounted in here by uid %d", on.Point, uid)
 	}
 	if on.Point == "/" && strings.Contains(on.Kind, "overlay") {
-		return Unclear, "this is a container" // or a system that runs from an image
+		// Or a system that runs from an image.
+		return Unclear, "this is a container"
 	}
 	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave }) && !m.sharesLittle()
 	switch {
@@ -132,7 +138,8 @@ func (m Mount) mountOwner() int {
 
 // inPlace reports whether a mount shows all of a file system, or what the file system of / has at that place.
 func (m MountView) inPlace(on Mount) bool {
-	if on.Root == "/" || on.Point == "/" && on.Kind == "btrfs" { // whose systems are in subvolumes
+	if on.Root == "/" || on.Point == "/" && on.Kind == "btrfs" {
+		// Whose systems are in subvolumes.
 		return true
 	}
 	return slices.ContainsFunc(m.All, func(root Mount) bool {

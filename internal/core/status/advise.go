@@ -61,7 +61,8 @@ func (d *Device) addUsage(lease map[int]string, around []Lease) {
 				sum += *p.Memory
 			}
 		}
-		if seen && known { // an empty list does not prove that there are no processes
+		if seen && known {
+			// An empty list does not prove that there are no processes.
 			l.Memory = new(sum)
 		}
 	}

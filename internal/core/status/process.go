@@ -8,22 +8,30 @@ import (
 
 // Process is one process on a device.
 type Process struct {
-	PID     int        `json:"pid"` // 0: which process it is in this PID namespace is not known
+	// 0: which process it is in this PID namespace is not known.
+	PID     int        `json:"pid"`
 	User    string     `json:"user"`
 	Command string     `json:"command"`
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"`               // nothing proves that it belongs to a lease on this device
-	Display bool       `json:"display"`               // serves a display
-	Outside int        `json:"outside_pid,omitempty"` // where pid is 0: the driver's number of a process outside of this PID namespace
+	// Nothing proves that it belongs to a lease on this device.
+	Foreign bool `json:"foreign"`
+	Display bool `json:"display"` // serves a display
+	// Where pid is 0: the driver's number of a process outside of this PID namespace.
+	Outside int `json:"outside_pid,omitempty"`
 
-	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
-	Container string  `json:"container,omitempty"` // id, "" outside containers
-	UID       *uint32 `json:"-"`                   // nil unknown
-	Start     uint64  `json:"-"`                   // ticks since boot; 0 unknown
-	Ended     bool    `json:"-"`                   // it has ended since the driver listed it
-	Spared    bool    `json:"-"`                   // nobody may be told to end it: it may serve a display, or is not known here
+	// That it belongs to, on this device or on another one; "" none is known.
+	Lease string `json:"lease,omitempty"`
+	// Id, "" outside containers.
+	Container string  `json:"container,omitempty"`
+	UID       *uint32 `json:"-"` // nil unknown
+	// Ticks since boot; 0 unknown.
+	Start uint64 `json:"-"`
+	// It has ended since the driver listed it.
+	Ended bool `json:"-"`
+	// Nobody may be told to end it: it may serve a display, or is not known here.
+	Spared bool `json:"-"`
 }
 
 // Owner is whose it is, as people see it.

@@ -4,26 +4,41 @@ import "time"
 
 // Standing is the place of a request that waits for devices.
 type Standing struct {
-	Want    string    // "1 GPU", "2 GPUs with 20 GiB"
-	Place   int       // 1 is next; 0 unknown
-	Of      int       // how many requests wait for the same devices; 0 unknown
-	Since   time.Time // when it began to wait
-	Ahead   string    // the request that is next, while its devices are free: "train.py of bob (PID 77)"; "" otherwise
-	Stuck   bool      // no obstacle ends without help: a user or an administrator has to act
-	Holders []Holder  // the obstacles, in the order of the devices
+	// "1 GPU", "2 GPUs with 20 GiB".
+	Want string
+	// 1 is next; 0 unknown.
+	Place int
+	// How many requests wait for the same devices; 0 unknown.
+	Of int
+	// When it began to wait.
+	Since time.Time
+	// The request that is next, while its devices are free: "train.py of bob (PID 77)"; "" otherwise.
+	Ahead string
+	// No obstacle ends without help: a user or an administrator has to act.
+	Stuck bool
+	// The obstacles, in the order of the devices.
+	Holders []Holder
 }
 
 // Holder is what keeps one device.
 type Holder struct {
-	Device  string    // "GPU 2"; "" where it is none of the devices
-	User    string    // "" when unknown
-	Command string    // base name; "" when unknown
-	PID     int       // 0 when unknown
-	Apart   bool      // PID counts in another PID namespace, as in a container
-	Since   time.Time // zero when unknown
-	Until   time.Time // when its lease is over; zero when unknown
-	Guess   bool      // that is an estimate
-	Keeper  string    // process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
-	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not
-	Text    string    // the obstacle where it is no command: "drained: fan replacement (root, since 2 Jan 15:04)"
+	// "GPU 2"; "" where it is none of the devices.
+	Device string
+	User   string // "" when unknown
+	// Base name; "" when unknown.
+	Command string
+	PID     int // 0 when unknown
+	// PID counts in another PID namespace, as in a container.
+	Apart bool
+	Since time.Time // zero when unknown
+	// When its lease is over; zero when unknown.
+	Until time.Time
+	// That is an estimate.
+	Guess bool
+	// Process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs.
+	Keeper string
+	// Until when that lease waits for a next start of its command; zero: it does not.
+	Awaited time.Time
+	// The obstacle where it is no command: "drained: fan replacement (root, since 2 Jan 15:04)".
+	Text string
 }

@@ -23,17 +23,25 @@ import (
 
 // Report is a machine with the use of its devices, as `gpuard status` shows it and as its JSON. Lists are never nil.
 type Report struct {
-	Schema      string        `json:"schema"`      // "gpuard.status/1"
-	Now         time.Time     `json:"now"`         // ages count up to here
-	Taken       time.Time     `json:"taken"`       // when the readings were made
-	Source      string        `json:"source"`      // "nvml", "nvidia-smi", "file", "invented"
-	Driver      string        `json:"driver"`      // "" when unknown
-	CUDA        string        `json:"cuda"`        // "" when unknown
-	Devices     []Device      `json:"devices"`     // in index order per vendor
-	Waiting     []Waiting     `json:"waiting"`     // requests that wait for devices, the next first
-	Unavailable []Unavailable `json:"unavailable"` // vendors whose devices cannot be read
-	Problems    []string      `json:"problems"`    // what could not be read
-	Notes       []string      `json:"notes"`       // what is odd about the leases, and devices that no reader knows
+	Schema string `json:"schema"` // "gpuard.status/1"
+	// Ages count up to here.
+	Now time.Time `json:"now"`
+	// When the readings were made.
+	Taken time.Time `json:"taken"`
+	// "nvml", "nvidia-smi", "file", "invented".
+	Source string `json:"source"`
+	Driver string `json:"driver"` // "" when unknown
+	CUDA   string `json:"cuda"`   // "" when unknown
+	// In index order per vendor.
+	Devices []Device `json:"devices"`
+	// Requests that wait for devices, the next first.
+	Waiting []Waiting `json:"waiting"`
+	// Vendors whose devices cannot be read.
+	Unavailable []Unavailable `json:"unavailable"`
+	// What could not be read.
+	Problems []string `json:"problems"`
+	// What is odd about the leases, and devices that no reader knows.
+	Notes []string `json:"notes"`
 }
 
 // Use is how a device is used, whatever its health.
@@ -77,38 +85,54 @@ func (d *Device) State() string {
 
 // Device is one GPU or one MIG slice. A reading that is absent is null.
 type Device struct {
-	Index          int          `json:"index"` // of a slice: within its GPU
-	UUID           gpu.UUID     `json:"uuid"`
-	Name           string       `json:"name"`
-	Vendor         gpu.Vendor   `json:"vendor"`
-	PCI            string       `json:"pci"`
-	Profile        string       `json:"profile,omitempty"` // of a slice
-	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is; "unknown" where nothing tells
-	Health         health.State `json:"health"`
-	Why            []string     `json:"why"`                // reasons of the health, empty when it is ok
-	Remedy         string       `json:"remedy"`             // what repairs its health; "" when there is nothing to do
-	Unlisted       string       `json:"unlisted,omitempty"` // why its processes are not listed
-	Drained        string       `json:"drained"`            // who takes it out of use, since when and why; "" when it is not drained
-	XIDs           []XID        `json:"xids"`               // errors that the driver reported and that are not settled, oldest first
-	Reason         string       `json:"reason"`             // why it cannot be leased now, "" when it can
-	Discreet       string       `json:"-"`                  // reason without command lines, for people who may not read them
-	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
-	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
-	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
-	MainMemory     *gpu.Bytes   `json:"main_memory,omitempty"`    // of the machine, for a device that has no memory of its own
-	MainAvailable  *gpu.Bytes   `json:"main_available,omitempty"` // of main_memory, what can be had now without swapping
-	Utilization    *float64     `json:"utilization"`              // 0..1
-	MemoryLoad     *float64     `json:"memory_utilization"`       // part of the time in which its memory was read or written, 0..1
-	Temperature    *int         `json:"temperature"`              // Celsius
-	Power          *float64     `json:"power"`                    // watts
-	PowerLimit     *float64     `json:"power_limit"`              // watts
-	Energy         *float64     `json:"energy"`                   // joules since the driver was loaded
-	Margin         *int         `json:"temperature_margin"`       // Celsius left until the driver slows it down
-	Clock          *int         `json:"clock"`                    // MHz, of the multiprocessors
-	Throttled      []string     `json:"throttled"`                // why the driver lowers its clocks, in its own words; idle ones are not listed
-	Leases         []Lease      `json:"leases"`
-	Processes      []Process    `json:"processes"`
-	MIG            []Device     `json:"mig"` // slices
+	// Of a slice: within its GPU.
+	Index   int        `json:"index"`
+	UUID    gpu.UUID   `json:"uuid"`
+	Name    string     `json:"name"`
+	Vendor  gpu.Vendor `json:"vendor"`
+	PCI     string     `json:"pci"`
+	Profile string     `json:"profile,omitempty"` // of a slice
+	// Of a GPU with slices: free while one slice is; "unknown" where nothing tells.
+	Use    Use          `json:"use"`
+	Health health.State `json:"health"`
+	// Reasons of the health, empty when it is ok.
+	Why []string `json:"why"`
+	// What repairs its health; "" when there is nothing to do.
+	Remedy string `json:"remedy"`
+	// Why its processes are not listed.
+	Unlisted string `json:"unlisted,omitempty"`
+	// Who takes it out of use, since when and why; "" when it is not drained.
+	Drained string `json:"drained"`
+	// Errors that the driver reported and that are not settled, oldest first.
+	XIDs []XID `json:"xids"`
+	// Why it cannot be leased now, "" when it can.
+	Reason string `json:"reason"`
+	// Reason without command lines, for people who may not read them.
+	Discreet       string     `json:"-"`
+	MemoryTotal    *gpu.Bytes `json:"memory_total"`
+	MemoryUsed     *gpu.Bytes `json:"memory_used"`
+	MemoryReserved *gpu.Bytes `json:"memory_reserved"`
+	// Of the machine, for a device that has no memory of its own.
+	MainMemory *gpu.Bytes `json:"main_memory,omitempty"`
+	// Of main_memory, what can be had now without swapping.
+	MainAvailable *gpu.Bytes `json:"main_available,omitempty"`
+	Utilization   *float64   `json:"utilization"` // 0..1
+	// Part of the time in which its memory was read or written, 0..1.
+	MemoryLoad  *float64 `json:"memory_utilization"`
+	Temperature *int     `json:"temperature"` // Celsius
+	Power       *float64 `json:"power"`       // watts
+	PowerLimit  *float64 `json:"power_limit"` // watts
+	// Joules since the driver was loaded.
+	Energy *float64 `json:"energy"`
+	// Celsius left until the driver slows it down.
+	Margin *int `json:"temperature_margin"`
+	// MHz, of the multiprocessors.
+	Clock *int `json:"clock"`
+	// Why the driver lowers its clocks, in its own words; idle ones are not listed.
+	Throttled []string  `json:"throttled"`
+	Leases    []Lease   `json:"leases"`
+	Processes []Process `json:"processes"`
+	MIG       []Device  `json:"mig"` // slices
 }
 
 // InAll is the memory that the device works in, InUse what is used of it, by whom ever; nil where that is not known.
@@ -124,48 +148,71 @@ func (d Device) InUse() *gpu.Bytes {
 
 // XID is one error that the driver reported.
 type XID struct {
-	Code    int          `json:"code"`
-	Class   health.Class `json:"class"`   // how bad it is for the device
+	Code int `json:"code"`
+	// How bad it is for the device.
+	Class   health.Class `json:"class"`
 	Meaning string       `json:"meaning"` // in a few words
 	At      *time.Time   `json:"at"`      // null: in this boot
-	PID     int          `json:"pid"`     // the process that the driver blames; 0 unknown
-	Source  string       `json:"source"`  // "nvml", "kernel log"
+	// The process that the driver blames; 0 unknown.
+	PID int `json:"pid"`
+	// "nvml", "kernel log".
+	Source string `json:"source"`
 }
 
 // Lease is one live lease on a device.
 type Lease struct {
-	ID         string        `json:"id"`
-	User       string        `json:"user"`
-	Command    string        `json:"command"`                // the name of the job, or the base name of its command
-	Line       string        `json:"command_line,omitempty"` // the whole command, of the caller's own jobs
-	PID        int           `json:"pid"`
-	Apart      bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Since      *time.Time    `json:"since"`
-	Until      *time.Time    `json:"until"`               // when it is certainly over (--timeout, reserve --for); null unknown
-	Parent     string        `json:"parent,omitempty"`    // lease that this one is a part of
-	Memory     *gpu.Bytes    `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
-	Share      gpu.Bytes     `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
-	Quota      job.Quota     `json:"quota,omitempty"`     // how strictly the share is enforced; "" not at all
-	Isolation  job.Isolation `json:"isolation,omitempty"` // what stops its command from opening other devices: "namespace", "landlock", "cgroup"; "" nothing
-	Ended      bool          `json:"ended"`               // the command has ended, another process holds the lock
-	HeldBy     []Keeper      `json:"held_by"`             // processes that hold the lock, as far as known
-	KeptUntil  *time.Time    `json:"kept_until"`          // its command has ended, and it waits for the next start until then; null for others
-	Remedy     string        `json:"remedy"`              // what ends a lease whose command has ended; "" for others
-	Unreadable bool          `json:"unreadable"`          // only its devices are known
-	Here       bool          `json:"here"`                // the caller is inside it
-	Unhealthy  string        `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
-	Seen       string        `json:"seen,omitempty"`      // verdict on where its job was seen at work, from its 20th second on; "" nobody looked yet
-	SeenText   string        `json:"seen_text,omitempty"` // it in one sentence
+	ID   string `json:"id"`
+	User string `json:"user"`
+	// The name of the job, or the base name of its command.
+	Command string `json:"command"`
+	// The whole command, of the caller's own jobs.
+	Line string `json:"command_line,omitempty"`
+	PID  int    `json:"pid"`
+	// PID is the number in a container or another PID namespace.
+	Apart bool       `json:"other_pid_namespace,omitempty"`
+	Since *time.Time `json:"since"`
+	// When it is certainly over (--timeout, reserve --for); null unknown.
+	Until *time.Time `json:"until"`
+	// Lease that this one is a part of.
+	Parent string `json:"parent,omitempty"`
+	// That its processes use on this device; null when unknown, or none is listed.
+	Memory *gpu.Bytes `json:"memory"`
+	// Promised on this device; 0: an exclusive lease.
+	Share gpu.Bytes `json:"share,omitempty"`
+	// How strictly the share is enforced; "" not at all.
+	Quota job.Quota `json:"quota,omitempty"`
+	// What stops its command from opening other devices: "namespace", "landlock", "cgroup"; "" nothing.
+	Isolation job.Isolation `json:"isolation,omitempty"`
+	// The command has ended, another process holds the lock.
+	Ended bool `json:"ended"`
+	// Processes that hold the lock, as far as known.
+	HeldBy []Keeper `json:"held_by"`
+	// Its command has ended, and it waits for the next start until then; null for others.
+	KeptUntil *time.Time `json:"kept_until"`
+	// What ends a lease whose command has ended; "" for others.
+	Remedy string `json:"remedy"`
+	// Only its devices are known.
+	Unreadable bool `json:"unreadable"`
+	// The caller is inside it.
+	Here bool `json:"here"`
+	// Why its service, one of the caller's, is unhealthy.
+	Unhealthy string `json:"unhealthy,omitempty"`
+	// Verdict on where its job was seen at work, from its 20th second on; "" nobody looked yet.
+	Seen     string `json:"seen,omitempty"`
+	SeenText string `json:"seen_text,omitempty"` // it in one sentence
 
-	Asked    time.Duration  `json:"-"` // the time that was asked for it, an estimate; 0 none
-	Computed *time.Duration `json:"-"` // processor time of its processes that live; nil unknown, as while its devices are in use
+	// The time that was asked for it, an estimate; 0 none.
+	Asked time.Duration `json:"-"`
+	// Processor time of its processes that live; nil unknown, as while its devices are in use.
+	Computed *time.Duration `json:"-"`
 }
 
 // Keeper is a process that keeps a lease whose command has ended.
 type Keeper struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"` // "" when unknown
-	Stopped bool   `json:"stopped"` // by a signal: it does nothing until it is continued
+	// By a signal: it does nothing until it is continued.
+	Stopped bool `json:"stopped"`
 }
 
 // Unavailable is a vendor whose devices cannot be read at all.
@@ -207,7 +254,8 @@ func reasonsByDevice(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease,
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		switch {
-		case d.UUID == "": // it did not answer before it reported a UUID
+		case d.UUID == "":
+			// It did not answer before it reported a UUID.
 			all = append(all, fmt.Sprintf("%s:%d", d.Vendor, d.Index))
 		case len(d.MIG) == 0:
 			all = append(all, string(d.UUID))

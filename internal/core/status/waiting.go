@@ -13,26 +13,39 @@ import (
 
 // Waiting is one request in the queue.
 type Waiting struct {
-	Place    int           `json:"place"` // from 1, among those inside the same lease or allocation
-	ID       string        `json:"id"`    // of its ticket
-	User     string        `json:"user"`
-	Command  string        `json:"command"`                       // base name
-	PID      int           `json:"pid"`                           // of the gpuard that waits
-	Apart    bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Count    int           `json:"count"`                         // how many devices it needs
-	Devices  []gpu.UUID    `json:"devices"`                       // that could serve it
-	Memory   gpu.Bytes     `json:"memory,omitempty"`
-	Share    gpu.Bytes     `json:"share,omitempty"`
-	Parent   string        `json:"parent,omitempty"` // lease inside which it waits
-	Since    *time.Time    `json:"since"`
-	Stopped  bool          `json:"stopped"`           // the waiting process is stopped
-	Passed   bool          `json:"passed"`            // it, or another ticket of its user, was next and did not start: others are ahead of it
-	Time     time.Duration `json:"-"`                 // estimate of its owner; 0 none
-	Why      string        `json:"why"`               // what it waits for
-	Discreet string        `json:"-"`                 // why without command lines, for people who may not read them
-	Expected *time.Time    `json:"expected"`          // when it may start, by estimates; null unknown, and everywhere but in gpuard queue
-	Endless  string        `json:"endless,omitempty"` // what runs there of which no end is known; "" none, and everywhere but in gpuard queue
-	Most     int           `json:"most,omitempty"`    // limit of devices for its user at the same time, if it waits because of that limit
+	// From 1, among those inside the same lease or allocation.
+	Place   int    `json:"place"`
+	ID      string `json:"id"` // of its ticket
+	User    string `json:"user"`
+	Command string `json:"command"` // base name
+	// Of the gpuard that waits.
+	PID int `json:"pid"`
+	// PID is the number in a container or another PID namespace.
+	Apart bool `json:"other_pid_namespace,omitempty"`
+	// How many devices it needs.
+	Count int `json:"count"`
+	// That could serve it.
+	Devices []gpu.UUID `json:"devices"`
+	Memory  gpu.Bytes  `json:"memory,omitempty"`
+	Share   gpu.Bytes  `json:"share,omitempty"`
+	// Lease inside which it waits.
+	Parent string     `json:"parent,omitempty"`
+	Since  *time.Time `json:"since"`
+	// The waiting process is stopped.
+	Stopped bool `json:"stopped"`
+	// It, or another ticket of its user, was next and did not start: others are ahead of it.
+	Passed bool `json:"passed"`
+	// Estimate of its owner; 0 none.
+	Time time.Duration `json:"-"`
+	Why  string        `json:"why"` // what it waits for
+	// Why without command lines, for people who may not read them.
+	Discreet string `json:"-"`
+	// When it may start, by estimates; null unknown, and everywhere but in gpuard queue.
+	Expected *time.Time `json:"expected"`
+	// What runs there of which no end is known; "" none, and everywhere but in gpuard queue.
+	Endless string `json:"endless,omitempty"`
+	// Limit of devices for its user at the same time, if it waits because of that limit.
+	Most int `json:"most,omitempty"`
 }
 
 // AddWaiting adds the waiting requests in queue order. here is the PID namespace of the caller; passed,

@@ -21,24 +21,35 @@ import (
 
 // Life is what is known of a job over all its starts.
 type Life struct {
-	Care     job.Care
-	Service  bool          // it is a service
-	First    time.Duration // the shortest pause before a further start
-	Streak   int           // ends in a row after which a start was due
-	Restarts int           // for which Care.Retries or Care.Restart has asked
-	moved    bool          // by --drift, after a fault
+	Care    job.Care
+	Service bool // it is a service
+	// The shortest pause before a further start.
+	First time.Duration
+	// Ends in a row after which a start was due.
+	Streak int
+	// For which Care.Retries or Care.Restart has asked.
+	Restarts int
+	// By --drift, after a fault.
+	moved bool
 }
 
 // End is how one start has ended.
 type End struct {
-	Code     int           // exit code; -1 when a signal ended it
-	Signal   string        // that ended it: "SIGKILL"; "" none
-	Ran      time.Duration // how long it ran well
-	Unfit    string        // why it was ended although it ran; "" it was not
-	Asked    bool          // the end of the job was asked for
-	TimedOut bool          // its time was over
-	By       string        // the signal by which somebody has ended it, or the process that measures its share; "" nobody
-	Unseen   bool          // how it ended is not known, because its keeper had been killed: Code and Signal say nothing
+	// Exit code; -1 when a signal ended it.
+	Code int
+	// That ended it: "SIGKILL"; "" none.
+	Signal string
+	// How long it ran well.
+	Ran time.Duration
+	// Why it was ended although it ran; "" it was not.
+	Unfit string
+	// The end of the job was asked for.
+	Asked    bool
+	TimedOut bool // its time was over
+	// The signal by which somebody has ended it, or the process that measures its share; "" nobody.
+	By string
+	// How it ended is not known, because its keeper had been killed: Code and Signal say nothing.
+	Unseen bool
 }
 
 // Failed reports whether it ended otherwise than a command does that has done its work, as far as is known.
@@ -68,10 +79,13 @@ func (e End) DescribeEnd(fault string) string {
 
 // Next is what follows an end.
 type Next struct {
-	Start     bool          // the command is started again
-	Elsewhere bool          // not on devices in which there is a fault
+	// The command is started again.
+	Start bool
+	// Not on devices in which there is a fault.
+	Elsewhere bool
 	Pause     time.Duration // before the start
-	Say       string        // for people; "" nothing
+	// For people; "" nothing.
+	Say string
 }
 
 // IsEndless reports whether it is a service that is started again as its restart says, and not as often as Retries says.

@@ -24,7 +24,8 @@ type View struct {
 	Minutes []trend.Minute     // of the last day
 	To      time.Time          // the right end
 	Span    time.Duration
-	Columns int // how many parts of equal width the time has
+	// How many parts of equal width the time has.
+	Columns int
 }
 
 // Picture is a band for each device of the report, in its order.
@@ -36,24 +37,33 @@ type Picture struct {
 
 // Band is one device. A column without a reading is nil.
 type Band struct {
-	UUID   gpu.UUID
-	Spans  []Span     // by their begin; of the same begin by their lane
-	Load   []*float64 // of each column, 0..1
-	Memory []*float64 // of each column, as a part of all
-	States []string   // of each column: busy, draining or unhealthy; "" none of these
+	UUID gpu.UUID
+	// By their begin; of the same begin by their lane.
+	Spans []Span
+	// Of each column, 0..1.
+	Load []*float64
+	// Of each column, as a part of all.
+	Memory []*float64
+	// Of each column: busy, draining or unhealthy; "" none of these.
+	States []string
 	Marks  []trend.Mark
 }
 
 // Span is a lease on one device, or several short ones together.
 type Span struct {
-	Lease, User, Command string // of several, the user who had most, and "" where they differ
-	Jobs                 int    // how many leases it is
-	Since, Until         time.Time
-	Open                 bool     // it has not ended
-	Lane, Lanes          int      // shares lie above each other: its place, and how many there are
-	Load                 *float64 // mean, 0..1; nil not measured
-	Peak, Share          gpu.Bytes
-	Failed               bool // its command ended with another code than 0, or by a signal
+	// Of several, the user who had most, and "" where they differ.
+	Lease, User, Command string
+	// How many leases it is.
+	Jobs         int
+	Since, Until time.Time
+	Open         bool // it has not ended
+	// Shares lie above each other: its place, and how many there are.
+	Lane, Lanes int
+	// Mean, 0..1; nil not measured.
+	Load        *float64
+	Peak, Share gpu.Bytes
+	// Its command ended with another code than 0, or by a signal.
+	Failed bool
 
 	busy, measured float64 // seconds
 }
@@ -64,7 +74,8 @@ const maxSpans = 48
 // NewPicture lays out a picture.
 func NewPicture(v View) Picture {
 	p := Picture{From: v.To.Add(-v.Span), To: v.To, Step: v.Span / time.Duration(v.Columns)}
-	whole := map[gpu.UUID]int{} // of a device or a slice, the place of the device
+	// Of a device or a slice, the place of the device.
+	whole := map[gpu.UUID]int{}
 	for i := range v.Report.Devices {
 		d := &v.Report.Devices[i]
 		p.Bands = append(p.Bands, Band{UUID: d.UUID, Load: make([]*float64, v.Columns), Memory: make([]*float64, v.Columns), States: make([]string, v.Columns)})
@@ -171,7 +182,8 @@ const maxOverlap = 15 * time.Second
 // assignLanes gives lanes to spans that overlap.
 func assignLanes(spans []Span) {
 	for i := 0; i < len(spans); {
-		var ends []time.Time // of each lane
+		// Of each lane.
+		var ends []time.Time
 		next, last := i, spans[i].Until
 		for ; next < len(spans) && (next == i || spans[next].Since.Before(last.Add(-maxOverlap))); next++ {
 			s := &spans[next]

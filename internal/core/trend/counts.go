@@ -11,18 +11,25 @@ import (
 
 // Counts add up what the reports of one process show, since its first.
 type Counts struct {
-	Throttled map[Reason]time.Duration // how long the clocks of a device were lowered, by reason
-	XIDs      map[XID]Seen             // errors of the driver
-	Foreign   int                      // processes that appeared on a device that somebody else has leased
-	Over      int                      // leases that went above their share
-	Waits     Waits                    // of requests that got their devices
-	Reports   int                      // how many there were
+	// How long the clocks of a device were lowered, by reason.
+	Throttled map[Reason]time.Duration
+	// Errors of the driver.
+	XIDs map[XID]Seen
+	// Processes that appeared on a device that somebody else has leased.
+	Foreign int
+	// Leases that went above their share.
+	Over int
+	// Of requests that got their devices.
+	Waits Waits
+	// How many there were.
+	Reports int
 }
 
 // Reason is why the clocks of one device are lowered.
 type Reason struct {
 	Device gpu.UUID
-	Why    string // as gpu.Device.ClockEvents has it
+	// As gpu.Device.ClockEvents has it.
+	Why string
 }
 
 // XID is one kind of error of one device.
@@ -39,7 +46,8 @@ type Seen struct {
 
 // Waits is a histogram of how long requests waited.
 type Waits struct {
-	Below []int // by the bounds of WaitBounds; each contains those before it
+	// By the bounds of WaitBounds; each contains those before it.
+	Below []int
 	Sum   time.Duration
 	N     int
 }
@@ -61,7 +69,8 @@ func (c Counts) WithReport(before, now *status.Report) Counts {
 		return out
 	}
 	passed := now.Taken.Sub(before.Taken)
-	if passed < 0 || passed > time.Minute { // nobody looked meanwhile
+	if passed < 0 || passed > time.Minute {
+		// Nobody looked meanwhile.
 		passed = 0
 	}
 	for i := range now.Devices {
@@ -174,7 +183,8 @@ func (c *Counts) countWaits(before, now *status.Report) {
 		if still[w.ID] || w.Since == nil || len(mine) == 0 {
 			continue
 		}
-		for id := range mine { // each lease serves one request
+		for id := range mine {
+			// Each lease serves one request.
 			delete(mine, id)
 			break
 		}

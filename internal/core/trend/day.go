@@ -22,8 +22,10 @@ type Mean struct {
 	Memory      *float64 `json:"memory,omitempty"`      // bytes in use
 	Temperature *float64 `json:"temperature,omitempty"` // Celsius
 	Power       *float64 `json:"power,omitempty"`       // watts
-	State       string   `json:"state,omitempty"`       // at its end, where it was neither free nor leased: busy, draining or unhealthy
-	Marks       []Mark   `json:"marks,omitempty"`       // troubles that began in it
+	// At its end, where it was neither free nor leased: busy, draining or unhealthy.
+	State string `json:"state,omitempty"`
+	// Troubles that began in it.
+	Marks []Mark `json:"marks,omitempty"`
 }
 
 // Minute is the means of all devices in one minute.
@@ -36,9 +38,11 @@ type Minute struct {
 type Day struct {
 	width   time.Duration
 	minutes []Minute // oldest first
-	open    Minute   // the present one; Devices is not set
-	sums    map[gpu.UUID]*sums
-	states  map[gpu.UUID]string // of the present minute
+	// The present one; Devices is not set.
+	open Minute
+	sums map[gpu.UUID]*sums
+	// Of the present minute.
+	states  map[gpu.UUID]string
 	marks   map[gpu.UUID][]Mark // likewise
 	trouble markMemory
 }
@@ -116,7 +120,8 @@ func (d *Day) closeMinute() *Minute {
 			}
 		}
 		one := Mean{mean[0], mean[1], mean[2], mean[3], d.states[id], d.marks[id]}
-		if mean != [4]*float64{} || one.State != "" || len(one.Marks) > 0 { // a device that did not answer has a gap here
+		if mean != [4]*float64{} || one.State != "" || len(one.Marks) > 0 {
+			// A device that did not answer has a gap here.
 			m.Devices[id] = one
 		}
 	}

@@ -45,11 +45,13 @@ func MergeEnded(written, watched []EndedLease) []EndedLease {
 		w := watched[i]
 		name := leaseKey(&w)
 		switch e, both := all[name]; {
-		case seen[name]: // by a gpuard serve that was killed, and by the next one
+		case seen[name]:
+			// By a gpuard serve that was killed, and by the next one.
 			continue
 		case both:
 			w = joinEnded(e, w)
-		case w.Share == 0: // it had its devices also while nobody looked
+		case w.Share == 0:
+			// It had its devices also while nobody looked.
 			w.Devices = slices.Clone(w.Devices)
 			for j := range w.Devices {
 				w.Devices[j].Granted = max(w.Devices[j].Granted, w.Until.Sub(w.Since).Seconds())
@@ -72,7 +74,8 @@ func joinEnded(written, watched EndedLease) EndedLease {
 	e.Devices = slices.Clone(watched.Devices)
 	e.Peak = cmp.Or(watched.Peak, written.Peak)
 	if written.Unseen {
-		e.Until, e.Unseen = watched.Until, false // it lived until then
+		// It lived until then.
+		e.Until, e.Unseen = watched.Until, false
 		return e
 	}
 	for i := range e.Devices {
@@ -88,7 +91,8 @@ func joinEnded(written, watched EndedLease) EndedLease {
 		if d.Busy+d.Idle == 0 {
 			d.Busy, d.Idle = own.Busy, own.Idle
 		}
-		if most := d.Busy + d.Idle; most > d.Granted { // the last look was a moment after the end
+		if most := d.Busy + d.Idle; most > d.Granted {
+			// The last look was a moment after the end.
 			d.Busy, d.Idle = d.Busy*d.Granted/most, d.Idle*d.Granted/most
 		}
 	}

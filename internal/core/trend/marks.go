@@ -13,9 +13,10 @@ import (
 
 // Mark is one trouble of a device, at the moment at which it began.
 type Mark struct {
-	At   time.Time `json:"at"`
-	What string    `json:"what"` // xid, throttle, breach or intruder
-	Text string    `json:"text"` // a few words
+	At time.Time `json:"at"`
+	// Xid, throttle, breach or intruder.
+	What string `json:"what"`
+	Text string `json:"text"` // a few words
 }
 
 // minTroubleGap is how long a trouble must be away before it is marked again: clocks that are lowered and raised all night are one.
@@ -23,8 +24,9 @@ const minTroubleGap = 10 * time.Minute
 
 // markMemory is what a day remembers between two reports, to know what begins.
 type markMemory struct {
-	began bool                 // a report has come
-	seen  map[string]time.Time // by device and trouble: when it was there last
+	began bool // a report has come
+	// By device and trouble: when it was there last.
+	seen map[string]time.Time
 }
 
 // newMarks are the marks of a report, by device. What the first report shows began at an unknown time before, but for an error

@@ -12,26 +12,35 @@ import (
 
 // Use is how long the leases of one name had devices, in hours of one device.
 type Use struct {
-	Name    string    `json:"name"`             // of the user, the device, the command or the day
-	Jobs    int       `json:"jobs"`             // leases that have ended
-	Unseen  int       `json:"unseen,omitempty"` // of these, those whose end nobody saw: their hours are not known and not counted
-	Granted float64   `json:"granted"`          // hours
-	Used    float64   `json:"used"`             // of these, by the measured load
-	Idle    float64   `json:"idle"`             // likewise; what is neither used nor idle was not measured
-	Peak    gpu.Bytes `json:"peak,omitempty"`   // most memory that one of them used of a device; 0 not measured
+	// Of the user, the device, the command or the day.
+	Name string `json:"name"`
+	// Leases that have ended.
+	Jobs int `json:"jobs"`
+	// Of these, those whose end nobody saw: their hours are not known and not counted.
+	Unseen  int     `json:"unseen,omitempty"`
+	Granted float64 `json:"granted"` // hours
+	// Of these, by the measured load.
+	Used float64 `json:"used"`
+	// Likewise; what is neither used nor idle was not measured.
+	Idle float64 `json:"idle"`
+	// Most memory that one of them used of a device; 0 not measured.
+	Peak gpu.Bytes `json:"peak,omitempty"`
 }
 
 // UseTable is the use by one property of leases.
 type UseTable struct {
-	By  string `json:"by"`  // user, gpu, command or day
-	Use []Use  `json:"use"` // the largest first; days in their order
+	// User, gpu, command or day.
+	By string `json:"by"`
+	// The largest first; days in their order.
+	Use []Use `json:"use"`
 }
 
 // UseReport is the JSON answer of /api/history.
 type UseReport struct {
-	Schema string       `json:"schema"` // "gpuard.use/1"
-	Tables []UseTable   `json:"tables"` // by user, gpu and command; one without rows is left out
-	Leases []EndedLease `json:"-"`      // that were added up
+	Schema string `json:"schema"` // "gpuard.use/1"
+	// By user, gpu and command; one without rows is left out.
+	Tables []UseTable   `json:"tables"`
+	Leases []EndedLease `json:"-"` // that were added up
 }
 
 // SumKeys is what use can be added up by.
@@ -40,7 +49,8 @@ func SumKeys() []string { return []string{"user", "gpu", "command", "day"} }
 // SumUse adds up the use of leases; the largest comes first, and days come in their order. Days are those of zone.
 func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 	s := totals{}
-	indexes := map[gpu.UUID]int{} // the last that is known of each device
+	// The last that is known of each device.
+	indexes := map[gpu.UUID]int{}
 	for i := range list {
 		for _, d := range list[i].Devices {
 			if _, known := indexes[d.UUID]; d.Index >= 0 || !known {
@@ -50,7 +60,8 @@ func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 	}
 	for i := range list {
 		e := &list[i]
-		if by == "gpu" && len(e.Devices) > 1 { // on which of them the peak was is not known
+		if by == "gpu" && len(e.Devices) > 1 {
+			// On which of them the peak was is not known.
 			alone := *e
 			e, alone.Peak = &alone, 0
 		}
@@ -59,7 +70,8 @@ func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 			case "gpu":
 				s.addUse(deviceName(d.UUID, indexes[d.UUID]), e, d, 1)
 			case "command":
-				name, _, _ := strings.Cut(e.Command, "[") // of an array: its tasks are one command
+				// Of an array: its tasks are one command.
+				name, _, _ := strings.Cut(e.Command, "[")
 				s.addUse(name, e, d, 1)
 			case "day":
 				eachDay(e, zone, func(day string, part float64) { s.addUse(day, e, d, part) })
@@ -93,7 +105,8 @@ type totals map[string]*total
 
 type total struct {
 	Use
-	last *EndedLease // that was added: a lease of two devices counts once
+	// That was added: a lease of two devices counts once.
+	last *EndedLease
 }
 
 func (s totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
@@ -125,7 +138,8 @@ func eachDay(e *EndedLease, zone *time.Location, f func(day string, part float64
 	}
 	for from.Before(until) {
 		next := time.Date(from.Year(), from.Month(), from.Day()+1, 0, 0, 0, 0, zone)
-		if !next.After(from) || next.After(until) { // a day may begin later than at 0:00 where clocks are put forward
+		if !next.After(from) || next.After(until) {
+			// A day may begin later than at 0:00 where clocks are put forward.
 			next = until
 		}
 		f(from.Format(time.DateOnly), float64(next.Sub(from))/float64(whole))

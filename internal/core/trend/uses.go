@@ -14,22 +14,32 @@ import (
 // EndedLease is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two devices for an
 // hour was granted 7200. What nobody measured, or nobody knows, has no key.
 type EndedLease struct {
-	Lease   string      `json:"lease"`
-	User    string      `json:"user"`
-	Command string      `json:"command"` // name of the job, or base name of its command
+	Lease string `json:"lease"`
+	User  string `json:"user"`
+	// Name of the job, or base name of its command.
+	Command string      `json:"command"`
 	Devices []DeviceUse `json:"devices"`
-	Share   gpu.Bytes   `json:"share,omitempty"` // of each device; 0: all of it
-	Since   time.Time   `json:"since"`
-	Until   time.Time   `json:"until"`            // its end; of one that was only watched, when it was seen last
-	Unseen  bool        `json:"unseen,omitempty"` // nobody saw its end, which was some time before Until
-	Peak    gpu.Bytes   `json:"peak,omitempty"`   // most memory of one device that its processes used; 0 not measured
+	// Of each device; 0: all of it.
+	Share gpu.Bytes `json:"share,omitempty"`
+	Since time.Time `json:"since"`
+	// Its end; of one that was only watched, when it was seen last.
+	Until time.Time `json:"until"`
+	// Nobody saw its end, which was some time before Until.
+	Unseen bool `json:"unseen,omitempty"`
+	// Most memory of one device that its processes used; 0 not measured.
+	Peak gpu.Bytes `json:"peak,omitempty"`
 
-	UID    *uint32       `json:"uid,omitempty"`     // of the user
-	Memory gpu.Bytes     `json:"memory,omitempty"`  // asked for on each device
-	Time   time.Duration `json:"time_ns,omitempty"` // asked for, an estimate or a limit
-	Exit   *int          `json:"exit,omitempty"`    // exit code of its command
-	Signal string        `json:"signal,omitempty"`  // that ended its command
-	Seen   string        `json:"seen,omitempty"`    // what was wrong with where it worked: "outside-lease", "cpu", "partly-used"
+	UID *uint32 `json:"uid,omitempty"` // of the user
+	// Asked for on each device.
+	Memory gpu.Bytes `json:"memory,omitempty"`
+	// Asked for, an estimate or a limit.
+	Time time.Duration `json:"time_ns,omitempty"`
+	// exit code of its command.
+	Exit *int `json:"exit,omitempty"`
+	// That ended its command.
+	Signal string `json:"signal,omitempty"`
+	// What was wrong with where it worked: "outside-lease", "cpu", "partly-used".
+	Seen string `json:"seen,omitempty"`
 }
 
 // DeviceUse is what a lease did on one device, in seconds.
@@ -37,14 +47,17 @@ type DeviceUse struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
 	Granted float64  `json:"granted"`
-	Busy    float64  `json:"busy,omitempty"` // of these, by the measured load
-	Idle    float64  `json:"idle,omitempty"` // likewise; what is neither was not measured
+	// Of these, by the measured load.
+	Busy float64 `json:"busy,omitempty"`
+	// Likewise; what is neither was not measured.
+	Idle float64 `json:"idle,omitempty"`
 }
 
 // Uses follow the leases of a machine until they end. The zero value is ready.
 type Uses struct {
 	open map[string]*EndedLease
-	last time.Time // when the machine was read
+	// When the machine was read.
+	last time.Time
 }
 
 // Restore takes leases that an earlier process has followed.
@@ -60,7 +73,8 @@ func (u *Uses) OpenLeases() []EndedLease {
 	out := []EndedLease{}
 	for _, name := range slices.Sorted(maps.Keys(u.open)) {
 		e := *u.open[name]
-		e.Devices = slices.Clone(e.Devices) // they are still counted
+		// They are still counted.
+		e.Devices = slices.Clone(e.Devices)
 		out = append(out, e)
 	}
 	return out
@@ -75,7 +89,8 @@ func (u *Uses) Add(s *status.Report) (ended []EndedLease) {
 		u.open = map[string]*EndedLease{}
 	}
 	passed := s.Taken.Sub(u.last)
-	if u.last.IsZero() || passed < 0 || passed > time.Minute { // nobody looked meanwhile
+	if u.last.IsZero() || passed < 0 || passed > time.Minute {
+		// Nobody looked meanwhile.
 		passed = 0
 	}
 	u.last = s.Taken
@@ -122,7 +137,8 @@ func (u *Uses) addSeconds(d *status.Device, l status.Lease, now time.Time, secon
 	}
 	i := slices.IndexFunc(e.Devices, func(o DeviceUse) bool { return o.UUID == d.UUID })
 	if i < 0 {
-		before := max(0, now.Sub(*l.Since).Seconds()) // until it was seen first, nothing was measured
+		// Until it was seen first, nothing was measured.
+		before := max(0, now.Sub(*l.Since).Seconds())
 		e.Devices = append(e.Devices, DeviceUse{UUID: d.UUID, Index: d.Index, Granted: before})
 		return name
 	}

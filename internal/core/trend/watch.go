@@ -15,10 +15,14 @@ import (
 
 // Limits of what the owner of a machine is told.
 const (
-	maxIdleLoad      = 0.05 // up to this load a device does nothing
-	minIdleMinutes   = 120  // minutes that a lease does nothing before it is told
-	minThermalMargin = 2    // degrees until the driver slows a device down
-	forgetMinutes    = 5    // minutes that a trouble was gone before it is told again
+	// Up to this load a device does nothing.
+	maxIdleLoad = 0.05
+	// Minutes that a lease does nothing before it is told.
+	minIdleMinutes = 120
+	// Degrees until the driver slows a device down.
+	minThermalMargin = 2
+	// Minutes that a trouble was gone before it is told again.
+	forgetMinutes = 5
 )
 
 // TroubleKind is the kind of a trouble.
@@ -26,14 +30,18 @@ type TroubleKind string
 
 // Kinds of troubles.
 const (
-	Unhealthy   TroubleKind = "unhealthy"    // a device
-	Hot         TroubleKind = "hot"          // a device
-	Intruder    TroubleKind = "intruder"     // a process without a lease on a device that another user has leased
-	Evicted     TroubleKind = "evicted"      // what became of an intruder that was to be ended
-	OverShare   TroubleKind = "over-share"   // a lease
-	IdleLease   TroubleKind = "idle"         // a lease
-	WrongDevice TroubleKind = "wrong-device" // a process with a lease on a device that its lease does not have
-	OnCPU       TroubleKind = "on-cpu"       // a lease whose command computes, but not on its devices
+	Unhealthy TroubleKind = "unhealthy" // a device
+	Hot       TroubleKind = "hot"       // a device
+	// A process without a lease on a device that another user has leased.
+	Intruder TroubleKind = "intruder"
+	// What became of an intruder that was to be ended.
+	Evicted   TroubleKind = "evicted"
+	OverShare TroubleKind = "over-share" // a lease
+	IdleLease TroubleKind = "idle"       // a lease
+	// A process with a lease on a device that its lease does not have.
+	WrongDevice TroubleKind = "wrong-device"
+	// A lease whose command computes, but not on its devices.
+	OnCPU TroubleKind = "on-cpu"
 )
 
 // Trouble is something that the owner of the machine should know.
@@ -41,26 +49,38 @@ type Trouble struct {
 	What   TroubleKind `json:"what"`
 	Text   string      `json:"text"`   // one sentence
 	Device gpu.UUID    `json:"device"` // UUID
-	Lease  string      `json:"lease"`  // "" when it is about none
-	User   string      `json:"user"`   // of the lease or the process; "" when it is about a device
+	// "" when it is about none.
+	Lease string `json:"lease"`
+	// Of the lease or the process; "" when it is about a device.
+	User string `json:"user"`
 
-	Level    policy.Level `json:"-"` // what is to be done about it now
+	// What is to be done about it now.
+	Level    policy.Level `json:"-"`
 	Outsider *Outsider    `json:"-"` // of an intruder
-	Again    bool         `json:"-"` // the same of another process was told: a job of many processes is one trouble
-	key      string       `json:"-"` // of the same trouble in the next report
-	kin      string       `json:"-"` // of the same trouble with another process; "" none
+	// The same of another process was told: a job of many processes is one trouble.
+	Again bool `json:"-"`
+	// Of the same trouble in the next report.
+	key string `json:"-"`
+	// Of the same trouble with another process; "" none.
+	kin string `json:"-"`
 }
 
 // Watch finds what is wrong, and tells each trouble once. The zero value is ready.
 type Watch struct {
-	Rules  policy.Watch  // about outsiders; they may change between two reports
-	Minute time.Duration // how long a minute lasts; 0: a minute
+	// About outsiders; they may change between two reports.
+	Rules policy.Watch
+	// How long a minute lasts; 0: a minute.
+	Minute time.Duration
 
-	began     time.Time            // of the first report
-	seen      map[string]time.Time // by key: when it was there last
-	active    map[string]time.Time // by lease and device: when it did something last, or was seen first
+	// Of the first report.
+	began time.Time
+	// By key: when it was there last.
+	seen map[string]time.Time
+	// By lease and device: when it did something last, or was seen first.
+	active    map[string]time.Time
 	computing map[string]cpuRecord // by lease
-	warned    map[string]time.Time // by outsider and device
+	// By outsider and device.
+	warned map[string]time.Time
 }
 
 // scaledMinutes is a number of minutes.
@@ -130,8 +150,9 @@ func keepWanted[T any](all map[string]T, wanted map[string]bool) {
 // deviceOrSlice is a device or a slice.
 type deviceOrSlice struct {
 	*status.Device
-	name   string
-	around []status.Lease // its own leases, and those of its GPU or of its slices
+	name string
+	// Its own leases, and those of its GPU or of its slices.
+	around []status.Lease
 }
 
 // newTrouble makes a trouble with this spot.

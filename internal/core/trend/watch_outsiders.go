@@ -18,8 +18,10 @@ type Outsider struct {
 	UID     uint32
 	User    string
 	Program string // its name
-	Place   string // name of the device: "GPU 3"
-	Warning string // for its user; "" none
+	// Name of the device: "GPU 3".
+	Place string
+	// For its user; "" none.
+	Warning string
 }
 
 // outsiderTroubles are the processes on a leased device that its owners did not start. Each is told at the level of the rules;
@@ -64,7 +66,8 @@ func (w *Watch) isIntruder(one status.Process, p deviceOrSlice) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
 	}
-	owns := func(l status.Lease) bool { return l.User == one.User } // a job of theirs, if outside of the lease
+	// A job of theirs, if outside of the lease.
+	owns := func(l status.Lease) bool { return l.User == one.User }
 	return one.Foreign && !slices.ContainsFunc(p.around, owns) && !one.Ended && one.Lease == "" && one.User != "" && len(p.Leases) > 0 &&
 		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
 }
@@ -115,10 +118,14 @@ const (
 
 // cpuRecord is what is known of a lease whose devices have nothing to do.
 type cpuRecord struct {
-	met   time.Time     // when it was seen first
-	since time.Time     // zero: no reading yet
-	time  time.Duration // of its processes at that moment
-	used  bool          // its devices were used: they are not forgotten, but wait
+	// When it was seen first.
+	met time.Time
+	// Zero: no reading yet.
+	since time.Time
+	// Of its processes at that moment.
+	time time.Duration
+	// Its devices were used: they are not forgotten, but wait.
+	used bool
 }
 
 // onCPUTroubles are leases whose devices were not used since their start, while their command computes. A reading that is absent
@@ -146,7 +153,8 @@ func (w *Watch) onCPUTroubles(now time.Time, spots []deviceOrSlice) (all []Troub
 // checkComputesOnCPU reports whether a lease has computed beside its devices for long enough.
 func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []deviceOrSlice) bool {
 	known, met := w.computing[l.ID]
-	if !met { // what it did before is not known
+	if !met {
+		// What it did before is not known.
 		known = cpuRecord{met: now, used: l.Since == nil || l.Since.Before(w.began.Add(-w.scaledMinutes(1)))}
 	}
 	read := l.Computed != nil && *l.Computed >= known.time && !known.since.IsZero()
@@ -154,7 +162,8 @@ func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []device
 		if !slices.ContainsFunc(p.Leases, func(o status.Lease) bool { return o.ID == l.ID }) {
 			continue
 		}
-		if now.Sub(known.met) > w.scaledMinutes(1)/6 { // before that it may be the end of the lease before
+		if now.Sub(known.met) > w.scaledMinutes(1)/6 {
+			// Before that it may be the end of the lease before.
 			known.used = known.used || p.Computes() || p.Utilization != nil && *p.Utilization > maxIdleLoad
 		}
 		read = read && p.Unlisted == "" && p.Utilization != nil && isNearlyEmpty(p)

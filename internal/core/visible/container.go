@@ -74,7 +74,8 @@ func chosenParts(d *gpu.Device, chosen []choice) (whole bool, migs []gpu.MIGDevi
 
 type containerReader struct {
 	noter
-	devices []*gpu.Device // in the driver's order
+	// In the driver's order.
+	devices []*gpu.Device
 }
 
 func (r *containerReader) readList(value string, set bool) []choice {

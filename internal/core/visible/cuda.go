@@ -65,11 +65,12 @@ func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 type cudaRules int
 
 const (
-	before545 cudaRules = iota // 470, 525 and 535 were observed to answer alike
-	since545                   // 545
-	since550                   // 550 and 555
-	since570                   // 570
-	since580                   // 580 and 595
+	// 470, 525 and 535 were observed to answer alike.
+	before545 cudaRules = iota
+	since545            // 545
+	since550            // 550 and 555
+	since570            // 570
+	since580            // 580 and 595
 )
 
 // String names the drivers.
@@ -82,7 +83,8 @@ func (r cudaRules) tooLongSize() int {
 	if r == before545 {
 		return 1024
 	}
-	return 2625 // room for 64 identifiers of 40 letters
+	// Room for 64 identifiers of 40 letters.
+	return 2625
 }
 
 // maxSliceListSize is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda 545.29 and 555.58
@@ -93,7 +95,8 @@ const maxSliceListSize = 1024
 func driverRules(version string) (rules cudaRules, others []cudaRules) {
 	major, _, _ := strings.Cut(version, ".")
 	switch n, err := strconv.Atoi(major); {
-	case err != nil || n < 100: // absent, or another vendor's
+	case err != nil || n < 100:
+		// Absent, or another vendor's.
 		return since580, []cudaRules{before545, since545, since550, since570}
 	case n <= 535:
 		return before545, nil
@@ -116,8 +119,10 @@ func driverRules(version string) (rules cudaRules, others []cudaRules) {
 // cudaList is what CUDA_VISIBLE_DEVICES selects, before the rule that a process sees one MIG device.
 type cudaList struct {
 	variable variable
-	set      bool // the driver reads it
-	byNumber bool // a number of the variable chose a device
+	// The driver reads it.
+	set bool
+	// A number of the variable chose a device.
+	byNumber bool
 	chosen   []choice
 	notes    []Note
 }
@@ -193,9 +198,10 @@ func duplicateNotes(env Env, name string) []Note {
 // device named twice empties it.
 type cudaReader struct {
 	noter
-	devices  []*gpu.Device // in CUDA order
-	rules    cudaRules
-	byNumber bool // a number chose a device
+	devices []*gpu.Device // in CUDA order
+	rules   cudaRules
+	// A number chose a device.
+	byNumber bool
 }
 
 func (r *cudaReader) readList() []choice {
@@ -252,7 +258,8 @@ func (r *cudaReader) readNumberEntry(tokens []string, i int) (choice, bool) {
 
 func (r *cudaReader) noteNoSuchIndex(tokens []string, i int, n number) {
 	if n.value < 0 && !n.wrapped && droppedEntries(tokens, i) == "" {
-		return // -1 at the end is a common way to write "no more"
+		// -1 at the end is a common way to write "no more".
+		return
 	}
 	has := "this machine has no NVIDIA GPU"
 	if len(r.devices) > 0 {

@@ -13,10 +13,12 @@ import (
 // number is an entry read as strtoull(3) reads it in base 10, cut to 32 bits: blanks, a sign, digits, and the rest
 // ignored.
 type number struct {
-	ok      bool // there was at least one digit
-	value   int
-	junk    string
-	wrapped bool // it was cut, and says another number
+	// There was at least one digit.
+	ok    bool
+	value int
+	junk  string
+	// It was cut, and says another number.
+	wrapped bool
 	sign    bool // a lone sign
 }
 
@@ -33,7 +35,8 @@ func readNumber(s string) number {
 		end++
 	}
 	n := number{ok: end > 0, junk: strings.TrimRight(digits[end:], blanks), sign: end == 0 && len(s) > len(digits)}
-	read, err := strconv.ParseUint(digits[:max(end, 0)], 10, 64) // math.MaxUint64 where it does not fit, as strtoull
+	// math.MaxUint64 where it does not fit, as strtoull.
+	read, err := strconv.ParseUint(digits[:max(end, 0)], 10, 64)
 	negative := strings.HasPrefix(s, "-") && !errors.Is(err, strconv.ErrRange)
 	if negative {
 		read = -read
@@ -47,7 +50,8 @@ func readNumber(s string) number {
 func (r *cudaReader) noteNotNumber(tokens []string, i int) {
 	entry, dropped := strings.Trim(tokens[i], blanks), droppedEntries(tokens, i)
 	switch n := readNumber(entry); {
-	case entry == "" && dropped == "" && i > 0: // a comma at the end
+	case entry == "" && dropped == "" && i > 0:
+		// A comma at the end.
 	case entry == "":
 		r.addNote(codeNotNumber, "an empty entry ends the list%s", dropped)
 	case n.sign:
@@ -227,7 +231,8 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 			r.noteUnknown(tokens, i, false)
 			return chosen
 		}
-		if !slices.Contains(chosen, found[0]) { // only the first counts anyway
+		if !slices.Contains(chosen, found[0]) {
+			// Only the first counts anyway.
 			chosen = append(chosen, found[0])
 		}
 	}
@@ -319,7 +324,8 @@ func uuidDigits(s string) (digits, tail string) {
 // strictDigits reads as drivers since 570 do: 32 digits, at most those of the first 36 characters, with hyphens anywhere and nothing
 // else between them.
 func strictDigits(s string) (digits, tail string, ok bool) {
-	const room = 36 // of an identifier with its hyphens
+	// Of an identifier with its hyphens.
+	const room = 36
 	var read []byte
 	for i := range min(len(s), room) {
 		switch {

@@ -75,7 +75,8 @@ func tinygradVariables(env Env, minor int) [][]string {
 	case env.hasAny("VISIBLE_DEVICES"):
 		return [][]string{{"VISIBLE_DEVICES", cudaVariable, "HIP_VISIBLE_DEVICES"}}
 	}
-	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}} // for NV, and for AMD
+	// For NV, and for AMD.
+	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}}
 }
 
 // outerVariables names the variables that explain why the process cannot open every device.
@@ -140,7 +141,8 @@ func mpsNotes(env Env, l cudaList) []Note {
 	case pipes == "" || l.set && !l.byNumber:
 		return nil
 	case !l.set && len(l.chosen) < 2:
-		return nil // the one that is there, or nothing works at all
+		// The one that is there, or nothing works at all.
+		return nil
 	case !l.set:
 		return []Note{{codeMPS, fmt.Sprintf("%s is not set: with an MPS server (CUDA_MPS_PIPE_DIRECTORY=%s) a program sees the GPUs that its control daemon was given, which may be fewer than the machine has", cudaVariable, quoteIfNeeded(pipes))}}
 	}

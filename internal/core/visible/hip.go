@@ -112,7 +112,8 @@ func Unquote(value string) string {
 
 type hipReader struct {
 	noter
-	list    string // the value without quotation marks around it
+	// The value without quotation marks around it.
+	list    string
 	devices []*gpu.Device
 }
 

@@ -74,8 +74,9 @@ func maskReaders() []maskReader {
 
 // mask is what one vendor's variables allow. A mask that is not set allows everything.
 type mask struct {
-	set     bool
-	because string // names variable and value
+	set bool
+	// Names variable and value.
+	because string
 	among   []*gpu.Device
 	allowed []choice
 	notes   []Note
@@ -86,7 +87,8 @@ func cudaMask(env Env, m gpu.Machine) mask {
 	if len(devices) == 0 {
 		return mask{}
 	}
-	if _, _, fails, _ := cudaOrder(env, m); fails { // what is chosen among these devices gets an order with which CUDA starts
+	if _, _, fails, _ := cudaOrder(env, m); fails {
+		// What is chosen among these devices gets an order with which CUDA starts.
 		env = slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "CUDA_DEVICE_ORDER=") })
 	}
 	l := readCUDA(env, m)

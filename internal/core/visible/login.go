@@ -36,7 +36,8 @@ func (e Env) LiftLogin() (without Env, gone []Var, touched bool) {
 		name, value, _ := strings.Cut(pair, "=")
 		now, still := e.Lookup(name)
 		switch {
-		case !slices.Contains(Variables(), name): // the record can be forged: remove no other variable
+		case !slices.Contains(Variables(), name):
+			// The record can be forged: remove no other variable.
 		case still && now == value:
 			names = append(names, name)
 		default:

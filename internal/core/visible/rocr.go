@@ -154,15 +154,18 @@ func strtol(s string) (n int32, ok bool) {
 	if digits == "" || strings.Trim(digits, allowed) != "" {
 		return 0, false
 	}
-	v, _ := strconv.ParseUint(digits, base, 64) // only too large numbers fail, and they saturate
+	// Only too large numbers fail, and they saturate.
+	v, _ := strconv.ParseUint(digits, base, 64)
 	negative := strings.HasPrefix(s, "-")
 	switch {
 	case negative && v > math.MaxInt64:
-		return 0, true // the lower half of the smallest 64 bit number
+		// The lower half of the smallest 64 bit number.
+		return 0, true
 	case negative:
 		return int32(-int64(v)), true
 	case v > math.MaxInt64:
-		return -1, true // the lower half of the largest
+		// The lower half of the largest.
+		return -1, true
 	}
 	return int32(v), true
 }

@@ -28,7 +28,8 @@ func slurmMask(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
 		return "", mask{}, nil
 	}
 	if value, _ := env.Lookup(cudaVariable); isIdentifier(value) {
-		return "", mask{}, nil // identifiers are absolute; with MIG the numbers of the job count slices, not GPUs
+		// Identifiers are absolute; with MIG the numbers of the job count slices, not GPUs.
+		return "", mask{}, nil
 	}
 	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
 		if value, _ := env.Lookup(name); value != "" {

@@ -69,8 +69,9 @@ type selectorReader struct{ noter }
 
 type selectorTerm struct {
 	discard bool
-	backend string   // "*" for all
-	devices []string // "*", "gpu", or numbers; words for other kinds of device choose no GPU
+	backend string // "*" for all
+	// "*", "gpu", or numbers; words for other kinds of device choose no GPU.
+	devices []string
 }
 
 func (t selectorTerm) matchesDevice(backend string, index int) bool {
@@ -80,7 +81,8 @@ func (t selectorTerm) matchesDevice(backend string, index int) bool {
 	return slices.ContainsFunc(t.devices, func(d string) bool {
 		card, _, tile := strings.Cut(d, ".")
 		if tile && t.discard {
-			return false // the card may have more tiles; parse adds a note
+			// The card may have more tiles; parse adds a note.
+			return false
 		}
 		return card == "*" || card == "gpu" || card == strconv.Itoa(index)
 	})
@@ -105,7 +107,8 @@ func (r *selectorReader) parseTerms() func(backend string, index int) bool {
 	}
 	return func(backend string, index int) bool {
 		matches := func(t selectorTerm) bool { return t.matchesDevice(backend, index) }
-		accepted := terms[0].discard // if all terms begin with !, they remove from all devices
+		// If all terms begin with !, they remove from all devices.
+		accepted := terms[0].discard
 		for _, t := range terms {
 			if t.discard && matches(t) {
 				return false

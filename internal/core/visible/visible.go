@@ -61,19 +61,25 @@ func (e Env) hasAny(names ...string) bool {
 
 // View is what a program would see.
 type View struct {
-	Visible []Entry `json:"visible"` // in logical order; never nil
-	Notes   []Note  `json:"notes"`   // one per surprise; never nil
+	// In logical order; never nil.
+	Visible []Entry `json:"visible"`
+	// One per surprise; never nil.
+	Notes []Note `json:"notes"`
 }
 
 // Entry is one visible device, or MIG device.
 type Entry struct {
-	Logical int        `json:"logical"`           // the number the program uses, from 0 without gaps
-	Index   int        `json:"index"`             // of the whole device; of the parent for a MIG device
-	UUID    gpu.UUID   `json:"uuid"`              // of the device, or of the MIG device
+	// The number the program uses, from 0 without gaps.
+	Logical int `json:"logical"`
+	// Of the whole device; of the parent for a MIG device.
+	Index int `json:"index"`
+	// Of the device, or of the MIG device.
+	UUID    gpu.UUID   `json:"uuid"`
 	Parent  gpu.UUID   `json:"parent,omitempty"`  // of a MIG device
 	Profile string     `json:"profile,omitempty"` // of a MIG device
 	Vendor  gpu.Vendor `json:"vendor"`
-	Runtime string     `json:"runtime"` // "cuda", "hip", "rocr", "opencl", "level_zero", "sycl", "ascend", "tinygrad"
+	// "cuda", "hip", "rocr", "opencl", "level_zero", "sycl", "ascend", "tinygrad".
+	Runtime string `json:"runtime"`
 }
 
 // Note is one surprise in how the variables are read. Codes are stable; Codes lists them.

@@ -11,8 +11,10 @@ import (
 
 // Target is a device, or MIG device, that a job is given.
 type Target struct {
-	Index  int      // of the whole device
-	UUID   gpu.UUID // of the device, or of the MIG device
+	// Of the whole device.
+	Index int
+	// Of the device, or of the MIG device.
+	UUID   gpu.UUID
 	MIG    bool
 	Vendor gpu.Vendor
 }
@@ -118,7 +120,8 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 	case len(targets) == 0:
 		return "CPU"
 	case backend == "CUDA" && len(of("NV")) > 0:
-		return tinygradTarget{device: t.device, renderer: t.renderer}.String() // CUDA_VISIBLE_DEVICES chooses for libcuda
+		// CUDA_VISIBLE_DEVICES chooses for libcuda.
+		return tinygradTarget{device: t.device, renderer: t.renderer}.String()
 	case len(mine) == 0:
 		backend = tinygradBackend(targets[0].Vendor)
 		mine, t = of(backend), tinygradTarget{device: backend}
@@ -127,7 +130,8 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 	case backend == "":
 		return ""
 	case mine[0].MIG:
-		return "CUDA" // tinygrad's own driver has no MIG devices
+		// Tinygrad's own driver has no MIG devices.
+		return "CUDA"
 	}
 	t.numbers = indexList(mine)
 	return t.String()

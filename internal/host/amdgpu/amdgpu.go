@@ -22,9 +22,11 @@ import (
 type Driver struct {
 	fileReader
 	deadline time.Duration
-	turn     chan struct{} // has one token while no reading runs: readings do not overlap
-	mu       sync.Mutex
-	busy     map[string]bool // the reads that are running, also those of an earlier reading that blocks
+	// Has one token while no reading runs: readings do not overlap.
+	turn chan struct{}
+	mu   sync.Mutex
+	// The reads that are running, also those of an earlier reading that blocks.
+	busy map[string]bool
 }
 
 // Option changes how the driver is read.
@@ -122,7 +124,8 @@ func runBounded[T any](ctx context.Context, d *Driver, name string, f func() T) 
 		return v, true
 	case <-ctx.Done():
 	}
-	select { // f may have returned as ctx ended
+	select {
+	// F may have returned as ctx ended.
 	case v := <-done:
 		return v, true
 	default:

@@ -10,9 +10,10 @@ import (
 
 // drmClient is an open render node as in /proc/PID/fdinfo (torvalds/linux Documentation/gpu/drm-usage-stats.rst).
 type drmClient struct {
-	pci, id           string
-	memory            gpu.Bytes
-	graphics, compute bool // has used these engines
+	pci, id string
+	memory  gpu.Bytes
+	// Has used these engines.
+	graphics, compute bool
 }
 
 // renderClients lists the processes that have device memory through an open render node. One client may be open in several
@@ -90,7 +91,8 @@ func parseClient(text string) (drmClient, bool) {
 		return drmClient{}, false
 	}
 	c := drmClient{pci: values["drm-pdev"], id: values["drm-client-id"]}
-	for _, key := range []string{"drm-resident-vram", "drm-memory-vram"} { // the second is amdgpu's older name
+	for _, key := range []string{"drm-resident-vram", "drm-memory-vram"} {
+		// The second is amdgpu's older name.
 		if n, ok := parseAmount(values[key]); ok {
 			c.memory = n
 			break

@@ -54,7 +54,8 @@ func (r *deviceReader) readNumber(most int64, parts ...string) *int64 {
 	return &n
 }
 
-const maxMemory = int64(64 * gpu.TiB) // far above any device
+// Far above any device.
+const maxMemory = int64(64 * gpu.TiB)
 
 func (r *deviceReader) readBytes(parts ...string) *gpu.Bytes {
 	if n := r.readNumber(maxMemory, parts...); n != nil {
@@ -145,7 +146,8 @@ func (r *deviceReader) readLoad() {
 		return
 	}
 	d := &r.device
-	if !r.card.portion { // the file has the sum of all partitions
+	if !r.card.portion {
+		// The file has the sum of all partitions.
 		if n := r.readNumber(100, "gpu_busy_percent"); n != nil {
 			d.Utilization = new(float64(*n) / 100)
 		}
@@ -163,7 +165,8 @@ func (r *deviceReader) readLoad() {
 func (r *deviceReader) readSensors(dir string) {
 	d := &r.device
 	r.readTemperatures(dir)
-	for _, name := range []string{"power1_average", "power1_input"} { // boards have one of the two
+	for _, name := range []string{"power1_average", "power1_input"} {
+		// Boards have one of the two.
 		if n := r.readNumber(1e12, dir, name); n != nil {
 			d.Power = new(float64(*n) / 1e6)
 			break
@@ -193,7 +196,8 @@ func (r *deviceReader) readTemperatures(dir string) {
 		}
 		rank := map[string]int{"edge": 0, "": 1, "junction": 2}
 		order, known := rank[r.readShort(dir, file("_label"))]
-		if !known { // "mem"
+		if !known {
+			// "mem".
 			order = 3
 		}
 		if order < shown {

@@ -25,12 +25,17 @@ const (
 
 // card is one device: a KFD node, which is a GPU or a partition of one; or a GPU that only the graphics driver lists.
 type card struct {
-	device  gpu.Device // the fields that are known without reading the device itself
-	dir     string     // of the PCI device, below the root
-	node    string     // KFD node, "" for graphics only
-	gpuID   string     // KFD's name for it in a process's files
-	props   map[string]uint64
-	portion bool // it is one of several partitions: readings of the PCI device are those of all of them
+	// The fields that are known without reading the device itself.
+	device gpu.Device
+	// Of the PCI device, below the root.
+	dir string
+	// KFD node, "" for graphics only.
+	node string
+	// KFD's name for it in a process's files.
+	gpuID string
+	props map[string]uint64
+	// It is one of several partitions: readings of the PCI device are those of all of them.
+	portion bool
 }
 
 // foundDevices is the list of devices with what is known of all together.
@@ -39,7 +44,8 @@ type foundDevices struct {
 	ways     [][]gpu.Link
 	version  string
 	problems []string
-	unlisted string // why ROCm's processes are not listed; "" when they are, or were not asked for
+	// Why ROCm's processes are not listed; "" when they are, or were not asked for.
+	unlisted string
 	none     error
 }
 
@@ -163,7 +169,8 @@ func (c *card) setAddress(f fileReader, pci string) {
 	if !f.hasFile(pciFolder, pci) {
 		c.device.Problem = "the GPU is lost: nothing is left at PCI address " + pci
 	}
-	if n, err := parseWholeNumber(f.readShort(pciFolder, pci, "numa_node"), 1<<16); err == nil { // -1: a machine without nodes
+	if n, err := parseWholeNumber(f.readShort(pciFolder, pci, "numa_node"), 1<<16); err == nil {
+		// -1: a machine without nodes.
 		c.device.NUMA = new(int(n))
 	}
 }

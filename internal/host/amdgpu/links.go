@@ -86,7 +86,8 @@ func busLink(a, b []string, near, far *int) gpu.Link {
 	case common == 1:
 		return gpu.LinkBridge
 	case near == nil && far == nil, near != nil && far != nil && *near == *far:
-		return gpu.LinkNode // a machine without NUMA counts as one node
+		// A machine without NUMA counts as one node.
+		return gpu.LinkNode
 	}
 	return gpu.LinkSystem
 }

@@ -92,7 +92,8 @@ func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) erro
 	if err := copyAttributes(from, f); err != nil {
 		return err
 	}
-	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil { // after chown, which clears set-user-ID
+	if err := unix.Fchmod(int(f.Fd()), old.Mode&0o7777); err != nil {
+		// After chown, which clears set-user-ID.
 		return err
 	}
 	return f.Sync()
@@ -100,7 +101,8 @@ func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) erro
 
 // copyAttributes gives the new file the extended attributes of the old one.
 func copyAttributes(from, to *os.File) error {
-	names := make([]byte, 1<<16) // XATTR_LIST_MAX of linux/limits.h
+	// XATTR_LIST_MAX of linux/limits.h.
+	names := make([]byte, 1<<16)
 	n, err := unix.Flistxattr(int(from.Fd()), names)
 	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {
 		return nil
@@ -108,7 +110,8 @@ func copyAttributes(from, to *os.File) error {
 	if err != nil {
 		return fmt.Errorf("it would lose its extended attributes: %w", err)
 	}
-	value := make([]byte, 1<<16) // XATTR_SIZE_MAX
+	// XATTR_SIZE_MAX.
+	value := make([]byte, 1<<16)
 	have := make([]byte, 1<<16)
 	for _, name := range bytes.Split(bytes.TrimSuffix(names[:n], []byte{0}), []byte{0}) {
 		size, err := unix.Fgetxattr(int(from.Fd()), string(name), value)

@@ -50,7 +50,8 @@ func RemoveTemporary(path string) error {
 }
 
 func (p *folderEntry) removeTemporary() error {
-	fd, err := p.dir.Open(p.temporaryName(), unix.O_RDWR) // to write: NFS locks no other
+	// To write: NFS locks no other.
+	fd, err := p.dir.Open(p.temporaryName(), unix.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -27,10 +27,14 @@ import (
 // Command is a command to start.
 type Command struct {
 	Path, Dir string
-	Argv, Env []string // if a variable is in Env twice, the first counts
-	Input     *os.File // standard input; nil: it is empty
-	Log       *os.File // standard output and standard error
-	Lease     *os.File // inherited as LeaseFD; nil for none
+	// If a variable is in Env twice, the first counts.
+	Argv, Env []string
+	// Standard input; nil: it is empty.
+	Input *os.File
+	// Standard output and standard error.
+	Log *os.File
+	// Inherited as LeaseFD; nil for none.
+	Lease *os.File
 }
 
 // leaseFD is far above the descriptors that scripts use by number.
@@ -70,8 +74,10 @@ func StartCommand(c Command, null *os.File) (pid int, err error) {
 
 // ExitStatus is how a process ended.
 type ExitStatus struct {
-	Code   int    // -1 if a signal ended it
-	Signal string // that ended it: "SIGKILL"; "" for none
+	// -1 if a signal ended it.
+	Code int
+	// That ended it: "SIGKILL"; "" for none.
+	Signal string
 }
 
 // AwaitChild waits until a child has ended, and leaves it a zombie.
@@ -99,12 +105,14 @@ func AwaitProcess(pid int, start uint64) (ended ExitStatus, known bool) {
 	if err != nil {
 		return ExitStatus{}, false
 	}
-	defer unix.Close(fd)                                        //nolint:errcheck // read only
-	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start { // the PID is another process's by now
+	defer unix.Close(fd) //nolint:errcheck // read only
+	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start {
+		// The PID is another process's by now.
 		return ExitStatus{}, false
 	}
 	sys.AwaitExit(fd)
-	for range 100 { // PIDFD_INFO_EXIT is known once the parent has reaped it, /proc as long as it has not
+	for range 100 {
+		// PIDFD_INFO_EXIT is known once the parent has reaped it, /proc as long as it has not.
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 		if err := unix.IoctlPidfdInfo(fd, &info); err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
 			return exitOutcome(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
@@ -146,7 +154,8 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 	all, session := ListProcesses(), leader
 	if p, ok := sys.ReadProcess(leader); ok {
 		known[leader] = p.Start
-		if own, ok := sys.ReadProcess(os.Getpid()); ok && own.Session != p.Session { // that of the keeper that started it
+		if own, ok := sys.ReadProcess(os.Getpid()); ok && own.Session != p.Session {
+			// That of the keeper that started it.
 			session = p.Session
 		}
 	}
@@ -173,7 +182,8 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 // KillJob kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
 // still has its files until the kernel has come round to ending it, and may have started another one meanwhile.
 func KillJob(leader int, known map[int]uint64, patience time.Duration) {
-	pause := time.Millisecond // each look reads all of /proc, so that they become rarer
+	// Each look reads all of /proc, so that they become rarer.
+	pause := time.Millisecond
 	for end := time.Now().Add(patience); SignalJob(leader, "SIGKILL", known) && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
 		time.Sleep(pause)
 	}
@@ -182,7 +192,8 @@ func KillJob(leader int, known map[int]uint64, patience time.Duration) {
 // InputFile is an open file with this text, to be read from its beginning.
 func InputFile(text []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+	if errors.Is(err, unix.EINVAL) {
+		// Before Linux 6.3.
 		fd, err = unix.MemfdCreate("input", unix.MFD_CLOEXEC)
 	}
 	if err != nil {

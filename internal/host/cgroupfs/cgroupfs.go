@@ -45,7 +45,8 @@ func Own(controller string) string {
 // Find is Own by the texts of /proc/PID/cgroup and of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 func Find(self, mounts, controller string) string {
 	own := pathOf(self, controller)
-	if !strings.HasPrefix(own, "/") || path.Clean(own) != own { // "/..": outside of this cgroup namespace
+	if !strings.HasPrefix(own, "/") || path.Clean(own) != own {
+		// "/..": outside of this cgroup namespace.
 		return ""
 	}
 	for line := range strings.Lines(mounts) {
@@ -100,7 +101,8 @@ func Fixed(dir string) string {
 	if err != nil && !errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(enabled)) != "" {
 		return fmt.Sprintf("the control group %s shares its resources among the groups below, so one more would change the shares", dir)
 	}
-	_, err = os.Stat("/run/systemd/system") // sd_booted(3)
+	// sd_booted(3).
+	_, err = os.Stat("/run/systemd/system")
 	if errors.Is(err, os.ErrNotExist) || isDelegated(dir) {
 		return ""
 	}
@@ -129,7 +131,8 @@ func Processes(dir string) (pids []int) {
 	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for word := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(word)
-		if err == nil && pid > 0 { // 0: in a PID namespace that is not below ours
+		if err == nil && pid > 0 {
+			// 0: in a PID namespace that is not below ours.
 			pids = append(pids, pid)
 		}
 	}

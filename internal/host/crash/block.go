@@ -86,7 +86,8 @@ type kernelSigaction struct {
 	mask                     uint64
 }
 
-const ignoredHandler = 1 // SIG_IGN
+// SIG_IGN.
+const ignoredHandler = 1
 
 func sigaction(sig unix.Signal, set, had *kernelSigaction) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(had)), 8, 0, 0)
@@ -105,8 +106,9 @@ type programHeader struct {
 // ownCode finds the part of memory that the code of this program was loaded into, by its program headers (getauxval(3)).
 func ownCode() (low, high uintptr, err error) {
 	const (
-		headers, count         = 3, 5    // AT_PHDR, AT_PHNUM
-		load, self, executable = 1, 6, 1 // PT_LOAD, PT_PHDR, PF_X
+		headers, count = 3, 5 // AT_PHDR, AT_PHNUM
+		// PT_LOAD, PT_PHDR, PF_X.
+		load, self, executable = 1, 6, 1
 	)
 	vector, err := unix.Auxv()
 	if err != nil {
@@ -127,7 +129,8 @@ func ownCode() (low, high uintptr, err error) {
 	list := unsafe.Slice((*programHeader)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 	bias, handler := uintptr(0), handlerAddress()
 	for _, h := range list {
-		if h.kind == self { // a program that can be anywhere is somewhere else than its headers say
+		if h.kind == self {
+			// A program that can be anywhere is somewhere else than its headers say.
 			bias = at - uintptr(h.address)
 		}
 	}

@@ -17,28 +17,44 @@ import (
 
 // frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets.
 type frame struct {
-	goHandler uintptr        // 0: of the Go runtime, for its own signals
-	low, high uintptr        // 8, 16: where the code of this program lies; a crash of a library is outside
-	path      uintptr        // 24: what is executed; 0: nothing is, because this process has crashed before
-	argv      uintptr        // 32
-	envp      uintptr        // 40
-	mask      uint64         // 48: the signals that were blocked when this program was started
-	crash     uintptr        // 56: where in the environment the signal and the field of the call are written
-	refusal   uintptr        // 64: a text for a thread that cannot be created
-	length    uintptr        // 72: of that text
-	busy      uint64         // 80: a bit for each field that has a call
-	parked    uint64         // 88: 1: a thread that crashes in a call stays there
-	standard  [4]uint64      // 96: a struct sigaction with SIG_DFL
-	threads   [fields]uint32 // 128: that are in the calls
-	files     uintptr        // 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not
-	alone     uintptr        // 200: the same text where a command runs on
-	aloneSize uintptr        // 208: of that text
-	hung      uint64         // 216: 1: a call has not returned in time
-	stuck     uintptr        // 224: what is said then
-	stuckSize uintptr        // 232: of that text
+	// 0: of the Go runtime, for its own signals.
+	goHandler uintptr
+	// 8, 16: where the code of this program lies; a crash of a library is outside.
+	low, high uintptr
+	// 24: what is executed; 0: nothing is, because this process has crashed before.
+	path uintptr
+	argv uintptr // 32
+	envp uintptr // 40
+	// 48: the signals that were blocked when this program was started.
+	mask uint64
+	// 56: where in the environment the signal and the field of the call are written.
+	crash uintptr
+	// 64: a text for a thread that cannot be created.
+	refusal uintptr
+	length  uintptr // 72: of that text
+	// 80: a bit for each field that has a call.
+	busy uint64
+	// 88: 1: a thread that crashes in a call stays there.
+	parked uint64
+	// 96: a struct sigaction with SIG_DFL.
+	standard [4]uint64
+	// 128: that are in the calls.
+	threads [fields]uint32
+	// 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not.
+	files uintptr
+	// 200: the same text where a command runs on.
+	alone     uintptr
+	aloneSize uintptr // 208: of that text
+	// 216: 1: a call has not returned in time.
+	hung uint64
+	// 224: what is said then.
+	stuck     uintptr
+	stuckSize uintptr // 232: of that text
 
-	name  [len(crashVariable) + 3]byte // NAME= and the crash
-	calls [fields * fieldSize]byte     // in one string with name, which a zero ends
+	// NAME= and the crash.
+	name [len(crashVariable) + 3]byte
+	// In one string with name, which a zero ends.
+	calls [fields * fieldSize]byte
 	_     [8]byte
 }
 
@@ -81,7 +97,8 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	}
 	f.goHandler = before.handler
 	setFrame(uintptr(unsafe.Pointer(f)))
-	ours := before // on the stack that the Go runtime has made for signals, with all others blocked
+	// On the stack that the Go runtime has made for signals, with all others blocked.
+	ours := before
 	ours.handler = handlerAddress()
 	for _, sig := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGABRT} {
 		var had kernelSigaction
@@ -118,7 +135,8 @@ func (c *Catcher) EnterCall(call string) (slot int) {
 	}
 	runtime.LockOSThread()
 	thread := uint32(unix.Gettid())
-	for i := range c.frame.threads { // of a call that has returned, whose goroutine has not gone on yet
+	for i := range c.frame.threads {
+		// Of a call that has returned, whose goroutine has not gone on yet.
 		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
 	}
 	atomic.StoreUint32(&c.frame.threads[slot], thread)

@@ -19,8 +19,9 @@ import (
 
 // Calls that run at the same time have a field each in the variable.
 const (
-	fields    = 16
-	fieldSize = 48 // more than the longest name
+	fields = 16
+	// More than the longest name.
+	fieldSize = 48
 )
 
 // stuckText is said before a process begins again while another call hangs.
@@ -34,7 +35,8 @@ const crashVariable = "GPUARD_CRASHED"
 // Report is a crash of this process before it executed itself again.
 type Report struct {
 	Signal unix.Signal
-	Call   string // "" if it was in none, or that is not known
+	// "" if it was in none, or that is not known.
+	Call string
 }
 
 // Text says how the library crashed.

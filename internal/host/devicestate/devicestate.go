@@ -36,15 +36,20 @@ type DrainMark struct {
 	Reason  string    `json:"reason,omitempty"`
 	By      string    `json:"by,omitempty"`
 	Since   time.Time `json:"since"`
-	Cleared time.Time `json:"cleared"` // driver errors until then do not count any more
-	Boot    string    `json:"boot"`    // of Cleared: errors without a time are cleared in this boot only
+	// Driver errors until then do not count any more.
+	Cleared time.Time `json:"cleared"`
+	// Of Cleared: errors without a time are cleared in this boot only.
+	Boot string `json:"boot"`
 }
 
 // Limits on what is read of files that other users write.
 const (
-	maxFileSize  = 64 << 10 // of one file, in bytes
-	maxMarks     = 512      // marks that are read
-	shortenAbove = 32 << 10 // size from which a record of errors is shortened
+	// Of one file, in bytes.
+	maxFileSize = 64 << 10
+	// Marks that are read.
+	maxMarks = 512
+	// Size from which a record of errors is shortened.
+	shortenAbove = 32 << 10
 )
 
 // markFolder contains the marks, in the state folder. The errors that a user recorded are in a file next to it, see
@@ -130,7 +135,8 @@ func WriteMark(path string, owner uint32, m DrainMark) error {
 	if err != nil {
 		return err
 	}
-	if len(data) >= maxFileSize { // Read would refuse it
+	if len(data) >= maxFileSize {
+		// Read would refuse it.
 		return fmt.Errorf("cannot note more than %d KiB about a device", maxFileSize>>10)
 	}
 	root, err := sys.OpenDir(path)
@@ -293,7 +299,8 @@ func readTrusted(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
 	if err := checkTrusted(handle, name, trusted); err != nil {
 		return nil, err
 	}
-	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(handle)) // the file that was checked
+	// The file that was checked.
+	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(handle))
 	if err != nil {
 		return nil, err
 	}

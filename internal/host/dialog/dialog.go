@@ -61,12 +61,14 @@ func (t *Terminal) takeForeground(alive func(group int) bool) {
 	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {
 		return
 	}
-	runtime.LockOSThread() // SIGTTOU is blocked for this thread only
+	// SIGTTOU is blocked for this thread only.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var stop, before unix.Sigset_t
 	stop.Val[0] = 1 << (unix.SIGTTOU - 1)
 	if unix.PthreadSigmask(unix.SIG_BLOCK, &stop, &before) == nil {
-		_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, mine) // where that fails, Resume says so
+		// Where that fails, Resume says so.
+		_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, mine)
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	}
 }
@@ -109,7 +111,8 @@ func (t *Terminal) WriteText(text string) error {
 
 // ReadLine returns one line, or ErrCancelled.
 func (t *Terminal) ReadLine() (string, error) {
-	line := make([]byte, 4096) // the kernel's own limit
+	// The kernel's own limit.
+	line := make([]byte, 4096)
 	n, err := t.file.Read(line)
 	line = line[:n]
 	switch {
@@ -118,7 +121,8 @@ func (t *Terminal) ReadLine() (string, error) {
 		return "", ErrCancelled
 	case err != nil:
 		return "", err
-	case !bytes.HasSuffix(line, []byte("\n")): // Ctrl-D after text
+	case !bytes.HasSuffix(line, []byte("\n")):
+		// Ctrl-D after text.
 		_ = t.WriteText("\n")
 	}
 	return strings.TrimSpace(string(line)), nil
@@ -128,14 +132,17 @@ func (t *Terminal) ReadLine() (string, error) {
 type Window struct {
 	Title, Text string
 	Columns     []string
-	Rows        [][]string // the first cell of each is what is answered
-	Several     bool       // more than one can be chosen
+	// The first cell of each is what is answered.
+	Rows [][]string
+	// More than one can be chosen.
+	Several bool
 }
 
 // AskChoice asks, and returns the first cells of what was chosen, separated by blanks.
 func (w Window) AskChoice(ctx context.Context) (string, error) {
 	out, err := runDialog(ctx, w.zenityCommand(), w.kdialogCommand())
-	chosen := slices.Compact(strings.Fields(string(out))) // some answer a double click twice
+	// Some answer a double click twice.
+	chosen := slices.Compact(strings.Fields(string(out)))
 	if err == nil && len(chosen) == 0 {
 		err = ErrCancelled
 	}
@@ -152,7 +159,8 @@ func runDialog(ctx context.Context, commands ...[]string) ([]byte, error) {
 			names = append(names, words[0])
 			continue
 		}
-		runtime.LockOSThread() // the kernel sends Pdeathsig when the thread ends that started the program (PR_SET_PDEATHSIG(2const))
+		// The kernel sends Pdeathsig when the thread ends that started the program (PR_SET_PDEATHSIG(2const)).
+		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		cmd := exec.CommandContext(ctx, path, words[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
@@ -207,7 +215,8 @@ func ShowAlert(ctx context.Context, title, text string) error {
 		[]string{"kdialog", "--title", title, "--error", text},
 		[]string{"xmessage", "-center", title + ": " + text},
 		[]string{"notify-send", "--urgency=critical", "--", title, text})
-	if errors.Is(err, ErrCancelled) { // it was read and closed
+	if errors.Is(err, ErrCancelled) {
+		// It was read and closed.
 		err = nil
 	}
 	return err

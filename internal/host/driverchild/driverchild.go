@@ -30,11 +30,13 @@ type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
 
 // childRequest is a line to the child: to read, to send events, or to send no more of them.
 type childRequest struct {
-	ID     int            `json:"id"`
-	Query  gpu.Query      `json:"query"`
-	Limit  *time.Duration `json:"limit,omitempty"` // of the caller for this reading
+	ID    int       `json:"id"`
+	Query gpu.Query `json:"query"`
+	// Of the caller for this reading.
+	Limit  *time.Duration `json:"limit,omitempty"`
 	Listen []gpu.UUID     `json:"listen,omitempty"`
-	Stop   bool           `json:"stop,omitempty"` // the events with this ID
+	// The events with this ID.
+	Stop bool `json:"stop,omitempty"`
 }
 
 // childAnswer is a line from the child; that of ID 0 is its last one, about all requests.
@@ -44,24 +46,31 @@ type childAnswer struct {
 	Unavailable *gpu.Unavailable `json:"unavailable,omitempty"`
 	Error       string           `json:"error,omitempty"`
 	Event       *gpu.Event       `json:"event,omitempty"`
-	Over        bool             `json:"over,omitempty"` // there are no more events
+	// There are no more events.
+	Over bool `json:"over,omitempty"`
 }
 
 const (
-	crashPause = time.Minute // before a library that crashed is used again
-	maxKilled  = 3           // children that were killed and have not ended: the driver holds them
-	spareTime  = time.Second // for a child to answer, beyond what the driver gets
-	maxEvents  = 256         // that wait for their reader; the next ones are lost
+	// Before a library that crashed is used again.
+	crashPause = time.Minute
+	// Children that were killed and have not ended: the driver holds them.
+	maxKilled = 3
+	// For a child to answer, beyond what the driver gets.
+	spareTime = time.Second
+	// That wait for their reader; the next ones are lost.
+	maxEvents = 256
 )
 
 // Child reads through a child of this process. Its methods may be called from several goroutines.
 type Child struct {
-	deadline time.Duration // of the driver, for one call
+	// Of the driver, for one call.
+	deadline time.Duration
 	folder   string
 
 	mu      sync.Mutex
-	running *childProcess          // nil: none
-	alive   map[*childProcess]bool // those that were started and not waited for yet
+	running *childProcess // nil: none
+	// Those that were started and not waited for yet.
+	alive   map[*childProcess]bool
 	killed  int
 	crash   *gpu.Unavailable // the last one
 	crashed time.Time
@@ -89,7 +98,8 @@ func (c *Child) CPUTime() (spent time.Duration) {
 // Read reads what the query is about. The error is a *gpu.Unavailable, or that ctx was cancelled.
 func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	r := childRequest{Query: query}
-	patience := 2*c.deadline + spareTime // to open the library has a deadline of its own
+	// To open the library has a deadline of its own.
+	patience := 2*c.deadline + spareTime
 	if end, ok := ctx.Deadline(); ok {
 		left := max(time.Until(end), 0)
 		r.Limit = &left
@@ -114,7 +124,8 @@ func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) 
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
 			}
-			cancelled = nil // the child knows the deadline, and sends what it has by then
+			// The child knows the deadline, and sends what it has by then.
+			cancelled = nil
 		case <-late.C:
 			c.abandonProcess(p)
 			return gpu.Machine{}, noAnswerError(fmt.Sprintf("no answer within %v", patience.Round(100*time.Millisecond)))

@@ -20,15 +20,19 @@ const maxLineSize = 16 << 20
 type childProcess struct {
 	cmd *exec.Cmd
 
-	writing sync.Mutex // held while a request is written
+	// Held while a request is written.
+	writing sync.Mutex
 	in      *json.Encoder
 
-	mu      sync.Mutex
-	last    int
-	waiting map[int]chan childAnswer // by the ID of their request
+	mu   sync.Mutex
+	last int
+	// By the ID of their request.
+	waiting map[int]chan childAnswer
 
-	done chan struct{} // closed when the child has ended
-	end  childAnswer   // set before: to all requests without an answer
+	// Closed when the child has ended.
+	done chan struct{}
+	// Set before: to all requests without an answer.
+	end childAnswer
 }
 
 // runningProcess returns the child that runs, or starts one.
@@ -92,7 +96,8 @@ func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 	for lines.Scan() {
 		var a childAnswer
 		switch {
-		case json.Unmarshal(lines.Bytes(), &a) != nil: // cut off by a crash
+		case json.Unmarshal(lines.Bytes(), &a) != nil:
+			// Cut off by a crash.
 		case a.ID == 0 && a.Unavailable != nil:
 			p.end = a
 		default:
@@ -162,7 +167,8 @@ func (p *childProcess) deliverAnswer(a childAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case p.waiting[a.ID] <- a: // a nil channel takes nothing
+	case p.waiting[a.ID] <- a:
+		// A nil channel takes nothing.
 	default:
 	}
 }

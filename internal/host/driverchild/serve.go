@@ -62,7 +62,8 @@ func closeInherited() error {
 
 // ReportCrash is the whole life of a child whose library has crashed before: it says so.
 func ReportCrash(out io.Writer, why *gpu.Unavailable) error {
-	if _, err := io.WriteString(out, "\n"); err != nil { // what was written when it crashed may have no end
+	if _, err := io.WriteString(out, "\n"); err != nil {
+		// What was written when it crashed may have no end.
 		return err
 	}
 	return json.NewEncoder(out).Encode(childAnswer{Unavailable: why})

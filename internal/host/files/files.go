@@ -50,7 +50,8 @@ func ReadFile(path string) (Text, error) { return ReadUpTo(path, maxFileSize) }
 
 // ReadUpTo reads a file that may be larger than Read takes: up to most bytes.
 func ReadUpTo(path string, most int64) (Text, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
+	// A pipe without a writer would stop us.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Text{}, withoutPath(err)
 	}

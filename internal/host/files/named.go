@@ -25,7 +25,8 @@ func ReadNamed(path string, most int64) ([]byte, error) {
 }
 
 func readNamed(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // to open a pipe without a writer would block
+	// To open a pipe without a writer would block.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +71,11 @@ func isNull(info fs.FileInfo) bool {
 
 // pipe is the reading end of a pipe that does not block.
 type pipe struct {
-	fd     int
-	late   time.Time // for its writer to open it
-	opened bool      // by a writer, which may be gone again
+	fd int
+	// For its writer to open it.
+	late time.Time
+	// By a writer, which may be gone again.
+	opened bool
 	speaks time.Duration
 }
 

@@ -36,7 +36,8 @@ func CatchSignals() *SignalCatcher {
 			continue
 		}
 		if sig == unix.SIGTSTP {
-			signal.Ignore(sig) // until Notify below: the runtime installs its handler only if it has given the signal up before
+			// Until Notify below: the runtime installs its handler only if it has given the signal up before.
+			signal.Ignore(sig)
 		}
 		c.which = append(c.which, sig)
 	}
@@ -48,7 +49,8 @@ func CatchSignals() *SignalCatcher {
 
 // Stop ends the catching: this process reacts to signals as before. Signals that were not received yet stay in Signals.
 func (c *SignalCatcher) Stop() {
-	if len(c.which) == 0 { // signal.Reset without arguments resets all signals
+	if len(c.which) == 0 {
+		// signal.Reset without arguments resets all signals.
 		return
 	}
 	signal.Stop(c.caught)
@@ -76,7 +78,9 @@ func DieBySignal(sig os.Signal) {
 		swapAction(n, &sigaction{}, nil)
 		_ = unix.Kill(os.Getpid(), n)
 	}
-	for { // another thread may take the signal, in a moment; that this one waits without an end would be a deadlock to Go
+	for {
+		// Another thread may take the signal, in a moment; that this one waits without an end would be a deadlock to
+		// Go.
 		time.Sleep(time.Hour)
 	}
 }
@@ -93,7 +97,8 @@ type sigaction struct {
 
 // isIgnored reads the action from the kernel: the Go runtime remembers only for SIGHUP and SIGINT that they were ignored.
 func isIgnored(sig unix.Signal) bool {
-	const ignore = 1 // SIG_IGN
+	// SIG_IGN.
+	const ignore = 1
 	var a sigaction
 	swapAction(sig, nil, &a)
 	return a.handler == ignore

@@ -17,31 +17,41 @@ import (
 
 // syscallStep is one system call.
 type syscallStep struct {
-	what  string // for people: "cannot what: reason"
-	call  uintptr
-	args  [6]uintptr
-	from  int     // the argument, from 1, that is the descriptor which the last opening step returned; 0 none
-	opens bool    // the result is such a descriptor
-	skips uintptr // this error is as good as success, and what follows goes on; 0 none
-	zero  *uint32 // must be 0 after the call: the status of a child; nil nothing
+	// For people: "cannot what: reason".
+	what string
+	call uintptr
+	args [6]uintptr
+	// The argument, from 1, that is the descriptor which the last opening step returned; 0 none.
+	from int
+	// The result is such a descriptor.
+	opens bool
+	// This error is as good as success, and what follows goes on; 0 none.
+	skips uintptr
+	// Must be 0 after the call: the status of a child; nil nothing.
+	zero *uint32
 }
 
 // soleThread is everything that the thread needs when it is the only one.
 type soleThread struct {
-	steps  []syscallStep
-	child  []syscallStep // that a forked child does meanwhile, outside the namespace; nil: no child
-	argv   **byte        // of the program that says what failed, with the two numbers below
-	envp   **byte
-	exe    *byte
-	number [8]byte // index of the step that failed, decimal, as C string
+	steps []syscallStep
+	// That a forked child does meanwhile, outside the namespace; nil: no child.
+	child []syscallStep
+	// Of the program that says what failed, with the two numbers below.
+	argv **byte
+	envp **byte
+	exe  *byte
+	// Index of the step that failed, decimal, as C string.
+	number [8]byte
 	errno  [8]byte
 
-	old     uint64 // signals that were blocked before
-	tasks   *byte  // "/proc/self/task"
+	// Signals that were blocked before.
+	old     uint64
+	tasks   *byte // "/proc/self/task"
 	entries [8192]byte
 	pid     int
 	action  sigaction
-	keep    []any // what the steps point to
+	// What the steps point to.
+	keep []any
 }
 
 // sigaction is the kernel's struct sigaction (include/linux/signal_types.h).
@@ -51,8 +61,10 @@ type sigaction struct {
 }
 
 const (
-	onStack     = 0x08000000 // SA_ONSTACK: each thread of Go has a stack for signals
-	hasRestorer = 0x04000000 // SA_RESTORER; without it amd64 takes no handler
+	// SA_ONSTACK: each thread of Go has a stack for signals.
+	onStack = 0x08000000
+	// SA_RESTORER; without it amd64 takes no handler.
+	hasRestorer = 0x04000000
 )
 
 // quitSignal ends a thread here. Nothing else uses the last of the real-time signals.
@@ -76,7 +88,8 @@ func (a *soleThread) runAlone() {
 func (a *soleThread) runRaw() {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
-	defaultSignals() // before a thread that handles one is ended
+	// Before a thread that handles one is ended.
+	defaultSignals()
 	if errno := a.endThreads(); errno != 0 {
 		a.execFailure(noStep, errno)
 	}
@@ -125,10 +138,12 @@ func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 		case errno != 0 && uintptr(errno) == s.skips:
 		case errno != 0:
 			return i, errno
-		case s.zero != nil && *s.zero&0x7f != 0: // it was killed
+		case s.zero != nil && *s.zero&0x7f != 0:
+			// It was killed.
 			return i, syscall.ECHILD
 		case s.zero != nil && *s.zero != 0:
-			return i, syscall.Errno(*s.zero >> 8 & 0xff) // exit code of the child, which is its error
+			// Exit code of the child, which is its error.
+			return i, syscall.Errno(*s.zero >> 8 & 0xff)
 		}
 	}
 	return -1, 0
@@ -207,7 +222,8 @@ func defaultSignals() {
 	for sig := uintptr(1); sig <= 64; sig++ {
 		var a sigaction
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
-		if a.handler <= 1 { // SIG_DFL, SIG_IGN
+		if a.handler <= 1 {
+			// SIG_DFL, SIG_IGN.
 			continue
 		}
 		a = sigaction{}

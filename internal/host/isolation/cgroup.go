@@ -64,7 +64,8 @@ func becomeInGroup(nodes []string, p walledProgram) error {
 	if err != nil {
 		return errors.New("no control group filters devices here: " + strings.Join(reasons, "; "))
 	}
-	for _, path := range nodes { // access(2) asks the filter, and wakes no device
+	for _, path := range nodes {
+		// access(2) asks the filter, and wakes no device.
 		if unix.Access(path, unix.R_OK|unix.W_OK) == nil {
 			return fmt.Errorf("cannot close %s: the kernel allows it in spite of the control group's filter", path)
 		}

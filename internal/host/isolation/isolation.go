@@ -41,7 +41,8 @@ const (
 // Wall says what a program shall not open, and how that is kept.
 type Wall struct {
 	Level job.Isolation `json:"level"`
-	Nodes []string      `json:"nodes"` // device files of others
+	// Device files of others.
+	Nodes []string `json:"nodes"`
 }
 
 // Command is the command line of a process that becomes the program behind the wall. Without a level it is the program's own.
@@ -130,7 +131,8 @@ func becomeBehindWall(w Wall, p walledProgram) error {
 		return err
 	}
 	err = refuseDescriptors(hidden, w.Level)
-	if err == nil && w.Level != job.Cgroup { // which asks for no path
+	if err == nil && w.Level != job.Cgroup {
+		// Which asks for no path.
 		err = refuseCurrentFolder()
 	}
 	if err != nil {
@@ -170,7 +172,8 @@ func programEnv() []string {
 // startError is why the command is not started.
 func startError(command string, err error) error {
 	var own *inheritedError
-	if errors.As(err, &own) { // it says what to do, and the machine is not to blame
+	if errors.As(err, &own) {
+		// It says what to do, and the machine is not to blame.
 		return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w", command, err)
 	}
 	return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w; gpuard doctor says what this machine can do", command, err)

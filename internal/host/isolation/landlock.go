@@ -24,13 +24,15 @@ const (
 // allowed, so everything is allowed that is beside the way to one of them: of / each entry but dev, of /dev each but the files.
 // What is made later in a folder on that way itself cannot be opened, and never what is made later in /, /dev or a folder of devices.
 func becomeUnderLandlock(hidden []string, p walledProgram) error {
-	runtime.LockOSThread() // the rules, and no_new_privs, are of this thread, which execve(2) makes the process
+	// The rules, and no_new_privs, are of this thread, which execve(2) makes the process.
+	runtime.LockOSThread()
 	ruleset, err := newRuleset(hidden)
 	if err != nil {
 		return err
 	}
 	caps, err := effectiveCaps()
-	if err == nil && !caps.has(unix.CAP_SYS_ADMIN) { // the kernel wants one of the two
+	if err == nil && !caps.has(unix.CAP_SYS_ADMIN) {
+		// The kernel wants one of the two.
 		err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}
 	if err != nil {
@@ -66,13 +68,15 @@ func newRuleset(hidden []string) (int, error) {
 
 // landlockRules are a ruleset in the making.
 type landlockRules struct {
-	fd            int
-	hidden, above map[string]bool // files, and the folders on the way to them
+	fd int
+	// Files, and the folders on the way to them.
+	hidden, above map[string]bool
 }
 
 // allowBelow allows all entries of a folder on the way to a hidden file, but not the folder itself.
 func (r *landlockRules) allowBelow(dir string) error {
-	if !r.above[dir] { // nothing is hidden
+	if !r.above[dir] {
+		// Nothing is hidden.
 		return r.allowPath(dir)
 	}
 	entries, err := os.ReadDir(dir)
@@ -82,7 +86,8 @@ func (r *landlockRules) allowBelow(dir string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		switch {
-		case r.hidden[path] || e.Type() == fs.ModeSymlink: // a link is allowed by what it points to
+		case r.hidden[path] || e.Type() == fs.ModeSymlink:
+			// A link is allowed by what it points to.
 			continue
 		case r.above[path]:
 			err = r.allowBelow(path)
@@ -99,7 +104,8 @@ func (r *landlockRules) allowBelow(dir string) error {
 // allowPath allows everything at a path and below.
 func (r *landlockRules) allowPath(path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) { // it is gone by now
+	if errors.Is(err, unix.ENOENT) {
+		// It is gone by now.
 		return nil
 	}
 	if err != nil {

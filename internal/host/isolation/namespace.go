@@ -23,7 +23,8 @@ import (
 // The user ids stay what they are. Who may (CAP_SETUID and CAP_SETGID, as root) takes all of them along; everybody else only
 // their own, and has no groups to change to.
 func becomeInNamespace(hidden []string, p walledProgram) error {
-	runtime.LockOSThread() // before the question, so that its answer stays true
+	// Before the question, so that its answer stays true.
+	runtime.LockOSThread()
 	if unix.Gettid() != os.Getpid() {
 		return errNotFirst
 	}
@@ -75,7 +76,8 @@ func cstring(s string) *byte {
 	return &b[0]
 }
 
-const atCurrentDir = ^uintptr(99) // AT_FDCWD
+// AT_FDCWD.
+const atCurrentDir = ^uintptr(99)
 
 // writeFileSteps are the steps that write a file of procfs at once.
 func (a *soleThread) writeFileSteps(path, text string) []syscallStep {
@@ -168,7 +170,8 @@ func (a *soleThread) dropCapabilities(full bool) {
 	a.addStep(syscallStep{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN}})
 	head := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := new([2]unix.CapUserData)
-	if full { // what this kernel does not know it takes off itself (security/commoncap.c)
+	if full {
+		// What this kernel does not know it takes off itself (security/commoncap.c).
 		every := ^uint32(0)
 		without := every &^ (1 << unix.CAP_SYS_ADMIN)
 		data[0] = unix.CapUserData{Effective: without, Permitted: without}

@@ -73,9 +73,11 @@ func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 
 // mountEntry is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 type mountEntry struct {
-	id          string
-	device      string // number of the file system
-	root, point string // folder of that file system, and where it is
+	id string
+	// Number of the file system.
+	device string
+	// Folder of that file system, and where it is.
+	root, point string
 }
 
 func readMounts(text string) (all []mountEntry) {

@@ -79,7 +79,8 @@ func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 	}
 	letter := a.keepString("x")
 	arrived, mapped, writes := uintptr(m.arrived[1]), uintptr(m.mapped[0]), uintptr(m.mapped[1]) //nolint:gosec // descriptors
-	a.addStep(syscallStep{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})                       // or it would wait for ever when this process dies
+	// Or it would wait for ever when this process dies.
+	a.addStep(syscallStep{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})
 	a.addStep(syscallStep{call: unix.SYS_WRITE, args: [6]uintptr{arrived, letter, 1}})
 	a.addStep(syscallStep{call: unix.SYS_READ, args: [6]uintptr{mapped, letter, 1}})
 	return nil

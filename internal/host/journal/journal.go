@@ -27,10 +27,12 @@ import (
 
 // Journal is an open journal. Only one goroutine at a time may use it.
 type Journal struct {
-	file     *os.File
-	read     int64 // offset up to which Next has returned the lines
-	changes  *sys.Inotify
-	reserved int64 // offset up to which disk space is allocated
+	file *os.File
+	// Offset up to which Next has returned the lines.
+	read    int64
+	changes *sys.Inotify
+	// Offset up to which disk space is allocated.
+	reserved int64
 	part     []byte
 }
 
@@ -45,7 +47,8 @@ func Open(path string) (*Journal, error) {
 
 // OpenReadOnly opens a journal that is there for reading alone.
 func OpenReadOnly(path string) (*Journal, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	// A FIFO would wait for a writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
@@ -138,7 +141,8 @@ func (j *Journal) AppendLocked(f func(size int64) (line []byte, err error)) erro
 		}
 		n, err := j.file.Write(append(line, '\n'))
 		if err != nil && n > 0 {
-			_ = j.file.Truncate(size) // if that fails, the next writer removes it
+			// If that fails, the next writer removes it.
+			_ = j.file.Truncate(size)
 		}
 		return j.wrapError(err)
 	})
@@ -203,7 +207,8 @@ func (j *Journal) WaitForWrite() {
 			return
 		}
 		j.changes = watch
-		return // what was written before it was watched
+		// What was written before it was watched.
+		return
 	}
 	_, _ = j.changes.Read()
 }
@@ -249,7 +254,8 @@ func (j *Journal) EachNewLine(f func(line []byte) error) error {
 		switch {
 		case !full:
 			return nil
-		case len(rest) == n: // one line is longer than the part
+		case len(rest) == n:
+			// One line is longer than the part.
 			j.part = make([]byte, 2*len(part))
 		}
 	}
@@ -307,8 +313,9 @@ func WriteLockOwner(lock *os.File, place, pid int, start uint64) error {
 
 // LockOwner is a process that had the lock when it wrote that down.
 type LockOwner struct {
-	PID   int
-	Start uint64 // as in /proc/PID/stat
+	PID int
+	// As in /proc/PID/stat.
+	Start uint64
 }
 
 // LockOwners lists who wrote down to have the lock, in any order. Some of them may be gone.

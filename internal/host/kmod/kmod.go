@@ -29,7 +29,8 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 		return d, fmt.Errorf("cannot read the version of NVIDIA's kernel module: %w", err)
 	}
 	d.Module, d.Open = parseModule(banner)
-	if d.Module == "" { // without a card, the first file is missing
+	if d.Module == "" {
+		// Without a card, the first file is missing.
 		if version, err := readText(root, "sys/module/nvidia/version"); err == nil && isVersion(strings.TrimSpace(version)) {
 			d.Module = strings.TrimSpace(version)
 		}
@@ -44,7 +45,8 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 	d.Kernel = strings.TrimSpace(release)
 	d.Built = isModuleBuilt(root, d.Kernel)
 	d.SecureBoot = isSecureBoot(root)
-	compatible, _ := readText(root, "proc/device-tree/compatible") // "nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0"
+	// "nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0".
+	compatible, _ := readText(root, "proc/device-tree/compatible")
 	d.Tegra = strings.Contains(compatible, "nvidia,tegra") || fileExists(root, "sys/module/nvgpu")
 	d.WSL = err == nil && strings.Contains(strings.ToLower(release), "microsoft") && fileExists(root, "dev/dxg")
 	d.Modprobe = os.Geteuid() == 0 || slices.ContainsFunc([]string{"usr/bin/nvidia-modprobe", "bin/nvidia-modprobe"}, func(path string) bool {
@@ -103,7 +105,8 @@ func DeviceMinors(root string) map[string]int {
 // ignores /dev/nvidia-nvswitchctl, which exists on machines without a switch too, and switches with the driver
 // vfio-pci, which belong to a virtual machine.
 func readFabric(root string) (switches []string, off bool) {
-	entries, _ := listNames(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch")) // without the folder there is none
+	// Without the folder there is none.
+	entries, _ := listNames(filepath.Join(root, "sys/bus/pci/drivers/nvidia-nvswitch"))
 	for _, name := range entries {
 		if strings.Count(name, ":") == 2 {
 			switches = append(switches, name)

@@ -29,7 +29,8 @@ func DeviceNodes(root string) ([]hostinfo.Node, error) {
 		card = card && digits != "" && strings.Trim(digits, "0123456789") == ""
 		return !card && !slices.Contains([]string{"nvidiactl", "nvidia-uvm", "dxg", "kfd"}, name)
 	})
-	render, _ := listNames(filepath.Join(root, "dev/dri")) // a machine without the folder has none
+	// A machine without the folder has none.
+	render, _ := listNames(filepath.Join(root, "dev/dri"))
 	for _, name := range render {
 		if vendor, err := readText(root, "sys/class/drm/"+name+"/device/vendor"); strings.HasPrefix(name, "renderD") && err == nil && strings.TrimSpace(vendor) == "0x1002" {
 			paths = append(paths, "dri/"+name)

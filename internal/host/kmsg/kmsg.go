@@ -27,9 +27,11 @@ import (
 
 // Error is one XID in the log, or the end of others.
 type Error struct {
-	PCI   string // "0000:05:00", lower case: domain, bus and device; "" for all devices
-	XID   gpu.XID
-	After bool // no error: the device has recovered or the driver was loaded again, and earlier errors do not count
+	// "0000:05:00", lower case: domain, bus and device; "" for all devices.
+	PCI string
+	XID gpu.XID
+	// No error: the device has recovered or the driver was loaded again, and earlier errors do not count.
+	After bool
 }
 
 // logTailSize is how much of the log is read, in bytes: some 1,500 lines, in about a millisecond.
@@ -41,8 +43,10 @@ const maxPerCode = 4
 
 // Actions of syslog(2) (torvalds/linux include/linux/syslog.h).
 const (
-	readAll   = 3  // SYSLOG_ACTION_READ_ALL: the last part of the log that fits; it stays in the log
-	sizeOfLog = 10 // SYSLOG_ACTION_SIZE_BUFFER
+	// SYSLOG_ACTION_READ_ALL: the last part of the log that fits; it stays in the log.
+	readAll = 3
+	// SYSLOG_ACTION_SIZE_BUFFER.
+	sizeOfLog = 10
 )
 
 // ReadErrors returns the errors at the end of the log, oldest first, at most four of each device and code. For root "/" it
@@ -51,7 +55,8 @@ const (
 // root may.
 func ReadErrors(root string) ([]Error, error) {
 	size, err := logTailSize, error(nil)
-	if root == "/" { // needs the same permission as reading, and costs next to nothing if refused
+	if root == "/" {
+		// Needs the same permission as reading, and costs next to nothing if refused.
 		if hasSeccompFilter() {
 			return nil, unix.EPERM
 		}
@@ -106,7 +111,8 @@ func logClockStart() time.Time {
 	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
 		return time.Time{}
 	}
-	return time.Now().Add(shift - time.Duration(ts.Nano())).Round(time.Millisecond) // so that readings agree
+	// So that readings agree.
+	return time.Now().Add(shift - time.Duration(ts.Nano())).Round(time.Millisecond)
 }
 
 // Parse finds the errors in lines of the kernel's log. start is the time at which the log's clock started. It skips
@@ -134,8 +140,9 @@ func Parse(text []byte, start time.Time) []Error {
 
 // logLine is one line of the log.
 type logLine struct {
-	stamp  string
-	since  time.Duration // since the start of the log's clock
+	stamp string
+	// since the start of the log's clock.
+	since  time.Duration
 	text   []byte
 	driver bool
 }
@@ -154,7 +161,8 @@ func parseStamp(line []byte) (logLine, bool) {
 	if !ok || !dotted || len(micros) != 6 || err1 != nil || err2 != nil {
 		return logLine{}, false
 	}
-	if bytes.HasPrefix(rest, []byte("[")) { // the task or processor, depending on the kernel's configuration
+	if bytes.HasPrefix(rest, []byte("[")) {
+		// The task or processor, depending on the kernel's configuration.
 		_, rest, _ = bytes.Cut(rest, []byte("]"))
 	}
 	text, spaced := bytes.CutPrefix(rest, []byte(" "))

@@ -15,7 +15,8 @@ import (
 
 // CreatedObject is an object that was made.
 type CreatedObject struct {
-	Kind string          `json:"kind"` // as kubectl takes it: "job.batch"
+	// As kubectl takes it: "job.batch".
+	Kind string          `json:"kind"`
 	Meta kubernetes.Meta `json:"metadata"`
 }
 
@@ -119,7 +120,8 @@ func (c *Cluster) Delete(ctx context.Context, names ...string) error {
 
 // ManagedSelector selects what gpuard has made in the namespace: of these jobs, or of all if there are none or very many.
 func ManagedSelector(jobs []string) string {
-	const by, most = "app.kubernetes.io/managed-by=gpuard", 50 // the selector is part of a URL
+	// The selector is part of a URL.
+	const by, most = "app.kubernetes.io/managed-by=gpuard", 50
 	if len(jobs) == 0 || len(jobs) > most {
 		return by
 	}

@@ -20,11 +20,13 @@ import (
 
 // Cluster is a way to one cluster. The zero value of Context and Namespace is what kubectl takes by itself.
 type Cluster struct {
-	Path      string   // of kubectl
-	Env       []string // of kubectl; its KUBECONFIG is obeyed
+	Path string // of kubectl
+	// Of kubectl; its KUBECONFIG is obeyed.
+	Env       []string
 	Context   string
 	Namespace string
-	Patience  time.Duration // for one answer; 0: 20 s
+	// For one answer; 0: 20 s.
+	Patience time.Duration
 }
 
 // ErrorKind is what became of a call that failed.
@@ -32,10 +34,14 @@ type ErrorKind int
 
 // Kinds of failures.
 const (
-	Refused   ErrorKind = iota // the cluster, or kubectl, says no
-	NotFound                   // there is no such object
-	Forbidden                  // this person may not
-	Silent                     // nothing answers: whether the call had an effect is unknown
+	// The cluster, or kubectl, says no.
+	Refused ErrorKind = iota
+	// There is no such object.
+	NotFound
+	// This person may not.
+	Forbidden
+	// Nothing answers: whether the call had an effect is unknown.
+	Silent
 )
 
 // Error is a call that failed. Its text is one line, which kubectl has written.
@@ -114,7 +120,8 @@ func (c *Cluster) runKubectl(ctx context.Context, stdin []byte, args ...string) 
 func parseFailure(said string, err error) error {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	text := strings.TrimSpace(lines[len(lines)-1])
-	for _, line := range lines { // a refusal of a manifest goes on over several lines
+	for _, line := range lines {
+		// A refusal of a manifest goes on over several lines.
 		if strings.HasPrefix(line, "Error from server") || strings.HasPrefix(line, "error: ") {
 			text = strings.TrimSpace(line)
 			break

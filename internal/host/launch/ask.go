@@ -19,10 +19,12 @@ import (
 
 // Question is a program that is started to answer one question and ends.
 type Question struct {
-	Path string   // file to execute
-	Args []string // with the program's name first
-	Env  []string // exactly this environment; of a name that is there twice the first counts
-	Dir  string
+	Path string // file to execute
+	// With the program's name first.
+	Args []string
+	// Exactly this environment; of a name that is there twice the first counts.
+	Env []string
+	Dir string
 }
 
 // UseProgramOf directs the question to the program that a process runs, in its working directory. Both are opened through the
@@ -70,7 +72,8 @@ func (o *childDescriptors) openPath(at int, path string) (int, error) {
 // Close closes them.
 func (o *childDescriptors) Close() error {
 	for _, fd := range o.fds {
-		_ = unix.Close(fd) // nothing was written
+		// Nothing was written.
+		_ = unix.Close(fd)
 	}
 	o.fds = nil
 	return nil
@@ -120,7 +123,8 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // a child of its own must not keep our pipes open
+	// A child of its own must not keep our pipes open.
+	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -19,15 +19,22 @@ import (
 
 // Command is what a child runs.
 type Command struct {
-	Path     string
-	Argv     []string
-	Env      []string     // of a name that is there twice the first counts
-	Out, Err *os.File     // nil: our own streams
-	Before   map[int]bool // descriptors that were open before libraries opened theirs, which the child does not get; nil: all
-	Keep     int          // the lease's descriptor, which it gets all the same; 0 none
-	Along    *os.File     // open file that it gets too, at LowestFD or above; nil none
-	Apart    bool         // signals to this process are not passed on: the caller acts on them
-	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
+	Path string
+	Argv []string
+	// Of a name that is there twice the first counts.
+	Env []string
+	// nil: our own streams.
+	Out, Err *os.File
+	// Descriptors that were open before libraries opened theirs, which the child does not get; nil: all.
+	Before map[int]bool
+	// The lease's descriptor, which it gets all the same; 0 none.
+	Keep int
+	// Open file that it gets too, at LowestFD or above; nil none.
+	Along *os.File
+	// Signals to this process are not passed on: the caller acts on them.
+	Apart bool
+	// Folder of the cgroup that it begins in; nil, or where that cannot be: ours.
+	Group *os.File
 
 	// Dying is called when the child has ended, before it is reaped, with its PID and its exit code, or -1 and the signal that
 	// ended it. With it the child must be Apart. It may be nil.
@@ -40,18 +47,23 @@ type Command struct {
 
 // Child is a command that runs as a child in our own process group, with our terminal.
 type Child struct {
-	process   *os.Process
-	ended     chan struct{}
-	signals   *signalForwarder
-	last      atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
-	dying     func(pid, code int, signal string)
-	alone     atomic.Bool  // when it stops, we do not
-	asked     atomic.Bool  // we have sent it a signal ourselves
-	resumedAt atomic.Int64 // when this process was continued after a stop, in ns after the start; stopping: it is about to stop; 0: never
+	process *os.Process
+	ended   chan struct{}
+	signals *signalForwarder
+	// Signal that was meant for it, and when (ns after its start); see Meant.
+	last  atomic.Int64
+	dying func(pid, code int, signal string)
+	// When it stops, we do not.
+	alone atomic.Bool
+	// We have sent it a signal ourselves.
+	asked atomic.Bool
+	// When this process was continued after a stop, in ns after the start; stopping: it is about to stop; 0: never.
+	resumedAt atomic.Int64
 	began     time.Time
 
-	once   sync.Once
-	status unix.WaitStatus // valid when ended is closed, like all below
+	once sync.Once
+	// Valid when ended is closed, like all below.
+	status unix.WaitStatus
 	usage  unix.Rusage
 	ran    time.Duration
 }
@@ -250,7 +262,8 @@ func (c *Child) WaitAndExit() {
 
 // dieBySignal ends this process by a signal.
 func dieBySignal(sig unix.Signal) {
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
+	// One core file is enough.
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	interrupt.DieBySignal(sig)
 }
 
@@ -285,7 +298,8 @@ func (c *Child) waitForEnd() {
 		case err == nil && status.Continued():
 			looks = 0
 			continue
-		case err == nil && status.Stopped(): // or stopped again
+		case err == nil && status.Stopped():
+			// Or stopped again.
 			looks = 0
 			if !c.alone.Load() && followsStop(status.StopSignal()) {
 				c.resumedAt.Store(stopInProgress)
@@ -294,7 +308,8 @@ func (c *Child) waitForEnd() {
 				looks = 20
 			}
 			continue
-		case err != nil: // another process has reaped it: its exit status is unknown, so it is no success
+		case err != nil:
+			// Another process has reaped it: its exit status is unknown, so it is no success.
 			status = 0xff << 8
 		}
 		c.recordEnd(status, usage)
@@ -309,7 +324,8 @@ func (c *Child) continueStopped(looks int) int {
 	case !isStopped(c.PID()):
 		return 0
 	case looks > 1:
-		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
+		// The signal reaches the members of a group one after the other.
+		time.Sleep(2 * time.Millisecond)
 		return looks - 1
 	}
 	_ = c.process.Signal(unix.SIGCONT)

@@ -21,17 +21,22 @@ type ChildGroup struct {
 
 	mu      sync.Mutex
 	running map[int]*os.Process // by number
-	meant   time.Time           // the last signal to end them
-	asked   bool                // we have sent them a signal ourselves
-	by      os.Signal           // how
+	// The last signal to end them.
+	meant time.Time
+	// We have sent them a signal ourselves.
+	asked bool
+	by    os.Signal // how
 }
 
 // ChildEnd is the end of one of a crew.
 type ChildEnd struct {
-	Number int // in the order of the starts, from 0
+	// In the order of the starts, from 0.
+	Number int
 	PID    int
-	Code   int    // exit code; -1 when a signal ended it
-	Signal string // that ended it: "SIGKILL"; "" none
+	// Exit code; -1 when a signal ended it.
+	Code int
+	// That ended it: "SIGKILL"; "" none.
+	Signal string
 }
 
 // Failed reports whether the command says that it failed.
@@ -69,7 +74,8 @@ func (c *ChildGroup) Start(number int, env []string) error {
 		return &NotExecutableError{argv[0], errors.Unwrap(err)}
 	}
 	c.running[number] = cmd.Process
-	if c.by != nil { // it came too late for what all the others were told
+	if c.by != nil {
+		// It came too late for what all the others were told.
 		_ = cmd.Process.Signal(c.by)
 	}
 	go c.waitForMember(number, cmd.Process)

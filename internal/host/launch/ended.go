@@ -47,7 +47,8 @@ const maxSignalDelay = 200 * time.Millisecond
 // awaitSignal waits a moment for a signal to be heard of that a command has obeyed by its end: one that is sent to a process group,
 // as by a terminal, may reach the command first, and then it looks as if that had failed by itself.
 func awaitSignal(status syscall.WaitStatus, heard func() bool) {
-	if name := endSignalName(status); name == "" || name == "SIGKILL" { // of that we would not hear
+	if name := endSignalName(status); name == "" || name == "SIGKILL" {
+		// Of that we would not hear.
 		return
 	}
 	for end := time.Now().Add(maxSignalDelay); !heard() && time.Now().Before(end); {

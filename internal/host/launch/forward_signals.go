@@ -15,12 +15,15 @@ import (
 
 // signalForwarder is what this process does with signals while a child runs, or several.
 type signalForwarder struct {
-	meant   func(syscall.Signal) // called with each signal that ends programs, to whichever process it was sent
-	send    func(os.Signal)      // passes one on
-	caught  chan os.Signal
-	done    chan struct{} // closed when nothing is passed on any more
+	// Called with each signal that ends programs, to whichever process it was sent.
+	meant  func(syscall.Signal)
+	send   func(os.Signal) // passes one on
+	caught chan os.Signal
+	// Closed when nothing is passed on any more.
+	done    chan struct{}
 	signals []os.Signal
-	witness *groupSignalCounter // nil where there could be none
+	// nil where there could be none.
+	witness *groupSignalCounter
 }
 
 // catchSignals begins to catch the signals that are passed on. What was ignored when this process started stays so, for the
@@ -32,7 +35,8 @@ func catchSignals(signals []unix.Signal, meant func(syscall.Signal), send func(o
 			continue
 		}
 		if isRuntimeSignal(sig) {
-			signal.Ignore(sig) // for a moment: the runtime takes a signal back only after it let go of it
+			// For a moment: the runtime takes a signal back only after it let go of it.
+			signal.Ignore(sig)
 		}
 		p.signals = append(p.signals, sig)
 	}
@@ -82,7 +86,8 @@ func (p *signalForwarder) forwardSignals() {
 		n, _ := sig.(syscall.Signal)
 		switch n {
 		case unix.SIGTTIN:
-			continue // of the terminal alone, and to the whole group
+			// Of the terminal alone, and to the whole group.
+			continue
 		case unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP:
 			p.meant(n)
 		}

@@ -132,9 +132,11 @@ func cstring(s string) *byte {
 type forkArgs struct {
 	exe, root  *byte
 	argv, envp **byte
-	keep       [3]uintptr // descriptors, sorted; where there are two the last one twice
-	null       uintptr
-	failed     uintptr // why the grandchild could not execute
+	// Descriptors, sorted; where there are two the last one twice.
+	keep [3]uintptr
+	null uintptr
+	// Why the grandchild could not execute.
+	failed uintptr
 }
 
 // sigaction is the kernel's struct sigaction with room to spare: only its first word is looked at or set
@@ -228,7 +230,8 @@ func closeRange(first, lastFD uintptr) {
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, first, lastFD, 0); errno == 0 {
 		return
 	}
-	for fd := first; fd <= lastFD && fd < 4096; fd++ { // kernels before 5.9
+	for fd := first; fd <= lastFD && fd < 4096; fd++ {
+		// Kernels before 5.9.
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 	}
 }

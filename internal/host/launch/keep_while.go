@@ -56,6 +56,7 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) || fds[1].Revents != 0 {
 			return
 		}
-		_, _ = unix.Read(in, make([]byte, 4096)) // what happened is looked at above
+		// What happened is looked at above.
+		_, _ = unix.Read(in, make([]byte, 4096))
 	}
 }

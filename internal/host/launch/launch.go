@@ -83,11 +83,13 @@ func (e *NotExecutableError) Unwrap() error { return e.Err }
 func FindCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
-	case err == nil && !isRegularFile(path): // such as a pipe: execve(2) takes none
+	case err == nil && !isRegularFile(path):
+		// Such as a pipe: execve(2) takes none.
 		return "", &NotExecutableError{path, unix.EACCES}
 	case err == nil:
 		return path, nil
-	case errors.Is(err, exec.ErrDot): // PATH asks for the current folder; that is the user's choice
+	case errors.Is(err, exec.ErrDot):
+		// PATH asks for the current folder; that is the user's choice.
 		return filepath.Abs(path)
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		if path := findInPath(command); path != "" {

@@ -23,10 +23,13 @@ import (
 type groupSignalCounter struct {
 	pid    int
 	answer *os.File
-	told   [standardSignals]uint32    // counts of the last answer
-	credit [standardSignals]uint32    // of the group, and not seen by this process yet
+	// Counts of the last answer.
+	told [standardSignals]uint32
+	// Of the group, and not seen by this process yet.
+	credit [standardSignals]uint32
 	since  [standardSignals]time.Time // of the credit
-	silent bool                       // it did not answer once
+	// It did not answer once.
+	silent bool
 }
 
 // standardSignals are the numbers of the standard signals, and of none: 0.
@@ -35,7 +38,8 @@ const standardSignals = 32
 // The signals to the witness: real-time ones, which have no other use here.
 const (
 	askCountsSignal = 40
-	parentEndSignal = 41 // a thread of its parent has ended, perhaps the last
+	// A thread of its parent has ended, perhaps the last.
+	parentEndSignal = 41
 )
 
 // mergeWindow is how long two equal signals that came together may be apart in this process. The Go runtime may also make
@@ -50,10 +54,12 @@ const groupWindow = 500 * time.Millisecond
 type signalCounterArgs struct {
 	answer, null uintptr // descriptors
 	parent       uintptr
-	set          uint64 // signals to wait for
-	name         *byte
-	line         [][]byte // its command line, ours
-	counts       [standardSignals]uint32
+	// Signals to wait for.
+	set  uint64
+	name *byte
+	// Its command line, ours.
+	line   [][]byte
+	counts [standardSignals]uint32
 }
 
 // newWitness starts one for the signals. Its end comes with ours, or by stop.
@@ -77,7 +83,8 @@ func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 			a.set |= 1 << (n - 1)
 		}
 	}
-	for _, arg := range os.Args { // in the memory that the kernel shows as command line
+	for _, arg := range os.Args {
+		// In the memory that the kernel shows as command line.
 		if arg != "" {
 			a.line = append(a.line, unsafe.Slice(unsafe.StringData(arg), len(arg)))
 		}
@@ -94,7 +101,8 @@ func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 // stop ends the witness.
 func (w *groupSignalCounter) stop() {
 	_ = w.answer.Close()
-	_ = unix.Kill(w.pid, unix.SIGKILL) // no other goroutine reaps it, so its PID is still its own
+	// No other goroutine reaps it, so its PID is still its own.
+	_ = unix.Kill(w.pid, unix.SIGKILL)
 	for {
 		if _, err := unix.Wait4(w.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			return
@@ -105,7 +113,8 @@ func (w *groupSignalCounter) stop() {
 // matchGroupSignal reports whether the signal came to the whole group; known is false when the witness does not answer.
 func (w *groupSignalCounter) matchGroupSignal(sig unix.Signal) (group, known bool) {
 	if w.silent || !w.updateCounts() {
-		w.silent = true // a late answer would be taken for the next one
+		// A late answer would be taken for the next one.
+		w.silent = true
 		return false, false
 	}
 	if w.credit[sig] > 0 {
@@ -182,7 +191,8 @@ func rawWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
 	}
-	closeRange(3, a.answer-1) // whatever the caller passed on, and the lease
+	// Whatever the caller passed on, and the lease.
+	closeRange(3, a.answer-1)
 	closeRange(a.answer+1, 1<<31-1)
 	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, parentEndSignal, 0)
 	for {

@@ -26,7 +26,8 @@ func DefaultSignals() {
 		}
 	}
 	if limited {
-		signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ) // the write's own error tells the rest (setrlimit(2), EFBIG)
+		// The write's own error tells the rest (setrlimit(2), EFBIG).
+		signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ)
 	}
 	inheritIgnored()
 }

@@ -55,7 +55,8 @@ func appendToFile(dir *sys.Dir, name string, line []byte, most int64) error {
 		if _, err := file.ReadAt(last, size-1); err != nil {
 			return err
 		}
-		if last[0] != '\n' { // a killed process, or a full disk, has left a part of a line
+		if last[0] != '\n' {
+			// A killed process, or a full disk, has left a part of a line.
 			text = append([]byte{'\n'}, text...)
 		}
 		if size+int64(len(text)) > most {
@@ -82,7 +83,8 @@ func openLocked(dir *sys.Dir, name string) (*os.File, error) {
 		if late := time.Now().After(end); late || locked == nil && err == nil && here.Ino == there.Ino {
 			return file, nil
 		}
-		_ = file.Close() // it is locked, or another file has its name by now
+		// It is locked, or another file has its name by now.
+		_ = file.Close()
 	}
 }
 
@@ -136,7 +138,8 @@ func dropOlderHalf(dir *sys.Dir, name string, file *os.File, text []byte) error 
 func ReadText(folder, name string, uid uint32, most int64) ([]byte, error) {
 	enter := sys.OpenDir
 	if uid == uint32(os.Geteuid()) { //nolint:gosec // a uid
-		enter = sys.FollowDir // one's own links may be followed
+		// One's own links may be followed.
+		enter = sys.FollowDir
 	}
 	dir, err := enter(folder)
 	if err != nil {

@@ -22,33 +22,44 @@ import (
 
 // ShownDevice is one device as the driver reports it. Its index in the answer is the number that programs use.
 type ShownDevice struct {
-	UUID gpu.UUID `json:"uuid"` // "GPU-…" or "MIG-…", as nvidia-smi -L prints them; "" if not known
-	PCI  string   `json:"pci"`  // "0000:17:00.0", lower case; "" if not known
-	Name string   `json:"name"`
+	// "GPU-…" or "MIG-…", as nvidia-smi -L prints them; "" if not known.
+	UUID gpu.UUID `json:"uuid"`
+	// "0000:17:00.0", lower case; "" if not known.
+	PCI  string `json:"pci"`
+	Name string `json:"name"`
 }
 
 // Answer is what a process with that environment sees.
 type Answer struct {
-	Devices []ShownDevice `json:"devices"` // in the order of their ordinals; never nil
-	Code    int           `json:"code"`    // what cuInit returned (CUresult); 0 is success
-	Word    string        `json:"word"`    // the code's name, such as "CUDA_ERROR_NO_DEVICE"
-	CUDA    string        `json:"cuda"`    // highest CUDA version of the driver, "12.4"; "" if not known
-	Library string        `json:"library"` // the file that the loader found
-	Parents bool          `json:"parents"` // the UUID of a MIG device is that of its GPU: the library has no cuDeviceGetUuid_v2
+	// In the order of their ordinals; never nil.
+	Devices []ShownDevice `json:"devices"`
+	// What cuInit returned (CUresult); 0 is success.
+	Code int `json:"code"`
+	// The code's name, such as "CUDA_ERROR_NO_DEVICE".
+	Word string `json:"word"`
+	// Highest CUDA version of the driver, "12.4"; "" if not known.
+	CUDA string `json:"cuda"`
+	// The file that the loader found.
+	Library string `json:"library"`
+	// The UUID of a MIG device is that of its GPU: the library has no cuDeviceGetUuid_v2.
+	Parents bool `json:"parents"`
 }
 
 // The CUresult values that this package distinguishes ("CUDA Driver API", module "Data types used by CUDA driver").
 const (
-	success          = 0
-	notInitialized   = 3
-	stubLibrary      = 34
-	noDevice         = 100
-	invalidDevice    = 101
-	systemNotReady   = 802
-	driverMismatch   = 803
-	newerThanDriver  = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE; observed of libcuda 535 to 555: this where the kernel driver is somewhat older, 803 where it is newer
-	unknownError     = 999
-	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks
+	success        = 0
+	notInitialized = 3
+	stubLibrary    = 34
+	noDevice       = 100
+	invalidDevice  = 101
+	systemNotReady = 802
+	driverMismatch = 803
+	// CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE; observed of libcuda 535 to 555: this where the kernel driver is
+	// somewhat older, 803 where it is newer.
+	newerThanDriver = 804
+	unknownError    = 999
+	// CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks.
+	functionNotFound = 500
 )
 
 // ListDevices loads the library in this process, initialises it, and lists the devices that it reports under the environment
@@ -56,7 +67,8 @@ const (
 // empty and has the code, as in XuehaiPan/nvitop nvitop/api/device.py. Every other failure is a *gpu.Unavailable. It
 // blocks as long as the driver does; Ask has a deadline.
 func ListDevices() (Answer, error) {
-	runtime.LockOSThread() // the loader keeps its error text per thread
+	// The loader keeps its error text per thread.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	a := Answer{Devices: []ShownDevice{}}
 	handle, err := purego.Dlopen(libraryName, purego.RTLD_NOW|purego.RTLD_LOCAL)

@@ -43,7 +43,8 @@ func refusedError(function string, a Answer) *gpu.Unavailable {
 		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'",
 	}
 	switch a.Code {
-	case unknownError: // mostly after suspend
+	case unknownError:
+		// Mostly after suspend.
 		u.Remedy = "after suspend, when nothing uses the GPUs, load the module again: sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm; if it is in use, or that does not help: " +
 			"see what the driver says (sudo dmesg | grep -iE 'nvrm|xid'), and reboot"
 	case stubLibrary:
@@ -57,7 +58,8 @@ func refusedError(function string, a Answer) *gpu.Unavailable {
 	case newerThanDriver:
 		u.Cause = gpu.VersionMismatch
 		u.Remedy = a.Library + " is newer than the loaded kernel driver: after an update reboot, or load the driver again"
-		if strings.Contains(a.Library, "/compat/") { // where NVIDIA's packages cuda-compat-… put theirs
+		if strings.Contains(a.Library, "/compat/") {
+			// Where NVIDIA's packages cuda-compat-… put theirs.
 			u.Remedy = a.Library + " is for older kernel drivers, but on data center cards only: take that folder out of LD_LIBRARY_PATH (in a container also out of /etc/ld.so.conf.d), or update the driver"
 		}
 	}

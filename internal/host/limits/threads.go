@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	threadsNeeded   = 12 // of gpuard and of what it starts
-	lowProcessLimit = 64 // a limit below this is worth the time to count who uses it
+	// Of gpuard and of what it starts.
+	threadsNeeded = 12
+	// A limit below this is worth the time to count who uses it.
+	lowProcessLimit = 64
 )
 
 // ProcessObstacle says why this user may start no more processes and threads, without which the Go runtime ends with a dump; ""
@@ -81,5 +83,6 @@ func processThreads(folder string, uid int) int {
 	if !ok || int(st.Uid) != uid || st.Nlink < 2 {
 		return 0
 	}
-	return int(st.Nlink) - 2 // a link from the folder of each thread
+	// A link from the folder of each thread.
+	return int(st.Nlink) - 2
 }

@@ -18,7 +18,8 @@ const (
 	oldMagic  = "ld.so-1.7.0"
 	headSize  = 48
 	entrySize = 24
-	oldHead   = 16 // 11 bytes of magic, one byte of padding, the count
+	// 11 bytes of magic, one byte of padding, the count.
+	oldHead   = 16
 	oldEntry  = 12
 	alignment = 8
 )
@@ -62,7 +63,8 @@ func parseCache(data []byte, flags int32) ([]cacheEntry, error) {
 	var found []cacheEntry
 	for i := range count {
 		at := data[headSize+i*entrySize:]
-		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 { // another architecture, or only for some processors
+		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 {
+			// Another architecture, or only for some processors.
 			continue
 		}
 		name, ok1 := cString(data, order.Uint32(at[4:]))

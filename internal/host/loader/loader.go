@@ -24,7 +24,8 @@ import (
 // it.
 type Search struct {
 	Root string
-	Path string // LD_LIBRARY_PATH, "" if it is not set
+	// LD_LIBRARY_PATH, "" if it is not set.
+	Path string
 }
 
 // Libraries lists the libraries of the driver and of CUDA in the order in which the loader searches them: of several
@@ -34,7 +35,8 @@ type Search struct {
 func (s Search) Libraries() ([]hostinfo.Library, error) {
 	var found []hostinfo.Library
 	for _, folder := range strings.FieldsFunc(s.Path, func(r rune) bool { return r == ':' || r == ';' }) {
-		if filepath.IsAbs(folder) { // a relative one depends on the working directory of the program
+		if filepath.IsAbs(folder) {
+			// A relative one depends on the working directory of the program.
 			found = append(found, s.librariesIn(folder, "LD_LIBRARY_PATH")...)
 		}
 	}
@@ -85,7 +87,8 @@ func FirstNamed(libraries []hostinfo.Library, name string) (hostinfo.Library, bo
 func (s Search) readCache() ([]cacheEntry, error) {
 	data, err := os.ReadFile(filepath.Join(s.Root, "etc/ld.so.cache"))
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // another C library, or a distribution without one
+	case errors.Is(err, fs.ErrNotExist):
+		// Another C library, or a distribution without one.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the loader's cache: %w", err)
@@ -119,10 +122,12 @@ func (s Search) FindOutside(name string) string {
 func (s Search) librariesIn(folder, from string) []hostinfo.Library {
 	entries, err := os.ReadDir(filepath.Join(s.Root, folder))
 	if err != nil {
-		return nil // the loader ignores it too
+		// The loader ignores it too.
+		return nil
 	}
 	var found []hostinfo.Library
-	linked := map[string]bool{} // files that are the target of a link with another name
+	// Files that are the target of a link with another name.
+	linked := map[string]bool{}
 	for _, e := range entries {
 		version, ok := parseLibraryName(e.Name())
 		path := filepath.Join(folder, e.Name())
@@ -184,9 +189,11 @@ func (s Search) isLoadable(path string) bool {
 	defer file.Close() //nolint:errcheck // read only
 	head := make([]byte, 20)
 	if n, _ := file.Read(head); n < len(head) || string(head[:4]) != "\x7fELF" {
-		return true // the loader fails here and does not search further
+		// The loader fails here and does not search further.
+		return true
 	}
-	machine := map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH] // EM_X86_64, EM_AARCH64
+	// EM_X86_64, EM_AARCH64.
+	machine := map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH]
 	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
 }
 

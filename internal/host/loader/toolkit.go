@@ -81,7 +81,8 @@ func (s Search) toolkitVersion(folder string) string {
 		}
 	}
 	headers := []string{"include/cuda.h", "targets/x86_64-linux/include/cuda.h", "targets/sbsa-linux/include/cuda.h"}
-	if folder == "/usr/lib/nvidia-cuda-toolkit" { // Debian's package has its headers in /usr/include
+	if folder == "/usr/lib/nvidia-cuda-toolkit" {
+		// Debian's package has its headers in /usr/include.
 		headers = []string{"../../include/cuda.h"}
 	}
 	for _, header := range headers {

@@ -34,14 +34,17 @@ const CopyFlag = "__log"
 
 // Log is a file for the output of a command.
 type Log struct {
-	Out, Err *os.File // standard output and error for the command
-	PID      int      // of the process that copies
+	// Standard output and error for the command.
+	Out, Err *os.File
+	// Of the process that copies.
+	PID int
 
-	path     string
-	ended    chan struct{}
-	asking   sync.Mutex
-	ask      *os.File // a byte that is written there comes back when all is copied
-	question byte     // the last one
+	path   string
+	ended  chan struct{}
+	asking sync.Mutex
+	// A byte that is written there comes back when all is copied.
+	ask      *os.File
+	question byte // the last one
 }
 
 // StartLog starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
@@ -69,10 +72,12 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	cmd.Args = append([]string{"gpuard", CopyFlag}, cmd.Args[1:]...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
 	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs, answers}
-	if show { // else /dev/null
+	if show {
+		// Else /dev/null.
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that Ctrl-C and Ctrl-Z do not reach it
+	// So that Ctrl-C and Ctrl-Z do not reach it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	_ = out.Close()
 	_ = errs.Close()
@@ -125,7 +130,8 @@ func (l *Log) awaitCopied() {
 	answer := make([]byte, 1)
 	for {
 		_, err := l.ask.Read(answer)
-		isLate := answer[0] != l.question // an answer to an earlier question
+		// An answer to an earlier question.
+		isLate := answer[0] != l.question
 		if err != nil || !isLate {
 			return
 		}
@@ -138,8 +144,9 @@ func WriteNote(path, line string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()                                     //nolint:errcheck // the write says it
-	_ = file.SetWriteDeadline(time.Now().Add(time.Second)) // for a full pipe; regular files have no deadline
+	defer file.Close() //nolint:errcheck // the write says it
+	// For a full pipe; regular files have no deadline.
+	_ = file.SetWriteDeadline(time.Now().Add(time.Second))
 	if _, err := fmt.Fprintln(file, line); err != nil {
 		return fmt.Errorf("cannot log to %s: %w", path, err)
 	}
@@ -161,7 +168,8 @@ func (l *Log) Close(patience time.Duration) {
 }
 
 func openForAppend(path string) (*os.File, error) {
-	file, err := sys.OpenFile(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o666) // the umask decides, as for a shell's >>
+	// The umask decides, as for a shell's >>.
+	file, err := sys.OpenFile(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o666)
 	if info, serr := os.Stat(path); errors.Is(err, unix.ENXIO) && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return nil, fmt.Errorf("cannot log to %s: it is a named pipe that no program reads (%w); start the reader first, or name a file: --log FILE", path, unix.ENXIO)
 	}
@@ -183,7 +191,8 @@ func CopyOutput(args []string) error {
 	}
 	w := &limitedFile{path: args[0], limit: limit}
 	defer w.close()
-	for _, pipe := range []int{0, 3} { // that only this process reads
+	for _, pipe := range []int{0, 3} {
+		// That only this process reads.
 		if err := unix.SetNonblock(pipe, true); err != nil {
 			return err
 		}
@@ -224,7 +233,8 @@ func (s outputStream) copyToLog(w *limitedFile) {
 			case errors.Is(err, unix.EPIPE):
 				return
 			case err != nil:
-				show = false // the terminal is gone; the file still gets the output
+				// The terminal is gone; the file still gets the output.
+				show = false
 			}
 		}
 	}
@@ -244,7 +254,8 @@ func writeAll(fd int, b []byte) error {
 		n, err := unix.Write(fd, b)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN): // another process made the terminal non-blocking
+		case errors.Is(err, unix.EAGAIN):
+			// Another process made the terminal non-blocking.
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 1000) //nolint:gosec // a descriptor
 		case err != nil:
 			return err
@@ -335,7 +346,8 @@ func (w *limitedFile) openOrRotate(more int64) error {
 	}
 	w.file, w.size = file, info.Size()
 	if !info.Mode().IsRegular() {
-		w.limit = math.MaxInt64 // a FIFO or a device is not renamed
+		// A FIFO or a device is not renamed.
+		w.limit = math.MaxInt64
 	}
 	return nil
 }

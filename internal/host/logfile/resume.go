@@ -34,11 +34,13 @@ func ResumeCopy(path, source string) (io.WriteCloser, error) {
 	info, err := file.Stat()
 	if err == nil {
 		if text, rerr := os.ReadFile(path + ".from"); rerr == nil {
-			_ = json.Unmarshal(text, &from) // a damaged one is another source
+			// A damaged one is another source.
+			_ = json.Unmarshal(text, &from)
 		}
 		if from.Source != source {
 			from.Source, from.Start = source, info.Size()
-			text, _ := json.Marshal(from) // text and a number
+			// text and a number.
+			text, _ := json.Marshal(from)
 			err = writeSource(path+".from", text)
 		}
 	}

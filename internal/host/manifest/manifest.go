@@ -34,9 +34,11 @@ const maxRecordSize = 4 << 20
 type Manifest struct {
 	edit.Record
 
-	path   string
-	folder *sys.Dir // contains the record, and is locked
-	saved  []byte   // content of the file; nil: not known
+	path string
+	// Contains the record, and is locked.
+	folder *sys.Dir
+	// Content of the file; nil: not known.
+	saved []byte
 }
 
 // Peek reads the record without locking it. A record that does not exist is empty.
@@ -99,7 +101,8 @@ func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 func Open(path string, busy func()) (*Manifest, error) {
 	for lost := 0; ; {
 		m, err := tryOpen(path, busy)
-		if errors.Is(err, os.ErrNotExist) && lost < 100 { // another setup has just removed a folder that this one needs
+		if errors.Is(err, os.ErrNotExist) && lost < 100 {
+			// Another setup has just removed a folder that this one needs.
 			lost++
 			continue
 		}
@@ -264,7 +267,8 @@ func (m *Manifest) Save() error {
 		return err
 	}
 	name := filepath.Base(m.path)
-	next := name + ".new" // no other process writes it: the folder is locked. A killed process may have left one
+	// No other process writes it: the folder is locked. A killed process may have left one.
+	next := name + ".new"
 	err = m.folder.Remove(next)
 	if errors.Is(err, unix.EISDIR) {
 		err = m.folder.Rmdir(next)
@@ -280,7 +284,8 @@ func (m *Manifest) Save() error {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	_, err = f.Write(append(data, '\n'))
-	if os.Geteuid() == 0 && err == nil { // all users may read what root set up
+	if os.Geteuid() == 0 && err == nil {
+		// All users may read what root set up.
 		err = f.Chmod(0o644)
 	}
 	err = errors.Join(err, f.Sync(), f.Close())
@@ -302,9 +307,11 @@ func (m *Manifest) Close() error {
 		if err := m.folder.Remove(filepath.Base(m.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
 		}
-		_ = m.folder.Remove(filepath.Base(m.path) + ".new") // left by a killed process
+		// Left by a killed process.
+		_ = m.folder.Remove(filepath.Base(m.path) + ".new")
 		m.removeEmptyFolders()
-		_ = rmdir(filepath.Dir(m.path)) // gpuard's own folder, even if another process made it; it stays if it is not empty
+		// Gpuard's own folder, even if another process made it; it stays if it is not empty.
+		_ = rmdir(filepath.Dir(m.path))
 		return nil
 	}
 	m.removeEmptyFolders()

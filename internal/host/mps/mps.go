@@ -132,7 +132,8 @@ func (c *Control) Start(ctx context.Context) error {
 	defer setCloseOnExec()()
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.WaitDelay = time.Second // the daemon may keep its starter's streams
+	// The daemon may keep its starter's streams.
+	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s -d: %w %s", controlProgram, err, prose.Clean(strings.TrimSpace(said.String())))
 	}

@@ -5,9 +5,12 @@ package nvml
 
 // Buffer sizes, terminator included.
 const (
-	uuidSize    = 96 // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-	nameSize    = 96 // NVML_DEVICE_NAME_V2_BUFFER_SIZE
-	versionSize = 80 // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE, NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
+	// NVML_DEVICE_UUID_V2_BUFFER_SIZE.
+	uuidSize = 96
+	// NVML_DEVICE_NAME_V2_BUFFER_SIZE.
+	nameSize = 96
+	// NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE, NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE.
+	versionSize = 80
 )
 
 // memory is nvmlMemory_t; used includes the memory that the driver reserves.
@@ -103,25 +106,39 @@ const notAvailable32 = 1<<32 - 1
 
 // Arguments, from the enumerations of the header.
 const (
-	sensorGPU         = 0   // NVML_TEMPERATURE_GPU
-	thresholdSlowdown = 1   // NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
-	clockSM           = 1   // NVML_CLOCK_SM
-	clockMemory       = 2   // NVML_CLOCK_MEM
-	errorCorrected    = 0   // NVML_MEMORY_ERROR_TYPE_CORRECTED
-	errorUncorrected  = 1   // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-	countVolatile     = 0   // NVML_VOLATILE_ECC
-	retiredSingleBit  = 0   // NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS
-	retiredDoubleBit  = 1   // NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
-	fieldRecovery     = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-	affinityNode      = 0   // NVML_AFFINITY_SCOPE_NODE
-	linkMax           = 36  // NVML_NVLINK_MAX_LINKS
-	eventXID          = 8   // nvmlEventTypeXidCriticalError
-	linkToSwitch      = 2   // NVML_NVLINK_DEVICE_TYPE_SWITCH
-	fabricCompleted   = 3   // NVML_GPU_FABRIC_STATE_COMPLETED
+	// NVML_TEMPERATURE_GPU.
+	sensorGPU = 0
+	// NVML_TEMPERATURE_THRESHOLD_SLOWDOWN.
+	thresholdSlowdown = 1
+	clockSM           = 1 // NVML_CLOCK_SM
+	clockMemory       = 2 // NVML_CLOCK_MEM
+	// NVML_MEMORY_ERROR_TYPE_CORRECTED.
+	errorCorrected = 0
+	// NVML_MEMORY_ERROR_TYPE_UNCORRECTED.
+	errorUncorrected = 1
+	countVolatile    = 0 // NVML_VOLATILE_ECC
+	// NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS.
+	retiredSingleBit = 0
+	// NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR.
+	retiredDoubleBit = 1
+	// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION.
+	fieldRecovery = 230
+	// NVML_AFFINITY_SCOPE_NODE.
+	affinityNode = 0
+	// NVML_NVLINK_MAX_LINKS.
+	linkMax = 36
+	// nvmlEventTypeXidCriticalError.
+	eventXID = 8
+	// NVML_NVLINK_DEVICE_TYPE_SWITCH.
+	linkToSwitch = 2
+	// NVML_GPU_FABRIC_STATE_COMPLETED.
+	fabricCompleted = 3
 )
 
 // Kinds of a fieldValue that hold 32 bits; the others are read as 64.
 const (
-	kindUint32 = 1 // NVML_VALUE_TYPE_UNSIGNED_INT
-	kindInt32  = 5 // NVML_VALUE_TYPE_SIGNED_INT
+	// NVML_VALUE_TYPE_UNSIGNED_INT.
+	kindUint32 = 1
+	// NVML_VALUE_TYPE_SIGNED_INT.
+	kindInt32 = 5
 )

@@ -10,9 +10,11 @@ import (
 
 // deviceReader reads one device. It belongs to one goroutine, which sends only copies of its answer.
 type deviceReader struct {
-	lib     *Library
-	slices  []uintptr // handles of device.MIG, by position
-	unnamed []uintptr // of slices that are not in device.MIG
+	lib *Library
+	// Handles of device.MIG, by position.
+	slices []uintptr
+	// Of slices that are not in device.MIG.
+	unnamed []uintptr
 	deviceAnswer
 }
 
@@ -26,7 +28,8 @@ func (r *deviceReader) readingParts(what gpu.What) []func() {
 	}
 	load, processes := part{gpu.Quick, func() { r.readLoad(what) }}, part{gpu.Processes, func() { r.readProcesses(what) }}
 	order := []part{load, {gpu.Clocks, r.readClocks}, {gpu.Power, r.readPower}, processes, {gpu.Faults, func() { r.readFaults(what) }}, {gpu.Modes, r.readModes}, {gpu.Links, r.readLinkEnds}}
-	if what&gpu.Deciding != 0 { // whether the load has to be known
+	if what&gpu.Deciding != 0 {
+		// Whether the load has to be known.
 		order[0], order[3] = processes, load
 	}
 	list := []func(){r.readIdentity, func() { r.readSize(what) }}

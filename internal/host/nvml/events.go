@@ -25,7 +25,8 @@ func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 		l.listening.Add(1)
 		listeners.Go(func() {
 			defer l.listening.Add(-1)
-			l.shut.Lock()   // waits while the library is initialised again
+			// Waits while the library is initialised again.
+			l.shut.Lock()
 			l.shut.Unlock() //nolint:staticcheck // a later recount sees this listener in listening
 			l.listenDevice(ctx, id, out)
 		})

@@ -10,8 +10,9 @@ import (
 
 // linkEnds lists the other ends of a device's active NVLinks.
 type linkEnds struct {
-	peers    []string // PCI addresses
-	toSwitch bool     // a link ends at an NVSwitch, which joins all devices that have such a link
+	peers []string // PCI addresses
+	// A link ends at an NVSwitch, which joins all devices that have such a link.
+	toSwitch bool
 }
 
 // readLinkEnds reads the NVLinks of one device and its NUMA node.
@@ -21,7 +22,8 @@ func (r *deviceReader) readLinkEnds() {
 		var active uint32
 		const state = "nvmlDeviceGetNvLinkState"
 		if r.isLost() || !r.recordResult(state, r.lib.callDriver(state, r.handle, i, uintptr(unsafe.Pointer(&active)))) {
-			return // link numbers have no gaps
+			// Link numbers have no gaps.
+			return
 		}
 		if active != 0 {
 			r.readLinkEnd(i)
@@ -46,7 +48,8 @@ func (r *deviceReader) readLinkEnd(link uintptr) {
 // readNUMANode returns the NUMA node of the processor next to the device. If the driver does not report it, and the device's
 // memory is a node of its own (Grace Hopper), it returns that node.
 func (r *deviceReader) readNUMANode() *int {
-	var nodes [4]uint64 // a bit for each node
+	// A bit for each node.
+	var nodes [4]uint64
 	const near = "nvmlDeviceGetMemoryAffinity"
 	if !r.isLost() && r.recordResult(near, r.lib.callDriver(near, r.handle, uintptr(len(nodes)), uintptr(unsafe.Pointer(&nodes[0])), affinityNode)) {
 		for i := range 64 * len(nodes) {

@@ -39,7 +39,8 @@ func (r *deviceReader) readClocks() {
 func (r *deviceReader) readPower() {
 	r.device.Power = milliwattsToWatts(r.readNumber("nvmlDeviceGetPowerUsage"))
 	r.device.PowerLimit = milliwattsToWatts(r.readNumber("nvmlDeviceGetEnforcedPowerLimit"))
-	var millijoules uint64 // since Volta
+	// Since Volta.
+	var millijoules uint64
 	const energy = "nvmlDeviceGetTotalEnergyConsumption"
 	if !r.isLost() && r.recordResult(energy, r.lib.callDriver(energy, r.handle, uintptr(unsafe.Pointer(&millijoules)))) {
 		r.device.Energy = new(float64(millijoules) / 1000)

@@ -38,7 +38,8 @@ func (r *deviceReader) readMIG(what gpu.What) {
 			if r.isLost() {
 				return
 			}
-			continue // "not found" is an unused index
+			// "not found" is an unused index.
+			continue
 		}
 		if slice, ok := r.readSlice(handle, i, what); ok {
 			r.device.MIG = append(r.device.MIG, slice)

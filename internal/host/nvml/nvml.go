@@ -18,26 +18,40 @@ import (
 
 // Library is the opened and initialised driver library. Its methods may be called from several goroutines.
 type Library struct {
-	handle    uintptr // of dlopen
-	name      string  // the file name that was opened
-	driver    string
-	cuda      string
-	count     int
-	deadline  time.Duration          // of one call of Open or Read
-	kernel    string                 // folder with an entry for each device that the kernel driver has
-	catcher   Catcher                // nil: a crash of the library ends the process
-	entries   []string               // its entries when the devices were counted
-	counted   bool                   // the library is initialised, and count is right
-	step      atomic.Pointer[string] // the driver call that Open is in, for the message if it hangs
-	mu        sync.RWMutex
-	addresses map[string]uintptr // functions looked up so far
+	handle uintptr // of dlopen
+	// The file name that was opened.
+	name   string
+	driver string
+	cuda   string
+	count  int
+	// Of one call of Open or Read.
+	deadline time.Duration
+	// Folder with an entry for each device that the kernel driver has.
+	kernel string
+	// nil: a crash of the library ends the process.
+	catcher Catcher
+	// Its entries when the devices were counted.
+	entries []string
+	// The library is initialised, and count is right.
+	counted bool
+	// The driver call that Open is in, for the message if it hangs.
+	step atomic.Pointer[string]
+	mu   sync.RWMutex
+	// Functions looked up so far.
+	addresses map[string]uintptr
 
-	turn      chan struct{} // has one token while no reading runs: readings do not overlap
-	busy      []atomic.Bool // by index: a goroutine is in a driver call for this device
-	linking   atomic.Int32  // goroutines that compare devices
-	listening atomic.Int32  // goroutines that wait for events
-	shut      sync.Mutex    // held while the library is initialised again: no listener starts meanwhile
-	known     []gpu.Device  // by index: the last identity that was read, for a device that stops answering
+	// Has one token while no reading runs: readings do not overlap.
+	turn chan struct{}
+	// By index: a goroutine is in a driver call for this device.
+	busy []atomic.Bool
+	// Goroutines that compare devices.
+	linking atomic.Int32
+	// Goroutines that wait for events.
+	listening atomic.Int32
+	// Held while the library is initialised again: no listener starts meanwhile.
+	shut sync.Mutex
+	// By index: the last identity that was read, for a device that stops answering.
+	known []gpu.Device
 }
 
 // Option changes how the library is opened.
@@ -54,7 +68,8 @@ func WithKernelFolder(folder string) Option { return func(l *Library) { l.kernel
 type Catcher interface {
 	EnterCall(call string) (slot int)
 	LeaveCall(slot int)
-	NoteHang() // a call has not returned in time
+	// A call has not returned in time.
+	NoteHang()
 }
 
 // WithCatcher tells a Catcher of each call into the library.

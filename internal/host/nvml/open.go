@@ -19,7 +19,8 @@ import (
 
 // openLibrary does the blocking part of Open.
 func (l *Library) openLibrary() error {
-	runtime.LockOSThread() // the loader keeps its error text per thread
+	// The loader keeps its error text per thread.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := l.loadLibrary(); err != nil {
 		return err

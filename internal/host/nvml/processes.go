@@ -10,10 +10,13 @@ import (
 // processList is one of the driver's process lists. Clients of the multi-process service (MPS) have a list of their
 // own.
 type processList struct {
-	function string // without its version
+	// Without its version.
+	function string
 	kind     gpu.Kind
-	expected bool // every driver has it, so it is a problem if it is missing
-	served   bool // by a server, which is in the first list
+	// Every driver has it, so it is a problem if it is missing.
+	expected bool
+	// By a server, which is in the first list.
+	served bool
 }
 
 func processLists() [3]processList {

@@ -78,7 +78,8 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 // is enough.
 func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAnswer {
 	answers := make([]deviceAnswer, l.count)
-	said := make(chan deviceAnswer, l.count*(maxParts+1)) // large enough that no goroutine blocks
+	// Large enough that no goroutine blocks.
+	said := make(chan deviceAnswer, l.count*(maxParts+1))
 	waiting := 0
 	for i := range answers {
 		a := &answers[i]

@@ -44,7 +44,8 @@ func (g *xmlGPU) toDevice() gpu.Device {
 	if d.PCI == "" {
 		d.PCI = kernelAddress(g.ID)
 	}
-	if n := parseCount(g.Minor); n != nil && *n < 1<<20 { // minor numbers have 20 bits
+	if n := parseCount(g.Minor); n != nil && *n < 1<<20 {
+		// Minor numbers have 20 bits.
 		d.Minor = new(int(*n))
 	}
 	if d.UUID == "" && d.Problem == "" {
@@ -176,7 +177,8 @@ func (g *xmlGPU) recoveryAction() string {
 	case "":
 	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain":
 		return action
-	default: // newer than this list
+	default:
+		// Newer than this list.
 		return "unknown"
 	}
 	reset, drain := parseChoice(g.Reset, "Yes", "No"), parseChoice(g.Drain, "Yes", "No")

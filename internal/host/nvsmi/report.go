@@ -20,10 +20,12 @@ type parsedReport struct {
 
 // unassignedDevice is a device with its slices and processes, which are not assigned to it yet.
 type unassignedDevice struct {
-	device    gpu.Device
-	slices    []gpu.MIGDevice // without UUID until named; with the index unlisted: known by a process alone, or without its instances
+	device gpu.Device
+	// Without UUID until named; with the index unlisted: known by a process alone, or without its instances.
+	slices    []gpu.MIGDevice
 	processes []xmlProcess
-	failed    []string // readings in whose place nvidia-smi wrote an error
+	// Readings in whose place nvidia-smi wrote an error.
+	failed []string
 }
 
 // maxProblems limits the messages that are taken from nvidia-smi.
@@ -138,10 +140,12 @@ func (r *parsedReport) addLostDevice(rest, line string) {
 	at := len(r.units)
 	for i, u := range r.units {
 		if pci != "" && u.device.PCI == pci {
-			return // reported twice, on standard output and standard error
+			// Reported twice, on standard output and standard error.
+			return
 		}
 		if at == len(r.units) && (index == i || index < 0 && u.device.PCI > pci) {
-			at = i // NVML counts devices in the order of their PCI addresses, this one included
+			// NVML counts devices in the order of their PCI addresses, this one included.
+			at = i
 		}
 	}
 	r.units = slices.Insert(r.units, at, unassignedDevice{device: gpu.Device{Vendor: gpu.NVIDIA, PCI: pci, Problem: problem}})
@@ -157,7 +161,8 @@ func (g *xmlGPU) toUnit() unassignedDevice {
 		}
 	}
 	u.addSlices(g.MIG)
-	if mode := strings.TrimSpace(g.MIGMode); mode == "" || mode == "Enabled" { // a device without MIG has processes without instances
+	if mode := strings.TrimSpace(g.MIGMode); mode == "" || mode == "Enabled" {
+		// A device without MIG has processes without instances.
 		u.addSlicesOfProcesses()
 	}
 	if len(u.slices) > 0 {

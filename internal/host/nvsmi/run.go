@@ -22,7 +22,8 @@ const (
 // smiOutput is the output of one run of nvidia-smi. Its exit status says no more than the output.
 type smiOutput struct {
 	out, errs []byte
-	failure   *gpu.Unavailable // if it did not run to its end
+	// If it did not run to its end.
+	failure *gpu.Unavailable
 }
 
 // runNvidiaSMI starts nvidia-smi without a shell, reads at most most bytes, and kills its process group when ctx ends. It
@@ -35,7 +36,8 @@ func runNvidiaSMI(ctx context.Context, most int, path string, args ...string) sm
 		return a
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(100 * time.Millisecond) // usually enough to reap it
+	// Usually enough to reap it.
+	grace := time.NewTimer(100 * time.Millisecond)
 	defer grace.Stop()
 	select {
 	case a := <-done:
@@ -52,13 +54,15 @@ func executeNvidiaSMI(ctx context.Context, most int, path string, args []string)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // a child of nvidia-smi may keep the pipes open
+	// A child of nvidia-smi may keep the pipes open.
+	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return smiOutput{failure: noAnswerError(ctx)}
-	case out.Full || errs.Full: // checked before err: the closed pipe has ended the program
+	case out.Full || errs.Full:
+		// Checked before err: the closed pipe has ended the program.
 		return smiOutput{failure: driverError("nvidia-smi printed more than %v", gpu.Bytes(most))}
 	case errors.Is(err, fs.ErrPermission):
 		return smiOutput{failure: &gpu.Unavailable{

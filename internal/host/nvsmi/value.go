@@ -23,7 +23,8 @@ func parseNumber(s, unit string) (float64, bool) {
 	} else if len(fields) != 1 {
 		return 0, false
 	}
-	if strings.Trim(fields[0], "+-.0123456789") != "" { // no "inf", "nan", "0x10", "1e9"
+	if strings.Trim(fields[0], "+-.0123456789") != "" {
+		// No "inf", "nan", "0x10", "1e9".
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(fields[0], 64)

@@ -15,8 +15,10 @@ import (
 type xmlDocument struct {
 	driver, cuda, attached string
 	gpus                   []xmlGPU
-	damage                 string // why the document ends before its end; "" where it does not
-	loose                  string // text between the devices: complaints about devices that have no element
+	// Why the document ends before its end; "" where it does not.
+	damage string
+	// Text between the devices: complaints about devices that have no element.
+	loose string
 }
 
 type xmlGPU struct {
@@ -61,11 +63,13 @@ type xmlGPU struct {
 
 // xmlFabric is the NVLink fabric, and what may be wrong with it.
 type xmlFabric struct {
-	State         string `xml:"state"`
-	Status        string `xml:"status"`           // of the probe that made the state
-	Bandwidth     string `xml:"health>bandwidth"` // "Full", "Degraded"
-	Unhealthy     string `xml:"health>route_unhealthy"`
-	Configuration string `xml:"health>incorrect_configuration"` // "None", or what is wrong
+	State string `xml:"state"`
+	// Of the probe that made the state.
+	Status    string `xml:"status"`
+	Bandwidth string `xml:"health>bandwidth"` // "Full", "Degraded"
+	Unhealthy string `xml:"health>route_unhealthy"`
+	// "None", or what is wrong.
+	Configuration string `xml:"health>incorrect_configuration"`
 }
 
 // xmlProcesses has a text, such as "N/A", where the driver does not list the processes.
@@ -75,21 +79,24 @@ type xmlProcesses struct {
 }
 
 type xmlMIG struct {
-	Index  string    `xml:"index"`
-	UUID   string    `xml:"uuid"` // no known driver writes it
+	Index string `xml:"index"`
+	// No known driver writes it.
+	UUID   string    `xml:"uuid"`
 	GI     string    `xml:"gpu_instance_id"`
 	CI     string    `xml:"compute_instance_id"`
 	Memory xmlMemory `xml:"fb_memory_usage"`
 }
 
 type xmlMemory struct {
-	Total    string `xml:"total"`
-	Reserved string `xml:"reserved"` // since 510; before that it is part of used
+	Total string `xml:"total"`
+	// Since 510; before that it is part of used.
+	Reserved string `xml:"reserved"`
 	Used     string `xml:"used"`
 }
 
 type xmlPower struct {
-	Average  string `xml:"average_power_draw"` // of a second, which the library says where there is one
+	// Of a second, which the library says where there is one.
+	Average  string `xml:"average_power_draw"`
 	Draw     string `xml:"power_draw"`
 	Instant  string `xml:"instant_power_draw"`
 	Current  string `xml:"current_power_limit"`
@@ -111,7 +118,8 @@ type xmlECC struct {
 	SRAMCorrected   string `xml:"sram_correctable"`
 	DRAMCorrected   string `xml:"dram_correctable"`
 	SRAMUncorrected string `xml:"sram_uncorrectable"`
-	SRAMParity      string `xml:"sram_uncorrectable_parity"` // since 535 in place of sram_uncorrectable
+	// Since 535 in place of sram_uncorrectable.
+	SRAMParity      string `xml:"sram_uncorrectable_parity"`
 	SRAMSECDED      string `xml:"sram_uncorrectable_secded"`
 	DRAMUncorrected string `xml:"dram_uncorrectable"`
 }
@@ -142,7 +150,8 @@ type xmlProcess struct {
 // decodeDocument walks through the children of the root and unmarshals one device at a time.
 func decodeDocument(input []byte) (*xmlDocument, error) {
 	d := xml.NewDecoder(bytes.NewReader(repairXML(input)))
-	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // repair made it UTF-8
+	// Repair made it UTF-8.
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
 	doc := &xmlDocument{}
 	var loose strings.Builder
 	inside := false
@@ -161,7 +170,8 @@ func decodeDocument(input []byte) (*xmlDocument, error) {
 				} else if inside = t.Name.Local == "nvidia_smi_log"; !inside {
 					err = fmt.Errorf("it begins with <%s> in place of <nvidia_smi_log>", truncate(t.Name.Local, 40))
 				}
-			case xml.EndElement: // of the root: children take their own
+			case xml.EndElement:
+				// Of the root: children take their own.
 				doc.loose = loose.String()
 				return doc, nil
 			}
@@ -169,7 +179,8 @@ func decodeDocument(input []byte) (*xmlDocument, error) {
 		if err != nil && len(doc.gpus) == 0 {
 			return nil, err
 		}
-		if err != nil { // what was whole counts
+		if err != nil {
+			// What was whole counts.
 			doc.damage, doc.loose = err.Error(), loose.String()
 			return doc, nil //nolint:nilerr // it is said beside them
 		}

@@ -16,7 +16,8 @@ import (
 // descriptor of its socket open.
 type KeptPort struct {
 	Number int
-	FD     int // of the socket; closed on exec, see Inherit
+	// Of the socket; closed on exec, see Inherit.
+	FD int
 }
 
 // KeepFreePort takes a port that is free on all addresses. Its socket is bound, has SO_REUSEADDR, and never listens. So the
@@ -28,7 +29,8 @@ type KeptPort struct {
 // It binds all addresses of both families, because a store that listens on [::] needs the port on each of them.
 func KeepFreePort() (*KeptPort, error) {
 	number, fd, err := bindPort(unix.AF_INET6, &unix.SockaddrInet6{})
-	if err != nil { // no IPv6 here
+	if err != nil {
+		// No IPv6 here.
 		number, fd, err = bindPort(unix.AF_INET, &unix.SockaddrInet4{})
 	}
 	if err != nil {
@@ -60,7 +62,8 @@ func bindPort(family int, every unix.Sockaddr) (number, fd int, err error) {
 }
 
 func bindSocket(fd, family int, every unix.Sockaddr) (int, error) {
-	if family == unix.AF_INET6 { // the default may be IPv6 only (net.ipv6.bindv6only)
+	if family == unix.AF_INET6 {
+		// The default may be IPv6 only (net.ipv6.bindv6only).
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 			return 0, os.NewSyscallError("setsockopt", err)
 		}

@@ -73,7 +73,8 @@ func readDir(folder string, n int) ([]os.DirEntry, error) {
 	}
 	defer f.Close() //nolint:errcheck // read only
 	entries, err := f.ReadDir(n)
-	if errors.Is(err, io.EOF) { // an empty folder
+	if errors.Is(err, io.EOF) {
+		// An empty folder.
 		err = nil
 	}
 	return entries, err

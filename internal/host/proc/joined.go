@@ -20,7 +20,8 @@ const (
 // listens on it: -1 if none does.
 func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int) {
 	joined, host = make([]bool, len(groups)), -1
-	sockets := map[string]string{} // inode to state
+	// Inode to state.
+	sockets := map[string]string{}
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, _ := os.ReadFile(filepath.Join(f.root, "self/net", table))
 		for line := range strings.Lines(string(text)) {

@@ -34,9 +34,12 @@ func (f FS) Libraries(pid int) ([]string, error) {
 
 // Program is how a process was started: what is needed to start the same program again.
 type Program struct {
-	Name      string   // path of its file, cleaned
-	Args      []string // as given, with the program's name first
-	Elsewhere bool     // it has another mount namespace or root folder than the caller, as in a container
+	// Path of its file, cleaned.
+	Name string
+	// As given, with the program's name first.
+	Args []string
+	// It has another mount namespace or root folder than the caller, as in a container.
+	Elsewhere bool
 }
 
 // ReadProgram reads how a process was started. Only the owner of the process and root may read that.
@@ -53,7 +56,8 @@ func (f FS) ReadProgram(pid int) (Program, error) {
 		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)
 	}
 	p.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-	link := func(path ...string) string { // "" if it cannot be read, which counts as elsewhere
+	link := func(path ...string) string {
+		// "" if it cannot be read, which counts as elsewhere.
 		to, _ := os.Readlink(filepath.Join(path...))
 		return to
 	}

@@ -48,7 +48,8 @@ func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 		return space.Common, "", ignoreMissing(err)
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil { // making the folder will fail too, with this reason
+	if err != nil {
+		// Making the folder will fail too, with this reason.
 		return space.Unclear, "", nil //nolint:nilerr // it is an answer
 	}
 	path = filepath.Join(parent, filepath.Base(path))
@@ -84,11 +85,13 @@ func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s sp
 		return space.Common, "", "", nil
 	}
 	on, err := f.mountOf(run)
-	if err != nil { // nothing says what the machine has there
+	if err != nil {
+		// Nothing says what the machine has there.
 		return space.Unclear, "", run, nil //nolint:nilerr // it is an answer
 	}
 	s, why = on.JudgeSight()
-	if s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
+	if s == space.Private && strings.HasPrefix(path, run+"/") {
+		// The machine's own was mounted in it, so the better place may be missing there too.
 		return space.Unclear, "", "", nil
 	}
 	return s, why, run, nil
@@ -103,7 +106,8 @@ func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
 	}
 	var st unix.Stat_t
 	err := unix.Stat(path, &st)
-	if errors.Is(err, os.ErrNotExist) { // the one above is mounted
+	if errors.Is(err, os.ErrNotExist) {
+		// The one above is mounted.
 		err = unix.Stat(filepath.Dir(path), &st)
 	}
 	if ids := f.IDs(); ids.Part() && (err != nil || !ids.Hides(st.Uid)) {
@@ -149,7 +153,8 @@ func sameFolder(outside, path string) (same, known bool) {
 			}
 			same = same && (missing || err1 == nil && err2 == nil && os.SameFile(here, there))
 		}
-		if same || try == 3 { // it may have been made between the two calls of stat
+		if same || try == 3 {
+			// It may have been made between the two calls of stat.
 			return same, known
 		}
 	}

@@ -29,11 +29,13 @@ import (
 
 // FS is one procfs. It has no open files, and no state but the names of users, which its copies share.
 type FS struct {
-	root   string
-	names  *userNames
-	passwd string                        // parsed here and not by libc, so that the program needs no cgo
-	group  string                        // likewise
-	shift  func() (time.Duration, error) // timens.Offset of CLOCK_BOOTTIME
+	root  string
+	names *userNames
+	// Parsed here and not by libc, so that the program needs no cgo.
+	passwd string
+	group  string // likewise
+	// timens.Offset of CLOCK_BOOTTIME.
+	shift func() (time.Duration, error)
 }
 
 // New reads procfs at root: "/proc", or a folder of the same shape in tests.
@@ -44,13 +46,18 @@ func New(root string) FS {
 
 // Stat is the part of /proc/PID/stat that gpuard uses (proc_pid_stat(5)).
 type Stat struct {
-	Comm  string // name of the thread group leader, cleaned
-	State string // one letter; "Z" is a zombie, "X" is dead
+	// Name of the thread group leader, cleaned.
+	Comm string
+	// One letter; "Z" is a zombie, "X" is dead.
+	State string
 	PPID  int
-	Group int           // process group
-	Start uint64        // clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot
-	CPU   time.Duration // used by all its threads so far, in user and kernel mode
-	Exits bool          // it is on its way out: it runs no code of its own any more
+	Group int // process group
+	// Clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot.
+	Start uint64
+	// Used by all its threads so far, in user and kernel mode.
+	CPU time.Duration
+	// It is on its way out: it runs no code of its own any more.
+	Exits bool
 	// Starting: an execve(2) is under way, and the process has no arguments and no environment yet. False where the caller
 	// may not know.
 	Starting bool
@@ -91,7 +98,8 @@ func (f FS) CheckClock() error {
 }
 
 func (f FS) clockOffset() (time.Duration, error) {
-	if f.shift == nil { // of no procfs
+	if f.shift == nil {
+		// Of no procfs.
 		return 0, nil
 	}
 	return f.shift()
@@ -181,7 +189,8 @@ func (f FS) IsNested(pid int) bool {
 	if err != nil {
 		return true
 	}
-	for line := range strings.Lines(string(b)) { // proc_pid_status(5): one number for each namespace it is in
+	for line := range strings.Lines(string(b)) {
+		// proc_pid_status(5): one number for each namespace it is in.
 		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			return len(strings.Fields(rest)) != 1
 		}
@@ -210,7 +219,8 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %w", err)
 	}
-	missing := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available} // the second since Linux 3.14
+	// The second since Linux 3.14.
+	missing := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available}
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
 		into := missing[name]
@@ -260,7 +270,8 @@ func (f FS) Processors() (count int, worked time.Duration) {
 		case len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu"):
 		case fields[0] != "cpu":
 			count++
-		default: // user, nice, system; idle and waiting for a disk are no work
+		default:
+			// User, nice, system; idle and waiting for a disk are no work.
 			for _, i := range []int{1, 2, 3, 6, 7} {
 				if i < len(fields) {
 					n, _ := strconv.ParseUint(fields[i], 10, 63)
@@ -355,7 +366,8 @@ func (f FS) readAfterExec(pid int, file string) ([]string, error) {
 // readFile returns at most limit bytes of a file of procfs.
 func (f FS) readFile(limit int64, parts ...string) ([]byte, error) {
 	b, err := sys.ReadSome(filepath.Join(append([]string{f.root}, parts...)...), limit)
-	if errors.Is(err, unix.ESRCH) { // it ended between open and read
+	if errors.Is(err, unix.ESRCH) {
+		// It ended between open and read.
 		return nil, os.ErrNotExist
 	}
 	return b, err

@@ -13,7 +13,8 @@ func (f FS) IsProgramRunning(program string) (runs, sees bool) {
 	if err != nil || !initial {
 		return false, false
 	}
-	if _, err := f.Stat(1); err != nil { // process 1 exists, so procfs hides it
+	if _, err := f.Stat(1); err != nil {
+		// Process 1 exists, so procfs hides it.
 		return false, false
 	}
 	pids, err := f.listPIDs()

@@ -10,7 +10,8 @@ import (
 // a copy of itself in the same process group. The copy ends with the substitution, and a lease bound to it would end
 // then. A shell that was started as a program leads its process group or has other arguments.
 func (f FS) Shell(parent int) int {
-	for range 16 { // substitutions within substitutions
+	for range 16 {
+		// Substitutions within substitutions.
 		s, err := f.Stat(parent)
 		if err != nil || s.PPID <= 1 || s.Group == parent {
 			return parent

@@ -55,7 +55,8 @@ func querySocketOwner(local, remote netip.AddrPort) (uint32, error) {
 // Parts of the messages of sock_diag(7): struct nlmsghdr, struct inet_diag_req_v2 and struct inet_diag_msg
 // (include/uapi/linux/netlink.h and inet_diag.h).
 const (
-	byFamily    = 20 // SOCK_DIAG_BY_FAMILY
+	// SOCK_DIAG_BY_FAMILY.
+	byFamily    = 20
 	headerSize  = 16
 	requestSize = 56
 	uidAt       = headerSize + 64
@@ -73,7 +74,8 @@ func ownerRequest(local, remote netip.AddrPort) []byte {
 	b = order.AppendUint32(b, headerSize+requestSize)
 	b = order.AppendUint16(b, byFamily)
 	b = order.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // sequence and port
+	// Sequence and port.
+	b = append(b, make([]byte, 8)...)
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
 	b = order.AppendUint32(b, 1<<tcpOpen)
 	b = binary.BigEndian.AppendUint16(b, local.Port())
@@ -82,8 +84,10 @@ func ownerRequest(local, remote netip.AddrPort) []byte {
 		raw := address.AsSlice()
 		b = append(append(b, raw...), make([]byte, 16-len(raw))...)
 	}
-	b = append(b, make([]byte, 4)...)                  // any interface
-	return append(b, bytes.Repeat([]byte{0xff}, 8)...) // INET_DIAG_NOCOOKIE
+	// Any interface.
+	b = append(b, make([]byte, 4)...)
+	// INET_DIAG_NOCOOKIE.
+	return append(b, bytes.Repeat([]byte{0xff}, 8)...)
 }
 
 // parseOwnerReply reads the answer.
@@ -94,7 +98,8 @@ func parseOwnerReply(answer []byte) (uint32, error) {
 		return 0, unix.Errno(-int32(order.Uint32(answer[headerSize:]))) //nolint:gosec // a negative errno
 	case len(answer) < uidAt+4 || order.Uint16(answer[4:]) != byFamily:
 		return 0, unix.EBADMSG
-	case answer[headerSize+1] != tcpOpen: // it is closed, and has no owner
+	case answer[headerSize+1] != tcpOpen:
+		// It is closed, and has no owner.
 		return 0, unix.ENOENT
 	}
 	return order.Uint32(answer[uidAt:]), nil

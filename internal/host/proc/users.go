@@ -50,8 +50,10 @@ type userNames struct {
 	mu    sync.Mutex
 	known map[uint32]string
 	ids   space.IDs
-	ask   bool      // whether to ask the name service for uids that are not in the file, such as those of a directory service
-	read  time.Time // when the file was read
+	// Whether to ask the name service for uids that are not in the file, such as those of a directory service.
+	ask bool
+	// When the file was read.
+	read time.Time
 }
 
 // loadUserNames are the names of passwd(5). The first entry of a uid counts, as in libc.
@@ -131,7 +133,8 @@ func namesOfIDs(path, database string, ids []uint32, ask bool) (names []string) 
 
 // eachEntry calls each for every line of a file like passwd(5): name, password, id, … separated by colons.
 func eachEntry(path string, each func(id uint32, name string)) {
-	b, _ := sys.ReadSome(path, 16<<20) // what was read before an error is still true
+	// What was read before an error is still true.
+	b, _ := sys.ReadSome(path, 16<<20)
 	for line := range strings.Lines(string(b)) {
 		if id, name, ok := passwdEntry(line); ok {
 			each(id, name)
@@ -174,7 +177,8 @@ func nameService(database string, keys ...string) (names []string, all bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "getent", append([]string{"--", database}, keys...)...)
 	cmd.WaitDelay = 100 * time.Millisecond
-	out, err := cmd.Output() // if some keys are unknown, it fails and still prints the others
+	// If some keys are unknown, it fails and still prints the others.
+	out, err := cmd.Output()
 	for line := range strings.Lines(string(out)) {
 		id, name, ok := passwdEntry(line)
 		if ok && (slices.Contains(keys, name) || slices.Contains(keys, strconv.FormatUint(uint64(id), 10))) {

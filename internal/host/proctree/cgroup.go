@@ -19,7 +19,8 @@ import (
 // a process does not leave it by losing its parent, and that one write to cgroup.killMembers ends all processes in it. A nil
 // *cgroup means that there is none, and has no members.
 type cgroup struct {
-	dir  string // cgroupfs.Prefix, the PID of its maker, a point and a number
+	// cgroupfs.Prefix, the PID of its maker, a point and a number.
+	dir  string
 	file *os.File
 }
 
@@ -87,7 +88,8 @@ func (g *cgroup) killMembers(spared []int) {
 	own := cgroupfs.Processes(g.dir)
 	stays := func(pid int) bool { return !slices.Contains(own, pid) }
 	if !slices.ContainsFunc(spared, stays) && g.moveOut(spared) {
-		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // if that fails, Kill ends them one by one
+		// If that fails, Kill ends them one by one.
+		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
@@ -107,7 +109,8 @@ func (g *cgroup) emptyAndRemove() {
 	if g == nil {
 		return
 	}
-	for try := range 20 { // the processes may start others meanwhile, and one that ends is in it to its end
+	for try := range 20 {
+		// The processes may start others meanwhile, and one that ends is in it to its end.
 		if cgroupfs.Prune(g.dir) {
 			break
 		}

@@ -26,12 +26,15 @@ import (
 type Tree struct {
 	awaited, spare func(pid int) bool
 	keeps          func(pid int) bool // nil: none
-	before         map[int]uint64     // children from before Adopt, with their start: another program started them
-	stop           chan struct{}
-	done           sync.WaitGroup
-	told           []int // PIDs that were signalled to end
-	group          *cgroup
-	groups         int // number of calls of Group
+	// Children from before Adopt, with their start: another program started them.
+	before map[int]uint64
+	stop   chan struct{}
+	done   sync.WaitGroup
+	// PIDs that were signalled to end.
+	told  []int
+	group *cgroup
+	// Number of calls of Group.
+	groups int
 }
 
 // reapDelay is how long an orphan stays a zombie. os/exec reaps its own children within that time. This package cannot
@@ -52,7 +55,8 @@ func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 			}
 		}
 	}
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // before Linux 3.4 orphans are init's
+	// Before Linux 3.4 orphans are init's.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	t.done.Go(t.reapOrphans)
 	return t
 }

@@ -103,7 +103,8 @@ func lockPath(path string) (*Lock, error) {
 		case lock.IsInPlace():
 			return lock, nil
 		}
-		lock.Release() // it was replaced meanwhile
+		// It was replaced meanwhile.
+		lock.Release()
 	}
 	return nil, fmt.Errorf("cannot lock %s: it is being replaced again and again", path)
 }

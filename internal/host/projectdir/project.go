@@ -38,9 +38,11 @@ const (
 	recordFile      = "record.json"
 	endFile         = "end"
 	hurryFile       = "now"
-	keeperLock      = "lock" // held by the keeper alone
-	lifeLock        = "life" // held by the command too, and by what that starts
-	logFile         = "log"
+	// Held by the keeper alone.
+	keeperLock = "lock"
+	// Held by the command too, and by what that starts.
+	lifeLock = "life"
+	logFile  = "log"
 )
 
 // ID returns the name of the project of a file. It depends on the file's absolute path, not on its content.

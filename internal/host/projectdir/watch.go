@@ -13,10 +13,12 @@ import (
 
 // Watcher reports changes of a project. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more changes that were not reported yet
+	// Has a value after one or more changes that were not reported yet.
+	Changed <-chan struct{}
 
-	folder  *Folder
-	inotify *sys.Inotify // nil if no instance was free
+	folder *Folder
+	// nil if no instance was free.
+	inotify *sys.Inotify
 	changed chan struct{}
 	stop    context.CancelFunc
 }
@@ -45,7 +47,8 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 			err = w.addWatch(f.filePath(instancesFolder))
 		}
 		for _, name := range f.Instances() {
-			_ = w.addWatch(f.instancePath(name, "")) // it may be gone already
+			// It may be gone already.
+			_ = w.addWatch(f.instancePath(name, ""))
 		}
 	}
 	if err != nil {
@@ -109,7 +112,8 @@ func (w *Watcher) readEvents(ctx context.Context) {
 // judgeEvent reports whether an event is a change, and whether it announces the end of a lock.
 func (w *Watcher) judgeEvent(name string, what uint32) (tells, lock bool) {
 	switch {
-	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0: // a new instance, which may have files already
+	case what&unix.IN_CREATE != 0 && what&unix.IN_ISDIR != 0:
+		// A new instance, which may have files already.
 		for _, name := range w.folder.Instances() {
 			_ = w.addWatch(w.folder.instancePath(name, ""))
 		}

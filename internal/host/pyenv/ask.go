@@ -28,7 +28,8 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 	p := hostinfo.Probe{Library: library}
 	var out, errs tailBuffer
 	command := exec.CommandContext(ctx, w.realPath(interpreter), "-B", "-c", probeScript, library)
-	command.Dir = "/" // a file torch.py in the caller's folder is not the library
+	// A file torch.py in the caller's folder is not the library.
+	command.Dir = "/"
 	command.Env = append(command.Env, w.Env...)
 	command.Env = append(command.Env, "PYTHONDONTWRITEBYTECODE=1", "CUDA_CACHE_DISABLE=1", "CUPY_CACHE_IN_MEMORY=1",
 		"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true")
@@ -36,7 +37,8 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
-	var err error // when it has ended
+	// When it has ended.
+	var err error
 	ended := make(chan struct{})
 	go func() {
 		err = command.Run()
@@ -45,7 +47,8 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		select { // a process that hangs in the driver does not die, so Ask stops waiting for it
+		select {
+		// A process that hangs in the driver does not die, so Ask stops waiting for it.
 		case <-ended:
 		case <-time.After(2 * command.WaitDelay):
 		}

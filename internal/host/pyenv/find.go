@@ -120,7 +120,8 @@ func (w SearchScope) environmentOf(path string) (Environment, bool) {
 	}
 	target := w.resolveLinks(path)
 	if !strings.HasPrefix(filepath.Base(target), "python") && !strings.HasPrefix(filepath.Base(target), "pypy") {
-		return Environment{}, false // a wrapper of another tool, from which the path of its Python is not known
+		// A wrapper of another tool, from which the path of its Python is not known.
+		return Environment{}, false
 	}
 	p, _ := w.environmentAt(filepath.Dir(filepath.Dir(target)))
 	p.Interpreter, p.Version, p.Problem = path, versionOf(target), ""

@@ -20,26 +20,34 @@ import (
 
 // SearchScope says where to search for environments.
 type SearchScope struct {
-	Root   string      // folder below which every path is taken; "/" outside tests
-	Env    visible.Env // of the caller
-	Folder string      // the caller's working directory
+	// Folder below which every path is taken; "/" outside tests.
+	Root string
+	Env  visible.Env // of the caller
+	// The caller's working directory.
+	Folder string
 }
 
 // Environment is an environment that was found.
 type Environment struct {
-	Prefix      string // its folder
-	Interpreter string // path of its python; "" if there is none
-	Kind        string // "venv", "conda", "pyenv", "system"
-	Version     string // "3.11", from the interpreter's name; "" unknown
-	Active      bool   // PATH, VIRTUAL_ENV or CONDA_PREFIX selects it
-	Problem     string // why it cannot be used; "" if no reason is known
+	Prefix string // its folder
+	// Path of its python; "" if there is none.
+	Interpreter string
+	// "venv", "conda", "pyenv", "system".
+	Kind string
+	// "3.11", from the interpreter's name; "" unknown.
+	Version string
+	// PATH, VIRTUAL_ENV or CONDA_PREFIX selects it.
+	Active bool
+	// Why it cannot be used; "" if no reason is known.
+	Problem string
 }
 
 // Limits that keep the search short on machines with very many environments and packages.
 const (
-	maxEnvironments = 24       // environments
-	maxNames        = 20000    // names of one folder
-	maxFileSize     = 64 << 10 // bytes of one file
+	maxEnvironments = 24 // environments
+	// Names of one folder.
+	maxNames    = 20000
+	maxFileSize = 64 << 10 // bytes of one file
 )
 
 // realPath returns the path below Root.
@@ -80,7 +88,8 @@ func (w SearchScope) resolveLinks(path string) string {
 	}
 	for hops := 0; ; hops++ {
 		target, err := os.Readlink(w.realPath(path))
-		if err != nil || hops == 40 { // not a link, or a loop of links
+		if err != nil || hops == 40 {
+			// Not a link, or a loop of links.
 			break
 		}
 		if !filepath.IsAbs(target) {
@@ -138,7 +147,8 @@ func (w SearchScope) readFile(path string) []byte {
 
 // listNames lists a folder, in no order, up to the limit.
 func (w SearchScope) listNames(path string) ([]string, error) {
-	f, err := os.OpenFile(w.realPath(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) // a FIFO of this name would block
+	// A FIFO of this name would block.
+	f, err := os.OpenFile(w.realPath(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -12,12 +12,17 @@ import (
 
 // PackageFolder is a folder of packages.
 type PackageFolder struct {
-	Path    string
-	Names   []string // its files and folders, sorted; at most 20,000
-	Torch   []byte   // content of torch/version.py; nil if there is none
-	ONNX    []byte   // content of onnxruntime/capi/build_and_package_info.py; nil if there is none
-	Llama   []string // libraries of llama_cpp, and the names of those that they load; nil if there are none
-	Problem string   // why it could not be listed
+	Path string
+	// Its files and folders, sorted; at most 20,000.
+	Names []string
+	// Content of torch/version.py; nil if there is none.
+	Torch []byte
+	// Content of onnxruntime/capi/build_and_package_info.py; nil if there is none.
+	ONNX []byte
+	// Libraries of llama_cpp, and the names of those that they load; nil if there are none.
+	Llama []string
+	// Why it could not be listed.
+	Problem string
 }
 
 // ReadConfig returns the content of the environment's pyvenv.cfg; nil if it has none.
@@ -45,10 +50,12 @@ func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders
 			paths = append(paths, filepath.Join(p.Prefix, lib, "python"+version, "site-packages"), filepath.Join(p.Prefix, lib, "python"+version, "dist-packages"))
 		}
 	}
-	if p.Prefix == "/usr" { // Python searches the administrator's folders before the distribution's
+	if p.Prefix == "/usr" {
+		// Python searches the administrator's folders before the distribution's.
 		local, name := "/usr/local/lib/python"+version, "dist-packages"
 		if !w.isFolder("/usr/lib/python3/dist-packages") {
-			name = "site-packages" // Fedora and similar; on Debian this is the folder of a Python that was built in /usr/local
+			// Fedora and similar; on Debian this is the folder of a Python that was built in /usr/local.
+			name = "site-packages"
 		}
 		paths = slices.Concat([]string{filepath.Join(local, name), filepath.Join(strings.Replace(local, "lib", "lib64", 1), name)}, paths, []string{"/usr/lib/python3/dist-packages"})
 	}
@@ -106,7 +113,8 @@ func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageF
 			f.ONNX = w.readFile(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
 		}
 		if _, has := slices.BinarySearch(f.Names, "llama_cpp"); has {
-			f.Llama = slices.Concat(w.librariesIn(filepath.Join(path, "llama_cpp/lib")), w.librariesIn(filepath.Join(path, "llama_cpp"))) // before 0.2.80 there was no lib
+			// Before 0.2.80 there was no lib.
+			f.Llama = slices.Concat(w.librariesIn(filepath.Join(path, "llama_cpp/lib")), w.librariesIn(filepath.Join(path, "llama_cpp")))
 		}
 		folders = append(folders, f)
 	}

@@ -110,7 +110,8 @@ func readNote[T any](l *Locks, n sharedNote) map[string]T {
 	for range 10 {
 		begin := make([]byte, 1)
 		_, _ = l.file.ReadAt(begin, n.at)
-		if begin[0] != '{' { // nothing was noted
+		if begin[0] != '{' {
+			// Nothing was noted.
 			break
 		}
 		var text json.RawMessage

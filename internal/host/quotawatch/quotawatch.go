@@ -102,7 +102,8 @@ func EndProcess(pid int, force bool, sure func() bool) error {
 	if force {
 		sig = unix.SIGKILL
 	}
-	if err := sys.SendSignals(pid, sure, sig, unix.SIGCONT); err != nil { // one that is stopped obeys when it goes on
+	if err := sys.SendSignals(pid, sure, sig, unix.SIGCONT); err != nil {
+		// One that is stopped obeys when it goes on.
 		return fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
 	return nil

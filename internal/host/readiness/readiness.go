@@ -39,7 +39,8 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended with 0, and a child of it may still have the output open
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		// It ended with 0, and a child of it may still have the output open.
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not answer in time", argv[0])

@@ -23,7 +23,8 @@ import (
 
 // Commands are those of Slurm, as this user calls them.
 type Commands struct {
-	Env      []string      // of which only what Slurm's commands need is handed on
+	// Of which only what Slurm's commands need is handed on.
+	Env      []string
 	Patience time.Duration // for each call
 }
 
@@ -152,7 +153,8 @@ func (c Commands) TestSubmit(ctx context.Context, script string) (string, error)
 // ReadQueue is what squeue says in a format of the jobs with these IDs, also of those that have ended a short time ago. What
 // it does not know is not in it.
 func (c Commands) ReadQueue(ctx context.Context, format string, ids []string) (string, error) {
-	const most = 500 // an argument may have 128 KiB
+	// An argument may have 128 KiB.
+	const most = 500
 	var text strings.Builder
 	for len(ids) > 0 {
 		some := ids[:min(most, len(ids))]

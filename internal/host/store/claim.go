@@ -20,21 +20,30 @@ import (
 
 // View is the state that a decision gets, read under the folder lock.
 type View struct {
-	Held       []job.Lease // live leases of all users, in every candidate folder
-	Problems   []Problem   // entries that are ignored or damaged
+	// Live leases of all users, in every candidate folder.
+	Held []job.Lease
+	// Entries that are ignored or damaged.
+	Problems   []Problem
 	Generation Generation
-	Changes    map[gpu.UUID]Change // by device; a device that is missing never changed
-	Unknown    bool                // the record of changes was lost: everything may have changed
-	Now        int64               // CLOCK_BOOTTIME in ns
-	Last       []gpu.UUID          // devices of this user's previous claim
-	Tickets    []job.Ticket        // live tickets of all users in this folder, at most the first 16 of each user
-	Turn       *queue.Turn         // a decision may change it in place; it is recorded even if the decision is an error
+	// By device; a device that is missing never changed.
+	Changes map[gpu.UUID]Change
+	// The record of changes was lost: everything may have changed.
+	Unknown bool
+	// CLOCK_BOOTTIME in ns.
+	Now int64
+	// Devices of this user's previous claim.
+	Last []gpu.UUID
+	// Live tickets of all users in this folder, at most the first 16 of each user.
+	Tickets []job.Ticket
+	// A decision may change it in place; it is recorded even if the decision is an error.
+	Turn *queue.Turn
 }
 
 // Held is a lease and the lock that keeps it alive.
 type Held struct {
 	Lease job.Lease
-	Lock  *os.File // keep it open, pass it to a child, or close it to end the lease
+	// Keep it open, pass it to a child, or close it to end the lease.
+	Lock *os.File
 }
 
 // Generation reads the count without the folder lock. Read the machine after it, and compare the count with
@@ -182,7 +191,8 @@ func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease,
 	defer f.unlockFolder(root)
 	held, err := f.claimWithRetry(root, boot, decide)
 	if err == nil && mine != nil {
-		_ = mine.Withdraw() // a file that remains is dead: its lock is closed
+		// A file that remains is dead: its lock is closed.
+		_ = mine.Withdraw()
 	}
 	return held, err
 }
@@ -203,7 +213,8 @@ func (f *Folder) claimWithRetry(root *sys.Dir, boot string, decide func(View) (j
 		if err == nil && !hasNewLease(before, after) {
 			return held, nil
 		}
-		_, _ = f.removePair(root, &held.Lease, entryNameOf(&held.Lease)) // nobody has had it
+		// Nobody has had it.
+		_, _ = f.removePair(root, &held.Lease, entryNameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -243,7 +254,8 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 		Unknown: !complete, Now: now, Last: f.readLast(root, folder), Tickets: tickets, Turn: &s.Turn,
 	})
 	if err != nil {
-		_ = f.writeState(s) // only a hint: the caller gets the error of decide
+		// Only a hint: the caller gets the error of decide.
+		_ = f.writeState(s)
 		return nil, nil, err
 	}
 	if len(lease.Devices) == 0 {
@@ -390,7 +402,8 @@ func (f *Folder) sweepOwnLeases(root *sys.Dir, own []foundEntry, mine []string, 
 func (f *Folder) removeLeftovers(root *sys.Dir, name string, uid uint32) {
 	dir, err := f.openUser(root, "leases", name, uid)
 	if err != nil {
-		return // gone, or another user's by now: write will report it
+		// Gone, or another user's by now: write will report it.
+		return
 	}
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)

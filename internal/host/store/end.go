@@ -61,7 +61,8 @@ func (f *Folder) removeLease(root *sys.Dir, l job.Lease, boot string) error {
 	}
 	s, complete := f.readState(boot)
 	if _, live := s.Live[leaseKey(&l)]; complete && !live {
-		return nil // its end was recorded already
+		// Its end was recorded already.
+		return nil
 	}
 	delete(s.Live, leaseKey(&l))
 	s.recordEnd(l.Devices, bootTime())
@@ -113,10 +114,12 @@ func (f *Folder) updateEndedLease(l job.Lease, change func(*job.Lease) bool) err
 		return err
 	}
 	if now, found := f.Own(l.ID); found {
-		if now.PID != l.PID || now.Start != l.Start { // entrusted to another process: that command has not ended
+		if now.PID != l.PID || now.Start != l.Start {
+			// Entrusted to another process: that command has not ended.
 			return nil
 		}
-		l = now // its quota may have changed since
+		// Its quota may have changed since.
+		l = now
 	}
 	if !change(&l) {
 		return nil
@@ -171,7 +174,8 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 // replaceFile replaces the content of a file in one step; fresh is the file's name until it is complete. The folder lock is
 // held.
 func replaceFile(dir *sys.Dir, name, fresh string, data []byte) error {
-	_ = dir.Remove(fresh) // left by a killed process
+	// Left by a killed process.
+	_ = dir.Remove(fresh)
 	err := dir.Write(fresh, data, 0o644)
 	if err != nil {
 		return err
@@ -244,7 +248,8 @@ func crowdingUserIn(top string) (uid uint32, n int) {
 		return 0, 0
 	}
 	count := map[uint32]int{}
-	for _, name := range names[:crowdThreshold] { // a sample is enough
+	for _, name := range names[:crowdThreshold] {
+		// A sample is enough.
 		var st unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			count[st.Uid]++

@@ -43,7 +43,8 @@ func (f *Folder) removeDeadLease(root *sys.Dir, e foundEntry) {
 	if !left {
 		return
 	}
-	removed, _ := f.removePair(root, &e.lease, e.name) // a file that remains is dead
+	// A file that remains is dead.
+	removed, _ := f.removePair(root, &e.lease, e.name)
 	if removed && decodeLease(content, &e.lease) == nil {
 		f.ended = append(f.ended, EndedLease{e.lease, time.Now(), false})
 	}

@@ -58,7 +58,8 @@ func isPlainASCII(s string, last byte) bool {
 const maxHashes = 24
 
 func entryNameOf(l *job.Lease) string {
-	if l.Unreadable { // only the hashes of its devices are known
+	if l.Unreadable {
+		// Only the hashes of its devices are known.
 		return l.ID + "-" + strings.Join(l.Hashes, "+")
 	}
 	if len(l.Devices) > maxHashes {

@@ -18,10 +18,12 @@ type sigaction struct {
 // the keys in that time has to press them again. os/signal would be too late: it acts in another thread, after the
 // stop. If the signal is caught or ignored already, it does not stop the process.
 func ignoreStop() bool {
-	const ignore = 1 // SIG_IGN
+	// SIG_IGN.
+	const ignore = 1
 	var now sigaction
 	signalAction(unix.SIGTSTP, nil, &now)
-	if now.handler != 0 { // not SIG_DFL
+	if now.handler != 0 {
+		// Not SIG_DFL.
 		return false
 	}
 	signalAction(unix.SIGTSTP, &sigaction{handler: ignore}, nil)

@@ -22,9 +22,12 @@ type folderLock struct {
 	path   string
 	owner  uint32
 	file   atomic.Pointer[lockFile]
-	turn   chan struct{} // has one token; the goroutine that took it may use the lock
-	deaf   bool          // to Ctrl-Z, while the lock is held; used only with the token
-	late   *lockWait     // ran past its deadline and may still be granted; used only with the token
+	// Has one token; the goroutine that took it may use the lock.
+	turn chan struct{}
+	// To Ctrl-Z, while the lock is held; used only with the token.
+	deaf bool
+	// Ran past its deadline and may still be granted; used only with the token.
+	late *lockWait
 }
 
 // lockFile is the open lock file with its device and inode.
@@ -51,10 +54,12 @@ func (f *lockFile) fcntl(cmd int, lock *unix.Flock_t) error {
 
 // LockedError names the process that held the folder lock past the deadline.
 type LockedError struct {
-	Path   string
-	PID    int // 0 if the holder released it in the meantime, or is hidden
-	For    time.Duration
-	Hidden bool // the kernel names no process: another kind of lock, or another PID namespace
+	Path string
+	// 0 if the holder released it in the meantime, or is hidden.
+	PID int
+	For time.Duration
+	// The kernel names no process: another kind of lock, or another PID namespace.
+	Hidden bool
 }
 
 // Error names the holder's PID; the caller adds owner and command.
@@ -86,7 +91,8 @@ func (l *folderLock) openLockFile(root *sys.Dir, owner uint32) error {
 
 func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
 	path := filepath.Join(root.Name(), lockName)
-	fd, err := root.Open(lockName, unix.O_RDWR) // never O_CREAT (fs.protected_regular)
+	// Never O_CREAT (fs.protected_regular).
+	fd, err := root.Open(lockName, unix.O_RDWR)
 	if err != nil {
 		return nil, openLockError(path, err)
 	}
@@ -195,7 +201,8 @@ func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error
 			l.late = r
 			return l.lockedError(d)
 		}
-		err = <-r.granted // the wait ended just before abandon
+		// The wait ended just before abandon.
+		err = <-r.granted
 	}
 	if err != nil {
 		return fmt.Errorf("cannot lock the lease folder %s: %w", l.path, err)
@@ -206,8 +213,9 @@ func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error
 // lockWait is one blocking wait for the lock. The wait cannot be cancelled, and the lock belongs to the process, not to
 // the goroutine. So a later attempt takes over the pending wait instead of starting a second one.
 type lockWait struct {
-	mu        sync.Mutex
-	abandoned bool // no caller waits for it: release the lock when it is granted
+	mu sync.Mutex
+	// No caller waits for it: release the lock when it is granted.
+	abandoned bool
 	done      bool
 	granted   chan error
 }

@@ -20,13 +20,19 @@ import (
 // entryReader reads files of other users. A fault in their files becomes a Problem. A fault of this process (no free
 // descriptor) is an error, because a lease that is not read would be given to a second holder.
 type entryReader struct {
-	lock     *folderLock           // nil if no lock is open
-	ids      space.IDs             // the user ids that this user namespace can distinguish
-	sweep    func(uid uint32) bool // the users with dead tickets to remove while reading; nil without the folder lock
+	// nil if no lock is open.
+	lock *folderLock
+	// The user ids that this user namespace can distinguish.
+	ids space.IDs
+	// The users with dead tickets to remove while reading; nil without the folder lock.
+	sweep    func(uid uint32) bool
 	problems []Problem
-	shown    map[string]int // number of problems by folder, to limit each folder's share
-	mine     []string       // names of the caller's folders that were read
-	spaces   map[uint32]int // number of folders that each owner made in user namespaces
+	// Number of problems by folder, to limit each folder's share.
+	shown map[string]int
+	// Names of the caller's folders that were read.
+	mine []string
+	// Number of folders that each owner made in user namespaces.
+	spaces map[uint32]int
 }
 
 func (f *Folder) newReader() *entryReader { return &entryReader{lock: &f.lock, ids: f.ids} }
@@ -105,7 +111,8 @@ func parseUIDName(name string) (uint32, bool) {
 // noteStrayName records a name that is not that of a user's folder.
 func (r *entryReader) noteStrayName(topFD int, top, name string) {
 	if r.shown[top] > maxProblemsPerFolder {
-		return // problem would not record it
+		// Problem would not record it.
+		return
 	}
 	if uid, err := fileOwner(topFD, name); !errors.Is(err, unix.ENOENT) {
 		r.addProblem(top, name, uid, "is not a user's folder and is ignored")
@@ -131,7 +138,8 @@ func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir
 	fd, err := openIn(topFD, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil // gone since the listing
+		// Gone since the listing.
+		return nil
 	case err != nil && isLocalFault(err):
 		return &os.PathError{Op: "cannot read", Path: path, Err: err}
 	case err != nil:
@@ -153,7 +161,8 @@ func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir
 		r.addProblem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
 		return nil
 	}
-	if isSpaceName(name) && !r.ids.Hides(st.Uid) { // no limit for hidden owners: the folders may be of different users
+	if isSpaceName(name) && !r.ids.Hides(st.Uid) {
+		// No limit for hidden owners: the folders may be of different users.
 		r.spaces[uid]++
 		if r.spaces[uid] > maxFoldersPerOwner {
 			r.addProblem(top, name, uid, fmt.Sprintf("is one of more than %d folders of this user from user namespaces and is ignored", maxFoldersPerOwner))
@@ -231,7 +240,8 @@ func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, con
 	if !alive {
 		return e, nil
 	}
-	if !content { // its devices stay busy, whatever it says: a lease that does not count would be given again
+	if !content {
+		// Its devices stay busy, whatever it says: a lease that does not count would be given again.
 		e.lease.Unreadable = true
 		return e, nil
 	}
@@ -240,7 +250,8 @@ func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, con
 		err = decodeLease(data, &e.lease)
 	}
 	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil, nil // it ended while it was read
+		// It ended while it was read.
+		return nil, nil
 	}
 	if err != nil && !isLocalFault(err) {
 		e.lease.Unreadable = true

@@ -67,7 +67,8 @@ func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) er
 	switch {
 	case err == nil:
 		*t = changed
-	case errors.Is(err, os.ErrNotExist): // withdrawn since the listing
+	case errors.Is(err, os.ErrNotExist):
+		// Withdrawn since the listing.
 	case errors.Is(err, errFolderLock), isLocalFault(err):
 		return err
 	default:
@@ -105,7 +106,8 @@ const callName = newPrefix + "call"
 
 // UnlockedView is what can be read without the folder lock and without opening what users wrote into their leases.
 type UnlockedView struct {
-	Leased  map[string]bool // job.DeviceHash of every device with a live lease, and job.ManyDevices
+	// job.DeviceHash of every device with a live lease, and job.ManyDevices.
+	Leased  map[string]bool
 	Changes map[gpu.UUID]Change
 }
 

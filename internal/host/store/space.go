@@ -19,8 +19,9 @@ import (
 // parent namespace, but not whether that is the machine's first. So its folder has a random name that begins with
 // spacePrefix and says nothing about the owner; each reader takes the owner that the kernel reports.
 const (
-	spacePrefix        = "ns-"
-	maxFoldersPerOwner = 4 // folders of that kind that are read; claims make only one
+	spacePrefix = "ns-"
+	// Folders of that kind that are read; claims make only one.
+	maxFoldersPerOwner = 4
 )
 
 func isSpaceName(name string) bool {
@@ -60,7 +61,8 @@ func folderOwner(ids space.IDs, name string, uid uint32) (owner uint32, counts b
 	switch {
 	case ids.Hides(uid):
 		return ids.StandIn(name), true
-	case ids.Part() || !isUID: // the name is a uid of another namespace, or no uid
+	case ids.Part() || !isUID:
+		// The name is a uid of another namespace, or no uid.
 		return uid, true
 	}
 	return named, uid == named || uid == 0
@@ -69,7 +71,8 @@ func folderOwner(ids space.IDs, name string, uid uint32) (owner uint32, counts b
 // isForeign reports whether a file of uid is known to belong neither to root nor to the owner of its folder.
 func isForeign(ids space.IDs, uid, owner uint32) bool {
 	if ids.Part() && (owner == 0 || ids.Hides(uid) || ids.Hides(owner)) {
-		return false // owner 0 may be root, who may own a folder with the files of another user
+		// Owner 0 may be root, who may own a folder with the files of another user.
+		return false
 	}
 	return uid != owner && uid != 0
 }

@@ -23,17 +23,19 @@ type Generation uint64
 // Change is when something last happened to a device.
 type Change struct {
 	Generation Generation `json:"generation"`
-	Ended      int64      `json:"ended,omitempty"` // CLOCK_BOOTTIME in ns when the end of a lease on it was noticed
+	// CLOCK_BOOTTIME in ns when the end of a lease on it was noticed.
+	Ended int64 `json:"ended,omitempty"`
 }
 
 // lockState is the content of the lock file. All users may write it, so it is only a hint: wrong content can cause one
 // reading of the machine too many or too few, or a short wait, but never a second holder.
 type lockState struct {
-	Generation Generation            `json:"generation"`
-	Boot       string                `json:"boot"`
-	Devices    map[gpu.UUID]Change   `json:"devices"`
-	Live       map[string][]gpu.UUID `json:"live"` // "folder/id" to devices, as of the last claim
-	Turn       queue.Turn            `json:"turn,omitzero"`
+	Generation Generation          `json:"generation"`
+	Boot       string              `json:"boot"`
+	Devices    map[gpu.UUID]Change `json:"devices"`
+	// "folder/id" to devices, as of the last claim.
+	Live map[string][]gpu.UUID `json:"live"`
+	Turn queue.Turn            `json:"turn,omitzero"`
 }
 
 // forgetTickets drops the records of tickets that are gone, which bounds the size whatever another process wrote.
@@ -45,7 +47,8 @@ func forgetTickets(t *queue.Turn, tickets []job.Ticket) {
 	for _, said := range []map[string]int64{t.Next, t.Passed, t.Unsure} {
 		maps.DeleteFunc(said, func(key string, _ int64) bool { return !live[key] })
 	}
-	if len(t.Reserved) > maxDevicesRecorded || len(t.Rest) > maxDevicesRecorded { // the queue never writes so many
+	if len(t.Reserved) > maxDevicesRecorded || len(t.Rest) > maxDevicesRecorded {
+		// The queue never writes so many.
 		t.Reserved, t.Rest = nil, nil
 	}
 }
@@ -55,7 +58,8 @@ func forgetTickets(t *queue.Turn, tickets []job.Ticket) {
 func (f *Folder) readState(boot string) (lockState, bool) {
 	now := Generation(bootTime())
 	fresh := lockState{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
-	buf := make([]byte, f.lock.readSize()) // a buffer of maxStateSize would cost more than the read
+	// A buffer of maxStateSize would cost more than the read.
+	buf := make([]byte, f.lock.readSize())
 	n, err := f.lock.file.Load().ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false
@@ -74,13 +78,15 @@ func (f *Folder) readState(boot string) (lockState, bool) {
 }
 
 func (f *Folder) writeState(s lockState) error {
-	forgetOldest(s.Devices) // MIG layouts change them, and any user may have written some
+	// MIG layouts change them, and any user may have written some.
+	forgetOldest(s.Devices)
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
 	if len(data) >= maxStateSize {
-		data = []byte("{}") // a lost record costs one more reading of the machine; the leases are not in it
+		// A lost record costs one more reading of the machine; the leases are not in it.
+		data = []byte("{}")
 	}
 	file := f.lock.file.Load()
 	_, err = file.WriteAt(data, 0)

@@ -70,7 +70,8 @@ func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error
 	if st, err := dir.Status(); err != nil || int(st.Uid) != os.Geteuid() {
 		return nil //nolint:nilerr // another user's: Open reports it
 	}
-	err = aside.Replace(name) // the kernel replaces a folder only while it is empty
+	// The kernel replaces a folder only while it is empty.
+	err = aside.Replace(name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 		if isVacantDir(dir) {
 			return moveParts(aside.Dir, dir)
@@ -82,7 +83,8 @@ func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error
 
 // FolderPart is a folder or a file of a new state folder.
 type FolderPart struct {
-	Name    string // "" is the state folder itself
+	// "" is the state folder itself.
+	Name    string
 	Mode    uint32 // all twelve bits
 	Folder  bool
 	Content string

@@ -30,26 +30,36 @@ const Format = 1
 
 // Limits on what is read of folders that other users fill.
 const (
-	maxEntriesPerUser = 256 // live ones whose content is read; of the others only the devices count, which their names tell
+	// Live ones whose content is read; of the others only the devices count, which their names tell.
+	maxEntriesPerUser = 256
 	maxEntrySize      = 64 << 10
-	maxNamesPerUser   = 256 * maxEntriesPerUser // 0.2 s of a claim; only files that their owner made by hand are as many
+	// 0.2 s of a claim; only files that their owner made by hand are as many.
+	maxNamesPerUser = 256 * maxEntriesPerUser
 
 	maxProblemsPerFolder = 16
-	maxDeviceIDLength    = 128     // characters of a device's UUID; the longest known are below 64
-	maxStateSize         = 1 << 18 // of the record of changes
-	maxDevicesRecorded   = 512
+	// Characters of a device's UUID; the longest known are below 64.
+	maxDeviceIDLength = 128
+	// Of the record of changes.
+	maxStateSize       = 1 << 18
+	maxDevicesRecorded = 512
 )
 
 // Folder is an opened and checked state folder. Close it when done; it is safe for use by several goroutines.
 type Folder struct {
-	Path     string
-	Owner    uint32             // uid of the folder's owner; 0 protects users from each other
-	Others   []string           // further state folders whose live leases count too
-	Deadline time.Duration      // for the folder lock
-	Ended    func([]EndedLease) // is told of leases that this process has removed, when the folder is not locked any more; may be nil
-	ids      space.IDs          // the user ids that this user namespace can distinguish
-	lock     folderLock
-	ended    []EndedLease // since the folder was locked
+	Path string
+	// uid of the folder's owner; 0 protects users from each other.
+	Owner uint32
+	// Further state folders whose live leases count too.
+	Others []string
+	// For the folder lock.
+	Deadline time.Duration
+	// Is told of leases that this process has removed, when the folder is not locked any more; may be nil.
+	Ended func([]EndedLease)
+	// The user ids that this user namespace can distinguish.
+	ids  space.IDs
+	lock folderLock
+	// Since the folder was locked.
+	ended []EndedLease
 }
 
 // EndedLease is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it is
@@ -57,7 +67,8 @@ type Folder struct {
 type EndedLease struct {
 	Lease job.Lease
 	At    time.Time
-	Seen  bool // At is the end; else the lease was found dead, and it ended some time before
+	// At is the end; else the lease was found dead, and it ended some time before.
+	Seen bool
 }
 
 // Problem is an entry or folder that is ignored or damaged, and the user who owns it.

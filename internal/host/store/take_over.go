@@ -36,7 +36,8 @@ func (f *Folder) TakeOverLease(boot string, heir func([]job.Lease) (l *job.Lease
 	switch {
 	case l == nil:
 		return nil, nil //nolint:nilnil // nothing to take over
-	case !take: // not later: after the folder lock is released, another process may take it over
+	case !take:
+		// Not later: after the folder lock is released, another process may take it over.
 		return nil, f.removeLease(root, *l, boot)
 	}
 	lock, err := f.replaceLock(root, *l)
@@ -54,13 +55,15 @@ func (f *Folder) replaceLock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	fresh := newPrefix + l.ID + lockSuffix
-	_ = dir.Remove(fresh) // left by a killed process
+	// Left by a killed process.
+	_ = dir.Remove(fresh)
 	lock, err := createLock(dir, fresh, nil)
 	if err != nil {
 		return nil, err
 	}
 	err = f.rewriteLease(root, l)
-	if err == nil { // the old lock is still held
+	if err == nil {
+		// The old lock is still held.
 		err = dir.Rename(fresh, entryNameOf(&l)+lockSuffix)
 	}
 	if err != nil {

@@ -29,10 +29,14 @@ const (
 	goneFolder   = "gone"
 	stampDigits  = 16
 
-	maxListedTickets  = 256                      // tickets that a listing for people reads; a claim reads queue.MaxCompeting
-	maxTicketsPerUser = 2000                     // tickets that a user may have
-	maxTicketNames    = 3*maxTicketsPerUser + 64 // file names that are read of a user's folder
-	maxVainReads      = 256                      // dead or damaged tickets that are opened while searching for live ones
+	// Tickets that a listing for people reads; a claim reads queue.MaxCompeting.
+	maxListedTickets = 256
+	// Tickets that a user may have.
+	maxTicketsPerUser = 2000
+	// File names that are read of a user's folder.
+	maxTicketNames = 3*maxTicketsPerUser + 64
+	// Dead or damaged tickets that are opened while searching for live ones.
+	maxVainReads = 256
 )
 
 func isTicketName(name string) bool {
@@ -112,9 +116,12 @@ func (r *entryReader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.T
 
 // listTicketFiles lists the files in a user's folder by kind.
 type ticketFiles struct {
-	tickets []string        // names without suffix, in the order of arrival
-	renewed map[string]bool // the tickets that have a second file
-	waste   []string        // files of interrupted writes, and second files without a ticket
+	// Names without suffix, in the order of arrival.
+	tickets []string
+	// The tickets that have a second file.
+	renewed map[string]bool
+	// Files of interrupted writes, and second files without a ticket.
+	waste []string
 }
 
 // listTicketFiles lists a user's folder.

@@ -21,14 +21,18 @@ import (
 // Waiting is a ticket of this process. It counts until it is withdrawn or the process ends, in whatever way. Its
 // descriptors are closed on exec, so a command that replaces this process does not inherit it.
 type Waiting struct {
-	Ticket job.Ticket // as other processes read it
-	dir    *sys.Dir   // tickets/<name>
-	pipes  *sys.Dir   // the folder "gone" in it
-	name   string
-	lock   *os.File        // keeps the ticket alive
-	pipe   *os.File        // its end wakes the tickets behind this one
-	gone   map[string]bool // dead tickets ahead
-	once   sync.Once
+	// As other processes read it.
+	Ticket job.Ticket
+	dir    *sys.Dir // tickets/<name>
+	// The folder "gone" in it.
+	pipes *sys.Dir
+	name  string
+	// Keeps the ticket alive.
+	lock *os.File
+	// Its end wakes the tickets behind this one.
+	pipe *os.File
+	gone map[string]bool // dead tickets ahead
+	once sync.Once
 }
 
 // QueueTicket writes the ticket t; it sets id, owner and arrival. If the folder is full or cannot be written, no file
@@ -167,7 +171,8 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
 		err = w.dir.Remove(w.name + ticketSuffix)
-		_ = w.dir.Remove(w.name + devicesSuffix) // ignored without a ticket
+		// Ignored without a ticket.
+		_ = w.dir.Remove(w.name + devicesSuffix)
 		if perr := w.pipes.Remove(w.name); err == nil || errors.Is(err, unix.ENOENT) {
 			err = perr
 		}
@@ -262,7 +267,8 @@ func waitForAnyEnd(ctx context.Context, pipes []*os.File) error {
 	ended := make(chan struct{}, len(pipes))
 	for _, p := range pipes {
 		go func() {
-			_, _ = p.Read(make([]byte, 1)) // returns when the writers are gone or the caller closes it
+			// Returns when the writers are gone or the caller closes it.
+			_, _ = p.Read(make([]byte, 1))
 			ended <- struct{}{}
 		}()
 	}

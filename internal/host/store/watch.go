@@ -19,27 +19,35 @@ import (
 
 // Watcher reports that a lease or a ticket of any user has ended. Close it when done.
 type Watcher struct {
-	Changed <-chan struct{} // has a value after one or more ends that were not reported yet
+	// Has a value after one or more ends that were not reported yet.
+	Changed <-chan struct{}
 
 	folder  *Folder
 	inotify *sys.Inotify
 	changed chan struct{}
 
-	mu      sync.Mutex
-	closed  bool
-	folders map[int32]*watchedFolder // by watch descriptor
-	told    map[watchedFile]bool     // ends that were reported while the file remains
-	asking  map[watchedFile]bool     // files with a lock that ask polls
-	last    time.Time                // of the latest value in Changed
-	later   *time.Timer              // will send one more value
+	mu     sync.Mutex
+	closed bool
+	// By watch descriptor.
+	folders map[int32]*watchedFolder
+	// Ends that were reported while the file remains.
+	told map[watchedFile]bool
+	// Files with a lock that ask polls.
+	asking map[watchedFile]bool
+	// Of the latest value in Changed.
+	last time.Time
+	// Will send one more value.
+	later *time.Timer
 }
 
 // watchedFolder is a watched folder: leases or tickets, or one user's folder in there.
 type watchedFolder struct {
-	dir    *os.File // opened with O_PATH; nil for leases and tickets
-	path   string
-	uid    uint32
-	suffix string // of the files with a lock that keeps the entry or ticket alive
+	// Opened with O_PATH; nil for leases and tickets.
+	dir  *os.File
+	path string
+	uid  uint32
+	// Of the files with a lock that keeps the entry or ticket alive.
+	suffix string
 }
 
 // watchedFile is one file by its watch descriptor and name.
@@ -104,7 +112,8 @@ func (w *Watcher) Detach() *os.File {
 	if !w.closeAll() {
 		return nil
 	}
-	_ = w.inotify.SetReadDeadline(time.Now()) // ends run
+	// Ends run.
+	_ = w.inotify.SetReadDeadline(time.Now())
 	return w.inotify.File
 }
 
@@ -219,16 +228,19 @@ func (w *Watcher) readEvents() {
 func (w *Watcher) applyEvent(e watchedFile, what uint32) {
 	d := w.folders[e.folder]
 	switch {
-	case what&unix.IN_Q_OVERFLOW != 0: // events were lost
+	case what&unix.IN_Q_OVERFLOW != 0:
+		// Events were lost.
 		w.told = map[watchedFile]bool{}
 		w.rescanUsers()
 		w.notifySoon()
 	case d == nil:
-	case what&unix.IN_IGNORED != 0: // the folder is gone, and everything in it
+	case what&unix.IN_IGNORED != 0:
+		// The folder is gone, and everything in it.
 		d.close()
 		delete(w.folders, e.folder)
 		w.notifySoon()
-	case d.dir == nil: // a user's first lease or ticket, which may have ended before the folder was watched
+	case d.dir == nil:
+		// A user's first lease or ticket, which may have ended before the folder was watched.
 		if !w.isWatching(filepath.Join(d.path, e.name)) && w.watchUser(d.path, e.name, d.suffix) == nil {
 			w.notifySoon()
 		}

@@ -24,7 +24,8 @@ func (p Process) AwaitEnd() (code int, signal string, err error) {
 		case errno != 0:
 			return 0, "", errno
 		}
-		const exited = 1 // CLD_EXITED
+		// CLD_EXITED.
+		const exited = 1
 		if info.code == exited {
 			return int(info.status), "", nil
 		}

@@ -23,7 +23,8 @@ type Dir struct{ *os.File }
 // does not wait for the other end of a FIFO. A path with ".." is refused as one that leads out (EXDEV).
 func OpenAt(dirFD int, path string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 { // the runtime would ask its poller for a folder that does not block
+	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 {
+		// The runtime would ask its poller for a folder that does not block.
 		flags |= unix.O_NONBLOCK
 	}
 	if goesUp(path) {
@@ -48,7 +49,8 @@ func goesUp(path string) bool {
 func openAtParts(dirFD int, path string, flags int) (int, error) {
 	parts := strings.Split(path, "/")
 	if goesUp(path) || slices.Contains(parts, "") {
-		return -1, unix.EXDEV // as openat2(2) says it
+		// As openat2(2) says it.
+		return -1, unix.EXDEV
 	}
 	for i, part := range parts[:len(parts)-1] {
 		next, err := unix.Openat(dirFD, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -256,7 +258,8 @@ func (d *Dir) Rmdir(name string) error {
 
 // Touch sets the times of a name in the folder to now; "." is the folder itself.
 func (d *Dir) Touch(name string) error {
-	now := unix.Timespec{Nsec: unix.UTIME_NOW} // unlike a given time, all users who may write the file may set it
+	// Unlike a given time, all users who may write the file may set it.
+	now := unix.Timespec{Nsec: unix.UTIME_NOW}
 	return d.withFD("touch", name, func(fd int) error {
 		return unix.UtimesNanoAt(fd, name, []unix.Timespec{now, now}, unix.AT_SYMLINK_NOFOLLOW)
 	})

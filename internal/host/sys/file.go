@@ -40,7 +40,8 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 	}
 
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	if kind == unix.S_IFLNK && follow { // of /proc: what this process has open already, as /dev/stderr
+	if kind == unix.S_IFLNK && follow {
+		// Of /proc: what this process has open already, as /dev/stderr.
 		fd, err := unix.Openat(w.at, name, flags&^unix.O_CREAT, 0)
 		if err != nil {
 			return nil, err
@@ -109,7 +110,8 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 // openLeaf opens a name in an open folder, and reports whether it has made the file. It empties none: that is for a file
 // that was looked at.
 func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, err error) {
-	for range 8 { // others may make and remove it meanwhile
+	for range 8 {
+		// Others may make and remove it meanwhile.
 		if flags&unix.O_EXCL == 0 {
 			fd, err = unix.Openat(at, name, flags&^(unix.O_CREAT|unix.O_TRUNC), 0)
 			if !errors.Is(err, unix.ENOENT) || flags&unix.O_CREAT == 0 {
@@ -133,7 +135,8 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 		return err
 	}
 	switch file.Mode & unix.S_IFMT {
-	case unix.S_IFCHR: // only root can make one
+	case unix.S_IFCHR:
+		// Only root can make one.
 		return nil
 	case unix.S_IFREG, unix.S_IFIFO:
 	default:
@@ -143,7 +146,8 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 	if isTrusted(dir.Uid) && !canOthersWrite(w.path, &dir, w.shut.depth > 0) {
 		return nil
 	}
-	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0 // else a group shares its files
+	// Else a group shares its files.
+	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0
 	switch {
 	case chosen && !isTrusted(file.Uid) && file.Uid != dir.Uid:
 		return fmt.Errorf("%s belongs to uid %d, who could lay it there; name another file", path, file.Uid)

@@ -70,8 +70,10 @@ func canOthersWrite(path string, st *unix.Stat_t, shut bool) bool {
 
 // privateDepth says how deep a walk is in a folder that only the caller may enter.
 type privateDepth struct {
-	depth int    // how many folders deep, from 1 for that folder itself; 0: it is in none
-	mount uint64 // that the folder is on: what is mounted below it may be used elsewhere too
+	// How many folders deep, from 1 for that folder itself; 0: it is in none.
+	depth int
+	// That the folder is on: what is mounted below it may be used elsewhere too.
+	mount uint64
 }
 
 // afterStep is what holds after a step to an open folder. Up, it counts down; where a link leads, it begins anew.

@@ -14,7 +14,8 @@ import (
 // StagedFolder is a new folder that is being filled, under a temporary name in the parent of the final one.
 type StagedFolder struct {
 	*Dir
-	Placed bool // it has the name that it is for
+	// It has the name that it is for.
+	Placed bool
 	name   string
 	parent *Dir
 }

@@ -70,7 +70,8 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 type outputPipe struct {
 	read, write *os.File
 	to          *Bounded
-	over        chan struct{} // closed when nobody reads from it any more
+	// Closed when nobody reads from it any more.
+	over chan struct{}
 }
 
 // readPipe makes the pipe for one of a program's outputs.
@@ -87,7 +88,8 @@ func readPipe(output *io.Writer, to *Bounded) (*outputPipe, error) {
 func (s *outputPipe) copyOutput() {
 	defer close(s.over)
 	if _, err := io.Copy(s.to, s.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = s.read.Close() // it printed too much, and is to hear of that
+		// It printed too much, and is to hear of that.
+		_ = s.read.Close()
 	}
 }
 
@@ -105,7 +107,8 @@ func (s *outputPipe) readRest(end time.Time) {
 		return
 	}
 	_ = conn.Control(func(fd uintptr) {
-		part := make([]byte, 64<<10) // as much as a pipe has
+		// As much as a pipe has.
+		part := make([]byte, 64<<10)
 		n, err := unix.Read(int(fd), part)
 		if err == nil || errors.Is(err, unix.EAGAIN) {
 			_, _ = s.to.Write(part[:max(n, 0)])

@@ -16,16 +16,24 @@ import (
 
 // Process is what /proc/PID/stat says, as far as it is needed (proc_pid_stat(5)).
 type Process struct {
-	PID                    int
-	Name                   string // as the process chose it
-	State                  byte   // 'Z' is a zombie, 'X' is dead, 'T' is stopped
+	PID int
+	// As the process chose it.
+	Name string
+	// 'Z' is a zombie, 'X' is dead, 'T' is stopped.
+	State                  byte
 	Parent, Group, Session int
-	CPU                    uint64          // clock ticks used by all its threads, in user and kernel mode
-	Start                  uint64          // clock ticks since boot, whatever the time namespace; together with the PID it names one process for ever
-	Exit                   unix.WaitStatus // of a dead one, for its owner and root
-	Terminal               uint64          // device number of its controlling terminal; 0: none
-	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
-	Starting               bool            // an exec(2) is under way: it has no arguments and no environment yet; false where the caller may not know
+	// Clock ticks used by all its threads, in user and kernel mode.
+	CPU uint64
+	// Clock ticks since boot, whatever the time namespace; together with the PID it names one process for ever.
+	Start uint64
+	// Of a dead one, for its owner and root.
+	Exit unix.WaitStatus
+	// Device number of its controlling terminal; 0: none.
+	Terminal uint64
+	// PF_EXITING of include/linux/sched.h: it runs no code of its own any more.
+	Exits bool
+	// An exec(2) is under way: it has no arguments and no environment yet; false where the caller may not know.
+	Starting bool
 }
 
 // IsDead reports whether the process has ended; its parent has not waited for it yet.
@@ -34,7 +42,8 @@ func (p Process) IsDead() bool { return p.State == 'Z' || p.State == 'X' }
 // ReadProcess reads one process. It fails where there is none that the caller can see.
 func ReadProcess(pid int) (Process, bool) {
 	shift, err := timens.Offset("/proc", timens.Boottime)
-	if err != nil { // its start would be that of another process
+	if err != nil {
+		// Its start would be that of another process.
 		return Process{}, false
 	}
 	return readProcess(pid, shift)
@@ -81,7 +90,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	if open < 0 || end < open {
 		return p, false
 	}
-	rest := strings.Fields(stat[end+1:]) // rest[0] is field 3
+	// rest[0] is field 3.
+	rest := strings.Fields(stat[end+1:])
 	if len(rest) < 20 || len(rest[0]) != 1 || rest[0][0] > unicode.MaxASCII {
 		return p, false
 	}
@@ -98,7 +108,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	p.Exits = number(9)&flagExiting != 0
 	if len(rest) > 49 {
 		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
-		const unknown = 1 // start_code, where the caller may not know the addresses (fs/proc/array.c)
+		// start_code, where the caller may not know the addresses (fs/proc/array.c).
+		const unknown = 1
 		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&flagKernelThread == 0 && !p.IsDead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
@@ -118,7 +129,8 @@ func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 	}
 	for i, sig := range signals {
 		err := unix.PidfdSendSignal(fd, sig, nil, 0)
-		if i > 0 && errors.Is(err, unix.ESRCH) { // it has ended of the one before
+		if i > 0 && errors.Is(err, unix.ESRCH) {
+			// It has ended of the one before.
 			break
 		}
 		if err != nil {

@@ -53,13 +53,17 @@ func walkPath(path string, follow bool, judge judgeFunc, mode uint32) (int, erro
 
 // pathWalker is somewhere on its way.
 type pathWalker struct {
-	at    int      // opened for its place alone
-	path  string   // of it, for messages
-	rest  []string // parts of the path that are still to go
-	links int      // that were followed
+	// Opened for its place alone.
+	at int
+	// Of it, for messages.
+	path string
+	// Parts of the path that are still to go.
+	rest  []string
+	links int // that were followed
 	judge judgeFunc
-	mode  uint32 // of folders that are missing; 0: they are not made
-	shut  privateDepth
+	// Of folders that are missing; 0: they are not made.
+	mode uint32
+	shut privateDepth
 }
 
 // judgeFunc is an error where the walk must not go on. It is told whether no other user can come to the folder.
@@ -97,7 +101,8 @@ func (w *pathWalker) walkPart(follow bool) error {
 // followLink puts what a link says before the rest of the way.
 func (w *pathWalker) followLink(link string) error {
 	w.links++
-	if w.links > 40 { // path_resolution(7)
+	if w.links > 40 {
+		// path_resolution(7).
 		return unix.ELOOP
 	}
 	w.rest = append(pathParts(link), w.rest...)
@@ -210,12 +215,14 @@ func readTrustedLink(fd int, path string, st *unix.Stat_t) (string, error) {
 // isTrusted reports whether the uid cannot be that of an attacker. In a user namespace without the machine's root,
 // folders of root and of other users both show the overflow uid, so there no answer is possible.
 func isTrusted(uid uint32) bool {
-	const overflow = 65534 // user_namespaces(7)
+	// user_namespaces(7).
+	const overflow = 65534
 	return uid == 0 || uid == uint32(os.Geteuid()) || uid == overflow && isNamespaced()
 }
 
 func isNamespaced() bool {
-	const all = "0 0 4294967295" // the map of the initial namespace
+	// The map of the initial namespace.
+	const all = "0 0 4294967295"
 	data, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(data)), " ") != all
 }

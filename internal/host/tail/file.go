@@ -13,16 +13,23 @@ type tailedFile struct {
 	number int
 	path   string
 
-	watch int32 // watch descriptor of the folder
-	deep  bool  // this folder is the file's own, and not one above it
+	// watch descriptor of the folder.
+	watch int32
+	// This folder is the file's own, and not one above it.
+	deep bool
 
 	open *os.File
-	at   int64       // offset of the next read
-	left bool        // it has lost its name, and is being read to its end once more
-	old  os.FileInfo // PATH.1 at the time when the open file was opened; nil if there was none
+	// Offset of the next read.
+	at int64
+	// It has lost its name, and is being read to its end once more.
+	left bool
+	// PATH.1 at the time when the open file was opened; nil if there was none.
+	old os.FileInfo
 
-	text []byte // read and not dropped yet
-	told int    // how much of text was returned
+	// Read and not dropped yet.
+	text []byte
+	// How much of text was returned.
+	told int
 }
 
 func (f *tailedFile) closeFile() {
@@ -89,7 +96,8 @@ func (f *tailedFile) openAtOffset(inode uint64, offset int64) {
 			return
 		}
 	}
-	if inode != 0 && f.openRegular(f.rotatedPath()) { // it was full more than once
+	if inode != 0 && f.openRegular(f.rotatedPath()) {
+		// It was full more than once.
 		f.clearOldIfRotated(f.rotatedPath())
 	} else {
 		f.openRegular(f.path)
@@ -111,7 +119,8 @@ func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 		n, _ := from.ReadAt(block[:end-begin], begin)
 		part := block[:n]
 		if end == size && n > 0 && part[n-1] == '\n' {
-			part = part[:n-1] // the end of the last line
+			// The end of the last line.
+			part = part[:n-1]
 		}
 		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part, '\n') {
 			found++
@@ -175,18 +184,22 @@ func (f *tailedFile) followRotation() bool {
 	if err != nil {
 		return false
 	}
-	if mine.Size() < f.at { // it was truncated
+	if mine.Size() < f.at {
+		// It was truncated.
 		f.at = 0
 		return true
 	}
 	named, err := os.Stat(f.path)
 	switch st, _ := mine.Sys().(*syscall.Stat_t); {
 	case err != nil && st != nil && st.Nlink == 0:
-		f.closeFile() // deleted: while it is open, the kernel does not report that its folder is gone too
+		// Deleted: while it is open, the kernel does not report that its folder is gone too.
+		f.closeFile()
 		return false
 	case err != nil || os.SameFile(mine, named):
-		return false // nothing new, or between the two steps of a rotation
-	case !f.left: // something may have been written before it was renamed
+		// Nothing new, or between the two steps of a rotation.
+		return false
+	case !f.left:
+		// Something may have been written before it was renamed.
 		f.left = true
 		return true
 	}
@@ -227,7 +240,8 @@ func (f *tailedFile) takeLine(all bool) (Line, bool) {
 			return f.nextLine(rest[:i], 1, false), true
 		case i >= 0 && i+1 < len(rest) && rest[i+1] == '\n':
 			return f.nextLine(rest[:i], 2, false), true
-		case i == 0 && len(rest) > 1: // the line before the carriage return was returned
+		case i == 0 && len(rest) > 1:
+			// The line before the carriage return was returned.
 			f.told++
 		case i > 0 && (i+1 < len(rest) || all):
 			return f.nextLine(rest[:i], 1, true), true

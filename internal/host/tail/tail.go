@@ -28,9 +28,11 @@ import (
 
 // Line is one line of a file.
 type Line struct {
-	File int    // as Add numbered it
-	Text []byte // without its end; until the next call only
-	Over bool   // it ended with a carriage return: a terminal shows the next line in its place
+	File int // as Add numbered it
+	// Without its end; until the next call only.
+	Text []byte
+	// It ended with a carriage return: a terminal shows the next line in its place.
+	Over bool
 }
 
 // AllLines is the number of lines for Add that reads a file from its beginning.
@@ -41,14 +43,17 @@ const maxLineSize = 64 << 10
 
 // Tail reads several files. Only one goroutine may use it, except for Look.
 type Tail struct {
-	now     *tailedFile // Now returns lines of this file
+	// Now returns lines of this file.
+	now     *tailedFile
 	inotify *sys.Inotify
-	blind   bool // no inotify instance or watch is free (fs.inotify.max_user_instances, max_user_watches), so Wait polls
-	woken   chan struct{}
+	// No inotify instance or watch is free (fs.inotify.max_user_instances, max_user_watches), so Wait polls.
+	blind bool
+	woken chan struct{}
 
 	mu    sync.Mutex
 	files []*tailedFile
-	news  []*tailedFile // files that may have more lines
+	// Files that may have more lines.
+	news []*tailedFile
 }
 
 // New makes a Tail without files. Close it when done.
@@ -86,7 +91,8 @@ func (t *Tail) addFileAt(path string, place func(f *tailedFile)) int {
 	t.mu.Lock()
 	t.files = append(t.files, f)
 	t.mu.Unlock()
-	t.watchFolder(f) // before the file is read, so that no change in between is missed
+	// Before the file is read, so that no change in between is missed.
+	t.watchFolder(f)
 	place(f)
 	t.markFiles(func(other *tailedFile) bool { return other == f })
 	return f.number
@@ -118,7 +124,8 @@ func (t *Tail) Now() (Line, bool) {
 			return Line{}, false
 		}
 		t.watchFolder(t.now)
-		if t.now.readMore() { // it may have more, after the other files
+		if t.now.readMore() {
+			// It may have more, after the other files.
 			t.markFiles(func(f *tailedFile) bool { return f == t.now })
 		}
 	}
@@ -251,7 +258,8 @@ func (t *Tail) readEvents() {
 					return true
 				case f.watch != e.Watch:
 					return false
-				case e.What&unix.IN_IGNORED != 0: // the folder is gone
+				case e.What&unix.IN_IGNORED != 0:
+					// The folder is gone.
 					f.deep = false
 					return true
 				}

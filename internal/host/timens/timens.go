@@ -45,7 +45,8 @@ func Offset(proc string, clock Clock) (time.Duration, error) {
 		return 0, nil
 	}
 	children, cerr := os.Readlink(filepath.Join(proc, "self/ns/time_for_children"))
-	text, terr := os.ReadFile(filepath.Join(proc, "self/timens_offsets")) // the offsets of the children's namespace
+	// The offsets of the children's namespace.
+	text, terr := os.ReadFile(filepath.Join(proc, "self/timens_offsets"))
 	switch err := errors.Join(err, cerr, terr); {
 	case err != nil:
 		return 0, fmt.Errorf("cannot tell the time of this time namespace: %w", err)
@@ -68,7 +69,8 @@ func parseOffsets(text string, clock Clock) (time.Duration, error) {
 			break
 		}
 		shift := time.Duration(seconds)*time.Second + time.Duration(rest)
-		if shift%Tick != 0 { // the start of a process is cut to ticks after the shift: it could be one of two
+		if shift%Tick != 0 {
+			// The start of a process is cut to ticks after the shift: it could be one of two.
 			return 0, fmt.Errorf("cannot compare times of this time namespace, which is shifted by a part of %s", Tick)
 		}
 		return shift, nil

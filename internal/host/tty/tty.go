@@ -64,7 +64,8 @@ func (b DevRoot) listTerminals() (paths []string) {
 func writeLine(path string, uid uint32, line string, wanted func(device uint64) bool) bool {
 	takes := func(st unix.Stat_t) bool {
 		major := unix.Major(st.Rdev)
-		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == 4 || major >= 136 && major <= 143) && // admin-guide/devices.txt of the kernel
+		// admin-guide/devices.txt of the kernel.
+		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == 4 || major >= 136 && major <= 143) &&
 			st.Uid == uid && st.Mode&unix.S_IWGRP != 0 && wanted(st.Rdev)
 	}
 	var st unix.Stat_t

@@ -39,8 +39,9 @@ func Post(ctx context.Context, address string, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot post to the webhook at %s: %w", request.URL.Host, err)
 	}
-	defer answer.Body.Close()                                       //nolint:errcheck // read only
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	defer answer.Body.Close() //nolint:errcheck // read only
+	// So that the connection can be used again.
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	if answer.StatusCode/100 != 2 {
 		return fmt.Errorf("cannot post to the webhook at %s: it answers %s", request.URL.Host, answer.Status)
 	}

@@ -109,7 +109,8 @@ func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 			w := lint.Word{Text: word.String(), Known: true, At: begin, Raw: text[from:to]}
 			if indent >= 0 {
 				w.At.EndLine, w.At.EndColumn = line, column
-				if line > at.EndLine { // an open quote ends with the text, and not after its last line
+				if line > at.EndLine {
+					// An open quote ends with the text, and not after its last line.
 					w.At.EndLine, w.At.EndColumn = at.EndLine, at.EndColumn
 				}
 			}
@@ -124,7 +125,8 @@ func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 		case quote == 0 && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
 			end(i)
 		case c == '\\' && quote != '\'' && i+1 < len(text) && text[i+1] == '\n':
-			i, line, column = i+1, line+1, indent+1 // the line continues in the next one
+			// The line continues in the next one.
+			i, line, column = i+1, line+1, indent+1
 			continue
 		default:
 			if !in {

@@ -65,9 +65,11 @@ func (r *reader) readEnvironment(n *yamltree.Node) {
 		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: r.name, How: "environment", Exported: true}
 		switch {
 		case p.Bare:
-			s.How = "environment, cut" // the rest of a value that was split at its comma
+			// The rest of a value that was split at its comma.
+			s.How = "environment, cut"
 		case p.Value.Kind != yamltree.Scalar:
-			continue // a shape that Compose refuses
+			// A shape that Compose refuses.
+			continue
 		}
 		s.Value = interpolateValue(p.Value.Value())
 		if p.Value.Null {

@@ -27,7 +27,8 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			}
 			s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, How: "variables", Exported: true, Value: p.Value.Value()}
 			if p.Bare {
-				s.How = "variables, cut" // the rest of a value that was split at its comma
+				// The rest of a value that was split at its comma.
+				s.How = "variables, cut"
 			}
 			f.Steps = append(f.Steps, s)
 		}

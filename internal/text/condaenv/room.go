@@ -9,9 +9,11 @@ import (
 
 // Room is where a variable can be added to an environment file.
 type Room struct {
-	Line   int    // number of the line before which it goes, 0 for the end of the file
+	// Number of the line before which it goes, 0 for the end of the file.
+	Line   int
 	Indent string // of its line
-	Alone  bool   // there is no map of variables yet
+	// There is no map of variables yet.
+	Alone bool
 }
 
 // FindRoom finds room for a variable of this name. The error says in a few words why there is none.

@@ -43,7 +43,8 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	for _, p := range root.Pairs {
 		said = said || slices.Contains(ProjectKeys(), p.Key.Text)
 		if p.Value.Null {
-			continue // which is a mistake of any key
+			// Which is a mistake of any key.
+			continue
 		}
 		switch p.Key.Text {
 		case "rules":

@@ -40,7 +40,8 @@ func ReadSteps(file string, src []byte) (lint.File, error) {
 			continue
 		}
 		count := fields
-		if start[0] == '@' { // @reboot stands for the five
+		if start[0] == '@' {
+			// @reboot stands for the five.
 			count -= 4
 		}
 		from := indexAfterWords(line, count)

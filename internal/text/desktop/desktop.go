@@ -106,7 +106,8 @@ func splitExec(all []char) []lint.Word {
 				raw.WriteString(all[at].raw)
 				out.WriteByte('%')
 			default:
-				known = known && c.byte != '%' // a field code
+				// A field code.
+				known = known && c.byte != '%'
 				out.WriteByte(c.byte)
 			}
 		}

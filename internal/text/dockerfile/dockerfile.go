@@ -31,8 +31,10 @@ type reader struct {
 	escape byte
 	stages int
 	stage  string
-	shell  bool        // RUN and its like are for a POSIX shell
-	entry  []lint.Word // the stage's ENTRYPOINT in its exec form
+	// RUN and its like are for a POSIX shell.
+	shell bool
+	// The stage's ENTRYPOINT in its exec form.
+	entry  []lint.Word
 	steps  []lint.Step
 	unread int // lines
 }

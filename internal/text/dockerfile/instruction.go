@@ -10,13 +10,17 @@ import (
 // instruction is one instruction as Docker joins it: its lines without comments, empty lines and continuation
 // characters.
 type instruction struct {
-	text  string
-	spots []spot // of each byte of text, and of its end
-	args  int    // where the arguments begin, after the flags
-	head  int    // the last line of it, before here-documents
-	last  int    // the last line of it
-	docs  int    // here-documents
-	maybe bool   // after ONBUILD
+	text string
+	// Of each byte of text, and of its end.
+	spots []spot
+	// Where the arguments begin, after the flags.
+	args int
+	// The last line of it, before here-documents.
+	head int
+	// The last line of it.
+	last  int
+	docs  int  // here-documents
+	maybe bool // after ONBUILD
 }
 
 // spot is a byte's place in the file.
@@ -75,7 +79,8 @@ func (i *instruction) dropBefore(from int) {
 // placeOf is the place of the bytes from one to before another.
 func (i *instruction) placeOf(from, to int) lint.Place {
 	begin, end := i.spots[from], i.spots[max(from, to)]
-	if to > from { // after the last byte, not where the next one is
+	if to > from {
+		// After the last byte, not where the next one is.
 		end = i.spots[to-1]
 		end.column++
 	}
@@ -174,7 +179,8 @@ func (i *instruction) execWords() ([]lint.Word, bool) {
 	for _, text := range list {
 		begin := strings.IndexByte(i.text[at:], '"')
 		if begin < 0 {
-			return nil, false // null, which Docker refuses
+			// Null, which Docker refuses.
+			return nil, false
 		}
 		begin += at
 		for at = begin + 1; i.text[at] != '"'; at++ {

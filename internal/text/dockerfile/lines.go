@@ -15,7 +15,8 @@ import (
 // unread, and the first such fault is returned; faults that the build finds later are left to it.
 func (r *reader) eachInstruction(each func(instruction)) error {
 	count := len(r.lines)
-	if r.lines[count-1] == "" { // after the last newline
+	if r.lines[count-1] == "" {
+		// After the last newline.
 		count--
 	}
 	if err := r.readDirectives(r.lines[:count]); err != nil {
@@ -114,7 +115,8 @@ func (r *reader) checkSyntax(i instruction) error {
 	}
 	var list []any
 	if strings.HasPrefix(i.text[i.args:], "[") {
-		_ = json.Unmarshal([]byte(i.text[i.args:]), &list) // what is no JSON is for a shell
+		// What is no JSON is for a shell.
+		_ = json.Unmarshal([]byte(i.text[i.args:]), &list)
 	}
 	for _, item := range list {
 		if _, is := item.(string); !is {
@@ -145,8 +147,9 @@ func (r *reader) checkPairs(i instruction, name string) error {
 
 // hereDocument is the end of one: lines after the instruction belong to it until one that is its name.
 type hereDocument struct {
-	name  string
-	chomp bool // tabs may precede the name
+	name string
+	// Tabs may precede the name.
+	chomp bool
 }
 
 func (d hereDocument) isEnd(line string) bool {
@@ -175,11 +178,13 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 	}
 	for at := i.args; at < len(i.text); {
 		end := i.quotedWordEnd(at, '\\')
-		for strings.HasSuffix(i.text[at:end], "<<") && end < len(i.text) { // blanks may follow it
+		for strings.HasSuffix(i.text[at:end], "<<") && end < len(i.text) {
+			// Blanks may follow it.
 			end = i.quotedWordEnd(i.skipBlank(end), '\\')
 		}
 		word, closed := unquoteWord(i.text[at:end])
-		if !closed { // Docker gives up on the words of such a line
+		if !closed {
+			// Docker gives up on the words of such a line.
 			return nil
 		}
 		raw, is := strings.CutPrefix(strings.TrimLeft(i.text[at:end], "0123456789"), "<<")

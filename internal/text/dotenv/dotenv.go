@@ -48,7 +48,8 @@ type reader struct {
 
 	name    *regexp.Regexp
 	comment *regexp.Regexp // after a value
-	filled  *regexp.Regexp // a variable that other readers of such files replace by its value
+	// A variable that other readers of such files replace by its value.
+	filled *regexp.Regexp
 }
 
 func (r *reader) takeLine() string {

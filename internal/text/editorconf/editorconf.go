@@ -21,7 +21,8 @@ func ReadLaunch(path string, src []byte) (lint.File, error) {
 	}
 	list := doc.Find("configurations")
 	if list == nil {
-		list = doc.Find("launch", "configurations") // of a workspace
+		// Of a workspace.
+		list = doc.Find("launch", "configurations")
 	}
 	if list == nil {
 		return f, nil

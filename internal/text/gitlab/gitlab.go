@@ -55,7 +55,8 @@ func (r *reader) readVariables(job string, n *yamltree.Node) {
 		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, value.At), Do: lint.Set, Name: p.Key.Text, In: job, How: "variables", Exported: true, Value: value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "$")
 		if p.Bare {
-			s.How = "variables, cut" // the rest of a value that was split at its comma
+			// The rest of a value that was split at its comma.
+			s.How = "variables, cut"
 		}
 		r.steps = append(r.steps, s)
 	}
@@ -110,7 +111,8 @@ func flattenCommands(n *yamltree.Node, depth int) (all []*yamltree.Node) {
 type page struct {
 	first int
 	lines []string
-	lost  bool // a text is not written as it is read, so that places are not known
+	// A text is not written as it is read, so that places are not known.
+	lost bool
 }
 
 // addCommand writes a command below those that are there; false where it is above them in the file.

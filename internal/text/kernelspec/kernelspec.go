@@ -16,10 +16,13 @@ import (
 
 // Spec is one kernel.json.
 type Spec struct {
-	Argv    []string // command line; {connection_file} and the like are filled in by Jupyter
-	Display string   // name for people
-	Starter string   // provisioner that starts it, "" for Jupyter's own (jupyter_client/provisioning/factory.py)
-	fields  []field  // all, in the order of the file
+	// Command line; {connection_file} and the like are filled in by Jupyter.
+	Argv    []string
+	Display string // name for people
+	// Provisioner that starts it, "" for Jupyter's own (jupyter_client/provisioning/factory.py).
+	Starter string
+	// All, in the order of the file.
+	fields []field
 }
 
 type field struct {

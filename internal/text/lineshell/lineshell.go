@@ -39,11 +39,13 @@ func readScript(file string, src []byte, kind lint.Kind) (lint.File, error) {
 }
 
 type reader struct {
-	kind   lint.Kind
-	text   scanner
-	steps  []lint.Step
-	blocks []string // those that are open, by their first word; a function by its name
-	join   string   // how the statement is tied to the one before
+	kind  lint.Kind
+	text  scanner
+	steps []lint.Step
+	// Those that are open, by their first word; a function by its name.
+	blocks []string
+	// How the statement is tied to the one before.
+	join string
 }
 
 func (r *reader) addStep(s lint.Step) {

@@ -8,12 +8,14 @@ import (
 
 // scanner cuts a script into statements and words.
 type scanner struct {
-	src       string
-	at        int
-	line      int
-	start     int  // of the line
-	multiline bool // a quote may end on a later line
-	unread    int  // lines with a quote that does not end
+	src   string
+	at    int
+	line  int
+	start int // of the line
+	// A quote may end on a later line.
+	multiline bool
+	// Lines with a quote that does not end.
+	unread int
 }
 
 func (s *scanner) atEnd() bool { return s.at >= len(s.src) }
@@ -68,7 +70,8 @@ func (s *scanner) readStatement() (words []lint.Word, join string) {
 				s.advance()
 			}
 			s.skipBlanks()
-			s.readWord() // the file
+			// The file.
+			s.readWord()
 		default:
 			words = append(words, s.readWord())
 		}

@@ -28,11 +28,12 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 
 type reader struct {
 	lines    []string
-	together bool        // .ONESHELL
-	target   string      // of the rule above
-	depth    int         // of conditionals
-	plain    []lint.Step // variables that are not exported so far
-	steps    []lint.Step
+	together bool   // .ONESHELL
+	target   string // of the rule above
+	depth    int    // of conditionals
+	// Variables that are not exported so far.
+	plain []lint.Step
+	steps []lint.Step
 }
 
 // readLine reads one line with those that continue it, and returns the number of the next.
@@ -78,7 +79,8 @@ func (r *reader) endOfContinuation(n int) int {
 func (r *reader) readRule(n int, line string) {
 	colon := strings.IndexByte(line, ':')
 	equals := strings.IndexByte(line, '=')
-	if colon < 0 || equals >= 0 && equals <= colon+2 { // an assignment: =, :=, ::=
+	if colon < 0 || equals >= 0 && equals <= colon+2 {
+		// An assignment: =, :=, ::=.
 		r.target = ""
 		if s, ok := r.readAssignment(n, 0, ""); ok {
 			r.plain = append(r.plain, s)
@@ -177,7 +179,8 @@ func shellText(text string) string {
 			}
 			out.WriteByte('}')
 			i += length
-		default: // $@, $<, $x
+		default:
+			// $@, $<, $x.
 			out.WriteByte('$')
 			if j := strings.IndexByte("@<^*?+%|", rest[1]); j >= 0 {
 				out.WriteByte("abcdefgh"[j])

@@ -20,7 +20,8 @@ func splitMagic(number int, text string) lint.Cell {
 		case slices.Contains([]string{"time", "timeit", "capture", "prun", "python", "python3"}, name):
 			rows[0] = ""
 		default:
-			rows = nil // another language, or a file that is written
+			// Another language, or a file that is written.
+			rows = nil
 		}
 	}
 	var now lineState
@@ -167,7 +168,8 @@ func (s *lineState) readLine(row string) {
 			}
 		}
 	}
-	if len(s.quote) == 1 { // ends with its line, unless that ends with a backslash
+	if len(s.quote) == 1 {
+		// Ends with its line, unless that ends with a backslash.
 		s.follows = strings.HasSuffix(row, `\`)
 		s.quote = ""
 	}

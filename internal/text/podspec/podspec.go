@@ -43,7 +43,8 @@ const maxNodes = 200_000
 type reader struct {
 	steps []lint.Step
 	count int // containers so far
-	nodes int // visited: an anchor is visited at each place that names it
+	// Visited: an anchor is visited at each place that names it.
+	nodes int
 }
 
 // findContainers looks for containers below a node.
@@ -109,7 +110,8 @@ func (r *reader) readVariable(in string, n *yamltree.Node) {
 // expandableValue is a scalar in which Kubernetes fills in $(NAME); $$(NAME) is the text itself.
 func expandableValue(n *yamltree.Node) lint.Value {
 	v := n.Value()
-	if strings.Contains(v.Text, "\n") { // its lines are indented in the file
+	if strings.Contains(v.Text, "\n") {
+		// Its lines are indented in the file.
 		v.Raw = ""
 	}
 	v.Known = !strings.Contains(strings.ReplaceAll(v.Text, "$$(", ""), "$(")
@@ -137,7 +139,8 @@ func (r *reader) readProgram(in string, n *yamltree.Node) {
 	}
 	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	r.steps = append(r.steps, s)
-	s.Words = plain // what has a $( is for the shell, mostly
+	// What has a $( is for the shell, mostly.
+	s.Words = plain
 	inner, ok := lint.ShellText(s)
 	i := slices.IndexFunc(nodes, func(n *yamltree.Node) bool { return n.At == inner.Value.At })
 	if !ok || i < 0 {

@@ -87,7 +87,8 @@ func (r *reader) readServices(n *yamltree.Node) {
 		r.Wrong(n.At, "services is not a map; write each service's name, a colon, and its keys indented below it")
 		return
 	}
-	const most = 1000 // each has processes and a folder of its own
+	// Each has processes and a folder of its own.
+	const most = 1000
 	if len(n.Pairs) > most {
 		r.Wrong(n.At, "services has %d of them, at most %d are possible", len(n.Pairs), most)
 		return

@@ -16,7 +16,8 @@ import (
 type serviceReader struct {
 	*reader
 	service.Service
-	at map[string]source.Place // of the keys that it has
+	// Of the keys that it has.
+	at map[string]source.Place
 }
 
 func (r *reader) readService(p yamltree.Pair) service.Service {
@@ -38,7 +39,8 @@ func (r *reader) readService(p yamltree.Pair) service.Service {
 			e.readCount(k)
 		}
 	}
-	for _, k := range all { // texts are tried as templates when the number of replicas is known
+	for _, k := range all {
+		// Texts are tried as templates when the number of replicas is known.
 		switch {
 		case counts(k):
 		case k.Key.Flag != "":
@@ -67,7 +69,8 @@ func (e *serviceReader) readCount(k yamltree.Entry) {
 		return
 	}
 	n, err := strconv.Atoi(text)
-	const most = 1000 // each has processes and a folder of its own
+	// Each has processes and a folder of its own.
+	const most = 1000
 	if err != nil || n < 1 || n > most {
 		e.Wrong(k.Value.At, "replicas%s is %q; write a number from 1 to %d, or each: gpu for one on every GPU", e.ofService(), text, most)
 		return

@@ -42,7 +42,8 @@ func ParseFolderName(entry string) (name, version string, ok bool) {
 		}
 	}
 	i := strings.LastIndexByte(stem, '-')
-	if i < 0 && !dist { // "name.egg-info" of a package under development says no version
+	if i < 0 && !dist {
+		// "name.egg-info" of a package under development says no version.
 		i, stem = len(stem), stem+"-"
 	}
 	if i <= 0 || strings.HasPrefix(stem, "~") || dist && i == len(stem)-1 {
@@ -80,9 +81,12 @@ func cutLast(s string) (before, after string, ok bool) {
 
 // Config is what pyvenv.cfg says of a virtual environment.
 type Config struct {
-	Home    string // folder of the Python it was made with: "/usr/bin"
-	Version string // "3.11.7"; "" when it does not say
-	System  bool   // packages of that Python count too
+	// Folder of the Python it was made with: "/usr/bin".
+	Home string
+	// "3.11.7"; "" when it does not say.
+	Version string
+	// Packages of that Python count too.
+	System bool
 }
 
 // ParseVenv reads pyvenv.cfg as Python's site module does: lines of "key = value", keys in any case, others ignored.
@@ -144,7 +148,8 @@ func eachAssignment(text []byte, use func(name, literal string, isString bool)) 
 		}
 		name, _, _ := strings.Cut(target, ":")
 		literal, isString := unquoteLiteral(strings.TrimSpace(value))
-		use(strings.TrimRight(name, " \t"), literal, isString) // what is indented is inside something, and keeps its spaces
+		// What is indented is inside something, and keeps its spaces.
+		use(strings.TrimRight(name, " \t"), literal, isString)
 	}
 }
 

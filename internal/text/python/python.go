@@ -4,7 +4,8 @@ package python
 
 import (
 	"bytes"
-	_ "embed" // the parts of the script
+	// The parts of the script.
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"

@@ -88,7 +88,8 @@ func isFlag(word string, letter rune) bool {
 func (r *reader) readUnset(s *scope, step lint.Step) {
 	for _, w := range step.Words[1:] {
 		if isFlag(w.Text, 'f') {
-			return // functions
+			// Functions.
+			return
 		}
 		if !w.Known || !syntax.ValidName(w.Text) {
 			continue
@@ -109,9 +110,11 @@ func (r *reader) readDeclaration(s *scope, c *syntax.DeclClause) {
 			flag := r.wordValue(a.Value)
 			switch {
 			case isFlag(flag.Text, 'f') || isFlag(flag.Text, 'F'):
-				return // functions
+				// Functions.
+				return
 			case isFlag(flag.Text, 'p'):
-				names = true // only shows
+				// Only shows.
+				names = true
 			case how == "export" && isFlag(flag.Text, 'n'), how != "export" && flag.Text != "" && flag.Text[0] == '+' && isFlag(flag.Text, 'x'):
 				export, take = false, true
 			case isFlag(flag.Text, 'x'):

@@ -73,7 +73,8 @@ func echoScript(command lint.Step) (lint.Step, bool) {
 // in what has a $ and takes some backslashes away; then the places within it are not known.
 func (r *reader) hereDocumentScript(command lint.Step, redirect *syntax.Redirect) lint.Step {
 	at, raw := r.placeOf(redirect.Hdoc), r.rawText(redirect.Hdoc)
-	if end := strings.LastIndexByte(raw, '\n') + 1; end < len(raw) { // the tree counts the name of the end to it
+	if end := strings.LastIndexByte(raw, '\n') + 1; end < len(raw) {
+		// The tree counts the name of the end to it.
 		raw, at.EndColumn = raw[:end], 1
 	}
 	script := lint.Step{At: at, Do: lint.Script, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside,

@@ -27,9 +27,11 @@ func hereDocumentRegexp() *regexp.Regexp {
 func (r *reader) readStatements(lang syntax.LangVariant) error {
 	s := &scope{exported: map[string]bool{}, plain: map[string][]int{}}
 	text := endComments(r.src)
-	budget := 16*len(text) + 1<<16 // bytes, so that the time grows with the length alone
+	// Bytes, so that the time grows with the length alone.
+	budget := 16*len(text) + 1<<16
 	var first error
-	document := 0 // lines of a here-document without an end, which are no code
+	// Lines of a here-document without an end, which are no code.
+	document := 0
 	for from := 0; ; {
 		line := bytes.Count(text[:from], []byte("\n"))
 		stmts, fault := parseStatements(lang, text[from:], line)
@@ -74,7 +76,8 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 func parseStatements(lang syntax.LangVariant, text []byte, before int) (all []*syntax.Stmt, fault error) {
 	whole := io.MultiReader(strings.NewReader(strings.Repeat("\n", before)), bytes.NewReader(text))
 	for stmt, err := range syntax.NewParser(syntax.Variant(lang)).StmtsSeq(whole) {
-		switch { // the parser goes on after a break, and says its fault again
+		switch {
+		// The parser goes on after a break, and says its fault again.
 		case fault != nil:
 		case err != nil:
 			fault = err

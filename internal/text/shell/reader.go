@@ -10,14 +10,17 @@ import (
 
 // reader turns the tree of a script into steps.
 type reader struct {
-	src         []byte
-	shift       int // what is added to an offset of the tree for one in src
-	unread      int // lines
-	steps       []lint.Step
-	join        string // of the next command
-	loops       int    // seen so far
-	processes   int    // seen so far
-	lastInPlace bool   // the last command of a pipeline runs in the shell itself: zsh, ksh, bash after shopt -s lastpipe
+	src []byte
+	// What is added to an offset of the tree for one in src.
+	shift  int
+	unread int // lines
+	steps  []lint.Step
+	// Of the next command.
+	join      string
+	loops     int // seen so far
+	processes int // seen so far
+	// The last command of a pipeline runs in the shell itself: zsh, ksh, bash after shopt -s lastpipe.
+	lastInPlace bool
 }
 
 // readList reads statements in their order.
@@ -111,7 +114,8 @@ func (r *reader) readBranches(s *scope, c syntax.Command) {
 		for _, item := range c.Items {
 			r.readBranch(s, item.Stmts)
 		}
-	default: // [[ ]], (( )), let
+	default:
+		// [[ ]], (( )), let.
 		r.readInner(s, c)
 	}
 }

@@ -13,14 +13,18 @@ import (
 
 // scope is what holds at one place of a script.
 type scope struct {
-	in        string // the function
-	process   string // as in lint.Step
-	depth     int    // of processes within each other
-	maybe     bool   // inside a branch or loop
-	beside    bool   // inside what runs in the background
-	exportAll bool   // set -a
+	in      string // the function
+	process string // as in lint.Step
+	// Of processes within each other.
+	depth int
+	// Inside a branch or loop.
+	maybe bool
+	// Inside what runs in the background.
+	beside    bool
+	exportAll bool // set -a
 	exported  map[string]bool
-	plain     map[string][]int // variables without export: the steps that set them, which a later export makes visible to children
+	// Variables without export: the steps that set them, which a later export makes visible to children.
+	plain map[string][]int
 }
 
 func (s *scope) clone() *scope {
@@ -56,7 +60,8 @@ func (r *reader) readInProcess(s *scope, lost string, read func(*scope)) {
 	inside.depth++
 	read(inside)
 	region := r.steps[first:]
-	used := r.loops > loops && slices.ContainsFunc(region, canUseVariable) // in a loop, code before may run after
+	// In a loop, code before may run after.
+	used := r.loops > loops && slices.ContainsFunc(region, canUseVariable)
 	for i, step := range slices.Backward(region) {
 		if !used && (step.Do == lint.Set || step.Do == lint.Unset) && step.Lost == "" {
 			region[i].Lost = lost

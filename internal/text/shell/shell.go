@@ -114,7 +114,8 @@ func chooseLanguage(name, bang string) (syntax.LangVariant, error) {
 	if by == "" {
 		by = strings.TrimPrefix(path.Ext(name), ".")
 	}
-	if bang == "" && strings.HasPrefix(by, "z") { // .zshrc, .zshenv, .zprofile
+	if bang == "" && strings.HasPrefix(by, "z") {
+		// .zshrc, .zshenv, .zprofile.
 		by = "zsh"
 	}
 	switch by {

@@ -45,7 +45,8 @@ func readDirectives(src []byte) []lint.Step {
 func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 	var steps []lint.Step
 	offset := len(b.mark)
-	open := false // the last option may take the next word as its value
+	// The last option may take the next word as its value.
+	open := false
 	for i := 0; i < len(rest); {
 		if rest[i] == ' ' || rest[i] == '\t' {
 			i++
@@ -75,7 +76,8 @@ func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 			last := &steps[len(steps)-1]
 			last.Value, open = lint.Value{Text: strings.Trim(word, `"'`), Known: true, At: at, Raw: word}, false
 			last.At.EndColumn = at.EndColumn
-		case b.name == "sge" && len(steps) > 0 && steps[len(steps)-1].Name == "sge.pe": // -pe NAME SLOTS
+		case b.name == "sge" && len(steps) > 0 && steps[len(steps)-1].Name == "sge.pe":
+			// -pe NAME SLOTS.
 			last := &steps[len(steps)-1]
 			last.Value.Text += " " + word
 			last.Value.Raw += rest[last.Value.At.EndColumn-offset-1:i] + word

@@ -14,8 +14,10 @@ import (
 
 // ScriptOptions is what the #SBATCH lines of a script ask for.
 type ScriptOptions struct {
-	Flags   []string // those of gpuard submit that mean the same on one machine: "--gpus=2"
-	Without []string // options without effect here, as they are written: "--partition=gpu"
+	// Those of gpuard submit that mean the same on one machine: "--gpus=2".
+	Flags []string
+	// Options without effect here, as they are written: "--partition=gpu".
+	Without []string
 }
 
 // ReadScript reads the options in the #SBATCH lines of a script. They stand above its first command
@@ -56,10 +58,12 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 
 // request is what the options have said so far.
 type request struct {
-	flags     map[string]string
-	gpus      int  // of the job, or of each task
+	flags map[string]string
+	// Of the job, or of each task.
+	gpus      int
 	isPerTask bool // gpus
-	isCounted bool // gpus were asked for
+	// Gpus were asked for.
+	isCounted bool
 	tasks     int
 	without   []string
 }

@@ -13,7 +13,8 @@ import (
 func ParseNodes(text string) (nodes []cluster.Node, err error) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "" || !strings.HasPrefix(line, "NodeName=") {
-			continue // "No nodes in the system"
+			// "No nodes in the system".
+			continue
 		}
 		value := parseFields(line)
 		n := cluster.Node{Name: value["NodeName"], States: strings.Split(strings.TrimRight(value["State"], "*~#!%$@^-"), "+"), Features: splitList(value["ActiveFeatures"]), Partitions: splitList(value["Partitions"])}

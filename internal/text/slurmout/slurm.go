@@ -13,22 +13,28 @@ import (
 
 // Formats of what is read here. A field that may hold anything stands last.
 const (
-	QueueFormat     = "%i|%T|%r|%N|%S|%k"                       // of squeue, for Queue
-	PartitionFormat = "%R|%P|%a|%l|%D"                          // of sinfo, for Partitions
-	PastFields      = "JobID,State,ExitCode,Start,End,NodeList" // of sacct --parsable2, for Past
+	// Of squeue, for Queue.
+	QueueFormat = "%i|%T|%r|%N|%S|%k"
+	// Of sinfo, for Partitions.
+	PartitionFormat = "%R|%P|%a|%l|%D"
+	// Of sacct --parsable2, for Past.
+	PastFields = "JobID,State,ExitCode,Start,End,NodeList"
 )
 
 // Job is a job as the cluster describes it.
 type Job struct {
-	ID     string // "12", of an array "12_3"
-	State  string // Slurm's own word
-	Reason string // likewise; "" nothing
+	// "12", of an array "12_3".
+	ID    string
+	State string // Slurm's own word
+	// Likewise; "" nothing.
+	Reason string
 	Node   string
 	Mark   string // its comment
 	Began  *time.Time
 	Ended  *time.Time
 	Exit   int
-	Signal int // that ended it; 0 none
+	// That ended it; 0 none.
+	Signal int
 }
 
 // ParseQueue reads lines of squeue.
@@ -51,7 +57,8 @@ func ParsePast(text string, zone *time.Location) (jobs []Job, err error) {
 		if len(f) != 6 {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
-		state, _, _ := strings.Cut(f[1], " ") // "CANCELLED by 1000"
+		// "CANCELLED by 1000".
+		state, _, _ := strings.Cut(f[1], " ")
 		j := Job{ID: f[0], State: state, Node: emptyIfNone(strings.TrimSuffix(f[5], "None assigned")), Began: parseTime(f[3], zone), Ended: parseTime(f[4], zone)}
 		j.Exit, j.Signal, err = parseExit(f[2])
 		if err != nil {
@@ -79,7 +86,8 @@ func ParseDetails(text string, zone *time.Location) (jobs []Job, err error) {
 
 func parseDetail(line string, zone *time.Location) (j Job, err error) {
 	head, rest, _ := strings.Cut(line, " JobName=")
-	_, rest, _ = strings.Cut(rest, " MCS_label=") // what stands between is the owner's
+	// What stands between is the owner's.
+	_, rest, _ = strings.Cut(rest, " MCS_label=")
 	value, names := parseFields(rest), parseFields(head)
 	j = Job{State: value["JobState"], Reason: emptyIfNone(value["Reason"]), Node: emptyIfNone(value["NodeList"]), Began: parseTime(value["StartTime"], zone), Ended: parseTime(value["EndTime"], zone)}
 	j.ID = names["JobId"]
@@ -137,7 +145,8 @@ func (j Job) ToAway() batchlog.Away {
 	a := batchlog.Away{ID: j.ID, Node: j.Node, Began: j.Began}
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT":
-		a.State, a.Began = batchlog.Queued, nil // a time that Slurm expects
+		// A time that Slurm expects.
+		a.State, a.Began = batchlog.Queued, nil
 		if strings.HasPrefix(j.Reason, "JobHeld") || strings.HasSuffix(j.State, "_HOLD") {
 			a.State = batchlog.Stopped
 		}
@@ -150,7 +159,8 @@ func (j Job) ToAway() batchlog.Away {
 		a.State, a.Why = batchlog.Broken, failureTexts()[j.State]
 	case "REVOKED":
 		a.State, a.Why = batchlog.Unknown, "another cluster of the federation has it"
-	default: // RUNNING, COMPLETING, CONFIGURING, SUSPENDED, and what a later Slurm adds
+	default:
+		// RUNNING, COMPLETING, CONFIGURING, SUSPENDED, and what a later Slurm adds.
 		a.State = batchlog.Active
 		if j.State != "RUNNING" && j.State != "COMPLETING" {
 			a.Why = strings.ToLower(j.State)

@@ -34,7 +34,8 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 		}
 		value := placedText{}
 		value.addPart(line[len(key)+1:], n+1, len(key)+2)
-		for n+1 < len(lines) && strings.TrimLeft(lines[n+1], " \t") != lines[n+1] && strings.TrimSpace(lines[n+1]) != "" { // further lines are indented
+		for n+1 < len(lines) && strings.TrimLeft(lines[n+1], " \t") != lines[n+1] && strings.TrimSpace(lines[n+1]) != "" {
+			// Further lines are indented.
 			n++
 			value.addPart("\n"+strings.TrimRight(lines[n], "\r"), n+1, 0)
 		}
@@ -61,7 +62,8 @@ type placedText struct {
 type spot struct{ line, column int }
 
 func (t *placedText) addPart(part string, line, column int) {
-	if i := strings.Index(part, " ;"); i >= 0 { // a comment
+	if i := strings.Index(part, " ;"); i >= 0 {
+		// A comment.
 		part = part[:i]
 	}
 	for i := range len(part) {

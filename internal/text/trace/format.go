@@ -11,9 +11,11 @@ import (
 
 // format is one kind of table.
 type format struct {
-	name  string
-	mark  string   // a column that no other format has
-	needs []string // columns; a/b: one of them
+	name string
+	// A column that no other format has.
+	mark string
+	// Columns; a/b: one of them.
+	needs []string
 	read  func(*jobCollector, *columns) error
 }
 
@@ -151,8 +153,10 @@ func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, kno
 		return time.Duration(n) * unit, err == nil, spanError(name, text, err)
 	}
 	total, err := strconv.ParseUint(days, 10, 14)
-	units := []uint64{24, 60, 60}[3-min(3, len(parts)):] // of the parts that are there
-	if dashed {                                          // DD-HH, DD-HH:MM and DD-HH:MM:SS
+	// Of the parts that are there.
+	units := []uint64{24, 60, 60}[3-min(3, len(parts)):]
+	if dashed {
+		// DD-HH, DD-HH:MM and DD-HH:MM:SS.
 		units = []uint64{24, 60, 60}[:min(3, len(parts))]
 	} else if total = 0; len(parts) < 3 {
 		units = []uint64{60, 60}

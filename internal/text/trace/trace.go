@@ -24,8 +24,10 @@ type Trace struct {
 	Jobs      []sim.Job //
 	Users     []string  // by sim.Job.User
 	Estimates bool      // some jobs have one
-	Shares    bool      // some jobs have a part of a GPU
-	Remarks   []string  // what was left out or changed, with counts
+	// Some jobs have a part of a GPU.
+	Shares bool
+	// What was left out or changed, with counts.
+	Remarks []string
 }
 
 // MaxJobs is how many jobs a trace can have. A job takes 32 bytes.
@@ -69,12 +71,14 @@ func readAtMost(r io.Reader, most int) (Trace, error) {
 // jobCollector collects the jobs.
 type jobCollector struct {
 	Trace
-	users  map[string]uint32
-	left   struct{ noGPU, unfinished, backwards, steps int } // out of the trace
-	shares int                                               // counted as whole GPUs
-	early  int                                               // before the line above them
-	last   int64
-	most   int // jobs
+	users map[string]uint32
+	left  struct{ noGPU, unfinished, backwards, steps int } // out of the trace
+	// Counted as whole GPUs.
+	shares int
+	// Before the line above them.
+	early int
+	last  int64
+	most  int // jobs
 }
 
 // addJob adds a job, or counts why it is none.

@@ -51,9 +51,11 @@ func isContinued(line string) bool {
 
 // Command is one command of an Exec…= line.
 type Command struct {
-	Prefix  string // the characters that change how it is started: -, @, :, +, !, !! and |
+	// The characters that change how it is started: -, @, :, +, !, !! and |.
+	Prefix  string
 	Program string // without quotes
-	Line    string // program and arguments as written, without the prefix
+	// Program and arguments as written, without the prefix.
+	Line string
 }
 
 // SplitCommands splits the value of an Exec…= line at each ; into its commands (systemd.service(5), "Command lines").

@@ -147,7 +147,8 @@ func (r *reader) readEnvironment(key string, v placedText) {
 		if i := strings.Index(w.Raw, name+"="); i >= 0 && w.At.Line == w.At.EndLine {
 			s.Value.Raw = w.Raw[i+len(name)+1:]
 			s.Value.At.Column += i + len(name) + 1
-			if i > 0 { // the quote around the whole assignment
+			if i > 0 {
+				// The quote around the whole assignment.
 				s.Value.Raw = strings.TrimSuffix(s.Value.Raw, w.Raw[:1])
 				s.Value.At.EndColumn = s.Value.At.Column + len(s.Value.Raw)
 			}

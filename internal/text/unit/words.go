@@ -60,7 +60,8 @@ func (t placedText) splitWords() []lint.Word {
 	for at := 0; ; {
 		w, _, next, ok := t.nextWord(at)
 		if !ok {
-			return words // systemd ignores a value with an open quote
+			// systemd ignores a value with an open quote.
+			return words
 		}
 		words = append(words, w)
 		at = next

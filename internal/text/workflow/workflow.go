@@ -141,10 +141,12 @@ func (r *reader) readEnv(in, how string, n *yamltree.Node) {
 		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "${{")
 		if p.Value.Null {
-			s.Value.Text = "" // GitHub reads null as the empty string
+			// GitHub reads null as the empty string.
+			s.Value.Text = ""
 		}
 		if p.Bare {
-			s.How = how + ", cut" // the rest of a value that was split at its comma
+			// The rest of a value that was split at its comma.
+			s.How = how + ", cut"
 		}
 		r.steps = append(r.steps, s)
 	}

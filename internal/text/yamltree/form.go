@@ -28,22 +28,28 @@ const (
 	Texts    = option.Texts
 	Optional = option.Optional
 
-	Part    Takes = "number from 0 to 1"
-	Command Takes = "text, or a list of words"   // text is cut into words
-	Pairs   Takes = "map, or a list of A=B"      // variables
-	Needs   Takes = "list of services, or a map" // service to condition
-	Keyed   Takes = "map"
-	Maps    Takes = "list of maps"
+	Part Takes = "number from 0 to 1"
+	// text is cut into words.
+	Command Takes = "text, or a list of words"
+	Pairs   Takes = "map, or a list of A=B" // variables
+	// Service to condition.
+	Needs Takes = "list of services, or a map"
+	Keyed Takes = "map"
+	Maps  Takes = "list of maps"
 )
 
 // Key is one key of such a file. Reading, the JSON Schema and the reference page are made of tables of them.
 type Key struct {
-	Name   string
-	Flag   string // of gpuard run that it stands for; "" for none
-	Takes  Takes
-	Words  []string // all that it can be, where that is known
-	Text   string   // what it means: a sentence without its full stop
-	Sample string   // an example of the value, after the colon
+	Name string
+	// Of gpuard run that it stands for; "" for none.
+	Flag  string
+	Takes Takes
+	// All that it can be, where that is known.
+	Words []string
+	// What it means: a sentence without its full stop.
+	Text string
+	// An example of the value, after the colon.
+	Sample string
 }
 
 // KeysOf are options as keys of a file.
@@ -80,7 +86,8 @@ type Form struct{ Mistakes []diagnostic.One }
 
 // Wrong notes a mistake.
 func (f *Form) Wrong(at source.Place, format string, args ...any) {
-	const most = 400 // of what may be quoted in it
+	// Of what may be quoted in it.
+	const most = 400
 	text := []rune(fmt.Sprintf(format, args...))
 	if len(text) > most {
 		text = append(text[:most-1], '…')
@@ -313,7 +320,8 @@ func (f *Form) ReadSetting(e Entry, of string) (value string, set bool) {
 	}
 	switch {
 	case alone && (word == "true" || word == "false"):
-		return "", word == "true" // where it is false that is so anyway
+		// Where it is false that is so anyway.
+		return "", word == "true"
 	case e.Key.Takes == Switch:
 		f.Wrong(e.Value.At, "%s%s is neither true nor false; write %[1]s: true or %[1]s: false", e.Key.Name, of)
 		return "", false

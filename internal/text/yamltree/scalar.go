@@ -152,7 +152,8 @@ func (r *reader) readBlockScalar(n *ast.LiteralNode) *Node {
 			continue
 		}
 		if indent < 0 {
-			first, indent = l, spaces // empty lines at the top say nothing to a shell
+			// Empty lines at the top say nothing to a shell.
+			first, indent = l, spaces
 			if i := strings.IndexAny(n.Start.Value, "123456789"); i >= 0 {
 				indent = min(spaces, spaces-leadingSpaces(out.Text))
 			}

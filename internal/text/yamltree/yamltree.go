@@ -28,23 +28,29 @@ const (
 
 // Node is one value. A nil node is an absent one, and every method answers for it.
 type Node struct {
-	Kind  Kind
-	Text  string // of a scalar, without quotes and escapes; a number or a word stays as it is written
-	Raw   string // as written, with quotes
-	Null  bool   // nothing, null or ~
-	Plain bool   // a scalar without quotes
-	Flow  bool   // a list in [] or a map in {}
+	Kind Kind
+	// Of a scalar, without quotes and escapes; a number or a word stays as it is written.
+	Text string
+	// As written, with quotes.
+	Raw  string
+	Null bool // nothing, null or ~
+	// A scalar without quotes.
+	Plain bool
+	// A list in [] or a map in {}.
+	Flow  bool
 	Items []*Node
 	Pairs []Pair
 	At    source.Place
 
-	block byte // '|' or '>' of a block scalar
+	// '|' or '>' of a block scalar.
+	block byte
 }
 
 // Pair is one entry of a map.
 type Pair struct {
 	Key, Value *Node
-	Bare       bool // a key in {} without a colon: {A: 0,1} has the entries A: 0 and 1
+	// A key in {} without a colon: {A: 0,1} has the entries A: 0 and 1.
+	Bare bool
 }
 
 // maxDepth is how many levels a file may nest: far above any file that people write, far below what exhausts the stack.
@@ -53,7 +59,8 @@ const maxDepth = 200
 // Parse returns the documents of a file. A file that is not YAML is an error that begins with "cannot read".
 func Parse(src []byte) (docs []*Node, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the library has met bytes that it does not expect
+		if p := recover(); p != nil {
+			// The library has met bytes that it does not expect.
 			docs, err = nil, fmt.Errorf("cannot read the file as YAML: %v", p)
 		}
 	}()
@@ -139,12 +146,15 @@ func nestsTooDeep(src []byte) bool {
 }
 
 type reader struct {
-	lines   [][]byte // with their ends
-	bom     int      // bytes before the first line
+	lines [][]byte // with their ends
+	// Bytes before the first line.
+	bom     int
 	anchors map[string]*Node
 	deep    bool
-	last    spot   // of the token before, from where the next one is looked for
-	wrong   *Error // the first thing that the parser lets through though it is not YAML
+	// Of the token before, from where the next one is looked for.
+	last spot
+	// The first thing that the parser lets through though it is not YAML.
+	wrong *Error
 }
 
 // spot is a place in a line: the number of characters and bytes before it.
@@ -227,7 +237,8 @@ func (r *reader) readMapping(values []*ast.MappingValueNode, flow bool, start *t
 			continue
 		}
 		key := r.readNode(v.Key, depth+1)
-		if k, ok := v.Key.(*ast.MappingKeyNode); ok { // "? key"
+		if k, ok := v.Key.(*ast.MappingKeyNode); ok {
+			// "? key".
 			key = r.readNode(k.Value, depth+1)
 		}
 		if key == nil {

@@ -30,10 +30,12 @@ const (
 // Painter draws bands and the axis above them.
 type Painter struct {
 	timeline.Picture
-	Ranks map[string]int      // of users: which colour
+	// Of users: which colour.
+	Ranks map[string]int
 	Say   func(string) string // translates
 	Zone  *time.Location      // of the reader
-	Now   time.Time           // of the report, for the right end of the axis; zero: the end of the picture
+	// Of the report, for the right end of the axis; zero: the end of the picture.
+	Now time.Time
 }
 
 // xPosition is a moment as a part of the width: "37.5%".

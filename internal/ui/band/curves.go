@@ -27,7 +27,8 @@ func (p *Painter) drawCurves(w *strings.Builder, b *timeline.Band) {
 		fmt.Fprintf(w, `<path %s d="%s"/>`, p.UserAttributes(s.User), path)
 	}
 	p.drawUnleased(w, b, covered)
-	if line := polyline(b.Memory, bandHeight-1, bandHeight-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour { // of more there are no readings
+	if line := polyline(b.Memory, bandHeight-1, bandHeight-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour {
+		// Of more there are no readings.
 		fmt.Fprintf(w, `<path class="memory" d="%s"/>`, line)
 	}
 	w.WriteString(`</svg>`)
@@ -111,7 +112,8 @@ func polyline(values []*float64, bottom, tall float64) string {
 type axisTick struct {
 	at    time.Time
 	label string
-	minor bool // left out where there is little room
+	// Left out where there is little room.
+	minor bool
 }
 
 // axisTicks are at round hours of a day, or at the begin of days.

@@ -9,11 +9,14 @@ import (
 // Bars is one bar for each name, from zero, of one or several parts.
 type Bars struct {
 	Title string
-	Names []string    // from the top
-	Notes []string    // behind the length of each bar; nil: none
-	Parts []string    // what the parts of a bar are; one needs no legend
-	Sizes [][]float64 // for each part that of each name
-	Unit  string      // behind each number
+	Names []string // from the top
+	// Behind the length of each bar; nil: none.
+	Notes []string
+	// What the parts of a bar are; one needs no legend.
+	Parts []string
+	// For each part that of each name.
+	Sizes [][]float64
+	Unit  string // behind each number
 	Dark  bool
 }
 

@@ -137,7 +137,8 @@ func (d *drawing) renderPNG() ([]byte, error) {
 		case stroke:
 			p.LineStroke([]charts.Point{{X: roundToInt(s.x1), Y: roundToInt(s.y1)}, {X: roundToInt(s.x2), Y: roundToInt(s.y2)}}, colour, s.size)
 		case words:
-			style := charts.FontStyle{FontSize: s.size * 0.75, FontColor: colour} // it counts in points
+			// It counts in points.
+			style := charts.FontStyle{FontSize: s.size * 0.75, FontColor: colour}
 			x := roundToInt(s.x1)
 			if s.atRight {
 				x -= p.MeasureText(s.text, 0, style).Width()

@@ -56,9 +56,10 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 // lineChart are several over the same places, from zero.
 type lineChart struct {
 	title, unit string
-	labels      []string     // of the places
-	names       []string     // of the curves
-	values      [][]*float64 // for each curve that of each place; nil leaves a gap
+	labels      []string // of the places
+	names       []string // of the curves
+	// For each curve that of each place; nil leaves a gap.
+	values [][]*float64
 }
 
 func (c *lineChart) drawCurves() *drawing {

@@ -29,12 +29,17 @@ import (
 type Program struct {
 	Host     *machine.Host
 	Out, Err io.Writer
-	Args     []string  // without the program's name
-	Commands []Command // in the order of the help
-	Views    Views     // what only gpuard-view has
+	// Without the program's name.
+	Args []string
+	// In the order of the help.
+	Commands []Command
+	// What only gpuard-view has.
+	Views Views
 
-	Defaults defaults // what configuration files set
-	Remarks  []string // of what was done, for the JSON answer
+	// What configuration files set.
+	Defaults defaults
+	// Of what was done, for the JSON answer.
+	Remarks []string
 
 	language translate.Language
 }
@@ -117,7 +122,8 @@ so that no other job gets it, sets the right variables and starts your command.`
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if p.wantsJSON(cmd) { // text next to the object would not be JSON
+		if p.wantsJSON(cmd) {
+			// Text next to the object would not be JSON.
 			p.Host.Say = func(line string) { p.Remarks = append(p.Remarks, line) }
 			p.Host.Loud = p.Host.Say
 		}
@@ -140,16 +146,19 @@ so that no other job gets it, sets the right variables and starts your command.`
 	switch i := slices.IndexFunc(p.Commands, func(c Command) bool { return len(p.Args) > 0 && c.Name == p.Args[0] }); {
 	case len(p.Args) == 1 && p.Args[0] == "--version":
 		return root
-	case i >= 0: // making all the others with their flags takes a twentieth of the time of a run
+	case i >= 0:
+		// Making all the others with their flags takes a twentieth of the time of a run.
 		if !p.addCommand(root, i).HasSubCommands() {
 			return root
 		}
-		root.ResetCommands() // the help of a group lists commands in columns as wide as for the whole tree
+		// The help of a group lists commands in columns as wide as for the whole tree.
+		root.ResetCommands()
 	}
 	status := p.makeCommand("status")
 	root.RunE = status.RunE
 	root.Args = func(cmd *cobra.Command, args []string) error {
-		if flagset.IsSet(cmd, "watch") { // gpuard --watch 1s
+		if flagset.IsSet(cmd, "watch") {
+			// gpuard --watch 1s.
 			return status.Args(cmd, args)
 		}
 		return flagset.UnknownCommand(cmd, args)

@@ -156,7 +156,8 @@ func completeMachines(_ *cobra.Command, _ []string, typed string) ([]string, cob
 	if len(names) == 0 {
 		return nil, flagset.Files
 	}
-	entries, _ := os.ReadDir(".") // an unreadable folder offers nothing
+	// An unreadable folder offers nothing.
+	entries, _ := os.ReadDir(".")
 	for _, e := range entries {
 		switch {
 		case !strings.HasPrefix(e.Name(), typed) || strings.HasPrefix(e.Name(), "."):
@@ -186,7 +187,8 @@ func (p *Program) CompleteExplain(cmd *cobra.Command, args []string, typed strin
 		return names, how
 	}
 	jobs, _ := p.Jobs(cmd, args, typed)
-	if typed == "" { // one directive is for all: without it a space would follow the variables
+	if typed == "" {
+		// One directive is for all: without it a space would follow the variables.
 		return append(names, jobs...), how
 	}
 	return jobs, flagset.NoFiles

@@ -15,9 +15,12 @@ type Command struct {
 	Group cmdtable.Group
 	Kind  cmdtable.Kind
 	Make  func(p *Program) *cobra.Command
-	On    string // the command on whose line the help names this one; "" it has a line of its own
-	Done  string // what exit code 0 means; "" that it is done
-	Wrong string // what exit code 1 means; "" what it usually does
+	// The command on whose line the help names this one; "" it has a line of its own.
+	On string
+	// What exit code 0 means; "" that it is done.
+	Done string
+	// What exit code 1 means; "" what it usually does.
+	Wrong string
 }
 
 // CommandTree is gpuard with these commands, on no machine: what its texts are made from.

@@ -9,9 +9,11 @@ import (
 
 // defaults are what configuration files and rules set.
 type defaults struct {
-	Used    []policy.Default
-	Rule    string        // how a rule limits this command, in one line; "" no rule
-	Longest time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
+	Used []policy.Default
+	// How a rule limits this command, in one line; "" no rule.
+	Rule string
+	// Limit of a lease with --keep-while, which has no --timeout; 0: no limit.
+	Longest time.Duration
 }
 
 // HasDefault reports whether a flag has its value from a default.

@@ -40,7 +40,8 @@ func (p *Program) isEvaluated(cmd *cobra.Command) bool {
 			dotenv = dotenv || word == "dotenv" && i > 0 && p.Args[i-1] == "--format"
 		}
 		return !dotenv && !cmd.Flags().Changed("login") && !p.wantsJSON(cmd)
-	case "reserve": // where the word was forgotten or misspelt, too
+	case "reserve":
+		// Where the word was forgotten or misspelt, too.
 		return !p.wantsJSON(cmd) && !slices.ContainsFunc(p.Args, func(word string) bool {
 			return strings.HasPrefix(word, "--for") || strings.HasPrefix(word, "--pid")
 		})
@@ -58,16 +59,20 @@ func WriteJSON(w io.Writer, v any) error {
 
 // errorAnswer is the JSON answer of a command that failed.
 type errorAnswer struct {
-	Schema string `json:"schema"` // of the command, such as "gpuard.runCommand/1"
-	Error  string `json:"error"`  // what failed and why: "cannot …"
-	Remedy string `json:"remedy"` // what to type or change; "" if the error says it
-	Exit   int    `json:"exit"`   // the exit code
+	// Of the command, such as "gpuard.runCommand/1".
+	Schema string `json:"schema"`
+	// What failed and why: "cannot …".
+	Error string `json:"error"`
+	// What to type or change; "" if the error says it.
+	Remedy string `json:"remedy"`
+	Exit   int    `json:"exit"` // the exit code
 }
 
 // refusalAnswer is the JSON answer if no device can serve the request now, or ever.
 type refusalAnswer struct {
 	errorAnswer
-	Never   bool         `json:"never"`   // this machine can never satisfy the request
+	// This machine can never satisfy the request.
+	Never   bool         `json:"never"`
 	Reasons []job.Reason `json:"reasons"` // one per device
 }
 
@@ -163,7 +168,8 @@ func LineJSON(w io.Writer, answer any) error {
 
 // SchemaOf is the schema of a command's JSON answer. Plain gpuard is gpuard status.
 func SchemaOf(cmd *cobra.Command) string {
-	for ; cmd.HasParent() && cmd.Parent().HasParent(); cmd = cmd.Parent() { // a command of a group has the schema of the group
+	for ; cmd.HasParent() && cmd.Parent().HasParent(); cmd = cmd.Parent() {
+		// A command of a group has the schema of the group.
 	}
 	if cmd.HasParent() {
 		return "gpuard." + cmd.Name() + "/1"
@@ -199,7 +205,8 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 			}
 		case strings.HasPrefix(word, "-") || word == cmd.Name() || cmd.HasParent() && word == cmd.Parent().Name():
 		case cmdtable.StartsProgram(cmdtable.KindOf(cmd)):
-			return false // the command begins here
+			// The command begins here.
+			return false
 		}
 	}
 	return false

@@ -19,7 +19,8 @@ import (
 // NewPrinter is a printer of log lines on standard output.
 func (p *Program) NewPrinter() Printer {
 	out := p.Out
-	if w, ok := out.(*checkedWriter); ok { // logs does not fail if its reader is gone
+	if w, ok := out.(*checkedWriter); ok {
+		// Logs does not fail if its reader is gone.
 		out = w.Writer
 	}
 	term := p.Term(p.Out)

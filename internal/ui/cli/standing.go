@@ -26,8 +26,10 @@ type queuePlaceLine struct {
 }
 
 const (
-	redrawInterval = time.Second            // the shortest time between two redraws
-	minShownWait   = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
+	// The shortest time between two redraws.
+	redrawInterval = time.Second
+	// A shorter wait is not shown, such as for the memory of the job before.
+	minShownWait = 300 * time.Millisecond
 )
 
 // ShowStanding shows the place of a waiting request, unless quiet is set for -q or --json.
@@ -76,7 +78,8 @@ func (s *queuePlaceLine) draw() {
 	case s.p.Host.Live && OnScreen(s.p):
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		term := s.p.Term(s.p.Err)
-		width := max(term.Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		// In the last column some terminals begin a new line.
+		width := max(term.Width-len("gpuard: ")-1, 1)
 		line := planview.StandingLine(*s.latest, time.Now(), term.Language, width)
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+line)
 	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):

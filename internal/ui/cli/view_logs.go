@@ -17,20 +17,26 @@ import (
 type loggedLine struct {
 	Schema   string `json:"schema"`   // "gpuard.logs/1"
 	Instance string `json:"instance"` // that wrote it
-	Text     string `json:"text"`     // the line; bytes that are not UTF-8 are replaced
+	// The line; bytes that are not UTF-8 are replaced.
+	Text string `json:"text"`
 }
 
 // Printer writes lines of instances, each after the name of its instance.
 type Printer struct {
-	Out   io.Writer
-	term  console.Term
-	Names []string // in the order of their colours
-	width int      // of the longest name
-	Alone bool     // one instance: no names
+	Out  io.Writer
+	term console.Term
+	// In the order of their colours.
+	Names []string
+	// Of the longest name.
+	width int
+	// One instance: no names.
+	Alone bool
 	drawn map[string]time.Time
-	raw   bool // lines are written unchanged
-	JSON  bool
-	Brief bool // leaves out gpuard's lines about starts and ends
+	// Lines are written unchanged.
+	raw  bool
+	JSON bool
+	// Leaves out gpuard's lines about starts and ends.
+	Brief bool
 }
 
 // Name adds an instance, and widens the column of names if needed.
@@ -136,7 +142,8 @@ func cutSequence(text string) (sequence, rest string) {
 			end++
 		}
 		end = min(end+1, len(text))
-	case ']', 'P', 'X', '^', '_': // strings, until BEL or ST
+	case ']', 'P', 'X', '^', '_':
+		// Strings, until BEL or ST.
 		for end < len(text) && text[end] != 0x07 && text[end] != 0x1b {
 			end++
 		}

@@ -33,7 +33,8 @@ func JoinWait(root *cobra.Command, args []string) []string {
 			return args
 		case word == "--wait":
 			next := args[i+1]
-			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9' // no flag, but a mistake in a time
+			// No flag, but a mistake in a time.
+			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9'
 			if _, err := flagset.ReadDuration("wait", next); err == nil || next == Forever || negative {
 				return slices.Concat(args[:i], []string{word + "=" + args[i+1]}, args[i+2:])
 			}
@@ -42,7 +43,8 @@ func JoinWait(root *cobra.Command, args []string) []string {
 		case !strings.HasPrefix(word, "-") && cmdtable.KindOf(cmd) == cmdtable.KindBecome:
 			return args
 		case strings.HasPrefix(word, "--") && flag != nil && flag.NoOptDefVal == "" && !given:
-			i++ // its value
+			// Its value.
+			i++
 		}
 	}
 	return args

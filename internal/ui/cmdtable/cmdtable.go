@@ -24,10 +24,14 @@ type Kind string
 
 // The kinds.
 const (
-	KindAnswer Kind = ""       // it answers: 1 and 2
-	KindLease  Kind = "lease"  // it leases: from 120 on
-	KindStart  Kind = "start"  // likewise, and the words are the command of another program
-	KindBecome Kind = "become" // likewise, and this process becomes that program
+	// It answers: 1 and 2.
+	KindAnswer Kind = ""
+	// It leases: from 120 on.
+	KindLease Kind = "lease"
+	// Likewise, and the words are the command of another program.
+	KindStart Kind = "start"
+	// Likewise, and this process becomes that program.
+	KindBecome Kind = "become"
 )
 
 // Annotations of a command: what its row says.

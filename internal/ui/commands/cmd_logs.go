@@ -118,7 +118,8 @@ func writeRemaining(o *cli.Printer, logs *services.Logs, all bool) error {
 func followLogs(ctx context.Context, p *cli.Program, folder *services.Folder, s *projectcmd.Screen, mine projectcmd.Selection) error {
 	defer s.Leave()
 	a := &projectcmd.Poller{P: p, Folder: folder, Quiet: true}
-	nothing := make(chan os.Signal) // Ctrl-C just ends it
+	// Ctrl-C just ends it.
+	nothing := make(chan os.Signal)
 	err := a.Until(ctx, nothing, func(view *services.View) bool {
 		s.Follow(view, mine.Has)
 		return projectcmd.HaveAllEnded(view, mine.Has)

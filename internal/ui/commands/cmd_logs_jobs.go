@@ -89,7 +89,8 @@ func sayMissing(p *cli.Program, list []userqueue.Entry) {
 		if _, err := os.Stat(e.Log); e.Engine == "" || e.Started == nil || !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if s, err := remote.Open(p.Host, e.Engine); err != nil || s.Logs != nil { // it is copied, and who copies says why not
+		if s, err := remote.Open(p.Host, e.Engine); err != nil || s.Logs != nil {
+			// It is copied, and who copies says why not.
 			continue
 		}
 		p.Host.Say(fmt.Sprintf("cannot see the output of job %d here: %s of %s writes it to %s; with --log it goes to a folder that this machine has, too", e.Number, cmp.Or(e.Node, "a node"), e.Engine, e.Log))
@@ -128,7 +129,8 @@ func followJobs(ctx context.Context, p *cli.Program, q *userqueue.Queue, numbers
 		}
 		_, open := batchcmd.SplitEnded(list)
 		if len(open) == 0 {
-			<-fetched // all that they have printed
+			// All that they have printed.
+			<-fetched
 		}
 		logs.Refresh()
 		if err := writeRemaining(out, logs, len(open) == 0); err != nil || len(open) == 0 {
@@ -143,7 +145,8 @@ func followJobs(ctx context.Context, p *cli.Program, q *userqueue.Queue, numbers
 		err = f.AwaitChange(ctx, open, ended)
 		stop()
 		<-ended
-		if err != nil || ctx.Err() != nil { // Ctrl-C just ends it
+		if err != nil || ctx.Err() != nil {
+			// Ctrl-C just ends it.
 			return err
 		}
 	}

@@ -75,7 +75,8 @@ func startServe(p *cli.Program, cmd *cobra.Command, o *observe.ServeOptions) err
 func newView(p *cli.Program) observe.View {
 	of := func(host *machine.Host) *cli.Program {
 		q, own := *p, *host
-		own.Say, own.Loud = func(string) {}, func(string) {} // what they say is for the caller of one command
+		// What they say is for the caller of one command.
+		own.Say, own.Loud = func(string) {}, func(string) {}
 		q.Host = &own
 		return &q
 	}

@@ -28,15 +28,19 @@ import (
 
 // servicesAnswer is the JSON answer of /api/services.
 type servicesAnswer struct {
-	Schema   string      `json:"schema"`   // "gpuard.services/1"
-	Projects []projectUp `json:"projects"` // of the user who runs gpuard serve
+	// "gpuard.services/1".
+	Schema string `json:"schema"`
+	// Of the user who runs gpuard serve.
+	Projects []projectUp `json:"projects"`
 }
 
 type projectUp struct {
-	Project    string                  `json:"project"`    // its name
-	File       string                  `json:"file"`       // its gpuard.yaml
-	Supervised bool                    `json:"supervised"` // a supervisor starts and ends instances
-	Instances  []projectcmd.PsInstance `json:"instances"`  // dependencies first, else in the order of the file
+	Project string `json:"project"` // its name
+	File    string `json:"file"`    // its gpuard.yaml
+	// A supervisor starts and ends instances.
+	Supervised bool `json:"supervised"`
+	// Dependencies first, else in the order of the file.
+	Instances []projectcmd.PsInstance `json:"instances"`
 }
 
 // queuePart is what the page shows of the queue: more jobs wait than are in the answer.
@@ -77,7 +81,8 @@ const askInterval = 30 * time.Second
 
 // pageSources are the parts of the page besides the devices.
 func pageSources(p *cli.Program) []observe.Source {
-	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
+	// When other schedulers were asked last: what looks all the time asks them less often than a person.
+	var asked atomic.Int64
 	return []observe.Source{
 		{Name: "queue", Title: "Waiting", Every: 2 * time.Second, Public: publicOf(publicQueue), Gauges: queueGauges, Read: withTimeout(10*time.Second, func(ctx context.Context) (queuePart, error) {
 			last, now := asked.Load(), time.Now().UnixNano()
@@ -191,7 +196,8 @@ func mayDrain(host *machine.Host) bool {
 	}
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
-		return err == nil // it would be the caller's own
+		// It would be the caller's own.
+		return err == nil
 	}
 	defer folder.Close()                        //nolint:errcheck // nothing was written
 	return folder.Owner == uint32(os.Geteuid()) //nolint:gosec // a uid

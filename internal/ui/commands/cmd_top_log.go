@@ -70,7 +70,8 @@ func lastLines(path string, last int) (lines []string) {
 	row := services.Row{Log: path}
 	row.Name = "log"
 	logs.Add(row, last)
-	redrawn := false // a terminal shows the next line in place of the one before, as a progress bar wants it
+	// A terminal shows the next line in place of the one before, as a progress bar wants it.
+	redrawn := false
 	for _, next := range []func() (services.LogLine, bool){logs.Now, logs.UnendedLine} {
 		for line, ok := next(); ok; line, ok = next() {
 			text := prose.Clean(string(line.Text))

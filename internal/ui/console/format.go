@@ -33,9 +33,12 @@ func PercentText(v *float64) string {
 // Widths of terminals, in columns.
 const (
 	UsualWidth = 80
-	TableWidth = 60  // below this a device takes several short lines
-	PowerWidth = 90  // from here on power is shown
-	RoomyWidth = 110 // and from here on the PCI address
+	// Below this a device takes several short lines.
+	TableWidth = 60
+	// From here on power is shown.
+	PowerWidth = 90
+	// And from here on the PCI address.
+	RoomyWidth = 110
 )
 
 // AgeText formats a duration in its largest unit.

@@ -38,7 +38,8 @@ type Page struct {
 
 // Text makes text of other origin safe for this terminal. Call it before measuring the text.
 func (p *Page) Text(s string) string {
-	s = strings.ReplaceAll(prose.Clean(s), "\ufe0f", "") // U+FE0F makes a character a wide emoji; terminals disagree on its width
+	// U+FE0F makes a character a wide emoji; terminals disagree on its width.
+	s = strings.ReplaceAll(prose.Clean(s), "\ufe0f", "")
 	if p.Term.UTF8 {
 		return s
 	}
@@ -101,7 +102,8 @@ func (p *Page) WriteStyled(s Style, text string) {
 // WriteParagraph wraps text after a lead; the lines after the first are indented by the width of the lead.
 func (p *Page) WriteParagraph(lead Span, s Style, text string) {
 	width := p.Term.Width - CellWidth(lead.Text)
-	if p.Term.Width > 0 && width < 12 { // too narrow for hanging lines
+	if p.Term.Width > 0 && width < 12 {
+		// Too narrow for hanging lines.
 		lead.Text, width = Cut(lead.Text, max(p.Term.Width-12, 0), ""), min(p.Term.Width, 12)
 	}
 	if p.Term.Width <= 0 {

@@ -9,15 +9,21 @@ import (
 
 // TableRow is one line of ps, queue and history, which have the same columns.
 type TableRow struct {
-	Name   string
-	State  Span
-	Where  string // on which GPUs it runs, or what it asks for
-	PID    int    // of its command; 0 none
-	Ended  string // when it ended
-	Since  string // how long it runs or waits, or ran
-	About  string // what it is, where its name does not say so
-	When   string // behind that: ", in about 5 min"
-	Note   string // behind that, for people
+	Name  string
+	State Span
+	// On which GPUs it runs, or what it asks for.
+	Where string
+	// Of its command; 0 none.
+	PID   int
+	Ended string // when it ended
+	// How long it runs or waits, or ran.
+	Since string
+	// What it is, where its name does not say so.
+	About string
+	// Behind that: ", in about 5 min".
+	When string
+	// Behind that, for people.
+	Note   string
 	Remark string // below the line
 }
 
@@ -73,7 +79,8 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 			v.mark = max(v.mark, CellWidth(v.markOf(r)))
 		}
 	}
-	const about = 20 // columns that it has at least
+	// Columns that it has at least.
+	const about = 20
 	most := v.Term.Width - v.state - v.mark - v.since - 4*len(ColumnGap)
 	if v.heads.About != "" {
 		most -= about

@@ -17,13 +17,17 @@ import (
 
 // Term describes what the output can show. Width or Height 0 means no limit.
 type Term struct {
-	TTY    bool
-	Width  int  // columns
-	Height int  // lines, of a screen that is redrawn
-	Color  bool // a terminal, and NO_COLOR is not set
-	UTF8   bool // the locale's character set
+	TTY   bool
+	Width int // columns
+	// Lines, of a screen that is redrawn.
+	Height int
+	// A terminal, and NO_COLOR is not set.
+	Color bool
+	// The locale's character set.
+	UTF8 bool
 
-	Language translate.Language // for who calls Terminal to set
+	// For who calls Terminal to set.
+	Language translate.Language
 }
 
 // Translate says a sentence, or a word of a table, in the language of the terminal.

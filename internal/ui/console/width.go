@@ -42,7 +42,8 @@ func Wrap(s string, width int) []string {
 		}
 		for CellWidth(word) > width {
 			head := Cut(word, width, "")
-			if head == "" { // one character wider than the line
+			if head == "" {
+				// One character wider than the line.
 				_, size := utf8.DecodeRuneInString(word)
 				word = word[size:]
 				continue

@@ -15,7 +15,8 @@ type sliceValue interface {
 // listFlag reads a list as gpuard.yaml does. pflag reads lines of CSV, and forgets all but the first.
 type listFlag struct {
 	sliceValue
-	given bool // the values are not the default any more
+	// The values are not the default any more.
+	given bool
 }
 
 // Set reads the first list, or adds another one.

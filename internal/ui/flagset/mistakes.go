@@ -80,7 +80,8 @@ func hintFor(word string) string {
 func RefuseAssignment(cmd *cobra.Command, words []string) error {
 	line, env, rest := []string{cmd.CommandPath()}, []string{}, words
 	if cmd.Flags().NFlag() > 0 {
-		line = append(line, "…") // those that were given
+		// Those that were given.
+		line = append(line, "…")
 	}
 	for len(rest) > 0 && isAssignment(rest[0]) {
 		name, value, _ := strings.Cut(rest[0], "=")
@@ -137,7 +138,8 @@ func ExplainError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var alone *pflag.ValueRequiredError
 	var wrong *pflag.InvalidValueError
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the command before the flag may be misspelt
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		// The command before the flag may be misspelt.
 		if mistake := cmd.ValidateArgs(cmd.Flags().Args()); mistake != nil {
 			return mistake
 		}

@@ -15,9 +15,11 @@ import (
 
 // ownFlag is a flag that asks for nothing of a job, for which core/option has a row.
 type ownFlag struct {
-	name   string
-	group  option.Group // under which the help of a command with many flags shows it; "" where no such command has it
-	sample string       // an example of its value; "" for a switch
+	name string
+	// Under which the help of a command with many flags shows it; "" where no such command has it.
+	group option.Group
+	// An example of its value; "" for a switch.
+	sample string
 }
 
 // Headings of the help that only commands have.

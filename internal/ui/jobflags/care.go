@@ -48,8 +48,9 @@ func (c *CareFlags) AddLife(cmd *cobra.Command) {
 
 // logFile is the value of --log.
 type logFile struct {
-	Path  string
-	times int // how often the flag was given
+	Path string
+	// How often the flag was given.
+	times int
 }
 
 // String returns the file.

@@ -92,7 +92,8 @@ func isContradicted(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 		return !given(superviseFlags()...)
 	case "grace":
 		return !given(append(superviseFlags(), "torchrun", "ranks")...)
-	case "retry": // a service has restart instead
+	case "retry":
+		// A service has restart instead.
 		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
 	}
 	return false
@@ -105,7 +106,8 @@ func LocateDefault(p *cli.Program, err error) error {
 	}
 	first := len(err.Error())
 	var of *policy.Default
-	for i, d := range p.Defaults.Used { // the flag that the error names first
+	for i, d := range p.Defaults.Used {
+		// The flag that the error names first.
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
 			first, of = at, &p.Defaults.Used[i]
 		}

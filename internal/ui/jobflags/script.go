@@ -52,9 +52,11 @@ func isInterpreter(program string) bool {
 
 // readScriptHead reads the beginning of a script, which begins with a comment; "" for what is none.
 func readScriptHead(path string) string {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
+	// A pipe without a writer would stop us.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "" // a program of PATH; whether it is there is asked later
+		// A program of PATH; whether it is there is asked later.
+		return ""
 	}
 	defer file.Close() //nolint:errcheck // read only
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {

@@ -97,7 +97,8 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		if err != nil || percent < 1 || percent > 100 {
 			return job.Spec{}, fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", s.share)
 		}
-		flags.share = "1M" // until the GPUs are read
+		// Until the GPUs are read.
+		flags.share = "1M"
 	}
 	spec, err := flags.Spec(cmd, command)
 	if err == nil {
@@ -111,10 +112,12 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	}
 	start := cmd.CommandPath()
 	switch {
-	case cmd.Hidden: // of a service
+	case cmd.Hidden:
+		// Of a service.
 		start = ""
 	case cmd.Flags().NFlag() > 0:
-		start += " …" // those that were given
+		// Those that were given.
+		start += " …"
 	}
 	remarks, err := claim.CheckCommand(p.Host, spec, command, start)
 	for _, r := range remarks {

@@ -35,7 +35,8 @@ func (w *WaitFlags) AddFallback(cmd *cobra.Command) { flagset.AddOption(cmd, "fa
 
 // Parse checks the flags and returns their meaning.
 func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
-	if flagset.IsSet(cmd, "wait") && flagset.IsSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil { // that of a setup is about the files to write
+	if flagset.IsSet(cmd, "wait") && flagset.IsSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil {
+		// That of a setup is about the files to write.
 		err = errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
 	}
 	if err == nil {

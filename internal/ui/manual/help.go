@@ -23,7 +23,8 @@ func HelpText(cmd *cobra.Command, width int) string {
 	if !cmd.HasParent() {
 		return RootHelp(cmd, width)
 	}
-	cmd.LocalFlags() // joins the flags of the parents to the command's own
+	// Joins the flags of the parents to the command's own.
+	cmd.LocalFlags()
 	text := helpIntroduction(cmd, cmd.Long, width) + flagText(GroupedFlags(cmd), width)
 	if cmd.HasAvailableSubCommands() {
 		text += wrapNarrow(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
@@ -54,7 +55,8 @@ func RootHelp(root *cobra.Command, width int) string {
 		if cmdtable.GroupOf(cmd) != group {
 			group, head = cmdtable.GroupOf(cmd), string(cmdtable.GroupOf(cmd))
 		}
-		if narrow { // a group is a line of its own, and squeeze breaks the others
+		if narrow {
+			// A group is a line of its own, and squeeze breaks the others.
 			if head != "" {
 				b.WriteString("\n" + head + "\n")
 			}

@@ -11,7 +11,8 @@ import (
 
 // Page is one page of the manual, as man(7) source.
 type Page struct {
-	Name string // file name: gpuard-run.1
+	// File name: gpuard-run.1.
+	Name string
 	Text string
 }
 
@@ -41,7 +42,8 @@ func CommandsWithPages(cmd *cobra.Command) []*cobra.Command {
 func PageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 func manText(cmd *cobra.Command, version string) string {
-	cmd.LocalFlags() // joins the flags of the parents to the command's own
+	// Joins the flags of the parents to the command's own.
+	cmd.LocalFlags()
 	var b strings.Builder
 	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
 	b.WriteString(PageHead(PageName(cmd), 1, version))

@@ -102,7 +102,8 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 type reasonLine struct {
 	label, word, text string
 	verdict           job.Verdict
-	indexes           []int // of devices that may be named together; nil of one with a name of its own
+	// Of devices that may be named together; nil of one with a name of its own.
+	indexes []int
 }
 
 // reasonLines joins the devices of which the same is to be said, unless they are chosen: "GPU 0-3, 6".
@@ -140,7 +141,8 @@ func verdictWords(r job.Reason) (word, text string) {
 		}
 		return "free", r.Text
 	}
-	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: the device has no user
+	if r.Code == "drained" || r.Code == "unhealthy" {
+		// "busy" would be wrong: the device has no user.
 		if state, why, told := strings.Cut(r.Text, ": "); told {
 			return state, why
 		}

@@ -95,7 +95,8 @@ func holderText(h status.Holder, now time.Time, brevity int) string {
 	case !h.Since.IsZero() && brevity < 2:
 		text += " since " + prose.ClockTime(h.Since, now)
 	}
-	if !h.Until.IsZero() && h.Awaited.IsZero() && h.Keeper == "" { // what a person who waits wants to know
+	if !h.Until.IsZero() && h.Awaited.IsZero() && h.Keeper == "" {
+		// What a person who waits wants to know.
 		text += " " + prose.EndTime(h.Until, now, h.Guess)
 	}
 	return text

@@ -35,7 +35,8 @@ func LoadProject(p *cli.Program, file string) (*service.Project, error) {
 		wrong.File = cmp.Or(file, filepath.Base(project.File))
 	}
 	for i := range project.Services {
-		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) { // a mistake in a default is reported once for all services
+		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) {
+			// A mistake in a default is reported once for all services.
 			wrong.List = append(wrong.List, *m)
 		}
 	}
@@ -66,7 +67,8 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			continue
 		}
 		known := cmd.Flags().Lookup(flag.Name)
-		if known == nil { // the key table of text/projectyaml is tested against the flags
+		if known == nil {
+			// The key table of text/projectyaml is tested against the flags.
 			continue
 		}
 		value := flag.Value
@@ -81,7 +83,8 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	if !set && defaults == nil {
 		return nil
 	}
-	if cmd.Flags().Lookup("log").Value.String() == "" { // every service is supervised and has a log
+	if cmd.Flags().Lookup("log").Value.String() == "" {
+		// Every service is supervised and has a log.
 		_ = cmd.Flags().Set("log", s.Name)
 	}
 	err := flagset.RefuseEmpty(cmd)
@@ -106,7 +109,8 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	}
 	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + jobflags.FlagsToKeys(err.Error())}
 	first := len(err.Error())
-	for _, flag := range s.Flags { // the flag that the error names first
+	for _, flag := range s.Flags {
+		// The flag that the error names first.
 		if i := strings.Index(err.Error()+" ", "--"+flag.Name); i >= 0 && i < first {
 			first = i
 			at.Line, at.Column, at.Text = flag.Line, flag.Column, jobflags.FlagsToKeys(err.Error())

@@ -26,9 +26,12 @@ type leaseSpan struct {
 
 // bandCell is one column of a band.
 type bandCell struct {
-	load  float64  // mean, 0..1; -1 not known
-	users []string // who had the device in it, each once
-	lease string   // of the first of them; "" none
+	// Mean, 0..1; -1 not known.
+	load float64
+	// Who had the device in it, each once.
+	users []string
+	// Of the first of them; "" none.
+	lease string
 }
 
 // bandWindow is the time that a band shows: n cells, the last of which is the present one.

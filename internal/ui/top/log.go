@@ -13,15 +13,17 @@ type logPane struct {
 	name  string // what was asked for
 	title string
 	lines []string
-	up    int // how many lines the view is above the last ones
+	// How many lines the view is above the last ones.
+	up int
 }
 
 // logRead is an answer about a log.
 type logRead struct {
 	name, title string
-	opens       bool // it was asked for by a key: else it is shown only while its pane is there
-	lines       []string
-	err         error
+	// It was asked for by a key: else it is shown only while its pane is there.
+	opens bool
+	lines []string
+	err   error
 }
 
 const (
@@ -83,7 +85,8 @@ func (m *model) showLog(x logRead) {
 	case x.err != nil && m.log == nil:
 		m.said = m.say(x.err.Error())
 		return
-	case x.err != nil: // its job has ended: what was read stays
+	case x.err != nil:
+		// Its job has ended: what was read stays.
 		return
 	}
 	next := logPane{name: x.name, title: x.title, lines: x.lines}

@@ -15,24 +15,36 @@ import (
 
 // row is one line that can be chosen: a lease, a process without a lease, one process of a lease, or a request that waits.
 type row struct {
-	id      string // that stays when the list changes
-	kind    kind
-	name    string // of a lease or a request: its ID; of a process: its number
-	devices []int  // places in the report
-	where   string // the same for people: "0, 1", "0:1"
+	// That stays when the list changes.
+	id   string
+	kind kind
+	// Of a lease or a request: its ID; of a process: its number.
+	name string
+	// Places in the report.
+	devices []int
+	// The same for people: "0, 1", "0:1".
+	where   string
 	user    string
 	command string
-	line    string   // the whole command; "" not known
-	load    *float64 // mean of its devices
-	memory  *gpu.Bytes
-	room    *gpu.Bytes   // what its memory is a part of
-	work    *computerUse // on the computer itself
-	since   *time.Time
-	end     string // in a few characters: "14:20", "~14:20", "no lease"
-	remark  string // for the line about the chosen row
-	odd     bool   // something about it should be looked at
-	job     int    // its number in the own queue; 0 none
-	depth   int    // in the tree
+	// The whole command; "" not known.
+	line string
+	// Mean of its devices.
+	load   *float64
+	memory *gpu.Bytes
+	// What its memory is a part of.
+	room *gpu.Bytes
+	// On the computer itself.
+	work  *computerUse
+	since *time.Time
+	// In a few characters: "14:20", "~14:20", "no lease".
+	end string
+	// For the line about the chosen row.
+	remark string
+	// Something about it should be looked at.
+	odd bool
+	// Its number in the own queue; 0 none.
+	job   int
+	depth int // in the tree
 }
 
 type kind int
@@ -41,9 +53,11 @@ const (
 	lease kind = iota
 	process
 	spared
-	worker  // a process of a lease
+	// A process of a lease.
+	worker
 	request // waits for devices
-	queued  // waits in the own queue
+	// Waits in the own queue.
+	queued
 )
 
 func (k kind) isWaiting() bool { return k == request || k == queued }
@@ -56,10 +70,11 @@ type computerUse struct {
 
 // rowBuilder makes rows of a report and of what was read beside it.
 type rowBuilder struct {
-	s      *status.Report
-	works  map[string]computerUse // by lease
-	queue  *queueSeen
-	starts []time.Time // of the requests of the report
+	s     *status.Report
+	works map[string]computerUse // by lease
+	queue *queueSeen
+	// Of the requests of the report.
+	starts []time.Time
 	me     string
 }
 

@@ -12,16 +12,20 @@ import (
 
 // readingHistory is what the screen keeps of readings before the present one.
 type readingHistory struct {
-	before  []trend.Minute // of the last day, from before this screen began
-	pasts   map[gpu.UUID]*deviceHistory
-	curves  map[string][]float64 // share of its memory by row, of the last readings
+	// Of the last day, from before this screen began.
+	before []trend.Minute
+	pasts  map[gpu.UUID]*deviceHistory
+	// Share of its memory by row, of the last readings.
+	curves  map[string][]float64
 	workers map[string][]observe.Worker
-	rates   map[processKey]float64 // processors by process
+	// Processors by process.
+	rates   map[processKey]float64
 	counted map[processKey]time.Duration
 	readAt  time.Time
 	works   map[string]computerUse // by lease
 	whole   observe.Computer
-	busy    float64 // processors of the computer; -1 not known yet
+	// Processors of the computer; -1 not known yet.
+	busy float64
 }
 
 // processKey names one process for ever.

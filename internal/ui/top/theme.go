@@ -11,8 +11,9 @@ import (
 
 // theme is how the screen is coloured. No colour says anything that the text does not say, too.
 type theme struct {
-	name  string
-	users []string // of the first users that are seen; further ones are grey
+	name string
+	// Of the first users that are seen; further ones are grey.
+	users []string
 	good, warn, bad, low, high,
 	dim string // "" is the colour of the terminal
 }
@@ -96,11 +97,13 @@ func isDark(c color.Color) bool {
 
 // screenStyle is how the screen speaks: colours, language, and whose screen it is.
 type screenStyle struct {
-	theme    theme
-	asks     bool // the theme depends on the background of the terminal
+	theme theme
+	// The theme depends on the background of the terminal.
+	asks     bool
 	language translate.Language
 	me       string
-	names    []string // of users, in the order in which they were seen: that of their colours
+	// Of users, in the order in which they were seen: that of their colours.
+	names []string
 }
 
 // say says a sentence in the language of the user.

@@ -20,7 +20,8 @@ import (
 // Run is gpuard top: it shows the screen until q or Ctrl-C.
 func Run(ctx context.Context, view observe.View) error {
 	quiet := *view.Host
-	quiet.Say = func(string) {} // the screen is not for lines of text
+	// The screen is not for lines of text.
+	quiet.Say = func(string) {}
 	observer, err := observe.New(&quiet, "")
 	if err != nil {
 		return err
@@ -41,11 +42,13 @@ func Run(ctx context.Context, view observe.View) error {
 	}
 	m.before = observe.PastMinutes(observer.Host)
 	if len(m.before) > 0 {
-		m.span = 1 // there is an hour to show
+		// There is an hour to show.
+		m.span = 1
 	}
 	m.seen = observer.Now()
 	ended, err := observe.EndedLeases(ctx, observer.Host)
-	if err == nil { // without it the bands begin with the leases of now
+	if err == nil {
+		// Without it the bands begin with the leases of now.
 		m.addEndedLeases(ended, time.Now())
 		for i := range ended {
 			m.meetUser(ended[i].User)
@@ -117,17 +120,20 @@ type model struct {
 	width, height int
 	by            int // index of the order
 	backwards     bool
-	span          int // index of the time of the bands
-	byUser        bool
-	tree          bool
-	filter, user  string
-	input         *input
-	at            string // row that is chosen
-	said          string // last answer, until the next key, or for a while
-	saidAt        time.Time
-	help          bool // the keys are shown, until the next one
-	ask           *question
-	log           *logPane
+	// Index of the time of the bands.
+	span         int
+	byUser       bool
+	tree         bool
+	filter, user string
+	input        *input
+	at           string // row that is chosen
+	// Last answer, until the next key, or for a while.
+	said   string
+	saidAt time.Time
+	// The keys are shown, until the next one.
+	help bool
+	ask  *question
+	log  *logPane
 }
 
 // Messages of our own.
@@ -137,7 +143,8 @@ type (
 		workers  map[string][]observe.Worker
 		computer observe.Computer
 		queue    queueSeen
-		at       time.Time // of what was read beside it
+		// Of what was read beside it.
+		at time.Time
 	}
 	outcome string
 )

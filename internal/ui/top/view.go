@@ -80,7 +80,8 @@ func (v *frame) headLines() []string {
 		}
 	}
 	lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
-	for i := range lines { // where there is room for it
+	for i := range lines {
+		// Where there is room for it.
 		gap := v.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
 		if gap >= 2 {
 			lines[i] += strings.Repeat(" ", gap) + v.theme.dimText(clock)

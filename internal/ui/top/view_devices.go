@@ -18,10 +18,11 @@ type deviceColumns struct{ left, band, right, whose int }
 // deviceView draws the lines about the devices.
 type deviceView struct {
 	*model
-	c     deviceColumns
-	w     bandWindow
-	twice bool // there is room for a line with names below each band
-	tall  int  // lines of each band
+	c deviceColumns
+	w bandWindow
+	// There is room for a line with names below each band.
+	twice bool
+	tall  int // lines of each band
 }
 
 func columnsFor(width int) deviceColumns {
@@ -57,7 +58,8 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 	for i := range all {
 		troubles += min(1, len(deviceTroubles(&all[i])))
 	}
-	names := len(all)*2 + troubles + 1 // lines, with one for names
+	// Lines, with one for names.
+	names := len(all)*2 + troubles + 1
 	d.twice = v.knowsUsers() && names <= min(room, max(6, v.height*2/5, spare))
 	d.tall = 1
 	for d.twice && d.tall < 3 && names+d.tall*len(all) <= min(room, spare, v.height*3/5) {
@@ -99,7 +101,8 @@ func (v *frame) knowsUsers() bool {
 // firstDevice is the first one that is shown, so that the one of the chosen row is there.
 func (v *deviceView) firstDevice(room int) int {
 	all := len(v.seen.Report.Devices)
-	if all <= room || room < 4 { // there is no line for what is above
+	if all <= room || room < 4 {
+		// There is no line for what is above.
 		return 0
 	}
 	rows := v.allRows()
@@ -235,7 +238,8 @@ func (v *deviceView) useText(d *status.Device) string {
 	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
 		said = v.theme.paintText(said, v.theme.warn)
 	}
-	if d.Health != health.OK && len(d.Why) == 0 { // else the lines below say it
+	if d.Health != health.OK && len(d.Why) == 0 {
+		// Else the lines below say it.
 		said += " " + v.theme.paintText(string(d.Health), v.theme.bad)
 	}
 	if free := freeSlices(d); free > 0 {
@@ -267,7 +271,8 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 		}
 		names = append(names, name)
 		text := v.theme.paintText(name, v.colourOf(name))
-		if mark != "" { // first, where nothing is cut off
+		if mark != "" {
+			// First, where nothing is cut off.
 			marked = append(marked, v.theme.paintText(name+mark, v.theme.bad))
 			return
 		}
@@ -301,9 +306,11 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 
 // Glyphs of a band. The height of the bar is the load.
 const (
-	barGlyphs       = "▁▂▃▄▅▆▇█"
-	unmeasuredGlyph = "░" // leased, and nobody measured
-	freeGlyph       = "·" // not leased, and idle
+	barGlyphs = "▁▂▃▄▅▆▇█"
+	// Leased, and nobody measured.
+	unmeasuredGlyph = "░"
+	// Not leased, and idle.
+	freeGlyph = "·"
 )
 
 // bandLine is one line of a band, 0 for the lowest. Without a line for names, the first cell of each lease is the first letter of its user, so
@@ -349,7 +356,8 @@ func barAt(height float64, lowest bool) string {
 func (v *deviceView) cellColour(x *bandCell) string {
 	switch {
 	case x.lease == "" && x.load >= idleTrace:
-		return v.theme.warn // nobody has leased it
+		// Nobody has leased it.
+		return v.theme.warn
 	case x.lease == "":
 		return v.theme.dim
 	case !v.twice || v.byUser:

@@ -46,7 +46,8 @@ func (v *tables) drawTables(room int) []string {
 			forWaiting = 0
 		}
 	}
-	if room < 4 && forWaiting > 0 { // the chosen row has to be there
+	if room < 4 && forWaiting > 0 {
+		// The chosen row has to be there.
 		forWaiting = 0
 		if slices.ContainsFunc(waiting, func(r row) bool { return r.id == v.chosenID }) {
 			return v.tableLines(v.waitingColumns(), waiting, room)

@@ -106,20 +106,26 @@ var separators = [...]separator{{"; ", "；", true}, {", or ", "，或者", true
 
 // catalogueEntry is an entry of a catalogue.
 type catalogueEntry struct {
-	parts  []string // of the English sentence, between its holes
-	holes  []placeholder
-	said   string // the same in the language, with {1} for the first hole
-	weight int    // the more of the sentence it has, the earlier it is tried
+	// Of the English sentence, between its holes.
+	parts []string
+	holes []placeholder
+	// The same in the language, with {1} for the first hole.
+	said string
+	// The more of the sentence it has, the earlier it is tried.
+	weight int
 }
 
 // placeholder says what text may stand at a place of a form.
 type placeholder string
 
 const (
-	shortest placeholder = "{}"  // a name, a command, a size: copied
-	longest  placeholder = "{*}" // what a person wrote, up to the last place where the form goes on: copied
-	number   placeholder = "{#}" // digits
-	sentence placeholder = "{s}" // what gpuard says itself, such as a reason: translated if a form fits
+	// A name, a command, a size: copied.
+	shortest placeholder = "{}"
+	// What a person wrote, up to the last place where the form goes on: copied.
+	longest placeholder = "{*}"
+	number  placeholder = "{#}" // digits
+	// What gpuard says itself, such as a reason: translated if a form fits.
+	sentence placeholder = "{s}"
 )
 
 // translateText finds the form of each part of a text, or else that of the whole.

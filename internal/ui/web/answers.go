@@ -73,9 +73,11 @@ func (s *Site) serveSource(w http.ResponseWriter, r *http.Request, source observ
 
 // Day is the JSON answer about the last day.
 type Day struct {
-	Schema  string         `json:"schema"`         // "gpuard.day/1"
-	Seconds float64        `json:"minute_seconds"` // how long a minute is
-	Minutes []trend.Minute `json:"minutes"`        // oldest first; a minute in which nothing was read is missing
+	Schema string `json:"schema"` // "gpuard.day/1"
+	// How long a minute is.
+	Seconds float64 `json:"minute_seconds"`
+	// Oldest first; a minute in which nothing was read is missing.
+	Minutes []trend.Minute `json:"minutes"`
 }
 
 func (s *Site) serveDay(w http.ResponseWriter, _ *http.Request) {
@@ -87,9 +89,10 @@ func (s *Site) serveDay(w http.ResponseWriter, _ *http.Request) {
 
 // Index is the JSON answer about what can be asked for.
 type Index struct {
-	Schema  string   `json:"schema"`  // "gpuard.api/1"
-	Paths   []string `json:"paths"`   // to be read
-	Actions []string `json:"actions"` // to be asked for by POST with the token; empty without --token-file
+	Schema string   `json:"schema"` // "gpuard.api/1"
+	Paths  []string `json:"paths"`  // to be read
+	// To be asked for by POST with the token; empty without --token-file.
+	Actions []string `json:"actions"`
 }
 
 func (s *Site) serveIndex(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,8 @@ type sourceReading struct {
 	at     time.Time
 	answer any
 	err    error
-	done   chan struct{} // closed when the reading that is under way is over; nil: none is
+	// Closed when the reading that is under way is over; nil: none is.
+	done chan struct{}
 }
 
 // answerOf is that of a source, about as old as it may be, and when it came. All who ask at the same time share one
@@ -94,5 +95,6 @@ func (s *Site) replyCached(w http.ResponseWriter, name string, at time.Time, ans
 		s.live.mu.Unlock()
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text.text) // who asked may be gone
+	// Who asked may be gone.
+	_, _ = w.Write(text.text)
 }

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	maxConnections = 1500             // open at once; the next ones are closed unanswered
-	writeTimeout   = 45 * time.Second // for one answer, from its request on; /events has a limit per message
+	// Open at once; the next ones are closed unanswered.
+	maxConnections = 1500
+	// For one answer, from its request on; /events has a limit per message.
+	writeTimeout = 45 * time.Second
 )
 
 // limitedListener is a listener with a limit of open connections, and one of those of each peer. One above it is closed, so that
@@ -16,12 +18,15 @@ const (
 type limitedListener struct {
 	net.Listener
 	places chan struct{}
-	peer   func(net.Conn) string // nil: there is no limit of each
-	each   int                   // that limit
-	free   int                   // while no more are open, nothing is asked about who opens one
+	// nil: there is no limit of each.
+	peer func(net.Conn) string
+	each int // that limit
+	// While no more are open, nothing is asked about who opens one.
+	free int
 
 	mu sync.Mutex
-	of map[string]int // connections by peer, but for those that came while few were open
+	// Connections by peer, but for those that came while few were open.
+	of map[string]int
 }
 
 // Accept returns the next connection that has a place.

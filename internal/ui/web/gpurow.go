@@ -18,22 +18,26 @@ import (
 // gpuRow is a device: what it is, its band, and who has it now.
 type gpuRow struct {
 	*status.Device
-	Place    int    // in the report
-	ID, Part string // of the row, and of its band
+	Place int // in the report
+	// Of the row, and of its band.
+	ID, Part string
 	Title    string // "GPU 5"
-	Href     string // shows its details, or hides them
-	Chosen   bool
-	Model    string // where the devices differ
-	Now      []nowLine
-	More     int
-	Strip    *timeline.Band
+	// Shows its details, or hides them.
+	Href   string
+	Chosen bool
+	// Where the devices differ.
+	Model string
+	Now   []nowLine
+	More  int
+	Strip *timeline.Band
 }
 
 // nowLine is what happens on a device now.
 type nowLine struct {
 	User, Job, Text string
 	Bad             bool
-	Shape           template.HTMLAttr // the colour of the user
+	// The colour of the user.
+	Shape template.HTMLAttr
 }
 
 // Used is what is used of the memory, of all of it: "61 / 80 GiB"; "" not known.
@@ -152,7 +156,8 @@ func (c *screen) chosenDetail() *detailView {
 		if r := &c.Rows[i]; r.Chosen {
 			v := &detailView{gpuRow: r, screen: c}
 			for k := range r.Strip.Spans {
-				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...) // the last first
+				// The last first.
+				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...)
 			}
 			v.Spans = v.Spans[:min(len(v.Spans), 30)]
 			return v

@@ -18,12 +18,14 @@ import (
 // runRow is a job that runs, on all of its devices.
 type runRow struct {
 	status.Lease
-	Number  int // of the queue; 0 none
+	// Of the queue; 0 none.
+	Number  int
 	Own     bool
 	Devices []*status.Device
-	Load    *float64 // mean of its devices
-	For     string
-	Till    string
+	// Mean of its devices.
+	Load *float64
+	For  string
+	Till string
 }
 
 // Running are the leases, one's own first, then in the order of their devices.
@@ -182,26 +184,32 @@ func (g *waitGroup) Rest() string { _, rest, _ := strings.Cut(g.Why, "; "); retu
 
 // waitRow is a job that waits, or an array of them.
 type waitRow struct {
-	Own         bool
-	First       bool   // it gets devices next
-	Label, User string // "8 train.py", "12–40 sweep[1–29]"
+	Own bool
+	// It gets devices next.
+	First bool
+	// "8 train.py", "12–40 sweep[1–29]".
+	Label, User string
 	Jobs        int
 	Asks        string
-	State       string // held, or after others; "" it waits for devices
-	Since       time.Time
-	Start       string // "about 14:20"
-	Words       []string
-	numbers     []int
-	after       []int // jobs that have to end before
-	name        string
+	// Held, or after others; "" it waits for devices.
+	State   string
+	Since   time.Time
+	Start   string // "about 14:20"
+	Words   []string
+	numbers []int
+	// Jobs that have to end before.
+	after []int
+	name  string
 }
 
 // waitList is what waits: one's own jobs first.
 type waitList struct {
-	Groups  []*waitGroup
-	Rest    []*waitGroup // that are folded away
-	Own     int          // jobs of the queue of the user who serves
-	Others  int          // other requests
+	Groups []*waitGroup
+	// That are folded away.
+	Rest []*waitGroup
+	// Jobs of the queue of the user who serves.
+	Own     int
+	Others  int // other requests
 	Paused  bool
 	Problem string
 	More    int

@@ -19,12 +19,15 @@ import (
 type layout struct {
 	key     string
 	picture timeline.Picture
-	ranks   map[string]int // of users, by what they had in a month, so that a colour stays
-	users   []trend.Use
-	tables  []useTable
-	drains  bool                       // the user who serves may take devices out of use
-	silent  map[gpu.UUID]time.Time     // since when devices are lost or do not answer, where that is known
-	bands   map[string][]template.HTML // by language
+	// Of users, by what they had in a month, so that a colour stays.
+	ranks  map[string]int
+	users  []trend.Use
+	tables []useTable
+	// The user who serves may take devices out of use.
+	drains bool
+	// Since when devices are lost or do not answer, where that is known.
+	silent map[gpu.UUID]time.Time
+	bands  map[string][]template.HTML // by language
 }
 
 // layoutOf is that of a screen.
@@ -89,7 +92,8 @@ func newLayout(c *pageData, seen *observe.Snapshot, past []trend.EndedLease) *la
 // legendUser is a user in the legend.
 type legendUser struct {
 	trend.Use
-	Part  float64 // of all hours granted in the period
+	// Of all hours granted in the period.
+	Part  float64
 	Shape template.HTMLAttr
 }
 

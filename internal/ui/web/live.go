@@ -15,12 +15,15 @@ import (
 type pageUpdater struct {
 	pages pageTemplates
 
-	mu      sync.Mutex
-	kept    map[string]*sourceReading // by the name of the source
-	encoded map[string]encodedAnswer  // by the name of the answer
-	lines   map[*openPage]bool        // open pages
-	laid    map[int]*layout           // by the days
-	found   map[string]time.Time      // of findings: when each was seen first
+	mu sync.Mutex
+	// By the name of the source.
+	kept map[string]*sourceReading
+	// By the name of the answer.
+	encoded map[string]encodedAnswer
+	lines   map[*openPage]bool // open pages
+	laid    map[int]*layout    // by the days
+	// Of findings: when each was seen first.
+	found map[string]time.Time
 }
 
 // openPage is one open page. It is cut when it does not take what is sent.
@@ -31,17 +34,21 @@ type openPage struct {
 }
 
 const (
-	maxPages       = 1000             // open at once
-	maxBacklog     = 16               // messages that a page may be behind
-	messageTimeout = 10 * time.Second // for one message to be taken by the other side
-	aliveInterval  = 15 * time.Second // between two signs of life, so that a page whose owner is gone is noticed
+	maxPages = 1000 // open at once
+	// Messages that a page may be behind.
+	maxBacklog = 16
+	// For one message to be taken by the other side.
+	messageTimeout = 10 * time.Second
+	// Between two signs of life, so that a page whose owner is gone is noticed.
+	aliveInterval = 15 * time.Second
 )
 
 // Run keeps pages current until ctx ends.
 func (s *Site) Run(ctx context.Context) {
 	changed, leave := s.Observer.Listen()
 	defer leave()
-	sent := map[pageView]map[string]template.HTML{} // by section
+	// By section.
+	sent := map[pageView]map[string]template.HTML{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,7 +110,8 @@ func (l *pageUpdater) sendParts(v pageView, parts []pagePart) {
 
 // eventMessage is sections as an event (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 func eventMessage(parts []pagePart) []byte {
-	text, _ := json.Marshal(parts) // strings
+	// Strings.
+	text, _ := json.Marshal(parts)
 	return append(append([]byte("data: "), text...), '\n', '\n')
 }
 
@@ -153,7 +161,8 @@ func (s *Site) serveEvents(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && out.Flush() == nil
 	}
-	parts, err := s.renderSections(r.Context(), v) // what changed since the page was loaded
+	// What changed since the page was loaded.
+	parts, err := s.renderSections(r.Context(), v)
 	if err != nil || !write(eventMessage(parts)) {
 		return
 	}

@@ -29,7 +29,8 @@ type exposition struct {
 	site *Site
 	now  func() observe.Snapshot
 	out  chan<- prometheus.Metric
-	sent map[string]bool // names and labels: a second value for one would leave Prometheus without any
+	// Names and labels: a second value for one would leave Prometheus without any.
+	sent map[string]bool
 }
 
 // Describe says nothing in advance: which metrics there are depends on the devices.
@@ -216,8 +217,9 @@ func (e exposition) addProcesses(s *status.Report) {
 
 func (e exposition) addLeases(s *status.Report) {
 	type held struct {
-		lease  status.Lease
-		labels []string // its ID may be in a file of another user too
+		lease status.Lease
+		// Its ID may be in a file of another user too.
+		labels []string
 		kind   string
 	}
 	var all []held

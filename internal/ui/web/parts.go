@@ -17,7 +17,8 @@ import (
 
 // pagePart is what is sent of the page when it changes.
 type pagePart struct {
-	Name string        `json:"part"` // of the element with data-part
+	// Of the element with data-part.
+	Name string        `json:"part"`
 	Body template.HTML `json:"html"`
 }
 
@@ -205,7 +206,8 @@ func (s *Site) servePage(w http.ResponseWriter, r *http.Request) {
 		sections[source.Name] = c.renderSection(t, source.Name)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = t.ExecuteTemplate(w, "page", wholePage{c, sections, s.Version, s.Token != ""}) // who asked may be gone
+	// Who asked may be gone.
+	_ = t.ExecuteTemplate(w, "page", wholePage{c, sections, s.Version, s.Token != ""})
 }
 
 // wholePage is the page with all of its sections.

@@ -17,7 +17,8 @@ import (
 const (
 	maxPagesOfPeer = 100  // of maxPages
 	maxConnsOfPeer = 1000 // of maxConnections
-	uncheckedConns = 200  // of all, see bounded.free
+	// Of all, see bounded.free.
+	uncheckedConns = 200
 )
 
 // peerKey is the key of a connection in the context of its requests.
@@ -33,7 +34,8 @@ func peerOf(host *machine.Host, r *http.Request) string {
 	if c, ok := r.Context().Value(peerKey{}).(net.Conn); ok {
 		return peerOfConnection(host, c)
 	}
-	return "the address " + r.RemoteAddr // of a server that does not keep its connections
+	// Of a server that does not keep its connections.
+	return "the address " + r.RemoteAddr
 }
 
 // peerOfConnection names the user of this machine at the other end, else its address. Of IPv6 the network counts: who

@@ -24,8 +24,10 @@ import (
 // pageView is what a page was asked to show. Pages of the same sight get the same sections.
 type pageView struct {
 	language string
-	days     int      // of the bands and the history: one of periods
-	gpu      gpu.UUID // whose details are shown; "" none
+	// Of the bands and the history: one of periods.
+	days int
+	// Whose details are shown; "" none.
+	gpu gpu.UUID
 }
 
 // selectableDays are the days that can be chosen.
@@ -76,13 +78,15 @@ type screen struct {
 type pageData struct {
 	pageView
 	*band.Painter
-	site    *Site
-	Host    string
-	Report  status.Report // without what only its reader may know
+	site *Site
+	Host string
+	// Without what only its reader may know.
+	Report  status.Report
 	Trouble string
 	Answer  glance.Answer
 	laid    *layout
-	whole   bool // the whole page is made, and not what changes of it
+	// The whole page is made, and not what changes of it.
+	whole   bool
 	answers map[string]sourceAnswer
 }
 
@@ -99,7 +103,8 @@ func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
 	c := &pageData{pageView: v, site: s, Host: s.Host, Report: publicReport(seen.Report), Trouble: seen.Trouble, answers: map[string]sourceAnswer{}}
 	for _, source := range s.Sources {
 		answer, at, err := s.live.answerOf(ctx, source, maxPageWait)
-		if source.Public != nil && err == nil { // a page is asked for without the token
+		if source.Public != nil && err == nil {
+			// A page is asked for without the token.
 			answer = source.Public(answer)
 		}
 		c.answers[source.Name] = sourceAnswer{answer, at, err}

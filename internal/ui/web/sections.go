@@ -49,8 +49,10 @@ type useTable struct {
 	By    string
 	Title string
 	Use   []trend.Use
-	Most  float64 // hours of the largest
-	More  int     // rows that are left out
+	// Hours of the largest.
+	Most float64
+	// Rows that are left out.
+	More int
 }
 
 // maxUseRows is how many rows a table of the history has.
@@ -88,7 +90,8 @@ func placeOf(s *status.Report, name string) int {
 type finding struct {
 	check.Finding
 	Since time.Time
-	Began time.Time // when it began; zero where nobody knows
+	// When it began; zero where nobody knows.
+	Began time.Time
 }
 
 // Findings are those that ask for something, the gravest first.

@@ -151,7 +151,8 @@ func notifyReady() {
 		return
 	}
 	if c, err := net.Dial("unixgram", path); err == nil {
-		_, _ = c.Write([]byte("READY=1")) // a manager that is gone needs no answer
+		// A manager that is gone needs no answer.
+		_, _ = c.Write([]byte("READY=1"))
 		_ = c.Close()
 	}
 }

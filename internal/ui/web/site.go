@@ -29,15 +29,19 @@ type Site struct {
 	Observer *observe.Observer
 	Sources  []observe.Source
 	Actions  []observe.Action
-	Token    string   // for Actions; "" forbids them
-	Names    []string // of this machine, by which it may be asked besides its addresses
-	Host     string   // shown on the page
-	Version  string
-	TLS      bool
-	Owner    string // whose jobs and leases are own ones; "" the user of this process
+	// For Actions; "" forbids them.
+	Token string
+	// Of this machine, by which it may be asked besides its addresses.
+	Names   []string
+	Host    string // shown on the page
+	Version string
+	TLS     bool
+	// Whose jobs and leases are own ones; "" the user of this process.
+	Owner string
 
-	live  pageUpdater
-	watch func() observe.Snapshot // for tests; nil: what Observer sees
+	live pageUpdater
+	// For tests; nil: what Observer sees.
+	watch func() observe.Snapshot
 }
 
 // lastSeen is what was seen last.
@@ -146,7 +150,8 @@ func (s *Site) serveAction(w http.ResponseWriter, r *http.Request, action observ
 		refuseRequest(w, http.StatusForbidden, "cannot "+action.Name+": gpuard serve was started without --token-file")
 		return
 	case !s.hasToken(r):
-		time.Sleep(200 * time.Millisecond) // guessing takes time
+		// Guessing takes time.
+		time.Sleep(200 * time.Millisecond)
 		refuseRequest(w, http.StatusUnauthorized, "cannot "+action.Name+": the token is missing or wrong")
 		return
 	case !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"):
@@ -179,7 +184,8 @@ func fileHandler(name, kind string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(text) // who asked may be gone
+		// Who asked may be gone.
+		_, _ = w.Write(text)
 	}
 }
 

@@ -163,11 +163,14 @@ type drainedAnswer struct {
 }
 
 type drainedDevice struct {
-	UUID    gpu.UUID `json:"uuid"`
-	Index   int      `json:"index"`
-	Before  string   `json:"replaced"` // who had drained it already, since when and why; "" if it was not drained
-	Leases  []string `json:"leases"`   // that keep the GPU until they end
-	Waiting []int    `json:"waiting"`  // process ids of waiting requests that could have got it
+	UUID  gpu.UUID `json:"uuid"`
+	Index int      `json:"index"`
+	// Who had drained it already, since when and why; "" if it was not drained.
+	Before string `json:"replaced"`
+	// That keep the GPU until they end.
+	Leases []string `json:"leases"`
+	// Process ids of waiting requests that could have got it.
+	Waiting []int `json:"waiting"`
 }
 
 // undrainedAnswer is the JSON answer of undrain.
@@ -180,7 +183,8 @@ type undrainedDevice struct {
 	UUID  gpu.UUID `json:"uuid"`
 	Index int      `json:"index"`
 	Was   bool     `json:"was_drained"`
-	XIDs  []int    `json:"xids"` // codes of the driver's errors that were cleared
+	// Codes of the driver's errors that were cleared.
+	XIDs []int `json:"xids"`
 }
 
 func xidCodes(xids []gpu.XID) []int {

@@ -131,9 +131,10 @@ func showEvicted(p *cli.Program, ended []leftover.Eviction, asJSON bool) error {
 
 // evictAnswer is the JSON answer of evict.
 type evictAnswer struct {
-	Schema    string              `json:"schema"` // "gpuard.evict/1"
-	Leftovers []leftover.Row      `json:"leftovers"`
-	Evicted   []leftover.Eviction `json:"evicted"` // the result for each process id that was given
+	Schema    string         `json:"schema"` // "gpuard.evict/1"
+	Leftovers []leftover.Row `json:"leftovers"`
+	// The result for each process id that was given.
+	Evicted []leftover.Eviction `json:"evicted"`
 }
 
 // ProcessIDs reads the PIDs of processes.

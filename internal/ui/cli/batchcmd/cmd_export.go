@@ -105,11 +105,13 @@ for, 125 gpuard failed or was used wrongly.`,
 
 // exportAnswer is the JSON answer of export.
 type exportAnswer struct {
-	Schema   string            `json:"schema"`   // "gpuard.export/1"
-	Target   handoff.Target    `json:"target"`   // what it is for
-	Name     string            `json:"name"`     // of the job there
-	Text     string            `json:"text"`     // the script or the manifest
-	Verdicts []handoff.Verdict `json:"verdicts"` // what became of each thing that was asked for
+	Schema string         `json:"schema"` // "gpuard.export/1"
+	Target handoff.Target `json:"target"` // what it is for
+	Name   string         `json:"name"`   // of the job there
+	// The script or the manifest.
+	Text string `json:"text"`
+	// What became of each thing that was asked for.
+	Verdicts []handoff.Verdict `json:"verdicts"`
 }
 
 func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) error {
@@ -204,7 +206,8 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 		return w, err
 	}
 	w.Note, w.Held = o.note, o.hold
-	if t != handoff.Slurm && w.Folder == filepath.Dir(project.File) { // its default, which only this machine has
+	if t != handoff.Slurm && w.Folder == filepath.Dir(project.File) {
+		// Its default, which only this machine has.
 		w.Folder = ""
 	}
 	return w, o.readOthers(&w)
@@ -223,7 +226,8 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 		return w, fmt.Errorf("cannot write service %s for another engine: gpus: all means the GPUs of this machine; write a number", s.Name)
 	}
 	logged := cmd.Flags().Changed("log")
-	if !logged { // every service is supervised and has a log
+	if !logged {
+		// Every service is supervised and has a log.
 		_ = cmd.Flags().Set("log", s.Name)
 	}
 	spec, care, err := o.Parse(trial, cmd, i.Command)

@@ -61,9 +61,11 @@ part of the time. --chart draws the same as a picture.`,
 
 // historyAnswer is the JSON answer of history.
 type historyAnswer struct {
-	Schema string            `json:"schema"` // "gpuard.history/1"
-	Jobs   []userqueue.Entry `json:"jobs"`   // those that have ended, by number; none with --by
-	Use    []trend.Use       `json:"use"`    // of --by: the largest first; days in their order
+	Schema string `json:"schema"` // "gpuard.history/1"
+	// Those that have ended, by number; none with --by.
+	Jobs []userqueue.Entry `json:"jobs"`
+	// Of --by: the largest first; days in their order.
+	Use []trend.Use `json:"use"`
 }
 
 func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {

@@ -44,7 +44,8 @@ killed, or the machine was started again, it starts them.`,
   gpuard queue pause                       start nothing before queue resume
   gpuard queue requeue 12                  again, after a failure`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds { // --watch 1
+			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds {
+				// --watch 1.
 				o.watch = args[0]
 				return nil
 			}
@@ -151,7 +152,8 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.K
 	err = q.Ask(ctx, kind, numbers...)
 	var wrong *exit.Usage
 	switch {
-	case errors.As(err, &wrong) && len(numbers) > 1: // it is asked of all or of none
+	case errors.As(err, &wrong) && len(numbers) > 1:
+		// It is asked of all or of none.
 		return failure.Usagef("%v; nothing was %s", err, done)
 	case err != nil:
 		return err
@@ -245,17 +247,27 @@ const ShownJobs = 50
 // QueueAnswer is the JSON answer of queue.
 type QueueAnswer struct {
 	Schema string `json:"schema"` // "gpuard.queue/1"
-	Kept   bool   `json:"kept"`   // processes that run the jobs are there
-	Paused bool   `json:"paused"` // nothing is started before gpuard queue resume
-	Odd    int    `json:"odd"`    // lines of its journal that cannot be read or are impossible, and were left out
+	// Processes that run the jobs are there.
+	Kept bool `json:"kept"`
+	// Nothing is started before gpuard queue resume.
+	Paused bool `json:"paused"`
+	// Lines of its journal that cannot be read or are impossible, and were left out.
+	Odd int `json:"odd"`
 
-	OddLines []string             `json:"-"`       // the first of them, for people
-	Problem  string               `json:"problem"` // why they ended; "" none
-	Jobs     []userqueue.Entry    `json:"jobs"`    // your own that have not ended, by number
-	Reasons  []job.Reason         `json:"reasons"` // why the first job that waits does: one per device
-	Others   []status.Waiting     `json:"others"`  // requests of others, and other requests of yours, in the order of the line
-	Hosts    []userqueue.HostJobs `json:"hosts"`   // other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them
-	Engines  []userqueue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
+	// The first of them, for people.
+	OddLines []string `json:"-"`
+	// Why they ended; "" none.
+	Problem string `json:"problem"`
+	// Your own that have not ended, by number.
+	Jobs []userqueue.Entry `json:"jobs"`
+	// Why the first job that waits does: one per device.
+	Reasons []job.Reason `json:"reasons"`
+	// Requests of others, and other requests of yours, in the order of the line.
+	Others []status.Waiting `json:"others"`
+	// Other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them.
+	Hosts []userqueue.HostJobs `json:"hosts"`
+	// Other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last.
+	Engines []userqueue.Trouble `json:"engines"`
 }
 
 func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
@@ -346,7 +358,8 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 		}
 		host, spec := *p.Host, e.Spec
 		host.Machine = e.Machine
-		spec.Any = true // its mask is that of another shell
+		// Its mask is that of another shell.
+		spec.Any = true
 		spec.Name, spec.Time, spec.Nice = "", 0, 0
 		key := fmt.Sprintf("%s %+v", e.Machine, spec)
 		got, asked := known[key]

@@ -79,20 +79,27 @@ not executable, 127 not found.`,
 
 // submitAnswer is the JSON answer of submit.
 type submitAnswer struct {
-	Schema string `json:"schema"`     // "gpuard.submit/1"
-	Job    int    `json:"job"`        // its number; of --array, that of the first
-	Jobs   int    `json:"jobs"`       // how many they are; their numbers follow each other
-	Log    string `json:"log"`        // file for the output of the first
-	Engine string `json:"engine"`     // that it was handed to, such as "slurm"; "" this machine
-	ID     string `json:"engine_job"` // what the engine calls the first; "" on this machine
-	Test   string `json:"test"`       // of --dry-run: what the engine says of it; nothing was handed in
+	Schema string `json:"schema"` // "gpuard.submit/1"
+	// Its number; of --array, that of the first.
+	Job int `json:"job"`
+	// How many they are; their numbers follow each other.
+	Jobs int `json:"jobs"`
+	// File for the output of the first.
+	Log string `json:"log"`
+	// That it was handed to, such as "slurm"; "" this machine.
+	Engine string `json:"engine"`
+	// What the engine calls the first; "" on this machine.
+	ID string `json:"engine_job"`
+	// Of --dry-run: what the engine says of it; nothing was handed in.
+	Test string `json:"test"`
 }
 
 func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) error {
 	if len(args) == 0 {
 		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
-	if o.file == "" { // else it is a service
+	if o.file == "" {
+		// Else it is a service.
 		if err := scriptFlags(p, cmd, args); err != nil {
 			return failure.AsUsage(err)
 		}
@@ -152,7 +159,8 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
-	if err == nil && !what.Held && !q.HasKeeper() { // one that is held starts nothing
+	if err == nil && !what.Held && !q.HasKeeper() {
+		// One that is held starts nothing.
 		err = q.StartKeeper()
 	}
 	if err != nil {
@@ -194,7 +202,8 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 		return what, j, err
 	}
 	j.Fallback = spec.Waiting.Fallback
-	if slices.Equal(j.Fallback, []string{"other"}) { // a job of the queue waits for its turn
+	if slices.Equal(j.Fallback, []string{"other"}) {
+		// A job of the queue waits for its turn.
 		j.Fallback = append(j.Fallback, "wait")
 	}
 	what.Time, spec.Time = spec.Time, 0
@@ -205,7 +214,8 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	if err != nil {
 		return what, j, err
 	}
-	what.Retry = batchlog.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
+	// The queue starts it again.
+	what.Retry = batchlog.Retry{Times: care.Retries, Any: care.Any}
 	if care.Log != "" {
 		j.Log, err = filepath.Abs(care.Log)
 		if err != nil {

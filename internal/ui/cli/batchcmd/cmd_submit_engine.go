@@ -145,7 +145,8 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 
 // testIn has the scheduler judge a job.
 func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.Work, o *submitOptions) error {
-	w.After = nil // their numbers are the queue's
+	// Their numbers are the queue's.
+	w.After = nil
 	out, err := s.Write(cmd.Context(), w)
 	if err != nil {
 		return err

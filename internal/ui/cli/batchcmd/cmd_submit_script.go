@@ -23,7 +23,8 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 		return nil
 	}
 	asked := NewSubmitCommand(p)
-	foreign := "" // a line that was meant for gpuard, as it seems
+	// A line that was meant for gpuard, as it seems.
+	foreign := ""
 	for i, line := range lines {
 		rest, ours := jobflags.FlagsIn(line)
 		zero := strings.IndexByte(line, 0)

@@ -51,7 +51,8 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return nil, fmt.Errorf("cannot queue service %s: its workdir: %w", s.Name, err)
 	}
 	p.Host.Project, o.name = project.Policy, cmp.Or(o.name, i.Name)
-	p.Host.ForgetConfig() // it was read without the file's defaults and rules
+	// It was read without the file's defaults and rules.
+	p.Host.ForgetConfig()
 	p.Host.Env = p.Host.Env.With(varsOf(i.Env))
 	return i.Command, nil
 }

@@ -147,7 +147,8 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 // sweepRequest checks the flags and returns the sweep that they describe.
 func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
 	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
-	var container []string // the commands of all others are checked one by one, as they will be
+	// The commands of all others are checked one by one, as they will be.
+	var container []string
 	if run.IsEngineCommand(args) {
 		container = args
 	}
@@ -193,14 +194,16 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 	}
 	one := q.Spec
 	one.Command = q.Command
-	if len(one.Command) == 0 { // each line of a file is one
+	if len(one.Command) == 0 {
+		// Each line of a file is one.
 		one.Command = []string{o.commands}
 	}
 	if err := o.ranks.Parse(cmd, &one, &o.care, false); err != nil {
 		return err
 	}
 	q.Spec.Ranks = one.Ranks
-	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, batchlog.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
+	// The sweep starts it again.
+	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, batchlog.Retry{Times: care.Retries, Any: care.Any}
 	if isKept(cmd) {
 		q.Care = keptCare(cmd, care)
 	}
@@ -210,13 +213,18 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 
 // sweepPreview is the JSON answer of a dry run.
 type sweepPreview struct {
-	Schema   string     `json:"schema"`   // "gpuard.sweep/1"
-	Runs     int        `json:"runs"`     // how many there would be
-	Numbers  []int      `json:"numbers"`  // of the runs in commands
-	Commands [][]string `json:"commands"` // the words of some runs, including the first and the last
-	Unused   []string   `json:"unused"`   // parameters that no word of the command uses
-	Notes    []string   `json:"notes"`    // remarks
-	First    job.Plan   `json:"first"`    // what the first run would get now
+	Schema string `json:"schema"` // "gpuard.sweep/1"
+	// How many there would be.
+	Runs int `json:"runs"`
+	// Of the runs in commands.
+	Numbers []int `json:"numbers"`
+	// The words of some runs, including the first and the last.
+	Commands [][]string `json:"commands"`
+	// Parameters that no word of the command uses.
+	Unused []string `json:"unused"`
+	Notes  []string `json:"notes"` // remarks
+	// What the first run would get now.
+	First job.Plan `json:"first"`
 }
 
 // previewSweep shows what would be run, and the devices that the first run would get now.

@@ -26,10 +26,13 @@ type sweepShow struct {
 	quiet bool
 	live  bool
 	mu    sync.Mutex
-	drawn bool      // the line is on the screen
-	last  time.Time // when progress was last shown
-	part  int       // tenths of the runs that were done then
-	now   runner.Progress
+	// The line is on the screen.
+	drawn bool
+	// When progress was last shown.
+	last time.Time
+	// Tenths of the runs that were done then.
+	part int
+	now  runner.Progress
 }
 
 func newSweepShow(p *cli.Program, o *sweepOptions) *sweepShow {
@@ -76,7 +79,8 @@ func (s *sweepShow) showProgress(now runner.Progress) {
 			return
 		}
 		s.last, s.drawn = time.Now(), true
-		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		// In the last column some terminals begin a new line.
+		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1)
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+sweepLine(now, time.Now(), width))
 	case !s.live:
 		part := 10 * now.Count.CountDone() / max(now.Count.All, 1)
@@ -92,16 +96,20 @@ func (s *sweepShow) showProgress(now runner.Progress) {
 
 // sweepAnswer is the JSON answer of a sweep.
 type sweepAnswer struct {
-	Schema   string        `json:"schema"`   // "gpuard.sweep/1"
-	Dir      string        `json:"dir"`      // its folder
-	Runs     int           `json:"runs"`     // how many there are
-	OK       int           `json:"ok"`       // ended with 0
-	Failed   int           `json:"failed"`   // ended otherwise
-	NotDone  int           `json:"not_done"` // not done yet: gpuard sweep --resume DIR
-	Seconds  float64       `json:"seconds"`  // duration of this call
-	Failures []grid.Result `json:"failures"` // the first of those that failed
-	Results  string        `json:"results"`  // the table of all runs, CSV; results.json in the same folder has the same data
-	Notes    []string      `json:"notes"`    // remarks
+	Schema string `json:"schema"` // "gpuard.sweep/1"
+	Dir    string `json:"dir"`    // its folder
+	Runs   int    `json:"runs"`   // how many there are
+	OK     int    `json:"ok"`     // ended with 0
+	Failed int    `json:"failed"` // ended otherwise
+	// Not done yet: gpuard sweep --resume DIR.
+	NotDone int `json:"not_done"`
+	// Duration of this call.
+	Seconds float64 `json:"seconds"`
+	// The first of those that failed.
+	Failures []grid.Result `json:"failures"`
+	// The table of all runs, CSV; results.json in the same folder has the same data.
+	Results string   `json:"results"`
+	Notes   []string `json:"notes"` // remarks
 }
 
 // conductSweep runs a sweep and reports its result.

@@ -89,7 +89,8 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 		if ctx.Err() != nil {
 			return 0, errors.New("cannot wait any longer: it was ended")
 		}
-		if len(rest) > 1 { // of many jobs several end in a short time
+		if len(rest) > 1 {
+			// Of many jobs several end in a short time.
 			time.Sleep(time.Duration(min(len(rest), 50)) * time.Millisecond)
 		}
 	}
@@ -110,20 +111,27 @@ func SplitEnded(list []userqueue.Entry) (over, open []*userqueue.Entry) {
 // Follower waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
 // is needed because nothing may start.
 type Follower struct {
-	P       *cli.Program
-	Q       *userqueue.Queue
-	ended   <-chan struct{} // of the keeper; nil: there is none
-	started time.Time       // when the keeper was started last
-	starts  int             // in short succession
-	said    string
-	asked   time.Time       // when the other schedulers were asked last
-	silent  map[string]bool // those that did not answer
-	whys    map[int]string  // why jobs of theirs wait, as said last
+	P *cli.Program
+	Q *userqueue.Queue
+	// Of the keeper; nil: there is none.
+	ended <-chan struct{}
+	// When the keeper was started last.
+	started time.Time
+	// In short succession.
+	starts int
+	said   string
+	// When the other schedulers were asked last.
+	asked time.Time
+	// Those that did not answer.
+	silent map[string]bool
+	// Why jobs of theirs wait, as said last.
+	whys map[int]string
 }
 
 // Jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
 func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, error) {
-	f.Q.Changes() // from here on nothing is missed that is written after the jobs were read
+	// From here on nothing is missed that is written after the jobs were read.
+	f.Q.Changes()
 	if time.Since(f.asked) >= pollInterval(f.P) {
 		troubles, err := f.Q.RefreshAway(ctx)
 		if err != nil {
@@ -149,7 +157,8 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, 
 // AwaitChange returns when something has happened, or other is closed. open are the jobs that are waited for.
 func (f *Follower) AwaitChange(ctx context.Context, open []*userqueue.Entry, other <-chan struct{}) error {
 	written := f.Q.Changes()
-	var poll <-chan time.Time // other schedulers do not say when something happens
+	// Other schedulers do not say when something happens.
+	var poll <-chan time.Time
 	for _, e := range open {
 		if e.Engine != "" {
 			poll = time.After(pollInterval(f.P))
@@ -193,7 +202,8 @@ func (f *Follower) ensureKeeper(open []*userqueue.Entry) error {
 			return err
 		}
 		f.started = time.Now()
-		for !f.Q.HasKeeper() && time.Since(f.started) < time.Second { // it has no lock yet
+		for !f.Q.HasKeeper() && time.Since(f.started) < time.Second {
+			// It has no lock yet.
 			time.Sleep(5 * time.Millisecond)
 		}
 	}

@@ -219,7 +219,8 @@ func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.T
 		rows = append(rows, r)
 	}
 	heads := console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}
-	if t.Width >= console.TableWidth && t.Width < console.UsualWidth { // too narrow for one more column
+	if t.Width >= console.TableWidth && t.Width < console.UsualWidth {
+		// Too narrow for one more column.
 		heads.Ended = ""
 	}
 	v.WriteTable(heads, rows)

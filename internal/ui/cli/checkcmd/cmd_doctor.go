@@ -86,7 +86,8 @@ when the archive was written.`,
 	f.StringVar(&flags.namespace, "namespace", "", "`NAME` of the namespace (default: that of the context)")
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
 	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
-	f.Lookup("bundle").NoOptDefVal = "." // the current folder; the file gets a generated name
+	// The current folder; the file gets a generated name.
+	f.Lookup("bundle").NoOptDefVal = "."
 	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
 	return cmd
 }
@@ -149,7 +150,8 @@ func writeBundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error
 	}
 	q.Line()
 	q.WriteParagraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
-	q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n") // never cut: users copy it
+	// Never cut: users copy it.
+	q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n")
 	_, err = io.WriteString(p.Out, q.Out.String())
 	return err
 }

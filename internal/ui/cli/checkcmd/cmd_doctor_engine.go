@@ -22,20 +22,26 @@ import (
 type clusterAnswer struct {
 	Schema string `json:"schema"` // "gpuard.doctor/1"
 	check.Diagnosis
-	Engine    string        `json:"engine"`    // "kubernetes"
-	Context   string        `json:"context"`   // of kubectl; "" in a pod
-	Namespace string        `json:"namespace"` // in which jobs are made
-	Nodes     []clusterNode `json:"nodes"`     // with GPUs, by name
+	Engine string `json:"engine"` // "kubernetes"
+	// Of kubectl; "" in a pod.
+	Context string `json:"context"`
+	// In which jobs are made.
+	Namespace string        `json:"namespace"`
+	Nodes     []clusterNode `json:"nodes"` // with GPUs, by name
 }
 
 // clusterNode is a node with GPUs.
 type clusterNode struct {
-	Node  string `json:"node"`  // its name
-	Model string `json:"model"` // as its label or its driver has it; "" unknown
-	By    string `json:"by"`    // what offers them: "plugin", or "dra" for claims
-	GPUs  int    `json:"gpus"`  // all that it offers
-	Taken *int   `json:"taken"` // by pods or claims; null unknown
-	Off   string `json:"off"`   // why it takes no new jobs: "cordoned", "not ready"; "" it does
+	Node string `json:"node"` // its name
+	// As its label or its driver has it; "" unknown.
+	Model string `json:"model"`
+	// What offers them: "plugin", or "dra" for claims.
+	By   string `json:"by"`
+	GPUs int    `json:"gpus"` // all that it offers
+	// By pods or claims; null unknown.
+	Taken *int `json:"taken"`
+	// Why it takes no new jobs: "cordoned", "not ready"; "" it does.
+	Off string `json:"off"`
 }
 
 // diagnoseEngine says whether a cluster can give GPUs to its user.

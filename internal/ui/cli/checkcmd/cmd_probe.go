@@ -19,7 +19,8 @@ import (
 type probeAnswer struct {
 	Schema string `json:"schema"` // "gpuard.explain/1"
 	visible.View
-	Probe explain.Probe `json:"probe"` // the driver's own answer
+	// The driver's own answer.
+	Probe explain.Probe `json:"probe"`
 }
 
 // showProbe is explain --probe: the view of explain and the driver's own answer. A difference exits with 1.

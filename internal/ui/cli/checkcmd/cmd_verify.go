@@ -39,7 +39,8 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
   gpuard verify -- python train.py         run it and say where it is`,
 		Args: checkTarget,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if slices.Contains(p.Args, "--") { // ArgsLenAtDash counts one that completion itself adds
+			if slices.Contains(p.Args, "--") {
+				// ArgsLenAtDash counts one that completion itself adds.
 				return p.CompletePrograms(cmd, args, typed)
 			}
 			return p.Jobs(cmd, args, typed)

@@ -169,7 +169,8 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 		at          int // in out
 		what, codes []string
 	}
-	groups := map[string]*group{} // by reason
+	// By reason.
+	groups := map[string]*group{}
 	for _, f := range findings {
 		what, why, split := strings.Cut(strings.TrimPrefix(f.Seen, blind), ": ")
 		if f.Severity != check.Unknown || !split || !strings.HasPrefix(f.Seen, blind) {

@@ -75,7 +75,8 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 			p.Line(console.Cyan.Span(row[0]), console.Normal.Span("  GPU "+row[1]+"  "+row[2]))
 			p.Line(console.Normal.Span("  PCI " + row[3]))
 			lead := "  "
-			if p.Term.Width < len(lead)+console.CellWidth(row[4]) { // users copy it
+			if p.Term.Width < len(lead)+console.CellWidth(row[4]) {
+				// Users copy it.
 				lead = ""
 			}
 			p.WriteParagraph(console.Normal.Span(lead), console.Normal, row[4])
@@ -83,7 +84,8 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 		return
 	}
 	widths, over := p.ColumnWidths(table)
-	if over > 0 { // users copy the UUID, so the PCI address and then the model are shortened
+	if over > 0 {
+		// Users copy the UUID, so the PCI address and then the model are shortened.
 		for _, row := range table {
 			row[3] = strings.TrimPrefix(row[3], "0000:")
 		}

@@ -76,7 +76,8 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		case fence:
 			fenced = !fenced
 		case code:
-			p.Out.WriteString("    " + p.Text(strings.TrimPrefix(line, "    ")) + "\n") // never cut: users copy it
+			// Never cut: users copy it.
+			p.Out.WriteString("    " + p.Text(strings.TrimPrefix(line, "    ")) + "\n")
 		case line == "":
 			p.Line()
 		default:
@@ -88,7 +89,8 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		p.Line()
 	}
 	for _, from := range about.From {
-		if strings.HasPrefix(from, "https://") { // never broken: users copy it
+		if strings.HasPrefix(from, "https://") {
+			// Never broken: users copy it.
 			p.WriteStyled(console.Dim, "from: "+p.Text(from))
 			p.Out.WriteByte('\n')
 			continue

@@ -38,8 +38,9 @@ removed.`,
 
 // downAnswer is the JSON answer of down.
 type downAnswer struct {
-	Schema string   `json:"schema"` // "gpuard.down/1"
-	Ended  []string `json:"ended"`  // instances that ran or waited, and have ended
+	Schema string `json:"schema"` // "gpuard.down/1"
+	// Instances that ran or waited, and have ended.
+	Ended []string `json:"ended"`
 }
 
 // EndServices ends the named services of a project, all of them if none is named.

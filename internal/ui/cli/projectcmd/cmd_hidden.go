@@ -41,10 +41,12 @@ func NewKeepCommand(p *cli.Program) *cobra.Command {
 				var err error
 				task.Spec, care, err = o.Parse(p, cmd, args[2:])
 				if err == nil {
-					task.Care = *care // it has a log
+					// It has a log.
+					task.Care = *care
 					task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
 				}
-				if err != nil { // Keep refuses the instance with this error
+				if err != nil {
+					// Keep refuses the instance with this error.
 					task.Mistake = err
 				}
 			}

@@ -56,36 +56,56 @@ gpuard status shows the GPUs of other projects and users.`,
 
 // PsAnswer is the JSON answer of ps, and of up -d and restart.
 type PsAnswer struct {
-	Schema     string       `json:"schema"`     // "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1"
-	Project    string       `json:"project"`    // its name
-	File       string       `json:"file"`       // its gpuard.yaml
-	Machine    string       `json:"machine"`    // --machine of its gpuard up; "" for the hardware
-	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances; without one they keep running
-	Instances  []PsInstance `json:"instances"`  // dependencies first, else in the order of the file
+	// "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1".
+	Schema  string `json:"schema"`
+	Project string `json:"project"` // its name
+	File    string `json:"file"`    // its gpuard.yaml
+	// --machine of its gpuard up; "" for the hardware.
+	Machine string `json:"machine"`
+	// A supervisor starts and ends instances; without one they keep running.
+	Supervised bool `json:"supervised"`
+	// Dependencies first, else in the order of the file.
+	Instances []PsInstance `json:"instances"`
 }
 
 // PsInstance is an instance of a service in the JSON answer.
 type PsInstance struct {
-	Name     string        `json:"name"`           // such as "node-0"
-	Service  string        `json:"service"`        // its service
-	Ordinal  int           `json:"ordinal"`        // its number, from 0
-	State    service.State `json:"state"`          // its state
-	Ready    bool          `json:"ready"`          // it can be used, by the key ready of its service
-	Healthy  *bool         `json:"healthy"`        // by the key healthy of its service; null without that key, or before an answer
-	Why      string        `json:"why"`            // why it waits, how it ended, or why it was refused or is unhealthy; "" for none
-	Wanted   bool          `json:"wanted"`         // false if it was ended by gpuard down or removed from the file
-	Current  bool          `json:"current"`        // it was started with the settings that the file has now
-	PID      int           `json:"pid"`            // of its command; 0 when it does not run
-	Lease    string        `json:"lease"`          // "" without a device
-	Devices  []job.Given   `json:"devices"`        // in the order that it sees them
-	Share    gpu.Bytes     `json:"share"`          // of the memory of each of them; 0 for whole devices
-	Since    *time.Time    `json:"since"`          // of its state; null when it was never started
-	Restarts int           `json:"restarts"`       // since it was started by up or restart
-	Exit     *int          `json:"exit"`           // code of its last end; null before the first, after a signal, and if it was not seen
-	Signal   string        `json:"signal"`         // that ended it last; "" for none
-	Command  []string      `json:"command"`        // words of its command
-	Log      string        `json:"log"`            // file with its output
-	Port     int           `json:"port,omitempty"` // of this machine, that its check of readiness or health asks; 0 none
+	Name    string        `json:"name"`    // such as "node-0"
+	Service string        `json:"service"` // its service
+	Ordinal int           `json:"ordinal"` // its number, from 0
+	State   service.State `json:"state"`   // its state
+	// It can be used, by the key ready of its service.
+	Ready bool `json:"ready"`
+	// By the key healthy of its service; null without that key, or before an answer.
+	Healthy *bool `json:"healthy"`
+	// why it waits, how it ended, or why it was refused or is unhealthy; "" for none.
+	Why string `json:"why"`
+	// false if it was ended by gpuard down or removed from the file.
+	Wanted bool `json:"wanted"`
+	// It was started with the settings that the file has now.
+	Current bool `json:"current"`
+	// Of its command; 0 when it does not run.
+	PID int `json:"pid"`
+	// "" without a device.
+	Lease string `json:"lease"`
+	// In the order that it sees them.
+	Devices []job.Given `json:"devices"`
+	// Of the memory of each of them; 0 for whole devices.
+	Share gpu.Bytes `json:"share"`
+	// Of its state; null when it was never started.
+	Since *time.Time `json:"since"`
+	// Since it was started by up or restart.
+	Restarts int `json:"restarts"`
+	// Code of its last end; null before the first, after a signal, and if it was not seen.
+	Exit *int `json:"exit"`
+	// That ended it last; "" for none.
+	Signal string `json:"signal"`
+	// Words of its command.
+	Command []string `json:"command"`
+	// File with its output.
+	Log string `json:"log"`
+	// Of this machine, that its check of readiness or health asks; 0 none.
+	Port int `json:"port,omitempty"`
 }
 
 func psJSON(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {

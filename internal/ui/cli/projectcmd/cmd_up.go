@@ -75,7 +75,8 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 		return err
 	}
 	p.Host.Project = project.Policy
-	if _, err := p.Host.Config(); err != nil { // else every instance would report it
+	if _, err := p.Host.Config(); err != nil {
+		// Else every instance would report it.
 		return err
 	}
 	wanted, err := projectfile.NeededServices(project, names)
@@ -107,7 +108,8 @@ func runDetached(p *cli.Program, cmd *cobra.Command, project *service.Project, n
 	ctx, signals := cmd.Context(), catchInterrupts()
 	change, err := a.Folder.Up(ctx, project, names)
 	if err != nil {
-		return projectfile.AsMistake(err) // of a template
+		// Of a template.
+		return projectfile.AsMistake(err)
 	}
 	t.markOld(change.Start)
 	first := func(view *services.View) { a.writeEvents(unchangedEvents(view, change)) }
@@ -150,7 +152,8 @@ func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, 
 	defer screen.Leave()
 	change, err := a.Folder.Up(ctx, project, names)
 	if err != nil {
-		return projectfile.AsMistake(err) // of a template
+		// Of a template.
+		return projectfile.AsMistake(err)
 	}
 	t.markOld(change.Start)
 	a.Quiet = true

@@ -14,14 +14,17 @@ import (
 type eventFinder struct {
 	before map[string]services.Row
 	only   func(*services.Row) bool
-	order  []string        // of the instances when first seen, dependencies first
-	ended  map[string]bool // instances whose end was reported, and which did not start again
+	// Of the instances when first seen, dependencies first.
+	order []string
+	// Instances whose end was reported, and which did not start again.
+	ended map[string]bool
 }
 
 // event is one line about one instance.
 type event struct {
 	name, text string
-	over       bool // the instance has ended: its output comes before this line
+	// The instance has ended: its output comes before this line.
+	over bool
 }
 
 // markOld marks instances as stale, so that their next state is reported as an event.
@@ -49,11 +52,13 @@ func (t *eventFinder) findEvents(view *services.View) (told []event) {
 			continue
 		}
 		if !row.Wanted && hasEnded(&row) {
-			continue // reported by ends
+			// Reported by ends.
+			continue
 		}
 		before, known := t.before[row.Name]
 		if !known && row.Wanted && !row.Fresh {
-			continue // the state of an earlier start
+			// The state of an earlier start.
+			continue
 		}
 		if text := eventText(&before, &row); text != "" {
 			told = append(told, event{row.Name, text, isAlive(&before) && !isAlive(&row) || row.State == service.Restarting})
@@ -72,7 +77,8 @@ func (t *eventFinder) endEvents(now map[string]services.Row) (told []event) {
 		row, there := now[name]
 		switch {
 		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || isAlive(&row))):
-			if row.State != "" { // without a state its keeper may be exiting
+			if row.State != "" {
+				// Without a state its keeper may be exiting.
 				delete(t.ended, name)
 			}
 		case known && isAlive(&before) && !t.ended[name]:

@@ -145,10 +145,12 @@ func dieBySignal(p *cli.Program, i *interruptError) error {
 		_ = p.PrintMessage(i.how)
 	}
 	number, _ := i.sig.(syscall.Signal)
-	if number != syscall.SIGPIPE { // the Go runtime dies of SIGPIPE only after a write
+	if number != syscall.SIGPIPE {
+		// The Go runtime dies of SIGPIPE only after a write.
 		signal.Reset(number)
 		_ = syscall.Kill(syscall.Getpid(), number)
-		time.Sleep(time.Second) // the signal arrives before that
+		// The signal arrives before that.
+		time.Sleep(time.Second)
 	}
 	return &failure.CodedError{Err: &failure.ShownError{Err: i}, Code: 1}
 }

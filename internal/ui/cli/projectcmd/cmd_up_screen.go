@@ -20,16 +20,19 @@ import (
 // stopped reading does not prevent the end of the services.
 type Screen struct {
 	cli.Printer
-	p       *cli.Program
-	signals chan<- os.Signal // gets SIGPIPE if the reader is gone
+	p *cli.Program
+	// Gets SIGPIPE if the reader is gone.
+	signals chan<- os.Signal
 	logs    *services.Logs
 	stop    context.CancelFunc
 	ended   chan struct{}
 
-	mu      sync.Mutex
-	told    []event
-	rows    []services.Row // instances to follow from now on
-	known   []string       // all instances that are followed
+	mu   sync.Mutex
+	told []event
+	// Instances to follow from now on.
+	rows []services.Row
+	// All instances that are followed.
+	known   []string
 	closing bool
 }
 

@@ -21,7 +21,8 @@ import (
 type Poller struct {
 	P      *cli.Program
 	Folder *services.Folder
-	Quiet  bool // draws nothing: the output is JSON, or the screen shows logs
+	// Draws nothing: the output is JSON, or the screen shows logs.
+	Quiet bool
 
 	drawn bool
 	began time.Time
@@ -29,8 +30,10 @@ type Poller struct {
 
 // Intervals of poller.
 const (
-	showDelay    = time.Second     // a shorter wait is not shown
-	pollInterval = 5 * time.Second // poll interval without a change event: a killed process sends none
+	// A shorter wait is not shown.
+	showDelay = time.Second
+	// Poll interval without a change event: a killed process sends none.
+	pollInterval = 5 * time.Second
 )
 
 // Until calls each with every new view until it returns true. On a terminal it shows, after a second, the text of
@@ -109,7 +112,8 @@ func (a *Poller) draw(text string) {
 	a.drawn = true
 	const lead = "gpuard: "
 	page := console.Page{Term: a.P.Term(a.P.Err)}
-	width := max(page.Term.Width-len(lead)-1, 1) // in the last column some terminals begin a new line
+	// In the last column some terminals begin a new line.
+	width := max(page.Term.Width-len(lead)-1, 1)
 	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Ellipsis()))
 }
 
@@ -140,7 +144,8 @@ func haveAllBegun(view *services.View, which func(*services.Row) bool) bool {
 
 // slowestRow is the first instance for which begun is false; nil if there is none.
 func slowestRow(view *services.View, which func(*services.Row) bool) *services.Row {
-	stuck := map[string]bool{} // services with an instance that will not be ready soon
+	// Services with an instance that will not be ready soon.
+	stuck := map[string]bool{}
 	var open []*services.Row
 	for i := range view.Rows {
 		row := &view.Rows[i]
@@ -224,7 +229,8 @@ func isFailing(row *services.Row) bool {
 
 // checkOutcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them wait.
 func checkOutcome(view *services.View, which func(*services.Row) bool) error {
-	lost := map[string]bool{} // services
+	// Services.
+	lost := map[string]bool{}
 	for again := true; again; {
 		again = false
 		for i := range view.Rows {

@@ -14,7 +14,8 @@ func isAlive(row *services.Row) bool {
 	switch row.State {
 	case service.Starting, service.Running, service.Restarting, service.Ending:
 		return true
-	case service.Waiting, "": // its keeper has not written a state yet, or is exiting
+	case service.Waiting, "":
+		// Its keeper has not written a state yet, or is exiting.
 		return row.Kept || row.Orphaned
 	}
 	return row.Orphaned
@@ -27,7 +28,8 @@ func isUnhealthy(row *services.Row) bool {
 
 func endText(row *services.Row) string {
 	switch {
-	case !row.Wanted: // gpuard ended it
+	case !row.Wanted:
+		// gpuard ended it.
 	case row.Signal != "":
 		return "ended by " + prose.Clean(row.Signal)
 	case row.Exit != nil:

@@ -68,7 +68,8 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	f := cmd.Flags()
 	f.StringVar(&o.login, "login", "", "`WHICH` GPUs a shell without a lease sees: all, allowed or none; config.yaml may allow fewer")
-	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // config.yaml may be stricter
+	// config.yaml may be stricter.
+	f.Lookup("login").NoOptDefVal = string(policy.LoginAll)
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), flagset.NoFiles))
 	f.StringVar(&o.save, "save", "", "save the variables as they were before, under the name `ID`")
 	f.StringVar(&o.restore, "restore", "", "print the commands that put back what --save `ID` saved")
@@ -191,7 +192,8 @@ func writerOf(format string) (envWriter, error) {
 	case "fish":
 		return lineWriter("set -gx %s %s\n", "set -e %s; or true\n", shellquote.Fish), nil
 	case "dotenv":
-		return lineWriter("%s=%s\n", "", shellquote.Sh), nil // a dotenv file can only set
+		// A dotenv file can only set.
+		return lineWriter("%s=%s\n", "", shellquote.Sh), nil
 	case "json":
 		return envJSON, nil
 	}
@@ -216,10 +218,13 @@ func lineWriter(set, unset string, word func(string) string) envWriter {
 
 // variablesAnswer is the JSON answer of env.
 type variablesAnswer struct {
-	Schema string            `json:"schema"` // "gpuard.env/1"
-	Set    map[string]string `json:"set"`    // variables to set, by name
-	Unset  []string          `json:"unset"`  // variables to remove
-	Notes  []string          `json:"notes"`  // remarks, one sentence each
+	Schema string `json:"schema"` // "gpuard.env/1"
+	// Variables to set, by name.
+	Set map[string]string `json:"set"`
+	// Variables to remove.
+	Unset []string `json:"unset"`
+	// Remarks, one sentence each.
+	Notes []string `json:"notes"`
 }
 
 func envJSON(w io.Writer, vars []visible.Var, notes []string) error {

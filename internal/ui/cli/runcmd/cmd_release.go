@@ -75,7 +75,8 @@ func isInLease(p *cli.Program, lease string) bool {
 // releasedAnswer is the JSON answer of release.
 type releasedAnswer struct {
 	Schema string `json:"schema"` // "gpuard.release/1"
-	Lease  string `json:"lease"`  // the lease that has ended
+	// The lease that has ended.
+	Lease string `json:"lease"`
 }
 
 // oneLease accepts the name of a lease, or none inside of one.

@@ -74,7 +74,8 @@ command false, so that the eval fails.`,
 	jobflags.AddPrivateState(p, cmd)
 	jobflags.AddAsk(cmd, &o.ask)
 	f := cmd.Flags()
-	f.Lookup("cpu").Hidden = true // it is refused
+	// It is refused.
+	f.Lookup("cpu").Hidden = true
 	f.Lookup("fallback").Usage = "what to try in place of waiting, in order: other (drops --device and --model), wait; with --shell also cpu"
 	f.StringVar(&o.length, "for", "", "how long, a `TIME` such as 8h")
 	f.IntVar(&o.pid, "pid", 0, "until this process ends: its `PID`, such as $$ for this shell")

@@ -102,9 +102,11 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	}
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
-	if err == nil && p.Defaults.Rule == "" { // a rule has its own refusal
+	if err == nil && p.Defaults.Rule == "" {
+		// A rule has its own refusal.
 		wall := spec.Isolate
-		if p.Defaults.HasDefault("isolate") { // that is for jobs that can have it
+		if p.Defaults.HasDefault("isolate") {
+			// That is for jobs that can have it.
 			wall = job.NoIsolation
 		}
 		err = run.RefuseCare(spec.Command, care, watch != nil, wall)
@@ -152,11 +154,15 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 
 // runAnswer is the JSON answer of a run, written just before it becomes the command.
 type runAnswer struct {
-	Schema string `json:"schema"` // "gpuard.runCommand/1"
-	Lease  string `json:"lease"`  // "" for a job without a device, and for --dry-run
-	PID    int    `json:"pid"`    // the command's; 0 for --dry-run
+	// "gpuard.runCommand/1".
+	Schema string `json:"schema"`
+	// "" for a job without a device, and for --dry-run.
+	Lease string `json:"lease"`
+	// The command's; 0 for --dry-run.
+	PID int `json:"pid"`
 	job.Plan
-	Ranks *ranks.Plan `json:"ranks,omitempty"` // of --torchrun and --ranks
+	// Of --torchrun and --ranks.
+	Ranks *ranks.Plan `json:"ranks,omitempty"`
 }
 
 func launchRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOptions, watch *run.Oversight, care *job.Care) error {
@@ -194,7 +200,8 @@ func launchRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.Ru
 func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	inside := run.IsEngineCommand(spec.Command)
 	if inside {
-		spec.Isolate = job.NoIsolation // as for run
+		// As for run.
+		spec.Isolate = job.NoIsolation
 	}
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal

@@ -18,17 +18,26 @@ import (
 
 // runEndAnswer is the JSON line at the end of a supervised run.
 type runEndAnswer struct {
-	Schema   string        `json:"schema"`           // "gpuard.runCommand-end/1"
-	Lease    string        `json:"lease"`            // of the last start; "" without a device
-	Devices  []job.Given   `json:"devices"`          // of the last start
-	Starts   int           `json:"starts"`           // how often the command was started
-	Seconds  float64       `json:"seconds"`          // run time, the sum of all starts
-	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
-	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
-	TimedOut bool          `json:"timed_out"`        // --timeout ended it
-	Peak     *gpu.Bytes    `json:"host_memory_peak"` // largest host memory of one of its processes; null unknown, as when it is less than that of gpuard
-	HeldBy   []job.Blocker `json:"held_by"`          // processes that still hold the lease
-	Notes    []string      `json:"notes"`            // remarks since the last start
+	// "gpuard.runCommand-end/1".
+	Schema string `json:"schema"`
+	// Of the last start; "" without a device.
+	Lease   string      `json:"lease"`
+	Devices []job.Given `json:"devices"` // of the last start
+	// How often the command was started.
+	Starts int `json:"starts"`
+	// Run time, the sum of all starts.
+	Seconds float64 `json:"seconds"`
+	// Its exit code; -1 when a signal ended it.
+	Code int `json:"exit"`
+	// That ended it: "SIGKILL".
+	Signal   string `json:"signal,omitempty"`
+	TimedOut bool   `json:"timed_out"` // --timeout ended it
+	// Largest host memory of one of its processes; null unknown, as when it is less than that of gpuard.
+	Peak *gpu.Bytes `json:"host_memory_peak"`
+	// Processes that still hold the lease.
+	HeldBy []job.Blocker `json:"held_by"`
+	// Remarks since the last start.
+	Notes []string `json:"notes"`
 }
 
 // superviseRun runs the command as a child of gpuard. It returns only if the command could not be started.
@@ -48,7 +57,8 @@ func superviseRun(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.C
 			p.Host.Say(text)
 		}
 	}
-	_ = err // the command's own end counts
+	// The command's own end counts.
+	_ = err
 	end()
 	return nil
 }

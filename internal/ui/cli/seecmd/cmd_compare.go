@@ -104,26 +104,38 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 
 // compareAnswer is the JSON answer of compare.
 type compareAnswer struct {
-	Schema     string                `json:"schema"`     // "gpuard.compare/1"
-	Commands   []comparedCommand     `json:"commands"`   // in the order they were given
-	GPUs       []comparedGPU         `json:"gpus"`       // that were used, without MIG slices
-	Repeat     int                   `json:"repeat"`     // runs of each arm that were asked for
-	Warmup     int                   `json:"warmup"`     // runs of each arm before those
-	Seed       uint64                `json:"seed"`       // of the order
-	Complete   bool                  `json:"complete"`   // false: it was interrupted
-	Conclusion []string              `json:"conclusion"` // what follows, in words
-	Warnings   []string              `json:"warnings"`   // what makes that doubtful
-	Arms       []experiment.Summary  `json:"arms"`       // the first is what the others are compared with
-	Quantities []experiment.Quantity `json:"quantities"` // each one in each arm
-	Runs       []experiment.Run      `json:"runs"`       // all, in the order they were made
-	Outputs    string                `json:"outputs"`    // folder with what failed commands printed; "" there is none
-	Notes      []string              `json:"notes"`      // remarks
+	Schema string `json:"schema"` // "gpuard.compare/1"
+	// In the order they were given.
+	Commands []comparedCommand `json:"commands"`
+	// That were used, without MIG slices.
+	GPUs []comparedGPU `json:"gpus"`
+	// Runs of each arm that were asked for.
+	Repeat int `json:"repeat"`
+	// Runs of each arm before those.
+	Warmup int    `json:"warmup"`
+	Seed   uint64 `json:"seed"` // of the order
+	// false: it was interrupted.
+	Complete bool `json:"complete"`
+	// What follows, in words.
+	Conclusion []string `json:"conclusion"`
+	// What makes that doubtful.
+	Warnings []string `json:"warnings"`
+	// The first is what the others are compared with.
+	Arms []experiment.Summary `json:"arms"`
+	// Each one in each arm.
+	Quantities []experiment.Quantity `json:"quantities"`
+	// All, in the order they were made.
+	Runs []experiment.Run `json:"runs"`
+	// Folder with what failed commands printed; "" there is none.
+	Outputs string   `json:"outputs"`
+	Notes   []string `json:"notes"` // remarks
 }
 
 // comparedCommand is one command.
 type comparedCommand struct {
-	Command string   `json:"command"` // its letter
-	Service string   `json:"service"` // its name in the gpuard.yaml; "" it is none
+	Command string `json:"command"` // its letter
+	// Its name in the gpuard.yaml; "" it is none.
+	Service string   `json:"service"`
 	Argv    []string `json:"argv"`
 }
 
@@ -154,7 +166,8 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 		if path == "" {
 			continue
 		}
-		if err := jobflags.CheckWritable(flag, path, path); err != nil { // better now than after an hour
+		if err := jobflags.CheckWritable(flag, path, path); err != nil {
+			// Better now than after an hour.
 			return failure.AsUsage(err)
 		}
 	}

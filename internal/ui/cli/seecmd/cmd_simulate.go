@@ -82,20 +82,26 @@ Policies:` + about,
 
 // simulateAnswer is the JSON answer of simulate.
 type simulateAnswer struct {
-	Schema    string       `json:"schema"`    // "gpuard.simulate/1"
-	Trace     traceAnswer  `json:"trace"`     // what was replayed
-	Synthetic []string     `json:"synthetic"` // what of it was made up, in words
-	Results   []sim.Result `json:"results"`   // of each number of GPUs with each policy
+	// "gpuard.simulate/1".
+	Schema string      `json:"schema"`
+	Trace  traceAnswer `json:"trace"` // what was replayed
+	// What of it was made up, in words.
+	Synthetic []string `json:"synthetic"`
+	// Of each number of GPUs with each policy.
+	Results []sim.Result `json:"results"`
 }
 
 // traceAnswer is what was replayed.
 type traceAnswer struct {
-	From    string   `json:"from"`         // the file; "" gpuard's own records
-	Format  string   `json:"format"`       // in words
-	Jobs    int      `json:"jobs"`         // in it
-	Users   int      `json:"users"`        // in it
-	Span    float64  `json:"span_seconds"` // from the first arrival to the last
-	Remarks []string `json:"remarks"`      // what was left out or changed, with counts
+	// The file; "" gpuard's own records.
+	From   string `json:"from"`
+	Format string `json:"format"` // in words
+	Jobs   int    `json:"jobs"`   // in it
+	Users  int    `json:"users"`  // in it
+	// From the first arrival to the last.
+	Span float64 `json:"span_seconds"`
+	// What was left out or changed, with counts.
+	Remarks []string `json:"remarks"`
 }
 
 func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args []string) error {
@@ -236,7 +242,8 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	if err != nil {
 		return simulate.Trace{}, err
 	}
-	seen = slices.DeleteFunc(seen, func(e trend.EndedLease) bool { return e.Unseen }) // when they ended is not known
+	// When they ended is not known.
+	seen = slices.DeleteFunc(seen, func(e trend.EndedLease) bool { return e.Unseen })
 	for i := range seen {
 		if err := lines.Encode(seen[i]); err != nil {
 			return simulate.Trace{}, err

@@ -32,7 +32,8 @@ device can be read, with the reason.`,
   gpuard status --pci                      the cards on the bus
   gpuard status --record > machine.json    to use with --machine machine.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds { // --watch 1
+			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds {
+				// --watch 1.
 				o.watch = args[0]
 				return nil
 			}

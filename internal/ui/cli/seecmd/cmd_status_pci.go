@@ -23,12 +23,15 @@ type busView struct {
 
 // busEntry is one display controller or accelerator on the PCI bus.
 type busEntry struct {
-	PCI    string   `json:"pci"`    // address
-	ID     string   `json:"id"`     // vendor and device, as "10de:2330"; "" on an invented or recorded machine
-	Driver string   `json:"driver"` // kernel module bound to it; "" none, or not known
-	GPU    string   `json:"gpu"`    // the name that gpuard gives it, such as "0"; "" for a card that no reader knows
-	Name   string   `json:"name"`
-	UUID   gpu.UUID `json:"uuid"`
+	PCI string `json:"pci"` // address
+	// Vendor and device, as "10de:2330"; "" on an invented or recorded machine.
+	ID string `json:"id"`
+	// Kernel module bound to it; "" none, or not known.
+	Driver string `json:"driver"`
+	// The name that gpuard gives it, such as "0"; "" for a card that no reader knows.
+	GPU  string   `json:"gpu"`
+	Name string   `json:"name"`
+	UUID gpu.UUID `json:"uuid"`
 }
 
 // showBus writes the cards of the PCI bus. The devices of an invented or recorded machine are all that is known of its

@@ -54,7 +54,8 @@ func readStatus(ctx context.Context, p *cli.Program, only []string) (status.Repo
 // keyboard reads keys as they are pressed. It restores the terminal however the program ends.
 type keyboard struct {
 	before *unix.Termios
-	gone   chan struct{} // closed when the user pressed a key to leave
+	// Closed when the user pressed a key to leave.
+	gone chan struct{}
 }
 
 // startKeyboard returns nil without a terminal, and in the background, where changing the terminal would stop the program. again:
@@ -132,7 +133,8 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 
 func (k *keyboard) readKeys() {
 	defer close(k.gone)
-	const endOfInput, quit = 4, 0x1c // Ctrl-D, Ctrl-\
+	// Ctrl-D, Ctrl-\.
+	const endOfInput, quit = 4, 0x1c
 	key := make([]byte, 1)
 	for {
 		n, err := os.Stdin.Read(key)

@@ -56,7 +56,8 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 		}
 		lines = alignRows(rows)
 	}
-	below := isTooNarrow(p, lines[0], ratios) // the ratio has a line of its own
+	// The ratio has a line of its own.
+	below := isTooNarrow(p, lines[0], ratios)
 	for i, line := range lines {
 		style, ratio := console.Dim, against
 		if i > 0 {

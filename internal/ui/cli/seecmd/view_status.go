@@ -30,7 +30,8 @@ func frameText(s status.Report, term console.Term, leave string) string {
 	}
 	lines := screenLines(s, term)
 	foot := s.Now.Format("15:04:05") + "  " + leave
-	if more := len(lines) - (term.Height - 2); term.Height > 0 && more > 0 { // one line for the foot, one for the cursor
+	if more := len(lines) - (term.Height - 2); term.Height > 0 && more > 0 {
+		// One line for the foot, one for the cursor.
 		s.Devices = slices.Clone(s.Devices)
 		slices.SortStableFunc(s.Devices, func(a, b status.Device) int { return cmp.Compare(useRank(&a), useRank(&b)) })
 		lines = screenLines(s, term)
@@ -76,15 +77,17 @@ func statusText(s status.Report, term console.Term) string {
 
 type statusPage struct {
 	console.Page
-	s    status.Report
-	kept []string // leases whose keepers were written
+	s status.Report
+	// Leases whose keepers were written.
+	kept []string
 }
 
 // statusRow is one line of the table: a GPU or a slice.
 type statusRow struct {
 	label, model string
 	device       *status.Device
-	parent       bool // split: its slices follow
+	// Split: its slices follow.
+	parent bool
 }
 
 func (v *statusPage) deviceRows() []statusRow {

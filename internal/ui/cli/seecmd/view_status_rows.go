@@ -210,7 +210,8 @@ type occupant struct {
 	style         console.Style
 	user, command string
 	facts         []string // memory, age
-	handle        []string // what to type to find or end it, the most useful first
+	// What to type to find or end it, the most useful first.
+	handle []string
 }
 
 func (v *statusPage) writeOccupant(lead string, o occupant) {
@@ -232,7 +233,8 @@ func (v *statusPage) writeOccupant(lead string, o occupant) {
 	}
 	command := console.Cut(o.command, max(room-console.CellWidth(handle), 4), v.Ellipsis())
 	v.Line(console.Normal.Span(lead), o.style.Span(o.user), console.Normal.Span(console.ColumnGap+command+tail), console.Dim.Span(handle))
-	if handle == "" { // on its own line: users need it to act
+	if handle == "" {
+		// On its own line: users need it to act.
 		v.Line(console.Normal.Span(strings.Repeat(" ", console.CellWidth(lead))), console.Dim.Span(o.handle[0]))
 	}
 }
@@ -253,7 +255,8 @@ func (v *statusPage) writeTall(lead string, o occupant) {
 func (v *statusPage) leaseOccupant(d *status.Device, l status.Lease) occupant {
 	o := occupant{style: console.Cyan, user: v.Text(l.User), command: v.Text(l.Command), handle: []string{v.Text(l.ID), fmt.Sprintf("pid %d", l.PID)}}
 	program, arguments, _ := strings.Cut(l.Line, " ")
-	if l.Command == program[strings.LastIndex(program, "/")+1:] { // it has no name of its own
+	if l.Command == program[strings.LastIndex(program, "/")+1:] {
+		// It has no name of its own.
 		o.command = strings.TrimSpace(o.command + " " + v.Text(arguments))
 	}
 	if l.Apart {

@@ -77,8 +77,9 @@ func refuseUnknownTarget(cmd *cobra.Command, args []string) error {
 
 // setupList is the JSON answer of setup without a target.
 type setupList struct {
-	Schema string   `json:"schema"` // "gpuard.setup/1"
-	Setups []string `json:"setups"` // target and name: "conda /home/ann/envs/train"
+	Schema string `json:"schema"` // "gpuard.setup/1"
+	// Target and name: "conda /home/ann/envs/train".
+	Setups []string `json:"setups"`
 }
 
 func listSetups(p *cli.Program, asJSON bool) error {
@@ -104,7 +105,8 @@ func setupKeys(p *cli.Program) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys() // not shown to users who may not read it
+	// Not shown to users who may not read it.
+	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys()
 	return append(keys, system...), nil
 }
 
@@ -123,7 +125,8 @@ func removeListed(p *cli.Program, t *setupFlags, name string) error {
 
 // otherSetups is a note that lists the other setups of the target, for a name that is not set up.
 func otherSetups(p *cli.Program, name string) []string {
-	keys, _ := setupKeys(p) // Remove has read them
+	// Remove has read them.
+	keys, _ := setupKeys(p)
 	target, _, _ := strings.Cut(name, " ")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key != target && !strings.HasPrefix(key, target+" ") })
 	if len(keys) == 0 {
@@ -135,10 +138,13 @@ func otherSetups(p *cli.Program, name string) []string {
 // setupFlags is the flags and hooks of every setup command.
 type setupFlags struct {
 	dry, remove, json bool
-	system            bool // record it in root's list
+	// Record it in root's list.
+	system bool
 
-	doubts func() []string             // notes about the choice that was written; nil: none
-	after  func(setup.Report) []string // commands to type after a removal; nil: none
+	// Notes about the choice that was written; nil: none.
+	doubts func() []string
+	// Commands to type after a removal; nil: none.
+	after func(setup.Report) []string
 }
 
 func (t *setupFlags) addFlags(cmd *cobra.Command) {
@@ -261,7 +267,8 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	} else {
 		showFiles(w, r, home)
 	}
-	if !term.TTY { // a script that searches for a note gets it on one line
+	if !term.TTY {
+		// A script that searches for a note gets it on one line.
 		term.Width = 0
 	}
 	p := console.Page{Term: term}
