@@ -49,10 +49,12 @@ func commitTime(ctx context.Context) (time.Time, error) {
 		}
 		text = strings.TrimSpace(string(out))
 	}
+
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot read the time %q of the commit: %w", text, err)
 	}
+
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
@@ -64,6 +66,7 @@ func runOutput(ctx context.Context, name string, args ...string) ([]byte, error)
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("cannot run %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(complaint.String()))
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -78,11 +81,13 @@ func (r *release) buildPrograms(ctx context.Context, arch string) (string, error
 	for _, name := range programs() {
 		cmd.Args = append(cmd.Args, "./cmd/"+name)
 	}
+
 	// For every processor, whatever the builder's own is.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build for %s: %w: %s", arch, err, out)
 	}
+
 	return folder, nil
 }
 
@@ -92,23 +97,28 @@ func (r *release) commonFiles(ctx context.Context) ([]content, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list := []content{
 		{archive: "config.yaml", deb: docFolder + "examples/config.yaml", rpm: docFolder + "config.yaml", text: []byte(config.Example())},
 		{archive: "LICENSES-of-others", deb: docFolder + "LICENSES-of-others", rpm: docFolder + "LICENSES-of-others", text: licences},
 		{deb: "/usr/lib/tmpfiles.d/gpuard.conf", rpm: "/usr/lib/tmpfiles.d/gpuard.conf", text: []byte(setup.Tmpfiles())},
 	}
+
 	for _, name := range []string{"README.md", "LICENSE"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read what belongs to a release: %w; call it in the root of the repository", err)
 		}
+
 		one := content{archive: name, deb: docFolder + name, rpm: docFolder + name, text: text}
 		if name == "LICENSE" {
 			// The place that Debian prescribes.
 			one.deb = docFolder + "copyright"
 		}
+
 		list = append(list, one)
 	}
+
 	for _, page := range manual.ManPages(cli.CommandTree(commands.CommandTable()), r.version) {
 		packed, err := gzipText(page.Text)
 		if err != nil {
@@ -117,10 +127,12 @@ func (r *release) commonFiles(ctx context.Context) ([]content, error) {
 		at := path.Join("/usr/share/man", "man"+strings.TrimPrefix(path.Ext(page.Name), "."), page.Name+".gz")
 		list = append(list, content{archive: "man/" + page.Name, text: []byte(page.Text)}, content{deb: at, rpm: at, text: packed})
 	}
+
 	scripts, err := cli.Completions(cli.CommandTree(commands.CommandTable()))
 	if err != nil {
 		return nil, err
 	}
+
 	for _, c := range []struct{ shell, archive, deb, rpm string }{
 		{"bash", "gpuard.bash", "bash-completion/completions/gpuard", "bash-completion/completions/gpuard"},
 		{"zsh", "_gpuard", "zsh/vendor-completions/_gpuard", "zsh/site-functions/_gpuard"},
@@ -128,6 +140,7 @@ func (r *release) commonFiles(ctx context.Context) ([]content, error) {
 	} {
 		list = append(list, content{archive: "completions/" + c.archive, deb: "/usr/share/" + c.deb, rpm: "/usr/share/" + c.rpm, text: []byte(scripts[c.shell])})
 	}
+
 	return list, nil
 }
 
@@ -139,6 +152,7 @@ func gzipText(text string) ([]byte, error) {
 		_, err = io.WriteString(w, text)
 		err = errors.Join(err, w.Close())
 	}
+
 	return b.Bytes(), err
 }
 
@@ -150,6 +164,7 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the modules: %w", err)
 	}
+
 	var b bytes.Buffer
 	folders := map[string]string{"Go " + strings.TrimPrefix(runtime.Version(), "go"): goroot(ctx)}
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
@@ -166,11 +181,15 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 			folders[p.Module.Path+" "+p.Module.Version] = p.Module.Dir
 		}
 	}
+
 	var names []string
+
 	for name := range folders {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
+
 	for _, name := range names {
 		var found []string
 		for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "NOTICE*"} {
@@ -180,6 +199,7 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 		if len(found) == 0 {
 			return nil, fmt.Errorf("cannot find the licence of %s in %s", name, folders[name])
 		}
+
 		for _, file := range found {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -188,6 +208,7 @@ func collectLicences(ctx context.Context) ([]byte, error) {
 			fmt.Fprintf(&b, "==== %s: %s\n\n%s\n\n", name, filepath.Base(file), bytes.TrimSpace(text))
 		}
 	}
+
 	return b.Bytes(), nil
 }
 

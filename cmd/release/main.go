@@ -26,6 +26,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "release: "+err.Error())
 		os.Exit(1)
 	}
+
 	fmt.Println("release: " + r.version + " is in " + r.out)
 }
 
@@ -47,6 +48,7 @@ func (r *release) makeRelease(ctx context.Context) error {
 	if err := r.prepareRelease(ctx); err != nil {
 		return err
 	}
+
 	defer os.RemoveAll(r.work) //nolint:errcheck // what stays there is named after what it is
 	folders := map[string]string{}
 	for _, arch := range architectures() {
@@ -56,6 +58,7 @@ func (r *release) makeRelease(ctx context.Context) error {
 		}
 		folders[arch] = folder
 	}
+
 	return r.replaceRelease(ctx, folders)
 }
 
@@ -67,10 +70,12 @@ func (r *release) prepareRelease(ctx context.Context) (err error) {
 	if err := checkOutFolder(r.out); err != nil {
 		return err
 	}
+
 	r.nfpm, err = filepath.Abs(r.nfpm)
 	if err != nil {
 		return err
 	}
+
 	r.when, err = commitTime(ctx)
 	if err != nil {
 		return err
@@ -78,10 +83,12 @@ func (r *release) prepareRelease(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(r.out), 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder of the release: %w", err)
 	}
+
 	r.work, err = os.MkdirTemp(filepath.Dir(r.out), ".release-")
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for the release: %w", err)
 	}
+
 	return nil
 }
 
@@ -97,6 +104,7 @@ func (r *release) replaceRelease(ctx context.Context, folders map[string]string)
 	if err := os.RemoveAll(r.out); err != nil {
 		return fmt.Errorf("cannot replace the earlier release: %w", err)
 	}
+
 	return os.Rename(done, r.out)
 }
 
@@ -106,6 +114,7 @@ func (r *release) fillFolder(ctx context.Context, dir string, folders map[string
 	if err != nil {
 		return err
 	}
+
 	for _, arch := range architectures() {
 		if err := r.writeArchive(dir, arch, folders[arch], common); err != nil {
 			return err
@@ -116,6 +125,7 @@ func (r *release) fillFolder(ctx context.Context, dir string, folders map[string
 			}
 		}
 	}
+
 	return writeChecksums(dir)
 }
 
@@ -131,5 +141,6 @@ func checkOutFolder(out string) error {
 	if _, err := os.Stat(filepath.Join(out, checksumFile)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("cannot write to %s: it is no release; choose another folder", out)
 	}
+
 	return nil
 }

@@ -43,11 +43,13 @@ func newDriver(deadline time.Duration, devices string) *nvmlDriver {
 	if last != nil {
 		d.crashed = nvml.CrashedError(last.Text())
 	}
+
 	refusal := "gpuard: " + limits.ThreadFailureText()
 	if catcher, err := crash.CatchCrashes(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil {
 		// Else a crash is as ugly as the Go runtime makes it.
 		d.catcher = catcher
 	}
+
 	return d
 }
 
@@ -79,11 +81,14 @@ func serveReadings(d *nvmlDriver, args []string) (err error) {
 	if d.crashed != nil {
 		return driverchild.ReportCrash(os.Stdout, d.crashed)
 	}
+
 	d.deadline, err = time.ParseDuration(args[0])
 	if err != nil {
 		return fmt.Errorf("cannot read devices: %w", err)
 	}
+
 	d.devices = args[1]
+
 	return driverchild.ServeRequests(os.Stdin, os.Stdout, d.readDevices, d.watchEvents)
 }
 
@@ -112,12 +117,15 @@ func (d *nvmlDriver) openLibrary(ctx context.Context) (*nvml.Library, error) {
 		if d.catcher != nil {
 			options = append(options, nvml.WithCatcher(d.catcher))
 		}
+
 		opened, err := nvml.Open(context.WithoutCancel(ctx), options...)
 		if err != nil {
 			return nil, err
 		}
+
 		d.nvml = opened
 	}
+
 	return d.nvml, nil
 }
 
@@ -129,12 +137,14 @@ func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Mach
 	if d.crashed != nil {
 		return gpu.Machine{}, d.crashed
 	}
+
 	end, hurried := ctx.Deadline()
 	left := time.Until(end)
 	library, err := d.openLibrary(ctx)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
+
 	if hurried {
 		caller := ctx
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), left)
@@ -145,10 +155,12 @@ func (d *nvmlDriver) readDevices(ctx context.Context, query gpu.Query) (gpu.Mach
 				cancel()
 			}
 		})
+
 		defer stop()
 
 		return library.Read(ctx, query)
 	}
+
 	return library.Read(ctx, query)
 }
 
@@ -158,15 +170,18 @@ func (d *nvmlDriver) watchEvents(ctx context.Context, ids []gpu.UUID) <-chan gpu
 	if child := d.child.Load(); child != nil {
 		return child.Events(ctx, ids)
 	}
+
 	var library *nvml.Library
 	if d.crashed == nil {
 		// nil with an error.
 		library, _ = d.openLibrary(ctx)
 	}
+
 	if library == nil {
 		none := make(chan gpu.Event)
 		close(none)
 		return none
 	}
+
 	return library.Events(ctx, ids)
 }

@@ -30,10 +30,12 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		host.Env = os.Environ()
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
+
 	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))
 	if helper.name == driverchild.ChildFlag {
 		return exitCode(serveReadings(nvidia, os.Args[2:]))
 	}
+
 	// Without what a crash has left in it.
 	host.Readers, host.Env = nvidia.newReaders(root), os.Environ()
 	if isHelper {
@@ -42,12 +44,14 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		}
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
+
 	completing := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__")
 	if why := limits.ProcessObstacle("/"); why != "" && !completing {
 		// A helper goes on as far as it can.
 		fmt.Fprintln(os.Stderr, "gpuard: "+why)
 		return 125
 	}
+
 	return cli.Main(ctx, &cli.Program{Host: host, Commands: commands.CommandTable(), Views: views, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 

@@ -114,5 +114,6 @@ func helperOf(args []string) (h helper, found bool) {
 	if i < 0 {
 		return h, false
 	}
+
 	return helpers()[i], true
 }

@@ -225,6 +225,7 @@ func folderOf(variable, path string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
+
 	return filepath.Join("/nowhere", path)
 }
 
@@ -236,6 +237,7 @@ func Has(t testing.TB, name string) bool {
 	if known && !has {
 		recordSkipped(t)
 	}
+
 	return has
 }
 
@@ -247,16 +249,19 @@ func recordSkipped(t testing.TB) {
 	if path == "" {
 		return
 	}
+
 	name, _, _ := strings.Cut(t.Name(), "/")
 	folder, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644) //nolint:gosec // the path is the caller's
 	if err == nil {
 		_, err = fmt.Fprintln(file, folder, name)
 		err = errors.Join(err, file.Close())
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +313,7 @@ func runBriefly(name string, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
 	}
+
 	return nil
 }
 
@@ -366,7 +372,9 @@ func checkTraceable() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+
 	_, _ = cmd.Process.Kill(), cmd.Wait()
+
 	return nil
 }
 
@@ -385,11 +393,14 @@ func checkFuse() error {
 	if err := checkRoot(); err != nil {
 		return err
 	}
+
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
+
 	defer device.Close() //nolint:errcheck // nothing was written
+
 	return namespaceProbe("--mount")()
 }
 
@@ -404,6 +415,7 @@ func checkPrivileged() error {
 	if held[0].Effective&(1<<unix.CAP_SYS_PTRACE) == 0 {
 		return errors.New("CAP_SYS_PTRACE is missing")
 	}
+
 	return namespaceProbe("--mount")()
 }
 
@@ -461,11 +473,13 @@ func checkCompiler() error {
 	if err != nil {
 		return err
 	}
+
 	source := filepath.Join(dir, "a.c")
 	err = os.WriteFile(source, []byte("#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n"), 0o600)
 	if err == nil {
 		err = runBriefly("cc", "-o", filepath.Join(dir, "a"), source)
 	}
+
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
@@ -481,11 +495,13 @@ func checkNoLibraries() error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range []string{"libnvidia-ml.so.1", "libcuda.so.1"} {
 		if library, ok := loader.FirstNamed(found, name); ok {
 			return fmt.Errorf("there is %s", library.Path)
 		}
 	}
+
 	return nil
 }
 
@@ -499,7 +515,9 @@ func cgroup1() error {
 	if err := fileProbe(own + "/tasks")(); err != nil {
 		return err
 	}
+
 	// Another process may ask the same.
 	_ = os.Remove(own)
+
 	return nil
 }

@@ -38,20 +38,25 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 	if !q.subject.Apart {
 		return nil
 	}
+
 	owner, _ := q.host.Proc.Owner(q.subject.PID)
+
 	// Others may write any number into theirs.
 	trusted := []uint32{0, uint32(os.Geteuid()), owner}
 	i := slices.IndexFunc(held, func(l job.Lease) bool {
 		return l.PID == q.subject.PID && l.Start == q.subject.Start && l.Namespace == q.host.Proc.PIDNamespace() &&
 			!l.Unreadable && !l.Ended && slices.Contains(trusted, l.UID) && (l.Apart || q.subject.Running)
 	})
+
 	if i < 0 {
 		return nil
 	}
+
 	h := &AlreadyHeld{Lease: held[i], Machine: q.machine}
 	ids, same := q.coversSpec(held[i], now)
 	h.Same, h.Plan = same, planOf(q.machine, ids)
 	h.Plan.Share, h.Plan.Quota, h.Plan.Isolation = h.Lease.Share, h.Lease.Quota, h.Lease.Isolation
+
 	return h
 }
 
@@ -63,6 +68,7 @@ func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 		// A part of a share may be as large as that without saying so.
 		return l.Devices, false
 	}
+
 	s.Share = 0
 	if len(s.Devices) == 0 && s.MIG == "" && s.GPUs > len(l.Devices) {
 		return l.Devices, false
@@ -70,12 +76,14 @@ func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	if len(s.Devices)+len(s.Exclude) == 0 && s.MIG+s.Model == "" && s.MinCompute == nil && s.Memory == 0 {
 		return l.Devices, true
 	}
+
 	if len(s.Devices) == 0 {
 		s.GPUs = 0
 		for _, id := range l.Devices {
 			s.Devices = append(s.Devices, string(id))
 		}
 	}
+
 	m := q.machine
 	m.Processes = nil
 	const unlimited = gpu.Bytes(1 << 60)
@@ -85,6 +93,7 @@ func (q *request) coversSpec(l job.Lease, now time.Time) ([]gpu.UUID, bool) {
 	if !alike {
 		ids = l.Devices
 	}
+
 	return ids, alike
 }
 
@@ -96,10 +105,12 @@ func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
 		if !ok {
 			continue
 		}
+
 		g := job.Given{Logical: i, Index: d.Index, UUID: id, Name: d.Name, Label: machine.DeviceName(m, *d), Vendor: d.Vendor, PCI: d.PCI}
 		if slice != nil {
 			g.Parent, g.Profile = d.UUID, slice.Profile
 		}
+
 		plan.Devices = append(plan.Devices, g)
 	}
 	return plan
@@ -145,6 +156,7 @@ func (q *request) dropMaskAdvice(r *job.Refusal) {
 		if reason.Code != "hidden" || reason.Remedy == "" {
 			continue
 		}
+
 		better := fmt.Sprintf("start process %d again without that", q.subject.PID)
 		r.Remedy = strings.ReplaceAll(r.Remedy, reason.Remedy, better)
 		reason.Text = fmt.Sprintf("process %d does not see it: %s (its environment when it started)", q.subject.PID, reason.Text)

@@ -116,23 +116,28 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 	if err != nil {
 		return nil, err
 	}
+
 	c := &claimer{host: host, request: q, folder: folder, boot: boot}
 	var d *Decision
 	q.keptLease, err = keptRequest(host, spec, q.rules.Limits)
 	if err == nil && q.keptLease != nil {
 		d, err = c.takeOverKept(ctx)
 	}
+
 	if err == nil && d == nil {
 		d, err = c.claimOrWait(ctx)
 	}
+
 	if err != nil {
 		_ = folder.Close()
 		return nil, registry.NameLockHolder(host, folder, err)
 	}
+
 	if d.Held == nil {
 		// Fallen back to the CPU.
 		_ = folder.Close()
 	}
+
 	return d, nil
 }
 
@@ -150,17 +155,21 @@ func (c *claimer) claimOrWait(ctx context.Context) (*Decision, error) {
 	if errors.As(err, &refusal) {
 		d, err = c.fallBack(ctx, refusal)
 	}
+
 	if errors.As(err, &refusal) && !refusal.Never && c.request.spec.Waiting.Waits() {
 		d, err = c.waitInQueue(ctx, refusal)
 	}
+
 	return d, err
 }
 
 // claimNow claims what is free. It tries again while the machine changes or a lease is about to end.
 func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 	patience := c.request.newPatience()
+
 	// Of an earlier attempt for something else.
 	c.request.final = false
+
 	for stale := 0; ; {
 		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
 		if err == nil {
@@ -169,6 +178,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			}
 			return c.request.newDecision(held, c.folder), nil
 		}
+
 		var refusal *job.Refusal
 		refused, isStale, why := errors.As(err, &refusal), errors.Is(err, errStale), mayHaveChanged
 		switch {
@@ -195,6 +205,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 		default:
 			return nil, err
 		}
+
 		if err := c.rereadChanged(ctx, why, c.host.ReadFor); err != nil {
 			return nil, err
 		}
@@ -214,16 +225,19 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	if err != nil {
 		return nil, nil, "", err
 	}
+
 	rules, err := host.Rules()
 	if err != nil {
 		return nil, nil, "", err
 	}
+
 	var folder *store.Folder
 	q := &request{host: host, subject: whose, spec: spec, env: host.UnmaskedEnv(), rules: rules, narrow: first.Only != nil}
 	if env, err := host.Proc.Environ(whose.PID); whose.Running && err == nil {
 		// As far as it was not changed since its start, which cannot be seen.
 		q.env, _, _ = visible.Env(env).LiftLogin()
 	}
+
 	var unusable error
 	if host.IsHardware() {
 		// Its folder does not depend on the devices; where there is none yet, nothing can have changed.
@@ -232,28 +246,33 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 			q.since = folder.Generation(boot)
 		}
 	}
+
 	q.machine, q.partial, err = readFirst(ctx, host, first)
 	q.readAt = time.Now()
 	if err == nil {
 		// If no device can be read, a usable folder would not help.
 		err = unusable
 	}
+
 	if err == nil && folder == nil {
 		folder, err = host.Folder(q.machine, true)
 	} else if err == nil {
 		path, _, _ := host.StateFolder(q.machine)
 		err = host.CheckShared(path)
 	}
+
 	if err == nil {
 		if note := host.SharingNote(folder.Path); note != "" {
 			host.Say(note)
 		}
 	}
+
 	if err == nil && !folder.HasClaimed() {
 		if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
 			host.Say(note)
 		}
 	}
+
 	return q, folder, boot, err
 }
 
@@ -275,10 +294,12 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	if q.subject.Running {
 		q.own = host.Proc.ProcessTree(q.subject.PID)
 	}
+
 	trace, err := openTrace(host)
 	if err != nil {
 		return nil, err
 	}
+
 	// When the folder is not locked any more.
 	defer trace.writeDecisions()
 	if mine != nil {
@@ -288,6 +309,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			q.rules = rules
 		}
 	}
+
 	now := time.Now()
 	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.view = v
@@ -298,30 +320,36 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 		if err := q.findHeld(v.Held, now); err != nil {
 			return job.Lease{}, err
 		}
+
 		q.queue = q.viewQueue(v, mine, now)
 		plan, refusal := q.decidePlan(v.Held, v.Last, now)
 		if q.queue.mayStart() && q.isStale(v, plan, refusal) {
 			return job.Lease{}, errStale
 		}
+
 		q.queue.storeTurn(&v, refusal)
 		trace.addDecision(q.queue, plan, refusal)
 		if refusal != nil {
 			return job.Lease{}, refusal
 		}
+
 		q.plan = plan
 		parent := ""
 		if above := q.enclosingLeases(v.Held); len(above) > 0 {
 			parent = above[0]
 		}
+
 		return job.Lease{
 			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocationID(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota, Isolation: plan.Isolation,
 			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.PIDNamespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 			Kept: q.keptLease, Indexes: deviceIndexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
 		}, nil
 	})
+
 	if err != nil && mine == nil && q.foundReady() {
 		wakeQueue(host, q, folder, boot)
 	}
+
 	return lease, q.completeRefusal(err, now)
 }
 
@@ -332,14 +360,17 @@ func (q *request) completeRefusal(err error, now time.Time) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
+
 	if q.queue.nameOwners(q.host.Names) {
 		if _, named := q.decidePlan(q.view.Held, q.view.Last, now); named != nil {
 			err = named
 		}
 	}
+
 	if note := q.lostLease(q.view.Held); note.Text != "" && errors.As(err, &refusal) {
 		refusal.Remedy += "; " + note.Text + ", and the mask of this shell may be from it: add --any"
 	}
+
 	return err
 }
 
@@ -356,20 +387,24 @@ func (q *request) readTrees(held []job.Lease) {
 func (q *request) pickContext(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
 	in = pick.Context{Now: now, Namespace: q.host.Proc.PIDNamespace(), UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocationID(), Trees: q.trees,
 		Limits: q.rules.Limits, Apart: q.subject.Apart, Moving: q.spec.Moving}
+
 	if q.spec.Any {
 		return in, nil
 	}
+
 	in.Hidden, notes = q.hiddenDevices()
 	in.MaskOrder = q.env.MaskOrder(q.machine)
 	in.Ancestors = q.enclosingLeases(held)
 	if note := q.lostLease(held); note.Text != "" {
 		notes = append(notes, note)
 	}
+
 	for i := range held {
 		if len(in.Ancestors) > 0 && held[i].ID == in.Ancestors[0] {
 			in.Parent = &held[i]
 		}
 	}
+
 	return in, notes
 }
 
@@ -382,16 +417,19 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 			held[i].User = fmt.Sprint(held[i].UID)
 		}
 	}
+
 	in, notes := q.pickContext(held, now)
 	for _, n := range notes {
 		if n.Widens() {
 			return job.Plan{}, &job.Refusal{Never: true, Summary: "cannot choose a GPU: " + n.Text, Reasons: []job.Reason{}, Remedy: "unset CUDA_VISIBLE_DEVICES, or correct it"}
 		}
 	}
+
 	in.Last = last
 	if q.queue != nil {
 		in.Kept, in.Waiting = q.queue.kept, len(q.queue.asked.Tickets) > 1
 	}
+
 	spec := q.spec
 	in.Own = q.own
 	if len(spec.Devices) == 0 && spec.MIG == "" {
@@ -403,6 +441,7 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 			spec.GPUs = 0
 		}
 	}
+
 	plan, refusal := pick.Place(spec, q.machine, held, in)
 	explainMask(refusal, notes)
 	q.dropMaskAdvice(refusal)
@@ -410,10 +449,12 @@ func (q *request) decidePlan(held []job.Lease, last []gpu.UUID, now time.Time) (
 		// Why, and that it is slow.
 		plan.Notes = append(plan.Notes, q.machine.Problems...)
 	}
+
 	for _, n := range notes {
 		// A mask with a surprise in it is the caller's, and they should know.
 		plan.Notes = append(plan.Notes, n.Text)
 	}
+
 	return plan, refusal
 }
 
@@ -427,13 +468,16 @@ func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) boo
 	if q.final {
 		return false
 	}
+
 	changed := func(id gpu.UUID) bool {
 		return q.host.IsHardware() && (v.Unknown || v.Changes[id].Generation > q.lastReading(id).since)
 	}
+
 	if refusal == nil {
 		// What has come without a lease since the reading is in no record.
 		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.MaxReadingAge })
 	}
+
 	if q.host.IsHardware() {
 		// An invented machine is read for each attempt.
 		q.absent = q.newDevices(v.Changes, knownUUIDs(q.machine))
@@ -441,6 +485,7 @@ func (q *request) isStale(v store.View, plan job.Plan, refusal *job.Refusal) boo
 			return true
 		}
 	}
+
 	// A device held by a lease is busy whatever the reading says; others may be free by now.
 	return slices.ContainsFunc(refusal.Reasons, func(r job.Reason) bool {
 		return r.Verdict == job.Busy && r.Lease == "" && changed(r.UUID)
@@ -464,6 +509,7 @@ func (q *request) enclosingLeases(held []job.Lease) []string {
 	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())
 	var above []string
+
 	for next != "" && !q.spec.Any && !slices.Contains(above, next) {
 		i := slices.IndexFunc(held, func(l job.Lease) bool {
 			return l.ID == next && l.UID == uid && !l.Unreadable && l.Allocation == q.allocationID()
@@ -474,6 +520,7 @@ func (q *request) enclosingLeases(held []job.Lease) []string {
 		above = append(above, next)
 		next = held[i].Parent
 	}
+
 	return above
 }
 

@@ -20,10 +20,12 @@ func CheckCommand(host *machine.Host, spec job.Spec, command []string, start str
 		// It is a script.
 		return nil, nil
 	}
+
 	err = refuseContainer(spec, command)
 	if err != nil {
 		return nil, err
 	}
+
 	gpus := numberOfGPUs(spec)
 	for _, d := range append(doubtsInScript(command, gpus), launchers.Doubts(command, gpus, host.Env.Lookup)...) {
 		switch {
@@ -37,6 +39,7 @@ func CheckCommand(host *machine.Host, spec job.Spec, command []string, start str
 			remarks = append(remarks, "the command "+d.Seen+"; "+d.Do)
 		}
 	}
+
 	return remarks, nil
 }
 
@@ -45,6 +48,7 @@ func commandAdvice(spec job.Spec, d launchers.Doubt, start string) string {
 	if start == "" {
 		return d.Do + " (or start it so with --anyway, in gpuard.yaml anyway: true)"
 	}
+
 	line := start
 	named := len(spec.Devices) > 0 || spec.CPU
 	switch {
@@ -55,6 +59,7 @@ func commandAdvice(spec job.Spec, d launchers.Doubt, start string) string {
 	case d.Count != "" && !named && spec.GPUs <= 1:
 		line += " --gpus " + d.Count
 	}
+
 	return "type: " + line + " -- " + shellquote.JoinQuoted(shellquote.Sh, d.Command...) + " (or start it so with --anyway)"
 }
 
@@ -76,19 +81,24 @@ func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 	if !launchers.IsShell(started.Name(command)) {
 		return nil
 	}
+
 	var step lint.Step
+
 	for _, w := range command[started.At:] {
 		step.Words = append(step.Words, lint.Word{Text: w, Known: true, Raw: w})
 	}
+
 	script, found := lint.ShellText(step)
 	if !found {
 		return nil
 	}
+
 	f, err := shell.ReadSteps("", []byte(script.Value.Text))
 	if err != nil {
 		// The shell will say why.
 		return nil
 	}
+
 	for _, s := range f.Steps {
 		var words []string
 		for _, set := range append(slices.Clone(s.With), s) {
@@ -96,23 +106,28 @@ func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 				words = append(words, set.Name+"="+set.Value.Text)
 			}
 		}
+
 		if len(words) > 0 {
 			words = append([]string{"env"}, words...)
 		}
+
 		for _, w := range s.Words {
 			words = append(words, w.Text)
 			if !w.Known {
 				words[len(words)-1] = "$"
 			}
 		}
+
 		if s.Do == lint.Set {
 			words = append(words, "true")
 		}
+
 		for _, d := range launchers.OwnChoices(words, gpus) {
 			if d.Sure && s.In == "" && !s.Maybe {
 				return []launchers.Doubt{{Sure: true, Seen: d.Seen, Do: d.Do + " of the script"}}
 			}
 		}
 	}
+
 	return nil
 }

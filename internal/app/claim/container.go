@@ -17,13 +17,16 @@ func refuseContainer(spec job.Spec, command []string) error {
 	if tool == "" || spec.CPU {
 		return nil
 	}
+
 	pass := `--gpus "\"device=$GPUARD_GPUS\""`
 	if tool == "podman" {
 		pass = "--device nvidia.com/gpu=$GPUARD_GPUS"
 	}
+
 	instead := ""
 	if container.EngineOf(tool) != "" {
 		instead = fmt.Sprintf("start it by gpuard %s -- run …, or ", tool)
 	}
+
 	return exit.Usagef("cannot give the GPUs of a lease to a container here: %s chooses them by its own options; %spass the lease on in a shell: gpuard run -- sh -c '%s run %s …'", tool, instead, tool, pass)
 }

@@ -48,6 +48,7 @@ func withoutNames(spec job.Spec) (job.Spec, bool) {
 		spec.GPUs = len(spec.Devices)
 	}
 	spec.Devices, spec.Model = nil, ""
+
 	return spec, true
 }
 
@@ -58,12 +59,14 @@ func (c *claimer) claimOther(ctx context.Context, refusal *job.Refusal) (*Decisi
 	if !names {
 		return nil, nil //nolint:nilnil // the same request would get the same answer
 	}
+
 	c.request.spec = spec
 	defer func() { c.request.spec = asked }()
 	d, err := c.claimNow(ctx)
 	if err != nil {
 		return d, err
 	}
+
 	d.Plan.Notes = append(d.Plan.Notes, otherDeviceNote(refusal))
 
 	return d, err
@@ -95,8 +98,10 @@ func CPUIfImpossible(ctx context.Context, host *machine.Host, spec job.Spec) (jo
 	if !refusal.Never {
 		return spec, nil //nolint:nilerr // it is waited for
 	}
+
 	useCPU(host, refusal)
 	spec.CPU, spec.Share = true, 0
+
 	return spec, nil
 }
 

@@ -36,18 +36,22 @@ func (s *CommandLease) HandOver() (HandedLease, error) {
 	if s.held == nil {
 		return h, nil
 	}
+
 	m := gpu.Machine{Taken: s.machine.Taken, Driver: s.machine.Driver, CUDA: s.machine.CUDA, Source: s.machine.Source}
 	for _, given := range s.Plan.Devices {
 		h.Labels = append(h.Labels, given.Label)
 		if d, _, found := s.machine.FindDevice(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
 			one := *d
+
 			// By the places of others.
 			one.Links = nil
 			m.Devices = append(m.Devices, one)
 		}
 	}
+
 	text, err := m.Encode()
 	h.Machine = text
+
 	return h, err
 }
 
@@ -67,15 +71,18 @@ func (h HandedLease) TakeOver(ctx context.Context, host *machine.Host, lock *os.
 	if h.Lease == "" {
 		return nil, nil //nolint:nilnil // as it says
 	}
+
 	m, err := gpu.DecodeMachine(h.Machine)
 	all := m
 	if err == nil && !host.IsHardware() {
 		// Whose folder is that of all its devices.
 		all, err = host.Read(ctx, gpu.Identity)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over lease %s: %w", h.Lease, err)
 	}
+
 	folder, err := host.Folder(all, false)
 	switch {
 	case err != nil:
@@ -83,12 +90,15 @@ func (h HandedLease) TakeOver(ctx context.Context, host *machine.Host, lock *os.
 	case folder == nil:
 		return nil, fmt.Errorf("cannot take over lease %s: the folder of the leases is gone", h.Lease)
 	}
+
 	lease, found := folder.Own(h.Lease)
 	if !found {
 		return nil, fmt.Errorf("cannot start: lease %s was released while the job started", h.Lease)
 	}
+
 	for i := range h.Plan.Devices {
 		h.Plan.Devices[i].Label = h.Labels[i]
 	}
+
 	return &Decision{Plan: h.Plan, Wall: h.Wall, Machine: m, Held: &store.Held{Lease: lease, Lock: lock}, Folder: folder}, nil
 }

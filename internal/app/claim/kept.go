@@ -30,7 +30,9 @@ func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.
 	if spec.KeepWhile == "" {
 		return nil, nil //nolint:nilnil // not asked for
 	}
+
 	inside, _ := host.Env.Lookup("GPUARD_LEASE")
+
 	// It may differ in what makes no difference, such as a port.
 	spec.Command = nil
 	limits = slices.Clone(limits)
@@ -38,14 +40,17 @@ func keptRequest(host *machine.Host, spec job.Spec, limits policy.Limits) (*job.
 		// The place of a rule makes no difference either.
 		limits[i].At, limits[i].Name = policy.Place{}, ""
 	}
+
 	request, err := json.Marshal(struct {
 		job.Spec
 		Inside string
 		Limits policy.Limits
 	}{spec, inside, limits})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &job.Kept{File: hashHex([]byte(spec.KeepWhile)), Request: hashHex(request)}, nil
 }
 
@@ -81,6 +86,7 @@ func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
 		host.Say("no connection file is among the arguments of " + machine.BaseName(spec.Command) + ", so its lease ends with it, also at a restart")
 		return "", nil
 	}
+
 	return realPath(file)
 }
 
@@ -105,6 +111,7 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// /proc/uptime is cut to hundredths of a second, and a lease has its begin in nanoseconds.
 	now += 10 * time.Millisecond
 	held, err := c.folder.TakeOverLease(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
@@ -112,19 +119,24 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.PIDNamespace() || registry.IsCommandAlive(c.host, l) {
 				continue
 			}
+
 			if l.Kept.Request != kept.Request || q.spec.Timeout > 0 && int64(now) >= l.DueTime(q.spec.Timeout) {
 				other = &l
 				continue
 			}
+
 			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.subject.PID, q.subject.Start, q.subject.Command, false, nil, kept
 			l.Seen, l.SeenText = "", ""
+
 			return &l, true
 		}
 		return other, false
 	})
+
 	if err != nil || held == nil {
 		return nil, err
 	}
+
 	why := UnfitReason(q.machine, held.Lease.Devices)
 	if why != "" && q.partial {
 		err = c.rereadAll(ctx)
@@ -132,17 +144,20 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 			why = UnfitReason(q.machine, held.Lease.Devices)
 		}
 	}
+
 	if err == nil && why == "" {
 		q.plan = planOf(q.machine, held.Lease.Devices)
 		q.plan.Share, q.plan.Quota, q.plan.Isolation = held.Lease.Share, held.Lease.Quota, q.spec.Isolate.Level()
 		return q.newDecision(held, c.folder), nil
 	}
+
 	// No job may be started there now: the lease is of no use, and another is asked for.
 	_ = c.folder.Release(held.Lease, c.boot)
 	_ = held.Lock.Close()
 	if err != nil {
 		return nil, err
 	}
+
 	c.host.Say(fmt.Sprintf("%s: gave lease %s back; in line again", why, held.Lease.ID))
 
 	return nil, err

@@ -35,9 +35,11 @@ func renewedTicket(t, now job.Ticket) job.Ticket {
 	if len(now.Devices) < t.Count {
 		return t
 	}
+
 	gone := slices.DeleteFunc(slices.Clone(t.Devices), func(id gpu.UUID) bool { return slices.Contains(now.Known, id) })
 	gone = gone[:min(len(gone), mostGone)]
 	t.Devices, t.Known = slices.Concat(now.Devices, gone), slices.Concat(now.Known, gone)
+
 	return t
 }
 

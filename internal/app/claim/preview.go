@@ -18,19 +18,23 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
+
 	spec, err := SettleQuota(ctx, host, spec, false)
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
+
 	spec, err = host.SettleIsolation(spec)
 
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
+
 	m, partial, err := readFirst(ctx, host, gpu.Query{What: WhatToRead(spec)})
 	if err != nil {
 		return job.Plan{}, m, err
 	}
+
 	plan, refusal, err := DecideOn(host, spec, m)
 	if refusal != nil && partial && machine.SilentMatters(m, refusal) {
 		m, err = host.ReadAll(ctx, WhatToRead(spec))
@@ -38,12 +42,15 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 			plan, refusal, err = DecideOn(host, spec, m)
 		}
 	}
+
 	if err == nil && refusal != nil {
 		err = refusal
 	}
+
 	if err != nil {
 		return plan, m, err
 	}
+
 	_, err = host.WallOf(plan, m)
 
 	return plan, m, err
@@ -55,10 +62,12 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
+
 	rules, err := host.Rules()
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
+
 	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.UnmaskedEnv(), rules: rules}
 	q.readTrees(held)
 	now := time.Now()
@@ -66,7 +75,9 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
+
 	plan, refusal := q.decidePlan(held, registry.LastDevices(host, m), now)
+
 	return plan, refusal, nil
 }
 
@@ -76,23 +87,28 @@ func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (
 	if err != nil || folder == nil {
 		return nil, err
 	}
+
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, _ := folder.Tickets()
 	if len(tickets) == 0 {
 		return nil, nil //nolint:nilnil // the queue is empty
 	}
+
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return nil, err
 	}
+
 	since, err := host.Proc.Uptime()
 	if err != nil {
 		return nil, err
 	}
+
 	turn := folder.Turn(boot)
 	q.view = store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}
 	l := q.viewQueue(q.view, nil, now)
 	l.nameOwners(host.Names)
+
 	return l, nil
 }
 
@@ -103,10 +119,12 @@ func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, e
 	if refusal != nil || errors.As(err, &refusal) {
 		plan, m, err = decideFallback(ctx, host, spec, refusal)
 	}
+
 	if err == nil && host.IsHardware() && len(plan.Devices) > 0 {
 		path, _, _ := host.StateFolder(m)
 		err = host.CheckShared(path)
 	}
+
 	return plan, err
 }
 
@@ -142,7 +160,9 @@ func CallerContext(host *machine.Host, m gpu.Machine, held []job.Lease) (pick.Co
 	if err != nil {
 		return pick.Context{}, err
 	}
+
 	q := request{host: host, machine: m, env: host.UnmaskedEnv(), rules: rules}
 	in, _ := q.pickContext(held, time.Now())
+
 	return in, nil
 }

@@ -20,13 +20,16 @@ func (w *waitingRequest) showProgress(there bool) {
 	if there {
 		w.refusal = w.withHolders(w.refusal)
 	}
+
 	if w.host.Stand == nil {
 		return
 	}
+
 	if !there {
 		w.host.Stand(nil)
 		return
 	}
+
 	q := w.request
 	s := &status.Standing{Want: wantText(q.spec), Since: w.began, Stuck: q.needsPerson(w.refusal)}
 	l := q.queue
@@ -38,6 +41,7 @@ func (w *waitingRequest) showProgress(there bool) {
 	} else {
 		s.Place, s.Of = w.estimatePlace()
 	}
+
 	for _, r := range w.refusal.Reasons {
 		if r.Verdict == job.Busy && r.Code == "policy" {
 			// The user has too many devices, which says nothing about this one.
@@ -50,12 +54,14 @@ func (w *waitingRequest) showProgress(there bool) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
+
 	for _, r := range w.refusal.Reasons {
 		// The way out for someone who needs any GPU now.
 		if r.Code == "weak" || r.Code == "use-unknown" {
 			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: "not waited for, " + r.Text + "; " + r.Remedy})
 		}
 	}
+
 	inLease := w.mine != nil && w.mine.Ticket.Parent != ""
 	for _, r := range w.refusal.Reasons {
 		// Outside of a lease a mask hides it, perhaps forgotten in a shell, and another device may be free.
@@ -63,6 +69,7 @@ func (w *waitingRequest) showProgress(there bool) {
 			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: r.Text})
 		}
 	}
+
 	w.host.Stand(s)
 }
 
@@ -84,6 +91,7 @@ func (w *waitingRequest) recountQueue() {
 		w.showProgress(true)
 		return
 	}
+
 	all, _ := w.folder.Tickets()
 	now := *l
 	now.asked.Tickets = append(rivalTickets(l.me, ticketsInScope(l.me, all)), l.me)
@@ -152,6 +160,7 @@ func (w *waitingRequest) holderOf(r job.Reason) status.Holder {
 		}
 		return h
 	}
+
 	if i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
 		l := q.view.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), prose.Clean(l.Command), l.PID, l.Since
@@ -162,20 +171,26 @@ func (w *waitingRequest) holderOf(r job.Reason) status.Holder {
 			if !h.Awaited.IsZero() {
 				return h
 			}
+
 			h.Keeper = "somebody"
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, prose.Brief(l.HeldBy[0].Command))
 			}
+
 			if p := l.StoppedHolder(); p != nil && !h.Apart {
 				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, prose.Brief(p.Command))
 			}
 		}
+
 		return h
 	}
+
 	if len(r.Processes) > 0 && r.Processes[0].PID != 0 {
 		h.User, h.Command, h.PID = prose.Clean(r.Processes[0].User), prose.Brief(prose.Clean(r.Processes[0].Command)), r.Processes[0].PID
 		return h
 	}
+
 	h.Text = r.Text
+
 	return h
 }

@@ -35,23 +35,28 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	if len(v.Tickets) == 0 && !tracing {
 		return nil
 	}
+
 	in, _ := q.pickContext(v.Held, now)
 	l := &queueView{me: q.makeTicket(in, now), boot: v.Now}
 	if mine != nil {
 		l.me = renewedTicket(mine.Ticket, l.me)
 	}
+
 	overdue, rooms := cmp.Or(q.host.Times.Overdue, queue.PassOverAfter), pick.RoomByDevice(q.machine, v.Held, in)
 	turn, tickets := v.Turn.AddUnknownDevices(ticketsInScope(l.me, v.Tickets), slices.Sorted(maps.Keys(rooms)), v.Now, overdue)
 	tickets = rivalTickets(l.me, tickets)
 	if len(tickets) == 0 && !tracing {
 		return nil
 	}
+
 	if q.host.IsHardware() {
 		pick.ForecastRooms(rooms, q.machine, v.Held, in, q.recentEnds())
 	}
+
 	l.asked = queue.Input{
 		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms,
 	}
+
 	l.turn, l.next, l.free = turn.DecideNext(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
 	_, seen := turn.Next[l.next.Key()]
 	l.firstSeen = l.free && !seen
@@ -60,6 +65,7 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	if l.free && !l.mayStart() {
 		l.reserveForNext()
 	}
+
 	return l
 }
 
@@ -134,15 +140,18 @@ func (q *request) makeTicket(in pick.Context, now time.Time) job.Ticket {
 	if in.Parent != nil {
 		parent = in.Parent.ID
 	}
+
 	most := 0
 	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" {
 		// A move gives back as much as it takes.
 		most = *r.GPUs
 	}
+
 	asked := int64(0)
 	if !q.spec.Asked.IsZero() {
 		asked = q.spec.Asked.UnixNano()
 	}
+
 	return job.Ticket{
 		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.CapableDevices(q.spec, q.machine, in), Known: knownUUIDs(q.machine), Count: pick.DeviceCount(q.spec),
 		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.TimeLimit(), Time: q.spec.Time, Nice: q.spec.Nice, Asked: asked, Parent: parent, Allocation: in.Allocation,
@@ -168,6 +177,7 @@ func rivalTickets(me job.Ticket, rest []job.Ticket) []job.Ticket {
 	for _, id := range me.Devices {
 		wanted[id] = true
 	}
+
 	for grown := true; grown; {
 		grown = false
 		rest = slices.DeleteFunc(rest, func(t job.Ticket) bool {
@@ -178,8 +188,10 @@ func rivalTickets(me job.Ticket, rest []job.Ticket) []job.Ticket {
 				wanted[id] = true
 			}
 			near, grown = append(near, t), true
+
 			return true
 		})
 	}
+
 	return near
 }

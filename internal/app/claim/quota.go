@@ -17,27 +17,34 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays b
 	if spec.Share == 0 {
 		return spec, nil
 	}
+
 	var can quota.Means
+
 	switch {
 	case !host.IsHardware():
 		can.Watch = "the machine is invented"
 	case !stays && !launch.CanHold():
 		can.Watch = "this process adopts orphans (PID 1 of a container, or a subreaper), and what measures would become the command's child"
 	}
+
 	if spec.Quota == job.MPS || spec.Require == job.MPS {
 		if _, err := MPSControl(ctx, host); err != nil {
 			can.MPS = err.Error()
 		}
 	}
+
 	level, note, refusal := quota.DecideLevel(spec.Quota, spec.Require, can)
 	if refusal != nil {
 		return spec, refusal
 	}
+
 	if note != "" && (host.IsHardware() || spec.Quota != job.NoQuota) {
 		// On an invented machine only if a level was asked for.
 		host.Say(note)
 	}
+
 	spec.Quota = level
+
 	return spec, nil
 }
 

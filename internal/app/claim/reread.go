@@ -46,6 +46,7 @@ func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	if !host.IsHardware() || whose.Running || !isPlain {
 		return query
 	}
+
 	some := query
 	for _, name := range spec.Devices {
 		index, err := strconv.Atoi(strings.TrimSpace(name))
@@ -54,6 +55,7 @@ func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 		}
 		some.Only = append(some.Only, index)
 	}
+
 	return some
 }
 
@@ -65,6 +67,7 @@ func readFirst(ctx context.Context, host *machine.Host, query gpu.Query) (m gpu.
 	}
 
 	m, err = host.ReadAll(ctx, query.What)
+
 	return m, false, err
 }
 
@@ -81,12 +84,15 @@ func (c *claimer) rereadChanged(ctx context.Context, why rereadCause, read machi
 			m, err = read(ctx, query)
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	now.at = time.Now()
 	q.acceptReading(m, query, now)
 	q.noteInvisible()
+
 	return nil
 }
 
@@ -106,6 +112,7 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	now.at = time.Now()
 	c.request.acceptReading(m, gpu.Query{}, now)
 
@@ -144,11 +151,13 @@ func (c *claimer) nextQuery(why rereadCause) gpu.Query {
 		query.What |= gpu.RecountDevices
 		return query
 	}
+
 	readsWhole := !q.host.IsHardware() || strings.Contains(q.machine.Source, "nvidia-smi")
 	lacksLinks := query.What&gpu.Links != 0 && !hasLinks(q.machine)
 	if readsWhole || lacksLinks || q.narrow || q.final || q.view.Unknown {
 		return query
 	}
+
 	sight, err := c.folder.ReadSight(c.boot)
 	if err != nil {
 		return query
@@ -165,9 +174,11 @@ func (c *claimer) nextQuery(why rereadCause) gpu.Query {
 			only = append(only, d.Index)
 		}
 	}
+
 	if kept == 0 {
 		return query
 	}
+
 	return gpu.Query{What: query.What &^ gpu.Links, Only: only, Known: len(only) == 0}
 }
 
@@ -189,7 +200,9 @@ func (q *request) keepsReading(d *gpu.Device, sight store.UnlockedView, why rere
 	case why == readingTooOld && change <= last.since && time.Since(last.at) < machine.MaxReadingAge/2:
 		return true
 	}
+
 	isHeldStill := sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation
+
 	return isHeldStill && q.isInTheWay(d.UUID)
 }
 

@@ -49,13 +49,16 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 		d.spec, err = host.SettleIsolation(spec)
 		return d, err
 	}
+
 	d.self, err = host.Proc.Stat(os.Getpid())
 	if err == nil {
 		d.spec, err = SettleQuota(ctx, host, spec, true)
 	}
+
 	if err != nil {
 		return d, err
 	}
+
 	d.spec, err = host.SettleIsolation(d.spec)
 
 	return d, err
@@ -109,6 +112,7 @@ func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, 
 			if err == nil {
 				return c.request.newDecision(held, c.folder), nil
 			}
+
 			var refusal *job.Refusal
 			if errors.As(err, &refusal) && refusal.Never {
 				return c.fallBack(ctx, refusal)
@@ -116,6 +120,7 @@ func (d *Allocator) TryNow(ctx context.Context, command string) (*CommandLease, 
 			if !errors.Is(err, errStale) {
 				return nil, err
 			}
+
 			c.request.final = stale >= rereads
 			if err := c.rereadChanged(ctx, readingTooOld, c.host.ReadFor); err != nil {
 				return nil, err
@@ -132,11 +137,14 @@ func (d *Allocator) Wait(ctx context.Context, command string, queued func()) (*C
 		if errors.As(err, &refusal) {
 			got, err = c.fallBack(ctx, refusal)
 		}
+
 		if !errors.As(err, &refusal) || refusal.Never || !c.request.spec.Waiting.Waits() {
 			return got, err
 		}
+
 		w := &waitingRequest{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blockingProcess]<-chan struct{}{}, queued: queued}
 		defer w.showProgress(false)
+
 		// Signals are the caller's.
 		return w.queueOnce(ctx, &interrupt.SignalCatcher{})
 	})
@@ -147,6 +155,7 @@ func (d *Allocator) takeSeat(ctx context.Context, command string, claim func(*cl
 	if d.spec.CPU {
 		return d.cpuSeat("")
 	}
+
 	said := ""
 	host := *d.host
 	host.Loud = func(text string) { said = text }
@@ -155,9 +164,11 @@ func (d *Allocator) takeSeat(ctx context.Context, command string, claim func(*cl
 		useCPU(&host, refusal)
 		return d.cpuSeat(said)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	got, err := claim(&claimer{host: &host, request: q, folder: d.folder, boot: d.boot})
 	if err != nil {
 		return nil, registry.NameLockHolder(d.host, d.folder, err)
@@ -165,11 +176,13 @@ func (d *Allocator) takeSeat(ctx context.Context, command string, claim func(*cl
 	if got.Held == nil {
 		return d.cpuSeat(said)
 	}
+
 	got.Unwatch()
 	vars, err := LeaseVariables(ctx, d.host, d.spec, got)
 	if err != nil {
 		return nil, err
 	}
+
 	return &CommandLease{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.UnmaskedEnv().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
 }
 
@@ -181,6 +194,7 @@ func (d *Allocator) cpuSeat(said string) (*CommandLease, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &CommandLease{Plan: plan, Wall: wall, desk: d, vars: vars, Env: d.host.UnmaskedEnv().With(vars), Said: said}, nil
 }
 
@@ -195,13 +209,16 @@ func (d *Allocator) newRequest(ctx context.Context, whose Subject) (q *request, 
 
 		return q, err
 	}
+
 	rules, err := d.host.Rules()
 	if err != nil {
 		return nil, err
 	}
+
 	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.UnmaskedEnv(), since: d.folder.Generation(d.boot), rules: rules}
 	q.machine, q.partial, err = readFirst(ctx, d.host, gpu.Query{What: WhatToRead(d.spec)})
 	q.readAt = time.Now()
+
 	return q, err
 }
 
@@ -210,24 +227,29 @@ func (s *CommandLease) Entrust(pid int) error {
 	if s.held == nil {
 		return nil
 	}
+
 	stat, err := s.desk.host.Proc.Stat(pid)
 	if err != nil {
 		return err
 	}
+
 	lease, err := s.folder.TransferLease(s.held.Lease, pid, stat.Start, s.desk.spec.TimeLimit())
 	s.held.Lease = lease
 	if err != nil {
 		return err
 	}
+
 	s.pidfd, err = launch.OpenPidfd(pid)
 	if err != nil {
 		return err
 	}
+
 	s.done, s.measured = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.measured)
 		measure.GuardLease(s.desk.host, int(s.pidfd.Fd()), s.folder, lease, s.done)
 	}()
+
 	return nil
 }
 
@@ -253,21 +275,26 @@ func (s *CommandLease) Release() error {
 	if s.held == nil {
 		return nil
 	}
+
 	defer s.folder.AnnounceEnd(s.held.Lease)()
+
 	// First: the measuring process must not delay it.
 	_ = s.held.Lock.Close()
 	if s.done != nil {
 		close(s.done)
+
 		// It is measured as long as a process that was left behind has it.
 		go func() {
 			<-s.measured
 			_ = s.pidfd.Close()
 		}()
 	}
+
 	gone, err := s.folder.EndIfUnheld(s.held.Lease, s.held.Lease.Boot)
 	if err != nil || gone {
 		return err
 	}
+
 	return registry.NoteHolders(s.desk.host.Proc, s.folder, s.held.Lease, os.Getpid())
 }
 
@@ -287,24 +314,29 @@ func EqualShare(ctx context.Context, host *machine.Host, spec job.Spec, n int) (
 	if errors.As(err, &refusal) && !refusal.Never {
 		reasons, err = refusal.Reasons, nil
 	}
+
 	least := gpu.Bytes(-1)
 	for _, r := range reasons {
 		d, _, found := m.FindDevice(r.UUID)
 		if !found || r.Verdict == job.Never {
 			continue
 		}
+
 		room := pick.ShareableMemory(d)
 		if room == nil {
 			return 0, fmt.Errorf("cannot share GPU %d among %d runs: its memory is not known; name a size: --share 8G", d.Index, n)
 		}
+
 		if least < 0 || *room < least {
 			least = *room
 		}
 	}
+
 	part := least / gpu.Bytes(n) / gpu.MiB * gpu.MiB
 	if err == nil && part <= 0 {
 		err = exit.Usagef("cannot run %d jobs on each GPU: there is no memory for that many", n)
 	}
+
 	return part, err
 }
 
@@ -313,10 +345,13 @@ func (s *CommandLease) FindFault(ctx context.Context) string {
 	if s.Lease == "" || !s.desk.host.IsHardware() {
 		return ""
 	}
+
 	after, err := s.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error()
 	}
+
 	fault, _ := health.BlameDevices(s.machine, after, s.Plan.UUIDs(), s.since, time.Now())
+
 	return fault
 }

@@ -72,9 +72,11 @@ func (p *retryLimit) waitPause(ctx context.Context) error {
 		p.told = true
 		p.host.Say(fmt.Sprintf("waiting up to %.0f s for GPU memory of a job that just ended", p.fading.Seconds()))
 	}
+
 	timer := time.NewTimer(p.next)
 	defer timer.Stop()
 	p.next = min(2*p.next, time.Second)
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -92,6 +94,7 @@ func (q *request) firstEnding(r *job.Refusal) endingKind {
 	if r.Never {
 		return notEnding
 	}
+
 	found, ends := notEnding, q.recentEnds()
 	for _, reason := range r.Reasons {
 		switch {
@@ -106,6 +109,7 @@ func (q *request) firstEnding(r *job.Refusal) endingKind {
 			found = fadingUse
 		}
 	}
+
 	return found
 }
 
@@ -132,15 +136,19 @@ func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal
 			held[i], found = l, true
 		}
 	}
+
 	q.stuckLease = slices.ContainsFunc(held, func(l job.Lease) bool { return l.Ended })
 	if !found {
 		return r
 	}
+
 	_, again := q.decidePlan(held, q.view.Last, time.Now())
 	if again == nil {
 		return r
 	}
+
 	q.view.Held = held
+
 	return again
 }
 
@@ -150,14 +158,17 @@ func (q *request) recentEnds() pick.Ends {
 	if !q.host.IsHardware() {
 		return ends
 	}
+
 	for id, c := range q.view.Changes {
 		ends.Leases[id] = c.Ended
 	}
+
 	for _, p := range q.machine.Processes {
 		leased := slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share == 0 && l.Holds(p.GPU) })
 		if p.Start != 0 && !leased && q.host.Proc.IsEnding(p.PID, p.Start) {
 			ends.Gone[p.PID] = true
 		}
 	}
+
 	return ends
 }

@@ -86,6 +86,7 @@ func openTrace(host *machine.Host) (*decisionTrace, error) {
 	if !filepath.IsAbs(path) {
 		return nil, exit.Usagef("cannot write the trace %s: GPUARD_TRACE must be an absolute path", path)
 	}
+
 	file, err := sys.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if errors.Is(err, syscall.ENXIO) {
 		return nil, fmt.Errorf("cannot write the trace: %s is a pipe that no program reads; start the reader first, or unset GPUARD_TRACE to do without", path)
@@ -93,6 +94,7 @@ func openTrace(host *machine.Host) (*decisionTrace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the trace: %w; unset GPUARD_TRACE to do without", err)
 	}
+
 	return &decisionTrace{host: host, file: file}, nil
 }
 
@@ -101,21 +103,26 @@ func (c *decisionTrace) addDecision(l *queueView, plan job.Plan, refusal *job.Re
 	if c == nil || l == nil {
 		return
 	}
+
 	q := l.asked
 	t := tracedDecision{
 		Schema: "gpuard.trace/1", Now: q.Now, Boot: q.Boot, Me: l.me.ID, UID: l.me.UID, PID: os.Getpid(), Next: l.next.ID, Free: l.free,
 		Given: []gpu.UUID{}, Line: []tracedTicket{}, Held: []tracedLease{}, Rooms: q.Rooms, Passed: q.Passed,
 		Reserved: q.Reserved, Rest: q.Rest,
 	}
+
 	for _, ticket := range q.Tickets {
 		t.Line = append(t.Line, tracedTicket{ticket, ticket.UID, ticket.Arrival})
 	}
+
 	for _, lease := range q.Held {
 		t.Held = append(t.Held, tracedLease{lease, lease.UID})
 	}
+
 	if refusal == nil {
 		t.Given = plan.UUIDs()
 	}
+
 	c.decisions = append(c.decisions, t)
 }
 
@@ -128,6 +135,7 @@ func (c *decisionTrace) writeDecisions() {
 		return
 	}
 	defer c.file.Close() //nolint:errcheck // the write says it
+
 	// Files that are no pipe have none.
 	_ = c.file.SetWriteDeadline(time.Now().Add(pipeWriteTimeout))
 	for i := range c.decisions {

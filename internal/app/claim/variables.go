@@ -30,12 +30,15 @@ func LeaseVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *D
 	if err == nil {
 		d.Wall, err = host.WallOf(d.Plan, d.Machine)
 	}
+
 	if err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		_ = d.Held.Lock.Close()
 		return nil, err
 	}
+
 	vars := visible.ForJob(host.Env, d.Held.Lease.ID, d.Plan, FormOfIDs(spec, d.Plan), d.Machine)
+
 	return append(vars, limits...), nil
 }
 
@@ -64,6 +67,7 @@ func shareVariables(ctx context.Context, host *machine.Host, spec job.Spec, d *D
 			if err := d.Folder.SetQuota(d.Held.Lease.ID, level); err != nil {
 				return nil, err
 			}
+
 			d.Plan.Quota, d.Held.Lease.Quota = level, level
 			d.Plan.Notes = append(d.Plan.Notes, note)
 		}
@@ -78,6 +82,7 @@ func startMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decisio
 		// Inside of a lease that goes through MPS.
 		return nil, errors.New("--ids index would name other devices to its daemon than to its clients")
 	}
+
 	for _, g := range d.Plan.Devices {
 		switch {
 		case g.Vendor != gpu.NVIDIA:
@@ -86,19 +91,24 @@ func startMPS(ctx context.Context, host *machine.Host, spec job.Spec, d *Decisio
 			return nil, fmt.Errorf("%s is a MIG slice, which is a hard share already", g)
 		}
 	}
+
 	c, err := MPSControl(ctx, host)
 	if err != nil {
 		return nil, err
 	}
+
 	unlock, err := c.Lock()
 	if err != nil {
 		return nil, err
 	}
+
 	defer unlock()
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
+
 	vars := []visible.Var{{Name: mps.PipeVariable, Value: c.Pipe}, {Name: mps.LogVariable, Value: c.LogFolder()}}
+
 	return append(vars, quota.MPSVars(d.Plan.Devices, d.Plan.Share, spec.Threads)...), nil
 }
 
@@ -128,15 +138,20 @@ func PlanLine(plan job.Plan, lease string) string {
 	if len(plan.Devices) == 0 {
 		return "no GPU is visible to this job"
 	}
+
 	var parts []string
+
 	for _, d := range plan.Devices {
 		parts = append(parts, fmt.Sprintf("%s is %s:%d", d, d.RuntimeName(), d.Logical))
 	}
+
 	if plan.Share > 0 {
 		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "not enforced")))
 	}
+
 	if plan.Isolation != job.NoIsolation {
 		parts = append(parts, "isolated by "+string(plan.Isolation))
 	}
+
 	return strings.Join(parts, ", ") + ", lease " + lease
 }

@@ -48,16 +48,19 @@ func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decis
 	if limit := c.request.spec.Waiting.Limit; limit > 0 {
 		waiting, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+
 		// Not as a deadline: a reading would get what is left of the time, and its devices would seem not to answer.
 		end := time.AfterFunc(limit, func() { cancel(errLate) })
 		defer end.Stop()
 		ctx = waiting
 	}
+
 	w := &waitingRequest{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blockingProcess]<-chan struct{}{}}
 	for {
 		d, err := w.queueOnce(ctx, caught)
 		w.showProgress(false)
 		var by *signalError
+
 		switch {
 		case errors.Is(err, errLate):
 			if w.skipped {
@@ -65,6 +68,7 @@ func (c *claimer) waitInQueue(ctx context.Context, refusal *job.Refusal) (*Decis
 			}
 			last := *w.reliableRefusal()
 			last.Summary += ", after waiting " + c.request.spec.Waiting.Limit.String()
+
 			return nil, &job.Late{Refusal: &last}
 		case !errors.As(err, &by):
 			caught.Stop()
@@ -157,6 +161,7 @@ func (w *waitingRequest) queueOnce(ctx context.Context, caught *interrupt.Signal
 	go func() { heard <- w.watchSignals(ctx, caught, cancel) }()
 	d, err := w.waitWithTicket(ctx)
 	cancel(nil)
+
 	// Also one that came after the last attempt, so that it is not the cause of ctx.
 	sig := <-heard
 	switch cause := context.Cause(ctx); {
@@ -168,6 +173,7 @@ func (w *waitingRequest) queueOnce(ctx context.Context, caught *interrupt.Signal
 		// In the middle of an attempt.
 		return nil, errLate
 	}
+
 	return d, err
 }
 
@@ -192,6 +198,7 @@ func (w *waitingRequest) watchSignals(ctx context.Context, caught *interrupt.Sig
 				cancel(&signalError{sig})
 				return sig
 			}
+
 			select {
 			case w.awake <- struct{}{}:
 			default:
@@ -210,28 +217,35 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 	if self, err := w.host.Proc.Stat(os.Getpid()); err == nil {
 		ticket.Start = self.Start
 	}
+
 	if len(ticket.Devices) < ticket.Count {
 		// Nothing here could ever be enough.
 		return nil, w.refusal
 	}
+
 	var err error
 	w.mine, err = w.folder.QueueTicket(ticket)
 	if err != nil {
 		return nil, err
 	}
+
 	if w.queued != nil {
 		w.queued()
 	}
+
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
 	if err := w.sleepBehind(ctx, queue.MaxCompeting); err != nil {
 		return nil, err
 	}
+
 	w.watcher, err = w.folder.Watch()
 	if err == nil {
 		defer w.watcher.Close() //nolint:errcheck // nothing was written
 	}
+
 	w.host.Patience = cmp.Or(w.host.Patience, machine.ConfigPatience)
 	w.fading, w.tried = q.newPatience(), q.readAt
+
 	for next := (wakeReason{retry: true}); ; {
 		held, err := w.tryClaim(ctx, next)
 		if err == nil {
@@ -241,17 +255,22 @@ func (w *waitingRequest) waitWithTicket(ctx context.Context) (*Decision, error) 
 			}
 			return d, nil
 		}
+
 		if !errors.As(err, &w.refusal) || w.refusal.Never && !w.mayReturn() {
 			return nil, err
 		}
+
 		if w.late == 0 {
 			w.answers = w.refusal
 		}
+
 		w.sayAbsent(w.refusal.Never)
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
+
 		w.showProgress(true)
+
 		for next.retry = false; !next.retry; {
 			next, err = w.awaitWake(ctx)
 			if err != nil {
@@ -269,6 +288,7 @@ func (w *waitingRequest) sleepBehind(ctx context.Context, n int) error {
 		if w.host.Live {
 			part, cancel = context.WithTimeout(ctx, pause)
 		}
+
 		w.showProgress(true)
 		err := w.mine.WaitBehind(part, n)
 		cancel()
@@ -284,8 +304,10 @@ func (w *waitingRequest) sleepBehind(ctx context.Context, n int) error {
 func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.Held, error) {
 	w.host.ForgetConfig()
 	w.skipped = false
+
 	for stale := 0; ; stale++ {
 		w.request.final = stale > rereads
+
 		// Nothing is given on such a reading.
 		old := why.likely && time.Since(w.request.readAt) > machine.MaxReadingAge
 		if reads := why.fresh || old || stale > 0 || !w.host.IsHardware(); reads {
@@ -293,6 +315,7 @@ func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.H
 			if stale > 0 {
 				because = readingTooOld
 			}
+
 			switch err := w.rereadMachine(ctx, because); {
 			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal
@@ -300,21 +323,25 @@ func (w *waitingRequest) tryClaim(ctx context.Context, why wakeReason) (*store.H
 				return nil, err
 			}
 		}
+
 		held, err := claimLocked(w.host, w.request, w.folder, w.boot, w.mine)
 		if errors.Is(err, errStale) {
 			continue
 		}
+
 		w.ahead = 0
 		if w.request.queue != nil {
 			place, _ := w.request.queue.queuePosition()
 			w.ahead = place - 1
 		}
+
 		if err != nil {
 			w.renewTicket()
 			if why.fresh {
 				wakeQueue(w.host, w.request, w.folder, w.boot)
 			}
 		}
+
 		return held, err
 	}
 }
@@ -334,12 +361,15 @@ func (w *waitingRequest) rereadMachine(ctx context.Context, why rereadCause) err
 		}
 		return m, err
 	})
+
 	w.tried = time.Now()
 	w.took = w.tried.Sub(began)
 	if err != nil && !w.silent && ctx.Err() == nil {
 		w.host.Say(err.Error() + "; this request stays in the line meanwhile")
 	}
+
 	w.silent = err != nil
+
 	return err
 }
 
@@ -361,26 +391,32 @@ func (w *waitingRequest) watchExits() <-chan struct{} {
 	if !w.host.IsHardware() {
 		return nil
 	}
+
 	if w.gone == nil {
 		w.gone = make(chan struct{}, 1)
 	}
+
 	// Each takes a thread.
 	const most = 16
+
 	for _, r := range w.refusal.Reasons {
 		for _, p := range r.Processes {
 			b := blockingProcess{p.PID, p.Start}
 			if _, known := w.exits[b]; known || len(w.exits) == most || !needsPolling(r) || p.Start == 0 || !w.host.Proc.IsAlive(p.PID, p.Start) {
 				continue
 			}
+
 			pidfd, err := launch.OpenPidfd(p.PID)
 			if err != nil {
 				continue
 			}
+
 			ended := launch.ExitChannel(pidfd)
 			w.exits[b] = ended
 			go func() {
 				<-ended
 				_ = pidfd.Close()
+
 				select {
 				case w.gone <- struct{}{}:
 				default:
@@ -388,6 +424,7 @@ func (w *waitingRequest) watchExits() <-chan struct{} {
 			}()
 		}
 	}
+
 	return w.gone
 }
 
@@ -401,11 +438,13 @@ func wantText(spec job.Spec) string {
 	case n == 1:
 		text = "1 GPU"
 	}
+
 	switch {
 	case spec.Share > 0:
 		text += fmt.Sprintf(" (a share of %s)", spec.Share)
 	case spec.Memory > 0:
 		text += fmt.Sprintf(" with %s", spec.Memory)
 	}
+
 	return text
 }

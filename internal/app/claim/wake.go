@@ -25,6 +25,7 @@ func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 	pause, fresh := w.untilNextTry()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	// Only on a terminal.
 	var beat <-chan time.Time
 	if w.host.Live && w.host.Stand != nil {
@@ -32,6 +33,7 @@ func (w *waitingRequest) awaitWake(ctx context.Context) (wakeReason, error) {
 		defer t.Stop()
 		beat = t.C
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,28 +79,34 @@ func (w *waitingRequest) untilNextTry() (shortest time.Duration, fresh bool) {
 			shortest, fresh = d, reads
 		}
 	}
+
 	if l := q.queue; l != nil && l.free && !l.mayStart() {
 		left := time.Duration(l.turn.Next[l.next.Key()]-l.boot) + cmp.Or(w.host.Times.Overdue, queue.PassOverAfter)
 		sooner(max(left, 0)+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
+
 	if l := q.queue; l != nil && l.nextLapse() > 0 {
 		sooner(l.nextLapse()+time.Duration(w.ahead+1)*10*time.Millisecond, false)
 	}
+
 	if e := q.firstEnding(w.refusal); w.fading.shouldRetry(e) && (e != endingLease || w.watcher == nil) {
 		// The end of a lease is told.
 		sooner(w.fading.next*time.Duration(w.ahead+1), true)
 		w.fading.next = min(2*w.fading.next, time.Second)
 	}
+
 	every := w.readInterval()
 	if w.ahead > 0 {
 		// In case those ahead are stopped.
 		every *= time.Duration(30 * w.ahead)
 	}
+
 	// Counted from the last reading: events that need none come more often than that where many wait.
 	sooner(max(every-time.Since(w.tried), time.Millisecond), true)
 	if w.watcher == nil {
 		sooner(min(w.readInterval(), time.Second), false)
 	}
+
 	return shortest, fresh
 }
 
@@ -115,10 +123,12 @@ func (w *waitingRequest) awaitFree(ctx context.Context) (look bool, err error) {
 			w.markSkipped()
 			return false, nil
 		}
+
 		wait := time.Duration(max(0, min(w.ahead, 20)-free+1))*turnDelay - waited
 		if wait <= 0 {
 			return true, nil
 		}
+
 		began := time.Now()
 		timer := time.NewTimer(wait)
 		select {
@@ -128,6 +138,7 @@ func (w *waitingRequest) awaitFree(ctx context.Context) (look bool, err error) {
 			timer.Stop()
 			return false, context.Cause(ctx)
 		}
+
 		timer.Stop()
 		waited += time.Since(began)
 	}
@@ -143,6 +154,7 @@ func (w *waitingRequest) countUsable() (free int) {
 		order := queue.OrderTickets(l.asked)
 		w.ahead = w.folder.CountRemaining(order[:max(0, slices.IndexFunc(order, l.isMe))])
 	}
+
 	sight, err := w.folder.ReadSight(w.boot)
 	if err != nil || q.spec.Share > 0 || w.mine.Ticket.Parent != "" || w.mine.Ticket.Allocation != "" || q.spec.Moving != "" {
 		// Others may have the same devices.
@@ -151,6 +163,7 @@ func (w *waitingRequest) countUsable() (free int) {
 	if len(q.newDevices(sight.Changes, w.mine.Ticket.Known)) > 0 {
 		return all
 	}
+
 	for _, id := range w.mine.Ticket.Devices {
 		told := sight.Changes[id].Generation != q.view.Changes[id].Generation
 		busy := slices.ContainsFunc(w.refusal.Reasons, func(r job.Reason) bool { return r.UUID == id && needsPolling(r) })
@@ -158,9 +171,11 @@ func (w *waitingRequest) countUsable() (free int) {
 			free++
 		}
 	}
+
 	if free < w.mine.Ticket.Count {
 		return 0
 	}
+
 	return free
 }
 

@@ -103,25 +103,32 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 			// Without a folder it would be looked for in PATH.
 			program = cmp.Or(c.Dir, ".") + "/" + program
 		}
+
 		path, err := launch.FindCommand(program)
 		if err == nil {
 			_, err = claim.CheckCommand(host, anyGPU, c.Argv, "")
 		}
+
 		if err != nil {
 			return x.result, err
 		}
+
 		x.paths = append(x.paths, path)
 	}
+
 	ctx, heard, stop := x.listenForSignals(ctx)
 	defer stop()
 	err := x.prepareRuns(ctx)
 	if err == nil {
 		err = x.runTurns(ctx)
 	}
+
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		x.result.Interrupted, err = heard(), nil
 	}
+
 	x.result.Answer = experiment.Conclude(x.coreExperiment(), x.result.Runs)
+
 	return x.result, err
 }
 
@@ -162,6 +169,7 @@ func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Co
 			}
 		}
 	}()
+
 	heard = func() os.Signal {
 		select {
 		case sig := <-first:
@@ -171,6 +179,7 @@ func (x *experimentRun) listenForSignals(parent context.Context) (ctx context.Co
 			return syscall.SIGTERM
 		}
 	}
+
 	return ctx, heard, func() {
 		cancel()
 		caught.Stop()
@@ -183,6 +192,7 @@ func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	x.result.Devices = x.devices
 	draw := rand.New(rand.NewPCG(x.request.Seed, 0)) //nolint:gosec // repeatable on purpose
 	x.turns = experiment.PlanTurns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
@@ -190,7 +200,9 @@ func (x *experimentRun) prepareRuns(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for the output of the commands: %w; name another one: TMPDIR=DIR", err)
 	}
+
 	x.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+
 	return err
 }
 
@@ -206,6 +218,7 @@ func (x *experimentRun) runTurns(ctx context.Context) error {
 			x.result.Kept = x.output
 		}
 	}()
+
 	told := map[experiment.Arm]bool{}
 	for _, turn := range x.turns {
 		run, err := x.runTurn(ctx, turn)
@@ -219,6 +232,7 @@ func (x *experimentRun) runTurns(ctx context.Context) error {
 			x.host.Say(fmt.Sprintf("a run of %s does not count: %s", turn.Arm, run.Problem))
 		}
 	}
+
 	return nil
 }
 

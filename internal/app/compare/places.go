@@ -39,18 +39,22 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimen
 			return nil, err
 		}
 	}
+
 	if !slices.ContainsFunc(r.Arms, func(a experiment.Arm) bool { return a.Kind() != experiment.MIG }) {
 		return p, nil
 	}
+
 	if slices.Contains(r.Arms, experiment.MPS) {
 		// Before a GPU is waited for.
 		if _, err := claim.SettleQuota(ctx, host, shareSpec(experiment.MPS, gpu.MiB), false); err != nil {
 			return nil, nameArm(experiment.MPS, err)
 		}
 	}
+
 	if err := p.findGPUs(ctx, host, r); err != nil {
 		return nil, err
 	}
+
 	for _, arm := range r.Arms {
 		if arm != experiment.Shares && arm != experiment.MPS {
 			continue
@@ -59,6 +63,7 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*experimen
 			return nil, nameArm(arm, err)
 		}
 	}
+
 	return p, nil
 }
 
@@ -69,6 +74,7 @@ func shareSpec(arm experiment.Arm, size gpu.Bytes) job.Spec {
 	if arm == experiment.MPS {
 		spec.Quota, spec.Require = job.MPS, job.MPS
 	}
+
 	return spec
 }
 
@@ -94,6 +100,7 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 			widest, need = arm, len(r.Commands)
 		}
 	}
+
 	spec := job.Spec{GPUs: need, Devices: r.Devices}
 	if len(r.Devices) > 0 {
 		spec.GPUs = 0
@@ -101,10 +108,12 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", experiment.Apart, len(r.Devices), need)
 		}
 	}
+
 	desk, err := p.openAllocator(ctx, host, spec)
 	if err != nil {
 		return nameArm(widest, err)
 	}
+
 	seat, err := desk.Wait(ctx, "compare", p.sayWaiting(host))
 	if err != nil {
 		if ctx.Err() != nil {
@@ -112,25 +121,31 @@ func (p *experimentDevices) findGPUs(ctx context.Context, host *machine.Host, r 
 		}
 		return nameArm(widest, err)
 	}
+
 	found, err := host.Read(ctx, gpu.Identity)
 	if lerr := seat.Release(); err == nil {
 		err = lerr
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, given := range seat.Plan.Devices {
 		d, slice, ok := found.FindDevice(given.UUID)
 		if !ok || slice != nil {
 			return exit.Usagef("cannot compare on %s: name whole GPUs in --device; slices have an arm of their own, mig", given.UUID)
 		}
+
 		p.devices = append(p.devices, *d)
 		whole, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
 		if err != nil {
 			return err
 		}
+
 		p.whole = append(p.whole, whole)
 	}
+
 	return nil
 }
 
@@ -156,12 +171,14 @@ func (p *experimentDevices) findShares(ctx context.Context, host *machine.Host, 
 		if err != nil {
 			return err
 		}
+
 		spec := shareSpec(arm, size)
 		spec.GPUs, spec.Devices = 0, on.Devices
 		desk, err := p.openAllocator(ctx, host, spec)
 		if err != nil {
 			return err
 		}
+
 		p.shared[arm] = append(p.shared[arm], desk)
 	}
 	return nil
@@ -174,7 +191,9 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 	if err != nil {
 		return err
 	}
+
 	var best []gpu.MIGDevice
+
 	for i := range found.Devices {
 		of := map[string][]gpu.MIGDevice{}
 		for _, slice := range found.Devices[i].MIG {
@@ -188,6 +207,7 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 			}
 		}
 	}
+
 	if best == nil {
 		what := "MIG slices of one profile"
 		if arm.Profile() != "" {
@@ -196,6 +216,7 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 		return &job.Refusal{Summary: fmt.Sprintf("cannot compare %s: no GPU has %d %s", arm, commands, what), Never: true, Reasons: []job.Reason{},
 			Remedy: "have them made (nvidia-smi mig), or leave the arm out; gpuard status shows the slices"}
 	}
+
 	for _, slice := range best {
 		desk, err := p.openAllocator(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
 		if err != nil {
@@ -203,6 +224,7 @@ func (p *experimentDevices) findSlices(ctx context.Context, host *machine.Host, 
 		}
 		p.slices[arm] = append(p.slices[arm], desk)
 	}
+
 	return nil
 }
 
@@ -249,5 +271,6 @@ func (p *experimentDevices) turnSteps(t experiment.Turn) []turnStep {
 			all.desks = append(all.desks, on(p.shared[t.Arm], t.Places[0]))
 		}
 	}
+
 	return []turnStep{all}
 }

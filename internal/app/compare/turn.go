@@ -55,9 +55,11 @@ func (c *awaitedChildren) startProcess(command batch.Command, null *os.File) (in
 	if err != nil {
 		return pid, err
 	}
+
 	if c.pids == nil {
 		c.pids = map[int]bool{}
 	}
+
 	c.pids[pid] = true
 
 	return pid, err
@@ -119,6 +121,7 @@ func (x *experimentRun) runTurn(ctx context.Context, t experiment.Turn) (*experi
 	for c := range run.Commands {
 		run.Commands[c] = experiment.Outcome{Command: experiment.CommandLetter(c), Metrics: []experiment.Value{}}
 	}
+
 	meter := &experiment.Meter{}
 	for _, step := range x.turnSteps(t) {
 		s := &runningStep{experimentRun: x, run: run, meter: meter}
@@ -129,7 +132,9 @@ func (x *experimentRun) runTurn(ctx context.Context, t experiment.Turn) (*experi
 			break
 		}
 	}
+
 	run.Use = meter.Use()
+
 	return run, nil
 }
 
@@ -140,10 +145,12 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 			err = lerr
 		}
 	}()
+
 	s.seats, err = s.takeLeases(ctx, what)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
+
 	for _, seat := range s.seats {
 		for _, d := range seat.Plan.Devices {
 			if id := string(d.UUID); !slices.Contains(s.run.Devices, id) {
@@ -151,14 +158,17 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 			}
 		}
 	}
+
 	s.shared = len(what.desks) < len(what.commands)
 	s.startClock()
+
 	for i, c := range what.commands {
 		err = s.startMember(c, s.seats[min(i, len(s.seats)-1)])
 		if err != nil {
 			break
 		}
 	}
+
 	if err == nil && s.request.Load != "" {
 		s.startClock()
 		for _, m := range s.members {
@@ -168,12 +178,15 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 			}
 		}
 	}
+
 	interrupted := s.awaitMembers(ctx, err != nil)
 	if kerr := s.tree.Kill(job.KillGrace); kerr != nil {
 		// What commands leave behind would disturb the next run.
 		s.host.Say(kerr.Error())
 	}
+
 	s.recordStep()
+
 	for _, m := range s.members {
 		for _, pid := range m.pids {
 			if pid != 0 {
@@ -181,6 +194,7 @@ func (s *runningStep) runStep(ctx context.Context, what turnStep) (err error) {
 			}
 		}
 	}
+
 	return cmp.Or(err, interrupted)
 }
 
@@ -194,6 +208,7 @@ func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*c
 		if err != nil {
 			return nil, err
 		}
+
 		busy := -1
 		for i, desk := range what.desks {
 			if i == first {
@@ -205,9 +220,11 @@ func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*c
 				break
 			}
 		}
+
 		if busy < 0 {
 			return seats, nil
 		}
+
 		var refusal *job.Refusal
 		if !errors.As(err, &refusal) || refusal.Never {
 			return takenLeases(seats), err
@@ -215,6 +232,7 @@ func (s *runningStep) takeLeases(ctx context.Context, what turnStep) (seats []*c
 		if err := releaseLeases(seats); err != nil {
 			return nil, err
 		}
+
 		first = busy
 	}
 }
@@ -255,11 +273,13 @@ func (s *runningStep) startMember(c int, seat *claim.CommandLease) error {
 	if err := s.launchProcess(m, ownProcess, batch.Command{Path: s.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
 		return err
 	}
+
 	s.members = append(s.members, m)
 	if s.shared {
 		// The lease stays this process's.
 		return nil
 	}
+
 	return seat.Entrust(m.pids[ownProcess])
 }
 
@@ -277,6 +297,7 @@ func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Comma
 	if err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
 	}
+
 	defer command.Log.Close() //nolint:errcheck // the command has its own
 	m.began = time.Now()
 	m.pids[who], err = s.crew.startProcess(command, s.null)
@@ -284,6 +305,7 @@ func (s *runningStep) launchProcess(m *stepCommand, who int, command batch.Comma
 		_ = os.Remove(m.logs[who])
 		return fmt.Errorf("cannot run %q: %w", command.Argv[0], err)
 	}
+
 	return nil
 }
 
@@ -302,6 +324,7 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 			}
 		}
 	}
+
 	tick := time.NewTicker(cmp.Or(s.host.Times.Sample, sampleEvery))
 	defer tick.Stop()
 	var kill <-chan time.Time
@@ -311,10 +334,12 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 			kill = time.After(killGrace)
 		}
 	}
+
 	over := ctx.Done()
 	if incomplete {
 		stop()
 	}
+
 	for left > 0 {
 		select {
 		case e := <-ended:
@@ -334,6 +359,7 @@ func (s *runningStep) awaitMembers(ctx context.Context, incomplete bool) (interr
 			_ = s.tree.Kill(job.KillGrace)
 		}
 	}
+
 	return interrupted
 }
 
@@ -344,11 +370,13 @@ func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 		// A command whose load is done, or a load whose command has ended.
 		return false
 	}
+
 	m.ended, m.how = e.at, e.how
 	what := experiment.CommandLetter(m.command)
 	if e.who == loadProcess {
 		what = "the load of " + what
 	}
+
 	how := ""
 	switch {
 	case e.err != nil:
@@ -360,10 +388,12 @@ func (s *runningStep) recordEnd(e processExit, stopping bool) bool {
 	case served && e.who == ownProcess:
 		how = "ended before its load"
 	}
+
 	if how != "" && !stopping {
 		m.failed = true
 		s.run.Problem = fmt.Sprintf("%s %s; its output: %s", what, how, m.logs[e.who])
 	}
+
 	return how != "" || served && !slices.ContainsFunc(s.members, func(m *stepCommand) bool { return m.ended.IsZero() })
 }
 
@@ -374,17 +404,21 @@ func (s *runningStep) sampleDevices(ctx context.Context) {
 		// The next reading stands for this time too.
 		return
 	}
+
 	var devices []gpu.Device
+
 	for _, seat := range s.seats {
 		for _, given := range seat.Plan.Devices {
 			d, slice, ok := m.FindDevice(given.UUID)
 			if !ok {
 				return
 			}
+
 			read := *d
 			if slice != nil {
 				read.MemoryUsed = slice.MemoryUsed
 			}
+
 			i := slices.IndexFunc(devices, func(other gpu.Device) bool { return other.UUID == d.UUID })
 			switch {
 			case i < 0:
@@ -395,9 +429,11 @@ func (s *runningStep) sampleDevices(ctx context.Context) {
 			}
 		}
 	}
+
 	now := time.Now()
 	s.meter.Add(now.Sub(s.sampled), devices)
 	s.sampled = now
+
 	for _, one := range s.members {
 		one.recordPeak(&m, s.host.Proc.ProcessTree(one.pids[ownProcess]))
 	}
@@ -426,23 +462,28 @@ func (s *runningStep) recordStep() {
 	if len(s.members) == 0 {
 		return
 	}
+
 	// In which all run.
 	from, to := s.members[0].began, s.members[0].ended
 	last := to
 	for _, m := range s.members[1:] {
 		from, to, last = laterTime(from, m.began), earlierTime(to, m.ended), laterTime(last, m.ended)
 	}
+
 	s.run.Seconds += last.Sub(s.members[0].began).Seconds()
 	s.meter.Rest(last.Sub(s.sampled))
+
 	for _, m := range s.members {
 		out := &s.run.Commands[m.command]
 		out.Seconds, out.Memory, out.Signal = m.ended.Sub(m.began).Seconds(), m.peak, m.how.Signal
 		if m.how.Signal == "" && m.how.Code >= 0 {
 			out.Exit = &m.how.Code
 		}
+
 		if len(s.members) > 1 && out.Seconds > 0 {
 			out.Company = new(max(0, to.Sub(from).Seconds()) / out.Seconds)
 		}
+
 		m.seat.NoteEnd(out.Exit, out.Signal, peakOf(m))
 		s.readOutput(m, out)
 	}
@@ -490,10 +531,13 @@ func readTail(path string) []byte {
 	if err != nil {
 		return nil
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	if info, err := file.Stat(); err == nil && info.Size() > outputRead {
 		_, _ = file.Seek(-outputRead, io.SeekEnd)
 	}
+
 	text, _ := io.ReadAll(io.LimitReader(file, outputRead))
+
 	return text
 }

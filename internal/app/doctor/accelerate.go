@@ -21,6 +21,7 @@ func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	if !filepath.IsAbs(found.Path) {
 		return hostinfo.AnswerOf(hostinfo.Accelerate{})
 	}
+
 	text, err := files.ReadFile(found.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -30,6 +31,7 @@ func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	case !text.IsOwnedBy(uint32(os.Geteuid())): //nolint:gosec // a uid
 		return hostinfo.NoAnswer[hostinfo.Accelerate](found.Path + " belongs to another user")
 	}
+
 	docs, err := yamltree.Parse(text.Content)
 	if err != nil {
 		return hostinfo.NoAnswer[hostinfo.Accelerate](found.Path + ": " + err.Error())
@@ -40,6 +42,7 @@ func siteAccelerate(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 			found.GPUIDs, found.Line = ids.Text, ids.At.Line
 		}
 	}
+
 	return hostinfo.AnswerOf(found)
 }
 
@@ -51,12 +54,15 @@ func accelerateFile(env visible.Env) string {
 	if !hasCache {
 		cache = "~/.cache"
 	}
+
 	folder, isSet := env.Lookup("HF_HOME")
 	if !isSet {
 		folder = filepath.Join(cache, "huggingface")
 	}
+
 	if rest, ok := strings.CutPrefix(folder, "~/"); ok {
 		folder = filepath.Join(cmp.Or(home, "~"), rest)
 	}
+
 	return filepath.Join(folder, "accelerate/default_config.yaml")
 }

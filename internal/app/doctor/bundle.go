@@ -45,17 +45,20 @@ func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw boo
 	if err != nil {
 		return nil, err
 	}
+
 	if !raw {
 		files, err = scrubFiles(files, newScrubber(host, d.Site))
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	files = slices.Insert(files, 0, packedFile{"README.txt", "what is in here", bundleReadme(files, raw)})
 	name := "gpuard-doctor-" + d.Site.Now.Format("20060102-150405") + ".tar.gz"
 	if info, err := os.Stat(path); path == "" || err == nil && info.IsDir() {
 		path = filepath.Join(path, name)
 	}
+
 	data, err := packArchive(strings.TrimSuffix(name, ".tar.gz"), files, d.Site.Now)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack the files: %w", err)
@@ -63,6 +66,7 @@ func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw boo
 	if err := writeOnce(path, data); err != nil {
 		return nil, err
 	}
+
 	return &bundleArchive{path, gpu.Bytes(len(data)), files}, nil
 }
 
@@ -91,7 +95,9 @@ func packArchive(folder string, files []packedFile, now time.Time) ([]byte, erro
 			return nil, err
 		}
 	}
+
 	err := errors.Join(tape.Close(), zip.Close())
+
 	return out.Bytes(), err
 }
 
@@ -105,43 +111,54 @@ func newScrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 			}
 		}
 	}
+
 	value := func(name string) string {
 		v, _ := host.Env.Lookup(name)
 		return v
 	}
+
 	name, _ := os.Hostname()
 	short, _, _ := strings.Cut(name, ".")
 	add(redact.Host, name, short, value("HOSTNAME"), value("HOST"), value("MASTER_ADDR"), value("NCCL_HOSTID"), value("SLURMD_NODENAME"))
 	add(redact.User, host.Names(uint32(os.Geteuid())), value("USER"), value("LOGNAME"), value("SUDO_USER"), filepath.Base(value("HOME")))
+
 	for _, p := range s.Machine.Found.Processes {
 		add(redact.User, p.User)
 		add(redact.Command, p.Command, prose.Brief(p.Command))
 	}
+
 	for _, l := range s.Leftovers.Found {
 		add(redact.User, l.User)
 		add(redact.Command, l.Command, prose.Brief(l.Command))
 	}
+
 	var keep []string
+
 	for _, p := range s.Pythons.Found {
 		add(redact.Path, p.Prefix, p.Interpreter)
 		add(redact.Name, filepath.Base(p.Prefix))
+
 		for _, q := range p.Packages {
 			add(redact.Path, q.Folder)
 			keep = append(keep, q.Version)
 		}
 	}
+
 	for _, l := range s.Libraries.Found {
 		keep = append(keep, l.Version)
 	}
+
 	add(redact.Path, value("HOME"), value("VIRTUAL_ENV"), value("CONDA_PREFIX"), s.State.Found.Folder)
 	add(redact.User, s.Policy.Found.Names...)
 	add(redact.User, folderOwners(host, s.State.Found)...)
+
 	for _, pair := range tellingVariables(host.Env) {
 		// A path with blanks ends where no pattern sees it.
 		if _, v, _ := strings.Cut(pair, "="); strings.HasPrefix(v, "/") || strings.HasPrefix(v, "~") {
 			add(redact.Path, filepath.SplitList(v)...)
 		}
 	}
+
 	return redact.New(secrets, keep)
 }
 
@@ -163,15 +180,18 @@ func folderOwners(host *machine.Host, state hostinfo.State) (names []string) {
 		if folder == "" {
 			continue
 		}
+
 		for above := folder; above != filepath.Dir(above); above = filepath.Dir(above) {
 			add(above)
 		}
+
 		entries, _ := filepath.Glob(filepath.Join(folder, "*"))
 		inner, _ := filepath.Glob(filepath.Join(folder, "*", "*"))
 		for _, path := range slices.Concat(entries, inner) {
 			add(path)
 		}
 	}
+
 	return names
 }
 
@@ -195,13 +215,16 @@ func scrubFiles(files []packedFile, by *redact.Scrubber) ([]packedFile, error) {
 func bundleReadme(files []packedFile, raw bool) []byte {
 	var b strings.Builder
 	b.WriteString("What gpuard doctor saw, for a bug report.\n\n")
+
 	for _, f := range files {
 		fmt.Fprintf(&b, "%-16s %s\n", f.Name, f.About)
 	}
+
 	if raw {
 		_, _ = io.WriteString(&b, "\nNothing was replaced: names, paths and addresses are in it as they are.\n")
 	} else {
 		_, _ = io.WriteString(&b, "\nNames of people, computers and files, addresses, serial numbers and UUIDs were replaced by words such as user-1,\nthe same word for the same thing. What is left is worth a look before it is sent.\n")
 	}
+
 	return []byte(b.String())
 }

@@ -27,6 +27,7 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 		}
 		return false
 	}
+
 	c.Hook = is("/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-container-toolkit", "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook")
 	c.Toolkit = c.Hook || is("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-ctk")
 	c.Docker = is("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/usr/sbin/dockerd")
@@ -34,23 +35,28 @@ func siteContainers(_ context.Context, host *machine.Host) hostinfo.Answer[hosti
 	if c.Docker {
 		c.DockerSocket, c.DockerDenied = dockerSocket(host)
 	}
+
 	if c.Podman && os.Getuid() != 0 {
 		c.PodmanLacks = podmanLacks(host)
 	}
+
 	c.ToolkitVersion = toolkitVersion(host)
 	readSettings(host, &c, "/etc/nvidia-container-runtime/config.toml", &c.ConfigPath, toolkit.ReadRuntime)
 	readSettings(host, &c, "/etc/docker/daemon.json", &c.DockerConfig, toolkit.ReadDocker)
 	if c.CgroupDriver == "" && c.Docker {
 		c.CgroupDriver, c.CgroupDefault = defaultCgroupDriver(host), true
 	}
+
 	for _, hook := range []string{"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", "/etc/containers/oci/hooks.d/oci-nvidia-hook.json"} {
 		if is(hook) {
 			c.HookFile = hook
 		}
 	}
+
 	var wrong []string
 	c.Specs, wrong = engine.Specs(host)
 	c.Problems = append(c.Problems, wrong...)
+
 	return hostinfo.AnswerOf(c)
 }
 
@@ -94,10 +100,12 @@ func readSettings(host *machine.Host, c *hostinfo.Containers, path string, into 
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
+
 	*into = path
 	if err == nil {
 		err = read(text.Content, c)
 	}
+
 	if err != nil {
 		c.Problems = append(c.Problems, path+": "+err.Error())
 	}

@@ -35,6 +35,7 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 	l := &readingSet{ctx: ctx, say: host.Say}
 	defer l.endReadings()
 	one := *host
+
 	// Readings speak from several goroutines.
 	one.Say = l.sayLine
 	host, l.host = &one, &one
@@ -43,12 +44,15 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 		if of != "" || run {
 			return s, exit.Usagef("cannot look at Python environments of %s: only its devices are known; leave --for and --run out, or --machine", host.Machine)
 		}
+
 		m, err := host.Read(ctx, gpu.Everything)
 		s.Machine = hostinfo.AnswerOf(m)
 		fillNotLooked(&s)
 		setLeftovers(&s, siteLeftovers(ctx, host, s.Machine))
+
 		return s, err
 	}
+
 	s.Container = host.Container()
 	usual := cmp.Or(host.Times.Survey, 5*time.Second)
 	patient := usual
@@ -56,6 +60,7 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 		// An import of a large library from a cold disk.
 		patient += 2 * time.Minute
 	}
+
 	startReading(l, "the devices", 4*cmp.Or(host.Times.Driver, 5*time.Second), &s.Machine, siteMachine)
 	startReading(l, "the driver", usual, &s.Driver, siteDriver)
 	startReading(l, "the PCI bus", usual, &s.Cards, siteCards)
@@ -75,17 +80,21 @@ func surveySite(ctx context.Context, host *machine.Host, of string, run bool) (h
 		misuse <- err
 		return found
 	})
+
 	l.awaitReadings()
 	devices, held := s.Machine, hostinfo.Answer[memoryUse]{}
 	start := cmp.Or(host.Times.Probe, 10*time.Second)
 	startReading(l, "the CUDA driver", start+time.Second, &s.CUDA, func(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo.CUDA] {
 		return siteCUDA(ctx, host, devices, start)
 	})
+
 	startReading(l, "leftovers", usual, &held, func(ctx context.Context, host *machine.Host) hostinfo.Answer[memoryUse] {
 		return siteLeftovers(ctx, host, devices)
 	})
+
 	l.awaitReadings()
 	setLeftovers(&s, held)
+
 	select {
 	case err := <-misuse:
 		return s, err
@@ -122,6 +131,7 @@ func startReading[T any](l *readingSet, what string, deadline time.Duration, int
 			}()
 			found <- read(ctx, l.host)
 		}()
+
 		select {
 		case *into = <-found:
 		case <-ctx.Done():
@@ -131,6 +141,7 @@ func startReading[T any](l *readingSet, what string, deadline time.Duration, int
 			}
 			*into = hostinfo.NoAnswer[T](late)
 		}
+
 		l.changePending(func() {
 			l.pending = slices.DeleteFunc(l.pending, func(p string) bool { return p == what })
 		})
@@ -161,6 +172,7 @@ func (l *readingSet) awaitReadings() {
 		l.all.Wait()
 		close(done)
 	}()
+
 	for pause := time.Second; ; pause *= 3 {
 		timer := time.NewTimer(pause)
 		select {
@@ -181,12 +193,14 @@ func (l *readingSet) awaitReadings() {
 func siteMachine(ctx context.Context, host *machine.Host) hostinfo.Answer[gpu.Machine] {
 	m, err := host.Read(ctx, gpu.Everything)
 	var none *gpu.Unavailable
+
 	switch {
 	case errors.As(err, &none):
 		return hostinfo.Answer[gpu.Machine]{Problem: none.Text, Do: none.Remedy}
 	case err != nil:
 		return hostinfo.NoAnswer[gpu.Machine](err.Error())
 	}
+
 	return hostinfo.AnswerOf(m)
 }
 

@@ -27,21 +27,25 @@ func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 	if err != nil {
 		return hostinfo.NoAnswer[hostinfo.Driver](err.Error())
 	}
+
 	if len(d.Switches) > 0 {
 		if runs, sees := host.Proc.IsProgramRunning("nv-fabricmanager"); sees {
 			d.FabricManager = &runs
 		}
 	}
+
 	// That the cache cannot be read is told with the libraries.
 	found, _ := librarySearch(host).Libraries()
 	if l, ok := loader.FirstNamed(found, "libnvidia-ml.so.1"); ok {
 		d.Library, d.LibraryPath = l.Version, l.Path
 	}
+
 	if l, ok := loader.FirstNamed(found, "libcuda.so.1"); ok {
 		d.CUDALibrary, d.CUDAPath = l.Version, l.Path
 	} else {
 		d.Elsewhere = librarySearch(host).FindOutside("libcuda.so.1")
 	}
+
 	return hostinfo.AnswerOf(d)
 }
 
@@ -51,12 +55,15 @@ func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Mac
 	if m.Problem != "" || !slices.ContainsFunc(m.Found.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" }) {
 		return hostinfo.NoAnswer[hostinfo.CUDA]("not looked: no NVIDIA GPU answers")
 	}
+
 	env := slices.DeleteFunc(slices.Clone(host.Env), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return slices.Contains(visible.Variables(), name)
 	})
+
 	a, err := libcuda.AskInChild(ctx, env, limit)
 	var none *gpu.Unavailable
+
 	switch {
 	case errors.As(err, &none) && a.Code != 0:
 		return hostinfo.AnswerOf(hostinfo.CUDA{Code: a.Code, Word: a.Word, Remedy: none.Remedy})
@@ -65,6 +72,7 @@ func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Mac
 	case err != nil:
 		return hostinfo.NoAnswer[hostinfo.CUDA](err.Error())
 	}
+
 	return hostinfo.AnswerOf(hostinfo.CUDA{Code: a.Code, Word: a.Word})
 }
 
@@ -73,16 +81,19 @@ func siteCards(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo
 	if host.Cards == nil {
 		return hostinfo.NoAnswer[[]hostinfo.Card]("not looked")
 	}
+
 	cards, err := host.Cards()
 	if err != nil {
 		return hostinfo.NoAnswer[[]hostinfo.Card](err.Error())
 	}
+
 	minors := kmod.DeviceMinors(host.Root)
 	for i := range cards {
 		if n, ok := minors[cards[i].PCI]; ok {
 			cards[i].Minor = &n
 		}
 	}
+
 	return hostinfo.AnswerOf(cards)
 }
 
@@ -114,6 +125,7 @@ func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.E
 	if host.KernelLog == "" {
 		return hostinfo.NoAnswer[[]hostinfo.Error]("not looked")
 	}
+
 	found, err := kmsg.ReadErrors(host.KernelLog)
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
@@ -121,12 +133,15 @@ func siteLog(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.E
 	case err != nil:
 		return hostinfo.NoAnswer[[]hostinfo.Error]("the kernel's log cannot be read: " + err.Error())
 	}
+
 	var all []hostinfo.Error
+
 	for _, e := range found {
 		if !e.After {
 			all = append(all, hostinfo.Error{PCI: e.PCI, XID: e.XID})
 		}
 	}
+
 	return hostinfo.AnswerOf(all)
 }
 
@@ -153,15 +168,18 @@ func siteLeftovers(ctx context.Context, host *machine.Host, m hostinfo.Answer[gp
 		if err != nil {
 			return hostinfo.NoAnswer[memoryUse]("the leases cannot be read: " + err.Error())
 		}
+
 		h := memoryUse{now.Processes, leftover.FindRows(registry.LeftoverInput(host, now, held))}
 		if look == maxLeftoverLooks || !host.IsHardware() || !slices.ContainsFunc(h.rows, func(r leftover.Row) bool { return mayBeEnding(now, r) }) {
 			return hostinfo.AnswerOf(h)
 		}
+
 		select {
 		case <-time.After(leftoverLookPause):
 		case <-ctx.Done():
 			return hostinfo.AnswerOf(h)
 		}
+
 		if again, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes); err == nil {
 			now = again
 		}

@@ -28,16 +28,20 @@ func collectEvidence(host *machine.Host, d check.Diagnosis, version string) (fil
 		err = errors.Join(err, encoding)
 		files = append(files, packedFile{name, about, append(data, '\n')})
 	}
+
 	add("doctor.json", "the verdict and every finding: gpuard doctor --json", struct {
 		Schema string `json:"schema"`
 		check.Diagnosis
 	}{"gpuard.doctor/1", d})
+
 	if m := withoutUnknownKeys(d.Site.Machine.Found); d.Site.Machine.Problem == "" {
 		data, encoding := m.Encode()
 		err = errors.Join(err, encoding)
 		files = append(files, packedFile{"machine.json", "the devices and their processes: gpuard status --machine machine.json", data})
 	}
+
 	add("site.json", "what the findings were made from", otherReadings(d.Site))
+
 	for _, f := range []struct {
 		name, about string
 		lines       []string
@@ -49,6 +53,7 @@ func collectEvidence(host *machine.Host, d check.Diagnosis, version string) (fil
 	} {
 		files = append(files, packedFile{f.name, f.about, []byte(strings.Join(f.lines, "\n") + "\n")})
 	}
+
 	return files, err
 }
 
@@ -57,16 +62,20 @@ func collectEvidence(host *machine.Host, d check.Diagnosis, version string) (fil
 func withoutUnknownKeys(m gpu.Machine) gpu.Machine {
 	m.Extra = nil
 	m.Devices, m.Processes = slices.Clone(m.Devices), slices.Clone(m.Processes)
+
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		d.Extra, d.MIG = nil, slices.Clone(d.MIG)
+
 		for j := range d.MIG {
 			d.MIG[j].Extra = nil
 		}
 	}
+
 	for i := range m.Processes {
 		m.Processes[i].Extra = nil
 	}
+
 	return m
 }
 
@@ -74,10 +83,12 @@ func withoutUnknownKeys(m gpu.Machine) gpu.Machine {
 func otherReadings(s hostinfo.Site) hostinfo.Site {
 	s.Env, s.Machine.Found = nil, gpu.Machine{}
 	s.Pythons.Found = slices.Clone(s.Pythons.Found)
+
 	for i := range s.Pythons.Found {
 		p := &s.Pythons.Found[i]
 		p.Packages = slices.DeleteFunc(slices.Clone(p.Packages), func(p hostinfo.Package) bool { return !isAboutGPUs(p.Name) })
 	}
+
 	return s
 }
 
@@ -112,6 +123,7 @@ func isTelling(name string) bool {
 	prefixes := []string{"CUDA_", "NVIDIA_", "NCCL_", "TORCH_", "PYTORCH_", "TF_", "XLA_", "JAX_", "ROCR_", "HIP_", "HSA_", "ROCM_", "ZE_", "SYCL_", "ONEAPI_", "OMP_", "MKL_",
 		"OPENBLAS_", "ORT_", "CUPY_", "VLLM_", "GPUARD_"}
 	_, known := compat.SuggestName(name)
+
 	return known || slices.Contains(exact, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
@@ -125,6 +137,7 @@ func logLines(log hostinfo.Answer[[]hostinfo.Error]) (lines []string) {
 	if len(lines) == 0 {
 		return []string{"none"}
 	}
+
 	return lines
 }
 
@@ -134,6 +147,7 @@ func listState(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 	if state.Problem != "" {
 		return []string{"not known: " + state.Problem}
 	}
+
 	for _, folder := range append([]string{state.Found.Folder}, state.Found.Others...) {
 		if folder == "" {
 			continue
@@ -154,9 +168,11 @@ func listState(state hostinfo.Answer[hostinfo.State]) (lines []string) {
 				}
 				lines = append(lines, fmt.Sprintf("%s %d %d %s %s", info.Mode(), uid, info.Size(), info.ModTime().UTC().Format(time.RFC3339), path))
 			}
+
 			return nil
 		})
 	}
+
 	return lines
 }
 
@@ -166,14 +182,17 @@ func systemLines(host *machine.Host, version string) []string {
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		lines = append(lines, "kernel "+strings.TrimSpace(string(kernel)))
 	}
+
 	release, err := os.ReadFile(filepath.Join("/", host.Root, "etc/os-release"))
 	if err != nil {
 		lines = append(lines, "distribution not known: "+err.Error())
 	}
+
 	for line := range strings.Lines(string(release)) {
 		if name, _, _ := strings.Cut(line, "="); slices.Contains([]string{"ID", "VERSION_ID", "PRETTY_NAME"}, name) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
+
 	return lines
 }

@@ -39,6 +39,7 @@ func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.
 			found = append(found, hostinfo.NCCLFile{Path: shown, Settings: nccl.ReadSettings(text.Content)})
 		}
 	}
+
 	own, _ := host.Env.Lookup("NCCL_CONF_FILE")
 	home, _ := host.Env.Lookup("HOME")
 	switch {
@@ -49,6 +50,8 @@ func siteNCCL(_ context.Context, host *machine.Host) hostinfo.Answer[[]hostinfo.
 	case filepath.IsAbs(home):
 		add(filepath.Join(home, ".nccl.conf"), filepath.Join(home, ".nccl.conf"), false)
 	}
+
 	add("/etc/nccl.conf", filepath.Join(host.Root, "etc/nccl.conf"), false)
+
 	return hostinfo.AnswerOf(found)
 }

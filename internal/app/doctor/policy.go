@@ -17,9 +17,11 @@ func sitePolicy(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 		out.Problem = err.Error()
 		return hostinfo.AnswerOf(out)
 	}
+
 	for _, f := range p {
 		out.Files = append(out.Files, f.Path)
 		out.Rules += len(f.Rules)
+
 		for _, r := range f.Rules {
 			for _, of := range []struct {
 				database, word string
@@ -34,5 +36,6 @@ func sitePolicy(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 			}
 		}
 	}
+
 	return hostinfo.AnswerOf(out)
 }

@@ -36,12 +36,15 @@ func sitePythons(ctx context.Context, host *machine.Host, of string, run bool) (
 		p.Active = true
 		places = []pyenv.Environment{p}
 	}
+
 	found := readPythons(ctx, host, w, places)
+
 	// One that starts, and that the caller has activated: a .venv in this folder may be another user's.
 	i := slices.IndexFunc(found, func(p hostinfo.Python) bool { return p.Interpreter != "" && p.Active })
 	if run && i >= 0 {
 		found[i].Ran = probePython(ctx, w, found[i])
 	}
+
 	return hostinfo.AnswerOf(found), nil
 }
 
@@ -54,11 +57,13 @@ func readPythons(ctx context.Context, host *machine.Host, w pyenv.SearchScope, p
 		i int
 		p hostinfo.Python
 	}
+
 	done := make(chan read, len(places))
 	for i, place := range places {
 		found[i] = hostinfo.Python{Prefix: place.Prefix, Interpreter: place.Interpreter, Version: place.Version, Kind: place.Kind, Active: place.Active, Problem: "its disk did not answer in time"}
 		go func() { done <- read{i, readPython(ctx, w, place)} }()
 	}
+
 	for range places {
 		select {
 		case r := <-done:
@@ -67,6 +72,7 @@ func readPythons(ctx context.Context, host *machine.Host, w pyenv.SearchScope, p
 			return found
 		}
 	}
+
 	return found
 }
 
@@ -77,6 +83,7 @@ func readPython(ctx context.Context, w pyenv.SearchScope, place pyenv.Environmen
 	if parts := strings.SplitN(config.Version, ".", 3); place.Version == "" && len(parts) >= 2 {
 		place.Version = parts[0] + "." + parts[1]
 	}
+
 	own, version := w.PackageFolders(ctx, place)
 	p.Version = cmp.Or(version, place.Version)
 	venv := place.Kind == "venv"
@@ -86,28 +93,34 @@ func readPython(ctx context.Context, w pyenv.SearchScope, place pyenv.Environmen
 		system, _ := w.PackageFolders(ctx, pyenv.Environment{Prefix: filepath.Dir(config.Home), Version: p.Version})
 		folders = slices.Concat(before, own, user, system)
 	}
+
 	for _, f := range folders {
 		if f.Problem != "" && p.Problem == "" {
 			p.Problem = fmt.Sprintf("cannot list %s: %s", f.Path, f.Problem)
 		}
+
 		for _, name := range f.Names {
 			if name, version, ok := pydist.ParseFolderName(name); ok {
 				p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Folder: f.Path, From: "dist-info"})
 			}
 		}
+
 		if t, ok := pydist.ParseTorch(f.Torch); ok && p.Torch == nil {
 			p.Torch = &t
 		}
+
 		p.ONNX = cmp.Or(p.ONNX, pydist.ParseONNX(f.ONNX))
 		if p.Llama == nil {
 			p.Llama = f.Llama
 		}
 	}
+
 	for _, file := range w.CondaFiles(place) {
 		if name, version, build, ok := pydist.ParseCondaRecord(file); ok {
 			p.Packages = append(p.Packages, hostinfo.Package{Name: name, Version: version, Build: build, Folder: place.Prefix, From: "conda"})
 		}
 	}
+
 	return p
 }
 

@@ -23,26 +23,32 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	if err != nil {
 		return hostinfo.NoAnswer[hostinfo.State](err.Error())
 	}
+
 	own, _ := host.Env.Lookup("GPUARD_STATE")
 	s.Folder, s.Named = path, own != ""
+
 	for _, o := range others {
 		if _, err := os.Lstat(o); err == nil && filepath.Clean(o) != path {
 			s.Others = append(s.Others, o)
 		}
 	}
+
 	if _, warning := store.LocateFolder(host.Run, host.Tmp); own == "" && warning != "" {
 		s.Passing = warning
 	}
+
 	s.Unshared = host.SharingNote(path)
 	if s.Unshared == "" {
 		if err := host.CheckShared(path); err != nil {
 			s.Unshared = err.Error()
 		}
 	}
+
 	readStateFolder(host, &s)
 	readQuotaLevels(ctx, host, &s)
 	means := host.IsolationMeans(job.Cgroup)
 	s.Namespace, s.Landlock, s.Cgroup = means.Namespace, means.Landlock, means.Cgroup
+
 	return hostinfo.AnswerOf(s)
 }
 
@@ -55,6 +61,7 @@ func readStateFolder(host *machine.Host, s *hostinfo.State) {
 			s.Owner = host.Names(st.Uid)
 		}
 	}
+
 	folder, err := host.Folder(gpu.Machine{}, false)
 	switch {
 	case err != nil:
@@ -64,10 +71,12 @@ func readStateFolder(host *machine.Host, s *hostinfo.State) {
 		s.Problem = makeObstacle(host, s.Folder)
 		return
 	}
+
 	defer folder.Close() //nolint:errcheck // read only
 	leases, problems := folder.Leases()
 	tickets, more := folder.Tickets()
 	s.Leases, s.Tickets = len(leases), len(tickets)
+
 	for _, p := range slices.Concat(problems, more) {
 		s.Entries = append(s.Entries, p.Path+": "+p.Text)
 	}
@@ -80,6 +89,7 @@ func makeObstacle(host *machine.Host, path string) string {
 	if err := syscall.Access(parent, write|search); err != nil {
 		return host.FolderError(path, &os.PathError{Op: "cannot make the state folder", Path: path, Err: err}).Error()
 	}
+
 	return ""
 }
 

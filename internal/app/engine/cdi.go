@@ -26,20 +26,24 @@ func Specs(host *machine.Host) (found []hostinfo.CDISpec, problems []string) {
 		if err != nil {
 			problems = append(problems, folder+": "+err.Error())
 		}
+
 		for i, name := range names {
 			if i == 64 {
 				problems = append(problems, fmt.Sprintf("%s: only the first %d of %d files were read", folder, i, len(names)))
 				break
 			}
+
 			path := folder + "/" + name
 			text, err := files.ReadFile(host.SystemPath(path))
 			spec, bad := cdi.ReadSpec(text.Content)
 			if err == nil {
 				err = bad
 			}
+
 			if err != nil {
 				spec = hostinfo.CDISpec{Problem: err.Error(), Closed: errors.Is(err, os.ErrPermission)}
 			}
+
 			spec.Path, spec.Folder, spec.Modified = path, place, text.Modified
 			found = append(found, spec)
 		}
@@ -53,6 +57,7 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 	if err != nil {
 		return container.Spec{}, nil, err
 	}
+
 	libraries, notes := map[string]string{}, []string(nil)
 	if vendor == gpu.NVIDIA {
 		libraries = driverLibraries(host.Root)
@@ -60,13 +65,16 @@ func MachineSpec(ctx context.Context, host *machine.Host, vendor gpu.Vendor) (co
 			notes = append(notes, "the driver's libraries were not found, so images have to bring them")
 		}
 	}
+
 	spec, left := container.SpecOf(vendor, m.Devices, sharedFiles(host, vendor), libraries)
 	if len(left) > 0 {
 		notes = append(notes, fmt.Sprintf("%s has no entry: it has no device file of its own, or is split into MIG slices; nvidia-ctk cdi generate lists those", strings.Join(left, ", ")))
 	}
+
 	if len(spec.Devices) == 0 {
 		return spec, notes, fmt.Errorf("cannot describe the GPUs of %s for containers: this machine has none that can be given", vendor)
 	}
+
 	return spec, notes, nil
 }
 
@@ -84,6 +92,7 @@ func driverLibraries(root string) map[string]string {
 	if !ok || cuda.Version == "" {
 		return found
 	}
+
 	folder := filepath.Dir(cuda.Path)
 	names, _ := os.ReadDir(filepath.Join(root, folder))
 	for _, entry := range names {
@@ -93,5 +102,6 @@ func driverLibraries(root string) map[string]string {
 			found[path] = "/" + strings.TrimPrefix(strings.TrimPrefix(target, filepath.Clean(root)), "/")
 		}
 	}
+
 	return found
 }

@@ -21,10 +21,12 @@ func (e Engine) Project(ctx context.Context, compose []string, options ...string
 	case err != nil:
 		return container.Project{}, fmt.Errorf("cannot read the project: docker compose says: %w", err)
 	}
+
 	p, err := container.ReadProject(text)
 	if err != nil {
 		return p, fmt.Errorf("cannot read the project: %w", err)
 	}
+
 	return p, nil
 }
 
@@ -37,12 +39,16 @@ func (e Engine) CheckOverride(ctx context.Context) error {
 	if err != nil || found == nil {
 		return nil //nolint:nilerr // a build without a number; what is missing is said when the project is read
 	}
+
 	var number [3]int
+
 	for i := range number {
 		number[i], _ = strconv.Atoi(string(found[i+1]))
 	}
+
 	if number[0] < 2 || number[0] == 2 && (number[1] < 24 || number[1] == 24 && number[2] < 4) {
 		return fmt.Errorf("cannot use docker compose %s: it cannot replace the devices of a service; install 2.24.4 or a later one", strings.TrimSpace(string(text)))
 	}
+
 	return nil
 }

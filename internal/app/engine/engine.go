@@ -37,14 +37,17 @@ func FindEngine(host *machine.Host, c container.Call) (Engine, error) {
 	if err != nil {
 		return Engine{}, err
 	}
+
 	prefix := append([]string{path}, c.Before[1:]...)
 	if n := len(prefix) - 1; c.Verb != "" {
 		// The last word of Before.
 		prefix = prefix[:n-len(c.Compose)]
 	}
+
 	if n := len(prefix) - 1; n > 0 && prefix[n] == "container" {
 		prefix = prefix[:n]
 	}
+
 	return Engine{c.Engine, prefix, host.UnmaskedEnv()}, nil
 }
 
@@ -59,6 +62,7 @@ func (e Engine) ForHolder() Engine {
 		}
 	}
 	e.Env = env
+
 	return e
 }
 
@@ -78,6 +82,7 @@ func (e Engine) askEngine(ctx context.Context, args ...string) ([]byte, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%s did not answer within %v", e.Name, answerTimeout)
 	}
+
 	return out, err
 }
 
@@ -93,10 +98,12 @@ func (e Engine) Facts(ctx context.Context, host *machine.Host) (f container.Fact
 			f.Names = append(f.Names, s.Kind+"="+name)
 		}
 	}
+
 	f.Files = append(sharedFiles(host, gpu.NVIDIA), sharedFiles(host, gpu.AMD)...)
 	if e.Name == "podman" {
 		return f, e.askPodman(ctx, &f)
 	}
+
 	return f, e.askDocker(ctx, &f)
 }
 
@@ -108,10 +115,12 @@ func (e Engine) askPodman(ctx context.Context, f *container.Facts) error {
 		}
 		Version struct{ Version string }
 	}
+
 	text, err := e.askEngine(ctx, "info", "--format", "json")
 	if err == nil {
 		err = json.Unmarshal(text, &info)
 	}
+
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot ask podman: %w; see: podman info", err)
@@ -120,9 +129,12 @@ func (e Engine) askPodman(ctx context.Context, f *container.Facts) error {
 	case info.Host.ServiceIsRemote:
 		return exit.Usagef("cannot lease for an engine that may not be of this machine: podman works with a service (--remote, --url or --connection); run gpuard and podman there")
 	}
+
 	f.Rootless, f.SELinux = info.Host.Security.Rootless, info.Host.Security.SELinuxEnabled
+
 	// Since 4.1.
 	f.CDI = true
+
 	return nil
 }
 
@@ -130,6 +142,7 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 	if err := e.checkLocal(ctx); err != nil {
 		return err
 	}
+
 	var info struct {
 		ServerVersion   string
 		Runtimes        map[string]any
@@ -137,11 +150,13 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 		CDISpecDirs     []string
 		ServerErrors    []string
 	}
+
 	text, err := e.askEngine(ctx, "info", "--format", "{{json .}}")
 	bad := json.Unmarshal(text, &info)
 	if len(info.ServerErrors) > 0 {
 		err = errors.New(info.ServerErrors[0])
 	}
+
 	switch {
 	case err != nil && strings.Contains(err.Error(), "permission denied"):
 		return fmt.Errorf("cannot use %s: you may not open its socket; ask the administrator for the group docker (sudo usermod -aG docker %s, then log in again), or use podman, which needs no group", e.Name, e.userName())
@@ -156,6 +171,7 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 	case bad != nil || info.ServerVersion == "":
 		return fmt.Errorf("cannot use %s: docker info says nothing that gpuard understands; see: docker info", e.Name)
 	}
+
 	_, f.Toolkit = info.Runtimes["nvidia"]
 	f.CDI = len(info.CDISpecDirs) > 0
 	if !f.Toolkit {
@@ -163,9 +179,11 @@ func (e Engine) askDocker(ctx context.Context, f *container.Facts) error {
 		_, err := launch.FindCommand("nvidia-container-runtime-hook")
 		f.Toolkit = err == nil
 	}
+
 	for _, option := range info.SecurityOptions {
 		f.Rootless = f.Rootless || option == "name=rootless"
 	}
+
 	return nil
 }
 
@@ -176,6 +194,7 @@ func (e Engine) checkLocal(ctx context.Context) error {
 	if endpoint == "" && !named {
 		endpoint, _ = e.Env.Lookup("DOCKER_HOST")
 	}
+
 	if endpoint == "" && e.Name == "docker" {
 		text, err := e.askEngine(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
 		if err != nil {
@@ -183,9 +202,11 @@ func (e Engine) checkLocal(ctx context.Context) error {
 		}
 		endpoint = strings.TrimSpace(string(text))
 	}
+
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return nil
 	}
+
 	return exit.Usagef("cannot lease for an engine that is not of this machine: docker works with %s; run gpuard there, or choose the local one: docker context use default", endpoint)
 }
 
@@ -224,6 +245,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 	if len(names) == 0 {
 		return nil, nil
 	}
+
 	text, err := e.askEngine(ctx, append([]string{"inspect", "--type", "container"}, names...)...)
 	var all []Container
 	if bad := json.Unmarshal(text, &all); bad != nil {
@@ -234,9 +256,11 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 
 		return nil, err
 	}
+
 	if err != nil && !isMissing(err) {
 		return nil, err
 	}
+
 	return all, nil
 }
 

@@ -19,10 +19,12 @@ func (e Engine) LookUp(ctx context.Context, asked container.Lookups, rootless bo
 	if err != nil {
 		return container.Found{}, fmt.Errorf("cannot find the current folder: %w", err)
 	}
+
 	found := container.Found{Dir: dir, Rootless: rootless, Paths: map[string][]string{}, Volumes: map[string][]string{}, Others: map[string][]string{}}
 	for _, path := range asked.Paths {
 		found.Paths[path] = realPaths(joinPath(dir, path))
 	}
+
 	for _, pattern := range asked.Patterns {
 		// A pattern that is wrong matches nothing in the engine, either.
 		matches, _ := filepath.Glob(joinPath(dir, pattern))
@@ -30,9 +32,11 @@ func (e Engine) LookUp(ctx context.Context, asked container.Lookups, rootless bo
 			found.Paths[pattern] = append(found.Paths[pattern], realPaths(path)...)
 		}
 	}
+
 	if err := e.lookAtVolumes(ctx, asked.Volumes, found.Volumes); err != nil {
 		return found, err
 	}
+
 	return found, e.lookAtOthers(ctx, asked, found.Others)
 }
 
@@ -62,19 +66,23 @@ func (e Engine) lookAtVolumes(ctx context.Context, names []string, found map[str
 	if len(names) == 0 {
 		return nil
 	}
+
 	var volumes []struct {
 		Name    string
 		Options map[string]string
 	}
+
 	text, err := e.askEngine(ctx, append([]string{"volume", "inspect"}, names...)...)
 	if bad := json.Unmarshal(text, &volumes); bad != nil && !isMissing(err) {
 		return fmt.Errorf("cannot ask %s about the volumes %s: %w", e.Name, strings.Join(names, ", "), firstError(err, bad))
 	}
+
 	for _, v := range volumes {
 		for _, path := range container.VolumePaths(v.Options) {
 			found[v.Name] = append(found[v.Name], realPaths(path)...)
 		}
 	}
+
 	return nil
 }
 
@@ -85,6 +93,7 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found
 		if err != nil {
 			return fmt.Errorf("cannot ask %s about the container %s: %w", e.Name, name, err)
 		}
+
 		for _, c := range all {
 			if err := e.lookAtMounts(ctx, c.Mounts, name, found); err != nil {
 				return err
@@ -97,14 +106,17 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Lookups, found
 			Mounts  mounts
 			Devices []struct{ PathOnHost string }
 		}
+
 		text = []byte(strings.TrimSpace(string(text)))
 		if len(text) > 0 && text[0] == '{' {
 			// Before podman 5.
 			text = []byte("[" + string(text) + "]")
 		}
+
 		if bad := json.Unmarshal(text, &pods); bad != nil && !isMissing(err) {
 			return fmt.Errorf("cannot ask %s about the pod %s: %w", e.Name, name, firstError(err, bad))
 		}
+
 		for _, pod := range pods {
 			if err := e.lookAtMounts(ctx, pod.Mounts, name, found); err != nil {
 				return err
@@ -132,13 +144,16 @@ func (e Engine) lookAtMounts(ctx context.Context, all mounts, owner string, foun
 			found[owner] = append(found[owner], realPaths(mount.Source)...)
 		}
 	}
+
 	volumes := map[string][]string{}
 	if err := e.lookAtVolumes(ctx, names, volumes); err != nil {
 		return err
 	}
+
 	for _, paths := range volumes {
 		found[owner] = append(found[owner], paths...)
 	}
+
 	return nil
 }
 

@@ -40,6 +40,7 @@ func (w Watch) AwaitEnd(ctx context.Context, born func(pid int)) {
 		if err == nil {
 			answered = now
 		}
+
 		lives, pause := false, questionInterval
 		for _, c := range found {
 			if c.IsAlive() {
@@ -50,16 +51,20 @@ func (w Watch) AwaitEnd(ctx context.Context, born func(pid int)) {
 				pause = questionInterval
 			}
 		}
+
 		if lives {
 			alive = time.Now()
 		}
+
 		switch {
 		case err != nil && now.Sub(answered) > silenceLimit, err == nil && !lives && now.Sub(alive) > settle, ctx.Err() != nil:
 			return
 		}
+
 		if err != nil {
 			pause = 10 * questionInterval
 		}
+
 		time.Sleep(pause)
 	}
 }
@@ -78,11 +83,13 @@ func (w Watch) settleTime(question time.Duration) time.Duration {
 func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, err error) {
 	found, err := w.findContainers(ctx)
 	var ids []string
+
 	for _, c := range found {
 		if c.IsAlive() {
 			ids = append(ids, c.ID)
 		}
 	}
+
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
@@ -91,6 +98,7 @@ func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, 
 	if signal != "" {
 		words = append(words, "--signal", signal)
 	}
+
 	_, err = w.askEngine(ctx, append(words, ids...)...)
 	if err != nil {
 		// It may have ended by itself.
@@ -98,6 +106,7 @@ func (w Watch) SignalContainers(ctx context.Context, signal string) (sent bool, 
 			return true, nil
 		}
 	}
+
 	return err == nil, err
 }
 

@@ -84,6 +84,7 @@ func RunCode(err error) int {
 	var missing *launch.NotFoundError
 	var denied *launch.NotExecutableError
 	var walled *isolation.ProgramError
+
 	switch {
 	case errors.As(err, &late):
 		return 121
@@ -96,6 +97,7 @@ func RunCode(err error) int {
 	case errors.As(err, &denied), errors.As(err, &walled):
 		return 126
 	}
+
 	return 125
 }
 
@@ -112,6 +114,7 @@ func PlainCode(err error) int {
 func Remedy(err error) string {
 	var refusal *job.Refusal
 	var unavailable *gpu.Unavailable
+
 	switch {
 	case errors.As(err, &refusal):
 		return refusal.Remedy
@@ -122,5 +125,6 @@ func Remedy(err error) string {
 	case errors.Is(err, syscall.EFBIG):
 		return "your limit on the size of files (ulimit -f) is too low: ulimit -f unlimited, and try again: nothing was leased"
 	}
+
 	return ""
 }

@@ -60,6 +60,7 @@ func chooseRuntimes(asked string) ([]gpuRuntime, error) {
 	if asked == "" {
 		return nil, nil
 	}
+
 	name, version, versioned := strings.Cut(asked, ":")
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	all := runtimes(version)
@@ -71,6 +72,7 @@ func chooseRuntimes(asked string) ([]gpuRuntime, error) {
 		}
 		return nil, exit.Usagef("cannot explain the runtime %q: write one of %s; tinygrad:0.11 is tinygrad of that version", prose.Clean(asked), strings.Join(slices.Compact(names), ", "))
 	}
+
 	return out, nil
 }
 
@@ -82,13 +84,16 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	if err != nil {
 		return nil, err
 	}
+
 	target, given, err := subjectOf(what)
 	if err != nil {
 		return nil, err
 	}
+
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load)
 	x := &Explanation{View: visible.View{Visible: []visible.Entry{}, Notes: []visible.Note{}}, Machine: m}
 	var none *gpu.Unavailable
+
 	switch {
 	case errors.As(err, &none):
 		// A program would see nothing either.
@@ -96,24 +101,30 @@ func Explain(ctx context.Context, host *machine.Host, what []string, runtime str
 	case err != nil:
 		return nil, err
 	}
+
 	if target != "" {
 		err = explainProcess(host, x, target, asked)
 		return x, err
 	}
+
 	env, inside := withMPSPipe(host, replaceGPUVars(host, given), os.Getpid()), m
 	if slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, "SLURM_") }) {
 		inside, x.Notes = appendNotes(x.Notes)(visible.InsideAllocation(env, inside))
 	}
+
 	if container {
 		inside, x.Notes = appendNotes(x.Notes)(visible.InsideContainer(env, inside))
 	} else if meansContainer(given) {
 		x.addNote(visible.CodeNotInside, "NVIDIA_VISIBLE_DEVICES is read by container runtimes, not by programs: it changes nothing here; what a container gets: gpuard explain --container …")
 	}
+
 	if _, gone, _ := env.LiftLogin(); len(gone) > 1 {
 		// More than the mark.
 		x.addNote(visible.CodeLogin, "the rule for logins without a lease set these variables; gpuard run ignores them and gets a GPU all the same")
 	}
+
 	x.readRuntimes(asked, env, inside)
+
 	return x, nil
 }
 
@@ -178,16 +189,20 @@ func (x *Explanation) readRuntimes(asked []gpuRuntime, env visible.Env, inside g
 	has := func(v gpu.Vendor) bool {
 		return slices.ContainsFunc(x.Machine.Devices, func(d gpu.Device) bool { return d.Vendor == v })
 	}
+
 	used := slices.DeleteFunc(slices.Clone(asked), func(r gpuRuntime) bool { return !slices.ContainsFunc(r.vendors, has) })
 	if len(asked) == 0 {
 		used = slices.DeleteFunc(runtimes(""), func(r gpuRuntime) bool { return !r.native || !has(r.vendors[0]) })
 	}
+
 	if len(asked) > 0 && len(used) == 0 && len(x.Machine.Devices) > 0 {
 		x.addNote(visible.CodeNoVendor, "this machine has no GPU that --runtime %s could show", asked[0].name)
 	}
+
 	for _, r := range used {
 		v := r.read(env, inside)
 		x.Visible = append(x.Visible, v.Visible...)
+
 		for _, n := range v.Notes {
 			if !slices.Contains(x.Notes, n) {
 				// Two runtimes may read one variable alike.
@@ -195,6 +210,7 @@ func (x *Explanation) readRuntimes(asked []gpuRuntime, env visible.Env, inside g
 			}
 		}
 	}
+
 	return used
 }
 

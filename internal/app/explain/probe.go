@@ -51,28 +51,35 @@ func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.
 	if !host.IsHardware() {
 		return visible.View{}, gpu.Machine{}, Probe{}, exit.Usagef("cannot ask the driver about %s: --probe is about the GPUs of this computer; leave --probe or --machine out", host.Machine)
 	}
+
 	target, given, err := subjectOf(given)
 	if err == nil && target != "" {
 		// Its environment may name libraries to load: not with our rights.
 		err = exit.Usagef("cannot ask the driver about %s: --probe is about this shell's environment, or about VAR=VALUE; leave --probe out", target)
 	}
+
 	if err != nil {
 		return visible.View{}, gpu.Machine{}, Probe{}, err
 	}
+
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load)
 	if err != nil {
 		return visible.View{}, m, Probe{}, err
 	}
+
 	env := replaceGPUVars(host, given)
 	limit := host.Times.Probe
 	if limit == 0 {
 		limit = 30 * time.Second
 	}
+
 	answer, err := libcuda.AskInChild(ctx, env, limit)
 	if err != nil {
 		return visible.View{}, m, Probe{}, err
 	}
+
 	view := visible.CUDA(env, m)
+
 	return view, m, compareProbe(env, view, m, answer), nil
 }
 
@@ -80,19 +87,24 @@ func RunProbe(ctx context.Context, host *machine.Host, given []string) (visible.
 func compareProbe(env visible.Env, view visible.View, m gpu.Machine, answer libcuda.Answer) Probe {
 	p := Probe{Answer: answer, Driver: m.Driver, Variables: driverVariables(env), GPUs: []probedGPU{}, Differences: differences(view, m, answer)}
 	p.Agrees = len(p.Differences) == 0
+
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
 			continue
 		}
+
 		g := probedGPU{Index: d.Index, UUID: d.UUID, PCI: d.PCI, Name: d.Name, MIG: []string{}}
 		if d.Compute != nil {
 			g.Compute = d.Compute.String()
 		}
+
 		for _, s := range d.MIG {
 			g.MIG = append(g.MIG, fmt.Sprintf("%s %d/%d", s.UUID, s.GPUInstance, s.ComputeInstance))
 		}
+
 		p.GPUs = append(p.GPUs, g)
 	}
+
 	return p
 }
 
@@ -106,6 +118,7 @@ func driverVariables(env visible.Env) []string {
 		}
 	}
 	slices.Sort(out)
+
 	return out
 }
 
@@ -122,11 +135,13 @@ func differences(view visible.View, m gpu.Machine, answer libcuda.Answer) []stri
 			ours = deviceAt(e.UUID, addressOf(m, e.UUID))
 			both++
 		}
+
 		if i < len(answer.Devices) {
 			d = answer.Devices[i]
 			theirs = deviceAt(d.UUID, d.PCI)
 			both++
 		}
+
 		if both < 2 || !isSameDevice(e, d, answer.Parents) || !isSameAddress(addressOf(m, e.UUID), d.PCI) {
 			out = append(out, fmt.Sprintf("cuda:%d is %s for gpuard and %s for the driver", i, ours, theirs))
 		}

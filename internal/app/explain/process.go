@@ -44,10 +44,12 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []g
 	if err != nil {
 		return err
 	}
+
 	p, env, err := readEnvironment(host, pid, target)
 	if err != nil {
 		return err
 	}
+
 	x.Process = &processInfo{PID: pid, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
 	x.addNote(visible.CodeAtStart, "this is the environment that the process was started with; what it has changed since then cannot be seen from outside")
 	inside := devicesInside(host, x, p, env)
@@ -62,14 +64,17 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []g
 		}
 		x.Process.Beaten = append(x.Process.Beaten, beaten...)
 	}
+
 	// Another runtime obeys it.
 	x.Process.Beaten = slices.DeleteFunc(x.Process.Beaten, func(v string) bool { return slices.Contains(x.Process.Variables, v) })
 	if lease == nil {
 		lease = findLease(host, x, p, env)
 	}
+
 	if lease != nil {
 		x.compareWithLease(lease, used, env)
 	}
+
 	return nil
 }
 
@@ -90,14 +95,17 @@ func readEnvironment(host *machine.Host, pid int, target string) (gpu.Process, v
 	case p.State == "Z" || p.State == "X":
 		return p, nil, exit.Usagef("cannot explain process %d: %s has ended, and has no environment any more", pid, p.Command)
 	}
+
 	env, err := host.Proc.Environ(pid)
 	if errors.Is(err, os.ErrPermission) {
 		return p, nil, UnreadableError(p, pid, os.Geteuid(), target)
 	}
+
 	// The PID may have been used again between the two.
 	if again, late := host.Proc.Stat(pid); late != nil || again.Start != p.Start || again.State == "Z" {
 		return p, nil, exit.Usagef("cannot explain process %d: it has just ended", pid)
 	}
+
 	return p, env, err
 }
 
@@ -108,6 +116,7 @@ func UnreadableError(p gpu.Process, pid, euid int, target string) error {
 	if p.Command != "" {
 		what += fmt.Sprintf(" (%s)", prose.Clean(p.Command))
 	}
+
 	ask := "sudo gpuard explain " + target
 	switch {
 	case euid == 0:
@@ -119,6 +128,7 @@ func UnreadableError(p gpu.Process, pid, euid int, target string) error {
 	case *p.UID == 0:
 		return fmt.Errorf("%s: it belongs to root, and only root may read its environment: %s", what, ask)
 	}
+
 	return fmt.Errorf("%s: it belongs to the user %s, and only that user and root may read its environment: %s", what, prose.Clean(p.User), ask)
 }
 
@@ -129,31 +139,38 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	if allocation := visible.Allocation(env); allocation != "" && allocation != visible.Allocation(host.Env) {
 		inside, x.Notes = appendNotes(x.Notes)(visible.InsideAllocation(env, inside))
 	}
+
 	if l, err := registry.LeaseOf(host, x.Machine, p.PID, env); err == nil && l != nil && l.Isolation != job.NoIsolation {
 		x.addNote(visible.CodeIsolated, "the process is isolated by %s: it can open the GPUs of lease %s alone, and there they are numbered from 0", l.Isolation, l.ID)
 		return leasedMachine(inside, l)
 	}
+
 	own, _ := host.Proc.Process(os.Getpid())
 	if p.Container == "" || p.Container == own.Container {
 		return inside
 	}
+
 	contained, notes := visible.InsideContainer(env, inside)
 	files, err := host.Proc.DeviceFiles(p.PID)
 	if err != nil || !host.IsHardware() {
 		x.Notes = append(x.Notes, notes...)
 		return contained
 	}
+
 	there := withFiles(inside, contained, files)
 	if deviceNames(there) == deviceNames(contained) {
 		x.Notes = append(x.Notes, notes...)
 		return there
 	}
+
 	value, set := env.Lookup("NVIDIA_VISIBLE_DEVICES")
 	said := "NVIDIA_VISIBLE_DEVICES, which is not set,"
 	if set {
 		said = "NVIDIA_VISIBLE_DEVICES=" + strconv.Quote(value)
 	}
+
 	x.addNote(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", deviceNames(there), said)
+
 	return there
 }
 
@@ -161,6 +178,7 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 func leasedMachine(m gpu.Machine, l *job.Lease) gpu.Machine {
 	out := m
 	out.Devices = nil
+
 	for _, d := range m.Devices {
 		d.Links = nil
 		if l.Holds(d.UUID) {
@@ -172,6 +190,7 @@ func leasedMachine(m gpu.Machine, l *job.Lease) gpu.Machine {
 			out.Devices = append(out.Devices, d)
 		}
 	}
+
 	return out
 }
 
@@ -180,6 +199,7 @@ func leasedMachine(m gpu.Machine, l *job.Lease) gpu.Machine {
 func withFiles(m, contained gpu.Machine, files []string) gpu.Machine {
 	out := contained
 	out.Devices = nil
+
 	for _, d := range m.Devices {
 		i := slices.IndexFunc(contained.Devices, func(c gpu.Device) bool { return c.UUID == d.UUID && c.Index == d.Index })
 		if i >= 0 {
@@ -192,6 +212,7 @@ func withFiles(m, contained gpu.Machine, files []string) gpu.Machine {
 			out.Devices = append(out.Devices, d)
 		}
 	}
+
 	return out
 }
 
@@ -216,6 +237,7 @@ func deviceNames(m gpu.Machine) string {
 	if len(out) == 0 {
 		return "no GPU"
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -230,6 +252,7 @@ func findLease(host *machine.Host, x *Explanation, p gpu.Process, env visible.En
 	default:
 		x.addNote(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", prose.Clean(id), p.User)
 	}
+
 	return l
 }
 
@@ -239,6 +262,7 @@ func (x *Explanation) compareWithLease(l *job.Lease, used []gpuRuntime, env visi
 	seen := func(id gpu.UUID) bool {
 		return slices.ContainsFunc(x.Visible, func(e visible.Entry) bool { return e.UUID == id })
 	}
+
 	for i, e := range x.Visible {
 		again := slices.ContainsFunc(x.Visible[:i], func(o visible.Entry) bool { return o.UUID == e.UUID })
 		if !again && !l.Holds(e.UUID) {
@@ -246,6 +270,7 @@ func (x *Explanation) compareWithLease(l *job.Lease, used []gpuRuntime, env visi
 			x.addNote(visible.CodeOutsideLease, "the process sees %s, which its lease %s does not hold: another job may get it", x.deviceText(e.UUID), l.ID)
 		}
 	}
+
 	for _, id := range l.Devices {
 		d, _, ok := x.Machine.FindDevice(id)
 		read := ok && slices.ContainsFunc(used, func(r gpuRuntime) bool { return slices.Contains(r.vendors, d.Vendor) })
@@ -256,6 +281,7 @@ func (x *Explanation) compareWithLease(l *job.Lease, used []gpuRuntime, env visi
 			x.addNote(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.deviceText(id))
 		}
 	}
+
 	x.Process.Lease, x.Process.MatchesLease = l.ID, &matches
 }
 
@@ -291,6 +317,7 @@ func ExplainEnvironment(host *machine.Host, env visible.Env, pid int, m gpu.Mach
 	if p, err := host.Proc.Process(pid); err == nil {
 		inside = devicesInside(host, x, p, env)
 	}
+
 	for _, r := range x.readRuntimes(nil, env, inside) {
 		wins, _ := visible.DecidingVariables(env, r.label, x.Machine, inside)
 		for _, pair := range wins {
@@ -299,5 +326,6 @@ func ExplainEnvironment(host *machine.Host, env visible.Env, pid int, m gpu.Mach
 			}
 		}
 	}
+
 	return x, inside, masks
 }

@@ -27,7 +27,9 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 	if lease.Apart {
 		return releaseInTime(process, folder, lease, grace, done)
 	}
+
 	_ = quotawatch.WriteToStderr(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
+
 	// Everything that was ever seen in it: process ids, and when each began.
 	tree := map[int]uint64{}
 	end := func(force bool) (left int) {
@@ -35,11 +37,13 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 		if len(tree) == 0 && processes.IsAlive(lease.PID, lease.Start) {
 			roots = []int{lease.PID}
 		}
+
 		for pid, start := range tree {
 			if processes.IsAlive(pid, start) {
 				roots = append(roots, pid)
 			}
 		}
+
 		for _, pid := range processes.ProcessTree(roots...) {
 			s, err := processes.Stat(pid)
 			_, asked := tree[pid]
@@ -47,23 +51,30 @@ func endExpired(process int, folder *store.Folder, lease job.Lease, orders *Orde
 				// It may serve other jobs, too.
 				continue
 			}
+
 			if !asked && err == nil {
 				tree[pid] = s.Start
 			}
+
 			if !asked || force {
 				_ = quotawatch.EndProcess(pid, force, func() bool { return processes.IsAlive(pid, tree[pid]) })
 			}
 		}
+
 		return len(roots)
 	}
+
 	late := time.Now().Add(grace)
+
 	// It kills again and again: a process may start another one just before it dies.
 	for force := false; end(force) > 0 && time.Since(late) < job.KillGrace; time.Sleep(grace / 100) {
 		force = time.Now().After(late)
 	}
+
 	if orders.Containers != nil {
 		_, _ = orders.Containers.SignalContainers(context.Background(), "")
 	}
+
 	return true
 }
 
@@ -96,6 +107,7 @@ func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 			}
 			left = time.Second
 		}
+
 		select {
 		case <-done:
 			return false
@@ -111,13 +123,17 @@ func keepForNextStart(w *launch.HolderWatch, folder *store.Folder, lease job.Lea
 	if next == nil {
 		return false
 	}
+
 	parent, err := next.Parent.openPidfd()
 	if err != nil {
 		return false
 	}
+
 	defer parent.Close() //nolint:errcheck // close-on-exec anyway
+
 	// For people; it is kept all the same.
 	_ = folder.KeepForNextStart(lease, time.Now().Add(most).Truncate(time.Second), w.IsLeaseGone)
 	w.WaitForNextStart(next.While, parent, most, most/15)
+
 	return w.IsLeaseGone()
 }

@@ -28,11 +28,13 @@ func HoldLease(host *machine.Host, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	daemonize.IgnoreEndSignals("gpu-holder")
 	folder, err := store.Open(orders.Folder, nil, time.Minute)
 	if err != nil {
 		return err
 	}
+
 	host.NoteEnds(folder)
 	touch, most := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
 	lease, found := folder.Own(orders.Lease)
@@ -40,29 +42,36 @@ func HoldLease(host *machine.Host, args []string) error {
 		// Released before we looked.
 		return nil
 	}
+
 	if lease.Isolation == job.Cgroup {
 		// After the lock is free: the next claim does not wait for it.
 		defer isolation.SweepGroups()
 	}
+
 	over, measured := make(chan struct{}), make(chan struct{})
 	go func() {
 		measure.GuardLease(host, w.Process(), folder, lease, over)
 		close(measured)
 	}()
+
 	if lease.Quota == job.MPS {
 		// What measures ends the daemon, and may not even have begun when the command was short.
 		defer func() { <-measured }()
 	}
+
 	expired := make(chan bool, 1)
 	go func() {
 		expired <- endExpired(w.Process(), folder, lease, &orders, most*2/3, over)
 	}()
+
 	err = w.Wait(touch, func() { folder.TouchLease(lease) })
+
 	// What measures and what ends in time still read the first.
 	last := lease
 	if err == nil && orders.Containers != nil {
 		last = keepForContainers(folder, lease, orders.Containers, touch)
 	}
+
 	close(over)
 	if err != nil {
 		return err
@@ -70,22 +79,28 @@ func HoldLease(host *machine.Host, args []string) error {
 	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, most) {
 		return w.DropLease()
 	}
+
 	defer folder.AnnounceEnd(last)()
+
 	// First the lock, so that the next claim finds it free without this process.
 	if err := w.DropLease(); err != nil {
 		return err
 	}
+
 	if orders.Containers == nil {
 		// Else the watched process is the engine's client.
 		addOutcome(folder, w)
 	}
+
 	gone, err := folder.EndIfUnheld(last, last.Boot)
 	if err == nil && !gone && last.Apart {
 		gone, err = endAfterBeginner(folder, last, most)
 	}
+
 	if err != nil || gone {
 		return err
 	}
+
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
 }
@@ -132,6 +147,7 @@ func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, t
 			folder.TouchLease(first)
 		}
 	}()
+
 	processes := proc.New("/proc")
 	w.AwaitEnd(context.Background(), func(pid int) {
 		s, err := processes.Stat(pid)
@@ -142,5 +158,6 @@ func keepForContainers(folder *store.Folder, lease job.Lease, w *engine.Watch, t
 			lease = now
 		}
 	})
+
 	return lease
 }

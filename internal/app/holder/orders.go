@@ -67,6 +67,7 @@ func (p Process) openPidfd() (*os.File, error) {
 		_ = pidfd.Close()
 		return nil, fmt.Errorf("process %d is another one", p.PID)
 	}
+
 	return pidfd, nil
 }
 

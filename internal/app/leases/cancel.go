@@ -27,6 +27,7 @@ func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lea
 		if folder == nil {
 			return l, false, err
 		}
+
 		_ = folder.Close()
 		if isStarting(l) && time.Now().Before(end) {
 			continue
@@ -34,6 +35,7 @@ func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lea
 		if err := checkCancel(host, l); err != nil {
 			return l, true, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
 		}
+
 		return l, true, nil
 	}
 }
@@ -66,14 +68,17 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 	case slices.Contains(host.Proc.ProcessTree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
+
 	_, inSweep := host.AwaitEnviron(l.PID).Lookup(machine.SweepFolder)
 	if inSweep {
 		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
 	}
+
 	words := host.Proc.Arguments(l.PID)
 	if len(words) > 0 && enginecli.EngineOf(words[0]) != "" {
 		return fmt.Errorf("its command is %s, and its container may go on without that; end the container: %[1]s stop CONTAINER", enginecli.EngineOf(words[0]))
 	}
+
 	return nil
 }
 
@@ -84,16 +89,19 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		_, err := Release(ctx, host, l.ID)
 		return err
 	}
+
 	folder, now, err := openLease(ctx, host, l.ID)
 	if err != nil || folder == nil {
 		return err
 	}
+
 	defer folder.Close() //nolint:errcheck // only read
 
 	// The lease may have ended, and its name been given again.
 	if now.SinceBoot != l.SinceBoot {
 		return nil
 	}
+
 	targets := openMembers(host, folder, l)
 	defer func() {
 		for _, t := range targets {
@@ -115,6 +123,7 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 			awaitGone(ctx, host, targets, passOnTimeout)
 		}
 	}
+
 	for _, t := range targets {
 		switch {
 		case kill:
@@ -126,6 +135,7 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		// One that is stopped would not hear of it.
 		t.sendSignal(syscall.SIGCONT)
 	}
+
 	awaitGone(ctx, host, targets, patience)
 	left := nameLeft(targets)
 	switch {
@@ -134,6 +144,7 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	case kill:
 		return fmt.Errorf("cannot cancel %s: %s was killed and is still there: it waits in the kernel, probably for the driver", l.ID, left)
 	}
+
 	return fmt.Errorf("cannot cancel %s: %s was asked to end and still runs after %s; to kill it: gpuard cancel --now %[1]s", l.ID, left, patience)
 }
 
@@ -157,6 +168,7 @@ func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets
 	if dev, ino, err := folder.LeaseLockInode(l); err == nil {
 		members = append(members, host.Proc.LockHolders(dev, ino)...)
 	}
+
 	for i, m := range members {
 		known := slices.ContainsFunc(members[:i], func(b job.Blocker) bool { return b.PID == m.PID })
 		if known || m.PID == os.Getpid() || machine.IsOwnHelper(m.PID) || isSupervisor(host, m.PID) {
@@ -167,6 +179,7 @@ func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets
 			targets = append(targets, t)
 		}
 	}
+
 	return targets
 }
 
@@ -185,10 +198,12 @@ func supervisorOf(host *machine.Host, l job.Lease) *evictee {
 	if err != nil || command.Start != l.Start || !isSupervisor(host, command.PPID) {
 		return nil
 	}
+
 	parent, err := host.Proc.Stat(command.PPID)
 	if err != nil {
 		return nil
 	}
+
 	return openOwnProcess(host, command.PPID, parent.Start)
 }
 
@@ -199,9 +214,11 @@ func isSupervisor(host *machine.Host, pid int) bool {
 	if err != nil || wrong != nil || !os.SameFile(own, other) {
 		return false
 	}
+
 	words := host.Proc.Arguments(pid)
 	if end := slices.Index(words, "--"); end > 0 {
 		words = words[:end]
 	}
+
 	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.EngineOf(word) != "" })
 }

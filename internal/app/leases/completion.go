@@ -23,6 +23,7 @@ func ExecutablesInPath(host *machine.Host, prefix string) []string {
 			// A folder in PATH that is not there is usual.
 			continue
 		}
+
 		for _, e := range entries {
 			if !strings.HasPrefix(e.Name(), prefix) {
 				continue
@@ -32,7 +33,9 @@ func ExecutablesInPath(host *machine.Host, prefix string) []string {
 			}
 		}
 	}
+
 	slices.Sort(names)
+
 	return slices.Compact(names)
 }
 
@@ -43,6 +46,7 @@ func OwnProcesses(host *machine.Host, prefix string) (list []string) {
 	if shell := host.Proc.Shell(os.Getppid()); shell != os.Getppid() {
 		passing = append(passing, os.Getppid())
 	}
+
 	for _, pid := range host.Proc.ProcessesOfUser(uint32(os.Getuid())) {
 		id := strconv.Itoa(pid)
 		if !strings.HasPrefix(id, prefix) || slices.Contains(passing, pid) {
@@ -52,6 +56,7 @@ func OwnProcesses(host *machine.Host, prefix string) (list []string) {
 			list = append(list, id+"\t"+string(command[:min(len(command), 40)]))
 		}
 	}
+
 	return list
 }
 
@@ -71,15 +76,19 @@ func OwnLeases(ctx context.Context, host *machine.Host) []string {
 	if err != nil {
 		return nil
 	}
+
 	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return nil
 	}
+
 	var ids []string
+
 	for _, l := range held {
 		if l.UID == uint32(os.Geteuid()) {
 			ids = append(ids, l.ID)
 		}
 	}
+
 	return ids
 }

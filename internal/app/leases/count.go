@@ -39,22 +39,27 @@ func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent 
 	if err != nil {
 		return 0, err
 	}
+
 	part := gpu.Bytes(0)
 	for _, id := range servers {
 		d, slice, _ := m.FindDevice(id)
 		if slice != nil {
 			d = &gpu.Device{Index: d.Index, MemoryTotal: slice.MemoryTotal}
 		}
+
 		whole := pick.ShareableMemory(d)
 		if whole == nil {
 			return 0, exit.Usagef("cannot give %d %% of GPU %d: how much memory it has is unknown; write a size, such as --share 8G", percent, d.Index)
 		}
+
 		size := *whole * gpu.Bytes(percent) / 100 / gpu.MiB * gpu.MiB
 		if part != 0 && size != part {
 			return 0, exit.Usagef("cannot give %d %% of a GPU: those that could be given have different sizes; name one (--device, --model), or write a size, such as --share 8G", percent)
 		}
+
 		part = size
 	}
+
 	return max(part, gpu.MiB), nil
 }
 
@@ -68,13 +73,16 @@ func findServers(ctx context.Context, host *machine.Host, spec job.Spec) (gpu.Ma
 	if err != nil {
 		return m, nil, err
 	}
+
 	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return m, nil, err
 	}
+
 	in, err := claim.CallerContext(host, m, held)
 	if spec.Any {
 		in.Hidden, in.Ancestors, in.Parent = nil, nil, nil
 	}
+
 	return m, pick.CapableDevices(spec, m, in), err
 }

@@ -31,8 +31,10 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 	if n := utf8.RuneCountInString(reason); n > longestReason {
 		return nil, exit.Usagef("cannot drain %s: the reason has %d characters; say it in %d", prose.Brief(strings.Join(names, ",")), n, longestReason)
 	}
+
 	devices, m, err := findWholeDevices(ctx, host, "drain", names)
 	var out []status.Drained
+
 	for i := 0; err == nil && i < len(devices); i++ {
 		d := status.Drained{Device: devices[i]}
 		whole, _, _ := m.FindDevice(d.Device.UUID)
@@ -40,16 +42,20 @@ func Drain(ctx context.Context, host *machine.Host, names []string, reason strin
 		err = changeMark(host, m, d.Device, "drain", names[i], func(mark *devicestate.DrainMark) {
 			mark.Drained, mark.Reason, mark.By = true, reason, administratorName(host)
 		})
+
 		out = append(out, d)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range out {
 		if err := addAffected(host, m, &out[i]); err != nil {
 			return out, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -60,15 +66,18 @@ func addAffected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
 	if err := invalidateReadings(host, m, ids); err != nil {
 		return fmt.Errorf("%s is drained, but a command that asks for it at this moment may still get it: %w", d.Device.Label, err)
 	}
+
 	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return err
 	}
+
 	d.Leases = slices.DeleteFunc(held, func(l job.Lease) bool { return !slices.ContainsFunc(ids, l.Holds) })
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
 		return err
 	}
+
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, _ := folder.Tickets()
 	for _, t := range tickets {
@@ -77,6 +86,7 @@ func addAffected(host *machine.Host, m gpu.Machine, d *status.Drained) error {
 			d.Waiting = append(d.Waiting, t)
 		}
 	}
+
 	return nil
 }
 
@@ -86,11 +96,14 @@ func invalidateReadings(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error
 	if err != nil {
 		return err
 	}
+
 	f, err := host.Folder(m, false)
 	if err != nil || f == nil {
 		return err
 	}
+
 	defer f.Close() //nolint:errcheck // the record is written
+
 	return registry.NameLockHolder(host, f, f.AnnounceChange(boot, ids...))
 }
 
@@ -99,12 +112,14 @@ func invalidateReadings(host *machine.Host, m gpu.Machine, ids []gpu.UUID) error
 func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.Undrained, error) {
 	devices, m, err := findWholeDevices(ctx, host, "undrain", names)
 	var out []status.Undrained
+
 	for i := 0; err == nil && i < len(devices); i++ {
 		before, _, _ := m.FindDevice(devices[i].UUID)
 		out = append(out, status.Undrained{Device: devices[i], Before: before.Drained, Settled: append([]gpu.XID{}, before.XIDs...)})
 		err = changeMark(host, m, devices[i], "undrain", names[i], func(mark *devicestate.DrainMark) {
 			boot, _ := host.Proc.BootID()
 			mark.Drained, mark.Reason, mark.By, mark.Cleared, mark.Boot = false, "", administratorName(host), mark.Since, boot
+
 			for _, x := range before.XIDs {
 				// The clock of the kernel's log may run ahead.
 				if x.At.After(mark.Cleared) {
@@ -113,17 +128,22 @@ func Undrain(ctx context.Context, host *machine.Host, names []string) ([]status.
 			}
 		})
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var ids []gpu.UUID
+
 	for _, d := range devices {
 		whole, _, _ := m.FindDevice(d.UUID)
 		ids = append(append(ids, d.UUID), slicesOf(whole)...)
 	}
+
 	if err := invalidateReadings(host, m, ids); err != nil {
 		return out, fmt.Errorf("the devices are in use again, but those who wait were not told: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -141,7 +161,9 @@ func findWholeDevices(ctx context.Context, host *machine.Host, verb string, name
 	if err != nil {
 		return nil, m, err
 	}
+
 	var out []job.Given
+
 	for _, name := range names {
 		d, refusal := pick.FindDevice(m, name)
 		switch {
@@ -157,6 +179,7 @@ func findWholeDevices(ctx context.Context, host *machine.Host, verb string, name
 		}
 		out = append(out, d)
 	}
+
 	return out, m, nil
 }
 
@@ -166,9 +189,11 @@ func changeMark(host *machine.Host, m gpu.Machine, d job.Given, verb, name strin
 	if f == nil && err == nil {
 		f, err = host.Folder(m, true)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot %s %s: %w", verb, d.Label, err)
 	}
+
 	defer f.Close() //nolint:errcheck // what was noted lies in a file of its own
 	known, _ := host.DeviceMarks(&m)
 	mark := known[d.UUID]
@@ -178,6 +203,7 @@ func changeMark(host *machine.Host, m gpu.Machine, d job.Given, verb, name strin
 	if host.Proc.IsRoot() || f.Owner == uint32(os.Geteuid()) {
 		err = devicestate.WriteMark(f.Path, f.Owner, mark)
 	}
+
 	switch {
 	case errors.Is(err, os.ErrPermission) && f.Owner == 0:
 		return fmt.Errorf(`cannot %s %s: only root may; type: sudo "$(command -v gpuard)" %s %s`, verb, d.Label, verb, prose.Clean(name))
@@ -187,6 +213,7 @@ func changeMark(host *machine.Host, m gpu.Machine, d job.Given, verb, name strin
 	case err != nil:
 		return fmt.Errorf("cannot %s %s: %w", verb, d.Label, err)
 	}
+
 	return nil
 }
 

@@ -37,6 +37,7 @@ func readLeftovers(ctx context.Context, host *machine.Host, idle time.Duration) 
 	if err != nil {
 		return q, err
 	}
+
 	q.Idle = idle
 	if host.IsHardware() {
 		q.Seen, err = recordSightings(host, q.Machine)
@@ -44,6 +45,7 @@ func readLeftovers(ctx context.Context, host *machine.Host, idle time.Duration) 
 			host.Say(err.Error())
 		}
 	}
+
 	return q, nil
 }
 
@@ -53,10 +55,12 @@ func readUnleased(ctx context.Context, host *machine.Host) (leftover.Input, erro
 	if err != nil {
 		return leftover.Input{}, err
 	}
+
 	held, _, err := registry.LiveLeases(host, m)
 	if err != nil {
 		return leftover.Input{}, err
 	}
+
 	return registry.LeftoverInput(host, m, held), nil
 }
 
@@ -74,26 +78,32 @@ func recordSightings(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, er
 			cpu[p.PID] = s.CPU
 		}
 	}
+
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return nil, err
 	}
+
 	now, err := host.Proc.Uptime()
 	if err != nil {
 		return nil, err
 	}
+
 	before, folder, err := openSightings(host.HomePath("seen"))
 	if before.Boot != boot {
 		before = sightingsFile{}
 	}
+
 	after := sightingsFile{boot, leftover.AddSample(before.Seen, m, cpu, now)}
 	if err == nil {
 		defer folder.Close() //nolint:errcheck // nothing is written through it
 		err = saveSightings(folder, after)
 	}
+
 	if err != nil {
 		return after.Seen, fmt.Errorf("how long processes sleep is not remembered: %w", err)
 	}
+
 	return after.Seen, nil
 }
 
@@ -105,14 +115,17 @@ func openSightings(path string) (before sightingsFile, folder *sys.Dir, err erro
 	if path == "" {
 		return before, nil, errors.New("there is no home folder; set HOME or XDG_STATE_HOME")
 	}
+
 	folder, err = sys.OpenOwnFolder(path, 0o700)
 	if err != nil {
 		return before, nil, err
 	}
+
 	text, err := files.ReadFile(filepath.Join(path, seenFile))
 	if err != nil || !text.IsOwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil {
 		before = sightingsFile{}
 	}
+
 	return before, folder, nil
 }
 
@@ -130,23 +143,29 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 	if !host.IsHardware() {
 		return nil, exit.Usagef("cannot end a process of %s: it is not on this machine", host.Machine)
 	}
+
 	q, err := readLeftovers(ctx, host, idle)
 	if err != nil {
 		return nil, err
 	}
+
 	rows := leftover.FindRows(q)
 	var targets []*evictee
+
 	for _, pid := range pids {
 		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
 			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.WhySpared(q, pid))
 		}
+
 		t, err := openEvictee(host, q.Machine, pid, rows)
 		if err != nil {
 			return nil, err
 		}
+
 		defer t.close()
 		targets = append(targets, t)
 	}
+
 	return endProcesses(ctx, host, targets, grace, force), nil
 }
 
@@ -156,21 +175,27 @@ func EvictUnleased(ctx context.Context, host *machine.Host, pid int, start uint6
 	if !host.IsHardware() || !host.Proc.IsRoot() {
 		return leftover.Eviction{}, fmt.Errorf("cannot end process %d: only root can, on its own machine", pid)
 	}
+
 	q, err := readUnleased(ctx, host)
 	if err != nil {
 		return leftover.Eviction{}, err
 	}
+
 	rows := slices.DeleteFunc(leftover.FindRows(q), func(r leftover.Row) bool {
 		return r.PID != pid || r.Start != start || r.UID == nil || *r.UID != uid
 	})
+
 	if len(rows) == 0 {
 		return leftover.Eviction{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
 	}
+
 	t, err := openEvictee(host, q.Machine, pid, rows)
 	if err != nil {
 		return leftover.Eviction{}, err
 	}
+
 	defer t.close()
+
 	return endProcesses(ctx, host, []*evictee{t}, grace, true)[0], nil
 }
 
@@ -179,6 +204,7 @@ func endProcesses(ctx context.Context, host *machine.Host, targets []*evictee, g
 	for _, t := range targets {
 		t.sendSignal(syscall.SIGTERM)
 	}
+
 	awaitGone(ctx, host, targets, grace)
 	if force {
 		for _, t := range targets {
@@ -186,10 +212,12 @@ func endProcesses(ctx context.Context, host *machine.Host, targets []*evictee, g
 		}
 		awaitGone(ctx, host, targets, grace)
 	}
+
 	out := []leftover.Eviction{}
 	for _, t := range targets {
 		out = append(out, t.evictionResult(grace, force))
 	}
+
 	return out
 }
 
@@ -199,13 +227,16 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	if err != nil {
 		return nil
 	}
+
 	uid, root := os.Geteuid(), host.Proc.IsRoot()
 	var out []string
+
 	for _, r := range rows {
 		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
 			out = append(out, fmt.Sprintf("%d\t%s", r.PID, prose.Brief(r.Command)))
 		}
 	}
+
 	return out
 }
 
@@ -234,10 +265,12 @@ func openEvictee(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row
 	case slices.Contains(host.Proc.ProcessTree(pid), os.Getpid()):
 		return nil, fmt.Errorf("cannot end process %d: it started this gpuard", pid)
 	}
+
 	pidfd, err := openProcess(host, pid, r.Start, owner)
 	if err != nil {
 		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
+
 	for _, other := range rows {
 		if other.PID != pid {
 			continue
@@ -247,6 +280,7 @@ func openEvictee(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row
 			return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
 		}
 	}
+
 	return &evictee{row: r, pidfd: pidfd}, nil
 }
 
@@ -266,6 +300,7 @@ func openProcess(host *machine.Host, pid int, start uint64, owner uint32) (*os.F
 		_ = pidfd.Close()
 		return nil, errors.New("it has ended in the meantime")
 	}
+
 	return pidfd, nil
 }
 
@@ -281,6 +316,7 @@ func (t *evictee) sendSignal(sig syscall.Signal) {
 func awaitGone(ctx context.Context, host *machine.Host, targets []*evictee, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
+
 	for _, t := range targets {
 		select {
 		case <-launch.ExitChannel(t.pidfd):
@@ -291,6 +327,7 @@ func awaitGone(ctx context.Context, host *machine.Host, targets []*evictee, long
 			// For the others too: they had as long.
 			timer.Reset(0)
 		}
+
 		// Both events may have come together.
 		t.gone = !host.Proc.IsAlive(t.row.PID, t.row.Start)
 	}

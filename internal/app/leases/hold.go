@@ -78,6 +78,7 @@ func HoldShell(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLea
 	if err != nil {
 		return h, err
 	}
+
 	h.Variables = host.VarsForShell(h.Variables)
 
 	return h, err
@@ -87,34 +88,42 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 	if pid == 1 && !isContainerShell(host) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
 	}
+
 	start, pidfd, err := openOwn(host, pid)
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
+
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
 	name := machine.BaseName(strings.Fields(host.Proc.DescribeProcess(pid).Command))
 	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
 	}
+
 	spec, err = claim.SettleQuota(ctx, host, spec, false)
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
+
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: start, Command: name, Running: running, Apart: true})
 	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
 		h := &HeldLease{Schema: reserveSchema, Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
+
 		// The end of another lease is that of its command.
 		if up, err := host.Proc.Uptime(); err == nil && had.Lease.Apart && had.Lease.Until > 0 {
 			h.Limit, h.Until = "a rule", new(time.Now().Add(time.Duration(had.Lease.Until)-up).Truncate(time.Second))
 		}
+
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)
 		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS {
 			// What leads through MPS was set when the lease was made.
 			h.Variables = append(h.Variables, quota.ShareVars(host.Env, had.Plan.Share, claim.LargestMemory(had.Machine, had.Plan), nil)...)
 		}
+
 		return h, had.Machine, nil
 	}
+
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
@@ -122,17 +131,20 @@ func holdFor(ctx context.Context, host *machine.Host, spec job.Spec, pid int, ru
 		// Fallen back to the CPU.
 		return emptyHolding(host, spec, pid, d.Plan), d.Machine, nil
 	}
+
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	d.Unwatch()
 	vars, err := claim.LeaseVariables(ctx, host, spec, d)
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
+
 	h := &HeldLease{Schema: reserveSchema, Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
 	if err := startHolder(host, d, pidfd, h); err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, gpu.Machine{}, err
 	}
+
 	return h, d.Machine, nil
 }
 
@@ -144,6 +156,7 @@ func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *HeldL
 	if err != nil {
 		return err
 	}
+
 	if rule := limits.ShortestTime(); rule != nil {
 		lease, err := d.Folder.TransferLease(d.Held.Lease, h.PID, d.Held.Lease.Start, rule.Time)
 		if err != nil {
@@ -152,14 +165,17 @@ func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *HeldL
 		h.Limit, h.Until = rule.String(), new(time.Now().Add(rule.Time).Truncate(time.Second))
 		orders.Until = lease.Until
 	}
+
 	words, err := orders.Words()
 	if err != nil {
 		return err
 	}
+
 	fd, err := launch.DupInheritable(d.Held.Lock)
 	if err != nil {
 		return err
 	}
+
 	return launch.StartHolderFor(pidfd, fd, words...)
 }
 
@@ -168,18 +184,22 @@ func openOwn(host *machine.Host, pid int) (start uint64, pidfd *os.File, err err
 	if why := host.Proc.MissingReason(pid); why != "" {
 		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, why)
 	}
+
 	owner, known := host.Proc.Owner(pid)
 	if !host.Proc.IsRoot() && (!known || int(owner) != os.Geteuid()) {
 		return 0, nil, exit.Usagef("cannot lease for process %d: it belongs to %s, not to you", pid, host.Proc.DescribeProcess(pid).User)
 	}
+
 	before, err := host.Proc.Stat(pid)
 	if err != nil {
 		return 0, nil, exit.Usagef("cannot lease for process %d: it has just ended", pid)
 	}
+
 	pidfd, err = openProcess(host, pid, before.Start, owner)
 	if err != nil {
 		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, err)
 	}
+
 	return before.Start, pidfd, nil
 }
 
@@ -201,12 +221,15 @@ func visibilityNotes(host *machine.Host, pid int, m gpu.Machine, plan job.Plan) 
 	if err != nil {
 		return nil
 	}
+
 	hidden, _ := visible.HiddenDevices(env, m)
 	var notes []string
+
 	for _, d := range plan.Devices {
 		if why, ok := hidden[d.UUID]; ok {
 			notes = append(notes, fmt.Sprintf("process %d does not see GPU %d: %s (its environment when it started)", pid, d.Index, why))
 		}
 	}
+
 	return slices.Compact(notes)
 }

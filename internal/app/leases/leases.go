@@ -31,42 +31,52 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 		s.NoteUnreadDevices(unreadDevices(host))
 		return s, nil
 	}
+
 	if err != nil {
 		return status.Report{}, err
 	}
+
 	held, notes, err := registry.LiveLeases(host, m)
 	var usage *exit.Usage
 	if err != nil && (errors.As(err, &usage) || !host.IsHardware()) {
 		return status.Report{}, err
 	}
+
 	if err != nil {
 		// The GPUs can be seen all the same.
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
+
 	notes = append(notes, clearUnmeasured(host, m, held)...)
 	rules, wrong := host.Rules()
 	if wrong != nil {
 		notes = append(notes, host.ConfigProblem())
 	}
+
 	s := status.NewReportWith(rules.Tolerate, m, held, time.Now())
 	if err := selectDevices(&s, m, only); err != nil {
 		return s, err
 	}
+
 	s.AddRemedies(m, held, uint32(os.Geteuid()))
 	byPID := registry.LeasesByPID(host, m, held)
 	s.AddUsage(byPID)
 	if host.IsHardware() {
 		s.AddComputeTime(func(lease string) *time.Duration { return processorTime(host, byPID, lease) })
 	}
+
 	s.AddCommandLines(ownCommands(host, held))
+
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
 			s.Devices[i].Discreet = s.Devices[i].Reason
 		}
 	}
+
 	s.Notes = append(append(s.Notes, notes...), addQueue(host, &s, m, held)...)
 	s.NoteUnreadDevices(unreadDevices(host))
+
 	return s, nil
 }
 
@@ -83,6 +93,7 @@ func selectDevices(s *status.Report, m gpu.Machine, names []string) error {
 	if len(names) > 0 {
 		s.Devices = slices.DeleteFunc(s.Devices, func(d status.Device) bool { return !wanted[d.UUID] })
 	}
+
 	return nil
 }
 
@@ -98,6 +109,7 @@ func ownCommands(host *machine.Host, held []job.Lease) (lines map[string]string,
 			lines[l.ID] = host.Proc.DescribeProcess(l.PID).Command
 		}
 	}
+
 	return lines, apart
 }
 
@@ -113,9 +125,11 @@ func processorTime(host *machine.Host, byPID map[int]string, lease string) *time
 			sum, found = sum+s.CPU, true
 		}
 	}
+
 	if !found {
 		return nil
 	}
+
 	return &sum
 }
 
@@ -146,10 +160,12 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 	if folder == nil {
 		return l, &NoLeaseError{id}
 	}
+
 	defer folder.Close() //nolint:errcheck // the removal is what counts
 	if err := checkRelease(host, folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
+
 	if l.Unreadable {
 		// Who holds it may not be seen from here.
 		ended, err := folder.EndIfUnheld(l, l.Boot)
@@ -158,10 +174,12 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 		}
 		return l, registry.NameLockHolder(host, folder, err)
 	}
+
 	err = registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
 	if err != nil {
 		return l, err
 	}
+
 	wakeSleeper(host, l)
 
 	return l, err
@@ -176,16 +194,19 @@ func openLease(ctx context.Context, host *machine.Host, id string) (folder *stor
 			return nil, l, err
 		}
 	}
+
 	folder, err = host.Folder(m, false)
 	if err != nil || folder == nil {
 		return nil, l, err
 	}
+
 	held, _ := folder.Leases()
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
 	if i < 0 {
 		_ = folder.Close()
 		return nil, l, nil
 	}
+
 	return folder, registry.FindUnattended(host, folder, held[i], true), nil
 }
 
@@ -214,6 +235,7 @@ func checkRelease(host *machine.Host, folder *store.Folder, l job.Lease) error {
 		if holders := host.Proc.LockHolders(dev, ino); len(holders) > 0 {
 			return fmt.Errorf("its content cannot be read, and %s (process %d) holds it; end that first: kill %d", holders[0].Command, holders[0].PID, holders[0].PID)
 		}
+
 		return nil
 	case l.Namespace != host.Proc.PIDNamespace():
 		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", prose.Clean(l.Command))

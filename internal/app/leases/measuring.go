@@ -22,6 +22,7 @@ func clearUnmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes
 	if !host.IsHardware() || err != nil {
 		return nil
 	}
+
 	// Command lines of what measures, by user.
 	known := map[uint32][]string{}
 	for i, l := range held {
@@ -36,6 +37,7 @@ func clearUnmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes
 			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}
 	}
+
 	return notes
 }
 

@@ -21,18 +21,22 @@ func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Le
 		// Said of the leases already.
 		return nil
 	}
+
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, problems := folder.Tickets()
 	for _, p := range problems {
 		notes = append(notes, fmt.Sprintf("%s of %s %s", prose.Clean(p.Path), host.Names(p.UID), p.Text))
 	}
+
 	if len(tickets) == 0 {
 		return notes
 	}
+
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return append(notes, err.Error())
 	}
+
 	passed := folder.Turn(boot).ApplyTo(queue.Input{}).Passed
 	for len(tickets) > 0 {
 		scope := tickets[0]
@@ -43,10 +47,12 @@ func addQueue(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Le
 			}
 			t.User = host.Names(t.UID)
 			q.Tickets = append(q.Tickets, t)
+
 			return true
 		})
 		s.AddWaiting(queue.OrderTickets(q), host.Proc.PIDNamespace(), func(t job.Ticket) bool { return passed[t.Key()] }, func(t job.Ticket) bool { return isStopped(host, t) }, q.HasReachedMax)
 	}
+
 	return notes
 }
 

@@ -27,14 +27,17 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease
 	if err != nil {
 		return nil, err
 	}
+
 	spec, err = claim.SettleQuota(ctx, host, spec, false)
 	if err != nil {
 		return nil, err
 	}
+
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: spec.Name, Apart: true})
 	if err != nil {
 		return nil, err
 	}
+
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	d.Unwatch()
 	h := &HeldLease{Schema: reserveSchema, Lease: d.Held.Lease.ID, Plan: d.Plan, Until: new(time.Now().Add(spec.Timeout).Truncate(time.Second))}
@@ -43,6 +46,7 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*HeldLease
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, err
 	}
+
 	return h, nil
 }
 
@@ -52,38 +56,46 @@ func handToSleeper(host *machine.Host, d *claim.Decision, most time.Duration) (p
 	if err != nil {
 		return 0, err
 	}
+
 	defer null.Close() //nolint:errcheck // nothing was written
 	p, err := daemonize.StartBackground(host.Name, host.Env, null, ReserveFlag, strconv.FormatInt(int64(most/time.Millisecond), 10))
 	if err != nil {
 		return 0, err
 	}
+
 	defer func() {
 		if err != nil {
 			_ = p.Kill()
 		}
 		_ = p.Release()
 	}()
+
 	pidfd, err := launch.OpenPidfd(p.Pid)
 	if err != nil {
 		return 0, err
 	}
+
 	defer pidfd.Close() //nolint:errcheck // the holder has its own
 	stat, err := host.Proc.Stat(p.Pid)
 	if err != nil {
 		return 0, err
 	}
+
 	lease, err := d.Folder.TransferLease(d.Held.Lease, p.Pid, stat.Start, most)
 	if err != nil {
 		return 0, err
 	}
+
 	words, err := (&holder.Orders{Folder: d.Folder.Path, Lease: lease.ID}).Words()
 	if err != nil {
 		return 0, err
 	}
+
 	fd, err := launch.DupInheritable(d.Held.Lock)
 	if err == nil {
 		err = launch.StartHolderFor(pidfd, fd, words...)
 	}
+
 	return p.Pid, err
 }
 
@@ -95,10 +107,12 @@ func SleepOut(args []string) error {
 	if len(args) != 1 {
 		return errors.New("cannot sleep by hand: gpuard reserve starts what does")
 	}
+
 	most, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil {
 		return fmt.Errorf("cannot sleep: %w", err)
 	}
+
 	processes := proc.New("/proc")
 	began, err := processes.Uptime()
 	for err == nil {
@@ -108,8 +122,10 @@ func SleepOut(args []string) error {
 		if left <= 0 {
 			break
 		}
+
 		time.Sleep(min(left, time.Minute))
 	}
+
 	return err
 }
 
@@ -119,6 +135,7 @@ func wakeSleeper(host *machine.Host, l job.Lease) {
 	if err != nil || !l.IsReservation() || l.Namespace != host.Proc.PIDNamespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.IsAlive(l.PID, l.Start) {
 		return
 	}
+
 	// It has nothing to clean up, and one that is just starting may miss another signal.
 	_ = p.Kill()
 	_ = p.Release()

@@ -28,12 +28,14 @@ func (c *collector) findUndo(p, whole string) *deactivation {
 	if !isHook(whole) {
 		return nil
 	}
+
 	folder := besideHook(whole, "")
 	found, known := c.hooks[folder]
 	if !known {
 		found = c.readUndo(p, folder)
 		c.hooks[folder] = found
 	}
+
 	return found
 }
 
@@ -43,7 +45,9 @@ func (c *collector) readUndo(p, folder string) *deactivation {
 		c.addProblem(besideHook(p, ""), errorReason(err))
 		return nil
 	}
+
 	var found deactivation
+
 	for _, name := range names {
 		one := fileReading{sourceFile: sourceFile{path: besideHook(p, name), kind: lint.Shell}}
 		text, err := files.ReadFile(filepath.Join(folder, name))
@@ -51,14 +55,17 @@ func (c *collector) readUndo(p, folder string) *deactivation {
 			c.addProblem(one.path, errorReason(err))
 			return nil
 		}
+
 		one.text = text.Content
 		one.readBy(shell.ReadSteps)
 		if one.skipped+one.problem != "" {
 			c.addProblem(one.path, strings.TrimPrefix(one.skipped, "not read: ")+strings.TrimPrefix(one.problem, "cannot read it: "))
 			return nil
 		}
+
 		found.scripts = append(found.scripts, one.file)
 	}
+
 	return &found
 }
 

@@ -49,6 +49,7 @@ func (o Options) findNewTexts(ctx context.Context, read []*fileReading) (all []*
 	for range maxRounds {
 		var open []*fixAttempt
 		var sources []sourceFile
+
 		for _, a := range all {
 			if a.proposeText() {
 				open = append(open, a)
@@ -57,9 +58,11 @@ func (o Options) findNewTexts(ctx context.Context, read []*fileReading) (all []*
 				sources = append(sources, trial)
 			}
 		}
+
 		if len(open) == 0 || ctx.Err() != nil {
 			break
 		}
+
 		for i, again := range o.parseAll(ctx, sources) {
 			open[i].judgeText(&again, o.bashAccepts(ctx, open[i], &again))
 		}
@@ -75,6 +78,7 @@ func (one *fileReading) isMendable() bool {
 	if one.kind == lint.Notebook || one.path == stdinPath || !utf8.ValidString(text) || len(text) > 2 && text[:3] == "\ufeff" {
 		return false
 	}
+
 	exact, at := true, lint.TextAt(text)
 	eachValue(one.file.Steps, func(v lint.Value) {
 		if v.Raw != "" && v.At.Column > 0 && v.At.Line == v.At.EndLine {
@@ -82,6 +86,7 @@ func (one *fileReading) isMendable() bool {
 			exact = exact && ok && there == v.Raw
 		}
 	})
+
 	return exact
 }
 
@@ -104,14 +109,17 @@ func (a *fixAttempt) proposeText() bool {
 	if a.settled {
 		return false
 	}
+
 	found, _ := a.read.applyRules()
 	text := string(a.read.text)
 	if !a.alone {
 		mended, done := lint.ApplyEdits(text, found)
 		a.trial, a.chosen = []byte(mended), done
 		a.settled = mended == text
+
 		return !a.settled
 	}
+
 	for ; a.next < len(found); a.next++ {
 		if len(found[a.next].Edits) == 0 {
 			continue
@@ -121,10 +129,13 @@ func (a *fixAttempt) proposeText() bool {
 			a.chosen = make([]bool, len(found))
 			a.chosen[a.next] = true
 			a.trial = []byte(mended)
+
 			return true
 		}
 	}
+
 	a.settled = true
+
 	return false
 }
 
@@ -148,12 +159,14 @@ func (a *fixAttempt) judgeText(again *fileReading, accepted bool) {
 		a.alone = true
 		return
 	}
+
 	for i, m := range a.read.describeFindings(found) {
 		if a.chosen[i] {
 			m.Fixed, m.Fixable = true, true
 			a.fixed = append(a.fixed, m)
 		}
 	}
+
 	a.read.text, a.read.file = again.text, again.file
 	a.next, a.alone = 0, false
 }
@@ -164,6 +177,7 @@ func (a *fixAttempt) isBetter(found []lint.Finding, again *fileReading) bool {
 	if again.skipped != "" || again.unread || !again.isMendable() {
 		return false
 	}
+
 	left := map[string]int{}
 	for i, f := range found {
 		left[f.Code]++
@@ -171,6 +185,7 @@ func (a *fixAttempt) isBetter(found []lint.Finding, again *fileReading) bool {
 			left[f.Code]--
 		}
 	}
+
 	now, _ := again.applyRules()
 	for _, f := range now {
 		left[f.Code]--
@@ -178,6 +193,7 @@ func (a *fixAttempt) isBetter(found []lint.Finding, again *fileReading) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -186,14 +202,17 @@ func (a *fixAttempt) writeFile(ctx context.Context) {
 	if len(a.fixed) == 0 {
 		return
 	}
+
 	err := ctx.Err()
 	if err == nil {
 		err = atomicfile.ReplaceText(a.read.path, a.before.text, a.read.text)
 	}
+
 	if err != nil {
 		*a.read = a.before
 		a.read.problem = err.Error()
 		return
 	}
+
 	a.read.fixed = a.fixed
 }

@@ -49,6 +49,7 @@ func kindByName(file string) lint.Kind {
 	case ext == ".yml" || ext == ".yaml":
 		return yamlKindByName(file, strings.TrimSuffix(name, ext))
 	}
+
 	return ""
 }
 
@@ -70,6 +71,7 @@ func yamlKindByName(file, stem string) lint.Kind {
 	case stem == ".gitlab-ci", strings.HasSuffix(stem, ".gitlab-ci"):
 		return lint.GitLab
 	}
+
 	return ""
 }
 
@@ -80,17 +82,21 @@ func guessKind(file string, text []byte) lint.Kind {
 		line, _, _ := bytes.Cut(text, []byte("\n"))
 		return kindByInterpreter(string(line[2:]))
 	}
+
 	if isBatch(text) {
 		return lint.Shell
 	}
+
 	ext := strings.ToLower(path.Ext(file))
 	if ext != ".yml" && ext != ".yaml" && file != stdinPath {
 		return ""
 	}
+
 	top := topKeys(text)
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(top, n) })
 	}
+
 	switch {
 	case has("services") && (bytes.Contains(text, []byte("image:")) || bytes.Contains(text, []byte("build:"))):
 		return lint.Compose
@@ -102,6 +108,7 @@ func guessKind(file string, text []byte) lint.Kind {
 		// A template is no YAML yet.
 		return lint.Kubernetes
 	}
+
 	return ""
 }
 
@@ -142,6 +149,7 @@ func isBatch(text []byte) bool {
 		if len(line) > 0 && line[0] != '#' {
 			return false
 		}
+
 		for _, mark := range []string{"#SBATCH -", "#PBS -", "#BSUB -", "#$ -", "#COBALT -"} {
 			if bytes.HasPrefix(line, []byte(mark)) {
 				return true

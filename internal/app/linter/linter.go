@@ -108,12 +108,15 @@ func RunLint(ctx context.Context, o Options) (Report, error) {
 	if o.Fix && slices.Contains(o.Paths, stdinPath) {
 		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
+
 	err := o.collectFiles(ctx, &r, func(batch []sourceFile) { o.lookAt(ctx, batch, &r) })
 	if err != nil {
 		return r, err
 	}
+
 	r.settle()
 	r.reportMissed(o.Paths)
+
 	return r, ctx.Err()
 }
 
@@ -128,13 +131,16 @@ func (o Options) lookAt(ctx context.Context, batch []sourceFile, r *Report) {
 			mendable[i] = &one
 		}
 	})
+
 	o.fixFiles(ctx, mendable)
+
 	for i, one := range mendable {
 		if one != nil {
 			parts[i] = Report{}
 			parts[i].addFile(one)
 		}
 	}
+
 	for _, p := range parts {
 		r.Files += p.Files
 		r.Silenced += p.Silenced
@@ -143,6 +149,7 @@ func (o Options) lookAt(ctx context.Context, batch []sourceFile, r *Report) {
 		r.Skipped = append(r.Skipped, p.Skipped...)
 		r.Problems = append(r.Problems, p.Problems...)
 	}
+
 	if o.Progress != nil {
 		o.Progress(r.Files, len(r.Findings))
 	}
@@ -165,22 +172,27 @@ func (r *Report) addFile(one *fileReading) {
 	if one.skipped != "" {
 		r.Skipped = append(r.Skipped, Omission{one.path, one.skipped})
 	}
+
 	if one.problem != "" {
 		r.Problems = append(r.Problems, Omission{one.path, one.problem})
 	}
+
 	if one.skipped != "" || one.unread {
 		return
 	}
+
 	r.Files++
 	if one.file.Unread > 0 {
 		r.Partial = append(r.Partial, UnreadPassage{one.path, one.file.Unread})
 	}
+
 	found, silenced := one.applyRules()
 	r.Silenced += silenced
 	mistakes := slices.Concat(one.fixed, one.describeFindings(found))
 	slices.SortStableFunc(mistakes, func(a, b LocatedFinding) int {
 		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
+
 	r.Findings = append(r.Findings, mistakes...)
 }
 
@@ -195,14 +207,17 @@ func (one *fileReading) describeFindings(found []lint.Finding) (all []LocatedFin
 	if len(found) == 0 {
 		return nil
 	}
+
 	lines := map[int][]string{}
 	for number, text := range one.cellTexts() {
 		lines[number] = lint.SplitLines(text)
 	}
+
 	mendable := one.isMendable()
 	for _, f := range found {
 		all = append(all, one.describeFinding(f, lines[f.At.Cell], mendable))
 	}
+
 	return all
 }
 
@@ -213,6 +228,7 @@ func (one *fileReading) describeFinding(f lint.Finding, lines []string, mendable
 		Finding: f.Finding, Instead: f.Line,
 		of: one.of, dir: one.dir, since: f.Since,
 	}
+
 	first, last := f.At.Line, max(f.At.Line, f.At.EndLine)
 	for i, edits := range [][]lint.Edit{f.Write, f.Edits} {
 		// What --fix does is shown, where it does something.
@@ -220,17 +236,21 @@ func (one *fileReading) describeFinding(f lint.Finding, lines []string, mendable
 		for _, e := range edits {
 			from, to = min(from, e.At.Line), max(to, e.At.EndLine)
 		}
+
 		now := joinLines(lines, from, to)
 		instead, done := applyEdits(now, edits, from)
 		if done && (i > 0 || fitsQuotes(lines, edits)) {
 			first, last = from, to
 			m.Instead = strings.TrimRight(instead, "\r\n")
 		}
+
 		// Of the last: that of f.Edits.
 		m.Fixable = done && instead != now && mendable && !one.tried
 	}
+
 	m.Now = strings.TrimRight(joinLines(lines, first, last), "\r\n")
 	m.detachStrings()
+
 	return m
 }
 
@@ -252,7 +272,9 @@ func applyEdits(lines string, edits []lint.Edit, from int) (string, bool) {
 			return lines, false
 		}
 	}
+
 	text, done := lint.ApplyEdits(lines, []lint.Finding{{Edits: edits}})
+
 	return text, done[0]
 }
 

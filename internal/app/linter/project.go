@@ -29,11 +29,13 @@ func (c *collector) projectOf(dir, asked string) *project {
 	if root == "" {
 		root = asked
 	}
+
 	p, known := c.projects[root]
 	if !known {
 		p = &project{root: root, copied: map[string]bool{}, torch: map[string]string{}}
 		c.projects[root] = p
 	}
+
 	return p
 }
 
@@ -43,13 +45,16 @@ func (c *collector) rootOf(dir string) string {
 	if known {
 		return root
 	}
+
 	parent := filepath.Dir(dir)
 	if has(dir, ".git") {
 		root = dir
 	} else if parent != dir {
 		root = c.rootOf(parent)
 	}
+
 	c.roots[dir] = root
+
 	return root
 }
 
@@ -72,6 +77,7 @@ func (p *project) isCopied(dir string) bool {
 		copied = isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
 		p.copied[dir] = copied
 	}
+
 	return copied
 }
 
@@ -93,25 +99,31 @@ func (p *project) torchOf(dir string) string {
 	if known {
 		return asked
 	}
+
 	// Where it cannot be read, nothing is known.
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !asksForPackages().MatchString(e.Name()) {
 			continue
 		}
+
 		text, err := files.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			continue
 		}
+
 		one := torchIn(string(text.Content))
 		if one != "" && (asked == "" || compat.Compare(one, asked) > 0) {
 			asked = one
 		}
 	}
+
 	if asked == "" && dir != p.root && dir != filepath.Dir(dir) {
 		asked = p.torchOf(filepath.Dir(dir))
 	}
+
 	p.torch[dir] = asked
+
 	return asked
 }
 
@@ -128,6 +140,7 @@ func torchIn(text string) (newest string) {
 			newest = release
 		}
 	}
+
 	for _, m := range regexp.MustCompile(`(?i)(?:^|[^\w./-])(?:py)?torch["']?\s*(?:>=?\s*[0-9.]+\s*,\s*)?(===?|=|<=|<|~=)\s*["']?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
 		release := m[2]
 		if m[1] == "<" {
@@ -135,12 +148,15 @@ func torchIn(text string) (newest string) {
 		}
 		take(release)
 	}
+
 	for _, m := range regexp.MustCompile(`pytorch/pytorch:([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
 		take(m[1])
 	}
+
 	for _, m := range regexp.MustCompile(`nvcr\.io/nvidia/pytorch:([0-9]{2}\.[0-9]{2})`).FindAllStringSubmatch(text, -1) {
 		take(torchOfMonth(m[1]))
 	}
+
 	return newest
 }
 
@@ -169,26 +185,32 @@ func (r *Report) settle() {
 	for _, d := range lint.Descriptions() {
 		once[d.Code] = d.Once
 	}
+
 	type kind struct {
 		of   *project
 		code string
 	}
+
 	first, more := map[kind]int{}, map[int]int{}
 	kept := r.Findings[:0]
 	for _, m := range r.Findings {
 		if m.since != "" && m.of != nil && m.of.before(m.dir, m.since) {
 			continue
 		}
+
 		i, met := first[kind{m.of, m.Code}]
 		if once[m.Code] && met {
 			more[i]++
 			continue
 		}
+
 		first[kind{m.of, m.Code}] = len(kept)
 		kept = append(kept, m)
 	}
+
 	for i, n := range more {
 		kept[i].Seen += "; the same in " + prose.CountNoun(n, "further place") + " of the repository"
 	}
+
 	r.Findings = kept
 }

@@ -22,7 +22,9 @@ func pythonFiles(ctx context.Context, path string, env visible.Env, sources []py
 		}
 		paths = found
 	}
+
 	var first error
+
 	for _, one := range paths {
 		read, err := readWithPython(ctx, one, sources)
 		if err == nil || ctx.Err() != nil {
@@ -32,6 +34,7 @@ func pythonFiles(ctx context.Context, path string, env visible.Env, sources []py
 			first = err
 		}
 	}
+
 	return nil, first
 }
 
@@ -40,6 +43,7 @@ func readWithPython(ctx context.Context, path string, sources []python.Source) (
 	read := make([][]python.Reading, len(parts))
 	failed := make([]error, len(parts))
 	var running sync.WaitGroup
+
 	for i, part := range parts {
 		running.Go(func() {
 			answer, err := interpreter.RunScript(ctx, path, python.Script(), python.EncodeRequest(part))
@@ -49,10 +53,13 @@ func readWithPython(ctx context.Context, path string, sources []python.Source) (
 			failed[i] = err
 		})
 	}
+
 	running.Wait()
 	var all []python.Reading
+
 	for _, part := range read {
 		all = append(all, part...)
 	}
+
 	return all, errors.Join(failed...)
 }

@@ -52,6 +52,7 @@ func (one *fileReading) cellTexts() map[int]string {
 	for _, c := range one.code {
 		cells[c.Number] = c.Written
 	}
+
 	return cells
 }
 
@@ -94,12 +95,14 @@ func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn fun
 	read := make([]fileReading, len(sources))
 	known := readers()
 	var pythons []*fileReading
+
 	for i, s := range sources {
 		read[i].sourceFile, read[i].preview = s, o.Preview
 		if known[s.kind] == nil {
 			pythons = append(pythons, &read[i])
 		}
 	}
+
 	finish := func(i int) {
 		one := read[i]
 		read[i] = fileReading{}
@@ -110,6 +113,7 @@ func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn fun
 		}
 		handOn(i, one)
 	}
+
 	isPython := func(i int) bool { return known[sources[i].kind] == nil }
 
 	// A process of its own, which takes longest.
@@ -121,6 +125,7 @@ func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn fun
 			finish(i)
 		}
 	})
+
 	python.Wait()
 	eachOf(read, func(i int) {
 		if isPython(i) {
@@ -133,6 +138,7 @@ func (o Options) parseEach(ctx context.Context, sources []sourceFile, handOn fun
 func eachOf(read []fileReading, f func(i int)) {
 	var running sync.WaitGroup
 	var next atomic.Int64
+
 	for range runtime.GOMAXPROCS(0) {
 		running.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(read); i = int(next.Add(1)) - 1 {

@@ -16,6 +16,7 @@ import (
 func (o Options) readPython(ctx context.Context, all []*fileReading) {
 	var sources []python.Source
 	var asked []*fileReading
+
 	for _, one := range all {
 		one.file = lint.File{Path: one.path, Kind: one.kind}
 		if one.cutCells() && python.HasRuleWord(one.text) {
@@ -23,9 +24,11 @@ func (o Options) readPython(ctx context.Context, all []*fileReading) {
 			asked = append(asked, one)
 		}
 	}
+
 	if len(sources) == 0 {
 		return
 	}
+
 	program := o.Python
 	if strings.ContainsRune(program, filepath.Separator) {
 		if whole, err := filepath.Abs(program); err == nil {
@@ -33,6 +36,7 @@ func (o Options) readPython(ctx context.Context, all []*fileReading) {
 			program = whole
 		}
 	}
+
 	read, err := pythonFiles(ctx, program, o.Env, sources)
 	for i, one := range asked {
 		if err != nil {
@@ -52,10 +56,13 @@ func (one *fileReading) cutCells() bool {
 		one.code = []lint.Cell{{Text: one.text}}
 		return true
 	}
+
 	cells, err := notebook.ReadCells(one.text)
 	if err != nil {
 		one.skipped = "not read: " + err.Error()
 	}
+
 	one.code = cells
+
 	return len(cells) > 0
 }

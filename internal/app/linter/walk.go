@@ -69,13 +69,16 @@ func (o Options) collectFiles(ctx context.Context, r *Report, handOn func(batch 
 			if err != nil {
 				return fmt.Errorf("cannot read standard input: %w", err)
 			}
+
 			kind := o.As
 			if kind == "" {
 				kind = guessKind(stdinPath, text)
 			}
+
 			if kind == "" {
 				return &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
+
 			c.addFile(sourceFile{path: stdinPath, kind: kind, text: text})
 			continue
 		}
@@ -90,6 +93,7 @@ func (o Options) collectFiles(ctx context.Context, r *Report, handOn func(batch 
 		}
 	}
 	c.finishBatch()
+
 	return nil
 }
 
@@ -131,6 +135,7 @@ type collector struct {
 // place, or was not asked for.
 func (c *collector) collectFolder(root string) {
 	asked := absolute(root)
+
 	// A link that was named is followed.
 	root += string(filepath.Separator) + "."
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
@@ -177,34 +182,41 @@ func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 	if err != nil || c.seen[same] {
 		return
 	}
+
 	c.seen[same] = true
 	kind := kindByName(filepath.ToSlash(same))
 	if kind == lint.Markdown && !c.docs {
 		kind = ""
 	}
+
 	if !asked && kind == "" && !mayBeScript(p) {
 		return
 	}
+
 	if !info.Mode().IsRegular() {
 		c.addProblem(p, "it is not a regular file")
 		return
 	}
+
 	if info.Size() > maxFileSize && (kind != lint.Notebook || info.Size() > maxNotebookSize) {
 		if asked || kind != "" {
 			c.report.Skipped = append(c.report.Skipped, Omission{p, "larger than 2 MiB"})
 		}
 		return
 	}
+
 	// It may be another file by now, such as a pipe.
 	read, err := files.ReadUpTo(p, maxNotebookSize)
 	if err != nil {
 		c.addProblem(p, errorReason(err))
 		return
 	}
+
 	text := read.Content
 	if kind == "" {
 		kind = guessKind(p, text)
 	}
+
 	if kind == "" {
 		if asked {
 			why := noFormat
@@ -215,6 +227,7 @@ func (c *collector) collectFile(p, below string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
+
 	dir := filepath.Dir(same)
 	of := c.projectOf(dir, below)
 	c.addFile(sourceFile{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isCopied(dir)})
@@ -238,15 +251,18 @@ func mayBeScript(p string) bool {
 	case slices.Contains(strings.Fields(neverScripts), ext):
 		return false
 	}
+
 	// It may be a pipe by now.
 	file, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		// Whoever reads it says why.
 		return true
 	}
+
 	defer file.Close()
 	begin := make([]byte, firstBytes)
 	n, _ := io.ReadFull(file, begin)
+
 	return bytes.HasPrefix(begin[:n], []byte("#!")) || isBatch(begin[:n])
 }
 

@@ -52,10 +52,12 @@ func (h *Host) Config() (policy.Policy, error) {
 	case time.Since(h.said.at) < MaxReadingAge:
 		return h.said.policy, nil
 	}
+
 	machine, err := h.configFile(h.MachineConfig(), true)
 	if err == nil && machine != nil {
 		p = append(p, machine)
 	}
+
 	if path := h.UserConfig(); err == nil && path != "" {
 		var own *policy.File
 		own, err = h.configFile(path, false)
@@ -63,11 +65,14 @@ func (h *Host) Config() (policy.Policy, error) {
 			p = append(p, own)
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	p = h.withProject(p)
 	h.said = configCache{at: time.Now(), policy: p}
+
 	return p, nil
 }
 
@@ -95,15 +100,18 @@ func (h *Host) configFile(path string, machine bool) (*policy.File, error) {
 	if h.Patience <= 0 {
 		return h.readConfig(path, machine)
 	}
+
 	type answer struct {
 		file *policy.File
 		err  error
 	}
+
 	read := make(chan answer, 1)
 	go func() {
 		file, err := h.readConfig(path, machine)
 		read <- answer{file, err}
 	}()
+
 	select {
 	case got := <-read:
 		return got.file, got.err
@@ -124,12 +132,15 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w; remove it, or ask its owner to", path, err)
 	}
+
 	if machine && h.maybeRoots(path, text) {
 		text.UID = 0
 	}
+
 	if err := checkTrusted(path, text, machine, uid, h.Names); err != nil {
 		return nil, err
 	}
+
 	f, mistakes := config.ReadPolicy(text.Content, path, machine)
 	if len(mistakes) > 0 {
 		do := "mend it, since nothing is leased until then"
@@ -138,6 +149,7 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 		}
 		return nil, &diagnostic.Many{File: path, List: mistakes, Do: do}
 	}
+
 	return f, nil
 }
 
@@ -148,6 +160,7 @@ func checkTrusted(path string, text files.Text, machine bool, uid uint32, names 
 	if machine {
 		sudo, owner = "sudo ", 0
 	}
+
 	switch {
 	case !text.IsOwnedBy(owner):
 		beside := ""
@@ -159,6 +172,7 @@ func checkTrusted(path string, text files.Text, machine bool, uid uint32, names 
 	case text.CanOthersWrite(), machine && text.Mode&0o020 != 0:
 		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
 	}
+
 	return nil
 }
 
@@ -169,12 +183,14 @@ func (h *Host) maybeRoots(path string, text files.Text) bool {
 	if !ids.Hides(0) || !slices.Contains(ids.OverflowIDs(), text.UID) {
 		return false
 	}
+
 	for !files.IsWritable(path) {
 		if path == filepath.Dir(path) {
 			return true
 		}
 		path = filepath.Dir(path)
 	}
+
 	return false
 }
 
@@ -194,6 +210,7 @@ func (h *Host) Rules() (Rules, error) {
 	case h.said.rules != nil:
 		return *h.said.rules, nil
 	}
+
 	out.Limits = p.For(h.callerUser(p.Names()))
 	base := out.Tolerate
 	t := p.ApplyTolerance(policy.Tolerance{Memory: &base.Memory, Display: &base.Display, Utilization: &base.Utilization})
@@ -202,6 +219,7 @@ func (h *Host) Rules() (Rules, error) {
 	limit := p.DisplayLimit(pick.DefaultTolerance().Display)
 	out.Tolerate.DisplayBy, out.Tolerate.DisplayRaise, out.Tolerate.DisplayCut = limit.By, limit.Raise, limit.Cut
 	h.said.rules = &out
+
 	return out, nil
 }
 
@@ -215,6 +233,7 @@ func (h *Host) callerUser(users, groups bool) policy.User {
 			u.GIDs = append(u.GIDs, uint32(g))
 		}
 	}
+
 	return h.Proc.AddNames(u, users, groups)
 }
 

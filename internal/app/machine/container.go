@@ -24,8 +24,10 @@ func (h *Host) Container() string {
 	case files.Exists(h.SystemPath("/.dockerenv")):
 		return "docker"
 	}
+
 	// systemd writes there what it runs in: "lxc", "systemd-nspawn".
 	text, _ := files.ReadFile(h.SystemPath("/run/systemd/container"))
+
 	// What many managers set for what they start.
 	own, _ := h.Env.Lookup("container")
 	for _, kind := range []string{own, strings.TrimSpace(string(text.Content))} {
@@ -33,6 +35,7 @@ func (h *Host) Container() string {
 			return kind
 		}
 	}
+
 	return ""
 }
 

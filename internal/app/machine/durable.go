@@ -38,6 +38,7 @@ func (h *Host) HomePath(name string) string {
 		return ""
 	}
 	all := filepath.Join(home, hostsFolder)
+
 	return filepath.Join(all, h.folderIn(all), name)
 }
 
@@ -59,6 +60,7 @@ func (h *Host) HostsFolder() (string, error) {
 	case home == "":
 		return "", exit.Usagef("cannot find a folder for what gpuard keeps: set HOME or GPUARD_STATE")
 	}
+
 	return filepath.Join(home, hostsFolder), nil
 }
 
@@ -69,6 +71,7 @@ func (h *Host) MakeDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
 		if err := h.MakeParents(own); err != nil {
 			return "", err
@@ -81,10 +84,12 @@ func (h *Host) MakeDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := sys.OpenOwnFolder(path, 0o700)
 	if err != nil {
 		return "", err
 	}
+
 	return path, dir.Close()
 }
 
@@ -94,10 +99,12 @@ func (h *Host) OpenDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := sys.OpenOwnFolder(path, 0)
 	if err != nil {
 		return "", err
 	}
+
 	return path, dir.Close()
 }
 
@@ -126,16 +133,19 @@ func (h *Host) noteBoot(all string) {
 	if link == "" {
 		return
 	}
+
 	folder := h.HostFolder()
 	dir, err := sys.OpenOwnFolder(all, 0o700)
 	if err != nil {
 		// MakeDurable says it.
 		return
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	if _, err := dir.Lstat(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
 		return
 	}
+
 	entries, _ := os.ReadDir(dir.Name())
 	for _, e := range entries {
 		if to, err := os.Readlink(filepath.Join(dir.Name(), e.Name())); err == nil && to == folder &&
@@ -158,6 +168,7 @@ func (h *Host) FoldersOfSameID(all string) (folders []string) {
 			folders = append(folders, to)
 		}
 	}
+
 	return folders
 }
 
@@ -170,8 +181,10 @@ func (h *Host) BootMark() string {
 	if err != nil || id == "" || h.ownNamespace() != "" || h.Container() != "" {
 		return ""
 	}
+
 	machine := sha256.Sum256([]byte("gpuard machine\x00" + id))
 	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard boot", boot, id}, "\x00")))
+
 	return hex.EncodeToString(machine[:6]) + "-" + hex.EncodeToString(sum[:6])
 }
 
@@ -199,6 +212,7 @@ func hostFolder(name, id, boot, space string) string {
 		// Nothing else tells it from others; what is kept ends with this boot.
 		id = boot
 	}
+
 	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard", name, id, space}, "\x00")))
 	plain := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -206,6 +220,7 @@ func hostFolder(name, id, boot, space string) string {
 		}
 		return '_'
 	}, strings.TrimLeft(name, "."))
+
 	return plain + "-" + hex.EncodeToString(sum[:6])
 }
 
@@ -233,14 +248,17 @@ func (h *Host) AdviseOwn(err error) error {
 	if !errors.As(err, &foreign) {
 		return err
 	}
+
 	elsewhere := "set XDG_STATE_HOME to a folder of your own"
 	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
 		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
 	}
+
 	all, _ := h.HostsFolder()
 	if ours := filepath.Dir(all); foreign.Path != ours && !strings.HasPrefix(foreign.Path, ours+"/") {
 		return fmt.Errorf("%w; %s", err, elsewhere)
 	}
+
 	return fmt.Errorf("%s belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
 		foreign.Path, h.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
 }

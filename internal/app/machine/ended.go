@@ -46,19 +46,23 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 			// What was removed meanwhile is not made again.
 			path = ""
 		}
+
 		for _, e := range list {
 			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable {
 				// A part of another lease has that one's devices.
 				continue
 			}
+
 			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
 				used := h.MeasuredUse(folder, e.Lease.ID, e.Lease.Since)
 				e.Lease.Peak, e.Lease.Load, e.Lease.Seen = max(e.Lease.Peak, used.Peak), used.MeanLoad(), used.Seen
 			}
+
 			line, err := json.Marshal(trend.NewEndedLease(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
 			if err != nil {
 				continue
 			}
+
 			_ = ledger.AppendLine(path, line, endedSize)
 
 		}
@@ -73,11 +77,13 @@ func (h *Host) MeasuredUse(folder *store.Folder, lease string, since time.Time) 
 	if time.Since(since) < h.SampleInterval() {
 		return used
 	}
+
 	file, err := folder.MeasureFile(false)
 	if err != nil {
 		// Nothing was measured.
 		return used
 	}
+
 	locks := quotawatch.NewLocks(file)
 	defer locks.Close()
 	used = locks.Used()[lease]
@@ -85,6 +91,7 @@ func (h *Host) MeasuredUse(folder *store.Folder, lease string, since time.Time) 
 		// Another lease had that name before.
 		return quota.Measured{}
 	}
+
 	return used
 }
 
@@ -94,10 +101,12 @@ func (h *Host) endedPath(leases string) string {
 	if folder == "" {
 		return ""
 	}
+
 	name := endedFile
 	if machine := store.InventedName(leases); machine != "" {
 		name += "-" + machine
 	}
+
 	return filepath.Join(folder, name)
 }
 
@@ -107,10 +116,12 @@ func (h *Host) endedFolder() string {
 	if users := h.usersFolder(); users != "" && own == "" {
 		return filepath.Join(users, fmt.Sprint(os.Geteuid()))
 	}
+
 	path, err := h.DurablePath(historyFolder)
 	if err != nil || h.isShortLived(filepath.Dir(path)) {
 		return ""
 	}
+
 	return path
 }
 
@@ -130,6 +141,7 @@ func (h *Host) hasBaseFolder() bool {
 	for _, name := range []string{"GPUARD_STATE", "XDG_STATE_HOME", "HOME"} {
 		if base, _ := h.Env.Lookup(name); filepath.IsAbs(base) {
 			info, err := os.Stat(base)
+
 			// It may be made.
 			return err == nil && info.IsDir() || name == "XDG_STATE_HOME"
 		}
@@ -144,6 +156,7 @@ func (h *Host) usersFolder() string {
 	if err != nil {
 		return ""
 	}
+
 	defer dir.Close() //nolint:errcheck // looked at only
 	if st, err := dir.Status(); err != nil || st.Uid != 0 {
 		return ""
@@ -151,6 +164,7 @@ func (h *Host) usersFolder() string {
 	if st, err := dir.Lstat(fmt.Sprint(os.Geteuid())); err == nil && int(st.Uid) != os.Geteuid() {
 		return ""
 	}
+
 	return path
 }
 
@@ -163,6 +177,7 @@ func (h *Host) EndedNote() string {
 	if folder == "" {
 		return ""
 	}
+
 	dir, err := sys.OpenOwnFolder(folder, 0)
 	switch {
 	case err == nil:
@@ -170,6 +185,7 @@ func (h *Host) EndedNote() string {
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Sprintf("your leases leave no lines for gpuard history: %v", h.AdviseOwn(err))
 	}
+
 	return ""
 }
 
@@ -184,14 +200,17 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 			return nil, err
 		}
 	}
+
 	leases, _, err := h.StateFolder(m)
 	if err != nil {
 		return nil, err
 	}
+
 	path := h.endedPath(leases)
 	if path == "" {
 		return nil, nil
 	}
+
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
 	users := h.usersFolder()
@@ -201,18 +220,22 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.EndedLease, error) {
 			list = append(list, h.readEnded(before, filepath.Base(path), own)...)
 		}
 	}
+
 	if own != 0 || users == "" || !h.IsHardware() {
 		return list, nil
 	}
+
 	entries, err := os.ReadDir(users)
 	if err != nil {
 		return list, nil //nolint:nilerr // it was there a moment ago
 	}
+
 	for _, e := range entries {
 		if uid, err := strconv.ParseUint(e.Name(), 10, 32); err == nil && uid != 0 {
 			list = slices.Concat(list, h.readEnded(filepath.Join(users, e.Name()), endedFile, uint32(uid)))
 		}
 	}
+
 	return list, nil
 }
 
@@ -223,6 +246,7 @@ func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.EndedLea
 		// None, or another user's.
 		return nil
 	}
+
 	user := h.Names(uid)
 	for line := range bytes.Lines(text) {
 		var e trend.EndedLease
@@ -235,5 +259,6 @@ func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.EndedLea
 		}
 		list = append(list, e)
 	}
+
 	return list
 }

@@ -17,6 +17,7 @@ func WithFallback(library, tool Reader) Reader {
 		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.LibraryCrashed, gpu.DriverError}, why.Cause) {
 			return m, err
 		}
+
 		// It takes its time, and has a deadline of its own.
 		other, toolErr := tool(context.WithoutCancel(ctx), query)
 		var said *gpu.Unavailable
@@ -27,7 +28,9 @@ func WithFallback(library, tool Reader) Reader {
 		if toolErr != nil {
 			return m, err
 		}
+
 		other.Problems = append(other.Problems, "read through nvidia-smi, which is slower: "+why.Text)
+
 		return other, nil
 	}
 }

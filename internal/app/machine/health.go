@@ -34,9 +34,11 @@ func (h *Host) kernelLog() func() []kmsg.Error {
 		found, _ := kmsg.ReadErrors(h.KernelLog)
 		read <- found
 	}()
+
 	return func() []kmsg.Error {
 		late := time.NewTimer(logPatience)
 		defer late.Stop()
+
 		select {
 		case found := <-read:
 			return found
@@ -60,6 +62,7 @@ func (h *Host) addFaults(m *gpu.Machine, log []kmsg.Error) {
 			// Put into use again, whatever a recorded machine says.
 			d.Drained = ""
 		}
+
 		over := mark.Cleared
 		for _, e := range log {
 			ours := e.PCI == "" || d.PCI != "" && strings.HasPrefix(d.PCI, e.PCI+".")
@@ -71,11 +74,13 @@ func (h *Host) addFaults(m *gpu.Machine, log []kmsg.Error) {
 				over = e.XID.At
 			}
 		}
+
 		for _, e := range seen {
 			if e.Device == d.UUID {
 				d.XIDs = append(d.XIDs, e.XID)
 			}
 		}
+
 		if len(d.XIDs) > 0 {
 			boot, _ := h.Proc.BootID()
 			d.XIDs = health.MergeXIDs(d.XIDs, over, mark.Boot != "" && mark.Boot == boot)
@@ -90,31 +95,39 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.DrainMark, 
 	if err != nil {
 		return nil, nil
 	}
+
 	boot := func() string {
 		id, _ := h.Proc.BootID()
 		return id
 	}
+
 	all := map[gpu.UUID]devicestate.DrainMark{}
 	var seen []gpu.Event
+
 	for i, folder := range append([]string{path}, others...) {
 		owner, ok := ownerOf(folder)
 		if !ok || i > 0 && folder == path {
 			continue
 		}
+
 		if i > 0 {
 			owner = 0
 		}
+
 		found, events, err := devicestate.ReadState(folder, owner, boot, h.Proc.IDs().OverflowIDs()...)
 		if err != nil {
 			m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("what was noted about devices is not all known: %v", err))
 		}
+
 		for id, mark := range found {
 			if had, known := all[id]; !known || mark.Since.After(had.Since) {
 				all[id] = mark
 			}
 		}
+
 		seen = append(seen, events...)
 	}
+
 	return all, seen
 }
 
@@ -137,6 +150,7 @@ func (h *Host) WatchErrors(ctx context.Context, m gpu.Machine, ids []gpu.UUID, b
 		}
 	}
 	go w.watchErrors(ctx)
+
 	return w.out
 }
 
@@ -158,6 +172,7 @@ func (h *Host) CopyForListener(say func(string)) *Host {
 func (h *heardErrors) addEvent(e gpu.Event) bool {
 	h.turn.Lock()
 	defer h.turn.Unlock()
+
 	// A program that fails in a loop must not push out what happened once.
 	const often = 4
 	same := 0
@@ -170,11 +185,14 @@ func (h *heardErrors) addEvent(e gpu.Event) bool {
 			return false
 		}
 	}
+
 	if same == often {
 		i := slices.IndexFunc(h.events, func(o gpu.Event) bool { return o.Device == e.Device && o.XID.Code == e.XID.Code })
 		h.events = slices.Delete(h.events, i, i+1)
 	}
+
 	h.events = append(h.events, e)
+
 	return true
 }
 
@@ -184,6 +202,7 @@ func (h *heardErrors) allEvents() []gpu.Event {
 	}
 	h.turn.Lock()
 	defer h.turn.Unlock()
+
 	return slices.Clone(h.events)
 }
 
@@ -205,12 +224,15 @@ func (w *errorWatch) watchErrors(ctx context.Context) {
 	if w.host.Events != nil && len(w.ids) > 0 {
 		events = w.host.Events(ctx, w.ids)
 	}
+
 	interval := w.host.Times.Log
 	if interval == 0 {
 		interval = logInterval
 	}
+
 	look := time.NewTicker(interval)
 	defer look.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -244,6 +266,7 @@ func (w *errorWatch) reportError(ctx context.Context, e gpu.Event) {
 	if !w.host.heard.addEvent(e) {
 		return
 	}
+
 	// In a user namespace the file would bear another user's number.
 	if path, _, err := w.host.StateFolder(w.m); err == nil && !w.host.Proc.IDs().Part() {
 		if boot, err := w.host.Proc.BootID(); err == nil {
@@ -251,6 +274,7 @@ func (w *errorWatch) reportError(ctx context.Context, e gpu.Event) {
 			_ = devicestate.RecordErrors(path, boot, e)
 		}
 	}
+
 	select {
 	case w.out <- e:
 	case <-ctx.Done():
@@ -264,6 +288,7 @@ func ErrorText(m gpu.Machine, e gpu.Event) string {
 	if health.IsMachineFault(e.XID.Code) {
 		text += "; it gets no new job, and gpuard status says what to do"
 	}
+
 	return text
 }
 
@@ -280,5 +305,6 @@ func ownerOf(path string) (uint32, bool) {
 		return 0, false
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
+
 	return st.Uid, ok
 }

@@ -19,21 +19,27 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 		spec.Isolate = job.NoIsolation
 		return spec, nil
 	}
+
 	can := h.IsolationMeans(spec.Isolate)
 	level, note, refusal := isolate.ChooseLevel(spec.Isolate, spec.Isolated, can)
 	if refusal != nil {
 		return spec, refusal
 	}
+
 	if note == "" && len(spec.Command) > 0 {
 		note = isolate.ProgramDoubt(level, filepath.Base(spec.Command[0]))
 	}
+
 	if note != "" {
 		h.Say(note)
 	}
+
 	if spec.IDs == job.IndexIDs && level != job.NoIsolation {
 		return spec, errors.New("cannot write --ids index behind --isolate " + string(level) + ": the libraries count only the GPUs that they can open there; leave --ids out")
 	}
+
 	spec.Isolate = level
+
 	return spec, nil
 }
 
@@ -44,18 +50,22 @@ func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
 		const invented = "the machine is invented, and has no device files"
 		return isolate.Means{Namespace: invented, Landlock: invented, Cgroup: invented}
 	}
+
 	if _, err := os.Stat(filepath.Join(h.Root, "dev/dxg")); err == nil {
 		const windows = "in Windows' subsystem all GPUs have one device file, /dev/dxg"
 		return isolate.Means{Namespace: windows, Landlock: windows, Cgroup: windows}
 	}
+
 	can := isolate.Means{Namespace: isolation.NamespaceObstacle(), Landlock: isolation.LandlockObstacle(), Cgroup: "that was not tried"}
 	if can.Namespace == "" && asked.Level() == job.NoIsolation {
 		// Who asks for that level is told what to close.
 		can.Namespace = isolation.InheritedEscape()
 	}
+
 	if asked == job.Cgroup || can.Namespace != "" && can.Landlock != "" {
 		can.Cgroup = isolation.Cgroup()
 	}
+
 	return can
 }
 
@@ -65,23 +75,29 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 	if plan.Isolation == job.NoIsolation {
 		return wall, nil
 	}
+
 	nodes, err := isolation.DeviceNodes(cmp.Or(h.Root, "/"))
 	if err != nil {
 		return wall, err
 	}
+
 	exists := func(path string) bool {
 		_, err := os.Stat(filepath.Join(h.Root, path))
 		return err == nil
 	}
+
 	refusal := isolate.CheckSharedFiles(plan.Devices, exists)
 	if refusal == nil {
 		refusal = isolate.CheckSliceFiles(plan.Isolation, nodes, m, plan.Devices)
 	}
+
 	if refusal == nil {
 		wall.Nodes, refusal = isolate.FilesToClose(nodes, m, plan.Devices)
 	}
+
 	if refusal != nil {
 		return wall, refusal
 	}
+
 	return wall, nil
 }

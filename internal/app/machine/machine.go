@@ -130,44 +130,56 @@ func (h *Host) ReadFor(ctx context.Context, query gpu.Query) (gpu.Machine, error
 			// In no time a device would seem not to answer.
 			return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Cause(ctx))
 		}
+
 		started := time.Now()
 		log := func() []kmsg.Error { return nil }
 		if what&gpu.Health != 0 {
 			log = h.kernelLog()
 		}
+
 		m, err := h.Reader(ctx, query)
 		if err != nil {
 			return m, err
 		}
+
 		if what&gpu.Health != 0 {
 			h.addFaults(&m, log())
 		}
+
 		if spent := time.Since(started); spent > time.Second && h.isAsleep(ctx, m, what) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
+
 		if what&gpu.Processes != 0 {
 			h.Proc.FillProcesses(&m, time.Now(), h.HasOwnPIDNamespace())
 		}
+
 		return m, nil
 	case h.Machine == "demo" || strings.HasPrefix(h.Machine, "demo:"):
 		m, err := gpu.InventMachine(h.Machine)
 		if err != nil {
 			return m, &exit.Usage{Text: err.Error()}
 		}
+
 		m.Taken = time.Now()
 		h.addFaults(&m, nil)
+
 		return m, nil
 	}
+
 	data, err := files.ReadNamed(h.Machine, machineSize)
 	if err != nil {
 		return gpu.Machine{}, exit.Usagef("cannot read the machine file %s: %v; record one with: gpuard status --record > machine.json, or try demo", h.Machine, err)
 	}
+
 	m, err := gpu.DecodeMachine(data)
 	if err != nil {
 		return m, exit.Usagef("cannot read the machine file %s: %s", h.Machine, strings.TrimPrefix(err.Error(), "cannot read machine file: "))
 	}
+
 	m.Source = "file"
 	h.addFaults(&m, nil)
+
 	return m, nil
 }
 
@@ -182,6 +194,7 @@ func (h *Host) isAsleep(ctx context.Context, m gpu.Machine, what gpu.What) bool 
 		defer cancel()
 		m, _ = h.Reader(ctx, gpu.Query{What: gpu.Modes})
 	}
+
 	return slices.ContainsFunc(m.Devices, off)
 }
 
@@ -191,20 +204,24 @@ func (h *Host) StateFolder(m gpu.Machine) (path string, others []string, err err
 	if set && own != "" && !filepath.IsAbs(own) {
 		return "", nil, exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	}
+
 	if h.IsHardware() {
 		others = store.CandidateFolders(h.Run, h.Tmp)
 		if own != "" {
 			return filepath.Clean(own), others, nil
 		}
 		path, _ = store.LocateFolder(h.Run, h.Tmp)
+
 		return path, others, nil
 	}
+
 	if own == "" {
 		own = h.StateHome()
 		if own == "" {
 			return "", nil, exit.Usagef("cannot find a folder for the state of %s: set GPUARD_STATE or HOME", h.Machine)
 		}
 	}
+
 	return filepath.Join(own, "machines", Fingerprint(m)), nil, nil
 }
 
@@ -225,8 +242,10 @@ func Fingerprint(m gpu.Machine) string {
 	for _, d := range m.Devices {
 		ids = append(ids, string(d.UUID))
 	}
+
 	slices.Sort(ids)
 	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
+
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -236,22 +255,27 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	deadline := h.Times.Lock
 	if deadline == 0 {
 		deadline = 10 * time.Second
 	}
+
 	if create && h.IsHardware() {
 		if err := h.CheckShared(path); err != nil {
 			return nil, err
 		}
 	}
+
 	f, err := store.Open(path, others, deadline)
 	if err == nil {
 		h.NoteEnds(f)
 	}
+
 	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
 		return f, ignoreMissing(err)
 	}
+
 	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.isVacantOwn(path) {
 		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant any more.
 		f, err = store.Open(path, others, deadline)
@@ -259,27 +283,34 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 			return nil, h.FolderError(path, err)
 		}
 		h.NoteEnds(f)
+
 		return f, nil
 	}
+
 	if !create {
 		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing
 	}
+
 	if !h.IsHardware() {
 		if err := h.MakeParents(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := store.CreateFolder(path); err != nil {
 		return nil, h.FolderError(path, err)
 	}
+
 	f, err = store.Open(path, others, deadline)
 	if err != nil {
 		return nil, err
 	}
+
 	h.NoteEnds(f)
 	if _, warning := store.LocateFolder(h.Run, h.Tmp); h.IsHardware() && warning != "" && strings.HasPrefix(path, h.Tmp) {
 		h.Say(warning)
 	}
+
 	return f, nil
 }
 
@@ -306,6 +337,7 @@ func (h *Host) MakeParents(dir string) error {
 		}
 		return nil
 	}
+
 	for _, p := range []string{own, dir} {
 		// As open as the state folder inside, and sticky like it.
 		err := sys.Mkdir(p, 0o1777)
@@ -313,5 +345,6 @@ func (h *Host) MakeParents(dir string) error {
 			return fmt.Errorf("cannot create the state folder: %w; set GPUARD_STATE to a folder you can write", err)
 		}
 	}
+
 	return nil
 }

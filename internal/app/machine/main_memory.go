@@ -18,11 +18,13 @@ func withMainMemory(read Reader, processes proc.FS) Reader {
 			if err != nil || !compat.InMainMemory(*d) {
 				continue
 			}
+
 			total, available, lost := processes.MainMemory()
 			if lost != nil {
 				m.Problems = append(m.Problems, lost.Error())
 				continue
 			}
+
 			d.Integrated, d.MainMemory, d.MainAvailable = new(true), new(total), new(available)
 			d.MemoryTotal, d.MemoryUsed, d.MemoryReserved = nil, nil, nil
 		}

@@ -19,6 +19,7 @@ func WriteFile(path string, data []byte, mode uint32) error {
 		return err
 	}
 	_, err = file.Write(data)
+
 	return errors.Join(err, file.Close())
 }
 
@@ -40,6 +41,7 @@ func CheckWritable(path string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return withoutPath(err)
 	}
+
 	folder, err := sys.FollowDir(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("there is no folder %s", filepath.Dir(path))
@@ -47,7 +49,9 @@ func CheckWritable(path string) error {
 	if err != nil {
 		return withoutPath(err)
 	}
+
 	defer folder.Close() //nolint:errcheck // nothing was written
+
 	return withoutPath(folder.CheckWritable())
 }
 

@@ -27,6 +27,7 @@ func (h *Host) UnlistedReason(m gpu.Machine, ids []gpu.UUID) string {
 			return fmt.Sprintf("this is a container, and the driver lists the processes on %s under the numbers they have outside, or not at all; verify outside", DeviceName(m, d))
 		}
 	}
+
 	return ""
 }
 

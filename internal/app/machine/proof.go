@@ -16,6 +16,7 @@ func (h *Host) ProveUse(m gpu.Machine, pid int, id gpu.UUID) error {
 	if !known {
 		return fmt.Errorf("nothing proves that it uses a GPU: device %s is gone", prose.Clean(string(id)))
 	}
+
 	files, err := h.Proc.HeldDeviceFiles(pid)
 	switch {
 	case err != nil:
@@ -23,5 +24,6 @@ func (h *Host) ProveUse(m gpu.Machine, pid int, id gpu.UUID) error {
 	case !devfile.HasOpen(*d, files):
 		return fmt.Errorf("it has not opened %s (%s), so the driver may mean another process by that number", DeviceName(m, *d), devfile.FileName(*d))
 	}
+
 	return nil
 }

@@ -23,12 +23,14 @@ func (h *Host) ReadFast(ctx context.Context, query gpu.Query) (m gpu.Machine, pa
 		m, err = h.ReadFor(ctx, query)
 		return m, false, err
 	}
+
 	short, cancel := context.WithTimeout(ctx, fastDeadline)
 	defer cancel()
 	began := time.Now()
 	m, err = h.ReadFor(short, query)
 	partial = err == nil && slices.ContainsFunc(m.Devices, isSilent) ||
 		err != nil && short.Err() != nil && time.Since(began) < h.driverLimit() // a driver that hangs altogether took all its time
+
 	return m, partial, err
 }
 
@@ -47,10 +49,12 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 			// The others were read long ago.
 			m, err = h.Read(ctx, what)
 		}
+
 		if err != nil || late || !slices.ContainsFunc(m.Devices, isSilent) {
 			h.ReportSilent(m, spent+fastDeadline)
 			return m, err
 		}
+
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -69,15 +73,18 @@ func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (g
 			query.Only = append(query.Only, d.Index)
 		}
 	}
+
 	m, err := h.ReadFor(ctx, query)
 	if err != nil || query.Only == nil {
 		return m, err
 	}
+
 	whole, same := m.FillFromEarlier(last, query)
 	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, isSilent) {
 		// Links are read of all together.
 		return h.Read(ctx, what)
 	}
+
 	return whole, nil
 }
 

@@ -23,10 +23,12 @@ func (h *Host) CheckShared(path string) error {
 	if err := store.CheckUserKnown(); err != nil || h.PrivateState {
 		return err
 	}
+
 	seen, err := h.sightOf(path)
 	if err != nil || seen.Sight != space.Private {
 		return err
 	}
+
 	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %s here "+
 		"(that folder itself: whose %s this is does not show), or use --private-state if no other user uses these GPUs", seen.why, path, seen.missing, filepath.Dir(seen.missing))
 }
@@ -69,6 +71,7 @@ func (h *Host) sightOf(path string) (sharedSight, error) {
 		s.Sight, s.why = space.Private, "this is a container or a private PID namespace"
 		return s, nil
 	}
+
 	s.Sight, s.why, err = h.Proc.FolderSight(path)
 	if err == nil && s.Sight == space.Common && h.lacksBetter(path) {
 		var missing string
@@ -78,9 +81,11 @@ func (h *Host) sightOf(path string) (sharedSight, error) {
 		})
 		s.missing = cmp.Or(missing, path)
 	}
+
 	if s.Sight == space.Unclear && s.why != "" && h.Container() != "" {
 		s.Sight = space.Private
 	}
+
 	return s, err
 }
 
@@ -100,6 +105,7 @@ func (h *Host) OwnerNote(path string, owner uint32) string {
 	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
 		remedy = "leave GPUARD_STATE unset, or let root make the folder that it names"
 	}
+
 	return fmt.Sprintf("the user %s owns the lease folder %s and could remove leases; %s", h.Names(owner), path, remedy)
 }
 
@@ -131,6 +137,7 @@ func (h *Host) accessOwner(path string) string {
 				return fmt.Sprintf("the user %s or root (%s)", h.Names(st.Uid), path)
 			}
 		}
+
 		return "the administrator"
 	}
 }

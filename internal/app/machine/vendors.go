@@ -22,6 +22,7 @@ func JoinVendors(nvidia, amd Reader, noGPU func() bool) Reader {
 			m, err := amd(ctx, query)
 			second <- vendorAnswer{m, err}
 		}()
+
 		m, err := nvidia(ctx, query)
 		m, err = joinAnswers(vendorAnswer{m, err}, <-second)
 		var why *gpu.Unavailable
@@ -32,6 +33,7 @@ func JoinVendors(nvidia, amd Reader, noGPU func() bool) Reader {
 				Remedy: "no such device is visible on the PCI bus",
 			}
 		}
+
 		return m, err
 	}
 }
@@ -69,10 +71,12 @@ func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 	if !errors.As(err, &why) {
 		return gpu.Machine{}, err
 	}
+
 	works := slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Problem == "" })
 	if !works || !isAbsent(err) {
 		m.Problems = append(slices.Clip(m.Problems), fmt.Sprintf("%s GPUs: %s; %s", missing, why.Text, why.Remedy))
 	}
+
 	return m, nil
 }
 
@@ -81,18 +85,21 @@ func joinFailed(m gpu.Machine, missing string, err error) (gpu.Machine, error) {
 func joinMachines(a, b gpu.Machine) gpu.Machine {
 	m := a
 	m.Devices = nil
+
 	for _, d := range a.Devices {
 		if d.Links != nil {
 			d.Links = append(slices.Clone(d.Links), make([]gpu.Link, len(b.Devices))...)
 		}
 		m.Devices = append(m.Devices, d)
 	}
+
 	for _, d := range b.Devices {
 		if d.Links != nil {
 			d.Links = append(make([]gpu.Link, len(a.Devices)), d.Links...)
 		}
 		m.Devices = append(m.Devices, d)
 	}
+
 	m.Processes = slices.Concat(a.Processes, b.Processes)
 	m.Problems = slices.Concat(a.Problems, b.Problems)
 	m.Source = a.Source + "+" + b.Source
@@ -100,8 +107,10 @@ func joinMachines(a, b gpu.Machine) gpu.Machine {
 	if b.Driver != "" {
 		m.Driver += ", amdgpu " + b.Driver
 	}
+
 	if b.Taken.Before(a.Taken) {
 		m.Taken = b.Taken
 	}
+
 	return m
 }

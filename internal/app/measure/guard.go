@@ -69,22 +69,27 @@ func GuardLease(host *machine.Host, process int, folder *store.Folder, l job.Lea
 		if isClosed(done) {
 			return
 		}
+
 		if err == nil {
 			if isOver(folder, l.ID) || !sleepUnless(done, UnmeasuredGrace) {
 				return
 			}
+
 			// It has lost sight of the lease, as of a container between two of its processes.
 			deaths = 0
 			continue
 		}
+
 		if time.Since(began) > settleTime {
 			deaths = 1
 		}
+
 		if deaths > maxRestarts {
 			_ = folder.SetQuota(l.ID, job.NoQuota)
 			say(fmt.Sprintf("no process enforces the share of lease %s any more: the one that measures it ended %d times (%s)", l.ID, deaths, err))
 			return
 		}
+
 		say(fmt.Sprintf("the process that measures lease %s has ended (%s); started another one", l.ID, err))
 		if !sleepUnless(done, 100*time.Millisecond<<deaths) {
 			return
@@ -125,18 +130,22 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 	if err != nil {
 		return err
 	}
+
 	locks := quotawatch.NewLocks(file)
 	what, err := awaitTurn(locks, l, done)
 	if err != nil || what == "" {
 		locks.Close()
 		return err
 	}
+
 	cmd, err := quotawatch.StartMeasuring(locks, folder.Path, l.ID, what)
+
 	// That process has them.
 	locks.Close()
 	if err != nil {
 		return err
 	}
+
 	return cmd.Wait()
 }
 
@@ -151,6 +160,7 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 	if l.Share > 0 {
 		all, taken = allShares, shareTakeTimeout
 	}
+
 	for late := time.Now().Add(taken); ; {
 		switch {
 		case !locks.TryLock(l.ID):
@@ -165,6 +175,7 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 			// The process that measures all others does not see this one.
 			return oneLease, nil
 		}
+
 		// For that process.
 		locks.ReleaseLock(l.ID)
 		if !sleepUnless(done, UnmeasuredGrace/30) {

@@ -52,6 +52,7 @@ func (k lineageTable) leaseOf(pid int) string {
 	if _, live := k.parent[id]; live {
 		return id
 	}
+
 	return ""
 }
 
@@ -65,10 +66,12 @@ func (k lineageTable) rootLease(pid, p int, start uint64) string {
 	case 1:
 		return mine[0].ID
 	}
+
 	id := k.leaseInEnv(pid)
 	if slices.ContainsFunc(mine, func(l job.Lease) bool { return l.ID == id }) {
 		return id
 	}
+
 	return slices.MaxFunc(mine, func(a, b job.Lease) int { return cmp.Compare(a.SinceBoot, b.SinceBoot) }).ID
 }
 
@@ -79,6 +82,7 @@ func (k lineageTable) leaseInEnv(pid int) string {
 		return ""
 	}
 	id, _ := visible.Env(env).Lookup("GPUARD_LEASE")
+
 	return id
 }
 
@@ -108,6 +112,7 @@ func (m *measurer) readMachine(ctx context.Context, what gpu.What) *machineReadi
 	for id, w := range m.leases {
 		roots[id] = w.livingMembers()
 	}
+
 	for id, tree := range m.host.Proc.ProcessTrees(roots) {
 		for _, pid := range tree {
 			if s, err := m.host.Proc.Stat(pid); err == nil && s.State != "Z" {
@@ -115,19 +120,23 @@ func (m *measurer) readMachine(ctx context.Context, what gpu.What) *machineReadi
 			}
 		}
 	}
+
 	r := &machineReading{leases: map[int]string{}}
 	r.machine, r.err = m.host.Read(ctx, what)
+
 	// After the processes: the lease of each is older than the process.
 	m.held, _ = m.folder.Leases()
 	r.kin = m.readLineage()
 	if r.err != nil {
 		return r
 	}
+
 	for _, p := range r.machine.Processes {
 		if _, known := r.leases[p.PID]; !known && p.Start != 0 && m.host.Proc.IsAlive(p.PID, p.Start) {
 			r.leases[p.PID] = r.kin.leaseOf(p.PID)
 		}
 	}
+
 	return r
 }
 
@@ -154,22 +163,28 @@ func (w *leaseMeter) usesOn(r *machineReading, device gpu.UUID) []quota.Use {
 		if !alive {
 			continue
 		}
+
 		if start, member := w.members[p.PID]; of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}
+
 		part, ok := r.kin.partOf(of, w.lease.ID)
 		if !ok {
 			continue
 		}
+
 		parts[p.PID] = part
 		if p.Memory != nil {
 			sums[part] += *p.Memory
 		}
+
 		out = append(out, quota.Use{PID: p.PID, Start: p.Start, Command: prose.ProgramName(p.Command), Memory: p.Memory})
 	}
+
 	for i := range out {
 		part := parts[out[i].PID]
 		out[i].Keeps = part != "" && sums[part] <= r.kin.share[part]
 	}
+
 	return sortByPID(out)
 }

@@ -76,20 +76,25 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot measure by hand: gpuard starts what measures itself")
 	}
+
 	locks, err := quotawatch.OpenLocks(args[0])
 	if err != nil {
 		return err
 	}
+
 	defer locks.Close()
 	daemonize.IgnoreEndSignals("gpu-measure")
+
 	// What cannot be noted now is noted the next time.
 	folder, err := store.Open(args[1], nil, time.Second)
 	if err != nil {
 		return err
 	}
+
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
 		leases: map[string]*leaseMeter{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
+
 	m.oldMembers, m.oldUsed = locks.ReadMembers(), locks.Used()
 	mps := false
 	for due := time.Now(); m.updateLeases() && ctx.Err() == nil; {
@@ -99,6 +104,7 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
+
 		select {
 		// A new lease is seen soon, even if all are measured seldom.
 		case <-time.After(min(time.Until(due), m.lookInterval())):
@@ -106,10 +112,12 @@ func RunMeasurer(ctx context.Context, host *machine.Host, args []string) error {
 		case <-ctx.Done():
 		}
 	}
+
 	m.leaveNotes(time.Second)
 	if (mps || m.what == oneLease) && m.awaitRemoval(ctx) {
 		m.quitMPSDaemon(ctx)
 	}
+
 	return nil
 }
 
@@ -137,6 +145,7 @@ func (m *measurer) updateLeases() bool {
 		}
 		return m.held == nil && time.Since(m.began) < settleTime
 	}
+
 	m.held = held
 	live := map[string]job.Lease{}
 	for _, l := range m.held {
@@ -144,15 +153,18 @@ func (m *measurer) updateLeases() bool {
 			live[l.ID] = l
 		}
 	}
+
 	first, found := live[m.first]
 	if !found {
 		return false
 	}
+
 	for id, l := range live {
 		if id != m.first && (m.what == oneLease || (l.Share > 0) != (m.what == allShares) || l.Quota == job.MPS || l.Folder != first.Folder) {
 			delete(live, id)
 		}
 	}
+
 	// Of leases whose process has ended.
 	orphans := map[string][]int{}
 	for id, w := range m.leases {
@@ -166,16 +178,19 @@ func (m *measurer) updateLeases() bool {
 			orphans[id] = w.livingMembers()
 		}
 	}
+
 	for id, tree := range m.host.Proc.ProcessTrees(orphans) {
 		if len(orphans[id]) == 0 || len(tree) == 0 {
 			m.dropLease(m.leases[id])
 		}
 	}
+
 	for id, l := range live {
 		if m.leases[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.TryLock(id)) {
 			m.addLease(l)
 		}
 	}
+
 	return m.leases[m.first] != nil
 }
 
@@ -183,21 +198,27 @@ func (m *measurer) updateLeases() bool {
 func (m *measurer) addLease(l job.Lease) {
 	w := &leaseMeter{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
 		where: jobLocation{told: map[string]bool{}, toldToEnd: map[processPlace]bool{}}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
+
 	if l.Quota == job.NoQuota {
 		// It could not be measured, and may be by now.
 		w.level = job.Watch
 	}
+
 	for pid, start := range m.oldMembers[noteKey(&l)] {
 		w.members[pid] = start
 	}
+
 	if l.Seen != "" {
 		w.where.verdict = proof.Verdict(l.Seen)
 		w.where.told[l.Seen] = true
 	}
+
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
 		w.uid = uid
 	}
+
 	process, err := launch.OpenPidfd(l.PID)
+
 	// Closed where its end is waited for.
 	watched, werr := launch.OpenPidfd(l.PID)
 	alive := err == nil && werr == nil && m.host.Proc.IsAlive(l.PID, l.Start)
@@ -205,6 +226,7 @@ func (m *measurer) addLease(l job.Lease) {
 		// Or another one has its PID by now.
 		_, _ = process.Close(), watched.Close()
 	}
+
 	switch {
 	case alive:
 		w.process, w.ended = process, launch.ExitChannel(watched)
@@ -218,6 +240,7 @@ func (m *measurer) addLease(l job.Lease) {
 		close(ended)
 		w.ended = ended
 	}
+
 	m.leases[l.ID] = w
 }
 
@@ -225,6 +248,7 @@ func (m *measurer) addLease(l job.Lease) {
 func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 	<-ended
 	_ = watched.Close()
+
 	select {
 	case m.ended <- struct{}{}:
 	default:
@@ -260,6 +284,7 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	if sampling {
 		what |= gpu.Load
 	}
+
 	r := m.readMachine(ctx, what)
 	pace := quota.Pace{Every: m.every}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
@@ -272,24 +297,30 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 			}
 			continue
 		}
+
 		w.blindness = 0
 		if sampling && r.err == nil {
 			w.noteUse(r)
 			w.judgeWhereabouts(r)
 		}
+
 		if w.lease.Share == 0 {
 			pace.Every = m.host.SampleInterval()
 			continue
 		}
+
 		pace.Over = w.measureOnce(ctx, r) || pace.Over
 	}
+
 	if sampling {
 		m.sampleDue = began.Add(m.host.SampleInterval())
 		if !m.leaveNotes(10 * time.Millisecond) {
 			m.sampleDue = began.Add(min(m.host.SampleInterval(), time.Second))
 		}
 	}
+
 	pace.Cost, pace.Took = m.spentTime()-spent, time.Since(began)
+
 	return pace.NextPause()
 }
 
@@ -323,13 +354,16 @@ func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
 	if m.what == allShares {
 		areMembersNoted = m.locks.ChangeMembers(patience, m.replaceMembers)
 	}
+
 	isUseNoted := m.locks.ChangeUsed(patience, func(noted quotawatch.Used) {
 		maps.DeleteFunc(noted, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > notesKept })
 		maps.Copy(noted, m.used)
 	})
+
 	if isUseNoted {
 		maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })
 	}
+
 	return areMembersNoted && isUseNoted
 }
 
@@ -337,6 +371,7 @@ func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
 func (m *measurer) replaceMembers(noted quotawatch.Members) {
 	own := fmt.Sprint(m.host.Proc.PIDNamespace(), " ")
 	maps.DeleteFunc(noted, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
+
 	for _, w := range m.leases {
 		noted[noteKey(&w.lease)] = w.members
 	}

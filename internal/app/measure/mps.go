@@ -50,9 +50,11 @@ func (w *leaseMeter) verifyMPS(ctx context.Context, uses []quota.Use) {
 		if s.start != u.Start {
 			s = mpsSight{start: u.Start, since: now}
 		}
+
 		if s.client || w.through.missed {
 			continue
 		}
+
 		why := w.mpsObstacle(ctx, u.PID, asked)
 		s.client = why == ""
 		w.through.seen[u.PID] = s
@@ -77,10 +79,12 @@ func (w *leaseMeter) mpsObstacle(ctx context.Context, pid int, asked map[string]
 	if err != nil {
 		return err.Error()
 	}
+
 	pipe, _ := env.Lookup(mps.PipeVariable)
 	if _, limited := env.Lookup(quota.PinnedVariable); pipe == "" || !limited {
 		return "its environment has been changed"
 	}
+
 	said, known := asked[pipe]
 	if !known {
 		var c *mps.Control
@@ -90,12 +94,14 @@ func (w *leaseMeter) mpsObstacle(ctx context.Context, pid int, asked map[string]
 		}
 		asked[pipe] = said
 	}
+
 	switch {
 	case said.err != nil:
 		return said.err.Error()
 	case !slices.Contains(said.clients, pid):
 		return "it is not among the clients"
 	}
+
 	return ""
 }
 
@@ -113,11 +119,14 @@ func (m *measurer) quitMPSDaemon(ctx context.Context) {
 	if err != nil {
 		return
 	}
+
 	unlock, err := c.Lock()
 	if err != nil {
 		return
 	}
+
 	defer unlock()
+
 	for failures, end := 0, time.Now().Add(departureTimeout); ; time.Sleep(100 * time.Millisecond) {
 		held, problems := m.folder.Leases()
 		if isHidden(m.folder, problems) || slices.ContainsFunc(held, func(l job.Lease) bool {
@@ -125,14 +134,17 @@ func (m *measurer) quitMPSDaemon(ctx context.Context) {
 		}) {
 			return
 		}
+
 		clients, err := c.ListClients(ctx)
 		unused := err == nil && len(clients) == 0
 		if unused {
 			err = c.QuitDaemon(ctx)
 		}
+
 		if err != nil {
 			failures++
 		}
+
 		if failures == mostFailures || err == nil && (unused || time.Now().After(end)) {
 			return
 		}

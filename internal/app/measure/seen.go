@@ -54,13 +54,16 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 		// A process that gpuard did not start has chosen before; MPS lists its server.
 		return
 	}
+
 	first := cmp.Or(w.host.Times.Glance, firstGlance)
 	age, err := w.host.Proc.ProcessAge(w.lease.PID)
+
 	// The process may have waited in line.
 	age = min(age, time.Since(w.lease.Since))
 	if err != nil || age < first {
 		return
 	}
+
 	for _, device := range w.lease.Devices {
 		if w.deviceBlindReason(r, device) != "" {
 			return
@@ -71,6 +74,7 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 	if len(seen) > 0 && w.where.first.IsZero() {
 		w.where.first = time.Now()
 	}
+
 	g := proof.Glimpse{
 		Second: age >= first*5/2, Settled: !w.where.first.IsZero() && time.Since(w.where.first) >= first*3/2,
 		Facts: proof.Facts{
@@ -78,6 +82,7 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 			Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: seen, Holders: w.deviceHolders(),
 		},
 	}
+
 	if len(seen) == 0 {
 		if !w.where.first.IsZero() || !g.Second || age < w.where.inspectAt {
 			// It was on a device, and computes elsewhere now; or nothing new can be said.
@@ -86,12 +91,14 @@ func (w *leaseMeter) judgeWhereabouts(r *machineReading) {
 		w.where.inspectAt = 2 * age
 		w.inspectProcesses(&g)
 	}
+
 	found := g.Judge()
 	outside := g.Outside()
 	w.countOutside(outside, places)
 	if found.Verdict == proof.OutsideLease {
 		w.endOutside(r, places)
 	}
+
 	w.tellSeen(found, outside)
 }
 
@@ -102,26 +109,32 @@ func (w *leaseMeter) tellSeen(found proof.Finding, outside []proof.Sighting) {
 		place += fmt.Sprint(" ", s.PID, " ", s.GPU)
 		devices += " " + string(s.GPU)
 	}
+
 	if found.Verdict == w.where.verdict && place == w.where.place {
 		return
 	}
+
 	w.where.verdict, w.where.place = found.Verdict, place
 	u := w.used[w.lease.ID]
 	if found.Verdict == proof.Proven && u.Seen != string(proof.OutsideLease) {
 		// It took its time.
 		u.Seen = ""
 	}
+
 	isTrouble := found.Verdict.Bad() || found.Verdict == proof.Partly
 	if isTrouble && (found.Verdict.Bad() || u.Seen == "") {
 		u.Seen = string(found.Verdict)
+
 		// It is noted at once: the job may end.
 		w.sampleDue = time.Time{}
 	}
+
 	w.used[w.lease.ID] = u
 	if isTrouble && !w.where.told[devices] {
 		w.where.told[devices] = true
 		w.warnOwner("WARNING: "+found.Line()+"; "+found.Remedy, nil)
 	}
+
 	_ = w.folder.NoteSeen(w.lease.ID, string(found.Verdict), found.Text)
 }
 
@@ -133,14 +146,17 @@ func (w *leaseMeter) sightings(r *machineReading) (all []proof.Sighting, places 
 		if !alive || p.Kind == gpu.GraphicsProcess {
 			continue
 		}
+
 		start, member := w.members[p.PID]
 		if of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}
+
 		_, own := r.kin.partOf(of, w.lease.ID)
 		if !own || w.hasOtherLease(r, p) {
 			continue
 		}
+
 		all = append(all, proof.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
 		places = append(places, processPlace{p.PID, p.Start, p.GPU})
 	}
@@ -205,6 +221,7 @@ func (w *leaseMeter) deviceHolders() map[gpu.UUID]string {
 func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 	pids := w.livingMembers()
 	slices.Sort(pids)
+
 	for _, pid := range pids {
 		s, err := w.host.Proc.Stat(pid)
 		if err != nil {
@@ -213,6 +230,7 @@ func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 		g.CPUTime += s.CPU
 
 	}
+
 	isShown := len(pids) > mostInspected
 	for _, pid := range pids[:min(len(pids), mostInspected)] {
 		libraries, _ := w.host.Proc.Libraries(pid)
@@ -221,6 +239,7 @@ func (w *leaseMeter) inspectProcesses(g *proof.Glimpse) {
 		isShown = isShown || hides == ""
 		g.Hides = hides
 	}
+
 	if isShown {
 		g.Hides = ""
 	}
@@ -232,10 +251,12 @@ func (w *leaseMeter) hidesAll(pid int, m gpu.Machine) string {
 	if err != nil || len(m.Devices) == 0 {
 		return ""
 	}
+
 	x, _, masks := explain.ExplainEnvironment(w.host, visible.Env(env), pid, m)
 	if len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}
+
 	return strings.Join(masks, " ")
 }
 
@@ -248,16 +269,19 @@ func (w *leaseMeter) endOutside(r *machineReading, places []processPlace) {
 	if err != nil || rule == nil {
 		return
 	}
+
 	for _, p := range places {
 		if w.where.outside[p] < 2 {
 			continue
 		}
+
 		force := w.where.toldToEnd[p]
 		n, u := measuredDevice{quota.Names{Lease: w.lease.ID}, r.machine, p.gpu}, quota.Use{PID: p.pid, Start: p.start}
 		sure := func() bool { return w.isMeasured(n, u) }
 		if !sure() || quotawatch.EndProcess(p.pid, force, sure) != nil {
 			continue
 		}
+
 		w.where.toldToEnd[p] = true
 		if !force {
 			w.warnOwner(fmt.Sprintf("told process %d to end, which is on a device outside lease %s, as %s says", p.pid, w.lease.ID, rule), nil)

@@ -56,11 +56,13 @@ func (w *leaseMeter) livingMembers() (pids []int) {
 func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over bool) {
 	level := w.level
 	var seen []quota.Use
+
 	for _, id := range w.lease.Devices {
 		s := quota.Sample{At: w.timeSinceStart(), Blind: w.deviceBlindReason(r, id)}
 		if s.Blind == "" {
 			s.Uses = w.usesOn(r, id)
 		}
+
 		next, order := w.cases[id].JudgeSample(w.limits, s)
 		w.cases[id] = next
 		over = over || next.Over()
@@ -70,11 +72,14 @@ func (w *leaseMeter) measureOnce(ctx context.Context, r *machineReading) (over b
 			level = job.NoQuota
 		}
 	}
+
 	if level == job.MPS {
 		// After all devices were judged: its daemon may be slow.
 		w.verifyMPS(ctx, seen)
 	}
+
 	w.noteLevel(level)
+
 	return over
 }
 
@@ -85,9 +90,11 @@ func (w *leaseMeter) noteUse(r *machineReading) {
 		// By the process that measured before.
 		u = w.oldUsed[w.lease.ID]
 	}
+
 	if u.Until.Before(w.lease.Since) {
 		u = quota.Measured{}
 	}
+
 	u.Add(r.machine, &w.lease, func(device gpu.UUID) (sum gpu.Bytes) {
 		for _, use := range w.usesOn(r, device) {
 			if use.Memory != nil {
@@ -96,6 +103,7 @@ func (w *leaseMeter) noteUse(r *machineReading) {
 		}
 		return sum
 	})
+
 	w.used[w.lease.ID] = u
 }
 
@@ -140,10 +148,13 @@ func (w *leaseMeter) endProcesses(n measuredDevice, o quota.Order, uses, who []q
 	if len(strange) > 0 && force {
 		w.warnOwner(o.UntouchedText(n.Names, w.limits, strange), nil)
 	}
+
 	if len(who) == 0 {
 		return
 	}
+
 	w.warnOwner(o.EndingText(n.Names, w.limits, uses, who, force), who)
+
 	for _, u := range who {
 		// One that has ended meanwhile is what was wanted.
 		_ = quotawatch.EndProcess(u.PID, force, func() bool { return w.isMeasured(n, u) })
@@ -164,16 +175,19 @@ func (w *leaseMeter) warnOwner(text string, about []quota.Use) {
 	if w.process != nil && quotawatch.WriteToStderr(int(w.process.Fd()), w.lease.PID, line) == nil {
 		return
 	}
+
 	for _, u := range about {
 		process, err := launch.OpenPidfd(u.PID)
 		if err != nil {
 			continue
 		}
+
 		err = quotawatch.WriteToStderr(int(process.Fd()), u.PID, line)
 		_ = process.Close()
 		if err != nil {
 			continue
 		}
+
 		return
 
 	}

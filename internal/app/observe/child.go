@@ -29,6 +29,7 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	if !o.reserveReader(ctx) {
 		return 0, ctx.Err().Error()
 	}
+
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Flag, o.Host.Machine)
@@ -38,10 +39,12 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	if err == nil {
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		<-o.readers
 		return 0, fmt.Sprintf("cannot start the process that reads the devices: %v", err)
 	}
+
 	o.mu.Lock()
 	o.seen.Children++
 	o.mu.Unlock()
@@ -49,10 +52,12 @@ func (o *Observer) runReader(ctx context.Context, patience time.Duration) (readi
 	go func() {
 		defer close(messages)
 		readMessages(ctx, pipe, messages)
+
 		// May last: a process inside the driver cannot be killed.
 		_ = cmd.Wait()
 		<-o.readers
 	}()
+
 	return o.followReader(ctx, messages, patience)
 }
 
@@ -67,6 +72,7 @@ func (o *Observer) reserveReader(ctx context.Context) bool {
 	default:
 	}
 	o.noteTrouble(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices; the next one starts when one of them ends", mostStuck))
+
 	select {
 	case o.readers <- struct{}{}:
 		return true
@@ -79,11 +85,13 @@ func (o *Observer) reserveReader(ctx context.Context) bool {
 func readMessages(ctx context.Context, pipe io.Reader, messages chan<- childMessage) {
 	lines := bufio.NewScanner(pipe)
 	lines.Buffer(make([]byte, 64<<10), lineMost)
+
 	for lines.Scan() {
 		var m childMessage
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			return
 		}
+
 		select {
 		case messages <- m:
 		case <-ctx.Done():
@@ -99,6 +107,7 @@ func (o *Observer) followReader(ctx context.Context, messages <-chan childMessag
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	var stuck time.Time
+
 	for {
 		select {
 		case m, more := <-messages:
@@ -107,8 +116,10 @@ func (o *Observer) followReader(ctx context.Context, messages <-chan childMessag
 			if !more {
 				return readings, "the process that reads the devices has ended; another one is started"
 			}
+
 			readings++
 			o.acceptReading(ctx, m)
+
 			switch {
 			case m.Machine == nil || !m.Machine.Stuck:
 				stuck = time.Time{}

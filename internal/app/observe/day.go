@@ -31,20 +31,24 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 		// Of the machine: all may see who used what, as in gpuard status.
 		mode = 0o755
 	}
+
 	dir, err := sys.OpenOwnFolder(folder, mode)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
+
 	_ = dir.Close()
 	d := &dayFile{path: filepath.Join(folder, "day")}
 	file, err := sys.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
+
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot keep the last day: another gpuard serve of yours keeps it in %s", d.path)
 	}
+
 	d.file = file
 	var minutes []trend.Minute
 	err = eachLine(file, func(line []byte) {
@@ -54,15 +58,18 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 		}
 		d.lines++
 	})
+
 	if err != nil {
 		d.close()
 		return nil, nil, fmt.Errorf("cannot read the last day in %s: %w", d.path, err)
 	}
+
 	if _, err := file.WriteString("\n"); err != nil {
 		// Ends a line that a killed process has left.
 		d.close()
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
+
 	return d, minutes, nil
 }
 
@@ -74,15 +81,19 @@ func (d *dayFile) addMinute(m trend.Minute, all []trend.Minute) error {
 	case d.lines >= maxDayLines:
 		return d.rewriteFile(all)
 	}
+
 	line, err := json.Marshal(m)
 	if err == nil {
 		// A minute that a power cut takes is a gap in a picture.
 		_, err = d.file.Write(append(line, '\n'))
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}
+
 	d.lines++
+
 	return nil
 }
 
@@ -96,14 +107,18 @@ func (d *dayFile) rewriteFile(all []trend.Minute) error {
 		}
 		text = append(append(text, line...), '\n')
 	}
+
 	err := d.file.Truncate(0)
 	if err == nil {
 		_, err = d.file.Write(text)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", d.path, err)
 	}
+
 	d.lines = len(all)
+
 	return nil
 }
 

@@ -36,22 +36,26 @@ func openEnded(folder string) (*endedLog, []trend.EndedLease, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
+
 	e := &endedLog{folder: folder, file: file}
 	if err := eachLine(file, func([]byte) { e.lines++ }); err != nil {
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot read the use of leases: %w", err)
 	}
+
 	if _, err := file.WriteString("\n"); err != nil {
 		// Ends a line that a killed process has left.
 		_ = file.Close()
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
+
 	var open []trend.EndedLease
 	text, err := os.ReadFile(filepath.Join(folder, openFile))
 	if err == nil {
 		// What cannot be read was written by nobody who is here.
 		_ = json.Unmarshal(text, &open)
 	}
+
 	return e, open, nil
 }
 
@@ -60,7 +64,9 @@ func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 	if e == nil {
 		return nil
 	}
+
 	var text []byte
+
 	for _, one := range ended {
 		line, err := json.Marshal(one)
 		if err != nil {
@@ -68,22 +74,27 @@ func (e *endedLog) writeLeases(ended, open []trend.EndedLease) error {
 		}
 		text = append(append(text, line...), '\n')
 	}
+
 	if _, err := e.file.Write(text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", endedFile, err)
 	}
+
 	e.lines += len(ended)
 	if e.lines > mostEnded {
 		if err := e.dropOlderHalf(); err != nil {
 			return err
 		}
 	}
+
 	kept, err := json.Marshal(open)
 	if err == nil {
 		err = e.replaceFile(openFile, kept, 0o600)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", openFile, err)
 	}
+
 	return nil
 }
 
@@ -94,16 +105,20 @@ func (e *endedLog) dropOlderHalf() error {
 	if err != nil {
 		return fmt.Errorf("cannot shorten %s: %w", path, err)
 	}
+
 	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	lines = lines[len(lines)/2:]
+
 	// Everybody may see who used what.
 	err = e.replaceFile(endedFile, []byte(strings.Join(lines, "")), 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot shorten %s: %w", path, err)
 	}
+
 	_ = e.file.Close()
 	e.file, err = sys.OpenFile(path, os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	e.lines = len(lines)
+
 	return err
 }
 
@@ -114,6 +129,7 @@ func (e *endedLog) replaceFile(name string, text []byte, mode uint32) error {
 		return err
 	}
 	defer folder.Close() //nolint:errcheck // nothing is written through it
+
 	return folder.Replace(name, text, mode)
 }
 
@@ -143,6 +159,7 @@ func EndedLeases(ctx context.Context, host *machine.Host) ([]trend.EndedLease, e
 		return trend.MergeEnded(written, nil), err
 	}
 	seen, err := readServeLeases(host)
+
 	return trend.MergeEnded(written, seen), err
 }
 
@@ -154,6 +171,7 @@ func readServeLeases(host *machine.Host) (list []trend.EndedLease, err error) {
 		if folder == "" {
 			continue
 		}
+
 		some, err := readEnded(folder)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			continue
@@ -161,6 +179,7 @@ func readServeLeases(host *machine.Host) (list []trend.EndedLease, err error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for _, e := range some {
 			key := e.Lease + " " + e.Since.UTC().String()
 			i, known := at[key]
@@ -193,6 +212,7 @@ func readKept(path string, f func(line []byte)) error {
 	if err != nil {
 		return err
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
@@ -205,6 +225,7 @@ func readKept(path string, f func(line []byte)) error {
 	if err := eachLine(file, f); err != nil {
 		return fmt.Errorf("cannot read %s: %w", path, err)
 	}
+
 	return nil
 }
 

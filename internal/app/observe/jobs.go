@@ -31,19 +31,23 @@ func openJobs(folder string) (*jobMap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the folder for dcgm-exporter: %w", err)
 	}
+
 	place, err := sys.OpenOwnFolder(folder, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
+
 	defer place.Close() //nolint:errcheck // opened for its place
 	dir, err := place.Dir(".")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
+
 	j := &jobMap{dir: dir}
 	if err := j.removeOldFiles(); err != nil {
 		return nil, fmt.Errorf("cannot remove old jobs for dcgm-exporter: %w", err)
 	}
+
 	return j, nil
 }
 
@@ -54,6 +58,7 @@ func (j *jobMap) removeOldFiles() error {
 	if err != nil {
 		return err
 	}
+
 	device, line := regexp.MustCompile(`^\d+(\.\d+)?$`), regexp.MustCompile(`^\S.* [0-9a-z]+ \([^()]+\)$`)
 	for _, name := range names {
 		ours := strings.HasPrefix(name, sys.NewPrefix)
@@ -67,6 +72,7 @@ func (j *jobMap) removeOldFiles() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -76,6 +82,7 @@ func (j *jobMap) readText(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	file := os.NewFile(uintptr(fd), name) //nolint:gosec // a descriptor
 	defer file.Close()                    //nolint:errcheck // read only
 	info, err := file.Stat()
@@ -85,8 +92,10 @@ func (j *jobMap) readText(name string) (string, error) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(owner.Uid) != os.Geteuid() {
 		return "", os.ErrPermission
 	}
+
 	text := make([]byte, 64<<10)
 	n, err := file.Read(text)
+
 	return string(text[:n]), err
 }
 
@@ -95,6 +104,7 @@ func (j *jobMap) writeFiles(s *status.Report) error {
 	if j == nil {
 		return nil
 	}
+
 	wanted := map[string]string{}
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -102,11 +112,14 @@ func (j *jobMap) writeFiles(s *status.Report) error {
 			continue
 		}
 		addLeaseLines(wanted, fmt.Sprint(d.Index), d.Leases)
+
 		for k := range d.MIG {
 			addLeaseLines(wanted, fmt.Sprintf("%d.%d", d.Index, d.MIG[k].Index), d.MIG[k].Leases)
 		}
 	}
+
 	var all []error
+
 	for name := range j.written {
 		if _, still := wanted[name]; !still {
 			if err := j.dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -114,16 +127,19 @@ func (j *jobMap) writeFiles(s *status.Report) error {
 			}
 		}
 	}
+
 	for name, text := range wanted {
 		if j.written[name] != text {
 			// The exporter is another user.
 			all = append(all, j.dir.Replace(name, []byte(text), 0o644))
 		}
 	}
+
 	j.written = wanted
 	if err := errors.Join(all...); err != nil {
 		return fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
+
 	return nil
 }
 

@@ -22,6 +22,7 @@ func (o *Observer) startWriter() (end func()) {
 		for write := range o.writes {
 			write()
 		}
+
 		// Else dcgm-exporter would show them for ever.
 		_ = o.jobs.writeFiles(&status.Report{})
 		o.log.close()
@@ -32,6 +33,7 @@ func (o *Observer) startWriter() (end func()) {
 		open := o.uses.OpenLeases()
 		o.queueWrite(func() { _ = o.log.writeLeases(nil, open) })
 		close(o.writes)
+
 		select {
 		case <-over:
 		case <-time.After(lastWrite):
@@ -54,6 +56,7 @@ func (o *Observer) queueFiles(s *status.Report, over *trend.Minute, ended []tren
 	if over == nil && len(ended) == 0 && !o.mapping {
 		return nil
 	}
+
 	report, minutes, open := *s, o.seen.Minutes, o.seen.Uses
 	taken := o.queueWrite(func() {
 		if err := o.jobs.writeFiles(&report); err != nil {
@@ -64,6 +67,7 @@ func (o *Observer) queueFiles(s *status.Report, over *trend.Minute, ended []tren
 			o.writeDayFiles(over, minutes, ended, open)
 		}
 	})
+
 	switch {
 	case !taken && !o.lost:
 		o.lost = true
@@ -72,6 +76,7 @@ func (o *Observer) queueFiles(s *status.Report, over *trend.Minute, ended []tren
 		// It answers again.
 		o.lost = false
 	}
+
 	return say
 }
 

@@ -13,11 +13,13 @@ const maxLineLength = 1 << 20
 func eachLine(from io.Reader, f func(line []byte)) error {
 	in := bufio.NewReader(from)
 	var line []byte
+
 	for skip := false; ; {
 		part, err := in.ReadSlice('\n')
 		if !skip {
 			line = append(line, part...)
 		}
+
 		skip = len(line) > maxLineLength
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -25,12 +27,14 @@ func eachLine(from io.Reader, f func(line []byte)) error {
 		case !skip && len(line) > 0:
 			f(line)
 		}
+
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+
 		line, skip = line[:0], false
 	}
 }

@@ -97,15 +97,18 @@ func New(host *machine.Host, folder string) (*Observer, error) {
 	if host.IsHardware() {
 		own.Reader = o.lastReading
 	}
+
 	o.seen.Width = width
 	o.seen.Trouble = "the machine is being read"
 	if folder == "" {
 		return o, nil
 	}
+
 	file, minutes, err := openDay(folder)
 	if err != nil {
 		return o, err
 	}
+
 	o.file = file
 	o.day.Restore(minutes)
 	o.seen.Minutes = o.day.Minutes()
@@ -113,8 +116,10 @@ func New(host *machine.Host, folder string) (*Observer, error) {
 	if err != nil {
 		return o, err
 	}
+
 	o.log = log
 	o.uses.Restore(open)
+
 	return o, nil
 }
 
@@ -139,6 +144,7 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.listeners[c] = true
+
 	return c, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -158,20 +164,25 @@ func (o *Observer) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		if readings > 0 {
 			patience = usual
 		} else {
 			patience = min(2*patience, lateMost*usual)
 		}
+
 		if time.Since(began) > 10*time.Minute {
 			pause = time.Second
 		}
+
 		o.noteTrouble(why)
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 			// What hangs once hangs again: not a new process each second.
 		}
+
 		pause = min(2*pause, time.Minute)
 	}
 }
@@ -180,6 +191,7 @@ func (o *Observer) Run(ctx context.Context) {
 func (o *Observer) lastReading(context.Context, gpu.Query) (gpu.Machine, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	switch {
 	case o.came.IsZero():
 		return gpu.Machine{}, errors.New("cannot read the devices: no reading has come yet")
@@ -188,8 +200,10 @@ func (o *Observer) lastReading(context.Context, gpu.Query) (gpu.Machine, error) 
 	case o.last.Machine == nil:
 		return gpu.Machine{}, errors.New(o.last.Error)
 	}
+
 	m := *o.last.Machine
 	m.Devices, m.Processes, m.Problems = slices.Clone(m.Devices), slices.Clone(m.Processes), slices.Clone(m.Problems)
+
 	return m, nil
 }
 
@@ -203,16 +217,19 @@ func (o *Observer) acceptReading(ctx context.Context, m childMessage) {
 		o.noteTrouble(err.Error())
 		return
 	}
+
 	rules := o.watchRules()
 	say, troubles := o.showReport(&report, rules)
 	for _, text := range say {
 		// Not under the lock: standard error may be a pipe that nobody reads.
 		o.Host.Say(text)
 	}
+
 	if o.Tell != nil {
 		o.Tell(rules, troubles)
 		return
 	}
+
 	for _, t := range troubles {
 		o.Host.Say(t.Text)
 	}
@@ -225,12 +242,14 @@ func (o *Observer) watchRules() policy.Watch {
 	if err != nil {
 		files = nil
 	}
+
 	all, _ := o.Host.Rules()
 	w := files.Watch()
 	w.Display = all.Tolerate.Display
 	if o.Tell == nil || !o.Host.IsHardware() || !o.Host.Proc.IsRoot() {
 		w = w.WithoutRootRights()
 	}
+
 	return w
 }
 
@@ -243,6 +262,7 @@ func (o *Observer) showReport(s *status.Report, rules policy.Watch) (say []strin
 	if !o.seen.At.IsZero() {
 		before = &o.seen.Report
 	}
+
 	o.seen.Counts = o.seen.Counts.WithReport(before, s)
 	o.watch.Rules = rules
 	troubles = o.watch.Add(s)
@@ -250,11 +270,13 @@ func (o *Observer) showReport(s *status.Report, rules policy.Watch) (say []strin
 	if over != nil {
 		o.seen.Minutes = o.day.Minutes()
 	}
+
 	o.seen.Uses = o.uses.OpenLeases()
 	o.seen.Over = slices.DeleteFunc(slices.Concat(o.seen.Over, ended), func(e trend.EndedLease) bool { return s.Taken.Sub(e.Until) > keepEndedFor })
 	say = append(say, o.queueFiles(s, over, ended)...)
 	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
 	o.notifyListeners()
+
 	return say, troubles
 }
 

@@ -31,16 +31,19 @@ func PrintReadings(ctx context.Context, host *machine.Host, args []string) error
 	if len(args) != 1 {
 		return errors.New("cannot observe by hand: gpuard serve starts what it needs itself")
 	}
+
 	host.Machine = args[0]
 	every := reportInterval(host)
 	read := func(ctx context.Context, _ gpu.Query) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
 	if host.IsHardware() {
 		read = paceReader(host.Reader, host.Proc, 5*every, max(every, time.Second))
 	}
+
 	var errs driverErrors
 	out := json.NewEncoder(os.Stdout)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+
 	for {
 		var m childMessage
 		found, err := read(ctx, gpu.Query{What: gpu.Shown})
@@ -53,9 +56,11 @@ func PrintReadings(ctx context.Context, host *machine.Host, args []string) error
 			errs.addErrors(&found)
 			m.Machine = &found
 		}
+
 		if err := out.Encode(m); err != nil {
 			return nil //nolint:nilerr // the parent is gone, and with it all that there was to do
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -100,6 +105,7 @@ func (e *driverErrors) startListening(ctx context.Context, host *machine.Host, m
 func (e *driverErrors) addErrors(m *gpu.Machine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	for _, event := range e.events {
 		if d, _, ok := m.FindDevice(event.Device); ok {
 			d.XIDs = append(slices.Clip(d.XIDs), event.XID)
@@ -119,12 +125,14 @@ func paceReader(read machine.Reader, processes proc.FS, now, patience time.Durat
 		if !whole {
 			query.What &^= gpu.Power | gpu.Processes | gpu.Health
 		}
+
 		if strings.Contains(last.Source, "nvml") {
 			// nvidia-smi needs more; a device that is late is shown as such.
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
 		}
+
 		began := time.Now()
 		m, err := read(ctx, query)
 		switch {
@@ -140,6 +148,7 @@ func paceReader(read machine.Reader, processes proc.FS, now, patience time.Durat
 		default:
 			m = fillFromLast(m, last)
 		}
+
 		return m, err
 	}
 }
@@ -152,6 +161,7 @@ func fillFromLast(m, last gpu.Machine) gpu.Machine {
 		if j < 0 || d.Problem != "" {
 			continue
 		}
+
 		old := last.Devices[j]
 		d.Power, d.PowerLimit = cmp.Or(d.Power, old.Power), cmp.Or(d.PowerLimit, old.PowerLimit)
 		d.Energy = cmp.Or(d.Energy, old.Energy)
@@ -161,9 +171,11 @@ func fillFromLast(m, last gpu.Machine) gpu.Machine {
 		d.Persistence, d.ComputeMode, d.Unlisted, d.Links = old.Persistence, old.ComputeMode, old.Unlisted, old.Links
 		d.DisplayActive = old.DisplayActive
 	}
+
 	m.Processes = slices.Clone(last.Processes)
 	m.Problems = append(m.Problems, last.Problems...)
 	slices.Sort(m.Problems)
 	m.Problems = slices.Compact(m.Problems)
+
 	return m
 }

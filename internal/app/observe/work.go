@@ -34,6 +34,7 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 	if !host.IsHardware() {
 		return out
 	}
+
 	roots := map[string][]int{}
 	s.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
@@ -47,21 +48,25 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 			}
 		}
 	})
+
 	trees := host.Proc.ProcessTrees(roots)
 	of := map[int]string{}
 	ids := make([]string, 0, len(trees))
 	for id := range trees {
 		ids = append(ids, id)
 	}
+
 	slices.SortFunc(ids, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(trees[b]), len(trees[a])), strings.Compare(a, b))
 	})
+
 	for _, id := range ids {
 		// The smaller tree is the inner one.
 		for _, pid := range trees[id] {
 			of[pid] = id
 		}
 	}
+
 	for _, id := range ids {
 		var list []Worker
 		for _, pid := range trees[id] {
@@ -76,6 +81,7 @@ func Workers(host *machine.Host, s *status.Report) map[string][]Worker {
 			out[id] = sortAsTree(list)
 		}
 	}
+
 	return out
 }
 
@@ -85,10 +91,12 @@ func readWorker(host *machine.Host, pid int) (w Worker, found bool) {
 	if err != nil || s.State == "Z" || s.State == "X" {
 		return w, false
 	}
+
 	w = Worker{PID: pid, Parent: s.PPID, Start: s.Start, Command: s.Comm, CPU: s.CPU, Memory: host.Proc.ResidentMemory(pid)}
 	if uid, known := host.Proc.Owner(pid); known && int(uid) == os.Geteuid() {
 		w.Command = cmp.Or(prose.Clean(strings.Join(host.Proc.Arguments(pid), " ")), s.Comm)
 	}
+
 	return w, true
 }
 
@@ -99,6 +107,7 @@ func sortAsTree(list []Worker) (out []Worker) {
 	for _, w := range list {
 		known[w.PID] = true
 	}
+
 	for _, w := range list {
 		parent := w.Parent
 		if !known[parent] || parent == w.PID {
@@ -106,6 +115,7 @@ func sortAsTree(list []Worker) (out []Worker) {
 		}
 		children[parent] = append(children[parent], w)
 	}
+
 	var add func(parent, depth int)
 	add = func(parent, depth int) {
 		for _, w := range children[parent] {
@@ -114,7 +124,9 @@ func sortAsTree(list []Worker) (out []Worker) {
 			add(w.PID, depth+1)
 		}
 	}
+
 	add(0, 0)
+
 	return out
 }
 
@@ -131,10 +143,12 @@ func ReadComputer(host *machine.Host) (c Computer) {
 	if !host.IsHardware() {
 		return c
 	}
+
 	c.Processors, c.Worked = host.Proc.Processors()
 	all, available, err := host.Proc.MainMemory()
 	if err == nil {
 		c.Memory, c.Use = all, all-available
 	}
+
 	return c
 }

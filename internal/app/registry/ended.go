@@ -34,33 +34,42 @@ func FindUnattended(host *machine.Host, folder *store.Folder, l job.Lease, late 
 	if !IsCommandGone(host, l) {
 		return l
 	}
+
 	dev, ino, err := folder.LeaseLockInode(l)
 	if err != nil {
 		return l
 	}
+
 	holders := host.Proc.LockHolders(dev, ino)
 	if len(holders) == 0 && late {
 		holders = stoppedHolder(host, folder, l)
 	}
+
 	helper := func(stopped bool) bool {
 		return slices.ContainsFunc(holders, func(b job.Blocker) bool { return b.Stopped == stopped && machine.IsOwnHelper(b.PID) })
 	}
+
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		// Not ours to see, or its holder will say it.
 		return l
 	}
+
 	holders = withoutEnding(host, holders, late)
 	if len(holders) == 0 {
 		return l
 	}
+
 	for i := range holders {
 		holders[i].Command = machine.BaseName(strings.Fields(holders[i].Command))
 	}
+
 	if i := slices.IndexFunc(holders, func(b job.Blocker) bool { return b.Command == l.Command }); i >= 0 {
 		l.PID, l.Start = holders[i].PID, holders[i].Start
 		return l
 	}
+
 	l.Ended, l.HeldBy = true, holders
+
 	return l
 }
 
@@ -72,9 +81,11 @@ func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.B
 	if !late {
 		return slices.DeleteFunc(holders, isEnding)
 	}
+
 	for end := time.Now().Add(mostExit); slices.ContainsFunc(holders, isEnding) && time.Now().Before(end); time.Sleep(mostExit / 50) {
 		holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return !host.Proc.IsAlive(b.PID, b.Start) })
 	}
+
 	return holders
 }
 
@@ -133,6 +144,7 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 		return fmt.Errorf("%w; %s has put %d folders there that are read at each claim: sudo find %s -mindepth 1 -maxdepth 1 -user %s -delete",
 			locked, host.Names(uid), n, top, host.Names(uid))
 	}
+
 	switch dev, ino, serr := folder.FolderLockInode(); {
 	case locked.PID != 0:
 		p := host.Proc.DescribeProcess(locked.PID)
@@ -147,6 +159,7 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 			}
 		}
 	}
+
 	return err
 }
 
@@ -157,6 +170,7 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 	if err != nil {
 		return err
 	}
+
 	holders := []job.Blocker{}
 	for _, b := range processes.LockHolders(dev, ino) {
 		if b.PID != but {
@@ -165,12 +179,15 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 			holders = append(holders, b)
 		}
 	}
+
 	if len(holders) > 0 {
 		err = folder.RecordHolders(lease, holders)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	// a process that was just being created had it for a moment
 	_, err = folder.EndIfUnheld(lease, lease.Boot)
 

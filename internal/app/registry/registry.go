@@ -26,6 +26,7 @@ func LiveLeases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error
 	if err != nil || folder == nil {
 		return []job.Lease{}, nil, err
 	}
+
 	defer folder.Close() //nolint:errcheck // read only
 	held, problems := folder.Leases()
 	pause := time.Millisecond
@@ -38,17 +39,23 @@ func LiveLeases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error
 			MarkUnattended(host, folder, held, false)
 		}
 	}
+
 	MarkUnattended(host, folder, held, true)
+
 	for i := range held {
 		held[i].User = host.Names(held[i].UID)
 	}
+
 	var notes []string
+
 	for _, p := range problems {
 		notes = append(notes, fmt.Sprintf("%s of %s %s", prose.Clean(p.Path), host.Names(p.UID), p.Text))
 	}
+
 	if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
 		notes = append(notes, note)
 	}
+
 	return held, notes, nil
 }
 
@@ -59,6 +66,7 @@ func LastDevices(host *machine.Host, m gpu.Machine) []gpu.UUID {
 		return nil
 	}
 	defer folder.Close() //nolint:errcheck // read only
+
 	return folder.LastDevices()
 }
 
@@ -76,14 +84,17 @@ func FindTarget(host *machine.Host, verb, target string, m gpu.Machine) (int, *j
 	if pid, err := strconv.Atoi(target); err == nil && pid > 0 {
 		return pid, nil, nil
 	}
+
 	held, _, err := LiveLeases(host, m)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
 	if i < 0 {
 		return 0, nil, exit.Usagef("cannot %s %s: it is neither a process id nor a live lease; gpuard status shows both", verb, prose.Clean(target))
 	}
+
 	l := &held[i]
 	switch {
 	case l.Unreadable:
@@ -93,6 +104,7 @@ func FindTarget(host *machine.Host, verb, target string, m gpu.Machine) (int, *j
 	case !IsCommandAlive(host, *l):
 		return 0, nil, exit.Usagef("cannot %s %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", verb, target, prose.Clean(l.Command), l.PID, target)
 	}
+
 	return l.PID, l, nil
 }
 
@@ -105,10 +117,12 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 	if !known {
 		return nil, nil //nolint:nilnil // no lease is no error
 	}
+
 	held, _, err := LiveLeases(host, m)
 	if err != nil {
 		return nil, err
 	}
+
 	held = slices.DeleteFunc(held, func(l job.Lease) bool { return l.Unreadable || l.UID != uid && l.UID != 0 })
 	id, _ := env.Lookup("GPUARD_LEASE")
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
@@ -121,9 +135,11 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 		i = slices.IndexFunc(held, func(l job.Lease) bool { return l.PID == pid && l.Start == s.Start && l.Namespace == namespace })
 		pid = s.PPID
 	}
+
 	if i < 0 {
 		return nil, nil //nolint:nilnil // no lease is no error
 	}
+
 	return &held[i], nil
 }
 
@@ -139,24 +155,29 @@ func LeaseTrees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string]
 		if l.Share <= 0 || l.Namespace != host.Proc.PIDNamespace() {
 			continue
 		}
+
 		var pids []int
 		if host.Proc.IsAlive(l.PID, l.Start) {
 			pids = append(pids, l.PID)
 		}
+
 		for _, p := range l.HeldBy {
 			if host.Proc.IsAlive(p.PID, p.Start) {
 				pids = append(pids, p.PID)
 			}
 		}
+
 		if len(pids) > 0 {
 			roots[l.ID] = append(roots[l.ID], pids...)
 		}
 	}
+
 	trees := host.Proc.ProcessTrees(roots)
 	for _, p := range m.Processes {
 		if id := leaseServed(host, m, held, p); id != "" {
 			trees[id] = append(trees[id], p.PID)
 		}
 	}
+
 	return trees
 }

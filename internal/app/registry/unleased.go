@@ -34,30 +34,36 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 			roots[l.ID] = []int{l.PID}
 		}
 	}
+
 	trees := host.Proc.ProcessTrees(roots)
 	nested := slices.Clone(held)
 	slices.SortStableFunc(nested, func(a, b job.Lease) int {
 		return cmp.Or(cmp.Compare(len(trees[b.ID]), len(trees[a.ID])), strings.Compare(a.Parent, b.Parent))
 	})
+
 	for _, l := range nested {
 		for _, pid := range trees[l.ID] {
 			out[pid] = l.ID
 		}
 	}
+
 	for _, p := range m.Processes {
 		if _, done := out[p.PID]; done || p.PID == 0 {
 			continue
 		}
+
 		if id := leaseServed(host, m, held, p); id != "" {
 			out[p.PID] = id
 			continue
 		}
+
 		id, readable := "", false
 		if host.IsHardware() {
 			env, err := host.Proc.Environ(p.PID)
 			readable = err == nil
 			id, _ = visible.Env(env).Lookup("GPUARD_LEASE")
 		}
+
 		for _, l := range held {
 			mine := p.UID == nil || *p.UID == l.UID
 			if readable && mine && l.ID == id || !readable && mine && coversDevice(host, m, l, p.GPU) || l.Unreadable && coversDevice(host, m, l, p.GPU) {
@@ -65,6 +71,7 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 			}
 		}
 	}
+
 	return out
 }
 
@@ -80,6 +87,7 @@ func leaseServed(host *machine.Host, m gpu.Machine, held []job.Lease, p gpu.Proc
 	if i < 0 {
 		return ""
 	}
+
 	return held[i].ID
 }
 
@@ -90,12 +98,14 @@ func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around
 	for _, l := range held {
 		parent[l.ID] = l.Parent
 	}
+
 	first := slices.IndexFunc(held, func(l job.Lease) bool { return len(around) > 0 && l.ID == around[0] })
 	if first < 0 || !slices.ContainsFunc(m.Processes, func(p gpu.Process) bool {
 		return p.UID != nil && *p.UID == held[first].UID && coversDevice(host, m, held[first], p.GPU)
 	}) {
 		return nil
 	}
+
 	for pid, id := range LeasesByPID(host, m, held) {
 		if slices.Contains(around, id) {
 			pids = append(pids, pid)
@@ -110,6 +120,7 @@ func ProcessesInside(host *machine.Host, m gpu.Machine, held []job.Lease, around
 			}
 		}
 	}
+
 	return pids
 }
 

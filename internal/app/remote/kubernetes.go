@@ -41,10 +41,12 @@ func (s *kubernetesCluster) clusterAt(place string) (*kube.Cluster, error) {
 		// Names of contexts may have more of them.
 		context, namespace = place[:i], place[i+1:]
 	}
+
 	k, err := kube.FindKubectl(s.host.Env, context, namespace)
 	if err == nil && s.host.Times.Engine > 0 {
 		k.Patience = s.host.Times.Engine
 	}
+
 	return k, err
 }
 
@@ -55,11 +57,13 @@ func (s *kubernetesCluster) writeJob(ctx context.Context, w handoff.Work) (hando
 		if err != nil {
 			return handoff.Output{}, err
 		}
+
 		var why string
 		s.form, why, err = chooseForm(ctx, k, &w)
 		if err != nil {
 			return handoff.Output{}, err
 		}
+
 		if why != "" {
 			s.host.Say(why)
 		}
@@ -68,6 +72,7 @@ func (s *kubernetesCluster) writeJob(ctx context.Context, w handoff.Work) (hando
 	if err != nil {
 		return handoff.Output{}, err
 	}
+
 	return handoff.Write(s.form, w, config.MergeSlurm())
 }
 
@@ -76,16 +81,20 @@ func chooseForm(ctx context.Context, k *kube.Cluster, w *handoff.Work) (handoff.
 	if w.Spec.CPU {
 		return handoff.Kubernetes, "", nil
 	}
+
 	c := &kubernetes.Cluster{Serves: readAnswer(ctx, k.Serves)}
 	if c.Serves.Problem != "" {
 		return "", "", silenceError(c.Serves.Problem)
 	}
+
 	if slices.Contains(c.Serves.Found, "resource.k8s.io/v1") {
 		c.Classes, c.Slices = readAnswer(ctx, k.ListDeviceClasses), readAnswer(ctx, k.ListSlices)
 	}
+
 	if dra, _ := c.SupportsDRA(); !dra {
 		c.Nodes = readAnswer(ctx, k.Nodes)
 	}
+
 	if dra, why := c.ChooseForm(); dra {
 		return handoff.KubernetesDRA, "it claims devices (kubernetes-dra): " + why, ctx.Err()
 	} else {
@@ -103,15 +112,18 @@ func (s *kubernetesCluster) testJob(ctx context.Context, path string) (string, e
 	if err != nil {
 		return "", err
 	}
+
 	k, err := s.clusterAt("")
 	if err != nil {
 		return "", err
 	}
+
 	err = submitError(k.DryRun(ctx, text))
 
 	if err != nil {
 		return "", err
 	}
+
 	return "the cluster accepts it; whether a node has room is seen when it is handed in, and in gpuard doctor --engine kubernetes", nil
 }
 
@@ -134,27 +146,33 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 	if err != nil {
 		return "", "", err
 	}
+
 	k, err := s.clusterAt("")
 	if err != nil {
 		return "", "", err
 	}
+
 	k.Context, _, err = k.CurrentContext(ctx)
 	if err != nil {
 		// From now on the same, whatever the current context becomes.
 		return "", "", submitError(err)
 	}
+
 	made, err := k.Create(ctx, text)
 	var own kube.CreatedObject
 	var names []string
+
 	for _, m := range made {
 		names, k.Namespace = append(names, m.Kind+"/"+m.Meta.Name), m.Meta.Namespace
 		if m.Kind == "job.batch" {
 			own = m
 		}
 	}
+
 	if err == nil && own.Meta.Name == "" {
 		err = errors.New("kubectl does not say which Job it has made")
 	}
+
 	if err != nil {
 		if kube.IsKind(err, kube.Silent) && own.Meta.Name == "" {
 			return "", "", fmt.Errorf("%w: %w", ErrUnsure, err)
@@ -165,14 +183,17 @@ func (s *kubernetesCluster) submitJob(ctx context.Context, path string) (id, pla
 				err = fmt.Errorf("%w; what was made before could not be deleted (%w): kubectl delete -n %s %s", err, derr, k.Namespace, strings.Join(names, " "))
 			}
 		}
+
 		return "", "", err
 	}
+
 	for _, m := range made {
 		if m.Kind != own.Kind {
 			// Without the right to patch, the part stays until gpuard cancel.
 			_ = k.Own(ctx, own, m)
 		}
 	}
+
 	return own.Meta.Name, k.Context + "/" + k.Namespace, nil
 }
 
@@ -188,11 +209,14 @@ func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []batchlog.Away
 		if err != nil {
 			return err
 		}
+
 		found, err := k.Jobs(ctx, kube.ManagedSelector(sortUnique(names)))
 		if err != nil {
 			return err
 		}
+
 		var all []string
+
 		for _, j := range found {
 			if !slices.Contains(names, j.Meta.Name) {
 				continue
@@ -204,6 +228,7 @@ func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []batchlog.Away
 				}
 			}
 		}
+
 		if len(all) == 0 {
 			continue
 		}
@@ -211,6 +236,7 @@ func (s *kubernetesCluster) cancelJobs(ctx context.Context, jobs []batchlog.Away
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -219,6 +245,7 @@ func (s *kubernetesCluster) holdJob(ctx context.Context, job batchlog.Away, on b
 	if err != nil {
 		return err
 	}
+
 	found, err := k.Jobs(ctx, kube.ManagedSelector([]string{baseID(job.ID)}))
 	switch {
 	case err != nil:
@@ -226,6 +253,7 @@ func (s *kubernetesCluster) holdJob(ctx context.Context, job batchlog.Away, on b
 	case len(found) > 0 && found[0].Meta.Labels[kubernetes.KueueLabel] != "":
 		return errors.New("only Kueue decides when it starts; see: kubectl get workloads")
 	}
+
 	return k.SetSuspended(ctx, baseID(job.ID), on)
 }
 
@@ -257,6 +285,7 @@ func (s *kubernetesCluster) copyLogs(ctx context.Context, job batchlog.Away, fol
 			s.host.Say("waiting for job " + baseID(job.ID) + ": " + now)
 			said = now
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

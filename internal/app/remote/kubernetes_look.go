@@ -22,7 +22,9 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 	for i := range jobs {
 		by[jobs[i].Place] = append(by[jobs[i].Place], i)
 	}
+
 	var problems []error
+
 	for place, list := range by {
 		if err := s.lookAtPlace(ctx, place, jobs, list, told); err != nil {
 			if place != "" {
@@ -31,6 +33,7 @@ func (s *kubernetesCluster) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]
 			problems = append(problems, err)
 		}
 	}
+
 	return told, errors.Join(problems...)
 }
 
@@ -43,10 +46,13 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	var names []string
+
 	for _, i := range list {
 		if jobs[i].ID == "" {
 			// It has to be looked for.
@@ -55,20 +61,24 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 		}
 		names = append(names, baseID(jobs[i].ID))
 	}
+
 	v := clusterView{}
 	selector := kube.ManagedSelector(sortUnique(names))
 	v.jobs, err = k.Jobs(ctx, selector)
 	if err != nil {
 		return err
 	}
+
 	v.pods, err = k.ListJobPods(ctx, selector)
 	if err != nil {
 		return err
 	}
+
 	if v.hasSilentJob(jobs, list) {
 		// A person who may not see events still gets the state.
 		v.events, _ = k.ListJobEvents(ctx)
 	}
+
 	for _, i := range list {
 		told[i] = v.jobReport(jobs[i])
 		if told[i].code == "no-gpu" && v.nodes == nil {
@@ -80,6 +90,7 @@ func (s *kubernetesCluster) lookAtPlace(ctx context.Context, place string, jobs 
 			told[i].Place = place
 		}
 	}
+
 	return nil
 }
 
@@ -97,18 +108,23 @@ func (v *clusterView) findJob(a AskedJob) (*kubernetes.Job, []kubernetes.Pod) {
 		if a.ID != "" {
 			return j.Meta.Name == baseID(a.ID)
 		}
+
 		// "train-1f2e" of the mark "gpuard-1f2e".
 		return strings.HasSuffix(j.Meta.Name, strings.TrimPrefix(a.Mark, "gpuard"))
 	})
+
 	if i < 0 {
 		return nil, nil
 	}
+
 	var own []kubernetes.Pod
+
 	for _, p := range v.pods {
 		if p.Meta.Labels["batch.kubernetes.io/job-name"] == v.jobs[i].Meta.Name {
 			own = append(own, p)
 		}
 	}
+
 	return &v.jobs[i], own
 }
 
@@ -131,6 +147,7 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	case j == nil:
 		return lostJob(a.Away, "the cluster has no Job %s any more: somebody has deleted it, or its time there is over", baseID(a.ID))
 	}
+
 	events := slices.DeleteFunc(slices.Clone(v.events), func(e kubernetes.Event) bool { return e.About.Name != j.Meta.Name })
 	var p kubernetes.Progress
 	if task, err := strconv.Atoi(a.Task); err == nil {
@@ -138,17 +155,20 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	} else {
 		p = kubernetes.JobProgress(j, own, events, v.nodes)
 	}
+
 	t := ReportedJob{Away: a.Away, Ended: p.Ended}
 	t.ID, t.Node, t.Began, t.Why, t.pod = j.Meta.Name, p.Node, nil, "", p.Pod
 	if a.Task != "" {
 		t.ID += "_" + a.Task
 	}
+
 	if p.Why != nil {
 		t.Why, t.code = p.Why.Text, p.Why.Code
 		if p.Why.Do != "" {
 			t.Why += "; " + p.Why.Do
 		}
 	}
+
 	switch p.Phase {
 	case kubernetes.Waiting:
 		t.State = batchlog.Queued
@@ -162,5 +182,6 @@ func (v *clusterView) jobReport(a AskedJob) ReportedJob {
 	case kubernetes.Failed:
 		t.State, t.Began, t.Exit = batchlog.Broken, p.Started, *cmp.Or(p.Exit, new(1))
 	}
+
 	return t
 }

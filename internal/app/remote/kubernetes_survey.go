@@ -22,19 +22,23 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 	if err != nil {
 		return nil, err
 	}
+
 	c := &kubernetes.Cluster{}
 	c.Context, c.Namespace, err = k.CurrentContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration of kubectl: %w; see: kubectl config view", err)
 	}
+
 	if c.Namespace == "" {
 		c.Namespace = "default"
 	}
+
 	c.Serves = readAnswer(ctx, k.Serves)
 	if c.Serves.Problem != "" {
 		// Nobody waits for ten answers that do not come.
 		return c, nil
 	}
+
 	var all sync.WaitGroup
 	turns := make(chan struct{}, maxCallsAtOnce)
 	ask := func(f func()) {
@@ -44,12 +48,14 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 			f()
 		})
 	}
+
 	dra := slices.Contains(c.Serves.Found, "resource.k8s.io/v1")
 	if dra {
 		ask(func() { c.Classes = readAnswer(ctx, k.ListDeviceClasses) })
 		ask(func() { c.Slices = readAnswer(ctx, k.ListSlices) })
 		ask(func() { c.Claims = readAnswer(ctx, k.ListClaims) })
 	}
+
 	ask(func() { c.Nodes = readAnswer(ctx, k.Nodes) })
 	ask(func() { c.Pods = readAnswer(ctx, k.ListPods) })
 	ask(func() { c.Quotas = readAnswer(ctx, k.ListQuotas) })
@@ -58,7 +64,9 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 	for i := range rights {
 		ask(func() { rights[i].Granted, answers[i] = k.CanDo(ctx, rights[i].Verb, rights[i].Resource) })
 	}
+
 	all.Wait()
+
 	for i, err := range answers {
 		if err == nil {
 			c.Allowed.Found = append(c.Allowed.Found, rights[i])
@@ -66,6 +74,7 @@ func ReadKubernetes(ctx context.Context, host *machine.Host, context, namespace 
 			c.Allowed.Problem = err.Error()
 		}
 	}
+
 	return c, ctx.Err()
 }
 

@@ -59,13 +59,16 @@ func ReadSlurm(ctx context.Context, h *machine.Host) cluster.Site {
 	if err != nil {
 		return cluster.Site{Problem: err.Error()}
 	}
+
 	said := slurmout.ParseSettings(settings)
 	site := cluster.Site{Name: said["ClusterName"], Version: said["SLURM_VERSION"], Keeps: said["MinJobAge"],
 		Types: slices.Contains(strings.Split(said["GresTypes"], ","), "gpu"), Accounting: strings.HasSuffix(said["AccountingStorageType"], "/slurmdbd")}
+
 	nodes, err := c.Nodes(ctx)
 	if err == nil {
 		site.Nodes, err = slurmout.ParseNodes(nodes)
 	}
+
 	if err == nil {
 		var partitions string
 		partitions, err = c.ReadPartitions(ctx, slurmout.PartitionFormat)
@@ -73,9 +76,11 @@ func ReadSlurm(ctx context.Context, h *machine.Host) cluster.Site {
 			site.Partitions, err = slurmout.ParsePartitions(partitions)
 		}
 	}
+
 	if err != nil {
 		site.Problem = err.Error()
 	}
+
 	return site
 }
 
@@ -94,10 +99,12 @@ func (s *slurmScheduler) writeJob(ctx context.Context, w handoff.Work) (handoff.
 	if err != nil {
 		return handoff.Output{}, err
 	}
+
 	said := config.MergeSlurm()
 	if out, err := handoff.Write(handoff.Slurm, w, said); err != nil {
 		return out, err
 	}
+
 	if s.site == nil {
 		site := ReadSlurm(ctx, s.host)
 		s.site = &site
@@ -105,10 +112,12 @@ func (s *slurmScheduler) writeJob(ctx context.Context, w handoff.Work) (handoff.
 			return handoff.Output{}, fmt.Errorf("cannot hand the job to Slurm: %s", site.Problem)
 		}
 	}
+
 	out, err := handoff.Write(handoff.Slurm, w, cluster.KnownTerms(said, *s.site))
 	if err != nil {
 		return out, cmp.Or(cluster.CheckTerms(said, *s.site, w.Spec), err)
 	}
+
 	return out, nil
 }
 
@@ -123,6 +132,7 @@ func slurmRefusal(err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
+
 	do := "see what the cluster has: gpuard doctor --engine slurm"
 	for sign, remedy := range map[string]string{
 		"node configuration is not available": "no node has so many GPUs of that kind, or so much of something else: ask for less; " + do,
@@ -133,6 +143,7 @@ func slurmRefusal(err error) error {
 			do = remedy
 		}
 	}
+
 	return &job.Refusal{Never: true, Summary: "Slurm refuses the job: " + refused.Text, Remedy: do}
 }
 
@@ -142,6 +153,7 @@ func (s *slurmScheduler) submitJob(ctx context.Context, path string) (id, place 
 	if err == nil && place == "" && s.site != nil {
 		place = s.site.Name
 	}
+
 	return id, place, err
 }
 
@@ -151,8 +163,10 @@ func (s *slurmScheduler) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]Rep
 	if err != nil {
 		return nil, err
 	}
+
 	told := make([]ReportedJob, len(jobs))
 	var ended, gone []string
+
 	for i, j := range jobs {
 		found, ok := findJob(known, j)
 		switch {
@@ -165,10 +179,12 @@ func (s *slurmScheduler) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]Rep
 			gone = append(gone, baseID(j.ID))
 		}
 	}
+
 	past, err := s.pastJobs(ctx, sortUnique(ended), sortUnique(gone))
 	if err != nil {
 		return nil, err
 	}
+
 	for i, j := range jobs {
 		if now := &told[i]; now.State != "" && !now.State.Over() {
 			continue
@@ -182,6 +198,7 @@ func (s *slurmScheduler) lookAtJobs(ctx context.Context, jobs []AskedJob) ([]Rep
 			return nil, err
 		}
 	}
+
 	return told, nil
 }
 
@@ -193,15 +210,18 @@ func (s *slurmScheduler) queuedJobs(ctx context.Context, jobs []AskedJob) ([]slu
 		marked = marked || j.ID == ""
 		ids = append(ids, baseID(j.ID))
 	}
+
 	out, err := s.commands.ReadQueue(ctx, slurmout.QueueFormat, slices.DeleteFunc(sortUnique(ids), func(id string) bool { return id == "" }))
 	if err == nil && marked {
 		var mine string
 		mine, err = s.commands.ReadOwnQueue(ctx, slurmout.QueueFormat)
 		out += mine
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return slurmout.ParseQueue(out, time.Local)
 }
 
@@ -231,6 +251,7 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 		}
 		return err
 	}
+
 	for _, id := range ended {
 		out, err := s.commands.ReadJob(ctx, id)
 		if err != nil {
@@ -242,13 +263,16 @@ func (s *slurmScheduler) pastJobs(ctx context.Context, ended, gone []string) (ma
 			return nil, err
 		}
 	}
+
 	if len(gone) == 0 {
 		return all, nil
 	}
+
 	out, err := s.commands.ReadAccounting(ctx, slurmout.PastFields, gone)
 	if err != nil {
 		return all, err
 	}
+
 	err = add(slurmout.ParsePast(out, time.Local))
 
 	return all, err
@@ -265,6 +289,7 @@ func (s *slurmScheduler) missingJob(ctx context.Context, j AskedJob) (ReportedJo
 		j.State, j.Why = batchlog.Queued, "it is being handed in"
 		return ReportedJob{Away: j.Away}, nil
 	}
+
 	settings, err := s.commands.Settings(ctx)
 	said := slurmout.ParseSettings(settings)
 	switch {
@@ -275,6 +300,7 @@ func (s *slurmScheduler) missingJob(ctx context.Context, j AskedJob) (ReportedJo
 	case j.ID == "":
 		return lostJob(j.Away, "gpuard was killed while it handed the job in, and Slurm has no job with its mark"), nil
 	}
+
 	return lostJob(j.Away, "Slurm does not know job %s any more (it forgets one %s after its end), and has no accounting of it: how it ended is unknown", j.ID, cmp.Or(said["MinJobAge"], "some time")), nil
 }
 

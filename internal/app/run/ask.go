@@ -26,11 +26,13 @@ func AskForDevice(ctx context.Context, host *machine.Host, spec job.Spec) (job.S
 	if err != nil {
 		return spec, err
 	}
+
 	q, err := deviceChoices(host, spec, m)
 	if err != nil || len(q.Choices) == 0 {
 		// Why not is for the refusal to say.
 		return spec, err
 	}
+
 	answer, err := showQuestion(ctx, host, q)
 	if errors.Is(err, dialog.ErrCancelled) {
 		return spec, prompt.ErrCancelled
@@ -38,12 +40,14 @@ func AskForDevice(ctx context.Context, host *machine.Host, spec job.Spec) (job.S
 	if err != nil {
 		return spec, err
 	}
+
 	switch {
 	case answer.None:
 		return job.Spec{Command: spec.Command, CPU: true, IDs: spec.IDs, Time: spec.Time, Timeout: spec.Timeout, KeepWhile: spec.KeepWhile}, nil
 	case len(answer.Devices) > 0:
 		spec.Devices, spec.GPUs = answer.Devices, 0
 	}
+
 	return spec, nil
 }
 
@@ -58,6 +62,7 @@ func deviceChoices(host *machine.Host, spec job.Spec, m gpu.Machine) (prompt.Que
 				return q, err
 			}
 		}
+
 		for j, s := range d.MIG {
 			c := prompt.Choice{Label: fmt.Sprintf("%s.%d", label, j), Device: string(s.UUID), Model: d.Name + " " + s.Profile, Free: unusedText(s.MemoryTotal, s.MemoryUsed)}
 			if err := addChoice(host, &q, spec, m, c); err != nil {
@@ -75,26 +80,34 @@ func addChoice(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Mach
 	if err != nil {
 		return err
 	}
+
 	c.Use = "free"
+
 	for _, g := range plan.Devices {
 		if d, slice, ok := m.FindDevice(g.UUID); ok && d.UseUnknown(slice) {
 			c.Use = status.Unknown.Word()
 		}
 	}
+
 	if refusal == nil && len(plan.Devices) > 0 {
 		q.Choices = append(q.Choices, c)
 		return nil
 	}
+
 	if refusal == nil || refusal.Never {
 		return nil
 	}
+
 	c.Use = "not free"
+
 	for _, r := range refusal.Reasons {
 		if r.Verdict == job.Busy && r.Code != "not-named" {
 			c.Use = r.Text
 		}
 	}
+
 	q.Choices = append(q.Choices, c)
+
 	return nil
 }
 
@@ -120,9 +133,11 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 		defer t.Close()
 		return askOnTerminal(host, t, q)
 	}
+
 	if !hasDesktop(host) {
 		return prompt.Answer{}, exit.Usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
+
 	w := dialog.Window{Title: "gpuard", Text: host.Localize(q.Text()), Columns: []string{"GPU", host.Localize("Model"), host.Localize("Free"), host.Localize("Use")}, Rows: q.Rows(host.Localize), Several: q.Count > 1}
 	for {
 		text, err := w.AskChoice(ctx)
@@ -132,10 +147,12 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 		if err != nil {
 			return prompt.Answer{}, err
 		}
+
 		answer, err := q.ParseAnswer(text)
 		if err == nil {
 			return answer, nil
 		}
+
 		w.Text = host.Localize(err.Error())
 	}
 }
@@ -148,15 +165,19 @@ func askOnTerminal(host *machine.Host, t *dialog.Terminal, q prompt.Question) (p
 		text string
 		err  error
 	}
+
 	lines := make(chan line, 1)
 	read := func() {
 		text, err := t.ReadLine()
 		lines <- line{text, err}
 	}
+
 	if err := t.WriteText(strings.Join(q.TableLines(t.Width(), host.Localize), "\n") + "\n" + host.Localize(q.Line())); err != nil {
 		return prompt.Answer{}, err
 	}
+
 	go read()
+
 	for {
 		select {
 		case sig := <-caught.Signals:
@@ -167,6 +188,7 @@ func askOnTerminal(host *machine.Host, t *dialog.Terminal, q prompt.Question) (p
 			if l.err != nil {
 				return prompt.Answer{}, l.err
 			}
+
 			answer, err := q.ParseAnswer(l.text)
 			if err == nil {
 				return answer, nil
@@ -174,6 +196,7 @@ func askOnTerminal(host *machine.Host, t *dialog.Terminal, q prompt.Question) (p
 			if err := t.WriteText(host.Localize(err.Error()) + "\n" + host.Localize(q.Line())); err != nil {
 				return prompt.Answer{}, err
 			}
+
 			go read()
 		}
 	}
@@ -191,6 +214,7 @@ func obeySignal(t *dialog.Terminal, sig os.Signal) error {
 	}
 	t.RestoreMode()
 	interrupt.DieBySignal(sig)
+
 	return nil
 }
 

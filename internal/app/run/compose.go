@@ -21,6 +21,7 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	case spec.CPU || spec.MIG != "":
 		return nil, spec, exit.Usagef("cannot use --cpu or --mig with docker compose: what a service gets is in the project's files; leave it out")
 	}
+
 	c.facts, err = c.engine.Facts(ctx, host)
 	if err != nil {
 		return nil, spec, err
@@ -28,6 +29,7 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	if c.facts.Engine != "docker" {
 		return nil, spec, exit.Usagef("cannot lease for docker compose with podman as the engine; start single containers by gpuard podman -- run …")
 	}
+
 	project, err := c.readProject(ctx)
 	if err != nil {
 		return nil, spec, err
@@ -37,17 +39,21 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	if err := c.call.CheckStart(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
+
 	c.services, err = c.call.LeasingServices(project)
 	if err == nil {
 		err = c.skipRunningServices(ctx, project)
 	}
+
 	if err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
+
 	n := 0
 	for _, s := range c.services {
 		n += s.GPUs
 	}
+
 	switch {
 	case n == 0:
 		return nil, spec, nil
@@ -56,9 +62,11 @@ func (c *containerCommand) composeRequest(ctx context.Context, host *machine.Hos
 	case spec.Devices == nil:
 		spec.GPUs = n
 	}
+
 	if spec.Name == "" {
 		spec.Name = project.Name
 	}
+
 	return c, spec, nil
 }
 
@@ -68,13 +76,16 @@ func (c *containerCommand) readProject(ctx context.Context) (container.Project, 
 	if err != nil {
 		return project, err
 	}
+
 	filled, err := c.engine.Project(ctx, c.call.Compose)
 	if err != nil {
 		return project, err
 	}
+
 	project = project.WithVariables(filled)
 	found, err := c.engine.LookUp(ctx, project.NeededLookups().Join(c.call.NeededLookups()), c.facts.Rootless)
 	c.call = c.call.WithFound(found)
+
 	return project.WithFound(found), err
 }
 
@@ -85,6 +96,7 @@ func (c *containerCommand) skipRunningServices(ctx context.Context, project cont
 	if err != nil {
 		return fmt.Errorf("cannot ask docker about the containers of %s: %w", project.Name, err)
 	}
+
 	left := c.call.Verb == "compose up" && c.call.HasOption("--no-recreate")
 	for _, one := range found {
 		name := one.Config.Labels["com.docker.compose.service"]
@@ -99,6 +111,7 @@ func (c *containerCommand) skipRunningServices(ctx context.Context, project cont
 			return fmt.Errorf("cannot start service %s with --no-recreate: its container has GPUs of an earlier lease; remove it first: docker compose rm %s", name, name)
 		}
 	}
+
 	return nil
 }
 
@@ -114,6 +127,7 @@ func (l *Launch) makeComposeCommand(form container.Form) error {
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
 	}
+
 	l.argv = l.spec.Command
 	if c.call.Verb == "compose run" {
 		form.Words = nil
@@ -123,13 +137,17 @@ func (l *Launch) makeComposeCommand(form container.Form) error {
 		}
 		l.argv, l.Plan.Notes = argv, append(l.Plan.Notes, notes...)
 	}
+
 	var vars []visible.Var
+
 	for _, value := range values {
 		name, text, _ := strings.Cut(value, "=")
 		vars = append(vars, visible.Var{Name: name, Value: text})
 	}
+
 	l.env = l.engineEnv().With(vars)
 	l.Plan.Notes = append(l.Plan.Notes, c.serviceGPUNotes(l.Plan)...)
+
 	return nil
 }
 

@@ -67,6 +67,7 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if err := refuseInContainer(host, spec); err != nil {
 		return nil, spec, err
 	}
+
 	// The engine gives the container nothing but its devices.
 	spec.Isolate = job.NoIsolation
 	c := &containerCommand{call: call}
@@ -75,31 +76,38 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 		c.facts = container.Facts{Engine: call.Engine, CDI: true}
 		return c, spec, nil
 	}
+
 	c.engine, err = engine.FindEngine(host, call)
 	if err != nil {
 		return nil, spec, err
 	}
+
 	if spec.Name == "" && call.Compose == nil {
 		spec.Name = call.Name()
 	}
+
 	switch {
 	case call.Verb == "start", call.Verb == "restart":
 		return c.startRequest(ctx, spec)
 	case call.Compose != nil:
 		return c.composeRequest(ctx, host, spec)
 	}
+
 	c.facts, err = c.engine.Facts(ctx, host)
 	if err != nil {
 		return nil, spec, err
 	}
+
 	found, err := c.engine.LookUp(ctx, call.NeededLookups(), c.facts.Rootless)
 	if err != nil {
 		return nil, spec, err
 	}
+
 	c.call = call.WithFound(found)
 	if err := c.call.CheckStart(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
+
 	return c, spec, nil
 }
 
@@ -109,6 +117,7 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 	if !IsEngineCommand(command) {
 		return nil
 	}
+
 	// What is wrong with it is said later.
 	call, _ := container.ReadCall(command)
 	switch {
@@ -127,6 +136,7 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 	case care.Retries > 0 && (call.HasOption("--cidfile") || call.HasOption("--name") && !call.HasOption("--rm", "--replace")):
 		return exit.Usagef("cannot use --retry with a container that leaves its name or its file of the ID behind: the next start could not have it; add --rm, and leave --cidfile out")
 	}
+
 	return nil
 }
 
@@ -137,14 +147,17 @@ func (l *Launch) labelContainer(again bool) {
 	if c == nil || !c.call.IsAttached() {
 		return
 	}
+
 	more := slices.Clone(c.labels)
 	if l.Lease == "" {
 		c.mark = rand.Text()
 		more = append(more, "--label", engine.JobLabel+"="+c.mark)
 	}
+
 	if again {
 		more = append(more, "--env", "GPUARD_RESTART")
 	}
+
 	// It could be made before.
 	l.argv, _, _ = c.call.With(c.form, more...)
 }
@@ -177,6 +190,7 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	case spec.KeepWhile != "":
 		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
 	}
+
 	return nil
 }
 
@@ -187,6 +201,7 @@ func (c *containerCommand) startRequest(ctx context.Context, spec job.Spec) (*co
 	if len(names) != 1 {
 		return nil, spec, exit.Usagef("cannot lease for %d containers at once: %s one after the other, by name", len(names), c.call.Verb)
 	}
+
 	found, err := c.engine.Inspect(ctx, names...)
 	switch {
 	case err != nil:
@@ -196,15 +211,19 @@ func (c *containerCommand) startRequest(ctx context.Context, spec job.Spec) (*co
 	case found[0].IsAlive():
 		return nil, spec, nil
 	}
+
 	devices := found[0].Config.Labels[engine.DevicesLabel]
 	if devices == "" {
 		return nil, spec, exit.Usagef("cannot lease for the container %s: it was not created through gpuard, so its GPUs are not known; create it by gpuard %s -- create …", names[0], c.engine.Name)
 	}
+
 	if spec.GPUs > 1 || spec.Devices != nil || spec.MIG != "" {
 		c.notes = []string{"a container starts on the GPUs that it was created with, whatever --gpus, --device and --mig say"}
 	}
+
 	spec.Devices, spec.GPUs, spec.MIG = strings.Split(devices, ","), 0, ""
 	c.names = []string{found[0].ID}
+
 	return c, spec, nil
 }
 
@@ -213,30 +232,37 @@ func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
 	if call, err := container.ReadCall(l.spec.Command); !l.host.IsHardware() && (err != nil || !call.Idle()) {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
 	}
+
 	err = l.findProgram(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	l.contained, l.spec, err = readContainer(ctx, l.host, l.spec)
 	if err != nil {
 		return nil, err
 	}
+
 	if l.contained == nil {
 		// The container has its devices already, or none is started.
 		l.env, l.passedOn = l.host.UnmaskedEnv(), true
 		return l, nil
 	}
+
 	err = l.leaseDevices(ctx)
 	if err == nil {
 		err = l.makeEngineCommand()
 	}
+
 	if err != nil || l.isCreateOnly() {
 		l.releaseLease()
 		l.claimed, l.Lease = nil, ""
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -251,10 +277,12 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 	if l.contained == nil {
 		return "no container is started, or it has its devices already; nothing would be leased", nil
 	}
+
 	m, err := host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return "", err
 	}
+
 	l.claimed = &claim.Decision{Machine: m}
 	if !host.IsHardware() {
 		// As where CDI lists its GPUs.
@@ -262,9 +290,11 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 			l.contained.facts.Names = append(l.contained.facts.Names, container.CDIKinds()[d.Vendor]+"="+string(d.UUID))
 		}
 	}
+
 	if err := l.makeEngineCommand(); err != nil {
 		return "", err
 	}
+
 	return strings.Join(append(l.Plan.Notes[len(plan.Notes):], "the engine would be started as: "+shellquote.JoinQuoted(shellquote.Sh, l.argv...)), "; "), nil
 }
 
@@ -279,6 +309,7 @@ func (l *Launch) makeEngineCommand() error {
 		if err != nil {
 			return err
 		}
+
 		form, err := container.ChooseForm(c.facts, devices)
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}
@@ -289,21 +320,27 @@ func (l *Launch) makeEngineCommand() error {
 		if err := c.checkDeviceFiles(form); err != nil {
 			return err
 		}
+
 		labels := []string{"--label", engine.DevicesLabel + "=" + joinUUIDs(plan.UUIDs())}
 		if c.call.Verb == "run" {
 			labels = append(labels, "--label", engine.LeaseLabel+"="+l.Lease)
 		}
+
 		if len(devices) == 0 {
 			labels = nil
 		}
+
 		c.form, c.labels = form, labels
 		argv, notes, err := c.call.With(form, labels...)
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}
 		}
+
 		l.argv, l.Plan.Notes = argv, append(l.Plan.Notes, notes...)
 	}
+
 	l.env = l.engineEnv()
+
 	return nil
 }
 
@@ -327,6 +364,7 @@ func (c *containerCommand) checkDeviceFiles(form container.Form) error {
 		if len(c.facts.Broken) > 0 {
 			why = "a CDI file cannot be read (" + strings.Join(c.facts.Broken, "; ") + ")"
 		}
+
 		return fmt.Errorf("cannot give %s to a container of %s: it is not there, and %s; list the GPUs for containers: sudo gpuard setup cdi", file, c.engine.Name, why)
 	}
 	return nil
@@ -347,10 +385,12 @@ func (l *Launch) leasedDevices() (all []gpu.Device, err error) {
 		if !found {
 			return nil, fmt.Errorf("cannot find GPU %d again", given.Index)
 		}
+
 		one := *d
 		if slice != nil {
 			one.UUID = slice.UUID
 		}
+
 		all = append(all, one)
 	}
 	return all, nil

@@ -38,16 +38,20 @@ func watchDrift(host *machine.Host, spec job.Spec, kinds []string) moveWatch {
 	if len(kinds) == 0 {
 		return nil
 	}
+
 	quiet := *host
+
 	// A slow reading needs no line.
 	quiet.Say = func(string) {}
 	w := &driftWatch{host: &quiet, spec: spec, interval: host.Times.Drift, drift: health.Drift{Minute: host.Times.Minute}}
 	if w.interval == 0 {
 		w.interval = driftInterval
 	}
+
 	for _, k := range kinds {
 		w.drift.Kinds = append(w.drift.Kinds, health.Kind(k))
 	}
+
 	return w.watchDevices
 }
 
@@ -66,9 +70,11 @@ func (w *driftWatch) watchDevices(ctx context.Context, on job.Lease) <-chan move
 		}
 		w.drift.RecordMove(now, left)
 	}
+
 	w.on, w.asked = on.Devices, health.Move{}
 	moves := make(chan moveRequest)
 	go w.readDevices(ctx, moves)
+
 	return moves
 }
 
@@ -89,11 +95,13 @@ func (w *driftWatch) readDevices(ctx context.Context, moves chan<- moveRequest) 
 				}
 			}
 		}
+
 		pause := w.interval
 		if strings.Contains(m.Source, "nvidia-smi") {
 			// Each reading is a process that starts the driver's library again.
 			pause *= 2
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -109,12 +117,15 @@ func (w *driftWatch) judgeReading(ctx context.Context, m gpu.Machine) (moveReque
 	if ctx.Err() != nil {
 		return moveRequest{}, false
 	}
+
 	asked, ok := w.drift.AddSample(m, w.on, w.timeLeft(m.Taken))
 	if !ok {
 		return moveRequest{}, false
 	}
+
 	w.asked = asked
 	d, _, _ := m.FindDevice(asked.GPU)
+
 	return moveRequest{reason: fmt.Sprintf("%s: %s %s", asked.Kind, machine.DeviceName(m, *d), asked.Reason), avoid: asked.Avoid}, true
 }
 

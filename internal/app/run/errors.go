@@ -37,6 +37,7 @@ func (s *supervision) awaitDriverError(l *Launch, child *launch.Child, heard <-c
 		return
 	}
 	const moment = 300 * time.Millisecond
+
 	for over := time.After(moment); ; {
 		select {
 		case e, open := <-heard:

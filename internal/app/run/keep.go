@@ -29,6 +29,7 @@ func (s *supervision) holdReference(l *Launch) error {
 	}
 	var err error
 	s.kept, err = l.claimed.Held.DupLock()
+
 	return err
 }
 
@@ -38,10 +39,12 @@ func (s *supervision) dropReference(l *Launch) {
 	if s.kept == nil {
 		return
 	}
+
 	defer l.claimed.Folder.AnnounceEnd(l.claimed.Held.Lease)()
 	_ = s.kept.Close()
 	s.kept = nil
 	last := s.lastLease(l)
+
 	// A lease without a lock is over.
 	_, _ = l.claimed.Folder.EndIfUnheld(last, last.Boot)
 }
@@ -67,6 +70,7 @@ func (s *supervision) reuseLease(ctx context.Context, l *Launch) (next *Launch, 
 	case s.kept == nil:
 		return nil, "its share goes through MPS, whose daemon begins anew"
 	}
+
 	m, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return nil, err.Error()
@@ -74,10 +78,12 @@ func (s *supervision) reuseLease(ctx context.Context, l *Launch) (next *Launch, 
 	if why := claim.UnfitReason(m, l.Plan.UUIDs()); why != "" {
 		return nil, why
 	}
+
 	self, err := s.host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return nil, err.Error()
 	}
+
 	lease, err := l.claimed.Folder.TransferLease(l.claimed.Held.Lease, os.Getpid(), self.Start, 0)
 	switch {
 	case errors.Is(err, store.ErrReleased):
@@ -85,9 +91,11 @@ func (s *supervision) reuseLease(ctx context.Context, l *Launch) (next *Launch, 
 	case err != nil:
 		return nil, err.Error()
 	}
+
 	again := *l
 	again.claimed.Held.Lease, again.claimed.Held.Lock = lease, s.kept
 	s.kept = nil
+
 	return &again, ""
 }
 
@@ -97,16 +105,20 @@ func (s *supervision) giveBackDevices(l *Launch, why string) {
 	if s.service.freed != nil {
 		s.service.freed()
 	}
+
 	if len(l.Plan.Devices) == 0 {
 		return
 	}
+
 	names := make([]string, len(l.Plan.Devices))
 	for i, d := range l.Plan.Devices {
 		names[i] = d.String()
 	}
+
 	if why != "" {
 		why += ": "
 	}
+
 	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
 }
 
@@ -114,6 +126,7 @@ func (s *supervision) giveBackDevices(l *Launch, why string) {
 func waitPause(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return true
@@ -130,6 +143,7 @@ func (s *supervision) remainingHolders(l *Launch) []job.Blocker {
 		return nil
 	}
 	const patience = time.Second
+
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lease, found := l.claimed.Folder.Own(l.Lease)
 		if !found {

@@ -46,13 +46,16 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 	if care == nil {
 		return nil
 	}
+
 	t := &Task{Spec: spec, Care: *care, Oversight: o}
+
 	// The queue or the sweep starts it again, and tells.
 	t.Care.Retries, t.Care.Any, t.Care.Notify = 0, false, ""
 	t.Care.Log = ""
 	if t.Care.LogLimit > 0 {
 		t.Care.Log = log
 	}
+
 	return t
 }
 
@@ -79,12 +82,14 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	if err == nil {
 		err = json.Unmarshal(text, t)
 	}
+
 	if err != nil || len(t.Spec.Command) == 0 {
 		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
 	}
 	if err := emptyInput(); err != nil {
 		return err
 	}
+
 	daemonize.SetProcessName(keeperName)
 	host.Machine, host.PrivateState = t.Machine, t.Private
 	host.Say = func(text string) {
@@ -93,6 +98,7 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 			fmt.Fprintln(os.Stderr, LogLine(text))
 		}
 	}
+
 	// Which the command inherits.
 	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(ctx, signals...)
@@ -102,6 +108,7 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	if err == nil {
 		_, end, err = l.Supervise(ctx, t.Care, t.sayNotes)
 	}
+
 	switch {
 	case err != nil && ctx.Err() != nil:
 		// Asked to end before the start.
@@ -110,7 +117,9 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 		notes.Ended(0, exit.RunCode(err), "", false, err.Error())
 		return err
 	}
+
 	end()
+
 	return nil
 }
 
@@ -131,21 +140,25 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 		syscall.CloseOnExec(t.Lock)
 		lock = os.NewFile(uintptr(t.Lock), "lease") //nolint:gosec // a descriptor
 	}
+
 	l = &Launch{host: host, spec: t.Spec, argv: t.Spec.Command, open: launch.OpenDescriptors(), parent: os.Getppid(), isRestart: true, oversight: t.Oversight, task: t}
 	l.claimed, err = t.Handed.TakeOver(ctx, host, lock)
 	if err != nil {
 		return nil, err
 	}
+
 	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.UnmaskedEnv().With(t.Handed.Vars)
 	l.wall = t.Handed.Wall
 	err = l.findProgram(ctx)
 	if err == nil && t.Spec.Ranks != nil {
 		err = l.prepareRanks()
 	}
+
 	if err != nil {
 		l.releaseLease()
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -156,5 +169,6 @@ func emptyInput() error {
 		return err
 	}
 	defer null.Close() //nolint:errcheck // nothing was written
+
 	return syscall.Dup3(int(null.Fd()), 0, 0)
 }

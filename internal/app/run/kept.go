@@ -17,5 +17,6 @@ func (l *Launch) nextStart() *holder.NextStart {
 		// Gone already, such as while we waited in line.
 		return nil
 	}
+
 	return &holder.NextStart{While: l.spec.KeepWhile, Parent: holder.Process{PID: l.parent, Start: s.Start}}
 }

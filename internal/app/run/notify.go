@@ -66,6 +66,7 @@ func (n Notice) Send(who string, env visible.Env, folder string, out *os.File, w
 		if err != nil {
 			return err
 		}
+
 		// The URL may be a secret, and all users see argv.
 		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "-K", "-"}
 		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
@@ -73,29 +74,35 @@ func (n Notice) Send(who string, env visible.Env, folder string, out *os.File, w
 	case who == notifyDesktop:
 		argv = []string{"notify-send", "gpuard", n.Text}
 	}
+
 	path, err := launch.FindCommand(argv[0])
 	if err != nil {
 		return err
 	}
+
 	read, err := batch.InputFile([]byte(input))
 	if err != nil {
 		return err
 	}
+
 	defer read.Close() //nolint:errcheck // the command has its own
 	pid, err := batch.StartCommand(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: out}, read)
 	if err != nil || !wait {
 		return err
 	}
+
 	over := make(chan struct{})
 	go func() {
 		_, _ = batch.AwaitChild(pid)
 		batch.ReapChild(pid)
 		close(over)
 	}()
+
 	select {
 	case <-over:
 	case <-time.After(notifyTimeout):
 	}
+
 	return nil
 }
 
@@ -104,19 +111,23 @@ func (s *supervision) tellEnd() {
 	if s.care.Notify == "" || s.done.Asked {
 		return
 	}
+
 	n := Notice{Name: machine.JobName(s.spec), State: "done", Exit: s.done.Code, Log: s.care.Log}
 	how := n.State
 	if s.done.Code != 0 || s.done.Signal != "" || s.done.TimedOut {
 		n.State, how = "failed", s.last.EndText()
 	}
+
 	if s.done.TimedOut {
 		n.Exit, how = exit.TimedOut, "its time was over"
 	}
+
 	n.Text = fmt.Sprintf("%s: %s after %s", prose.Clean(n.Name), how, s.done.Ran.Round(time.Second))
 	folder, err := os.Getwd()
 	if err == nil {
 		err = n.Send(s.care.Notify, s.host.Env, folder, os.Stderr, true)
 	}
+
 	if err != nil {
 		s.host.Say(fmt.Sprintf("cannot tell of the end of the command (--notify): %v", err))
 	}

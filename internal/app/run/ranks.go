@@ -30,6 +30,7 @@ func PlanRanks(host *machine.Host, spec job.Spec, plan job.Plan) *ranks.Plan {
 	if spec.Ranks == nil {
 		return nil
 	}
+
 	// Without it nothing is said of processors.
 	m, _ := host.Read(context.Background(), gpu.Identity|gpu.Links)
 	return ranks.PlanOf(spec.Ranks.Torchrun, rankVisibility(spec, plan), rankMembers(host, spec, plan, m))
@@ -53,9 +54,11 @@ func rankMembers(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine
 	if n == 0 {
 		n = len(plan.Devices)
 	}
+
 	if n == 0 {
 		n = max(1, spec.GPUs, len(spec.Devices))
 	}
+
 	out := make([]ranks.Member, n)
 	for i := range out {
 		out[i].Node = -1
@@ -66,6 +69,7 @@ func rankMembers(host *machine.Host, spec job.Spec, plan job.Plan, m gpu.Machine
 			out[i].Node, out[i].CPUs = nodeCPUs(host, *d.NUMA)
 		}
 	}
+
 	return out
 }
 
@@ -76,14 +80,17 @@ func nodeCPUs(host *machine.Host, node int) (int, string) {
 	if err != nil {
 		return -1, ""
 	}
+
 	cpus, err := ranks.ParseCPUs(list)
 	if err != nil {
 		return -1, ""
 	}
+
 	cpus = cpus.Intersect(allowedCPUs())
 	if len(cpus) == 0 {
 		return -1, ""
 	}
+
 	return node, cpus.String()
 }
 
@@ -103,23 +110,28 @@ func (l *Launch) prepareRanks() error {
 		}
 		l.meeting = kept
 	}
+
 	var m gpu.Machine
 	if l.claimed != nil {
 		m = l.claimed.Machine
 	}
+
 	crew := ranks.Crew{Port: l.meeting.Number, FD: l.meeting.FD, Grace: r.Grace, Join: cmp.Or(host.Times.Join, joinTime), JSON: r.JSON, Members: rankMembers(host, l.spec, l.Plan, m)}
 	if r.Own && l.claimed != nil {
 		l.setRankDevices(crew, m)
 	}
+
 	crew.ShareThreads(host.Env, allowedCPUs())
 	text, err := crew.Encode()
 	if err != nil {
 		return err
 	}
+
 	vars := []visible.Var{{Name: ranks.Variable, Value: text}}
 	if l.open != nil {
 		l.open[crew.FD] = true
 	}
+
 	l.crew = ranks.PlanOf(r.Torchrun, rankVisibility(l.spec, l.Plan), crew.Members)
 	if r.Torchrun {
 		more, err := l.makeTorchrunCommand(crew)
@@ -130,9 +142,11 @@ func (l *Launch) prepareRanks() error {
 	} else {
 		l.path, l.argv = ownExecutable(), append([]string{"gpuard", machine.RanksFlag}, l.argv...)
 	}
+
 	l.crew.Port = &l.meeting.Number
 	l.env = visible.Env(l.env).With(vars)
 	l.Plan.Notes = append(l.Plan.Notes, RankNotes(host, l.spec, l.Plan)...)
+
 	return nil
 }
 
@@ -174,20 +188,25 @@ func findTorchrun(ctx context.Context, host *machine.Host) (path string, argv []
 	if err == nil {
 		return path, []string{program}, nil
 	}
+
 	for _, python := range []string{"python3", "python"} {
 		found, unfound := launch.FindCommand(python)
 		if unfound != nil {
 			continue
 		}
+
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
 		has := interpreter.HasModule(looking, found, "torch")
 		cancel()
 		if has {
 			return found, []string{python, "-m", "torch.distributed.run"}, nil
 		}
+
 		err = fmt.Errorf("%w, and %s has no PyTorch either; activate the environment that has, or install it: %s -m pip install torch", err, found, python)
+
 		return "", nil, err
 	}
+
 	return "", nil, fmt.Errorf("%w, and no python3 either; activate the environment that has PyTorch, or start the processes without torchrun: gpuard run --ranks -- ./program", err)
 }
 
@@ -197,19 +216,24 @@ func (l *Launch) makeTorchrunCommand(crew ranks.Crew) ([]visible.Var, error) {
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
+
 	self := ownExecutable()
 	if self == selfExe {
 		return nil, errors.New("cannot find this program again, through which torchrun starts its processes: its file was replaced just now; try again")
 	}
+
 	l.argv = slices.Concat(l.argv, t.Line(l.host.Env, len(crew.Members), crew.Port, []string{self, machine.RankFlag}))
 	var vars []visible.Var
+
 	for _, name := range ranks.OverruledVariables() {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
+
 	if n := crew.ThreadCount(); n != "" {
 		// Or torchrun would set 1, and warn of it.
 		vars = append(vars, visible.Var{Name: "OMP_NUM_THREADS", Value: n})
 	}
+
 	return vars, nil
 }
 
@@ -225,5 +249,6 @@ func ownExecutable() string {
 	if _, err := os.Stat(self); err != nil {
 		return selfExe
 	}
+
 	return self
 }

@@ -69,29 +69,36 @@ func (j joinWatch) sayMissing(begun map[int]bool) bool {
 			trees[rank], begun[rank] = host.Proc.ProcessTree(pid), true
 		}
 	}
+
 	if j.agent > 0 && len(begun) < len(trees) {
 		// torchrun starts one after the other.
 		return false
 	}
+
 	groups := trees
 	if j.agent > 0 {
 		groups = append(slices.Clone(trees), []int{j.agent})
 	}
+
 	joined, leader := host.Proc.ConnectedGroups(j.crew.Port, groups)
 	if leader < 0 {
 		return false
 	}
+
 	for rank, tree := range trees {
 		if joined[rank] || len(tree) == 0 {
 			continue
 		}
+
 		others := slices.Concat(slices.Delete(slices.Clone(trees), rank, rank+1)...)
 		m := missingRank{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: prose.Clean(host.Proc.LastLine(tree, others))}
 		if s, err := host.Proc.Stat(m.PID); err == nil {
 			m.State = s.State
 		}
+
 		j.reportMissing(m, leader)
 	}
+
 	return true
 }
 
@@ -100,18 +107,22 @@ func (j joinWatch) reportMissing(m missingRank, leader int) {
 		_ = json.NewEncoder(j.out).Encode(m)
 		return
 	}
+
 	state := map[string]string{"R": "it runs", "S": "it sleeps", "D": "it waits in the kernel, for a disk or a driver", "T": "it is stopped", "t": "a debugger holds it"}[m.State]
 	where := fmt.Sprintf("rank %d", leader)
 	if leader == len(j.crew.Members) {
 		where = "torchrun"
 	}
+
 	text := fmt.Sprintf("gpuard: rank %d (PID %d) has not joined the others for %v: it has no connection to port %d, where %s waits; %s",
 		m.Rank, m.PID, j.crew.Join, j.crew.Port, where, cmp.Or(state, "it is in state "+m.State))
+
 	if m.Last != "" {
 		text += fmt.Sprintf("; its last line: %q", prose.Brief(m.Last))
 	} else {
 		text += fmt.Sprintf("; see where: py-spy dump --pid %d", m.PID)
 	}
+
 	fmt.Fprintln(j.out, text)
 }
 
@@ -128,6 +139,7 @@ func startJoinWatch(crew ranks.Crew) error {
 	if err != nil {
 		return err
 	}
+
 	return launch.StartWatcher(JoinFlag, os.Getpid(), os.Stderr, strconv.Itoa(os.Getppid()), text)
 }
 
@@ -137,20 +149,25 @@ func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
 		return exit.Usagef("cannot watch ranks by hand: gpuard run --torchrun starts what does")
 	}
+
 	first, out, err := launch.InheritWatcherFDs(args[0], args[1])
 	if err != nil {
 		return err
 	}
+
 	defer first.Close() //nolint:errcheck // it ends with us
 	agent, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
+
 	crew, err := ranks.Decode(args[3])
 	if err != nil {
 		return err
 	}
+
 	joinWatch{host, crew, func() map[int]int { return ranksOf(host, agent) }, agent, out}.watchRanks(launch.ExitChannel(first))
+
 	return nil
 }
 
@@ -162,6 +179,7 @@ func ranksOf(host *machine.Host, agent int) map[int]int {
 		if err != nil || s.PPID != agent {
 			continue
 		}
+
 		env, err := host.Proc.Environ(pid)
 		rank, _ := visible.Env(env).Lookup("LOCAL_RANK")
 		if n, cerr := strconv.Atoi(rank); err == nil && cerr == nil {

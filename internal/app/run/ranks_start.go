@@ -29,13 +29,16 @@ func StartRanks(host *machine.Host, args []string) error {
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
 	}
+
 	host.Env = host.Env.With([]visible.Var{{Name: ranks.Variable, Unset: true}})
+
 	switch flag, command := args[0], args[1:]; {
 	case flag == machine.RanksFlag && len(command) > 0:
 		return leadRanks(host, crew, command)
 	case flag == machine.RankFlag && len(command) > 1:
 		return becomeRank(host, crew, command)
 	}
+
 	return exit.Usagef("cannot start ranks without a command: gpuard run --ranks -- COMMAND")
 }
 
@@ -46,21 +49,27 @@ func becomeRank(host *machine.Host, crew ranks.Crew, command []string) error {
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
 	}
+
 	argv := command[1:]
 	if command[0] == ranks.Python {
 		argv = append([]string{pythonAbove(host)}, argv...)
 	}
+
 	path, err := launch.FindCommand(argv[0])
 	if err != nil {
 		return err
 	}
+
 	if rank == "0" {
 		// It is only a hint.
 		_ = startJoinWatch(crew)
 	}
+
 	cpus, _ := ranks.ParseCPUs(m.CPUs)
+
 	// Where that is not allowed, it runs anywhere.
 	_ = affinity.BindThread(cpus, m.Node)
+
 	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1, nil)
 }
 
@@ -70,11 +79,13 @@ func pythonAbove(host *machine.Host) string {
 	if chosen, _ := host.Env.Lookup("PYTHON_EXEC"); chosen != "" {
 		return chosen
 	}
+
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(os.Getppid()), "cmdline"))
 	name, _, _ := strings.Cut(string(line), "\x00")
 	if err != nil || name == "" {
 		return "python3"
 	}
+
 	return name
 }
 
@@ -84,10 +95,13 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 	if err != nil {
 		return err
 	}
+
 	port.SetInherit(crew.FD, false)
 	c := launch.Command{Path: path, Argv: command}.NewChildGroup(len(crew.Members))
+
 	// Asked for its members when no rank is left.
 	family := proctree.AdoptOrphans(c.OwnsProcess, c.OwnsProcess, nil)
+
 	for i, m := range crew.Members {
 		cpus, _ := ranks.ParseCPUs(m.CPUs)
 		err := affinity.CallBound(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })
@@ -99,6 +113,7 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 			return err
 		}
 	}
+
 	over := make(chan struct{})
 	go joinWatch{host, crew, c.Running, 0, os.Stderr}.watchRanks(over)
 	failed, ended := awaitRanks(crew, c)
@@ -109,11 +124,14 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 		err = family.End(grace, "SIGTERM", job.KillGrace)
 		over()
 	}
+
 	family.StopReaping()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 	}
+
 	c.ExitAs(failed)
+
 	return nil
 }
 
@@ -137,10 +155,12 @@ func reportRank(e launch.ChildEnd, others int, asJSON bool) {
 		_ = json.NewEncoder(os.Stderr).Encode(rankEnd{"gpuard.run-rank/1", e.Number, e.PID, e.Code, e.Signal, others})
 		return
 	}
+
 	how := fmt.Sprintf("with exit code %d", e.Code)
 	if e.Signal != "" {
 		how = "by " + e.Signal
 	}
+
 	rest := ""
 	switch others {
 	case 0:
@@ -149,6 +169,7 @@ func reportRank(e launch.ChildEnd, others int, asJSON bool) {
 	default:
 		rest = fmt.Sprintf("; ending the other %d", others)
 	}
+
 	fmt.Fprintf(os.Stderr, "gpuard: rank %d (PID %d) ended %s%s\n", e.Number, e.PID, how, rest)
 }
 

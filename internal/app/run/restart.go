@@ -41,7 +41,9 @@ func (s *supervision) leaseOtherDevice(ctx context.Context, l *Launch, m moveReq
 		}
 		return nil
 	}
+
 	next.spec = s.spec
+
 	return next
 }
 
@@ -66,19 +68,23 @@ func (s *supervision) nextLaunch(ctx context.Context, l *Launch, child *launch.C
 		}
 		return nil
 	}
+
 	fault, broken := s.findFault(ctx, l)
 	next := s.life.DecideNext(s.last, fault)
 	s.done.Streak = s.life.Streak
 	if next.Say != "" {
 		s.host.Say(next.Say)
 	}
+
 	if !next.Start {
 		return nil
 	}
+
 	s.doomed = (EndReason{})
 	if s.service.ended != nil {
 		s.service.ended(s.done, next.Say)
 	}
+
 	return s.leaseNextStart(ctx, l, child, fault, broken, next.Pause)
 }
 
@@ -89,13 +95,16 @@ func (s *supervision) commandEnd(child *launch.Child) supervise.End {
 	if s.doomed.Why != "" {
 		e.Unfit, e.Ran = s.doomed.Why, s.doomed.Well
 	}
+
 	if !s.life.IsEndless() {
 		e.By = endSignal(child)
 	} else if child.LastSignalSince(time.Now().Add(-endSignalWindow)) != "" {
 		// A signal to gpuard; the job control signals of the command do not mean that.
 		s.done.Asked = true
 	}
+
 	e.Asked = s.done.Asked
+
 	return e
 }
 
@@ -106,6 +115,7 @@ func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *laun
 	if fault != "" && slices.Contains(s.care.Drift, "sick") {
 		s.why = "sick: " + fault
 	}
+
 	// What it left would be in the way.
 	s.endCommand(child)
 	against := ""
@@ -122,10 +132,12 @@ func (s *supervision) leaseNextStart(ctx context.Context, l *Launch, child *laun
 			return nil
 		}
 	}
+
 	s.giveBackDevices(l, against)
 	if !waitPause(ctx, pause) {
 		return nil
 	}
+
 	return s.leaseAvoiding(ctx, broken)
 }
 
@@ -141,7 +153,9 @@ func (s *supervision) leaseAvoiding(ctx context.Context, broken []gpu.UUID) *Lau
 		}
 		return nil
 	}
+
 	next.spec = s.spec
+
 	return next
 }
 
@@ -154,9 +168,11 @@ func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Laun
 		if !errors.As(err, &locked) {
 			return next, err
 		}
+
 		if !told {
 			s.host.Say("trying again until the command can be started: " + err.Error())
 		}
+
 		if !waitPause(ctx, time.Second) {
 			return nil, ctx.Err()
 		}
@@ -190,16 +206,19 @@ func (s *supervision) findFault(ctx context.Context, l *Launch) (fault string, b
 	if l.claimed == nil || !s.host.IsHardware() {
 		return "", nil
 	}
+
 	after, err := s.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
+
 	fault, broken = health.BlameDevices(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
 	broken = slices.DeleteFunc(broken, func(id gpu.UUID) bool {
 		// One that is gone is not given, and cannot be excluded.
 		_, _, there := after.FindDevice(id)
 		return !there
 	})
+
 	return fault, broken
 }
 

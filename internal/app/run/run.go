@@ -74,28 +74,34 @@ func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error
 		l.argv = []string{userShell(l.host)}
 		spec.Command = l.argv
 	}
+
 	l.spec = spec
 	if IsEngineCommand(spec.Command) {
 		return l.prepareContainer(ctx)
 	}
+
 	// What it remarks was said where the job was asked for.
 	_, err := claim.CheckCommand(l.host, spec, spec.Command, "")
 	if err == nil {
 		err = l.findProgram(ctx)
 	}
+
 	if err == nil {
 		// Before the claim: a misspelt command must not take a GPU.
 		err = l.leaseDevices(ctx)
 	}
+
 	if err == nil && spec.Ranks != nil {
 		err = l.prepareRanks()
 		if err != nil {
 			l.releaseLease()
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -110,6 +116,7 @@ func (l *Launch) findProgram(ctx context.Context) (err error) {
 		return nil
 	}
 	l.path, err = launch.FindCommand(l.argv[0])
+
 	return err
 }
 
@@ -123,34 +130,42 @@ func (l *Launch) leaseDevices(ctx context.Context) error {
 	if spec.CPU {
 		return l.useCPU(spec)
 	}
+
 	self, err := host.Proc.Stat(os.Getpid())
 	if err == nil && spec.KeepWhile != "" {
 		spec.KeepWhile, err = claim.KeptFile(host, spec)
 		l.spec.KeepWhile = spec.KeepWhile
 	}
+
 	if err != nil {
 		return err
 	}
+
 	spec, err = claim.SettleQuota(ctx, host, spec, l.isRestart)
 
 	if err != nil {
 		return err
 	}
+
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: machine.JobName(spec)})
 	if err != nil {
 		return err
 	}
+
 	l.Plan = d.Plan
 	if d.Held == nil {
 		// Fallen back to the CPU.
 		return l.useCPU(spec)
 	}
+
 	vars, err := claim.LeaseVariables(ctx, host, spec, d)
 	if err != nil {
 		return err
 	}
+
 	l.claimed, l.Plan, l.Lease, l.wall = d, d.Plan, d.Held.Lease.ID, d.Wall
 	l.env = host.UnmaskedEnv().With(vars)
+
 	return nil
 }
 
@@ -161,11 +176,13 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 	if err != nil {
 		return err
 	}
+
 	l.env = claim.EnvWithoutDevices(l.host, l.spec)
 	if l.spec.Ranks == nil {
 		// Ranks share the processors as gather says.
 		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowedCPUs()))...)
 	}
+
 	return nil
 }
 
@@ -176,13 +193,16 @@ func (l *Launch) Exec() error {
 	if l.wall.Level != job.NoIsolation {
 		behind = l.wall.Exec
 	}
+
 	if l.claimed == nil {
 		l.keepPort(true)
 		return launch.Exec(l.path, l.argv, l.env, l.open, -1, behind)
 	}
+
 	if l.claimed.Machine.Stuck {
 		return l.runAsChild()
 	}
+
 	fd, err := launch.DupInheritable(l.claimed.Held.Lock)
 	switch {
 	case err != nil:
@@ -195,15 +215,19 @@ func (l *Launch) Exec() error {
 	case l.spec.Timeout > 0:
 		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
 	}
+
 	if err == nil {
 		_ = l.claimed.Watch.Close()
 		err = l.startVerifier(os.Getpid())
 	}
+
 	if err == nil {
 		l.keepPort(true)
 		err = launch.Exec(l.path, l.argv, l.env, l.open, fd, behind)
 	}
+
 	l.releaseLease()
+
 	return err
 }
 
@@ -223,8 +247,10 @@ func (l *Launch) runAsChild() error {
 	if err != nil {
 		return err
 	}
+
 	l.host.Say(fmt.Sprintf("a driver call hangs, so the command runs as process %d beside gpuard", child.PID()))
 	child.WaitAndExit()
+
 	return nil
 }
 
@@ -239,9 +265,11 @@ func (l *Launch) startChild(c launch.Command, most time.Duration) (*launch.Child
 		l.releaseLease()
 		return nil, err
 	}
+
 	if l.task != nil && l.task.Limits != "" {
 		c.Path, c.Argv = limits.ExecCommand(l.task.Limits, c.Path, c.Argv)
 	}
+
 	l.keepPort(true)
 	defer l.keepPort(false)
 	noted := func(child *launch.Child) error {
@@ -250,26 +278,32 @@ func (l *Launch) startChild(c launch.Command, most time.Duration) (*launch.Child
 		}
 		return nil
 	}
+
 	c.Born = noted
 	if l.claimed == nil {
 		return c.Start()
 	}
+
 	c.Keep, err = launch.DupInheritable(l.claimed.Held.Lock)
 	if err != nil {
 		l.releaseLease()
 		return nil, err
 	}
+
 	c.Born = func(child *launch.Child) error {
 		// First: from now on its end is known, whatever becomes of this process.
 		_ = noted(child)
 		return l.handOver(child, c.Keep, most)
 	}
+
 	child, err := c.Start()
+
 	// Not before: the child would have the last one, and its exec would wait for the close.
 	l.claimed.Unwatch()
 	if err != nil {
 		l.releaseLease()
 	}
+
 	return child, err
 }
 
@@ -279,6 +313,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	if err != nil {
 		return err
 	}
+
 	lease, err := l.claimed.Folder.TransferLease(l.claimed.Held.Lease, child.PID(), s.Start, most)
 	switch {
 	case errors.Is(err, store.ErrReleased):
@@ -287,6 +322,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		// The lease is held all the same.
 		l.host.Say(err.Error())
 	}
+
 	l.claimed.Held.Lease = lease
 	orders := l.holderOrders()
 	switch {
@@ -296,15 +332,18 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		// When it has certainly ended is not noted.
 		orders.Until = 0
 	}
+
 	words, err := orders.Words()
 	if err != nil {
 		return err
 	}
+
 	err = child.StartHolder(keep, l.claimed.Held.Lock, words...)
 
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case !l.claimed.Machine.Stuck:
 		return l.startVerifier(child.PID())
@@ -312,6 +351,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		// The command runs even if this cannot be written.
 		_ = verify.HangingResult(child.PID(), machine.BaseName(l.spec.Command), l.claimed.Machine, l.claimed.Held.Lease).Print(os.Stderr, l.oversight.JSON)
 	}
+
 	return nil
 }
 
@@ -325,6 +365,7 @@ func userShell(host *machine.Host) string {
 		host.Say(fmt.Sprintf("%v, which SHELL names; starting /bin/sh instead", err))
 		return "/bin/sh"
 	}
+
 	return s
 }
 
@@ -337,9 +378,11 @@ func (l *Launch) PlanLine() string {
 	if l.isCreateOnly() {
 		return strings.TrimSuffix(claim.PlanLine(l.Plan, ""), ", lease ") + ", leased when it starts"
 	}
+
 	line := claim.PlanLine(l.Plan, l.Lease)
 	if l.crew != nil {
 		line += "; " + l.crew.String()
 	}
+
 	return line
 }

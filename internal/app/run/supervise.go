@@ -69,6 +69,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		said(text)
 		l.WriteLog(text)
 	})
+
 	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
 		s.log, err = logfile.StartLog(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil)
@@ -78,16 +79,20 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		}
 		l.log = s.log
 	}
+
 	s.tree = proctree.AdoptOrphans(s.isCommandChild, s.isHelper, nil)
 	child, err := s.runCommand(ctx, l)
 	s.tree.StopReaping()
 	if s.log != nil {
 		s.log.Close(time.Second)
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	s.tellEnd()
+
 	return &s.done, func() {
 		if s.done.TimedOut {
 			os.Exit(exit.TimedOut)
@@ -104,27 +109,34 @@ func (s *supervision) runCommand(ctx context.Context, l *Launch) (*launch.Child,
 			s.dropReference(l)
 			return nil, err
 		}
+
 		next := s.awaitCommand(ctx, l, child)
 		s.countRun(l, child)
 		if next == nil {
 			next = s.nextLaunch(ctx, l, child)
 		}
+
 		if next == nil && s.service.ended != nil {
 			// Processes that a service leaves behind end with it.
 			s.endCommand(child)
 		}
+
 		if next == nil || next.claimed != l.claimed {
 			s.dropReference(l)
 		}
+
 		if next == nil {
 			s.done.HeldBy = s.remainingHolders(l)
 		}
+
 		if l.claimed != nil && (next == nil || next.claimed != l.claimed) {
 			_ = l.claimed.Folder.Close()
 		}
+
 		if next == nil {
 			return child, nil
 		}
+
 		next.open, next.oversight, next.log, next.keeping = l.open, l.oversight, l.log, l.keeping
 		l = next
 	}
@@ -136,6 +148,7 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	if l.task != nil {
 		before += l.task.Before
 	}
+
 	l.env = visible.Env(l.env).WithRestart(before, s.why)
 	s.launch = l
 	l.labelContainer(s.done.Starts > 0)
@@ -145,6 +158,7 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 	if l.task != nil {
 		c.Dying = s.noteEnd
 	}
+
 	if s.log != nil && err == nil {
 		// Before anything is said of a start: a log that cannot be written refuses the first one.
 		c.Out, c.Err = s.log.Out, s.log.Err
@@ -155,25 +169,32 @@ func (s *supervision) startCommand(ctx context.Context, l *Launch) (*launch.Chil
 			s.host.Say(err.Error())
 		}
 	}
+
 	if err == nil {
 		err = s.told(l, 0)
 	}
+
 	if err != nil {
 		l.releaseLease()
 		return nil, err
 	}
+
 	s.birth.Lock()
 	child, err := l.startChild(c, s.withTimeLeft(s.spec).TimeLimit())
 	if err == nil {
 		s.now.Store(child)
 	}
+
 	s.birth.Unlock()
 	if err != nil {
 		return nil, err
 	}
+
 	s.done.Starts++
+
 	// The command runs even if this cannot be written.
 	_ = s.told(l, child.PID())
+
 	return child, nil
 }
 
@@ -185,9 +206,11 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 	if s.seek != nil && l.claimed != nil {
 		moves = s.seek(watching, l.claimed.Held.Lease)
 	}
+
 	heard := s.driverErrors(watching, l)
 	over, quiet := limitTimer(s.left)
 	defer quiet()
+
 	// Of a search for another device that is under way.
 	var found chan *Launch
 	var wanted moveRequest
@@ -197,15 +220,19 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 		if why != "" {
 			s.sayAlways(why + ": ending the command")
 		}
+
 		s.endCommand(child)
+
 		return nil
 	}
+
 	for {
 		select {
 		case <-child.Ended():
 			s.awaitDriverError(l, child, heard)
 			stop()
 			s.releaseSearch(found)
+
 			return nil
 		case e, open := <-heard:
 			if !open {
@@ -235,6 +262,7 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 				continue
 			}
 			stop()
+
 			return s.moveCommand(child, next, wanted.reason)
 		}
 	}
@@ -267,6 +295,7 @@ func (s *supervision) moveCommand(child *launch.Child, next *Launch, why string)
 		return nil
 	default:
 	}
+
 	s.host.Say(fmt.Sprintf("%s: asking the command to end (%s), to start it again", why, s.care.Stop))
 	asked := time.Now()
 	s.endCommand(child)
@@ -274,7 +303,9 @@ func (s *supervision) moveCommand(child *launch.Child, next *Launch, why string)
 		next.releaseLease()
 		return nil
 	}
+
 	s.why = why
+
 	return next
 }
 
@@ -290,19 +321,24 @@ func (s *supervision) endCommand(child *launch.Child) {
 		case <-grace.Done():
 		}
 	}()
+
 	child.IgnoreStops()
 	if asked, _ := s.launch.endContainer(s.care.Stop); !asked {
 		child.SendSignal(s.care.Stop)
 	}
+
 	child.SendSignal("SIGCONT")
+
 	select {
 	case <-child.Ended():
 	case <-grace.Done():
 	}
+
 	if err := s.tree.End(grace, s.care.Stop, job.KillGrace); err != nil {
 		s.host.Say(err.Error())
 		child.AssumeKilled()
 	}
+
 	if _, err := s.launch.endContainer(""); err != nil {
 		s.host.Say(fmt.Sprintf("cannot end the container: %v", err))
 	}
@@ -316,9 +352,11 @@ func (s *supervision) countRun(l *Launch, child *launch.Child) {
 	if s.left > 0 {
 		s.left = max(s.left-ran, time.Nanosecond)
 	}
+
 	if peak > 0 && (s.done.Peak == nil || peak > int64(*s.done.Peak)) {
 		s.done.Peak = bytesOf(peak)
 	}
+
 	child.Rest()
 	why := isolate.ProgramDoubt(l.Plan.Isolation, filepath.Base(l.argv[0]))
 	if code > 0 && signal == "" && why != "" && l.Plan.Isolation != job.Cgroup {
@@ -351,6 +389,7 @@ func (s *supervision) isCommandChild(pid int) bool {
 	s.birth.Lock()
 	defer s.birth.Unlock()
 	child := s.now.Load()
+
 	return child != nil && (pid == child.PID() || child.OwnsProcess(pid))
 }
 

@@ -21,6 +21,7 @@ func (l *Launch) holderOrders() *holder.Orders {
 	} else {
 		o.Containers = &engine.Watch{Engine: l.contained.engine.ForHolder(), Lease: l.Lease, Names: l.contained.names}
 	}
+
 	return o
 }
 

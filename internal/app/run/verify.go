@@ -29,15 +29,19 @@ func (l *Launch) startVerifier(pid int) error {
 	if o == nil {
 		return nil
 	}
+
 	var leased []string
+
 	for _, id := range l.claimed.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}
+
 	out := os.Stderr
 	if l.log != nil && (l.task != nil || l.keeping.ended != nil) {
 		// What its owner reads is the log.
 		out = l.log.Err
 	}
+
 	return launch.StartWatcher(verify.Flag, pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 

@@ -44,10 +44,12 @@ func (r *runner) handOffLock() error {
 		defer r.mu.Unlock()
 		err := r.catchUp()
 		more = err == nil && r.state.HasStartable()
+
 		return errors.Join(err, r.lock.Close())
 	})
 	if err == nil && more {
 		err = r.work.Keep()
 	}
+
 	return err
 }

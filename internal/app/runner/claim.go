@@ -26,25 +26,30 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 	if err != nil {
 		return r.recordFailedStart(run, err)
 	}
+
 	// A file system may take as long for the log as the claim takes.
 	what.log = sync.OnceValues(func() (*os.File, error) { return openLog(what.Log) })
 	if !r.work.Each {
 		// Start has its error.
 		go func() { _, _ = what.log() }()
 	}
+
 	desk, err := what.Desk(ctx)
 	if err != nil {
 		return r.failOrRetry(ctx, run, err)
 	}
+
 	command := cmp.Or(what.Name, machine.BaseName(what.Argv))
 	if !r.work.Each {
 		seat, err := r.claimDevices(ctx, desk, command)
 		return r.startInBackground(ctx, run, what, seat, err)
 	}
+
 	if what.CPU {
 		// There is room: only this goroutine takes one.
 		r.cpus <- struct{}{}
 	}
+
 	seat, err := desk.TryNow(ctx, command)
 	var refusal *job.Refusal
 	if err == nil && seat.Said != "" {
@@ -56,9 +61,11 @@ func (r *runner) leaseAndStart(ctx context.Context, run int) error {
 		})
 		return nil
 	}
+
 	if err == nil || !errors.As(err, &refusal) || refusal.Never {
 		return r.startInBackground(ctx, run, what, seat, err)
 	}
+
 	return r.queueForLease(ctx, run, what, func(ctx context.Context, queued func()) (*claim.CommandLease, error) {
 		return desk.Wait(ctx, command, queued)
 	})
@@ -77,6 +84,7 @@ func (r *runner) startInBackground(ctx context.Context, run int, what StartOptio
 			r.stopWithError(err)
 		}
 	})
+
 	return nil
 }
 
@@ -89,6 +97,7 @@ func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, 
 	case <-ctx.Done():
 		return r.startWithSeat(ctx, run, what, nil, ctx.Err())
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	r.setStop(run, cancel)
 	r.setTicket(run, true)
@@ -104,10 +113,12 @@ func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, 
 			r.stopWithError(err)
 		}
 	})
+
 	select {
 	case <-placed:
 	case <-done:
 	}
+
 	return nil
 }
 
@@ -116,15 +127,19 @@ func (r *runner) queueForLease(ctx context.Context, run int, what StartOptions, 
 func (r *runner) displaceLast(run int) bool {
 	var runs []int
 	var own []queue.Own
+
 	for other, o := range r.tickets {
 		runs, own = append(runs, other), append(own, o)
 	}
+
 	last := r.queueOrder(run).IndexToDisplace(own, time.Now().UnixNano())
 	if last < 0 || r.stops[runs[last]] == nil {
 		return false
 	}
+
 	delete(r.tickets, runs[last])
 	r.stops[runs[last]]()
+
 	return true
 }
 
@@ -161,6 +176,7 @@ func (r *runner) setStop(run int, stop func()) {
 func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 	var refusal *job.Refusal
 	var usage *exit.Usage
+
 	switch {
 	case !r.work.Each || errors.Is(err, syscall.ENOSPC):
 		r.abandonStart(run)
@@ -168,6 +184,7 @@ func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 	case errors.As(err, &refusal) || errors.As(err, &usage) || errors.Is(err, os.ErrNotExist):
 		return r.recordFailedStart(run, err)
 	}
+
 	r.sayDelay(err)
 	<-r.slots
 	ctx, cancel := context.WithCancel(ctx)
@@ -182,6 +199,7 @@ func (r *runner) failOrRetry(ctx context.Context, run int, err error) error {
 		r.requeueRun(run)
 		r.wakeDispatch()
 	})
+
 	return nil
 }
 
@@ -228,9 +246,11 @@ func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, 
 		r.abandonStart(run)
 		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
+
 	if err != nil {
 		return r.failOrRetry(ctx, run, err)
 	}
+
 	if seat.Said != "" && !what.CPU {
 		select {
 		case r.cpus <- struct{}{}:
@@ -238,10 +258,12 @@ func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, 
 		case <-ctx.Done():
 		}
 	}
+
 	if r.work.Keep == nil && batch.HasHungUp(lifeFD) {
 		// Without delay: the goroutine that reads it may run later.
 		r.cancel()
 	}
+
 	r.mu.Lock()
 	wanted := r.state.MayStart(run)
 	r.mu.Unlock()
@@ -250,15 +272,18 @@ func (r *runner) startWithSeat(ctx context.Context, run int, what StartOptions, 
 		r.abandonStart(run)
 		return seat.Release()
 	}
+
 	err = r.startRun(run, what, seat)
 	if err != nil {
 		_ = seat.Release()
 	}
+
 	if errors.Is(err, errUnwanted) {
 		r.leaveProcessor(what)
 		r.abandonStart(run)
 		return nil
 	}
+
 	return err
 }
 
@@ -281,6 +306,7 @@ func (r *runner) claimDevices(ctx context.Context, desk *claim.Allocator, comman
 func (r *runner) awaitOwnRun() bool {
 	timer := time.NewTimer(ownRunWait)
 	defer timer.Stop()
+
 	select {
 	case <-r.freed:
 		return true

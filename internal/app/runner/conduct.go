@@ -56,12 +56,15 @@ func (f *Folder) Add(e batchlog.Event) error {
 	if err == nil {
 		err = f.Journal.Append(line)
 	}
+
 	if err == nil {
 		err = f.CatchUp()
 	}
+
 	if err == nil && f.Ended != nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && f.State.Over(e.Run) {
 		err = f.Ended(e.Run)
 	}
+
 	return err
 }
 
@@ -128,6 +131,7 @@ func (c *runsParent) isAwaited(pid int) bool {
 	p, found := sys.ReadProcess(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return !found || p.Session == pid || !slices.Contains(c.runners, p.Session)
 }
 
@@ -147,11 +151,13 @@ func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Sig
 			err = c.watchRunner(nil, closedChannel(), func() {})
 		}
 	}
+
 	c.caught.Stop()
 	c.tree.StopReaping()
 	if err == nil {
 		err = c.failure
 	}
+
 	return c.heard, err
 }
 
@@ -161,15 +167,18 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
+
 	defer ours.Close() //nolint:errcheck // nothing was written
 	theirs, messages, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
+
 	defer theirs.Close() //nolint:errcheck // read only
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.Dir)
 	cmd.Args = []string{cmp.Or(c.Host.Name, "gpuard"), c.Flag, c.Dir}
 	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = c.Work, os.Stderr, []*os.File{life, messages, c.Lock}
+
 	// The keys of the terminal are not for it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -177,6 +186,7 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
+
 	c.mu.Lock()
 	c.runners = append(c.runners[max(0, len(c.runners)-mostRunners+1):], cmd.Process.Pid)
 	c.mu.Unlock()
@@ -187,6 +197,7 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 		_ = cmd.Wait()
 		close(ended)
 	}()
+
 	done := c.State.Count.CountDone()
 	err = c.watchRunner(received, ended, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	if err != nil || c.failure != nil || c.heard != nil && c.State.Count.Running == 0 {
@@ -195,13 +206,16 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 	if err := c.inheritRuns(cmd.Process.Pid); err != nil {
 		return err
 	}
+
 	c.fruit++
 	if c.State.Count.CountDone() > done {
 		c.fruit = 0
 	}
+
 	if c.fruit == maxFruitlessRunners && c.heard == nil {
 		return fmt.Errorf("cannot go on: the process that starts the runs ended %d times without having done one (%v)", maxFruitlessRunners, cmd.ProcessState)
 	}
+
 	return nil
 }
 
@@ -209,6 +223,7 @@ func (c *runsParent) superviseRunner(ctx context.Context) error {
 func (c *runsParent) watchRunner(received <-chan runnerMessage, ended <-chan struct{}, stop func()) error {
 	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
+
 	for over := false; !over || received != nil || c.Queue && ended == nil && len(c.left) > 0 && !c.State.HasStartable(); {
 		if c.Queue && len(c.left) == 0 {
 			tick.Stop()
@@ -234,6 +249,7 @@ func (c *runsParent) watchRunner(received <-chan runnerMessage, ended <-chan str
 			return err
 		}
 	}
+
 	return c.showProgress()
 }
 
@@ -287,12 +303,14 @@ func (c *runsParent) showProgress() error {
 	err := c.CatchUp()
 	c.now.Count = c.State.Count
 	c.show(c.now)
+
 	for _, s := range c.left {
 		// The runner does not know them.
 		if c.Queue && s.pid > 0 && !c.State.IsWanted(s.run) && c.Host.Proc.IsAlive(s.pid, s.start) {
 			endRun(s.pid, s.start, s.kept, "SIGTERM", map[int]uint64{})
 		}
 	}
+
 	return err
 }
 

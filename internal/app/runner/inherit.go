@@ -25,11 +25,13 @@ func (c *runsParent) inheritRuns(runner int) error {
 	if err == nil {
 		err = c.CatchUp()
 	}
+
 	// Those are awaited already.
 	open := slices.DeleteFunc(c.State.RunsIn(batchlog.Begun, batchlog.Running), c.isLeft)
 	if err != nil || len(open) == 0 {
 		return err
 	}
+
 	children := c.settledChildren(runner)
 	for _, run := range open {
 		born := c.State.Runs[run].BirthEvent()
@@ -41,11 +43,13 @@ func (c *runsParent) inheritRuns(runner int) error {
 			}
 			return c.mayBeNewRun(run, p)
 		})
+
 		command, goesOn := sys.Process{}, false
 		if running && i < 0 && born.Kept {
 			// It was killed, and the runner has buried it.
 			command, goesOn = commandOf(born, c.Mark+"="+c.Path(run))
 		}
+
 		switch {
 		case goesOn:
 			e = batchlog.Event{Kind: batchlog.Moved, Run: run, At: e.At, PID: command.PID, Ticks: command.Start, Lease: born.Lease, Devices: born.Devices}
@@ -56,18 +60,22 @@ func (c *runsParent) inheritRuns(runner int) error {
 		default:
 			e.PID, e.Ticks = children[i].PID, children[i].Start
 		}
+
 		if err := c.Add(e); err != nil {
 			return err
 		}
 	}
+
 	open = slices.DeleteFunc(c.State.RunsIn(batchlog.Running), c.isLeft)
 	if len(open) > 0 && c.heard == nil {
 		c.Host.Say(fmt.Sprintf("the process that starts the runs was killed; waiting for the %d that it had started", len(open)))
 	}
+
 	if c.Queue && c.heard == nil {
 		c.awaitStrays(open)
 		return nil
 	}
+
 	return c.awaitChildren(open)
 }
 
@@ -92,6 +100,7 @@ func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
 	if p.Session != p.PID || p.Start < c.State.Runs[run].BirthEvent().Ticks || c.State.KnowsProcess(p.PID, p.Start) {
 		return false
 	}
+
 	// None of one that has ended.
 	env, _ := c.Host.Proc.Environ(p.PID)
 	for _, pair := range env {
@@ -99,6 +108,7 @@ func (c *runsParent) mayBeNewRun(run int, p sys.Process) bool {
 			return dir == c.Path(run)
 		}
 	}
+
 	return true
 }
 
@@ -126,8 +136,10 @@ func (c *runsParent) awaitChildren(runs []int) error {
 	if c.heard != nil {
 		c.stopAll()
 	}
+
 	tick := time.NewTicker(journalInterval)
 	defer tick.Stop()
+
 	for slices.ContainsFunc(c.left, func(s orphanedRun) bool { return s.child }) {
 		// Those of before are not ours to end.
 		select {
@@ -147,6 +159,7 @@ func (c *runsParent) awaitChildren(runs []int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,10 +169,12 @@ func (c *runsParent) stopAll() {
 		c.hurry()
 		return
 	}
+
 	grace := c.Grace
 	for _, run := range c.State.RunsIn(batchlog.Running) {
 		grace = max(grace, c.State.Runs[run].BirthEvent().Grace)
 	}
+
 	ctx, hurry := context.WithTimeout(context.Background(), grace)
 	c.hurry = hurry
 	go func() {

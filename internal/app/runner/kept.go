@@ -38,16 +38,19 @@ func KeepJob(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 2 {
 		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
 	}
+
 	run, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
+
 	write := func(e batchlog.Event) {
 		e.Run, e.At = run, time.Now().Truncate(time.Millisecond)
 		if err := appendEvent(args[0], e); err != nil {
 			host.Say("what is shown of this job is not up to date: " + err.Error())
 		}
 	}
+
 	return apprun.KeepTask(ctx, host, apprun.Notes{
 		Started: func(command int, lease string, devices []job.Given) {
 			e := batchlog.Event{Kind: batchlog.Moved, Command: command, Lease: lease, Devices: eventDevices(devices)}
@@ -68,11 +71,14 @@ func appendEvent(path string, e batchlog.Event) error {
 	if err != nil {
 		return err
 	}
+
 	j, err := journal.Open(path)
 	if err != nil {
 		return err
 	}
+
 	defer j.Close() //nolint:errcheck // the line is written
+
 	return j.Append(line)
 }
 
@@ -83,19 +89,24 @@ func (r *runner) keeperCommand(run, before int, what StartOptions, seat *claim.C
 	if err != nil {
 		return c, err
 	}
+
 	host := seat.Host()
 	task.Path, task.Spec.Command, task.Before, task.Machine, task.Private = what.Path, what.Argv, before, host.Machine, host.PrivateState
 	task.Spec.Name, task.Limits = what.Name, what.Limits
 	if seat.Lock != nil {
 		task.Lock = batch.LeaseFD()
 	}
+
 	text, err := json.Marshal(task)
 	if err != nil {
 		return c, err
 	}
+
 	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag, r.journal.Path(), strconv.Itoa(run)}, Dir: what.Folder, Lease: seat.Lock,
 		Env: visible.Env(firstOfEachName(append(what.Env, host.Env...))).WithRestart(0, "")} // that of an outer run
+
 	c.Input, err = batch.InputFile(text)
+
 	return c, err
 }
 
@@ -140,12 +151,14 @@ func firstBelow(keeper batchlog.Event, mark string) (first sys.Process, found, e
 		if p.Session != keeper.PID || p.PID == keeper.PID || p.Start < keeper.Ticks {
 			continue
 		}
+
 		env, err := proc.New("/proc").Environ(p.PID)
 		ours := err == nil && slices.Contains(env, mark)
 		if now, ok := sys.ReadProcess(p.PID); ok && now.Start == p.Start {
 			// It may have ended, or executed its program, meanwhile.
 			p = now
 		}
+
 		switch executed := !apprun.IsKeeperName(p.Name); {
 		case executed && (ours && !p.IsDead() || p.IsDead() && p.Parent == os.Getpid()):
 			return p, true, true
@@ -168,6 +181,7 @@ func endEvent(run *batchlog.Run, number int, ended batch.ExitStatus) batchlog.Ev
 	case ended.Signal == "SIGKILL":
 		return batchlog.Event{Kind: batchlog.Gone, Run: number}
 	}
+
 	return e
 }
 
@@ -178,6 +192,7 @@ func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.Comma
 	if !p.kept || err != nil || ended.Signal != "SIGKILL" {
 		return ended, err
 	}
+
 	r.mu.Lock()
 	err = r.catchUp()
 	born, ran, mark := r.state.Runs[p.run].BirthEvent(), r.state.Runs[p.run].RanEvent(), r.work.Mark(p.run)
@@ -185,10 +200,12 @@ func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.Comma
 	if err != nil || ran != nil {
 		return ended, err
 	}
+
 	command, found := commandOf(born, mark)
 	if !found {
 		return ended, nil
 	}
+
 	r.mu.Lock()
 	r.live[command.PID] = seat
 	r.graces[command.PID] = r.grace
@@ -200,10 +217,12 @@ func (r *runner) awaitProcess(now *atomic.Pointer[runProcess], seat *claim.Comma
 	if err := r.addEvent(e); err != nil {
 		r.stopWithError(err)
 	}
+
 	batch.ReapChild(p.pid)
 	if !r.stopping.Load() {
 		r.host.Say(fmt.Sprintf("the process that looked after PID %d was killed: it runs on, and nothing is done for it any more but its --timeout", command.PID))
 	}
+
 	return batch.AwaitChild(command.PID)
 }
 

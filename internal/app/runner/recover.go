@@ -18,10 +18,12 @@ func (c *runsParent) recoverRuns() error {
 	if len(open) == 0 {
 		return nil
 	}
+
 	boot, err := c.Host.Proc.BootID()
 	if err != nil {
 		return err
 	}
+
 	alive := 0
 	for _, run := range open {
 		born := c.State.Runs[run].BirthEvent()
@@ -29,25 +31,32 @@ func (c *runsParent) recoverRuns() error {
 		if born.Boot == boot {
 			one.pid, one.start, one.kept = c.survivingProcess(run, born)
 		}
+
 		if born.Kept && !one.kept && one.pid > 0 {
 			// Its keeper was killed.
 			if err := c.Add(batchlog.Event{Kind: batchlog.Moved, Run: run, At: time.Now(), PID: one.pid, Ticks: one.start, Lease: born.Lease, Devices: born.Devices}); err != nil {
 				return err
 			}
 		}
+
 		c.left = append(c.left, one)
 		if c.Host.Proc.IsAlive(one.pid, one.start) {
 			alive++
 		}
+
 		c.awaitStray(one)
 	}
+
 	if c.Queue {
 		return nil
 	}
+
 	if alive > 0 {
 		c.Host.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
+
 	var ended []batchlog.Event
+
 	for len(c.left) > 0 {
 		select {
 		case e := <-c.strays:
@@ -66,6 +75,7 @@ func (c *runsParent) recoverRuns() error {
 			}
 		}
 	}
+
 	return c.recordEnds(ended)
 }
 
@@ -110,8 +120,10 @@ func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event)
 		if err := c.CatchUp(); err != nil {
 			return err
 		}
+
 		run := &c.State.Runs[e.run]
 		keeper := run.BirthEvent()
+
 		// Which its Begin does not name.
 		keeper.PID, keeper.Ticks = e.pid, e.start
 		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
@@ -120,21 +132,27 @@ func (c *runsParent) recordStrayEnd(e orphanedRunEnd, write func(batchlog.Event)
 			c.awaitStray(c.left[i])
 			err := c.Add(batchlog.Event{Kind: batchlog.Moved, Run: e.run, At: time.Now(), PID: command.PID, Ticks: command.Start, Lease: run.BirthEvent().Lease, Devices: run.BirthEvent().Devices})
 			c.buryStray(e.orphanedRun)
+
 			return err
 		}
+
 		e.known = e.known || run.RanEvent() != nil
 	}
+
 	event := batchlog.Event{Kind: batchlog.Gone, Run: e.run}
 	if e.known {
 		event = endEvent(&c.State.Runs[e.run], e.run, e.ExitStatus)
 	}
+
 	if e.err != nil {
 		event.Exit, event.Problem = -1, e.err.Error()
 	}
+
 	event.Stopped = c.now.Stopped && event.Kind == batchlog.End
 	c.left = slices.Delete(c.left, i, i+1)
 	err := write(event)
 	c.buryStray(e.orphanedRun)
+
 	return err
 }
 
@@ -166,6 +184,7 @@ func (c *runsParent) recordEnds(ended []batchlog.Event) error {
 	if again > 0 {
 		c.Host.Say(fmt.Sprintf("the exit status of some interrupted runs is unknown (%d): they are done again", again))
 	}
+
 	return nil
 }
 
@@ -201,6 +220,7 @@ func (c *runsParent) processOf(run int, born batchlog.Event) (pid int, start uin
 		if p.IsDead() || p.Start < born.Ticks {
 			continue
 		}
+
 		env, err := c.Host.Proc.Environ(p.PID)
 		leads := p.Session == p.PID
 		switch {
@@ -209,6 +229,7 @@ func (c *runsParent) processOf(run int, born batchlog.Event) (pid int, start uin
 		case err == nil && pid == 0 && slices.Contains(env, mine):
 			pid, start = p.PID, p.Start
 		}
+
 		unclear = unclear || err == nil && leads && len(env) == 0
 	}
 	return pid, start, unclear

@@ -165,14 +165,17 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 		fmt.Fprintln(os.Stderr, "gpuard: cannot start a runner by hand: gpuard sweep and gpuard submit start theirs")
 		return
 	}
+
 	for fd := lifeFD; fd <= lockFD; fd++ {
 		syscall.CloseOnExec(fd)
 	}
+
 	lock := os.NewFile(lockFD, "the lock of the folder")
 	if err := WriteLockOwner(host, lock, runnerPlace); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 		return
 	}
+
 	// One run is started after the other: threads that hand that on to each other took a fifth more time.
 	runtime.GOMAXPROCS(1)
 	batch.SetNonblocking(messageFD)
@@ -184,13 +187,17 @@ func RunFolder(ctx context.Context, host *machine.Host, args []string, open func
 	if err == nil {
 		err = r.prepareRunner()
 	}
+
 	if err == nil {
 		err = r.runAll(ctx)
 	}
+
 	if err == nil && r.alone.Load() && r.work.Keep != nil {
 		err = r.handOffLock()
 	}
+
 	var refusal *job.Refusal
+
 	switch {
 	case errors.As(err, &refusal):
 		sendMessage(messageFD, runnerMessage{Refusal: refusal})
@@ -205,13 +212,16 @@ func (r *runner) prepareRunner() (err error) {
 	if err != nil {
 		return err
 	}
+
 	r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
+
 	r.slots, r.waits = make(chan struct{}, runsAtOnce(r.work.AtOnce)), make(chan struct{}, mostWaiting)
 	r.cpus = make(chan struct{}, runtime.NumCPU())
 	r.refillLines()
+
 	return nil
 }
 
@@ -242,9 +252,11 @@ func (r *runner) addToLine(run int) {
 	if r.work.Each {
 		arrival = r.state.Runs[run].Submitted.UnixNano()
 	}
+
 	if r.state.Runs[run].CPU {
 		line = &r.light
 	}
+
 	line.Add(r.state.Class(run), arrival, run)
 }
 
@@ -258,18 +270,22 @@ func (r *runner) runAll(ctx context.Context) error {
 	if r.work.Each {
 		go r.followJournal()
 	}
+
 	all := proctree.AdoptOrphans(r.isAwaited, machine.IsOwnHelper, isKeeper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatchRuns(ctx)
+
 		// The last one is started.
 		r.starts <- struct{}{}
 		close(dispatched)
 		r.attended.Wait()
 		close(over)
 	}()
+
 	touch := time.NewTicker(touchInterval)
 	defer touch.Stop()
+
 	for {
 		select {
 		case <-over:
@@ -280,6 +296,7 @@ func (r *runner) runAll(ctx context.Context) error {
 		case <-signals:
 			r.stopping.Store(true)
 			r.cancel()
+
 			select {
 			// So that nothing more is started, unless a driver call hangs.
 			case <-dispatched:
@@ -316,12 +333,15 @@ func (r *runner) endProcesses(all *proctree.Tree, over <-chan struct{}, signals 
 		case <-grace.Done():
 		}
 	}()
+
 	err := all.End(grace, "SIGTERM", job.KillGrace)
+
 	// So that the next signal is not taken for this.
 	hurry()
 	if err != nil {
 		r.host.Say(err.Error())
 	}
+
 	select {
 	case <-over:
 	case <-time.After(job.KillGrace):
@@ -333,12 +353,14 @@ func (r *runner) isAwaited(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, known := r.live[pid]
+
 	return known
 }
 
 func (r *runner) touchLeases() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, seat := range r.live {
 		seat.TouchLease()
 	}
@@ -371,9 +393,11 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 			// One that needs no device does not wait for those that do.
 			run, more = r.takeRun(&r.light)
 		}
+
 		if !more {
 			run, more = r.takeWaiting()
 		}
+
 		busy := len(r.live) + len(r.taken)
 		for one := range r.resting {
 			if r.state.MayStart(one) {
@@ -381,10 +405,12 @@ func (r *runner) nextRun(ctx context.Context) (run int, more bool) {
 				busy++
 			}
 		}
+
 		r.mu.Unlock()
 		if more || busy == 0 {
 			return run, more
 		}
+
 		select {
 		case <-r.freed:
 		case <-ctx.Done():
@@ -398,6 +424,7 @@ func (r *runner) takeRun(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
 		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
 		postponed := left && r.postponeRetry(run)
+
 		// It may have been cancelled meanwhile.
 		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.TakeArrayPlace(run)
 	}
@@ -431,9 +458,11 @@ func (r *runner) takeWaiting() (run int, found bool) {
 	if !found || len(r.waits) < cap(r.waits) || r.displaceLast(run) {
 		return run, found
 	}
+
 	delete(r.taken, run)
 	r.state.ReturnArrayPlace(run)
 	r.addToLine(run)
+
 	return 0, false
 }
 
@@ -444,12 +473,15 @@ func (r *runner) recordFailedStart(run int, why error) error {
 	if err == nil {
 		err = r.writeBegin(batchlog.Event{Run: run})
 	}
+
 	if err == nil {
 		err = r.addEvent(batchlog.Event{Kind: batchlog.End, Run: run, Exit: exit.RunCode(why), Problem: why.Error()})
 	}
+
 	if errors.Is(err, errUnwanted) {
 		return nil
 	}
+
 	return err
 }
 
@@ -471,9 +503,11 @@ func (r *runner) writeBegin(e batchlog.Event) error {
 		}
 		return json.Marshal(e)
 	})
+
 	if err != nil {
 		return err
 	}
+
 	return r.catchUp()
 }
 
@@ -492,15 +526,18 @@ func (r *runner) addEvent(e batchlog.Event) error {
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.journal.Append(line); err != nil {
 		return err
 	}
+
 	err = r.catchUp()
 	if err == nil && (e.Kind == batchlog.End || e.Kind == batchlog.Gone) && r.work.Ended != nil && r.state.Over(e.Run) {
 		r.attended.Go(func() { r.notifyRunEnd(e.Run) })
 	}
+
 	return err
 }
 
@@ -528,6 +565,7 @@ func (r *runner) catchUp() error {
 			}
 		}
 	}
+
 	return err
 }
 

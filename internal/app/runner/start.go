@@ -32,13 +32,16 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 		_ = seat.Release()
 		return r.recordFailedStart(run, err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	defer log.Close() //nolint:errcheck // the run has its own
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	before, retried := r.state.Runs[run].Starts, r.state.DescribeRetry(run)
 	r.mu.Unlock()
@@ -49,42 +52,51 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 		_ = seat.Release()
 		return r.recordFailedStart(run, err)
 	}
+
 	command.Log = log
 	if command.Input != nil {
 		defer command.Input.Close() //nolint:errcheck // the run has its own
 	}
+
 	begin := batchlog.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
 	up, err := r.host.Proc.Uptime()
 	begin.Ticks = uint64(up / (10 * time.Millisecond))
 	if err == nil { //nolint:gosec // positive
 		err = r.writeBegin(begin)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, text := range []string{retried, seat.Said} {
 		if text != "" {
 			// The job runs even if this cannot be written.
 			_, _ = fmt.Fprintln(log, apprun.LogLine(text))
 		}
 	}
+
 	began := time.Now()
 	pid, err := r.startProcess(run, command, what, seat)
 	if err != nil {
 		defer r.freeSlot(0, what)
 		_ = seat.Release()
 		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
+
 		return r.addEvent(batchlog.Event{Kind: batchlog.End, Run: run, Exit: 126, Problem: why})
 	}
+
 	e := batchlog.Event{Kind: batchlog.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: eventDevices(seat.Plan.Devices), Kept: begin.Kept, Grace: begin.Grace}
 	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
+
 	err = r.addEvent(e)
 	r.attended.Go(func() { r.awaitRun(runProcess{run, pid, e.Ticks, e.Kept}, what, seat, began) })
 	if err != nil {
 		r.stopWithError(err)
 	}
+
 	return nil
 }
 
@@ -94,6 +106,7 @@ func (r *runner) startProcess(run int, command batch.Command, what StartOptions,
 		// No other job is started now, and what this process makes has a mode of its own.
 		defer syscall.Umask(syscall.Umask(what.Umask))
 	}
+
 	// A child must be known before it can be reaped.
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,9 +117,11 @@ func (r *runner) startProcess(run int, command batch.Command, what StartOptions,
 			seat.DropReference()
 		}
 	}
+
 	delete(r.taken, run)
 	r.state.ReturnArrayPlace(run)
 	r.refillLines()
+
 	return pid, err
 }
 
@@ -116,17 +131,21 @@ func (r *runner) processCommand(run, before int, what StartOptions, seat *claim.
 	if what.Limits != "" && what.Limits == r.limits() {
 		what.Limits = ""
 	}
+
 	if what.Task != nil {
 		return r.keeperCommand(run, before, what, seat)
 	}
+
 	path, argv, err := seat.Wall.Command(what.Path, what.Argv)
 	if err != nil {
 		return batch.Command{}, err
 	}
+
 	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(firstOfEachName(append(what.Env, seat.Env...))).WithRestart(before, "")}
 	if what.Limits != "" {
 		c.Path, c.Argv = limits.ExecCommand(what.Limits, c.Path, c.Argv)
 	}
+
 	return c, nil
 }
 
@@ -153,21 +172,26 @@ func openLog(path string) (*os.File, error) {
 	if err := sys.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of a run: %w", err)
 	}
+
 	log, err := sys.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the log of a run: %w", err)
 	}
+
 	info, err := log.Stat()
 	if err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0 {
 		err = errors.New("it is no file")
 	}
+
 	if err == nil {
 		err = syscall.SetNonblock(int(log.Fd()), false)
 	}
+
 	if err != nil {
 		_ = log.Close()
 		return nil, fmt.Errorf("cannot make the log of a run: %s: %w", path, err)
 	}
+
 	return log, nil
 }
 
@@ -189,6 +213,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 			r.host.Say(err.Error())
 		}
 	}
+
 	var later *time.Timer
 	if seat.Plan.Share > 0 || limit > 0 {
 		// The process shows how much of a share it uses.
@@ -196,6 +221,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	} else {
 		later = time.AfterFunc(entrustDelay, entrust)
 	}
+
 	now := &atomic.Pointer[runProcess]{}
 	now.Store(&p)
 	late := r.limitRun(now, limit, what.graceOf(r.grace))
@@ -204,6 +230,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	if later == nil || !later.Stop() {
 		<-entrusted
 	}
+
 	r.mu.Lock()
 	cerr := r.catchUp()
 	e := endEvent(&r.state.Runs[p.run], p.run, ended)
@@ -212,17 +239,21 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	if late() {
 		e.Late, e.Problem = true, fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
 	}
+
 	if err != nil {
 		e.Exit, e.Problem = -1, err.Error()
 	}
+
 	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease {
 		// Else its keeper has moved it, and knows.
 		e.Fault = seat.FindFault(context.Background())
 	}
+
 	used := seat.MeasuredUse(e.Lease)
 	e.Peak, e.Load = used.Peak, used.MeanLoad()
 	pid := now.Load().pid
 	r.mu.Lock()
+
 	// Before the event, after which the run may be started again.
 	delete(r.stops, p.run)
 	r.mu.Unlock()
@@ -232,6 +263,7 @@ func (r *runner) awaitRun(p runProcess, what StartOptions, seat *claim.CommandLe
 	if lerr := seat.Release(); lerr != nil {
 		r.host.Say(lerr.Error())
 	}
+
 	r.freeSlot(pid, what)
 	if err != nil {
 		r.stopWithError(err)
@@ -263,9 +295,11 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 	if most > 0 {
 		over = time.After(most)
 	}
+
 	if most == 0 && !r.work.Each && !now.Load().kept {
 		return func() bool { return false }
 	}
+
 	ended, answer, stop := make(chan struct{}), make(chan bool, 1), make(chan struct{}, 1)
 	end := func() {
 		// It may be asked twice.
@@ -274,6 +308,7 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		default:
 		}
 	}
+
 	run := now.Load().run
 	r.setStop(run, end)
 	r.mu.Lock()
@@ -281,6 +316,7 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 		// Cancelled before it could be ended.
 		end()
 	}
+
 	r.mu.Unlock()
 	go func() {
 		late, asked := false, false
@@ -295,17 +331,21 @@ func (r *runner) limitRun(now *atomic.Pointer[runProcess], most, grace time.Dura
 				late, over = !now.Load().kept, time.After(time.Second)
 			}
 		}
+
 		known := map[int]uint64{}
 		p := now.Load()
 		endRun(p.pid, p.start, p.kept, "SIGTERM", known)
+
 		select {
 		case <-ended:
 		case <-time.After(grace):
 		}
+
 		// Before the run may be started again.
 		batch.KillJob(now.Load().pid, known, job.KillGrace)
 		answer <- late
 	}()
+
 	return func() bool {
 		close(ended)
 		return <-answer
@@ -320,5 +360,6 @@ func (r *runner) longestGrace() time.Duration {
 	for _, grace := range r.graces {
 		longest = max(longest, grace)
 	}
+
 	return longest
 }

@@ -44,12 +44,14 @@ func (b *unkeptProcesses) findProcesses(r service.Record) []service.Process {
 	if r.Main.PID != 0 && r.Boot == boot && r.Namespace == b.host.Proc.PIDNamespace() && b.host.Proc.IsAlive(r.Main.PID, r.Main.Start) {
 		pids = append(pids, r.Main.PID)
 	}
+
 	for _, pid := range b.host.Proc.ProcessesOfUser(uint32(os.Geteuid())) { //nolint:gosec // a uid
 		env, err := b.host.Proc.Environ(pid)
 		if value, _ := visible.Env(env).Lookup(serviceVariable); err == nil && value == b.serviceTag() {
 			pids = append(pids, pid)
 		}
 	}
+
 	if len(pids) == 0 && b.folder.IsAlive(b.name) {
 		if dev, ino, err := b.folder.LifeLockInode(b.name); err == nil {
 			for _, p := range b.host.Proc.LockHolders(dev, ino) {
@@ -57,19 +59,23 @@ func (b *unkeptProcesses) findProcesses(r service.Record) []service.Process {
 			}
 		}
 	}
+
 	var found []service.Process
+
 	for _, pid := range b.host.Proc.ProcessTree(pids...) {
 		s, err := b.host.Proc.Stat(pid)
 		if err == nil && pid != os.Getpid() && s.State != "Z" && s.State != "X" {
 			found = append(found, service.Process{PID: pid, Start: s.Start})
 		}
 	}
+
 	slices.SortFunc(found, func(a, b service.Process) int {
 		if a.Start != b.Start {
 			return int(min(max(int64(a.Start)-int64(b.Start), -1), 1)) //nolint:gosec // ticks since boot
 		}
 		return a.PID - b.PID
 	})
+
 	return found
 }
 
@@ -82,6 +88,7 @@ func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, gr
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	sig, limit := stop, time.Time{}
+
 	// Each look reads all of /proc, so that they become rarer.
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		found := b.findProcesses(r)
@@ -91,12 +98,14 @@ func (b *unkeptProcesses) endProcesses(r service.Record, stop syscall.Signal, gr
 		if sig == syscall.SIGKILL && time.Now().After(limit) {
 			return false
 		}
+
 		for _, p := range found {
 			if !asked[p] || sig == syscall.SIGKILL {
 				asked[p] = true
 				b.signalProcess(p, sig)
 			}
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-late.C:

@@ -39,41 +39,50 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 			return nil, &exit.Usage{Text: fmt.Sprintf("cannot start %s: %s has no such service; it has %s", name, f.file, serviceList(p))}
 		}
 	}
+
 	ground, err := ReadGround(ctx, f.host)
 	var none *gpu.Unavailable
 	if err != nil && (!errors.As(err, &none) || !p.WithoutGPU()) {
 		return nil, err
 	}
+
 	ground.Files, err = readEnvFiles(p)
 	if err != nil {
 		return nil, err
 	}
+
 	folder, err := f.createFolder()
 	if err != nil {
 		return nil, err
 	}
+
 	lock, err := folder.LockForEdit(editLockTimeout)
 	if err != nil {
 		return nil, err
 	}
+
 	defer lock.Release()
 	ground.Placement, err = folder.ReadPlacement()
 	if err != nil {
 		return nil, err
 	}
+
 	instances, placement, err := service.Expand(p, ground)
 	if err != nil {
 		return nil, err
 	}
+
 	before, err := folder.ReadWanted()
 	if err != nil {
 		return nil, err
 	}
+
 	after := service.Wanted{File: p.File, Name: p.Name, Machine: f.host.Machine, Count: before.Count}
 	u := &upDecision{before: before, seen: newStateReader(f.host, folder).readAll(&before), after: &after, change: &Change{Start: []string{}, Stay: []string{}, End: []string{}}}
 	for _, i := range instances {
 		u.decideInstance(i, len(only) == 0 || isNeeded(p, only, i.Service))
 	}
+
 	u.decideRemoved(len(only) > 0)
 	if err := folder.SetEnvironment(withoutServiceVar(f.host.Env)); err != nil {
 		return nil, err
@@ -84,7 +93,9 @@ func (f *Folder) Up(ctx context.Context, p *service.Project, only []string) (*Ch
 	if err := folder.SetWanted(after); err != nil {
 		return nil, err
 	}
+
 	lock.Release()
+
 	return u.change, f.EnsureSupervisor(ctx)
 }
 
@@ -99,11 +110,13 @@ func isNeeded(p *service.Project, only []string, name string) bool {
 		if known[queue[0]] {
 			continue
 		}
+
 		known[queue[0]] = true
 		i := slices.IndexFunc(p.Services, func(s service.Service) bool { return s.Name == queue[0] })
 		if i < 0 {
 			continue
 		}
+
 		for _, d := range p.Services[i].After {
 			queue = append(queue, d.Service)
 		}
@@ -119,10 +132,12 @@ func readEnvFiles(p *service.Project) (map[string][]service.Pair, error) {
 			if _, known := pairs[path]; known {
 				continue
 			}
+
 			data, err := files.ReadNamed(path, maxFileSize)
 			if err != nil {
 				return nil, &exit.Usage{Text: fmt.Sprintf("cannot read the env_file of service %s, %s: %v", s.Name, path, err)}
 			}
+
 			pairs[path], err = dotenv.ReadVariables(data, path)
 			if err != nil {
 				return nil, &exit.Usage{Text: err.Error()}
@@ -152,9 +167,11 @@ func (u *upDecision) decideInstance(i service.Instance, meant bool) {
 		}
 		return
 	}
+
 	if at >= 0 {
 		old := u.before.Instances[at]
 		i = i.WithRound(old.Round)
+
 		// It has not come to its start yet.
 		waits := !alive && (!known || seen.Hash != old.Hash) && old.Refused == ""
 		done := seen.Hash == old.Hash && seen.State == service.Done && u.hasLiveInstance()
@@ -164,6 +181,7 @@ func (u *upDecision) decideInstance(i service.Instance, meant bool) {
 			return
 		}
 	}
+
 	u.after.Count++
 	u.after.Instances = append(u.after.Instances, i.WithRound(u.after.Count))
 	u.change.Start = append(u.change.Start, i.Name)
@@ -220,36 +238,45 @@ func (f *Folder) editWanted(ctx context.Context, only []string, change func(fold
 	if err != nil {
 		return err
 	}
+
 	if folder == nil {
 		if len(only) == 0 {
 			return nil
 		}
 		folder, err = f.createFolder()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	lock, err := folder.LockForEdit(editLockTimeout)
 	if err != nil {
 		return err
 	}
+
 	defer lock.Release()
 	w, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
+
 	for _, name := range only {
 		if !slices.ContainsFunc(w.Instances, func(i service.Instance) bool { return i.Service == name || i.Name == name }) && !f.isStillEnding(folder, &w, name) {
 			return &exit.Usage{Text: fmt.Sprintf("cannot find service %s: nothing of it is up; see gpuard ps", name)}
 		}
 	}
+
 	change(folder, &w, func(name, of string) bool {
 		return len(only) == 0 || slices.Contains(only, name) || slices.Contains(only, of)
 	})
+
 	if err := folder.SetWanted(w); err != nil {
 		return err
 	}
+
 	lock.Release()
+
 	return f.EnsureSupervisor(ctx)
 }
 
@@ -270,14 +297,17 @@ func (f *Folder) EnsureSupervisor(ctx context.Context) error {
 	if err != nil || folder == nil || folder.HasSupervisor() {
 		return err
 	}
+
 	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
+
 	seen := newStateReader(f.host, folder).readAll(&wanted)
 	if len(service.NextActions(wanted.Instances, seen)) == 0 && !anyAlive(seen) {
 		return nil
 	}
+
 	return f.startSupervisor(ctx, folder)
 }
 
@@ -287,11 +317,13 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 	if err != nil {
 		return err
 	}
+
 	defer errs.Close() //nolint:errcheck // the supervisor has it
 	process, err := daemonize.StartBackground(f.host.Name, withoutServiceVar(f.host.Env), errs, "project-supervise", folder.Path)
 	if err != nil {
 		return err
 	}
+
 	ended := make(chan error, 1)
 	go func() {
 		state, err := process.Wait()
@@ -300,6 +332,7 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 		}
 		ended <- err
 	}()
+
 	for tick := time.NewTicker(2 * time.Millisecond); !folder.HasSupervisor(); {
 		select {
 		case err := <-ended:
@@ -309,6 +342,7 @@ func (f *Folder) startSupervisor(ctx context.Context, folder *projectdir.Folder)
 		case <-tick.C:
 		}
 	}
+
 	return nil
 }
 
@@ -319,5 +353,6 @@ func lastLine(path string) string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+
 	return lines[len(lines)-1]
 }

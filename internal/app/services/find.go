@@ -27,14 +27,17 @@ func (s *Projects) readProjectFile(path string) (file string, data []byte, err e
 	if path == "" {
 		return s.searchUpwards(nil)
 	}
+
 	file, err = namedFilePath(path)
 	if err != nil {
 		return "", nil, err
 	}
+
 	data, err = files.ReadNamed(file, maxFileSize)
 	if err != nil {
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot read %s: %v", file, err)}
 	}
+
 	return file, data, nil
 }
 
@@ -55,9 +58,11 @@ func (s *Projects) searchUpwards(known func(file string) bool) (file string, dat
 		if here == "" {
 			here = d.Path
 		}
+
 		if doubt == "" {
 			doubt = s.accessProblem("its folder "+d.Path, d.Path, d.Access)
 		}
+
 		for _, name := range fileNames() {
 			path := filepath.Join(d.Path, name)
 			if known != nil && known(path) {
@@ -70,9 +75,12 @@ func (s *Projects) searchUpwards(known func(file string) bool) (file string, dat
 				return true
 			}
 		}
+
 		err = nil
+
 		return false
 	})
+
 	switch {
 	case serr != nil:
 		return "", nil, serr
@@ -81,6 +89,7 @@ func (s *Projects) searchUpwards(known func(file string) bool) (file string, dat
 	case file == "":
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a project: there is no gpuard.yaml in %s or above, up to %s (%s); write one, or name it: --file FILE", here, last, why)}
 	}
+
 	return file, data, nil
 }
 

@@ -14,6 +14,7 @@ func (k *keeper) startChecks(ready bool) {
 	if ready && k.instance.Healthy == nil {
 		return
 	}
+
 	var p *prober
 	if !ready {
 		var err error
@@ -23,12 +24,14 @@ func (k *keeper) startChecks(ready bool) {
 			return
 		}
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	k.calm = func() {
 		cancel()
 		<-over
 	}
+
 	go func() {
 		defer close(over)
 		if ready || k.awaitReady(ctx, p) {
@@ -57,6 +60,7 @@ func (k *keeper) awaitReady(ctx context.Context, p *prober) bool {
 	case ctx.Err() == nil:
 		k.endUnfit(run.EndReason{Why: err.Error()})
 	}
+
 	return err == nil
 }
 
@@ -66,6 +70,7 @@ func (k *keeper) checkHealth(ctx context.Context) {
 	if h == nil {
 		return
 	}
+
 	began := k.recordSnapshot()
 	pulse := service.Pulse{Healthy: began.Healthy}
 	for {
@@ -73,12 +78,14 @@ func (k *keeper) checkHealth(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		pulse = pulse.AfterCheck(h, err == nil, time.Since(began.Since))
 		k.recordHealth(pulse.Healthy, err)
 		if pulse.Healthy != nil && !*pulse.Healthy && k.task.Care.Restart != job.NoRestart {
 			k.endUnfit(run.EndReason{Why: "unhealthy: " + err.Error(), Well: pulse.Well})
 			return
 		}
+
 		timer := time.NewTimer(h.Interval)
 		select {
 		case <-ctx.Done():
@@ -96,6 +103,7 @@ func (k *keeper) recordHealth(healthy *bool, err error) {
 	if healthy != nil && !*healthy {
 		why = err.Error()
 	}
+
 	switch {
 	case before.State != service.Running || healthy == nil:
 		return
@@ -106,6 +114,7 @@ func (k *keeper) recordHealth(healthy *bool, err error) {
 	case *healthy && !before.IsUsable():
 		k.writeNote("the service is healthy again")
 	}
+
 	k.changeRecord(func(r *service.Record) {
 		if r.State == service.Running {
 			r.Healthy, r.Why = healthy, why

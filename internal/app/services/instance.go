@@ -20,20 +20,24 @@ func (s *Projects) Instance(p *service.Project, name string) (service.Service, s
 		}
 		return service.Service{}, service.Instance{}, &exit.Usage{Text: text}
 	}
+
 	one := p.Services[at]
 	if one.Each || one.Replicas > 1 {
 		return one, service.Instance{Name: name, Service: name, WorkDir: one.WorkDir, Image: one.Image}, nil
 	}
+
 	alone := *p
 	alone.Services = p.Services[at : at+1]
 	files, err := readEnvFiles(&alone)
 	if err != nil {
 		return one, service.Instance{}, err
 	}
+
 	list, _, err := service.Expand(&alone, service.Ground{Files: files})
 	if err != nil {
 		return one, service.Instance{}, err
 	}
+
 	return one, list[0], nil
 }
 

@@ -44,18 +44,22 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
+
 	folder, err := projectdir.Open(t.Dir)
 	if err != nil {
 		return err
 	}
+
 	lock, err := folder.LockKeeper(t.Instance)
 	if err != nil || lock == nil {
 		return err
 	}
+
 	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return err
 	}
+
 	k := &keeper{host: host, folder: folder, lock: lock, task: t, project: wanted.Name, own: newBelongings(host, folder, t.Instance), hurry: make(chan struct{}), unfit: make(chan run.EndReason, 1), late: make(chan struct{}, 1)}
 	if t.Hash != "" {
 		i := slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == t.Instance && i.Hash == t.Hash })
@@ -63,14 +67,17 @@ func KeepInstance(ctx context.Context, host *machine.Host, t Task) error {
 			// It is not wanted so any more.
 			return nil
 		}
+
 		k.instance = wanted.Instances[i]
 		if i := slices.IndexFunc(k.instance.Flags, isNotify); i >= 0 {
 			k.task.Care.Notify = strings.TrimPrefix(k.instance.Flags[i], notifyFlag)
 		}
+
 		if k.instance.Restart != service.Never {
 			k.task.Care.Restart, k.task.Care.Limit = job.Restart(k.instance.Restart), k.instance.Limit
 		}
 	}
+
 	return k.runInstance(ctx)
 }
 
@@ -82,12 +89,14 @@ func InstancePolicy(dir, instance, hash string) *policy.File {
 		// Keep says it.
 		return nil
 	}
+
 	wanted, _ := folder.ReadWanted()
 	for _, i := range wanted.Instances {
 		if i.Name == instance && i.Hash == hash {
 			return i.Policy
 		}
 	}
+
 	return nil
 }
 
@@ -127,16 +136,19 @@ func (k *keeper) runInstance(ctx context.Context) error {
 	if err := k.continueRecord(&before, found); err != nil {
 		return err
 	}
+
 	watcher, err := k.folder.Watch(k.task.Instance)
 	if err != nil {
 		return err
 	}
+
 	defer watcher.Close()
 	go k.watchForEnd(watcher, cmp.Or(k.task.Hash, before.Hash), cancel)
 	defer k.stopChecks()
 	if k.resumeInstance(ctx, before) {
 		return nil
 	}
+
 	k.life, err = k.takeLifeLock(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -146,6 +158,7 @@ func (k *keeper) runInstance(ctx context.Context) error {
 	default:
 		k.startCommand(ctx)
 	}
+
 	return nil
 }
 
@@ -159,18 +172,23 @@ func (k *keeper) continueRecord(before *service.Record, found bool) error {
 	if err != nil {
 		return err
 	}
+
 	boot, err := k.host.Proc.BootID()
 	if err != nil {
 		return err
 	}
+
 	if !found || before.Boot != boot {
 		*before = service.Record{Last: before.Last, Boot: boot, Namespace: k.host.Proc.PIDNamespace()}
 	}
+
 	if before.Stop == "" {
 		before.Stop, before.Grace = "SIGTERM", usualGrace
 	}
+
 	k.record = *before
 	k.record.Boot, k.record.Namespace, k.record.Keeper = boot, k.host.Proc.PIDNamespace(), service.Process{PID: os.Getpid(), Start: self.Start}
+
 	return nil
 }
 
@@ -198,10 +216,12 @@ func (k *keeper) watchForEnd(w *projectdir.Watcher, meant string, cancel func())
 			k.setEnding()
 			cancel()
 		}
+
 		if asked && now && !hurried {
 			hurried = true
 			close(k.hurry)
 		}
+
 		select {
 		case <-w.Changed:
 		case <-k.late:
@@ -220,6 +240,7 @@ func (k *keeper) setEnding() {
 	if isOver(state) || state == service.Ending {
 		return
 	}
+
 	k.changeRecord(func(r *service.Record) {
 		if !isOver(r.State) {
 			r.State, r.Since, r.Why = service.Ending, time.Now(), ""
@@ -236,14 +257,17 @@ func (k *keeper) changeRecord(change func(*service.Record)) {
 		// The folder is being removed.
 		return
 	}
+
 	err := k.folder.SetRecord(k.task.Instance, k.record)
 	if err == nil {
 		return
 	}
+
 	select {
 	case k.late <- struct{}{}:
 	default:
 	}
+
 	if !k.told {
 		k.told = true
 		k.writeNote("what is shown of this service is not up to date: " + err.Error())
@@ -276,12 +300,14 @@ func (k *keeper) takeLifeLock(ctx context.Context) (*projectdir.Lock, error) {
 		if lock != nil || err != nil {
 			return lock, err
 		}
+
 		if !told {
 			k.changeRecord(func(r *service.Record) {
 				r.State, r.Since = service.Waiting, time.Now()
 				r.Why = "waits for processes of an earlier start that cannot be seen from here: they run in a container, or as another user"
 			})
 		}
+
 		timer := time.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
@@ -298,10 +324,12 @@ func (k *keeper) startCommand(ctx context.Context) {
 		k.recordRefusal(ctx, k.task.Mistake)
 		return
 	}
+
 	if err := os.Chdir(k.instance.WorkDir); err != nil {
 		k.recordOver(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
 		return
 	}
+
 	k.host.Env = k.commandEnv()
 	k.host.Stand = k.showProgress
 	supervised := false
@@ -311,6 +339,7 @@ func (k *keeper) startCommand(ctx context.Context) {
 			k.writeNote(text)
 		}
 	}
+
 	// That it falls back to the CPU, too.
 	k.host.Loud = k.host.Say
 	spec := k.task.Spec
@@ -320,6 +349,7 @@ func (k *keeper) startCommand(ctx context.Context) {
 		k.recordRefusal(ctx, err)
 		return
 	}
+
 	supervised = true
 	k.task.Care.Streak = k.recordSnapshot().Streak
 	l.SetOversight(k.task.Oversight)
@@ -329,6 +359,7 @@ func (k *keeper) startCommand(ctx context.Context) {
 		k.recordRefusal(ctx, err)
 		return
 	}
+
 	k.recordFinalEnd(ctx, done)
 }
 
@@ -343,17 +374,20 @@ func (k *keeper) recordRefusal(ctx context.Context, err error) {
 		k.recordOver(service.Done, endedBeforeStart)
 		return
 	}
+
 	text := err.Error()
 	var refusal *job.Refusal
 	if errors.As(err, &refusal) && refusal.Remedy != "" {
 		text += "; " + refusal.Remedy
 	}
+
 	k.writeNote(text)
 	if refusal != nil {
 		for _, r := range refusal.Reasons {
 			k.writeNote(fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Name, r.Text))
 		}
 	}
+
 	k.recordOver(service.Refused, text)
 }
 
@@ -385,11 +419,13 @@ func (k *keeper) recordStart(l *run.Launch, pid int) error {
 	} else {
 		k.stopChecks()
 	}
+
 	inode, offset := tail.InodeAndSize(k.logPath())
 	k.changeRecord(func(r *service.Record) {
 		if pid == 0 {
 			r.Output = service.Place{Inode: inode, Offset: offset}
 		}
+
 		r.Lease, r.Devices, r.Share, r.Main = l.Lease, append([]job.Given{}, l.Plan.Devices...), l.Plan.Share, process
 		r.Last = nil
 		if len(r.Devices) > 0 {
@@ -397,6 +433,7 @@ func (k *keeper) recordStart(l *run.Launch, pid int) error {
 				r.Last = append(r.Last, d.UUID)
 			}
 		}
+
 		switch {
 		case r.State == service.Ending:
 		case pid == 0:
@@ -405,8 +442,10 @@ func (k *keeper) recordStart(l *run.Launch, pid int) error {
 			r.State, r.Since, r.Ready = service.Running, time.Now(), k.instance.Ready == nil
 		}
 	})
+
 	if pid != 0 {
 		k.startChecks(k.instance.Ready == nil)
 	}
+
 	return nil
 }

@@ -50,6 +50,7 @@ func (k *keeper) recordFinalEnd(ctx context.Context, r *job.Result) {
 	how := describeEnd(r.Code, r.Signal)
 	state := service.Failed
 	var why string
+
 	switch {
 	case ctx.Err() != nil || r.Asked:
 		state, why = service.Done, "it was ended"
@@ -62,6 +63,7 @@ func (k *keeper) recordFinalEnd(ctx context.Context, r *job.Result) {
 	default:
 		why = k.reasonWithLimit(cmp.Or(doomed.Why, how), r.Streak)
 	}
+
 	k.writeNote(fmt.Sprintf("the service is over after %s: %s", r.Ran.Round(100*time.Millisecond), how))
 	k.changeRecord(func(now *service.Record) { recordOutcome(now, r) })
 	k.recordOver(state, why)
@@ -80,6 +82,7 @@ func (k *keeper) endUnfit(why run.EndReason) {
 	k.mu.Lock()
 	k.doomed = why
 	k.mu.Unlock()
+
 	select {
 	case k.unfit <- why:
 	default:
@@ -91,14 +94,18 @@ func (k *keeper) stopChecks() (doomed run.EndReason) {
 	if k.calm != nil {
 		k.calm()
 	}
+
 	k.calm = nil
+
 	select {
 	case <-k.unfit:
 		// It came too late.
 	default:
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	doomed, k.doomed = k.doomed, run.EndReason{}
+
 	return doomed
 }

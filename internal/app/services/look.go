@@ -53,6 +53,7 @@ func ProjectViews(ctx context.Context, host *machine.Host) []*View {
 	if err != nil {
 		return list
 	}
+
 	entries, _ := os.ReadDir(top)
 	for _, entry := range entries {
 		f := &Folder{host: host, path: filepath.Join(top, entry.Name())}
@@ -60,13 +61,16 @@ func ProjectViews(ctx context.Context, host *machine.Host) []*View {
 		if err != nil || folder == nil {
 			continue
 		}
+
 		if wanted, err := folder.ReadWanted(); err == nil {
 			f.file = wanted.File
 		}
+
 		if v, err := f.ReadView(ctx); err == nil && len(v.Rows) > 0 {
 			list = append(list, v)
 		}
 	}
+
 	return list
 }
 
@@ -77,10 +81,12 @@ func (f *Folder) ReadView(context.Context) (*View, error) {
 	if err != nil || folder == nil {
 		return v, err
 	}
+
 	wanted, err := folder.ReadWanted()
 	if err != nil {
 		return nil, err
 	}
+
 	v.Name, v.Machine, v.Dir, v.Supervised = wanted.Name, wanted.Machine, folder.Path, folder.HasSupervisor()
 	seen := newStateReader(f.host, folder).readAll(&wanted)
 	held := service.HeldReasons(wanted.Instances, seen)
@@ -89,16 +95,19 @@ func (f *Folder) ReadView(context.Context) (*View, error) {
 		if own := logOf(&i); own != "" {
 			r.Log = own
 		}
+
 		r.Fresh = r.Seen.Hash == i.Hash
 		r.fillState(held[i.Name], i.Refused != "")
 		v.Rows = append(v.Rows, r)
 	}
+
 	for _, name := range folder.Instances() {
 		one := seen[name]
 		if (one.Kept || one.Orphaned) && !slices.ContainsFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == name }) {
 			v.Rows = append(v.Rows, Row{Instance: service.Instance{Name: name, Service: one.Service}, Seen: one, Log: folder.LogPath(name)})
 		}
 	}
+
 	return v, nil
 }
 
@@ -150,6 +159,7 @@ func (l *stateReader) readAll(wanted *service.Wanted) map[string]service.Seen {
 			seen[name] = one
 		}
 	}
+
 	return seen
 }
 
@@ -159,6 +169,7 @@ func (l *stateReader) readInstance(name, hash string) (s service.Seen) {
 	s.Kept = l.folder.HasKeeper(name)
 	r, found := l.folder.ReadRecord(name)
 	s.Record = r
+
 	switch {
 	case s.Kept && found && !l.isKeeperAlive(r) && (!isOver(r.State) || r.Hash != hash):
 		// Of one before it; it has not written yet.
@@ -174,6 +185,7 @@ func (l *stateReader) readInstance(name, hash string) (s service.Seen) {
 	default:
 		s.Orphaned = l.folder.IsAlive(name) || len(newBelongings(l.host, l.folder, name).findProcesses(r)) > 0
 	}
+
 	return s
 }
 

@@ -24,14 +24,17 @@ func folderOfProjects(host *machine.Host, create bool) (path string, err error) 
 	if err != nil {
 		return "", err
 	}
+
 	get := host.OpenDurable
 	if create {
 		get = host.MakeDurable
 	}
+
 	_, err = get(projectsFolder)
 	if err != nil && (create || !errors.Is(err, os.ErrNotExist)) {
 		return "", fmt.Errorf("cannot keep projects in %s: %w", path, host.AdviseOwn(err))
 	}
+
 	return path, nil
 }
 
@@ -62,6 +65,7 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 	if err != nil {
 		return
 	}
+
 	boot, _ := host.Proc.BootID()
 	entries, _ := os.ReadDir(top)
 	for _, entry := range entries {
@@ -69,6 +73,7 @@ func readRecords(host *machine.Host, do func(wanted service.Wanted, instance str
 		if err != nil {
 			continue
 		}
+
 		// Without its file the name is enough.
 		wanted, _ := folder.ReadWanted()
 		for _, name := range folder.Instances() {
@@ -86,15 +91,18 @@ func ReadGround(ctx context.Context, host *machine.Host) (service.Ground, error)
 	if err != nil {
 		return service.Ground{}, err
 	}
+
 	ground := service.Ground{Defaults: config.MergeDefaults()}
 	ground.Machine, err = host.Read(ctx, gpu.Identity)
 	if err != nil {
 		return ground, err
 	}
+
 	held, _, err := registry.LiveLeases(host, ground.Machine)
 	if err != nil {
 		return ground, err
 	}
+
 	ground.In, err = claim.CallerContext(host, ground.Machine, held)
 
 	return ground, err

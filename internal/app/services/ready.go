@@ -34,13 +34,16 @@ func newProber(r service.Ready, log string, from service.Place) (*prober, error)
 	if r.Log == "" {
 		return p, nil
 	}
+
 	var err error
 	p.pattern, err = regexp.Compile(r.Log)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for a line: %w", err)
 	}
+
 	p.output = tail.New()
 	p.output.ResumeFile(log, from.Inode, from.Offset)
+
 	return p, nil
 }
 
@@ -57,6 +60,7 @@ func (p *prober) waitUntilReady(ctx context.Context, folder string, env []string
 	if p.ready.Timeout > 0 {
 		asking, cancel = context.WithTimeout(ctx, p.ready.Timeout)
 	}
+
 	defer cancel()
 	last := "it has not said so"
 	hear := func(err error) {
@@ -65,15 +69,18 @@ func (p *prober) waitUntilReady(ctx context.Context, folder string, env []string
 			told(text)
 		}
 	}
+
 	var err error
 	if p.output != nil {
 		err = p.awaitLine(asking)
 	} else {
 		err = p.checkUntilReady(asking, folder, env, hear)
 	}
+
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("it was not ready within %s: %s", p.ready.Timeout, last)
 	}
+
 	return err
 }
 
@@ -93,11 +100,13 @@ func (p *prober) checkUntilReady(ctx context.Context, folder string, env []strin
 	if pause == 0 {
 		pause = firstProbePause
 	}
+
 	for {
 		err := runProbe(ctx, p.ready.Probe, probeTimeout, folder, env)
 		if err == nil {
 			return nil
 		}
+
 		hear(err)
 		timer := time.NewTimer(pause)
 		select {
@@ -106,6 +115,7 @@ func (p *prober) checkUntilReady(ctx context.Context, folder string, env []strin
 			return ctx.Err()
 		case <-timer.C:
 		}
+
 		if p.ready.Interval == 0 {
 			pause = min(2*pause, maxProbePause)
 		}
@@ -116,6 +126,7 @@ func (p *prober) checkUntilReady(ctx context.Context, folder string, env []strin
 func runProbe(ctx context.Context, p service.Probe, limit time.Duration, folder string, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	switch {
 	case len(p.Command) > 0:
 		return readiness.CheckCommand(ctx, p.Command, folder, env)
@@ -124,5 +135,6 @@ func runProbe(ctx context.Context, p service.Probe, limit time.Duration, folder 
 	case p.HTTP != "":
 		return readiness.CheckHTTP(ctx, p.HTTP)
 	}
+
 	return errors.New("it cannot be asked")
 }

@@ -28,12 +28,14 @@ func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (don
 			// That is for what begins now.
 			hurry = nil
 		}
+
 		k.own.endProcesses(before, interrupt.SignalByName(before.Stop), before.Grace, hurry)
 		if k.task.Hash == "" {
 			k.recordOver(service.Done, "it was ended")
 			return true
 		}
 	}
+
 	switch {
 	case !same:
 		k.resetRecord(0, 0)
@@ -47,7 +49,9 @@ func (k *keeper) resumeInstance(ctx context.Context, before service.Record) (don
 	case before.State == service.Running || before.State == service.Ending:
 		return k.recordUnkept(ctx, unkeptEnd{})
 	}
+
 	k.resetRecord(before.Restarts, before.Streak)
+
 	return false
 }
 
@@ -74,6 +78,7 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 	if !k.host.Proc.IsAlive(main.PID, main.Start) {
 		return k.recordUnkept(ctx, unkeptEnd{})
 	}
+
 	k.writeNote(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
 	k.host.Env = k.commandEnv()
 	ready := false
@@ -85,6 +90,7 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 		r.Ready = r.Ready || k.instance.Ready == nil
 		ready = r.Ready
 	})
+
 	k.startChecks(ready)
 	var late <-chan time.Time
 	if limit := k.task.Spec.Timeout; limit > 0 {
@@ -92,11 +98,13 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 		defer timer.Stop()
 		late = timer.C
 	}
+
 	ended := make(chan unkeptEnd, 1)
 	go func() {
 		how, seen := batch.AwaitProcess(main.PID, main.Start)
 		ended <- unkeptEnd{how, seen}
 	}()
+
 	var end unkeptEnd
 	timedOut := false
 	select {
@@ -107,11 +115,13 @@ func (k *keeper) adoptCommand(ctx context.Context, main service.Process) (done b
 	case <-late:
 		timedOut = true
 	}
+
 	k.own.endProcesses(k.recordSnapshot(), interrupt.SignalByName(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
 	if timedOut {
 		k.recordOver(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
 		return true
 	}
+
 	return k.recordUnkept(ctx, end)
 }
 
@@ -136,11 +146,13 @@ func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 			r.Exit = &how.Code
 		}
 	})
+
 	last := k.recordSnapshot()
 	end := supervise.End{Code: how.Code, Signal: how.Signal, Unseen: !how.seen, Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
 	if doomed.Why != "" {
 		end.Ran = doomed.Well
 	}
+
 	life := supervise.Life{Care: k.task.Care, Service: true, Streak: last.Streak}
 	settled := life.SettleEnd(end)
 	switch {
@@ -155,10 +167,13 @@ func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 		k.recordOver(service.Done, "")
 		return true
 	}
+
 	why := describeEnd(how.Code, how.Signal)
 	if end.Unseen {
 		why = "it ended, with an unknown exit status: the gpuard that supervised it had been killed"
 	}
+
 	k.recordOver(service.Failed, k.reasonWithLimit(cmp.Or(doomed.Why, why), life.Streak))
+
 	return true
 }

@@ -36,6 +36,7 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p, mistakes := projectyaml.Read(data, file)
 	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
@@ -43,6 +44,7 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	if len(mistakes) > 0 {
 		return p, &diagnostic.Many{File: displayPath(path, file), List: mistakes}
 	}
+
 	return p, nil
 }
 
@@ -55,6 +57,7 @@ func displayPath(path, file string) string {
 	if rel, err := filepath.Rel(here, file); err == nil {
 		return rel
 	}
+
 	return file
 }
 
@@ -69,10 +72,12 @@ func absolutePath(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot find %s: %w", path, err)
 	}
+
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot find %s: %v", path, err)}
 	}
+
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
@@ -89,6 +94,7 @@ func (s *Projects) FindFolder(path string) (*Folder, error) {
 		}
 		return s.folderOf(file)
 	}
+
 	file, err := namedFilePath(path)
 	if err != nil {
 		return nil, err
@@ -96,6 +102,7 @@ func (s *Projects) FindFolder(path string) (*Folder, error) {
 	if !isFile(file) && !s.wasEverUp(file) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot find %s: there is no such file, and it was never up", path)}
 	}
+
 	return s.folderOf(file)
 }
 
@@ -106,6 +113,7 @@ func (s *Projects) wasEverUp(file string) bool {
 		return false
 	}
 	folder, _ := f.openFolder()
+
 	return folder != nil
 }
 
@@ -153,11 +161,13 @@ func (f *Folder) Changes(ctx context.Context) <-chan struct{} {
 			forwardChanges(ctx, out, w.Changed, nil)
 			return
 		}
+
 		// Looking now and then is what remains.
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		forwardChanges(ctx, out, nil, tick.C)
 	}()
+
 	return out
 }
 

@@ -25,18 +25,22 @@ func SuperviseProject(ctx context.Context, host *machine.Host, dir string) error
 	if err := daemonize.BeginBackground("gpuard"); err != nil {
 		return err
 	}
+
 	folder, err := projectdir.Open(dir)
 	if err != nil {
 		return err
 	}
+
 	lock, err := folder.LockSupervisor()
 	if err != nil || lock == nil {
 		return err
 	}
+
 	watcher, err := folder.Watch("")
 	if err != nil {
 		return err
 	}
+
 	defer watcher.Close()
 	s := &supervisor{host: host, folder: folder, lock: lock, keepers: map[string]*startedKeeper{}, ended: make(chan *startedKeeper), pauses: map[string]*keeperPause{}}
 	for {
@@ -91,14 +95,17 @@ func (s *supervisor) awaitChange(ctx context.Context, w *projectdir.Watcher) err
 			soonest = left
 		}
 	}
+
 	if s.failed && (soonest == 0 || soonest > retryPause) {
 		soonest = retryPause
 	}
+
 	if soonest > 0 {
 		t := time.NewTimer(soonest)
 		defer t.Stop()
 		timer = t.C
 	}
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -107,6 +114,7 @@ func (s *supervisor) awaitChange(ctx context.Context, w *projectdir.Watcher) err
 	case <-w.Changed:
 	case <-timer:
 	}
+
 	return nil
 }
 
@@ -118,12 +126,14 @@ func (s *supervisor) recordKeeperEnd(k *startedKeeper) {
 		delete(s.pauses, k.name)
 		return
 	}
+
 	p := s.pauses[k.name]
 	if p == nil || time.Since(k.began) > time.Minute {
 		p = &keeperPause{length: firstPause}
 	} else {
 		p.length = min(2*p.length, longestPause)
 	}
+
 	p.until = time.Now().Add(p.length)
 	s.pauses[k.name] = p
 }
@@ -134,18 +144,22 @@ func (s *supervisor) superviseOnce() (over bool, err error) {
 	if err != nil {
 		return true, err
 	}
+
 	seen := s.readState(&wanted)
 	actions := service.NextActions(wanted.Instances, seen)
 	s.failed = false
+
 	for _, act := range actions {
 		if err := s.applyAction(act, &wanted, seen[act.Instance]); err != nil {
 			s.failed = true
 			s.writeJournal(err.Error())
 		}
 	}
+
 	if len(actions) > 0 || len(s.keepers) > 0 || anyAlive(seen) {
 		return false, nil
 	}
+
 	return s.releaseIfIdle()
 }
 
@@ -169,16 +183,20 @@ func (s *supervisor) releaseIfIdle() (bool, error) {
 	if err != nil {
 		return true, err
 	}
+
 	defer lock.Release()
 	wanted, err := s.folder.ReadWanted()
 	if err != nil {
 		return true, err
 	}
+
 	seen := s.readState(&wanted)
 	if len(service.NextActions(wanted.Instances, seen)) > 0 || anyAlive(seen) {
 		return false, nil
 	}
+
 	s.lock.Release()
+
 	return true, nil
 }
 
@@ -195,6 +213,7 @@ func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 		}
 		seen[name] = one
 	}
+
 	return seen
 }
 
@@ -206,14 +225,17 @@ func (s *supervisor) applyAction(act service.Action, wanted *service.Wanted, see
 		}
 		return s.folder.RequestEnd(act.Instance, seen.Hash, false)
 	}
+
 	if p := s.pauses[act.Instance]; p != nil && time.Until(p.until) > 0 || s.keepers[act.Instance] != nil {
 		return nil
 	}
+
 	// Of what has lost its keeper and shall end, nothing is started.
 	var i service.Instance
 	if act.Do == service.Start {
 		i = wanted.Instances[slices.IndexFunc(wanted.Instances, func(i service.Instance) bool { return i.Name == act.Instance })]
 	}
+
 	return s.startKeeper(act.Instance, i, wanted.Machine)
 }
 
@@ -223,39 +245,47 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	if err != nil {
 		return err
 	}
+
 	args := []string{"project-keep", s.folder.Path, name}
 	if machine != "" || slices.ContainsFunc(env, func(pair string) bool { return strings.HasPrefix(pair, "GPUARD_MACHINE=") }) {
 		args = append(args, "--machine="+machine)
 	}
+
 	if i.Name != "" {
 		args = append(args, "--instance-hash="+i.Hash)
 		args = append(args, slices.DeleteFunc(slices.Clone(i.Flags), isNotify)...)
 		if logOf(&i) == "" {
 			args = append(args, "--log="+s.folder.LogPath(name))
 		}
+
 		args = append(append(args, "--"), i.Command...)
 		env = append(slices.Clone(env), i.Env...)
 		env = append(env, "PWD="+i.WorkDir)
 	}
+
 	errs, err := s.openErrorLog()
 	if err != nil {
 		return err
 	}
+
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &startedKeeper{name, i.Hash, time.Now()}
 	process, err := daemonize.StartBackground(s.host.Name, lastOfEachName(env), errs, args...)
 	if err != nil && i.Name != "" && !isTemporary(err) {
 		return errors.Join(err, s.recordRefused(&i, err))
 	}
+
 	if err != nil {
 		s.recordKeeperEnd(k)
 		return err
 	}
+
 	s.keepers[name] = k
 	go func() {
 		_, _ = process.Wait()
 		s.ended <- k
 	}()
+
 	return nil
 }
 
@@ -277,16 +307,19 @@ func (s *supervisor) recordRefused(i *service.Instance, why error) error {
 		// A keeper lives, and writes the record.
 		return err
 	}
+
 	defer lock.Release()
 	boot, err := s.host.Proc.BootID()
 	if err != nil {
 		return err
 	}
+
 	last, _ := s.folder.ReadRecord(i.Name)
 	var errno syscall.Errno
 	if errors.As(why, &errno) {
 		why = errno
 	}
+
 	return s.folder.SetRecord(i.Name, service.Record{
 		State: service.Refused, Why: fmt.Sprintf("the kernel does not take its command and its environment: %v", why), Since: time.Now(), Hash: i.Hash, Service: i.Service, After: i.After,
 		Boot: boot, Namespace: s.host.Proc.PIDNamespace(), Last: last.Last, Devices: []job.Given{}, Stop: "SIGTERM", Grace: usualGrace,
@@ -304,7 +337,9 @@ func lastOfEachName(env []string) []string {
 			out = append(out, pair)
 		}
 	}
+
 	slices.Reverse(out)
+
 	return out
 }
 
@@ -340,5 +375,6 @@ func openJournal(folder *projectdir.Folder) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && info.Size() > 1<<20 {
 		flags |= os.O_TRUNC
 	}
+
 	return sys.OpenFile(path, flags, 0o600)
 }

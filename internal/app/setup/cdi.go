@@ -39,29 +39,36 @@ func (c CDI) Wish(ctx context.Context) (ChangePlan, error) {
 	if err != nil {
 		return w, err
 	}
+
 	for _, vendor := range []gpu.Vendor{gpu.NVIDIA, gpu.AMD} {
 		if !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 			continue
 		}
+
 		path := filepath.Join(c.Host.Root, "etc/cdi", "gpuard-"+string(vendor)+".json")
 		if theirs := c.foreignFile(vendor, path); theirs != "" {
 			w.Notes = append(w.Notes, theirs+" lists the GPUs of "+string(vendor)+" already, and stays as it is; gpuard uses it")
 			continue
 		}
+
 		spec, notes, err := engine.MachineSpec(ctx, c.Host, vendor)
 		if err != nil {
 			return w, err
 		}
+
 		text, err := json.MarshalIndent(spec, "", "  ")
 		if err != nil {
 			return w, err
 		}
+
 		w.Notes = append(w.Notes, notes...)
 		w.Changes = append(w.Changes, edit.Change{Path: path, Content: string(text) + "\n"})
 	}
+
 	if len(w.Changes) > 0 {
 		w.Notes = append(w.Notes, "call it again after the driver or the GPUs have changed")
 	}
+
 	return w, nil
 }
 

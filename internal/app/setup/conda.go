@@ -31,15 +31,18 @@ func (c Conda) Key() (string, error) {
 	if err == nil {
 		return "conda " + dir, nil
 	}
+
 	keys, _ := (&Setup{Host: c.Host}).Keys()
 	abs, _ := filepath.Abs(c.Name)
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		dir, ok := strings.CutPrefix(key, "conda ")
 		return !ok || c.Name == "" || dir != abs && filepath.Base(dir) != c.Name
 	})
+
 	if len(keys) == 1 {
 		return keys[0], nil
 	}
+
 	return "", err
 }
 
@@ -50,10 +53,12 @@ func (c Conda) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	h := condaHook{program: program, id: "conda:" + dir, flags: c.Flags, ask: c.Ask, lease: c.Lease}
 	w := ChangePlan{Key: "conda " + dir}
 	for _, kind := range []string{"activate", "deactivate"} {
@@ -61,15 +66,19 @@ func (c Conda) Wish() (ChangePlan, error) {
 			w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(dir, "etc", "conda", kind+".d", "~~gpuard"+ext), Content: h.hookText("conda-" + kind + ext)})
 		}
 	}
+
 	name := dir
 	if filepath.Base(filepath.Dir(dir)) == "envs" {
 		name = filepath.Base(dir)
 	}
+
 	w.Try = []string{"conda activate " + shellquote.Sh(name), "gpuard explain", "conda deactivate"}
 	if active, _ := c.Host.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
+
 	w.Notes = append(w.Notes, nameMasks(filepath.Join(dir, "etc", "conda", "activate.d"))...)
+
 	switch {
 	case c.Lease:
 		w.Notes = append(w.Notes, "when nothing is free at that moment, the environment sees no GPU and says how to try again")
@@ -78,6 +87,7 @@ func (c Conda) Wish() (ChangePlan, error) {
 	default:
 		w.Notes = append(w.Notes, "nothing is leased: another job may get the same GPU; for a lease add --lease, or start programs by gpuard run")
 	}
+
 	return w, nil
 }
 
@@ -122,6 +132,7 @@ func (c CondaFile) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	path := strings.TrimPrefix(key, "conda-file ")
 	change, err := c.makeChange(path)
 	if err != nil {
@@ -132,6 +143,7 @@ func (c CondaFile) Wish() (ChangePlan, error) {
 			"in another environment that is made from " + c.Path + ", gpuard setup conda NAME writes the hooks",
 		}}, nil
 	}
+
 	return ChangePlan{
 		Key: key, Changes: []edit.Change{change},
 		Try: []string{"conda env create -f " + shellquote.Sh(c.Path), "gpuard setup conda NAME"},

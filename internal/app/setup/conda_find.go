@@ -31,18 +31,22 @@ func (c Conda) findPrefix() (string, error) {
 	case strings.Contains(c.Name, "/") || c.Name == "." || c.Name == "..":
 		return resolveEnvironment(c.Name)
 	}
+
 	var found []string
+
 	for _, e := range c.findEnvironments() {
 		if e.name == c.Name && !slices.Contains(found, e.folder) {
 			found = append(found, e.folder)
 		}
 	}
+
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there is none of that name; name one, or its folder%s", c.Name, folderList(c.findEnvironments()))}
 	}
+
 	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the conda environment %q: there are %d of that name; write the folder of one: %s", c.Name, len(found), strings.Join(found, ", "))}
 }
 
@@ -52,12 +56,14 @@ func resolveEnvironment(dir string) (string, error) {
 	if err == nil {
 		abs, err = sys.ResolvePath(abs)
 	}
+
 	if err != nil {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}
 	}
 	if info, err := os.Stat(filepath.Join(abs, "conda-meta")); err != nil || !info.IsDir() {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: it is no environment, for it has no folder conda-meta", abs)}
 	}
+
 	return abs, nil
 }
 
@@ -88,27 +94,33 @@ func (c Conda) findEnvironments() (found []namedFolder) {
 	for _, list := range []string{look("CONDA_ENVS_PATH"), look("CONDA_ENVS_DIRS")} {
 		dirs = append(dirs, filepath.SplitList(list)...)
 	}
+
 	root, home := c.baseFolder(), look("HOME")
 	for _, dir := range []string{root, look("CONDA_PREFIX"), look("MAMBA_ROOT_PREFIX"), filepath.Join(home, ".conda")} {
 		dirs = append(dirs, filepath.Join(dir, "envs"))
 	}
+
 	for _, name := range strings.Fields("miniconda3 anaconda3 miniforge3 mambaforge micromamba") {
 		// Where the installers put it.
 		dirs = append(dirs, filepath.Join(home, name, "envs"))
 	}
+
 	if up := filepath.Dir(look("CONDA_PREFIX")); filepath.Base(up) == "envs" {
 		// Its siblings.
 		dirs = append(dirs, up)
 	}
+
 	all = append(all, root, look("CONDA_PREFIX"))
 	for _, dir := range dirs {
 		below, _ := filepath.Glob(filepath.Join(escapeGlob(dir), "*"))
 		all = append(all, below...)
 	}
+
 	text, _ := files.ReadFile(filepath.Join(home, ".conda", "environments.txt"))
 	for line := range strings.Lines(string(text.Content)) {
 		all = append(all, strings.TrimSpace(line))
 	}
+
 	for _, dir := range all {
 		folder, err := resolveEnvironment(dir)
 		if err != nil || !filepath.IsAbs(dir) {
@@ -119,6 +131,7 @@ func (c Conda) findEnvironments() (found []namedFolder) {
 			found = append(found, namedFolder{"base", folder})
 		}
 	}
+
 	return found
 }
 
@@ -132,10 +145,13 @@ func folderList(all []namedFolder) string {
 	for _, e := range all {
 		dirs = append(dirs, e.folder)
 	}
+
 	if len(dirs) == 0 {
 		return ""
 	}
+
 	slices.Sort(dirs)
+
 	return ": " + strings.Join(slices.Compact(dirs), ", ")
 }
 
@@ -146,6 +162,7 @@ func (c Conda) EnvironmentNames() []string {
 		names = append(names, e.name)
 	}
 	slices.Sort(names)
+
 	return slices.Compact(names)
 }
 
@@ -157,20 +174,26 @@ func (c Conda) AskedFlags() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(dir, "conda-meta", "state")
 	read, err := files.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+
 	var state struct {
 		Variables map[string]any `json:"env_vars"`
 	}
+
 	if err == nil {
 		err = json.Unmarshal(read.Content, &state)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the variables of the environment in %s: %w", path, err)
 	}
+
 	text, _ := state.Variables[CondaChoice].(string)
+
 	return strings.Fields(text), nil
 }

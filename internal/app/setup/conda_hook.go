@@ -44,6 +44,7 @@ func (h condaHook) choiceCode(line func(words ...string) string, fish bool) stri
 	if h.lease {
 		mode = []string{"--no-wait"}
 	}
+
 	usual, asked := line(h.commandWords(fish, mode...)...), line(h.commandWords(fish, "--ask")...)
 	switch {
 	case h.ask && fish:
@@ -53,6 +54,7 @@ func (h condaHook) choiceCode(line func(words ...string) string, fish bool) stri
 	case fish:
 		return usual
 	}
+
 	return `_gpuard="$(` + usual + `)"`
 }
 
@@ -62,10 +64,12 @@ func (h condaHook) retryMessage(fish bool) string {
 	if h.ask {
 		mode = []string{"--ask"}
 	}
+
 	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.JoinQuoted(shellquote.Sh, h.commandWords(false, mode...)...))
 	if fish {
 		line = fmt.Sprintf(`gpuard %s | source`, shellquote.JoinQuoted(shellquote.Fish, h.commandWords(true, mode...)...))
 	}
+
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
 
@@ -92,9 +96,11 @@ func (h condaHook) hookText(name string) string {
 	if fish {
 		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
+
 	line := func(words ...string) string {
 		return shellquote.JoinQuoted(how, slices.Concat([]string{h.program}, words)...)
 	}
+
 	env := func(flags ...string) string { return line(slices.Concat([]string{"env"}, flags, format)...) }
 	set, unset := hidingVars()
 	names := strings.Join(unset, " ")
@@ -102,6 +108,7 @@ func (h condaHook) hookText(name string) string {
 		name, _, _ := strings.Cut(pair, "=")
 		names += " " + name
 	}
+
 	return strings.NewReplacer(
 		"@PROGRAM@", how(h.program), "@CHOICE@", h.choiceCode(line, fish), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
 		"@AGAIN@", how(h.retryMessage(fish)), "@LOST@", how(h.lostMessage()), "@WAS@", "GPUARD_WAS_"+edit.TextSum(h.id),

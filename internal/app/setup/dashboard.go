@@ -108,7 +108,9 @@ func leaseTable() jsonObject {
 		"indexByName":   jsonObject{"instance": 0, "index": 1, "name": 2, "user": 3, "job": 4, "Value": 5, "kind": 6, "lease": 7},
 		"renameByName":  jsonObject{"instance": "machine", "index": "GPU", "name": "model", "Value": "for"},
 	}}}
+
 	p["options"] = jsonObject{"sortBy": []jsonObject{{"displayName": "machine"}, {"displayName": "GPU"}}}
+
 	return p
 }
 
@@ -121,9 +123,11 @@ func bandOfStates() jsonObject {
 		terms = append(terms, fmt.Sprintf("%d * gpuard_gpu_state{state=%q}", i+1, word))
 		mapped[fmt.Sprint(i+1)] = jsonObject{"text": word, "color": colours[i], "index": i}
 	}
+
 	p := panelOf(2, "state-timeline", dashboardPanel{"Devices over time", "none", withDeviceName("sum by (instance, uuid) (" + strings.Join(terms, " or ") + ")"), "GPU {{index}} {{instance}}"})
 	p["gridPos"] = jsonObject{"h": 9, "w": 24, "x": 0, "y": 9}
 	styleAsBand(p, []jsonObject{{"type": "value", "options": mapped}})
+
 	return p
 }
 
@@ -133,6 +137,7 @@ func bandOfUsers() jsonObject {
 	p := panelOf(3, "state-timeline", dashboardPanel{"Who had what", "none", withDeviceName(expr), "GPU {{index}} {{user}}"})
 	p["gridPos"] = jsonObject{"h": 9, "w": 24, "x": 0, "y": 18}
 	styleAsBand(p, []jsonObject{{"type": "value", "options": jsonObject{"1": jsonObject{"text": "leased", "color": "#4457d6", "index": 0}}}})
+
 	return p
 }
 

@@ -47,6 +47,7 @@ func (d Desktop) Key() (string, error) {
 	if d.Name != "" {
 		return fmt.Sprintf("desktop --name=%s %s", shellquote.Sh(d.Name), shellquote.Sh(d.entryID())), nil
 	}
+
 	return "desktop " + shellquote.Sh(d.entryID()), nil
 }
 
@@ -56,6 +57,7 @@ func (d Desktop) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return ChangePlan{}, err
@@ -63,42 +65,52 @@ func (d Desktop) Wish() (ChangePlan, error) {
 	if strings.Contains(program, "=") {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
+
 	source, content, err := d.findOriginal()
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	if source == "" {
 		// The first word is the program.
 		d.More = d.More[1:]
 	}
+
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
 	for _, word := range slices.Concat(run, d.More) {
 		if !utf8.ValidString(word) {
 			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
+
 	entry, err := d.copyEntry(cmp.Or(source, d.App), content, run)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	path, err := d.Setup.homePath("XDG_DATA_HOME", ".local/share", "applications", d.entryFile())
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	w := ChangePlan{
 		Key:     key,
 		Changes: []edit.Change{{Path: path, Content: markEntry(entry.text)}},
 		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
 	}
+
 	if source != "" {
 		w.Notes = append(w.Notes, "it is a copy of "+source+": call this again when that has changed")
 	}
+
 	for _, list := range entry.lists {
 		w.Notes = append(w.Notes, "the copy does not set "+list+" as the original does: the lease chooses the GPU")
 	}
+
 	if entry.noTypes {
 		w.Notes = append(w.Notes, "files are opened by the original as before: the copy names no file types")
 	}
+
 	return w, nil
 }
 
@@ -140,6 +152,7 @@ func (d Desktop) findOriginal() (path string, content []byte, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	if path != "" {
 		text, err := files.ReadFile(path)
 		if err != nil {
@@ -147,20 +160,25 @@ func (d Desktop) findOriginal() (path string, content []byte, err error) {
 		}
 		return path, text.Content, nil
 	}
+
 	if near := d.similarIDs(); len(near) > 0 {
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: is it %s? A program that has none needs a name that is in no other", d.entryID(), strings.Join(near, " or "))}
 	}
+
 	if len(d.More) == 0 {
 		const remedy = "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s; for a program that has none: gpuard setup desktop %s -- PROGRAM", d.entryID(), remedy, shellquote.Sh(d.entryID()))}
 	}
+
 	program, err := launch.FindCommand(d.More[0])
 	if err == nil {
 		program, err = filepath.Abs(program)
 	}
+
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, so the first word behind -- is taken for the program: %w", d.entryID(), err)
 	}
+
 	return "", []byte("[Desktop Entry]\nType=Application\nName=" + desktop.EscapeText(d.entryID()) + "\nExec=" + desktop.QuoteWord(program) + "\nTerminal=false\n"), nil
 }
 
@@ -178,12 +196,15 @@ func (d Desktop) findEntry() (string, error) {
 		if !files.Exists(path) {
 			return "", &exit.Usage{Text: fmt.Sprintf("cannot find the desktop entry %s: there is no such file", path)}
 		}
+
 		return path, nil
 	}
+
 	folders, err := d.Setup.entryFolders()
 	if err != nil {
 		return "", err
 	}
+
 	for _, dir := range folders {
 		for n := 0; n <= strings.Count(d.entryID(), "-"); n++ {
 			if path := filepath.Join(dir, strings.Replace(d.entryID(), "-", "/", n)+".desktop"); files.Exists(path) {
@@ -191,6 +212,7 @@ func (d Desktop) findEntry() (string, error) {
 			}
 		}
 	}
+
 	return "", nil
 }
 
@@ -210,6 +232,7 @@ func (s *Setup) EntryIDs() (ids []string) {
 	if err != nil {
 		return nil
 	}
+
 	for _, dir := range folders {
 		names, _ := files.ListNames(dir, ".desktop")
 		for _, name := range names {
@@ -218,7 +241,9 @@ func (s *Setup) EntryIDs() (ids []string) {
 			}
 		}
 	}
+
 	slices.Sort(ids)
+
 	return slices.Compact(ids)
 }
 
@@ -247,6 +272,7 @@ func (d Desktop) nameSuffix() string {
 	if d.Name == "" {
 		return gets
 	}
+
 	return d.Name + ", " + gets
 }
 
@@ -264,6 +290,7 @@ func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, 
 	if err := d.checkEntry(path, src); err != nil {
 		return c, err
 	}
+
 	suffix := desktop.EscapeText(" (" + d.nameSuffix() + ")")
 	out, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
 		name, _, _ := strings.Cut(key, "[")
@@ -279,6 +306,7 @@ func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, 
 			if main {
 				return desktop.PrefixExec(value, run, d.More), true
 			}
+
 			return desktop.PrefixExec(value, run, nil), true
 		case (name == "Name" || name == "X-GNOME-FullName") && main:
 			// GNOME shows the latter.
@@ -293,12 +321,16 @@ func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, 
 		case key == "NoDisplay" && main:
 			return "false", true
 		}
+
 		return value, true
 	})
+
 	if err != nil {
 		return c, d.setUpError(path, err.Error())
 	}
+
 	c.text = string(out)
+
 	return c, nil
 }
 
@@ -313,6 +345,7 @@ func sureDoubts(command []lint.Word) (sure []launchers.Doubt) {
 			sure = append(sure, one)
 		}
 	}
+
 	return sure
 }
 
@@ -331,21 +364,26 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 	}); err != nil {
 		return d.setUpError(path, err.Error())
 	}
+
 	f, err := desktop.ReadSteps(path, src)
 	if err != nil {
 		return d.setUpError(path, err.Error())
 	}
+
 	var words []lint.Word
+
 	for _, step := range f.Steps {
 		if step.Do == lint.Command && step.In == desktop.MainGroup {
 			// Of several the last one counts, for GLib and KDE.
 			words = step.Words
 		}
 	}
+
 	actual, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		actual = path
 	}
+
 	in := func(part string) bool { return strings.Contains(path, part) || strings.Contains(actual, part) }
 	box := "its program runs in a sandbox of %s, and the lease of gpuard run does not reach in there"
 	snap := slices.ContainsFunc(words, func(w lint.Word) bool { return strings.HasPrefix(w.Text, "/snap/") })
@@ -353,6 +391,7 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 	if len(words) > 0 {
 		base = filepath.Base(words[0].Text)
 	}
+
 	switch {
 	case values["Hidden"] == "true":
 		return d.setUpError(path, "it counts as deleted (Hidden=true)")
@@ -369,5 +408,6 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 	case base == "gpuard":
 		return d.setUpError(path, "it starts gpuard already; name the entry that this one was made of")
 	}
+
 	return nil
 }

@@ -49,10 +49,12 @@ func (d Direnv) Wish() (ChangePlan, error) {
 	if len(d.Flags) == 0 {
 		return ChangePlan{}, &exit.Usage{Text: "cannot set up direnv without a choice, because what is free now may not be later: write --device 0, --model '*A100*', --cpu, …"}
 	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	// If the choice fails, or gpuard is gone, the folder sees no GPU instead of all of them. Other users may use the
 	// file too, with gpuard at another path.
 	set, unset := hidingVars()
@@ -65,10 +67,12 @@ else
   unset %s
 fi
 `, shellquote.Sh(program), shellquote.JoinQuoted(shellquote.Sh, append([]string{"env"}, d.Flags...)...), shellquote.JoinQuoted(shellquote.Sh, set...), strings.Join(unset, " "))
+
 	notes := []string{"direnv cannot keep a lease; start what needs one by gpuard run"}
 	if _, err := (GitHub{Folder: folder}).repositoryRoot(); err == nil {
 		notes = append(notes, "who gets .envrc by git and has no gpuard sees no GPU in this folder, and is told so")
 	}
+
 	return ChangePlan{
 		Key:     key,
 		Changes: []edit.Change{{Path: filepath.Join(folder, ".envrc"), Block: "direnv", Content: lines}},
@@ -82,24 +86,30 @@ func (d Direnv) missingNotes() []string {
 	if _, err := exec.LookPath("direnv"); err != nil {
 		return []string{"direnv is not installed here, or not on PATH: https://direnv.net/docs/installation.html"}
 	}
+
 	name, err := d.Setup.NameShell("")
 	if err != nil {
 		return nil
 	}
+
 	read, hook := d.Setup.rcFiles(name), `eval "$(direnv hook `+name+`)"`
 	if name == "fish" {
 		hook = "direnv hook fish | source"
+
 		// Of a package.
 		vendor, _ := filepath.Glob("/usr/share/fish/vendor_conf.d/*direnv*.fish")
 		read = append(read, vendor...)
 	}
+
 	if len(read) == 0 {
 		return nil
 	}
+
 	for _, path := range read {
 		if text, err := files.ReadFile(path); err == nil && strings.Contains(string(text.Content), "direnv") {
 			return nil
 		}
 	}
+
 	return []string{"direnv does nothing before your shell calls it; put this into " + read[0] + ": " + hook}
 }

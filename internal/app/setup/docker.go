@@ -37,23 +37,28 @@ func (d Docker) Wish(ctx context.Context) (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	file := strings.TrimPrefix(key, "docker ")
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return ChangePlan{}, exit.Usagef("cannot set up %s: it is no file; name the project's file, such as compose.yaml", d.File)
 	}
+
 	project, err := d.readProject(ctx, file)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	target, alone := d.overridePath(key, file)
 	up := "gpuard docker -- compose up"
 	if !alone {
 		up = fmt.Sprintf("gpuard docker -- compose -f %s -f %s up", shellquote.Sh(filepath.Base(file)), shellquote.Sh(filepath.Base(target)))
 	}
+
 	text, err := project.OverrideText(up)
 	if err != nil {
 		return ChangePlan{}, &exit.Usage{Text: err.Error()}
 	}
+
 	w := ChangePlan{Key: key, Changes: []edit.Change{{Path: target, Content: text}}, Try: []string{up}}
 	for _, s := range project.Services {
 		switch {
@@ -63,14 +68,17 @@ func (d Docker) Wish(ctx context.Context) (ChangePlan, error) {
 			w.Notes = append(w.Notes, fmt.Sprintf("service %s gets %d of the GPUs", s.Name, s.GPUs))
 		}
 	}
+
 	if w.Notes == nil {
 		return ChangePlan{}, exit.Usagef("cannot set up %s: none of its services asks for a GPU; see https://docs.docker.com/compose/how-tos/gpu-support", d.File)
 	}
+
 	for _, s := range project.Services {
 		if why := s.RefusalReason(); why != "" {
 			w.Notes = append(w.Notes, fmt.Sprintf("gpuard does not start service %s, which has no GPU: %s; start it by: docker compose up -d %s", s.Name, why, s.Name))
 		}
 	}
+
 	return w, nil
 }
 
@@ -80,15 +88,18 @@ func (d Docker) readProject(ctx context.Context, file string) (container.Project
 	if err != nil {
 		return container.Project{}, err
 	}
+
 	e, err := engine.FindEngine(d.Setup.Host, call)
 	if err != nil {
 		return container.Project{}, err
 	}
+
 	err = e.CheckOverride(ctx)
 
 	if err != nil {
 		return container.Project{}, err
 	}
+
 	return e.Project(ctx, []string{"compose", "-f", file}, "--no-interpolate")
 }
 
@@ -105,5 +116,6 @@ func (d Docker) overridePath(key, file string) (path string, alone bool) {
 			return path, true
 		}
 	}
+
 	return filepath.Join(filepath.Dir(file), stem+".gpuard"+extension), false
 }

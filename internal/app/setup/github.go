@@ -34,9 +34,11 @@ func (g GitHub) parentFolders() (list []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the current folder: %w", err)
 	}
+
 	for list = []string{dir}; dir != filepath.Dir(dir); list = append(list, dir) {
 		dir = filepath.Dir(dir)
 	}
+
 	return list, nil
 }
 
@@ -56,6 +58,7 @@ func (g GitHub) repositoryRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return "", &exit.Usage{Text: fmt.Sprintf("cannot set up a workflow in %s: it is in no repository of git; go to one, or type git init", folders[0])}
 }
 
@@ -65,6 +68,7 @@ func (g GitHub) Key() (string, error) {
 	if err == nil {
 		return "github " + root, nil
 	}
+
 	keys, _ := (&Setup{Host: g.Host}).Keys()
 	folders, _ := g.parentFolders()
 	for _, dir := range folders {
@@ -72,6 +76,7 @@ func (g GitHub) Key() (string, error) {
 			return "github " + dir, nil
 		}
 	}
+
 	return "", err
 }
 
@@ -84,6 +89,7 @@ func (g GitHub) Wish() (ChangePlan, error) {
 	if len(g.Command) > 0 && g.Command[0] == "" {
 		return ChangePlan{}, &exit.Usage{Text: "cannot put \"\" into a workflow: say which command it runs, such as gpuard setup github -- pytest"}
 	}
+
 	for _, word := range g.Command {
 		if strings.Contains(word, "${{") {
 			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: GitHub would replace ${{ in it; put the command into a script, and name that", word)}
@@ -92,8 +98,10 @@ func (g GitHub) Wish() (ChangePlan, error) {
 			return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot put %q into a workflow: it is more than a line of text; put the command into a script, and name that", word)}
 		}
 	}
+
 	name := filepath.Join(".github", "workflows", "gpuard.yml")
 	text := strings.ReplaceAll(workflowText, "@COMMAND@", shellquote.JoinQuoted(shellquote.Sh, g.Command...))
+
 	return ChangePlan{
 		Key:     "github " + root,
 		Changes: []edit.Change{{Path: filepath.Join(root, name), Content: text}},

@@ -58,15 +58,18 @@ func (j Jupyter) newKernelName() (string, error) {
 			if isKernelName(string(r)) {
 				return r
 			}
+
 			// Such as * or ? of a pattern.
 			lost = lost || r != ','
 			return '-'
 		}, strings.ReplaceAll(strings.TrimLeft(strings.ToLower(flag), "-"), "=", ""))
 		name += "-" + word
 	}
+
 	if lost || len(name) > 100 {
 		name = name[:min(len(name), 80)] + "-" + edit.TextSum(strings.Join(j.Flags, "\n"))
 	}
+
 	return name, err
 }
 
@@ -77,14 +80,17 @@ func (j Jupyter) Key() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := j.recordedFolder(name)
 	if dir != "" || err != nil {
 		return "jupyter " + dir, err
 	}
+
 	all, err := (&Setup{Host: j.Host}).Keys()
 	all = slices.DeleteFunc(all, func(key string) bool {
 		return !strings.HasPrefix(key, "jupyter ") || filepath.Base(key) != name
 	})
+
 	switch {
 	case err != nil:
 		return "", err
@@ -94,7 +100,9 @@ func (j Jupyter) Key() (string, error) {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot tell which kernel %s is meant: there is %s; activate the environment that it is in", name,
 			strings.ReplaceAll(strings.Join(all, " and "), "jupyter ", ""))}
 	}
+
 	dir, err = j.userKernels()
+
 	return "jupyter " + filepath.Join(dir, name), err
 }
 
@@ -104,12 +112,14 @@ func (j Jupyter) recordedFolder(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	where, err := j.kernelPlaces()
 	for _, p := range where {
 		if dir := filepath.Join(p.kernels, name); slices.Contains(keys, "jupyter "+dir) {
 			return dir, nil
 		}
 	}
+
 	return "", err
 }
 
@@ -122,22 +132,27 @@ func (j Jupyter) Wish() (ChangePlan, error) {
 	if strings.TrimSpace(j.Name) != j.Name || prose.Clean(j.Name) != j.Name {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
 	}
+
 	found, err := j.findKernel(base)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	dir, err := j.destinationFolder(found)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	own, spec, notes, err := j.makeSpec(found)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	changes, err := copiesOf(found.folder, dir)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	return ChangePlan{
 		Key:     "jupyter " + dir,
 		Changes: append(changes, edit.Change{Path: filepath.Join(dir, "kernel.json"), Content: own}), // last: before it, the folder is no kernel
@@ -155,6 +170,7 @@ func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec
 	if err == nil {
 		spec, err = kernelspec.ReadSpec(file.Content)
 	}
+
 	if err != nil {
 		again := ""
 		if over.name == "python3" {
@@ -162,32 +178,41 @@ func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec
 		}
 		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w; mend it%s", over.name, path, err, again)
 	}
+
 	if i := slices.Index(spec.Argv, "run"); i > 0 && filepath.Base(spec.Argv[i-1]) == "gpuard" {
 		return "", spec, nil, &exit.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
 	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return "", spec, nil, err
 	}
+
 	run := append([]string{program, "run"}, j.Flags...)
 	if !j.CPU {
 		run = append(run, "--keep-while=kernel")
 	}
+
 	argv := slices.Concat(run, []string{"--"}, spec.Argv)
 	if isPython(filepath.Base(spec.Argv[0])) {
 		argv = slices.Concat([]string{spec.Argv[0], "-c", pythonStarter}, argv)
 	}
+
 	spec, dropped, err := spec.With(argv, j.displayName(spec.Display, over.name), visible.Variables())
 	if err != nil {
 		return "", spec, nil, fmt.Errorf("cannot use the kernel %s: %s: %w", over.name, path, err)
 	}
+
 	if len(dropped) > 0 {
 		notes = append(notes, fmt.Sprintf("what chooses devices was left out of its variables, since gpuard does that: %s", strings.Join(dropped, ", ")))
 	}
+
 	if spec.Starter != "" {
 		notes = append(notes, fmt.Sprintf("the provisioner %q starts it: gpuard has to be where that does so, with this path", spec.Starter))
 	}
+
 	text, err = spec.Text()
+
 	return text, spec, notes, err
 }
 
@@ -208,19 +233,24 @@ func (j Jupyter) displayName(of, name string) string {
 	if j.Name != "" {
 		return j.Name
 	}
+
 	if i := strings.LastIndex(of, " ("); i > 0 && strings.HasSuffix(of, ")") {
 		of = of[:i]
 	}
+
 	if of == "" {
 		of = name
 	}
+
 	if j.CPU {
 		return of + " (no GPU)"
 	}
+
 	words := []string{"GPU"}
 	for _, flag := range j.Flags {
 		words = append(words, strings.ReplaceAll(strings.TrimLeft(flag, "-"), "=", " "))
 	}
+
 	return of + " (" + strings.Join(words, ", ") + ")"
 }
 
@@ -234,31 +264,39 @@ func copiesOf(from, to string) (changes []edit.Change, err error) {
 		// Such as jupyter kernelspec install --symlink makes it.
 		return nil, fmt.Errorf("cannot copy the kernel: %w", err)
 	}
+
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		rel, err := filepath.Rel(from, path)
 		if err != nil || rel == "kernel.json" {
 			return err
 		}
+
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
 			return nil //nolint:nilerr // a link that leads nowhere, or to no file: no kernel needs it
 		}
+
 		text, err := files.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+
 		changes = append(changes, edit.Change{Path: filepath.Join(to, rel), Content: string(text.Content), Mode: uint32(info.Mode().Perm()), Copy: true})
 		if len(changes) > maxKernelFiles {
 			return fmt.Errorf("it has more than %d files", maxKernelFiles)
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot copy the kernel in %s: %w", from, err)
 	}
+
 	return changes, nil
 }
 
@@ -269,10 +307,12 @@ func (j Jupyter) destinationFolder(over jupyterKernel) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := j.recordedFolder(name)
 	if err != nil {
 		return "", err
 	}
+
 	if dir == "" {
 		parent, err := j.userKernels()
 		if err != nil {
@@ -283,12 +323,14 @@ func (j Jupyter) destinationFolder(over jupyterKernel) (string, error) {
 		}
 		dir = filepath.Join(parent, name)
 	}
+
 	all, _, err := j.findKernels()
 	for _, k := range all {
 		if k.name == name && k.folder != dir {
 			err = &exit.Usage{Text: fmt.Sprintf("cannot set up the kernel %s: there is one of that name in %s; move it away and try again", name, k.folder)}
 		}
 	}
+
 	return dir, err
 }
 
@@ -304,11 +346,13 @@ func (j Jupyter) findKernel(name string) (jupyterKernel, error) {
 	if err != nil {
 		return jupyterKernel{}, err
 	}
+
 	for _, k := range all {
 		if k.name == name {
 			return k, nil
 		}
 	}
+
 	names := j.Names()
 	text := fmt.Sprintf("cannot set up a kernel over %s: there is none in %s", name, strings.Join(where, ", "))
 	switch meant := suggest.ClosestWord(name, names); {
@@ -322,8 +366,10 @@ func (j Jupyter) findKernel(name string) (jupyterKernel, error) {
 	default:
 		text += "; jupyter kernelspec list shows what Jupyter finds"
 	}
+
 	if j.Kernel != "" {
 		return jupyterKernel{}, &exit.Usage{Text: text}
 	}
+
 	return jupyterKernel{}, errors.New(text)
 }

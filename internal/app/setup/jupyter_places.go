@@ -44,30 +44,38 @@ func (j Jupyter) kernelPlaces() ([]kernelFolder, error) {
 			all = append(all, kernelFolder{dir, prefix})
 		}
 	}
+
 	path, _ := j.Host.Env.Lookup("JUPYTER_PATH")
 	for _, dir := range filepath.SplitList(path) {
 		add(dir, "")
 	}
+
 	user, err := j.userKernels()
 	if err != nil {
 		return nil, err
 	}
+
 	active, others := j.pythonPrefixes()
 	for _, prefix := range active {
 		if j.isPreferred(prefix) {
 			add(filepath.Join(prefix, "share", "jupyter"), prefix)
 		}
 	}
+
 	add(filepath.Dir(user), "")
 	home, _ := j.Host.Env.Lookup("HOME")
+
 	// Where pip install --user puts files (site.getuserbase).
 	base, _ := j.Host.Env.Lookup("PYTHONUSERBASE")
 	add(filepath.Join(cmp.Or(base, filepath.Join(home, ".local")), "share", "jupyter"), "")
+
 	for _, prefix := range append(active, others...) {
 		add(filepath.Join(prefix, "share", "jupyter"), prefix)
 	}
+
 	add(filepath.Join(j.Host.Root, "usr", "local", "share", "jupyter"), "")
 	add(filepath.Join(j.Host.Root, "usr", "share", "jupyter"), "")
+
 	return all, nil
 }
 
@@ -77,15 +85,19 @@ func (j Jupyter) isPreferred(prefix string) bool {
 	if prefer, set := j.Host.Env.Lookup("JUPYTER_PREFER_ENV_PATH"); set {
 		return !slices.Contains([]string{"no", "n", "false", "off", "0", "0.0"}, strings.ToLower(prefer))
 	}
+
 	conda, _ := j.Host.Env.Lookup("CONDA_PREFIX")
 	if name, _ := j.Host.Env.Lookup("CONDA_DEFAULT_ENV"); filepath.Clean(conda) == prefix && (name == "" || name == "base") {
 		return false
 	}
+
 	info, err := os.Stat(prefix)
 	if err != nil {
 		return false
 	}
+
 	st, ok := info.Sys().(*syscall.Stat_t)
+
 	return ok && st.Uid == uint32(os.Geteuid())
 }
 
@@ -97,10 +109,12 @@ func (j Jupyter) pythonPrefixes() (active, others []string) {
 			*list = append(*list, filepath.Clean(prefix))
 		}
 	}
+
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
 		prefix, _ := j.Host.Env.Lookup(name)
 		add(&active, prefix)
 	}
+
 	for _, program := range []string{"jupyter", "python3"} {
 		path, err := exec.LookPath(program)
 		if err != nil {
@@ -111,6 +125,7 @@ func (j Jupyter) pythonPrefixes() (active, others []string) {
 			add(&others, filepath.Dir(filepath.Dir(target)))
 		}
 	}
+
 	return active, others
 }
 
@@ -124,6 +139,7 @@ func (j Jupyter) findKernels() (all []jupyterKernel, where []string, err error) 
 			// Not ours to read, and not Jupyter's.
 			continue
 		}
+
 		for _, name := range names {
 			folder := filepath.Join(p.kernels, name)
 			if isKernelName(name) && files.Exists(filepath.Join(folder, "kernel.json")) {
@@ -143,5 +159,6 @@ func (j Jupyter) Names() (names []string) {
 			names = append(names, k.name)
 		}
 	}
+
 	return names
 }

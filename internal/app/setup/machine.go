@@ -55,6 +55,7 @@ func (m Machine) Wish() (_ ChangePlan, err error) {
 	if len(packaged) > 0 {
 		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
 	}
+
 	for _, c := range files {
 		theirs, err := m.isUserFile(c)
 		switch {
@@ -66,13 +67,16 @@ func (m Machine) Wish() (_ ChangePlan, err error) {
 			w.Changes = append(w.Changes, c)
 		}
 	}
+
 	if !m.hasFile("usr/bin/systemd-tmpfiles") && !m.hasFile("bin/systemd-tmpfiles") {
 		w.Notes = append(w.Notes, "there is no systemd-tmpfiles here, which makes "+leaseFolder+" again after a boot: let root call gpuard setup machine then")
 	}
+
 	w.Changes, err = m.addLogins(w.Changes)
 	if err != nil {
 		w.Notes = append(w.Notes, err.Error())
 	}
+
 	return w, nil
 }
 
@@ -86,22 +90,27 @@ func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 	if program == "" {
 		program, err = ProgramPath()
 	}
+
 	if err != nil {
 		return changes, fmt.Errorf("logins are left as they are: %w", err)
 	}
+
 	target, err := filepath.EvalSymlinks(program)
 	for _, at := range []string{program, target} {
 		if err == nil {
 			err = checkRootOwned(at)
 		}
 	}
+
 	if err != nil {
 		return changes, fmt.Errorf("logins are left as they are: %w; for that: sudo install %s /usr/local/bin/gpuard, and call gpuard setup machine there", err, shellquote.Sh(program))
 	}
+
 	whole := map[string]string{"etc/profile.d/gpuard.sh": LoginProfile(program), "etc/fish/conf.d/gpuard.fish": LoginFish(program)}
 	for _, place := range slices.Sorted(maps.Keys(whole)) {
 		changes = append(changes, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: whole[place]})
 	}
+
 	for _, place := range []string{"etc/zsh/zprofile", "etc/zprofile"} {
 		// Debian's and Fedora's.
 		if m.hasFile(path.Dir(place)+"/zshrc") || m.hasFile(place) {
@@ -109,6 +118,7 @@ func (m Machine) addLogins(changes []edit.Change) ([]edit.Change, error) {
 			break
 		}
 	}
+
 	return changes, nil
 }
 
@@ -137,6 +147,7 @@ func (m Machine) wantedFiles() (wanted []edit.Change, packaged []string) {
 		}
 		wanted = append(wanted, edit.Change{Path: filepath.Join(m.Setup.Host.Root, place), Content: text})
 	}
+
 	add("config.yaml", "etc/gpuard/config.yaml", policyToFill())
 	add("tmpfiles.d/gpuard.conf", "etc/tmpfiles.d/gpuard.conf", Tmpfiles(), "usr/lib/tmpfiles.d/gpuard.conf")
 	if m.hasFile("usr/share/man/man1/gpuard.1.gz") {
@@ -146,11 +157,13 @@ func (m Machine) wantedFiles() (wanted []edit.Change, packaged []string) {
 			add(name, path.Join("usr/local/share/man/man"+strings.TrimPrefix(path.Ext(name), "."), name), m.Pages[name])
 		}
 	}
+
 	// The folders in which each shell searches for completions of the administrator: bash-completion's README.md, zsh's
 	// default fpath, fish's completions.rst.
 	add("the completion for bash", "usr/local/share/bash-completion/completions/gpuard", m.Completions["bash"], "usr/share/bash-completion/completions/gpuard")
 	add("the completion for zsh", "usr/local/share/zsh/site-functions/_gpuard", m.Completions["zsh"], "usr/share/zsh/vendor-completions/_gpuard", "usr/share/zsh/site-functions/_gpuard")
 	add("the completion for fish", "etc/fish/completions/gpuard.fish", m.Completions["fish"], "usr/share/fish/vendor_completions.d/gpuard.fish")
+
 	return wanted, packaged
 }
 
@@ -177,18 +190,22 @@ func (m Machine) isUserFile(c edit.Change) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	record, err := manifest.Peek(at)
 	if err != nil {
 		return false, err
 	}
+
 	var conflict *edit.Conflict
 	now, err := readFound(&c, record.KnownSums(c))
 	if err == nil {
 		_, err = edit.PlanWrite(c, now)
 	}
+
 	if errors.As(err, &conflict) {
 		return true, nil
 	}
+
 	return false, err
 }
 
@@ -197,13 +214,16 @@ func makeUsers(path string) error {
 	if path == "" {
 		return nil
 	}
+
 	err := sys.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
 		err = sys.Mkdir(path, machine.UsersMode)
 	}
+
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cannot make the folder for the history of all users: %w", err)
 	}
+
 	return nil
 }
 
@@ -212,6 +232,7 @@ func makeUsers(path string) error {
 func Tmpfiles() string {
 	var b strings.Builder
 	b.WriteString("# The leases of gpuard, in a folder of root's, where users cannot touch each other's.\n")
+
 	for _, p := range store.FolderParts() {
 		kind, text := "f", strings.ReplaceAll(p.Content, "\n", `\n`)
 		if p.Folder {
@@ -219,6 +240,8 @@ func Tmpfiles() string {
 		}
 		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %s %04o root root - %s", kind, path.Join(leaseFolder, p.Name), p.Mode, text)))
 	}
+
 	fmt.Fprintf(&b, "# The history of leases that have ended, in a folder of each user's.\nd /%s 0755 root root -\nd /%s %04o root root -\n", path.Dir(machine.UsersFolder), machine.UsersFolder, machine.UsersMode)
+
 	return b.String()
 }

@@ -33,6 +33,7 @@ func adoptMoved(r *edit.Record, key string) {
 	if !filepath.IsAbs(to) {
 		return
 	}
+
 	for _, old := range slices.Clone(r.Entries) {
 		from, same := strings.CutPrefix(old.Setup, target+" ")
 		rest, below := strings.CutPrefix(old.Path, from+"/")
@@ -46,10 +47,13 @@ func adoptMoved(r *edit.Record, key string) {
 		if step, err := edit.PlanRemoval(c, now, e.Made); err != nil || !step.HasEffect() {
 			continue
 		}
+
 		if _, err := os.Lstat(old.Path); errors.Is(err, os.ErrNotExist) {
 			r.DropEntry(old.Path, old.Block)
 		}
+
 		r.Entries = append(r.Entries, e)
+
 		for _, dir := range slices.Clone(r.Folders) {
 			if rest, below := strings.CutPrefix(dir, from+"/"); below && !slices.Contains(r.Folders, filepath.Join(to, rest)) {
 				r.Folders = append(r.Folders, filepath.Join(to, rest))

@@ -24,12 +24,15 @@ func (s *Setup) PrometheusWish(folder, target string) (ChangePlan, error) {
 	if strings.ContainsAny(target, " \t\n\"'\\/") || !strings.Contains(target, ":") {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot read metrics from %q: write the address and the port of gpuard serve, such as box:8470", target)}
 	}
+
 	board, err := json.MarshalIndent(grafanaDashboard(), "", "  ")
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	const note = "# Written by gpuard setup prometheus; taken away by gpuard setup prometheus --remove.\n"
 	scrape, rules, shown := filepath.Join(dir, "gpuard-scrape.yml"), filepath.Join(dir, "gpuard-alerts.yml"), filepath.Join(dir, "gpuard-dashboard.json")
+
 	return ChangePlan{Key: "prometheus " + dir,
 		Changes: []edit.Change{
 			{Path: scrape, Content: note + fmt.Sprintf("scrape_configs:\n- job_name: gpuard\n  scrape_interval: 5s\n  static_configs:\n  - targets: [%q]\n", target)},

@@ -24,10 +24,12 @@ func (s *Setup) QueueWish() (ChangePlan, error) {
 	if strings.ContainsAny(program, "$\"'\\") {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
+
 	where, err := s.unitFolders(true)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	text := fmt.Sprintf(`# Written by gpuard setup queue; taken away by gpuard setup queue --remove.
 [Unit]
 Description=The jobs of gpuard submit
@@ -42,11 +44,14 @@ KillMode=process
 [Install]
 WantedBy=default.target
 `, unit.QuoteWord(program, true))
+
 	w := ChangePlan{Key: "queue", Changes: []edit.Change{{Path: filepath.Join(where.own, queueUnit), Content: text}},
 		Try: []string{"systemctl --user daemon-reload", "systemctl --user enable --now " + queueUnit, "gpuard queue"}}
+
 	if !s.hasLinger() {
 		w.Notes = append(w.Notes, "your manager starts with your first login and may end your jobs with the last; with the machine, and until it is switched off: loginctl enable-linger")
 	}
+
 	return w, nil
 }
 

@@ -77,16 +77,20 @@ func (s *Setup) Preview(w ChangePlan) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	steps, err := planSteps(&record, w)
 	if err == nil && !s.System {
 		// Every user may see what root would do.
 		err = checkSteps(steps)
 	}
+
 	if err != nil {
 		return Report{}, err
 	}
+
 	r := makeReport(w, steps, false)
 	r.addLeaseFolder(w.Leases)
+
 	return r, nil
 }
 
@@ -96,32 +100,38 @@ func (s *Setup) Apply(w ChangePlan) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	m, err := manifest.Open(path, s.sayBusy)
 	if err != nil {
 		return Report{}, err
 	}
+
 	defer func() { err = errors.Join(err, m.Close()) }()
 	steps, err := planSteps(&m.Record, w)
 	if err != nil {
 		return Report{}, err
 	}
+
 	err = checkSteps(steps)
 
 	if err != nil {
 		return Report{}, err
 	}
+
 	r := makeReport(w, steps, true)
 	if r.addLeaseFolder(w.Leases) {
 		if err := store.CreateFolder(w.Leases); err != nil {
 			return Report{}, err
 		}
 	}
+
 	if err := makeUsers(w.Users); err != nil {
 		return Report{}, err
 	}
 	if err := applySteps(m, w.Key, steps); err != nil {
 		return Report{}, err
 	}
+
 	return r, nil
 }
 
@@ -132,6 +142,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	adoptMoved(&record, key)
 	if len(record.EntriesOf(key)) == 0 {
 		if len(record.Entries) == 0 && !dry {
@@ -139,6 +150,7 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		}
 		return makeReport(ChangePlan{Key: key, Notes: []string{"there is nothing to take away"}}, nil, !dry), err
 	}
+
 	if dry {
 		steps, err := planRemoval(&record, key, nil)
 		if err == nil && !s.System {
@@ -147,22 +159,27 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 		if err != nil {
 			return Report{}, err
 		}
+
 		return makeReport(ChangePlan{Key: key}, steps, false), nil
 	}
+
 	if key == machineKey {
 		// If it is empty.
 		_ = os.Remove(filepath.Join(s.Host.Root, machine.UsersFolder))
 	}
+
 	m, err := manifest.Open(path, s.sayBusy)
 	if err != nil {
 		return Report{}, err
 	}
+
 	defer func() { err = errors.Join(err, m.Close()) }()
 	adoptMoved(&m.Record, key)
 	steps, err := planRemoval(&m.Record, key, nil)
 	if err != nil {
 		return Report{}, err
 	}
+
 	err = checkSteps(steps)
 
 	if err != nil {
@@ -171,11 +188,13 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 	if err := applySteps(m, key, steps); err != nil {
 		return Report{}, err
 	}
+
 	for _, step := range steps {
 		if step.Action == edit.Left {
 			err = errors.Join(err, fmt.Errorf("cannot take %s away: it was changed since gpuard wrote it; take out what is gpuard's by hand", step.Path))
 		}
 	}
+
 	return makeReport(ChangePlan{Key: key}, steps, true), err
 }
 
@@ -183,10 +202,13 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 func (s *Setup) Keys() ([]string, error) {
 	_, record, err := s.peekRecord()
 	var keys []string
+
 	for _, e := range record.Entries {
 		keys = append(keys, e.Setup)
 	}
+
 	slices.Sort(keys)
+
 	return slices.Compact(keys), err
 }
 
@@ -233,15 +255,18 @@ func ProgramPath() (string, error) {
 	if regexp.MustCompile(`/go-build[0-9]+/b[0-9]+/exe/`).MatchString(self) {
 		return "", &exit.Usage{Text: "cannot set anything up for a program that goes away: install it first, go build -o ~/.local/bin/gpuard ./cmd/gpuard"}
 	}
+
 	mine, err := os.Stat(self)
 	if err != nil {
 		return "", fmt.Errorf("cannot find this program: %w", err)
 	}
+
 	if found, err := exec.LookPath("gpuard"); err == nil && filepath.IsAbs(found) {
 		if info, err := os.Stat(found); err == nil && os.SameFile(info, mine) {
 			return found, nil
 		}
 	}
+
 	return self, nil
 }
 
@@ -255,6 +280,7 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	if err != nil {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
+
 	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
 		actual, err := sys.ResolvePath(c.Path)
 		if errors.Is(err, os.ErrNotExist) {
@@ -263,19 +289,23 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 		if err != nil {
 			return edit.Found{}, fmt.Errorf("cannot follow %s: %w", c.Path, err)
 		}
+
 		c.Path = actual
 		info, err = os.Lstat(actual)
 		if err != nil {
 			return edit.Found{}, fmt.Errorf("cannot read %s: %w", actual, err)
 		}
 	}
+
 	if !info.Mode().IsRegular() {
 		return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is not a plain file", Remedy: "move it away, and try again"}
 	}
+
 	text, err := files.ReadFile(c.Path)
 	if err != nil {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
+
 	return edit.Found{Exists: true, Content: string(text.Content), Known: known}, nil
 }
 
@@ -283,23 +313,29 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 func planSteps(r *edit.Record, w ChangePlan) ([]edit.Step, error) {
 	adoptMoved(r, w.Key)
 	var steps []edit.Step
+
 	for _, c := range w.Changes {
 		now, err := readFound(&c, r.KnownSums(c))
 		if err != nil {
 			return nil, err
 		}
+
 		for _, e := range r.Entries {
 			if e.Path == c.Path && e.Block == c.Block && e.Setup != w.Key {
 				return nil, &edit.Conflict{Path: c.Path, Why: "it belongs to another setup, " + e.Setup, Remedy: "take that one away first, with --remove"}
 			}
 		}
+
 		step, err := edit.PlanWrite(c, now)
 		if err != nil {
 			return nil, err
 		}
+
 		steps = append(steps, step)
 	}
+
 	stale, err := planRemoval(r, w.Key, steps)
+
 	return append(steps, stale...), err
 }
 
@@ -307,30 +343,37 @@ func planSteps(r *edit.Record, w ChangePlan) ([]edit.Step, error) {
 func planRemoval(r *edit.Record, key string, kept []edit.Step) ([]edit.Step, error) {
 	followMoves(r)
 	var steps []edit.Step
+
 	for _, e := range r.EntriesOf(key) {
 		if slices.ContainsFunc(kept, func(s edit.Step) bool { return s.Path == e.Path && s.Block == e.Block }) {
 			continue
 		}
+
 		c := e.RemovalChange()
 		now, err := readFound(&c, e.Sums)
 		if errors.Is(err, syscall.ENOTDIR) {
 			// Its folder is a file by now.
 			now, err = edit.Found{}, nil
 		}
+
 		step := edit.Step{Change: c, Action: edit.Left}
 		if err == nil {
 			step, err = edit.PlanRemoval(c, now, e.Made)
 		}
+
 		var conflict *edit.Conflict
 		if errors.As(err, &conflict) {
 			// A changed file stays, and the others are removed all the same.
 			step, err = edit.Step{Change: c, Action: edit.Left}, nil
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		steps = append(steps, step)
 	}
+
 	return steps, nil
 }
 
@@ -356,6 +399,7 @@ func checkSteps(steps []edit.Step) error {
 func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 	known := slices.Clone(m.Entries)
 	var paths []string
+
 	for _, step := range steps {
 		switch step.Action {
 		case edit.Create:
@@ -371,10 +415,12 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 		case edit.Delete, edit.Cut, edit.Gone, edit.Left:
 		}
 	}
+
 	if err := m.PrepareFolders(paths); err != nil {
 		m.Entries = known
 		return err
 	}
+
 	for i, step := range steps {
 		// Of a gpuard that was killed.
 		err := atomicfile.RemoveTemporary(step.Path)
@@ -389,6 +435,7 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 			}
 			return err
 		}
+
 		switch step.Action {
 		case edit.Delete, edit.Cut, edit.Gone:
 			m.DropEntry(step.Path, step.Block)
@@ -397,6 +444,7 @@ func applySteps(m *manifest.Manifest, key string, steps []edit.Step) error {
 		case edit.Same, edit.Left:
 		}
 	}
+
 	return nil
 }
 
@@ -439,13 +487,16 @@ func (r *Report) addLeaseFolder(folder string) bool {
 	if folder == "" {
 		return false
 	}
+
 	f := File{Path: folder, Action: edit.Same}
 	_, err := os.Lstat(folder)
 	missing := errors.Is(err, os.ErrNotExist)
 	if missing {
 		f.Action = edit.Create
 	}
+
 	r.Files = slices.Insert(r.Files, 0, f)
+
 	return missing
 }
 

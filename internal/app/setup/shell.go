@@ -42,23 +42,29 @@ func (s Shell) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	w := ChangePlan{Key: "shell " + s.Name, Try: []string{"exec " + s.Name, "gpuard run --cpu"}}
 	if s.Name == "fish" {
 		return s.fishWish(w, program)
 	}
+
 	rc, notes, err := s.rcFile()
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	text := shellText("rc." + s.Name)
 	if s.Prompt {
 		text += shellText("rc-prompt." + s.Name)
 	}
+
 	text = strings.ReplaceAll(text, "@PROGRAM@", shellquote.Sh(program))
 	if s.Login != "" {
 		text += loginPosix(program, s.Login)
 	}
+
 	w.Changes, w.Notes = []edit.Change{{Path: rc, Block: "shell", Content: text}}, notes
+
 	return w, nil
 }
 
@@ -72,12 +78,15 @@ func (s Shell) rcFile() (path string, notes []string, err error) {
 		if text, err := files.ReadFile(path); err != nil || !strings.Contains(string(text.Content), "compinit") {
 			notes = append(notes, "zsh completes commands only after compinit; if Tab finds nothing, put this into "+path+": autoload -Uz compinit && compinit")
 		}
+
 		return path, notes, nil
 	}
+
 	path, err = s.Setup.homePath("", ".", ".bashrc")
 	if err != nil {
 		return "", nil, err
 	}
+
 	// A login shell reads the first of these, which decides whether it reads .bashrc too (bash(1), INVOCATION).
 	for _, name := range []string{".bash_profile", ".bash_login", ".profile"} {
 		profile := filepath.Join(filepath.Dir(path), name)
@@ -85,12 +94,15 @@ func (s Shell) rcFile() (path string, notes []string, err error) {
 		if err == nil && !strings.Contains(string(text.Content), "bashrc") {
 			notes = append(notes, fmt.Sprintf("a login shell, as by ssh, reads %s, which does not read .bashrc; put this into it: . ~/.bashrc", profile))
 		}
+
 		if err != nil {
 			continue
 		}
+
 		break
 
 	}
+
 	return path, notes, nil
 }
 
@@ -100,17 +112,21 @@ func (s Shell) fishWish(w ChangePlan, program string) (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	text := ""
 	if s.Prompt {
 		text = shellText("rc-prompt.fish")
 	}
+
 	if s.Login != "" {
 		text += "status is-interactive; or status is-login; and " + loginFish(program, s.Login)
 	}
+
 	w.Changes = []edit.Change{{Path: filepath.Join(folder, "completions", "gpuard.fish"), Content: shellquote.Fish(program) + " completion fish 2>/dev/null | source\n"}}
 	if text != "" {
 		w.Changes = append(w.Changes, edit.Change{Path: filepath.Join(folder, "conf.d", "gpuard.fish"), Content: text})
 	}
+
 	return w, nil
 }
 
@@ -149,15 +165,19 @@ func (s *Setup) rcFiles(name string) []string {
 		}
 		return []string{path}
 	}
+
 	folder, err := s.homePath("XDG_CONFIG_HOME", ".config", "fish")
 	if err != nil {
 		return nil
 	}
+
 	list := []string{filepath.Join(folder, "config.fish")}
+
 	// Where it is not, nothing is read.
 	entries, _ := os.ReadDir(filepath.Join(folder, "conf.d"))
 	for _, e := range entries {
 		list = append(list, filepath.Join(folder, "conf.d", e.Name()))
 	}
+
 	return list
 }

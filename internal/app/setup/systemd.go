@@ -47,10 +47,12 @@ func (s Systemd) unitName() (string, error) {
 	case !dotted || kind != "service":
 		name += ".service"
 	}
+
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
 	if bare := strings.TrimSuffix(name, ".service"); bare == "" || bare[0] == '@' || strings.Trim(bare, allowed) != "" || len(name) > 255 {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot find the unit %q: that is no name of a unit; write it as systemctl shows it, such as vllm.service", s.Unit)}
 	}
+
 	return name, nil
 }
 
@@ -76,6 +78,7 @@ func (s Systemd) Wish() (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return ChangePlan{}, err
@@ -83,14 +86,17 @@ func (s Systemd) Wish() (ChangePlan, error) {
 	if strings.ContainsAny(program, "$\"'\\") || prose.Clean(program) != program {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
+
 	where, err := s.Setup.unitFolders(s.User)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	found, err := where.findUnit(name)
 	if err != nil {
 		return ChangePlan{}, err
 	}
+
 	own := filepath.Join(where.own, name)
 	switch {
 	case len(s.Command) > 0 && found.path != "" && found.path != own:
@@ -100,6 +106,7 @@ func (s Systemd) Wish() (ChangePlan, error) {
 	case found.path == "":
 		return ChangePlan{}, s.missingError(name)
 	}
+
 	return s.dropInFor(name, found, filepath.Join(where.own, name+".d", dropInName), program)
 }
 
@@ -108,6 +115,7 @@ func (s Systemd) missingError(name string) error {
 	if s.User {
 		kind = "of yours"
 	}
+
 	if where, err := s.Setup.unitFolders(!s.User); err == nil {
 		if found, err := where.findUnit(name); err == nil && found.path != "" {
 			other = fmt.Sprintf(", but %s is a unit of the system: sudo gpuard setup systemd %s", found.path, name)
@@ -116,9 +124,11 @@ func (s Systemd) missingError(name string) error {
 			}
 		}
 	}
+
 	if other == "" {
 		other = fmt.Sprintf("; to have it written, say what it starts: gpuard setup systemd %s -- COMMAND", strings.TrimSuffix(name, ".service"))
 	}
+
 	return &exit.Usage{Text: fmt.Sprintf("cannot find the unit %s: there is none %s%s", name, kind, other)}
 }
 
@@ -138,24 +148,30 @@ func (s Systemd) wholeUnit(name, path, program string) (ChangePlan, error) {
 	if err != nil {
 		return ChangePlan{}, &exit.Usage{Text: err.Error()}
 	}
+
 	command[0], err = filepath.Abs(file)
 	if err != nil {
 		return ChangePlan{}, fmt.Errorf("cannot find the current folder: %w", err)
 	}
+
 	words := make([]string, len(command))
 	for i, word := range command {
 		words[i] = unit.QuoteWord(word, false)
 	}
+
 	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || prose.Clean(s.Folder) != s.Folder {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
 	}
+
 	target, pause := "multi-user.target", ""
 	if s.User {
 		target = "default.target"
 	}
+
 	if s.NoWait {
 		pause = "RestartSec=30\n"
 	}
+
 	about := strings.ReplaceAll(replaceUnprintable(filepath.Base(command[0])), "%", "%%")
 	text := fmt.Sprintf(`# Written by gpuard setup systemd, which changes it and takes it away (--remove).
 [Unit]
@@ -170,11 +186,13 @@ Restart=on-failure
 [Install]
 WantedBy=%s
 `, about, strings.ReplaceAll(s.Folder, "%", "%%"), s.runPrefix(program, false), strings.Join(words, " "), pause, target)
+
 	w := s.makeWish(name, path, text)
 	w.Try = append([]string{w.Try[0], s.systemctl("enable", "--now", name)}, w.Try[2:]...)
 	if !s.User {
 		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as another user")
 	}
+
 	return w, nil
 }
 
@@ -200,8 +218,10 @@ func (s Systemd) dropInFor(name string, found foundUnit, path, program string) (
 	if found.later != "" {
 		return ChangePlan{}, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: %s is read after %s and sets ExecStart= again; rename it, such as 50-%s", name, found.later, dropInName, filepath.Base(found.later))}
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by gpuard setup systemd, which changes it and takes it away (--remove).\n[Service]\nExecStart=\n")
+
 	for _, line := range commands {
 		b.WriteString("ExecStart=")
 		for i, c := range line {
@@ -212,17 +232,22 @@ func (s Systemd) dropInFor(name string, found foundUnit, path, program string) (
 		}
 		b.WriteString("\n")
 	}
+
 	if !s.NoWait && u.notifiesStart() {
 		b.WriteString("# While it waits in line it has not started, and that may take long.\nTimeoutStartSec=infinity\n")
 	}
+
 	if u.isReadOnly() {
 		b.WriteString("# Where the leases are, in a system that the service can only read.\nReadWritePaths=-/run/gpuard -/run/lock\n")
 	}
+
 	if u.lastValue("IgnoreSIGPIPE") != "" && !u.isOn("IgnoreSIGPIPE") {
 		b.WriteString("# By this, gpuard knows that systemd ignores SIGPIPE, which it does not here.\nUnsetEnvironment=SYSTEMD_EXEC_PID\n")
 	}
+
 	w := s.makeWish(name, path, b.String())
 	w.Notes = append(w.Notes, u.unitNotes(s.NoWait)...)
+
 	return w, nil
 }
 
@@ -253,6 +278,7 @@ func (s Systemd) makeWish(name, path, text string) ChangePlan {
 	if s.User {
 		w.Notes = append(w.Notes, "it ends when you log out, unless your manager continues: loginctl enable-linger")
 	}
+
 	return w
 }
 

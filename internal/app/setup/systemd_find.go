@@ -36,10 +36,12 @@ func (s *Setup) unitFolders(user bool) (unitFolders, error) {
 	if !set || err != nil {
 		return usual, err
 	}
+
 	named := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool { return !filepath.IsAbs(dir) })
 	if strings.HasSuffix(value, ":") {
 		named = append(named, usual.all...)
 	}
+
 	return unitFolders{named, usual.own}, nil
 }
 
@@ -50,16 +52,19 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 		}
 		return paths
 	}
+
 	if !user {
 		etc := below("/etc/systemd/system")[0]
 		return unitFolders{append(append(below("/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early"), etc),
 			below("/etc/systemd/system.attached", "/run/systemd/system", "/run/systemd/system.attached", "/run/systemd/generator", "/usr/local/lib/systemd/system",
 				"/lib/systemd/system", "/usr/lib/systemd/system", "/run/systemd/generator.late")...), etc}, nil
 	}
+
 	own, err := s.homePath("XDG_CONFIG_HOME", ".config", "systemd", "user")
 	if err != nil {
 		return unitFolders{}, err
 	}
+
 	// HOME is set.
 	data, _ := s.homePath("XDG_DATA_HOME", ".local/share", "systemd", "user")
 	all := []string{own + ".control"}
@@ -71,6 +76,7 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 			}
 		}
 	}
+
 	beneath("user.control", "transient", "generator.early")
 	all = append(all, own)
 	all = append(all, s.variableFolders("XDG_CONFIG_DIRS", []string{"/etc/xdg"}, "systemd", "user")...)
@@ -83,11 +89,13 @@ func (s *Setup) usualUnitFolders(user bool) (unitFolders, error) {
 	all = append(all, below("/usr/local/lib/systemd/user", "/usr/local/share/systemd/user", "/usr/lib/systemd/user", "/usr/share/systemd/user", "/lib/systemd/user")...)
 	beneath("generator.late")
 	var once []string
+
 	for _, dir := range all {
 		if !slices.Contains(once, dir) {
 			once = append(once, dir)
 		}
 	}
+
 	return unitFolders{once, own}, nil
 }
 
@@ -104,6 +112,7 @@ func (s *Setup) variableFolders(variable string, usual []string, below ...string
 			dirs = append(dirs, filepath.Join(append([]string{"/", s.Host.Root, dir}, below...)...))
 		}
 	}
+
 	return dirs
 }
 
@@ -128,9 +137,11 @@ func (u unitFolders) findUnit(name string) (f foundUnit, err error) {
 			}
 		}
 	}
+
 	if f.path == "" {
 		return f, nil
 	}
+
 	actual, err := filepath.EvalSymlinks(f.path)
 	switch base := filepath.Base(actual); {
 	case err != nil:
@@ -140,15 +151,19 @@ func (u unitFolders) findUnit(name string) (f foundUnit, err error) {
 	case base != name && base != templateOf(name) && strings.HasSuffix(base, ".service"):
 		return f, &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: that is another name of %s; write gpuard setup systemd %[2]s", name, base)}
 	}
+
 	texts, later, err := u.readDropIns(name)
 	if err != nil {
 		return f, err
 	}
+
 	text, err := files.ReadFile(actual)
 	if err != nil {
 		return f, fmt.Errorf("cannot read the unit %s: %w", f.path, err)
 	}
+
 	f.text, f.later = strings.Join(append([]string{string(text.Content)}, texts...), "\n\n[]\n"), later
+
 	return f, nil
 }
 
@@ -161,30 +176,37 @@ func (u unitFolders) readDropIns(name string) (texts []string, later string, err
 		if err != nil {
 			return nil, "", fmt.Errorf("cannot read %s: %w", folder, err)
 		}
+
 		for _, file := range names {
 			if path := filepath.Join(folder, file); paths[file] == "" {
 				paths[file] = path
 			}
 		}
 	}
+
 	order := make([]string, 0, len(paths))
 	for file, path := range paths {
 		if actual, err := filepath.EvalSymlinks(path); file != dropInName && (err != nil || actual != os.DevNull) {
 			order = append(order, file)
 		}
 	}
+
 	slices.Sort(order)
+
 	for _, file := range order {
 		text, err := files.ReadFile(paths[file])
 		if err != nil {
 			return nil, "", fmt.Errorf("cannot read %s: %w", paths[file], err)
 		}
+
 		starts := slices.ContainsFunc(unit.Entries(text.Content), func(e unit.Entry) bool { return e.Section == "Service" && e.Key == "ExecStart" })
 		if starts && file > dropInName {
 			later = paths[file]
 		}
+
 		texts = append(texts, string(text.Content))
 	}
+
 	return texts, later, nil
 }
 
@@ -225,6 +247,7 @@ func (u unitFolders) unitAliases(name string) (aliases []string) {
 		}
 	}
 	slices.Sort(aliases)
+
 	return slices.Compact(aliases)
 }
 
@@ -236,8 +259,10 @@ func dropInNames(name string) []string {
 	if general != "" {
 		names = append(names, general)
 	}
+
 	base, which, ofTemplate := strings.Cut(strings.TrimSuffix(name, ".service"), "@")
 	var plain, others []string
+
 	for i := len(base) - 2; i > 0; i-- {
 		if base[i] != '-' {
 			continue
@@ -250,6 +275,7 @@ func dropInNames(name string) []string {
 			others = append(others, base[:i+1]+"@.service")
 		}
 	}
+
 	return slices.Concat(names, plain, others)
 }
 
@@ -259,10 +285,13 @@ func (s *Setup) UnitNames(user bool) (names []string) {
 	if err != nil {
 		return nil
 	}
+
 	for _, dir := range where.all {
 		more, _ := files.ListNames(dir, ".service")
 		names = append(names, more...)
 	}
+
 	slices.Sort(names)
+
 	return slices.Compact(names)
 }

@@ -92,6 +92,7 @@ func (u unitService) startCommands() ([][]unit.Command, error) {
 	refused := func(format string, words ...any) error {
 		return &exit.Usage{Text: fmt.Sprintf("cannot give %s a GPU: ", u.name) + fmt.Sprintf(format, words...)}
 	}
+
 	lines := u.valuesOf("ExecStart")
 	switch {
 	case len(lines) == 0:
@@ -103,12 +104,15 @@ func (u unitService) startCommands() ([][]unit.Command, error) {
 	case u.isProgramHidden():
 		return nil, refused("it cannot start %s, which is in a home folder; sudo install %[1]s /usr/local/bin/gpuard, and call that", u.program)
 	}
+
 	var all [][]unit.Command
+
 	for _, line := range lines {
 		commands, err := unit.SplitCommands(line)
 		if err != nil {
 			return nil, refused("%v", err)
 		}
+
 		for _, c := range commands {
 			switch name := filepath.Base(c.Program); {
 			case strings.Contains(c.Prefix, "@"):
@@ -125,6 +129,7 @@ func (u unitService) startCommands() ([][]unit.Command, error) {
 		}
 		all = append(all, commands)
 	}
+
 	return all, nil
 }
 
@@ -141,22 +146,28 @@ func (u unitService) unitNotes(noWait bool) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, words...))
 		}
 	}
+
 	kind := u.unitType()
 	add(!noWait && slices.Contains([]string{"simple", "exec", "idle"}, kind), "Type=%s: it counts as started while it still waits for a free device; with --no-wait it fails instead", kind)
+
 	for _, key := range u.runningClocks() {
 		add(!noWait, "%s=%s runs while it waits for a free device, too, and ends it; with --no-wait it fails instead", key, u.lastValue(key))
 	}
+
 	for _, key := range []string{"TimeoutStartSec", "TimeoutSec"} {
 		add(!noWait && u.notifiesStart() && u.lastValue(key) != "", "%s=%s does not end its start any more, because that waits in line, too; with --no-wait it does", key, u.lastValue(key))
 	}
+
 	restart := u.lastValue("Restart")
 	add(noWait && (restart == "always" || restart == "on-failure") && u.lastValue("RestartSec") == "",
 		"Restart=%s without RestartSec= tries five times within a second and gives up; a line RestartSec=30 in systemctl edit %s tries on", restart, u.name)
+
 	add(kind == "oneshot" && len(u.valuesOf("ExecStart")) > 1, "each of its commands gets a lease of its own, one after the other")
 	add(u.isOn("PrivateDevices"), "PrivateDevices= hides every GPU from it; PrivateDevices=no in systemctl edit %s shows them", u.name)
 	policy := u.lastValue("DevicePolicy")
 	add((policy == "closed" || policy == "strict") && !strings.Contains(strings.Join(u.valuesOf("DeviceAllow"), " "), "nvidia"),
 		"DevicePolicy=%s hides the devices that DeviceAllow= does not name; for NVIDIA: DeviceAllow=char-nvidia* rw", policy)
+
 	add(u.isOn("PrivatePIDs"), "PrivatePIDs= hides it from other jobs, so gpuard refuses to lease there; write PrivatePIDs=no")
 	add(u.lastValue("ProcSubset") == "pid", "ProcSubset=pid hides the number of this boot, which every lease has, so gpuard refuses to lease there; write ProcSubset=all")
 	add(u.isOn("PrivateUsers"), "PrivateUsers=: the owners of most other jobs have no names in there")
@@ -168,12 +179,14 @@ func (u unitService) unitNotes(noWait bool) (notes []string) {
 	obeyed := func(where, name, value string) {
 		add(strings.Contains(name, "_VISIBLE_DEVICES"), "%s%s=%s is obeyed: it gets no device but these; take it out if gpuard is to choose", where, name, value)
 	}
+
 	f, _ := unit.ReadSteps(u.name, []byte("[Service]\nEnvironment="+strings.Join(u.valuesOf("Environment"), "\nEnvironment=")))
 	for _, step := range f.Steps {
 		if step.Do == lint.Set {
 			obeyed("Environment=", step.Name, step.Value.Text)
 		}
 	}
+
 	for _, path := range u.environmentFiles() {
 		// One that cannot be read is for systemd to mind.
 		text, _ := files.ReadFile(path)
@@ -183,6 +196,7 @@ func (u unitService) unitNotes(noWait bool) (notes []string) {
 			}
 		}
 	}
+
 	return notes
 }
 

@@ -22,6 +22,7 @@ func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) 
 	if inside || touched || env.ChoosesDevices() {
 		return nil, nil
 	}
+
 	// The shell waits, and its user cannot know for what.
 	host.Patience = cmp.Or(host.Patience, machine.ConfigPatience)
 	files, err := host.Config()
@@ -29,6 +30,7 @@ func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) 
 		// Rules for all users do not apply to root either.
 		files = nil
 	}
+
 	switch append(files, &policy.File{Login: rule}).NarrowestLogin() {
 	case policy.LoginAllowed:
 		if err == nil {
@@ -41,6 +43,7 @@ func LoginVariables(ctx context.Context, host *machine.Host, rule policy.Login) 
 		}
 	case policy.LoginNone:
 	}
+
 	return host.VarsForShell(env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{}))), err
 }
 
@@ -50,24 +53,30 @@ func allowedVariables(ctx context.Context, host *machine.Host, env visible.Env) 
 	if err != nil {
 		return env.LoginVars(visible.TargetVars(nil, job.AutoIDs, gpu.Machine{})), err
 	}
+
 	m, err := host.Read(ctx, gpu.Identity)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
 		// There is nothing to see, and no login is the place to say so.
 		err = nil
 	}
+
 	var mine []visible.Target
+
 	for _, id := range pick.AllowedDevices(m, limits) {
 		d, slice, _ := m.FindDevice(id)
 		mine = append(mine, visible.Target{Index: d.Index, UUID: id, MIG: slice != nil, Vendor: d.Vendor})
 	}
+
 	if err == nil && len(mine) > 0 && len(mine) == len(pick.AllowedDevices(m, nil)) {
 		return nil, nil
 	}
+
 	ids := job.AutoIDs
 	if _, set := env.Lookup("CUDA_DEVICE_ORDER"); set {
 		// Numbers might count in another order.
 		ids = job.UUIDs
 	}
+
 	return env.LoginVars(visible.TargetVars(mine, ids, m)), err
 }

@@ -32,13 +32,16 @@ func SaveChoice(host *machine.Host, id string) (keep func(vars []visible.Var, h 
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
+
 	s := &savedChoice{host: host, shell: host.Env, before: &envstack.Entry{ID: id}}
 	var popped *envstack.Entry
 	s.rest, s.back, popped = stack.Pop(id)
 	if popped != nil {
 		s.before = popped
 	}
+
 	host.Env = host.Env.With(append(slices.Clone(s.back), s.rest.AsVariable()))
+
 	return s.finishChoice, nil
 }
 
@@ -51,12 +54,14 @@ func (s *savedChoice) finishChoice(vars []visible.Var, h *leases.HeldLease) ([]v
 		}
 		e.Lease, e.PID, e.Start, e.By = h.Lease, h.PID, stat.Start, os.Getppid()
 	}
+
 	out := slices.Clone(vars)
 	for _, v := range s.back {
 		if !slices.ContainsFunc(vars, func(o visible.Var) bool { return o.Name == v.Name }) {
 			out = append(out, v)
 		}
 	}
+
 	return append(out, s.rest.Push(e, s.host.Env, vars).AsVariable()), nil
 }
 
@@ -67,10 +72,12 @@ func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visibl
 	if err != nil {
 		return nil, &exit.Usage{Text: err.Error()}
 	}
+
 	rest, back, e := stack.Pop(id)
 	if e == nil {
 		return nil, nil
 	}
+
 	if tookLease(host, e) {
 		var gone *leases.NoLeaseError
 		if _, err := leases.Release(ctx, host, e.Lease); err != nil && !errors.As(err, &gone) {
@@ -78,6 +85,7 @@ func RestoreChoice(ctx context.Context, host *machine.Host, id string) ([]visibl
 			host.Say(err.Error())
 		}
 	}
+
 	return append(back, rest.AsVariable()), nil
 }
 
@@ -89,6 +97,8 @@ func tookLease(host *machine.Host, e *envstack.Entry) bool {
 	if e.Lease == "" || err != nil || shell != e.PID || stat.Start != e.Start {
 		return false
 	}
+
 	_, err = host.Proc.Stat(e.By)
+
 	return e.By == os.Getppid() || err != nil
 }

@@ -21,6 +21,7 @@ func ChoiceVariables(ctx context.Context, host *machine.Host, spec job.Spec) ([]
 		return nil, err
 	}
 	vars := visible.ForJob(host.Env, "", plan, spec.IDs, m)
+
 	return host.VarsForShell(append(vars, quota.ShareVars(host.Env, plan.Share, claim.LargestMemory(m, plan), nil)...)), nil
 }
 
@@ -31,11 +32,13 @@ func NeverReasons(ctx context.Context, host *machine.Host, spec job.Spec) []stri
 	_, _, err := claim.DecideNow(ctx, host, spec)
 	var refusal *job.Refusal
 	var none *gpu.Unavailable
+
 	switch {
 	case errors.As(err, &refusal) && refusal.Never:
 		return []string{"as this machine is now, there will be no GPU: " + refusal.Summary + "; " + refusal.Remedy}
 	case errors.As(err, &none):
 		return []string{"no GPU can be seen here now: " + none.Text}
 	}
+
 	return nil
 }

@@ -46,10 +46,12 @@ func OpenTrace(path string, stdin io.Reader) (Trace, error) {
 		if err != nil {
 			return Trace{}, exit.Usagef("cannot read the trace: %v; name a file with jobs, or - for standard input", err)
 		}
+
 		defer file.Close() //nolint:errcheck // read only
 		if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 			return Trace{}, exit.Usagef("cannot read the trace: %s is no file; name a file with jobs, or - for standard input", path)
 		}
+
 		in = file
 	}
 	if strings.HasSuffix(path, ".gz") {
@@ -59,6 +61,7 @@ func OpenTrace(path string, stdin io.Reader) (Trace, error) {
 		}
 		in = plain
 	}
+
 	return ReadTrace(in, "the trace "+path)
 }
 
@@ -83,14 +86,17 @@ func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) (
 		}
 		r.Trace.Jobs = kept
 	}
+
 	if err := sim.SetEstimates(r.Trace.Jobs, r.Guess, rand.New(rand.NewSource(1)).Float64); err != nil { //nolint:gosec // repeatable on purpose
 		return nil, exit.Usagef("%v", err)
 	}
+
 	all := len(r.Machines) * len(r.Policies)
 	results, errs := make([]sim.Result, all), make([]error, all)
 	var started atomic.Int64
 	var next atomic.Int64
 	var workers sync.WaitGroup
+
 	for range min(all, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < all; i = int(next.Add(1)) - 1 {
@@ -105,10 +111,12 @@ func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) (
 			}
 		})
 	}
+
 	workers.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+
 	for i := range results {
 		if errs[i] != nil {
 			return nil, errs[i]
@@ -118,6 +126,7 @@ func ReplayTrace(ctx context.Context, r *Request, progress func(done float64)) (
 			u.Name = r.Trace.Users[u.User]
 		}
 	}
+
 	return results, nil
 }
 
@@ -132,15 +141,19 @@ func SyntheticNotes(r *Request) []string {
 	case r.Guess == sim.GuessNone || !r.Trace.Estimates:
 		out = append(out, "estimates: none; gpuard's own rule takes those of earlier jobs on as many GPUs")
 	}
+
 	if len(r.Trace.Users) == 1 && r.Trace.Users[0] == "" {
 		out = append(out, "users: the trace names none; all jobs are of one user")
 	}
+
 	if r.Trace.Shares {
 		out = append(out, "memory: a job for a part of a GPU takes that part of the memory of the largest one")
 	}
+
 	if r.Every > 1 {
 		out = append(out, fmt.Sprintf("jobs: only the first of each %d", r.Every))
 	}
+
 	return out
 }
 
@@ -162,12 +175,15 @@ func UsualSizes(jobs []sim.Job) []int {
 	for i := range jobs {
 		largest = max(largest, int(jobs[i].GPUs))
 	}
+
 	fits := slices.DeleteFunc([]int{1, 2, 4, 8, 16, 24, 32, 48, maxDevices}, func(n int) bool { return n < largest })
 	if len(fits) == 0 {
 		// What fits on none is left out.
 		return []int{maxDevices}
 	}
+
 	usual := slices.DeleteFunc(slices.Clone(fits), func(n int) bool { return n > 16 })
+
 	return fits[:min(max(several, len(usual)), len(fits))]
 }
 

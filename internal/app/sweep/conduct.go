@@ -43,15 +43,19 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runner.Progress)) (*Outco
 		s.discardFolder()
 		return out, err
 	}
+
 	if terr := s.writeTables(); err == nil {
 		err = terr
 	}
+
 	s.tellEnd(out, err)
+
 	for _, run := range s.State.RunsIn(batchlog.Failed) {
 		if len(out.Failures) < shownFailures {
 			out.Failures = append(out.Failures, grid.ResultOf(s.State, &s.Request.Grid, run))
 		}
 	}
+
 	return out, err
 }
 
@@ -60,6 +64,7 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 	if s.Request.Notify == "" || out.Interrupted != nil {
 		return
 	}
+
 	c := out.Count
 	n := apprun.Notice{Name: filepath.Base(s.Dir), State: "done", Log: filepath.Join(s.Dir, "results.csv")}
 	n.Text = fmt.Sprintf("sweep %s: %d of %d runs are done", prose.Clean(n.Name), c.CountDone(), c.All)
@@ -67,9 +72,11 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 		n.State, n.Exit = "failed", 1
 		n.Text += fmt.Sprintf(", %d failed", c.Failed)
 	}
+
 	if err != nil {
 		n.State, n.Exit, n.Text = "failed", 1, fmt.Sprintf("sweep %s: %v", prose.Clean(n.Name), err)
 	}
+
 	if err := n.Send(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr, true); err != nil {
 		s.Host.Say(fmt.Sprintf("cannot tell of the end of the sweep (--notify): %v", err))
 	}
@@ -92,28 +99,35 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := readRequest(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	host.Machine, host.PrivateState = q.Machine, q.Private
 	command, err := grid.ParseCommand(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
 	}
+
 	w := &runner.RunnerWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	desk, err := q.openAllocator(ctx, host, w)
 	if err != nil {
 		return nil, err
 	}
+
 	ofAll := func(context.Context) (*claim.Allocator, error) { return desk, nil }
+
 	// Of the last run.
 	name, path := "", ""
 	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
@@ -123,11 +137,14 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 			name = words[0]
 			path, err = findProgram(q, name)
 		}
+
 		own := filepath.Join(dir, w.State.Folder(run))
 		log := filepath.Join(own, "log")
+
 		return runner.StartOptions{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
 			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
+
 	return w, nil
 }
 
@@ -141,9 +158,11 @@ func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runn
 			return nil, err
 		}
 	}
+
 	if w.AtOnce == 0 && spec.CPU {
 		w.AtOnce = runtime.NumCPU()
 	}
+
 	if q.PerGPU > 1 && !spec.CPU {
 		spec.Share, err = claim.EqualShare(ctx, host, spec, q.PerGPU)
 		if err != nil {
@@ -151,6 +170,8 @@ func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runn
 		}
 		host.Say(fmt.Sprintf("%d runs share a GPU: each has %s", q.PerGPU, spec.Share))
 	}
+
 	spec.Grace = q.Grace
+
 	return claim.OpenAllocator(ctx, host, spec)
 }

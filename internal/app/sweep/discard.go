@@ -14,6 +14,7 @@ func (s *Sweep) discardFolder() {
 	if err != nil {
 		return
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	mine, err := s.Lock.Stat()
 	if err != nil {
@@ -22,9 +23,11 @@ func (s *Sweep) discardFolder() {
 	if there, err := root.Lstat(lockFile); err != nil || !os.SameFile(mine, there) {
 		return
 	}
+
 	for _, name := range []string{"runs", journalFile, requestFile, hostFile, lockFile} {
 		_ = root.RemoveAll(name)
 	}
+
 	if above, err := sys.FollowDir(filepath.Dir(s.Dir)); err == nil {
 		_ = above.Rmdir(filepath.Base(s.Dir))
 		_ = above.Close()

@@ -21,6 +21,7 @@ func (s *Sweep) takeHost() error {
 	if err := s.Host.Proc.CheckClock(); err != nil {
 		return err
 	}
+
 	own := s.Host.HostFolder() + "\n" + s.Host.BootMark() + "\n"
 	path := filepath.Join(s.Dir, hostFile)
 	text, err := sys.ReadSome(path, 256)
@@ -33,6 +34,7 @@ func (s *Sweep) takeHost() error {
 			return err
 		}
 	}
+
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
@@ -42,6 +44,7 @@ func (s *Sweep) takeHost() error {
 		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
 			s.Dir, s.Host.NameOfHost(strings.TrimSpace(strings.SplitN(string(text), "\n", 2)[0])), path)
 	}
+
 	return nil
 }
 
@@ -51,6 +54,7 @@ func (s *Sweep) writeHost(text string) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
+
 	return dir.Write(hostFile, []byte(text), 0o600)
 }
 

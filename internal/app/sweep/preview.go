@@ -29,13 +29,16 @@ func readRuns(path, flag string, parse func([]byte) (grid.Grid, error)) (grid.Gr
 	} else {
 		data, err = files.ReadInput(os.Stdin, maxRunsFile)
 	}
+
 	var g grid.Grid
 	if err == nil {
 		g, err = parse(data)
 	}
+
 	if err != nil {
 		return g, &exit.Usage{Text: fmt.Sprintf("cannot read %s %s: %v", flag, path, err)}
 	}
+
 	return g, nil
 }
 
@@ -45,10 +48,12 @@ func PreviewRuns(host *machine.Host, q *Request, most int) (runs []int, commands
 	if err != nil {
 		return nil, nil, nil, err
 	}
+
 	command, err := checkCommands(host, q)
 	if err != nil {
 		return nil, nil, nil, err
 	}
+
 	n := q.Grid.Len()
 	for i := range min(n, most) {
 		if i == most-1 {
@@ -60,5 +65,6 @@ func PreviewRuns(host *machine.Host, q *Request, most int) (runs []int, commands
 		}
 		runs, commands = append(runs, i), append(commands, words)
 	}
+
 	return runs, commands, command.Unused, nil
 }

@@ -99,12 +99,14 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 	if host.Machine != "" && host.Machine != "demo" && !strings.HasPrefix(host.Machine, "demo:") {
 		q.Machine, _ = filepath.Abs(host.Machine)
 	}
+
 	q.Private = host.PrivateState
 	var err error
 	q.Folder, err = os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
 	}
+
 	command, err := checkCommands(host, q)
 	if err == nil {
 		_, missing := os.Stat(dir)
@@ -114,6 +116,7 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 			return openSweep(host, q, command, dir, fresh, busy)
 		}
 	}
+
 	return nil, err
 }
 
@@ -123,12 +126,14 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	if err == nil {
 		err = checkOwn(dir, 0)
 	}
+
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
 	}
 	if err != nil {
 		return nil, err
 	}
+
 	q, err := readRequest(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: it is no folder of a sweep, it has no %s", dir, requestFile)}
@@ -136,11 +141,13 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	host.Machine, host.PrivateState = q.Machine, q.Private
 	command, err := checkCommands(host, q)
 	if err != nil {
 		return nil, err
 	}
+
 	return openSweep(host, q, command, dir, false, busy)
 }
 
@@ -150,6 +157,7 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range command.Programs() {
 		if q.Spec.StartsTorchrun() {
 			break
@@ -161,23 +169,28 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 			return nil, err
 		}
 	}
+
 	runs := q.Grid.Len()
 	if len(q.Command) > 0 {
 		// One command for all.
 		runs = min(runs, 1)
 	}
+
 	var said []string
+
 	for i := range runs {
 		words, err := command.Words(i)
 		var remarks []string
 		if err != nil {
 			return nil, err
 		}
+
 		remarks, err = claim.CheckCommand(host, q.Spec, words, "")
 
 		if err != nil {
 			return nil, err
 		}
+
 		for _, r := range remarks {
 			if !slices.Contains(said, r) {
 				said = append(said, r)
@@ -185,6 +198,7 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 			}
 		}
 	}
+
 	return command, nil
 }
 
@@ -226,12 +240,14 @@ func makeFolder(dir string) (string, error) {
 
 		return dir, err
 	}
+
 	here, err := os.Getwd()
 	above, openErr := sys.FollowDir(".")
 	err = errors.Join(err, openErr)
 	if err == nil {
 		defer above.Close() //nolint:errcheck // nothing is written through it
 	}
+
 	for n := 1; err == nil; n++ {
 		name := fmt.Sprintf("gpuard-sweep-%d", n)
 		dir = filepath.Join(here, name)
@@ -243,10 +259,12 @@ func makeFolder(dir string) (string, error) {
 			}
 			return dir, nil
 		}
+
 		if errors.Is(err, os.ErrExist) {
 			err = nil
 		}
 	}
+
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
@@ -270,6 +288,7 @@ func readRequest(dir string) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
+
 	q := &Request{}
 	if err := json.Unmarshal(data, q); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
@@ -277,6 +296,7 @@ func readRequest(dir string) (*Request, error) {
 	if q.Schema != requestSchema {
 		return nil, fmt.Errorf("cannot read %s: it is of another gpuard (schema %q, not %q)", filepath.Join(dir, requestFile), q.Schema, requestSchema)
 	}
+
 	return q, nil
 }
 
@@ -295,6 +315,7 @@ func (s *Sweep) takeFolder(busy func()) (err error) {
 	if err != nil {
 		return err
 	}
+
 	old, err := readRequest(s.Dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && hasForeignFiles(entries):
@@ -304,9 +325,11 @@ func (s *Sweep) takeFolder(busy func()) (err error) {
 	case err == nil && !old.hasSameRuns(s.Request):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.requestText())}
 	}
+
 	if err := s.takeHost(); err != nil {
 		return err
 	}
+
 	s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy)
 	if err != nil {
 		return err
@@ -314,6 +337,7 @@ func (s *Sweep) takeFolder(busy func()) (err error) {
 	if err := sys.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
 		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
 	}
+
 	return journal.ReplaceFile(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
 }
 
@@ -343,14 +367,18 @@ func (s *Sweep) readHistory() (err error) {
 	if err == nil {
 		err = s.Journal.TruncatePartial()
 	}
+
 	if err == nil {
 		err = s.CatchUp()
 	}
+
 	if err != nil {
 		s.Close()
 		return err
 	}
+
 	s.Resumed = s.Journal.Offset() > 0
+
 	return nil
 }
 

@@ -61,12 +61,14 @@ const (
 // New makes the owner of a machine, which is told until ctx ends.
 func New(ctx context.Context, host *machine.Host) *OwnerNotifier {
 	name, _ := os.Hostname()
+
 	// A host remembers the configuration, for one caller at a time.
 	own := *host
 	o := &OwnerNotifier{ctx: ctx, host: &own, name: name, posts: make(chan webhookPost, maxWaitingPosts), terminals: tty.DevRoot(host.Root)}
 	for range maxPostsAtOnce {
 		go o.deliverPosts()
 	}
+
 	return o
 }
 
@@ -93,14 +95,17 @@ func (o *OwnerNotifier) tellOnce(rules policy.Watch, t trend.Trouble) {
 	if t.Again || !t.Level.AtLeast(policy.Report) || !o.host.IsHardware() {
 		return
 	}
+
 	o.terminals.TellUser(uint32(os.Geteuid()), o.terminalLine(t.Text), tty.OwnTerminal()) //nolint:gosec // a uid
 	if rules.Webhook == "" {
 		return
 	}
+
 	body, err := json.Marshal(Notice{"gpuard.trouble/1", t, o.name, time.Now().UTC()})
 	if err != nil {
 		return
 	}
+
 	select {
 	case o.posts <- webhookPost{rules.Webhook, body}:
 	default:
@@ -142,7 +147,9 @@ func (o *OwnerNotifier) endOutsider(rules policy.Watch, t trend.Trouble) {
 	if o.ctx.Err() != nil {
 		return
 	}
+
 	t.Text, t.Level = outcomeText(p, done, err), policy.Report
+
 	// That it could not be ended is posted once, and then its end.
 	t.Again = t.Again && !done.Gone
 	o.tellOnce(rules, t)

@@ -17,6 +17,7 @@ func allocationSuffix(env visible.Env) string {
 	if allocation == "" {
 		return ""
 	}
+
 	node, _ := env.Lookup("SLURMD_NODENAME")
 	plain := func(r rune) rune {
 		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -24,6 +25,7 @@ func allocationSuffix(env visible.Env) string {
 		}
 		return '_'
 	}
+
 	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+prose.Brief(node))
 }
 

@@ -34,39 +34,48 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 	if err != nil {
 		return 0, nil, out, err
 	}
+
 	w.ID = randomID()
 	out, err = s.Write(ctx, w)
 	if err != nil {
 		// Before it has a number.
 		return 0, nil, out, err
 	}
+
 	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
 		n, err := q.countJobs(size)
 		if err != nil {
 			return nil, err
 		}
+
 		number = n + 1
 		out, err = q.writeScript(ctx, s, w, n)
 		if err != nil {
 			return nil, err
 		}
+
 		var lines []byte
 		lines, logs, err = q.awayLines(s, w, j, kind, n)
+
 		return lines, err
 	})
+
 	if err != nil {
 		return 0, nil, out, err
 	}
+
 	err = q.journal.Sync()
 
 	if err != nil {
 		return 0, nil, out, err
 	}
+
 	id, place, err := s.Submit(ctx, q.scriptPath(number-1))
 	if errors.Is(err, remote.ErrUnsure) {
 		// It stays without an ID, and is looked for by its mark.
 		return 0, nil, out, fmt.Errorf("cannot say whether job %d was handed to %s: %w; gpuard queue looks for it there", number, s.Title, err)
 	}
+
 	for i := range logs {
 		told := batchlog.Away{State: batchlog.Queued, ID: id, Place: place}
 		if err != nil {
@@ -78,6 +87,7 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 			err = errors.Join(err, terr)
 		}
 	}
+
 	if err != nil {
 		var refusal *job.Refusal
 		if errors.As(err, &refusal) {
@@ -85,6 +95,7 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 		}
 		return 0, nil, out, fmt.Errorf("cannot hand the job to %s: %w", s.Title, err)
 	}
+
 	return number, logs, out, q.journal.Sync()
 }
 
@@ -123,17 +134,21 @@ func (q *Queue) writeScript(ctx context.Context, s *remote.Scheduler, w handoff.
 			w.Care.Log += "-%a"
 		}
 	}
+
 	out, err = s.Write(ctx, w)
 	if err != nil {
 		return out, err
 	}
+
 	err = sys.MkdirAll(folder, 0o700)
 	if err == nil {
 		err = machine.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
 	}
+
 	if err != nil {
 		err = fmt.Errorf("cannot hand in the job: %w", err)
 	}
+
 	return out, err
 }
 
@@ -148,6 +163,7 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 	if len(tasks) == 0 {
 		tasks = []int{-1}
 	}
+
 	for i, task := range tasks {
 		away := batchlog.Away{Engine: s.Name, Mark: "gpuard-" + w.ID, State: batchlog.Queued}
 		one := what
@@ -155,6 +171,7 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 		if j.Log == "" {
 			j.Log = filepath.Join(q.Dir, batchlog.JobFolder(n), "log")
 		}
+
 		if task >= 0 {
 			away.Task, j.Task = strconv.Itoa(task), &task
 			one.Name = fmt.Sprintf("%s[%d]", what.Name, task)
@@ -163,17 +180,21 @@ func (q *Queue) awayLines(s *remote.Scheduler, w handoff.Work, j Job, kind uint3
 			}
 			j.Log = strings.ReplaceAll(j.Log, "%a", away.Task)
 		}
+
 		one.Away = &away
 		next, err := submitLine(n+i, one, j)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		logs = append(logs, j.Log)
 		if i > 0 {
 			text = append(text, '\n')
 		}
+
 		text = append(text, next...)
 	}
+
 	return text, logs, nil
 }
 
@@ -192,6 +213,7 @@ func (q *Queue) recordAway(run int, t remote.ReportedJob) error {
 			e.Seconds = max(0, e.At.Sub(*t.Began).Seconds())
 		}
 	}
+
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -214,6 +236,7 @@ func (q *Queue) RefreshAway(ctx context.Context) ([]Trouble, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	troubles := []Trouble{}
 	open := map[string][]int{}
 	for run := range state.Runs {
@@ -221,6 +244,7 @@ func (q *Queue) RefreshAway(ctx context.Context) ([]Trouble, error) {
 			open[state.Runs[run].Away.Engine] = append(open[state.Runs[run].Away.Engine], run)
 		}
 	}
+
 	for _, name := range remote.EngineNames() {
 		if len(open[name]) == 0 {
 			continue
@@ -229,7 +253,9 @@ func (q *Queue) RefreshAway(ctx context.Context) ([]Trouble, error) {
 			troubles = append(troubles, Trouble{name, err.Error()})
 		}
 	}
+
 	_, err = q.Read()
+
 	return troubles, err
 }
 
@@ -238,14 +264,18 @@ func (q *Queue) refreshEngine(ctx context.Context, name string, state *batchlog.
 	if err != nil {
 		return err
 	}
+
 	var asked []remote.AskedJob
+
 	for _, run := range list {
 		asked = append(asked, remote.AskedJob{Away: *state.Runs[run].Away, Submitted: state.Runs[run].Submitted})
 	}
+
 	told, problem := s.Look(ctx, asked)
 	if len(told) == 0 {
 		return problem
 	}
+
 	for i, run := range list {
 		if told[i].State == "" {
 			// Of a place that did not answer.
@@ -257,6 +287,7 @@ func (q *Queue) refreshEngine(ctx context.Context, name string, state *batchlog.
 			}
 		}
 	}
+
 	return problem
 }
 
@@ -271,6 +302,7 @@ func (q *Queue) splitByEngine(numbers []int) (own []int, away map[string][]int, 
 			away[state.Runs[n-1].Away.Engine] = append(away[state.Runs[n-1].Away.Engine], n)
 		}
 	}
+
 	return own, away, err
 }
 
@@ -280,7 +312,9 @@ func (q *Queue) askAway(ctx context.Context, kind batchlog.Kind, name string, nu
 	if err != nil {
 		return err
 	}
+
 	var jobs []batchlog.Away
+
 	for _, n := range numbers {
 		a := *q.state.Runs[n-1].Away
 		if a.ID == "" {
@@ -288,9 +322,11 @@ func (q *Queue) askAway(ctx context.Context, kind batchlog.Kind, name string, nu
 		}
 		jobs = append(jobs, a)
 	}
+
 	if err := q.refusePartOfArray(s, kind, numbers); err != nil {
 		return err
 	}
+
 	if kind == batchlog.Cancel {
 		if err := s.Cancel(ctx, jobs); err != nil {
 			return fmt.Errorf("cannot cancel the jobs of %s: %w", s.Title, err)
@@ -302,11 +338,13 @@ func (q *Queue) askAway(ctx context.Context, kind batchlog.Kind, name string, nu
 		}
 		return nil
 	}
+
 	for i, a := range jobs {
 		if err := s.Hold(ctx, a, kind == batchlog.Hold); err != nil {
 			return fmt.Errorf("cannot %s job %d: %w", kind, numbers[i], err)
 		}
 	}
+
 	return nil
 }
 
@@ -325,5 +363,6 @@ func (q *Queue) refusePartOfArray(s *remote.Scheduler, kind batchlog.Kind, numbe
 			return exit.Usagef("cannot %s job %d alone: %s has the array as one object, and job %d is in it; name all of its jobs", kind, n, s.Title, run+1)
 		}
 	}
+
 	return nil
 }

@@ -21,12 +21,15 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 	if err != nil {
 		return nil, err
 	}
+
 	type source struct {
 		*remote.Scheduler
 		job batchlog.Away
 		e   Entry
 	}
+
 	var sources []source
+
 	for _, e := range list {
 		if e.Engine == "" || e.ID == "" {
 			continue
@@ -39,9 +42,11 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 			sources = append(sources, source{s, *state.Runs[e.Number-1].Away, e})
 		}
 	}
+
 	return func(ctx context.Context, follow bool) error {
 		problems := make([]error, len(sources))
 		var all sync.WaitGroup
+
 		for i, s := range sources {
 			all.Go(func() {
 				err := s.Logs(ctx, s.job, follow, func(name string) (io.WriteCloser, error) { return logfile.ResumeCopy(s.e.Log, name) })
@@ -51,7 +56,9 @@ func (q *Queue) Copier(list []Entry) (func(ctx context.Context, follow bool) err
 				problems[i] = fmt.Errorf("cannot copy the output of job %d: %w", s.e.Number, err)
 			})
 		}
+
 		all.Wait()
+
 		return errors.Join(problems...)
 	}, nil
 }

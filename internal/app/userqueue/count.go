@@ -21,10 +21,12 @@ func (q *Queue) countJobs(size int64) (int, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("cannot read %s: %w", path, err)
 	}
+
 	_, err = fmt.Sscanf(string(text.Content), "%d %d %d %d\n", &at, &t.Runs, &t.Lines, &t.Lost)
 	if most := int(at); err != nil || at < 0 || at > size || min(t.Runs, t.Lines, t.Lost) < 0 || max(t.Runs, t.Lines, t.Lost) > most {
 		at, t = 0, batchlog.Tally{}
 	}
+
 	for at < size {
 		line, err := q.journal.Line(at)
 		if err != nil {
@@ -35,6 +37,7 @@ func (q *Queue) countJobs(size int64) (int, error) {
 		}
 		at += int64(len(line))
 	}
+
 	return t.Runs, machine.WriteFile(path, fmt.Appendf(nil, "%d %d %d %d\n", size, t.Runs, t.Lines, t.Lost), 0o600)
 }
 
@@ -54,5 +57,6 @@ func (q *Queue) oddLineTexts(list []batchlog.OddLine, all int) (texts []string) 
 	if more := all - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and so are %d further lines", more))
 	}
+
 	return texts
 }

@@ -26,10 +26,12 @@ func storeByHash(dir string, text string) (name string, err error) {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return name, err
 	}
+
 	err = journal.ReplaceFile(path, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})
+
 	return name, err
 }
 
@@ -42,9 +44,11 @@ func withoutLeaseVars(env visible.Env) visible.Env {
 			vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 		}
 	}
+
 	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", "GPUARD_ARRAY_TASK", "SLURM_ARRAY_TASK_ID", jobFolderVar, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
+
 	return env.With(vars)
 }
 
@@ -65,5 +69,6 @@ func readStored(dir, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read its environment or its limits: %w", err)
 	}
+
 	return string(text), nil
 }

@@ -15,6 +15,7 @@ import (
 // line, and as far as estimates say; or the lease of which no end is known. s is of the machine that --machine names.
 func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
+
 	// Own jobs, by device.
 	running := map[gpu.UUID]*Entry{}
 	for i := range list {
@@ -24,14 +25,19 @@ func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machi
 			}
 		}
 	}
+
 	var free []int64
+
 	// By device.
 	var endless []string
+
 	for i := range s.Devices {
 		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
 		free, endless = append(free, at), append(endless, lease)
 	}
+
 	var asked []queue.ForecastRequest
+
 	for i := range others {
 		of := []int{}
 		for k := range s.Devices {
@@ -41,19 +47,25 @@ func ForecastJobs(list []Entry, others []status.Waiting, s *status.Report, machi
 		}
 		asked = append(asked, queue.ForecastRequest{Count: others[i].Count, Of: of, Estimate: others[i].Time})
 	}
+
 	var own []*Entry
+
 	for i := range list {
 		if e := &list[i]; e.State == Waiting && e.HeldBack == "" && !e.Spec.CPU && e.Machine == machine && e.Engine == "" {
 			own = append(own, e)
 		}
 	}
+
 	of := func(e *Entry) queue.Own {
 		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: jobEstimate(e), Count: deviceCount(e)}
 	}
+
 	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Compare(of(b), now.UnixNano()) })
+
 	for _, e := range own {
 		asked = append(asked, queue.ForecastRequest{Count: deviceCount(e), Of: placesOf(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
 	}
+
 	for i, start := range queue.ForecastStarts(free, asked) {
 		expected, behind := (*time.Time)(nil), firstText(endless, asked[i].Of)
 		if start != queue.UnknownTime {
@@ -109,6 +121,7 @@ func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless stri
 	if len(d.Leases) == 0 {
 		return queue.UnknownTime, ""
 	}
+
 	last := now
 	for i := range d.Leases {
 		l := &d.Leases[i]
@@ -116,16 +129,20 @@ func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless stri
 		if end == nil && l.Since != nil && l.Asked > 0 {
 			end = new(l.Since.Add(l.Asked))
 		}
+
 		if end == nil && own != nil && own.Estimate > 0 {
 			end = new(own.Started.Add(jobEstimate(own)))
 		}
+
 		if end == nil || !end.After(now) {
 			// What should be over by now may go on for ever.
 			return queue.UnknownTime, l.Command + " of " + l.User
 		}
+
 		if end.After(last) {
 			last = *end
 		}
 	}
+
 	return last.UnixNano(), ""
 }

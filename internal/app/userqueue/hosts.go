@@ -44,16 +44,19 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 	if err != nil {
 		return list
 	}
+
 	own, err := host.DurablePath("")
 	if err != nil {
 		return list
 	}
+
 	here := filepath.Join(own, queueFolder)
 	_, err = os.Lstat(here)
 	var renamed []string
 	if errors.Is(err, os.ErrNotExist) {
 		renamed = host.FoldersOfSameID(top)
 	}
+
 	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
 		if !e.IsDir() || e.Name() == filepath.Base(own) {
@@ -65,10 +68,12 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 			list[n].Here = here
 		}
 	}
+
 	before := filepath.Join(filepath.Dir(top), queueFolder)
 	if state, _ := host.Env.Lookup("GPUARD_STATE"); state != "" {
 		before = filepath.Join(state, fmt.Sprint(queueFolder, "-", os.Geteuid()))
 	}
+
 	return addJobs(list, "", before)
 }
 
@@ -85,18 +90,23 @@ func countOpen(folder string) int {
 	if err != nil {
 		return 0
 	}
+
 	_ = dir.Close()
 	lines, err := journal.OpenReadOnly(filepath.Join(folder, journalFile))
 	if err != nil {
 		return 0
 	}
+
 	defer lines.Close() //nolint:errcheck // read only
 	text, _ := sys.ReadSome(filepath.Join(folder, settledFile), 32)
 	if size, err := lines.Size(); err != nil || string(text) == fmt.Sprintln(size) {
 		return 0
 	}
+
 	state := batchlog.NewQueue()
+
 	// What was read before an error counts.
 	_ = lines.EachNewLine(func(line []byte) error { return state.ReadLine(line, lines.Offset()) })
+
 	return state.Count.All - state.Count.CountDone()
 }

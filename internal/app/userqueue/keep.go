@@ -40,10 +40,12 @@ func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 1 {
 		return errors.New("cannot keep a queue by hand: gpuard submit starts its keeper itself")
 	}
+
 	dir := args[0]
 	if err := checkOwn(dir); err != nil {
 		return err
 	}
+
 	lock, err := journal.TryLock(filepath.Join(dir, lockFile))
 	if err != nil || lock == nil {
 		return err
@@ -51,24 +53,30 @@ func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
 	if err := runner.WriteLockOwner(host, lock, runner.KeeperPlace); err != nil {
 		return err
 	}
+
 	f := &runner.Folder{Dir: dir, Host: host, Lock: lock, State: batchlog.NewQueue(), Flag: RunnerFlag, Mark: jobFolderVar, Work: dir, Grace: cancelGrace, Queue: true}
 	defer f.Close()
 	if err := sys.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the queue: %w", err)
 	}
+
 	f.Journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err != nil {
 		return err
 	}
+
 	f.Ended = func(run int) error { return notifyEnd(dir, f.Journal, f.State, run) }
+
 	for {
 		if err := f.CatchUp(); err != nil {
 			return err
 		}
+
 		heard, err := f.Conduct(ctx, func(runner.Progress) {})
 		if err != nil || heard != nil {
 			return err
 		}
+
 		over := false
 		err = f.Journal.WithLock(func() error {
 			// Who submits now finds no keeper, or this one has seen the job.
@@ -77,8 +85,10 @@ func KeepQueue(ctx context.Context, host *machine.Host, args []string) error {
 			}
 			over = true
 			markSettled(dir, f.State, f.Journal.Offset())
+
 			return f.Lock.Close()
 		})
+
 		if err != nil || over {
 			return err
 		}
@@ -99,20 +109,24 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 	if err := checkOwn(dir); err != nil {
 		return nil, err
 	}
+
 	w := &runner.RunnerWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
 	var err error
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	d := &jobAllocators{host: host, dir: dir, first: map[string]*claim.Allocator{}}
 	w.Mark = func(run int) string { return jobFolderVar + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runner.StartOptions, error) { return prepareJob(d, w, run) }
 	w.Ended = func(run int) error { return notifyEnd(dir, w.Journal, w.State, run) }
 	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).StartKeeper() }
+
 	return w, nil
 }
 
@@ -122,6 +136,7 @@ func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.S
 	if before := w.State.FailedDependency(run); before >= 0 {
 		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)
 	}
+
 	j, err := jobAt(w.Journal, w.State, run)
 	if err != nil {
 		return start, err
@@ -132,6 +147,7 @@ func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.S
 	if _, err := os.Stat(j.Path); err != nil && !j.Spec.StartsTorchrun() {
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
+
 	folder := filepath.Join(dir, w.State.Folder(run))
 	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), jobFolderVar + "=" + folder}
 	if j.Log != "" {
@@ -140,20 +156,26 @@ func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.S
 			return start, fmt.Errorf("cannot make the folder of the job: %w", err)
 		}
 	}
+
 	if j.Task != nil {
 		task := fmt.Sprint(*j.Task)
+
 		// Scripts for Slurm read the second.
 		env = append(env, "GPUARD_ARRAY_TASK="+task, "SLURM_ARRAY_TASK_ID="+task)
 	}
+
 	limits, err := readStored(filepath.Join(dir, envFolder), j.Limits)
 	if err != nil {
 		return start, err
 	}
+
 	j.Spec.Time, j.Spec.Nice, j.Spec.Asked = w.State.Estimate(run), w.State.Runs[run].Nice, w.State.Runs[run].Submitted
 	if j.Spec.Grace == 0 && j.Care == nil {
 		j.Spec.Grace = cancelGrace
 	}
+
 	log := (&Queue{Dir: dir}).logPath(run, j)
+
 	return runner.StartOptions{Desk: func(ctx context.Context) (*claim.Allocator, error) { return d.deskFor(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
 		Folder: j.Folder, Env: env, Task: apprun.TaskOf(j.Spec, j.Care, j.Oversight, log),
 		Limits: limits, Log: log, Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
@@ -176,6 +198,7 @@ func (d *jobAllocators) deskFor(ctx context.Context, j Job) (*claim.Allocator, e
 	if err != nil {
 		return nil, err
 	}
+
 	own.PrivateState, own.Machine, j.Spec.Waiting.Fallback = j.Private, j.Machine, j.Fallback
 	var m gpu.Machine
 	if j.Machine != "" {
@@ -184,15 +207,18 @@ func (d *jobAllocators) deskFor(ctx context.Context, j Job) (*claim.Allocator, e
 			return nil, err
 		}
 	}
+
 	at, _, err := own.StateFolder(m)
 	if err != nil {
 		return nil, err
 	}
+
 	if d.first[at] == nil {
 		d.first[at], err = claim.OpenAllocator(ctx, &own, job.Spec{CPU: true})
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return d.first[at].For(ctx, &own, j.Spec)
 }

@@ -145,6 +145,7 @@ func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, n := range numbers {
 		if n < 1 || n > len(state.Runs) {
 			return nil, exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
@@ -159,6 +160,7 @@ func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
 		}
 		list = append(list, q.makeEntry(state, n-1, stateOf(state, n-1), j))
 	}
+
 	return list, nil
 }
 
@@ -169,9 +171,11 @@ func (q *Queue) NextJobs(most int) (list []Entry, more int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+
 	rest, more, err := q.listJobs(func(s State) bool { return s != Running && !s.Over() }, most)
 	list = append(list, rest...)
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
+
 	return list, more, err
 }
 
@@ -180,6 +184,7 @@ func (q *Queue) listJobs(which func(State) bool, most int) (list []Entry, more i
 	if err != nil {
 		return nil, 0, err
 	}
+
 	for run := range state.Runs {
 		where := stateOf(state, run)
 		switch {
@@ -191,6 +196,7 @@ func (q *Queue) listJobs(which func(State) bool, most int) (list []Entry, more i
 		}
 		list = append(list, q.makeEntry(state, run, where, q.jobOf(state, run)))
 	}
+
 	return list, more, nil
 }
 
@@ -206,15 +212,19 @@ func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 		}
 		return 0, err
 	}
+
 	if q == nil {
 		return 0, nil
 	}
+
 	defer q.Close()
+
 	for end := time.Now().Add(mostStart); ; time.Sleep(10 * time.Millisecond) {
 		state, err := q.Read()
 		if err != nil {
 			return 0, err
 		}
+
 		starting := false
 		for _, run := range state.RunsIn(batchlog.Begun, batchlog.Running) {
 			if state.Runs[run].BirthEvent().Lease == l.ID {
@@ -222,6 +232,7 @@ func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 			}
 			starting = starting || state.Runs[run].Phase == batchlog.Begun
 		}
+
 		if !starting || time.Now().After(end) {
 			return 0, nil
 		}
@@ -234,16 +245,19 @@ func FindNamed(host *machine.Host, name string) (numbers []int) {
 	if err != nil || q == nil {
 		return nil
 	}
+
 	defer q.Close()
 	state, err := q.Read()
 	if err != nil {
 		return nil
 	}
+
 	for _, run := range state.RunsIn(batchlog.Waiting, batchlog.Begun, batchlog.Running, batchlog.Elsewhere) {
 		if state.Runs[run].Name == name {
 			numbers = append(numbers, run+1)
 		}
 	}
+
 	return numbers
 }
 
@@ -266,6 +280,7 @@ func stateOf(state *batchlog.State, run int) State {
 		return map[batchlog.EngineState]State{batchlog.Queued: Waiting, batchlog.Stopped: Held, batchlog.Active: Running, batchlog.Finished: Done, batchlog.Broken: Failed,
 			batchlog.Ended: Cancelled, batchlog.Unknown: Unknown, batchlog.Refused: Refused}[r.Away.State]
 	}
+
 	switch r.Phase {
 	case batchlog.Begun, batchlog.Running:
 		return Running
@@ -280,12 +295,14 @@ func stateOf(state *batchlog.State, run int) State {
 		return Failed
 	case batchlog.Waiting, batchlog.Elsewhere:
 	}
+
 	switch {
 	case r.Held:
 		return Held
 	case len(state.OpenDependencies(run)) > 0:
 		return After
 	}
+
 	return Waiting
 }
 
@@ -294,22 +311,27 @@ func (q *Queue) makeEntry(state *batchlog.State, run int, where State, j Job) En
 	last := r.LastEvent()
 	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
 		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]batchlog.Device{}, last.Devices...), Log: q.logPath(run, j), Time: r.Time.Seconds(), Estimate: state.Estimate(run).Seconds()}
+
 	for _, other := range state.OpenDependencies(run) {
 		e.Awaits = append(e.Awaits, other+1)
 	}
+
 	if r.Away != nil {
 		return e.withAway(r, last)
 	}
+
 	born := r.BirthEvent()
 	e.Waited = time.Since(r.Submitted).Seconds()
 	if !born.At.IsZero() {
 		e.Started = &born.At
 		e.Waited = born.At.Sub(r.Submitted).Seconds()
 	}
+
 	e.Granted, e.Used, e.Idle = r.Spent.Granted, r.Spent.Used, r.Spent.Idle
 	if r.Spent.Peak > 0 {
 		e.Peak = &r.Spent.Peak
 	}
+
 	switch {
 	case where == Running:
 		e.PID, e.Cancelling = cmp.Or(born.Command, born.PID), state.IsCancelled(run)
@@ -325,9 +347,11 @@ func (q *Queue) makeEntry(state *batchlog.State, run int, where State, j Job) En
 		e.Load, e.TimedOut = last.Load, last.Late
 		e.Seconds, e.Why = last.Seconds, last.Problem+last.Fault
 	}
+
 	if where.Over() {
 		e.Ended = &last.At
 	}
+
 	return e
 }
 
@@ -350,13 +374,16 @@ func (e Entry) withAway(r *batchlog.Run, last batchlog.Event) Entry {
 	if a.Began != nil {
 		e.Starts, e.Waited = 1, max(0, a.Began.Sub(r.Submitted).Seconds())
 	}
+
 	if !e.State.Over() {
 		return e
 	}
+
 	e.Ended, e.Signal = &last.At, last.Signal
 	if a.State == batchlog.Finished || a.State == batchlog.Broken && last.Signal == "" {
 		e.Exit = &last.Exit
 	}
+
 	return e
 }
 

@@ -31,25 +31,30 @@ func notifyEnd(dir string, lines *journal.Journal, all *batchlog.State, run int)
 	if err != nil || j.Notify == "" {
 		return err
 	}
+
 	state, last := stateOf(all, run), all.Runs[run].LastEvent()
 	e := Entry{Number: run + 1, Name: all.Runs[run].Name, State: state, Exit: &last.Exit, Signal: last.Signal, Starts: all.Runs[run].Starts}
 	env, err := readEnvironment(filepath.Join(dir, envFolder), j.Env)
 	if err != nil {
 		return err
 	}
+
 	folder := filepath.Join(dir, batchlog.JobFolder(run))
 	if err := sys.MkdirAll(folder, 0o700); err != nil {
 		// A job that did not run has none.
 		return err
 	}
+
 	log, err := sys.OpenFile(filepath.Join(folder, "notify.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
+
 	defer log.Close() //nolint:errcheck // the command has its own
 	if info, err := os.Stat(j.Folder); err == nil && info.IsDir() {
 		folder = j.Folder
 	}
+
 	return apprun.Notice{
 		Number: e.Number, Name: e.Name, State: string(state), Exit: last.Exit, Log: (&Queue{Dir: dir}).logPath(run, j),
 		Text: fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.EndText()),

@@ -95,29 +95,35 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	name := filepath.Base(dir)
 	get := host.OpenDurable
 	if create {
 		get = host.MakeDurable
 	}
+
 	_, err = get(name)
 	if err == nil && create {
 		_, err = get(filepath.Join(name, envFolder))
 	}
+
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !create:
 		return nil, nil //nolint:nilnil // an empty queue
 	case err != nil:
 		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, host.AdviseOwn(err))
 	}
+
 	if create && allocationSuffix(host.Env) != "" {
 		removeOld(dir)
 	}
+
 	q := &Queue{Dir: dir, host: host, state: batchlog.NewQueue()}
 	q.journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err != nil {
 		return nil, err
 	}
+
 	return q, nil
 }
 
@@ -133,6 +139,7 @@ func (q *Queue) Read() (*batchlog.State, error) {
 func (q *Queue) Changes() <-chan struct{} {
 	if q.written == nil {
 		q.written = make(chan struct{}, 1)
+
 		// The first time it only begins to watch.
 		q.journal.WaitForWrite()
 		go func() {
@@ -167,15 +174,19 @@ func jobAt(j *journal.Journal, state *batchlog.State, run int) (got Job, err err
 	if err == nil {
 		err = json.Unmarshal(line, &e)
 	}
+
 	if err == nil && (e.Kind != batchlog.Submit || e.Run != run || e.Job == nil) {
 		err = errors.New("the journal has another line there")
 	}
+
 	if err == nil {
 		err = json.Unmarshal(e.Job.Data, &got)
 	}
+
 	if err != nil {
 		return got, fmt.Errorf("cannot read job %d: %w", run+1, err)
 	}
+
 	return got, nil
 }
 
@@ -199,11 +210,13 @@ func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, m
 			return 0, nil, err
 		}
 	}
+
 	err = q.journal.AppendLocked(func(size int64) ([]byte, error) {
 		n, err := q.countJobs(size)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, a := range what.After {
 			switch {
 			case a.Run >= n:
@@ -212,43 +225,54 @@ func (q *Queue) Submit(what batchlog.Job, j Job, env visible.Env, tasks []int, m
 				return nil, exit.Usagef("cannot wait for job %d: %s has it, and nobody asks that before a job of this machine starts; hand this one in there, too: --engine %[2]s", a.Run+1, q.state.Runs[a.Run].Away.Engine)
 			}
 		}
+
 		dir := filepath.Join(q.Dir, envFolder)
 		j.Env, err = storeByHash(dir, strings.Join(withoutLeaseVars(env), "\x00"))
 		if err == nil && j.Limits != "" {
 			j.Limits, err = storeByHash(dir, j.Limits)
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		number = n + 1
 		if len(tasks) == 0 {
 			logs = []string{q.logPath(n, j)}
 			return submitLine(n, what, j)
 		}
+
 		var text []byte
 		name, log := what.Name, j.Log
 		what.Array = &batchlog.Array{First: n, Most: most}
+
 		for i, task := range tasks {
 			what.Name, j.Task, j.Log = fmt.Sprintf("%s[%d]", name, task), &task, strings.ReplaceAll(log, "%a", strconv.Itoa(task))
 			one, err := submitLine(n+i, what, j)
 			if err != nil {
 				return nil, err
 			}
+
 			logs = append(logs, q.logPath(n+i, j))
 			text = append(append(text, one...), '\n')
 		}
+
 		return text[:len(text)-1], nil
 	})
+
 	if err == nil {
 		err = q.journal.Sync()
 	}
+
 	var usage *exit.Usage
+
 	switch {
 	case errors.As(err, &usage):
 		return 0, nil, err
 	case err != nil:
 		return 0, nil, fmt.Errorf("cannot queue the job: %w", err)
 	}
+
 	return number, logs, nil
 }
 
@@ -274,10 +298,12 @@ func (q *Queue) Pause(on bool) error {
 	if on {
 		kind = batchlog.Pause
 	}
+
 	text, err := json.Marshal(batchlog.Event{Kind: kind, At: time.Now().Truncate(time.Millisecond)})
 	if err != nil {
 		return err
 	}
+
 	err = q.journal.Append(text)
 
 	if err != nil {
@@ -305,29 +331,36 @@ func (q *Queue) Ask(ctx context.Context, kind batchlog.Kind, numbers ...int) err
 		// One may have ended meanwhile; jobs of this machine wait for nobody.
 		_, err = q.RefreshAway(ctx)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, n := range numbers {
 		if err := checkRequest(q.state, kind, n); err != nil {
 			return err
 		}
 	}
+
 	for name, list := range away {
 		if err := q.askAway(ctx, kind, name, list); err != nil {
 			return err
 		}
 	}
+
 	if len(own) == 0 {
 		return q.journal.Sync()
 	}
+
 	err = q.journal.AppendLocked(func(int64) ([]byte, error) {
 		// Nobody else asks between the check and the lines.
 		state, err := q.Read()
 		if err != nil {
 			return nil, err
 		}
+
 		var lines [][]byte
+
 		for _, n := range own {
 			if err := checkRequest(state, kind, n); err != nil {
 				return nil, err
@@ -338,11 +371,14 @@ func (q *Queue) Ask(ctx context.Context, kind batchlog.Kind, numbers ...int) err
 			}
 			lines = append(lines, line)
 		}
+
 		return bytes.Join(lines, []byte("\n")), nil
 	})
+
 	if err != nil {
 		return err
 	}
+
 	return q.journal.Sync()
 }
 
@@ -351,6 +387,7 @@ func checkRequest(state *batchlog.State, kind batchlog.Kind, n int) error {
 	if n < 1 || n > len(state.Runs) {
 		return exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
 	}
+
 	phase := state.Runs[n-1].Phase
 	over := phase >= batchlog.OK
 	switch {
@@ -365,6 +402,7 @@ func checkRequest(state *batchlog.State, kind batchlog.Kind, n int) error {
 	case (kind == batchlog.Hold || kind == batchlog.Unhold) && phase != batchlog.Waiting && phase != batchlog.Elsewhere:
 		return exit.Usagef("cannot %s job %d: it runs already; end it: gpuard cancel %d", kind, n, n)
 	}
+
 	return nil
 }
 
@@ -375,11 +413,13 @@ func (q *Queue) StartKeeper() error {
 	if err != nil {
 		return fmt.Errorf("cannot start the queue: %w", err)
 	}
+
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	process, err := daemonize.StartBackground(q.host.Name, q.host.Env, errs, Flag, q.Dir)
 	if err != nil {
 		return err
 	}
+
 	return process.Release()
 }
 

@@ -40,20 +40,24 @@ func (w *treeWatch) findFrameworks(ctx context.Context) {
 		return
 	}
 	w.witness.last = time.Now()
+
 	for _, pid := range w.oldestMembers() {
 		program, err := w.host.Proc.ReadProgram(pid)
 		if err != nil {
 			continue
 		}
+
 		libraries, err := w.host.Proc.Libraries(pid)
 		if err != nil {
 			continue
 		}
+
 		for _, l := range libraries {
 			if !slices.Contains(w.facts.Libraries, l) {
 				w.facts.Libraries = append(w.facts.Libraries, l)
 			}
 		}
+
 		found := slices.DeleteFunc(proof.RecognizeFrameworks(program.Name, libraries), func(word string) bool { return slices.Contains(w.witness.asked, word) })
 		if len(found) > 0 {
 			w.askWitness(ctx, pid, program, found)
@@ -85,6 +89,7 @@ func (w *treeWatch) askWitness(ctx context.Context, pid int, program proc.Progra
 	if err == nil {
 		hides = w.hidesAll(env, pid)
 	}
+
 	switch {
 	case reason != "":
 	case !ok:
@@ -92,10 +97,12 @@ func (w *treeWatch) askWitness(ctx context.Context, pid int, program proc.Progra
 	case err != nil:
 		reason = "not asked: " + err.Error()
 	}
+
 	if reason != "" {
 		answers <- frameworkAnswers(pid, frameworks, nil, reason, hides)
 		return
 	}
+
 	q := launch.Question{Args: append(program.Args[:1:1], args...), Env: witnessEnv(env)}
 	start := w.members[pid].start
 	go func() {
@@ -117,12 +124,16 @@ func askProgram(ctx context.Context, q launch.Question, pid int, start uint64) (
 		at := proc.New(procfs)
 		s, err := at.Stat(number)
 		uid, known := at.Owner(number)
+
 		return err == nil && s.Start == start && known && int(uid) == os.Geteuid()
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer process.Close() //nolint:errcheck // nothing was written
+
 	return launch.AskQuestion(ctx, q)
 }
 

@@ -23,28 +23,36 @@ func (w *treeWatch) readTree() (alive bool) {
 			roots = append(roots, pid)
 		}
 	}
+
 	if !w.host.Proc.IsAlive(w.facts.PID, w.start) {
 		// Its PID may belong to another process now.
 		roots = roots[1:]
 	}
+
 	total := time.Duration(0)
+
 	for _, pid := range w.host.Proc.ProcessTree(roots...) {
 		s, err := w.host.Proc.Stat(pid)
 		if err != nil || s.State == "Z" {
 			continue
 		}
+
 		alive = true
 		known := w.members[pid]
 		if known == nil || known.start != s.Start {
 			known = &jobProcess{start: s.Start, before: s.CPU}
 			w.members[pid] = known
 		}
+
 		known.spent = s.CPU - known.before
 	}
+
 	for _, m := range w.members {
 		total += m.spent
 	}
+
 	w.facts.CPUTime = total
+
 	return alive
 }
 
@@ -55,6 +63,7 @@ func (w *treeWatch) noteProcess(m gpu.Machine, p gpu.Process) {
 	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.isInLease(p) {
 		return
 	}
+
 	at := processDevice{p.PID, p.GPU}
 	s := w.seen[at]
 	if s == nil {
@@ -64,10 +73,12 @@ func (w *treeWatch) noteProcess(m gpu.Machine, p gpu.Process) {
 		}
 		w.seen[at] = s
 	}
+
 	s.Kind, s.Last, s.Command = p.Kind, w.facts.Watched, cmp.Or(machine.BaseName(strings.Fields(p.Command)), s.Command)
 	if d, _, found := m.FindDevice(p.GPU); found {
 		s.Spared = display.ScreenOf(*d, m.ProcessesOn(d.UUID)).MayServe(p)
 	}
+
 	if p.Memory != nil && (s.Peak == nil || *p.Memory > *s.Peak) {
 		s.Peak = new(*p.Memory)
 	}
@@ -79,10 +90,12 @@ func (w *treeWatch) leaseInside(m gpu.Machine, pid int) *job.Lease {
 	if err != nil {
 		return nil
 	}
+
 	own, err := registry.LeaseOf(w.host, m, pid, env)
 	if err != nil || own == nil || w.lease != nil && own.ID == w.lease.ID {
 		return nil
 	}
+
 	return own
 }
 
@@ -92,6 +105,7 @@ func (w *treeWatch) isInLease(p gpu.Process) bool {
 	}
 	env, err := w.host.Proc.Environ(p.PID)
 	id, _ := visible.Env(env).Lookup("GPUARD_LEASE")
+
 	return err == nil && id == w.lease.ID
 }
 

@@ -30,10 +30,12 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 8 {
 		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
+
 	pidfd, stream, err := launch.InheritWatcherFDs(args[0], args[1])
 	if err != nil {
 		return err
 	}
+
 	defer pidfd.Close()  //nolint:errcheck // it ends with us
 	defer stream.Close() //nolint:errcheck // no one could read an error here
 	pid, err1 := strconv.Atoi(args[2])
@@ -43,17 +45,21 @@ func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	if errors.Join(err1, err2, err3, err4) != nil {
 		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
+
 	host.Say = func(string) {}
 	s, _ := host.Proc.Stat(pid)
 	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
 	w.lease = &job.Lease{ID: args[3], UID: uint32(os.Geteuid())}
+
 	for id := range strings.SplitSeq(args[4], ",") {
 		w.lease.Devices = append(w.lease.Devices, gpu.UUID(id))
 	}
+
 	w.acts = stop
 	w.awaitCommand()
 	v := w.watchUntilClear(ctx)
 	v.Stopped = v.Verdict.Bad() && stop && launch.SendSignal(pidfd, syscall.SIGTERM) == nil
+
 	return v.Print(stream, asJSON)
 }
 
@@ -78,6 +84,7 @@ func (v *Verification) remarkText() string {
 	if v.Stopped {
 		line += "; told it to end (SIGTERM), as --verify asked"
 	}
+
 	return line
 }
 

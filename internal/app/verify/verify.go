@@ -67,6 +67,7 @@ func VerifyJob(ctx context.Context, host *machine.Host, target string, patience 
 	if err := CheckVerifiable(host); err != nil {
 		return nil, err
 	}
+
 	pid, lease, err := registry.FindTarget(host, "verify", target, gpu.Machine{})
 	if err != nil {
 		return nil, err
@@ -74,18 +75,22 @@ func VerifyJob(ctx context.Context, host *machine.Host, target string, patience 
 	if why := host.Proc.MissingReason(pid); why != "" {
 		return nil, exit.Usagef("cannot verify process %d: %s; gpuard status shows what runs on the GPUs", pid, why)
 	}
+
 	s, err := host.Proc.Stat(pid)
 	if err != nil {
 		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
 	}
+
 	pidfd, err := launch.OpenPidfd(pid)
 	if err != nil {
 		return nil, err
 	}
+
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
 	if lease != nil && s.Start != lease.Start || !host.Proc.IsAlive(pid, s.Start) {
 		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
 	}
+
 	w := newWatch(host, pid, s.Start, patience, launch.ExitChannel(pidfd), func() (string, bool) { return launch.EndSignalOf(pidfd) })
 	w.thorough = true
 	env, err := host.Proc.Environ(pid)
@@ -94,10 +99,12 @@ func VerifyJob(ctx context.Context, host *machine.Host, target string, patience 
 		w.facts.Unread = err.Error()
 		w.facts.Reading = outsideAdvice(err, os.Geteuid())
 	}
+
 	w.lease = lease
 	if lease == nil {
 		w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, pid, w.env)
 	}
+
 	return w.watchUntilClear(ctx), nil
 }
 
@@ -107,14 +114,17 @@ func VerifyCommand(ctx context.Context, host *machine.Host, command []string, pa
 	if err := CheckVerifiable(host); err != nil {
 		return nil, "", err
 	}
+
 	path, err := launch.FindCommand(command[0])
 	if err != nil {
 		return nil, "", err
 	}
+
 	child, err := launch.Command{Path: path, Argv: command, Env: host.Env}.Start()
 	if err != nil {
 		return nil, "", err
 	}
+
 	s, _ := host.Proc.Stat(child.PID())
 	w := newWatch(host, child.PID(), s.Start, patience, child.Ended(), func() (string, bool) { return child.EndSignal(), true })
 	w.facts.Command = machine.BaseName(command)
@@ -122,6 +132,7 @@ func VerifyCommand(ctx context.Context, host *machine.Host, command []string, pa
 	w.lease, _ = registry.LeaseOf(host, gpu.Machine{}, os.Getpid(), host.Env)
 	v := w.watchUntilClear(ctx)
 	tell(v)
+
 	return v, child.Wait(), nil
 }
 
@@ -150,6 +161,7 @@ func (w *treeWatch) newVerification(finding proof.Finding) *Verification {
 	for _, s := range f.Sightings {
 		v.Sightings = append(v.Sightings, listedProcess{s.PID, s.Command, namedDevices(f.Machine, []gpu.UUID{s.GPU})[0], s.Peak, s.Kind, toSeconds(s.First), toSeconds(s.Last)})
 	}
+
 	return v
 }
 

@@ -60,6 +60,7 @@ func newWatch(host *machine.Host, pid int, start uint64, patience time.Duration,
 	w := &treeWatch{host: host, start: start, ended: ended, ending: ending, began: time.Now(), members: map[int]*jobProcess{}, seen: map[processDevice]*proof.Sighting{}}
 	w.facts.PID, w.facts.Patience = pid, patience
 	w.facts.Command = commandOf(host, pid)
+
 	return w
 }
 
@@ -79,6 +80,7 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 		if w.isDone(finding) || ctx.Err() != nil {
 			return w.newVerification(finding)
 		}
+
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -90,6 +92,7 @@ func (w *treeWatch) watchUntilClear(ctx context.Context) *Verification {
 			w.witness.asking = false
 			w.facts.Frameworks = append(w.facts.Frameworks, said...)
 		}
+
 		timer.Stop()
 	}
 }
@@ -109,6 +112,7 @@ func (w *treeWatch) isDone(f proof.Finding) bool {
 		// A script may check its framework first, and start its GPU job later.
 		return !waiting && (over || !w.acts)
 	}
+
 	return over && !w.witness.asking
 }
 
@@ -120,6 +124,7 @@ func (w *treeWatch) readOnce(ctx context.Context) {
 	if initial, err := w.host.Proc.InitialPIDNamespace(); err == nil && !initial {
 		what |= gpu.Load
 	}
+
 	m, err := w.host.Read(ctx, what)
 	f.Watched = time.Since(w.began)
 	f.Age, _ = w.host.Proc.ProcessAge(f.PID)
@@ -127,23 +132,28 @@ func (w *treeWatch) readOnce(ctx context.Context) {
 	if len(w.seen) > 0 {
 		w.settled++
 	}
+
 	alive := w.readTree()
 	if alive {
 		// It may have become another program, as under env or a script.
 		f.Command = cmp.Or(commandOf(w.host, f.PID), f.Command)
 	}
+
 	for _, p := range m.Processes {
 		w.noteProcess(m, p)
 	}
+
 	f.Sightings = w.sightings()
 	if f.Unlisted == "" && alive {
 		f.Looks++
 	}
+
 	f.Ended = !alive
 	if f.Ended {
 		signal, known := w.ending()
 		f.Signal, f.Unheard = signal, !known
 	}
+
 	w.findFrameworks(ctx)
 }
 
@@ -156,17 +166,21 @@ func (w *treeWatch) noteMachine(m gpu.Machine, err error) {
 		w.failing++
 		return
 	}
+
 	f.Machine = m
 	if !w.promised && f.Unread == "" {
 		w.readPromise()
 	}
+
 	if w.lease != nil {
 		f.Lease, f.Leased = w.lease.ID, append([]gpu.UUID{}, w.lease.Devices...)
 	}
+
 	f.Unlisted = w.host.UnlistedReason(m, slices.Concat(f.Promised, f.Leased))
 	if f.Unlisted == "" {
 		w.failing = 0
 		return
 	}
+
 	w.failing++
 }

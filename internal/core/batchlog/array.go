@@ -67,6 +67,7 @@ func (s *State) TakeArrayPlace(run int) bool {
 		return false
 	}
 	g.taken++
+
 	return true
 }
 

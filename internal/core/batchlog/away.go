@@ -60,17 +60,22 @@ func (s *State) applyEngineReport(e Event) error {
 	if s.Over(e.Run) {
 		return nil
 	}
+
 	now := *r.Away
 	now.State, now.Why = e.Told.State, e.Told.Why
+
 	for to, said := range map[*string]string{&now.ID: e.Told.ID, &now.Place: e.Told.Place, &now.Node: e.Told.Node} {
 		if said != "" {
 			*to = said
 		}
 	}
+
 	if e.Told.Began != nil {
 		now.Began = e.Told.Began
 	}
+
 	r.Away, r.last = &now, &e
+
 	switch now.State {
 	case Finished:
 		s.changePhase(e.Run, OK)
@@ -80,5 +85,6 @@ func (s *State) applyEngineReport(e Event) error {
 		s.changePhase(e.Run, Cancelled)
 	case Queued, Stopped, Active:
 	}
+
 	return nil
 }

@@ -37,10 +37,12 @@ func (t *Tally) ReadLine(line []byte) *OddLine {
 			t.Runs, t.Lost = e.Run+1, 0
 		}
 	}
+
 	if err != nil {
 		t.Lost += maxLostRuns(e, line)
 		return &OddLine{t.Lines, err}
 	}
+
 	return nil
 }
 
@@ -52,6 +54,7 @@ func parseEvent(line []byte) (e Event, err error) {
 	if e.Kind != Submit && !e.makesNoRun() {
 		return e, fmt.Errorf("there is no event %q", e.Kind)
 	}
+
 	return e, nil
 }
 
@@ -62,11 +65,13 @@ func (e Event) missingBefore(runs, lost int) (missing int, err error) {
 	if e.Job == nil || missing < 0 || missing > lost {
 		return 0, fmt.Errorf("run %d cannot be added to %d", e.Run, runs)
 	}
+
 	for _, a := range e.Job.After {
 		if a.Run < 0 || a.Run >= e.Run {
 			return 0, fmt.Errorf("run %d cannot wait for run %d", e.Run, a.Run)
 		}
 	}
+
 	return missing, nil
 }
 
@@ -92,6 +97,7 @@ func (s *State) ReadLine(line []byte, offset int64) error {
 	if err == nil {
 		err = s.Add(e)
 	}
+
 	switch {
 	case err == nil && e.Kind == Submit:
 		s.Runs[e.Run].Offset = offset
@@ -100,6 +106,7 @@ func (s *State) ReadLine(line []byte, offset int64) error {
 		s.skipLine(e, line, err)
 		return nil
 	}
+
 	return err
 }
 
@@ -129,6 +136,7 @@ func (s *State) assumeBegun(e Event) {
 	if s.Odd == 0 || s.Runs[e.Run].Phase != Waiting || e.Kind != Start && e.Kind != End && e.Kind != Gone {
 		return
 	}
+
 	begun := Event{Kind: Begin, Run: e.Run, At: e.At}
 	s.Runs[e.Run].begun = &begun
 	s.changePhase(e.Run, Begun)

@@ -81,6 +81,7 @@ func (p *Past) EstimateOf(class uint64) time.Duration {
 	if last[1] == 0 {
 		return last[0]
 	}
+
 	return (last[0] + last[1]) / 2
 }
 

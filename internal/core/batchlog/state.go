@@ -163,11 +163,13 @@ func (s *State) MayStart(run int) bool {
 	if r.Phase != Waiting || r.Held || s.Paused {
 		return false
 	}
+
 	for _, a := range r.after {
 		if !s.Over(a.Run) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -229,12 +231,15 @@ func (s *State) Add(e Event) error {
 		s.setPaused(e.Kind == Pause)
 		return nil
 	}
+
 	if e.Run < 0 || e.Run >= len(s.Runs) {
 		return fmt.Errorf("it names run %d, and there are %d", e.Run, len(s.Runs))
 	}
+
 	if s.queue {
 		s.assumeBegun(e)
 	}
+
 	r := &s.Runs[e.Run]
 	open := r.Phase == Begun || r.Phase == Running
 	switch {
@@ -244,6 +249,7 @@ func (s *State) Add(e Event) error {
 			r.Starts++
 			phase = Running
 		}
+
 		begun := e
 		if e.Kind == Start {
 			// Its keeper may have been faster than who started that.
@@ -251,6 +257,7 @@ func (s *State) Add(e Event) error {
 		} else {
 			r.ran = nil
 		}
+
 		r.begun = &begun
 		s.changePhase(e.Run, phase)
 	case e.Kind == Moved && open:
@@ -275,10 +282,12 @@ func (s *State) Add(e Event) error {
 	default:
 		return fmt.Errorf("run %d cannot have the event %q now", e.Run, e.Kind)
 	}
+
 	if e.Kind != Hold && e.Kind != Unhold && e.Kind != Moved && e.Kind != Ran && (e.Kind != Cancel || !open) {
 		last := e
 		r.last = &last
 	}
+
 	return nil
 }
 
@@ -287,17 +296,22 @@ func (s *State) addRun(e Event) error {
 	if !s.queue {
 		return fmt.Errorf("run %d cannot be added to %d", e.Run, len(s.Runs))
 	}
+
 	missing, err := e.missingBefore(len(s.Runs), s.lost)
 	if err != nil {
 		return err
 	}
+
 	for range missing {
 		s.addUnreadable(e)
 	}
+
 	s.lost = 0
+
 	for _, a := range e.Job.After {
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
+
 	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, GPUs: e.Job.GPUs, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
 	if e.Job.Away != nil {
@@ -305,9 +319,11 @@ func (s *State) addRun(e Event) error {
 		s.Count.Elsewhere++
 		return nil
 	}
+
 	s.Count.Waiting++
 	s.joinArray(e.Run, e.Job.Array)
 	s.OfferRun(e.Run)
+
 	return nil
 }
 
@@ -394,6 +410,7 @@ func (s *State) RestBeforeRetry(run int, first time.Duration, now time.Time) tim
 	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" || now.Before(e.At) {
 		return 0
 	}
+
 	return max(supervise.RestartPause(first, int(r.streak))-now.Sub(e.At), 0)
 }
 
@@ -406,6 +423,7 @@ func (s *State) DescribeRetry(run int) string {
 	}
 
 	ended := supervise.End{Code: e.Exit, Signal: e.Signal}.DescribeEnd(e.Fault)
+
 	return fmt.Sprintf("%s: starting it again, start %d of %d", ended, r.failures+1, r.retry.Times+1)
 }
 
@@ -431,6 +449,7 @@ func (s *State) changePhase(run int, to Phase) {
 	if to == Waiting {
 		s.OfferRun(run)
 	}
+
 	if s.Over(run) {
 		for _, heir := range s.heirs[run] {
 			s.OfferRun(heir)

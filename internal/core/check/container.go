@@ -57,10 +57,12 @@ func containerTakesAll() Check {
 			case c.DefaultRuntime != "nvidia":
 				return okFinding(page.Code, "images can name GPUs for themselves, but only where nvidia's runtime was asked for")
 			}
+
 			severity := Warning
 			if s.Machine.Problem == "" && len(s.Machine.Found.Devices) < 2 {
 				severity = Info
 			}
+
 			return []Finding{{
 				page.Code, severity, "nvidia is Docker's default runtime (" + c.DockerConfig + "), and images may name GPUs for themselves",
 				"a container of a CUDA image has every GPU, whatever was leased, because the image says NVIDIA_VISIBLE_DEVICES=all",
@@ -91,6 +93,7 @@ func dockerCgroup() Check {
 			if c.Mode == "legacy" || c.DefaultRuntime == "nvidia" && c.ToolkitVersion != "" && !isVersionSince(c.ToolkitVersion, 1, 18) {
 				severity = Warning
 			}
+
 			return []Finding{{
 				page.Code, severity, seen, "a container that gets GPUs by the hook can lose them at the next systemctl daemon-reload, as package updates call it",
 				"start containers with --device nvidia.com/gpu=… in place of --gpus (list the names: nvidia-ctk cdi list)",
@@ -105,8 +108,10 @@ func isVersionSince(version string, major, minor int) bool {
 	if len(parts) < 2 {
 		return false
 	}
+
 	a, err1 := strconv.Atoi(parts[0])
 	b, err2 := strconv.Atoi(parts[1])
+
 	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
 }
 
@@ -144,6 +149,7 @@ func compareContainerGPUs(code string, s hostinfo.Site, devices []gpu.Device) []
 		// Set by the lease, not by the container.
 		value = ""
 	}
+
 	entries := strings.Split(value, ",")
 	_, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 	has := fmt.Sprintf("this container (%s) has %s of NVIDIA's", s.Container, gpuCountText(len(devices)))
@@ -156,6 +162,7 @@ func compareContainerGPUs(code string, s hostinfo.Site, devices []gpu.Device) []
 	case masked:
 		return []Finding{{code, Info, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and only CUDA_VISIBLE_DEVICES keeps programs from the other GPUs", "start the container without --privileged"}}
 	}
+
 	return []Finding{{code, Warning, has + ", and NVIDIA_VISIBLE_DEVICES=" + value, "the container can open more than it was started for, as privileged ones can, and programs take the first GPU, even if another user has it", "start the container without --privileged, or set CUDA_VISIBLE_DEVICES inside"}}
 }
 

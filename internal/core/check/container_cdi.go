@@ -27,14 +27,17 @@ func cdiSpecs() Check {
 					return unknownFinding(page.Code, "all CDI files", p, "sudo gpuard doctor, if the folder is for root alone")
 				}
 			}
+
 			const write = "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
 			var found []Finding
 			usable := ofNVIDIA(c)
+
 			for _, spec := range c.Specs {
 				if spec.Problem != "" {
 					found = append(found, unreadSpecFinding(page.Code, spec, c))
 				}
 			}
+
 			for i, a := range usable {
 				for _, b := range usable[i+1:] {
 					if name, both := sharedName(a, b); both {
@@ -42,9 +45,11 @@ func cdiSpecs() Check {
 					}
 				}
 			}
+
 			if c.HookFile != "" && len(usable) > 0 {
 				found = append(found, Finding{page.Code, Info, c.HookFile + " is there beside " + usable[0].Path, "a container that has NVIDIA_VISIBLE_DEVICES as well gets GPUs by both ways, which can clash", "sudo rm " + c.HookFile})
 			}
+
 			switch nvidia := hasVendor(s, gpu.NVIDIA); {
 			case found != nil:
 				return found
@@ -56,6 +61,7 @@ func cdiSpecs() Check {
 			case c.Toolkit && nvidia && (c.Podman || c.Docker):
 				return []Finding{{page.Code, Info, "no file describes NVIDIA's GPUs in /etc/cdi or /var/run/cdi", "--device nvidia.com/gpu=… is not known to container engines (docker run --gpus does not need it)", write}}
 			}
+
 			return okFinding(page.Code, "no file describes NVIDIA's GPUs, and none is needed here")
 		})
 	}}
@@ -86,13 +92,17 @@ func cdiDriver() Check {
 			if len(usable) == 0 {
 				return okFinding(page.Code, "no file describes NVIDIA's GPUs")
 			}
+
 			var found []Finding
+
 			for _, spec := range usable {
 				found = append(found, compareSpec(page.Code, spec, isOverruled(spec, usable), s)...)
 			}
+
 			if found == nil {
 				return okFinding(page.Code, usable[0].Path+" fits the driver and the GPUs")
 			}
+
 			return found
 		})
 	}}
@@ -105,23 +115,27 @@ func compareSpec(code string, spec hostinfo.CDISpec, beaten bool, s hostinfo.Sit
 	if beaten {
 		severity, do = Info, "remove it, since a file in /var/run/cdi wins: sudo rm "+spec.Path
 	}
+
 	if now := otherDriver(spec.Driver, s); now != "" {
 		return []Finding{{code, severity, fmt.Sprintf("%s is for driver %s, and %s is installed", spec.Path, spec.Driver, now), "a container that gets GPUs by it does not start: the libraries that it names are not there", do}}
 	}
 	if s.Machine.Problem != "" {
 		return nil
 	}
+
 	missing, gone := compareIdentifiers(spec, s.Machine.Found)
 	if s.Cards.Problem != "" || onBus(s, pciNVIDIA) > len(devicesOfVendor(s, gpu.NVIDIA)) {
 		// A batch job, for example, sees only its own GPUs.
 		gone = nil
 	}
+
 	switch {
 	case len(gone) > 0:
 		return []Finding{{code, severity, fmt.Sprintf("%s describes %s, which this machine does not have", spec.Path, strings.Join(gone, ", ")), "a container that asks for it, or for all, does not start", do}}
 	case len(missing) > 0:
 		return []Finding{{code, severity, fmt.Sprintf("%s does not describe %s", spec.Path, strings.Join(missing, ", ")), "no container can be given it by name", do}}
 	}
+
 	return nil
 }
 
@@ -144,31 +158,38 @@ func compareIdentifiers(spec hostinfo.CDISpec, m gpu.Machine) (missing, gone []s
 			named[name] = true
 		}
 	}
+
 	if len(named) == 0 {
 		return nil, nil
 	}
+
 	here := map[string]bool{}
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		if d.Vendor != gpu.NVIDIA {
 			continue
 		}
+
 		here[string(d.UUID)] = true
+
 		for _, slice := range d.MIG {
 			here[string(slice.UUID)] = true
 			if !named[string(slice.UUID)] {
 				missing = append(missing, string(slice.UUID))
 			}
 		}
+
 		if !named[string(d.UUID)] && !d.UsesMIG() && d.Problem == "" {
 			missing = append(missing, string(d.UUID))
 		}
 	}
+
 	for _, name := range spec.Devices {
 		if named[name] && !here[name] {
 			gone = append(gone, name)
 		}
 	}
+
 	return missing, gone
 }
 
@@ -195,6 +216,7 @@ func sharedName(a, b hostinfo.CDISpec) (string, bool) {
 	if i < 0 {
 		return "", false
 	}
+
 	return a.Devices[i], true
 }
 

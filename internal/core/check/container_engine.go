@@ -22,18 +22,22 @@ func containerEngine() Check {
 			case c.DockerDenied:
 				found = append(found, Finding{page.Code, Info, "you may not open Docker's socket, " + c.DockerSocket, "docker run fails: permission denied", "ask the administrator for Docker's group (sudo usermod -aG docker USER, then log in again), or use podman"})
 			}
+
 			if c.Podman && c.PodmanLacks != "" {
 				found = append(found, Finding{page.Code, Info, "Podman is installed, and " + c.PodmanLacks, "podman run fails for you: it cannot map the user IDs of a container", "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER, with the package uidmap; then: podman system migrate"})
 			}
+
 			if (c.Docker || c.Podman) && !c.Toolkit && len(ofNVIDIA(c)) == 0 && hasVendor(s, gpu.NVIDIA) {
 				found = append(found, Finding{page.Code, Info, "container engines do not know NVIDIA's GPUs: there is neither NVIDIA's container toolkit nor a CDI file", "docker run --gpus and podman run --device nvidia.com/gpu=… fail; gpuard docker gives bare device files", "sudo gpuard setup cdi, or install NVIDIA's container toolkit"})
 			}
+
 			switch {
 			case found != nil:
 				return found
 			case !c.Docker && !c.Podman:
 				return okFinding(page.Code, "no container engine is installed")
 			}
+
 			return okFinding(page.Code, "container engines can be used")
 		})
 	}}

@@ -34,15 +34,19 @@ func eachDevice(code, what, calm string, check func(deviceSite) []Finding) func(
 		case s.Machine.Problem != "":
 			return unknownFinding(code, what, s.Machine.Problem, "")
 		}
+
 		var found []Finding
+
 		for _, d := range s.Machine.Found.Devices {
 			if isAnswering(d) {
 				found = append(found, check(deviceSite{s, d})...)
 			}
 		}
+
 		if len(found) == 0 {
 			return okFinding(code, calm)
 		}
+
 		return found
 	}
 }
@@ -68,7 +72,9 @@ func checkAnswers(s hostinfo.Site) []Finding {
 	case s.Machine.Problem != "":
 		return unknownFinding(code, "the GPUs", s.Machine.Problem, "")
 	}
+
 	var found []Finding
+
 	for _, d := range s.Machine.Found.Devices {
 		if isAnswering(d) {
 			continue
@@ -82,9 +88,11 @@ func checkAnswers(s hostinfo.Site) []Finding {
 		}
 		found = append(found, f)
 	}
+
 	if len(found) == 0 {
 		return okFindingf(code, "%s answering", prose.CountNoun(len(s.Machine.Found.Devices), "GPU"))
 	}
+
 	return found
 }
 
@@ -126,6 +134,7 @@ Look at the links (` + "`nvidia-smi nvlink --status`" + `) and at the log of the
 		}
 		seen := fmt.Sprintf("%s: NVLink fabric: %s", l.deviceName(), strings.ReplaceAll(strings.Join(l.Fabric, ", "), "_", " "))
 		do := fmt.Sprintf("look at its links and at the fabric manager: nvidia-smi nvlink --status -i %s; journalctl -u nvidia-fabricmanager", smiDeviceID(l.Device))
+
 		return []Finding{{code, Warning, seen, "Jobs on several GPUs are slow or fail. gpuard does not give this GPU to anybody.", do}}
 	})}
 }
@@ -223,6 +232,7 @@ Heat: fans, dust, air flow. Power brake: the power supply, its cables and their 
 		case has("sw_thermal_slowdown"):
 			return []Finding{{code, Info, l.deviceName() + " runs at lower clocks, because the driver holds its temperature", why, "see how far: nvidia-smi -q -d TEMPERATURE,CLOCK -i " + smiDeviceID(l.Device)}}
 		}
+
 		return nil
 	})}
 }

@@ -29,6 +29,7 @@ the GPU that shows it.`,
 func checkHolders(s hostinfo.Site) []Finding {
 	const code = "memory-holders"
 	m := s.Machine.Found
+
 	switch {
 	case s.Machine.Problem != "" && hasNoGPU(s):
 		return okFinding(code, "there is no GPU whose memory could be held")
@@ -37,13 +38,17 @@ func checkHolders(s hostinfo.Site) []Finding {
 	case s.Leftovers.Problem != "":
 		return unknownFinding(code, "which memory belongs to a lease", s.Leftovers.Problem, "")
 	}
+
 	var found []Finding
+
 	for _, d := range m.Devices {
 		if d.Unlisted != "" {
 			found = append(found, unknownFinding(code, "who is on "+deviceLabel(m, d), d.Unlisted, "")...)
 		}
 	}
+
 	var living []leftover.Row
+
 	for _, r := range s.Leftovers.Found {
 		if f, dead := lostMemory(code, s, r); dead {
 			found = append(found, f)
@@ -51,15 +56,19 @@ func checkHolders(s hostinfo.Site) []Finding {
 			living = append(living, r)
 		}
 	}
+
 	if len(living) > 0 {
 		found = append(found, Finding{code, Info, "programs without a lease of gpuard hold " + holdersText(s, living), "gpuard keeps its jobs off these devices.", "gpuard evict lists them"})
 	}
+
 	if text := desktopMemoryText(m); text != "" {
 		found = append(found, Finding{code, Info, text, "That memory is missing to programs.", ""})
 	}
+
 	if len(found) == 0 {
 		return okFinding(code, "no memory is held without a lease")
 	}
+
 	return found
 }
 
@@ -71,10 +80,12 @@ func lostMemory(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 	if d, _, found := m.FindDevice(r.UUID); found {
 		where = deviceLabel(m, *d)
 	}
+
 	memory := "memory"
 	if r.Memory != nil {
 		memory = r.Memory.String()
 	}
+
 	gone := slices.ContainsFunc(m.Processes, func(p gpu.Process) bool { return p.PID == r.PID && p.State == "gone" })
 	f := Finding{Code: code, Severity: Warning, Why: "No other program can use it until the process that holds it has ended."}
 	switch {
@@ -93,7 +104,9 @@ func lostMemory(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 	default:
 		f.Seen = fmt.Sprintf("%s on %s belong to no process that can be seen", memory, where)
 	}
+
 	f.Do = "see who has the driver open: sudo fuser -v /dev/nvidia*; if none has: " + resetCommandFor(m, r)
+
 	return f, true
 }
 
@@ -117,22 +130,27 @@ func ofUser(user string) string {
 func holdersText(s hostinfo.Site, rows []leftover.Row) string {
 	const most = 4
 	var words []string
+
 	for i, r := range rows {
 		if i == most {
 			words = append(words, fmt.Sprintf("%d more", len(rows)-most))
 			break
 		}
+
 		memory := "memory"
 		if r.Memory != nil {
 			memory = r.Memory.String()
 		}
+
 		where := fmt.Sprintf("GPU %d", r.Index)
 		if d, _, found := s.Machine.Found.FindDevice(r.UUID); found {
 			where = deviceLabel(s.Machine.Found, *d)
 		}
+
 		program, _, _ := strings.Cut(r.Command, " ")
 		words = append(words, fmt.Sprintf("%s on %s (process %d%s, %s)", memory, where, r.PID, ofUser(r.User), prose.Brief(program[strings.LastIndex(program, "/")+1:])))
 	}
+
 	return prose.JoinWords(words, "and")
 }
 
@@ -151,6 +169,7 @@ func desktopMemoryText(m gpu.Machine) string {
 				sum += *p.Memory
 			}
 		}
+
 		if sum >= minDesktopMemory {
 			words = append(words, fmt.Sprintf("%s of %s", sum, deviceLabel(m, d)))
 		}
@@ -158,5 +177,6 @@ func desktopMemoryText(m gpu.Machine) string {
 	if len(words) == 0 {
 		return ""
 	}
+
 	return "display programs take " + prose.JoinWords(words, "and")
 }

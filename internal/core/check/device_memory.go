@@ -29,6 +29,7 @@ After such an error the GPU should be reset once it is idle. If it comes again, 
 			// The driver reports that the error was contained and repaired.
 			f.Severity, f.Why, f.Do = Info, "The driver says that nothing has to be done: they were contained.", ""
 		}
+
 		return []Finding{f}
 	})}
 }
@@ -102,14 +103,17 @@ NVIDIA recommends its daemon: ` + "`sudo systemctl enable --now nvidia-persisten
 				off = append(off, deviceLabel(l.site.Machine.Found, d))
 			}
 		}
+
 		if len(off) == 0 || off[0] != l.deviceName() {
 			// One finding for all, at the first of them.
 			return nil
 		}
+
 		f := Finding{code, Info, "persistence mode is off on " + joinDeviceNames(off), "Every program waits some seconds until the driver has started the GPU.", "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1"}
 		if l.site.Container != "" {
 			f.Do = "on the host: " + f.Do
 		}
+
 		return []Finding{f}
 	})}
 }
@@ -164,6 +168,7 @@ A program uses one instance as a rule; it is chosen by its UUID (MIG-…), which
 		if everyDevice(l, func(d gpu.Device) bool { return d.MIGMode != nil && *d.MIGMode && len(d.MIG) == 0 }) {
 			f.Severity = Error
 		}
+
 		return []Finding{f}
 	})}
 }

@@ -45,7 +45,9 @@ func checkXID(s hostinfo.Site) []Finding {
 	if hasNoGPU(s) {
 		return okFinding(code, "there is no GPU that could have errors")
 	}
+
 	var found []Finding
+
 	for _, a := range errorsOf(s) {
 		var seen []int
 		for _, x := range a.xids {
@@ -58,13 +60,16 @@ func checkXID(s hostinfo.Site) []Finding {
 			}
 		}
 	}
+
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)) })
+
 	switch {
 	case len(found) > 0:
 		return found
 	case s.Log.Problem != "" && nvidiaHere(s) && !s.Driver.Found.WSL:
 		return unknownFinding(code, "the driver's errors", s.Log.Problem, "sudo dmesg | grep -i xid")
 	}
+
 	return okFinding(code, "the driver reported no error that matters")
 }
 
@@ -85,9 +90,11 @@ func errorsOf(s hostinfo.Site) []cardErrors {
 			}
 		}
 	}
+
 	if s.Log.Problem != "" {
 		return all
 	}
+
 	for _, e := range s.Log.Found {
 		if shown[e.PCI] {
 			continue
@@ -99,6 +106,7 @@ func errorsOf(s hostinfo.Site) []cardErrors {
 		}
 		all[i].xids = append(all[i].xids, e.XID)
 	}
+
 	return all
 }
 
@@ -124,6 +132,7 @@ const recentErrorAge = 10 * time.Minute
 func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding, bool) {
 	var times int
 	var last gpu.XID
+
 	for _, x := range a.xids {
 		if x.Code == number {
 			times++
@@ -132,6 +141,7 @@ func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding,
 			}
 		}
 	}
+
 	class, meaning := health.ExplainXID(number)
 	f := Finding{Code: code, Seen: fmt.Sprintf("%s reported XID %d%s: %s", a.name, number, occurrenceText(last, times), meaning)}
 	switch {
@@ -146,6 +156,7 @@ func codeFinding(code string, a cardErrors, number int, now time.Time) (Finding,
 	default:
 		f.Severity, f.Why, f.Do = Error, "The machine is to blame and not a program; gpuard gives the GPU no job.", a.repairAdvice(number)
 	}
+
 	return f, true
 }
 
@@ -154,15 +165,18 @@ func occurrenceText(last gpu.XID, times int) string {
 	if times > 1 {
 		text = fmt.Sprintf(" %d times", times)
 	}
+
 	if !last.At.IsZero() {
 		if times > 1 {
 			text += ", the last"
 		}
 		text += last.At.Format(" on 2 Jan at 15:04")
 	}
+
 	if last.PID > 0 {
 		text += fmt.Sprintf(" (process %d)", last.PID)
 	}
+
 	return text
 }
 

@@ -46,6 +46,7 @@ func checkGPUPresence(s hostinfo.Site) []Finding {
 	case s.Cards.Problem != "":
 		return unknownFinding(code, "the PCI bus", s.Cards.Problem, "")
 	}
+
 	if s.Container != "" && strings.Contains(strings.ToLower(s.Driver.Found.Kernel), "microsoft") {
 		return []Finding{{code, Error, "this container under WSL was given no GPU", "Programs that ask for a GPU find none and stop, or run on the CPU.", startAdvice(s.Container)}}
 	}
@@ -53,6 +54,7 @@ func checkGPUPresence(s hostinfo.Site) []Finding {
 		return []Finding{{code, Error, "Windows gives this system no driver of NVIDIA", "Programs that ask for a GPU find none and stop, or run on the CPU.",
 			"install NVIDIA's driver in Windows, not here, then in Windows: wsl --shutdown; without a GPU of NVIDIA: gpuard run --cpu -- COMMAND"}}
 	}
+
 	return []Finding{{code, Error, "there is no GPU of NVIDIA or AMD on the PCI bus", "Programs that ask for a GPU find none and stop, or run on the CPU.",
 		"use a machine with a GPU, or run on the CPU: gpuard run --cpu -- COMMAND"}}
 }
@@ -79,23 +81,29 @@ func checkBoundDriver(s hostinfo.Site) []Finding {
 	if s.Cards.Problem != "" {
 		return unknownFinding(code, "which driver has the cards", s.Cards.Problem, "")
 	}
+
 	own, others := pciCards(s, pciNVIDIA), map[string][]hostinfo.Card{}
 	for _, c := range own {
 		if c.Driver != "" && !takenByNVIDIA(c.Driver) {
 			others[c.Driver] = append(others[c.Driver], c)
 		}
 	}
+
 	var found []Finding
+
 	for _, driver := range slices.Sorted(maps.Keys(others)) {
 		found = append(found, foreignDriverFinding(s, code, driver, others[driver], len(own)))
 	}
+
 	if amd := pciCards(s, pciAMD); len(amd) > 0 && len(devicesOfVendor(s, gpu.AMD)) == 0 && !slices.ContainsFunc(amd, func(c hostinfo.Card) bool { return c.Driver == "amdgpu" }) && len(own) == 0 {
 		found = append(found, Finding{code, Error, fmt.Sprintf("no amdgpu driver has the AMD GPU at %s", addressesText(amd)), "ROCm programs need the amdgpu driver.",
 			"sudo modprobe amdgpu; if that fails: sudo dmesg | grep -i amdgpu"})
 	}
+
 	if len(found) > 0 {
 		return found
 	}
+
 	return okFinding(code, "no other driver has a card")
 }
 
@@ -105,6 +113,7 @@ func foreignDriverFinding(s hostinfo.Site, code, driver string, has []hostinfo.C
 	if len(has) == all {
 		f.Severity = Error
 	}
+
 	switch {
 	case driver == "vfio-pci":
 		f.Why = "A card of vfio-pci belongs to virtual machines; programs of this system cannot use it."
@@ -115,6 +124,7 @@ func foreignDriverFinding(s hostinfo.Site, code, driver string, has []hostinfo.C
 	case strings.EqualFold(driver, "nouveau"), strings.HasPrefix(strings.ToLower(driver), "nova"):
 		f.Why = "It serves displays and runs no CUDA program, and NVIDIA's driver cannot take the card meanwhile."
 		f.Do = "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf; sudo update-initramfs -u (Fedora, RHEL: sudo dracut --force); sudo reboot"
+
 		switch d := s.Driver.Found; {
 		case d.Built != nil && !*d.Built && hasDriver(d):
 			f.Seen += ", and NVIDIA's driver, which is installed, has no module for the kernel " + prose.Brief(d.Kernel)
@@ -130,6 +140,7 @@ func foreignDriverFinding(s hostinfo.Site, code, driver string, has []hostinfo.C
 		f.Why = "NVIDIA's driver cannot take the card meanwhile."
 		f.Do = fmt.Sprintf("see why: lspci -nnk -s %s; then bind it to nvidia", has[0].PCI)
 	}
+
 	return f
 }
 
@@ -178,8 +189,10 @@ func checkLoadedModule(s hostinfo.Site) []Finding {
 	case !slices.ContainsFunc(own, func(c hostinfo.Card) bool { return c.Driver == "" || takenByNVIDIA(c.Driver) }):
 		return []Finding{{code, Info, "NVIDIA's kernel module is not loaded: another driver has the cards", "", ""}}
 	}
+
 	f := Finding{code, Error, fmt.Sprintf("%s on the PCI bus (%s), and NVIDIA's kernel module is not loaded", prose.CountNoun(len(own), "NVIDIA GPU"), addressesText(own)),
 		"Without it no program reaches the GPU.", "install NVIDIA's driver (" + installGuide + ") and reboot"}
+
 	switch {
 	case s.Container != "":
 		f.Do = "load it on the host, not in this container: sudo modprobe nvidia"
@@ -191,6 +204,7 @@ func checkLoadedModule(s hostinfo.Site) []Finding {
 	case hasDriver(d):
 		f.Do = "sudo modprobe nvidia; if that fails, this says why: sudo dmesg | grep -iE 'nvidia|nvrm'; dkms status; mokutil --sb-state"
 	}
+
 	return []Finding{f}
 }
 
@@ -216,6 +230,7 @@ func checkShownDevices(s hostinfo.Site) []Finding {
 	case s.Machine.Problem != "" && !showsNone(s):
 		return unknownFinding(code, "what the driver shows", s.Machine.Problem, "")
 	}
+
 	var bound, missing []hostinfo.Card
 	kept := s.Container != ""
 	for _, c := range pciCards(s, pciNVIDIA) {
@@ -228,6 +243,7 @@ func checkShownDevices(s hostinfo.Site) []Finding {
 			kept = kept || isDeniedByCgroup(s, c)
 		}
 	}
+
 	// A lost device may not report its address.
 	devices := devicesOfVendor(s, gpu.NVIDIA)
 	switch {
@@ -238,12 +254,15 @@ func checkShownDevices(s hostinfo.Site) []Finding {
 	case kept:
 		return []Finding{{code, Info, fmt.Sprintf("the GPU at %s is not shown here: this container or job was not given it", addressesText(missing)), "", ""}}
 	}
+
 	f := Finding{code, Warning, fmt.Sprintf("the driver does not show the GPU at %s, which is on the PCI bus", addressesText(missing)),
 		"Programs can use the others only, and numbers of GPUs have moved.",
 		"see what the driver said of it: sudo dmesg | grep -iE 'nvrm|" + strings.ToLower(missing[0].PCI) + "'; lspci -vv -s " + missing[0].PCI}
+
 	if len(devices) == 0 && len(devicesOfVendor(s, gpu.AMD)) == 0 {
 		f.Severity, f.Why = Error, "The driver could not start it: it is not made for this GPU, or the GPU is broken or lacks power."
 	}
+
 	return []Finding{f}
 }
 

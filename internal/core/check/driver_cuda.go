@@ -39,9 +39,11 @@ func checkCUDAStart(s hostinfo.Site) []Finding {
 	case c.Code == cudaStarts:
 		return okFinding(code, "cuInit answers 0")
 	}
+
 	do := c.Remedy
 	if c.Code == cudaNoDevice {
 		do = cmp.Or(do, "look at the device files: ls -l /dev/nvidia*; in a container, were the GPUs given to it?")
 	}
+
 	return []Finding{{code, Error, fmt.Sprintf("cuInit answers %d (%s), although nvidia-smi shows the GPUs", c.Code, c.Word), "No CUDA program starts; frameworks work on the CPU.", do}}
 }

@@ -46,20 +46,25 @@ func checkFabric(s hostinfo.Site) []Finding {
 	case *d.FabricManager:
 		return okFindingf(code, "the fabric manager runs, for %s", prose.CountNoun(len(d.Switches), "NVSwitch"))
 	}
+
 	f := Finding{code, Error, fmt.Sprintf("the machine has NVSwitches (%d), and no nv-fabricmanager runs to set them up", len(d.Switches)),
 		"Until it does, every CUDA program ends with error 802 (system not yet initialized), although nvidia-smi shows the GPUs.", ""}
+
 	if !needsFabric(s) {
 		f.Severity = Warning
 		f.Why = "If it has not run since the driver was loaded, every CUDA program ends with error 802 (system not yet initialized), although nvidia-smi shows the GPUs."
 	}
+
 	f.Do = "sudo systemctl enable --now nvidia-fabricmanager (its version must be that of the driver"
 	if d.Module != "" {
 		f.Do += ", " + prose.Brief(d.Module)
 	}
+
 	f.Do += "); if it ends again: sudo journalctl -u nvidia-fabricmanager"
 	if s.Container != "" {
 		f.Do = "on the host: " + f.Do
 	}
+
 	return []Finding{f}
 }
 

@@ -35,10 +35,12 @@ func checkNodes(s hostinfo.Site) []Finding {
 	case s.Driver.Found.WSL, !nvidia && !slices.ContainsFunc(s.Nodes.Found, func(n hostinfo.Node) bool { return n.Problem != "" }):
 		return okFinding(code, "no device file is missing or closed")
 	}
+
 	var found []Finding
 	if nvidia {
 		found = nvidiaNodes(code, s)
 	}
+
 	if closed := nodesOf(s, func(n hostinfo.Node) bool {
 		return !strings.HasPrefix(n.Path, "/dev/nvidia") && n.Problem != "" && !n.Kept
 	}); len(closed) > 0 && len(pciCards(s, pciAMD)) > 0 {
@@ -48,9 +50,11 @@ func checkNodes(s hostinfo.Site) []Finding {
 		}
 		found = append(found, f)
 	}
+
 	if len(found) > 0 {
 		return found
 	}
+
 	return okFindingf(code, "this user may open %s", nodePathsText(nodesOf(s, func(n hostinfo.Node) bool { return n.Problem == "" })))
 }
 
@@ -61,12 +65,15 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	kept := slices.DeleteFunc(slices.Clone(cardFiles), func(n hostinfo.Node) bool { return !n.Kept })
 	closed := slices.DeleteFunc(slices.Clone(own), func(n hostinfo.Node) bool { return n.Problem == "" || n.Kept })
 	var missing []string
+
 	for _, path := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm"} {
 		if !slices.ContainsFunc(own, func(n hostinfo.Node) bool { return n.Path == path }) {
 			missing = append(missing, path)
 		}
 	}
+
 	const why = "CUDA programs open these files; without them they fail, or find no device."
+
 	switch {
 	case s.Container != "" && len(cardFiles) == 0:
 		return []Finding{{code, Error, "this container was given no GPU: it has no /dev/nvidia0 or other card file", why, startAdvice(s.Container)}}
@@ -81,6 +88,7 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 		}
 		return []Finding{f}
 	}
+
 	return nil
 }
 
@@ -89,12 +97,15 @@ func deniedFinding(code string, s hostinfo.Site, closed []hostinfo.Node, why str
 	n := closed[0]
 	f := Finding{code, Error, fmt.Sprintf("this user may not open %s (mode %04o, user %d, group %d)", nodePathsText(closed), n.Mode, n.UID, n.GID), why,
 		fmt.Sprintf("join the group that may: sudo usermod -aG $(stat -c %%G %s) $USER; then log in again", n.Path)}
+
 	if n.Mode&0o060 != 0o060 || n.GID == 0 {
 		f.Do = "let all users open them, as the driver does by default: sudo chmod a+rw " + strings.ReplaceAll(nodePathsText(closed), " and ", " ")
 	}
+
 	if len(devicesOfVendor(s, gpu.NVIDIA)) > 0 && !slices.ContainsFunc(closed, func(n hostinfo.Node) bool { return n.Path == "/dev/nvidiactl" || n.Path == "/dev/nvidia-uvm" }) {
 		f.Severity = Warning
 	}
+
 	return f
 }
 
@@ -128,6 +139,7 @@ func checkLibrary(s hostinfo.Site) []Finding {
 	const code = "driver-library"
 	d := s.Driver.Found
 	const why = "CUDA programs load libcuda.so.1 first; without it they find no device."
+
 	switch {
 	case s.Driver.Problem != "":
 		return unknownFinding(code, "the driver's libraries", s.Driver.Problem, "")
@@ -153,6 +165,7 @@ func checkLibrary(s hostinfo.Site) []Finding {
 	case s.Container != "":
 		return []Finding{{code, Error, "the container has no libcuda.so.1", why, withCompute(s.Container)}}
 	}
+
 	return []Finding{{code, Error, "the loader finds no libcuda.so.1, and NVIDIA's driver " + d.Module + " is loaded", why,
 		"install the driver's CUDA library, of the same version (Debian: libcuda1; Ubuntu: libnvidia-compute-" + majorOf(d.Module) + "; RHEL, Fedora: nvidia-driver-cuda-libs)"}}
 }

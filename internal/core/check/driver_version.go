@@ -35,9 +35,11 @@ func checkVersion(s hostinfo.Site) []Finding {
 		// Tegra numbers its library differently.
 		d.CUDALibrary = ""
 	}
+
 	if !isDriverVersion(d.Library) {
 		d.Library = ""
 	}
+
 	mismatch := s.Machine.Problem != "" && strings.Contains(s.Machine.Problem, "version mismatch")
 	switch {
 	case s.Driver.Problem != "" && !mismatch:
@@ -48,12 +50,15 @@ func checkVersion(s hostinfo.Site) []Finding {
 		// This system's loader may read other folders than those that were searched.
 		return okFinding(code, "the driver answers through its library")
 	}
+
 	compatible := strings.Contains(d.CUDAPath, "/compat")
 	f := Finding{code, Error, "", "Every program that starts now fails (driver/library version mismatch); programs that run already continue.",
 		"sudo reboot; or, when nothing uses a GPU: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia"}
+
 	if s.Container != "" {
 		f.Do = "the host's driver was updated after this container was started: start the container anew"
 	}
+
 	switch {
 	case d.Library != "" && d.Module != "" && d.Library != d.Module:
 		f.Seen = fmt.Sprintf("the kernel module is %s and the library %s is %s", d.Module, d.LibraryPath, d.Library)
@@ -71,6 +76,7 @@ func checkVersion(s hostinfo.Site) []Finding {
 	default:
 		return okFindingf(code, "library and kernel module are %s", d.Module)
 	}
+
 	return []Finding{f}
 }
 
@@ -91,5 +97,6 @@ func compatLibraryFinding(code string, s hostinfo.Site) Finding {
 		f.Severity, f.Do = Error, remedy
 		f.Why = fmt.Sprintf("Forward compatibility is for data center cards; on the %s CUDA fails with error 804.", gpu.ModelName(s.Machine.Found.Devices[i].Name))
 	}
+
 	return f
 }

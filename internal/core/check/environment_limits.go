@@ -28,6 +28,7 @@ func cpuThreads() Check {
 			if value == "" {
 				continue
 			}
+
 			// OpenMP: one number for each level of nesting.
 			first, _, _ := strings.Cut(value, ",")
 			n, err := strconv.Atoi(strings.TrimSpace(first))
@@ -45,6 +46,7 @@ func cpuThreads() Check {
 		if found == nil {
 			return okFinding(page.Code, "the libraries choose the number of threads, or it fits")
 		}
+
 		return found
 	}}
 }
@@ -78,6 +80,7 @@ func sharedMemory() Check {
 			// Without a GPU, no job needs it.
 			severity = Info
 		}
+
 		switch s.Container {
 		case "":
 		case "kubernetes":
@@ -85,6 +88,7 @@ func sharedMemory() Check {
 		default:
 			do = "start the container with --shm-size=8g, or with --ipc=host"
 		}
+
 		switch {
 		case s.Limits.Problem != "":
 			return unknownFinding(page.Code, "/dev/shm", s.Limits.Problem, "")
@@ -99,6 +103,7 @@ func sharedMemory() Check {
 		case s.Container != "" && *l.Shm < shmAdvised:
 			return []Finding{{page.Code, Info, "/dev/shm holds " + l.Shm.String(), "data loaders with many workers need more", do}}
 		}
+
 		return okFinding(page.Code, "/dev/shm holds "+l.Shm.String())
 	}}
 }
@@ -116,6 +121,7 @@ func lockedMemory() Check {
 		if s.Container != "" {
 			do = "start the container with --ulimit memlock=-1"
 		}
+
 		switch {
 		case s.Limits.Problem != "":
 			return unknownFinding(page.Code, "the limit of locked memory", s.Limits.Problem, "")
@@ -131,6 +137,7 @@ func lockedMemory() Check {
 			}
 			return []Finding{{page.Code, severity, fmt.Sprintf("at most %s of memory may be locked, and %s needs it", l.Memlock, strings.Join(l.RDMA, ", ")), "a job over several machines cannot register its buffers with the network card: NCCL fails, or falls back to TCP", do}}
 		}
+
 		return okFinding(page.Code, "at most "+l.Memlock.String()+" of memory may be locked")
 	}}
 }

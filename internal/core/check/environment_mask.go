@@ -53,9 +53,11 @@ func maskHidesAll() Check {
 		if s.Machine.Problem != "" || len(s.Machine.Found.Devices) == 0 {
 			return findingsOfMasks(page.Code, masks)
 		}
+
 		m := s.Machine.Found
 		hidden, _ := visible.HiddenDevices(s.Env, m)
 		var reasons []string
+
 		for i := range m.Devices {
 			why, gone := hidden[m.Devices[i].UUID]
 			if !gone {
@@ -63,16 +65,20 @@ func maskHidesAll() Check {
 			}
 			reasons = append(reasons, strings.TrimSuffix(why, " hides it"))
 		}
+
 		slices.Sort(reasons)
 		reasons = slices.Compact(reasons)
 		empty := !slices.ContainsFunc(namesOf(reasons), func(name string) bool {
 			value, _ := s.Env.Lookup(name)
 			return strings.TrimSpace(value) != ""
 		})
+
 		if empty {
 			return okFinding(page.Code, "no value hides all devices (an empty one does: see "+maskEmptyCode+")")
 		}
+
 		do := unmaskAdvice(s.Env, namesOf(reasons))
+
 		return []Finding{{page.Code, Error, fmt.Sprintf("%s hides %s", strings.Join(reasons, " and "), allGPUsText(len(m.Devices))), "programs started here find no GPU and fail, or work on the CPU", do}}
 	}}
 }
@@ -92,6 +98,7 @@ func unmaskAdvice(env visible.Env, names []string) string {
 	case set("SLURM_STEP_GPUS") || set("SLURM_JOB_GPUS"):
 		return "find what changes " + prose.JoinWords(masks, "and") + " after Slurm set it, as a profile or the job script, and take it out there"
 	}
+
 	return "ask Slurm for a GPU, as with sbatch --gpus=1"
 }
 
@@ -123,22 +130,27 @@ func maskEmpty() Check {
 	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
 		var empty []string
 		conda := false
+
 		for _, v := range maskVariables() {
 			if value, set := s.Env.Lookup(v.name); set && v.empty && strings.TrimSpace(value) == "" {
 				empty = append(empty, v.name)
 			}
 		}
+
 		for _, name := range []string{"CONDA_EXE", "CONDA_SHLVL", "MAMBA_EXE"} {
 			_, set := s.Env.Lookup(name)
 			conda = conda || set
 		}
+
 		if len(empty) == 0 {
 			return okFinding(page.Code, "no mask is set but empty")
 		}
+
 		verb := " is"
 		if len(empty) > 1 {
 			verb = " are"
 		}
+
 		// There are no devices to hide, or they are unknown.
 		severity, why := Info, "an empty list names no device: programs that read it see no GPU"
 		switch hides := countHiddenBy(s, empty); {
@@ -147,9 +159,11 @@ func maskEmpty() Check {
 		case hides > 0:
 			severity = Warning
 		}
+
 		if conda {
 			why += "; conda deactivate leaves variables of conda env config vars so"
 		}
+
 		return []Finding{{page.Code, severity, prose.JoinWords(empty, "and") + verb + " set to the empty string", why, unmaskAdvice(s.Env, empty)}}
 	}}
 }
@@ -171,8 +185,10 @@ func maskList() Check {
 			}
 			return unknownFinding(page.Code, "what the masks choose from", problemOnly(s.Machine.Problem), "")
 		}
+
 		_, notes := visible.HiddenDevices(s.Env, s.Machine.Found)
 		var found []Finding
+
 		for _, n := range notes {
 			do := fmt.Sprintf("write a plain list, as in %s=0,1; gpuard explain shows how it is read", plainMask(n.Text))
 			switch {
@@ -182,9 +198,11 @@ func maskList() Check {
 				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", do})
 			}
 		}
+
 		if len(found) == 0 {
 			return okFinding(page.Code, cmp.Or(strings.Join(setMasks(s), ", "), "no mask is set"))
 		}
+
 		return found
 	}}
 }
@@ -218,6 +236,7 @@ func misspeltMask() Check {
 		if found == nil {
 			return okFinding(page.Code, "no variable looks like a misspelt mask")
 		}
+
 		return found
 	}}
 }
@@ -247,6 +266,7 @@ func containerMask() Check {
 		case len(onlyNVIDIA(s)) <= len(strings.Split(value, ",")):
 			return okFinding(page.Code, "programs see no more GPUs than NVIDIA_VISIBLE_DEVICES names")
 		}
+
 		instead := "export CUDA_VISIBLE_DEVICES=" + shellquote.Sh(value) + ", where programs were meant"
 		switch known := func(e string) bool { return isDeviceName(e) || strings.HasPrefix(e, "MIG-") }; {
 		case value == "none":
@@ -254,6 +274,7 @@ func containerMask() Check {
 		case slices.ContainsFunc(strings.Split(value, ","), func(e string) bool { return !known(strings.TrimSpace(e)) }):
 			instead = "where programs were meant, name the GPUs in CUDA_VISIBLE_DEVICES (nvidia-smi -L lists their identifiers)"
 		}
+
 		return []Finding{{page.Code, Warning, "NVIDIA_VISIBLE_DEVICES=" + shellquote.Sh(value) + " is set, and CUDA_VISIBLE_DEVICES is not", "only container runtimes read it: programs started here see every GPU", instead}}
 	}}
 }
@@ -271,6 +292,7 @@ func deviceOrder() Check {
 		mask, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 		byNumber := masked && mask != "" && mask != "-1" && !strings.HasPrefix(mask, "GPU-") && !strings.HasPrefix(mask, "MIG-")
 		const do = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+
 		switch {
 		case set && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
 			f := Finding{page.Code, Error, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are: with any other value, also an empty one, CUDA does not start", do}
@@ -288,10 +310,12 @@ func deviceOrder() Check {
 		case order == "PCI_BUS_ID":
 			return okFinding(page.Code, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 		}
+
 		seen := "different models (" + strings.Join(models, ", ") + ") and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
 		if byNumber {
 			return []Finding{{page.Code, Warning, seen + ", with CUDA_VISIBLE_DEVICES=" + mask, "CUDA counts the fastest card first, so these numbers may be other cards than nvidia-smi shows", do}}
 		}
+
 		return []Finding{{page.Code, Info, seen, "CUDA counts the fastest card first, nvidia-smi counts by PCI address: a number can mean two cards", do}}
 	}}
 }
@@ -376,6 +400,7 @@ func modelsOf(m gpu.Machine, vendor gpu.Vendor) []string {
 		}
 	}
 	slices.Sort(models)
+
 	return slices.Compact(models)
 }
 

@@ -34,6 +34,7 @@ func oldNames() Check {
 		if found == nil {
 			return okFinding(page.Code, "no variable with an old name is set")
 		}
+
 		return found
 	}}
 }
@@ -44,19 +45,23 @@ func oldNameFinding(code string, n compat.Name, where, value string) Finding {
 	if n.Warns {
 		severity = Warning
 	}
+
 	if n.Since != "" {
 		why = "since " + n.Since + ": " + why
 	}
+
 	seen := where + ", an old name"
 	if n.Kind == compat.Gone {
 		seen = where + ", which current versions do not read"
 	}
+
 	do := "unset " + n.Name
 	if n.Instead != "" && n.Kind == compat.Old {
 		do = fmt.Sprintf("where no older version is in use: unset %s; export %s=%s", n.Name, n.Instead, shellquote.Sh(value))
 	} else if n.Instead != "" {
 		do += "; see " + n.Instead
 	}
+
 	return Finding{code, severity, seen, why, do}
 }
 
@@ -77,6 +82,7 @@ func debugNames() Check {
 		if found == nil {
 			return okFinding(page.Code, "no setting for finding errors is on")
 		}
+
 		return found
 	}}
 }
@@ -92,11 +98,13 @@ func debugSeverity(n compat.Name, s hostinfo.Site) Severity {
 	case s.Machine.Problem != "" || !direct && n.Name != "NCCL_SHM_DISABLE":
 		return Warning
 	}
+
 	nvidia, amd := visibleDevices(s, gpu.NVIDIA), visibleDevices(s, gpu.AMD)
 	apart := !slices.ContainsFunc(nvidia, func(d gpu.Device) bool { return !strings.Contains(d.Name, "GeForce RTX 40") })
 	if len(amd) < 2 && (len(nvidia) < 2 || direct && apart) {
 		return Info
 	}
+
 	return Warning
 }
 
@@ -121,6 +129,7 @@ func jaxFractions() Check {
 			}
 			return okFinding(page.Code, "JAX's memory fraction is not set")
 		}
+
 		return []Finding{{
 			page.Code, Error, fmt.Sprintf("XLA_CLIENT_MEM_FRACTION=%s and XLA_PYTHON_CLIENT_MEM_FRACTION=%s are both set", newer, older),
 			"JAX refuses to use a GPU with both", "unset XLA_PYTHON_CLIENT_MEM_FRACTION",
@@ -142,12 +151,15 @@ func jaxValues() Check {
 		if slices.Contains([]string{"no", "off", "f", "n", "false"}, strings.ToLower(strings.TrimSpace(preallocate))) && preallocate != "false" && preallocate != "False" {
 			found = append(found, Finding{page.Code, Warning, "XLA_PYTHON_CLIENT_PREALLOCATE=" + shellquote.Sh(preallocate), "JAX knows only false, False and 0 for no, and still takes 75 % of the memory at the start", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"})
 		}
+
 		if allocator != "" && !slices.Contains([]string{"default", "platform", "bfc", "cuda_async", "vmm", "address"}, strings.ToLower(allocator)) {
 			found = append(found, Finding{page.Code, Error, "XLA_PYTHON_CLIENT_ALLOCATOR=" + shellquote.Sh(allocator) + " is no allocator of JAX", "JAX ends with an error when it wants a GPU", "unset XLA_PYTHON_CLIENT_ALLOCATOR"})
 		}
+
 		if found == nil {
 			return okFinding(page.Code, "JAX understands its settings, or has none")
 		}
+
 		return found
 	}}
 }
@@ -163,13 +175,17 @@ func ncclFiles() Check {
 		if s.NCCL.Problem != "" {
 			return unknownFinding(page.Code, "NCCL's files", s.NCCL.Problem, "")
 		}
+
 		var found []Finding
+
 		for _, f := range s.NCCL.Found {
 			found = append(found, ncclFile(page.Code, f, s)...)
 		}
+
 		if found == nil {
 			return okFinding(page.Code, "there is no file of NCCL settings")
 		}
+
 		return found
 	}}
 }
@@ -185,6 +201,7 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 		}
 		return []Finding{{code, Warning, "cannot use " + f.Path + ": " + f.Problem, "NCCL passes over it without a word, so its settings do not count", do}}
 	}
+
 	for _, pair := range f.Settings {
 		name, value, _ := strings.Cut(pair, "=")
 		if _, over := s.Env.Lookup(name); over {
@@ -199,9 +216,11 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 			found = append(found, o)
 		}
 	}
+
 	if found == nil && len(f.Settings) > 0 {
 		return []Finding{{code, Info, fmt.Sprintf("%s sets %s", f.Path, firstSettings(f.Settings)), "these count in every job that uses NCCL, though no environment shows them", ""}}
 	}
+
 	return found
 }
 
@@ -209,11 +228,14 @@ func ncclFile(code string, f hostinfo.NCCLFile, s hostinfo.Site) []Finding {
 func firstSettings(settings []string) string {
 	const most = 8
 	var shown []string
+
 	for _, s := range settings[:min(most, len(settings))] {
 		shown = append(shown, prose.Brief(s))
 	}
+
 	if more := len(settings) - most; more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))
 	}
+
 	return strings.Join(shown, ", ")
 }

@@ -34,6 +34,7 @@ func KubernetesPages() (pages []Page) {
 func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	d := Diagnosis{Findings: []Finding{}}
 	var stop *Finding
+
 	for _, check := range clusterChecks() {
 		found := check.look(c)
 		d.Findings = append(d.Findings, found...)
@@ -45,6 +46,7 @@ func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 			break
 		}
 	}
+
 	free, all, known := countClusterGPUs(c.Hosts())
 	worst := worstFinding(d.Findings)
 	switch {
@@ -62,6 +64,7 @@ func DiagnoseCluster(c *kubernetes.Cluster) Diagnosis {
 	default:
 		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: %d of %s are free", free, prose.CountNoun(all, "GPU")), worst.Do}
 	}
+
 	return d
 }
 
@@ -73,14 +76,17 @@ func countClusterGPUs(hosts []kubernetes.Host) (free, all int, known bool) {
 		if h.Off != "" || seen[h.Node] {
 			continue
 		}
+
 		seen[h.Node] = true
 		all += h.All
 		if h.Taken == nil {
 			known = false
 			continue
 		}
+
 		free += max(0, h.All-*h.Taken)
 	}
+
 	return free, all, known
 }
 
@@ -98,6 +104,7 @@ func clusterAnswers() clusterCheck {
 		if c.Serves.Problem != "" {
 			return []Finding{{page.Code, Error, fmt.Sprintf("the cluster does not answer (%s): %s", where, c.Serves.Problem), "nothing can be handed in there", "kubectl cluster-info; other contexts: kubectl config get-contexts"}}
 		}
+
 		return okFinding(page.Code, fmt.Sprintf("the cluster answers (%s, namespace %s)", where, c.Namespace))
 	}}
 }
@@ -112,9 +119,11 @@ func clusterRights() clusterCheck {
 		if c.Allowed.Problem != "" {
 			return unknownFinding(page.Code, "what you may do", c.Allowed.Problem, "kubectl auth can-i --list")
 		}
+
 		dra, _ := c.SupportsDRA()
 		plugin := slices.ContainsFunc(c.Hosts(), func(h kubernetes.Host) bool { return !h.DRA })
 		var found []Finding
+
 		for _, r := range c.Allowed.Found {
 			if r.Granted || strings.HasPrefix(r.Resource, "resourceclaimtemplates") && !dra {
 				continue
@@ -130,9 +139,11 @@ func clusterRights() clusterCheck {
 			}
 			found = append(found, f)
 		}
+
 		if found == nil {
 			return okFinding(page.Code, "you may make, read and delete jobs in the namespace "+c.Namespace)
 		}
+
 		return found
 	}}
 }
@@ -174,6 +185,7 @@ func clusterOffers() clusterCheck {
 		case c.Nodes.Problem != "":
 			return unknownFinding(page.Code, "the nodes", c.Nodes.Problem, "ask whoever runs the cluster for the right to list nodes, or which resource its GPUs have")
 		}
+
 		return []Finding{{page.Code, Error, fmt.Sprintf("none of %s offers a GPU (%s), and %s", prose.CountNoun(len(c.Nodes.Found), "node"), kubernetes.GPUs, not), "a job that asks for a GPU would wait for ever", "whoever runs the cluster installs NVIDIA's GPU operator: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator"}}
 	}}
 }
@@ -188,21 +200,26 @@ func clusterNodes() clusterCheck {
 		if c.Nodes.Problem != "" {
 			return unknownFinding(page.Code, "the nodes", c.Nodes.Problem, "")
 		}
+
 		by := map[string][]string{}
 		for _, h := range c.Hosts() {
 			if !slices.Contains(by[h.Off], h.Node) {
 				by[h.Off] = append(by[h.Off], h.Node)
 			}
 		}
+
 		var found []Finding
+
 		for _, off := range []string{"not ready", "cordoned"} {
 			if len(by[off]) > 0 {
 				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", prose.CountNoun(len(by[off]), "node"), off, fewNames(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})
 			}
 		}
+
 		if found == nil {
 			return okFinding(page.Code, fmt.Sprintf("%s with GPUs take jobs", prose.CountNoun(len(by[""]), "node")))
 		}
+
 		return found
 	}}
 }
@@ -217,6 +234,7 @@ func clusterLabels() clusterCheck {
 		if c.Nodes.Problem != "" {
 			return unknownFinding(page.Code, "labels of nodes", c.Nodes.Problem, "")
 		}
+
 		var bare, shared []string
 		with := 0
 		for _, h := range c.Hosts() {
@@ -231,19 +249,23 @@ func clusterLabels() clusterCheck {
 				shared = append(shared, h.Node+" ("+h.Shared+")")
 			}
 		}
+
 		var found []Finding
 		if len(bare) > 0 {
 			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.CountNoun(len(bare), "node"), fewNames(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
 		}
+
 		if len(shared) > 0 {
 			found = append(found, Finding{page.Code, Info, "GPUs are shared between pods: " + fewNames(shared), "gpuard's jobs are not put there, because they would not have their GPU alone", ""})
 		}
+
 		switch {
 		case found != nil:
 			return found
 		case with == 0:
 			return okFinding(page.Code, "no node needs them: devices are claimed")
 		}
+
 		return okFinding(page.Code, fmt.Sprintf("%s with GPUs have the labels of their model and memory", prose.CountNoun(with, "node")))
 	}}
 }
@@ -258,6 +280,7 @@ func clusterQuota() clusterCheck {
 		if c.Quotas.Problem != "" {
 			return unknownFinding(page.Code, "quotas of the namespace "+c.Namespace, c.Quotas.Problem, "")
 		}
+
 		var found []Finding
 		limits := c.Limits()
 		for _, l := range limits {
@@ -265,15 +288,19 @@ func clusterQuota() clusterCheck {
 			if l.Class != "" {
 				what = "claimed GPUs"
 			}
+
 			f := Finding{page.Code, OK, fmt.Sprintf("the quota %s of the namespace %s gives %d %s: %d are used", l.Name, c.Namespace, l.Hard, what, l.Used), "", ""}
 			if l.Used >= l.Hard {
 				f.Severity, f.Why, f.Do = Warning, "a new job waits until others of the namespace end", "kubectl get jobs; ask whoever runs the cluster for more"
 			}
+
 			found = append(found, f)
 		}
+
 		if found == nil {
 			return okFinding(page.Code, "the namespace "+c.Namespace+" has no quota of GPUs")
 		}
+
 		return found
 	}}
 }

@@ -45,21 +45,26 @@ func checkCUDA(s hostinfo.Site) []Finding {
 	case s.Toolkits.Problem != "":
 		return unknownFinding(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
+
 	var found []Finding
+
 	for _, t := range s.Toolkits.Found {
 		if runs, known := compat.DriverRuns(driver, t.Version); known && !runs {
 			found = append(found, tooOldFinding(code, driver, t.Version, "the toolkit in "+prose.Clean(t.Folder)))
 		}
 	}
+
 	for _, l := range s.Libraries.Found {
 		version := strings.TrimPrefix(l.Name, "libcudart.so.")
 		if runs, known := compat.DriverRuns(driver, version); version != l.Name && known && !runs && !slices.ContainsFunc(s.Toolkits.Found, func(t hostinfo.Toolkit) bool { return majorOf(t.Version) == majorOf(version) }) {
 			found = append(found, tooOldFinding(code, driver, version, prose.Clean(l.Path)))
 		}
 	}
+
 	if len(found) > 0 {
 		return found
 	}
+
 	return okFindingf(code, "driver %s runs every CUDA that is installed outside of Python environments (up to CUDA %s)", driver, compat.HighestCUDA(driver))
 }
 
@@ -101,6 +106,7 @@ func checkNVCC(s hostinfo.Site) []Finding {
 	if s.Toolkits.Problem != "" {
 		return unknownFinding(code, "CUDA toolkits", s.Toolkits.Problem, "")
 	}
+
 	name, home := "CUDA_HOME", ""
 	for _, n := range []string{"CUDA_PATH", "CUDA_HOME"} {
 		// The later one counts.
@@ -108,6 +114,7 @@ func checkNVCC(s hostinfo.Site) []Finding {
 			name, home = n, v
 		}
 	}
+
 	all := s.Toolkits.Found
 	onPath := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return t.OnPath })
 	at := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return slices.Contains(t.Homes, home) })
@@ -124,12 +131,14 @@ func checkNVCC(s hostinfo.Site) []Finding {
 	case onPath >= 0:
 		return okFindingf(code, "nvcc of CUDA %s is on PATH (%s)", versionOrUnknown(all[onPath].Version), prose.Clean(all[onPath].Folder))
 	}
+
 	for _, t := range all {
 		if t.NVCC {
 			return []Finding{{code, Info, fmt.Sprintf("CUDA %s is in %s, and its nvcc is not on PATH", versionOrUnknown(t.Version), prose.Clean(t.Folder)), "Only building CUDA programs needs it.",
 				fmt.Sprintf("export PATH=%s/bin:$PATH", prose.Clean(t.Folder))}}
 		}
 	}
+
 	return okFinding(code, "there is no CUDA compiler; only building CUDA programs needs one")
 }
 
@@ -168,6 +177,7 @@ func checkLibraries(s hostinfo.Site) []Finding {
 	if s.Libraries.Problem != "" {
 		return unknownFinding(code, "the libraries that the loader finds", s.Libraries.Problem, "")
 	}
+
 	first, seen := []hostinfo.Library{}, map[string]bool{}
 	for _, l := range s.Libraries.Found {
 		if !seen[l.Name] {
@@ -175,11 +185,13 @@ func checkLibraries(s hostinfo.Site) []Finding {
 		}
 		seen[l.Name] = true
 	}
+
 	for _, main := range first {
 		major, isMain := strings.CutPrefix(main.Name, "libcudnn.so.")
 		if !isMain || main.Version == "" {
 			continue
 		}
+
 		for _, part := range first {
 			if strings.HasPrefix(part.Name, "libcudnn_") && strings.HasSuffix(part.Name, ".so."+major) && part.Version != "" && part.Version != main.Version {
 				return []Finding{{code, Warning, fmt.Sprintf("the loader finds cuDNN %s (%s) and its part %s of %s (%s)", main.Version, prose.Clean(main.Path), part.Name, part.Version, prose.Clean(part.Path)),
@@ -187,6 +199,7 @@ func checkLibraries(s hostinfo.Site) []Finding {
 			}
 		}
 	}
+
 	for _, l := range first {
 		if major, is := strings.CutPrefix(l.Name, "libcudart.so."); is && !seen["libcublas.so."+strings.Split(major, ".")[0]] {
 			name := "libcublas.so." + strings.Split(major, ".")[0]
@@ -194,7 +207,9 @@ func checkLibraries(s hostinfo.Site) []Finding {
 				"install the whole toolkit, or its libraries: echo $LD_LIBRARY_PATH; ldconfig -p | grep -E 'libcudart|libcublas'"}}
 		}
 	}
+
 	var names []string
+
 	for _, l := range first {
 		for _, stem := range []string{"libcudart", "libcublas", "libcudnn", "libnccl"} {
 			if strings.HasPrefix(l.Name, stem+".so.") {
@@ -202,8 +217,10 @@ func checkLibraries(s hostinfo.Site) []Finding {
 			}
 		}
 	}
+
 	if len(names) == 0 {
 		return okFinding(code, "the loader finds no CUDA library; Python packages bring their own")
 	}
+
 	return okFindingf(code, "the loader finds %s", prose.JoinWords(names, "and"))
 }

@@ -37,6 +37,7 @@ func checkDriverAge(s hostinfo.Site) []Finding {
 	case runs:
 		return okFindingf(code, "driver %s runs builds for CUDA %s", driver, presentCUDA)
 	}
+
 	floor, _, _ := compat.DriverFor(presentCUDA)
 	newest, _, _ := compat.DriverFor("13")
 	release, cuda := compat.TorchUpTo(driver, capabilities(s)...)
@@ -50,6 +51,7 @@ func checkDriverAge(s hostinfo.Site) []Finding {
 	case release != "":
 		do += ", or use " + builds
 	}
+
 	return []Finding{{code, Warning, fmt.Sprintf("driver %s runs programs for CUDA %s and older; builds of today need %s (CUDA %s) or %s (CUDA 13)", driver, orUnknown(compat.HighestCUDA(driver)), floor, presentCUDA, newest),
 		"With this driver they see no GPU, and work on the CPU.", do}}
 }

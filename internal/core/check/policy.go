@@ -19,21 +19,25 @@ func policyFile() Check {
 		if s.Policy.Problem != "" {
 			return unknownFinding(page.Code, "configuration files", s.Policy.Problem, "")
 		}
+
 		p := s.Policy.Found
 		var found []Finding
 		if p.Problem != "" {
 			problem, do := splitAdvice(p.Problem)
 			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, reserve and sweep lease nothing", do})
 		}
+
 		for _, name := range p.Strangers {
 			found = append(found, Finding{page.Code, Info, name + " is unknown here", "a rule that names it alone never counts", "check how it is written: getent passwd; getent group"})
 		}
+
 		switch {
 		case found != nil:
 			return found
 		case len(p.Files) == 0:
 			return okFinding(page.Code, "there is none: all users may use everything")
 		}
+
 		return okFinding(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), prose.CountNoun(p.Rules, "rule")))
 	}}
 }

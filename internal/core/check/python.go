@@ -34,7 +34,9 @@ func inPythons(code, content string, packages []string, check func(s hostinfo.Si
 		if s.Pythons.Problem != "" {
 			return unknownFinding(code, "the Python environments", s.Pythons.Problem, "")
 		}
+
 		var all []Finding
+
 		for _, p := range s.Pythons.Found {
 			for _, f := range check(s, p) {
 				f.Code = code
@@ -45,15 +47,19 @@ func inPythons(code, content string, packages []string, check func(s hostinfo.Si
 				all = append(all, f)
 			}
 		}
+
 		if len(all) > 0 {
 			return all
 		}
+
 		has := func(p hostinfo.Python) bool {
 			return slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return slices.Contains(packages, k.Name) })
 		}
+
 		if packages != nil && !slices.ContainsFunc(s.Pythons.Found, has) {
 			return okFinding(code, "no Python environment has "+strings.Join(packages, " or "))
 		}
+
 		return okFinding(code, content)
 	}
 }
@@ -147,9 +153,11 @@ func nvidiaDevices(s hostinfo.Site) []gpu.Device {
 	if s.Machine.Problem != "" {
 		return nil
 	}
+
 	m := s.Machine.Found
 	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var all, seen []gpu.Device
+
 	for _, d := range m.Devices {
 		if d.Vendor != gpu.NVIDIA {
 			continue
@@ -159,9 +167,11 @@ func nvidiaDevices(s hostinfo.Site) []gpu.Device {
 			seen = append(seen, d)
 		}
 	}
+
 	if len(seen) == 0 {
 		return all
 	}
+
 	return seen
 }
 
@@ -170,6 +180,7 @@ func hasVendor(s hostinfo.Site, vendor gpu.Vendor) bool {
 	if s.Machine.Problem == "" && slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor == vendor }) {
 		return true
 	}
+
 	// AMD's vendor ID is also that of its processors' graphics.
 	id := map[gpu.Vendor]uint16{gpu.NVIDIA: 0x10de}[vendor]
 	return s.Cards.Problem == "" && slices.ContainsFunc(s.Cards.Found, func(c hostinfo.Card) bool { return id != 0 && c.Vendor == id })
@@ -204,6 +215,7 @@ func pythonEnvironments() Check {
 		if strings.Contains(p.Problem, " leads to ") {
 			do = "make it anew, and install its packages again: python3 -m venv --clear " + shellquote.Sh(p.Prefix)
 		}
+
 		return []Finding{{Severity: Warning, Seen: p.Problem, Why: "no program of this environment starts", Do: do}}
 	}
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
@@ -217,18 +229,23 @@ func environmentsText(found []hostinfo.Python) string {
 		return "no Python environment was found"
 	}
 	var words []string
+
 	for _, p := range found {
 		word := environmentOf(p)
 		var with []string
+
 		for _, name := range []string{"torch", "tensorflow", "jax", "onnxruntime-gpu", "onnxruntime", "vllm"} {
 			if k, ok := findPackage(p, name); ok {
 				with = append(with, name+" "+k.Version)
 			}
 		}
+
 		if len(with) > 0 {
 			word += ", with " + strings.Join(with, " and ")
 		}
+
 		words = append(words, word)
 	}
+
 	return fmt.Sprintf("%s: %s", prose.CountNoun(len(found), "Python environment"), strings.Join(words, "; "))
 }

@@ -26,11 +26,13 @@ func accelerateGPUs() Check {
 		case f.GPUIDs == "" || f.GPUIDs == "all":
 			return nil
 		}
+
 		severity := Warning
 		if !hasVendor(s, gpu.NVIDIA) && !hasVendor(s, gpu.AMD) {
 			// It counts where the job runs.
 			severity = Info
 		}
+
 		return []Finding{{Severity: severity, Seen: fmt.Sprintf("accelerate launch takes its GPUs from %s, line %d: gpu_ids: %s", shellquote.Sh(f.Path), f.Line, shellquote.Sh(f.GPUIDs)),
 			Why: "it replaces the CUDA_VISIBLE_DEVICES of a lease, and the job runs on other GPUs than it was given", Do: "remove that line, or set gpu_ids to all: gpuard already gives the job its GPUs; and give num_processes with the command, as many as GPUs: gpuard run --gpus 2 -- accelerate launch --num_processes 2"}}
 	})}

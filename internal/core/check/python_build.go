@@ -21,14 +21,18 @@ func onnxBuild() Check {
 		if k, found := condaCPU(p, "onnxruntime"); found {
 			return condaBuild(s, p, k)
 		}
+
 		var fit []string
+
 		switch {
 		case hasVendor(s, gpu.NVIDIA):
 			fit = []string{"onnxruntime-gpu", "ort-nightly-gpu", "onnxruntime-training"}
 		case slices.ContainsFunc(s.Machine.Found.Devices, ownMemory):
 			fit = []string{"onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-training"}
 		}
+
 		var others []hostinfo.Package
+
 		for _, k := range p.Packages {
 			if slices.Contains(fit, k.Name) {
 				return nil
@@ -37,13 +41,16 @@ func onnxBuild() Check {
 				others = append(others, k)
 			}
 		}
+
 		if fit == nil || others == nil || isFromConda(p, "onnxruntime") {
 			return nil
 		}
+
 		k, kind := others[0], "the build for the CPU"
 		if k.Name != "onnxruntime" && k.Name != "ort-nightly" {
 			kind = "a build for other devices than the GPUs here"
 		}
+
 		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swapFitting(s, p, k.Name, fit[0])}}
 	})}
 }
@@ -62,6 +69,7 @@ func tensorflowBuild() Check {
 		if !found || !cpuBuild(p, "tensorflow") || !hasVendor(s, gpu.NVIDIA) {
 			return nil
 		}
+
 		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swapFitting(s, p, "tensorflow-cpu", "tensorflow[and-cuda]")}}
 	})}
 }
@@ -93,6 +101,7 @@ func buildByName() Check {
 			"Both builds write the same folder: uninstall the one before installing the other.",
 		From: []string{"facebookresearch/faiss: INSTALL.md", "https://www.paddlepaddle.org.cn/en/install/quick", "https://mxnet.apache.org/versions/1.9.1/get_started"},
 	}
+
 	return Check{Page: page, Look: withDevices(page.Code, "no library is for the CPU by name", names, func(s hostinfo.Site, p hostinfo.Python) (found []Finding) {
 		for _, one := range namedBuilds() {
 			k, is := findPackage(p, one.cpu)
@@ -118,16 +127,19 @@ func llamaBuild() Check {
 			k.Name = "llama.cpp"
 			return condaBuild(s, p, k)
 		}
+
 		k, found := findPackage(p, "llama-cpp-python")
 		usesGPU := slices.ContainsFunc(p.Llama, func(name string) bool {
 			return slices.ContainsFunc([]string{"libggml-cuda", "libcudart.", "libcublas.", "libcuda.", "libggml-vulkan", "libvulkan."}, func(part string) bool { return strings.HasPrefix(name, part) })
 		})
+
 		switch {
 		case !found || usesGPU || isFromConda(p, "llama-cpp-python") || !hasVendor(s, gpu.NVIDIA):
 			return nil
 		case p.Llama == nil:
 			return []Finding{{Severity: Unknown, Seen: k.Name + " " + k.Version + " has no libraries in llama_cpp/lib, so it cannot be told what it was built for"}}
 		}
+
 		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is built for the CPU alone: none of its libraries uses CUDA", Why: "models run on the CPU, without an error, whatever n_gpu_layers says", Do: installLlama(s, p)}}
 	})}
 }
@@ -141,6 +153,7 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 		// In an environment of its own, which has nothing of what it needs.
 		return "with a CUDA toolkit: " + pipInstall(p, fromSource)
 	}
+
 	source := "with a CUDA toolkit: " + pipInstall(p, again+fromSource)
 	for _, wheel := range []struct {
 		cuda string
@@ -157,6 +170,7 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 			return fmt.Sprintf("where CUDA %s's libcudart and libcublas are on the system: %s; or %s", wheel.cuda, pipInstall(p, again+"llama-cpp-python -i "+index), source)
 		}
 	}
+
 	return source
 }
 
@@ -170,26 +184,33 @@ func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) st
 		if last == "" {
 			continue
 		}
+
 		runs, known := compat.DriverRuns(driverVersion(s), cuda)
 		needs, _ := compat.PackageNeeds(name, last)
 		isTooOld := func(d gpu.Device) bool {
 			return needs.Lowest != nil && d.Compute != nil && !d.Compute.AtLeast(*needs.Lowest)
 		}
+
 		if known && (!runs || slices.ContainsFunc(nvidiaDevices(s), isTooOld)) {
 			isNewest = false
 			continue
 		}
+
 		fits = true
 		if !isNewest {
 			requirement += "==" + last + ".*"
 		}
+
 		break
 	}
+
 	if !fits && !isNewest {
 		return "update the NVIDIA driver first: no release of " + name + " runs with this one and these GPUs"
 	}
+
 	if extra != "" || strings.Contains(requirement, "=") {
 		requirement = "'" + requirement + "'"
 	}
+
 	return pipSwap(p, out, requirement)
 }

@@ -33,6 +33,7 @@ func onnxBoth() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "no environment has two builds of ONNX Runtime", []string{"onnxruntime", "onnxruntime-gpu"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		in := map[string][]string{}
 		var folders []string
+
 		for _, k := range p.Packages {
 			if !slices.Contains(onnxFamily(), k.Name) || slices.Contains(in[k.Folder], k.Name) {
 				continue
@@ -42,20 +43,25 @@ func onnxBoth() Check {
 			}
 			in[k.Folder] = append(in[k.Folder], k.Name)
 		}
+
 		var bad []Finding
+
 		for _, folder := range folders {
 			names := in[folder]
 			if len(names) < 2 || isFromConda(p, "onnxruntime") {
 				continue
 			}
+
 			slices.Sort(names)
 			keep := onnxToKeep(s, names)
 			if k, _ := findPackage(p, keep); k.Version != "" {
 				keep += "==" + k.Version
 			}
+
 			bad = append(bad, Finding{Severity: Warning, Seen: strings.Join(names, " and ") + " are installed into the same folder (" + folder + ")",
 				Why: "they overwrite each other's files, and the CPU build may be what runs", Do: pipSwap(p, strings.Join(names, " "), keep)})
 		}
+
 		return bad
 	})}
 }
@@ -105,6 +111,7 @@ func (l library) versionsSeen(s hostinfo.Site, p hostinfo.Python, cuda int) (ver
 	if s.Libraries.Problem != "" {
 		return versions
 	}
+
 	for _, found := range s.Libraries.Found {
 		if number, ok := strings.CutPrefix(found.Name, l.so); ok {
 			if compat.Compare(found.Version, number) > 0 {
@@ -114,6 +121,7 @@ func (l library) versionsSeen(s hostinfo.Site, p hostinfo.Python, cuda int) (ver
 			versions = append(versions, number)
 		}
 	}
+
 	return versions
 }
 
@@ -132,17 +140,21 @@ func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n 
 			major, _ := compat.Major(version)
 			version = fmt.Sprint(major)
 		}
+
 		seen := l.versionsSeen(s, p, cuda)
 		if slices.ContainsFunc(seen, func(v string) bool { return meetsVersion(v, version) }) {
 			return
 		}
+
 		word := l.name + " " + version
 		slices.Sort(seen)
 		if len(seen) > 0 {
 			word += " (there is " + strings.Join(slices.Compact(seen), ", ") + ")"
 		}
+
 		lacks = append(lacks, word)
 	}
+
 	for _, l := range cudaLibraries() {
 		if k.Name == "ctranslate2" && l.name == "cudart" {
 			// It is linked into it.
@@ -150,9 +162,11 @@ func missingLibraries(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n 
 		}
 		need(l, fmt.Sprint(cuda))
 	}
+
 	if n.CUDNN != "" {
 		need(cudnnLibrary(), n.CUDNN)
 	}
+
 	return lacks
 }
 
@@ -162,6 +176,7 @@ func torchLoadsLibraries(p hostinfo.Python, n compat.Needs) bool {
 	mine, _ := compat.Major(t.cuda)
 	need, _ := compat.Major(n.CUDA)
 	newer := compat.Compare(t.version, "2.4") >= 0
+
 	return found && t.cuda != "" && mine == need && (meetsVersion("9", n.CUDNN) && newer || meetsVersion("8", n.CUDNN) && !newer)
 }
 
@@ -174,10 +189,12 @@ func needsOf(p hostinfo.Python, k hostinfo.Package) (compat.Needs, bool) {
 	if usual, _ := compat.Major(n.CUDA); !known || k.Name != "onnxruntime-gpu" || own == 0 || own == usual {
 		return n, known
 	}
+
 	n = compat.Needs{CUDA: p.ONNX, CUDNN: "8"}
 	if compat.Compare(k.Version, "1.18.1") >= 0 && own >= 12 || own >= 13 {
 		n.CUDNN = "9"
 	}
+
 	return n, true
 }
 
@@ -187,6 +204,7 @@ func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, mino
 	if !known || !hasVendor(s, gpu.NVIDIA) {
 		return nil
 	}
+
 	lacks := missingLibraries(s, p, k, n, minor)
 	if len(lacks) == 0 {
 		return nil
@@ -198,6 +216,7 @@ func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, mino
 	if s.Libraries.Problem != "" {
 		return []Finding{{Severity: Unknown, Seen: fmt.Sprintf("%s %s needs %s, which is not in the environment, and it cannot be seen whether the system has it: %s", k.Name, k.Version, strings.Join(lacks, ", "), s.Libraries.Problem)}}
 	}
+
 	return []Finding{{Severity: severity, Seen: fmt.Sprintf("%s %s lacks %s, in the environment and where the loader looks", k.Name, k.Version, strings.Join(lacks, ", ")),
 		Why: "it cannot load its part for NVIDIA devices, and works on the CPU", Do: do(n)}}
 }
@@ -215,10 +234,12 @@ func onnxLibraries() Check {
 		if n, _ := needsOf(p, k); !found || isFromConda(p, "onnxruntime") || torchLoadsLibraries(p, n) {
 			return nil
 		}
+
 		return libraryFinding(s, p, k, false, Error, func(n compat.Needs) string {
 			if compat.Compare(k.Version, "1.21") >= 0 && n.CUDA == usual.CUDA {
 				return pipInstall(p, "'onnxruntime-gpu[cuda,cudnn]=="+k.Version+"'")
 			}
+
 			cuda, _ := compat.Major(n.CUDA)
 			dnn, _ := compat.Major(n.CUDNN)
 			suffix := fmt.Sprintf("-cu%d", cuda)
@@ -226,6 +247,7 @@ func onnxLibraries() Check {
 				// For CUDA 13 only cuDNN's wheel has a suffix.
 				suffix = ""
 			}
+
 			return pipInstall(p, fmt.Sprintf("nvidia-cuda-runtime%[1]s nvidia-cublas%[1]s nvidia-cufft%[1]s nvidia-curand%[1]s nvidia-cuda-nvrtc%[1]s 'nvidia-cudnn-cu%[2]d==%[3]d.*'", suffix, cuda, dnn))
 		})
 	})}
@@ -303,6 +325,7 @@ func jaxBuild() Check {
 		if !found || isFromConda(p, "jaxlib") || !hasVendor(s, gpu.NVIDIA) || strings.Contains(lib.Version, "+cuda") {
 			return nil
 		}
+
 		plugin, has := jaxPlugin(p)
 		switch {
 		case !has:
@@ -313,6 +336,7 @@ func jaxBuild() Check {
 			if runs, known := compat.DriverRuns(driverVersion(s), "13.0"); known && runs {
 				cuda = 13
 			}
+
 			return []Finding{{Severity: Warning, Seen: "jaxlib " + lib.Version + " has no plugin for NVIDIA devices", Why: "JAX works on the CPU without one", Do: pipInstall(p, jaxExtra(p, cuda))}}
 		case compat.Compare(plugin.Version, lib.Version) != 0:
 			cuda := 12
@@ -321,6 +345,7 @@ func jaxBuild() Check {
 			}
 			return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is %s and jaxlib %s", plugin.Name, plugin.Version, lib.Version), Why: "JAX does not use a plugin of another version than jaxlib, and works on the CPU", Do: pipInstall(p, "--upgrade "+jaxExtra(p, cuda))}}
 		}
+
 		return nil
 	})}
 }
@@ -362,6 +387,7 @@ func olderRelease(p hostinfo.Python, k hostinfo.Package) string {
 	if last := compat.LastFor(k.Name, fmt.Sprint(cuda-1)); last != "" {
 		return pipInstall(p, "'"+k.Name+"=="+last+".*'")
 	}
+
 	return ""
 }
 

@@ -41,9 +41,11 @@ func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 			return t, false
 		}
 	}
+
 	t.version = k.Version
 	_, local, hasLocal := strings.Cut(k.Version, "+")
 	t.wheel = !isFromConda(p, "pytorch", "libtorch", "pytorch-gpu") && (!hasLocal || strings.HasPrefix(local, "cu"))
+
 	switch {
 	case p.Torch != nil:
 		t.cuda, t.hip, t.known = p.Torch.CUDA, p.Torch.HIP, true
@@ -55,6 +57,7 @@ func torchOf(p hostinfo.Python) (t torchHere, ok bool) {
 		// cu128 is 12.8.
 		t.cuda, t.known = local[2:len(local)-1]+"."+local[len(local)-1:], true
 	}
+
 	return t, true
 }
 
@@ -111,13 +114,16 @@ func torchBuild() Check {
 			// On a machine with NVIDIA cards, the processor's graphics are not meant.
 			amd = slices.ContainsFunc(s.Machine.Found.Devices, ownMemory)
 		}
+
 		if !found || !nvidia && !amd {
 			return nil
 		}
 		if !t.known {
 			return []Finding{{Severity: Unknown, Seen: "PyTorch " + t.version + " does not say what it was built for (no torch/version.py)"}}
 		}
+
 		var built string
+
 		switch {
 		case t.cuda == "" && t.hip == "":
 			built = "for the CPU alone"
@@ -131,14 +137,17 @@ func torchBuild() Check {
 		default:
 			return nil
 		}
+
 		do := "install a build for this machine: https://pytorch.org/get-started/locally/"
 		if cuda := torchWheel(s, t.version); nvidia && cuda != "" && !isFromConda(p, "pytorch") {
 			do = installTorch(p, t.version, cuda)
 		}
+
 		severity := Warning
 		if !nvidia && !slices.ContainsFunc(s.Machine.Found.Devices, ownMemory) {
 			severity = Info
 		}
+
 		return []Finding{{Severity: severity, Seen: "PyTorch " + t.version + " is built " + built, Why: "torch.cuda.is_available() is False with it, and programs work on the CPU", Do: do}}
 	})}
 }
@@ -179,6 +188,7 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 	if !hasVendor(s, gpu.NVIDIA) {
 		return nil
 	}
+
 	driver := driverVersion(s)
 	floor, _, known := compat.DriverFor(cuda)
 	if driver == "" || !known {
@@ -187,6 +197,7 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 	if compat.Compare(driver, floor) >= 0 {
 		return nil
 	}
+
 	do, second := "install NVIDIA driver "+floor+" or newer", other()
 	switch {
 	case isTooNewForGPUs(s, cuda):
@@ -194,6 +205,7 @@ func driverFinding(s hostinfo.Site, what, cuda string, other func() string) []Fi
 	case second != "":
 		do += ", or: " + second
 	}
+
 	return []Finding{{Severity: Error, Seen: fmt.Sprintf("%s is built for CUDA %s, which needs driver %s or newer; this machine has %s", what, cuda, floor, driver),
 		Why: "it cannot use any GPU with this driver", Do: do}}
 }
@@ -223,6 +235,7 @@ func torchCards() Check {
 		if !found || t.cuda == "" {
 			return nil
 		}
+
 		code, known := compat.TorchCode(t.version, t.cuda)
 		known = known && t.wheel
 		fails := func(c gpu.Capability) bool {
@@ -231,10 +244,12 @@ func torchCards() Check {
 			}
 			return isDroppedByCUDA(c, t.cuda)
 		}
+
 		carries := "CUDA " + t.cuda + " cannot make code for it"
 		if known {
 			carries = "its wheel for CUDA " + t.cuda + " has code for " + code.String()
 		}
+
 		return cardFindings(s, "PyTorch "+t.version, carries, fails, func() string {
 			if cuda := torchWheel(s, t.version); cuda != "" && t.wheel {
 				return installTorch(p, t.version, cuda)
@@ -269,14 +284,17 @@ func cardFindings(s hostinfo.Site, what, carries string, fails func(gpu.Capabili
 			good = true
 		}
 	}
+
 	if len(bad) == 0 {
 		return nil
 	}
+
 	f := Finding{Severity: Error, Seen: fmt.Sprintf("%s does not run on %s: %s", what, strings.Join(bad, ", "), carries), Why: "the first operation fails with “no kernel image is available for execution on the device”", Do: do()}
 	if good {
 		f.Severity = Warning
 		f.Why = "a program that is given this device fails at its first operation"
 	}
+
 	return []Finding{f}
 }
 
@@ -292,19 +310,23 @@ func torchCompanions() Check {
 		if !found || t.cuda == "" || isFromConda(p, "pytorch", "libtorch") {
 			return nil
 		}
+
 		major, _ := compat.Major(t.cuda)
 		var bad []Finding
+
 		for _, name := range []string{"torchvision", "torchaudio"} {
 			k, _ := findPackage(p, name)
 			_, local, ok := strings.Cut(k.Version, "+")
 			if !ok || local != "cpu" && !strings.HasPrefix(local, "cu") || strings.HasPrefix(local, fmt.Sprintf("cu%d", major)) {
 				continue
 			}
+
 			number, _, _ := strings.Cut(k.Version, "+")
 			bad = append(bad, Finding{Severity: Warning, Seen: fmt.Sprintf("%s %s is installed with PyTorch %s, which is built for CUDA %s", name, k.Version, t.version, t.cuda),
 				Why: "they must be built for the same CUDA: the import fails, or operators for the GPU are missing",
 				Do:  pipInstall(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
 		}
+
 		return bad
 	})}
 }
@@ -324,12 +346,15 @@ func torchMKL() Check {
 			}
 			return p.Packages[i]
 		}
+
 		torch, mkl := ofConda("pytorch"), ofConda("mkl")
+
 		// Conda-forge writes py310 or cuda126_….
 		isOfChannel := strings.HasPrefix(torch.Build, "py3.")
 		if !isOfChannel || compat.Compare(torch.Version, "2.5") >= 0 || compat.Compare(mkl.Version, "2024.1") < 0 {
 			return nil
 		}
+
 		return []Finding{{Severity: Error, Seen: fmt.Sprintf("mkl %s is installed with PyTorch %s, which was linked with one before 2024.1", mkl.Version, torch.Version),
 			Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "conda install -p " + shellquote.Sh(p.Prefix) + " 'mkl<2024.1'"}}
 	})}

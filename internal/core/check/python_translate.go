@@ -23,6 +23,7 @@ func translateLibraries() Check {
 		if !found || !known || isFromConda(p, "ctranslate2") {
 			return nil
 		}
+
 		cuda, _ := compat.Major(n.CUDA)
 		wheels := fmt.Sprintf("nvidia-cublas-cu%d", cuda)
 		folders := k.Folder + "/nvidia/cublas/lib"
@@ -30,6 +31,7 @@ func translateLibraries() Check {
 			wheels += fmt.Sprintf(" 'nvidia-cudnn-cu%d==%s.*'", cuda, n.CUDNN)
 			folders += ":" + k.Folder + "/nvidia/cudnn/lib"
 		}
+
 		path := "before the program starts: export LD_LIBRARY_PATH=" + shellquote.Sh(folders) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 		bad := libraryFinding(s, p, k, false, Error, func(compat.Needs) string { return pipInstall(p, wheels) + ", and " + path })
 		lacks := missingLibraries(s, p, k, n, false)
@@ -42,9 +44,11 @@ func translateLibraries() Check {
 				bad[i].Why = "it cannot load them, and a program that asks it for the GPU fails"
 			}
 		}
+
 		if bad != nil {
 			return bad
 		}
+
 		return onlyInWheels(s, p, k, n, path)
 	})}
 }
@@ -65,6 +69,7 @@ func onlyInWheels(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n comp
 	case hasTorch && ofTorch == cuda && n.CUDNN == "":
 		return nil
 	}
+
 	return []Finding{{Severity: Warning, Seen: fmt.Sprintf("%s %s needs %s, which only wheels have here, and it does not look there", k.Name, k.Version, strings.Join(lacks, ", ")),
 		Why: "a program that asks it for the GPU fails, unless something else has loaded them before", Do: do}}
 }

@@ -31,11 +31,14 @@ func parseWheelName(k hostinfo.Package) (component string, cuda int, ok bool) {
 		// A placeholder on PyPI.
 		return stem, 13, k.Version != "0.0.1"
 	}
+
 	i := strings.LastIndex(stem, "-cu")
 	if i < 0 {
 		return "", 0, false
 	}
+
 	cuda, err := strconv.Atoi(stem[i+3:])
+
 	return stem[:i], cuda, err == nil && cuda >= 10 && cuda < 100
 }
 
@@ -49,25 +52,32 @@ func mixedWheels() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "no environment mixes NVIDIA's libraries for several CUDA versions", nil, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
 		// Names of wheels.
 		byCUDA := map[int][]string{}
+
 		// Folder and component to CUDA versions.
 		sorts := map[string][]int{}
 		var components []string
+
 		for _, k := range p.Packages {
 			component, cuda, ok := parseWheelName(k)
 			if !ok || slices.Contains(byCUDA[cuda], k.Name) {
 				continue
 			}
+
 			byCUDA[cuda] = append(byCUDA[cuda], k.Name)
 			at := k.Folder + "\t" + component
 			if len(sorts[at]) == 0 {
 				components = append(components, at)
 			}
+
 			sorts[at] = append(sorts[at], cuda)
 		}
+
 		if len(byCUDA) < 2 {
 			return nil
 		}
+
 		var clash []string
+
 		for _, at := range components {
 			if v := sorts[at]; len(v) > 1 && !shareNoFiles(v, at) {
 				slices.Sort(v)
@@ -75,14 +85,17 @@ func mixedWheels() Check {
 				clash = append(clash, component+" for CUDA "+joinNumbers(v))
 			}
 		}
+
 		versions := make([]int, 0, len(byCUDA))
 		for cuda := range byCUDA {
 			versions = append(versions, cuda)
 		}
+
 		slices.Sort(versions)
 		if len(clash) == 0 {
 			return []Finding{{Severity: Info, Seen: "NVIDIA's libraries for CUDA " + joinNumbers(versions) + " are both installed", Why: "each framework finds its own, at twice the size on disk and in memory"}}
 		}
+
 		return []Finding{{Severity: Warning, Seen: "wheels of the same library overwrite each other: " + strings.Join(clash, ", "), Why: "a framework may load a library that is made for another CUDA, and fail in its first operation",
 			Do: "give frameworks of different CUDA versions environments of their own" + keepOnlyAdvice(p, cudaToKeep(p, versions), byCUDA)}}
 	})}
@@ -141,18 +154,22 @@ func pathOverWheels() Check {
 	return Check{Page: page, Look: inPythons(page.Code, "LD_LIBRARY_PATH takes no library of a wheel's place", nil, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		path, _ := s.Env.Lookup("LD_LIBRARY_PATH")
 		var own []library
+
 		for _, l := range append(cudaLibraries(), cudnnLibrary(), library{"NCCL", "libnccl.so.", "nvidia-nccl", nil}) {
 			if slices.ContainsFunc(p.Packages, func(k hostinfo.Package) bool { return k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu") }) {
 				own = append(own, l)
 			}
 		}
+
 		if path == "" || len(own) == 0 || !p.Active {
 			return nil
 		}
 		if s.Libraries.Problem != "" {
 			return []Finding{{Severity: Unknown, Seen: "LD_LIBRARY_PATH is set, and it cannot be seen what lies there: " + s.Libraries.Problem}}
 		}
+
 		var over []string
+
 		for _, l := range own {
 			i := slices.IndexFunc(s.Libraries.Found, func(f hostinfo.Library) bool {
 				return f.From == "LD_LIBRARY_PATH" && strings.HasPrefix(f.Name, l.so) && l.shadows(p, f)
@@ -161,9 +178,11 @@ func pathOverWheels() Check {
 				over = append(over, fmt.Sprintf("%s (the wheels have %s)", s.Libraries.Found[i].Path, l.versionOf(p)))
 			}
 		}
+
 		if len(over) == 0 {
 			return nil
 		}
+
 		return []Finding{{Severity: Warning, Seen: "LD_LIBRARY_PATH puts other libraries before those of the wheels: " + strings.Join(over, ", "),
 			Why: "a framework may load a version that it was not made for", Do: "start programs of this environment without it: env -u LD_LIBRARY_PATH " + shellquote.Sh(cmp.Or(p.Interpreter, "python3")) + " …"}}
 	})}
@@ -183,6 +202,7 @@ func (l library) shadows(p hostinfo.Python, f hostinfo.Library) bool {
 		own, theirs := compat.LeadingNumbers(k.Version), compat.LeadingNumbers(number)
 		n := min(len(own), len(theirs))
 		order := slices.Compare(theirs[:n], own[:n])
+
 		return (k.Name == l.wheel || strings.HasPrefix(k.Name, l.wheel+"-cu")) && n > 0 && own[0] == theirs[0] && (order < 0 || order > 0 && l.name == "cuDNN")
 	})
 }
@@ -213,6 +233,7 @@ func pythonRuns() Check {
 		}
 		return bad
 	}
+
 	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
 		said := content
 		for _, p := range s.Pythons.Found {
@@ -220,12 +241,15 @@ func pythonRuns() Check {
 			for _, r := range p.Ran {
 				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.CountNoun(r.Devices, "device")))
 			}
+
 			if p.Ran != nil {
 				said = "none of the libraries that doctor knows is installed in " + p.Prefix
 			}
+
 			if len(words) > 0 {
 				said = "imported in " + p.Prefix + ": " + strings.Join(words, "; ")
 			}
+
 			if p.Ran != nil {
 				break
 			}
@@ -241,6 +265,7 @@ func cpuBuild(p hostinfo.Python, library string) bool {
 	if _, found := condaCPU(p, names[library]...); found {
 		return true
 	}
+
 	switch library {
 	case "torch":
 		t, _ := torchOf(p)
@@ -259,6 +284,7 @@ func cpuBuild(p hostinfo.Python, library string) bool {
 			return k.Name != "onnxruntime" && slices.Contains(onnxFamily(), k.Name)
 		})
 	}
+
 	return false
 }
 
@@ -273,13 +299,16 @@ func tensorCores() Check {
 		if s.Machine.Problem != "" && !hasNoCard(s) {
 			return unknownFinding(page.Code, "the devices", s.Machine.Problem, "")
 		}
+
 		var found []Finding
+
 		for _, model := range modelsOf(s.Machine.Found, gpu.NVIDIA) {
 			i := slices.IndexFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Name == model })
 			c := s.Machine.Found.Devices[i].Compute
 			if c == nil {
 				continue
 			}
+
 			has, _ := compat.HasTensorCores(s.Machine.Found.Devices[i])
 			h, known := compat.HardwareOf(*c)
 			switch {
@@ -291,9 +320,11 @@ func tensorCores() Check {
 				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has tensor cores for %s", gpu.ModelName(model), c, h.Architecture, strings.Join(h.Tensor, ", ")), Why: "other number types run without them, at a fraction of the speed"})
 			}
 		}
+
 		if len(found) == 0 {
 			return okFinding(page.Code, "there is no NVIDIA GPU with known tensor cores")
 		}
+
 		return found
 	}}
 }

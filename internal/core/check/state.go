@@ -37,6 +37,7 @@ func stateFolder() Check {
 				// No GPU to lease.
 				severity = Info
 			}
+
 			return []Finding{{page.Code, severity, problem, "gpuard run and hold cannot lease a GPU", do}}
 		case st.Unshared != "":
 			problem, do := splitAdvice(st.Unshared)
@@ -68,27 +69,34 @@ func statePlace() Check {
 		const better = `sudo "$(command -v gpuard)" setup machine`
 		var found []Finding
 		add := func(seen, why, do string) { found = append(found, Finding{page.Code, Info, seen, why, do}) }
+
 		switch {
 		case s.State.Problem != "":
 			return unknownFinding(page.Code, "gpuard's folder", s.State.Problem, "")
 		case st.Problem != "":
 			return okFinding(page.Code, "see state-folder")
 		}
+
 		if st.Named {
 			add("GPUARD_STATE puts the leases into "+st.Folder, "only those who set the same variable see them", "set it for all users (in /etc/environment), or unset GPUARD_STATE")
 		}
+
 		if st.Passing != "" {
 			add(st.Folder+" survives reboots and is cleaned by age", "a long lease may lose its file", better)
 		}
+
 		if st.Exists && st.Owner != "" {
 			add(fmt.Sprintf("%s belongs to the user %s", st.Folder, st.Owner), "its owner could remove leases of others, so users must trust each other", better)
 		}
+
 		if len(st.Others) > 0 && st.Exists {
 			add("leases lie in "+strings.Join(append(slices.Clone(st.Others), st.Folder), " and in "), "all of them count, and new ones go to "+st.Folder, "")
 		}
+
 		if found == nil {
 			return okFinding(page.Code, st.Folder)
 		}
+
 		return found
 	}}
 }
@@ -103,13 +111,17 @@ func stateEntries() Check {
 		if s.State.Problem != "" {
 			return unknownFinding(page.Code, "gpuard's folder", s.State.Problem, "")
 		}
+
 		var found []Finding
+
 		for _, e := range s.State.Found.Entries {
 			found = append(found, Finding{page.Code, Info, e, "it is no lease and no request, and is passed over", "its owner can remove it"})
 		}
+
 		if found == nil {
 			return okFinding(page.Code, "every entry is in order")
 		}
+
 		return found
 	}}
 }

@@ -18,6 +18,7 @@ func isolationLevels() Check {
 		if s.State.Problem != "" {
 			return unknownFinding(page.Code, "how jobs can be isolated", s.State.Problem, "")
 		}
+
 		var can, cannot []string
 		st := s.State.Found
 		for _, level := range [][2]string{{"namespace", st.Namespace}, {"landlock", st.Landlock}, {"cgroup", st.Cgroup}} {
@@ -27,6 +28,7 @@ func isolationLevels() Check {
 				cannot = append(cannot, level[0]+": "+level[1])
 			}
 		}
+
 		not := strings.Join(cannot, "; ")
 		switch {
 		case len(can) == 0:
@@ -34,6 +36,7 @@ func isolationLevels() Check {
 		case len(cannot) > 0:
 			return okFinding(page.Code, "--isolate "+prose.JoinWords(can, "and")+"; not "+not)
 		}
+
 		return okFinding(page.Code, "--isolate "+prose.JoinWords(can, "and"))
 	}}
 }

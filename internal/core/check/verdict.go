@@ -87,9 +87,11 @@ func judgeFindings(s hostinfo.Site, findings []Finding, stops []string) Verdict 
 	case worst.Severity == Error:
 		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devicesText(s), worst.Seen), worst.Do}
 	}
+
 	if i := slices.IndexFunc(findings, isOnCPU); i >= 0 {
 		return Verdict{new(true), fmt.Sprintf("%s (%s), but not every one: %s", will, devicesText(s), findings[i].Seen), findings[i].Do}
 	}
+
 	return Verdict{new(true), will + ": " + devicesText(s), worst.Do}
 }
 
@@ -104,6 +106,7 @@ func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 	m := s.Machine.Found
 	hidden, _ := visible.HiddenDevices(s.Env, m)
 	var sick []gpu.Device
+
 	for _, d := range m.Devices {
 		if _, out := hidden[d.UUID]; out || !isAnswering(d) {
 			continue
@@ -113,18 +116,22 @@ func unfitReason(s hostinfo.Site, findings []Finding) *Finding {
 		}
 		sick = append(sick, d)
 	}
+
 	reasons := []Check{recoveryAction(), xidErrors(), remappedRows()}
 	i := slices.IndexFunc(findings, func(f Finding) bool {
 		return f.Severity == Error && slices.ContainsFunc(reasons, func(c Check) bool { return c.Code == f.Code })
 	})
+
 	if len(sick) == 0 || i < 0 {
 		return nil
 	}
+
 	f := findings[i]
 	if slices.Contains(health.Cures(sick[0], s.Now), health.Confirm) {
 		// A reset does not remove an error from the list.
 		f.Do += fmt.Sprintf("; where that is done already: sudo gpuard undrain %s", strings.TrimPrefix(deviceLabel(m, sick[0]), "GPU "))
 	}
+
 	return &f
 }
 
@@ -181,18 +188,23 @@ func devicesText(s hostinfo.Site) string {
 			}
 		}
 	}
+
 	for i, name := range models {
 		models[i] = fmt.Sprintf("%d %s", count[name], name)
 	}
+
 	text := strings.Join(models, ", ")
 	if last := len(models) - 1; last > 0 {
 		text = strings.Join(models[:last], ", ") + " and " + models[last]
 	}
+
 	if m.Driver != "" {
 		text += ", driver " + m.Driver
 	}
+
 	for _, mask := range masks {
 		text += fmt.Sprintf("; %s %d more", mask, hides[mask])
 	}
+
 	return text
 }

@@ -30,6 +30,7 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 			break
 		}
 	}
+
 	worst := func(severity check.Severity) *check.Finding {
 		i := slices.IndexFunc(d.Findings, func(f check.Finding) bool { return f.Severity == severity })
 		if i < 0 {
@@ -37,6 +38,7 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 		}
 		return &d.Findings[i]
 	}
+
 	free, all := s.countGPUs()
 	switch bad, odd := worst(check.Error), worst(check.Warning); {
 	case bad != nil:
@@ -46,6 +48,7 @@ func Diagnose(s Site, said policy.Slurm) check.Diagnosis {
 	default:
 		d.Verdict = check.Verdict{Runs: new(true), Summary: fmt.Sprintf("cluster %s has GPUs for you: %d of %d are free", s.Name, free, all), Next: "gpuard submit --engine slurm -- COMMAND"}
 	}
+
 	return d
 }
 
@@ -94,6 +97,7 @@ func partitionsCheck() Check {
 		if len(s.Partitions) == 0 {
 			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "cluster " + s.Name + " shows you no partition", Why: "every job runs in one", Do: "ask the administrators which partition and account are yours"}}
 		}
+
 		var up, other, words []string
 		defaulted := false
 		for _, p := range s.Partitions {
@@ -106,12 +110,14 @@ func partitionsCheck() Check {
 				other = append(other, p.Name+" is "+p.State)
 			}
 		}
+
 		switch {
 		case len(up) == 0:
 			return []check.Finding{{Code: page.Code, Severity: check.Error, Seen: "no partition is up: " + strings.Join(other, ", "), Why: "no job starts", Do: "ask the administrators, or wait: sinfo -s"}}
 		case !defaulted:
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "no default partition is up; there are " + strings.Join(words, ", "), Why: "a job that names none goes nowhere", Do: "gpuard submit --engine slurm --queue " + up[0] + " -- COMMAND"}}
 		}
+
 		return okFinding(page.Code, strings.Join(words, ", "))
 	}}
 }
@@ -137,6 +143,7 @@ func gresCheck() Check {
 		if found == nil {
 			return okFinding(page.Code, "no node counts other GPUs than slurm.conf says")
 		}
+
 		return found
 	}}
 }
@@ -163,11 +170,13 @@ func gpusCheck() Check {
 				have = append(have, strings.TrimSpace(fmt.Sprintf("%d of %d %s", free, all, kind))+fmt.Sprintf(" free on %d nodes", nodes))
 			}
 		}
+
 		for _, n := range s.Nodes {
 			if len(n.GPUs) > 0 && !n.IsUsable() {
 				away = append(away, strings.TrimSpace(fmt.Sprintf("%s is %s %s", n.Name, strings.ToLower(strings.Join(n.States, "+")), n.Why)))
 			}
 		}
+
 		switch _, all := s.countGPUs(); {
 		case all == 0:
 			return okFinding(page.Code, "see slurm-gres")
@@ -176,6 +185,7 @@ func gpusCheck() Check {
 		case len(away) > 0:
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: strings.Join(have, ", ") + "; " + firstFew(away), Why: "nodes that take no jobs give no GPU", Do: "sinfo -R says why"}}
 		}
+
 		return okFinding(page.Code, strings.Join(have, ", "))
 	}}
 }
@@ -202,11 +212,13 @@ func namesCheck() Check {
 				found = append(found, check.Finding{Code: page.Code, Severity: check.Warning, Seen: fmt.Sprintf("no node has the %s %s, which config.yaml names", what, strings.Join(list, ", ")), Why: "a job that needs it is refused", Do: fmt.Sprintf("write one of those that there are into config.yaml: %s", joinOrNone(there))})
 			}
 		}
+
 		add("type", types, s.GPUTypes())
 		add("feature", features, s.Features())
 		if found == nil {
 			return okFinding(page.Code, "every type and feature of config.yaml is one of the cluster's")
 		}
+
 		return found
 	}}
 }
@@ -220,6 +232,7 @@ func mappingCheck() Check {
 	return Check{page, func(s Site, said policy.Slurm) []check.Finding {
 		known := KnownTerms(said, s)
 		var untold []string
+
 		for _, kind := range s.GPUTypes() {
 			told := false
 			for _, of := range known.Types {
@@ -229,12 +242,14 @@ func mappingCheck() Check {
 				untold = append(untold, kind)
 			}
 		}
+
 		if len(untold) > 0 {
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which model is of type " + strings.Join(untold, ", "), Why: "--model cannot ask for it", Do: "add for instance: slurm: {types: {MODEL: " + untold[0] + "}}"}}
 		}
 		if len(known.Features) == 0 {
 			return []check.Finding{{Code: page.Code, Severity: check.Info, Seen: "config.yaml does not say which feature stands for how much memory", Why: "--mem cannot be asked for", Do: "add for instance: slurm: {memory_features: {" + firstOr(s.Features(), "gpumem80g") + ": 81559}}"}}
 		}
+
 		return okFinding(page.Code, fmt.Sprintf("%d types and %d features have a meaning", len(known.Types), len(known.Features)))
 	}}
 }

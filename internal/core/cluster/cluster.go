@@ -71,6 +71,7 @@ func (s Site) Features() []string {
 		all = append(all, n.Features...)
 	}
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }
 
@@ -85,5 +86,6 @@ func (s Site) GPUTypes() []string {
 		}
 	}
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }

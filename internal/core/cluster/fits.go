@@ -25,6 +25,7 @@ func KnownTerms(s policy.Slurm, site Site) policy.Slurm {
 			known.Features[feature] = size
 		}
 	}
+
 	return known
 }
 
@@ -36,11 +37,13 @@ func AbsentTerms(s policy.Slurm, site Site) (types, features []string) {
 		}
 	}
 	slices.Sort(types)
+
 	for _, feature := range slices.Sorted(maps.Keys(s.Features)) {
 		if !slices.Contains(site.Features(), feature) {
 			features = append(features, feature)
 		}
 	}
+
 	return slices.Compact(types), features
 }
 
@@ -52,13 +55,16 @@ func CheckTerms(s policy.Slurm, site Site, spec job.Spec) error {
 		why = append(why, fmt.Sprintf("no node of cluster %s has a GPU of type %s, which slurm.types names", site.Name, strings.Join(types, " or ")))
 		do = append(do, "types there: "+joinOrNone(site.GPUTypes()))
 	}
+
 	if spec.Memory > 0 && len(features) > 0 {
 		why = append(why, fmt.Sprintf("no node of cluster %s has the feature %s, which slurm.memory_features names", site.Name, strings.Join(features, " or ")))
 		do = append(do, "features there: "+joinOrNone(site.Features()))
 	}
+
 	if len(why) == 0 {
 		return nil
 	}
+
 	return &job.Refusal{Never: true, Summary: "cannot hand the job to Slurm: " + strings.Join(why, "; "), Remedy: strings.Join(do, "; ") + "; write what they mean into config.yaml"}
 }
 

@@ -46,10 +46,12 @@ func LeadingNumbers(version string) []int {
 		if end >= 0 {
 			digits = part[:end]
 		}
+
 		n, err := strconv.Atoi(digits)
 		if err != nil {
 			break
 		}
+
 		numbers = append(numbers, n)
 		if end >= 0 {
 			break
@@ -113,20 +115,25 @@ func readTable(text string) (Table, error) {
 			}
 			continue
 		}
+
 		row := strings.Split(line, "\t")
 		if len(row) != len(t.Columns) {
 			return Table{}, fmt.Errorf("line %d: %d columns instead of %d", n, len(row), len(t.Columns))
 		}
+
 		for i, cell := range row {
 			if cell == "" || cell != strings.TrimSpace(cell) {
 				return Table{}, fmt.Errorf("line %d: column %d is empty or has spaces around it", n, i+1)
 			}
 		}
+
 		t.Rows = append(t.Rows, row)
 	}
+
 	if t.Title == "" || t.Source == "" || t.Date.IsZero() || len(t.Rows) == 0 {
 		return Table{}, errors.New("cannot use a table without title, source, date and rows")
 	}
+
 	return t, nil
 }
 

@@ -23,6 +23,7 @@ func DriverFor(cuda string) (floor, own string, ok bool) {
 	if !hasMajor {
 		return "", "", false
 	}
+
 	for _, row := range tableRows(cudaTable) {
 		name, isMajor := strings.CutSuffix(row[0], ".x")
 		switch m, _ := Major(name); {
@@ -32,9 +33,11 @@ func DriverFor(cuda string) (floor, own string, ok bool) {
 			own = row[1]
 		}
 	}
+
 	if floor == "" {
 		floor = own
 	}
+
 	return floor, own, floor != ""
 }
 
@@ -79,11 +82,14 @@ func HardwareOf(c gpu.Capability) (Hardware, bool) {
 		if row[0] != c.String() {
 			continue
 		}
+
 		h := Hardware{Architecture: row[1], OldestCUDA: row[3]}
 		if row[2] != "-" {
 			h.Tensor = strings.Fields(row[2])
 		}
+
 		h.LastCUDA, _ = Major(row[4])
+
 		return h, true
 	}
 	return Hardware{}, false

@@ -48,6 +48,7 @@ func InMainMemory(d gpu.Device) bool {
 		return slices.ContainsFunc([]string{"GB10", "Orin", "Thor", "Xavier", "Tegra"}, func(name string) bool { return strings.Contains(d.Name, name) })
 	}
 	chips := []gpu.Capability{{Major: 3, Minor: 2}, {Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}, {Major: 11}, {Major: 12, Minor: 1}}
+
 	return slices.Contains(chips, *d.Compute)
 }
 

@@ -64,6 +64,7 @@ func SuggestName(name string) (meant Name, ok bool) {
 	if _, known := lookUpName(name); known {
 		return Name{}, false
 	}
+
 	capitals := strings.ToUpper(name)
 	if capitals != name && strings.ToLower(name) != name {
 		meant, ok = lookUpName(capitals)
@@ -71,15 +72,18 @@ func SuggestName(name string) (meant Name, ok bool) {
 			return meant, meant.Kind == maskKind
 		}
 	}
+
 	vendor, _, _ := strings.Cut(name, "_")
 	if vendor == "" || !strings.Contains(nameTable, "\n"+vendor+"_") {
 		return Name{}, false
 	}
+
 	for _, n := range allNames() {
 		if n.Kind == maskKind && strings.HasPrefix(n.Name, vendor+"_") && !strings.HasPrefix(name, n.Name) && editDistance(name, n.Name) <= 2 {
 			return n, true
 		}
 	}
+
 	return Name{}, false
 }
 
@@ -88,15 +92,18 @@ func lookUpName(name string) (Name, bool) {
 	if name == "" || strings.ContainsAny(name, "\n\t") {
 		return Name{}, false
 	}
+
 	at := strings.Index(nameTable, "\n"+name+"\t")
 	if at < 0 {
 		return Name{}, false
 	}
+
 	line, _, _ := strings.Cut(nameTable[at+1:], "\n")
 	n, ok := readName(line)
 	if source := strings.LastIndex(nameTable[:at], "\n@ "); source >= 0 {
 		n.From, _, _ = strings.Cut(nameTable[source+len("\n@ "):], "\n")
 	}
+
 	return n, ok
 }
 
@@ -115,6 +122,7 @@ func allNames() []Name {
 			all = append(all, n)
 		}
 	}
+
 	return all
 }
 
@@ -124,6 +132,7 @@ func readName(line string) (Name, bool) {
 		return Name{}, false
 	}
 	known := func(s string) string { return strings.TrimPrefix(s, "-") }
+
 	return Name{Name: c[0], Kind: Kind(c[1]), Warns: c[2] == "warning", Either: c[2] == "either", Instead: known(c[3]), Since: known(c[4]), values: c[5], What: c[6]}, true
 }
 
@@ -152,9 +161,11 @@ func editDistance(a, b string) int {
 		rows[i] = make([]int, len(b)+1)
 		rows[i][0] = i
 	}
+
 	for j := range rows[0] {
 		rows[0][j] = j
 	}
+
 	for i := 1; i <= len(a); i++ {
 		for j := 1; j <= len(b); j++ {
 			change := rows[i-1][j-1]
@@ -167,5 +178,6 @@ func editDistance(a, b string) int {
 			}
 		}
 	}
+
 	return rows[len(a)][len(b)]
 }

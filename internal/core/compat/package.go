@@ -84,6 +84,7 @@ func TorchFor(version string, on ...gpu.Capability) []string {
 		}
 	}
 	slices.SortFunc(fit, func(a, b string) int { return Compare(b, a) })
+
 	return fit
 }
 
@@ -123,6 +124,7 @@ func PackageNeeds(name, version string) (Needs, bool) {
 		if row[5] != "-" {
 			n.Lowest = new(mustCapability(row[5]))
 		}
+
 		return n, true
 	}
 	return Needs{}, false
@@ -142,5 +144,6 @@ func LastFor(name, cuda string) string {
 			last = row[2]
 		}
 	}
+
 	return last
 }

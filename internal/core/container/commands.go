@@ -79,6 +79,7 @@ func (c Call) refuseCommand() error {
 	if c.Engine == "docker" {
 		instead += ", or a project by gpuard docker -- compose up"
 	}
+
 	switch c.need {
 	case startsOutliving:
 		return fmt.Errorf("cannot lease for %s %s: its containers live on when it ends, and the lease would not; %s", c.Engine, c.command, instead)
@@ -87,6 +88,7 @@ func (c Call) refuseCommand() error {
 	case buildsImage:
 		return c.refuseBuild()
 	}
+
 	return nil
 }
 
@@ -97,12 +99,15 @@ func (c Call) refuseBuild() error {
 		if !given && i+1 < len(c.after) {
 			value = c.after[i+1]
 		}
+
 		bad := slices.Contains([]string{"--device", "--gpus", "--privileged", "--cdi-spec-dir"}, name) || name == "--cap-add" && judgeCapability(value) != "" ||
 			name == "--allow" && (strings.HasPrefix(value, "device") || strings.HasPrefix(value, "security"))
+
 		if name == "--volume" || strings.HasPrefix(word, "-v") && !strings.HasPrefix(word, "--") {
 			from, _, _ := strings.Cut(cmp.Or(strings.TrimPrefix(strings.TrimPrefix(word, "-v"), "="), value), ":")
 			bad = strings.HasPrefix(from, "/") && judgePath(from) != ""
 		}
+
 		if bad {
 			return fmt.Errorf("cannot build an image with %s: no GPU is leased for a build; leave it out, or build without gpuard", word)
 		}

@@ -64,15 +64,18 @@ func ReadProject(text []byte) (Project, error) {
 		Name     string
 		Services map[string]composeService
 	}
+
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&all); err != nil {
 		return Project{}, err
 	}
+
 	var project mapping
 	if err := json.Unmarshal(text, &project); err != nil {
 		return Project{}, err
 	}
+
 	p := Project{Name: all.Name}
 	variables := map[string]string{}
 	for name, c := range all.Services {
@@ -81,10 +84,13 @@ func ReadProject(text []byte) (Project, error) {
 		if other, taken := variables[s.variableName("")]; taken && s.GPUs > 0 {
 			return p, fmt.Errorf("the services %s and %s cannot be told apart by a variable: rename one", min(name, other), max(name, other))
 		}
+
 		variables[s.variableName("")] = name
 		p.Services = append(p.Services, s)
 	}
+
 	slices.SortFunc(p.Services, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+
 	return p, nil
 }
 
@@ -100,9 +106,11 @@ func (c composeService) readService(name string) Service {
 			wishes = append(wishes, map[string]any{"count": "all"})
 		}
 	}
+
 	for _, w := range wishes {
 		s.addWish(w)
 	}
+
 	for _, d := range c.Devices {
 		file, _, _ := strings.Cut(hostPathOf(d), ":")
 		if drop, _ := judgeQualified(file); isQualified(file) && drop != "" || opensGPU(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") && judgePath(file) == "" {
@@ -116,6 +124,7 @@ func (c composeService) readService(name string) Service {
 		}
 		s.files = append(s.files, deviceText(d))
 	}
+
 	if c.Runtime == "nvidia" {
 		s.reset = append(s.reset, "runtime")
 		if list := env["NVIDIA_VISIBLE_DEVICES"]; s.GPUs == 0 && !s.All && list != "void" && list != "none" {
@@ -123,11 +132,14 @@ func (c composeService) readService(name string) Service {
 			s.GPUs = strings.Count(list, ",") + 1
 		}
 	}
+
 	if s.All {
 		s.GPUs = 1
 	}
+
 	s.list = env["NVIDIA_VISIBLE_DEVICES"]
 	s.judgeService(c, env)
+
 	return s
 }
 
@@ -143,6 +155,7 @@ func (s *Service) addWish(entry any) {
 		// A device of another kind.
 		return
 	}
+
 	ids, _ := e["device_ids"].([]any)
 	s.Ours = s.Ours || strings.HasPrefix(driver, "${"+driverVariable)
 	n, err := strconv.Atoi(fmt.Sprint(e["count"]))
@@ -163,17 +176,21 @@ func (s *Service) judgeService(c composeService, env map[string]string) {
 			s.wrong = fmt.Sprintf("it sets %s=%s, by which a runtime gives it devices that are not of the lease", name, value)
 		}
 	}
+
 	if s.GPUs == 0 {
 		return
 	}
+
 	if s.GPUs > 1024 {
 		s.wrong = fmt.Sprintf("it asks for %d GPUs", s.GPUs)
 	}
+
 	for _, many := range []any{c.Scale, c.Deploy.Replicas} {
 		if n, err := strconv.Atoi(fmt.Sprint(many)); err == nil && n > 1 {
 			s.wrong = fmt.Sprintf("%d containers of it would share the same GPUs: write a service for each", n)
 		}
 	}
+
 	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
 		if value, set := env[name]; set {
 			if why := (Form{count: s.GPUs}).judgeEnv(name + "=" + value); why != "" {
@@ -198,12 +215,14 @@ func deviceText(entry any) string {
 	if !ok {
 		return hostPathOf(entry)
 	}
+
 	text := hostPathOf(entry)
 	for _, key := range []string{"target", "permissions"} {
 		if part, _ := e[key].(string); part != "" {
 			text += ":" + part
 		}
 	}
+
 	return text
 }
 
@@ -234,10 +253,12 @@ func readAssignments(v any) map[string]string {
 		}
 		return env
 	}
+
 	for _, pair := range keysOf(v) {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
 	}
+
 	return env
 }
 
@@ -266,19 +287,23 @@ func givesNone(devices string) bool { return slices.Contains([]string{"", "void"
 func (p Project) OverrideText(command string) (string, error) {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
+
 	for _, s := range p.Services {
 		if why := s.reasonAgainst(p.found); why != "" && s.GPUs > 0 {
 			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
 		}
+
 		fmt.Fprintf(b, "  %q:\n", s.Name)
 		if s.GPUs == 0 {
 			// An image may ask for all GPUs, where NVIDIA's runtime is the default.
 			b.WriteString("    environment:\n      NVIDIA_VISIBLE_DEVICES: void\n")
 			continue
 		}
+
 		for _, key := range s.reset {
 			fmt.Fprintf(b, "    %s: !reset null\n", key)
 		}
+
 		if s.named {
 			var files []string
 			for _, file := range s.files {
@@ -286,15 +311,20 @@ func (p Project) OverrideText(command string) (string, error) {
 			}
 			fmt.Fprintf(b, "    devices: !override [%s]\n", strings.Join(files, ", "))
 		}
+
 		var ids []string
+
 		for i := range s.GPUs {
 			ids = append(ids, fmt.Sprintf("%q", "${"+s.variableName(strconv.Itoa(i+1))+":-none-"+strconv.Itoa(i+1)+"}"))
 		}
+
 		fmt.Fprintf(b, "    deploy:\n      resources:\n        reservations:\n          devices: !override\n            - driver: %q\n              device_ids: [%s]\n              capabilities: [gpu]\n",
 			"${"+driverVariable+":-start it by: "+command+"}", strings.Join(ids, ", "))
+
 		fmt.Fprintf(b, "    environment:\n      NVIDIA_VISIBLE_DEVICES: \"${%s:-void}\"\n", s.variableName("VISIBLE"))
 		fmt.Fprintf(b, "    labels:\n      gpuard.lease: \"${%s:-}\"\n      gpuard.devices: \"${%s:-}\"\n", leaseVariable, s.variableName("DEVICES"))
 	}
+
 	return b.String(), nil
 }
 
@@ -305,6 +335,7 @@ func (c Call) LeasingServices(p Project) (leasing []Service, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range all {
 		if err := s.startError(p.found); err != nil {
 			return nil, err
@@ -313,11 +344,13 @@ func (c Call) LeasingServices(p Project) (leasing []Service, err error) {
 			leasing = append(leasing, s)
 		}
 	}
+
 	for _, o := range c.options {
 		if service, n, given := strings.Cut(o.value, "="); o.name == "--scale" && given && n != "0" && n != "1" && slices.ContainsFunc(leasing, func(s Service) bool { return s.Name == service }) {
 			return nil, fmt.Errorf("cannot start %s containers of service %s: they would share the same GPUs; write a service for each", n, service)
 		}
 	}
+
 	return leasing, nil
 }
 
@@ -332,6 +365,7 @@ func (c Call) servicesReached(p Project) (all []Service, err error) {
 			names = append(names, s.Name)
 		}
 	}
+
 	todo, done := slices.Clone(names), map[string]bool{}
 	for len(todo) > 0 {
 		name := todo[0]
@@ -343,13 +377,16 @@ func (c Call) servicesReached(p Project) (all []Service, err error) {
 		if done[name] {
 			continue
 		}
+
 		done[name] = true
 		all = append(all, p.Services[i])
 		if !c.HasOption("--no-deps") {
 			todo = append(todo, p.Services[i].needs...)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+
 	return all, nil
 }
 
@@ -377,22 +414,27 @@ func ServiceVariables(form Form, lease string, list []Service) (env []string, er
 	if driver == "" {
 		return nil, fmt.Errorf("cannot give GPUs to services of Compose: docker has neither NVIDIA's container toolkit nor CDI with a file that lists them; see: gpuard doctor --all")
 	}
+
 	env = append(env, driverVariable+"="+driver, leaseVariable+"="+lease)
 	ids, uuids := form.ids, form.uuids
 	for _, s := range list {
 		if len(ids) < s.GPUs {
 			return nil, fmt.Errorf("cannot give %d GPUs to service %s: the lease has fewer", s.GPUs, s.Name)
 		}
+
 		for i, id := range ids[:s.GPUs] {
 			env = append(env, s.variableName(strconv.Itoa(i+1))+"="+id)
 		}
+
 		own := strings.Join(uuids[:s.GPUs], ",")
 		seen := "void"
 		if form.Kind == "request" {
 			seen = own
 		}
+
 		env = append(env, s.variableName("VISIBLE")+"="+seen, s.variableName("DEVICES")+"="+own)
 		ids, uuids = ids[s.GPUs:], uuids[s.GPUs:]
 	}
+
 	return env, nil
 }

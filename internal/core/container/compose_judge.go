@@ -35,34 +35,42 @@ func grantsOf(project, service mapping) grants {
 			s.wrong = "gpuard does not know what its key " + key + " gives the container"
 		}
 	}
+
 	for key, option := range map[string]string{
 		"privileged": "--privileged", "use_api_socket": "--use-api-socket", "cap_add": "--cap-add", "security_opt": "--security-opt", "device_cgroup_rules": "--device-cgroup-rule",
 		"pid": "--pid", "runtime": "--runtime", "annotations": "--annotation",
 	} {
 		s.addSetting(option, service[key])
 	}
+
 	for _, hook := range slices.Concat(asList(service["post_start"]), asList(service["pre_start"]), asList(service["pre_stop"])) {
 		s.addSetting("--privileged", asMapping(hook)["privileged"])
 	}
+
 	build := asMapping(service["build"])
 	s.addSetting("--privileged", build["privileged"])
+
 	for _, right := range asList(build["entitlements"]) {
 		if text := fmt.Sprint(right); strings.HasPrefix(text, "device") || strings.HasPrefix(text, "security") {
 			s.wrong = "its build asks for " + text
 		}
 	}
+
 	for _, volume := range asList(service["volumes"]) {
 		s.addVolume(project, volume)
 	}
+
 	for _, kind := range []string{"configs", "secrets"} {
 		for _, entry := range asList(service[kind]) {
 			file, _ := asMapping(asMapping(project[kind])[textOr(asMapping(entry)["source"], entry)])["file"].(string)
 			s.addSource(source{"path", file, true})
 		}
 	}
+
 	for _, from := range asList(service["volumes_from"]) {
 		s.addFrom(project, fmt.Sprint(from))
 	}
+
 	return s
 }
 
@@ -108,6 +116,7 @@ func (s *grants) addVolume(project mapping, entry any) {
 		if target := fmt.Sprint(e["target"]); strings.Contains(target, mountFolderName) {
 			why = "it chooses devices that are not of the lease"
 		}
+
 		switch kind {
 		case "bind":
 			sources = []source{{"path", from, only}}
@@ -118,9 +127,11 @@ func (s *grants) addVolume(project mapping, entry any) {
 			why = "gpuard does not know mounts of the type " + kind
 		}
 	}
+
 	if why != "" {
 		s.wrong = "of its volumes: " + why
 	}
+
 	for _, one := range sources {
 		volume := asMapping(asMapping(project["volumes"])[one.name])
 		if one.kind == "volume" && volume != nil {
@@ -147,6 +158,7 @@ func (s *grants) addFrom(project mapping, entry string) {
 		s.addSource(source{kind: "container", name: name})
 		return
 	}
+
 	for _, volume := range asList(asMapping(asMapping(project["services"])[name])["volumes"]) {
 		s.addVolume(project, volume)
 	}
@@ -160,6 +172,7 @@ func (s Service) reasonAgainst(found Found) string {
 	if why := cmp.Or(s.wrong, s.grants.wrong); why != "" {
 		return why
 	}
+
 	for _, setting := range s.settings {
 		name, value := setting[0], setting[1]
 		if strings.Contains(value, "$") {
@@ -169,11 +182,13 @@ func (s Service) reasonAgainst(found Found) string {
 			return strings.ReplaceAll(strings.TrimPrefix(name, "--"), "-", "_") + ": " + value + ": " + why
 		}
 	}
+
 	for _, one := range s.shown {
 		if why := found.judgeSource(one); why != "" {
 			return one.name + " among its volumes: " + why
 		}
 	}
+
 	for _, device := range s.files {
 		if strings.Contains(device, "$") {
 			continue
@@ -182,6 +197,7 @@ func (s Service) reasonAgainst(found Found) string {
 			return "its device " + device + ": " + why
 		}
 	}
+
 	return ""
 }
 

@@ -53,10 +53,12 @@ func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 	form := Form{count: len(devices), amd: slices.ContainsFunc(devices, isAMD)}
 	names, listed := cdiNames(f, devices)
 	nvidia := !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
+
 	for _, d := range devices {
 		form.nodes = append(form.nodes, filesOf(d)...)
 		form.uuids = append(form.uuids, string(d.UUID))
 	}
+
 	switch {
 	case len(devices) == 0:
 		form.Kind = "none"
@@ -67,6 +69,7 @@ func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 		}
 	case f.Engine == "docker" && f.Toolkit && nvidia:
 		form.Kind, form.ids = "request", form.uuids
+
 		// docker reads the value as CSV: the quotes belong to it.
 		form.Words = []string{"--gpus", `"device=` + strings.Join(form.uuids, ",") + `"`}
 	default:
@@ -75,13 +78,16 @@ func ChooseForm(f Facts, devices []gpu.Device) (Form, error) {
 			return form, err
 		}
 	}
+
 	if form.Kind != "request" {
 		// An image that asks for all GPUs gets none more where NVIDIA's runtime is the default.
 		form.Words = append(form.Words, "--env", "NVIDIA_VISIBLE_DEVICES=void")
 	}
+
 	if f.Engine == "podman" && f.SELinux {
 		form.Words = append(form.Words, "--security-opt=label=disable")
 	}
+
 	return form, nil
 }
 
@@ -122,9 +128,11 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 			}
 		}
 	}
+
 	for _, file := range append(shared, form.nodes...) {
 		form.Words = append(form.Words, "--device", file)
 	}
+
 	if form.amd {
 		group := "video"
 		if f.Rootless && f.Engine == "podman" {
@@ -134,6 +142,7 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 	} else {
 		form.Notes = append(form.Notes, "only the device files are given: the image needs the driver's libraries of this machine's version; with NVIDIA's container toolkit they come with the GPU: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit")
 	}
+
 	return nil
 }
 

@@ -14,6 +14,7 @@ func (c Call) judgeOption(o option, form Form) (drop, why string) {
 	if why != "" {
 		return "", why
 	}
+
 	switch o.name {
 	case "--device":
 		return c.judgeDevices(o.value, form)
@@ -26,11 +27,13 @@ func (c Call) judgeOption(o option, form Form) (drop, why string) {
 			return "gpuard writes such labels", ""
 		}
 	}
+
 	for _, s := range sources {
 		if why := c.found.judgeSource(s); why != "" {
 			return "", why
 		}
 	}
+
 	return "", c.found.judgeSetting(o.name, o.value)
 }
 
@@ -116,9 +119,11 @@ func (c Call) judgeDevices(value string, form Form) (drop, why string) {
 			kept++
 		}
 	}
+
 	if drop != "" && kept > 0 {
 		return "", "some of it is of the lease; write each device with a --device of its own"
 	}
+
 	return drop, ""
 }
 
@@ -127,10 +132,12 @@ func (c Call) judgeDevice(value string, form Form) (drop, why string) {
 	if isQualified(value) {
 		return judgeQualified(value)
 	}
+
 	file, _, _ := strings.Cut(value, ":")
 	if !strings.HasPrefix(file, "/") {
 		return "", "gpuard does not know which file the engine takes it for; write its path from / on"
 	}
+
 	for _, p := range append([]string{c.found.absolutePath(file)}, c.found.Paths[file]...) {
 		switch {
 		case slices.Contains(form.nodes, p) || form.any && isGPUFile(p):
@@ -143,6 +150,7 @@ func (c Call) judgeDevice(value string, form Form) (drop, why string) {
 			return "", "it is not of the lease, or gpuard does not know that it is no GPU"
 		}
 	}
+
 	return drop, ""
 }
 
@@ -221,8 +229,10 @@ func allowsGPUs(rule string) bool {
 	if len(fields) < 2 {
 		return true
 	}
+
 	major, _, _ := strings.Cut(fields[1], ":")
 	n, err := strconv.Atoi(major)
+
 	return fields[0] != "b" && (fields[0] != "c" || err != nil || n == 195 || n == 226 || n >= 234)
 }
 
@@ -232,6 +242,7 @@ func (form Form) judgeEnv(assignment string) string {
 	if slices.Contains(strings.Fields(engineVariables), name) || strings.HasPrefix(name, "DOCKER_RESOURCE_") {
 		return byLeaseReason
 	}
+
 	switch name {
 	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL":
 		if !given {
@@ -243,6 +254,7 @@ func (form Form) judgeEnv(assignment string) string {
 			}
 		}
 	}
+
 	return ""
 }
 

@@ -57,14 +57,17 @@ func readVolume(value string) (all []source, why string) {
 	if strings.Contains(value, mountFolderName) {
 		return nil, "it chooses devices that are not of the lease"
 	}
+
 	const protected = "\x00"
 	parts := strings.Split(strings.ReplaceAll(value, `\:`, protected), ":")
 	if len(parts) < 2 {
 		return nil, ""
 	}
+
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(parts[i], protected, ":")
 	}
+
 	options := strings.Split(strings.Join(parts[2:], ":"), ",")
 	only := slices.Contains(options, "ro")
 	all = append(all, newSource(strings.TrimSpace(parts[0]), only))
@@ -74,6 +77,7 @@ func readVolume(value string) (all []source, why string) {
 			all = append(all, source{"path", file, only})
 		}
 	}
+
 	return all, ""
 }
 
@@ -102,6 +106,7 @@ func readMount(value string) (all []source, why string) {
 	if strings.Contains(strings.Join(fields, ","), mountFolderName) {
 		return nil, "it chooses devices that are not of the lease"
 	}
+
 	kinds, names, targets, only := []string(nil), []string(nil), []string(nil), false
 	for _, field := range fields {
 		key, text, given := strings.Cut(field, "=")
@@ -123,16 +128,19 @@ func readMount(value string) (all []source, why string) {
 			}
 		}
 	}
+
 	for _, kind := range kinds {
 		if !slices.Contains(strings.Fields("artifact bind cluster devpts glob image ramfs tmpfs volume"), kind) {
 			return nil, "gpuard does not know mounts of the type " + kind
 		}
 	}
+
 	bind := slices.Contains(kinds, "bind")
 	if bind && len(names) == 0 {
 		// podman mounts the path of the same name.
 		names = targets
 	}
+
 	for _, name := range names {
 		switch named := newSource(name, only); {
 		case slices.Contains(kinds, "glob"):
@@ -143,9 +151,11 @@ func readMount(value string) (all []source, why string) {
 			all = append(all, named)
 		}
 	}
+
 	for i := range all {
 		all[i].only = all[i].only || only
 	}
+
 	return all, ""
 }
 
@@ -160,11 +170,13 @@ func driverPaths(option string) (all []source) {
 		}
 		return all
 	}
+
 	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(",=:", r) }) {
 		if strings.HasPrefix(part, "/") && strings.Contains(value, "dir=") {
 			all = append(all, source{kind: "path", name: part})
 		}
 	}
+
 	return all
 }
 

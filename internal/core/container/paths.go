@@ -87,6 +87,7 @@ func (f Found) judgeSource(s source) string {
 			return "it could leave the control group that keeps it to its devices; mount it read-only"
 		}
 	}
+
 	return ""
 }
 
@@ -157,6 +158,7 @@ func holdsSockets(p string) bool {
 			return true
 		}
 	}
+
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		fits, _ := path.Match(pattern, p)
 		return fits

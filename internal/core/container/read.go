@@ -71,19 +71,23 @@ func ReadCall(argv []string) (Call, error) {
 	if c.Engine == "" {
 		return c, fmt.Errorf("%q is no container engine that gpuard knows: write docker or podman", argv[0])
 	}
+
 	var rest []string
 	var err error
 	c.globals, rest, err = globalGrammar().readOptions(argv[1:])
 	if err != nil {
 		return c, err
 	}
+
 	if len(rest) > 0 && rest[0] == "container" {
 		rest = rest[1:]
 	}
+
 	if len(rest) == 0 {
 		c.Before, c.need = argv, startsNothing
 		return c, nil
 	}
+
 	c.command, c.after = rest[0], rest[1:]
 	var between []option
 	if slices.Contains(commandGroups(), c.command) {
@@ -100,11 +104,13 @@ func ReadCall(argv []string) (Call, error) {
 			c.after = rest[1:]
 		}
 	}
+
 	c.Before, c.need = argv[:len(argv)-len(c.after)], needOf(c.command)
 	if c.need == startsLeased || c.need == startsInside {
 		c.Verb = c.command
 		return c, c.readVerb()
 	}
+
 	return c, nil
 }
 
@@ -126,6 +132,7 @@ func (c *Call) readVerb() (err error) {
 	if len(c.inside) == 0 || slices.Equal(c.inside, []string{"--"}) {
 		return fmt.Errorf("there is no %s", map[bool]string{true: "service", false: "image"}[c.Compose != nil])
 	}
+
 	return nil
 }
 
@@ -149,10 +156,12 @@ func (g grammar) readMixed(words []string) (options []option, others []string, e
 		if err != nil {
 			return nil, nil, err
 		}
+
 		options = append(options, more...)
 		if len(words) > 0 && words[0] == "--" {
 			return options, append(others, words[1:]...), nil
 		}
+
 		if len(words) > 0 {
 			others, words = append(others, words[0]), words[1:]
 		}
@@ -171,20 +180,26 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 	} else {
 		o, needs = g.readLetters(word)
 	}
+
 	if o.name != "" && !g.takesNone(o.name) && !g.takesOne(o.name) {
 		return o, 0, fmt.Errorf("gpuard does not know the option %s, so not what it gives the container", o.name)
 	}
+
 	n = 1
 	if needs {
 		n = 2
 	}
+
 	if n > len(words) {
 		return o, 0, fmt.Errorf("option %s has no value", word)
 	}
+
 	if needs {
 		o.value = words[1]
 	}
+
 	o.words = words[:n]
+
 	return o, n, nil
 }
 
@@ -198,6 +213,7 @@ func (g grammar) readLetters(word string) (o option, needs bool) {
 		if name == "" {
 			name = "-" + word[i:i+1]
 		}
+
 		rest := word[i+1:]
 		if g.takesNone(name) && !strings.HasPrefix(rest, "=") {
 			if name == "--watch" {
@@ -205,10 +221,13 @@ func (g grammar) readLetters(word string) (o option, needs bool) {
 			}
 			continue
 		}
+
 		if i > 1 {
 			o.lead = word[:i]
 		}
+
 		o.name, o.value = name, strings.TrimPrefix(rest, "=")
+
 		return o, rest == ""
 	}
 	return option{name: judged}, false

@@ -15,12 +15,14 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 			return nil, nil, fmt.Errorf("cannot keep the container to its lease with %s: %s; leave it out, or start the container without gpuard", o.typedText(), why)
 		}
 	}
+
 	argv = slices.Clone(c.Before)
 	for _, o := range c.options {
 		drop, _ := c.judgeOption(o, form)
 		if o.name == "--restart" && (o.value == "always" || o.value == "unless-stopped") {
 			notes = append(notes, "after a boot of the machine the engine starts the container without gpuard, and without a lease; to have one then too: gpuard up -d at boot")
 		}
+
 		switch {
 		case drop == "":
 			argv = append(argv, o.words...)
@@ -30,7 +32,9 @@ func (c Call) With(form Form, more ...string) (argv, notes []string, err error) 
 		}
 		notes = append(notes, fmt.Sprintf("%s is left out: %s", o.typedText(), drop))
 	}
+
 	argv = slices.Concat(argv, form.Words, more, c.inside)
+
 	return argv, append(notes, form.Notes...), nil
 }
 

@@ -62,28 +62,36 @@ func SpecOf(vendor gpu.Vendor, devices []gpu.Device, files []string, libraries m
 			spec.Edits.Nodes = append(spec.Edits.Nodes, Node{file})
 		}
 	}
+
 	for path, host := range libraries {
 		spec.Edits.Mounts = append(spec.Edits.Mounts, Mount{host, path, []string{"ro", "nosuid", "nodev", "rbind", "rprivate"}})
 	}
+
 	slices.SortFunc(spec.Edits.Mounts, func(a, b Mount) int { return strings.Compare(a.Container, b.Container) })
 	var all []Node
+
 	for _, d := range devices {
 		if d.Vendor != vendor {
 			continue
 		}
+
 		own := filesOf(d)
 		if len(own) == 0 || len(d.MIG) > 0 {
 			left = append(left, fmt.Sprintf("GPU %d", d.Index))
 			continue
 		}
+
 		nodes := []Node{{own[0]}}
 		all = append(all, nodes...)
+
 		for _, name := range []string{string(d.UUID), fmt.Sprint(d.Index)} {
 			spec.Devices = append(spec.Devices, SpecDevice{name, Edits{Nodes: nodes}})
 		}
 	}
+
 	if len(all) > 0 {
 		spec.Devices = append(spec.Devices, SpecDevice{"all", Edits{Nodes: all}})
 	}
+
 	return spec, left
 }

@@ -49,6 +49,7 @@ func nameBelowDev(path string) (name string, found bool) {
 	if i < 0 {
 		return "", false
 	}
+
 	return path[i+len("/dev/"):], true
 }
 
@@ -63,7 +64,9 @@ func isFileOf(d gpu.Device, name string) bool {
 	if d.Minor != nil {
 		return name == prefix+fmt.Sprint(*d.Minor)
 	}
+
 	number, numbered := strings.CutPrefix(name, prefix)
+
 	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == sharedFile(d.Vendor)
 }
 

@@ -41,12 +41,15 @@ func (m *Many) Error() string {
 	for _, one := range list[:min(len(list), maxListed)] {
 		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
 	}
+
 	if more := len(list) - maxListed; more > 0 {
 		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))
 	}
+
 	text := strings.Join(lines, "\n")
 	if m.Do != "" {
 		text += "; " + m.Do
 	}
+
 	return text
 }

@@ -41,6 +41,7 @@ func (c Change) renderBlock(added bool) string {
 		note = lineEndNote
 	}
 	mark := c.Indent + c.commentMark() + " "
+
 	return fmt.Sprintf("%s%s%s %s%s >>>\n%s%s%s%s <<<\n", mark, beginMark, c.Block, TextSum(c.Content), note, c.Content, mark, endMark, c.Block)
 }
 
@@ -72,9 +73,11 @@ func (c Change) findBlock(text string) (*block, error) {
 			found.to, open = at, false
 		}
 	}
+
 	if open {
 		return nil, c.marksConflict(strings.Count(text, "\n") + 1)
 	}
+
 	return found, nil
 }
 
@@ -105,6 +108,7 @@ func planBlock(c Change, now Found) (Step, error) {
 		s.Action, s.After = Create, c.renderBlock(false)
 		return s, nil
 	}
+
 	b, err := c.findBlock(now.Content)
 	switch {
 	case err != nil:
@@ -120,6 +124,7 @@ func planBlock(c Change, now Found) (Step, error) {
 		s.Action = Update
 		s.After = now.Content[:b.from] + c.renderBlock(b.added) + now.Content[b.to:]
 	}
+
 	return s, nil
 }
 
@@ -151,13 +156,16 @@ func cutBlock(s Step, now Found, made bool) (Step, error) {
 		s.Action, s.After = Left, now.Content
 		return s, nil
 	}
+
 	before, after := now.Content[:b.from], now.Content[b.to:]
 	if b.added && after == "" {
 		before = strings.TrimSuffix(before, "\n")
 	}
+
 	s.Action, s.After = Cut, before+after
 	if made && s.After == "" {
 		s.Action = Delete
 	}
+
 	return s, nil
 }

@@ -107,6 +107,7 @@ func PlanWrite(c Change, now Found) (Step, error) {
 	default:
 		return s, &Conflict{c.Path, "it is there already, and gpuard has no record of writing it for you", "move it away, or delete it, and try again"}
 	}
+
 	return s, nil
 }
 

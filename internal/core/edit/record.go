@@ -53,6 +53,7 @@ func (r *Record) RecordIntent(setup string, s Step) {
 		r.Entries = append(r.Entries, Entry{Path: s.Path, Block: s.Block, Comment: s.Comment, Made: s.Action == Create})
 		i = len(r.Entries) - 1
 	}
+
 	e := &r.Entries[i]
 	e.Setup = setup
 	if sum := TextSum(s.After); s.Block == "" && !slices.Contains(e.Sums, sum) {

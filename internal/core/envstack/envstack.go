@@ -65,6 +65,7 @@ func (v *savedValue) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
+
 	v.set = true
 	if data[0] == '{' {
 		var b rawBytes
@@ -75,9 +76,11 @@ func (v *savedValue) UnmarshalJSON(data []byte) error {
 	} else if err := json.Unmarshal(data, &v.text); err != nil {
 		return err
 	}
+
 	if strings.ContainsRune(v.text, 0) {
 		return fmt.Errorf("a value has a zero byte")
 	}
+
 	return nil
 }
 
@@ -90,10 +93,12 @@ func ReadStack(env visible.Env) (Stack, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	var s Stack
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, fmt.Errorf("cannot read %s, which says what this shell's variables were: %w; give it up with: unset %[1]s", Variable, err)
 	}
+
 	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	for _, e := range s {
 		for n := range e.Before {
@@ -102,6 +107,7 @@ func ReadStack(env visible.Env) (Stack, error) {
 			}
 		}
 	}
+
 	return s, nil
 }
 
@@ -109,10 +115,12 @@ func ReadStack(env visible.Env) (Stack, error) {
 func (s Stack) Push(e Entry, env visible.Env, change []visible.Var) Stack {
 	e.ID = validUTF8(e.ID)
 	e.Before = map[string]savedValue{}
+
 	for _, v := range change {
 		text, set := env.Lookup(v.Name)
 		e.Before[v.Name] = savedValue{set, text}
 	}
+
 	return append(slices.Clone(s), e)
 }
 
@@ -127,6 +135,7 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 	if at < 0 {
 		return s, nil, nil
 	}
+
 	for i, e := range s {
 		if i != at {
 			before := map[string]savedValue{}
@@ -137,12 +146,16 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 			rest = append(rest, e)
 		}
 	}
+
 	popped = &s[at]
 	var names []string
+
 	for n := range popped.Before {
 		names = append(names, n)
 	}
+
 	slices.Sort(names)
+
 	for _, n := range names {
 		later := slices.IndexFunc(rest[at:], func(e Entry) bool { _, ok := e.Before[n]; return ok })
 		if v := popped.Before[n]; later >= 0 {
@@ -151,6 +164,7 @@ func (s Stack) Pop(id string) (rest Stack, back []visible.Var, popped *Entry) {
 			back = append(back, visible.Var{Name: n, Value: v.text, Unset: !v.set})
 		}
 	}
+
 	return rest, back, popped
 }
 
@@ -159,10 +173,13 @@ func (s Stack) AsVariable() visible.Var {
 	if len(s) == 0 {
 		return visible.Var{Name: Variable, Unset: true}
 	}
+
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
+
 	// Maps and strings can always be encoded.
 	_ = enc.Encode(s)
+
 	return visible.Var{Name: Variable, Value: strings.TrimSpace(text.String())}
 }

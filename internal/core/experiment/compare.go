@@ -58,9 +58,11 @@ func (a Arm) Kind() Arm {
 func ParseArms(names []string) ([]Arm, error) {
 	var arms []Arm
 	var known []string
+
 	for _, a := range Arms() {
 		known = append(known, string(a))
 	}
+
 	for _, name := range names {
 		a := Arm(name)
 		switch {
@@ -71,9 +73,11 @@ func ParseArms(names []string) ([]Arm, error) {
 		}
 		arms = append(arms, a)
 	}
+
 	if len(arms) < 2 {
 		return nil, fmt.Errorf("cannot compare %d arm: name two or more, such as --arms alone,together,apart", len(arms))
 	}
+
 	return arms, nil
 }
 
@@ -169,6 +173,7 @@ func SecondsLeft(turns []Turn, done []Run) *float64 {
 	if len(done) == 0 {
 		return nil
 	}
+
 	sum, left := 0.0, 0.0
 	of, n := map[Arm]float64{}, map[Arm]float64{}
 	for i := range done {
@@ -176,6 +181,7 @@ func SecondsLeft(turns []Turn, done []Run) *float64 {
 		of[done[i].Arm] += done[i].Seconds
 		n[done[i].Arm]++
 	}
+
 	for _, turn := range turns[len(done):] {
 		if n[turn.Arm] > 0 {
 			left += of[turn.Arm] / n[turn.Arm]
@@ -183,5 +189,6 @@ func SecondsLeft(turns []Turn, done []Run) *float64 {
 			left += sum / float64(len(done))
 		}
 	}
+
 	return &left
 }

@@ -72,6 +72,7 @@ func Conclude(e *Experiment, runs []Run) *Answer {
 	for _, arm := range e.Arms {
 		a.Arms = append(a.Arms, summarizeArm(arm, runs))
 	}
+
 	for _, s := range e.allSeries() {
 		var base []float64
 		for i, arm := range e.Arms {
@@ -79,20 +80,26 @@ func Conclude(e *Experiment, runs []Run) *Answer {
 			if i == 0 {
 				base = values
 			}
+
 			if len(values) == 0 {
 				continue
 			}
+
 			q := Quantity{Command: s.command, Name: s.name, Metric: s.printed, Arm: arm, Runs: len(values), Median: median(values), Lowest: slices.Min(values), Highest: slices.Max(values)}
 			if i > 0 {
 				q.Ratio = ratioOf(values, base)
 			}
+
 			a.Quantities = append(a.Quantities, q)
 		}
 	}
+
 	for i := range a.Arms[1:] {
 		a.Conclusion = append(a.Conclusion, a.armSentences(e, &a.Arms[i+1])...)
 	}
+
 	a.Warnings = append(a.Warnings, resultWarnings(e, a, runs)...)
+
 	return a
 }
 
@@ -130,6 +137,7 @@ func (e *Experiment) allSeries() (list []series) {
 func summarizeArm(arm Arm, runs []Run) Summary {
 	s := Summary{Arm: arm}
 	var uses []Use
+
 	for i := range runs {
 		switch r := &runs[i]; {
 		case r.Arm != arm || r.Round < 1:
@@ -139,6 +147,7 @@ func summarizeArm(arm Arm, runs []Run) Summary {
 			s.Failed++
 		}
 	}
+
 	s.Counted = len(uses)
 	middle := func(of func(*Use) *float64) *float64 {
 		var values []float64
@@ -150,8 +159,10 @@ func summarizeArm(arm Arm, runs []Run) Summary {
 		if len(values) == 0 {
 			return nil
 		}
+
 		return new(median(values))
 	}
+
 	s.Use = Use{
 		Load:      middle(func(u *Use) *float64 { return u.Load }),
 		Power:     middle(func(u *Use) *float64 { return u.Power }),
@@ -159,12 +170,14 @@ func summarizeArm(arm Arm, runs []Run) Summary {
 		Clock:     middle(func(u *Use) *float64 { return u.Clock }),
 		Throttled: middle(func(u *Use) *float64 { return u.Throttled }),
 	}
+
 	for i := range uses {
 		// Of memory the most is what matters.
 		if m := uses[i].Memory; m != nil && (s.Use.Memory == nil || *s.Use.Memory < *m) {
 			s.Use.Memory = m
 		}
 	}
+
 	return s
 }
 

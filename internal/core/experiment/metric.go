@@ -32,7 +32,9 @@ func ParseMetric(text string) (m Metric, err error) {
 	case isJSON:
 		return Metric{Name: name, key: key}, nil
 	}
+
 	m = Metric{Name: name}
+
 	// ^ and $ are those of a line: a command prints many.
 	m.pattern, err = regexp.Compile("(?m)" + what)
 	if err != nil {
@@ -41,6 +43,7 @@ func ParseMetric(text string) (m Metric, err error) {
 	if m.pattern.NumSubexp() < 1 {
 		return m, fmt.Errorf("cannot read --metric %q: it has no group; put the number into parentheses, such as 'loss ([0-9.]+)'", text)
 	}
+
 	return m, nil
 }
 
@@ -86,6 +89,7 @@ func (m Metric) textInLine(line []byte) (text string, found bool) {
 	case value[0] == '"':
 		return text, json.Unmarshal(value, &text) == nil
 	}
+
 	return string(value), value[0] == '-' || value[0] >= '0' && value[0] <= '9'
 }
 
@@ -98,10 +102,12 @@ func jsonValue(object []byte, key string) json.RawMessage {
 	if value, found := of[key]; found {
 		return value
 	}
+
 	outer, inner, _ := strings.Cut(key, ".")
 	if inner == "" {
 		return nil
 	}
+
 	return jsonValue(of[outer], inner)
 }
 
@@ -128,11 +134,13 @@ func parseNumber(text string) *float64 {
 		}
 		text = strings.ReplaceAll(text, ",", "")
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v-v != 0 {
 		// Neither infinite nor no number.
 		return nil
 	}
+
 	return &v
 }
 

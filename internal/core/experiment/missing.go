@@ -16,6 +16,7 @@ func missingMetrics(e *Experiment, runs []Run) (list []string) {
 				continue
 			}
 			seen = true
+
 			for i, arm := range e.Arms {
 				list = append(list, missingInArm(runs, arm, c, name)...)
 				list = append(list, withoutRatio(e, runs, i, c, name)...)
@@ -43,12 +44,15 @@ func missingInArm(runs []Run, arm Arm, c int, name string) (list []string) {
 			unread, text = unread+1, what
 		}
 	}
+
 	if unread > 0 {
 		list = append(list, fmt.Sprintf("%s could not be read in %d of %d runs of %s, %s: %q is not a number", name, unread, counted, CommandLetter(c), arm, text))
 	}
+
 	if read+unread < counted {
 		list = append(list, fmt.Sprintf("%s was printed in %d of %d runs of %s, %s", name, read+unread, counted, CommandLetter(c), arm))
 	}
+
 	return list
 }
 
@@ -62,6 +66,7 @@ func withoutRatio(e *Experiment, runs []Run, arm, c int, name string) []string {
 	case arm > 0 && len(values) > 1 && len(base) > 1 && slices.Min(base) > 0 && ratioOf(values, base) == nil:
 		return []string{fmt.Sprintf("%s of %s varies too much in %s or %s to have a ratio", name, CommandLetter(c), e.Arms[arm], e.Arms[0])}
 	}
+
 	return nil
 }
 

@@ -14,26 +14,33 @@ func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 		if first.Counted < arm.Counted {
 			few = first
 		}
+
 		more := ""
 		if e.Planned < 2 {
 			more = ": raise --repeat"
 		}
+
 		return []string{fmt.Sprintf("nothing can be said about %s against %s: %s of %d runs counted in %s, and two are needed%s", arm.Arm, first.Arm, countWord(few.Counted), e.Planned, few.Arm, more)}
 	}
+
 	var clauses []string
 	var before *Quantity
+
 	for c := range e.Commands {
 		q := a.findQuantity(arm.Arm, CommandLetter(c), timeName)
 		clauses = append(clauses, timeClause(q, before, first.Arm))
 		before = q
 	}
+
 	list = append(list, strings.Join(clauses, "; "))
 	if q := a.findQuantity(arm.Arm, Everything, timeName); q != nil && q.Ratio != nil && e.Commands > 1 {
 		list = append(list, allClause(q, first.Arm))
 	}
+
 	if q := a.findQuantity(arm.Arm, Everything, energyName); q != nil && q.Ratio != nil && q.Ratio.ShowsDifference() {
 		list = append(list, fmt.Sprintf("%s takes %s the energy of %s", arm.Arm, q.Ratio.Words(), first.Arm))
 	}
+
 	for m := range e.Metrics {
 		for c := range e.Commands {
 			q := a.findQuantity(arm.Arm, CommandLetter(c), e.Metrics[m].Name)
@@ -42,6 +49,7 @@ func (a *Answer) armSentences(e *Experiment, arm *Summary) (list []string) {
 			}
 		}
 	}
+
 	return list
 }
 
@@ -51,6 +59,7 @@ func timeClause(q, before *Quantity, first Arm) string {
 	if before != nil && before.Ratio != nil && before.Ratio.ShowsDifference() {
 		arm, against = "", ""
 	}
+
 	switch r := q.Ratio; {
 	case r == nil && before == nil:
 		return fmt.Sprintf("nothing can be said about %s against %s for %s", q.Arm, first, q.Command)
@@ -73,6 +82,7 @@ func allClause(q *Quantity, first Arm) string {
 	if first == Alone {
 		against += ", which is one after the other"
 	}
+
 	switch r := q.Ratio; {
 	case r.isLess():
 		return fmt.Sprintf("%s finishes all of them %s faster than %s", q.Arm, r.inverse().Words(), against)
@@ -118,6 +128,7 @@ func (r Ratio) decimalPlaces() int {
 		}
 		return 4
 	}
+
 	return 2
 }
 

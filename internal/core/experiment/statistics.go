@@ -39,6 +39,7 @@ func ratioOf(values, base []float64) *Ratio {
 	if len(values) < 2 || len(base) < 2 || slices.Min(values) <= 0 || slices.Min(base) <= 0 {
 		return nil
 	}
+
 	places := max(maxDecimalPlaces(values), maxDecimalPlaces(base))
 	mean, variance := logMeanVariance(values, places)
 	mean0, variance0 := logMeanVariance(base, places)
@@ -48,6 +49,7 @@ func ratioOf(values, base []float64) *Ratio {
 	if r.Low == 0 || math.IsInf(r.High, 0) {
 		return nil
 	}
+
 	return r
 }
 
@@ -57,11 +59,14 @@ func logMeanVariance(values []float64, places int) (mean, variance float64) {
 	for _, v := range values {
 		mean += math.Log(v) / n
 	}
+
 	for _, v := range values {
 		d := math.Log(v) - mean
 		variance += d * d / (n - 1)
 	}
+
 	step := math.Pow10(-places) / math.Exp(mean)
+
 	// What is rounded lies anywhere within a step.
 	return mean, max(variance, step*step/12)
 }
@@ -82,8 +87,10 @@ func student95(freedom int) float64 {
 	if freedom <= len(table) {
 		return table[freedom-1]
 	}
+
 	const z = 1.959964
 	n := float64(freedom)
+
 	return z + (z*z*z+z)/(4*n) + (5*math.Pow(z, 5)+16*z*z*z+3*z)/(96*n*n) + (3*math.Pow(z, 7)+19*math.Pow(z, 5)+17*z*z*z-15*z)/(384*n*n*n)
 }
 

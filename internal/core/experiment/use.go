@@ -39,6 +39,7 @@ func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 	if m.blind == nil {
 		m.blind = map[string]bool{}
 	}
+
 	m.last = devices
 	seconds, n := over.Seconds(), float64(len(devices))
 	m.time += seconds
@@ -51,6 +52,7 @@ func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 		if d.ClockSM != nil {
 			clock = new(float64(*d.ClockSM))
 		}
+
 		addWeighted(&m.clock, clock, seconds/n, m.blind, "clock")
 		m.blind["events"] = m.blind["events"] || d.ClockEvents == nil
 		throttled = throttled || isSlowed(d)
@@ -58,6 +60,7 @@ func (m *Meter) Add(over time.Duration, devices []gpu.Device) {
 			m.memory = d.MemoryUsed
 		}
 	}
+
 	if throttled {
 		m.throttled += seconds
 	}
@@ -88,16 +91,19 @@ func (m *Meter) Use() Use {
 	if m.time == 0 || m.unread {
 		return u
 	}
+
 	mean := func(what string, total float64) *float64 {
 		if m.blind[what] {
 			return nil
 		}
 		return new(total / m.time)
 	}
+
 	u.Load, u.Power, u.Clock, u.Throttled = mean("load", m.load), mean("power", m.energy), mean("clock", m.clock), mean("events", m.throttled)
 	if u.Power != nil {
 		u.Energy = new(m.energy)
 	}
+
 	return u
 }
 

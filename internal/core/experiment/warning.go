@@ -27,15 +27,19 @@ func resultWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 			}
 		}
 	}
+
 	for i := range a.Arms {
 		if t := a.Arms[i].Use.Throttled; t != nil && *t > maxThrottled {
 			list = append(list, fmt.Sprintf("in %s the GPU's clocks were lowered for %.0f %% of the time, because of heat, power or the hardware: see gpuard doctor", a.Arms[i].Arm, 100**t))
 		}
 	}
+
 	if kinds := slices.Compact(slices.Sorted(slices.Values(e.Models))); len(kinds) > 1 {
 		list = append(list, fmt.Sprintf("the GPUs differ (%s), and the commands change places between runs: name GPUs of one model with --device", strings.Join(kinds, ", ")))
 	}
+
 	list = append(list, contradictionWarnings(e, runs)...)
+
 	return append(list, missingMetrics(e, runs)...)
 }
 
@@ -56,9 +60,11 @@ func failureWarnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 				}
 			}
 		}
+
 		if s.Failed > 0 {
 			list = append(list, fmt.Sprintf("%d of %d runs of %s do not count: %s", s.Failed, e.Planned, s.Arm, why))
 		}
+
 		if cold > 0 {
 			list = append(list, fmt.Sprintf("the warm-up of %s failed: %s", s.Arm, whyCold))
 		}
@@ -108,6 +114,7 @@ func contradictionText(e *Experiment, runs []Run, c, x, y int, arm Arm, product 
 		// A run printed one of them without the other.
 		return ""
 	}
+
 	return fmt.Sprintf("%s and %s of %s contradict each other: in %s %s is %s times and %s %s times that in %s, but with a fixed number of requests under way %s times the %s means %s times the %s (Little's law): either that number became %s that in %s, or one of the two was not measured alike",
 		e.Metrics[x].Name, e.Metrics[y].Name, CommandLetter(c), arm, e.Metrics[x].Name, formatDecimal(rate.Ratio, 2), e.Metrics[y].Name, formatDecimal(latency.Ratio, 2), e.Arms[0],
 		formatDecimal(rate.Ratio, 2), e.Metrics[x].Name, formatDecimal(1/rate.Ratio, 2), e.Metrics[y].Name, product.Words(), e.Arms[0])

@@ -85,25 +85,31 @@ func Summarize(s *status.Report) Answer {
 			a.Free.Count++
 		}
 	})
+
 	for i := range s.Devices {
 		if isFreeSomewhere(&s.Devices[i]) {
 			a.Free.Places = append(a.Free.Places, i)
 		}
 	}
+
 	a.Free.Text = fmt.Sprintf("%d of %d free", a.Free.Count, a.Of)
 	if a.Of == 0 {
 		a.Free.Text = "no GPU"
 	}
+
 	n := len(s.Waiting)
 	a.Waiting = Part{Key: Waiting, Count: n, Text: fmt.Sprintf("%d wait", n)}
+
 	switch n {
 	case 0:
 		a.Waiting.Text = "nothing waits"
 	case 1:
 		a.Waiting.Text = "1 waits"
 	}
+
 	a.Next = nextStart(s)
 	a.Troubles = findTroubles(s)
+
 	return a
 }
 
@@ -113,10 +119,13 @@ func (a Answer) Groups() [][]string {
 	if a.Next != nil {
 		waiting = append(waiting, a.Next.Text)
 	}
+
 	var ills []string
+
 	for _, t := range a.Troubles {
 		ills = append(ills, t.Text)
 	}
+
 	return [][]string{{a.Free.Text}, waiting, ills}
 }
 
@@ -145,6 +154,7 @@ func eachSpot(s *status.Report, f func(place int, d *status.Device)) {
 		if len(d.MIG) == 0 {
 			f(i, d)
 		}
+
 		for j := range d.MIG {
 			f(i, &d.MIG[j])
 		}

@@ -38,11 +38,14 @@ func ForecastStarts(s *status.Report) (out []time.Time) {
 	for i := range spots {
 		free[i] = spots[i].freeAt(s.Now, 0).at
 	}
+
 	var asked []queue.ForecastRequest
+
 	for i := range s.Waiting {
 		w := &s.Waiting[i]
 		asked = append(asked, queue.ForecastRequest{Count: w.Count, Of: servingSpots(spots, w), Estimate: w.Time})
 	}
+
 	for _, start := range queue.ForecastStarts(free, asked) {
 		at := time.Time{}
 		if start != queue.UnknownTime {
@@ -50,6 +53,7 @@ func ForecastStarts(s *status.Report) (out []time.Time) {
 		}
 		out = append(out, at)
 	}
+
 	return out
 }
 
@@ -101,8 +105,10 @@ func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 	if len(p.Leases) == 0 || p.Use == status.Draining {
 		return expectedRelease{at: queue.UnknownTime, stuck: true}
 	}
+
 	var ends []expectedRelease
 	var promised gpu.Bytes
+
 	for i := range p.Leases {
 		l := &p.Leases[i]
 		promised += l.Share
@@ -111,18 +117,22 @@ func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 		if known && at.After(now) {
 			r.at, r.guess = at.UnixNano(), guess
 		}
+
 		ends = append(ends, r)
 	}
+
 	slices.SortStableFunc(ends, func(a, b expectedRelease) int { return cmp.Compare(a.at, b.at) })
 	if share <= 0 || p.Use != status.Shared || p.MemoryTotal == nil {
 		return ends[len(ends)-1]
 	}
+
 	for _, r := range ends {
 		promised -= r.lease.Share
 		if promised+share <= *p.MemoryTotal {
 			return r
 		}
 	}
+
 	return ends[len(ends)-1]
 }
 
@@ -132,12 +142,14 @@ func nextStart(s *status.Report) *Start {
 	if i < 0 {
 		return nil
 	}
+
 	w := &s.Waiting[i]
 	next := &Start{Ticket: w.ID}
 	if w.Most > 0 {
 		next.Text = fmt.Sprintf("the next waits for a rule: its user may have %d", w.Most)
 		return next
 	}
+
 	spots := spotsOf(s)
 	can := servingSpots(spots, w)
 	when := map[int]expectedRelease{}
@@ -148,12 +160,15 @@ func nextStart(s *status.Report) *Start {
 			usable++
 		}
 	}
+
 	slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(when[a].at, when[b].at) })
 	if usable < w.Count {
 		next.Text = "the next waits until somebody frees a GPU"
 		return next
 	}
+
 	next.fillStart(s, spots, can[:usable], w.Count, when)
+
 	return next
 }
 
@@ -163,24 +178,30 @@ func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, co
 	if last.lease != nil {
 		n.Command, n.User, n.Lease = last.lease.Command, last.lease.User, last.lease.ID
 	}
+
 	if last.at == queue.UnknownTime {
 		n.Text = "the next waits for an end that is not known"
 		if countEndless(can[:count], when) == 1 && count == len(can) {
 			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
 			return
 		}
+
 		// Any of several.
 		n.Command, n.User, n.Lease = "", "", ""
+
 		return
 	}
+
 	some := count
 	for some < len(can) && when[can[some]].at == last.at {
 		// As well as the last one.
 		some++
 	}
+
 	for _, at := range slices.Sorted(slices.Values(can[:some])) {
 		n.Places = append(n.Places, spots[at].place)
 	}
+
 	n.At, n.Now = time.Unix(0, last.at).In(s.Now.Location()), last.lease == nil
 	what := spotNames(spots, can[:some], count)
 	switch clock := prose.ClockTime(n.At, s.Now); {
@@ -205,10 +226,13 @@ func spotNames(spots []deviceOrSlice, can []int, count int) string {
 	case len(can) > count:
 		between = "/"
 	}
+
 	var names []string
+
 	for _, at := range slices.Sorted(slices.Values(can)) {
 		names = append(names, strings.TrimPrefix(spots[at].name, "GPU "))
 	}
+
 	return "GPU " + strings.Join(names, between)
 }
 

@@ -52,9 +52,11 @@ func findTroubles(s *status.Report) (parts []Part) {
 			t.leases = append(t.leases, lease)
 		}
 	}
+
 	for range s.Unavailable {
 		note(Unreadable, -1, "")
 	}
+
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		if key := troubleOf(d); key != "" {
@@ -64,6 +66,7 @@ func findTroubles(s *status.Report) (parts []Part) {
 			note(Drained, i, "")
 		}
 	}
+
 	// A lease of several devices is one lease.
 	told := map[string]bool{}
 	once := func(key Key, place int, l status.Lease) {
@@ -72,6 +75,7 @@ func findTroubles(s *status.Report) (parts []Part) {
 			note(key, place, l.ID)
 		}
 	}
+
 	eachSpot(s, func(place int, d *status.Device) {
 		if d.Use == status.Busy {
 			note(Unleased, place, "")
@@ -91,14 +95,17 @@ func findTroubles(s *status.Report) (parts []Part) {
 			}
 		}
 	})
+
 	for _, t := range all {
 		if t.count > 0 {
 			parts = append(parts, t.toPart())
 		}
 	}
+
 	if len(parts) == 0 {
 		return []Part{{Key: Well, Text: "nothing is broken"}}
 	}
+
 	return parts
 }
 

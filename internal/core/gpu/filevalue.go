@@ -38,6 +38,7 @@ func (o record) readNode(d *document, n *node, path string) error {
 	if n.kind != '{' {
 		return d.errorAt(n.begin, "%s must be an object", pathOrFile(path))
 	}
+
 	known := map[string]bool{}
 	for _, k := range o.keys {
 		known[k.name] = true
@@ -52,22 +53,28 @@ func (o record) readNode(d *document, n *node, path string) error {
 			return err
 		}
 	}
+
 	if o.extra == nil {
 		return nil
 	}
+
 	for _, m := range n.members {
 		if known[m.key] {
 			continue
 		}
+
 		if *o.extra == nil {
 			*o.extra = extraKeys{}
 		}
+
 		var raw bytes.Buffer
 		if err := json.Compact(&raw, d.data[m.value.begin:m.value.end]); err != nil {
 			return d.errorAt(m.value.begin, "%s: %v", joinPath(path, m.key), err)
 		}
+
 		(*o.extra)[m.key] = raw.Bytes()
 	}
+
 	return nil
 }
 
@@ -86,6 +93,7 @@ func (o record) missingKeyError(d *document, n *node, path, name string) error {
 		m := n.members[best]
 		return d.errorAt(m.at, "%s is not a key; the nearest valid key is %q: rename it", joinPath(path, m.key), name)
 	}
+
 	return d.errorAt(n.begin, "%s is missing: add it (a reading that is not known is null)", joinPath(path, name))
 }
 
@@ -101,22 +109,28 @@ func (o record) jsonValue() any {
 			}{k.name, v})
 		}
 	}
+
 	if o.extra == nil {
 		return out
 	}
+
 	var rest []string
+
 	for name := range *o.extra {
 		if !known[name] {
 			rest = append(rest, name)
 		}
 	}
+
 	slices.Sort(rest)
+
 	for _, name := range rest {
 		out = append(out, struct {
 			key   string
 			value any
 		}{name, (*o.extra)[name]})
 	}
+
 	return out
 }
 
@@ -132,15 +146,19 @@ func (l list[T]) readNode(d *document, n *node, path string) error {
 		*l.into = nil
 		return nil
 	}
+
 	if n.kind != '[' {
 		return d.errorAt(n.begin, "%s must be a list", path)
 	}
+
 	*l.into = make([]T, len(n.items))
+
 	for i := range n.items {
 		if err := l.item(&(*l.into)[i]).readNode(d, &n.items[i], fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -152,6 +170,7 @@ func (l list[T]) jsonValue() any {
 	for i := range *l.into {
 		out[i] = l.item(&(*l.into)[i]).jsonValue()
 	}
+
 	return out
 }
 
@@ -189,6 +208,7 @@ func (v number[N]) readNode(d *document, n *node, path string) error {
 	if n.kind != '0' {
 		return d.errorAt(n.begin, "%s must be a number", path)
 	}
+
 	// true for every integer type.
 	whole := N(1)/2 == 0
 	var got N
@@ -207,10 +227,13 @@ func (v number[N]) readNode(d *document, n *node, path string) error {
 		}
 		got = N(f)
 	}
+
 	if got < v.low || got > v.high {
 		return d.errorAt(n.begin, "%s is %s, outside %v to %v", path, n.text, v.low, v.high)
 	}
+
 	*v.into = got
+
 	return nil
 }
 
@@ -248,6 +271,7 @@ func (v text[S]) readNode(d *document, n *node, path string) error {
 	if n.kind != '"' && n.kind != 'n' {
 		return d.errorAt(n.begin, "%s must be a string", path)
 	}
+
 	s := S(prose.Clean(n.text))
 	if s == "" {
 		if v.filled {
@@ -256,6 +280,7 @@ func (v text[S]) readNode(d *document, n *node, path string) error {
 		*v.into = ""
 		return nil
 	}
+
 	if v.tidy != nil {
 		tidied, ok := v.tidy(s)
 		if !ok {
@@ -263,7 +288,9 @@ func (v text[S]) readNode(d *document, n *node, path string) error {
 		}
 		s = tidied
 	}
+
 	*v.into = s
+
 	return nil
 }
 
@@ -291,11 +318,14 @@ func (v instant) readNode(d *document, n *node, path string) error {
 	if n.kind == 'n' {
 		return nil
 	}
+
 	t, err := time.Parse(time.RFC3339Nano, n.text)
 	if n.kind != '"' || err != nil {
 		return d.errorAt(n.begin, "%s must be a time such as \"2026-01-31T14:05:00Z\"", path)
 	}
+
 	*v.into = t.UTC()
+
 	return nil
 }
 
@@ -314,6 +344,7 @@ func (v capability) readNode(d *document, n *node, path string) error {
 		return d.errorAt(n.begin, "%s must be a compute capability such as \"8.0\"", path)
 	}
 	*v.into = c
+
 	return nil
 }
 

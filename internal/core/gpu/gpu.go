@@ -275,6 +275,7 @@ func (m Machine) FillFromEarlier(earlier Machine, query Query) (whole Machine, s
 	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
 		return m, false
 	}
+
 	m.Devices = slices.Clone(m.Devices)
 	kept := map[UUID]bool{}
 	for i := range m.Devices {
@@ -282,25 +283,31 @@ func (m Machine) FillFromEarlier(earlier Machine, query Query) (whole Machine, s
 		if d.UUID != old.UUID || d.Index != old.Index || d.Problem == "" && d.UsesMIG() != old.UsesMIG() {
 			return m, false
 		}
+
 		if query.Wants(d) {
 			if d.Links == nil {
 				d.Links, d.NUMA = old.Links, old.NUMA
 			}
 			continue
 		}
+
 		if d.Problem != "" {
 			continue
 		}
+
 		// These are not read from the device.
 		old.Drained, old.XIDs = d.Drained, d.XIDs
 		*d, kept[old.UUID] = old, true
 	}
+
 	m.Processes = slices.Clone(m.Processes)
+
 	for _, p := range earlier.Processes {
 		if d, _, found := earlier.FindDevice(p.GPU); found && kept[d.UUID] {
 			m.Processes = append(m.Processes, p)
 		}
 	}
+
 	return m, true
 }
 
@@ -342,6 +349,7 @@ func (m *Machine) FindDevice(id UUID) (d *Device, mig *MIGDevice, ok bool) {
 		if d.UUID == id {
 			return d, nil, true
 		}
+
 		for j := range d.MIG {
 			if d.MIG[j].UUID == id {
 				return d, &d.MIG[j], true
@@ -360,12 +368,15 @@ func (m *Machine) ProcessesOn(id UUID) []Process {
 			ids[d.MIG[i].UUID] = true
 		}
 	}
+
 	var out []Process
+
 	for _, p := range m.Processes {
 		if ids[p.GPU] {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
@@ -377,18 +388,21 @@ func (m *Machine) DevicesUnder(pids []int) []string {
 			on[p.GPU] = true
 		}
 	}
+
 	var out []string
 	add := func(id UUID) {
 		if on[id] {
 			out = append(out, string(id))
 		}
 	}
+
 	for _, d := range m.Devices {
 		add(d.UUID)
 		for _, s := range d.MIG {
 			add(s.UUID)
 		}
 	}
+
 	return out
 }
 

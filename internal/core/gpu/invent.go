@@ -62,10 +62,12 @@ func InventMachine(spec string) (Machine, error) {
 	if spec == "demo" {
 		spec = "demo:4xA100-80GB"
 	}
+
 	kinds, ok := strings.CutPrefix(spec, "demo:")
 	if !ok {
 		return Machine{}, fmt.Errorf("cannot invent the machine %q: write demo, or demo:4xA100-80GB, or demo:2xL4+1xH100", spec)
 	}
+
 	m := Machine{Source: "invented", Processes: []Process{}}
 	next := map[Vendor]int{}
 	for part := range strings.SplitSeq(kinds, "+") {
@@ -79,6 +81,7 @@ func InventMachine(spec string) (Machine, error) {
 		if kind.chip && (count > 1 || next[kind.vendor] > 0) {
 			return Machine{}, fmt.Errorf("cannot invent the machine %q: %s is the processor of a machine, which has one of it: put it first, as in demo:1x%s", spec, kind.word, kind.word)
 		}
+
 		for range count {
 			d := kind.newDevice(next[kind.vendor], len(m.Devices))
 			d.splitIntoSlices(slices)
@@ -86,11 +89,14 @@ func InventMachine(spec string) (Machine, error) {
 			next[kind.vendor]++
 		}
 	}
+
 	m.Driver = "6.12.12"
 	if next[NVIDIA] > 0 {
 		m.Driver, m.CUDA = "580.95.05", "13.0"
 	}
+
 	m.linkDevices()
+
 	return m, nil
 }
 
@@ -105,6 +111,7 @@ func splitKind(s string) (count, name string, ok bool) {
 		}
 		name = name[1:]
 	}
+
 	return count, name, strings.IndexFunc(name, unicode.IsLetter) == 0
 }
 
@@ -113,11 +120,13 @@ func parseKind(spec, part string) (int, model, []string, error) {
 	fail := func(format string, args ...any) (int, model, []string, error) {
 		return 0, model{}, nil, fmt.Errorf("cannot invent the machine %q: %s", spec, fmt.Sprintf(format, args...))
 	}
+
 	whole, layout, split := strings.Cut(part, ":")
 	number, name, ok := splitKind(whole)
 	if !ok {
 		return fail("%q is not a kind of device: write a number, an x and a model, such as 4xA100-80GB", whole)
 	}
+
 	count := 1
 	if number != "" {
 		n, err := strconv.Atoi(number)
@@ -126,21 +135,27 @@ func parseKind(spec, part string) (int, model, []string, error) {
 		}
 		count = n
 	}
+
 	var words []string
+
 	for _, k := range knownModels() {
 		if !strings.EqualFold(k.word, name) {
 			words = append(words, k.word)
 			continue
 		}
+
 		if !split {
 			return count, k, nil, nil
 		}
+
 		slices, err := k.parseLayout(layout)
 		if err != nil {
 			return fail("%v", err)
 		}
+
 		return count, k, slices, nil
 	}
+
 	return fail("the model %q is not known: write one of %s", name, strings.Join(words, ", "))
 }
 
@@ -149,9 +164,11 @@ func (k model) parseLayout(text string) ([]string, error) {
 	if k.vendor != NVIDIA || k.compute.Major < 8 || k.compute.Minor != 0 {
 		return nil, fmt.Errorf("a %s cannot be split into MIG devices: use A100-40GB, A100-80GB, H100, H200 or B200", k.word)
 	}
+
 	var out []string
 	var units int
 	var room Bytes
+
 	for part := range strings.SplitSeq(text, ",") {
 		profile, times, repeated := strings.Cut(part, "*")
 		n := 1
@@ -159,18 +176,23 @@ func (k model) parseLayout(text string) ([]string, error) {
 		if repeated {
 			n, err = strconv.Atoi(times)
 		}
+
 		g, memory, ok := sliceSize(profile)
 		if err != nil || !ok || n < 1 || n > 7 {
 			return nil, fmt.Errorf("%q is not a MIG layout: write it as 1g.10gb*7 or 3g.40gb,1g.10gb*2", part)
 		}
+
 		units, room = units+n*g, room+Bytes(n)*memory
+
 		for range n {
 			out = append(out, profile)
 		}
 	}
+
 	if units > 7 || room > k.memory+GiB {
 		return nil, fmt.Errorf("%q asks for more than the 7 compute slices and %v of a %s: leave some out", text, k.memory, k.word)
 	}
+
 	return out, nil
 }
 
@@ -180,8 +202,10 @@ func sliceSize(profile string) (int, Bytes, bool) {
 	if got == nil {
 		return 0, 0, false
 	}
+
 	g, _ := strconv.Atoi(got[1])
 	gib, _ := strconv.Atoi(got[2])
+
 	return g, Bytes(gib) * GiB, gib > 0
 }
 
@@ -203,17 +227,21 @@ func (k model) newDevice(index, place int) Device {
 		ClockSMMax:     new(k.clock),
 		ClockEvents:    []string{},
 	}
+
 	if k.chip {
 		d.Integrated, d.MainMemory, d.MainAvailable = new(true), new(k.memory), new(k.memory-4*GiB)
 		d.MemoryTotal, d.MemoryUsed, d.MemoryReserved = nil, nil, nil
 	}
+
 	if k.server {
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = new(true), new(int64(0)), new(int64(0))
 	}
+
 	if k.vendor == AMD {
 		d.UUID = UUID(fmt.Sprintf("GPU-%x", id[:8]))
 		return d
 	}
+
 	d.UUID = formatUUID("GPU-", id)
 	d.Minor = new(index)
 	d.RecoveryAction, d.ComputeMode = "none", "default"
@@ -221,9 +249,11 @@ func (k model) newDevice(index, place int) Device {
 	if k.server && k.compute.Major >= 8 {
 		d.RemappedRows = new(RemappedRows{})
 	}
+
 	if k.compute.Major >= 8 && k.compute.Minor == 0 {
 		d.MIGMode = new(false)
 	}
+
 	return d
 }
 
@@ -232,8 +262,10 @@ func (d *Device) splitIntoSlices(profiles []string) {
 	if len(profiles) == 0 {
 		return
 	}
+
 	// The driver reports no utilisation of a split device.
 	d.MIGMode, d.Utilization = new(true), nil
+
 	for i, profile := range profiles {
 		_, memory, _ := sliceSize(profile)
 		d.MIG = append(d.MIG, MIGDevice{
@@ -253,12 +285,14 @@ func (m *Machine) linkDevices() {
 	for _, k := range knownModels() {
 		fabric[k.name] = k.fabric
 	}
+
 	n := len(m.Devices)
 	socket := func(i int) int { return i * 2 / max(n, 2) }
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		d.NUMA = new(socket(i))
 		d.Links = make([]Link, n)
+
 		for j, other := range m.Devices {
 			switch {
 			case i == j:

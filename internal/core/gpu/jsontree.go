@@ -46,6 +46,7 @@ func (d *document) parseDocument() (node, error) {
 	if !utf8.Valid(d.data) {
 		return node{}, d.errorAt(invalidUTF8At(d.data), "the text is not UTF-8: save the file as UTF-8")
 	}
+
 	// A strict pass first: it rejects trailing data, excessive depth and syntax errors before the tree is built.
 	if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil {
 		at := len(d.data)
@@ -54,8 +55,10 @@ func (d *document) parseDocument() (node, error) {
 		}
 		return node{}, d.errorAt(at, "the text is not JSON: %v", err)
 	}
+
 	d.dec = json.NewDecoder(bytes.NewReader(d.data))
 	d.dec.UseNumber()
+
 	return d.readValue()
 }
 
@@ -66,6 +69,7 @@ func (d *document) readValue() (node, error) {
 	if err != nil {
 		return n, d.errorAt(n.begin, "the text is not JSON: %v", err)
 	}
+
 	switch t := token.(type) {
 	case json.Delim:
 		n.kind = byte(t)
@@ -79,7 +83,9 @@ func (d *document) readValue() (node, error) {
 	case nil:
 		n.kind = 'n'
 	}
+
 	n.end = int(d.dec.InputOffset())
+
 	return n, err
 }
 
@@ -93,16 +99,20 @@ func (d *document) readMembers(n *node) error {
 			if err != nil {
 				return d.errorAt(m.at, "the text is not JSON: %v", err)
 			}
+
 			m.key, _ = token.(string)
 			if seen[m.key] {
 				return d.errorAt(m.at, "the key %q is twice in the same object: remove one", m.key)
 			}
+
 			seen[m.key] = true
 		}
+
 		value, err := d.readValue()
 		if err != nil {
 			return err
 		}
+
 		if n.kind == '{' {
 			m.value = value
 			n.members = append(n.members, m)
@@ -111,6 +121,7 @@ func (d *document) readMembers(n *node) error {
 		}
 	}
 	_, err := d.dec.Token()
+
 	return err
 }
 
@@ -128,6 +139,7 @@ func (d *document) errorAt(at int, format string, args ...any) error {
 	before := d.data[:min(at, len(d.data))]
 	line := 1 + bytes.Count(before, []byte{'\n'})
 	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+
 	return fmt.Errorf("cannot read machine file: line %d, column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
@@ -155,6 +167,7 @@ func (o orderedObject) MarshalJSON() ([]byte, error) {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	out.WriteByte('{')
+
 	for i, m := range o {
 		if i > 0 {
 			out.WriteByte(',')
@@ -167,6 +180,8 @@ func (o orderedObject) MarshalJSON() ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", m.key, err)
 		}
 	}
+
 	out.WriteByte('}')
+
 	return out.Bytes(), nil
 }

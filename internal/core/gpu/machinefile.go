@@ -26,11 +26,13 @@ func DecodeMachine(data []byte) (Machine, error) {
 	if len(data) > fileLimit {
 		return Machine{}, fmt.Errorf("cannot read machine file: it is larger than %v: record a smaller one with gpuard status --record", Bytes(fileLimit))
 	}
+
 	d := &document{data: bytes.TrimPrefix(data, []byte("\ufeff"))}
 	root, err := d.parseDocument()
 	if err != nil {
 		return Machine{}, err
 	}
+
 	var m Machine
 	if err := d.checkSchema(&root); err != nil {
 		return Machine{}, err
@@ -41,7 +43,9 @@ func DecodeMachine(data []byte) (Machine, error) {
 	if err := d.checkDevices(&root, &m); err != nil {
 		return Machine{}, err
 	}
+
 	m.Source = "file"
+
 	return m, nil
 }
 
@@ -57,6 +61,7 @@ func (m Machine) Encode() ([]byte, error) {
 	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
 		return nil, fmt.Errorf("cannot write machine file: %w", err)
 	}
+
 	return append(bytes.TrimSpace(out.Bytes()), '\n'), nil
 }
 
@@ -71,10 +76,12 @@ func (d *document) checkSchema(root *node) error {
 	if n == nil || n.kind == '"' && n.text == fileSchema {
 		return nil
 	}
+
 	name, major, _ := strings.Cut(n.text, "/")
 	if _, err := strconv.Atoi(major); name == "gpuard.machine" && err == nil {
 		return d.errorAt(n.begin, "schema is %q and this gpuard reads only %q: use the version of gpuard that recorded it", n.text, fileSchema)
 	}
+
 	return d.errorAt(n.begin, "schema must be %q: record a machine with gpuard status --record", fileSchema)
 }
 
@@ -212,16 +219,19 @@ func (d *document) checkDevices(root *node, m *Machine) error {
 		owner[id] = path
 		return nil
 	}
+
 	index := map[string]int{}
 	for i := range m.Devices {
 		dev, n, path := &m.Devices[i], &gpus.items[i], fmt.Sprintf("gpus[%d]", i)
 		if err := claim(dev.UUID, n, path); err != nil {
 			return err
 		}
+
 		place := fmt.Sprintf("%s:%d", dev.Vendor, dev.Index)
 		if first, taken := index[place]; taken {
 			return d.errorAt(n.findKey("index").begin, "%s.index is %d, as is gpus[%d].index: give each %s device its own", path, dev.Index, first, dev.Vendor)
 		}
+
 		index[place] = i
 		if err := d.checkMemory(n, path, dev.MemoryTotal, dev.MemoryUsed); err != nil {
 			return err
@@ -232,6 +242,7 @@ func (d *document) checkDevices(root *node, m *Machine) error {
 		if dev.Links != nil && len(dev.Links) != len(m.Devices) {
 			return d.errorAt(n.findKey("links").begin, "%s.links has %d entries for %d devices: write one for each, in the order of gpus", path, len(dev.Links), len(m.Devices))
 		}
+
 		for j := range dev.MIG {
 			slice, at, path := &dev.MIG[j], &n.findKey("mig").items[j], fmt.Sprintf("%s.mig[%d]", path, j)
 			if err := claim(slice.UUID, at, path); err != nil {
@@ -242,6 +253,7 @@ func (d *document) checkDevices(root *node, m *Machine) error {
 			}
 		}
 	}
+
 	for i, p := range m.Processes {
 		if p.PID == 0 && p.Outside == 0 {
 			return d.errorAt(root.findKey("processes").items[i].findKey("pid").begin, "processes[%d].pid is 0: write a number from 1 to %d, or outside_pid beside it", i, pidLimit)
@@ -250,6 +262,7 @@ func (d *document) checkDevices(root *node, m *Machine) error {
 			return d.errorAt(root.findKey("processes").items[i].findKey("gpu").begin, "processes[%d].gpu is %q, which no device in this file has: write the uuid of one of gpus or of its mig devices", i, p.GPU)
 		}
 	}
+
 	return nil
 }
 
@@ -313,6 +326,8 @@ func tidyPCI(s string) (string, bool) {
 	if parts == nil {
 		return "", false
 	}
+
 	domain, err := strconv.ParseUint("0"+parts[1], 16, 33)
+
 	return fmt.Sprintf("%04x:%s", domain, parts[2]), err == nil
 }

@@ -43,6 +43,7 @@ func (d *Device) dropImplausible() {
 	if d.MemoryTotal != nil {
 		most = *d.MemoryTotal
 	}
+
 	keepWithin(&d.MemoryUsed, 0, most)
 	keepWithin(&d.MemoryReserved, 0, most)
 	keepWithin(&d.Utilization, 0, 1)
@@ -50,11 +51,13 @@ func (d *Device) dropImplausible() {
 	keepWithin(&d.Temperature, -mostCelsius, mostCelsius)
 	keepWithin(&d.TempSlowdown, 1, mostCelsius)
 	keepWithin(&d.TempMargin, -mostCelsius, 2*mostCelsius)
+
 	for _, celsius := range []**int{&d.Temperature, &d.TempMargin} {
 		if *celsius != nil && **celsius == notAvailable {
 			*celsius = nil
 		}
 	}
+
 	keepWithin(&d.Power, 0, mostWatts)
 	keepWithin(&d.PowerLimit, 0, mostWatts)
 	keepWithin(&d.Energy, 0, mostJoules)
@@ -66,12 +69,15 @@ func (d *Device) dropImplausible() {
 	if r := d.RemappedRows; r != nil && (!isWithin(r.Correctable, 0, mostRows) || !isWithin(r.Uncorrectable, 0, mostRows)) {
 		d.RemappedRows = nil
 	}
+
 	if p := d.RetiredPages; p != nil && (!isWithin(p.SingleBit, 0, mostRows) || !isWithin(p.DoubleBit, 0, mostRows)) {
 		d.RetiredPages = nil
 	}
+
 	if c := d.Compute; c != nil && (!isWithin(c.Major, 1, mostVersion) || !isWithin(c.Minor, 0, mostVersion)) {
 		d.Compute = nil
 	}
+
 	for i := range d.MIG {
 		keepWithin(&d.MIG[i].MemoryTotal, 1, most)
 		keepWithin(&d.MIG[i].MemoryUsed, 0, most)

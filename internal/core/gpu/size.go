@@ -27,10 +27,12 @@ func ParseBytes(s string) (Bytes, error) {
 	if !ok || digits == "" || strings.ContainsAny(digits, "eExXpPnN+-_") {
 		return 0, fmt.Errorf("cannot read the size %q: write a number and a unit, such as 20G or 500M", s)
 	}
+
 	n, err := strconv.ParseFloat(digits, 64)
 	if err != nil || n*float64(unit) > float64(math.MaxInt64)/2 {
 		return 0, fmt.Errorf("cannot read the size %q: write a number and a unit, such as 20G or 500M", s)
 	}
+
 	return Bytes(math.Round(n * float64(unit))), nil
 }
 
@@ -65,9 +67,11 @@ func ParseCapability(s string) (Capability, error) {
 	if err == nil && dotted {
 		b, err = strconv.ParseUint(minor, 10, 8)
 	}
+
 	if err != nil {
 		return Capability{}, fmt.Errorf("cannot read the compute capability %q: write it as 8.0", s)
 	}
+
 	return Capability{int(a), int(b)}, nil
 }
 

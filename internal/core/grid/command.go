@@ -47,6 +47,7 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 	if len(words) == 0 {
 		return nil, errors.New("cannot start anything: there is no command; write it after --, such as: gpuard sweep --over seed=1..5 -- python train.py --seed {{.seed}}")
 	}
+
 	used := map[string]bool{}
 	for _, text := range words {
 		w := commandWord{text: text}
@@ -56,6 +57,7 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 			if err != nil {
 				return nil, fmt.Errorf("cannot read %q: %s; a parameter is written {{.name}}", text, plainTemplate(err))
 			}
+
 			for _, name := range templateNames(w.made.Root) {
 				used[name] = true
 				if name != ordinalName && !slices.Contains(g.Names, name) {
@@ -65,6 +67,7 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 		}
 		c.words = append(c.words, w)
 	}
+
 	c.Unused = slices.DeleteFunc(slices.Clone(g.Names), func(n string) bool { return used[n] })
 	if g.Len() > 0 {
 		// An error that only execution shows appears in the first run.
@@ -72,6 +75,7 @@ func ParseCommand(words []string, g *Grid) (*Command, error) {
 			return nil, err
 		}
 	}
+
 	return c, nil
 }
 
@@ -96,6 +100,7 @@ func templateNames(n parse.Node) []string {
 			walk(p)
 		}
 	}
+
 	branch := func(b *parse.BranchNode) {
 		pipe(b.Pipe)
 		walk(b.List)
@@ -103,6 +108,7 @@ func templateNames(n parse.Node) []string {
 			walk(b.ElseList)
 		}
 	}
+
 	walk = func(n parse.Node) {
 		switch n := n.(type) {
 		case *parse.ListNode:
@@ -131,7 +137,9 @@ func templateNames(n parse.Node) []string {
 			branch(&n.BranchNode)
 		}
 	}
+
 	walk(n)
+
 	return slices.Sorted(maps.Keys(names))
 }
 
@@ -140,28 +148,34 @@ func (c *Command) Words(i int) ([]string, error) {
 	if c.grid.Commands != nil {
 		return c.grid.Commands[i], nil
 	}
+
 	data := map[string]any{ordinalName: i}
 	for at, value := range c.grid.ValuesOf(i) {
 		data[c.grid.Names[at]] = value
 	}
+
 	out := make([]string, len(c.words))
 	for at, w := range c.words {
 		out[at] = w.text
 		if w.made == nil {
 			continue
 		}
+
 		var b strings.Builder
 		if err := w.made.Execute(&b, data); err != nil {
 			return nil, fmt.Errorf("cannot make %q for run %d: %s", w.text, i, plainTemplate(err))
 		}
+
 		out[at] = b.String()
 	}
+
 	switch {
 	case out[0] == "":
 		return nil, fmt.Errorf("cannot start run %d: the first word, %q, is empty", i, c.words[0].text)
 	case slices.ContainsFunc(out, func(w string) bool { return strings.ContainsRune(w, 0) }):
 		return nil, fmt.Errorf("cannot start run %d: a word has a NUL character, which no argument can have", i)
 	}
+
 	return out, nil
 }
 
@@ -178,5 +192,6 @@ func (c *Command) Programs() []string {
 	for _, words := range c.grid.Commands {
 		names[words[0]] = true
 	}
+
 	return slices.Sorted(maps.Keys(names))
 }

@@ -43,6 +43,7 @@ func ResultOf(s *batchlog.State, g *Grid, i int) Result {
 			out.Parameters[g.Names[at]] = value
 		}
 	}
+
 	switch r.Phase {
 	case batchlog.Waiting, batchlog.Begun:
 	case batchlog.Running:
@@ -52,6 +53,7 @@ func ResultOf(s *batchlog.State, g *Grid, i int) Result {
 	case batchlog.Failed, batchlog.Cancelled:
 		out.State = "failed"
 	}
+
 	last := r.LastEvent()
 	if last.Kind == batchlog.End {
 		out.Signal = last.Signal
@@ -60,7 +62,9 @@ func ResultOf(s *batchlog.State, g *Grid, i int) Result {
 		}
 		out.Seconds, out.Problem = last.Seconds, last.Problem+last.Fault
 	}
+
 	out.Devices = append(out.Devices, last.Devices...)
+
 	return out
 }
 
@@ -80,6 +84,7 @@ func WriteCSV(w io.Writer, s *batchlog.State, g *Grid) error {
 		}
 		head = append(head, name)
 	}
+
 	// An error is kept, and returned by Error.
 	_ = out.Write(append(head, fixedColumns()[1:]...))
 	for i := range s.Runs {
@@ -88,17 +93,22 @@ func WriteCSV(w io.Writer, s *batchlog.State, g *Grid) error {
 		for _, name := range g.Names {
 			row = append(row, r.Parameters[name])
 		}
+
 		exit, indices, uuids := "", []string{}, []string{}
 		if r.Exit != nil {
 			exit = strconv.Itoa(*r.Exit)
 		}
+
 		for _, d := range r.Devices {
 			indices, uuids = append(indices, strconv.Itoa(d.Index)), append(uuids, string(d.UUID))
 		}
+
 		_ = out.Write(append(row, r.State, exit, r.Signal, strconv.Itoa(r.Starts), strconv.FormatFloat(r.Seconds, 'f', 3, 64),
 			strings.Join(indices, " "), strings.Join(uuids, " "), r.Log))
 	}
+
 	out.Flush()
+
 	return out.Error()
 }
 
@@ -112,14 +122,17 @@ func WriteJSON(w io.Writer, s *batchlog.State, g *Grid) error {
 		if err != nil {
 			return err
 		}
+
 		end := ",\n"
 		if i == 0 {
 			end = "\n"
 		}
+
 		if _, err := fmt.Fprintf(w, "%s%s", end, line); err != nil {
 			return err
 		}
 	}
 	_, err := io.WriteString(w, "\n]}\n")
+
 	return err
 }

@@ -45,6 +45,7 @@ func (g *Grid) Len() int {
 	for _, axis := range g.Axes {
 		n *= len(axis)
 	}
+
 	return n
 }
 
@@ -58,6 +59,7 @@ func (g *Grid) ValuesOf(i int) []string {
 		out[a] = g.Axes[a][i%len(g.Axes[a])]
 		i /= len(g.Axes[a])
 	}
+
 	return out
 }
 
@@ -91,16 +93,19 @@ func Product(over []string) (Grid, error) {
 		if err := checkName(name, g.Names); err != nil {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
+
 		values, err := parseAxis(list)
 		if err != nil {
 			return g, fmt.Errorf("cannot read --over %q: %w", text, err)
 		}
+
 		g.Names, g.Axes = append(g.Names, name), append(g.Axes, values)
 		n *= len(values)
 		if n > MaxRuns {
 			return g, tooManyRuns(over)
 		}
 	}
+
 	return g, nil
 }
 

@@ -33,6 +33,7 @@ func parseAxis(list string) (values []string, err error) {
 	case err != nil:
 		return nil, fmt.Errorf(`%w; put a value with a comma or a quote in double quotes, and write a quote in it twice`, plainCSV(err))
 	}
+
 	for _, item := range items {
 		switch {
 		case item == "":
@@ -41,15 +42,18 @@ func parseAxis(list string) (values []string, err error) {
 			values = append(values, item)
 			continue
 		}
+
 		more, err := expandRange(item)
 		if err != nil {
 			return nil, err
 		}
+
 		values = append(values, more...)
 		if len(values) > MaxRuns {
 			return nil, fmt.Errorf("that is %d values, and a sweep has at most %d runs", len(values), MaxRuns)
 		}
 	}
+
 	return values, nil
 }
 
@@ -69,9 +73,11 @@ func largerStep(way *big.Rat) string {
 	for !few(step) {
 		step.Mul(step, ten)
 	}
+
 	for smaller := new(big.Rat).Quo(step, ten); few(smaller); smaller.Quo(step, ten) {
 		step.Set(smaller)
 	}
+
 	return strings.TrimSuffix(strings.TrimRight(step.FloatString(100), "0"), ".")
 }
 
@@ -82,14 +88,17 @@ func expandRange(text string) ([]string, error) {
 	if parts == nil {
 		return nil, fmt.Errorf("%q is no range: write FIRST..LAST or FIRST..LAST:STEP in plain numbers, such as 1..10 or 0..1:0.25", text)
 	}
+
 	rat := func(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
 	first, last, step := rat(parts[1]), rat(parts[2]), big.NewRat(1, 1)
 	if parts[3] != "" {
 		step = rat(parts[3])
 	}
+
 	if step.Sign() <= 0 {
 		return nil, fmt.Errorf("the range %q has the step %s: write one above 0; a range that goes down begins with its larger end, such as 10..1:3", text, parts[3])
 	}
+
 	way := new(big.Rat).Sub(last, first)
 	down := way.Sign() < 0
 	steps := new(big.Rat).Quo(way.Abs(way), step)
@@ -98,14 +107,17 @@ func expandRange(text string) ([]string, error) {
 		return nil, fmt.Errorf("the range %q has %s values, and a sweep has at most %d runs; write a larger step (%s..%s:%s)",
 			text, count.Add(count, big.NewInt(1)), MaxRuns, parts[1], parts[2], largerStep(way))
 	}
+
 	if down {
 		step.Neg(step)
 	}
+
 	places, width := max(countDecimals(parts[1]), countDecimals(parts[3])), paddedWidth(parts[1], parts[2])
 	out := make([]string, 0, count.Int64()+1)
 	for at := first; int64(len(out)) <= count.Int64(); at = new(big.Rat).Add(at, step) {
 		out = append(out, padNumber(at.FloatString(places), width))
 	}
+
 	return out, nil
 }
 
@@ -125,6 +137,7 @@ func paddedWidth(ends ...string) (width int) {
 	if !zero {
 		return 0
 	}
+
 	return width
 }
 
@@ -141,6 +154,7 @@ func padNumber(number string, width int) string {
 func ReadTable(data []byte) (Grid, error) {
 	var g Grid
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+
 	// Counted here, for a plainer error.
 	r.FieldsPerRecord = -1
 	head, err := r.Read()
@@ -150,13 +164,16 @@ func ReadTable(data []byte) (Grid, error) {
 	if err != nil {
 		return g, err
 	}
+
 	for _, name := range head {
 		if err := checkName(strings.TrimSpace(name), g.Names); err != nil {
 			return g, fmt.Errorf("line 1: %w", err)
 		}
 		g.Names = append(g.Names, strings.TrimSpace(name))
 	}
+
 	g.Rows = [][]string{}
+
 	for {
 		row, err := r.Read()
 		switch {

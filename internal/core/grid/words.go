@@ -29,11 +29,14 @@ func ReadCommands(data []byte) (Grid, error) {
 		if len(g.Commands) == MaxRuns {
 			return g, fmt.Errorf("it has more than %d commands, which is the most that a sweep runs", MaxRuns)
 		}
+
 		g.Commands = append(g.Commands, words)
 	}
+
 	if len(g.Commands) == 0 {
 		return g, errors.New("it has no command; write one per line")
 	}
+
 	return g, nil
 }
 
@@ -59,5 +62,6 @@ func splitLine(line string) ([]string, error) {
 	if err == nil && strings.Contains(strings.Join(words, ""), "\x00") {
 		err = errors.New("it has a NUL character, which no argument can have")
 	}
+
 	return words, err
 }

@@ -14,10 +14,12 @@ func composeFile(w *Work) string {
 	for _, word := range startCommand(w) {
 		words = append(words, escapeDollars(word))
 	}
+
 	env := object{}
 	for _, v := range jobVariables(w) {
 		env = append(env, field{v.Name, escapeDollars(v.Value)})
 	}
+
 	s := object{{"image", escapeDollars(w.Image)}, {"entrypoint", words}, {"command", []string{}}}.
 		withField(w.Folder != "", "working_dir", escapeDollars(w.Folder)).
 		withField(true, "environment", env).
@@ -26,6 +28,7 @@ func composeFile(w *Work) string {
 		withField(w.Spec.Grace > 0, "stop_grace_period", w.Spec.Grace.String()).
 		withField(sharesMemory(w), "shm_size", "8gb").
 		withField(len(composeLabels(w)) > 0, "labels", composeLabels(w))
+
 	if !w.Spec.CPU {
 		devices := object{{"driver", "nvidia"}}.
 			withField(len(w.Spec.Devices) > 0, "device_ids", w.Spec.Devices).
@@ -33,6 +36,7 @@ func composeFile(w *Work) string {
 			withField(true, "capabilities", []string{"gpu"})
 		s = append(s, field{"deploy", object{{"resources", object{{"reservations", object{{"devices", []object{devices}}}}}}}})
 	}
+
 	return object{{"name", objectName(w)}, {"services", object{{hostLabel(jobName(w)), s}}}}.yamlDocument()
 }
 

@@ -164,10 +164,12 @@ func Write(t Target, w Work, site policy.Slurm) (Output, error) {
 		sum := sha256.Sum256(text)
 		w.ID = hex.EncodeToString(sum[:4])
 	}
+
 	out := Output{ID: w.ID, Verdicts: verdicts}
 	if err := refusalError(t, out.Verdicts); err != nil {
 		return out, err
 	}
+
 	switch t {
 	case Slurm:
 		out.Name, out.Text = slurmJobName(jobName(&w)), sbatchScript(&w, site)
@@ -176,6 +178,7 @@ func Write(t Target, w Work, site policy.Slurm) (Output, error) {
 	case Compose:
 		out.Name, out.Text = objectName(&w), composeFile(&w)
 	}
+
 	return out, nil
 }
 
@@ -195,6 +198,7 @@ func refusalError(t Target, verdicts []Verdict) error {
 	if len(why) == 0 {
 		return nil
 	}
+
 	return &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot write the job for %s: %s", t.Title(), strings.Join(why, "; ")), Remedy: strings.Join(do, "; ")}
 }
 
@@ -212,10 +216,12 @@ func startCommand(w *Work) []string {
 	if r == nil || !r.Torchrun {
 		return w.Spec.Command
 	}
+
 	count := r.Count
 	if count == 0 {
 		count = max(1, w.Spec.GPUs, len(w.Spec.Devices))
 	}
+
 	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, portableTorchrun(w.Spec.Command))
 }
 
@@ -226,13 +232,16 @@ func portableTorchrun(words []string) []string {
 	if err != nil {
 		return words
 	}
+
 	options := t.Options
 	if t.Module {
 		options = append(options, "--module")
 	}
+
 	if t.Plain {
 		options = append(options, "--no_python")
 	}
+
 	return slices.Concat(options, t.Script)
 }
 
@@ -247,12 +256,14 @@ func sharesMemory(w *Work) bool {
 func jobVariables(w *Work) []Variable {
 	const order = "CUDA_DEVICE_ORDER"
 	var vars []Variable
+
 	switch own := func(v Variable) bool { return v.Name == order }; {
 	case w.Spec.CPU:
 		vars = hidingVariables()
 	case !slices.ContainsFunc(w.Env, own):
 		vars = []Variable{{order, "PCI_BUS_ID"}}
 	}
+
 	return append(vars, w.Env...)
 }
 

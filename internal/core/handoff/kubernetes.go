@@ -22,12 +22,15 @@ func jobManifest(w *Work, claims bool) string {
 	if claims {
 		text = claimTemplate(w).yamlDocument() + "---\n"
 	}
+
 	doc := object{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", objectMetadata(w, objectLabels(w).withField(w.Queue != "", "kueue.x-k8s.io/queue-name", w.Queue)).
 		withField(len(jobAnnotations(w)) > 0, "annotations", jobAnnotations(w))}}
+
 	spec := object{}.withField(w.Held, "suspend", true)
 	spec = append(spec, repeatSpec(w)...)
 	spec = append(spec, field{"ttlSecondsAfterFinished", jobTTLSeconds},
 		field{"template", object{{"metadata", object{{"labels", objectLabels(w)}}}, {"spec", podSpec(w, claims)}}})
+
 	return text + append(doc, field{"spec", spec}).yamlDocument()
 }
 
@@ -56,6 +59,7 @@ func repeatSpec(w *Work) object {
 			failures = 1<<31 - 1
 		}
 	}
+
 	limit, fails := "backoffLimit", "FailJob"
 	spec := object{}
 	if n := len(w.Array.Tasks); n > 0 {
@@ -66,10 +70,12 @@ func repeatSpec(w *Work) object {
 		}
 		spec = object{{"completionMode", "Indexed"}, {"completions", n}, {"parallelism", together}}
 	}
+
 	spec = append(spec, field{limit, failures})
 	if w.Care.Retries == 0 || w.Care.Any {
 		return spec
 	}
+
 	return append(spec, field{"podFailurePolicy", object{{"rules", []object{
 		{{"action", "Count"}, {"onPodConditions", []object{{{"type", "DisruptionTarget"}, {"status", "True"}}}}},
 		{{"action", fails}, {"onExitCodes", object{{"operator", "NotIn"}, {"values", intList{0}}}}},
@@ -81,18 +87,23 @@ func podSpec(w *Work, claims bool) object {
 	spec := object{{"restartPolicy", "Never"}}.
 		withField(limit, "activeDeadlineSeconds", ceilSeconds(w.Spec.Timeout)).
 		withField(w.Spec.Grace > 0, "terminationGracePeriodSeconds", ceilSeconds(w.Spec.Grace))
+
 	if !w.Spec.CPU {
 		spec = append(spec, field{"tolerations", []object{{{"key", "nvidia.com/gpu"}, {"operator", "Exists"}, {"effect", "NoSchedule"}}}})
 	}
+
 	if !w.Spec.CPU && !claims {
 		spec = append(spec, field{"affinity", object{{"nodeAffinity", object{{"requiredDuringSchedulingIgnoredDuringExecution", object{{"nodeSelectorTerms", nodeSelectorTerms(w)}}}}}}})
 	}
+
 	if claims {
 		spec = append(spec, field{"resourceClaims", []object{{{"name", "gpus"}, {"resourceClaimTemplateName", objectName(w)}}}})
 	}
+
 	if sharesMemory(w) {
 		spec = append(spec, field{"volumes", []object{{{"name", "shm"}, {"emptyDir", object{{"medium", "Memory"}}}}}})
 	}
+
 	return append(spec, field{"containers", []object{containerSpec(w, claims)}})
 }
 
@@ -101,18 +112,22 @@ func containerSpec(w *Work, claims bool) object {
 	for i, word := range startCommand(w) {
 		words[i] = escapeExpansion(word)
 	}
+
 	c := object{{"name", "main"}, {"image", w.Image}, {"command", words}}.withField(w.Folder != "", "workingDir", w.Folder)
 	var env []object
 	if len(w.Array.Tasks) > 0 {
 		env = append(env, object{{"name", "GPUARD_ARRAY_TASK"}, {"valueFrom", object{{"fieldRef", object{{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}}}})
 	}
+
 	for _, v := range jobVariables(w) {
 		env = append(env, object{{"name", v.Name}, {"value", escapeExpansion(v.Value)}})
 	}
+
 	c = append(c, field{"env", env})
 	if sharesMemory(w) {
 		c = append(c, field{"volumeMounts", []object{{{"name", "shm"}, {"mountPath", "/dev/shm"}}}})
 	}
+
 	switch {
 	case claims:
 		c = append(c, field{"resources", object{{"claims", []object{{{"name", "gpus"}}}}}})
@@ -121,6 +136,7 @@ func containerSpec(w *Work, claims bool) object {
 	case !w.Spec.CPU:
 		c = append(c, field{"resources", object{{"limits", object{{"nvidia.com/gpu", w.Spec.GPUs}}}}})
 	}
+
 	return c
 }
 
@@ -139,24 +155,30 @@ func nodeSelectorTerms(w *Work) []object {
 	label := func(key, operator string, values ...string) object {
 		return object{{"key", key}, {"operator", operator}, {"values", values}}
 	}
+
 	terms := []object{label("nvidia.com/gpu.sharing-strategy", "NotIn", "time-slicing", "mps")}
 	if w.Spec.Model != "" {
 		terms = append(terms, label("nvidia.com/gpu.product", "In", productLabel(w.Spec.Model)))
 	}
+
 	if w.Spec.Memory > 0 {
 		terms = append(terms, label("nvidia.com/gpu.memory", "Gt", strconv.FormatInt(ceilMebibytes(w.Spec.Memory)-1, 10)))
 	}
+
 	c := w.Spec.MinCompute
 	if c == nil {
 		return []object{{{"matchExpressions", terms}}}
 	}
+
 	const major, minor = "nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"
 	more := func(extra ...object) object {
 		return object{{"matchExpressions", append(terms[:len(terms):len(terms)], extra...)}}
 	}
+
 	if c.Minor == 0 {
 		return []object{more(label(major, "Gt", strconv.Itoa(c.Major-1)))}
 	}
+
 	return []object{more(label(major, "Gt", strconv.Itoa(c.Major))), more(label(major, "In", strconv.Itoa(c.Major)), label(minor, "Gt", strconv.Itoa(c.Minor-1)))}
 }
 
@@ -166,13 +188,16 @@ func claimTemplate(w *Work) object {
 	if w.Spec.MIG != "" {
 		class, count = "mig.nvidia.com", 1
 	}
+
 	if len(w.Spec.Devices) > 0 {
 		count = len(w.Spec.Devices)
 	}
+
 	exactly := object{{"deviceClassName", class}, {"allocationMode", "ExactCount"}, {"count", count}}
 	if e := deviceSelector(w); e != "" {
 		exactly = append(exactly, field{"selectors", []object{{{"cel", object{{"expression", e}}}}}})
 	}
+
 	return object{{"apiVersion", "resource.k8s.io/v1"}, {"kind", "ResourceClaimTemplate"}, {"metadata", objectMetadata(w, objectLabels(w))},
 		{"spec", object{{"spec", object{{"devices", object{{"requests", []object{{{"name", "gpu"}, {"exactly", exactly}}}}}}}}}}}
 }
@@ -185,26 +210,33 @@ func deviceSelector(w *Work) string {
 	attribute := func(name, none string) string {
 		return fmt.Sprintf("device.attributes['%s'].?%s.orValue(%s)", draDriver, name, none)
 	}
+
 	var terms []string
 	if w.Spec.MIG != "" {
 		terms = append(terms, attribute("profile", "''")+" == "+celString(w.Spec.MIG))
 	}
+
 	if w.Spec.Model != "" {
 		product := "device.attributes['" + draDriver + "'].productName"
 		terms = append(terms, "has("+product+") && "+product+".matches("+celString(globRegexp(w.Spec.Model))+")")
 	}
+
 	if w.Spec.Memory > 0 {
 		terms = append(terms, fmt.Sprintf("device.capacity['%s'].?memory.orValue(quantity('0')).compareTo(quantity('%dMi')) >= 0", draDriver, ceilMebibytes(w.Spec.Memory)))
 	}
+
 	if c := w.Spec.MinCompute; c != nil {
 		terms = append(terms, fmt.Sprintf("%s.compareTo(semver('%d.%d.0')) >= 0", attribute("cudaComputeCapability", "semver('0.0.0')"), c.Major, c.Minor))
 	}
+
 	if len(w.Spec.Devices) > 0 {
 		terms = append(terms, attribute("uuid", "''")+" in "+celList(w.Spec.Devices))
 	}
+
 	if len(w.Spec.Exclude) > 0 {
 		terms = append(terms, "!("+attribute("uuid", "''")+" in "+celList(w.Spec.Exclude)+")")
 	}
+
 	return strings.Join(terms, " && ")
 }
 

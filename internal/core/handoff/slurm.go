@@ -22,26 +22,34 @@ const defaultGrace = 10 * time.Second
 func sbatchScript(w *Work, site policy.Slurm) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/bash\n")
+
 	for _, d := range sbatchDirectives(w, site) {
 		b.WriteString("#SBATCH --" + d + "\n")
 	}
+
 	if w.Note != "" {
 		b.WriteString("# note: " + remarkLine(w.Note) + "\n")
 	}
+
 	if w.Spec.Time > 0 {
 		b.WriteString("# its owner expects it to run for " + w.Spec.Time.String() + "\n")
 	}
+
 	b.WriteString("unset SLURM_EXPORT_ENV\n")
 	if w.Folder != "" {
 		b.WriteString("cd -- " + quoteForBash(w.Folder) + " || exit 125\n")
 	}
+
 	if len(w.Array.Tasks) > 0 {
 		b.WriteString("export GPUARD_ARRAY_TASK=\"$SLURM_ARRAY_TASK_ID\"\n")
 	}
+
 	for _, v := range jobVariables(w) {
 		b.WriteString("export " + v.Name + "=" + quoteForBash(v.Value) + "\n")
 	}
+
 	b.WriteString("exec -- " + shellquote.JoinQuoted(quoteForBash, startCommand(w)...) + "\n")
+
 	return b.String()
 }
 
@@ -55,6 +63,7 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 			list = append(list, fmt.Sprintf(format, args...))
 		}
 	}
+
 	enough, kind := memoryFeatures(w, site), ""
 	switch {
 	case w.Spec.Model != "":
@@ -62,9 +71,11 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 	case w.Spec.Memory > 0 && len(enough) == 0:
 		kind = findRoomyType(w, site)
 	}
+
 	if kind != "" {
 		kind += ":"
 	}
+
 	add(w.Spec.GPUs > 0, "gpus-per-node=%s%d", kind, w.Spec.GPUs)
 	add(w.Spec.MIG != "", "gpus-per-node=%s:1", site.Types[w.Spec.MIG])
 	add(w.Spec.Memory > 0 && len(enough) > 0, "constraint=%s", strings.Join(enough, "|"))
@@ -78,6 +89,7 @@ func sbatchDirectives(w *Work, site policy.Slurm) []string {
 	add(len(w.After) > 0, "dependency=%s", dependencyList(w.After))
 	add(len(w.After) > 0, "kill-on-invalid-dep=yes")
 	add(w.Care.Log != "", "output=%s", w.Care.Log)
+
 	return append(list, "export=NONE", "comment=gpuard-"+directiveWord(w.ID))
 }
 
@@ -87,10 +99,12 @@ func timeDirectives(w *Work) []string {
 	if w.Spec.Timeout <= 0 {
 		return nil
 	}
+
 	grace := w.Spec.Grace
 	if grace == 0 && w.Care.Stop != "" {
 		grace = defaultGrace
 	}
+
 	limit := (w.Spec.Timeout + grace + time.Minute - 1).Truncate(time.Minute)
 	minutes := int64(limit / time.Minute)
 	list := []string{fmt.Sprintf("time=%d-%02d:%02d:00", minutes/(24*60), minutes/60%24, minutes%60)}
@@ -99,11 +113,13 @@ func timeDirectives(w *Work) []string {
 		if w.Care.Stop != "" {
 			stop = strings.TrimPrefix(w.Care.Stop, "SIG")
 		}
+
 		// Of Slurm, in seconds.
 		const most = 65535
 		before := min(most, ceilSeconds(limit-w.Spec.Timeout))
 		list = append(list, fmt.Sprintf("signal=B:%s@%d", stop, max(1, before)))
 	}
+
 	return list
 }
 

@@ -61,17 +61,21 @@ func judgeFields(t Target, w *Work, site policy.Slurm) []Verdict {
 		if !asked && !c.needed {
 			continue
 		}
+
 		for _, u := range c.unless {
 			if u.is(w, site) {
 				c = u.then
 				break
 			}
 		}
+
 		if !asked && c.level != Refused {
 			continue
 		}
+
 		verdicts = append(verdicts, Verdict{Field: r.field, Flag: r.flag, Level: c.level, How: c.how, Do: c.do, needs: !asked})
 	}
+
 	return verdicts
 }
 

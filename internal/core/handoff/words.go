@@ -70,6 +70,7 @@ func hasBadVariable(w *Work) bool {
 	good := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	of := regexp.MustCompile(`^(_|BASH|BASHOPTS|BASHPID|BASH_(ALIASES|ARGC|ARGV|ARGV0|CMDS|COMMAND|EXECUTION_STRING|LINENO|LOADABLES_PATH|MONOSECONDS|REMATCH|SOURCE|SUBSHELL|TRAPSIG|VERSINFO|VERSION)|COMP_.*|COPROC|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|OLDPWD|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID)$`)
 	known := map[string]bool{}
+
 	return slices.ContainsFunc(w.Env, func(v Variable) bool {
 		twice := known[v.Name]
 		known[v.Name] = true
@@ -115,6 +116,7 @@ func gresTypes(w *Work, site policy.Slurm) []string {
 			found[kind] = true
 		}
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -129,6 +131,7 @@ func memoryFeatures(w *Work, site policy.Slurm) []string {
 	slices.SortFunc(found, func(a, b string) int {
 		return cmp.Or(cmp.Compare(site.Features[a], site.Features[b]), cmp.Compare(a, b))
 	})
+
 	return found
 }
 
@@ -138,6 +141,7 @@ func findRoomyType(w *Work, site policy.Slurm) string {
 	if w.Spec.Model != "" || w.Spec.MIG != "" {
 		return ""
 	}
+
 	// Of each type, the memory of its smallest model.
 	least := map[string]gpu.Bytes{}
 	for name, kind := range site.Types {
@@ -145,12 +149,14 @@ func findRoomyType(w *Work, site policy.Slurm) string {
 			least[kind] = readMemory(name)
 		}
 	}
+
 	found := ""
 	for _, kind := range slices.Sorted(maps.Keys(least)) {
 		if least[kind] >= w.Spec.Memory && (found == "" || least[kind] < least[found]) {
 			found = kind
 		}
 	}
+
 	return found
 }
 
@@ -162,6 +168,7 @@ func readMemory(model string) gpu.Bytes {
 		return 0
 	}
 	n, _ := strconv.Atoi(found[1])
+
 	return gpu.Bytes(n) * gpu.GiB / 100 * 99
 }
 
@@ -205,6 +212,7 @@ func hostLabel(text string) string {
 	if out == "" {
 		return "job"
 	}
+
 	return out
 }
 
@@ -240,8 +248,10 @@ func quoteOneLine(word string, plain func(string) string) string {
 	if !strings.ContainsFunc(word, isControl) {
 		return plain(word)
 	}
+
 	var b strings.Builder
 	b.WriteString("$'")
+
 	for i := range len(word) {
 		switch c := word[i]; {
 		case c == '\n':
@@ -254,6 +264,7 @@ func quoteOneLine(word string, plain func(string) string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	return b.String() + "'"
 }
 

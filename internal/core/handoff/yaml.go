@@ -38,6 +38,7 @@ func (o object) writeFields(b *strings.Builder, lead, indent string) {
 	for _, f := range o {
 		b.WriteString(lead + yamlScalar(f.key) + ":")
 		lead = indent
+
 		switch v := f.value.(type) {
 		case object:
 			if len(v) == 0 {
@@ -57,6 +58,7 @@ func (o object) writeFields(b *strings.Builder, lead, indent string) {
 				continue
 			}
 			b.WriteString("\n")
+
 			for _, one := range v {
 				b.WriteString(indent + "  - " + yamlScalar(one) + "\n")
 			}
@@ -87,10 +89,12 @@ func yamlScalar(text string) string {
 	if text == "" || !strings.Contains(letters, text[:1]) || strings.Trim(text, letters+"0123456789_./-") != "" {
 		return strconv.Quote(text)
 	}
+
 	switch strings.ToLower(text) {
 	// What YAML 1.1 reads as something else.
 	case "y", "yes", "n", "no", "true", "false", "on", "off", "null":
 		return strconv.Quote(text)
 	}
+
 	return text
 }

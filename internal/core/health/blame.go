@@ -16,6 +16,7 @@ func BlameDevices(before, after gpu.Machine, ids []gpu.UUID, began, now time.Tim
 	for _, id := range ids {
 		old, _, known := before.FindDevice(id)
 		var text string
+
 		switch d, _, found := after.FindDevice(id); {
 		case !known:
 			// Nothing to compare with.
@@ -25,12 +26,15 @@ func BlameDevices(before, after gpu.Machine, ids []gpu.UUID, began, now time.Tim
 		default:
 			text = newFault(*old, *d, began, now)
 		}
+
 		if text == "" {
 			continue
 		}
+
 		if reason == "" {
 			reason = fmt.Sprintf("GPU %d: %s", old.Index, text)
 		}
+
 		which = append(which, id)
 	}
 	return reason, which
@@ -46,12 +50,15 @@ func newFault(before, after gpu.Device, began, now time.Time) string {
 			return fmt.Sprintf("XID %d: %s", x.Code, meaning)
 		}
 	}
+
 	if before.Problem == "" && after.Problem != "" {
 		return after.Problem
 	}
+
 	was, _ := StateOf(before, now)
 	if is, why := StateOf(after, now); is == Unhealthy && was != Unhealthy {
 		return why[0]
 	}
+
 	return ""
 }

@@ -114,6 +114,7 @@ func (d *Drift) AddSample(m gpu.Machine, on []gpu.UUID, remaining time.Duration)
 	if d.cards == nil {
 		d.cards = map[gpu.UUID]*deviceHistory{}
 	}
+
 	var found *Move
 	seen := map[gpu.UUID]bool{}
 	for _, id := range on {
@@ -121,20 +122,24 @@ func (d *Drift) AddSample(m gpu.Machine, on []gpu.UUID, remaining time.Duration)
 		if !ok || seen[dev.UUID] {
 			continue
 		}
+
 		seen[dev.UUID] = true
 		c := d.cards[dev.UUID]
 		if c == nil {
 			c = &deviceHistory{}
 			d.cards[dev.UUID] = c
 		}
+
 		move, ok := d.sampleCard(c, m, *dev, remaining)
 		if ok && (found == nil || move.Kind == Sick && found.Kind != Sick) {
 			found = &move
 		}
 	}
+
 	if found == nil {
 		return Move{}, false
 	}
+
 	return *found, true
 }
 
@@ -158,6 +163,7 @@ func (d *Drift) sampleCard(c *deviceHistory, m gpu.Machine, dev gpu.Device, rema
 	if !c.shouldReport(now, d.scaledMinutes(askMinutes), d.scaledMinutes(longAskMinutes)) {
 		return Move{}, false
 	}
+
 	return Move{Kind: s.kind, GPU: dev.UUID, Reason: c.reasonText(s), Avoid: d.devicesToAvoid(m, dev, s.kind)}, true
 }
 
@@ -189,12 +195,15 @@ func (c *deviceHistory) reasonText(s sample) string {
 	if s.level == levelBroken {
 		return "is unhealthy: " + text
 	}
+
 	if s.warmer != nil {
 		text += fmt.Sprintf(", %.0f C hotter than its neighbours", *s.warmer)
 	}
+
 	if c.measured {
 		text += fmt.Sprintf(", at %.0f %% of its speed", 100*c.rate)
 	}
+
 	return text
 }
 

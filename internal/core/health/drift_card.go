@@ -74,21 +74,25 @@ func (d *Drift) takeSample(c *deviceHistory, m gpu.Machine, dev gpu.Device, now 
 	if state, reasons := StateOf(dev, now); state == Unhealthy && d.wantsKind(Sick) {
 		return sample{level: levelBroken, kind: Sick, why: reasons}
 	}
+
 	switch {
 	case dev.Problem != "":
 		return sample{level: levelUnseen}
 	case dev.Utilization != nil && *dev.Utilization < minLoad:
 		return sample{level: levelNeither}
 	}
+
 	if !c.lastBad.IsZero() && now.Sub(c.lastBad) > d.scaledMinutes(staleMinutes) {
 		c.trouble = 0
 	}
+
 	var s sample
 	if dev.ClockEvents == nil && dev.ClockSM == nil {
 		s = d.judgeByHeat(dev)
 	} else {
 		s = d.judgeBySpeed(c, dev, now)
 	}
+
 	return compareNeighbours(s, degreesWarmer(m, dev), dev)
 }
 
@@ -106,6 +110,7 @@ func (d *Drift) judgeBySpeed(c *deviceHistory, dev gpu.Device, now time.Time) sa
 		}
 		s.why = append(s.why, r.text)
 	}
+
 	margin, why := marginOf(dev)
 	if margin != nil && *margin <= 0 && d.wantsKind(Hot) {
 		if s.level != levelBad {
@@ -114,10 +119,12 @@ func (d *Drift) judgeBySpeed(c *deviceHistory, dev gpu.Device, now time.Time) sa
 		}
 		s.kind, s.why = Hot, append(s.why, why)
 	}
+
 	if len(reasons) > 0 && s.level != levelBad {
 		// The job is not moved for this, but it is not fine either.
 		s.level = levelNeither
 	}
+
 	if usual > 0 && dev.ClockSM != nil && canExplainClock(dev) && !hasNormalLimit(dev) {
 		switch is := float64(*dev.ClockSM) / float64(usual); {
 		case is < slowClock && d.wantsKind(Slow):
@@ -129,12 +136,14 @@ func (d *Drift) judgeBySpeed(c *deviceHistory, dev gpu.Device, now time.Time) sa
 			s.level = levelNeither
 		}
 	}
+
 	if s.level == levelFine {
 		c.keepClock(dev, now, d.scaledMinutes(apartMinutes))
 		if margin != nil && *margin < goodMargin {
 			s.level = levelNeither
 		}
 	}
+
 	return s
 }
 
@@ -167,12 +176,14 @@ func (d *Drift) judgeByHeat(dev gpu.Device) sample {
 	default:
 		known = false
 	}
+
 	switch {
 	case known && hot && d.wantsKind(Hot):
 		return sample{level: levelBad, kind: Hot, why: []string{why}}
 	case known && mild:
 		return sample{level: levelFine}
 	}
+
 	return sample{level: levelNeither}
 }
 
@@ -203,11 +214,14 @@ func degreesWarmer(m gpu.Machine, dev gpu.Device) *float64 {
 			others = append(others, *o.Temperature)
 		}
 	}
+
 	if dev.Temperature == nil || len(others) == 0 {
 		return nil
 	}
+
 	slices.Sort(others)
 	n := len(others)
+
 	return new(float64(*dev.Temperature) - float64(others[(n-1)/2]+others[n/2])/2)
 }
 
@@ -283,6 +297,7 @@ func (c *deviceHistory) usualClock(d gpu.Device, now time.Time, settled time.Dur
 	load := bandOf(d.Utilization)
 	var mhz []int
 	var first time.Time
+
 	for _, k := range c.clocks {
 		if k.load != load {
 			continue
@@ -292,10 +307,13 @@ func (c *deviceHistory) usualClock(d gpu.Device, now time.Time, settled time.Dur
 		}
 		mhz = append(mhz, k.mhz)
 	}
+
 	if len(mhz) < settledClocks || now.Sub(first) < settled {
 		return 0
 	}
+
 	slices.Sort(mhz)
+
 	return mhz[len(mhz)/2]
 }
 
@@ -319,10 +337,12 @@ func (c *deviceHistory) countTrouble(s sample, now time.Time, gap, full time.Dur
 		c.level = levelNeither
 		return
 	}
+
 	since := min(max(now.Sub(c.at), 0), gap)
 	if c.at.IsZero() || c.level != s.level {
 		since = 0
 	}
+
 	c.level, c.at = s.level, now
 	if s.level == levelFine {
 		c.trouble = max(c.trouble-since, 0)
@@ -331,7 +351,9 @@ func (c *deviceHistory) countTrouble(s sample, now time.Time, gap, full time.Dur
 		}
 		return
 	}
+
 	c.trouble, c.lastBad = min(c.trouble+since, full), now
+
 	switch {
 	case s.rate == nil && !c.measured:
 		c.rate = unknownRate
@@ -352,5 +374,6 @@ func (c *deviceHistory) shouldReport(now time.Time, again, long time.Duration) b
 		return false
 	}
 	c.asked, c.last = c.asked+1, now
+
 	return true
 }

@@ -72,7 +72,9 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 		// After the repair.
 		v.cures = append(v.cures, Confirm)
 	}
+
 	var out []Cure
+
 	for _, c := range v.cures {
 		reset := c == Reset || c == Drain || c == Unlink
 		covered := reset && (slices.Contains(v.cures, Reboot) || slices.Contains(v.cures, Inspect)) ||
@@ -82,6 +84,7 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 			out = append(out, c)
 		}
 	}
+
 	return out
 }
 
@@ -104,6 +107,7 @@ func judgeDevice(d gpu.Device, now time.Time) verdict {
 		v.judgeXIDs(d, now)
 		return v
 	}
+
 	v := verdict{state: OK}
 	v.judgeRecovery(d)
 	v.judgeFabric(d)
@@ -111,6 +115,7 @@ func judgeDevice(d gpu.Device, now time.Time) verdict {
 	v.judgeXIDs(d, now)
 	v.judgeSlowdown(d)
 	v.judgeHeat(d)
+
 	return v
 }
 
@@ -123,6 +128,7 @@ func unreachableVerdict(problem string) verdict {
 	if strings.Contains(text, "needs a reset") {
 		return verdict{state: Unhealthy, reasons: []string{problem}, cures: []Cure{Reset}}
 	}
+
 	return verdict{state: Unknown, reasons: []string{problem}, cures: []Cure{Ask}}
 }
 

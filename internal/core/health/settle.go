@@ -19,7 +19,9 @@ func MergeXIDs(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
 	slices.SortStableFunc(xids, func(a, b gpu.XID) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Source, b.Source), cmp.Compare(a.PID, b.PID))
 	})
+
 	var out []gpu.XID
+
 	for _, x := range xids {
 		if x.At.IsZero() && undated || !x.At.IsZero() && !x.At.After(over) {
 			continue
@@ -31,6 +33,7 @@ func MergeXIDs(xids []gpu.XID, over time.Time, undated bool) []gpu.XID {
 			out[i].PID = x.PID
 		}
 	}
+
 	return out
 }
 

@@ -49,10 +49,12 @@ func ExplainXID(code int) (Class, string) {
 		if err != nil {
 			continue
 		}
+
 		high := low
 		if isRange {
 			high, _ = strconv.Atoi(last)
 		}
+
 		if low <= code && code <= high {
 			class, meaning, _ := strings.Cut(rest, "\t")
 			return Class(class), meaning
@@ -75,6 +77,7 @@ func (v *verdict) judgeXIDs(d gpu.Device, now time.Time) {
 		if slices.Contains(seen, x.Code) {
 			continue
 		}
+
 		seen = append(seen, x.Code)
 		last := latestXID(d.XIDs, x.Code)
 		class, meaning := ExplainXID(x.Code)

@@ -48,6 +48,7 @@ func Filter(denied []DeviceNumber) []Instruction {
 		// The kernel takes no instruction that is never reached.
 		return []Instruction{{Code: set, Registers: answer, Value: allow}, {Code: exit}}
 	}
+
 	program := []Instruction{
 		{Code: loadWord, Registers: read | kind},
 		{Code: and, Registers: kind, Value: 0xffff},
@@ -55,6 +56,7 @@ func Filter(denied []DeviceNumber) []Instruction {
 		{Code: loadWord, Registers: read | major, Offset: 4},
 		{Code: loadWord, Registers: read | minor, Offset: 8},
 	}
+
 	for i, n := range denied {
 		// Each has two instructions, and behind the last are the two that allow.
 		left := len(denied) - i - 1
@@ -62,6 +64,7 @@ func Filter(denied []DeviceNumber) []Instruction {
 			Instruction{Code: jumpOther, Registers: major, Offset: 1, Value: int32(n.Major)},                 //nolint:gosec // 12 bits
 			Instruction{Code: jumpEqual, Registers: minor, Offset: int16(2*left + 2), Value: int32(n.Minor)}) //nolint:gosec // 20 bits
 	}
+
 	return append(program,
 		Instruction{Code: set, Registers: answer, Value: allow}, Instruction{Code: exit},
 		Instruction{Code: set, Registers: answer, Value: deny}, Instruction{Code: exit})

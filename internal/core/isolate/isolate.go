@@ -69,6 +69,7 @@ func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation,
 	if !WantsIsolation(asked, required) {
 		return job.NoIsolation, "", nil
 	}
+
 	if levelRank(asked) > 0 {
 		switch why := can.reasonAgainst(asked); {
 		case levelRank(asked) < levelRank(required):
@@ -78,15 +79,18 @@ func ChooseLevel(asked, required job.Isolation, can Means) (level job.Isolation,
 		}
 		return asked, "", nil
 	}
+
 	for _, l := range can.possible() {
 		if levelRank(l) >= levelRank(required) {
 			return l, "", nil
 		}
 	}
+
 	why := can.reasons(required)
 	if levelRank(required) == 0 {
 		return job.NoIsolation, "nothing but variables keeps the job from other GPUs: " + why, nil
 	}
+
 	return "", "", newRefusal(fmt.Sprintf("cannot isolate the job as hard as --require-isolation %s asks: %s", required, why), "leave --require-isolation out to rely on variables, or ask the administrator: gpuard doctor")
 }
 

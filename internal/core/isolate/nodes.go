@@ -45,13 +45,16 @@ func FilesToClose(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *jo
 	if refusal != nil {
 		return nil, refusal
 	}
+
 	isGPU := graphicsOfGPUs(nodes, m)
 	var closed []string
+
 	for _, n := range nodes {
 		if n.Path != "" && !own.mayOpen(n, isGPU) {
 			closed = append(closed, n.Path)
 		}
 	}
+
 	return closed, nil
 }
 
@@ -96,6 +99,7 @@ func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
 			is[n.PCI] = true
 		}
 	}
+
 	return is
 }
 
@@ -134,21 +138,26 @@ func CheckSliceFiles(level job.Isolation, nodes []Node, m gpu.Machine, given []j
 	if level == job.Landlock {
 		return nil
 	}
+
 	own, refusal := ownDevices(nodes, m, given)
 	if refusal != nil {
 		return refusal
 	}
+
 	for _, n := range nodes {
 		ofGPU := slices.ContainsFunc(own, func(o ownedDevice) bool { return o.slice != nil && *o.device.Minor == n.Number })
 		if n.Kind != Capability || n.Path != "" || !ofGPU || own.mayOpen(n, nil) {
 			continue
 		}
+
 		file := fmt.Sprintf("/proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", n.Number, n.GPUInstance)
 		if n.ComputeInstance >= 0 {
 			file += fmt.Sprintf("/ci%d", n.ComputeInstance)
 		}
+
 		return newRefusal(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
 	}
+
 	return nil
 }
 

@@ -16,19 +16,24 @@ func (r Reason) PublicView() Reason {
 	if len(r.Processes) == 0 {
 		return r
 	}
+
 	r.Processes, r.Remedy = slices.Clone(r.Processes), ""
 	var names []string
+
 	for i := range r.Processes {
 		b := &r.Processes[i]
 		b.Command = prose.ProgramName(b.Command)
 		names = append(names, b.publicName())
 	}
+
 	if more := len(names) - maxPublicNames; more > 0 {
 		names = append(names[:maxPublicNames], fmt.Sprintf("%d more", more))
 	}
+
 	if r.Verdict == Busy {
 		r.Text = "in use by " + prose.JoinWords(names, "and")
 	}
+
 	return r
 }
 
@@ -38,9 +43,11 @@ func (b *Blocker) publicName() string {
 	if b.Command != "" {
 		about = append(about, b.Command)
 	}
+
 	if b.Memory != nil {
 		about = append(about, b.Memory.String())
 	}
+
 	who := "a process outside of this PID namespace"
 	if b.PID > 0 {
 		who = fmt.Sprintf("PID %d", b.PID)
@@ -48,9 +55,11 @@ func (b *Blocker) publicName() string {
 			who += " of " + prose.Clean(b.User)
 		}
 	}
+
 	if len(about) == 0 {
 		return who
 	}
+
 	return who + " (" + strings.Join(about, ", ") + ")"
 }
 
@@ -58,6 +67,7 @@ func (b *Blocker) publicName() string {
 func (r *Refusal) PublicView() *Refusal {
 	out := *r
 	out.Reasons = slices.Clone(r.Reasons)
+
 	for i := range out.Reasons {
 		from := &r.Reasons[i]
 		if len(from.Processes) == 0 {
@@ -68,5 +78,6 @@ func (r *Refusal) PublicView() *Refusal {
 			out.Summary = before + out.Reasons[i].Text
 		}
 	}
+
 	return &out
 }

@@ -38,6 +38,7 @@ func (g Given) String() string {
 	if g.Profile != "" {
 		label = "MIG " + g.Profile + " of " + label
 	}
+
 	return label + " (" + prose.Brief(g.Name) + ")"
 }
 

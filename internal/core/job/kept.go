@@ -53,6 +53,7 @@ func (l *Lease) KillText(m gpu.Machine) string {
 	if text == "" {
 		return ""
 	}
+
 	return "kill" + text
 }
 

@@ -23,11 +23,13 @@ func ParseTime(text string) (time.Duration, error) {
 			d += time.Duration(n) * 24 * time.Hour
 		}
 	}
+
 	if _, bare := strconv.ParseUint(text, 10, 32); bare == nil && strings.Trim(text, "0") != "" {
 		return 0, errors.New("the unit is missing; write " + text + "s for seconds, or " + text + "m for minutes")
 	}
 	if err != nil || d <= 0 {
 		return 0, errors.New("write a time, such as 90s or 10m")
 	}
+
 	return d, nil
 }

@@ -78,6 +78,7 @@ func (c *Cluster) ChooseForm() (dra bool, why string) {
 	case *plugin:
 		return false, "nodes offer " + GPUs + ", and " + not
 	}
+
 	return false, "the form that every cluster accepts: no node offers " + GPUs + ", and " + not
 }
 
@@ -107,20 +108,24 @@ func (c *Cluster) Hosts() (list []Host) {
 		if !ok || all == 0 {
 			continue
 		}
+
 		model := n.Meta.Labels["nvidia.com/gpu.product"]
 		host := Host{Node: n.Meta.Name, Model: model, All: all, Off: offReason(n), Bare: model == ""}
 		if how := n.Meta.Labels["nvidia.com/gpu.sharing-strategy"]; how != "none" {
 			host.Shared = how
 		}
+
 		if c.Pods.Problem == "" {
 			host.Taken = new(gpusInUse(c.Pods.Found, n.Meta.Name))
 		}
+
 		list = append(list, host)
 	}
 	list = append(list, c.draHosts()...)
 	slices.SortFunc(list, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), strings.Compare(fmt.Sprint(a.DRA), fmt.Sprint(b.DRA)))
 	})
+
 	return list
 }
 
@@ -154,6 +159,7 @@ func (c *Cluster) draHosts() (list []Host) {
 			newest[s.Spec.Pool.Name] = max(newest[s.Spec.Pool.Name], s.Spec.Pool.Generation)
 		}
 	}
+
 	used := c.allocatedDevices()
 	hosts := map[string]*Host{}
 	models := map[string][]string{}
@@ -165,6 +171,7 @@ func (c *Cluster) draHosts() (list []Host) {
 			if kind := d.Attributes["type"].String; kind != "" && kind != "gpu" {
 				continue
 			}
+
 			h := hosts[s.Spec.Node]
 			if h == nil {
 				h = &Host{Node: s.Spec.Node, DRA: true, Off: c.offReasonOf(s.Spec.Node)}
@@ -173,6 +180,7 @@ func (c *Cluster) draHosts() (list []Host) {
 				}
 				hosts[s.Spec.Node] = h
 			}
+
 			h.All++
 			models[s.Spec.Node] = append(models[s.Spec.Node], d.Attributes["productName"].String)
 			if used[s.Spec.Pool.Name+"/"+d.Name] && h.Taken != nil {
@@ -180,12 +188,14 @@ func (c *Cluster) draHosts() (list []Host) {
 			}
 		}
 	}
+
 	for node, h := range hosts {
 		names := slices.DeleteFunc(models[node], func(m string) bool { return m == "" })
 		slices.Sort(names)
 		h.Model = strings.Join(slices.Compact(names), ", ")
 		list = append(list, *h)
 	}
+
 	return list
 }
 
@@ -230,11 +240,13 @@ func (c *Cluster) Limits() (list []Limit) {
 			if key != "requests."+GPUs && (!devices || class != Driver) {
 				continue
 			}
+
 			most, ok := parseCount(hard)
 			used, _ := parseCount(q.Status.Used[key])
 			if !devices {
 				class = ""
 			}
+
 			if ok {
 				list = append(list, Limit{q.Meta.Name, most, used, class})
 			}

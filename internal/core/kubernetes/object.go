@@ -224,5 +224,6 @@ func parseCount(quantity string) (n int, given bool) {
 		quantity, times = quantity[:len(quantity)-1], 1000
 	}
 	n, err := strconv.Atoi(quantity)
+
 	return n * times, err == nil && n >= 0
 }

@@ -62,6 +62,7 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 		p.Pod, p.Node = pod.Meta.Name, pod.Spec.Node
 		end = p.readPod(pod)
 	}
+
 	failed := trueCondition(j.Status.Conditions, "Failed")
 	switch {
 	case trueCondition(j.Status.Conditions, "Complete") != nil:
@@ -82,6 +83,7 @@ func JobProgress(j *Job, pods []Pod, events []Event, nodes []Node) Progress {
 	default:
 		p.setWaitReason(j, pod, events, nodes)
 	}
+
 	return p
 }
 
@@ -96,14 +98,18 @@ func TaskProgress(j *Job, task int, pods []Pod, events []Event, nodes []Node) Pr
 	case listHasNumber(j.Status.Failed, task):
 		verdict = "Failed"
 	}
+
 	if verdict != "" || trueCondition(j.Status.Conditions, "Failed") == nil {
 		// Else all that has not ended was ended with the Job.
 		one.Status.Conditions = nil
 	}
+
 	if verdict != "" {
 		one.Status.Conditions = []Condition{{Type: verdict, Status: "True"}}
 	}
+
 	one.Status.Started, one.Status.Completed = nil, nil
+
 	return JobProgress(&one, own, events, nodes)
 }
 
@@ -116,6 +122,7 @@ func listHasNumber(list string, number int) bool {
 		if span && err == nil {
 			to, err = strconv.Atoi(last)
 		}
+
 		if err == nil && from <= number && number <= to {
 			return true
 		}
@@ -133,6 +140,7 @@ func (p *Progress) readPod(pod *Pod) *containerEnd {
 			e := c.State.Ended
 			p.Phase, p.Exit = Running, new(e.Exit)
 			p.Started, p.Ended = cmp.Or(e.Started, p.Started), cmp.Or(e.Finished, p.Ended)
+
 			return e
 		case c.State.Running != nil:
 			p.Phase, p.Started = Running, new(c.State.Running.Started)

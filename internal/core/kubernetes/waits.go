@@ -28,12 +28,14 @@ func suspendedReason(j *Job, events []Event) *Reason {
 	if queue == "" {
 		return &Reason{"suspended", "it is suspended", "kubectl patch job " + j.Meta.Name + ` --type=merge -p '{"spec":{"suspend":false}}'`}
 	}
+
 	text := "Kueue keeps it in the queue " + queue + " until there is quota"
 	if last := latestEvent(events, func(e *Event) bool {
 		return e.Reason == "Pending" || e.Reason == "CreatedWorkload" || e.Reason == "Stopped"
 	}); last != nil && last.Reason != "CreatedWorkload" {
 		text += ": " + firstLine(last.Message)
 	}
+
 	return &Reason{"queue", text, "kubectl get localqueue " + queue + "; kubectl get workloads"}
 }
 
@@ -60,17 +62,20 @@ func quotaReason(message string) *Reason {
 	if m == nil {
 		return &Reason{"quota", "the quota of the namespace is used up: " + textAfter(message, "exceeded quota: "), do}
 	}
+
 	const key = "requests." + GPUs
 	asked, used, most := valueOfKey(m[2], key), valueOfKey(m[3], key), valueOfKey(m[4], key)
 	if asked == "" || used == "" || most == "" {
 		return &Reason{"quota", fmt.Sprintf("the quota %s of the namespace does not allow it: it asks for %s, %s is used of %s", m[1], m[2], m[3], m[4]), do}
 	}
+
 	why := &Reason{"quota", fmt.Sprintf("the quota %s of the namespace gives %s GPUs, %s are used, and it asks for %s", m[1], most, used, asked), do}
 	if a, ok := parseCount(asked); ok {
 		if b, ok := parseCount(most); ok && a > b {
 			why.Do = "ask for at most " + most + " GPUs, or ask whoever runs the cluster for more"
 		}
 	}
+
 	return why
 }
 
@@ -103,6 +108,7 @@ func pendingReason(pod *Pod, nodes []Node) *Reason {
 	if pod.Spec.Node == "" {
 		return &Reason{"starting", "the scheduler has not looked at it yet", ""}
 	}
+
 	return &Reason{"starting", "it is being started on the node " + pod.Spec.Node, ""}
 }
 
@@ -113,6 +119,7 @@ func notStartedReason(pod *Pod, reason, message string) *Reason {
 	if len(pod.Spec.Containers) > 0 {
 		image = pod.Spec.Containers[0].Image
 	}
+
 	text := firstLine(message)
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
@@ -123,6 +130,7 @@ func notStartedReason(pod *Pod, reason, message string) *Reason {
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		return &Reason{"container", fmt.Sprintf("the node %s cannot start the container: %s", pod.Spec.Node, text), "kubectl describe pod " + pod.Meta.Name}
 	}
+
 	return &Reason{"starting", "it is being started on the node " + pod.Spec.Node, ""}
 }
 
@@ -141,6 +149,7 @@ func parseCauses(message string) (all int, list []cause) {
 	if !ok || err != nil {
 		return 0, nil
 	}
+
 	rest, _, _ = strings.Cut(rest, " preemption: ")
 	rest, _, _ = strings.Cut(rest, " no new claims to deallocate")
 	for word := range strings.SplitSeq(strings.TrimRight(rest, " .,"), ", ") {
@@ -152,6 +161,7 @@ func parseCauses(message string) (all int, list []cause) {
 			list[len(list)-1].text += ", " + word
 		}
 	}
+
 	return all, list
 }
 
@@ -175,8 +185,10 @@ func unscheduledReason(pod *Pod, message string, nodes []Node) *Reason {
 	if all == 0 || len(list) == 0 {
 		return otherReason(message)
 	}
+
 	why := &Reason{Code: "no-node"}
 	var parts []string
+
 	for _, k := range causeKinds() {
 		n := 0
 		for i := range list {
@@ -191,14 +203,17 @@ func unscheduledReason(pod *Pod, message string, nodes []Node) *Reason {
 			}
 		}
 	}
+
 	for _, c := range list {
 		if c.text != "" {
 			parts = append(parts, fmt.Sprintf("%d of %d: %s", c.nodes, all, c.text))
 		}
 	}
+
 	why.Text = "no node can take it now: " + strings.Join(parts, "; ")
 	why.Do = remedyFor(why.Code)
 	replaceIfTooMany(why, pod, nodes)
+
 	return why
 }
 
@@ -231,14 +246,17 @@ func replaceIfTooMany(why *Reason, pod *Pod, nodes []Node) {
 			largest, name = has, n.Meta.Name
 		}
 	}
+
 	if why.Code != "no-gpu" || len(nodes) == 0 || asked <= largest {
 		return
 	}
+
 	why.Code = "too-many"
 	if largest == 0 {
 		why.Text, why.Do = "no node of the cluster has a GPU that the device plugin offers", "gpuard doctor --engine kubernetes"
 		return
 	}
+
 	why.Text = fmt.Sprintf("no node has %d GPUs: the largest, %s, has %d", asked, name, largest)
 	why.Do = fmt.Sprintf("cancel it, and ask for at most %d: --gpus %[1]d", largest)
 }

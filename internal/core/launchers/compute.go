@@ -31,10 +31,12 @@ func Computes(name string, args []string) bool {
 	if name == "" || slices.ContainsFunc(args, func(w string) bool { return w == "--help" || w == "--version" }) {
 		return false
 	}
+
 	first := ""
 	if len(args) > 0 {
 		first = args[0]
 	}
+
 	switch {
 	case IsPython(name):
 		return runsPython(args)
@@ -47,6 +49,7 @@ func Computes(name string, args []string) bool {
 	case strings.HasSuffix(name, ".py"):
 		return true
 	}
+
 	return IsLauncher(name)
 }
 

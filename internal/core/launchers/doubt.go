@@ -30,10 +30,12 @@ func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) [
 	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
 		return nil
 	}
+
 	all := OwnChoices(words, gpus)
 	if gpus > 0 {
 		all = slices.Concat(all, doubtsOfDropping(words, s), doubtsOfCounts(words, ReadCommand(words, s.lookupAfter(words, lookup)), gpus))
 	}
+
 	slices.SortStableFunc(all, func(a, b Doubt) int {
 		switch {
 		case a.Sure == b.Sure:
@@ -43,6 +45,7 @@ func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) [
 		}
 		return 1
 	})
+
 	return all
 }
 
@@ -52,10 +55,12 @@ func OwnChoices(words []string, gpus int) []Doubt {
 	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
 		return nil
 	}
+
 	all := doubtsOfOwnLists(words, s, gpus)
 	if gpus > 0 {
 		all = append(all, doubtsOfChoosing(words, ReadCommand(words, nil))...)
 	}
+
 	return all
 }
 
@@ -81,10 +86,12 @@ func (c Change) assignmentText(words []string) string {
 	if !strings.HasPrefix(c.By, "--") {
 		return words[c.Word]
 	}
+
 	_, value, given := strings.Cut(words[c.Word], "=")
 	if !given && c.Word+1 < len(words) {
 		return words[c.Word+1]
 	}
+
 	return value
 }
 
@@ -117,12 +124,15 @@ func doubtsOfOwnLists(words []string, s StartedProgram, gpus int) (all []Doubt) 
 		if !changed {
 			continue
 		}
+
 		_, value, _ := strings.Cut(c.assignmentText(words), "=")
+
 		// other variables may be those of a vendor that this machine has no GPU of
 		d := Doubt{Sure: name == "CUDA_VISIBLE_DEVICES", Do: "leave that out"}
 		if c.By == "env" {
 			d.Command = WithoutLists(words)
 		}
+
 		switch {
 		case c.Unset:
 			d.Seen = "takes " + name + " away, so that the program sees every GPU"
@@ -133,8 +143,10 @@ func doubtsOfOwnLists(words []string, s StartedProgram, gpus int) (all []Doubt) 
 		default:
 			d.Seen, d.Devices = "sets "+name+"="+value+" itself", listOf(value)
 		}
+
 		all = append(all, d)
 	}
+
 	return all
 }
 
@@ -169,9 +181,11 @@ func WordsOfLists(words []string) (gone []int) {
 			gone = append(gone, c.Word)
 		}
 	}
+
 	if len(gone) == 0 {
 		return nil
 	}
+
 	for n, at := range s.By {
 		idle := path.Base(words[at]) == "env"
 		for i := at + 1; i < append(s.By, s.At)[n+1]; i++ {
@@ -181,6 +195,7 @@ func WordsOfLists(words []string) (gone []int) {
 			gone = append(gone, at)
 		}
 	}
+
 	return gone
 }
 
@@ -192,19 +207,23 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 		// It hands them on itself, or doubtsOfOwnLists has said so.
 		return nil
 	}
+
 	kept := slices.ContainsFunc(s.Kept, func(name string) bool { return name == "*" || slices.Contains(MaskVariables(), name) })
 	if s.Sudo >= 0 && !kept && Computes(s.Name(words), words[s.At+1:]) {
 		all = append(all, Doubt{Seen: "goes through sudo, which drops the variables that choose GPUs unless sudoers keeps them", Do: "write: sudo --preserve-env=CUDA_VISIBLE_DEVICES, or do without sudo"})
 	}
+
 	k, at, drops := FindDropper(words)
 	if !drops || hasWord(engineNames, path.Base(words[at])) || k.Programs == boxNames && !namesImage(words[at:]) {
 		// Commands of containers are judged as such.
 		return all
 	}
+
 	name := path.Base(words[at])
 	if k.Name != "" {
 		name += " " + k.Name
 	}
+
 	switch k.Programs {
 	case "ollama":
 		return append(all, Doubt{Seen: "is a client: the GPUs are used by the server that it asks", Do: "start the server so: gpuard run -- ollama serve"})
@@ -213,7 +232,9 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	case "env":
 		return append(all, Doubt{Sure: true, Seen: "empties the environment by " + name + ", so that the program sees every GPU", Do: "leave that option out"})
 	}
+
 	do := strings.NewReplacer("NAME", "CUDA_VISIBLE_DEVICES", "VALUE", "$CUDA_VISIBLE_DEVICES").Replace(k.Instead)
+
 	return append(all, Doubt{Sure: k.Programs != "su", Seen: "starts the program by " + name + ", which does not hand on which GPUs it is given", Do: do + ", in a shell: gpuard run -- sh -c '…'"})
 }
 
@@ -230,12 +251,15 @@ func doubtsOfChoosing(words []string, use Use) []Doubt {
 			// nvidia-smi computes nothing.
 			continue
 		}
+
 		end := k.Word + 1
 		if !strings.Contains(words[k.Word], "=") {
 			end = min(end+1, len(words))
 		}
+
 		d := Doubt{Sure: true, Seen: "chooses GPUs of the whole machine by " + strings.Join(words[k.Word:end], " "),
 			Do: "leave that out", Command: slices.Delete(slices.Clone(words), k.Word, end)}
+
 		_, devices, _ := strings.Cut(":"+k.Value, "localhost:")
 		switch {
 		case k.Effect == Rewrites:
@@ -245,10 +269,12 @@ func doubtsOfChoosing(words []string, use Use) []Doubt {
 		case listOf(k.Value) != "":
 			d.Count = k.Value
 		}
+
 		// other projects have scripts of that name, too
 		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") {
 			d.Sure, d.Seen = false, "may choose"+strings.TrimPrefix(d.Seen, "chooses")
 		}
+
 		return []Doubt{d}
 	}
 	return nil
@@ -257,10 +283,12 @@ func doubtsOfChoosing(words []string, use Use) []Doubt {
 // doubtsOfCounts finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
 func doubtsOfCounts(words []string, use Use, gpus int) (all []Doubt) {
 	n, known := use.NeededGPUs()
+
 	// processes of MPI share GPUs, or use none
 	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) {
 		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
 	}
+
 	for _, k := range use.KeysWith(Inside) {
 		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") {
 			continue
@@ -271,6 +299,7 @@ func doubtsOfCounts(words []string, use Use, gpus int) (all []Doubt) {
 			all = append(all, Doubt{Seen: fmt.Sprintf("asks by %s for number %d of the %d that it is given", k.Name, list[i], gpus), Do: "count from 0 among those, or leave it out"})
 		}
 	}
+
 	return all
 }
 

@@ -72,11 +72,13 @@ func (k Key) DeviceNumbers() (all []int) {
 	if k.Programs == gromacs && len(parts) == 1 {
 		parts = strings.Split(k.Value, "")
 	}
+
 	for _, part := range parts {
 		if n, err := strconv.Atoi(strings.TrimPrefix(part, "CUDA")); err == nil && n >= 0 {
 			all = append(all, n)
 		}
 	}
+
 	return all
 }
 
@@ -128,6 +130,7 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 	if at >= len(words) {
 		return u
 	}
+
 	name, first := path.Base(words[at]), at+1
 	if IsPython(name) {
 		if i := moduleOf(words[at:]); i > 0 {
@@ -136,7 +139,9 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 			name, first = path.Base(words[at+i]), at+i+1
 		}
 	}
+
 	u.Own, u.End = first, ownEnd(name, words, first)
+
 	for _, r := range rowsOf(name) {
 		if r.Programs != anyProgram {
 			u.Program, _, _ = strings.Cut(r.Programs, " ")
@@ -146,6 +151,7 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 			u.Keys = append(u.Keys, k)
 		}
 	}
+
 	return u
 }
 
@@ -174,6 +180,7 @@ func (r Row) findKey(words []string, first int, lookup func(string) (string, boo
 	if len(keys) == 0 {
 		return Key{Row: r, Word: -1}, true
 	}
+
 	for i := first; i < len(words); i++ {
 		name, value, given := strings.Cut(words[i], "=")
 		option := optionName(words[i])
@@ -190,6 +197,7 @@ func (r Row) findKey(words []string, first int, lookup func(string) (string, boo
 			return Key{Row: r, Name: name, Value: value, Word: i}, true
 		}
 	}
+
 	for _, key := range keys {
 		variable, is := strings.CutPrefix(key, "$")
 		if !is || lookup == nil {
@@ -199,6 +207,7 @@ func (r Row) findKey(words []string, first int, lookup func(string) (string, boo
 			return Key{Row: r, Name: variable, Value: value, Word: -1}, true
 		}
 	}
+
 	return Key{}, false
 }
 

@@ -96,9 +96,11 @@ func SkipWrapper(words []string) int {
 	if w.between == "1" {
 		next++
 	}
+
 	if !ok || w.between == "run" || next > len(words) {
 		return len(words)
 	}
+
 	return next
 }
 
@@ -125,6 +127,7 @@ func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next 
 		s.Sudo = at
 		return s.readSudo(words, at+1)
 	}
+
 	if IsSearched(name) {
 		s.handOver(name, words, at+1)
 		if slices.Contains([]string{"conda", "mamba", "micromamba", "uv", "pixi"}, name) && (at+1 >= len(words) || words[at+1] != "run") {
@@ -134,12 +137,15 @@ func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next 
 		i := slices.IndexFunc(words[at+1:], func(w string) bool {
 			return !strings.Contains(w, "$") && (IsLauncher(path.Base(w)) || strings.HasSuffix(w, ".py")) || w == "env"
 		})
+
 		return at + 1 + i, i >= 0
 	}
+
 	w, ok := wrapperOf(name)
 	if !ok || at+1 == len(words) {
 		return 0, false
 	}
+
 	next = SkipOptions(words, at+1, strings.Fields(w.takes))
 	switch {
 	case w.between == "1" && next < len(words):
@@ -154,6 +160,7 @@ func (s *StartedProgram) peelWrapper(name string, words []string, at int) (next 
 		}
 		next = SkipOptions(words, next+1, nil)
 	}
+
 	return next, next < len(words)
 }
 
@@ -199,9 +206,11 @@ func assignedName(word string) string {
 			return ""
 		}
 	}
+
 	if !ok {
 		return ""
 	}
+
 	return name
 }
 

@@ -136,6 +136,7 @@ func ProgramOfImage(image string) []string {
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
 		name = name[:i]
 	}
+
 	switch name {
 	case "vllm/vllm-openai":
 		// vllm-project/vllm: docker/Dockerfile.
@@ -144,5 +145,6 @@ func ProgramOfImage(image string) []string {
 		// huggingface/text-generation-inference: Dockerfile.
 		return []string{shards}
 	}
+
 	return nil
 }

@@ -83,6 +83,7 @@ func FindRows(q Input) []Row {
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index), cmp.Compare(bytesOrZero(b.Memory), bytesOrZero(a.Memory)), cmp.Compare(a.PID, b.PID))
 	})
+
 	return rows
 }
 
@@ -104,6 +105,7 @@ func WhySpared(q Input, pid int) string {
 	case leased:
 		return "it belongs to the living lease " + lease + ", whose owner ends its command: gpuard status"
 	}
+
 	return "it is not in the list of gpuard evict"
 }
 
@@ -112,17 +114,20 @@ func (q Input) processRow(d gpu.Device, p gpu.Process) (Row, bool) {
 		Index: d.Index, UUID: p.GPU, Vendor: d.Vendor, PID: p.PID, Start: p.Start, UID: p.UID, User: p.User, Memory: p.Memory,
 		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idleTime(q.Seen, p),
 	}
+
 	screen := display.ScreenOf(d, q.Machine.ProcessesOn(d.UUID))
 	row.Spared = screen.MayServe(p)
 	if !p.Started.IsZero() {
 		row.Since = new(p.Started)
 	}
+
 	switch {
 	case screen.Serves(p), p.PID == 0 && (q.Idle > 0 || q.Covered[d.UUID]):
 		return row, false
 	case q.Idle > 0:
 		return row, row.Idle != nil && *row.Idle >= q.Idle
 	}
+
 	return row, row.Lease == ""
 }
 
@@ -138,11 +143,13 @@ func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 	if d.MemoryUsed == nil || q.Idle > 0 || q.Covered[d.UUID] {
 		return Row{}, false
 	}
+
 	rest := *d.MemoryUsed
 	if d.MemoryReserved == nil && d.MemoryTotal != nil {
 		// An older driver counts its own memory as used.
 		rest -= max(512*gpu.MiB, *d.MemoryTotal/20)
 	}
+
 	for _, p := range q.Machine.ProcessesOn(d.UUID) {
 		if p.Memory == nil {
 			// It may be all of the memory.
@@ -150,6 +157,7 @@ func (q Input) unseenRow(d gpu.Device) (Row, bool) {
 		}
 		rest -= *p.Memory
 	}
+
 	return Row{Index: d.Index, UUID: d.UUID, Vendor: d.Vendor, Memory: &rest}, rest > minUnseenMemory
 }
 

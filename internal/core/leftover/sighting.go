@@ -39,6 +39,7 @@ func AddSample(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now 
 		if !ok || slices.ContainsFunc(after, same) {
 			continue
 		}
+
 		fresh := Sighting{PID: p.PID, Start: p.Start, CPU: used, First: now, Look: now, Busy: now}
 		i := slices.IndexFunc(before, same)
 		if i < 0 || before[i].Look > now {
@@ -46,6 +47,7 @@ func AddSample(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now 
 			after = append(after, fresh)
 			continue
 		}
+
 		after = append(after, before[i].withSample(used, now, p.State == "R" || isAloneAndBusy(m, p)))
 	}
 	return after
@@ -59,10 +61,13 @@ func (s Sighting) withSample(used, now time.Duration, atWork bool) Sighting {
 		}
 		return s
 	}
+
 	if atWork || float64(used-s.CPU) > minWorkingShare*float64(passed) {
 		s.Busy = now
 	}
+
 	s.CPU, s.Look = used, now
+
 	return s
 }
 
@@ -73,6 +78,7 @@ func isAloneAndBusy(m gpu.Machine, p gpu.Process) bool {
 	if !ok || d.Utilization == nil || *d.Utilization <= idle {
 		return false
 	}
+
 	return !slices.ContainsFunc(m.ProcessesOn(d.UUID), func(o gpu.Process) bool { return o.PID != p.PID })
 }
 

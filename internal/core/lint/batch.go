@@ -47,14 +47,18 @@ func readBatchRequest(f File) batchRequest {
 			b.gpus, b.option = n, "-"+s.Name[strings.Index(s.Name, ".")+1:]+" "+text
 		}
 	}
+
 	if slots < 1 {
 		b.gpus = 0
 	}
+
 	if strings.HasPrefix(b.option, "-l") {
 		// A consumable counts for each slot, unless the site says otherwise.
 		b.gpus *= slots
 	}
+
 	readSlurmRequest(f, &b)
+
 	return b
 }
 
@@ -62,6 +66,7 @@ func readBatchRequest(f File) batchRequest {
 // --gpus-per-task, --nodes, --ntasks).
 func readSlurmRequest(f File, b *batchRequest) {
 	said := map[string]string{}
+
 	// sbatch refuses a file without #!, so its options are those of another time.
 	isScript := false
 	for _, s := range f.Steps {
@@ -70,13 +75,16 @@ func readSlurmRequest(f File, b *batchRequest) {
 			said[name], b.slurm = s.Value.Text, true
 		}
 	}
+
 	if !b.slurm || !isScript {
 		return
 	}
+
 	number := func(name string) int {
 		n, _ := strconv.Atoi(said[name])
 		return n
 	}
+
 	tasks, each := number("ntasks"), max(number("ntasks-per-node"), number("tasks-per-node"))
 	nodes, given := said["nodes"]
 	b.spread = given && nodes != "1"
@@ -85,16 +93,19 @@ func readSlurmRequest(f File, b *batchRequest) {
 	if each == 0 && nodes == "1" {
 		b.tasks = tasks
 	}
+
 	for _, unknown := range []string{"exclusive", "hetjob", "packjob", "gpus-per-socket"} {
 		if _, set := said[unknown]; set {
 			return
 		}
 	}
+
 	for resource := range strings.SplitSeq(said["gres"], ",") {
 		if kind, rest, _ := strings.Cut(resource, ":"); kind == "gpu" {
 			b.gpus, b.option = b.gpus+gpuCount(rest), "--gres="+said["gres"]
 		}
 	}
+
 	for _, name := range []string{"gpus-per-node", "gpus", "gpus-per-task"} {
 		value, set := said[name]
 		if !set || b.option != "" {
@@ -106,6 +117,7 @@ func readSlurmRequest(f File, b *batchRequest) {
 			b.gpus *= max(tasks, each)
 		}
 	}
+
 	b.gpus = max(0, b.gpus)
 }
 
@@ -118,6 +130,7 @@ func (b batchRequest) launchesPerMachine(l launch) int {
 	if own {
 		return 1
 	}
+
 	return b.tasks
 }
 
@@ -127,17 +140,21 @@ func gpuCount(text string) int {
 	if i := strings.LastIndex(text, ":"); i >= 0 {
 		text = text[i+1:]
 	}
+
 	if text == "" {
 		return 1
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		if strings.ContainsAny(text, ",$") {
 			return -1000
 		}
+
 		// A type alone.
 		return 1
 	}
+
 	return n
 }
 

@@ -15,6 +15,7 @@ func lookBeyondJob(f File) []Finding {
 	if job.gpus == 0 {
 		return nil
 	}
+
 	a := indexVariables(f)
 	stepped := lastSrunStep(f)
 	var all []Finding
@@ -25,27 +26,34 @@ func lookBeyondJob(f File) []Finding {
 		if !known || !slices.Contains(maskVariables(), s.Name) || !s.Value.Known || s.In != "" || said[assignmentText(s)] {
 			return
 		}
+
 		value := s.Value
 		if fault, wrong := m.findFault(value.Text); wrong && fault.better != "" {
 			value.Text = fault.better
 		}
+
 		list := deviceNumbers(value)
 		if !slices.ContainsFunc(list, func(n int) bool { return n >= job.gpus }) || !reachesProgram(f, i, s) {
 			return
 		}
+
 		said[assignmentText(s)] = true
 		found := Finding{Finding: check.Finding{
 			Seen: assignmentText(s) + " in a job that asks for " + pluralize(job.gpus, "GPU", "GPUs") + ", " + job.option,
 			Why:  "the batch system chooses the GPUs of a job and sets the variable; another number is no GPU of this job, or one of another job",
 			Do:   "leave " + s.Name + " as the batch system sets it"}, At: s.At}
+
 		if len(list) > job.gpus {
 			found.Do += ", or ask for " + pluralize(len(list), "GPU", "GPUs")
 		}
+
 		if list[0] < job.gpus {
 			found.Why = "where the batch system keeps jobs to their GPUs, the list ends at the first number that the job does not have; where it does not, the others are GPUs of other jobs"
 		}
+
 		all = append(all, found)
 	}
+
 	for i, s := range f.Steps {
 		switch {
 		case s.Maybe || s.Lost != "":
@@ -60,6 +68,7 @@ func lookBeyondJob(f File) []Finding {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -71,6 +80,7 @@ func reachesProgram(f File, i int, s Step) bool {
 	if f.Steps[i].Do == Command {
 		return true
 	}
+
 	for _, later := range f.Steps[i+1 : min(len(f.Steps), i+1+maxStepsSearched)] {
 		switch {
 		case later.Name == s.Name && later.Do == Unset && !later.Maybe:
@@ -82,6 +92,7 @@ func reachesProgram(f File, i int, s Step) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -93,6 +104,7 @@ func (b batchRequest) overridesMask(p program, value Value) bool {
 		return false
 	}
 	at, srun := value.At, p.Words[i].At
+
 	return at.Line < srun.Line || at.Line == srun.Line && at.Column < srun.Column
 }
 
@@ -110,6 +122,7 @@ func lookTaskNumber(f File) []Finding {
 	if !job.many || last < 0 {
 		return nil
 	}
+
 	var all []Finding
 	add := func(name string, v Value, at Place) {
 		why := "the shell of the batch script puts the value in once, before srun; each task has a number of its own only behind it"
@@ -120,6 +133,7 @@ func lookTaskNumber(f File) []Finding {
 			Seen: "$" + v.From + " is read in the batch script, where it is 0, and not in the tasks that srun starts", Why: why,
 			Do: "let the program read " + v.From + ", or write: srun bash -c 'NAME=$" + v.From + " exec program'"}, At: at})
 	}
+
 	for i, s := range f.Steps {
 		switch {
 		case i > last || s.Maybe || s.In != "" || s.Lost != "":
@@ -139,6 +153,7 @@ func lookTaskNumber(f File) []Finding {
 			}
 		}
 	}
+
 	return dropRepeats(all)
 }
 
@@ -230,6 +245,7 @@ func lookExportCut(f File) []Finding {
 			}
 		}
 	}
+
 	return dropRepeats(all)
 }
 

@@ -29,6 +29,7 @@ func (f File) bound(one Finding, about Description) check.Severity {
 			most = check.Warning
 		}
 	}
+
 	return lower(one.Severity, most)
 }
 

@@ -58,18 +58,22 @@ func lookGPUsQuotes(f File) []Finding {
 			if !w.Known || !parseGPURequest(w.Text).loose || r.tool == "podman" {
 				continue
 			}
+
 			finding := check.Finding{
 				Seen: "docker gets --gpus " + w.Text + ", in which what follows the comma is no device",
 				Why:  "docker splits the value at commas: only the first entry is a device, and the container does not start"}
+
 			right := `'"` + w.Text + `"'`
 			if n := parseGPURequest(w.Text).count; !strings.Contains(w.Text, "=") {
 				right = `'"device=` + w.Text + `"'`
 				finding.Seen = "docker gets --gpus " + w.Text + " and gives the container " + pluralize(n, "GPU", "GPUs") + " of its choice"
 				finding.Why = "docker splits the value at commas, a number is how many GPUs the container gets, and the last one counts"
 			}
+
 			if !written.Known {
 				right = `"\"` + strings.Trim(w.Raw, `"`) + `\""`
 			}
+
 			finding.Do = "write: --gpus " + right
 			all = append(all, Finding{Finding: finding, At: w.At, Line: renderWithWord(r.Step, w, right), Edits: fixWordEdits(f, written, right), Write: shownWordEdits(f, r.Step, w, right)})
 		}
@@ -102,10 +106,12 @@ func lookBesideMask(f File) []Finding {
 		if len(r.gpus) != 1 || !r.gpus[0].Known {
 			return nil
 		}
+
 		request := parseGPURequest(r.gpus[0].Text)
 		if len(request.devices) > 0 || request.count == 0 {
 			return nil
 		}
+
 		mask, ok := r.containerVariable("NVIDIA_VISIBLE_DEVICES")
 		if ok && mask.Value.Known && !slices.Contains([]string{"all", "none", "void", ""}, mask.Value.Text) {
 			if n, known := countDevices(mask.Value); request.count > 0 && known && n == request.count && countsFromZero(deviceNumbers(mask.Value), n) {
@@ -114,6 +120,7 @@ func lookBesideMask(f File) []Finding {
 		} else if mask, ok = r.ownVariable("CUDA_VISIBLE_DEVICES"); !ok || request.count < 0 || hidesEveryDevice(mask.Value) || countsFromZero(deviceNumbers(mask.Value), request.count) {
 			return nil
 		}
+
 		list := strings.Trim(mask.Value.Raw, `"'`)
 		right := `'"device=` + list + `"'`
 		do := "write: --gpus " + right
@@ -123,6 +130,7 @@ func lookBesideMask(f File) []Finding {
 		} else if !strings.Contains(list, ",") {
 			do = "write: --gpus device=" + list
 		}
+
 		what := "all GPUs"
 		if request.count > 0 {
 			what = "the first GPU"
@@ -130,6 +138,7 @@ func lookBesideMask(f File) []Finding {
 				what = "the first " + strconv.Itoa(request.count) + " GPUs"
 			}
 		}
+
 		return []Finding{{Finding: check.Finding{
 			Seen: fmt.Sprintf("--gpus %s gives the container %s, not those of %s=%s", r.gpus[0].Text, what, mask.Name, list),
 			Why:  "docker chooses by --gpus alone", Do: do}, At: mask.At}}
@@ -157,27 +166,34 @@ func lookHostIndex(f File) []Finding {
 		if script, ok := ShellText(Step{Do: Command, Words: r.inside}); ok {
 			sets = append(sets, assignmentsAtStart(script)...)
 		}
+
 		var all []Finding
+
 		for _, s := range sets {
 			if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
 				continue
 			}
+
 			s.Value = a.passThroughValue(i, s.Value)
 			bad := known && slices.ContainsFunc(deviceNumbers(s.Value), func(i int) bool { return i >= n })
 			same := s.Value.From != "" && len(r.gpus) == 1 && r.gpus[0].From == s.Value.From
 			if !bad && !same {
 				continue
 			}
+
 			finding := Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%s=%s goes into a container whose GPUs are numbered from 0 to %d", s.Name, s.Value.Text, n-1),
 				Why:  "the container counts only its own GPUs; a number that does not exist there hides that GPU and all behind it",
 				Do:   "leave " + s.Name + " out, or count from 0"}, At: s.At}
+
 			if same && !bad {
 				finding.Severity = check.Warning
 				finding.Seen = s.Name + " gets the host's device numbers, " + s.Value.Text + ", as --gpus does"
 			}
+
 			all = append(all, finding)
 		}
+
 		return all
 	})
 }

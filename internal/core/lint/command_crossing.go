@@ -13,33 +13,40 @@ import (
 func lookNotHandedOn(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command || !isFromShell(f, s) {
 			continue
 		}
+
 		k, at, drops := launchers.FindDropper(wordTexts(s.Words))
 		if !drops || slices.ContainsFunc(s.Words, func(w Word) bool { return containsAny(w.Text, "SendEnv", "SetEnv") }) {
 			continue
 		}
+
 		p := programOf(s)
 		for _, name := range maskVariables() {
 			set, direct := prefixAssignment(s, name)
 			if !direct && clearsEnvironment(k) && p.usesGPUs() {
 				set, _ = a.outerSetting(i, name)
 			}
+
 			if set.Do != Set || hidesEveryDevice(set.Value) || p.sudo.dropsVariable(name) || slices.ContainsFunc(s.Words, func(w Word) bool { return strings.Contains(w.Text, name) }) {
 				continue
 			}
+
 			program := path.Base(s.Words[at].Text)
 			if k.Name != "" {
 				program += " " + k.Name
 			}
+
 			do := strings.NewReplacer("NAME", name, "VALUE", set.Value.Raw).Replace(k.Instead)
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: name + " is set for " + program + ", which does not hand it on",
 				Why:  "the program that computes gets another environment, and sees every GPU there is", Do: do}, At: s.At})
 		}
 	}
+
 	return all
 }
 
@@ -65,10 +72,12 @@ func lookWrapperAssignment(f File) []Finding {
 			if launchers.IsSearched(name) {
 				first = programAfter(texts, at)
 			}
+
 			sets := leadingAssignments(s.Words[max(0, min(first, len(texts))):])
 			if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) }) {
 				continue
 			}
+
 			w := s.Words[first]
 			all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quoteValue(w.Text) + " as the name of the program to start",
 				Why: "only the shell and env take an assignment before a program", Do: "write: " + name + " env " + w.Raw + " ..., or write it before " + name}, At: w.At,

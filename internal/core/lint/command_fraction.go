@@ -21,26 +21,31 @@ func lookFractions(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
 	var running []memoryShare
+
 	// Functions of the script, which may end what runs.
 	own := map[string]bool{}
 	for _, s := range f.Steps {
 		own[s.Name] = own[s.Name] || s.Do == Define
 	}
+
 	shell, in := 0, ""
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		if s.Shell != shell || s.In != in || mayEndBackground(s) || len(s.Words) > 0 && own[s.Words[0].Text] {
 			running, shell, in = nil, s.Shell, s.In
 			if mayEndBackground(s) {
 				continue
 			}
 		}
+
 		part, ok := memoryShareOf(a, i)
 		if !ok || s.Maybe || !isFromShell(f, s) {
 			continue
 		}
+
 		device, sum := fullestDevice(append(running, part))
 		if sum > 1.001 && len(running) > 0 && part.part <= 1 {
 			all = append(all, Finding{Finding: check.Finding{
@@ -49,10 +54,12 @@ func lookFractions(f File) []Finding {
 			running = nil
 			continue
 		}
+
 		if s.Beside {
 			running = append(running, part)
 		}
 	}
+
 	return all
 }
 
@@ -93,6 +100,7 @@ func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 		// Slurm gives each step devices of its own.
 		return memoryShare{}, false
 	}
+
 	part := memoryShare{at: s.At}
 	switch {
 	case vllm:
@@ -121,10 +129,12 @@ func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 	default:
 		return memoryShare{}, false
 	}
+
 	count := 1
 	if n, _, ok := l.neededGPUs(a, i); vllm && ok {
 		count = n
 	}
+
 	if masked {
 		if _, known := countDevices(mask); !known || hidesEveryDevice(mask) {
 			return memoryShare{}, false
@@ -133,13 +143,17 @@ func memoryShareOf(a indexedFile, i int) (memoryShare, bool) {
 		if vllm {
 			part.devices = part.devices[:min(count, len(part.devices))]
 		}
+
 		return part, true
 	}
+
 	if _, sure := a.outerSetting(i, "CUDA_VISIBLE_DEVICES"); !sure {
 		return memoryShare{}, false
 	}
+
 	for d := range count {
 		part.devices = append(part.devices, strconv.Itoa(d))
 	}
+
 	return part, true
 }

@@ -25,24 +25,30 @@ func lookProcesses(f File) []Finding {
 		// Mask-beyond-batch-job says that.
 		job.gpus = 0
 	}
+
 	shared := readServices(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		l, ok := a.launchAt(i)
 		run, contained := readContainerRun(s)
 		if contained {
 			l, ok = readLaunch(run.innerCommand())
 		}
+
 		if !ok || l.kind == "deepspeed" || l.computesOnCPU() {
 			continue
 		}
+
 		n, at, ok := l.neededGPUs(a, i)
 		if !ok {
 			continue
 		}
+
 		least := gpuLimit{}
 		switch {
 		case contained:
@@ -55,26 +61,32 @@ func lookProcesses(f File) []Finding {
 			}
 			least = l.limitAround(a, i, around, shared)
 		}
+
 		seen := fmt.Sprintf("%d processes are started", n)
 		if !l.startsProcesses() {
 			seen = pluralize(n, "GPU is needed", "GPUs are needed")
 		}
+
 		tasks := job.launchesPerMachine(l)
 		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
 			all = append(all, launchersOnOneMachine(tasks, n, at))
 			continue
 		}
+
 		if least.count == 0 || n <= least.count {
 			continue
 		}
+
 		why := "each process takes the GPU of its own number, and those beyond the last one fail"
 		if !l.startsProcesses() {
 			why = "it counts on GPUs that it does not see"
 		}
+
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
+
 	return dropRepeats(all)
 }
 
@@ -100,12 +112,14 @@ func (l launch) limitAround(a indexedFile, i int, job batchRequest, shared []ser
 	if !slices.ContainsFunc(l.Words, func(w Word) bool { return strings.HasPrefix(w.Text, "--gres") || strings.HasPrefix(w.Text, "--gpus") }) {
 		least.lowerTo(job.gpus, "the batch job, "+job.option+",")
 	}
+
 	for _, c := range shared {
 		if a.Kind == Compose && c.name == a.Steps[i].In {
 			count, _ := c.countGPUs()
 			least.lowerTo(count, "the service "+c.name)
 		}
 	}
+
 	return least
 }
 
@@ -125,29 +139,35 @@ func (l launch) deviceMask(a indexedFile, i int) (Value, bool) {
 func lookDeepspeed(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		l, ok := readLaunch(s)
 		chosen := l.use.First(launchers.Ignores)
 		if !ok || l.kind != "deepspeed" || l.hosts || chosen.Effect == "" {
 			continue
 		}
+
 		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
 		v := l.keyValue(chosen)
 		if !given || !mask.Known || hidesEveryDevice(mask) || !v.Known {
 			continue
 		}
+
 		n, _ := strconv.Atoi(v.Text)
 		_, included, _ := strings.Cut(v.Text, ":")
 		if strings.HasPrefix(strings.TrimLeft(chosen.Name, "-"), "num") && countsFromZero(deviceNumbers(mask), n) || included == mask.Text {
 			continue
 		}
+
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + chosen.Name + " " + v.Text,
 			Why:  "its own options choose among all GPUs of the machine", Do: "write: deepspeed --include localhost:" + mask.Text}, At: v.At})
 	}
+
 	return all
 }
 
@@ -156,25 +176,30 @@ func lookDeepspeed(f File) []Finding {
 func lookMaskByOption(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		l := launch{program: programOf(s)}
 		k := launchers.ReadCommand(wordTexts(s.Words), nil).First(launchers.Rewrites)
 		if k.Effect == "" {
 			continue
 		}
+
 		mask, given := a.effectiveValue(i, l.program, "CUDA_VISIBLE_DEVICES")
 		v := a.resolveConstant(i, l.keyValue(k))
 		if !given || !mask.Known || !v.Known || hidesEveryDevice(mask) || deviceNumbers(v) == nil || v.Text == mask.Text {
 			continue
 		}
+
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: k.Name + " " + v.Text + " takes the place of CUDA_VISIBLE_DEVICES=" + mask.Text,
 			Why:  "the program sets the variable itself before it uses a GPU, and its numbers count all GPUs of the machine",
 			Do:   "choose in one place: leave one of them out"}, At: v.At})
 	}
+
 	return all
 }
 
@@ -188,6 +213,7 @@ func lookCondaMask(f File) []Finding {
 		if s.Do != Command || !strings.Contains(strings.Join(texts, " "), "env config vars set") {
 			continue
 		}
+
 		for _, w := range s.Words {
 			set, ok := parseAssignment(w, "conda")
 			if !ok || !slices.Contains(maskVariables(), set.Name) {

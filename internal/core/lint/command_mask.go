@@ -35,6 +35,7 @@ func lookNvidiaOutside(f File) []Finding {
 	if slices.ContainsFunc(f.Steps, func(s Step) bool { return buildsContainer(s) || s.Do == Set && s.Name == "CUDA_VISIBLE_DEVICES" }) {
 		return nil
 	}
+
 	a := indexVariables(f)
 	var all []Finding
 	said := map[Place]bool{}
@@ -42,6 +43,7 @@ func lookNvidiaOutside(f File) []Finding {
 		if s.Do != Command || f.Kind == Unit && s.In == "Container" {
 			continue
 		}
+
 		p := programOf(s)
 		if !p.usesGPUs() {
 			continue
@@ -49,6 +51,7 @@ func lookNvidiaOutside(f File) []Finding {
 		if _, both := p.ownVariable("CUDA_VISIBLE_DEVICES"); both {
 			continue
 		}
+
 		set, ok := p.ownVariable(name)
 		if !ok {
 			set, _ = a.outerSetting(i, name)
@@ -56,6 +59,7 @@ func lookNvidiaOutside(f File) []Finding {
 				continue
 			}
 		}
+
 		if f.Kind == Workflow && set.Shell == 0 && set.How != "prefix" && set.How != "env" {
 			// The job may run in a container.
 			continue
@@ -63,18 +67,22 @@ func lookNvidiaOutside(f File) []Finding {
 		if said[set.At] || slices.Contains([]string{"all", "none", "void", ""}, set.Value.Text) {
 			continue
 		}
+
 		said[set.At] = true
 		value := set.Value.Raw
 		if set.Value.At == set.At {
 			// Export "NAME=value".
 			value = set.Value.Text
 		}
+
 		finding := Finding{Finding: check.Finding{
 			Seen: name + " is set for " + p.name + ", which does not read it", Why: "only the container runtime reads it; the program sees every GPU",
 			Do: "write CUDA_VISIBLE_DEVICES=" + value}, At: set.At, Line: "CUDA_VISIBLE_DEVICES=" + value}
+
 		if set.How == "export" {
 			finding.Line = "export " + finding.Line
 		}
+
 		if at := set.At; isFromShell(f, set) && set.Do == Set && set.Value.At.Line == at.Line && set.Value.At.Column == at.Column+len(name)+1 {
 			at.EndLine, at.EndColumn = at.Line, at.Column+len(name)
 			finding.Write = []Edit{{At: at, Was: name, Text: "CUDA_VISIBLE_DEVICES"}}
@@ -82,8 +90,10 @@ func lookNvidiaOutside(f File) []Finding {
 				finding.Edits = finding.Write
 			}
 		}
+
 		all = append(all, finding)
 	}
+
 	return all
 }
 
@@ -105,6 +115,7 @@ func lookCUDAForContainer(f File) []Finding {
 		if !ok || hidesEveryDevice(s.Value) || runtime || len(r.gpus)+len(r.cdi) > 0 || r.nodes || r.runtime != "" || r.tool == "nvidia-docker" {
 			return nil
 		}
+
 		return []Finding{{Finding: check.Finding{
 			Seen: "CUDA_VISIBLE_DEVICES goes into a container that is given no GPU",
 			Why:  "the variable chooses among the GPUs of the container and brings none in, unless the NVIDIA runtime is the default",

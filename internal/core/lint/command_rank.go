@@ -16,7 +16,9 @@ func lookPort(f File) []Finding {
 		// A container has ports of its own.
 		return nil
 	}
+
 	var all []Finding
+
 	for _, p := range meetings(f) {
 		if p.alone || p.number > maxPort {
 			continue
@@ -27,10 +29,12 @@ func lookPort(f File) []Finding {
 		}
 		all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: p.at})
 	}
+
 	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
 		// Ports are told apart on purpose.
 		return nil
 	}
+
 	return all
 }
 
@@ -70,17 +74,22 @@ func meetings(f File) []meeting {
 		if s.Do == Set {
 			set(s)
 		}
+
 		if s.Do != Command {
 			continue
 		}
+
 		for _, own := range programOf(s).set {
 			set(own)
 		}
+
 		l, ok := readLaunch(s)
 		if !ok {
 			continue
 		}
+
 		processes, counted := findOption(l.own, "num-processes")
+
 		// Which meets nobody.
 		alone := l.kind == "accelerate" && counted && processes.Text == "1"
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {
@@ -97,6 +106,7 @@ func meetings(f File) []meeting {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -147,6 +157,7 @@ func severalMachines(f File) bool {
 			if slices.ContainsFunc(programOf(s).set, func(set Step) bool { return set.Name == "NNODES" || set.Name == "NODE_RANK" }) {
 				return true
 			}
+
 			l, ok := readLaunch(s)
 			if !ok {
 				continue
@@ -173,15 +184,18 @@ func rankVariables() []string {
 func lookRankOwnMask(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		p := programOf(s)
 		mask, given := a.deviceMask(i, p)
 		if !given || mask.Known || !slices.Contains(rankVariables(), mask.From) || strings.Contains(mask.Text, ",") {
 			continue
 		}
+
 		for _, w := range p.args {
 			if w.From == mask.From && strings.Contains(w.Text, "cuda:") {
 				all = append(all, Finding{Finding: check.Finding{
@@ -189,6 +203,7 @@ func lookRankOwnMask(f File) []Finding {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -207,20 +222,24 @@ var cudaNumber = lazyRegexp(`(?:^|=)cuda:([0-9]{1,3})$`)
 func lookDeviceBeyondMask(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
+
 		p := programOf(s)
 		inside := deviceOptions(p)
 		if !p.usesGPUs() && len(inside) == 0 {
 			continue
 		}
+
 		mask, given := a.deviceMask(i, p)
 		n, known := countDevices(mask)
 		if !given || !known || n == 0 {
 			continue
 		}
+
 		add := func(at Place, device string, k int) {
 			if k >= n {
 				all = append(all, Finding{Finding: check.Finding{
@@ -228,12 +247,14 @@ func lookDeviceBeyondMask(f File) []Finding {
 					Do: fmt.Sprintf("use a number from 0 to %d", n-1)}, At: at})
 			}
 		}
+
 		for _, w := range p.args {
 			if m := cudaNumber().FindStringSubmatch(w.Text); m != nil && w.Known && p.usesGPUs() {
 				k, _ := strconv.Atoi(m[1])
 				add(w.At, "cuda:"+m[1], k)
 			}
 		}
+
 		for _, k := range inside {
 			w, _ := firstOptionValue(p.Words[k.Word:])
 			if numbers := k.DeviceNumbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
@@ -241,6 +262,7 @@ func lookDeviceBeyondMask(f File) []Finding {
 			}
 		}
 	}
+
 	return all
 }
 

@@ -11,6 +11,7 @@ func lookCondaHook(f File) []Finding {
 	if f.UndoPath == "" {
 		return nil
 	}
+
 	left := map[string]Step{}
 	for _, s := range f.Steps {
 		if _, devices := findListVariable(s.Name); !devices || s.Name == nvidiaVisibleDevices || !inItsShell(s) || s.In != "" {
@@ -25,6 +26,7 @@ func lookCondaHook(f File) []Finding {
 	}
 
 	var all []Finding
+
 	for name, s := range left {
 		if slices.ContainsFunc(f.Undo, func(undo File) bool { return mayUndo(undo, name) }) {
 			continue
@@ -35,6 +37,7 @@ func lookCondaHook(f File) []Finding {
 			Do:   "leave the export out and start programs by gpuard run, or let gpuard setup conda write both hooks; by hand: " + f.UndoPath + " has to give the value from before back"},
 			At: s.At})
 	}
+
 	return all
 }
 

@@ -65,15 +65,19 @@ func lookIDsNotStrings(f File) []Finding {
 			numbers = append(numbers, id.Raw)
 			found.Edits = append(found.Edits, Edit{At: id.At, Text: `"` + id.Raw + `"`})
 		}
+
 		if numbers == nil {
 			return nil
 		}
+
 		found.Seen = "device_ids has the number " + numbers[0]
 		if len(numbers) > 1 {
 			found.Seen = "device_ids has the numbers " + strings.Join(numbers, ", ")
 		}
+
 		found.Why = "Compose refuses a file in which an entry of device_ids is no string"
 		found.Do = `write "` + strings.Join(numbers, `", "`) + `"`
+
 		return []Finding{found}
 	})
 }

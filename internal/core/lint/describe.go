@@ -78,6 +78,7 @@ func readDescription(code, text string) Description {
 	d := Description{Page: check.Page{Code: code}}
 	var prose strings.Builder
 	var example *Example
+
 	for line := range strings.Lines(text) {
 		head := exampleHead().FindStringSubmatch(line)
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
@@ -110,11 +111,14 @@ func readDescription(code, text string) Description {
 			prose.WriteString(line)
 		}
 	}
+
 	d.Text = strings.TrimSpace(prose.String())
+
 	for _, list := range [][]Example{d.Bad, d.Good} {
 		for i := range list {
 			list[i].Text = strings.TrimRight(list[i].Text, "\n") + "\n"
 		}
 	}
+
 	return d
 }

@@ -33,17 +33,21 @@ func ContainerTool(command []string) string {
 	for _, word := range command {
 		s.Words = append(s.Words, Word{Text: word, Raw: word, Known: true})
 	}
+
 	tool, words := containerCommand(programOf(s))
 	if tool == "" || len(words) == 0 {
 		return ""
 	}
+
 	argv := []string{"docker"}
 	for _, w := range words {
 		argv = append(argv, w.Text)
 	}
+
 	if call, err := enginecli.ReadCall(argv); err == nil && !call.StartsContainer() {
 		return ""
 	}
+
 	return tool
 }
 
@@ -60,6 +64,7 @@ func containerCommand(p program) (tool string, words []Word) {
 	if len(words) > 0 && words[0].Text == "container" {
 		words = words[1:]
 	}
+
 	return strings.TrimSuffix(p.name, "-remote"), words
 }
 
@@ -71,6 +76,7 @@ func readContainerRun(s Step) (containerRun, bool) {
 	if len(words) == 0 || words[0].Text != "run" && words[0].Text != "create" {
 		return r, false
 	}
+
 	return r, r.readOptions(words[1:])
 }
 
@@ -92,6 +98,7 @@ func (r *containerRun) readOptions(words []Word) bool {
 				r.applyOption(name, w)
 				continue
 			}
+
 			if !given {
 				if len(words) == 0 {
 					return false
@@ -100,12 +107,14 @@ func (r *containerRun) readOptions(words []Word) bool {
 				words = words[1:]
 				continue
 			}
+
 			v := w
 			v.Text = value
 			if raw, ok := strings.CutPrefix(w.Raw, name+"="); ok && w.At.Line == w.At.EndLine {
 				v.Raw = raw
 				v.At.Column += len(name) + 1
 			}
+
 			r.applyOption(name, v)
 		case len(w.Text) > 1 && w.Text[0] == '-':
 			words = r.readShortOptions(w, words)
@@ -124,11 +133,15 @@ func (r containerRun) innerCommand() Step {
 	if len(r.inside) == 0 || !strings.HasPrefix(r.inside[0].Text, "-") {
 		return s
 	}
+
 	s.Words = nil
+
 	for _, word := range launchers.ProgramOfImage(r.image.Text) {
 		s.Words = append(s.Words, Word{Text: word, Known: true, At: r.image.At})
 	}
+
 	s.Words = append(s.Words, r.inside...)
+
 	return s
 }
 
@@ -138,6 +151,7 @@ func (r *containerRun) readShortOptions(w Word, words []Word) []Word {
 		if enginecli.TakesNoValue("-" + w.Text[i:i+1]) {
 			continue
 		}
+
 		v := w
 		v.Text = strings.TrimPrefix(w.Text[i+1:], "=")
 		if v.Text == "" {
@@ -149,9 +163,11 @@ func (r *containerRun) readShortOptions(w Word, words []Word) []Word {
 			v.At.Column += len(w.Raw) - len(raw)
 			v.Raw = raw
 		}
+
 		if w.Text[i] == 'e' {
 			r.applyOption("--env", v)
 		}
+
 		break
 	}
 	return words
@@ -247,6 +263,7 @@ func parseGPURequest(text string) request {
 			r.devices = append(r.devices, strings.Split(value, ",")...)
 		}
 	}
+
 	return r
 }
 

@@ -9,7 +9,9 @@ func restoreExpressions(script Value, steps []Step) {
 	if len(script.Raw) != len(script.Text) || script.Raw == script.Text {
 		return
 	}
+
 	var pairs []string
+
 	for i := 0; i+1 < len(script.Text); i++ {
 		if script.Text[i] != '$' {
 			continue
@@ -22,17 +24,21 @@ func restoreExpressions(script Value, steps []Step) {
 			pairs = append(pairs, script.Text[i:i+length], script.Raw[i:i+length])
 		}
 	}
+
 	back := strings.NewReplacer(pairs...)
 	value := func(v *Value) { v.Text, v.Raw = back.Replace(v.Text), back.Replace(v.Raw) }
 	for i := range steps {
 		s := &steps[i]
 		value(&s.Value)
+
 		for j := range s.Words {
 			value(&s.Words[j])
 		}
+
 		for j := range s.Args {
 			value(&s.Args[j].Value)
 		}
+
 		restoreExpressions(script, s.With)
 	}
 }

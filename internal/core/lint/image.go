@@ -19,11 +19,13 @@ func imageVariables(f File) []Step {
 			base[s.In] = strings.ToLower(s.Value.Text)
 		}
 	}
+
 	chain := map[string]bool{}
 	for stage, known := last, true; known && !chain[stage]; _, known = base[stage] {
 		chain[stage] = true
 		stage = base[stage]
 	}
+
 	var kept []Step
 	seen := map[string]bool{}
 	for i := len(f.Steps) - 1; i >= 0; i-- {
@@ -33,6 +35,7 @@ func imageVariables(f File) []Step {
 			kept = append(kept, s)
 		}
 	}
+
 	return kept
 }
 
@@ -43,12 +46,15 @@ func lookFixedInImage(f File) []Finding {
 		if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" && s.Name != "ROCR_VISIBLE_DEVICES" && s.Name != "NVIDIA_VISIBLE_DEVICES" || hidesEveryDevice(v) {
 			continue
 		}
+
 		n, counted := countDevices(v)
 		if !counted || n == 0 {
 			continue
 		}
+
 		finding := Finding{Finding: check.Finding{Seen: "every container from this image gets " + s.Name + "=" + v.Text,
 			Why: "the numbers are those of one machine, and a container counts the GPUs that it was given from 0", Do: "leave it out, and choose with docker run --gpus device=..."}, At: s.At}
+
 		if list := deviceNumbers(v); s.Name != "NVIDIA_VISIBLE_DEVICES" && countsFromZero(list, n) {
 			finding.Severity = check.Info
 			which := "the first one"
@@ -57,6 +63,7 @@ func lookFixedInImage(f File) []Finding {
 			}
 			finding.Why = "GPUs after " + which + " stay unused, whatever the container was given"
 		}
+
 		all = append(all, finding)
 	}
 	return all
@@ -78,6 +85,7 @@ func lookExportLost(f File) []Finding {
 		return nil
 	}
 	var all []Finding
+
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || hasReader(script.Steps[i+1:]) {
@@ -87,14 +95,18 @@ func lookExportLost(f File) []Finding {
 				// What is written into .bashrc is read later.
 				continue
 			}
+
 			finding := Finding{Finding: check.Finding{Seen: s.Name + " is exported at the end of a shell",
 				Why: "no program runs behind it in this shell, and the next one starts without it"}, At: s.At}
+
 			raw := s.Value.Raw
 			if strings.Contains(raw, s.Name+"=") {
 				// The whole word is quoted.
 				raw = `"` + s.Value.Text + `"`
 			}
+
 			finding.Line = "ENV " + s.Name + "=" + raw
+
 			switch f.Kind {
 			case Notebook:
 				finding.Line = "%env " + s.Name + "=" + s.Value.Text
@@ -105,18 +117,22 @@ func lookExportLost(f File) []Finding {
 			case Makefile, Shell:
 				finding.Line = "export " + s.Name + "=" + raw
 			}
+
 			finding.Do = "write: " + finding.Line
 			if f.Kind == Makefile {
 				// Make's own line stands outside of the recipe.
 				finding.Line, finding.Do = "", finding.Do+", outside of the recipe"
 			}
+
 			if at := s.At; f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {
 				at.Column -= len("export ")
 				finding.Write = []Edit{{At: at, Was: "export " + s.Name + "=" + s.Value.Raw, Text: finding.Line}}
 			}
+
 			all = append(all, finding)
 		}
 	}
+
 	return all
 }
 

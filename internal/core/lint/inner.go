@@ -39,6 +39,7 @@ func innerCommandWords(name string, words []Word) []Word {
 			// They write their input in the place of {}.
 			return nil
 		}
+
 		return words[1+i:]
 	}
 	return words[launchers.SkipWrapper(wordTexts(words)):]
@@ -116,10 +117,12 @@ func JoinWords(command Step, words []Word) (Step, bool) {
 		if w.At.Line != whole.At.EndLine || w.At.EndLine != w.At.Line || gap < 1 || whole.Raw != whole.Text || w.Raw != w.Text && w.Known {
 			return Step{}, false
 		}
+
 		whole.Raw += strings.Repeat(" ", gap) + w.Raw
 		whole.Text, whole.Known = whole.Raw, true
 		whole.At.EndColumn = w.At.EndColumn
 	}
+
 	return scriptStep(command, whole, true)
 }
 
@@ -139,5 +142,6 @@ func scriptStep(command Step, text Word, apart bool) (Step, bool) {
 		s.At.Column += i
 		s.At.EndColumn = s.At.Column + len(s.Value.Text)
 	}
+
 	return s, s.Value.Text != "" && (text.Known || s.Indent == 0 || s.Value.Text != text.Text)
 }

@@ -33,8 +33,10 @@ func readLaunchWith(s Step, lookup func(string) (string, bool)) (launch, bool) {
 		}
 		l.use = launchers.ReadAt(texts, slices.IndexFunc(texts, isMPI), lookup)
 	}
+
 	l.kind, l.own = l.use.Program, s.Words[l.use.Own:l.use.End]
 	l.hosts = l.use.First(launchers.Elsewhere).Effect != ""
+
 	return l, true
 }
 
@@ -68,13 +70,16 @@ func (l launch) neededGPUs(a indexedFile, i int) (n int, at Place, ok bool) {
 		if k.Word >= 0 {
 			v = a.resolveConstant(i, l.keyValue(k))
 		}
+
 		one, err := strconv.Atoi(v.Text)
 		if err != nil || !v.Known || one < 1 {
 			return 0, at, false
 		}
+
 		if one > 1 || !ok {
 			at = v.At
 		}
+
 		n, ok = n*one, true
 	}
 	return n, at, ok && !l.hosts

@@ -14,18 +14,23 @@ func lookBeyondLease(f File) []Finding {
 		if s.Do != Command {
 			continue
 		}
+
 		line := engineCommandLine(programOf(s))
 		if len(line) == 0 || slices.ContainsFunc(line, func(w Word) bool { return !w.Known }) {
 			continue
 		}
+
 		var argv []string
+
 		for _, w := range line {
 			argv = append(argv, w.Text)
 		}
+
 		call, err := enginecli.ReadCall(argv)
 		if err == nil {
 			err = call.CheckStart()
 		}
+
 		if err != nil {
 			all = append(all, Finding{Finding: check.Finding{Seen: "gpuard does not start this container",
 				Why: err.Error(), Do: "leave it out, or start the container without gpuard"}, At: line[0].At})
@@ -40,12 +45,15 @@ func engineCommandLine(p program) []Word {
 	if p.name != "gpuard" || end < 1 {
 		return nil
 	}
+
 	line := p.args[end+1:]
 	if sub := p.args[0]; enginecli.EngineOf(sub.Text) != "" {
 		line = append([]Word{sub}, line...)
 	}
+
 	if len(line) < 2 || enginecli.EngineOf(line[0].Text) == "" {
 		return nil
 	}
+
 	return line
 }

@@ -15,20 +15,24 @@ func SplitLines(text string) []string { return slices.Collect(strings.Lines(text
 func ApplyEdits(text string, found []Finding) (mended string, done []bool) {
 	m := mender{starts: lineStarts(text), size: len(text)}
 	done = make([]bool, len(found))
+
 	// In the order of the text, apart from each other.
 	var chosen spans
+
 	for i, f := range found {
 		spans, err := m.editSpans(f.Edits)
 		if err != nil || len(spans) == 0 || slices.ContainsFunc(spans, chosen.touchesAny) {
 			continue
 		}
 		done[i] = true
+
 		for _, s := range spans {
 			if at, known := chosen.indexOf(s); !known {
 				chosen = slices.Insert(chosen, at, s)
 			}
 		}
 	}
+
 	var b strings.Builder
 	at := 0
 	for _, s := range chosen {
@@ -36,7 +40,9 @@ func ApplyEdits(text string, found []Finding) (mended string, done []bool) {
 		b.WriteString(s.text)
 		at = s.to
 	}
+
 	b.WriteString(text[at:])
+
 	return b.String(), done
 }
 
@@ -70,6 +76,7 @@ func (all spans) indexOf(s span) (at int, known bool) {
 // touchesAny reports whether a span touches one of those in the order of the text, without being the same.
 func (all spans) touchesAny(s span) bool {
 	at, _ := all.indexOf(s)
+
 	// Spans that do not overlap have their ends in the same order.
 	near := all[max(at-1, 0):min(at+1, len(all))]
 	return spans{s}.clashesWith(near)
@@ -115,6 +122,7 @@ func (m mender) editSpan(e Edit) (span, error) {
 	if !ok || !okToo || to < from {
 		return span{}, errPlace
 	}
+
 	return span{from, to, e.Text}, nil
 }
 

@@ -12,14 +12,17 @@ func lookOldPyTorchName(f File) []Finding {
 	old := func(s Step) bool {
 		return s.Do == Call && !s.Maybe && hasWord("torch.cuda.amp.autocast torch.cuda.amp.GradScaler torch.cuda.amp.custom_fwd torch.cuda.amp.custom_bwd", s.Name)
 	}
+
 	settles := func(s Step) bool {
 		isNew := strings.HasPrefix(s.Name, "torch.amp") && (s.Do == Call || s.Do == Import)
 		return isNew || s.Do == Import && strings.HasPrefix(s.Name, "torch._six")
 	}
+
 	i := slices.IndexFunc(f.Steps, old)
 	if i < 0 || slices.ContainsFunc(f.Steps, settles) {
 		return nil
 	}
+
 	name := f.Steps[i].Name
 	do := "from PyTorch 2.4 on write torch.amp." + strings.TrimPrefix(name, "torch.cuda.amp.")
 	if strings.Contains(name, "custom_") {
@@ -27,6 +30,7 @@ func lookOldPyTorchName(f File) []Finding {
 	} else {
 		do += `, with "cuda" as the first argument and what it gets today by name`
 	}
+
 	return []Finding{{Finding: check.Finding{Seen: name + " is an old name", Why: "PyTorch 2.4 and later print a FutureWarning", Do: do}, Since: "2.4", At: f.Steps[i].At}}
 }
 

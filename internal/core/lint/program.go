@@ -35,11 +35,13 @@ func programOf(s Step) program {
 	for _, at := range l.By {
 		p.by = append(p.by, path.Base(texts[at]))
 	}
+
 	for _, c := range l.Changes {
 		w := s.Words[c.Word]
 		if strings.HasPrefix(c.By, "--") {
 			w, _ = firstOptionValue(s.Words[c.Word:])
 		}
+
 		switch set, ok := parseAssignment(w, c.By); {
 		case !c.Unset && ok:
 			p.set = append(p.set, set)
@@ -49,13 +51,16 @@ func programOf(s Step) program {
 			p.set = append(p.set, Step{At: w.At, Do: Unset, Name: c.Name, How: c.By})
 		}
 	}
+
 	if l.Sudo >= 0 {
 		p.sudo = &sudo{all: slices.Contains(l.Kept, "*"), names: l.Kept, at: s.Words[l.Sudo]}
 	}
+
 	p.name = l.Name(texts)
 	if p.name != "" {
 		p.args = s.Words[l.At+1:]
 	}
+
 	return p
 }
 
@@ -77,12 +82,14 @@ func parseAssignment(w Word, how string) (Step, bool) {
 	if !ok || !isName(name) {
 		return Step{}, false
 	}
+
 	at := w.At
 	v := Value{Text: value, Known: w.Known, At: at, Raw: w.Raw, From: w.From}
 	if raw, found := strings.CutPrefix(w.Raw, name+"="); found && at.Line == at.EndLine {
 		v.Raw = raw
 		v.At.Column += len(name) + 1
 	}
+
 	return Step{At: at, Do: Set, Name: name, Value: v, How: how, Exported: true}, true
 }
 
@@ -139,10 +146,12 @@ func firstOptionValue(words []Word) (Word, bool) {
 		}
 		return Word{}, false
 	}
+
 	w.Text = value
 	if raw, ok := strings.CutPrefix(w.Raw, name+"="); ok && w.At.Line == w.At.EndLine {
 		w.Raw = raw
 		w.At.Column += len(name) + 1
 	}
+
 	return w, true
 }

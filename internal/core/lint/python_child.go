@@ -15,24 +15,30 @@ func lookExportLostInPython(f File) (all []Finding) {
 	if f.Kind != Python && f.Kind != Notebook {
 		return nil
 	}
+
 	for _, s := range f.Steps {
 		if s.Do != Command || s.Shell != 0 || len(s.Words) == 0 {
 			continue
 		}
+
 		name := ""
 		if alone := exportAlone().FindStringSubmatch(s.Words[0].Text); len(s.Words) == 1 && alone != nil {
 			name = alone[1]
 		}
+
 		if len(s.Words) == 2 && s.Words[0].Text == "export" {
 			name, _, _ = strings.Cut(s.Words[1].Text, "=")
 		}
+
 		if isKnownGPUVariable(name) {
 			all = append(all, lostExportFinding(name, s.At))
 		}
 	}
+
 	if f.Kind == Notebook {
 		return all
 	}
+
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && isKnownGPUVariable(s.Name) && !hasProgramReader(script.Steps[i+1:]) {
@@ -40,6 +46,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -63,13 +70,16 @@ func lookEnvironmentAlone(f File) (all []Finding) {
 		if s.How != "env= alone" || i < 0 || slices.ContainsFunc(s.With, func(w Step) bool { return w.Name == "PATH" }) {
 			continue
 		}
+
 		finding := Finding{Finding: check.Finding{Seen: "the program gets " + s.With[i].Name + " and nothing else of the environment",
 			Why: "env replaces the whole environment: the child has no PATH, HOME or LD_LIBRARY_PATH",
 			Do:  "write: env={**os.environ, \"" + s.With[i].Name + "\": " + s.With[i].Value.Raw + "}"}, At: s.At}
+
 		if s.Do == Command && len(s.Words) > 0 && (strings.HasPrefix(s.Words[0].Text, "/") || s.Words[0].Raw == "sys.executable") {
 			finding.Severity = check.Info
 			finding.Why = "env replaces the whole environment: the child has no HOME or LD_LIBRARY_PATH"
 		}
+
 		all = append(all, finding)
 	}
 	return all
@@ -84,6 +94,7 @@ func lookRayMask(f File) (all []Finding) {
 	}) {
 		return nil
 	}
+
 	tasks := f.rayTasks()
 	seen := map[Place]bool{}
 	for _, w := range traceFlows(f) {
@@ -96,12 +107,14 @@ func lookRayMask(f File) (all []Finding) {
 			if s.Value.Known && hidesEveryDevice(s.Value) || !s.Value.Known && !f.isParameter(s.In, rootModule(nameWithoutMark(s.Value.From))) {
 				continue
 			}
+
 			seen[s.At] = true
 			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is set in a task that Ray gives GPUs to",
 				Why: "Ray has set it to the GPUs that it reserved for this task: with another list two tasks may share a GPU",
 				Do:  "leave it out; to choose devices yourself, start Ray with RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"}, At: s.At})
 		}
 	}
+
 	return all
 }
 
@@ -115,12 +128,14 @@ func (f File) rayTasks() map[string]bool {
 			continue
 		}
 		later = later || s.Name == ".options"
+
 		for _, a := range s.Args {
 			if s.Name == "ray.remote" && a.Ref != "" {
 				tasks[a.Ref] = true
 			}
 		}
 	}
+
 	for _, s := range f.Steps {
 		if s.Do == Define && slices.ContainsFunc(s.Args, func(a Arg) bool {
 			return a.Name == "@" && a.Ref == "ray.remote" && (later || rayGPUs().MatchString(a.Value.Raw))
@@ -128,6 +143,7 @@ func (f File) rayTasks() map[string]bool {
 			tasks[s.Name] = true
 		}
 	}
+
 	return tasks
 }
 

@@ -68,6 +68,7 @@ func lookProcessesInPython(f File) (all []Finding) {
 	if f.computesOnCPU() {
 		return nil
 	}
+
 	ways := traceFlows(f)
 	seen := map[Place]bool{}
 	for _, w := range ways {
@@ -76,10 +77,12 @@ func lookProcessesInPython(f File) (all []Finding) {
 			if n == 0 || i < w.from || m.followsDeviceCount() || seen[m.At] || m.masksItself(ways) {
 				continue
 			}
+
 			set, entries, ok := visibleListAt(w.moments, i)
 			if !ok || n <= len(entries) {
 				continue
 			}
+
 			seen[m.At] = true
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
@@ -87,6 +90,7 @@ func lookProcessesInPython(f File) (all []Finding) {
 				Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
 		}
 	}
+
 	return all
 }
 

@@ -65,21 +65,25 @@ func lookIndexInPython(f File) (all []Finding) {
 				if i < w.from || c.index < 0 || seen[c.value.At] || m.followsDeviceCount() {
 					continue
 				}
+
 				set, entries, ok := visibleListAt(w.moments, i)
 				if !ok || c.index < len(entries) {
 					continue
 				}
+
 				seen[c.value.At] = true
 				do := "use cuda:0"
 				if len(entries) > 1 {
 					do = fmt.Sprintf("use a number from 0 to %d", len(entries)-1)
 				}
+
 				all = append(all, Finding{Finding: check.Finding{
 					Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.displayCall(c.value), c.index, set.Value.Text, set.At.Line, prose.CountNoun(len(entries), "device")),
 					Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.deviceZeroEdit(len(entries))})
 			}
 		}
 	}
+
 	return all
 }
 
@@ -133,12 +137,14 @@ func lookRankInPython(f File) (all []Finding) {
 				if i < w.from || c.index >= 0 || !found || !mask.canReach(m) || len(masks) == 1 && !mask.alwaysPrecedes(m) || seen[c.value.At] {
 					continue
 				}
+
 				seen[c.value.At] = true
 				var severity check.Severity
 				if from := nameWithoutMark(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
 					// It may always be 0, or the program may have started the driver before this.
 					severity = check.Info
 				}
+
 				all = append(all, Finding{Finding: check.Finding{Severity: severity,
 					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.displayCall(c.value), nameWithoutMark(c.value.From), mask.At.Line),
 					Why:  "behind a mask of one device its number is 0, so this works only where " + nameWithoutMark(c.value.From) + " is 0",

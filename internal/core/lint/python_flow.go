@@ -45,8 +45,10 @@ func traceFlows(f File) []flow {
 	if f.ways != nil {
 		return f.ways
 	}
+
 	t := &tracer{bodies: map[string][]Step{}, called: map[string]bool{}}
 	var names []string
+
 	// Functions that others of the file call.
 	local := map[string]bool{}
 	graphs := f.usesTensorFlowGraphs()
@@ -61,6 +63,7 @@ func traceFlows(f File) []flow {
 			if t.bodies[s.In] == nil {
 				names = append(names, s.In)
 			}
+
 			// A later function of the same name takes its place.
 			t.bodies[s.In] = nil
 		}
@@ -68,14 +71,17 @@ func traceFlows(f File) []flow {
 			t.bodies[s.In] = append(t.bodies[s.In], s)
 		}
 	}
+
 	t.traceFunction("", nil)
 	whole := flow{moments: t.out}
 	var around []flowStep
+
 	for _, m := range whole.moments {
 		if m.In == "" && (len(m.path) == 0 || m.path[0][0] != 'm') {
 			around = append(around, m)
 		}
 	}
+
 	all := []flow{whole}
 	workers := workerNames(f)
 	inner := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !local[n] })
@@ -86,19 +92,23 @@ func traceFlows(f File) []flow {
 		if total > maxTotalMoments {
 			break
 		}
+
 		worker := slices.Contains(workers, name)
 		if t.called[name] && !worker {
 			continue
 		}
+
 		t.out = nil
 		if !worker {
 			t.out = slices.Clone(around)
 		}
+
 		from := len(t.out)
 		t.traceFunction(name, []string{t.nextCallLabel()})
 		all = append(all, flow{t.out, from, worker})
 		total += len(t.out)
 	}
+
 	return all
 }
 
@@ -110,15 +120,18 @@ func (t *tracer) nextCallLabel() string {
 func (t *tracer) traceFunction(name string, path []string) {
 	t.called[name] = true
 	t.stack = append(t.stack, name)
+
 	for _, s := range t.bodies[name] {
 		if len(t.out) > maxFlowMoments {
 			break
 		}
+
 		m := flowStep{s, slices.Concat(path, splitBranches(s.Branch))}
 		t.out = append(t.out, m)
 		if s.Do != Call {
 			continue
 		}
+
 		for _, next := range []string{s.Name, s.Name + ".__init__"} {
 			if _, local := t.bodies[next]; local && next != "" && !slices.Contains(t.stack, next) && len(t.stack) < 20 {
 				t.traceFunction(next, append(slices.Clone(m.path), t.nextCallLabel()))
@@ -146,6 +159,7 @@ func (m flowStep) compareBranches(b flowStep) (rest []string, exclusive bool) {
 		other, _, _ := strings.Cut(b.path[i], ".")
 		exclusive = one == other
 	}
+
 	return m.path[i:], exclusive
 }
 
@@ -156,6 +170,7 @@ func (m flowStep) canReach(b flowStep) bool {
 	if exclusive {
 		return false
 	}
+
 	inside := false
 	for _, arm := range rest {
 		switch {
@@ -165,6 +180,7 @@ func (m flowStep) canReach(b flowStep) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -193,6 +209,7 @@ func (s Step) findArg(position int, names ...string) (Arg, bool) {
 		}
 		n++
 	}
+
 	return Arg{}, false
 }
 
@@ -223,6 +240,7 @@ func (s Step) childStartMethod() string {
 	case root == "" && (last == "Process" || last == "Pool" || pool || last == "submit" || strings.Contains(last, "map") || last == "apply_async" || last == "spawn"):
 		return "new"
 	}
+
 	return ""
 }
 
@@ -234,6 +252,7 @@ func workerNames(f File) (names []string) {
 	for _, s := range f.Steps {
 		defined[s.Name] = defined[s.Name] || s.Do == Define
 	}
+
 	var refs []string
 	defer func() {
 		for _, s := range f.Steps {
@@ -243,6 +262,7 @@ func workerNames(f File) (names []string) {
 			}
 		}
 	}()
+
 	for _, s := range f.Steps {
 		if s.Do == Define && slices.ContainsFunc(s.Args, func(a Arg) bool {
 			return a.Name == "@" && (strings.HasPrefix(a.Ref, "ray.") || strings.HasSuffix(a.Ref, ".Process"))
@@ -252,6 +272,7 @@ func workerNames(f File) (names []string) {
 		if s.childStartMethod() == "" && (s.Do != Call || !starts || !defined[s.Name]) {
 			continue
 		}
+
 		for _, a := range s.Args {
 			if a.Ref != "" {
 				names = append(names, a.Ref)
@@ -259,6 +280,7 @@ func workerNames(f File) (names []string) {
 			}
 		}
 	}
+
 	return names
 }
 

@@ -10,6 +10,7 @@ func lookSetInForkedWorker(f File) (all []Finding) {
 	if !f.usesFork() {
 		return nil
 	}
+
 	seen := map[Place]bool{}
 	own := map[string][]flowStep{}
 	ways := traceFlows(f)
@@ -18,9 +19,11 @@ func lookSetInForkedWorker(f File) (all []Finding) {
 			own[w.moments[0].In] = w.moments
 		}
 	}
+
 	for _, w := range ways {
 		torch := false
 		var started []flowStep
+
 		for _, m := range w.moments {
 			torch = torch || m.Do == Import && rootModule(m.Name) == "torch"
 			if m.driverStarter(torch, false) != "" {
@@ -29,6 +32,7 @@ func lookSetInForkedWorker(f File) (all []Finding) {
 			if m.childStartMethod() != "fork" {
 				continue
 			}
+
 			for _, parent := range started {
 				if !parent.alwaysPrecedes(m) || !parent.canReach(m) {
 					continue
@@ -49,5 +53,6 @@ func lookSetInForkedWorker(f File) (all []Finding) {
 			}
 		}
 	}
+
 	return all
 }

@@ -17,6 +17,7 @@ func lookFractionsInPython(f File) (all []Finding) {
 		all = append(all, poolFractionFindings(f, w, ways, seen)...)
 		all = append(all, limitFractionFindings(w, ways, seen)...)
 	}
+
 	return all
 }
 
@@ -24,6 +25,7 @@ func lookFractionsInPython(f File) (all []Finding) {
 func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 	sum := 0.0
 	var before []flowStep
+
 	for i, m := range w.moments {
 		switch {
 		case m.Do == Set && strings.HasSuffix(m.Name, "VISIBLE_DEVICES"), m.Do == Call && (m.Name == "del" || strings.Contains(m.Name, "shutdown") || strings.Contains(m.Name, "destroy") || strings.Contains(m.Name, "cleanup")):
@@ -32,6 +34,7 @@ func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 		case m.Do != Call || m.Name != "vllm.LLM" || i < w.from:
 			continue
 		}
+
 		part := 0.9
 		if a, ok := m.findArg(-1, "gpu_memory_utilization"); ok {
 			n, err := strconv.ParseFloat(a.Value.Text, 64)
@@ -40,9 +43,11 @@ func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 			}
 			part = n
 		}
+
 		if slices.ContainsFunc(before, func(b flowStep) bool { return !b.alwaysPrecedes(m) || !b.canReach(m) || b.In != m.In }) {
 			sum, before = 0, nil
 		}
+
 		sum += part
 		before = append(before, m)
 		if len(before) > 1 && sum > 1.0001 && !seen[m.At] {
@@ -53,6 +58,7 @@ func engineFractionFindings(w flow, seen map[Place]bool) (all []Finding) {
 				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At})
 		}
 	}
+
 	return all
 }
 
@@ -61,8 +67,10 @@ func poolFractionFindings(f File, w flow, ways []flow, seen map[Place]bool) (all
 	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && rootModule(s.Name) == "jax" }) {
 		return nil
 	}
+
 	workers := 0
 	var set flowStep
+
 	for i, m := range w.moments {
 		switch {
 		case m.Do == Set && m.Shell == 0 && (m.Name == "XLA_CLIENT_MEM_FRACTION" || m.Name == "XLA_PYTHON_CLIENT_MEM_FRACTION"):
@@ -71,19 +79,23 @@ func poolFractionFindings(f File, w flow, ways []flow, seen map[Place]bool) (all
 		case i < w.from || m.childStartMethod() == "":
 			continue
 		}
+
 		if n := m.poolSize(); n > 0 {
 			workers = n
 		}
+
 		part, err := strconv.ParseFloat(set.Value.Text, 64)
 		if err != nil || !set.Value.Known || workers < 2 || part*float64(workers) <= 1.0001 || !set.alwaysPrecedes(m) || seen[set.At] || m.masksItself(ways) || !m.workersUseLibrary(ways, "jax") {
 			continue
 		}
+
 		seen[set.At] = true
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%d processes take %s=%s each, together %.3g of the GPU's memory", workers, set.Name, set.Value.Text, part*float64(workers)),
 			Why:  "each takes its fraction of the whole card at its first operation",
 			Do:   fmt.Sprintf("set it to %.2g or less, or give each process a GPU of its own", 1/float64(workers)-0.005)}, At: set.At})
 	}
+
 	return all
 }
 
@@ -93,13 +105,16 @@ func (s Step) poolSize() int {
 	if s.Name == "torch.multiprocessing.spawn" {
 		position = 2
 	}
+
 	if !strings.HasSuffix(s.Name, "Pool") && !strings.HasSuffix(s.Name, "Executor") && position == 0 {
 		return 0
 	}
+
 	a, ok := s.findArg(position, "processes", "max_workers", "nprocs")
 	if !ok {
 		return 0
 	}
+
 	return max(0, a.decimalValue())
 }
 
@@ -121,14 +136,17 @@ func limitFractionFindings(w flow, ways []flow, seen map[Place]bool) (all []Find
 		if i < w.from || n < 2 || m.childStartMethod() == "" || m.masksItself(ways) {
 			continue
 		}
+
 		for _, own := range ways {
 			if !own.worker || len(own.moments) == 0 || !slices.ContainsFunc(m.Args, func(a Arg) bool { return a.Ref == own.moments[0].In }) {
 				continue
 			}
+
 			c, part := own.memoryFraction()
 			if part*float64(n) <= 1.0001 || seen[c.At] {
 				continue
 			}
+
 			seen[c.At] = true
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%d processes may take %.2g of the memory of one GPU each, together %.2g", n, part, part*float64(n)),
@@ -158,6 +176,7 @@ func (w flow) memoryFraction() (at flowStep, part float64) {
 			if err != nil || !value.Value.Known || m.Maybe || given && !device.Value.Known {
 				return flowStep{}, 0
 			}
+
 			at, part = m, n
 		}
 	}

@@ -155,12 +155,14 @@ func parseDecimal(text string) int {
 	if text == "" || len(text) > 4 {
 		return -1
 	}
+
 	for _, c := range []byte(text) {
 		if c < '0' || c > '9' {
 			return -1
 		}
 		n = 10*n + int(c-'0')
 	}
+
 	return n
 }
 

@@ -31,12 +31,16 @@ func severityRank(s check.Severity) int {
 func findLateAssignments(f File) []lateAssignment {
 	worst := map[Place]lateAssignment{}
 	var order []Place
+
 	for _, w := range traceFlows(f) {
 		torch, nvml := false, false
+
 		// A function that is called again says nothing new.
 		judged := map[Place]bool{}
+
 		// What may have started the driver.
 		var before []lateAssignment
+
 		for i, m := range w.moments {
 			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, rootModule(m.Name))
 			nvml = nvml || m.Do == Import && (rootModule(m.Name) == "lightning" || rootModule(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
@@ -57,25 +61,32 @@ func findLateAssignments(f File) []lateAssignment {
 					// Whoever calls the function is not seen.
 					found.severity = check.Info
 				}
+
 				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.restoresValue(w.moments[:i], found) || isForChild(w.moments, i) {
 					continue
 				}
+
 				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && computesOwnDevice(w.moments) {
 					found.severity = check.Info
 				}
+
 				if known, again := worst[m.At]; !again {
 					order = append(order, m.At)
 				} else if severityRank(known.severity) >= severityRank(found.severity) {
 					continue
 				}
+
 				worst[m.At] = found
 			}
 		}
 	}
+
 	var all []lateAssignment
+
 	for _, at := range order {
 		all = append(all, worst[at])
 	}
+
 	return all
 }
 
@@ -88,6 +99,7 @@ func rootModule(name string) string {
 func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, bool) {
 	by, _ := variableReader(m.Name)
 	var found lateAssignment
+
 	for _, b := range before {
 		if by == "" || !b.before.canReach(m) || b.library != by && (by != "driver" || b.library == "import jax") {
 			continue
@@ -95,18 +107,23 @@ func (m flowStep) findEarlierStart(before []lateAssignment) (lateAssignment, boo
 		if by != "driver" && (b.severity != check.Error || b.before.listsDevices()) {
 			continue
 		}
+
 		if b.severity == check.Error && !b.before.alwaysPrecedes(m) {
 			b.severity = check.Warning
 		}
+
 		if by == "import jax" {
 			// A module that is imported here and not seen may have imported it before.
 			b.severity = check.Warning
 		}
+
 		if found.library == "" || severityRank(b.severity) > severityRank(found.severity) {
 			found = b
 		}
 	}
+
 	found.set = m
+
 	return found, found.library != ""
 }
 
@@ -142,6 +159,7 @@ func (s Step) mayStartDriver() bool {
 	if s.Do != Call {
 		return false
 	}
+
 	root, rest, _ := strings.Cut(s.Name, ".")
 	_, mapped := s.findArg(1, "map_location")
 	switch root {
@@ -155,9 +173,11 @@ func (s Step) mayStartDriver() bool {
 		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.argsContain("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":
 		last := rest[strings.LastIndexByte(rest, '.')+1:]
+
 		// A class, and not one of its helpers.
 		return root == "deepspeed" || last != "" && strings.ToUpper(last[:1]) == last[:1]
 	}
+
 	return false
 }
 
@@ -171,6 +191,7 @@ func lateFindings(f File, code string) (all []Finding) {
 		if apart != (code == codeCell) {
 			continue
 		}
+
 		_, what := variableReader(l.set.Name)
 		where := fmt.Sprintf("in line %d", l.before.At.Line)
 		do := "set " + l.set.Name + " before the imports, or before the program starts"
@@ -178,7 +199,9 @@ func lateFindings(f File, code string) (all []Finding) {
 			where = fmt.Sprintf("in cell %d", l.before.At.Cell)
 			do = "set " + l.set.Name + " in the first cell and restart the kernel"
 		}
+
 		var seen, why string
+
 		switch {
 		case l.library == "import jax":
 			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.displayName(), where)
@@ -194,13 +217,16 @@ func lateFindings(f File, code string) (all []Finding) {
 			seen = fmt.Sprintf("%s is set after %s %s, which started the driver", l.set.Name, l.before.displayName(), where)
 			why = "the driver has read it by then: this assignment does not change " + what
 		}
+
 		if l.severity == check.Error && l.library != "PyTorch" && l.set.Name != "CUDA_VISIBLE_DEVICES" && what == "how memory is taken" {
 			seen = fmt.Sprintf("%s is set after %s %s, which started %s", l.set.Name, l.before.displayName(), where, l.library)
 			why = l.library + " has read it by then: this assignment does not change " + what
 		}
+
 		if l.set.Do == Unset {
 			seen = strings.Replace(seen, " is set ", " is removed ", 1)
 		}
+
 		all = append(all, Finding{Finding: check.Finding{Code: code, Severity: l.severity, Seen: seen, Why: why, Do: do}, At: l.set.At})
 	}
 	return all

@@ -20,9 +20,11 @@ func visibleListAt(moments []flowStep, at int) (set flowStep, entries []string, 
 		}
 		set, ok = m, m.Do == Set && m.Value.Known && m.How != "os.environ.setdefault" && m.alwaysPrecedes(moments[at]) && !started
 	}
+
 	if !ok {
 		return set, nil, false
 	}
+
 	for e := range strings.SplitSeq(set.Value.Text, ",") {
 		e = strings.TrimSpace(e)
 		if parseDecimal(e) < 0 && !strings.HasPrefix(e, "GPU-") && !strings.HasPrefix(e, "MIG-") || slices.Contains(entries, e) {
@@ -30,6 +32,7 @@ func visibleListAt(moments []flowStep, at int) (set flowStep, entries []string, 
 		}
 		entries = append(entries, e)
 	}
+
 	return set, entries, true
 }
 
@@ -58,6 +61,7 @@ func (s Step) deviceChoices() (all []deviceChoice) {
 			if a.Value.Known {
 				listed = a.Value.Text
 			}
+
 			for _, n := range deviceNumbers(Value{Text: strings.Trim(listed, "[]() "), Known: true}) {
 				all = append(all, deviceChoice{n, a.Value, s.Name})
 			}
@@ -83,8 +87,10 @@ func (s Step) readDeviceArg(position int, a Arg) (int, bool) {
 		}
 		return 0, false
 	}
+
 	takes := hasWord(`torch.cuda.set_device torch.cuda.device torch.cuda.get_device_name torch.cuda.get_device_properties torch.cuda.get_device_capability
 		torch.cuda.mem_get_info torch.cuda.synchronize torch.cuda.set_per_process_memory_fraction cupy.cuda.Device numba.cuda.select_device .cuda .to`, s.Name)
+
 	switch {
 	case s.Name == "torch.cuda.set_per_process_memory_fraction" && position == 0 && a.Name == "":
 		return 0, false
@@ -97,8 +103,10 @@ func (s Step) readDeviceArg(position int, a Arg) (int, bool) {
 	default:
 		return 0, false
 	}
+
 	if v.Known {
 		return parseDecimal(v.Text), parseDecimal(v.Text) >= 0
 	}
+
 	return -1, v.From != ""
 }

@@ -14,12 +14,15 @@ func lookEnvironText(f File) []Finding {
 		if s.Type == "" || s.Shell != 0 || !isKnownGPUVariable(s.Name) {
 			return
 		}
+
 		what := s.Value.Raw + ", which is no text"
 		if s.Type != "None" && !s.Value.Known {
 			what = s.Value.Raw + ", which is of the type " + s.Type + " and no text"
 		}
+
 		finding := Finding{Finding: check.Finding{Seen: s.Name + " is set to " + what,
 			Why: "the program ends here with a TypeError: str expected", Do: "write: str(" + s.Value.Raw + ")"}, At: s.Value.At}
+
 		switch {
 		case literalNumbers().MatchString(s.Value.Raw):
 			list := strings.Join(strings.FieldsFunc(s.Value.Raw, func(r rune) bool { return strings.ContainsRune(" ,[]()", r) }), ",")
@@ -30,9 +33,11 @@ func lookEnvironText(f File) []Finding {
 		case s.Type == "list" || s.Type == "tuple" || s.Type == "range":
 			finding.Do = `write: ",".join(map(str, ` + s.Value.Raw + "))"
 		}
+
 		if !s.Value.Known && !strings.HasPrefix(s.Value.Raw, "[") && !strings.HasPrefix(s.Value.Raw, "(") {
 			finding.Severity = check.Warning
 		}
+
 		all = append(all, finding)
 	})
 	return all

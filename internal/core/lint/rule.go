@@ -168,15 +168,18 @@ func settingRules() []Rule {
 func ApplyRules(f File, preview bool) []Finding {
 	f.ways = traceFlows(f)
 	var all []Finding
+
 	for _, r := range allRules() {
 		found := r.Look(f)
 		if len(found) == 0 {
 			continue
 		}
+
 		about := describeCode(r.Code)
 		if about.Preview && !preview {
 			continue
 		}
+
 		for _, one := range found {
 			one.Code = cmp.Or(one.Code, about.Code)
 			one.Severity = cmp.Or(one.Severity, about.Severity)
@@ -185,16 +188,20 @@ func ApplyRules(f File, preview bool) []Finding {
 			if f.breaksQuotes(one) {
 				one.Edits = nil
 			}
+
 			if f.Copied && !one.Severity.Bad() {
 				// Nobody writes another's program anew for a remark.
 				continue
 			}
+
 			all = append(all, one)
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.At.Cell, b.At.Cell), cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column), cmp.Compare(a.Code, b.Code))
 	})
+
 	return all
 }
 

@@ -38,11 +38,13 @@ func (a indexedFile) outerSetting(i int, name string) (step Step, sure bool) {
 	if isOrdered(a.Kind) {
 		last, _ = slices.BinarySearch(sets, i)
 	}
+
 	for n := last - 1; n >= 0; n-- {
 		s := a.Steps[sets[n]]
 		if last-n > maxStepsSearched {
 			return Step{}, false
 		}
+
 		switch {
 		case c.Apart && s.Shell != c.Shell:
 			return Step{}, false
@@ -60,8 +62,10 @@ func (a indexedFile) outerSetting(i int, name string) (step Step, sure bool) {
 		case s.Maybe, s.Do == Set && isFromShell(a.File, s) && !s.Exported:
 			return Step{}, false
 		}
+
 		return s, true
 	}
+
 	return Step{}, true
 }
 
@@ -82,6 +86,7 @@ func (a indexedFile) effectiveValue(i int, p program, name string) (Value, bool)
 		return Value{}, false
 	}
 	s, sure := a.outerSetting(i, name)
+
 	return a.resolveConstant(i, s.Value), sure && s.Do == Set
 }
 
@@ -91,15 +96,19 @@ func (a indexedFile) resolveConstant(i int, v Value) Value {
 	if v.Known || v.From == "" || len(a.sets[v.From]) != 1 || a.sets[v.From][0] > i {
 		return v
 	}
+
 	s, c := a.Steps[a.sets[v.From][0]], a.Steps[i]
 	if s.Do != Set || !s.Value.Known || s.Maybe || s.In != "" || s.Lost != "" || s.Shell != c.Shell || s.How == "${:=}" || !strings.HasPrefix(c.Process, s.Process) {
 		return v
 	}
+
 	text := strings.NewReplacer("${"+v.From+"}", s.Value.Text, "$"+v.From, s.Value.Text).Replace(strings.Trim(v.Text, `"`))
 	if text == v.Text || strings.ContainsAny(text, "$`'\\") {
 		return v
 	}
+
 	v.Text, v.Known = text, true
+
 	return v
 }
 
@@ -120,22 +129,27 @@ func countDevices(list Value) (n int, ok bool) {
 	if !list.Known {
 		return 0, false
 	}
+
 	text := strings.TrimSpace(list.Text)
 	if text == "" {
 		return 0, true
 	}
+
 	seen := map[string]bool{}
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
 		if entry == "-1" {
 			return len(seen), true
 		}
+
 		_, err := strconv.ParseUint(entry, 10, 16)
 		if err != nil && !strings.HasPrefix(entry, "GPU-") && !strings.HasPrefix(entry, "MIG-") || seen[entry] {
 			return 0, false
 		}
+
 		seen[entry] = true
 	}
+
 	return len(seen), true
 }
 
@@ -145,6 +159,7 @@ func deviceNumbers(list Value) []int {
 		return nil
 	}
 	var all []int
+
 	for entry := range strings.SplitSeq(list.Text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(entry), 10, 16)
 		if err != nil {
@@ -152,6 +167,7 @@ func deviceNumbers(list Value) []int {
 		}
 		all = append(all, int(n))
 	}
+
 	return all
 }
 
@@ -189,10 +205,12 @@ func removeAssignment(s Step, assignment Step) Edit {
 			next = s.Words[0].At
 		}
 	}
+
 	if next.Line == taken.At.EndLine && next.Column == taken.At.EndColumn+1 {
 		taken.At.EndColumn++
 		taken.Was += " "
 	}
+
 	return taken
 }
 
@@ -214,5 +232,6 @@ func renderCommand(s Step, swap func(Word) string) string {
 		}
 		words = append(words, text)
 	}
+
 	return strings.Join(words, " ")
 }

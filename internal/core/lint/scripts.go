@@ -22,6 +22,7 @@ func Scripts(f File) []File {
 		}
 		all[i].Steps = append(all[i].Steps, s)
 	}
+
 	return all
 }
 
@@ -43,20 +44,25 @@ func expandScripts(f File, read func(text string) (File, error), depth int) File
 			out.Steps = append(out.Steps, s)
 			continue
 		}
+
 		inner, err := read(s.Value.Text)
 		if err != nil {
 			out.Steps = append(out.Steps, s)
 			continue
 		}
+
 		inner = expandScripts(inner, read, depth-1)
 		out.Unread += inner.Unread
 		if strings.HasPrefix(s.Value.Raw, `"`) || strings.HasPrefix(s.Value.Raw, "'") {
 			out.quoted = append(out.quoted, s.Value.At)
 		}
+
 		for _, at := range inner.quoted {
 			out.quoted = append(out.quoted, s.relocatePlace(at))
 		}
+
 		restoreExpressions(s.Value, inner.Steps)
+
 		for _, step := range inner.Steps {
 			if f.Kind == Shell {
 				// A process of its own.
@@ -64,8 +70,10 @@ func expandScripts(f File, read func(text string) (File, error), depth int) File
 			}
 			out.Steps = append(out.Steps, s.relocateStep(step, count+1+step.Shell))
 		}
+
 		count += 1 + highestShell(inner.Steps)
 	}
+
 	return out
 }
 
@@ -83,26 +91,34 @@ func (s Step) relocateStep(inner Step, number int) Step {
 	inner.At = s.relocatePlace(inner.At)
 	inner.Shell = number
 	inner.Maybe, inner.Apart = inner.Maybe || s.Maybe, inner.Apart || s.Apart
+
 	switch {
 	case inner.In == "":
 		inner.In = s.In
 	case s.In != "":
 		inner.In = s.In + "." + inner.In
 	}
+
 	inner.Value.At = s.relocatePlace(inner.Value.At)
 	inner.Args = append([]Arg(nil), inner.Args...)
+
 	for i := range inner.Args {
 		inner.Args[i].Value.At = s.relocatePlace(inner.Args[i].Value.At)
 	}
+
 	inner.Words = append([]Word(nil), inner.Words...)
+
 	for i := range inner.Words {
 		inner.Words[i].At = s.relocatePlace(inner.Words[i].At)
 	}
+
 	with := inner.With
 	inner.With = nil
+
 	for _, w := range with {
 		inner.With = append(inner.With, s.relocateStep(w, number))
 	}
+
 	return inner
 }
 
@@ -114,8 +130,10 @@ func (s Step) relocatePlace(p Place) Place {
 	if s.Indent < 0 {
 		return Place{Cell: s.At.Cell, Line: s.At.Line, EndLine: s.At.EndLine}
 	}
+
 	line, column := s.relocatePosition(p.Line, p.Column)
 	end, endColumn := s.relocatePosition(p.EndLine, p.EndColumn)
+
 	return Place{Cell: s.At.Cell, Line: line, Column: column, EndLine: end, EndColumn: endColumn}
 }
 

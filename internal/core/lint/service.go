@@ -52,6 +52,7 @@ func readServices(f File) []service {
 		}
 		all[i].readSetting(f.Kind, s)
 	}
+
 	return all
 }
 
@@ -85,14 +86,17 @@ func (c *service) readComposeKey(name string, s Step) {
 			c.cdi = append(c.cdi, s.Value)
 		}
 	}
+
 	m := requestKey().FindStringSubmatch(name)
 	if m == nil {
 		return
 	}
+
 	n, _ := strconv.Atoi(m[2])
 	for len(c.requests) <= min(n, 100) {
 		c.requests = append(c.requests, deviceRequest{at: s.At, short: m[1] == "gpus"})
 	}
+
 	r := &c.requests[min(n, 100)]
 	switch m[3] {
 	case "count":
@@ -145,18 +149,21 @@ func (c service) countGPUs() (n int, ok bool) {
 			n += count
 		}
 	}
+
 	for _, v := range c.cdi {
 		if !v.Known || strings.HasSuffix(v.Text, "=all") {
 			return 0, false
 		}
 		n++
 	}
+
 	if len(c.requests)+len(c.cdi) > 0 {
 		return n, !c.grows
 	}
 	if list, given := c.variableStep("NVIDIA_VISIBLE_DEVICES"); given && c.runtime.Text == "nvidia" && list.Value.Known && !slices.Contains([]string{"all", "none", "void"}, list.Value.Text) {
 		return countDevices(list.Value)
 	}
+
 	return 0, false
 }
 
@@ -168,6 +175,7 @@ func lookHostIndexOfService(f File) []Finding {
 		if !known || n == 0 {
 			continue
 		}
+
 		for _, s := range c.sets {
 			if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
 				continue
@@ -201,24 +209,30 @@ func lookBesideMaskOfService(f File) []Finding {
 		if len(c.requests) == 0 || !given || c.elsewhere {
 			continue
 		}
+
 		value := list.Value
 		if m := defaultValueForm().FindStringSubmatch(value.Text); m != nil && !value.Known {
 			value.Text, value.Known = m[1], true
 		}
+
 		if !value.Known || slices.Contains([]string{"all", "none", "void", ""}, value.Text) {
 			continue
 		}
+
 		var ids []string
+
 		for _, r := range c.requests {
 			for _, id := range r.ids {
 				ids = append(ids, id.Text)
 			}
 		}
+
 		n, known := c.countGPUs()
 		asked := strings.Split(value.Text, ",")
 		if len(ids) > 0 && (!known || slices.Equal(ids, asked)) || len(ids) == 0 && known && countsFromZero(deviceNumbers(value), n) {
 			continue
 		}
+
 		what := "all GPUs"
 		switch {
 		case len(ids) > 0:
@@ -226,6 +240,7 @@ func lookBesideMaskOfService(f File) []Finding {
 		case known:
 			what = pluralize(n, "GPU of Docker's choice", "GPUs of Docker's choice")
 		}
+
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: "the request for devices gives the service " + c.name + " " + what + ", not those of NVIDIA_VISIBLE_DEVICES=" + value.Text,
 			Why:  "Docker writes the variable itself when devices are requested", Do: `write: device_ids: ["` + strings.Join(asked, `", "`) + `"]`}, At: list.At})

@@ -21,13 +21,16 @@ func lookAssignment(f File) []Finding {
 	if !slices.Contains([]Kind{Desktop, Unit, Dockerfile, Compose, Kubernetes, Supervisor}, f.Kind) {
 		return nil
 	}
+
 	programs := 0
 	for _, s := range f.Steps {
 		if s.Do == Command && s.Shell == 0 {
 			programs++
 		}
 	}
+
 	var all []Finding
+
 	for _, s := range f.Steps {
 		if s.Shell == 0 && f.Kind == Unit && len(s.Words) == 2 && s.Words[0].Text == "export" {
 			if a, ok := parseAssignment(s.Words[1], "env"); ok && isKnownGPUVariable(a.Name) {
@@ -36,7 +39,9 @@ func lookAssignment(f File) []Finding {
 			}
 			continue
 		}
+
 		var sets []Step
+
 		for _, w := range s.Words {
 			a, ok := parseAssignment(w, "env")
 			if s.Shell != 0 || !ok {
@@ -44,15 +49,19 @@ func lookAssignment(f File) []Finding {
 			}
 			sets = append(sets, a)
 		}
+
 		i := slices.IndexFunc(sets, func(a Step) bool { return isKnownGPUVariable(a.Name) })
 		if s.Do != Command || i < 0 || len(sets) == len(s.Words) {
 			continue
 		}
+
 		finding := Finding{Finding: check.Finding{Seen: s.Words[0].Text + " is taken as the name of the program to start",
 			Why: "this line is not read by a shell, so nothing is started and " + sets[i].Name + " is not set"}, At: s.Words[0].At}
+
 		finding.setCorrection(f.Kind, s, sets, programs)
 		all = append(all, finding)
 	}
+
 	return dropRepeats(all)
 }
 
@@ -69,11 +78,13 @@ func (finding *Finding) setCorrection(kind Kind, s Step, sets []Step, programs i
 		for _, a := range sets {
 			words = append(words, s.rawWordAt(a.At))
 		}
+
 		if programs > 1 {
 			finding.Line = s.Name + "=/usr/bin/env " + renderCommand(s, nil)
 			finding.Edits = []Edit{{At: before, Text: "/usr/bin/env "}}
 			break
 		}
+
 		finding.Line = "Environment=" + strings.Join(words, " ") + "\n" + s.Name + "=" + rest
 		next := s.Words[len(sets)].At
 		if next.Line == first.Line && first.Line == s.At.Line {
@@ -94,6 +105,7 @@ func (finding *Finding) setCorrection(kind Kind, s Step, sets []Step, programs i
 		finding.Do = "move it to environment: " + sets[0].Name + `: "` + sets[0].Value.Text + `"`
 		return
 	}
+
 	finding.Do = "write: " + strings.ReplaceAll(finding.Line, "\n", ", and ")
 	if finding.Edits != nil {
 		// The edits show it, with the rest of the line.
@@ -117,17 +129,21 @@ func lookCutAtBlank(f File) []Finding {
 	if f.Kind == Dockerfile {
 		key, seen = "ENV ", "the build stops at "
 	}
+
 	for i, s := range f.Steps {
 		if f.Kind != Unit && f.Kind != Dockerfile || s.Do != Setting || s.Name != strings.TrimRight(key, "= ") {
 			continue
 		}
+
 		whole, at, ok := rejoinAssignment(f.Steps, i)
 		if !ok {
 			continue
 		}
+
 		name, _, _ := strings.Cut(whole, "=")
 		finding := Finding{Finding: check.Finding{Seen: seen + quoteValue(s.Value.Raw) + ", which assigns nothing",
 			Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
+
 		switch edits := []Edit{{At: at, Text: whole}}; {
 		case at.Line != at.EndLine:
 		case f.Kind == Dockerfile:
@@ -136,8 +152,10 @@ func lookCutAtBlank(f File) []Finding {
 		default:
 			finding.Edits = edits
 		}
+
 		all = append(all, finding)
 	}
+
 	return all
 }
 
@@ -151,9 +169,11 @@ func rejoinAssignment(steps []Step, i int) (whole string, at Place, ok bool) {
 		}
 		return steps[n].Value, true
 	}
+
 	piece, at := steps[i].Value, steps[i].Value.At
 	next := i + 1
 	var name, list string
+
 	switch before := i - 1; {
 	case before >= 0 && steps[before].Do == Set && steps[before].At.Line == at.Line && isKnownGPUVariable(steps[before].Name) && listPiece().MatchString(piece.Text) &&
 		(strings.HasSuffix(steps[before].Value.Text, ",") || steps[before].Value.Text == "" || piece.Text[0] == ',' || deviceNumbers(steps[before].Value) != nil && slices.Contains(maskVariables(), steps[before].Name)):
@@ -169,11 +189,13 @@ func rejoinAssignment(steps []Step, i int) (whole string, at Place, ok bool) {
 	default:
 		return "", at, false
 	}
+
 	for more, there := word(next); there && listPiece().MatchString(more.Text); more, there = word(next) {
 		list = joinList(list, more.Text)
 		at.EndLine, at.EndColumn = more.At.EndLine, more.At.EndColumn
 		next++
 	}
+
 	return name + "=" + list, at, true
 }
 

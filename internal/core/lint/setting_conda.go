@@ -34,6 +34,7 @@ func lookCudaTwice(f File) []Finding {
 			// After its channel.
 			text = name
 		}
+
 		switch pip := strings.Contains(s.Name, ".pip"); {
 		case strings.Contains(text, "cu118"):
 			return nil
@@ -43,9 +44,11 @@ func lookCudaTwice(f File) []Finding {
 			brings = text
 		}
 	}
+
 	if toolkit == nil || brings == "" || slices.ContainsFunc(f.Steps, usesToolkit) {
 		return nil
 	}
+
 	return []Finding{{Finding: check.Finding{Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings a newer CUDA",
 		Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
 }
@@ -66,11 +69,13 @@ func lookMKLTooNew(f File) []Finding {
 		if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
 			continue
 		}
+
 		text := s.Value.Text
 		channel, name, hasChannel := strings.Cut(text, "::")
 		if hasChannel {
 			text = name
 		}
+
 		switch normalizePackage(text) {
 		case "mkl":
 			if oldMKL().MatchString(text) {
@@ -91,9 +96,11 @@ func lookMKLTooNew(f File) []Finding {
 			}
 		}
 	}
+
 	if torch == nil || !isOfChannel {
 		return nil
 	}
+
 	return []Finding{{Finding: check.Finding{Seen: torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
 		Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
 }
@@ -129,6 +136,7 @@ func lookONNX(f File) []Finding {
 		// Of a page: each is one of several ways.
 		block int
 	}
+
 	has := map[where]map[string]bool{}
 	var all []Finding
 	install := func(in where, w Word) {
@@ -136,17 +144,22 @@ func lookONNX(f File) []Finding {
 		if name != "onnxruntime" && name != "onnxruntime-gpu" || !w.Known {
 			return
 		}
+
 		if has[in] == nil {
 			has[in] = map[string]bool{}
 		}
+
 		has[in][name] = true
 		if len(has[in]) < 2 {
 			return
 		}
+
 		all = append(all, Finding{Finding: check.Finding{Seen: "both onnxruntime and onnxruntime-gpu are installed",
 			Why: "they write the same folder: which of them Python imports depends on the order, and with the wrong one everything runs on the CPU", Do: "install onnxruntime-gpu alone"}, At: w.At})
+
 		clear(has[in])
 	}
+
 	for _, s := range f.Steps {
 		in, _, _ := strings.Cut(s.In, ".")
 		switch {
@@ -163,9 +176,11 @@ func lookONNX(f File) []Finding {
 			if f.Kind == Markdown {
 				here.block = s.Shell
 			}
+
 			for _, w := range words {
 				install(here, w)
 			}
+
 			if words == nil && slices.ContainsFunc(p.args, func(w Word) bool { return w.Text == "uninstall" || w.Text == "remove" }) {
 				for _, w := range p.args {
 					delete(has[here], normalizePackage(w.Text))
@@ -173,6 +188,7 @@ func lookONNX(f File) []Finding {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -183,6 +199,7 @@ func pipPackages(p program) (packages []Word, by string) {
 	if len(p.Words) > 0 {
 		by = path.Dir(p.Words[0].Text)
 	}
+
 	switch {
 	case isPython(p.name) && len(args) > 2 && args[0].Text == "-m" && args[1].Text == "pip":
 		args = args[2:]
@@ -192,9 +209,11 @@ func pipPackages(p program) (packages []Word, by string) {
 	default:
 		return nil, by
 	}
+
 	if len(args) == 0 || args[0].Text != "install" {
 		return nil, by
 	}
+
 	packages = []Word{}
 	for _, w := range args[1:] {
 		// A value of an option may be among them: no path or address has the name of a package.
@@ -202,5 +221,6 @@ func pipPackages(p program) (packages []Word, by string) {
 			packages = append(packages, w)
 		}
 	}
+
 	return packages, by
 }

@@ -13,6 +13,7 @@ func lookCutAtComma(f File) []Finding {
 		if s.Do != Set || s.Shell != 0 || !isKnownGPUVariable(s.Name) || strings.HasSuffix(s.How, ", cut") {
 			continue
 		}
+
 		list, at := s.Value.Text, s.Value.At
 		for _, next := range f.Steps[i+1:] {
 			if next.How != s.How+", cut" || next.In != s.In || !listPiece().MatchString(next.Name) {
@@ -21,23 +22,29 @@ func lookCutAtComma(f File) []Finding {
 			list += "," + next.Name
 			at.EndLine, at.EndColumn = next.At.EndLine, next.At.EndColumn
 		}
+
 		if list == s.Value.Text {
 			continue
 		}
+
 		whole := `"` + list + `"`
 		finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quoteValue(s.Value.Text) + ": what follows the comma is an entry of its own",
 			Why: "between brackets YAML ends an entry at a comma", Do: "write: " + s.Name + ": " + whole}, At: s.Value.At}
+
 		if f.Kind == Supervisor {
 			finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
 		}
+
 		if f.Kind != Supervisor && s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 {
 			// NAME=value in a list.
 			whole = `"` + s.Name + "=" + list + `"`
 			at.Column, finding.Do = s.At.Column, "write: "+whole
 		}
+
 		if at.Line == at.EndLine {
 			finding.Edits = []Edit{{At: at, Text: whole}}
 		}
+
 		all = append(all, finding)
 	}
 	return dropRepeats(all)
@@ -66,6 +73,7 @@ func lookDollarKept(f File) []Finding {
 			}
 		}
 	}
+
 	return all
 }
 

@@ -26,6 +26,7 @@ func lookHiddenDevices(f File) (all []Finding) {
 				Why: "systemd passes over names that /proc/devices does not have, so the service may open no GPU", Do: "add the line DeviceAllow=char-nvidia* rw, which older drivers have too"}, At: s.At})
 		}
 	}
+
 	return all
 }
 

@@ -20,14 +20,17 @@ func lookNotExported(f File) []Finding {
 			if s.Do != Set || s.Exported || s.Lost != "" || !isGPUVariable(s.Name) || s.How != "assignment" && s.How != "declare" && s.How != "typeset" && s.How != "readonly" && s.How != "local" && s.How != "for" {
 				continue
 			}
+
 			user, ok := firstProgramWithout(script, i)
 			if !ok || readsOldValue(script, i) || fileExports(f, s) {
 				continue
 			}
+
 			finding := Finding{Finding: check.Finding{
 				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineNumber(user.Step) + " does not get it",
 				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
+
 			if !slices.Contains(maskVariables(), s.Name) || isWholeMachine(s.Value) {
 				// What was never in force may not be missed.
 				finding.Severity = check.Info
@@ -35,6 +38,7 @@ func lookNotExported(f File) []Finding {
 				// An export before one of several would apply to all behind it.
 				finding.Line, finding.Write, finding.Edits = exportCorrection(f, s)
 			}
+
 			all = append(all, finding)
 		}
 	}
@@ -65,14 +69,17 @@ func exportCorrection(f File, s Step) (line string, write, edits []Edit) {
 		// It may run a command, and export would hide its exit status.
 		before = "export " + s.Name + " && "
 	}
+
 	if isFromShell(f, s) {
 		name := start
 		name.EndColumn += len(s.Name)
 		write = []Edit{{At: name, Was: s.Name, Text: before + s.Name}}
 	}
+
 	if f.Kind == Shell && !computed {
 		edits = []Edit{{At: start, Text: before}}
 	}
+
 	return before + s.Name + "=" + s.Value.Raw, write, edits
 }
 
@@ -85,15 +92,18 @@ func firstProgramWithout(f File, i int) (program, bool) {
 		// It is exported where it is meant for a program, and a value of the script's own here.
 		return program{}, false
 	}
+
 	for _, later := range after {
 		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
 			if !later.Maybe && later.Process == s.Process {
 				return program{}, false
 			}
 		}
+
 		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
 			continue
 		}
+
 		p := programOf(later)
 		if given, ok := p.ownVariable(s.Name); ok && given.Name == s.Name || passesValue(later, s.Name) || slices.Contains([]string{"source", ".", "eval"}, p.name) {
 			return program{}, false
@@ -102,6 +112,7 @@ func firstProgramWithout(f File, i int) (program, bool) {
 			return p, true
 		}
 	}
+
 	return program{}, false
 }
 
@@ -128,6 +139,7 @@ func (p program) shellUsesGPUs() bool {
 	}
 	script, ok := ShellText(Step{Words: p.Words[len(p.Words)-len(p.args)-1:]})
 	words := strings.Fields(script.Value.Text)
+
 	return ok && !containsAny(script.Value.Text, maskVariables()...) && slices.ContainsFunc(words, launchers.IsLauncher)
 }
 
@@ -186,14 +198,17 @@ func lookLostInSubshell(f File) []Finding {
 func lookSudo(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, s := range f.Steps {
 		if s.Do != Command || !isFromShell(f, s) {
 			continue
 		}
+
 		p := programOf(s)
 		if p.sudo == nil {
 			continue
 		}
+
 		// Mask-outside-container says that one.
 		_, container := readContainerRun(s)
 		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
@@ -202,12 +217,14 @@ func lookSudo(f File) []Finding {
 			if !direct && computes {
 				set, _ = a.outerSetting(i, name)
 			}
+
 			if set.Do != Set || container {
 				continue
 			}
 			if other, ok := p.ownVariable(name); !p.sudo.dropsVariable(name) || ok && other.How != "prefix" {
 				continue
 			}
+
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: "sudo does not hand " + name + " on to " + cmp.Or(p.name, "the program"),
 				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
@@ -215,6 +232,7 @@ func lookSudo(f File) []Finding {
 				At: s.At, Line: renderBehindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})
 		}
 	}
+
 	return all
 }
 
@@ -236,6 +254,7 @@ func sudoEdits(f File, s, set Step, direct bool) []Edit {
 	if !direct {
 		return []Edit{wordEdit(s.Words[i], s.Words[i].Raw+" --preserve-env="+set.Name)}
 	}
+
 	behind := s.Words[i]
 	behind.At.Line, behind.At.Column, behind.Raw = behind.At.EndLine, behind.At.EndColumn, ""
 	if i == 0 && slices.IndexFunc(s.With, func(w Step) bool { return w.At == set.At }) == len(s.With)-1 {
@@ -247,6 +266,7 @@ func sudoEdits(f File, s, set Step, direct bool) []Edit {
 			return []Edit{taken}
 		}
 	}
+
 	return []Edit{removeAssignment(s, set), wordEdit(behind, " "+set.Name+"="+set.Value.Raw)}
 }
 
@@ -256,9 +276,11 @@ func renderBehindSudo(s, set Step, direct bool) string {
 	if direct {
 		word = " " + set.Name + "=" + set.Value.Raw
 	}
+
 	rest := s
 	rest.With = slices.DeleteFunc(slices.Clone(s.With), func(w Step) bool { return w.Name == set.Name })
 	done := false
+
 	return renderCommand(rest, func(w Word) string {
 		if done || path.Base(w.Text) != "sudo" {
 			return ""

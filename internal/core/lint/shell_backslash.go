@@ -15,16 +15,20 @@ func lookBackslash(f File) []Finding {
 		if s.Do != Command || !isFromShell(f, s) || len(s.Words) == 0 {
 			continue
 		}
+
 		last := s.Words[len(s.Words)-1]
 		if last.Text == "" || strings.TrimSpace(last.Text) != "" || !strings.HasPrefix(last.Raw, `\`) || !meansGPUs(s) {
 			continue
 		}
+
 		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
 			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
 			Do:  "remove what stands behind the backslash"}, At: last.At}
+
 		if !f.goesOnBelow(last.At) {
 			found.Severity, found.Why = check.Info, "the command gets a blank as its last word; nothing below belongs to it"
 		}
+
 		if strings.Contains(last.Raw, "#") {
 			found.Do += "; a comment cannot stand there"
 			if f.Kind == Markdown {
@@ -32,6 +36,7 @@ func lookBackslash(f File) []Finding {
 				found.Severity = check.Info
 			}
 		}
+
 		all = append(all, found)
 	}
 	return all

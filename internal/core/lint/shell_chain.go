@@ -14,10 +14,12 @@ func lineNumber(s Step) string { return strconv.Itoa(s.At.Line) }
 func lookPrefix(f File) []Finding {
 	a := indexVariables(f)
 	var all []Finding
+
 	for i, second := range f.Steps {
 		if i == 0 || second.Do != Command || f.Steps[i-1].Do != Command || f.Steps[i-1].Shell != second.Shell || !isFromShell(f, second) {
 			continue
 		}
+
 		first := f.Steps[i-1]
 		idle := isIdle(first)
 		chained := second.Join == "&&" || second.Join == "|" && idle || second.Join == "" && idle && second.At.Line == first.At.EndLine
@@ -25,6 +27,7 @@ func lookPrefix(f File) []Finding {
 		if !chained || !p.usesGPUs() {
 			continue
 		}
+
 		for _, w := range first.With {
 			if w.Do != Set || !slices.Contains(maskVariables(), w.Name) || hidesEveryDevice(w.Value) {
 				continue
@@ -35,6 +38,7 @@ func lookPrefix(f File) []Finding {
 			if set, sure := a.outerSetting(i, w.Name); !sure || set.Name != "" || !idle && (!programOf(first).usesGPUs() || p.worksOnResults()) {
 				continue
 			}
+
 			assignment := w.Name + "=" + w.Value.Raw
 			all = append(all, Finding{Finding: check.Finding{
 				Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
@@ -43,6 +47,7 @@ func lookPrefix(f File) []Finding {
 				At: w.At, Line: renderChain(first, second, w, idle), Write: chainEdits(first, second, w, idle)})
 		}
 	}
+
 	return all
 }
 
@@ -58,11 +63,13 @@ func renderChain(first, second, assignment Step, idle bool) string {
 	if idle {
 		first.With = slices.DeleteFunc(slices.Clone(first.With), func(s Step) bool { return s.At == assignment.At })
 	}
+
 	second.With = slices.Concat([]Step{assignment}, second.With)
 	join := " " + second.Join + " "
 	if second.Join == "" {
 		join = "; "
 	}
+
 	return renderCommand(first, nil) + join + renderCommand(second, nil)
 }
 
@@ -104,30 +111,37 @@ func lookForeign(f File) []Finding {
 			if s.Do != Command || len(s.Words) == 0 {
 				continue
 			}
+
 			name, value, way := foreignAssignment(s)
 			if way == "" || f.Kind == Markdown {
 				// A page has the lines of other systems, too.
 				continue
 			}
+
 			right := "export " + name + "=" + value
 			var rests string
 			if hasWord("set setenv", s.Words[0].Text) && !f.saysShell() {
 				rests = onShell
 			}
+
 			rest := wordsAfter(s)
 			if len(rest) > 0 {
 				right = renderCommand(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
 			}
+
 			finding := Finding{Finding: check.Finding{
 				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
 				Do: "write: " + right}, rests: rests, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
+
 			if len(rest) > 0 {
 				finding.Write[0].At.EndLine, finding.Write[0].At.EndColumn = rest[0].At.Line, rest[0].At.Column
 				finding.Write[0].Text = name + "=" + value + " "
 			}
+
 			if f.Kind == Shell && value != "" && len(rest) == 0 && !strings.ContainsAny(value, " \t\n") {
 				finding.Edits = []Edit{{At: s.At, Text: finding.Line}}
 			}
+
 			all = append(all, finding)
 		}
 	}
@@ -159,12 +173,14 @@ func foreignAssignment(s Step) (name, value, way string) {
 		}
 		return ""
 	}
+
 	raw := func(i int) string {
 		if i < len(words) {
 			return words[i].Raw
 		}
 		return ""
 	}
+
 	first := text(0)
 	switch {
 	case first == "set" && len(words) == 2:
@@ -192,9 +208,11 @@ func foreignAssignment(s Step) (name, value, way string) {
 		name, value, _ = strings.Cut(strings.TrimPrefix(raw(1), "$"), "=")
 		way = dollarBeforeName
 	}
+
 	if !slices.Contains(maskVariables(), name) && !isGPUVariable(name) {
 		return "", "", ""
 	}
+
 	return name, value, way
 }
 
@@ -204,6 +222,7 @@ func lookFish(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Seen: what,
 			Why: "fish reads only files that end in .fish, so the variable is never set", Do: "write a .fish file with: set -gx NAME value"}, At: at})
 	}
+
 	if f.Kind == Shell && isFishFolder(path.Dir(f.Path)) && path.Ext(f.Path) != ".fish" {
 		for _, s := range f.Steps {
 			if s.Do == Set && isGPUVariable(s.Name) {
@@ -212,6 +231,7 @@ func lookFish(f File) []Finding {
 			}
 		}
 	}
+
 	for _, s := range f.Steps {
 		if s.Do != Command || len(s.Words) < 3 || !slices.Contains([]string{"cp", "ln", "mv", "install"}, path.Base(s.Words[0].Text)) {
 			continue
@@ -222,6 +242,7 @@ func lookFish(f File) []Finding {
 			add(s.At, path.Base(from)+" is put into a folder of fish")
 		}
 	}
+
 	return all
 }
 

@@ -24,6 +24,7 @@ func cutList(s Step) (Finding, bool) {
 	if s.Do != Command || len(s.Words) == 0 {
 		return Finding{}, false
 	}
+
 	name, value, pieces := "", Value{}, s.Words
 	if n := len(s.With); n > 0 {
 		name, value = s.With[n-1].Name, s.With[n-1].Value
@@ -35,24 +36,30 @@ func cutList(s Step) (Finding, bool) {
 			}
 		}
 	}
+
 	if !slices.Contains(maskVariables(), name) || !value.Known {
 		return Finding{}, false
 	}
+
 	last := slices.IndexFunc(pieces, func(w Word) bool { return !w.Known || !listPiece().MatchString(w.Text) })
 	if last < 0 {
 		last = len(pieces)
 	}
+
 	pieces = pieces[:last]
 	if len(pieces) == 0 || !listPiece().MatchString(value.Text) {
 		return Finding{}, false
 	}
+
 	list := value.Text
 	for _, w := range pieces {
 		list += "," + w.Text
 	}
+
 	list = strings.Join(strings.FieldsFunc(list, func(r rune) bool { return r == ',' }), ",")
 	finding := Finding{Finding: check.Finding{Seen: name + " gets only " + quoteValue(value.Text) + ": the shell takes " + quoteValue(pieces[0].Text) + " as a word of its own",
 		Why: "a blank ends an assignment", Do: "write: " + name + "=" + list}, At: value.At}
+
 	at := value.At
 	at.EndLine, at.EndColumn = pieces[last-1].At.EndLine, pieces[last-1].At.EndColumn
 	if text := list; at.Line == at.EndLine {
@@ -61,5 +68,6 @@ func cutList(s Step) (Finding, bool) {
 		}
 		finding.Edits = []Edit{{At: at, Text: text}}
 	}
+
 	return finding, true
 }

@@ -15,10 +15,12 @@ func lookNoBreakSpace(f File) []Finding {
 		if !isFromShell(f, s) || !isAssignment && (s.Do != Command || len(s.Words) == 0 || !meansGPUs(s)) {
 			continue
 		}
+
 		i := slices.IndexFunc(written(s), hasNoBreakSpace)
 		if i < 0 {
 			continue
 		}
+
 		v := written(s)[i]
 		all = append(all, Finding{Finding: check.Finding{Seen: "a no-break space (U+00A0) stands in this command, which looks like a blank",
 			Why: "the shell takes it for a letter, so the words around it are one word",
@@ -35,9 +37,11 @@ func written(s Step) []Value {
 		return []Value{s.Value}
 	}
 	var all []Value
+
 	for _, w := range s.With {
 		all = append(all, w.Value)
 	}
+
 	return append(all, s.Words...)
 }
 

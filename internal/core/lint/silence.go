@@ -21,6 +21,7 @@ func Silence(f File, text map[int]string, found []Finding) (kept []Finding, sile
 			c := readComment(line)
 			s.comments[cell] = append(s.comments[cell], c)
 			s.everywhere = append(s.everywhere, c.everywhere...)
+
 			for _, code := range c.codes {
 				s.named[cell][code] = true
 			}
@@ -33,6 +34,7 @@ func Silence(f File, text map[int]string, found []Finding) (kept []Finding, sile
 			kept = append(kept, one)
 		}
 	}
+
 	return kept, silenced
 }
 
@@ -78,19 +80,23 @@ func (s *silencer) silences(f Finding) bool {
 	if slices.Contains(s.everywhere, f.Code) {
 		return true
 	}
+
 	comments := s.comments[f.At.Cell]
 	if !s.named[f.At.Cell][f.Code] {
 		return false
 	}
+
 	says := func(line int) bool {
 		return line >= 1 && line <= len(comments) && slices.Contains(comments[line-1].codes, f.Code)
 	}
+
 	alone := func(line int) bool { return line >= 1 && line <= len(comments) && comments[line-1].alone }
 	for line := f.At.Line; line <= max(f.At.Line, f.At.EndLine); line++ {
 		if says(line) && !alone(line) {
 			return true
 		}
 	}
+
 	for _, first := range s.firstLines(f.At) {
 		for line := first - 1; alone(line); line-- {
 			if says(line) {
@@ -98,6 +104,7 @@ func (s *silencer) silences(f Finding) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -112,14 +119,17 @@ func (s *silencer) firstLines(at Place) []int {
 			firsts = append(firsts, step.At.Line)
 		}
 	}
+
 	goesOn := func(line int) bool {
 		return line >= 1 && line <= len(lines) && strings.HasSuffix(strings.TrimRight(lines[line-1], "\r\n"), `\`)
 	}
+
 	for _, line := range slices.Clone(firsts) {
 		for goesOn(line - 1) {
 			line--
 			firsts = append(firsts, line)
 		}
 	}
+
 	return firsts
 }

@@ -40,6 +40,7 @@ func commandVariables(s Step) []Step {
 	if !contained {
 		return r.set
 	}
+
 	return slices.Concat(r.set, r.env)
 }
 
@@ -51,6 +52,7 @@ func variableGroups(file File) []map[string]Step {
 		shell int
 		in    string
 	}
+
 	all := map[place]map[string]Step{}
 	var order []place
 	var groups []map[string]Step
@@ -62,6 +64,7 @@ func variableGroups(file File) []map[string]Step {
 		}
 		return all[p]
 	}
+
 	for _, s := range file.Steps {
 		switch {
 		case s.Do == Set && !s.Maybe && s.Lost == "":
@@ -78,9 +81,11 @@ func variableGroups(file File) []map[string]Step {
 			groups = append(groups, with)
 		}
 	}
+
 	for _, p := range order {
 		groups = append(groups, all[p])
 	}
+
 	return groups
 }
 
@@ -111,6 +116,7 @@ func valueFinding(s Step, seen, why, do, better string) Finding {
 	if text, ok := respellValue(s.Value, better); ok {
 		f.Edits = []Edit{{At: s.Value.At, Text: text}}
 	}
+
 	return f
 }
 
@@ -120,13 +126,16 @@ func respellValue(v Value, better string) (text string, ok bool) {
 	if better == "" || v.At.Column == 0 || v.Raw == "" || strings.Trim(better, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789,._-:/") != "" {
 		return "", false
 	}
+
 	at := strings.Index(v.Raw, v.Text)
 	if at < 0 || v.Text == "" {
 		return "", false
 	}
+
 	before, after := v.Raw[:at], v.Raw[at+len(v.Text):]
 	if mark := strings.TrimLeft(before, "rRuUbB"); mark != after || mark != "" && strings.Trim(mark, mark[:1]) != "" || mark != "" && !strings.Contains(`"'`, mark[:1]) {
 		return "", false
 	}
+
 	return before + better + after, true
 }

@@ -32,17 +32,21 @@ func lookFraction(file File) (all []Finding) {
 		if s.Name != jaxFraction && s.Name != jaxOldFraction {
 			return
 		}
+
 		n, err := strconv.ParseFloat(strings.TrimSpace(s.Value.Text), 64)
 		if s.Value.Text == "" || err == nil && n > 0 && (n <= 1 || unified) {
 			return
 		}
+
 		better := percentFraction(s.Value.Text)
 		do := "write a number above 0 and at most 1"
 		if better != "" {
 			do = "write " + s.Name + "=" + better
 		}
+
 		all = append(all, valueFinding(s, assignmentText(s)+" is no fraction of a GPU's memory", "it is taken as a part of the whole, so 1 is all of it", do, better))
 	})
+
 	return all
 }
 
@@ -53,6 +57,7 @@ func percentFraction(value string) string {
 	if err != nil || n < 10 || n > 99 {
 		return ""
 	}
+
 	return "." + strconv.Itoa(n)
 }
 
@@ -77,15 +82,19 @@ func lookAllocator(file File) (all []Finding) {
 		if s.Name != name || says == "" || slices.Contains(known, says) {
 			return
 		}
+
 		better := ""
 		if bare := strings.NewReplacer("malloc", "", "_", "", "-", "").Replace(says); bare == "cudaasync" || bare == "async" {
 			better = "cuda_async"
 		}
+
 		do := "write one of " + strings.Join(known, ", ")
 		if better != "" {
 			do = "write " + name + "=" + better
 		}
+
 		all = append(all, valueFinding(s, assignmentText(s)+" names no allocator of JAX", "JAX ends with an error when it starts the GPU", do, better))
 	})
+
 	return all
 }

@@ -17,31 +17,37 @@ func maskRule(code, why string) Rule {
 				variables[s.Name] = variables[s.Name] || s.Do == Set
 			}
 		}
+
 		eachKnownValue(file, func(s Step) {
 			m, known := findListVariable(s.Name)
 			if !known || isFromShell(file, s) && hasNoBreakSpace(s.Value) {
 				// Of the latter there is a rule of its own.
 				return
 			}
+
 			if isName(s.Value.Text) && variables[s.Value.Text] {
 				all = append(all, valueFinding(s, assignmentText(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))
 				return
 			}
+
 			f, wrong := m.findFault(s.Value.Text)
 			if !wrong || f.code != code || file.Kind == Markdown && hasWord("gpu gpus any default", s.Value.Text) {
 				// Or a page says what to write there.
 				return
 			}
+
 			shows, bad := m.describeEffect(s.Value.Text)
 			if bad {
 				all = append(all, maskFinding(s, f, shows, why))
 			}
 		})
+
 		eachAssignment(file, func(s Step) {
 			if m, known := findListVariable(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code {
 				all = append(all, openFinding(s, code, why))
 			}
 		})
+
 		return all
 	}}
 }
@@ -85,12 +91,14 @@ func openFinding(s Step, code, why string) Finding {
 		do = `write: ",".join(map(str, the list))`
 	}
 	shown := strings.ReplaceAll(strings.Trim(s.Value.Text, `"`), "{}", "…")
+
 	return valueFinding(s, s.Name+" is given the form "+quoteValue(shown), why, do, "")
 }
 
 func maskFinding(s Step, f fault, shows, why string) Finding {
 	var severity check.Severity
 	var do string
+
 	switch {
 	case f.hides && s.Name == nvidiaVisibleDevices:
 		do = "to give the container no GPU, write " + nvidiaVisibleDevices + "=none"
@@ -110,22 +118,28 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 			do += ", or identifiers of nvidia-smi -L"
 		}
 	}
+
 	if f.code == codeMixed {
 		do = "write numbers only, or identifiers only (nvidia-smi -L shows both)"
 	}
+
 	if f.code == codeShowsAll {
 		do = "write the identifier of a MIG device as nvidia-smi -L prints it, or numbers"
 		if len(s.Value.Text) >= minUnsetBytes {
 			why, do = fmt.Sprintf("from %d bytes on drivers take it for unset", minUnsetBytes), "write numbers, or fewer devices"
 		}
 	}
+
 	if f.code == codeDuplicate {
 		do = "name each device once"
 	}
+
 	if before, _, commented := strings.Cut(s.Value.Text, "#"); commented && f.code == codeNoDevice && plainNumbers().MatchString(before) {
 		severity, why, do = check.Info, "what stands behind the list is a part of the value, and no comment", "leave the comment out"
 	}
+
 	found := valueFinding(s, assignmentText(s)+" "+shows, why, do, f.better)
 	found.Severity = severity
+
 	return found
 }

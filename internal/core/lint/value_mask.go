@@ -30,6 +30,7 @@ func listVariables() []listVariable {
 		for _, d := range given.Devices {
 			view.Visible = append(view.Visible, visible.Entry{Index: d.Index})
 		}
+
 		return view
 	}
 	return []listVariable{
@@ -98,6 +99,7 @@ func (m listVariable) findFault(value string) (fault, bool) {
 		}
 		f.better = m.validList(f.better)
 	}
+
 	return f, wrong
 }
 
@@ -106,39 +108,47 @@ func (m listVariable) firstFault(value string) (fault, bool) {
 	if inner := visible.Unquote(value); m.plain && inner != "" {
 		value = inner
 	}
+
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
 		return fault{code: codeQuotes, better: bare, hides: bare == ""}, true
 	}
 	if inner := strings.Trim(value, "[]()"); len(value) == len(inner)+2 && isPlainNumber(strings.NewReplacer(",", "", " ", "").Replace(inner)) {
 		return fault{code: codeNoDevice, better: strings.ReplaceAll(inner, " ", "")}, true
 	}
+
 	tokens := strings.Split(value, ",")
 	if len(tokens) > 1 && strings.TrimSpace(tokens[len(tokens)-1]) == "" {
 		// A comma at the end does no harm.
 		tokens = tokens[:len(tokens)-1]
 	}
+
 	trimmed := make([]string, len(tokens))
 	for i, t := range tokens {
 		trimmed[i] = strings.TrimSpace(t)
 	}
+
 	if m.name == "CUDA_VISIBLE_DEVICES" && (len(value) >= minUnsetBytes || isLooseSlice(value)) {
 		return fault{code: codeShowsAll}, true
 	}
 	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != nvidiaVisibleDevices) {
 		return fault{}, false
 	}
+
 	for _, find := range []func(tokens []string) (fault, bool){m.findRanges, m.findSeparators, m.findWords, m.findMixed, findDuplicates} {
 		if f, found := find(trimmed); found {
 			return f, true
 		}
 	}
+
 	if m.hasHarmfulBlanks(tokens) {
 		return fault{code: codeSpaces, better: strings.Join(trimmed, ",")}, true
 	}
+
 	if m.rising && !isRising(trimmed) {
 		slices.SortFunc(trimmed, func(a, b string) int { return cmp.Compare(entryOrder(a), entryOrder(b)) })
 		return fault{code: codeOrder, better: strings.Join(trimmed, ",")}, true
 	}
+
 	return fault{}, false
 }
 
@@ -189,6 +199,7 @@ func (m listVariable) findRanges(tokens []string) (fault, bool) {
 			sure = sure && isPlainNumber(t)
 			continue
 		}
+
 		found = true
 		first, _ := strconv.Atoi(parts[1])
 		last, _ := strconv.Atoi(parts[2])
@@ -196,13 +207,16 @@ func (m listVariable) findRanges(tokens []string) (fault, bool) {
 			sure = false
 			continue
 		}
+
 		for n := first; n <= last; n++ {
 			all = append(all, strconv.Itoa(n))
 		}
 	}
+
 	if _, twice := findDuplicates(all); !sure || twice {
 		return fault{code: codeRange}, found
 	}
+
 	return fault{code: codeRange, better: strings.Join(all, ",")}, found
 }
 
@@ -224,9 +238,11 @@ func (m listVariable) findSeparators(tokens []string) (fault, bool) {
 			sure = sure && (isPlainNumber(t) || isIdentifier(t))
 		}
 	}
+
 	if _, twice := findDuplicates(all); !sure || twice || len(all) == 0 {
 		return fault{code: codeSeparators}, found
 	}
+
 	return fault{code: codeSeparators, better: strings.Join(all, ",")}, found
 }
 
@@ -265,9 +281,11 @@ func (m listVariable) findWords(tokens []string) (fault, bool) {
 			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))
 		}
 	}
+
 	if _, twice := findDuplicates(all); sure && !twice {
 		f.better = strings.Join(all, ",")
 	}
+
 	return f, found
 }
 
@@ -278,6 +296,7 @@ func (m listVariable) isEntry(t string) bool {
 		return true
 	case m.name == nvidiaVisibleDevices:
 		gpu, slice, split := strings.Cut(t, ":")
+
 		// A CDI name, a file.
 		return slices.Contains([]string{"all", "none", "void"}, t) || split && isPlainNumber(gpu) && isPlainNumber(slice) || strings.Contains(t, "/")
 	case t == "-1", isPlainNumber(strings.TrimPrefix(t, "+")) && !m.strict:
@@ -326,12 +345,14 @@ func (m listVariable) describeEffect(value string) (text string, bad bool) {
 	view := m.read(env, machine)
 	older := machine
 	older.Driver = "535"
+
 	switch {
 	case slices.ContainsFunc(view.Notes, visible.Note.Widens):
 		return "shows every GPU", true
 	case slices.ContainsFunc(m.read(env, older).Notes, visible.Note.Widens):
 		return "shows every GPU, with drivers before 550", true
 	}
+
 	for _, n := range view.Notes {
 		if !slices.Contains([]string{"empty-list", "container", "container-renumbered", "container-order", "fastest-first-guess", "invalid-index", "filtered-twice", "pytorch-differs"}, n.Code) {
 			bad = true
@@ -340,7 +361,9 @@ func (m listVariable) describeEffect(value string) (text string, bad bool) {
 			return "keeps the container from starting", true
 		}
 	}
+
 	var named []string
+
 	for _, e := range view.Visible {
 		if e.Index < plainDevices {
 			named = append(named, strconv.Itoa(e.Index))
@@ -348,6 +371,7 @@ func (m listVariable) describeEffect(value string) (text string, bad bool) {
 			named = append(named, string(machine.Devices[e.Index].UUID))
 		}
 	}
+
 	switch len(named) {
 	case 0:
 		return "shows no GPU at all", bad
@@ -356,6 +380,7 @@ func (m listVariable) describeEffect(value string) (text string, bad bool) {
 	case len(machine.Devices):
 		return "shows every GPU", bad
 	}
+
 	return fmt.Sprintf("shows GPUs %s alone", strings.Join(named, ", ")), bad
 }
 
@@ -368,6 +393,7 @@ func (m listVariable) sampleMachine(value string) gpu.Machine {
 	for i := range plainDevices {
 		machine.Devices = append(machine.Devices, gpu.Device{Index: i, Vendor: m.vendor, UUID: gpu.UUID(fmt.Sprintf("GPU-%016x", i+1))})
 	}
+
 	seen := map[string]bool{}
 	for t := range strings.SplitSeq(value, ",") {
 		t = strings.TrimSpace(t)
@@ -376,5 +402,6 @@ func (m listVariable) sampleMachine(value string) gpu.Machine {
 			machine.Devices = append(machine.Devices, gpu.Device{Index: len(machine.Devices), Vendor: m.vendor, UUID: gpu.UUID(t)})
 		}
 	}
+
 	return machine
 }

@@ -35,27 +35,34 @@ func lookOldName(file File) (all []Finding) {
 		if !hasVendorPrefix(s.Name) {
 			return
 		}
+
 		old, is := compat.DeprecatedName(s.Name, s.Value.Text)
 		if !is || old.Either || old.Instead != "" && has[old.Instead] {
 			return
 		}
+
 		seen, do := s.Name+" is an old name", "leave it out"
 		if old.Kind == compat.Gone {
 			seen = s.Name + " is not read any more"
 		}
+
 		if old.OfValue() {
 			seen = assignmentText(s) + " is an old way"
 		}
+
 		if old.Since != "" {
 			seen += " since " + old.Since
 		}
+
 		if old.Instead != "" {
 			do = "write " + old.Instead
 		}
+
 		f := valueFinding(s, seen, old.What, do, "")
 		f.At = s.At
 		all = append(all, f)
 	})
+
 	return all
 }
 
@@ -72,10 +79,12 @@ func lookDebug(file File) (all []Finding) {
 			// By request, as with --debug.
 			return
 		}
+
 		name, debug := compat.DebugOnly(s.Name, s.Value.Text)
 		if !debug || !name.Warns {
 			return
 		}
+
 		f := valueFinding(s, fmt.Sprintf("%s is for the search for errors", assignmentText(s)), name.What, "leave "+s.Name+" out when the error is found", "")
 		f.At = s.At
 		all = append(all, f)

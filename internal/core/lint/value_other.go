@@ -14,6 +14,7 @@ func lookOrder(file File) (all []Finding) {
 		if s.Name != name || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
 			return
 		}
+
 		better, word := "", strings.ToUpper(s.Value.Text)
 		switch {
 		case strings.Contains(word, "PCI") || strings.Contains(word, "BUS"):
@@ -21,10 +22,12 @@ func lookOrder(file File) (all []Finding) {
 		case strings.Contains(word, "FAST"):
 			better = "FASTEST_FIRST"
 		}
+
 		do := "write PCI_BUS_ID or FASTEST_FIRST"
 		if better != "" {
 			do = "write " + name + "=" + better
 		}
+
 		all = append(all, valueFinding(s, assignmentText(s)+" is no order that CUDA knows", "CUDA knows PCI_BUS_ID and FASTEST_FIRST, written like this", do, better))
 	})
 	return all
@@ -40,13 +43,16 @@ func lookSelector(file File) (all []Finding) {
 			if n.Code != "selector-invalid" {
 				continue
 			}
+
 			better := selectorMeant(s.Value.Text)
 			do := "write backend:devices, such as level_zero:0"
 			if better != "" {
 				do = "write " + s.Name + "=" + better
 			}
+
 			_, why, _ := strings.Cut(n.Text, ": ")
 			all = append(all, valueFinding(s, assignmentText(s)+" is no selector", why, do, better))
+
 			return
 		}
 	})
@@ -70,9 +76,11 @@ func lookSameList(file File) (all []Finding) {
 			// HIP reads it then.
 			hip, two = group["CUDA_VISIBLE_DEVICES"]
 		}
+
 		if !one || !two || !rocr.Value.Known || !hip.Value.Known {
 			continue
 		}
+
 		m := listVariable{vendor: gpu.AMD}.sampleMachine("")
 		outer := visible.Env{environmentEntry(rocr)}
 		left, seen := len(visible.ROCR(outer, m).Visible), len(visible.HIP(append(outer, environmentEntry(hip)), m).Visible)

@@ -132,6 +132,7 @@ func ReplaceNames(text string, word func(name, value string) string) string {
 		if !closed {
 			return b.String() + text
 		}
+
 		name, value, _ := strings.Cut(inside, "=")
 		b.WriteString(before + word(name, value))
 		text = after

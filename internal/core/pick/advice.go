@@ -27,11 +27,14 @@ func (q *query) deviceScreen(id gpu.UUID) display.Screen {
 	if s, known := q.screens[d.UUID]; known {
 		return s
 	}
+
 	s := display.ScreenOf(*d, q.m.ProcessesOn(d.UUID))
 	if q.screens == nil {
 		q.screens = map[gpu.UUID]display.Screen{}
 	}
+
 	q.screens[d.UUID] = s
+
 	return s
 }
 
@@ -81,6 +84,7 @@ func (q *query) endRemedy(ps []gpu.Process) string {
 			own, evict = own && q.isOfCaller(p), evict && q.mayEvict(p)
 		}
 	}
+
 	var parts []string
 	whose := prose.JoinWords(uniqueStrings(owners), "and")
 	switch {
@@ -94,15 +98,19 @@ func (q *query) endRemedy(ps []gpu.Process) string {
 	default:
 		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, prose.JoinWords(pids, "and")))
 	}
+
 	if len(drawing) > 0 {
 		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", prose.JoinWords(drawing, "and")))
 	}
+
 	if len(serving) > 0 {
 		parts = append(parts, fmt.Sprintf("wait for what computes through MPS (PID %s)", prose.JoinWords(serving, "and")))
 	}
+
 	if outside {
 		parts = append(parts, "find outside of this PID namespace what uses it, and end it there")
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -114,10 +122,12 @@ func (q *query) displayText(c processSet) string {
 			whose = "your display"
 		}
 	}
+
 	size := c.known.String()
 	if c.vague && c.known == 0 {
 		size = "unknown size"
 	}
+
 	return fmt.Sprintf("also drives %s, %s", whose, size)
 }
 
@@ -129,5 +139,6 @@ func (q *query) displayObstacle(c processSet) *obstacle {
 	if t.DisplayCut != "" {
 		o.text += "; " + t.DisplayCut
 	}
+
 	return o
 }

@@ -44,6 +44,7 @@ func blindNote(chosen []*unit) string {
 	case 1:
 		return fmt.Sprintf("whether GPU %s is in use cannot be read (its memory, load and processes): only the leases of gpuard are known", labels[0])
 	}
+
 	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", prose.JoinWords(labels, "and"))
 }
 

@@ -19,24 +19,30 @@ func (q *query) chooseUnits(candidates []*unit) []*unit {
 		}
 		return q.named
 	}
+
 	rules := q.orderRules()
 	sorted := slices.Clone(candidates)
 	slices.SortFunc(sorted, func(a, b *unit) int { c, _ := compareByRules(rules, a, b); return c })
 	chosen := q.bestSet(sorted)
 	var others []*unit
+
 	for _, u := range sorted {
 		if !slices.Contains(chosen, u) {
 			others = append(others, u)
 		}
 	}
+
 	for _, u := range chosen {
 		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSetText(chosen, u)+q.whyThis(rules, u, chosen, others)+blindText(u)
 	}
+
 	for _, u := range others {
 		u.reason.Text = freeText(u) + ", but " + q.whyNot(rules, u, chosen)
 	}
+
 	q.explainOtherVendors(chosen)
 	slices.SortFunc(chosen, q.programOrder(chosen))
+
 	return chosen
 }
 
@@ -53,6 +59,7 @@ func (q *query) programOrder(chosen []*unit) func(a, b *unit) int {
 	case len(chosen) == len(q.in.MaskOrder) && !slices.ContainsFunc(chosen, unlisted):
 		return by(q.in.MaskOrder)
 	}
+
 	return compareUnits
 }
 
@@ -61,18 +68,22 @@ func (q *query) restOfSetText(chosen []*unit, u *unit) string {
 	if len(chosen) == 1 {
 		return ""
 	}
+
 	var rest []string
 	byIndex := slices.Clone(chosen)
 	slices.SortFunc(byIndex, compareUnits)
+
 	for _, c := range byIndex {
 		if c != u {
 			rest = append(rest, c.label)
 		}
 	}
+
 	text := " with " + prose.JoinWords(rest, "and")
 	if worst := q.gradeOf(chosen).worst; worst > noLink {
 		text += fmt.Sprintf(" (linked by %s)", linkWords(worst))
 	}
+
 	return text
 }
 
@@ -91,16 +102,20 @@ func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 		if len(chosen) == 1 {
 			return ": the only one " + class + "that " + q.freeWord(1)
 		}
+
 		return ": no other " + class + q.freeWord(1)
 	}
+
 	next := others[0]
 	if swapped := compareGrades(q.gradeOf(chosen), q.gradeOf(swapUnit(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
 		return ": " + q.setWords(q.gradeOf(swapUnit(chosen, u, next)), q.gradeOf(chosen), next.label)
 	}
+
 	c, r := compareByRules(rules, u, next)
 	if c >= 0 {
 		return ""
 	}
+
 	return ": " + r.won(u, next)
 }
 
@@ -130,6 +145,7 @@ func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 	ours := q.gradeOf(chosen)
 	var closest grade
 	var instead *unit
+
 	for _, c := range chosen {
 		g := q.gradeOf(swapUnit(chosen, c, u))
 		if instead == nil {
@@ -141,13 +157,16 @@ func (q *query) whyNot(rules []rule, u *unit, chosen []*unit) string {
 			closest, instead = g, c
 		}
 	}
+
 	if len(chosen) > 1 && compareGrades(ours, closest) < 0 {
 		return q.setWords(closest, ours, "it")
 	}
+
 	c, r := compareByRules(rules, instead, u)
 	if c >= 0 {
 		return "the chosen set is better as a whole"
 	}
+
 	return r.lost(u, instead)
 }
 
@@ -163,11 +182,13 @@ func (q *query) explainOtherVendors(chosen []*unit) {
 		if u.reason.Verdict != job.Eligible || u.reason.Text != "" {
 			continue
 		}
+
 		first := chosen[0].dev.Vendor
 		if vendorRank(u.dev.Vendor) < vendorRank(first) {
 			u.reason.Text = fmt.Sprintf("free, but too few of %s are", vendorName(u.dev.Vendor))
 			continue
 		}
+
 		u.reason.Text = fmt.Sprintf("free, but devices of %s are tried first", vendorName(first))
 		u.reason.Remedy = fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))
 	}

@@ -44,22 +44,26 @@ func (q *query) asideCriteria() []asideCriterion {
 			return "of unknown use, unlike " + best.label + ": its memory, load and processes cannot be read"
 		}},
 	}
+
 	least := q.spec.MinCompute
 	if least == nil || least.Major >= firstTensorMajor {
 		all = append(all, asideCriterion{"weak", tensorCoreRank, less, func(_, best *unit) string {
 			return "far weaker than " + best.label + ": no tensor cores"
 		}})
 	}
+
 	if least == nil {
 		all = append(all, asideCriterion{"weak", generationRank, func(best, value int64) bool { return best-value >= 2 }, func(u, best *unit) string {
 			return fmt.Sprintf("far weaker than %s: compute capability %s against %s", best.label, u.dev.Compute, best.dev.Compute)
 		}})
 	}
+
 	if q.spec.Memory <= 0 && q.promisedShare() <= 0 {
 		all = append(all, asideCriterion{"weak", totalMemoryRank, func(best, value int64) bool { return value*2 < best }, func(u, best *unit) string {
 			return fmt.Sprintf("far weaker than %s: %s of memory against %s", best.label, memoryText(u.totalMemory()), memoryText(best.totalMemory()))
 		}})
 	}
+
 	return all
 }
 
@@ -137,17 +141,20 @@ func (q *query) isEverUsable(u *unit) bool {
 func (q *query) keepBest(units []*unit, c asideCriterion) []*unit {
 	var best *unit
 	var most int64
+
 	for _, u := range units {
 		if value, known := c.rank(u); known && (best == nil || value > most) {
 			best, most = u, value
 		}
 	}
+
 	return slices.DeleteFunc(units, func(u *unit) bool {
 		value, known := c.rank(u)
 		if !known || !c.far(most, value) {
 			return false
 		}
 		u.aside = &obstacle{code: c.code, text: c.text(u, best), remedy: fmt.Sprintf("name it (--device %s)", q.deviceNumber(u.dev))}
+
 		return true
 	})
 }
@@ -161,6 +168,7 @@ func (q *query) setAsideForOtherVendors() {
 	if board < 0 {
 		return
 	}
+
 	for _, u := range q.units {
 		if isIntegrated(u) && u.aside == nil && u.dev.Vendor != q.units[board].dev.Vendor {
 			u.aside = &obstacle{code: "weak", text: "integrated into the processor, unlike " + q.units[board].label,
@@ -237,7 +245,9 @@ func (q *query) asideRemedies(never bool) []string {
 	if first < 0 {
 		return nil
 	}
+
 	var good, aside []*unit
+
 	for _, u := range q.units {
 		switch {
 		case u.dev.Vendor != q.units[first].dev.Vendor:
@@ -247,16 +257,21 @@ func (q *query) asideRemedies(never bool) []string {
 			good = append(good, u)
 		}
 	}
+
 	missing := q.need - len(good)
 	if missing < 1 || missing > len(aside) {
 		return nil
 	}
+
 	var labels, names []string
+
 	for _, u := range aside[:missing] {
 		labels = append(labels, strings.TrimPrefix(u.label, "GPU "))
 	}
+
 	for _, u := range append(good, aside[:missing]...) {
 		names = append(names, q.deviceNumber(u.dev))
 	}
+
 	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", prose.JoinWords(labels, "and"), strings.Join(names, ","))}
 }

@@ -53,9 +53,11 @@ func (q *query) judgeForeignUse(u *unit, ps []gpu.Process, out *use) {
 			others.addProcess(p)
 		}
 	}
+
 	inside := q.in.Parent != nil || q.in.Allocation != ""
 	rest, readable := q.unexplainedMemory(u, own.known+display.known+others.known)
 	var unseen gpu.Bytes
+
 	switch {
 	case others.vague:
 		others.known += rest
@@ -64,10 +66,12 @@ func (q *query) judgeForeignUse(u *unit, ps []gpu.Process, out *use) {
 	case !own.vague && !inside:
 		unseen = rest
 	}
+
 	out.busy = q.foreignUseObstacle(u, others, display, unseen, readable)
 	if out.busy != nil {
 		return
 	}
+
 	out.ours = len(own.ps) > 0 || inside && rest > q.in.Tolerate.Memory
 	q.noteForeign(out, own, display, others, unseen)
 }
@@ -115,6 +119,7 @@ func (q *query) foreignUseObstacle(u *unit, others, display processSet, unseen g
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),
 			remedy: fmt.Sprintf("find who uses %s (a container, another PID namespace) and end it", u.label)}
 	}
+
 	return nil
 }
 
@@ -142,6 +147,7 @@ func (q *query) noteForeign(out *use, own, display, others processSet, unseen gp
 	if len(display.ps) > 0 {
 		out.notes = append(out.notes, q.displayText(display))
 	}
+
 	for _, p := range own.ps {
 		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.insideText(), q.processText(p)))
 	}

@@ -32,13 +32,16 @@ func (q *query) visibilityObstacle(u *unit) *obstacle {
 		return &obstacle{code: "hidden", text: "outside lease " + p.ID,
 			remedy: fmt.Sprintf("add --any to look outside lease %s", p.ID)}
 	}
+
 	why, hidden := q.in.Hidden[u.id()]
 	if !hidden && u.mig != nil {
 		why, hidden = q.in.Hidden[u.dev.UUID]
 	}
+
 	if !hidden || q.spec.Any {
 		return nil
 	}
+
 	return &obstacle{code: "hidden", text: why, remedy: lookPastRemedy + strings.TrimSuffix(why, " hides it")}
 }
 
@@ -61,6 +64,7 @@ func (q *query) notNamedObstacle(u *unit) *obstacle {
 	if q.spec.MIG != "" && slices.ContainsFunc(q.named, inNamed) {
 		return nil
 	}
+
 	return &obstacle{code: "not-named", text: "not named by --device"}
 }
 
@@ -84,6 +88,7 @@ func sliceProfiles(d *gpu.Device) []string {
 		out = append(out, s.Profile)
 	}
 	slices.Sort(out)
+
 	return slices.Compact(out)
 }
 
@@ -108,11 +113,13 @@ func (q *query) modelObstacle(u *unit) *obstacle {
 	if wanted == "" || isModel(wanted, u.dev.Name) || name == "" && u.dev.Problem != "" {
 		return nil
 	}
+
 	shown := prose.Brief(u.dev.Name)
 	pattern := "*" + modelFamily(u.dev.Name) + "*"
 	if !strings.ContainsAny(wanted, "*?") && strings.Contains(name, wanted) {
 		pattern = "*" + q.spec.Model + "*"
 	}
+
 	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", orDefault(shown, "its model"), prose.Brief(q.spec.Model)),
 		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, orDefault(shown, "it"))}
 }
@@ -153,6 +160,7 @@ func (q *query) totalMemoryObstacle(u *unit) *obstacle {
 	if o := q.shareSizeObstacle(u); o != nil {
 		return o
 	}
+
 	total := u.totalMemory()
 	switch {
 	case q.spec.Memory <= 0 || total != nil && *total >= q.spec.Memory || total == nil && u.dev.Problem != "":
@@ -160,11 +168,13 @@ func (q *query) totalMemoryObstacle(u *unit) *obstacle {
 	case total == nil:
 		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
 	}
+
 	most := total
 	if u.mig == nil && u.dev.MainAvailable != nil {
 		// More is never free.
 		most = u.dev.MainAvailable
 	}
+
 	return &obstacle{code: "memory", text: capacityText(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*most))}
 }
 
@@ -179,9 +189,11 @@ func (q *query) shareSizeObstacle(u *unit) *obstacle {
 		if want <= p.Share {
 			return nil
 		}
+
 		return &obstacle{code: "memory", text: fmt.Sprintf("lease %s has %s of it, which cannot hold %s", p.ID, p.Share, want),
 			remedy: fmt.Sprintf("ask for no more than %s %s, or add --any to look outside lease %s", flag, formatSizeFlag(p.Share), p.ID)}
 	}
+
 	total := u.totalMemory()
 	switch {
 	case q.spec.Share <= 0 || total == nil && u.dev.Problem != "":
@@ -191,14 +203,17 @@ func (q *query) shareSizeObstacle(u *unit) *obstacle {
 	case *total-shareReserve(u) >= q.spec.Share:
 		return nil
 	}
+
 	purpose := "that shares leave aside"
 	if u.nominalMemory() > *total {
 		purpose = "for the driver and what shares leave aside"
 	}
+
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s in all, less %s %s, cannot hold a share of %s", u.nominalMemory(), u.nominalMemory()-*total+shareReserve(u), purpose, q.spec.Share)}
 	if most := *total - shareReserve(u); most >= gpu.MiB {
 		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))
 	}
+
 	return o
 }
 
@@ -240,8 +255,10 @@ func matchGlob(pattern, text string) bool {
 			return false
 		}
 	}
+
 	for i < len(p) && p[i] == '*' {
 		i++
 	}
+
 	return i == len(p)
 }

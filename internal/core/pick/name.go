@@ -20,6 +20,7 @@ func (q *query) readNames() *job.Refusal {
 			wrong = &job.Refusal{Summary: summary, Never: true, Remedy: remedy}
 		}
 	}
+
 	said := map[*unit]string{}
 	for _, name := range q.spec.Devices {
 		u, problem, remedy := q.findUnit(all, "device", name)
@@ -33,9 +34,11 @@ func (q *query) readNames() *job.Refusal {
 			q.named = append(q.named, u)
 		}
 	}
+
 	if len(q.spec.Devices) > 0 && q.spec.MIG == "" {
 		q.need = len(q.spec.Devices)
 	}
+
 	for _, name := range q.spec.Exclude {
 		u, problem, remedy := q.findUnit(all, "exclude", name)
 		if problem != "" {
@@ -44,10 +47,13 @@ func (q *query) readNames() *job.Refusal {
 		}
 		u.markExcluded(all)
 	}
+
 	if q.need <= 0 {
 		fail(fmt.Sprintf("cannot give %d GPUs: the number must be 1 or more", q.need), "write --gpus 1, or --cpu for none")
 	}
+
 	q.selectUnits(all)
+
 	return wrong
 }
 
@@ -64,6 +70,7 @@ func (u *unit) markExcluded(all []*unit) {
 func (q *query) findUnit(all []*unit, flag, name string) (u *unit, problem, remedy string) {
 	name = strings.TrimSpace(name)
 	var hits []*unit
+
 	for _, u := range all {
 		exact, match := matchUnit(u, name)
 		if exact {
@@ -74,13 +81,16 @@ func (q *query) findUnit(all []*unit, flag, name string) (u *unit, problem, reme
 			hits = append(hits, u)
 		}
 	}
+
 	if len(hits) == 1 && !isBarePrefix(name) {
 		return hits[0], "", ""
 	}
+
 	if len(hits) > 0 {
 		problem, remedy = q.describeAmbiguity(hits, flag, name)
 		return nil, problem, remedy
 	}
+
 	return nil, fmt.Sprintf("%s: %s", quoteEmpty(name), q.inventoryText()), q.suggestName(all, flag, name)
 }
 
@@ -106,14 +116,18 @@ func matchUnit(u *unit, name string) (exact, match bool) {
 			return false, false
 		}
 	}
+
 	if index, ok := parseIndex(name); ok {
 		return false, u.mig == nil && u.dev.Index == index
 	}
+
 	if want, ok := parsePCI(name); ok {
 		have, known := parsePCI(u.dev.PCI)
 		return false, known && u.mig == nil && have.matchesAddress(want)
 	}
+
 	id, start := strings.ToLower(string(u.id())), strings.ToLower(name)
+
 	return id == start && id != "" && !u.twin, strings.Contains(start, "-") && strings.HasPrefix(id, start)
 }
 
@@ -133,12 +147,15 @@ func parsePCI(s string) (pciAddress, bool) {
 	if !dotted {
 		function = "0"
 	}
+
 	if len(parts) == 2 {
 		parts = append([]string{""}, parts...)
 	}
+
 	if len(parts) != 3 {
 		return pciAddress{}, false
 	}
+
 	a := pciAddress{domain: -1}
 	for _, field := range []struct {
 		text string
@@ -153,6 +170,7 @@ func parsePCI(s string) (pciAddress, bool) {
 		}
 		*field.to = int64(n)
 	}
+
 	return a, true
 }
 
@@ -168,8 +186,10 @@ func (q *query) inventoryText() string {
 	if len(q.m.Devices) == 0 {
 		return "this machine has no GPU"
 	}
+
 	byVendor := map[gpu.Vendor][]int{}
 	var vendors []gpu.Vendor
+
 	for _, u := range q.allUnits() {
 		if u.mig != nil {
 			continue
@@ -179,7 +199,9 @@ func (q *query) inventoryText() string {
 		}
 		byVendor[u.dev.Vendor] = append(byVendor[u.dev.Vendor], u.dev.Index)
 	}
+
 	var parts []string
+
 	for _, v := range vendors {
 		text := prose.Ranges(byVendor[v], ", ")
 		if q.mixed {
@@ -187,5 +209,6 @@ func (q *query) inventoryText() string {
 		}
 		parts = append(parts, text)
 	}
+
 	return "this machine has " + prose.JoinWords(parts, "and")
 }

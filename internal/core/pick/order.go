@@ -136,6 +136,7 @@ func (q *query) fitRule() rule {
 	against := func(a, b *unit) string {
 		return fmt.Sprintf("(%s %s against %s)", memoryText(q.packingMemory(a)), what, memoryText(q.packingMemory(b)))
 	}
+
 	return rule{
 		compare: func(a, b *unit) int {
 			return cmp.Compare(roundToGiB(q.packingMemory(a)), roundToGiB(q.packingMemory(b)))
@@ -170,11 +171,14 @@ func (q *query) sliceRule() rule {
 			free[u.dev]++
 		}
 	}
+
 	sign, word := 1, "fewer"
 	if q.spec.Place == job.Spread {
 		sign, word = -1, "more"
 	}
+
 	opposite := map[string]string{"fewer": "more", "more": "fewer"}
+
 	return rule{
 		compare: func(a, b *unit) int { return sign * cmp.Compare(free[a.dev], free[b.dev]) },
 		won: func(a, b *unit) string {

@@ -38,6 +38,7 @@ func ForecastRooms(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in 
 		// There only the sub-leases count, and their memory is the pool's.
 		return
 	}
+
 	for _, u := range q.allUnits() {
 		room, listed := rooms[u.id()]
 		if !listed || room.Whole {
@@ -49,6 +50,7 @@ func ForecastRooms(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in 
 		if len(leases) == 0 && !room.Blocked && q.healthObstacle(u) == nil {
 			room.Fading = ends.fadingTime(u.id())
 		}
+
 		rooms[u.id()] = room
 	}
 }
@@ -89,6 +91,7 @@ func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bo
 	if q.drainObstacle(u) != nil || q.computeModeObstacle(u) != nil || q.isSickForLong(u) {
 		return true
 	}
+
 	groups := groupLeases(leases)
 	if len(exclusiveLeases(groups, u)) > 0 || slices.ContainsFunc(groups, q.hasNoKnownProcess) {
 		// Which of the processes are those of the leases is not known.
@@ -98,6 +101,7 @@ func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bo
 	stay := slices.DeleteFunc(q.processesOn(u), func(p gpu.Process) bool {
 		return ends.isProcessGone(p) || len(groups) > 0 && (p.Container != "" || slices.ContainsFunc(groups, func(g *group) bool { return q.belongsToGroup(g, p) }))
 	})
+
 	after := *q
 	left := u
 	ended := ends.hasRecentEnd(u.id())
@@ -106,12 +110,15 @@ func (q *query) isBlockedBeyondLeases(u *unit, leases []job.Lease, ends Ends) bo
 		after.in.Now = time.Time{}
 		left = u.withoutUtilization()
 	}
+
 	if len(groups) > 0 || ended || len(stay) < len(q.processesOn(u)) {
 		// So may the memory of no visible process.
 		left = left.withMemoryUsedBy(stay)
 	}
+
 	var out use
 	after.judgeForeignUse(left, stay, &out)
+
 	return out.busy != nil
 }
 
@@ -133,6 +140,7 @@ func (u *unit) withoutUtilization() *unit {
 	out, dev := *u, *u.dev
 	dev.Utilization = nil
 	out.dev = &dev
+
 	return &out
 }
 
@@ -141,10 +149,13 @@ func (u *unit) withMemoryUsedBy(ps []gpu.Process) *unit {
 	if u.usedMemory() == nil {
 		return u
 	}
+
 	var set processSet
+
 	for _, p := range ps {
 		set.addProcess(p)
 	}
+
 	known := min(set.known, *u.usedMemory())
 	if set.vague {
 		known = *u.usedMemory()
@@ -156,8 +167,10 @@ func (u *unit) withMemoryUsedBy(ps []gpu.Process) *unit {
 		dev.MemoryUsed = &known
 		return &out
 	}
+
 	slice := *u.mig
 	slice.MemoryUsed = &known
 	out.mig = &slice
+
 	return &out
 }

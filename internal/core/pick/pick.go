@@ -98,28 +98,36 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, nil
 	}
+
 	q := newQuery(spec, m, held, in)
 	wrong := q.readNames()
+
 	for _, u := range q.units {
 		u.use = q.usageOf(u)
 	}
+
 	q.decideSpread()
 	q.countOwnedDevices()
 	q.setAside()
+
 	for _, u := range q.units {
 		u.reason = q.judgeUnit(u)
 	}
+
 	if wrong == nil {
 		wrong = q.refuseOverLimits()
 	}
+
 	if wrong != nil {
 		wrong.Reasons = q.collectReasons()
 		return job.Plan{}, wrong
 	}
+
 	candidates := q.selectCandidates()
 	if candidates == nil {
 		return job.Plan{}, q.buildRefusal()
 	}
+
 	return q.buildPlan(q.chooseUnits(candidates)), nil
 }
 
@@ -153,12 +161,15 @@ func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query
 	if in.Parent != nil {
 		q.in.Ancestors = append(slices.Clone(in.Ancestors), in.Parent.ID)
 	}
+
 	for _, d := range m.Devices {
 		q.mixed = q.mixed || d.Vendor != m.Devices[0].Vendor
 	}
+
 	if spec.MIG != "" {
 		q.need = 1
 	}
+
 	return q
 }
 
@@ -170,18 +181,23 @@ func (q *query) judgeUnit(u *unit) job.Reason {
 		u.forbiddenBy = b.rule
 		return r
 	}
+
 	b := u.use.busy
 	if b == nil {
 		b = q.freeMemoryObstacle(u)
 	}
+
 	if b == nil {
 		b = q.limitObstacle(u)
 	}
+
 	if b != nil {
 		r.Verdict, r.Code, r.Text, r.Remedy, r.Lease = job.Busy, b.code, b.text, b.remedy, b.lease
 		return r
 	}
+
 	r.Verdict, r.Code = job.Eligible, "order"
+
 	return r
 }
 
@@ -211,13 +227,16 @@ func (q *query) selectCandidates() []*unit {
 				free = append(free, v)
 			}
 		}
+
 		if able < q.need || q.need == 0 {
 			continue
 		}
+
 		q.vendor = u.dev.Vendor
 		if len(free) < q.need {
 			return nil
 		}
+
 		return free
 	}
 	return nil
@@ -230,23 +249,29 @@ func (q *query) buildPlan(chosen []*unit) job.Plan {
 		// The request gets all of that lease, which is limited as a whole.
 		plan.Quota = q.parentPool().Quota
 	}
+
 	for i, u := range chosen {
 		given := job.Given{Logical: i, Index: u.dev.Index, UUID: u.id(), Name: u.dev.Name, Label: "GPU " + q.deviceNumber(u.dev), Vendor: u.dev.Vendor, PCI: u.dev.PCI}
 		if u.mig != nil {
 			given.Parent, given.Profile = u.dev.UUID, u.mig.Profile
 		}
 		plan.Devices = append(plan.Devices, given)
+
 		for _, note := range u.use.notes {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%s: %s", u.label, note))
 		}
 	}
+
 	if text := blindNote(chosen); text != "" {
 		plan.Notes = append(plan.Notes, text)
 	}
+
 	if text := modelsText(chosen); text != "" && len(q.named) == 0 {
 		plan.Notes = append(plan.Notes, text)
 	}
+
 	plan.Reasons = q.collectReasons()
+
 	return plan
 }
 
@@ -257,10 +282,12 @@ func modelsText(chosen []*unit) string {
 	for _, u := range chosen {
 		models = append(models, u.dev.Name)
 	}
+
 	models = uniqueStrings(models)
 	if len(models) < 2 {
 		return ""
 	}
+
 	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), prose.JoinWords(models, "and"))
 }
 

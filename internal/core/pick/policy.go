@@ -32,12 +32,14 @@ func AllowedDevices(m gpu.Machine, limits policy.Limits) []gpu.UUID {
 	if r := limits.Count(); r != nil && *r.GPUs == 0 {
 		return ids
 	}
+
 	q := newQuery(job.Spec{GPUs: 1}, m, nil, Context{Limits: limits})
 	for _, u := range q.allUnits() {
 		if !u.twin && q.policyObstacle(u) == nil && (u.mig != nil || !u.dev.UsesMIG()) {
 			ids = append(ids, u.id())
 		}
 	}
+
 	return ids
 }
 
@@ -59,6 +61,7 @@ func (q *query) policyObstacle(u *unit) *obstacle {
 				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", formatSizeFlag(r.Memory), remedy)
 			}
 		}
+
 		if gives != "" {
 			return &obstacle{code: "policy", text: fmt.Sprintf("policy: %s %s", r, gives), remedy: remedy, rule: r.String()}
 		}
@@ -79,6 +82,7 @@ func (q *query) overMemoryText(r *policy.Rule, u *unit) string {
 		return ""
 	}
 	have, most := distinctSizes(u.nominalMemory(), r.Memory)
+
 	return fmt.Sprintf("gives at most %s of a GPU, and this one has %s", most, have)
 }
 
@@ -113,12 +117,14 @@ func (q *query) refuseOverLimits() *job.Refusal {
 		}
 		return &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot give %s: policy: %s gives %s", what, r, gives), Remedy: remedy + "have " + prose.Clean(r.At.String()) + " changed"}
 	}
+
 	if r := limits.Count(); r != nil && need > *r.GPUs {
 		if *r.GPUs == 0 {
 			return refuse(q.demandText(), r, "no GPU", "use --cpu to run without a GPU")
 		}
 		return refuse(q.demandText(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(*r.GPUs, "GPU"), *r.GPUs))
 	}
+
 	if r := limits.LeastMemory(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
 		flag := "--share"
 		if q.spec.Share <= 0 {
@@ -126,10 +132,12 @@ func (q *query) refuseOverLimits() *job.Refusal {
 		}
 		return refuse(q.demandText(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, formatSizeFlag(r.Memory)))
 	}
+
 	if r := q.in.Limits.ShortestTime(); r != nil && q.spec.Timeout > r.Time {
 		// Also inside of a lease: else its end would not be one.
 		return refuse(fmt.Sprintf("%s for %s", q.demandText(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
 	}
+
 	return nil
 }
 
@@ -142,6 +150,7 @@ func DurationText(d time.Duration) string {
 	if short, ok := strings.CutSuffix(text, "h0m"); ok {
 		return short + "h"
 	}
+
 	return text
 }
 
@@ -162,11 +171,14 @@ func (q *query) countOwnedDevices() {
 		// refuseOverLimits refuses such a request.
 		return
 	}
+
 	own := job.OwnedDevices(q.held, q.in.UID, q.in.Moving)
 	if len(own)+q.need <= *r.GPUs {
 		return
 	}
+
 	q.full = &reachedLimit{rule: r, own: own}
+
 	for _, l := range q.held {
 		if l.UID == q.in.UID && l.Parent == "" && (q.in.Moving == "" || l.ID != q.in.Moving) {
 			q.full.leases = append(q.full.leases, l.ID)
@@ -183,6 +195,7 @@ func (q *query) limitObstacle(u *unit) *obstacle {
 	if len(q.full.leases) > 0 {
 		o.lease = q.full.leases[0]
 	}
+
 	return o
 }
 

@@ -36,10 +36,12 @@ func (q *query) judgeForShare(u *unit, ps []gpu.Process, out *use) {
 		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
+
 	out.busy = q.shareModeObstacle(u, ps, b)
 	if out.busy != nil {
 		return
 	}
+
 	q.fitShare(u, b, out)
 }
 
@@ -53,17 +55,20 @@ func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
 	if q.spec.Share <= 0 && len(b.groups) > 0 {
 		whole = parts
 	}
+
 	out.processes = blockersOf(b.others.ps)
 	if len(whole) > 0 {
 		out.busy, out.processes = q.leasedObstacle(whole)
 		return
 	}
+
 	if q.spec.Share <= 0 {
 		// Processes that run here belong to the caller, as inside an exclusive lease.
 		out.left, out.ours = new(b.memoryLeft()), len(b.others.ps) > 0
 		q.noteShared(b, out)
 		return
 	}
+
 	q.fitShare(u, b, out)
 }
 
@@ -71,6 +76,7 @@ func (q *query) judgeInPool(u *unit, ps []gpu.Process, out *use) {
 func (q *query) subLeases(u *unit, top *job.Lease) []job.Lease {
 	inside := map[string]bool{top.ID: true}
 	var out []job.Lease
+
 	for grown := true; grown; {
 		grown = false
 		for _, l := range q.held {
@@ -79,11 +85,13 @@ func (q *query) subLeases(u *unit, top *job.Lease) []job.Lease {
 			}
 		}
 	}
+
 	for _, l := range q.held {
 		if inside[l.ID] && l.ID != top.ID && l.UID == top.UID && leaseTouches(l, u) {
 			out = append(out, l)
 		}
 	}
+
 	return out
 }
 
@@ -125,18 +133,21 @@ func (q *query) fitShare(u *unit, b *ledger, out *use) {
 		}
 		return
 	}
+
 	out.shared, out.left = len(b.groups) > 0, new(b.memoryLeft())
 	if *out.left < q.promisedShare() {
 		out.busy = q.shareRoomObstacle(u, b)
 		out.wait = q.freeingRemedy(b, q.promisedShare())
 		return
 	}
+
 	out.ours = q.parentPool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isInOwnLease)
 	if b.own.known > q.promisedShare() {
 		out.busy = &obstacle{code: "memory", text: fmt.Sprintf("%s use %s already, more than a share of %s", q.processesText(b.own.ps), b.own.known, q.promisedShare()),
 			remedy: fmt.Sprintf("ask for a larger share (--share %s)", formatSizeFlagUp(b.own.known))}
 		return
 	}
+
 	q.noteShared(b, out)
 }
 
@@ -148,17 +159,21 @@ func (q *query) shareRoomObstacle(u *unit, b *ledger) *obstacle {
 	if p := q.parentPool(); p != nil {
 		of = fmt.Sprintf("the %s of lease %s", p.Share, p.ID)
 	}
+
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are left for shares, less than %s: %s", have, of, want, strings.Join(q.memoryUseTexts(b), ", "))}
 	if left <= 0 {
 		o.text = fmt.Sprintf("nothing of %s is left for shares: %s", of, strings.Join(q.memoryUseTexts(b), ", "))
 	}
+
 	if b.unpromisedMemory() < q.promisedShare() && len(b.groups) > 0 {
 		o.lease = b.groups[0].ID
 	}
+
 	o.remedy = q.freeingRemedy(b, q.promisedShare())
 	if left >= gpu.MiB {
 		o.remedy = fmt.Sprintf("ask for a smaller share (--share %s), or %s", formatSizeFlag(left), o.remedy)
 	}
+
 	return o
 }
 
@@ -168,12 +183,15 @@ func (q *query) memoryUseTexts(b *ledger) []string {
 	for _, g := range b.groups[:min(maxNamesInText, len(b.groups))] {
 		with = append(with, q.sharerText(g))
 	}
+
 	if more := len(b.groups) - maxNamesInText; more > 0 {
 		with = append(with, fmt.Sprintf("%d more", more))
 	}
+
 	if len(with) > 0 {
 		out = append(out, "shared with "+prose.JoinWords(with, "and"))
 	}
+
 	if len(b.others.ps) > 0 {
 		where := "used without a lease by "
 		if p := q.parentPool(); p != nil {
@@ -181,6 +199,7 @@ func (q *query) memoryUseTexts(b *ledger) []string {
 		}
 		out = append(out, where+q.processesText(b.others.ps))
 	}
+
 	if b.unseen > 0 {
 		by := "no visible process"
 		if b.main {
@@ -188,6 +207,7 @@ func (q *query) memoryUseTexts(b *ledger) []string {
 		}
 		out = append(out, fmt.Sprintf("%s used by %s", b.unseen, by))
 	}
+
 	return out
 }
 
@@ -205,18 +225,22 @@ func (q *query) sharerText(g *group) string {
 func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	var leases []string
 	var charged gpu.Bytes
+
 	for _, g := range b.groups {
 		charged += g.chargedMemory()
 		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, orDefault(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
 	}
+
 	if len(leases) > maxNamesInText {
 		leases = []string{prose.CountNoun(len(leases), "lease")}
 	}
+
 	wait := fmt.Sprintf("wait until %s ends", prose.JoinWords(leases, "or"))
 	end := q.endRemedy(b.others.ps)
 	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !isEnding(p) }) {
 		end = untilFreedRemedy
 	}
+
 	left := b.memoryLeft()
 	switch {
 	case len(leases) == 0 && len(b.others.ps) == 0 && b.main:
@@ -233,6 +257,7 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	case left+b.others.known >= want:
 		return end
 	}
+
 	return wait + " and " + end
 }
 
@@ -241,7 +266,9 @@ func (q *query) noteShared(b *ledger, out *use) {
 	for _, g := range b.groups {
 		out.notes = append(out.notes, "shared with "+q.sharerText(g))
 	}
+
 	var display processSet
+
 	for _, p := range b.others.ps {
 		switch {
 		case out.ours && q.isInOwnLease(p):
@@ -254,9 +281,11 @@ func (q *query) noteShared(b *ledger, out *use) {
 			out.notes = append(out.notes, fmt.Sprintf("also used without a lease by %s; %s", q.processText(p), q.endText(p)))
 		}
 	}
+
 	if len(display.ps) > 0 {
 		out.notes = append(out.notes, q.displayText(display))
 	}
+
 	if b.unseen > minUnseenToNote && !b.main {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", b.unseen))
 	}

@@ -19,19 +19,25 @@ func (q *query) buildRefusal() *job.Refusal {
 		if q.full != nil && !r.Never {
 			q.refuseFull(r)
 		}
+
 		return r
 	}
+
 	if q.full != nil && !r.Never {
 		q.refuseFull(r)
 		return r
 	}
+
 	if r.Never {
 		r.Summary, r.Remedy = q.neverSummary(), q.neverRemedy()
 		return r
 	}
+
 	r.Summary, r.Remedy = q.busySummary(), q.busyRemedy()
+
 	// busyRemedy changes some reasons.
 	r.Reasons = q.collectReasons()
+
 	return r
 }
 
@@ -57,6 +63,7 @@ func isEligible(u *unit) bool { return u.reason.Verdict == job.Eligible }
 func (q *query) refuseNamed(r *job.Refusal) {
 	var first *unit
 	var remedies []string
+
 	for _, u := range q.named {
 		if isEligible(u) || r.Never && u.reason.Verdict != job.Never {
 			continue
@@ -66,6 +73,7 @@ func (q *query) refuseNamed(r *job.Refusal) {
 		}
 		remedies = append(remedies, u.reason.Remedy)
 	}
+
 	r.Summary = fmt.Sprintf("cannot give %s: %s", first.label, first.reason.Text)
 	remedies = uniqueStrings(slices.DeleteFunc(remedies, func(s string) bool { return s == "" }))
 	r.Remedy = strings.Join(append(remedies, "name another device, or none to have one chosen"), ", or ")
@@ -88,6 +96,7 @@ func (q *query) demandText() string {
 	if q.spec.Memory > 0 {
 		text += fmt.Sprintf(" with %s", q.spec.Memory)
 	}
+
 	return text
 }
 
@@ -118,14 +127,17 @@ func (q *query) busySummary() string {
 			all++
 		}
 	}
+
 	what := q.demandText()
 	if others {
 		what += " of " + vendorName(q.vendor)
 	}
+
 	text := fmt.Sprintf("cannot give %s: none of %d %s", what, all, q.freeWord(1))
 	if free > 0 {
 		text = fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
 	}
+
 	return text + q.asideText()
 }
 
@@ -136,6 +148,7 @@ func (q *query) busyRemedy() string {
 	if free > 0 {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(free, "GPU"), free))
 	}
+
 	for _, u := range q.units {
 		if isEligible(u) && !q.isOfVendor(u) {
 			u.reason.Text = fmt.Sprintf("free, but of %s: a program for %s finds nothing on it", vendorName(u.dev.Vendor), vendorName(q.vendor))
@@ -143,6 +156,7 @@ func (q *query) busyRemedy() string {
 			options = append(options, u.reason.Remedy)
 		}
 	}
+
 	busy := q.remediesFor(job.Busy)
 	switch {
 	case q.spec.Share > 0:
@@ -150,10 +164,13 @@ func (q *query) busyRemedy() string {
 	case q.need == 1:
 		options = append(options, q.offerShare()...)
 	}
+
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {
 		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
 	}
+
 	options = append(append(options, busy...), q.asideRemedies(false)...)
+
 	return joinAlternatives(append(options, q.unhideRemedies()...))
 }
 
@@ -171,6 +188,7 @@ func (q *query) smallerShare() []string {
 	if most < gpu.MiB {
 		return nil
 	}
+
 	return []string{fmt.Sprintf("ask for a smaller share (--share %s)", formatSizeFlag(most))}
 }
 
@@ -187,6 +205,7 @@ func (q *query) shareRemedies() []string {
 		}
 	}
 	out = uniqueStrings(out)
+
 	return out[:min(maxNamesInText, len(out))]
 }
 
@@ -195,9 +214,11 @@ func (q *query) offerShare() []string {
 	if q.spec.MIG != "" || q.parentPool() != nil || q.in.Allocation != "" {
 		return nil
 	}
+
 	in := q.in
 	part := newQuery(job.Spec{GPUs: 1, Share: 1}, *q.m, q.held, in)
 	var room gpu.Bytes
+
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Busy && u.reason.Code == "leased" {
 			if use := part.usageOf(u); use.busy == nil && use.shared && *use.left > room {
@@ -205,9 +226,11 @@ func (q *query) offerShare() []string {
 			}
 		}
 	}
+
 	if room < gpu.MiB || room < q.spec.Memory {
 		return nil
 	}
+
 	return []string{fmt.Sprintf("share one (--share %s)", formatSizeFlag(room))}
 }
 
@@ -228,6 +251,7 @@ func (q *query) remediesFor(v job.Verdict) []string {
 		}
 	}
 	out = uniqueStrings(out)
+
 	return out[:min(maxNamesInText, len(out))]
 }
 
@@ -241,10 +265,13 @@ func (q *query) unhideRemedies() []string {
 			out = append(out, u.reason.Remedy)
 		}
 	}
+
 	if len(masks) > 0 {
 		out = append(out, lookPastRemedy+prose.JoinWords(uniqueStrings(masks), "and"))
 	}
+
 	out = uniqueStrings(out)
+
 	return out[:min(maxNamesInText, len(out))]
 }
 
@@ -262,6 +289,7 @@ func (q *query) neverSummary() string {
 	case q.mixed && q.need > 1 && q.countFitting() >= q.need:
 		return fmt.Sprintf("cannot give %s of one vendor: no vendor has more than %d here", q.demandText(), could)
 	}
+
 	return fmt.Sprintf("cannot give %s: %d of %d could ever serve (%s)", q.demandText(), could, len(q.units), q.obstacleCounts())
 }
 
@@ -280,6 +308,7 @@ func (q *query) obstacleCounts() string {
 		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"weak", "far weaker"}, {"use-unknown", "of unknown use"}, {"policy", "forbidden by " + q.forbiddingRules()},
 	}
 	var parts []string
+
 	for _, w := range words {
 		n := 0
 		for _, u := range q.units {
@@ -292,6 +321,7 @@ func (q *query) obstacleCounts() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, w.text))
 		}
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -310,15 +340,18 @@ func (q *query) neverRemedy() string {
 	if len(q.m.Devices) == 0 {
 		return "use --cpu to run without a GPU; gpuard status says what was looked for"
 	}
+
 	var options []string
 	if could := q.countPossible(); could > 0 {
 		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.CountNoun(could, "GPU"), could))
 	}
+
 	remedies := q.remediesFor(job.Never)
 	for _, way := range q.unhideRemedies() {
 		if !slices.ContainsFunc(remedies, func(r string) bool { return strings.Contains(r, way) }) {
 			options = append(options, way)
 		}
 	}
+
 	return joinAlternatives(append(append(options, remedies...), q.asideRemedies(true)...))
 }

@@ -33,13 +33,16 @@ func RoomByDevice(m gpu.Machine, held []job.Lease, in Context) map[gpu.UUID]Room
 		if whole.visibilityObstacle(u) != nil || u.mig == nil && u.dev.UsesMIG() {
 			continue
 		}
+
 		use := whole.usageOf(u)
 		r := Room{Whole: use.busy == nil, Free: whole.availableMemory(u, use)}
 		if use := part.usageOf(u); use.busy == nil {
 			r.Share = use.left
 		}
+
 		rooms[u.id()] = r
 	}
+
 	return rooms
 }
 
@@ -50,25 +53,32 @@ func CapableDevices(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	if spec.CPU {
 		return ids
 	}
+
 	q := newQuery(spec, m, nil, in)
 	if q.readNames() != nil {
 		return ids
 	}
+
 	q.setAside()
+
 	for _, u := range q.units {
 		u.use = q.usageOf(u)
 		u.reason = q.judgeUnit(u)
 	}
+
 	// Sets q.vendor.
 	q.selectCandidates()
+
 	for _, u := range q.units {
 		if u.reason.Verdict != job.Never && q.isOfVendor(u) {
 			ids = append(ids, u.id())
 		}
 	}
+
 	if len(ids) < q.need || q.vendor == "" && (len(q.named) == 0 || spec.MIG != "") {
 		return []gpu.UUID{}
 	}
+
 	return ids
 }
 

@@ -78,12 +78,15 @@ func linkBetween(a, b *unit) int {
 	if b.pos < len(a.dev.Links) {
 		one = linkClass(a.dev.Links[b.pos])
 	}
+
 	if a.pos < len(b.dev.Links) {
 		other = linkClass(b.dev.Links[a.pos])
 	}
+
 	if one == noLink || other == noLink {
 		return max(one, other)
 	}
+
 	return min(one, other)
 }
 
@@ -114,11 +117,14 @@ func (q *query) bestSet(sorted []*unit) []*unit {
 		}
 		s.links = append(s.links, row)
 	}
+
 	s.extendSet(0, grade{worst: bestLink})
 	var out []*unit
+
 	for _, i := range s.best {
 		out = append(out, sorted[i])
 	}
+
 	return out
 }
 
@@ -147,9 +153,11 @@ func (s *search) gradeWith(g grade, i int) grade {
 		g.worst = min(g.worst, s.links[i][j])
 		g.sum += s.links[i][j]
 	}
+
 	if slices.ContainsFunc(s.picked, func(j int) bool { return s.from[j].dev.Name == s.from[i].dev.Name }) {
 		g.models--
 	}
+
 	g.aside += boolToInt(s.from[i].aside != nil)
 	g.ours += boolToInt(s.from[i].use.ours)
 	g.strange += boolToInt(!s.from[i].had)
@@ -157,6 +165,7 @@ func (s *search) gradeWith(g grade, i int) grade {
 	if s.spread {
 		g.busy += boolToInt(!s.from[i].use.idle)
 	}
+
 	return g
 }
 
@@ -166,6 +175,7 @@ func (s *search) bestReachableGrade(g grade) grade {
 	have := len(s.picked) + 1
 	pairs := s.n*(s.n-1)/2 - have*(have-1)/2
 	g.sum += pairs * bestLink
+
 	return g
 }
 
@@ -180,11 +190,14 @@ func (q *query) gradeOf(set []*unit) grade {
 		if q.spread {
 			g.busy += boolToInt(!a.use.idle)
 		}
+
 		g.models++
+
 		for _, b := range set[:i] {
 			g.worst = min(g.worst, linkBetween(a, b))
 			g.sum += linkBetween(a, b)
 		}
+
 		if slices.ContainsFunc(set[:i], func(b *unit) bool { return a.dev.Name == b.dev.Name }) {
 			g.models--
 		}

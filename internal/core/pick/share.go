@@ -40,9 +40,11 @@ func ShareableMemory(d *gpu.Device) *gpu.Bytes {
 	if total == nil {
 		return nil
 	}
+
 	if d.MainMemory != nil {
 		total = d.MainAvailable
 	}
+
 	return new(max(0, *total-shareReserve(u)))
 }
 
@@ -71,6 +73,7 @@ func groupLeases(leases []job.Lease) []*group {
 			if up < 0 {
 				break
 			}
+
 			at = up
 			if seen[at] {
 				// Leases that name each other as parent: each counts.
@@ -80,7 +83,9 @@ func groupLeases(leases []job.Lease) []*group {
 		}
 		top[i] = at
 	}
+
 	var out []*group
+
 	for i, l := range leases {
 		if top[i] != i {
 			continue
@@ -93,6 +98,7 @@ func groupLeases(leases []job.Lease) []*group {
 		}
 		out = append(out, g)
 	}
+
 	return out
 }
 
@@ -145,13 +151,16 @@ func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *led
 		// With what the rest of the machine uses.
 		used, b.main = new(*u.dev.MainMemory-*u.dev.MainAvailable), true
 	}
+
 	if u.totalMemory() == nil || used == nil {
 		b.vague = true
 		return b
 	}
+
 	b.whole = *u.totalMemory() - shareReserve(u)
 	unsaid := false
 	var known gpu.Bytes
+
 	for _, p := range ps {
 		b.chargeProcess(q, p)
 		unsaid = unsaid || p.Memory == nil
@@ -159,11 +168,14 @@ func (q *query) deviceLedger(u *unit, ps []gpu.Process, leases []job.Lease) *led
 			known += max(0, *p.Memory)
 		}
 	}
+
 	b.unseen = *used - known
 	if !unsaid {
 		b.unseen -= oldDriverReserve(u)
 	}
+
 	b.unseen = max(0, b.unseen)
+
 	return b
 }
 
@@ -175,12 +187,15 @@ func (q *query) poolLedger(pool *job.Lease, ps []gpu.Process, leases []job.Lease
 	for _, l := range leases {
 		whole.parts = append(whole.parts, l.ID)
 	}
+
 	for _, p := range ps {
 		if q.belongsToGroup(whole, p) {
 			b.chargeProcess(q, p)
 		}
 	}
+
 	b.vague = b.others.vague
+
 	return b
 }
 

@@ -17,10 +17,13 @@ func (q *query) healthObstacle(u *unit) *obstacle {
 	if state == health.OK {
 		return nil
 	}
+
 	var remedies []string
+
 	for _, c := range health.Cures(*u.dev, q.in.Now) {
 		remedies = append(remedies, q.cureText(u, c))
 	}
+
 	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: prose.JoinWords(remedies, "and")}
 }
 

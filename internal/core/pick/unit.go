@@ -57,6 +57,7 @@ func (u *unit) totalMemory() *gpu.Bytes {
 	if u.dev.MemoryTotal == nil || u.dev.MemoryReserved == nil {
 		return u.dev.MemoryTotal
 	}
+
 	return new(max(0, *u.dev.MemoryTotal-*u.dev.MemoryReserved))
 }
 
@@ -106,17 +107,21 @@ func (q *query) allUnits() []*unit {
 		label := fmt.Sprintf("GPU %s", q.deviceNumber(d))
 		all = append(all, &unit{dev: d, pos: i, label: label})
 		seen[d.UUID]++
+
 		for j := range d.MIG {
 			s := &d.MIG[j]
 			all = append(all, &unit{dev: d, mig: s, pos: i, label: fmt.Sprintf("%s slice %d (%s)", label, s.Index, s.Profile)})
 			seen[s.UUID]++
 		}
 	}
+
 	for _, u := range all {
 		u.twin = u.id() == "" || seen[u.id()] > 1
 		u.had = slices.Contains(q.spec.Prefer, u.id())
 	}
+
 	slices.SortFunc(all, compareUnits)
+
 	return all
 }
 

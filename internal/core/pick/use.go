@@ -48,12 +48,15 @@ func (q *query) usageOf(u *unit) use {
 			break
 		}
 	}
+
 	if out.busy != nil {
 		return out
 	}
+
 	if u.mig == nil && u.dev.MainMemory != nil && (q.spec.Memory > 0 || q.spec.Share > 0) {
 		out.notes = append(out.notes, fmt.Sprintf("its memory is the main memory, in which everything on this machine works: %s of %s are available", *u.dev.MainAvailable, *u.dev.MainMemory))
 	}
+
 	switch {
 	case q.parentPool() != nil:
 		q.judgeInPool(u, ps, &out)
@@ -66,9 +69,11 @@ func (q *query) usageOf(u *unit) use {
 		}
 		q.judgeForeignUse(u, ps, &out)
 	}
+
 	if t, kept := q.in.Kept[u.id()]; kept && out.busy == nil {
 		out.busy = q.keptObstacle(t)
 	}
+
 	return out
 }
 
@@ -79,10 +84,12 @@ func (q *query) keptObstacle(t job.Ticket) *obstacle {
 	if t.PID > 0 {
 		text += " (" + PIDText(t.PID, isOtherNamespace(t.Namespace, q.in.Namespace)) + ")"
 	}
+
 	text += ", which has its turn first"
 	if !t.Since.IsZero() {
 		text += " and waits since " + clockText(q.in.Now, t.Since)
 	}
+
 	return &obstacle{code: "kept", text: text, remedy: "wait until " + who + " has started"}
 }
 
@@ -110,17 +117,21 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 		// A sub-lease of a lease that is named anyway adds nothing.
 		return l.Parent != "" && slices.ContainsFunc(all, func(p job.Lease) bool { return p.ID == l.Parent && p.ID != l.ID })
 	})
+
 	if len(by) == 0 {
 		// Leases that name each other as parent: invalid, but still leases.
 		by = all[:1]
 	}
+
 	var texts, ends []string
 	var holders []job.Blocker
+
 	for _, l := range by {
 		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
 		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
+
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended && first.WaitsUntil(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
@@ -136,6 +147,7 @@ func (q *query) leasedObstacle(all []job.Lease) (*obstacle, []job.Blocker) {
 	} else if first.Apart && first.UID == q.in.UID {
 		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)
 	}
+
 	return o, holders
 }
 
@@ -167,6 +179,7 @@ func (q *query) processesOn(u *unit) []gpu.Process {
 			strings.Compare(a.State, b.State), strings.Compare(string(a.GPU), string(b.GPU)), a.Started.Compare(b.Started),
 			strings.Compare(a.Container, b.Container), cmp.Compare(ownerUID(a), ownerUID(b)))
 	})
+
 	return ps
 }
 
@@ -211,18 +224,22 @@ func (q *query) freeMemoryObstacle(u *unit) *obstacle {
 	case free == nil:
 		return &obstacle{code: "memory", text: "how much of its memory is free is unknown", remedy: "leave out --mem"}
 	}
+
 	have, want := distinctSizes(*free, q.spec.Memory)
 	of := u.nominalMemory()
 	if p := q.parentPool(); p != nil {
 		of = p.Share
 	}
+
 	o := &obstacle{code: "memory", text: fmt.Sprintf("%s of %s are free, less than %s", have, of, want)}
 	if len(u.use.processes) > 0 {
 		o.text += ": " + q.blockersText(u.use.processes)
 	}
+
 	if *free >= gpu.MiB {
 		o.remedy = fmt.Sprintf("ask for less memory (--mem %s)", formatSizeFlag(*free))
 	}
+
 	return o
 }
 

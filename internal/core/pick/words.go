@@ -15,17 +15,21 @@ func (q *query) processText(p gpu.Process) string {
 	if p.PID == 0 {
 		return fmt.Sprintf("a process outside of this PID namespace (PID %d there, %s)", p.Outside, memoryText(p.Memory))
 	}
+
 	about := []string{orDefault(shortCommand(p.Command), "unknown command"), memoryText(p.Memory)}
 	if age := q.processAge(p); age != "" {
 		about = append(about, age+" old")
 	}
+
 	if p.Container != "" {
 		about = append(about, "in container "+prose.Clean(p.Container[:min(12, len(p.Container))]))
 	}
+
 	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, orDefault(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
 	if isEnding(p) {
 		text += ", which is ending"
 	}
+
 	return text
 }
 
@@ -48,6 +52,7 @@ func (q *query) processesText(ps []gpu.Process) string {
 	if more := len(ps) - maxNamesInText; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
+
 	return prose.JoinWords(names, "and")
 }
 
@@ -78,15 +83,19 @@ func leaseText(in Context, l job.Lease) string {
 	if l.Unreadable {
 		about[0] = "its file cannot be read"
 	}
+
 	if l.Share > 0 {
 		about = append([]string{fmt.Sprintf("share of %s", l.Share)}, about...)
 	}
+
 	if l.PID > 0 {
 		about = append(about, PIDText(l.PID, isOtherNamespace(l.Namespace, in.Namespace)))
 	}
+
 	if !l.Since.IsZero() {
 		about = append(about, "since "+clockText(in.Now, l.Since))
 	}
+
 	return fmt.Sprintf("%s by %s (%s)", l.ID, orDefault(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
@@ -111,7 +120,9 @@ func endedText(l job.Lease, now time.Time) string {
 	if until := l.WaitsUntil(now); !until.IsZero() {
 		return ", whose command has ended and which is kept for its next start until " + until.Format(time.TimeOnly)
 	}
+
 	var names []string
+
 	for _, b := range l.HeldBy {
 		about := orDefault(prose.ProgramName(b.Command), "unknown command")
 		if b.Stopped {
@@ -119,6 +130,7 @@ func endedText(l job.Lease, now time.Time) string {
 		}
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
+
 	return ", whose command has ended but which is still held by " + orDefault(prose.JoinWords(names, "and"), "an unknown process")
 }
 
@@ -131,6 +143,7 @@ func clockText(now, t time.Time) string {
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format("15:04")
 	}
+
 	return t.Format("2006-01-02 15:04")
 }
 
@@ -148,6 +161,7 @@ func (q *query) processAge(p gpu.Process) string {
 	case d >= time.Minute:
 		return fmt.Sprintf("%d min", d/time.Minute)
 	}
+
 	return fmt.Sprintf("%d s", d/time.Second)
 }
 
@@ -174,6 +188,7 @@ func shortCommand(command string) string {
 		return text
 	}
 	program, arguments, _ := strings.Cut(text, " ")
+
 	return prose.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
 }
 
@@ -188,11 +203,13 @@ func orDefault(text, instead string) string {
 func uniqueStrings(parts []string) []string {
 	seen := map[string]bool{}
 	var out []string
+
 	for _, p := range parts {
 		if !seen[p] {
 			seen[p] = true
 			out = append(out, p)
 		}
 	}
+
 	return out
 }

@@ -303,6 +303,7 @@ func (p Policy) NarrowestLogin() Login {
 	for _, f := range p {
 		most = max(most, slices.Index(order, f.Login))
 	}
+
 	return order[most]
 }
 

@@ -81,24 +81,30 @@ func (q Question) TableLines(width int, translate func(string) string) []string 
 	for _, c := range q.Choices {
 		rows = append(rows, c.cleanCells(translate))
 	}
+
 	widths := make([]int, 4)
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], prose.Cells(cell))
 		}
 	}
+
 	var lines []string
+
 	for _, row := range rows {
 		line := ""
 		for i, cell := range row {
 			line += cell + strings.Repeat(" ", widths[i]-prose.Cells(cell)+2)
 		}
+
 		line = strings.TrimRight(line, " ")
 		if width > 1 {
 			line = prose.CutToWidth(line, width-1, "")
 		}
+
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -109,10 +115,12 @@ func (q Question) Rows(translate func(string) string) (rows [][]string) {
 	if q.Count > 1 {
 		anything = fmt.Sprintf("any %d free GPUs", q.Count)
 	}
+
 	rows = append(rows, []string{anyWord, translate(anything), "", ""})
 	for _, c := range q.Choices {
 		rows = append(rows, c.cleanCells(translate))
 	}
+
 	return append(rows, []string{noneWord, translate("no GPU"), "", ""})
 }
 
@@ -134,7 +142,9 @@ func (q Question) ParseAnswer(text string) (Answer, error) {
 	if len(words) == 1 && strings.EqualFold(words[0], noneWord) {
 		return Answer{None: true}, nil
 	}
+
 	var a Answer
+
 	for _, word := range words {
 		i := slices.IndexFunc(q.Choices, func(c Choice) bool { return strings.EqualFold(c.Label, word) })
 		switch {
@@ -145,9 +155,11 @@ func (q Question) ParseAnswer(text string) (Answer, error) {
 		}
 		a.Devices = append(a.Devices, q.Choices[i].Device)
 	}
+
 	if len(a.Devices) != q.Count {
 		return Answer{}, fmt.Errorf("cannot take %d: %d wanted", len(a.Devices), q.Count)
 	}
+
 	return a, nil
 }
 

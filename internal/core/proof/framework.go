@@ -86,12 +86,15 @@ func RecognizeFrameworks(exe string, libraries []string) []string {
 			found = append(found, word)
 		}
 	}
+
 	add(llama, isLlama(exe))
+
 	for _, l := range libraries {
 		base := path.Base(l)
 		starts := func(names ...string) bool {
 			return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(base, n) })
 		}
+
 		add(pytorch, starts("libtorch.", "libtorch_", "libtorch-"))
 		add(tensorflow, starts("_pywrap_tensorflow", "libtensorflow"))
 		add(jax, starts("xla_extension") || strings.Contains(l, "/jaxlib/"))
@@ -99,6 +102,7 @@ func RecognizeFrameworks(exe string, libraries []string) []string {
 		add(cupy, strings.Contains(l, "/cupy/") || strings.Contains(l, "/cupy_backends/"))
 		add(llama, starts("libllama.", "libggml-cuda", "libggml-hip"))
 	}
+
 	return found
 }
 
@@ -164,27 +168,35 @@ func ReadAnswers(frameworks []string, out []byte) []Framework {
 			_ = json.Unmarshal(answer, &said)
 		}
 	}
+
 	if _, list, ok := strings.Cut(string(out), "Available devices:\n"); ok && slices.Contains(frameworks, llama) {
 		said[llama] = llamaDevices(list)
 	}
+
 	var all []Framework
+
 	for _, word := range frameworks {
 		w, ok := said[word]
 		if !ok {
 			w.Error = "it did not answer"
 		}
+
 		if w.GPU != Yes && w.GPU != No {
 			w.GPU = Unknown
 		}
+
 		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), lastLine(w.Error)
 		if w.Devices == nil {
 			w.Devices = []FrameworkDevice{}
 		}
+
 		for i := range w.Devices {
 			w.Devices[i] = FrameworkDevice{prose.Clean(w.Devices[i].Name), gpu.UUID(prose.Clean(string(w.Devices[i].UUID)))}
 		}
+
 		all = append(all, w)
 	}
+
 	return all
 }
 
@@ -207,6 +219,7 @@ func llamaDevices(list string) Framework {
 		if strings.HasPrefix(name, "BLAS") || strings.HasPrefix(name, "CPU") || strings.HasPrefix(name, "RPC") {
 			continue
 		}
+
 		w.GPU = Yes
 		w.Devices = append(w.Devices, FrameworkDevice{Name: description})
 	}
@@ -233,6 +246,7 @@ func (w *Framework) inabilityText() string {
 	if w.Error != "" {
 		return fmt.Sprintf("%s finds no GPU with its environment: %s", w.releaseText(), w.Error)
 	}
+
 	return w.releaseText() + " finds no GPU with its environment"
 }
 
@@ -262,6 +276,7 @@ func (w *Framework) Sentence() string {
 		return w.releaseText() + " says that it can use a GPU"
 	}
 	var names []string
+
 	for _, d := range w.Devices {
 		name := d.Name
 		if d.UUID != "" {
@@ -269,5 +284,6 @@ func (w *Framework) Sentence() string {
 		}
 		names = append(names, name)
 	}
+
 	return fmt.Sprintf("%s sees %s", w.releaseText(), prose.JoinWords(names, "and"))
 }

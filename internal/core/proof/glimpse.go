@@ -39,10 +39,12 @@ func (g *Glimpse) Judge() Finding {
 	case len(g.Sightings) > 0:
 		return Finding{Verdict: Proven, Text: g.seenText(g.Sightings)}
 	}
+
 	why := g.whyOnCPU()
 	if why != "" && g.Second {
 		return Finding{Verdict: CPU, Text: fmt.Sprintf("%s holds %s and works on the CPU: %s", g.jobText(), g.devicesText(g.Leased), why), Remedy: g.cpuRemedy()}
 	}
+
 	return Finding{Verdict: TooEarly, Text: fmt.Sprintf("%s is not on %s yet", g.jobText(), g.devicesText(g.Leased))}
 }
 

@@ -159,6 +159,7 @@ func Judge(f Facts) Finding {
 	wrong := f.filterSightings(func(s Sighting) bool {
 		return s.Lease == "" && f.Unread == "" && !f.isAmong(f.Promised, s.GPU) && !f.isAmong(f.Besides, s.GPU)
 	})
+
 	switch {
 	case len(outside) > 0:
 		out.Verdict, out.Text, out.Remedy = OutsideLease, f.outsideText(outside), f.elsewhereRemedy(outside)
@@ -180,6 +181,7 @@ func Judge(f Facts) Finding {
 	default:
 		out.Verdict, out.Text, out.Remedy = f.judgeUnseen()
 	}
+
 	return out
 }
 
@@ -211,6 +213,7 @@ func (f *Facts) judgeUnseen() (Verdict, string, string) {
 	case f.Ended:
 		return TooEarly, f.cutText(), f.cutRemedy()
 	}
+
 	return TooEarly, f.tooEarlyText(), f.tooEarlyRemedy()
 }
 
@@ -258,5 +261,6 @@ func (f *Facts) isAmong(list []gpu.UUID, id gpu.UUID) bool {
 	case slice != nil:
 		return slices.Contains(list, d.UUID)
 	}
+
 	return slices.ContainsFunc(d.MIG, func(s gpu.MIGDevice) bool { return slices.Contains(list, s.UUID) })
 }

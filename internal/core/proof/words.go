@@ -61,6 +61,7 @@ func (f *Facts) devicesText(ids []gpu.UUID) string {
 		return f.Device(ids[0])
 	}
 	var names []string
+
 	for i, id := range ids {
 		if i == maxNamesInText {
 			names = append(names, fmt.Sprintf("%d more", len(ids)-maxNamesInText))
@@ -68,6 +69,7 @@ func (f *Facts) devicesText(ids []gpu.UUID) string {
 		}
 		names = append(names, f.briefDevice(id))
 	}
+
 	return prose.JoinWords(names, "and")
 }
 
@@ -77,7 +79,9 @@ func (f *Facts) seenText(list []Sighting) string {
 	if f.Ended {
 		verb = "was"
 	}
+
 	var parts []string
+
 	for i, s := range list {
 		if i == maxNamesInText {
 			parts = append(parts, fmt.Sprintf("%d more", len(list)-maxNamesInText))
@@ -90,6 +94,7 @@ func (f *Facts) seenText(list []Sighting) string {
 		}
 		parts = append(parts, processText(s.Command, s.PID)+" "+verb+place)
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -101,6 +106,7 @@ func amountText(s Sighting) string {
 	if s.Kind == gpu.GraphicsProcess {
 		text += ", for graphics"
 	}
+
 	return text
 }
 
@@ -109,13 +115,16 @@ func (f *Facts) outsideText(list []Sighting) string {
 	if list[0].Lease != "" {
 		id, leased = list[0].Lease, list[0].Leased
 	}
+
 	if len(leased) > 0 {
 		has = f.devicesText(leased)
 	}
+
 	list = slices.DeleteFunc(slices.Clone(list), func(s Sighting) bool { return s.Lease != list[0].Lease })
 	if holder := f.Holders[list[0].GPU]; holder != "" && len(list) == 1 {
 		return fmt.Sprintf("%s, which %s has: lease %s has %s", f.seenText(list), holder, id, has)
 	}
+
 	return fmt.Sprintf("%s, which is not in lease %s: it has %s", f.seenText(list), id, has)
 }
 
@@ -140,17 +149,21 @@ func (f *Facts) elsewhereRemedy(list []Sighting) string {
 			pids = append(pids, pid)
 		}
 	}
+
 	variable, _, _ := strings.Cut(f.Mask, "=")
 	if variable == "" {
 		variable = "CUDA_VISIBLE_DEVICES"
 	}
+
 	why := "find the place in the program or its scripts that sets " + variable
 	if !slices.ContainsFunc(list, func(s Sighting) bool { return s.Kind != gpu.GraphicsProcess }) {
 		why = "it draws there, and " + variable + " has no say in graphics"
 	}
+
 	if f.Ended || len(pids) == 0 {
 		return why
 	}
+
 	return fmt.Sprintf("%s; end it with: kill %s", why, strings.Join(pids[:min(len(pids), maxNamesInText)], " "))
 }
 
@@ -171,10 +184,12 @@ func (f *Facts) doubtText(list []Sighting) string {
 	if f.Mask != "" {
 		by += " (" + f.Mask + ")"
 	}
+
 	guess := "none"
 	if len(f.Promised) > 0 {
 		guess = f.devicesText(f.Promised)
 	}
+
 	return fmt.Sprintf("%s, and which GPU %s shows it is a guess: most likely %s", f.seenText(list), by, guess)
 }
 
@@ -192,10 +207,12 @@ func (f *Facts) unusedNotes() []string {
 		}
 		list, source = f.Promised, f.Mask
 	}
+
 	idle := f.unusedOf(list)
 	if len(idle) == 0 {
 		return nil
 	}
+
 	return []string{fmt.Sprintf("%s of %s not used so far", f.devicesText(idle), source)}
 }
 
@@ -280,12 +297,14 @@ func (f *Facts) witnessNotes() []string {
 	if f.Unread != "" && f.Leased != nil {
 		out = append(out, f.Unread)
 	}
+
 	for i := range f.Frameworks {
 		out = append(out, f.Frameworks[i].Sentence())
 		if strange := f.disagreementNote(&f.Frameworks[i]); strange != "" {
 			out = append(out, strange)
 		}
 	}
+
 	if len(f.Libraries) > 0 && len(f.Sightings) == 0 {
 		if used := gpuLibraries(f.Libraries); len(used) > 0 {
 			out = append(out, "GPU libraries are loaded: "+strings.Join(used, ", "))
@@ -293,6 +312,7 @@ func (f *Facts) witnessNotes() []string {
 			out = append(out, "no GPU library is loaded into it")
 		}
 	}
+
 	return out
 }
 

@@ -35,6 +35,7 @@ func Brief(s string) string {
 	if len(runes) <= longest {
 		return string(runes)
 	}
+
 	return string(runes[:longest-1]) + "…"
 }
 
@@ -70,17 +71,21 @@ func JoinWords(parts []string, last string) string {
 func Ranges(numbers []int, between string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var parts []string
+
 	for i := 0; i < len(sorted); {
 		end := i
 		for end+1 < len(sorted) && sorted[end+1] == sorted[end]+1 {
 			end++
 		}
+
 		part := strconv.Itoa(sorted[i])
 		if end > i {
 			part += "-" + strconv.Itoa(sorted[end])
 		}
+
 		parts = append(parts, part)
 		i = end + 1
 	}
+
 	return strings.Join(parts, between)
 }

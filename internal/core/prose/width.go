@@ -53,9 +53,11 @@ func CutToWidth(s string, width int, dots string) string {
 	if Cells(s) <= width {
 		return s
 	}
+
 	if width < Cells(dots) {
 		dots = ""
 	}
+
 	room := width - Cells(dots)
 	for i, r := range s {
 		room -= runeCells(r)
@@ -63,5 +65,6 @@ func CutToWidth(s string, width int, dots string) string {
 			return strings.TrimRight(s[:i], " ") + dots
 		}
 	}
+
 	return s
 }

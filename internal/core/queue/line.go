@@ -66,6 +66,7 @@ func (l *Line) nextInLine(now int64, estimate func(kind uint64) time.Duration) (
 			known = append(known, e)
 		}
 	}
+
 	usual := Median(known)
 	for c, list := range l.classes {
 		o := Own{c.Nice, list[0].arrival, cmp.Or(estimate(c.Kind), usual), c.Count, l.Patience}
@@ -73,6 +74,7 @@ func (l *Line) nextInLine(now int64, estimate func(kind uint64) time.Duration) (
 			best, first, id, ok = c, o, list[0].id, true
 		}
 	}
+
 	return best, first, id, ok
 }
 
@@ -113,6 +115,7 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 		place
 	}
 	var others []moved
+
 	for c, list := range l.classes {
 		if !which(c.Kind) {
 			continue
@@ -141,26 +144,31 @@ func ForecastStarts(free []int64, requests []ForecastRequest) (starts []int64) {
 	for i := range all {
 		all[i] = i
 	}
+
 	for _, r := range requests {
 		can := all
 		if r.Of != nil {
 			can = slices.Clone(r.Of)
 		}
+
 		slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
 		if r.Count < 1 || r.Count > len(can) {
 			starts = append(starts, UnknownTime)
 			continue
 		}
+
 		start := free[can[r.Count-1]]
 		starts = append(starts, start)
 		end := int64(UnknownTime)
 		if start < UnknownTime && r.Estimate > 0 {
 			end = start + int64(r.Estimate)
 		}
+
 		for _, device := range can[:r.Count] {
 			free[device] = end
 		}
 	}
+
 	return starts
 }
 

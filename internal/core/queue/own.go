@@ -37,6 +37,7 @@ func (a Own) Compare(b Own, now int64) int {
 	if old || other {
 		return cmp.Or(cmp.Compare(boolToInt(other), boolToInt(old)), cmp.Compare(a.Arrival, b.Arrival))
 	}
+
 	return cmp.Or(cmp.Compare(b.responseRatio(now), a.responseRatio(now)), cmp.Compare(a.Arrival, b.Arrival))
 }
 
@@ -77,17 +78,21 @@ func (q *Input) sortWithinUsers(order []job.Ticket) {
 	for _, at := range places {
 		var own []job.Ticket
 		var known []time.Duration
+
 		for _, i := range at {
 			own = append(own, order[i])
 			if order[i].Time > 0 {
 				known = append(known, order[i].Time)
 			}
 		}
+
 		usual := Median(known)
 		of := func(t job.Ticket) Own {
 			return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience}
 		}
+
 		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Compare(of(b), q.Now) })
+
 		for k, i := range at {
 			order[i] = own[k]
 		}

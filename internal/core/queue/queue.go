@@ -158,10 +158,13 @@ func (q *Input) splitCompeting() (in, out []job.Ticket) {
 			out = append(out, t)
 		}
 	}
+
 	slices.SortFunc(in, func(a, b job.Ticket) int {
 		return cmp.Or(cmp.Compare(boolToInt(q.Passed[a.Key()]), boolToInt(q.Passed[b.Key()])), q.comparePriority(a, b, holds), compareArrival(a, b))
 	})
+
 	q.sortWithinUsers(in)
+
 	return in, out
 }
 

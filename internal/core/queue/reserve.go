@@ -33,6 +33,7 @@ func (w *walk) reserveForTicket(t candidate) {
 	if w.alone && (len(w.keeps) > 0 && w.keeps[0].planned || len(w.reached) == 1 && w.planBackfill(t)) {
 		return
 	}
+
 	r, ok := w.currentReservation(t)
 	if !ok {
 		r, ok = w.newReservation(t)
@@ -40,6 +41,7 @@ func (w *walk) reserveForTicket(t candidate) {
 			return
 		}
 	}
+
 	w.keeps = append(w.keeps, keep{ticket: t, Reservation: r})
 }
 
@@ -52,8 +54,10 @@ func (w *walk) planBackfill(t candidate) bool {
 	if w.q.Passed[t.Key()] || len(free) < t.Count || free[t.Count-1].at == unknownEnd {
 		return false
 	}
+
 	until := free[t.Count-1].at
 	w.keeps = append(w.keeps, keep{t, Reservation{Devices: latestInTime(free, t.Count, until), Until: until, Certain: true}, true})
+
 	return true
 }
 
@@ -136,6 +140,7 @@ func (w *walk) newReservation(t candidate) (Reservation, bool) {
 	if cost == 0 || w.q.Passed[t.Key()] {
 		return Reservation{}, false
 	}
+
 	now, price := w.q.Boot, max(1, float64(idleDivisor*cost)/float64(len(t.devices))-1)
 	longest := int64(float64(max(0, w.q.Now-t.Arrival)) / price)
 	r := Reservation{Since: now, Seen: now, Price: price, Certain: true}
@@ -143,13 +148,16 @@ func (w *walk) newReservation(t candidate) (Reservation, bool) {
 	if len(free) < t.Count {
 		return r, false
 	}
+
 	r.Until = free[t.Count-1].at
 	if r.Until-now <= longest {
 		r.Devices = latestInTime(free, t.Count, r.Until)
 		return r, true
 	}
+
 	free = w.vacancies(t, func(e end) int64 { return e.guessed })
 	r.Until, r.Certain, r.Devices = now+longest, false, vacancyIDs(free[:t.Count])
+
 	return r, free[t.Count-1].at <= r.Until
 }
 
@@ -165,6 +173,7 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 	slices.SortFunc(out, func(a, b vacancy) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(string(a.id), string(b.id)))
 	})
+
 	return out
 }
 
@@ -177,6 +186,7 @@ func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	case len(leases) == 0:
 		return at(w.fadingEnd(id))
 	}
+
 	slices.SortFunc(leases, func(a, b end) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(b.share, a.share)) })
 	if room := w.q.Rooms[id].Share; t.Share > 0 && room != nil {
 		left := *room
@@ -187,6 +197,7 @@ func (w *walk) vacancyTime(t candidate, id gpu.UUID, at func(end) int64) int64 {
 			}
 		}
 	}
+
 	return at(leases[len(leases)-1])
 }
 
@@ -198,6 +209,7 @@ func (w *walk) fadingEnd(id gpu.UUID) end {
 		return end{certain: unknownEnd, guessed: unknownEnd, planned: unknownEnd}
 	}
 	until := max(f.Until, w.q.Boot+1)
+
 	return end{certain: until, guessed: min(until, w.q.Boot+max(1, w.q.Boot-f.Since)), planned: until}
 }
 

@@ -35,27 +35,33 @@ type Turn struct {
 func (t Turn) DecideNext(q Input, me string, alive []job.Ticket, overdue time.Duration) (turn Turn, next job.Ticket, ok bool) {
 	turn = t.copyForLiving(q, alive)
 	delete(turn.Passed, me)
+
 	for {
 		asked := turn.ApplyTo(q)
 		w := asked.newWalk()
 		next, ok = w.firstStartable()
 		key := next.Key()
 		since, seen := turn.Next[key]
+
 		for _, other := range q.Tickets {
 			delete(turn.Next, other.Key())
 		}
+
 		if _, passed := turn.Passed[key]; !ok || passed {
 			turn.recordReservations(w, key)
 			return turn, next, ok
 		}
+
 		if !seen || key == me {
 			since = q.Boot
 		}
+
 		if q.Boot-since < int64(overdue) || key == me {
 			turn.Next[key] = since
 			turn.recordReservations(w, key)
 			return turn, next, ok
 		}
+
 		turn = turn.passOver(q, next, me)
 	}
 }
@@ -90,12 +96,14 @@ func (t Turn) passOver(q Input, next job.Ticket, me string) Turn {
 	if turn.Passed == nil {
 		turn.Passed = map[string]int64{}
 	}
+
 	for _, other := range q.Tickets {
 		if key := other.Key(); other.UID == next.UID && key != me || key == next.Key() {
 			turn.Passed[key] = q.Boot
 			delete(turn.Next, key)
 		}
 	}
+
 	return turn
 }
 
@@ -106,6 +114,7 @@ func (t Turn) ApplyTo(q Input) Input {
 		q.Passed[key] = true
 	}
 	q.Reserved, q.Rest = t.Reserved, t.Rest
+
 	return q
 }
 
@@ -122,12 +131,15 @@ func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {
 		if at, ok := t.Next[key]; ok && isValidTime(at, q.Boot) {
 			out.Next[key] = at
 		}
+
 		if at, ok := t.Passed[key]; ok && isValidTime(at, q.Boot) {
 			out.Passed[key] = at
 		}
+
 		if at, ok := t.Unsure[key]; ok && isValidTime(at, q.Boot) {
 			out.Unsure[key] = at
 		}
+
 		switch r, ok := t.Reserved[key]; {
 		case !ok || !r.isPlausible(q, a):
 		case r.Until >= q.Boot:
@@ -136,6 +148,7 @@ func (t Turn) copyForLiving(q Input, alive []job.Ticket) Turn {
 			out.pauseAfter(a.Devices, r, r.Until, q.Boot)
 		}
 	}
+
 	return out
 }
 
@@ -156,6 +169,7 @@ func (r Reservation) isPlausible(q Input, t job.Ticket) bool {
 		return false
 	}
 	age := (q.Now - t.Arrival) - (q.Boot - r.Since) + int64(clockSlack)
+
 	return float64(r.Until-r.Since)*r.Price <= float64(age)
 }
 

@@ -22,22 +22,27 @@ func (t Turn) AddUnknownDevices(tickets []job.Ticket, there []gpu.UUID, boot int
 	if turn.Unsure == nil {
 		turn.Unsure = map[string]int64{}
 	}
+
 	tickets = slices.Clone(tickets)
 	for i, ticket := range tickets {
 		unknown := slices.DeleteFunc(slices.Clone(there), func(id gpu.UUID) bool {
 			return slices.Contains(ticket.Known, id) || slices.Contains(ticket.Devices, id)
 		})
+
 		if len(unknown) == 0 {
 			continue
 		}
+
 		since, seen := turn.Unsure[ticket.Key()]
 		if !seen || !isValidTime(since, boot) {
 			since = boot
 			turn.Unsure[ticket.Key()] = boot
 		}
+
 		if boot-since < int64(within) {
 			tickets[i].Devices = slices.Concat(ticket.Devices, unknown)
 		}
 	}
+
 	return turn, tickets
 }

@@ -50,6 +50,7 @@ func (q *Input) newWalk() *walk {
 			w.order = append(w.order, c)
 		}
 	}
+
 	for id := range q.Rooms {
 		for _, l := range q.Held {
 			if l.Holds(id) && !q.ignoresLease(l, id) {
@@ -57,11 +58,13 @@ func (q *Input) newWalk() *walk {
 			}
 		}
 	}
+
 	for _, t := range w.order {
 		if _, ok := w.currentReservation(t); ok {
 			w.claimDevices(t)
 		}
 	}
+
 	return w
 }
 
@@ -84,10 +87,12 @@ func (q *Input) ignoresLease(l job.Lease, id gpu.UUID) bool {
 	if scope.Allocation != "" && l.Allocation != scope.Allocation {
 		return true
 	}
+
 	around := q.leaseAncestors(scope.Parent)
 	if slices.Contains(around, l.ID) {
 		return true
 	}
+
 	return l.Parent != "" && !slices.Contains(around, l.Parent) && slices.ContainsFunc(q.Held, func(p job.Lease) bool {
 		return p.ID == l.Parent && p.UID == l.UID && p.Holds(id) && p.Parent != l.ID && p.ID != l.ID
 	})
@@ -122,9 +127,11 @@ func (q *Input) estimateEnd(l job.Lease) end {
 	if at := l.FreesAt(); at > q.Boot {
 		e.certain = at
 	}
+
 	if l.SinceBoot > 0 && l.SinceBoot <= q.Boot {
 		e.guessed = min(q.Boot+(q.Boot-l.SinceBoot), e.certain)
 	}
+
 	switch said := l.SinceBoot + int64(l.Time); {
 	case l.Time > 0 && l.UID == q.scopeTicket().UID && said > q.Boot:
 		e.planned = min(said, e.certain)
@@ -133,6 +140,7 @@ func (q *Input) estimateEnd(l job.Lease) end {
 	default:
 		e.planned = unknownEnd
 	}
+
 	return e
 }
 
@@ -145,6 +153,7 @@ func (q *Input) devicesFor(t job.Ticket) []gpu.UUID {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }
 
@@ -163,6 +172,7 @@ func (q *Input) deviceFilter(t job.Ticket) func(gpu.UUID) bool {
 	if len(own)+t.Count <= t.Max {
 		return func(gpu.UUID) bool { return true }
 	}
+
 	return func(id gpu.UUID) bool { return t.Share > 0 && len(own) <= t.Max && own[job.DeviceHash(id)] }
 }
 
@@ -204,6 +214,7 @@ func (w *walk) mayUseReserved(t job.Ticket, id gpu.UUID, k *keep) bool {
 		return true
 	}
 	room := w.q.Rooms[id].Share
+
 	return t.Share > 0 && k.ticket.Share > 0 && room != nil && t.Share <= *room && k.ticket.Share <= *room-t.Share
 }
 

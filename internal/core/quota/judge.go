@@ -98,16 +98,20 @@ func (c Case) JudgeSample(l Limits, s Sample) (Case, Order) {
 	case sum <= l.Share:
 		return c.recordWithinShare(l, s.At), o
 	}
+
 	c.within, c.blind = false, false
 	if !c.over {
 		c.over, c.since = true, s.At
 		o.Warn = true
 		return c, o
 	}
+
 	if s.At-c.since < l.Grace {
 		return c, o
 	}
+
 	c.asked = slices.Clone(c.asked)
+
 	for _, u := range processesToEnd(s.Uses) {
 		i := slices.IndexFunc(c.asked, func(t askedProcess) bool { return t.pid == u.PID && t.start == u.Start })
 		switch {
@@ -118,6 +122,7 @@ func (c Case) JudgeSample(l Limits, s Sample) (Case, Order) {
 			o.Kill = append(o.Kill, u)
 		}
 	}
+
 	return c, o
 }
 
@@ -129,6 +134,7 @@ func processesToEnd(uses []Use) []Use {
 	if len(some) == 0 {
 		return all
 	}
+
 	return some
 }
 
@@ -141,6 +147,7 @@ func (c Case) recordWithinShare(l Limits, at time.Duration) Case {
 	if c.over && at-c.back >= l.Grace {
 		return Case{}
 	}
+
 	return c
 }
 

@@ -29,10 +29,12 @@ func (u *Measured) Add(m gpu.Machine, l *job.Lease, own func(gpu.UUID) gpu.Bytes
 		if !ok {
 			continue
 		}
+
 		whole := l.Share == 0 && slice == nil
 		if whole && d.Utilization != nil {
 			load, loads = load+*d.Utilization, loads+1
 		}
+
 		if whole && d.MemoryUsed != nil {
 			u.Peak = max(u.Peak, *d.MemoryUsed)
 		} else {

@@ -29,13 +29,16 @@ func DecideLevel(asked, required job.Quota, can Means) (level job.Quota, note st
 		level, why = job.Watch, "NVIDIA's Multi-Process Service cannot limit it: "+can.MPS
 		note = why + "; the share is measured from outside instead"
 	}
+
 	if can.Watch != "" {
 		level, why = job.NoQuota, can.Watch
 		note = "no process enforces this share: " + can.Watch
 	}
+
 	if levelRank(level) >= levelRank(required) {
 		return level, note, nil
 	}
+
 	return level, "", &job.Refusal{
 		Summary: fmt.Sprintf("cannot keep the share as hard as --require-quota %s asks: %s", required, why),
 		Never:   true, Reasons: []job.Reason{}, Remedy: levelRemedy(level),

@@ -60,10 +60,12 @@ func MPSVars(devices []job.Given, share gpu.Bytes, threads int) []visible.Var {
 	for i, d := range devices {
 		limits[i] = fmt.Sprintf("%s=%dM", d.UUID, RoomInShare(share)/gpu.MiB)
 	}
+
 	out := []visible.Var{{Name: PinnedVariable, Value: strings.Join(limits, ",")}}
 	if threads > 0 {
 		out = append(out, visible.Var{Name: threadsVariable, Value: fmt.Sprint(threads)})
 	}
+
 	return out
 }
 
@@ -78,6 +80,7 @@ func ShareVars(env visible.Env, share, total gpu.Bytes, through []visible.Var) [
 		v, set := env.Lookup(name)
 		return set && slices.Contains(before, name+"="+v)
 	}
+
 	out := frameworkVars(env, share, total, mine)
 	out = append(out, through...)
 	for _, entry := range before {
@@ -86,15 +89,19 @@ func ShareVars(env visible.Env, share, total gpu.Bytes, through []visible.Var) [
 			out = append(out, visible.Var{Name: name, Unset: true})
 		}
 	}
+
 	var made []string
+
 	for _, v := range out {
 		if !v.Unset {
 			made = append(made, v.Name+"="+v.Value)
 		}
 	}
+
 	if ours != "" || len(made) > 0 {
 		out = append(out, visible.Var{Name: OwnVariable, Value: strings.Join(made, ";"), Unset: len(made) == 0})
 	}
+
 	return out
 }
 

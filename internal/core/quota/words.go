@@ -50,13 +50,16 @@ func SizeToAskFor(sum gpu.Bytes) string {
 	if want < 4*gpu.GiB {
 		step, unit = 256*gpu.MiB, "M"
 	}
+
 	n := (want + step - 1) / step * step
 	if n%gpu.GiB == 0 {
 		unit = "G"
 	}
+
 	if unit == "G" {
 		return fmt.Sprintf("%dG", n/gpu.GiB)
 	}
+
 	return fmt.Sprintf("%dM", n/gpu.MiB)
 }
 
@@ -73,12 +76,14 @@ func processesText(uses []Use) string {
 	if len(uses) == 0 {
 		return "no process"
 	}
+
 	list := slices.Clone(uses)
 	slices.SortStableFunc(list, func(a, b Use) int { return int(memoryOrZero(b)>>10) - int(memoryOrZero(a)>>10) })
 	first := fmt.Sprintf("%s (process %d)", list[0].Command, list[0].PID)
 	if len(list) == 1 {
 		return first
 	}
+
 	return fmt.Sprintf("%s and %d more", first, len(list)-1)
 }
 

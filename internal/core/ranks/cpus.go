@@ -20,20 +20,24 @@ func ParseCPUs(text string) (CPUs, error) {
 		if part == "" {
 			continue
 		}
+
 		from, to, ranged := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
 		last := first
 		if err == nil && ranged {
 			last, err = strconv.Atoi(to)
 		}
+
 		if err != nil || first < 0 || last < first || last >= maxCPUs {
 			return nil, fmt.Errorf("cannot read the list of processors %q", text)
 		}
+
 		for n := first; n <= last; n++ {
 			out = append(out, n)
 		}
 	}
 	slices.Sort(out)
+
 	return slices.Compact(out), nil
 }
 

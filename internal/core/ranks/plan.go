@@ -22,11 +22,14 @@ func (r *Plan) String() string {
 	if r.Port != nil {
 		at = fmt.Sprintf("at %s:%d", r.Address, *r.Port)
 	}
+
 	noun := "ranks"
 	if r.Count == 1 {
 		noun = "rank"
 	}
+
 	sees := map[string]string{"all": ", each sees all devices", "own": ", each sees its own device"}
+
 	return fmt.Sprintf("%d %s by %s %s%s", r.Count, noun, r.By, at, sees[r.Visible])
 }
 
@@ -36,8 +39,10 @@ func PlanOf(torchrun bool, sees string, members []Member) *Plan {
 	if torchrun {
 		p.By = "torchrun"
 	}
+
 	for _, m := range members {
 		p.CPUs = append(p.CPUs, m.CPUs)
 	}
+
 	return p
 }

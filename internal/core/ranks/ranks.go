@@ -89,6 +89,7 @@ func (c Crew) Env(rank int) []visible.Var {
 	for _, name := range []string{"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_ERROR_FILE"} {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
+
 	return append(vars, c.Members[rank].Vars...)
 }
 
@@ -111,9 +112,11 @@ func (c Crew) ShareThreads(env visible.Env, allowed CPUs) {
 		if m.CPUs != "" {
 			cpus, _ = ParseCPUs(m.CPUs)
 		}
+
 		if len(cpus) == 0 {
 			continue
 		}
+
 		m.Vars = append(m.Vars, visible.Var{Name: threadsVariable, Value: strconv.Itoa(max(1, len(cpus)/users[m.CPUs]))})
 	}
 }
@@ -133,6 +136,7 @@ func (c Crew) ThreadCount() string {
 func ThreadRemarks(env visible.Env, cpus int) (notes []string) {
 	for _, name := range []string{threadsVariable, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
 		value, _ := env.Lookup(name)
+
 		// OpenMP: one number for each level of nesting.
 		first, _, _ := strings.Cut(value, ",")
 		n, err := strconv.Atoi(strings.TrimSpace(first))
@@ -154,6 +158,7 @@ func NCCLRemarks(env visible.Env) (notes []string) {
 		if !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "TORCH_NCCL_") {
 			continue
 		}
+
 		old, is := compat.DeprecatedName(name, value)
 		newer, _ := env.Lookup(old.Instead)
 		debug, on := compat.DebugOnly(name, value)

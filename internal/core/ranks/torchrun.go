@@ -61,6 +61,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 		if word == "--" {
 			break
 		}
+
 		o, value, given, err := readOption(word)
 		switch {
 		case err != nil:
@@ -79,6 +80,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 			}
 			value, words = words[0], words[1:]
 		}
+
 		t.Options = append(t.Options, underscoreOption(o.name))
 		if o.value {
 			t.Options = append(t.Options, value)
@@ -92,6 +94,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 	case t.Module && t.Plain:
 		return t, fmt.Errorf("cannot pass both --module and --no-python to torchrun: a module needs Python; leave one of them out")
 	}
+
 	return t, nil
 }
 
@@ -111,14 +114,17 @@ func readOption(word string) (o option, value string, given bool, err error) {
 			name, value, given = long, strings.TrimPrefix(word[2:], "="), len(word) > 2
 		}
 	}
+
 	i := slices.IndexFunc(torchrunOptions(), func(o option) bool { return o.name == name })
 	if i < 0 {
 		return o, "", false, fmt.Errorf("cannot find where the script begins: %q is no option of torchrun that gpuard knows, and options are written in full; options of the script come after it", word)
 	}
+
 	o = torchrunOptions()[i]
 	if given && !o.value {
 		return o, "", false, fmt.Errorf("cannot read %q: this option of torchrun takes no value", word)
 	}
+
 	return o, value, given, nil
 }
 
@@ -142,6 +148,7 @@ func (t Torchrun) Line(env visible.Env, count, port int, shim []string) []string
 	default:
 		line = append(line, Python, "-u")
 	}
+
 	return append(line, t.Script...)
 }
 

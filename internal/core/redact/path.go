@@ -37,10 +37,12 @@ func (s *Scrubber) scrubPathPart(name string) string {
 	if len(bare) < 2 || s.isUsualName(bare) || s.replacements.MatchString(bare) {
 		return name
 	}
+
 	end := name[len(bare):]
 	if ext := path.Ext(bare); slices.Contains([]string{".py", ".so", ".sh", ".json", ".yaml", ".yml", ".toml", ".conf", ".ipynb", ".whl", ".log", ".gz"}, ext) {
 		end, bare = ext+end, strings.TrimSuffix(bare, ext)
 	}
+
 	return s.replacementFor(Name, strings.ToLower(bare)) + end
 }
 
@@ -69,9 +71,11 @@ func (s *Scrubber) scrubCommand(line string) string {
 	if !s.everyday.MatchString(name) && !s.replacements.MatchString(name) {
 		name = s.replacementFor(Command, strings.ToLower(name))
 	}
+
 	if more && rest != "" {
 		name += " …"
 	}
+
 	return name
 }
 

@@ -64,9 +64,11 @@ func New(secrets []Secret, keep []string) *Scrubber {
 		ipv6: regexp.MustCompile(ipv6Pattern), ipv4: regexp.MustCompile(ipv4Pattern), domains: regexp.MustCompile(domainPattern), serials: regexp.MustCompile(serialPattern),
 		paths: regexp.MustCompile(pathPattern), replacements: regexp.MustCompile(replacementPattern), known: regexp.MustCompile(knownNamePattern), everyday: regexp.MustCompile(everydayPattern),
 		tokens: regexp.MustCompile(tokenPattern), words: regexp.MustCompile(secretWordPattern), inside: regexp.MustCompile(relativePathPattern)}
+
 	for _, k := range keep {
 		s.keep[k] = true
 	}
+
 	secrets = slices.Clone(secrets)
 	for _, x := range secrets {
 		// Texts may have only the program or the script of a command.
@@ -74,9 +76,11 @@ func New(secrets []Secret, keep []string) *Scrubber {
 			secrets = append(secrets, commandNames(x.Text)...)
 		}
 	}
+
 	slices.SortStableFunc(secrets, func(a, b Secret) int {
 		return cmp.Or(cmp.Compare(len(b.Text), len(a.Text)), strings.Compare(a.Text, b.Text))
 	})
+
 	for _, x := range secrets {
 		word := x.Kind == User || x.Kind == Host || x.Kind == Name && !s.isUsualName(x.Text) || x.Kind == Command && isPlainCommand(x.Text) && !s.everyday.MatchString(x.Text)
 		if word && !isCommonName(x.Text) && !s.replacements.MatchString(x.Text) {
@@ -84,6 +88,7 @@ func New(secrets []Secret, keep []string) *Scrubber {
 			s.names = append(s.names, regexp.MustCompile(wordPattern(x.Text)))
 		}
 	}
+
 	for _, x := range secrets {
 		switch {
 		case x.Kind == Path && strings.Contains(x.Text, "/") && s.paths.FindString(x.Text) != x.Text:
@@ -94,6 +99,7 @@ func New(secrets []Secret, keep []string) *Scrubber {
 			}
 		}
 	}
+
 	return s
 }
 
@@ -149,6 +155,7 @@ func (s *Scrubber) Text(text string) string {
 	for _, l := range s.literals {
 		text = strings.ReplaceAll(text, l[0], l[1])
 	}
+
 	// URLs of vendors stay: a placeholder that no text contains replaces them meanwhile.
 	var kept []string
 	text = strings.ReplaceAll(text, urlHole, "")
@@ -159,14 +166,17 @@ func (s *Scrubber) Text(text string) string {
 		kept = append(kept, u)
 		return urlHole
 	})
+
 	text = s.tokens.ReplaceAllStringFunc(text, func(t string) string { return s.replacementFor("secret", t) })
 	text = s.words.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.words.FindStringSubmatch(m)
 		return parts[1] + s.replacementFor("secret", parts[2])
 	})
+
 	text = s.mails.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("mail", strings.ToLower(m)) })
 	text = s.uuids.ReplaceAllStringFunc(text, s.scrubUUID)
 	text = s.macs.ReplaceAllStringFunc(text, func(m string) string { return s.replacementFor("address", strings.ToLower(m)) })
+
 	// c10::Error is no address.
 	text = replaceUnlessSpared(s.ipv6, text, s.scrubAddress, func(_ string, _, after byte) bool { return isWordByte(after) })
 	text = s.ipv4.ReplaceAllStringFunc(text, s.scrubAddress)
@@ -176,14 +186,17 @@ func (s *Scrubber) Text(text string) string {
 		}
 		return s.replacementFor(Host, strings.ToLower(d))
 	})
+
 	text = s.serials.ReplaceAllStringFunc(text, func(m string) string {
 		parts := s.serials.FindStringSubmatch(m)
 		return parts[1] + s.replacementFor("serial", parts[2])
 	})
+
 	text = replaceUnlessSpared(s.paths, text, s.scrubPath, func(found string, before, _ byte) bool {
 		// and/or.
 		return isWordByte(before) && strings.Count(found, "/") == 1
 	})
+
 	text = s.inside.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "=MIG-") || isPublicHost(strings.TrimPrefix(strings.Split(m, "/")[0], "=")) {
 			// A kind of device: nvidia.com/gpu.
@@ -191,12 +204,15 @@ func (s *Scrubber) Text(text string) string {
 		}
 		return "=" + s.scrubPath(m[1:])
 	})
+
 	for i, w := range s.named {
 		text = s.replaceWord(text, w, s.names[i])
 	}
+
 	for _, u := range kept {
 		text = strings.Replace(text, urlHole, u, 1)
 	}
+
 	return text
 }
 
@@ -212,14 +228,17 @@ func replaceUnlessSpared(pattern *regexp.Regexp, text string, by func(string) st
 		if at[0] > 0 {
 			before = text[at[0]-1]
 		}
+
 		if at[1] < len(text) {
 			after = text[at[1]]
 		}
+
 		if !spared(found, before, after) {
 			out.WriteString(text[last:at[0]] + by(found))
 			last = at[1]
 		}
 	}
+
 	return out.String() + text[last:]
 }
 
@@ -240,14 +259,17 @@ func (s *Scrubber) replaceWord(text string, w Secret, pattern *regexp.Regexp) st
 	if !pattern.MatchString(text) {
 		return text
 	}
+
 	replaced := s.replacementFor(w.Kind, strings.ToLower(w.Text))
 	if len(w.Text) >= minLongName && !isDigits(w.Text) {
 		return pattern.ReplaceAllLiteralString(text, replaced)
 	}
+
 	for range 2 {
 		// The character between two names belongs to only one match.
 		text = pattern.ReplaceAllString(text, "${1}"+replaced+"${2}")
 	}
+
 	return text
 }
 
@@ -280,6 +302,7 @@ func (s *Scrubber) scrubUUID(u string) string {
 	if strings.EqualFold(u[:min(3, len(u))], "GPU") || strings.EqualFold(u[:min(3, len(u))], "MIG") {
 		prefix, u = u[:4], u[4:]
 	}
+
 	u = strings.ToLower(u)
 	_, rest, whole := strings.Cut(u, "-")
 	if len(rest) < 27 {
@@ -290,14 +313,17 @@ func (s *Scrubber) scrubUUID(u string) string {
 			}
 		}
 	}
+
 	key := "uuid\x00" + u
 	if s.said[key] == "" {
 		s.count["uuid"]++
 		s.said[key] = fmt.Sprintf("%08x", s.count["uuid"])
 	}
+
 	if !whole || len(rest) < 27 {
 		return prefix + s.said[key]
 	}
+
 	return prefix + s.said[key] + "-0000-0000-0000-000000000000"
 }
 
@@ -309,6 +335,7 @@ func (s *Scrubber) ScrubJSON(data []byte) ([]byte, error) {
 	if err := dec.Decode(&v); err != nil {
 		return nil, fmt.Errorf("cannot scrub what is not JSON: %w", err)
 	}
+
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -316,6 +343,7 @@ func (s *Scrubber) ScrubJSON(data []byte) ([]byte, error) {
 	if err := enc.Encode(s.scrubValue("", v)); err != nil {
 		return nil, fmt.Errorf("cannot write scrubbed JSON: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 

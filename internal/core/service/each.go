@@ -38,15 +38,18 @@ func (s *Service) assignPlaces(on Ground) (out []place, remember []gpu.UUID, wro
 	if wrong != nil {
 		return nil, nil, wrong
 	}
+
 	before := slices.Clone(on.Placement[s.Name])
 	if s.isPinned() {
 		return s.listedPlaces(spec, on), before, nil
 	}
+
 	able := pick.CapableDevices(spec, on.Machine, on.In)
 	able = slices.DeleteFunc(able, func(id gpu.UUID) bool { return id == "" })
 	if len(able) > 0 && !slices.ContainsFunc(before, func(id gpu.UUID) bool { return isPresent(on.Machine, id) }) {
 		before = nil
 	}
+
 	for n, id := range before {
 		switch {
 		case slices.Contains(able, id):
@@ -56,15 +59,18 @@ func (s *Service) assignPlaces(on Ground) (out []place, remember []gpu.UUID, wro
 				"to give its place to another, name the GPUs of %s with device", s.InstanceName(n), id, s.Name)})
 		}
 	}
+
 	for _, id := range able {
 		if !slices.Contains(before, id) {
 			out = append(out, place{ordinal: len(before), device: id})
 			before = append(before, id)
 		}
 	}
+
 	if len(out) == 0 {
 		out = []place{{refused: unplacedReason(spec, on)}}
 	}
+
 	return out, before, nil
 }
 
@@ -93,6 +99,7 @@ func unplacedReason(spec job.Spec, on Ground) string {
 	if refusal == nil {
 		return "cannot place it: the driver does not say which GPU is which"
 	}
+
 	return strings.TrimSuffix(refusal.Summary+"; "+refusal.Remedy, "; ")
 }
 
@@ -109,6 +116,7 @@ func (s *Service) gpuLimits(defaults []policy.Default) (spec job.Spec, wrong *di
 			flags = append(flags, Flag{d.Flag, d.Value, d.At.Line, d.At.Column})
 		}
 	}
+
 	for _, f := range flags {
 		var err error
 		switch f.Name {
@@ -136,5 +144,6 @@ func (s *Service) gpuLimits(defaults []policy.Default) (spec job.Spec, wrong *di
 			return spec, &diagnostic.One{Line: f.Line, Column: f.Column, Text: fmt.Sprintf("service %s: %s %s cannot be read", s.Name, f.Name, strconv.Quote(f.Value))}
 		}
 	}
+
 	return spec, nil
 }

@@ -40,6 +40,7 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 		if unplaced != nil {
 			wrong.List = append(wrong.List, *unplaced)
 		}
+
 		for _, at := range places {
 			i, err := s.newInstance(p, at, len(places), on.Files)
 			if err != nil {
@@ -49,9 +50,11 @@ func Expand(p *Project, on Ground) ([]Instance, Placement, error) {
 			out = append(out, i)
 		}
 	}
+
 	if len(wrong.List) > 0 {
 		return nil, nil, wrong
 	}
+
 	return out, kept, nil
 }
 
@@ -64,10 +67,12 @@ func (s *Service) placeInstances(on Ground, kept Placement) ([]place, *diagnosti
 		}
 		return places, nil
 	}
+
 	places, remember, wrong := s.assignPlaces(on)
 	if len(remember) > 0 {
 		kept[s.Name] = remember
 	}
+
 	return places, wrong
 }
 
@@ -81,15 +86,20 @@ func orderByDependency(services []Service) []Service {
 		if i < 0 || seen[name] {
 			return
 		}
+
 		seen[name] = true
+
 		for _, d := range services[i].After {
 			visit(d.Service)
 		}
+
 		out = append(out, services[i])
 	}
+
 	for _, s := range services {
 		visit(s.Name)
 	}
+
 	return out
 }
 
@@ -117,11 +127,13 @@ func (s *Service) newInstance(p *Project, at place, count int, files map[string]
 		h.Probe = f.fillProbe(h.Probe)
 		i.Healthy, i.Ready = &h, &Ready{Probe: h.Probe}
 	}
+
 	if s.Ready != nil {
 		r := *s.Ready
 		r.Probe, r.Log = f.fillProbe(r.Probe), f.fillText(r.Log)
 		i.Ready = &r
 	}
+
 	return i.WithRound(0), f.err
 }
 
@@ -152,10 +164,13 @@ func (f *filler) fillCommand(list []string, split bool) []string {
 	for _, text := range list {
 		out = append(out, f.fillText(text))
 	}
+
 	if !split || f.err != nil {
 		return out
 	}
+
 	out, f.err = splitWords(strings.Join(out, " "))
+
 	return out
 }
 
@@ -183,6 +198,7 @@ func (s *Service) runFlags(device gpu.UUID, f *filler) []string {
 	if device != "" && !s.isPinned() {
 		out = append(out, "--device="+string(device))
 	}
+
 	return out
 }
 
@@ -195,14 +211,18 @@ func (s *Service) sortedEnv(files map[string][]Pair, f *filler) []string {
 			values[v.Name] = v.Value
 		}
 	}
+
 	for _, v := range s.Env {
 		values[v.Name] = f.fillText(v.Value)
 	}
+
 	out := []string{}
 	for name, value := range values {
 		out = append(out, name+"="+value)
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -217,6 +237,7 @@ func (i Instance) WithRound(n int) Instance {
 		// The GPU is chosen already, so the flags that choose GPUs do not change the hash.
 		of.Flags = slices.DeleteFunc(of.Flags, choosesGPU)
 	}
+
 	if i.Policy != nil {
 		var filled []string
 		for _, d := range i.Policy.Defaults {
@@ -224,11 +245,14 @@ func (i Instance) WithRound(n int) Instance {
 		}
 		of.Flags = append(of.Flags, slices.Sorted(slices.Values(filled))...)
 	}
+
 	of.After = slices.SortedFunc(slices.Values(i.After), func(a, b Dependency) int { return cmp.Compare(a.Service, b.Service) })
+
 	// Strings and numbers can always be encoded.
 	text, _ := json.Marshal(of)
 	sum := sha256.Sum256(text)
 	i.Hash = hex.EncodeToString(sum[:8])
+
 	return i
 }
 

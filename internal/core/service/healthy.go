@@ -40,6 +40,7 @@ func (p Pulse) AfterCheck(h *Healthy, ok bool, since time.Duration) Pulse {
 	if p.Failed >= h.Failures {
 		p.Healthy = new(false)
 	}
+
 	return p
 }
 

@@ -36,6 +36,7 @@ func NextActions(wanted []Instance, seen map[string]Seen) []Action {
 	if name := l.nextStart(); name != "" {
 		actions = append(actions, Action{Start, name})
 	}
+
 	return actions
 }
 
@@ -53,6 +54,7 @@ func HeldReasons(wanted []Instance, seen map[string]Seen) map[string]string {
 			}
 		}
 	}
+
 	return why
 }
 
@@ -94,24 +96,29 @@ func (l *view) endActions() []Action {
 			stale = append(stale, name)
 		}
 	}
+
 	slices.SortFunc(stale, func(a, b string) int { return cmp.Or(cmp.Compare(l.findWanted(b), l.findWanted(a)), cmp.Compare(b, a)) })
 	needed := func(name string) bool {
 		return slices.ContainsFunc(stale, func(other string) bool {
 			return other != name && slices.ContainsFunc(l.seen[other].After, func(d Dependency) bool { return d.Service == l.seen[name].Service })
 		})
 	}
+
 	var actions []Action
+
 	for _, name := range stale {
 		if !l.isEnding(name) && !needed(name) {
 			actions = append(actions, Action{End, name})
 		}
 	}
+
 	if len(actions) == 0 && !slices.ContainsFunc(stale, l.isEnding) {
 		// Instances of different versions of the file may depend on each other in a cycle.
 		for _, name := range stale {
 			actions = append(actions, Action{End, name})
 		}
 	}
+
 	return actions
 }
 
@@ -140,6 +147,7 @@ func (l *view) nextStart() string {
 			return i.Name
 		}
 	}
+
 	return ""
 }
 
@@ -157,6 +165,7 @@ func (l *view) claimOrder() []Instance {
 	}
 	out := slices.Clone(l.wanted)
 	slices.SortStableFunc(out, func(a, b Instance) int { return rank(a) - rank(b) })
+
 	return out
 }
 
@@ -200,5 +209,6 @@ func (l *view) unmetCondition(of Instance, until Condition) string {
 	case current && s.State == Running && s.Ready && l.isAlive(of.Name):
 		return fmt.Sprintf("waits for %s, which is unhealthy", of.Name)
 	}
+
 	return fmt.Sprintf("waits for %s to be ready", of.Name)
 }

@@ -151,20 +151,24 @@ func (i *Instance) Port() int {
 	if i.Ready == nil {
 		return 0
 	}
+
 	at := i.Ready.TCP
 	if address, found := strings.CutPrefix(i.Ready.HTTP, "http://"); found {
 		at, _, _ = strings.Cut(address, "/")
 	}
+
 	if host, port, found := strings.Cut(at, ":"); found {
 		if host != "127.0.0.1" && host != "localhost" && host != "0.0.0.0" {
 			return 0
 		}
 		at = port
 	}
+
 	port, err := strconv.Atoi(at)
 	if err != nil {
 		return 0
 	}
+
 	return port
 }
 

@@ -26,6 +26,7 @@ func fillTemplate(text string, t terms) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
+
 	parsed, err := template.New("text").Funcs(template.FuncMap{"add": addNumbers}).Option("missingkey=error").Parse(text)
 	if err != nil {
 		return "", templateError(err)
@@ -40,10 +41,12 @@ func fillTemplate(text string, t terms) (string, error) {
 	if err := checkNode(parsed.Root); err != nil {
 		return "", err
 	}
+
 	var out boundedText
 	if err := parsed.Execute(&out, t); err != nil {
 		return "", templateError(err)
 	}
+
 	return out.String(), nil
 }
 
@@ -107,6 +110,7 @@ func checkNode(n parse.Node) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -117,9 +121,11 @@ func checkName(field []string) error {
 			return nil
 		}
 	}
+
 	written := "." + strings.Join(field, ".")
 	if meant := suggest.ClosestWord(strings.Join(field, ""), names); meant != "" && written != "."+meant {
 		return fmt.Errorf("unknown name %s in a template; did you mean .%s?", written, meant)
 	}
+
 	return fmt.Errorf("unknown name %s in a template; there are .%s", written, strings.Join(names, ", ."))
 }

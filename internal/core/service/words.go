@@ -27,17 +27,22 @@ func splitWords(text string) ([]string, error) {
 		if strings.ContainsRune("|&;<>()", rune(rest[0])) || begins && (rest[0] == '#' || rest[0] == '~') || shellExpands(rest) {
 			return shellSyntaxError(rest)
 		}
+
 		return nil
 	})
+
 	if unclosed := shellquote.UnclosedError(0); errors.As(err, &unclosed) {
 		return nil, fmt.Errorf("a %c in the command is not closed by another one", byte(unclosed))
 	}
+
 	if err == nil && len(list) == 0 {
 		err = errors.New("the command is empty")
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return list, nil
 }
 

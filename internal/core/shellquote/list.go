@@ -15,6 +15,7 @@ func ReadList(text string) ([]string, error) {
 	if text == "" {
 		return []string{}, nil
 	}
+
 	// The comma of Chinese and Japanese keyboards.
 	return strings.Split(strings.ReplaceAll(text, "，", ","), ","), nil
 }

@@ -21,6 +21,7 @@ func Split(text string, refuse func(rest string, begins bool) error) (words []st
 		err = s.readNext()
 	}
 	s.endWord()
+
 	return s.words, err
 }
 
@@ -49,15 +50,19 @@ func (s *splitter) readNext() error {
 		s.rest = s.rest[2:]
 		return nil
 	}
+
 	if err := s.refuse(s.rest, !s.in); err != nil {
 		return err
 	}
+
 	s.rest = s.rest[1:]
 	if first == ' ' || first == '\t' || first == '\n' {
 		s.endWord()
 		return nil
 	}
+
 	s.in = true
+
 	switch {
 	case first == '\'':
 		inner, rest, closed := strings.Cut(s.rest, "'")
@@ -74,6 +79,7 @@ func (s *splitter) readNext() error {
 	default:
 		s.word.WriteByte(first)
 	}
+
 	return nil
 }
 

@@ -46,5 +46,6 @@ func SetEstimates(jobs []Job, g Guess, random func() float64) error {
 			j.Estimate = times[min(at, len(times)-1)]
 		}
 	}
+
 	return nil
 }

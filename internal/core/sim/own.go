@@ -57,6 +57,7 @@ func (l *ownLine) addJob(i int) {
 		u = &userQueue{line: queue.Line{Patience: l.r.Policy.patience}}
 		l.users[j.User] = u
 	}
+
 	l.waits++
 	u.enqueueJob(j, i)
 	l.giveTickets(j.User)
@@ -78,26 +79,31 @@ func (l *ownLine) giveTickets(user uint32) {
 			if !ok {
 				return
 			}
+
 			own, at := l.ticketsOf(user)
 			last := first.IndexToDisplace(own, l.r.now)
 			if last < 0 {
 				return
 			}
+
 			i := l.removeTicket(at[last])
 			j := &l.r.jobs[i]
 			u.enqueueJob(j, i)
 			l.moved++
 		}
+
 		i, ok := u.line.Take(l.r.now, u.past.EstimateOf)
 		if !ok {
 			return
 		}
+
 		j := &l.r.jobs[i]
 		u.ticketed++
 		devices := l.whole
 		if l.r.quotaOf(j) > 0 {
 			devices = l.shared
 		}
+
 		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uidOf(j), Arrival: l.r.now, Asked: j.Arrival, Devices: devices, Count: int(j.GPUs),
 			Share: l.r.quotaOf(j), Time: u.past.EstimateOf(u.jobClass(j))})
 	}
@@ -118,6 +124,7 @@ func (l *ownLine) removeTicket(k int) (i int) {
 	i, _ = strconv.Atoi(l.tickets[k].ID)
 	l.users[l.r.jobs[i].User].ticketed--
 	l.tickets = slices.Delete(l.tickets, k, k+1)
+
 	return i
 }
 
@@ -125,6 +132,7 @@ func (l *ownLine) nextTurn() (startableJob, bool) {
 	if len(l.tickets) == 0 || !l.updateRooms() {
 		return startableJob{}, false
 	}
+
 	q := queue.Input{Now: l.r.now, Boot: l.r.sinceBoot(), Tickets: l.tickets, Held: l.r.held, Rooms: l.rooms, OwnPatience: l.r.Policy.patience}
 	var next job.Ticket
 	var ok bool
@@ -132,10 +140,12 @@ func (l *ownLine) nextTurn() (startableJob, bool) {
 	if !ok {
 		return startableJob{}, false
 	}
+
 	t := startableJob{kept: queue.KeptDevices(l.turn.ApplyTo(q), next.ID, next.UID), time: next.Time}
 	t.job = l.removeTicket(slices.IndexFunc(l.tickets, func(o job.Ticket) bool { return o.ID == next.ID }))
 	l.waits--
 	l.giveTickets(l.r.jobs[t.job].User)
+
 	return t, true
 }
 
@@ -149,6 +159,7 @@ func (l *ownLine) updateRooms() bool {
 		if d.givenShared && d.whole == 0 && d.left > 0 {
 			room.Share = &d.left
 		}
+
 		l.rooms[d.id] = room
 		open = open || room.Whole || room.Share != nil
 	}
@@ -158,6 +169,7 @@ func (l *ownLine) updateRooms() bool {
 func (l *ownLine) noteEnd(one runningJob) {
 	j := &l.r.jobs[one.job]
 	l.users[j.User].past.Add(0, int(j.GPUs), j.Lasts)
+
 	for user := range l.users {
 		l.giveTickets(user)
 	}

@@ -28,6 +28,7 @@ func (l *plainLine) addJob(i int) {
 	if l.classes[c] == nil {
 		l.classes[c] = &[]int{}
 	}
+
 	*l.classes[c] = append(*l.classes[c], i)
 	l.waits++
 }
@@ -56,9 +57,11 @@ func (l *plainLine) nextTurn() (startableJob, bool) {
 			})
 		}
 	}
+
 	if !ok {
 		return startableJob{}, false
 	}
+
 	return l.takeFirst(first), true
 }
 
@@ -82,7 +85,9 @@ func (l *plainLine) takeFirst(c requestClass) startableJob {
 	if len(*list) == 0 {
 		delete(l.classes, c)
 	}
+
 	l.waits--
+
 	return startableJob{job: i, time: c.estimate}
 }
 
@@ -116,6 +121,7 @@ func (l *plainLine) shadowTime(c requestClass) (at int64, left int) {
 		}
 		ends = append(ends, end)
 	}
+
 	slices.Sort(ends)
 	at = ends[c.gpus-1]
 	for _, end := range ends {
@@ -123,5 +129,6 @@ func (l *plainLine) shadowTime(c requestClass) (at int64, left int) {
 			left++
 		}
 	}
+
 	return at, left - int(c.gpus)
 }

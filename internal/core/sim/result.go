@@ -87,14 +87,17 @@ func (t *tally) recordStart(now int64, j *Job) {
 		t.large++
 		t.waitedLarge += wait.Seconds()
 	}
+
 	if t.users == nil {
 		t.users = map[uint32]*User{}
 	}
+
 	u := t.users[j.User]
 	if u == nil {
 		u = &User{User: j.User}
 		t.users[j.User] = u
 	}
+
 	u.Jobs++
 	u.Wait += wait.Seconds()
 	u.Completion += done.Seconds()
@@ -102,6 +105,7 @@ func (t *tally) recordStart(now int64, j *Job) {
 	if j.Share > 0 {
 		part = float64(j.Share) / 1000
 	}
+
 	u.GPUSeconds += j.Lasts.Seconds() * float64(j.GPUs) * part
 }
 
@@ -111,6 +115,7 @@ func (r *replay) buildResult() Result {
 		u.Wait, u.Completion = u.Wait/float64(u.Jobs), u.Completion/float64(u.Jobs)
 		out.Users = append(out.Users, *u)
 	}
+
 	slices.SortFunc(out.Users, func(a, b User) int { return cmp.Compare(a.User, b.User) })
 	if n := float64(len(r.waits)); n > 0 {
 		out.CompletionMean, out.WaitMean, out.Slowdown = new(meanSeconds(r.completions)), new(meanSeconds(r.waits)), new(r.slowdown/n)
@@ -119,12 +124,15 @@ func (r *replay) buildResult() Result {
 		out.CompletionMedian = new(r.completions[len(r.completions)/2].Seconds())
 		out.WaitP99, out.WaitMax = new(r.waits[len(r.waits)*99/100].Seconds()), new(r.waits[len(r.waits)-1].Seconds())
 	}
+
 	if r.large > 0 {
 		out.WaitLarge = new(r.waitedLarge / r.large)
 	}
+
 	if whole := out.Span * float64(len(r.devices)); whole > 0 {
 		out.Allocated, out.Fragmented = new(r.given/whole), new(r.stranded/whole)
 	}
+
 	return out
 }
 

@@ -58,6 +58,7 @@ func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
 	if n := r.line.waitingCount(); n > 0 {
 		return Result{}, fmt.Errorf("cannot replay: %d jobs are never started by the policy %s", n, s.Policy.Name)
 	}
+
 	return r.buildResult(), nil
 }
 
@@ -144,15 +145,18 @@ func newReplay(jobs []Job, s Setup) *replay {
 		r.places[d.UUID] = len(r.devices)
 		r.devices = append(r.devices, one)
 	}
+
 	if len(jobs) > 0 {
 		r.begin = jobs[0].Arrival
 		r.now = r.begin
 	}
+
 	if s.Policy.own {
 		r.line = newOwnLine(r)
 	} else {
 		r.line = newPlainLine(r)
 	}
+
 	return r
 }
 
@@ -165,6 +169,7 @@ func (r *replay) nextEvent() (at int64, more bool) {
 	if len(r.running) > 0 {
 		at, more = min(at, r.running[0].end), true
 	}
+
 	return at, more
 }
 
@@ -182,6 +187,7 @@ func (r *replay) playEvent(at int64) error {
 func (r *replay) endJobsUntil(at int64) {
 	r.accountUse(time.Duration(at - r.now))
 	r.now = at
+
 	for len(r.running) > 0 && r.running[0].end <= at {
 		one := heapPop(&r.running)
 		r.applyLease(one.lease, -1)
@@ -200,10 +206,12 @@ func (r *replay) admitJob(i int) {
 			able++
 		}
 	}
+
 	if able < int(j.GPUs) {
 		r.tooLarge++
 		return
 	}
+
 	r.line.addJob(i)
 }
 
@@ -214,12 +222,14 @@ func (r *replay) startAll() error {
 		if !ok {
 			return nil
 		}
+
 		j := &r.jobs[t.job]
 		r.in.Kept, r.in.Waiting = t.kept, r.line.waitingCount() > 0
 		plan, refusal := pick.Place(job.Spec{GPUs: int(j.GPUs), Share: r.quotaOf(j), Place: r.Place}, r.Machine, r.held, r.in)
 		if refusal != nil {
 			return fmt.Errorf("cannot replay: job %d was to start: %w", t.job+1, refusal)
 		}
+
 		l := job.Lease{ID: strconv.Itoa(t.job), UID: uidOf(j), Devices: plan.UUIDs(), Share: plan.Share, SinceBoot: r.sinceBoot(), Time: t.time}
 		r.applyLease(l, 1)
 		r.held = append(r.held, l)
@@ -291,13 +301,17 @@ func heapPop(h *[]runningJob) runningJob {
 				least = below
 			}
 		}
+
 		if least == i {
 			break
 		}
+
 		list[i], list[least] = list[least], list[i]
 		i = least
 	}
+
 	*h = list
+
 	return first
 }
 

@@ -41,6 +41,7 @@ func ParseIDs(uidMap, overflow string) IDs {
 	if n, err := strconv.ParseUint(strings.TrimSpace(overflow), 10, 32); err == nil {
 		ids.overflow = uint32(n)
 	}
+
 	same := uint64(0)
 	for line := range strings.Lines(uidMap) {
 		var n [3]uint64
@@ -53,17 +54,21 @@ func ParseIDs(uidMap, overflow string) IDs {
 				ok = err == nil
 			}
 		}
+
 		if !ok {
 			continue
 		}
+
 		ids.ranges = append(ids.ranges, span{n[0], n[2]})
 		if n[0] == n[1] {
 			same += n[2]
 		}
 	}
+
 	if same == idCount {
 		return IDs{}
 	}
+
 	return ids
 }
 
@@ -87,11 +92,13 @@ func (s IDs) Hides(uid uint32) bool {
 	if uid == s.overflow {
 		return true
 	}
+
 	for _, r := range s.ranges {
 		if uint64(uid) >= r.first && uint64(uid)-r.first < r.count {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -102,13 +109,17 @@ func (s IDs) StandIn(folder string) uint32 {
 	if n, err := strconv.ParseUint(folder, 10, 32); err == nil && n < idCount && s.Hides(uint32(n)) {
 		return uint32(n)
 	}
+
 	h := fnv.New32a()
+
 	// Cannot fail.
 	_, _ = h.Write([]byte(folder))
+
 	for i := range uint32(64) {
 		if n := h.Sum32() + i; n < idCount && s.Hides(n) {
 			return n
 		}
 	}
+
 	return s.overflow
 }

@@ -31,12 +31,14 @@ func ParseMounts(mountinfo string) []Mount {
 		if len(f) < 5 {
 			continue
 		}
+
 		m := Mount{Device: f[2], Root: unescapeOctal(f[3]), Point: unescapeOctal(f[4])}
 		m.ID, _ = strconv.Atoi(f[0])
 		if i := slices.Index(f, "-"); i > 5 && len(f) > i+2 {
 			m.Slave = slices.ContainsFunc(f[6:i], func(tag string) bool { return strings.HasPrefix(tag, "master:") })
 			m.Kind, m.Source, m.Options = f[i+1], unescapeOctal(f[i+2]), f[len(f)-1]
 		}
+
 		all = append(all, m)
 	}
 	return all
@@ -48,6 +50,7 @@ func unescapeOctal(s string) string {
 		return s
 	}
 	var b strings.Builder
+
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {
 			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
@@ -58,6 +61,7 @@ func unescapeOctal(s string) string {
 		}
 		b.WriteByte(s[i])
 	}
+
 	return b.String()
 }
 
@@ -86,6 +90,7 @@ func (m MountView) JudgeSight() (s Sight, why string) {
 		// Mounts that cannot be reached from the root folder are not listed.
 		return Private, "this is a chroot"
 	}
+
 	on := m.All[i]
 	switch uid := on.mountOwner(); {
 	case strings.Contains(on.Root, "/systemd-private-"):
@@ -94,10 +99,12 @@ func (m MountView) JudgeSight() (s Sight, why string) {
 	case uid != 0:
 		return Private, fmt.Sprintf("%s was mounted in here by uid %d", on.Point, uid)
 	}
+
 	if on.Point == "/" && strings.Contains(on.Kind, "overlay") {
 		// Or a system that runs from an image.
 		return Unclear, "this is a container"
 	}
+
 	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave }) && !m.sharesLittle()
 	switch {
 	case copied && !on.Slave:
@@ -105,6 +112,7 @@ func (m MountView) JudgeSight() (s Sight, why string) {
 	case copied && m.inPlace(on), on.Point == "/" && on.Root == "/" && strings.HasPrefix(on.Source, "/dev/"):
 		return Common, ""
 	}
+
 	return Unclear, ""
 }
 

@@ -19,7 +19,9 @@ func (s *Report) AddRemedies(m gpu.Machine, leases []job.Lease, uid uint32) {
 		if j >= 0 {
 			d.Remedy = pick.CureText(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
 		}
+
 		addLeaseRemedies(d.Leases, m, leases, uid)
+
 		for k := range d.MIG {
 			d.MIG[k].Remedy = d.Remedy
 			addLeaseRemedies(d.MIG[k].Leases, m, leases, uid)
@@ -33,6 +35,7 @@ func (s *Report) AddUsage(lease map[int]string) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		d.addUsage(lease, nil)
+
 		for j := range d.MIG {
 			d.MIG[j].addUsage(lease, d.Leases)
 		}
@@ -61,6 +64,7 @@ func (d *Device) addUsage(lease map[int]string, around []Lease) {
 				sum += *p.Memory
 			}
 		}
+
 		if seen && known {
 			// An empty list does not prove that there are no processes.
 			l.Memory = new(sum)
@@ -75,13 +79,16 @@ func addLeaseRemedies(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint
 		if !l.Ended || j < 0 {
 			continue
 		}
+
 		do := "end it: gpuard release " + l.ID
 		if kill := leases[j].KillText(m); kill != "" {
 			do = "end what is left of it: " + kill
 		}
+
 		if p := leases[j].StoppedHolder(); p != nil {
 			do = fmt.Sprintf("continue that: kill -CONT %d; or %s", p.PID, do)
 		}
+
 		l.Remedy = do
 		if uid != 0 && uid != leases[j].UID {
 			l.Remedy = "ask " + l.User + " to " + do
@@ -103,12 +110,14 @@ func (s *Report) AddComputeTime(read func(lease string) *time.Duration) {
 			busy[l.ID] = busy[l.ID] || d.Unlisted != "" || d.Computes()
 		}
 	}
+
 	for i := range s.Devices {
 		note(&s.Devices[i])
 		for j := range s.Devices[i].MIG {
 			note(&s.Devices[i].MIG[j])
 		}
 	}
+
 	known := map[string]*time.Duration{}
 	s.eachLease(func(l *Lease) {
 		if busy[l.ID] {

@@ -234,17 +234,22 @@ func NewReportWith(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease, n
 		Schema: "gpuard.status/1", Now: now, Taken: m.Taken, Source: m.Source, Driver: m.Driver, CUDA: m.CUDA,
 		Devices: []Device{}, Waiting: []Waiting{}, Unavailable: []Unavailable{}, Problems: append([]string{}, m.Problems...), Notes: []string{},
 	}
+
 	for _, u := range unavailable {
 		s.Unavailable = append(s.Unavailable, Unavailable{u.Cause, u.Text, u.Remedy})
 	}
+
 	v := statusView{m: &m, now: now, leases: leases, reasons: reasonsByDevice(tolerate, m, leases, now)}
 	for i := range m.Devices {
 		s.Devices = append(s.Devices, v.newDevice(&m.Devices[i]))
 	}
+
 	slices.SortStableFunc(s.Devices, func(a, b Device) int {
 		return cmp.Or(-cmp.Compare(a.Vendor, b.Vendor), cmp.Compare(a.Index, b.Index))
 	})
+
 	s.Notes = append(s.Notes, v.oddNotes()...)
+
 	return s
 }
 
@@ -264,15 +269,18 @@ func reasonsByDevice(tolerate pick.Tolerance, m gpu.Machine, leases []job.Lease,
 			all = append(all, string(d.MIG[j].UUID))
 		}
 	}
+
 	plan, refusal := pick.Place(job.Spec{Devices: all}, m, leases, pick.Context{Now: now, Tolerate: tolerate})
 	reasons := plan.Reasons
 	if refusal != nil {
 		reasons = refusal.Reasons
 	}
+
 	out := map[string]job.Reason{}
 	for _, r := range reasons {
 		out[nameOf(r.UUID, r.Index)] = r
 	}
+
 	return out
 }
 
@@ -298,14 +306,18 @@ func (v statusView) newDevice(d *gpu.Device) Device {
 		Utilization: d.Utilization, MemoryLoad: d.MemoryLoad, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Energy: d.Energy,
 		Margin: temperatureMargin(d), Clock: d.ClockSM, Throttled: throttleEvents(d), MIG: []Device{},
 	}
+
 	out.Health, out.Why = health.StateOf(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
 	out.Drained, out.XIDs, out.Unlisted = prose.Clean(d.Drained), []XID{}, prose.Clean(cmp.Or(d.Unlisted, d.Problem))
+
 	for _, x := range d.XIDs {
 		class, meaning := health.ExplainXID(x.Code)
 		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, timeOrNil(x.At), x.PID, prose.Clean(x.Source)})
 	}
+
 	v.fillUse(&out, d.UseUnknown(nil))
+
 	for i := range d.MIG {
 		s := &d.MIG[i]
 		slice := Device{
@@ -315,9 +327,11 @@ func (v statusView) newDevice(d *gpu.Device) Device {
 		v.fillUse(&slice, d.UseUnknown(s))
 		out.MIG = append(out.MIG, slice)
 	}
+
 	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s Device) bool { return s.Use == Free }) {
 		out.Use = out.MIG[0].Use
 	}
+
 	return out
 }
 
@@ -344,12 +358,14 @@ func throttleEvents(d *gpu.Device) []string {
 func (v statusView) fillUse(d *Device, unknown bool) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
+
 	for _, l := range v.leases {
 		if l.Holds(d.UUID) {
 			held = append(held, l)
 			d.Leases = append(d.Leases, leaseOf(l, v.now))
 		}
 	}
+
 	screen := v.deviceScreen(d.UUID)
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
@@ -360,15 +376,18 @@ func (v statusView) fillUse(d *Device, unknown bool) {
 			})
 		}
 	}
+
 	slices.SortStableFunc(d.Leases, func(a, b Lease) int {
 		return cmp.Or(strings.Compare(a.Parent, b.Parent), strings.Compare(a.ID, b.ID))
 	})
+
 	slices.SortStableFunc(d.Processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 	r, judged := v.reasons[nameOf(d.UUID, d.Index)]
 	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
 	if blocked {
 		d.Reason, d.Discreet = r.Text, r.PublicView().Text
 	}
+
 	switch {
 	case d.Drained != "":
 		d.Use = Draining
@@ -401,9 +420,11 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 		KeptUntil: timeOrNil(l.WaitsUntil(now)), Asked: l.Time,
 	}
 	out.Seen, out.SeenText = prose.Clean(l.Seen), prose.Clean(l.SeenText)
+
 	for _, b := range l.HeldBy {
 		out.HeldBy = append(out.HeldBy, Keeper{b.PID, prose.Brief(b.Command), b.Stopped})
 	}
+
 	return out
 }
 
@@ -470,6 +491,7 @@ func (v statusView) oddNotes() []string {
 	for i := range v.m.Devices {
 		d := &v.m.Devices[i]
 		var first *job.Lease
+
 		for j := range v.leases {
 			l := &v.leases[j]
 			if l.Parent != "" || l.Allocation != "" || l.Unreadable || !l.Holds(d.UUID) {
@@ -478,11 +500,13 @@ func (v statusView) oddNotes() []string {
 			if first != nil && first.Share > 0 && l.Share > 0 {
 				continue
 			}
+
 			if first != nil {
 				notes = append(notes, fmt.Sprintf("GPU %d is leased twice, by %s (%s) and by %s (%s): one of them should end",
 					d.Index, prose.Clean(first.User), first.ID, prose.Clean(l.User), l.ID))
 				break
 			}
+
 			first = l
 		}
 	}
@@ -492,12 +516,14 @@ func (v statusView) oddNotes() []string {
 			notes = append(notes, fmt.Sprintf("lease %s of %s cannot be read; its devices stay leased until it ends", l.ID, prose.Clean(l.User)))
 			continue
 		}
+
 		for _, id := range l.Devices {
 			if _, _, ok := v.m.FindDevice(id); !ok {
 				notes = append(notes, fmt.Sprintf("lease %s of %s holds %s, which this machine does not show", l.ID, prose.Clean(l.User), prose.Clean(string(id))))
 			}
 		}
 	}
+
 	return notes
 }
 

@@ -56,11 +56,13 @@ func (s *Report) AddWaiting(line []job.Ticket, here uint64, passed, stopped, ful
 		if full(t) {
 			most = t.Max
 		}
+
 		w := Waiting{
 			Place: i + 1, ID: t.ID, User: prose.Clean(t.User), Command: prose.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
 			Memory: t.Memory, Share: t.Share, Parent: prose.Clean(t.Parent), Since: timeOrNil(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		}
+
 		w.Why = s.waitReason(&w, func(d *Device) string { return d.Reason })
 		w.Discreet = s.waitReason(&w, func(d *Device) string { return d.Discreet })
 		s.Waiting = append(s.Waiting, w)
@@ -75,6 +77,7 @@ func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 	if w.Most > 0 {
 		return fmt.Sprintf("a rule allows its user %d at the same time", w.Most)
 	}
+
 	free, all := 0, 0
 	var busy []string
 	s.EachDevice(func(d *Device) {
@@ -88,12 +91,14 @@ func (s *Report) waitReason(w *Waiting, reason func(d *Device) string) string {
 		}
 		busy = append(busy, fmt.Sprintf("GPU %d: %s", d.Index, reason(d)))
 	})
+
 	switch {
 	case free >= w.Count:
 		return "enough is free, and others are ahead of it"
 	case len(busy) > maxDevicesInReason:
 		busy = append(busy[:maxDevicesInReason], fmt.Sprintf("and %d more", len(busy)-maxDevicesInReason))
 	}
+
 	return fmt.Sprintf("%d of %d that it can use %s free; %s", free, all, map[bool]string{true: "is", false: "are"}[free == 1], strings.Join(busy, "; "))
 }
 

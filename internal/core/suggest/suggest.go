@@ -13,6 +13,7 @@ func ClosestWord(word string, known []string) string {
 	if len(word) > maxWordBytes {
 		return ""
 	}
+
 	best, least := "", max(1, len(word)/3)+1
 	for _, k := range known {
 		d := Distance(word, plain(k))
@@ -23,6 +24,7 @@ func ClosestWord(word string, known []string) string {
 			best, least = k, d
 		}
 	}
+
 	return best
 }
 
@@ -34,10 +36,12 @@ func Distance(a, b string) int {
 	if len(a) > maxWordBytes || len(b) > maxWordBytes {
 		return max(len(a), len(b))
 	}
+
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
 	}
+
 	for i := range len(a) {
 		row[0] = i + 1
 		for j := range len(b) {
@@ -52,5 +56,6 @@ func Distance(a, b string) int {
 		}
 		before, last, row = last, row, make([]int, len(b)+1)
 	}
+
 	return last[len(b)]
 }

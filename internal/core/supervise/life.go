@@ -140,6 +140,7 @@ func (l *Life) DecideNext(e End, fault string) Next {
 		n.Start = false
 		n.Say = fmt.Sprintf("%s and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ended, l.Care.Retries)
 	}
+
 	return n
 }
 

@@ -74,6 +74,7 @@ const maxSpans = 48
 // NewPicture lays out a picture.
 func NewPicture(v View) Picture {
 	p := Picture{From: v.To.Add(-v.Span), To: v.To, Step: v.Span / time.Duration(v.Columns)}
+
 	// Of a device or a slice, the place of the device.
 	whole := map[gpu.UUID]int{}
 	for i := range v.Report.Devices {
@@ -82,10 +83,12 @@ func NewPicture(v View) Picture {
 		if d.UUID != "" {
 			whole[d.UUID] = i
 		}
+
 		for j := range d.MIG {
 			whole[d.MIG[j].UUID] = i
 		}
 	}
+
 	add := func(e *trend.EndedLease, open bool) {
 		if e.Unseen || !e.Since.Before(p.To) || !e.Until.After(p.From) {
 			return
@@ -96,18 +99,22 @@ func NewPicture(v View) Picture {
 			}
 		}
 	}
+
 	for i := range v.Leases {
 		add(&v.Leases[i], false)
 	}
+
 	for i := range v.Open {
 		add(&v.Open[i], true)
 	}
+
 	for i := range p.Bands {
 		b := &p.Bands[i]
 		b.Spans = mergeShort(b.Spans, p.Step)
 		assignLanes(b.Spans)
 		p.fillReadings(b, &v.Report.Devices[i], v.Minutes)
 	}
+
 	return p
 }
 
@@ -130,6 +137,7 @@ func mergeShort(spans []Span, step time.Duration) []Span {
 			}
 			group = nil
 		}
+
 		for _, s := range spans {
 			isShort := s.Until.Sub(s.Since) < width && !s.Open
 			if len(group) > 0 && (!isShort || s.Since.Sub(group[0].Since) >= 2*width) {
@@ -141,6 +149,7 @@ func mergeShort(spans []Span, step time.Duration) []Span {
 			}
 			out = append(out, s)
 		}
+
 		flush()
 		spans = out
 	}
@@ -152,6 +161,7 @@ func mergeSpans(group []Span) Span {
 	if len(group) == 1 {
 		return group[0]
 	}
+
 	one := Span{Since: group[0].Since, Command: group[0].Command}
 	had := map[string]time.Duration{}
 	for _, s := range group {
@@ -162,17 +172,21 @@ func mergeSpans(group []Span) Span {
 		if s.Until.After(one.Until) {
 			one.Until = s.Until
 		}
+
 		if s.Command != one.Command {
 			one.Command = ""
 		}
+
 		had[s.User] += s.Until.Sub(s.Since)
 		if had[s.User] > had[one.User] || one.User == "" {
 			one.User = s.User
 		}
 	}
+
 	if one.measured > 0 {
 		one.Load = new(one.busy / one.measured)
 	}
+
 	return one
 }
 
@@ -191,6 +205,7 @@ func assignLanes(spans []Span) {
 			if lane < 0 {
 				lane, ends = len(ends), append(ends, time.Time{})
 			}
+
 			s.Lane, ends[lane] = lane, s.Until
 			if s.Until.After(last) {
 				last = s.Until
@@ -212,18 +227,23 @@ func (p *Picture) fillReadings(b *Band, d *status.Device, minutes []trend.Minute
 		if m.At.Before(p.From) || at >= len(sums) || !found {
 			continue
 		}
+
 		s := &sums[at]
 		if mean.Load != nil {
 			s.load, s.loads = s.load+*mean.Load, s.loads+1
 		}
+
 		if all := d.InAll(); mean.Memory != nil && all != nil && *all > 0 {
 			s.memory, s.memories = s.memory+*mean.Memory/float64(*all), s.memories+1
 		}
+
 		if mean.State != "" {
 			b.States[at] = mean.State
 		}
+
 		b.Marks = append(b.Marks, mean.Marks...)
 	}
+
 	for i, s := range sums {
 		if s.loads > 0 {
 			b.Load[i] = new(min(1, s.load/s.loads))
@@ -232,6 +252,7 @@ func (p *Picture) fillReadings(b *Band, d *status.Device, minutes []trend.Minute
 			b.Memory[i] = new(min(1, s.memory/s.memories))
 		}
 	}
+
 	b.Marks = slices.DeleteFunc(b.Marks, func(m trend.Mark) bool { return m.At.Before(p.From) || m.At.After(p.To) })
 }
 

@@ -16,6 +16,7 @@ func LeasesWithin(list []trend.EndedLease, from, to time.Time) (out []trend.Ende
 		if !e.Since.Before(to) || e.Unseen && e.Since.Before(from) || !e.Until.After(from) {
 			continue
 		}
+
 		whole := e.Until.Sub(e.Since)
 		part := earlierTime(e.Until, to).Sub(laterTime(e.Since, from))
 		if whole > 0 && part < whole && !e.Unseen {
@@ -26,6 +27,7 @@ func LeasesWithin(list []trend.EndedLease, from, to time.Time) (out []trend.Ende
 				d.Granted, d.Busy, d.Idle = d.Granted*factor, d.Busy*factor, d.Idle*factor
 			}
 		}
+
 		out = append(out, e)
 	}
 	return out

@@ -64,23 +64,28 @@ func (c Counts) WithReport(before, now *status.Report) Counts {
 	if out.Throttled == nil {
 		out.Throttled, out.XIDs, out.Waits.Below = map[Reason]time.Duration{}, map[XID]Seen{}, make([]int, len(WaitBounds()))
 	}
+
 	out.countXIDs(before, now)
 	if before == nil {
 		return out
 	}
+
 	passed := now.Taken.Sub(before.Taken)
 	if passed < 0 || passed > time.Minute {
 		// Nobody looked meanwhile.
 		passed = 0
 	}
+
 	for i := range now.Devices {
 		d := &now.Devices[i]
 		for _, why := range d.Throttled {
 			out.Throttled[Reason{d.UUID, why}] += passed
 		}
 	}
+
 	out.countViolations(before, now)
 	out.countWaits(before, now)
+
 	return out
 }
 
@@ -92,17 +97,20 @@ func (c *Counts) countXIDs(before, now *status.Report) {
 			known[before.Devices[i].UUID] = xidCounts(&before.Devices[i])
 		}
 	}
+
 	for i := range now.Devices {
 		d := &now.Devices[i]
 		for code, n := range xidCounts(d) {
 			had := known[d.UUID][code]
 			seen := c.XIDs[XID{d.UUID, code}]
 			seen.Times += max(0, n-had)
+
 			for _, x := range d.XIDs {
 				if x.Code == code && x.At != nil && x.At.After(seen.Last) {
 					seen.Last = *x.At
 				}
 			}
+
 			c.XIDs[XID{d.UUID, code}] = seen
 		}
 	}
@@ -161,6 +169,7 @@ func (c *Counts) countWaits(before, now *status.Report) {
 	for _, w := range now.Waiting {
 		still[w.ID] = true
 	}
+
 	type whose struct{ user, command string }
 	old, fresh := map[string]bool{}, map[whose]map[string]bool{}
 	before.EachDevice(func(d *status.Device) {
@@ -168,6 +177,7 @@ func (c *Counts) countWaits(before, now *status.Report) {
 			old[l.ID] = true
 		}
 	})
+
 	now.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if by := (whose{l.User, l.Command}); !old[l.ID] {
@@ -178,11 +188,13 @@ func (c *Counts) countWaits(before, now *status.Report) {
 			}
 		}
 	})
+
 	for _, w := range before.Waiting {
 		mine := fresh[whose{w.User, w.Command}]
 		if still[w.ID] || w.Since == nil || len(mine) == 0 {
 			continue
 		}
+
 		for id := range mine {
 			// Each lease serves one request.
 			delete(mine, id)

@@ -72,21 +72,26 @@ func (d *Day) Add(s *status.Report) *Minute {
 	if !d.open.At.IsZero() && !at.Equal(d.open.At) {
 		over = d.closeMinute()
 	}
+
 	d.open.At = at
+
 	for id, marks := range d.trouble.newMarks(s) {
 		d.marks[id] = append(d.marks[id], marks...)
 	}
+
 	for i := range s.Devices {
 		device := &s.Devices[i]
 		if device.UUID == "" {
 			continue
 		}
+
 		d.states[device.UUID] = stateOf(device)
 		all := d.sums[device.UUID]
 		if all == nil {
 			all = &sums{}
 			d.sums[device.UUID] = all
 		}
+
 		for j, value := range deviceReadings(device) {
 			if value != nil {
 				all[j].sum += *value
@@ -94,6 +99,7 @@ func (d *Day) Add(s *status.Report) *Minute {
 			}
 		}
 	}
+
 	return over
 }
 
@@ -106,6 +112,7 @@ func deviceReadings(d *status.Device) [4]*float64 {
 	if d.Temperature != nil {
 		r[2] = new(float64(*d.Temperature))
 	}
+
 	return r
 }
 
@@ -125,11 +132,13 @@ func (d *Day) closeMinute() *Minute {
 			m.Devices[id] = one
 		}
 	}
+
 	clear(d.sums)
 	clear(d.states)
 	clear(d.marks)
 	d.minutes = append(d.minutes, m)
 	d.dropOldMinutes()
+
 	return &m
 }
 
@@ -138,11 +147,13 @@ func (d *Day) dropOldMinutes() {
 	if len(d.minutes) == 0 {
 		return
 	}
+
 	first := d.minutes[len(d.minutes)-1].At.Add(-(minutesOfDay - 1) * d.width)
 	old := 0
 	for old < len(d.minutes) && d.minutes[old].At.Before(first) {
 		old++
 	}
+
 	d.minutes = slices.Delete(d.minutes, 0, old)
 }
 

@@ -18,12 +18,15 @@ func NewEndedLease(l job.Lease, user string, at time.Time, seen bool) EndedLease
 		if i < len(l.Indexes) {
 			d.Index = l.Indexes[i]
 		}
+
 		if seen {
 			d.Granted = max(0, e.Until.Sub(l.Since).Seconds())
 		}
+
 		if l.Load != nil {
 			d.Busy, d.Idle = d.Granted**l.Load, d.Granted*(1-*l.Load)
 		}
+
 		e.Devices = append(e.Devices, d)
 	}
 	return e
@@ -40,6 +43,7 @@ func MergeEnded(written, watched []EndedLease) []EndedLease {
 		}
 		all[name] = written[i]
 	}
+
 	seen := map[string]bool{}
 	for i := range watched {
 		w := watched[i]
@@ -59,12 +63,15 @@ func MergeEnded(written, watched []EndedLease) []EndedLease {
 		}
 		all[name], seen[name] = w, true
 	}
+
 	divideShares(all, seen)
 	out := make([]EndedLease, 0, len(all))
 	for _, e := range all {
 		out = append(out, e)
 	}
+
 	slices.SortFunc(out, func(a, b EndedLease) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Lease, b.Lease)) })
+
 	return out
 }
 
@@ -78,24 +85,29 @@ func joinEnded(written, watched EndedLease) EndedLease {
 		e.Until, e.Unseen = watched.Until, false
 		return e
 	}
+
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		j := slices.IndexFunc(written.Devices, func(o DeviceUse) bool { return o.UUID == d.UUID })
 		if j < 0 {
 			continue
 		}
+
 		own := written.Devices[j]
 		if written.Share == 0 {
 			d.Granted = own.Granted
 		}
+
 		if d.Busy+d.Idle == 0 {
 			d.Busy, d.Idle = own.Busy, own.Idle
 		}
+
 		if most := d.Busy + d.Idle; most > d.Granted {
 			// The last look was a moment after the end.
 			d.Busy, d.Idle = d.Busy*d.Granted/most, d.Idle*d.Granted/most
 		}
 	}
+
 	return e
 }
 
@@ -136,6 +148,7 @@ func divideShares(all map[string]EndedLease, watched map[string]bool) {
 			if watched[name] {
 				continue
 			}
+
 			e := all[name]
 			i := slices.IndexFunc(e.Devices, func(d DeviceUse) bool { return d.UUID == id })
 			e.Devices = slices.Clone(e.Devices)

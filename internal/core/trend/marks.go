@@ -35,6 +35,7 @@ func (t *markMemory) newMarks(s *status.Report) map[gpu.UUID][]Mark {
 	if t.seen == nil {
 		t.seen = map[string]time.Time{}
 	}
+
 	out := map[gpu.UUID][]Mark{}
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -52,12 +53,15 @@ func (t *markMemory) newMarks(s *status.Report) map[gpu.UUID][]Mark {
 			}
 		}
 	}
+
 	for key, last := range t.seen {
 		if s.Taken.Sub(last) > 24*time.Hour {
 			delete(t.seen, key)
 		}
 	}
+
 	t.began = true
+
 	return out
 }
 
@@ -91,22 +95,26 @@ func marksOf(d *status.Device, now time.Time) (all []Mark) {
 		}
 		all = append(all, m)
 	}
+
 	for _, why := range d.Throttled {
 		if why == "hw_slowdown" || strings.Contains(why, "thermal") || strings.Contains(why, "power_brake") {
 			all = append(all, Mark{now, "throttle", "slowed down: " + why})
 		}
 	}
+
 	for i := range d.Leases {
 		if l := &d.Leases[i]; l.Over() {
 			all = append(all, Mark{now, "breach", fmt.Sprintf("%s of %s uses more than its share", l.Command, l.User)})
 		}
 	}
+
 	for _, p := range d.Processes {
 		own := func(l status.Lease) bool { return l.User == p.User }
 		if p.Foreign && !p.Display && !p.Spared && !p.Ended && len(d.Leases) > 0 && !slices.ContainsFunc(d.Leases, own) {
 			all = append(all, Mark{now, "intruder", fmt.Sprintf("process of %s without a lease", p.Owner())})
 		}
 	}
+
 	return all
 }
 

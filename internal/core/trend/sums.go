@@ -49,6 +49,7 @@ func SumKeys() []string { return []string{"user", "gpu", "command", "day"} }
 // SumUse adds up the use of leases; the largest comes first, and days come in their order. Days are those of zone.
 func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 	s := totals{}
+
 	// The last that is known of each device.
 	indexes := map[gpu.UUID]int{}
 	for i := range list {
@@ -58,6 +59,7 @@ func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 			}
 		}
 	}
+
 	for i := range list {
 		e := &list[i]
 		if by == "gpu" && len(e.Devices) > 1 {
@@ -65,6 +67,7 @@ func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 			alone := *e
 			e, alone.Peak = &alone, 0
 		}
+
 		for _, d := range e.Devices {
 			switch by {
 			case "gpu":
@@ -80,16 +83,19 @@ func SumUse(list []EndedLease, by string, zone *time.Location) []Use {
 			}
 		}
 	}
+
 	out := make([]Use, 0, len(s))
 	for _, one := range s {
 		out = append(out, one.Use)
 	}
+
 	slices.SortFunc(out, func(a, b Use) int {
 		if by == "day" {
 			return cmp.Compare(a.Name, b.Name)
 		}
 		return cmp.Or(cmp.Compare(b.Granted, a.Granted), cmp.Compare(a.Name, b.Name))
 	})
+
 	return out
 }
 
@@ -115,6 +121,7 @@ func (s totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
 		u = &total{Use: Use{Name: name}}
 		s[name] = u
 	}
+
 	if u.last != e {
 		u.last = e
 		u.Jobs++
@@ -122,6 +129,7 @@ func (s totals) addUse(name string, e *EndedLease, d DeviceUse, part float64) {
 			u.Unseen++
 		}
 	}
+
 	u.Peak = max(u.Peak, e.Peak)
 	u.Granted += d.Granted * part / 3600
 	u.Used += d.Busy * part / 3600
@@ -136,6 +144,7 @@ func eachDay(e *EndedLease, zone *time.Location, f func(day string, part float64
 		f(from.Format(time.DateOnly), 1)
 		return
 	}
+
 	for from.Before(until) {
 		next := time.Date(from.Year(), from.Month(), from.Day()+1, 0, 0, 0, 0, zone)
 		if !next.After(from) || next.After(until) {

@@ -73,6 +73,7 @@ func (u *Uses) OpenLeases() []EndedLease {
 	out := []EndedLease{}
 	for _, name := range slices.Sorted(maps.Keys(u.open)) {
 		e := *u.open[name]
+
 		// They are still counted.
 		e.Devices = slices.Clone(e.Devices)
 		out = append(out, e)
@@ -88,11 +89,13 @@ func (u *Uses) Add(s *status.Report) (ended []EndedLease) {
 	if u.open == nil {
 		u.open = map[string]*EndedLease{}
 	}
+
 	passed := s.Taken.Sub(u.last)
 	if u.last.IsZero() || passed < 0 || passed > time.Minute {
 		// Nobody looked meanwhile.
 		passed = 0
 	}
+
 	u.last = s.Taken
 	live := map[string]bool{}
 	s.EachDevice(func(d *status.Device) {
@@ -108,15 +111,18 @@ func (u *Uses) Add(s *status.Report) (ended []EndedLease) {
 			}
 		}
 	})
+
 	for name, e := range u.open {
 		if !live[name] {
 			ended = append(ended, *e)
 			delete(u.open, name)
 		}
 	}
+
 	slices.SortFunc(ended, func(a, b EndedLease) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Lease, b.Lease))
 	})
+
 	return ended
 }
 
@@ -131,10 +137,12 @@ func (u *Uses) addSeconds(d *status.Device, l status.Lease, now time.Time, secon
 		e = &EndedLease{Lease: l.ID, User: l.User, Command: l.Command, Share: l.Share, Since: *l.Since}
 		u.open[name] = e
 	}
+
 	e.Until = now
 	if l.Memory != nil {
 		e.Peak = max(e.Peak, *l.Memory)
 	}
+
 	i := slices.IndexFunc(e.Devices, func(o DeviceUse) bool { return o.UUID == d.UUID })
 	if i < 0 {
 		// Until it was seen first, nothing was measured.
@@ -142,11 +150,13 @@ func (u *Uses) addSeconds(d *status.Device, l status.Lease, now time.Time, secon
 		e.Devices = append(e.Devices, DeviceUse{UUID: d.UUID, Index: d.Index, Granted: before})
 		return name
 	}
+
 	e.Devices[i].Granted += seconds
 	if d.Utilization != nil {
 		e.Devices[i].Busy += seconds * *d.Utilization
 		e.Devices[i].Idle += seconds * (1 - *d.Utilization)
 	}
+
 	return name
 }
 

@@ -94,11 +94,13 @@ func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
 	if w.seen == nil {
 		w.began, w.seen, w.active = now, map[string]time.Time{}, map[string]time.Time{}
 	}
+
 	for key, last := range w.seen {
 		if now.Sub(last) > w.scaledMinutes(forgetMinutes) {
 			delete(w.seen, key)
 		}
 	}
+
 	for _, t := range w.findTroubles(s) {
 		if _, told := w.seen[t.key]; !told {
 			_, t.Again = w.seen[t.kin]
@@ -109,6 +111,7 @@ func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
 			w.seen[t.kin] = now
 		}
 	}
+
 	return fresh
 }
 
@@ -119,13 +122,16 @@ func (w *Watch) findTroubles(s *status.Report) (all []Trouble) {
 		d := &s.Devices[i]
 		whole := deviceOrSlice{d, fmt.Sprintf("GPU %d", d.Index), slices.Clone(d.Leases)}
 		var parts []deviceOrSlice
+
 		for j := range d.MIG {
 			m := &d.MIG[j]
 			parts = append(parts, deviceOrSlice{m, "slice " + m.Profile + " " + string(m.UUID), slices.Concat(m.Leases, d.Leases)})
 			whole.around = append(whole.around, m.Leases...)
 		}
+
 		spots = append(append(spots, whole), parts...)
 	}
+
 	live, present := map[string]bool{}, map[string]bool{}
 	for _, p := range spots {
 		all = append(all, p.deviceTroubles()...)
@@ -133,8 +139,10 @@ func (w *Watch) findTroubles(s *status.Report) (all []Trouble) {
 		all = append(all, p.strayTroubles(spots)...)
 		all = append(all, w.shareAndIdleTroubles(s.Taken, p, live)...)
 	}
+
 	keepWanted(w.active, live)
 	keepWanted(w.warned, present)
+
 	return append(all, w.onCPUTroubles(s.Taken, spots)...)
 }
 
@@ -186,10 +194,12 @@ func (p deviceOrSlice) strayTroubles(spots []deviceOrSlice) (all []Trouble) {
 		if one.Lease == "" || one.Ended || one.Display || policy.IsDaemon(program) {
 			continue
 		}
+
 		its, found := leaseOf(one.Lease, spots)
 		if !found || slices.ContainsFunc(p.around, func(l status.Lease) bool { return l.ID == its.ID || l.PID == its.PID && l.PID > 0 }) {
 			continue
 		}
+
 		t := p.newTrouble(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, p.name))
 		t.Lease, t.User = its.ID, one.User
 		all = append(all, t)
@@ -212,14 +222,17 @@ func (w *Watch) shareAndIdleTroubles(now time.Time, p deviceOrSlice, live map[st
 		if l.Over() {
 			all = append(all, p.leaseTrouble(OverShare, l, fmt.Sprintf("uses %s of %s, of which it was promised %s", *l.Memory, p.name, l.Share)))
 		}
+
 		if p.Utilization == nil || l.Parent != "" {
 			continue
 		}
+
 		at := l.ID + " " + string(p.UUID)
 		live[at] = true
 		if _, known := w.active[at]; !known || *p.Utilization > maxIdleLoad {
 			w.active[at] = now
 		}
+
 		if idle := now.Sub(w.active[at]); idle >= w.scaledMinutes(minIdleMinutes) {
 			all = append(all, p.leaseTrouble(IdleLease, l, fmt.Sprintf("has not used %s for %d hours", p.name, int(idle/w.scaledMinutes(60)))))
 		}

@@ -31,19 +31,23 @@ func (w *Watch) outsiderTroubles(now time.Time, p deviceOrSlice, present map[str
 		if !w.isIntruder(one, p) {
 			continue
 		}
+
 		t := w.intruderTrouble(one, p)
 		all = append(all, t)
 		if one.UID == nil || !t.Level.AtLeast(policy.Warn) || !w.mayEndProcess(one) {
 			continue
 		}
+
 		at := t.key
 		present[at] = true
 		if w.warned == nil {
 			w.warned = map[string]time.Time{}
 		}
+
 		if _, known := w.warned[at]; !known {
 			w.warned[at] = now
 		}
+
 		if over := now.Sub(w.warned[at]) - w.Rules.Grace; over >= 0 {
 			t.What, t.Level = Evicted, policy.End
 			t.kin = fmt.Sprint("end ", one.PID, " ", one.Start)
@@ -66,6 +70,7 @@ func (w *Watch) isIntruder(one status.Process, p deviceOrSlice) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
 	}
+
 	// A job of theirs, if outside of the lease.
 	owns := func(l status.Lease) bool { return l.User == one.User }
 	return one.Foreign && !slices.ContainsFunc(p.around, owns) && !one.Ended && one.Lease == "" && one.User != "" && len(p.Leases) > 0 &&
@@ -83,10 +88,12 @@ func (w *Watch) intruderTrouble(one status.Process, p deviceOrSlice) Trouble {
 	if !level.AtLeast(policy.Report) {
 		level = policy.Off
 	}
+
 	name, owner := programOf(one).Name(), p.Leases[0].User
 	t := p.newTrouble(Intruder, fmt.Sprint(level, " ", one.PID, " ", one.Start), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", one.PID, one.User, name, p.name, owner))
 	t.User, t.kin = one.User, fmt.Sprint("kin ", level, " ", one.User, " ", name, " ", p.UUID)
 	t.Outsider = &Outsider{PID: one.PID, Start: one.Start, User: one.User, Program: name, Place: p.name}
+
 	switch {
 	case one.UID == nil && level.AtLeast(policy.Report):
 		level = policy.Report
@@ -97,11 +104,14 @@ func (w *Watch) intruderTrouble(one status.Process, p deviceOrSlice) Trouble {
 		if one.Spared {
 			t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please let it draw on another GPU", one.PID, name, p.name, owner)
 		}
+
 		if w.mayEndProcess(one) {
 			t.Outsider.Warning += fmt.Sprintf(". It is ended in %s", w.Rules.Grace)
 		}
 	}
+
 	t.Level = level
+
 	return t
 }
 
@@ -134,6 +144,7 @@ func (w *Watch) onCPUTroubles(now time.Time, spots []deviceOrSlice) (all []Troub
 	if w.computing == nil {
 		w.computing = map[string]cpuRecord{}
 	}
+
 	live := map[string]bool{}
 	for _, p := range spots {
 		for _, l := range p.Leases {
@@ -146,7 +157,9 @@ func (w *Watch) onCPUTroubles(now time.Time, spots []deviceOrSlice) (all []Troub
 			}
 		}
 	}
+
 	keepWanted(w.computing, live)
+
 	return all
 }
 
@@ -157,6 +170,7 @@ func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []device
 		// What it did before is not known.
 		known = cpuRecord{met: now, used: l.Since == nil || l.Since.Before(w.began.Add(-w.scaledMinutes(1)))}
 	}
+
 	read := l.Computed != nil && *l.Computed >= known.time && !known.since.IsZero()
 	for _, p := range spots {
 		if !slices.ContainsFunc(p.Leases, func(o status.Lease) bool { return o.ID == l.ID }) {
@@ -168,6 +182,7 @@ func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []device
 		}
 		read = read && p.Unlisted == "" && p.Utilization != nil && isNearlyEmpty(p)
 	}
+
 	spent := now.Sub(known.since)
 	verdict := false
 	switch {
@@ -181,7 +196,9 @@ func (w *Watch) checkComputesOnCPU(now time.Time, l status.Lease, spots []device
 			known.since, known.time = now, *l.Computed
 		}
 	}
+
 	w.computing[l.ID] = known
+
 	return verdict && !known.used && !l.Ended && !l.Unreadable
 }
 

@@ -21,8 +21,10 @@ func Ascend(env Env, m gpu.Machine) View {
 	if !set {
 		return newView("ascend", wholeChoices(devices), ascendDefault(env, devices))
 	}
+
 	r := ascendReader{noter{variable{name, value}, duplicateNotes(env, name)}, devices}
 	chosen := r.readList()
+
 	return newView("ascend", wholeChoices(chosen), append(r.notes, ascendDefault(env, chosen)...))
 }
 
@@ -37,6 +39,7 @@ func ascendDefault(env Env, chosen []*gpu.Device) []Note {
 	case err != nil:
 		return []Note{variable{name, value}.newNote(codeNotNumber, "it has to be one number, from 0 to %d here", len(chosen)-1)}
 	}
+
 	return []Note{variable{name, value}.newNote(codeIndex, "it counts within the visible devices, from 0 to %d here, and names none of them", len(chosen)-1)}
 }
 
@@ -50,6 +53,7 @@ func (r *ascendReader) readList() []*gpu.Device {
 		r.addNote(codeEmpty, "no Ascend device is visible")
 		return nil
 	}
+
 	tokens := strings.Split(r.value, ",")
 	var chosen []*gpu.Device
 	last := -1
@@ -70,11 +74,13 @@ func (r *ascendReader) readList() []*gpu.Device {
 			r.addNote(codeUndocumented, "entry %s is not above the one before, as CANN requires; the list is taken to end here%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
+
 		chosen, last = append(chosen, r.devices[n]), n
 		if digits != entry {
 			r.addNote(codeNotNumber, "the character after the number in %s ends the list%s", quoteEntry(entry), droppedEntries(tokens, i))
 			return chosen
 		}
 	}
+
 	return chosen
 }

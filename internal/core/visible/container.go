@@ -27,9 +27,11 @@ func InsideContainer(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note) 
 		r.notes = append(r.notes, Note{codeContainer, containerVariable + " is not set, and CUDA_VERSION without NVIDIA_REQUIRE_CUDA marks an old image, which gets all GPUs"})
 		value = "all"
 	}
+
 	chosen := r.readList(value, set)
 	inside = keepChosen(m, gpu.NVIDIA, chosen)
 	r.noteNumbers(devicesOf(inside, gpu.NVIDIA))
+
 	return inside, r.notes
 }
 
@@ -44,6 +46,7 @@ func legacyImage(env Env) bool {
 func keepChosen(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 	out := m
 	out.Devices = nil
+
 	for i := range m.Devices {
 		d := m.Devices[i]
 		d.Links = nil
@@ -56,6 +59,7 @@ func keepChosen(m gpu.Machine, vendor gpu.Vendor, chosen []choice) gpu.Machine {
 		}
 		out.Devices = append(out.Devices, d)
 	}
+
 	return out
 }
 
@@ -83,6 +87,7 @@ func (r *containerReader) readList(value string, set bool) []choice {
 	for i := range entries {
 		entries[i] = strings.TrimSpace(entries[i])
 	}
+
 	entries = slices.DeleteFunc(entries, func(s string) bool { return s == "" })
 	switch {
 	case len(entries) == 0 || slices.Contains(entries, "void"):
@@ -91,6 +96,7 @@ func (r *containerReader) readList(value string, set bool) []choice {
 			what = containerVariable + " is not set"
 		}
 		r.notes = append(r.notes, Note{codeContainer, what + ": through it the container gets no NVIDIA GPU; what is given by CDI (docker --device nvidia.com/gpu=…) or a Kubernetes plugin does not show here"})
+
 		return nil
 	case slices.Contains(entries, "none"):
 		r.addNote(codeContainer, "the container gets the driver's files and no GPU")
@@ -98,7 +104,9 @@ func (r *containerReader) readList(value string, set bool) []choice {
 	case slices.Contains(entries, "all"):
 		return r.chooseAll()
 	}
+
 	var chosen []choice
+
 	for _, entry := range entries {
 		if strings.EqualFold(entry, "all") {
 			r.addNote(codeUndocumented, "only the older runtime reads %s as all; write it in small letters", quoteEntry(entry))
@@ -111,7 +119,9 @@ func (r *containerReader) readList(value string, set bool) []choice {
 		}
 		chosen = append(chosen, c)
 	}
+
 	r.noteOrder(chosen)
+
 	return chosen
 }
 
@@ -140,6 +150,7 @@ func (r *containerReader) readEntry(s string) (choice, bool) {
 			return r.chooseSlice(int(n), func(m *gpu.MIGDevice) bool { return m.Index == int(j) })
 		}
 	}
+
 	for i, d := range r.devices {
 		if strings.EqualFold(string(d.UUID), s) {
 			return r.chooseWhole(i)
@@ -156,6 +167,7 @@ func (r *containerReader) readEntry(s string) (choice, bool) {
 			return c, true
 		}
 	}
+
 	return choice{}, false
 }
 
@@ -167,6 +179,7 @@ func (r *containerReader) chooseWhole(n int) (choice, bool) {
 	if d.UsesMIG() {
 		r.addNote(codeUndocumented, "GPU %d is split: naming it whole gives the container none of its MIG devices; write %d:0 for the first, or MIG identifiers", d.Index, d.Index)
 	}
+
 	return choice{dev: d}, true
 }
 

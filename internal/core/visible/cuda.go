@@ -25,15 +25,18 @@ func CUDA(env Env, m gpu.Machine) View {
 	rules, others := driverRules(m.Driver)
 	v := cudaView(env, m, rules)
 	var differ []string
+
 	for _, o := range others {
 		if other := cudaView(env, m, o); !slices.Equal(other.Visible, v.Visible) {
 			differ = append(differ, fmt.Sprintf("%s shows %s", o, other.describeVisible()))
 		}
 	}
+
 	if len(differ) > 0 {
 		value, _ := env.Lookup(cudaVariable)
 		v.Notes = append(v.Notes, variable{cudaVariable, value}.newNote(codeOlderDriver, "drivers differ here, and how this machine's reads it is not known: %s", strings.Join(differ, ", ")))
 	}
+
 	return v
 }
 
@@ -57,6 +60,7 @@ func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 			notes = append(notes, Note{codeProblem, fmt.Sprintf("GPU %d (%s) cannot be used at present: %s; the driver may fail for all devices or leave it out", c.dev.Index, c.dev.Name, truncateText(c.dev.Problem))})
 		}
 	}
+
 	return newView("cuda", chosen, notes)
 }
 
@@ -83,6 +87,7 @@ func (r cudaRules) tooLongSize() int {
 	if r == before545 {
 		return 1024
 	}
+
 	// Room for 64 identifiers of 40 letters.
 	return 2625
 }
@@ -139,12 +144,14 @@ func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	if set && !l.set {
 		l.notes = append(l.notes, l.variable.newNote(codeTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset: every GPU is visible", len(value), rules.tooLongSize()))
 	}
+
 	devices, guessed, fails, notes := cudaOrder(env, m)
 	l.notes = append(l.notes, notes...)
 	if fails {
 		l.set = true
 		return l
 	}
+
 	numbers := true
 	if l.set {
 		r := cudaReader{noter: noter{variable: l.variable}, devices: devices, rules: rules}
@@ -154,13 +161,16 @@ func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	} else {
 		l.chosen = wholeChoices(devices)
 	}
+
 	if why := vagueNumbers(devices); l.byNumber && why != "" {
 		l.notes = append(l.notes, Note{codeUndocumented, why + "; identifiers are certain"})
 	}
+
 	if guessed && numbers && len(l.chosen) > 0 {
 		l.notes = append(l.notes, Note{codeFastest, "this machine has different GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID: CUDA numbers the fastest first, " +
 			"by a heuristic that is not documented; which number is which GPU is a guess here (CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain)"})
 	}
+
 	return l
 }
 
@@ -180,6 +190,7 @@ func vagueNumbers(devices []*gpu.Device) string {
 	if split > 0 && whole > 0 {
 		return "this machine has split and whole GPUs, and how CUDA numbers them together is not documented (libcuda 535 was seen to count the whole ones first)"
 	}
+
 	return ""
 }
 
@@ -209,6 +220,7 @@ func (r *cudaReader) readList() []choice {
 		r.addNote(codeEmpty, "no GPU is visible; write %s=-1 to say so clearly", r.name)
 		return nil
 	}
+
 	tokens := strings.Split(r.value, ",")
 	entry := r.readNumberEntry
 	switch {
@@ -220,7 +232,9 @@ func (r *cudaReader) readList() []choice {
 	case strings.HasPrefix(r.value, "MIG-"):
 		return r.readOlderSlices(tokens)
 	}
+
 	var chosen []choice
+
 	for i := range tokens {
 		c, ok := entry(tokens, i)
 		if !ok {
@@ -232,6 +246,7 @@ func (r *cudaReader) readList() []choice {
 		}
 		chosen = append(chosen, c)
 	}
+
 	return chosen
 }
 
@@ -246,13 +261,17 @@ func (r *cudaReader) readNumberEntry(tokens []string, i int) (choice, bool) {
 		r.noteNoSuchIndex(tokens, i, n)
 		return choice{}, false
 	}
+
 	if n.wrapped {
 		r.addNote(codeWrapped, "entry %s is cut to 32 bits and read as %d", quoteEntry(tokens[i]), n.value)
 	}
+
 	if n.junk != "" {
 		r.noteJunk(tokens[i], n)
 	}
+
 	r.byNumber = true
+
 	return choice{dev: r.devices[n.value]}, true
 }
 
@@ -261,13 +280,16 @@ func (r *cudaReader) noteNoSuchIndex(tokens []string, i int, n number) {
 		// -1 at the end is a common way to write "no more".
 		return
 	}
+
 	has := "this machine has no NVIDIA GPU"
 	if len(r.devices) > 0 {
 		has = fmt.Sprintf("GPUs here are numbered 0 to %d", len(r.devices)-1)
 	}
+
 	what := "no valid number"
 	if n.wrapped {
 		what = "too large"
 	}
+
 	r.addNote(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoteEntry(tokens[i]), what, has, droppedEntries(tokens, i), r.suggestionText(tokens[i]))
 }

@@ -30,19 +30,24 @@ func readNumber(s string) number {
 	if len(s)-len(digits) > 1 {
 		return number{}
 	}
+
 	end := 0
 	for end < len(digits) && digits[end] >= '0' && digits[end] <= '9' {
 		end++
 	}
+
 	n := number{ok: end > 0, junk: strings.TrimRight(digits[end:], blanks), sign: end == 0 && len(s) > len(digits)}
+
 	// math.MaxUint64 where it does not fit, as strtoull.
 	read, err := strconv.ParseUint(digits[:max(end, 0)], 10, 64)
 	negative := strings.HasPrefix(s, "-") && !errors.Is(err, strconv.ErrRange)
 	if negative {
 		read = -read
 	}
+
 	n.value = int(int32(read)) //nolint:gosec // the driver cuts it
 	n.wrapped = negative && int64(read) != int64(n.value) || !negative && read != uint64(int64(n.value)) || errors.Is(err, strconv.ErrRange)
+
 	return n
 }
 
@@ -85,6 +90,7 @@ func (r *cudaReader) suggestionText(entry string) string {
 		if len(whole) < len(prefix)+3 || whole == entry {
 			continue
 		}
+
 		for _, c := range allChoices(r.devices) {
 			if strings.HasPrefix(string(c.uuid()), whole) {
 				return "; did you mean " + whole + "?"
@@ -142,17 +148,20 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 		r.addNote(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoteEntry(entry), r.value[:4], droppedEntries(tokens, i))
 		return choice{}, false
 	}
+
 	digits, tail, readable := r.rules.readUUID(r.textOf(tokens, i)[4:])
 	var found []choice
 	if readable {
 		found = wholeChoices(r.findByDigits(digits))
 	}
+
 	if ofSlice {
 		if c, ok := r.findSlice(entry); ok {
 			return c, true
 		}
 		found = slices.DeleteFunc(found, func(c choice) bool { return c.dev.UsesMIG() })
 	}
+
 	if len(found) == 1 {
 		tail, _, _ = strings.Cut(tail, ",")
 		if strings.Trim(tail, blanks) != "" {
@@ -161,9 +170,12 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 		if ofSlice {
 			r.addNote(codeWholeGPU, "%s is no MIG device: it is read as the whole GPU with these digits", quoteEntry(entry))
 		}
+
 		return found[0], true
 	}
+
 	r.noteUnknown(tokens, i, len(found) > 1)
+
 	return choice{}, false
 }
 
@@ -172,6 +184,7 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 func (r *cudaReader) findSlice(entry string) (choice, bool) {
 	parent, path, older := strings.Cut(strings.TrimPrefix(entry, "MIG-"), "/")
 	var begins []choice
+
 	for _, c := range r.listSlices() {
 		if string(c.mig.UUID) == entry || older && strings.HasPrefix(parent, "GPU-") && strings.HasPrefix(string(c.dev.UUID), parent) && path == instancePath(c.mig) {
 			return c, true
@@ -180,10 +193,13 @@ func (r *cudaReader) findSlice(entry string) (choice, bool) {
 			begins = append(begins, c)
 		}
 	}
+
 	if len(begins) != 1 {
 		return choice{}, false
 	}
+
 	r.addNote(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoteEntry(entry))
+
 	return begins[0], true
 }
 
@@ -193,12 +209,15 @@ func (r *cudaReader) noteUnknown(tokens []string, i int, several bool) {
 	if strings.HasPrefix(tokens[i], "MIG-") {
 		what = "matches no MIG device"
 	}
+
 	if full := r.fullIdentifier(tokens, i); full != "" {
 		hint = "; driver 570 reads the beginning of an identifier only at the end of a list: write " + full
 	}
+
 	if several {
 		code, what, hint = codeAmbiguous, "is the beginning of several identifiers", ""
 	}
+
 	r.addNote(code, "%s %s and ends the list%s%s", quoteEntry(tokens[i]), what, droppedEntries(tokens, i), hint)
 }
 
@@ -211,6 +230,7 @@ func (r *cudaReader) fullIdentifier(tokens []string, i int) string {
 	if found := r.findByDigits(digits); ok && digits != "" && len(found) == 1 {
 		return string(found[0].UUID)
 	}
+
 	return ""
 }
 
@@ -221,6 +241,7 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 		return r.readOlderPath(tokens)
 	}
 	var chosen []choice
+
 	for i, entry := range tokens {
 		found := slices.DeleteFunc(r.listSlices(), func(c choice) bool { return string(c.mig.UUID) != entry })
 		if len(found) == 0 && i == 0 {
@@ -236,6 +257,7 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 			chosen = append(chosen, found[0])
 		}
 	}
+
 	return chosen
 }
 
@@ -250,14 +272,17 @@ func (r *cudaReader) readOlderPath(tokens []string) []choice {
 		r.noteUnknown(tokens, 0, readable && len(found) > 1)
 		return nil
 	}
+
 	d := found[0]
 	if dropped := droppedEntries(tokens, 0); dropped != "" {
 		r.addNote(codeOneSlice, "after an identifier of this form nothing else is read%s", dropped)
 	}
+
 	if !d.UsesMIG() {
 		r.addNote(codeWholeGPU, "GPU %d is not split: %s is read as the whole GPU", d.Index, quoteEntry(tokens[0]))
 		return []choice{{dev: d}}
 	}
+
 	instance, part, _ := strings.Cut(path, "/")
 	gi, ci := readNumber(instance), readNumber(part)
 	for _, s := range inIndexOrder(d) {
@@ -265,7 +290,9 @@ func (r *cudaReader) readOlderPath(tokens []string) []choice {
 			return []choice{{d, s}}
 		}
 	}
+
 	r.noteUnknown(tokens, 0, false)
+
 	return nil
 }
 
@@ -327,6 +354,7 @@ func strictDigits(s string) (digits, tail string, ok bool) {
 	// Of an identifier with its hyphens.
 	const room = 36
 	var read []byte
+
 	for i := range min(len(s), room) {
 		switch {
 		case len(read) == uuidSize:
@@ -338,6 +366,7 @@ func strictDigits(s string) (digits, tail string, ok bool) {
 			read = append(read, s[i])
 		}
 	}
+
 	return strings.ToLower(string(read)), s[min(len(s), room):], true
 }
 

@@ -28,6 +28,7 @@ func DecidingVariables(env Env, runtime string, m, inside gpu.Machine) (deciding
 			}
 		}
 	}
+
 	switch runtime {
 	case "cuda":
 		first(cudaVariable)
@@ -60,6 +61,7 @@ func DecidingVariables(env Env, runtime string, m, inside gpu.Machine) (deciding
 			first(names...)
 		}
 	}
+
 	return deciding, beaten
 }
 
@@ -75,6 +77,7 @@ func tinygradVariables(env Env, minor int) [][]string {
 	case env.hasAny("VISIBLE_DEVICES"):
 		return [][]string{{"VISIBLE_DEVICES", cudaVariable, "HIP_VISIBLE_DEVICES"}}
 	}
+
 	// For NV, and for AMD.
 	return [][]string{{cudaVariable}, {"HIP_VISIBLE_DEVICES"}}
 }
@@ -86,6 +89,7 @@ func outerVariables(env Env, runtime string, m, inside gpu.Machine) []string {
 		"sycl": {gpu.NVIDIA, gpu.AMD}, "tinygrad": {gpu.NVIDIA, gpu.AMD},
 	}[runtime]
 	var out []string
+
 	for _, layer := range []struct {
 		narrow func(Env, gpu.Machine) (gpu.Machine, []Note)
 		names  []string
@@ -98,6 +102,7 @@ func outerVariables(env Env, runtime string, m, inside gpu.Machine) []string {
 			continue
 		}
 		m = less
+
 		for _, name := range layer.names {
 			if value, _ := env.Lookup(name); value != "" {
 				out = append(out, variable{name, value}.String())
@@ -105,6 +110,7 @@ func outerVariables(env Env, runtime string, m, inside gpu.Machine) []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -130,6 +136,7 @@ func hipWinsNotes(env Env, m gpu.Machine) []Note {
 	if !hipReads(env, "HIP_VISIBLE_DEVICES") || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(devicesOf(m, gpu.NVIDIA)) > 0 {
 		return nil
 	}
+
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}
 }
 
@@ -160,6 +167,7 @@ func InsideAllocation(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note)
 	if vendor == "" {
 		return m, notes
 	}
+
 	read := cudaMask
 	if vendor == gpu.AMD {
 		read = rocrMask
@@ -167,19 +175,24 @@ func InsideAllocation(env Env, m gpu.Machine) (inside gpu.Machine, notes []Note)
 			read = hipMask
 		}
 	}
+
 	own := read(env, m)
 	outside := func(c choice) bool {
 		return !slices.ContainsFunc(given.allowed, func(g choice) bool { return g.dev == c.dev })
 	}
+
 	if own.set && len(own.allowed) > 0 && !slices.ContainsFunc(own.allowed, outside) {
 		return m, notes
 	}
+
 	for _, c := range given.allowed {
 		for j := range c.dev.MIG {
 			given.allowed = append(given.allowed, choice{c.dev, &c.dev.MIG[j]})
 		}
 	}
+
 	name, _, _ := strings.Cut(given.because, "=")
 	notes = append(notes, Note{codeSlurmRelative, given.because + ": the job can open these GPUs only, so that numbers count within " + name})
+
 	return keepChosen(m, vendor, given.allowed), notes
 }

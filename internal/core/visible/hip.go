@@ -29,6 +29,7 @@ func torchCount(env Env, m gpu.Machine, visible int) []Note {
 	if !set || len(devicesOf(m, gpu.AMD)) == 0 {
 		return nil
 	}
+
 	fields := strings.Count(rocr, ",") + 1
 	hip, also := env.Lookup("HIP_VISIBLE_DEVICES")
 	switch {
@@ -37,6 +38,7 @@ func torchCount(env Env, m gpu.Machine, visible int) []Note {
 	case !also && fields != visible:
 		return []Note{variable{rocrVariable, rocr}.newNote(codeTorch, "before it starts the runtime, PyTorch counts %d by the commas of this list; the runtime shows %d", fields, visible)}
 	}
+
 	return nil
 }
 
@@ -67,6 +69,7 @@ func readHIP(env Env, m gpu.Machine) hipList {
 	if len(devicesOf(m, gpu.NVIDIA)) > 0 && len(devicesOf(m, gpu.AMD)) > 0 {
 		l.notes = append([]Note{l.newNote(codeHIPCUDA, "HIP programs obey it too, because HIP_VISIBLE_DEVICES is not set")}, l.notes...)
 	}
+
 	return l
 }
 
@@ -80,6 +83,7 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	if !l.set {
 		return l
 	}
+
 	r := hipReader{noter{l.variable, duplicateNotes(env, name)}, Unquote(l.value), l.within}
 	l.set = hipReads(env, name)
 	if !l.set {
@@ -87,11 +91,14 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 		l.notes = r.notes
 		return l
 	}
+
 	l.chosen = r.readList()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
 		r.addNote(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
 	}
+
 	l.notes = r.notes
+
 	return l
 }
 
@@ -123,6 +130,7 @@ func (r *hipReader) readList() []*gpu.Device {
 		r.addNote(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
 		return nil
 	}
+
 	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
 	var chosen []*gpu.Device
 	byIdentifier := false
@@ -141,9 +149,11 @@ func (r *hipReader) readList() []*gpu.Device {
 			chosen = append(chosen, d)
 		}
 	}
+
 	if byIdentifier {
 		r.addNote(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
 	}
+
 	return chosen
 }
 
@@ -158,6 +168,7 @@ func (r *hipReader) entryIndex(entry string) int {
 	if err != nil || strconv.Itoa(n) != entry {
 		return -1
 	}
+
 	return n
 }
 

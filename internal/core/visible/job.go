@@ -14,17 +14,20 @@ func (e Env) With(vars []Var) Env {
 	for _, v := range vars {
 		set[v.Name] = true
 	}
+
 	out := make(Env, 0, len(e)+len(vars))
 	for _, pair := range e {
 		if name, _, _ := strings.Cut(pair, "="); !set[name] {
 			out = append(out, pair)
 		}
 	}
+
 	for _, v := range vars {
 		if !v.Unset {
 			out = append(out, v.Name+"="+v.Value)
 		}
 	}
+
 	return out
 }
 

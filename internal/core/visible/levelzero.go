@@ -26,11 +26,14 @@ func readLevelZero(env Env, m gpu.Machine) ([]*gpu.Device, []Note) {
 	if ordersByAddress(env) {
 		devices = pciOrder(devices)
 	}
+
 	value, set := env.Lookup(name)
 	if !set {
 		return devices, nil
 	}
+
 	r := affinityReader{noter: noter{variable{name, value}, duplicateNotes(env, name)}, env: env, devices: devices}
+
 	return r.readList(), r.notes
 }
 
@@ -55,6 +58,7 @@ func (r *affinityReader) readList() []*gpu.Device {
 		return r.devices
 	}
 	var chosen []*gpu.Device
+
 	for _, entry := range strings.Split(strings.TrimSuffix(r.value, ","), ",") {
 		card, tile, dotted := strings.Cut(entry, ".")
 		n, ok := strtoul(card)
@@ -62,16 +66,19 @@ func (r *affinityReader) readList() []*gpu.Device {
 			r.addNote(codeProgramEnds, "%s is no number; the driver fails on it and shows no GPU", quoteEntry(entry))
 			return nil
 		}
+
 		if n >= uint32(len(r.devices)) {
 			if len(r.devices) > 0 && r.value != noIntelDevice {
 				r.addNote(codeSkipped, "entry %s names no Intel GPU and is skipped; the rest of the list counts", quoteEntry(entry))
 			}
 			continue
 		}
+
 		if d := r.devices[n]; (!dotted || r.showsTile(entry, tile)) && !slices.Contains(chosen, d) {
 			chosen = append(chosen, d)
 		}
 	}
+
 	return slices.DeleteFunc(slices.Clone(r.devices), func(d *gpu.Device) bool { return !slices.Contains(chosen, d) })
 }
 
@@ -88,6 +95,7 @@ func (r *affinityReader) showsTile(entry, tile string) bool {
 		return true
 	}
 	r.addNote(codeUndocumented, "whether entry %s names a tile that exists is not known here", quoteEntry(entry))
+
 	return true
 }
 
@@ -100,6 +108,7 @@ func strtoul(s string) (n uint32, ok bool) {
 	if negative || strings.HasPrefix(s, "+") {
 		s = s[1:]
 	}
+
 	digits, base := "0123456789", 10
 	switch {
 	case len(s) > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') && strings.IndexByte(hexDigits, s[2]) >= 0:
@@ -107,17 +116,21 @@ func strtoul(s string) (n uint32, ok bool) {
 	case strings.HasPrefix(s, "0"):
 		digits, base = "01234567", 8
 	}
+
 	end := strings.IndexFunc(s, func(c rune) bool { return !strings.ContainsRune(digits, c) })
 	if end >= 0 {
 		s = s[:end]
 	}
+
 	v, err := strconv.ParseUint(s, base, 64)
 	if err != nil {
 		return 0, false
 	}
+
 	if negative {
 		v = -v
 	}
+
 	return uint32(v), true
 }
 

@@ -20,10 +20,12 @@ func HiddenDevices(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []
 		if v.vendor == vendor {
 			masks = []mask{given, maskWithin(v.read, env, m, given)}
 		}
+
 		for _, k := range masks {
 			notes = append(notes, k.hideOthers(hidden)...)
 		}
 	}
+
 	return hidden, notes
 }
 
@@ -33,6 +35,7 @@ func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
 	vendor, given, _ := slurmMask(e, m)
 	last := map[gpu.Vendor]mask{}
 	var vendors []gpu.Vendor
+
 	for _, v := range maskReaders() {
 		k := v.read(e, m)
 		if v.vendor == vendor {
@@ -45,6 +48,7 @@ func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
 			last[v.vendor] = k
 		}
 	}
+
 	for _, v := range vendors {
 		if k := last[v]; k.set {
 			for _, c := range k.allowed {
@@ -52,6 +56,7 @@ func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
 			}
 		}
 	}
+
 	return order
 }
 
@@ -87,11 +92,14 @@ func cudaMask(env Env, m gpu.Machine) mask {
 	if len(devices) == 0 {
 		return mask{}
 	}
+
 	if _, _, fails, _ := cudaOrder(env, m); fails {
 		// What is chosen among these devices gets an order with which CUDA starts.
 		env = slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "CUDA_DEVICE_ORDER=") })
 	}
+
 	l := readCUDA(env, m)
+
 	return mask{set: l.set || slices.ContainsFunc(l.notes, Note.Widens), because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
 }
 
@@ -103,13 +111,16 @@ func viewMask(vendor gpu.Vendor, name string, read func(Env, gpu.Machine) View) 
 		if len(k.among) == 0 {
 			return mask{}
 		}
+
 		v := read(env, m)
 		for _, e := range v.Visible {
 			if d, _, ok := m.FindDevice(e.UUID); ok {
 				k.allowed = append(k.allowed, choice{dev: d})
 			}
 		}
+
 		k.notes = v.Notes
+
 		return k
 	}
 }
@@ -124,9 +135,11 @@ func (k mask) hideOthers(hidden map[gpu.UUID]string) []Note {
 		chose := func(id gpu.UUID) bool {
 			return slices.ContainsFunc(k.allowed, func(c choice) bool { return c.uuid() == id })
 		}
+
 		if chose(d.UUID) {
 			continue
 		}
+
 		some := false
 		for _, s := range d.MIG {
 			if chose(s.UUID) {
@@ -135,9 +148,11 @@ func (k mask) hideOthers(hidden map[gpu.UUID]string) []Note {
 				hidden[s.UUID] = why
 			}
 		}
+
 		if !some {
 			hidden[d.UUID] = why
 		}
 	}
+
 	return k.notes
 }

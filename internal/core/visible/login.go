@@ -14,6 +14,7 @@ const loginVariable = "GPUARD_LOGIN"
 func (e Env) LoginVars(vars []Var) []Var {
 	var out []Var
 	var marked []string
+
 	for _, v := range vars {
 		if v.Unset || e.hasAny(v.Name) || strings.ContainsAny(v.Value, " \t\n") {
 			continue
@@ -21,6 +22,7 @@ func (e Env) LoginVars(vars []Var) []Var {
 		out = append(out, v)
 		marked = append(marked, v.Name+"="+v.Value)
 	}
+
 	return append(out, Var{Name: loginVariable, Value: strings.Join(marked, " ")})
 }
 
@@ -31,6 +33,7 @@ func (e Env) LiftLogin() (without Env, gone []Var, touched bool) {
 	if !set {
 		return e, nil, false
 	}
+
 	names := []string{loginVariable}
 	for _, pair := range strings.Fields(mark) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -44,13 +47,16 @@ func (e Env) LiftLogin() (without Env, gone []Var, touched bool) {
 			touched = true
 		}
 	}
+
 	without = slices.DeleteFunc(slices.Clone(e), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return slices.Contains(names, name)
 	})
+
 	for _, name := range names {
 		gone = append(gone, Var{Name: name, Unset: true})
 	}
+
 	return without, gone, touched
 }
 

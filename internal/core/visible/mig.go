@@ -27,11 +27,13 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 				notes = append(notes, Note{codeNoSlice, fmt.Sprintf("GPU %d is in MIG mode and has no MIG devices, so no program can use it", c.dev.Index)})
 				continue
 			}
+
 			c.mig = slice
 			text := fmt.Sprintf("GPU %d is split into %d MIG devices: a program sees one of them, most likely %s, never the whole GPU", c.dev.Index, len(c.dev.MIG), slice.UUID)
 			if len(c.dev.MIG) == 1 {
 				text = fmt.Sprintf("of GPU %d a program sees the MIG device %s, never the whole GPU", c.dev.Index, slice.UUID)
 			}
+
 			notes = append(notes, Note{codeFirstSlice, text})
 		}
 		if c.mig != nil && first < 0 {
@@ -39,13 +41,16 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 		}
 		seen = append(seen, c)
 	}
+
 	if first < 0 || len(seen) == 1 {
 		return seen, notes
 	}
+
 	notes = append(notes, Note{codeOneSlice, fmt.Sprintf("a program sees one MIG device and nothing else: of the %d chosen, %s; newer drivers may show more", len(seen), seen[first].mig.UUID)})
 	if slices.ContainsFunc(seen, func(c choice) bool { return c.mig == nil }) {
 		notes = append(notes, Note{codeUndocumented, "whole GPUs together with MIG devices: not documented, drivers may differ"})
 	}
+
 	return seen[first : first+1], notes
 }
 
@@ -66,5 +71,6 @@ func inIndexOrder(d *gpu.Device) []*gpu.MIGDevice {
 	slices.SortFunc(order, func(a, b *gpu.MIGDevice) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
+
 	return order
 }

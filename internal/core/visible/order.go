@@ -26,10 +26,13 @@ func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed, fails bo
 	default:
 		return devices, false, true, append(notes, v.newNote(codeOrder, "CUDA does not start with this value: no GPU is visible; write PCI_BUS_ID or FASTEST_FIRST, or unset it"))
 	}
+
 	if haveSameModel(devices) {
 		return devices, false, false, notes
 	}
+
 	slices.SortStableFunc(devices, compareSpeed(devices))
+
 	return devices, true, false, notes
 }
 
@@ -50,9 +53,11 @@ func pciOrder(devices []*gpu.Device) []*gpu.Device {
 		}
 		address[d] = a
 	}
+
 	slices.SortStableFunc(out, func(a, b *gpu.Device) int {
 		return cmp.Or(cmp.Compare(address[a], address[b]), cmp.Compare(a.Index, b.Index))
 	})
+
 	return out
 }
 
@@ -62,7 +67,9 @@ func pciNumber(s string) (uint64, bool) {
 	if len(fields) != 4 {
 		return 0, false
 	}
+
 	var n uint64
+
 	for i, bits := range []int{32, 8, 8, 4} {
 		v, err := strconv.ParseUint(fields[i], 16, bits)
 		if err != nil {
@@ -70,6 +77,7 @@ func pciNumber(s string) (uint64, bool) {
 		}
 		n = n<<bits | v
 	}
+
 	return n, true
 }
 

@@ -28,7 +28,9 @@ func readROCR(env Env, m gpu.Machine) (chosen []*gpu.Device, notes []Note, set b
 	if !set {
 		return devices, nil, false
 	}
+
 	r := rocrReader{noter: noter{variable{rocrVariable, value}, duplicateNotes(env, rocrVariable)}, devices: devices}
+
 	return r.readList(), r.notes, true
 }
 
@@ -42,28 +44,35 @@ func (r *rocrReader) readList() []*gpu.Device {
 		r.addNote(codeEmpty, "no AMD GPU is visible")
 		return nil
 	}
+
 	// The runtime reads pieces that end in a comma, so that nothing follows the last comma.
 	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
 	var chosen []*gpu.Device
+
 	for i, entry := range tokens {
 		if i == len(r.devices) {
 			r.addNote(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), droppedEntries(tokens, i-1))
 			break
 		}
+
 		if strings.Trim(entry, blanks) == "" {
 			r.addNote(codeProgramEnds, "an empty entry ends the program when it starts ROCm, or leaves it without a GPU")
 			return nil
 		}
+
 		d := r.readDevice(tokens, i)
 		if d == nil {
 			break
 		}
+
 		if slices.Contains(chosen, d) {
 			r.addNote(codeDuplicate, "AMD GPU %d is named twice (entry %s), which ends the list%s", d.Index, quoteEntry(entry), droppedEntries(tokens, i))
 			break
 		}
+
 		chosen = append(chosen, d)
 	}
+
 	return chosen
 }
 
@@ -72,6 +81,7 @@ func (r *rocrReader) readDevice(tokens []string, i int) *gpu.Device {
 	if entry[0] == 'G' {
 		return r.readIdentifier(tokens, i, entry)
 	}
+
 	n, ok := strtol(entry)
 	switch {
 	case ok:
@@ -85,6 +95,7 @@ func (r *rocrReader) readDevice(tokens []string, i int) *gpu.Device {
 		r.addNote(codeNotNumber, "%s is no number and ends the list%s", quoteEntry(tokens[i]), droppedEntries(tokens, i))
 		return nil
 	}
+
 	decimal, err := strconv.ParseInt(entry, 10, 64)
 	exact, large := strconv.ParseInt(entry, 0, 64)
 	switch {
@@ -93,12 +104,14 @@ func (r *rocrReader) readDevice(tokens []string, i int) *gpu.Device {
 	case err == nil && decimal != exact:
 		r.addNote(codeBase, "%s is read as %d: with 0 before it a number has base 8", quoteEntry(tokens[i]), n)
 	}
+
 	if n < 0 || int(n) >= len(r.devices) {
 		if n != -1 || droppedEntries(tokens, i) != "" {
 			r.addNote(codeIndex, "entry %s is no valid number (AMD GPUs here: %d) and ends the list%s", quoteEntry(tokens[i]), len(r.devices), droppedEntries(tokens, i))
 		}
 		return nil
 	}
+
 	return r.devices[n]
 }
 
@@ -120,6 +133,7 @@ func (r *rocrReader) readIdentifier(tokens []string, i int, entry string) *gpu.D
 	default:
 		return found[0]
 	}
+
 	return nil
 }
 
@@ -139,6 +153,7 @@ func strtol(s string) (n int32, ok bool) {
 	if len(s)-len(digits) > 1 {
 		return 0, false
 	}
+
 	base := 10
 	switch {
 	case len(digits) > 2 && (strings.HasPrefix(digits, "0x") || strings.HasPrefix(digits, "0X")):
@@ -151,9 +166,11 @@ func strtol(s string) (n int32, ok bool) {
 	if base == 16 {
 		allowed = hexDigits
 	}
+
 	if digits == "" || strings.Trim(digits, allowed) != "" {
 		return 0, false
 	}
+
 	// Only too large numbers fail, and they saturate.
 	v, _ := strconv.ParseUint(digits, base, 64)
 	negative := strings.HasPrefix(s, "-")
@@ -167,6 +184,7 @@ func strtol(s string) (n int32, ok bool) {
 		// The lower half of the largest.
 		return -1, true
 	}
+
 	return int32(v), true
 }
 
@@ -175,5 +193,6 @@ func rocrMask(env Env, m gpu.Machine) mask {
 	devices := indexOrder(devicesOf(m, gpu.AMD))
 	chosen, notes, set := readROCR(env, m)
 	value, _ := env.Lookup(rocrVariable)
+
 	return mask{set: set && len(devices) > 0, because: variable{rocrVariable, value}.String(), among: devices, allowed: wholeChoices(chosen), notes: notes}
 }

@@ -31,14 +31,17 @@ func slurmMask(env Env, m gpu.Machine) (gpu.Vendor, mask, []Note) {
 		// Identifiers are absolute; with MIG the numbers of the job count slices, not GPUs.
 		return "", mask{}, nil
 	}
+
 	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
 		if value, _ := env.Lookup(name); value != "" {
 			return slurmList(variable{name, value}, slurmDevices(env, m))
 		}
 	}
+
 	if env.hasAny("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "SLURM_GPUS", "SLURM_GPUS_ON_NODE") {
 		return "", mask{}, nil
 	}
+
 	return "", mask{}, []Note{{codeSlurm, "this Slurm job has no GPU variables: it was probably given no GPU (ask with sbatch --gpus=1), yet nothing hides the GPUs of this machine from it"}}
 }
 
@@ -47,10 +50,12 @@ func slurmList(v variable, devices []*gpu.Device) (gpu.Vendor, mask, []Note) {
 	if ok && len(devices) > 0 && len(devices) <= len(numbers) {
 		return "", mask{}, nil
 	}
+
 	given, all := devicesByIndex(devices, numbers)
 	if !ok || !all {
 		return "", mask{}, []Note{v.newNote(codeSlurmList, "this list of the Slurm job does not fit the GPUs of this machine; it is not applied")}
 	}
+
 	return given[0].Vendor, mask{set: true, because: v.String(), among: devices, allowed: wholeChoices(given)}, nil
 }
 
@@ -62,16 +67,21 @@ func maskWithin(read func(Env, gpu.Machine) mask, env Env, m gpu.Machine, given 
 	for _, c := range given.allowed {
 		part.Devices = append(part.Devices, *c.dev)
 	}
+
 	inside := func(c choice) bool {
 		return slices.ContainsFunc(given.allowed, func(g choice) bool { return g.dev == c.dev })
 	}
+
 	if len(own.allowed) == 0 || slices.ContainsFunc(own.allowed, func(c choice) bool { return !inside(c) }) {
 		own = read(env, part)
 	}
+
 	own.among = nil
+
 	for _, c := range given.allowed {
 		own.among = append(own.among, c.dev)
 	}
+
 	return own
 }
 
@@ -112,11 +122,13 @@ func slurmNumbers(value string) ([]int, bool) {
 		if !dash {
 			high = low
 		}
+
 		a, err := strconv.ParseUint(low, 10, 10)
 		b, err2 := strconv.ParseUint(high, 10, 10)
 		if err != nil || err2 != nil || b < a {
 			return nil, false
 		}
+
 		for n := a; n <= b; n++ {
 			if !slices.Contains(out, int(n)) {
 				out = append(out, int(n))

@@ -18,14 +18,17 @@ func SYCL(env Env, m gpu.Machine) View {
 	const name = "ONEAPI_DEVICE_SELECTOR"
 	backends := syclBackends(env, m)
 	var notes []Note
+
 	for _, b := range backends {
 		notes = append(notes, b.notes...)
 	}
+
 	value, set := env.Lookup(name)
 	r := selectorReader{noter: noter{variable{name, value}, duplicateNotes(env, name)}}
 	if old, also := env.Lookup("SYCL_DEVICE_FILTER"); also {
 		notes = append(notes, variable{"SYCL_DEVICE_FILTER", old}.newNote(codeOtherName, "%s has replaced it; only older runtimes read it; write %s=backend:devices instead", name, name))
 	}
+
 	keep := func(string, int) bool { return true }
 	switch {
 	case set && strings.TrimSpace(value) == "":
@@ -34,7 +37,9 @@ func SYCL(env Env, m gpu.Machine) View {
 	case set:
 		keep = r.parseTerms()
 	}
+
 	var chosen []choice
+
 	for _, b := range backends {
 		for i, c := range b.devices {
 			if keep(b.name, i) {
@@ -42,6 +47,7 @@ func SYCL(env Env, m gpu.Machine) View {
 			}
 		}
 	}
+
 	return newView("sycl", chosen, append(notes, r.notes...))
 }
 
@@ -60,6 +66,7 @@ func syclBackends(env Env, m gpu.Machine) []syclBackend {
 		hip := readHIP(env, m)
 		out = append(out, syclBackend{"hip", wholeChoices(hip.chosen), append(hip.below, hip.notes...)})
 	}
+
 	return out
 }
 
@@ -96,17 +103,21 @@ func (r *selectorReader) parseTerms() func(backend string, index int) bool {
 		if problem == "" && !t.discard && len(terms) > 0 && terms[len(terms)-1].discard {
 			problem = "comes after a term with !, which must be last"
 		}
+
 		if problem != "" {
 			r.addNote(codeSelector, "the term %s %s, so the program fails", quoteEntry(text), problem)
 			return func(string, int) bool { return false }
 		}
+
 		if t.discard && strings.Contains(text, ".") {
 			r.addNote(codeUndocumented, "the term %s takes away tiles; how many a card has is not known here, so it is shown", quoteEntry(text))
 		}
+
 		terms = append(terms, t)
 	}
 	return func(backend string, index int) bool {
 		matches := func(t selectorTerm) bool { return t.matchesDevice(backend, index) }
+
 		// If all terms begin with !, they remove from all devices.
 		accepted := terms[0].discard
 		for _, t := range terms {
@@ -115,6 +126,7 @@ func (r *selectorReader) parseTerms() func(backend string, index int) bool {
 			}
 			accepted = accepted || !t.discard && matches(t)
 		}
+
 		return accepted
 	}
 }
@@ -130,12 +142,15 @@ func parseTerm(text string) (t selectorTerm, problem string) {
 	case !slices.Contains([]string{"*", "level_zero", "opencl", "cuda", "hip", "native_cpu"}, fields[0]):
 		return t, "names a backend that does not exist"
 	}
+
 	t.backend, t.devices = fields[0], strings.Split(fields[1], ",")
+
 	for _, d := range t.devices {
 		if !selectsDevice(d) {
 			return t, "names no kind of device and no number"
 		}
 	}
+
 	return t, ""
 }
 

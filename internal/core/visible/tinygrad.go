@@ -20,6 +20,7 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	if vendor == gpu.NVIDIA && usesCUDABackend(env, minor) {
 		return tinygradCUDA(env, m)
 	}
+
 	devices := indexOrder(devicesOf(m, vendor))
 	name := "DEV"
 	switch {
@@ -31,14 +32,17 @@ func Tinygrad(env Env, m gpu.Machine, vendor gpu.Vendor, version string) View {
 	case minor == 12:
 		name = "HCQ_VISIBLE_DEVICES"
 	}
+
 	value, _ := env.Lookup(name)
 	r := tinygradReader{noter{variable{name, value}, duplicateNotes(env, name)}, devices}
 	if minor >= 13 {
 		value = r.targetNumbers(env, vendor)
 	}
+
 	if minor >= 12 && env.hasAny(cudaVariable, "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "VISIBLE_DEVICES") {
 		r.notes = append(r.notes, Note{codeOtherName, "tinygrad's own drivers, NV and AMD, open GPUs themselves and read " + name + " only; the vendors' variables do not restrict it"})
 	}
+
 	return newView("tinygrad", wholeChoices(r.readList(value, minor >= 13)), r.notes)
 }
 
@@ -61,6 +65,7 @@ func tinygradCUDA(env Env, m gpu.Machine) View {
 	if readTarget(value).numbers != "" {
 		r.addNote(codeUndocumented, "whether tinygrad reads the numbers with its CUDA backend is not known; they are taken to say nothing")
 	}
+
 	return newView("tinygrad", chosen, r.notes)
 }
 
@@ -78,10 +83,12 @@ func tinygradMinor(version string) int {
 	if len(parts) < 2 || parts[0] != "0" {
 		return newest
 	}
+
 	n, err := strconv.Atoi(parts[1])
 	if err != nil || n < 0 {
 		return newest
 	}
+
 	return n
 }
 
@@ -99,11 +106,13 @@ func readTarget(value string) tinygradTarget {
 	if !plus {
 		before, after = "", value
 	}
+
 	t.device, t.renderer, _ = strings.Cut(after, ":")
 	t.adapter = before
 	if i := strings.LastIndex(before, ":") + 1; len(before) > i && before[i] >= '0' && before[i] <= '9' {
 		t.adapter, t.numbers = before[:i], before[i:]
 	}
+
 	return t
 }
 
@@ -113,10 +122,12 @@ func (t tinygradTarget) String() string {
 	if out != "" {
 		out += "+"
 	}
+
 	out += t.device
 	if t.renderer != "" {
 		out += ":" + t.renderer
 	}
+
 	return out
 }
 
@@ -128,6 +139,7 @@ func (r *tinygradReader) targetNumbers(env Env, vendor gpu.Vendor) string {
 		r.devices = nil
 		return ""
 	}
+
 	for _, name := range []string{"NV", "AMD", "CUDA"} {
 		if t.device == "" && isOne(env, name) {
 			r.notes = append(r.notes, Note{codeProgramEnds, name + "=1: tinygrad fails on this older way to choose a backend; write DEV=" + name})
@@ -135,9 +147,11 @@ func (r *tinygradReader) targetNumbers(env Env, vendor gpu.Vendor) string {
 			return ""
 		}
 	}
+
 	if backend := tinygradBackend(vendor); backend == "" || !strings.EqualFold(t.device, backend) {
 		return ""
 	}
+
 	return t.numbers
 }
 
@@ -176,9 +190,11 @@ func (r *tinygradReader) readList(value string, ranges bool) []*gpu.Device {
 			numbers = append(numbers, n)
 		}
 	}
+
 	if len(numbers) == 0 {
 		return r.devices
 	}
+
 	return r.pickNumbers(numbers)
 }
 

@@ -181,6 +181,7 @@ func truncateText(s string) string {
 	if len(runes) <= most {
 		return s
 	}
+
 	return string(runes[:most]) + "…"
 }
 
@@ -199,5 +200,6 @@ func droppedEntries(tokens []string, i int) string {
 	case len(names) > 8:
 		names = append(names[:8], "…")
 	}
+
 	return "; dropped with it: " + strings.Join(names, ", ")
 }

@@ -34,6 +34,7 @@ func TargetVars(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 	for _, t := range targets {
 		by[t.Vendor] = append(by[t.Vendor], t)
 	}
+
 	hide := func(v gpu.Vendor) bool { return len(targets) == 0 || len(devicesOf(m, v)) > 0 }
 	nvidia, amd := by[gpu.NVIDIA], by[gpu.AMD]
 	if ids == job.AutoIDs && !hasSureNumbers(m) {
@@ -49,8 +50,10 @@ func TargetVars(targets []Target, ids job.IDs, m gpu.Machine) []Var {
 		// ROCm stops a list at an invalid number, so -1 is "none" (ROCm/ROCR-Runtime amd_filter_device.cpp).
 		out = append(out, Var{Name: "ROCR_VISIBLE_DEVICES", Value: "-1"}, Var{Name: "HIP_VISIBLE_DEVICES", Value: "-1"}, Var{Name: "GPU_DEVICE_ORDINAL", Value: "-1"})
 	}
+
 	out = append(out, writeIntel(by[gpu.Intel], hide(gpu.Intel), len(targets) == 0)...)
 	out = append(out, writeAscend(by[gpu.Ascend], hide(gpu.Ascend))...)
+
 	// tinygrad reads these before, or instead of, the vendors' variables; no value suits all its versions. Without them
 	// its own drivers from 0.12 on open every GPU, since they read none of the variables written here.
 	return append(out, Var{Name: "VISIBLE_DEVICES", Unset: true}, Var{Name: "HCQ_VISIBLE_DEVICES", Unset: true})
@@ -66,11 +69,13 @@ func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 		dev := t.valueForJob(targets)
 		out = append(out, Var{Name: "DEV", Value: dev, Unset: dev == ""})
 	}
+
 	out = append(out, writeJAX(env, len(targets) == 0)...)
 	if mujoco, given := env.Lookup(mujocoVariable); given && mujoco != "" {
 		// Without it MuJoCo draws on the device that the list of CUDA shows first (google-deepmind/mujoco: python/mujoco/egl/__init__.py).
 		out = append(out, Var{Name: mujocoVariable, Unset: true})
 	}
+
 	return append(out, containerVars(env, out)...)
 }
 
@@ -86,11 +91,13 @@ func writeJAX(env Env, none bool) []Var {
 	if none {
 		return []Var{{Name: jaxVariable, Value: "cpu"}}
 	}
+
 	platforms, _ := env.Lookup(jaxVariable)
 	given, isJob := env.Lookup("GPUARD_GPUS")
 	if platforms == "cpu" && isJob && given == "" {
 		return []Var{{Name: jaxVariable, Unset: true}}
 	}
+
 	return nil
 }
 
@@ -114,6 +121,7 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 	of := func(backend string) []Target {
 		return slices.DeleteFunc(slices.Clone(targets), func(d Target) bool { return tinygradBackend(d.Vendor) != backend })
 	}
+
 	backend := strings.ToUpper(t.device)
 	mine := of(backend)
 	switch {
@@ -126,6 +134,7 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 		backend = tinygradBackend(targets[0].Vendor)
 		mine, t = of(backend), tinygradTarget{device: backend}
 	}
+
 	switch {
 	case backend == "":
 		return ""
@@ -133,7 +142,9 @@ func (t tinygradTarget) valueForJob(targets []Target) string {
 		// Tinygrad's own driver has no MIG devices.
 		return "CUDA"
 	}
+
 	t.numbers = indexList(mine)
+
 	return t.String()
 }
 
@@ -153,11 +164,13 @@ func writeNVIDIA(targets []Target, ids job.IDs, hide bool) []Var {
 		}
 		return out
 	}
+
 	uuids, numbers := uuidList(targets), indexList(targets)
 	value := numbers
 	if ids == job.UUIDs || slices.ContainsFunc(targets, func(t Target) bool { return t.MIG }) {
 		value = uuids
 	}
+
 	return []Var{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: cudaVariable, Value: value}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: uuids}}
 }
 
@@ -169,14 +182,17 @@ func writeAMD(targets []Target, ids job.IDs, cuda bool) []Var {
 	if ids == job.UUIDs && !slices.ContainsFunc(targets, func(t Target) bool { return !isROCmUUID(string(t.UUID)) }) {
 		value = uuidList(targets)
 	}
+
 	out := []Var{{Name: "ROCR_VISIBLE_DEVICES", Value: value}, {Name: "GPU_DEVICE_ORDINAL", Unset: true}}
 	if !cuda {
 		return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Unset: true}, Var{Name: cudaVariable, Unset: true})
 	}
+
 	own := make([]Target, len(targets))
 	for i := range own {
 		own[i].Index = i
 	}
+
 	return append(out, Var{Name: "HIP_VISIBLE_DEVICES", Value: indexList(own)})
 }
 
@@ -213,6 +229,7 @@ func writeAscend(targets []Target, hide bool) []Var {
 	}
 	sorted := slices.Clone(targets)
 	slices.SortFunc(sorted, func(a, b Target) int { return a.Index - b.Index })
+
 	return []Var{{Name: "ASCEND_RT_VISIBLE_DEVICES", Value: indexList(sorted)}, {Name: "ASCEND_DEVICE_ID", Unset: true}}
 }
 

@@ -29,12 +29,15 @@ func AllowedCPUs() ([]int, error) {
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
 		return nil, os.NewSyscallError("sched_getaffinity", err)
 	}
+
 	var cpus []int
+
 	for n := range 1 << 13 {
 		if set.IsSet(n) {
 			cpus = append(cpus, n)
 		}
 	}
+
 	return cpus, nil
 }
 
@@ -53,6 +56,7 @@ func BindThread(cpus []int, node int) error {
 	if node >= 0 && memoryPolicy() == unix.MPOL_DEFAULT {
 		errs = append(errs, preferNode(node))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -65,6 +69,7 @@ func CallBound(cpus []int, node int, start func() error) error {
 	if err != nil {
 		return start()
 	}
+
 	memory := memoryPolicy()
 	_ = BindThread(cpus, node)
 	defer func() {
@@ -73,6 +78,7 @@ func CallBound(cpus []int, node int, start func() error) error {
 			_ = preferNode(-1)
 		}
 	}()
+
 	return start()
 }
 
@@ -93,15 +99,19 @@ func preferNode(node int) error {
 		}
 		return nil
 	}
+
 	const most, word = 1024, 64
 	var mask [most / word]uint64
 	if node >= most {
 		return os.NewSyscallError("set_mempolicy", unix.EINVAL)
 	}
+
 	mask[node/word] = 1 << (node % word)
+
 	// The kernel reads one bit less than the given number.
 	if _, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, unix.MPOL_PREFERRED, uintptr(unsafe.Pointer(&mask)), most+1); errno != 0 {
 		return os.NewSyscallError("set_mempolicy", errno)
 	}
+
 	return nil
 }

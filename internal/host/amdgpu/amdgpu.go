@@ -42,6 +42,7 @@ func New(root string, options ...Option) *Driver {
 		option(d)
 	}
 	d.turn <- struct{}{}
+
 	return d
 }
 
@@ -59,12 +60,14 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	limit := d.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
+
 	select {
 	case <-d.turn:
 		defer func() { d.turn <- struct{}{} }()
 	case <-ctx.Done():
 		return gpu.Machine{}, noAnswerError(ctx, "an earlier reading", limit)
 	}
+
 	taken := time.Now()
 	found, ok := runBounded(ctx, d, "devices", func() foundDevices { return d.findDevices(what) })
 	if !ok {
@@ -73,29 +76,37 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	if len(found.cards) == 0 {
 		return gpu.Machine{}, found.none
 	}
+
 	m := gpu.Machine{Taken: taken, Driver: found.version, Source: "amdgpu", Problems: found.problems}
 	users := d.listProcesses(ctx, found.cards, what)
+
 	for i, a := range d.readDevices(ctx, found.cards, what, limit) {
 		m.Stuck = m.Stuck || a.device.Problem == noAnswerText(limit)
 		a.device.Links = found.linksOf(i)
 		m.Devices = append(m.Devices, a.device)
+
 		for _, p := range a.problems {
 			m.Problems = append(m.Problems, fmt.Sprintf("AMD GPU %d: %s", i, p))
 		}
 	}
+
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, noAnswerError(ctx, "", limit)
 	}
+
 	got := <-users
 	m.Processes = got.list
 	if got.late {
 		found.unlisted = "cannot list the processes: " + noAnswerText(limit)
 		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
 	}
+
 	for i := range m.Devices {
 		m.Devices[i].Unlisted = found.unlisted
 	}
+
 	m.DropImplausible()
+
 	return m, nil
 }
 
@@ -113,17 +124,20 @@ func runBounded[T any](ctx context.Context, d *Driver, name string, f func() T) 
 	if !d.beginRead(name) {
 		return result, false
 	}
+
 	done := make(chan T, 1)
 	go func() {
 		v := f()
 		d.endRead(name)
 		done <- v
 	}()
+
 	select {
 	case v := <-done:
 		return v, true
 	case <-ctx.Done():
 	}
+
 	select {
 	// F may have returned as ctx ended.
 	case v := <-done:
@@ -139,7 +153,9 @@ func (d *Driver) beginRead(name string) bool {
 	if d.busy[name] {
 		return false
 	}
+
 	d.busy[name] = true
+
 	return true
 }
 
@@ -159,10 +175,13 @@ type deviceAnswer struct {
 func (d *Driver) readDevices(ctx context.Context, cards []card, what gpu.What, limit time.Duration) []deviceAnswer {
 	answers := make([]deviceAnswer, len(cards))
 	var wait sync.WaitGroup
+
 	for i := range cards {
 		wait.Go(func() { answers[i] = d.readDevice(ctx, cards[i], what, limit) })
 	}
+
 	wait.Wait()
+
 	return answers
 }
 
@@ -179,13 +198,16 @@ func (d *Driver) readDevice(ctx context.Context, c card, what gpu.What, limit ti
 		}
 		return true
 	})
+
 	a := *said.Load()
 	if !ok {
 		a.device.Problem = noAnswerText(limit)
 	}
+
 	if a.device.Problem != "" {
 		a.problems = append([]string{a.device.Problem}, a.problems...)
 	}
+
 	return a
 }
 
@@ -206,5 +228,6 @@ func (d *Driver) listProcesses(ctx context.Context, cards []card, what gpu.What)
 		list, ok := runBounded(ctx, d, "processes", func() []gpu.Process { return d.findProcesses(cards) })
 		told <- deviceProcesses{list, !ok}
 	}()
+
 	return told
 }

@@ -26,27 +26,33 @@ func (f fileReader) renderClients(cards []card) []gpu.Process {
 			owner[c.device.PCI] = c.device.UUID
 		}
 	}
+
 	seen := map[string]bool{}
 	var out []gpu.Process
+
 	for _, name := range f.listNames("proc") {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
+
 		sums := map[gpu.UUID]drmClient{}
 		for _, c := range f.openClients(name) {
 			uuid, ours := owner[c.pci]
 			if !ours || c.memory == 0 || seen[c.pci+" "+c.id] {
 				continue
 			}
+
 			seen[c.pci+" "+c.id] = c.id != ""
 			sum := sums[uuid]
 			sums[uuid] = drmClient{memory: sum.memory + c.memory, graphics: sum.graphics || c.graphics, compute: sum.compute || c.compute}
 		}
+
 		for uuid, c := range sums {
 			out = append(out, gpu.Process{PID: pid, GPU: uuid, Memory: new(c.memory), Kind: c.processKind()})
 		}
 	}
+
 	return out
 }
 
@@ -69,10 +75,12 @@ func (f fileReader) openClients(pid string) []drmClient {
 		if err != nil || !strings.HasPrefix(target, "/dev/dri/") {
 			continue
 		}
+
 		text, err := f.readText("proc", pid, "fdinfo", fd)
 		if err != nil {
 			continue
 		}
+
 		if c, ok := parseClient(text); ok {
 			out = append(out, c)
 		}
@@ -87,9 +95,11 @@ func parseClient(text string) (drmClient, bool) {
 			values[key] = strings.TrimSpace(value)
 		}
 	}
+
 	if values["drm-driver"] != "amdgpu" {
 		return drmClient{}, false
 	}
+
 	c := drmClient{pci: values["drm-pdev"], id: values["drm-client-id"]}
 	for _, key := range []string{"drm-resident-vram", "drm-memory-vram"} {
 		// The second is amdgpu's older name.
@@ -98,7 +108,9 @@ func parseClient(text string) (drmClient, bool) {
 			break
 		}
 	}
+
 	c.graphics, c.compute = hasWorked(values["drm-engine-gfx"]), hasWorked(values["drm-engine-compute"])
+
 	return c, true
 }
 
@@ -116,5 +128,6 @@ func parseAmount(text string) (gpu.Bytes, bool) {
 	if err != nil || scale == 0 || n > maxMemory/scale {
 		return 0, false
 	}
+
 	return gpu.Bytes(n * scale), true
 }

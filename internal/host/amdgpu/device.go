@@ -22,13 +22,16 @@ func (r *deviceReader) readingParts(machine fileReader, what gpu.What) []func() 
 	if r.card.dir == "" || strings.Contains(r.device.Problem, "lost") {
 		return nil
 	}
+
 	out := []func(){func() { r.readIdentity(machine) }}
 	if what&gpu.Load != 0 {
 		out = append(out, r.readMemory, r.readLoad)
 	}
+
 	if what&gpu.Health != 0 {
 		out = append(out, r.readHealth)
 	}
+
 	return out
 }
 
@@ -46,11 +49,13 @@ func (r *deviceReader) readNumber(most int64, parts ...string) *int64 {
 		}
 		return nil
 	}
+
 	n, err := parseWholeNumber(text, most)
 	if err != nil {
 		r.addProblem(filepath.Join(parts...), prose.Clean(err.Error()))
 		return nil
 	}
+
 	return &n
 }
 
@@ -81,13 +86,16 @@ func (r *deviceReader) readIdentity(machine fileReader) {
 	if d.Name == "" {
 		d.Name = machine.marketingName(code, strings.TrimPrefix(r.readShort("revision"), "0x"))
 	}
+
 	if d.Name == "" {
 		d.Name = strings.TrimSpace("AMD GPU " + prose.Clean(code))
 	}
+
 	if r.card.portion {
 		d.MemoryTotal = r.partitionMemory(machine)
 		return
 	}
+
 	d.MemoryTotal = r.readBytes("mem_info_vram_total")
 }
 
@@ -101,6 +109,7 @@ func (f fileReader) marketingName(device, revision string) string {
 		if err != nil {
 			continue
 		}
+
 		for line := range strings.Lines(text) {
 			fields := strings.SplitN(line, ",", 3)
 			if len(fields) == 3 && strings.EqualFold(fields[0], device) && strings.EqualFold(strings.TrimSpace(fields[1]), revision) {
@@ -122,9 +131,11 @@ func (r *deviceReader) partitionMemory(machine fileReader) *gpu.Bytes {
 			sum += int64(p["size_in_bytes"] & (1<<56 - 1))
 		}
 	}
+
 	if sum == 0 || sum > maxMemory {
 		return nil
 	}
+
 	return new(gpu.Bytes(sum))
 }
 
@@ -152,6 +163,7 @@ func (r *deviceReader) readLoad() {
 			d.Utilization = new(float64(*n) / 100)
 		}
 	}
+
 	for _, entry := range r.listNames("hwmon") {
 		if r.readShort("hwmon", entry, "name") == "amdgpu" {
 			r.readSensors(filepath.Join("hwmon", entry))
@@ -165,6 +177,7 @@ func (r *deviceReader) readLoad() {
 func (r *deviceReader) readSensors(dir string) {
 	d := &r.device
 	r.readTemperatures(dir)
+
 	for _, name := range []string{"power1_average", "power1_input"} {
 		// Boards have one of the two.
 		if n := r.readNumber(1e12, dir, name); n != nil {
@@ -172,9 +185,11 @@ func (r *deviceReader) readSensors(dir string) {
 			break
 		}
 	}
+
 	if n := r.readNumber(1e12, dir, "power1_cap"); n != nil && *n > 0 {
 		d.PowerLimit = new(float64(*n) / 1e6)
 	}
+
 	d.ClockSM = r.readScaled(1e6, dir, "freq1_input")
 	d.ClockMemory = r.readScaled(1e6, dir, "freq2_input")
 }
@@ -190,19 +205,23 @@ func (r *deviceReader) readTemperatures(dir string) {
 		if now == nil {
 			continue
 		}
+
 		critical := r.readScaled(1000, dir, file("_crit"))
 		if critical != nil && *critical <= 0 {
 			critical = nil
 		}
+
 		rank := map[string]int{"edge": 0, "": 1, "junction": 2}
 		order, known := rank[r.readShort(dir, file("_label"))]
 		if !known {
 			// "mem".
 			order = 3
 		}
+
 		if order < shown {
 			shown, d.Temperature, d.TempSlowdown = order, now, critical
 		}
+
 		if critical != nil && (d.TempMargin == nil || *critical-*now < *d.TempMargin) {
 			d.TempMargin = new(*critical - *now)
 		}
@@ -221,13 +240,16 @@ func (r *deviceReader) readHealth() {
 			}
 			continue
 		}
+
 		counts := parseProperties(strings.ReplaceAll(text, ":", " "))
 		if n, ok := counts["ue"]; ok {
 			d.ECC, d.ECCUncorrected = new(true), new(int64(n&(1<<62-1)))
 		}
+
 		if n, ok := counts["ce"]; ok {
 			d.ECC, d.ECCCorrected = new(true), new(int64(n&(1<<62-1)))
 		}
+
 		break
 	}
 	if text, err := r.readText("ras", "gpu_vram_bad_pages"); err == nil {

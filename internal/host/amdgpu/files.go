@@ -46,9 +46,11 @@ func (f fileReader) listNames(parts ...string) []string {
 	if err != nil {
 		return nil
 	}
+
 	defer d.Close()
 	names, _ := d.Readdirnames(-1)
 	slices.Sort(names)
+
 	return names
 }
 
@@ -104,6 +106,7 @@ func parseWholeNumber(text string, most int64) (int64, error) {
 	if n < 0 || n > most {
 		return 0, fmt.Errorf("%d is outside 0 to %d", n, most)
 	}
+
 	return n, nil
 }
 

@@ -72,30 +72,37 @@ func (d *Driver) findDevices(what gpu.What) foundDevices {
 			hidden++
 		}
 	}
+
 	setUUIDs(out.cards)
 	compute := len(out.cards)
 	if hidden == 0 {
 		out.cards = append(out.cards, d.graphicsOnlyCards(out.cards)...)
 	}
+
 	if len(out.cards) == 0 {
 		out.none = d.noDeviceError(hidden)
 		return out
 	}
+
 	for i := range out.cards {
 		out.cards[i].device.Index = i
 	}
+
 	out.version = d.driverVersion()
 	if hidden > 0 {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
+
 	if what&gpu.Processes != 0 && d.isNestedNamespace() && len(d.listNames(processFolder)) > 0 {
 		out.unlisted = "cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine"
 		out.problems = append(out.problems, "AMD GPUs: "+out.unlisted)
 	}
+
 	out.problems = append(out.problems, d.deniedReasons(out.cards[:compute])...)
 	if what&gpu.Links != 0 {
 		out.ways = d.readLinks(out.cards)
 	}
+
 	return out
 }
 
@@ -128,36 +135,43 @@ func (f fileReader) readNode(node string) (card, nodeState) {
 	if err != nil || id == "0" || id == "" {
 		return card{}, isProcessor
 	}
+
 	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + prose.Clean(shortenText(id)))}}
 	text, err := f.readText(nodeFolder, node, "properties")
 	if err != nil {
 		c.device.Problem = fmt.Sprintf("cannot read KFD node %s: %s", node, errorReason(err))
 		return c, isCard
 	}
+
 	c.props = parseProperties(text)
 	bus, known := c.props["location_id"]
 	if !known {
 		c.device.Problem = fmt.Sprintf("KFD node %s does not say where its GPU is", node)
 		return c, isCard
 	}
+
 	// The lower half is bus, device and function; the highest four bits are the partition (kfd_topology_add_device).
 	c.setAddress(f, fmt.Sprintf("%04x:%02x:%02x.%x", c.props["domain"]&0xffffffff, bus>>8&0xff, bus>>3&0x1f, bus&7))
 	if minor := c.props["drm_render_minor"]; minor > 0 && minor < 1<<20 {
 		c.device.Minor = new(int(minor))
+
 		// A GPU with a render node that is missing or filtered is not given to this container or job.
 		if err := f.checkUsable(c.renderNode()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {
 			return c, isHidden
 		}
 	}
+
 	if target := targetName(c.props["gfx_target_version"]); target != "" {
 		c.device.Extra = map[string]json.RawMessage{"gfx_target": json.RawMessage(strconv.Quote(target))}
 		if compat.IsIntegrated(target) {
 			c.device.Integrated = new(true)
 		}
 	}
+
 	if mhz := c.props["max_engine_clk_fcompute"]; mhz > 0 && mhz < 1e5 {
 		c.device.ClockSMMax = new(int(mhz))
 	}
+
 	return c, isCard
 }
 
@@ -192,12 +206,15 @@ func setUUIDs(cards []card) {
 		if c.device.PCI == "" {
 			continue
 		}
+
 		at[c.device.PCI]++
+
 		// ROCm's form (ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_gpu_agent.cpp); 0 means that it has none.
 		c.device.UUID = gpu.UUID("PCI-" + c.device.PCI)
 		if c.props["unique_id"] != 0 {
 			c.device.UUID = gpu.UUID(fmt.Sprintf("GPU-%016x", c.props["unique_id"]))
 		}
+
 		same[c.device.UUID]++
 	}
 	next := map[gpu.UUID]int{}
@@ -215,16 +232,19 @@ func setUUIDs(cards []card) {
 func (f fileReader) graphicsOnlyCards(known []card) []card {
 	address := regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	var out []card
+
 	for _, pci := range f.listNames(driverFolder) {
 		if !address.MatchString(pci) || slices.ContainsFunc(known, func(c card) bool { return c.device.PCI == pci }) {
 			continue
 		}
+
 		c := card{device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("PCI-" + pci)}}
 		c.device.Problem = "for graphics only: the kernel's compute driver (KFD) does not list it, so ROCm programs cannot use it"
 		c.setAddress(f, pci)
 		if id := f.readShort(pciFolder, pci, "unique_id"); len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != "" {
 			c.device.UUID = gpu.UUID("GPU-" + id)
 		}
+
 		for _, entry := range f.listNames(pciFolder, pci, "drm") {
 			if n, ok := strings.CutPrefix(entry, "renderD"); ok {
 				if minor, err := strconv.Atoi(n); err == nil {
@@ -232,8 +252,10 @@ func (f fileReader) graphicsOnlyCards(known []card) []card {
 				}
 			}
 		}
+
 		out = append(out, c)
 	}
+
 	return out
 }
 
@@ -243,9 +265,11 @@ func (f fileReader) deniedReasons(cards []card) []string {
 	if len(cards) == 0 {
 		return nil
 	}
+
 	if text := refusedReason("/dev/kfd", f.checkUsable("dev/kfd")); text != "" {
 		out = append(out, "AMD GPUs: "+text)
 	}
+
 	for i := range cards {
 		c := &cards[i]
 		if c.device.Minor == nil {
@@ -255,6 +279,7 @@ func (f fileReader) deniedReasons(cards []card) []string {
 			out = append(out, fmt.Sprintf("AMD GPU %d: %s", c.device.Index, text))
 		}
 	}
+
 	return out
 }
 

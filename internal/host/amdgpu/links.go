@@ -18,6 +18,7 @@ func (d *Driver) readLinks(cards []card) [][]gpu.Link {
 	for i := range cards {
 		direct[i], chains[i] = d.xgmiPeers(cards[i].node), d.busPath(cards[i].device.PCI)
 	}
+
 	out := make([][]gpu.Link, len(cards))
 	for i := range cards {
 		out[i] = make([]gpu.Link, len(cards))
@@ -32,6 +33,7 @@ func (d *Driver) readLinks(cards []card) [][]gpu.Link {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -41,17 +43,20 @@ func (f fileReader) xgmiPeers(node string) map[string]bool {
 	if node == "" {
 		return out
 	}
+
 	for _, link := range f.listNames(nodeFolder, node, "io_links") {
 		text, err := f.readText(nodeFolder, node, "io_links", link, "properties")
 		if err != nil {
 			continue
 		}
+
 		for line := range strings.Lines(text) {
 			if to, ok := strings.CutPrefix(line, "node_to "); ok && parseProperties(text)["type"] == linkXGMI {
 				out[strings.TrimSpace(to)] = true
 			}
 		}
 	}
+
 	return out
 }
 
@@ -60,16 +65,20 @@ func (f fileReader) busPath(pci string) []string {
 	if pci == "" {
 		return nil
 	}
+
 	path, err := filepath.EvalSymlinks(f.filePath(pciFolder, pci))
 	if err != nil {
 		return nil
 	}
+
 	var out []string
+
 	for part := range strings.SplitSeq(filepath.Dir(path), string(filepath.Separator)) {
 		if strings.Count(part, ":") > 0 && (strings.HasPrefix(part, "pci") || len(out) > 0) {
 			out = append(out, part)
 		}
 	}
+
 	return out
 }
 
@@ -89,5 +98,6 @@ func busLink(a, b []string, near, far *int) gpu.Link {
 		// A machine without NUMA counts as one node.
 		return gpu.LinkNode
 	}
+
 	return gpu.LinkSystem
 }

@@ -19,6 +19,7 @@ func (f fileReader) findProcesses(cards []card) []gpu.Process {
 	if !f.isNestedNamespace() {
 		out = f.kfdProcesses(cards)
 	}
+
 	seen := map[int]map[gpu.UUID]bool{}
 	for _, p := range out {
 		if seen[p.PID] == nil {
@@ -26,14 +27,17 @@ func (f fileReader) findProcesses(cards []card) []gpu.Process {
 		}
 		seen[p.PID][p.GPU] = true
 	}
+
 	for _, p := range f.renderClients(cards) {
 		if !seen[p.PID][p.GPU] {
 			out = append(out, p)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b gpu.Process) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(string(a.GPU), string(b.GPU)))
 	})
+
 	return out
 }
 
@@ -55,14 +59,18 @@ func (f fileReader) kfdProcesses(cards []card) []gpu.Process {
 			owner[c.gpuID] = c.device.UUID
 		}
 	}
+
 	var out []gpu.Process
+
 	for _, name := range f.listNames(processFolder) {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid <= 0 {
 			continue
 		}
+
 		k := kfdProcess{fileReader: fileReader{f.filePath(processFolder, name)}, memory: map[string]gpu.Bytes{}, queues: map[string]bool{}}
 		k.readProcess("")
+
 		for _, id := range k.usedGPUs() {
 			if uuid, known := owner[id]; known {
 				p := gpu.Process{PID: pid, GPU: uuid, Kind: gpu.ComputeProcess}
@@ -73,6 +81,7 @@ func (f fileReader) kfdProcesses(cards []card) []gpu.Process {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -113,5 +122,6 @@ func (k *kfdProcess) usedGPUs() []string {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }

@@ -27,6 +27,7 @@ func ReplaceText(path string, before, after []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -40,6 +41,7 @@ func CheckReplaceable(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
 	return CheckWritable(path)
 }
 
@@ -49,11 +51,13 @@ func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.Close() //nolint:errcheck // synced before it gets its name
 	err = p.fillNewFile(old, f, after)
 	if err == nil {
 		err = p.checkUnchanged(old, before)
 	}
+
 	if err == nil && !named {
 		err = p.removeTemporary()
 		if err == nil {
@@ -61,15 +65,18 @@ func replaceOld(p *folderEntry, old unix.Stat_t, before, after []byte) error {
 			named = err == nil
 		}
 	}
+
 	if err == nil {
 		err = p.dir.Rename(p.temporaryName(), p.name)
 		if err == nil {
 			return nil
 		}
 	}
+
 	if named {
 		_ = p.dir.Remove(p.temporaryName())
 	}
+
 	return err
 }
 
@@ -78,16 +85,19 @@ func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) erro
 	if _, err := f.Write(text); err != nil {
 		return err
 	}
+
 	var now unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &now); err != nil || now.Uid != old.Uid || now.Gid != old.Gid {
 		if err := f.Chown(int(old.Uid), int(old.Gid)); err != nil {
 			return fmt.Errorf("it would get another owner: %w", err)
 		}
 	}
+
 	from, err := p.openChecked(old)
 	if err != nil {
 		return err
 	}
+
 	defer from.Close() //nolint:errcheck // read only
 	if err := copyAttributes(from, f); err != nil {
 		return err
@@ -96,6 +106,7 @@ func (p *folderEntry) fillNewFile(old unix.Stat_t, f *os.File, text []byte) erro
 		// After chown, which clears set-user-ID.
 		return err
 	}
+
 	return f.Sync()
 }
 
@@ -110,6 +121,7 @@ func copyAttributes(from, to *os.File) error {
 	if err != nil {
 		return fmt.Errorf("it would lose its extended attributes: %w", err)
 	}
+
 	// XATTR_SIZE_MAX.
 	value := make([]byte, 1<<16)
 	have := make([]byte, 1<<16)
@@ -125,5 +137,6 @@ func copyAttributes(from, to *os.File) error {
 			return fmt.Errorf("it would lose its extended attribute %s: %w", name, err)
 		}
 	}
+
 	return nil
 }

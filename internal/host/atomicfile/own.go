@@ -24,24 +24,29 @@ func createFile(path string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
+
 	defer p.close()
 	f, named, err := p.createTemporary()
 	if err != nil {
 		return err
 	}
+
 	defer f.Close() //nolint:errcheck // synced before it gets its name
 	if named {
 		defer p.dir.Remove(p.temporaryName()) //nolint:errcheck // its other name
 	}
+
 	_, err = f.Write(text)
 	if err != nil {
 		return err
 	}
+
 	err = unix.Fchmod(int(f.Fd()), uint32(mode.Perm()))
 
 	if err != nil {
 		return err
 	}
+
 	err = f.Sync()
 
 	if err != nil {
@@ -63,12 +68,14 @@ func CheckWritable(path string) error {
 				err = unix.ENOTDIR
 			}
 		}
+
 		if errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("cannot write %s: %w", path, &os.PathError{Op: "access", Path: dir, Err: err})
 		}
+
 		return nil
 	}
 }
@@ -83,6 +90,7 @@ func Remove(path string, before []byte) error {
 		if err == nil {
 			err = p.checkUnchanged(old, before)
 		}
+
 		if err == nil {
 			err = p.dir.Remove(p.name)
 		}
@@ -90,5 +98,6 @@ func Remove(path string, before []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot remove %s: %w", path, err)
 	}
+
 	return nil
 }

@@ -35,6 +35,7 @@ func (p *folderEntry) checkReplaceable() (st unix.Stat_t, err error) {
 	if err != nil {
 		return st, err
 	}
+
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return st, errors.New("it is a symbolic link: name the file itself")
@@ -45,6 +46,7 @@ func (p *folderEntry) checkReplaceable() (st unix.Stat_t, err error) {
 	case st.Mode&0o222 == 0:
 		return st, errors.New("it is read-only")
 	}
+
 	return st, unix.Faccessat(int(p.dir.Fd()), p.name, unix.W_OK, 0)
 }
 
@@ -54,16 +56,19 @@ func (p *folderEntry) openChecked(old unix.Stat_t) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := os.NewFile(uintptr(fd), filepath.Join(p.dir.Name(), p.name)) //nolint:gosec // a descriptor
 	var now unix.Stat_t
 	err = unix.Fstat(fd, &now)
 	if err == nil && (now.Ino != old.Ino || now.Dev != old.Dev) {
 		err = errChanged
 	}
+
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -75,10 +80,12 @@ func (p *folderEntry) checkUnchanged(old unix.Stat_t, before []byte) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.Close() //nolint:errcheck // read only
 	text, err := io.ReadAll(io.LimitReader(f, int64(len(before))+1))
 	if err == nil && string(text) != string(before) {
 		err = errChanged
 	}
+
 	return err
 }

@@ -32,6 +32,7 @@ func (p *folderEntry) createTemporary() (f *os.File, named bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+
 	return f, named, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
@@ -45,7 +46,9 @@ func RemoveTemporary(path string) error {
 	if err != nil {
 		return err
 	}
+
 	defer p.close()
+
 	return p.removeTemporary()
 }
 
@@ -58,9 +61,11 @@ func (p *folderEntry) removeTemporary() error {
 	if err != nil {
 		return err
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return errors.New("another process is changing it right now: try again")
 	}
+
 	return p.dir.Remove(p.temporaryName())
 }

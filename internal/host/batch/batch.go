@@ -58,17 +58,20 @@ func StartCommand(c Command, null *os.File) (pid int, err error) {
 	if c.Input != nil {
 		files[0] = c.Input.Fd()
 	}
+
 	if c.Lease != nil {
 		for at := LeaseFD(); len(files) < at; {
 			files = append(files, ^uintptr(0))
 		}
 		files = append(files, c.Lease.Fd())
 	}
+
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
 	pid, err = syscall.ForkExec(c.Path, c.Argv, attr)
 	if errors.Is(err, unix.ENOEXEC) {
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...), attr)
 	}
+
 	return pid, err
 }
 
@@ -105,12 +108,15 @@ func AwaitProcess(pid int, start uint64) (ended ExitStatus, known bool) {
 	if err != nil {
 		return ExitStatus{}, false
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // read only
 	if p, ok := sys.ReadProcess(pid); !ok || p.Start != start {
 		// The PID is another process's by now.
 		return ExitStatus{}, false
 	}
+
 	sys.AwaitExit(fd)
+
 	for range 100 {
 		// PIDFD_INFO_EXIT is known once the parent has reaped it, /proc as long as it has not.
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
@@ -122,6 +128,7 @@ func AwaitProcess(pid int, start uint64) (ended ExitStatus, known bool) {
 		}
 		_, _ = unix.Poll(nil, 2)
 	}
+
 	return ExitStatus{}, false
 }
 
@@ -159,6 +166,7 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 			session = p.Session
 		}
 	}
+
 	chosen, found := map[int]bool{}, false
 	for more := true; more; {
 		more = false
@@ -169,6 +177,7 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 			}
 		}
 	}
+
 	for pid := range chosen {
 		err := sys.SendSignals(pid, func() bool {
 			now, ok := sys.ReadProcess(pid)
@@ -176,6 +185,7 @@ func SignalJob(leader int, signal string, known map[int]uint64) bool {
 		}, unix.SignalNum(signal), unix.SIGCONT)
 		found = found || err == nil
 	}
+
 	return found
 }
 
@@ -196,14 +206,17 @@ func InputFile(text []byte) (*os.File, error) {
 		// Before Linux 6.3.
 		fd, err = unix.MemfdCreate("input", unix.MFD_CLOEXEC)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot hand a text to a process: %w", err)
 	}
+
 	file := os.NewFile(uintptr(fd), "input")
 	if _, err := file.WriteAt(text, 0); err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("cannot hand a text to a process: %w", err)
 	}
+
 	return file, nil
 }
 

@@ -30,15 +30,18 @@ func Own(controller string) string {
 	if selfErr != nil || mountsErr != nil {
 		return ""
 	}
+
 	dir := Find(string(self), string(mounts), controller)
 	magic := int64(unix.CGROUP2_SUPER_MAGIC)
 	if controller != "" {
 		magic = unix.CGROUP_SUPER_MAGIC
 	}
+
 	var fs unix.Statfs_t
 	if dir == "" || unix.Statfs(dir, &fs) != nil || int64(fs.Type) != magic { //nolint:unconvert // 32 bits elsewhere
 		return ""
 	}
+
 	return dir
 }
 
@@ -49,17 +52,20 @@ func Find(self, mounts, controller string) string {
 		// "/..": outside of this cgroup namespace.
 		return ""
 	}
+
 	for line := range strings.Lines(mounts) {
 		before, after, _ := strings.Cut(line, " - ")
 		fields := strings.Fields(before)
 		if !isHierarchy(after, controller) || len(fields) < 5 || strings.Contains(fields[4], `\`) {
 			continue
 		}
+
 		below, err := filepath.Rel(fields[3], own)
 		if err == nil && filepath.IsLocal(below) {
 			return filepath.Join(fields[4], below)
 		}
 	}
+
 	return ""
 }
 
@@ -95,17 +101,20 @@ func Fixed(dir string) string {
 			return fmt.Sprintf("nothing can be written in the control group %s (%v)", dir, err)
 		}
 	}
+
 	// If controllers are enabled for the groups below, a command's group would get the share of one process. Only the root
 	// group can have such controllers and processes too ("no internal processes", cgroups(7)). Version 1 has no such file.
 	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(enabled)) != "" {
 		return fmt.Sprintf("the control group %s shares its resources among the groups below, so one more would change the shares", dir)
 	}
+
 	// sd_booted(3).
 	_, err = os.Stat("/run/systemd/system")
 	if errors.Is(err, os.ErrNotExist) || isDelegated(dir) {
 		return ""
 	}
+
 	return fmt.Sprintf("systemd manages the control group %s and did not delegate it", dir)
 }
 
@@ -122,6 +131,7 @@ func isDelegated(dir string) bool {
 		}
 	}
 	var own, above unix.Stat_t
+
 	return os.Geteuid() != 0 && unix.Stat(dir, &own) == nil && unix.Stat(filepath.Dir(dir), &above) == nil &&
 		int(own.Uid) == os.Geteuid() && own.Uid != above.Uid
 }
@@ -157,16 +167,20 @@ func Prune(dir string) bool {
 	if len(dirs) == 0 {
 		return true
 	}
+
 	for _, d := range dirs {
 		if !isEmpty(d) {
 			return false
 		}
 	}
+
 	var err error
 	slices.Reverse(dirs)
+
 	for _, d := range dirs {
 		err = unix.Rmdir(d)
 	}
+
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
@@ -177,5 +191,6 @@ func isEmpty(dir string) bool {
 		return strings.Contains(string(events), "populated 0")
 	}
 	processes, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+
 	return err == nil && len(processes) == 0 || errors.Is(err, os.ErrNotExist)
 }

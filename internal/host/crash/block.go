@@ -24,32 +24,39 @@ func newBlock(refusal, alone string, args, env []string) (*pinnedMemory, error) 
 			size += len(s) + 1
 		}
 	}
+
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, err
 	}
+
 	b := &pinnedMemory{frame: (*frame)(unsafe.Pointer(&memory[0])), free: memory[unsafe.Sizeof(frame{}):]}
 	f := b.frame
 	copy(f.name[:], crashVariable+"=@@")
+
 	for i := range f.calls {
 		f.calls[i] = ' '
 	}
+
 	f.crash = uintptr(unsafe.Pointer(&f.name[len(f.name)-2]))
 	pointers := b.reservePointers(len(args) + 1)
 	for i, s := range args {
 		pointers[i] = b.copyString(s)
 	}
+
 	f.argv = uintptr(unsafe.Pointer(&pointers[0]))
 	pointers = b.reservePointers(len(env) + 2)
 	for i, s := range env {
 		pointers[i] = b.copyString(s)
 	}
+
 	pointers[len(env)] = uintptr(unsafe.Pointer(&f.name[0]))
 	f.envp = uintptr(unsafe.Pointer(&pointers[0]))
 	f.refusal, f.length = b.copyString(refusal), uintptr(len(refusal))
 	f.alone, f.aloneSize = b.copyString(alone), uintptr(len(alone))
 	f.stuck, f.stuckSize = b.copyString(stuckText), uintptr(len(stuckText))
 	b.path = b.copyString(self)
+
 	return b, nil
 }
 
@@ -58,6 +65,7 @@ func (b *pinnedMemory) reservePointers(n int) []uintptr {
 	b.free = b.free[-uintptr(unsafe.Pointer(&b.free[0]))%8:]
 	list := unsafe.Slice((*uintptr)(unsafe.Pointer(&b.free[0])), n)
 	b.free = b.free[8*n:]
+
 	return list
 }
 
@@ -75,8 +83,10 @@ func (b *pinnedMemory) copyFileLimit(soft, hard uint64) uintptr {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
 		return 0
 	}
+
 	limit := b.reservePointers(2)
 	limit[0], limit[1] = uintptr(soft), uintptr(hard)
+
 	return uintptr(unsafe.Pointer(&limit[0]))
 }
 
@@ -110,11 +120,14 @@ func ownCode() (low, high uintptr, err error) {
 		// PT_LOAD, PT_PHDR, PF_X.
 		load, self, executable = 1, 6, 1
 	)
+
 	vector, err := unix.Auxv()
 	if err != nil {
 		return 0, 0, err
 	}
+
 	var at, n uintptr
+
 	for _, pair := range vector {
 		switch pair[0] {
 		case headers:
@@ -123,9 +136,11 @@ func ownCode() (low, high uintptr, err error) {
 			n = pair[1]
 		}
 	}
+
 	if at == 0 {
 		return 0, 0, errors.New("the kernel does not say where this program is")
 	}
+
 	list := unsafe.Slice((*programHeader)(*(*unsafe.Pointer)(unsafe.Pointer(&at))), n)
 	bias, handler := uintptr(0), handlerAddress()
 	for _, h := range list {
@@ -134,6 +149,7 @@ func ownCode() (low, high uintptr, err error) {
 			bias = at - uintptr(h.address)
 		}
 	}
+
 	for _, h := range list {
 		low = bias + uintptr(h.address)
 		high = low + uintptr(h.inMemory)
@@ -141,5 +157,6 @@ func ownCode() (low, high uintptr, err error) {
 			return low, high, nil
 		}
 	}
+
 	return 0, 0, errors.New("no part of this program has its own code")
 }

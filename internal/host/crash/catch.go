@@ -74,32 +74,40 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
+
 	var env []string
 	if again {
 		env = os.Environ()
 	}
+
 	block, err := newBlock(refusal, alone, os.Args, env)
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
+
 	f := block.frame
 	f.low, f.high = low, high
 	f.files = block.copyFileLimit(filelimit.OriginalLimits())
 	if again {
 		f.path = block.path
 	}
+
 	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, 0, uintptr(unsafe.Pointer(&f.mask)), 8, 0, 0); errno != 0 {
 		return nil, fmt.Errorf("cannot catch crashes: %w", errno)
 	}
+
 	var before kernelSigaction
 	if err := sigaction(unix.SIGSEGV, nil, &before); err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
+
 	f.goHandler = before.handler
 	setFrame(uintptr(unsafe.Pointer(f)))
+
 	// On the stack that the Go runtime has made for signals, with all others blocked.
 	ours := before
 	ours.handler = handlerAddress()
+
 	for _, sig := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGABRT} {
 		var had kernelSigaction
 		if err := sigaction(sig, nil, &had); err != nil || sig != unix.SIGABRT && had.handler != before.handler || had.handler == ignoredHandler {
@@ -109,6 +117,7 @@ func CatchCrashes(refusal, alone string, again bool) (*Catcher, error) {
 			return nil, fmt.Errorf("cannot catch crashes: %w", err)
 		}
 	}
+
 	return &Catcher{f}, nil
 }
 
@@ -133,17 +142,20 @@ func (c *Catcher) EnterCall(call string) (slot int) {
 			break
 		}
 	}
+
 	runtime.LockOSThread()
 	thread := uint32(unix.Gettid())
 	for i := range c.frame.threads {
 		// Of a call that has returned, whose goroutine has not gone on yet.
 		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
 	}
+
 	atomic.StoreUint32(&c.frame.threads[slot], thread)
 	field := c.frame.calls[slot*fieldSize:][:fieldSize]
 	for i := copy(field, call); i < fieldSize; i++ {
 		field[i] = ' '
 	}
+
 	return slot
 }
 
@@ -154,6 +166,7 @@ func (c *Catcher) LeaveCall(slot int) {
 	}
 	atomic.StoreUint32(&c.frame.threads[slot], 0)
 	c.frame.calls[slot*fieldSize] = ' '
+
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
 		if atomic.CompareAndSwapUint64(&c.frame.busy, busy, busy&^(1<<slot)) {

@@ -55,8 +55,10 @@ func LastCrash() *Report {
 	if !set {
 		return nil
 	}
+
 	_ = os.Unsetenv(crashVariable)
 	closeDriver()
+
 	return parseReport(value)
 }
 
@@ -65,13 +67,16 @@ func parseReport(value string) *Report {
 	if len(value) < 2 {
 		return r
 	}
+
 	if number := int(value[0]) - '@'; number > 0 && number < 32 {
 		r.Signal = unix.Signal(number)
 	}
+
 	at, all := int(value[1])-'@', value[2:]
 	if at >= 0 && at < fields && len(all) >= (at+1)*fieldSize {
 		r.Call = strings.TrimSpace(all[at*fieldSize:][:fieldSize])
 	}
+
 	return r
 }
 
@@ -81,6 +86,7 @@ func closeDriver() {
 	if err != nil {
 		return
 	}
+
 	for _, e := range entries {
 		target, err := os.Readlink("/proc/self/fd/" + e.Name())
 		if err != nil || !strings.HasPrefix(target, "/dev/nvidia") && target != "/dev/dxg" {

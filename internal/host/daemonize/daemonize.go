@@ -26,6 +26,7 @@ func StartBackground(name string, env []string, errs *os.File, args ...string) (
 	if err := closeAllOnExec(); err != nil {
 		return nil, fmt.Errorf("cannot start gpuard in the background: %w", err)
 	}
+
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = name
 	cmd.Env, cmd.Dir, cmd.Stderr = env, "/", errs
@@ -33,6 +34,7 @@ func StartBackground(name string, env []string, errs *os.File, args ...string) (
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start gpuard in the background: %w", err)
 	}
+
 	return cmd.Process, nil
 }
 
@@ -42,11 +44,13 @@ func closeAllOnExec() error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
+
 	return nil
 }
 

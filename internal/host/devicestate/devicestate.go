@@ -70,11 +70,13 @@ func ReadState(path string, owner uint32, boot func() string, hidden ...uint32) 
 		}
 		return nil, nil, err
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	found, err := readMarks(root, append([]uint32{0, owner}, hidden...))
 	var seen []gpu.Event
 	trusted := []uint32{0, owner, uint32(os.Geteuid())}
 	slices.Sort(trusted)
+
 	for _, uid := range slices.Compact(trusted) {
 		data, rerr := readTrusted(root, errorFileOf(uid), append([]uint32{uid}, hidden...))
 		if rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
@@ -84,6 +86,7 @@ func ReadState(path string, owner uint32, boot func() string, hidden ...uint32) 
 			seen = append(seen, decodeErrors(data, boot())...)
 		}
 	}
+
 	return found, seen, err
 }
 
@@ -95,31 +98,39 @@ func readMarks(root *sys.Dir, trusted []uint32) (map[gpu.UUID]DrainMark, error) 
 		}
 		return nil, err
 	}
+
 	defer d.Close() //nolint:errcheck // read only
 	names, err := d.Readdirnames(maxMarks)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("cannot read %s: %w", d.Name(), err)
 	}
+
 	found := map[gpu.UUID]DrainMark{}
 	var wrong error
+
 	for _, name := range names {
 		if filepath.Ext(name) != ".json" {
 			continue
 		}
+
 		var m DrainMark
 		data, err := readTrusted(d, name, trusted)
 		if err == nil {
 			err = json.Unmarshal(data, &m)
 		}
+
 		if err == nil && name != markFileOf(m.Device) {
 			err = errors.New("content and file name differ")
 		}
+
 		if err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("cannot use %s: %w", filepath.Join(d.Name(), name), err))
 			continue
 		}
+
 		found[m.Device] = m
 	}
+
 	return found, wrong
 }
 
@@ -131,6 +142,7 @@ func WriteMark(path string, owner uint32, m DrainMark) error {
 	if uid := uint32(os.Geteuid()); uid != 0 && uid != owner {
 		return os.ErrPermission
 	}
+
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -139,22 +151,27 @@ func WriteMark(path string, owner uint32, m DrainMark) error {
 		// Read would refuse it.
 		return fmt.Errorf("cannot note more than %d KiB about a device", maxFileSize>>10)
 	}
+
 	root, err := sys.OpenDir(path)
 	if err != nil {
 		return err
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	if err := root.Mkdir(markFolder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+
 	d, err := openDir(root, []uint32{0, owner})
 	if err != nil {
 		return err
 	}
+
 	defer d.Close() //nolint:errcheck // nothing is written through it
 	if err := makeReadable(d); err != nil {
 		return err
 	}
+
 	return d.Replace(markFileOf(m.Device), append(data, '\n'), 0o644)
 }
 
@@ -165,10 +182,12 @@ func makeReadable(d *sys.Dir) error {
 	if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o755 == 0o755 {
 		return err
 	}
+
 	names, err := d.Readdirnames(-1)
 	if err != nil || slices.ContainsFunc(names, func(n string) bool { return filepath.Ext(n) != ".json" && !strings.HasPrefix(n, sys.NewPrefix) }) {
 		return err
 	}
+
 	return d.SetMode(0o755)
 }
 
@@ -193,11 +212,13 @@ func RecordErrors(path, boot string, events ...gpu.Event) error {
 		}
 		text = append(append(text, data...), '\n')
 	}
+
 	uid := uint32(os.Geteuid())
 	root, err := sys.OpenDir(path)
 	if err != nil {
 		return err
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	before, err := readTrusted(root, errorFileOf(uid), []uint32{uid})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -206,6 +227,7 @@ func RecordErrors(path, boot string, events ...gpu.Event) error {
 	if len(before) > shortenAbove {
 		return root.Replace(errorFileOf(uid), append(keepNewest(before, boot), text...), 0o644)
 	}
+
 	return appendTo(root, errorFileOf(uid), text)
 }
 
@@ -220,14 +242,17 @@ func appendTo(root *sys.Dir, name string, text []byte) error {
 		}
 		fd, err = root.Open(name, flags)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	file := os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)) //nolint:gosec // a descriptor
 	err = checkTrusted(fd, file.Name(), []uint32{uint32(os.Geteuid())})
 	if err == nil {
 		_, err = file.Write(text)
 	}
+
 	return errors.Join(err, file.Close())
 }
 
@@ -240,23 +265,29 @@ func keepNewest(data []byte, boot string) []byte {
 		device gpu.UUID
 		code   int
 	}
+
 	lines := bytes.SplitAfter(data, []byte{'\n'})
 	count, size := map[kind]int{}, 0
 	var kept [][]byte
+
 	for _, l := range slices.Backward(lines) {
 		found := decodeErrors(l, boot)
 		if len(found) == 0 {
 			continue
 		}
+
 		k := kind{found[0].Device, found[0].XID.Code}
 		count[k]++
 		if count[k] > often || size+len(l) > shortenAbove/2 {
 			continue
 		}
+
 		size += len(l)
 		kept = append(kept, l)
 	}
+
 	slices.Reverse(kept)
+
 	return bytes.Join(kept, nil)
 }
 
@@ -278,12 +309,14 @@ func checkTrusted(fd int, name string, trusted []uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
 	}
+
 	switch {
 	case !slices.Contains(trusted, st.Uid):
 		return fmt.Errorf("cannot use %s: it belongs to uid %d; root can remove it: sudo rm -r %s", name, st.Uid, name)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
 		return fmt.Errorf("cannot use %s: it is not a file of its own; remove it", name)
 	}
+
 	return nil
 }
 
@@ -294,21 +327,25 @@ func readTrusted(d *sys.Dir, name string, trusted []uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer unix.Close(handle) //nolint:errcheck // O_PATH
 	name = filepath.Join(d.Name(), name)
 	if err := checkTrusted(handle, name, trusted); err != nil {
 		return nil, err
 	}
+
 	// The file that was checked.
 	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(handle))
 	if err != nil {
 		return nil, err
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	if err == nil && len(data) > maxFileSize {
 		err = fmt.Errorf("cannot use %s: it is larger than %d KiB; remove it", name, maxFileSize>>10)
 	}
+
 	return data, err
 }
 
@@ -318,13 +355,16 @@ func openDir(root *sys.Dir, trusted []uint32) (*sys.Dir, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "cannot use", Path: filepath.Join(root.Name(), markFolder), Err: errors.Unwrap(err)}
 	}
+
 	st, err := d.Status()
 	if err == nil && (!slices.Contains(trusted, st.Uid) || st.Mode&0o022 != 0) {
 		err = fmt.Errorf("cannot use %s: it belongs to uid %d, or others can write it; root can remove it: sudo rm -r %s", d.Name(), st.Uid, d.Name())
 	}
+
 	if err != nil {
 		_ = d.Close()
 		return nil, err
 	}
+
 	return d, nil
 }

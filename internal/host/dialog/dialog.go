@@ -37,6 +37,7 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := &Terminal{file: f}
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err == nil {
@@ -44,10 +45,12 @@ func OpenTerminal(alive func(group int) bool) (*Terminal, error) {
 		t.takeForeground(alive)
 		err = t.EnableLineMode()
 	}
+
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return t, nil
 }
 
@@ -61,6 +64,7 @@ func (t *Terminal) takeForeground(alive func(group int) bool) {
 	if shells, _ := unix.Getpgid(os.Getppid()); err != nil || group == mine || shells != mine || alive(group) {
 		return
 	}
+
 	// SIGTTOU is blocked for this thread only.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -82,6 +86,7 @@ func (t *Terminal) EnableLineMode() error {
 	mode.Lflag &^= unix.ISIG
 	mode.Iflag |= unix.ICRNL
 	mode.Cc[unix.VEOL], mode.Cc[unix.VEOL2] = ctrlC, ctrlBackslash
+
 	return unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, &mode)
 }
 
@@ -125,6 +130,7 @@ func (t *Terminal) ReadLine() (string, error) {
 		// Ctrl-D after text.
 		_ = t.WriteText("\n")
 	}
+
 	return strings.TrimSpace(string(line)), nil
 }
 
@@ -141,11 +147,13 @@ type Window struct {
 // AskChoice asks, and returns the first cells of what was chosen, separated by blanks.
 func (w Window) AskChoice(ctx context.Context) (string, error) {
 	out, err := runDialog(ctx, w.zenityCommand(), w.kdialogCommand())
+
 	// Some answer a double click twice.
 	chosen := slices.Compact(strings.Fields(string(out)))
 	if err == nil && len(chosen) == 0 {
 		err = ErrCancelled
 	}
+
 	return strings.Join(chosen, " "), err
 }
 
@@ -159,6 +167,7 @@ func runDialog(ctx context.Context, commands ...[]string) ([]byte, error) {
 			names = append(names, words[0])
 			continue
 		}
+
 		// The kernel sends Pdeathsig when the thread ends that started the program (PR_SET_PDEATHSIG(2const)).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -170,6 +179,7 @@ func runDialog(ctx context.Context, commands ...[]string) ([]byte, error) {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			return nil, ErrCancelled
 		}
+
 		return out, err
 	}
 	return nil, fmt.Errorf("none of these is installed: %s: %w", strings.Join(names, ", "), exec.ErrNotFound)
@@ -181,12 +191,15 @@ func (w Window) zenityCommand() []string {
 	if w.Several {
 		args = append(args, "--multiple")
 	}
+
 	for _, c := range w.Columns {
 		args = append(args, "--column="+c)
 	}
+
 	for _, row := range w.Rows {
 		args = append(args, row...)
 	}
+
 	return args
 }
 
@@ -197,6 +210,7 @@ func (w Window) kdialogCommand() []string {
 	if w.Several {
 		kind = "--checklist"
 	}
+
 	args = append(args, kind, w.Text)
 	for _, row := range w.Rows {
 		text := strings.TrimSpace(strings.Join(row[1:], "  "))
@@ -205,6 +219,7 @@ func (w Window) kdialogCommand() []string {
 			args = append(args, "off")
 		}
 	}
+
 	return args
 }
 

@@ -85,6 +85,7 @@ func New(deadline time.Duration, folder string, crash *gpu.Unavailable) *Child {
 func (c *Child) CPUTime() (spent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for p := range c.alive {
 		var used unix.Timespec
 		clock := int32(^p.cmd.Process.Pid)<<3 | 2 //nolint:gosec // as clock_getcpuclockid(3) makes it
@@ -92,12 +93,14 @@ func (c *Child) CPUTime() (spent time.Duration) {
 			spent += time.Duration(used.Nano())
 		}
 	}
+
 	return spent
 }
 
 // Read reads what the query is about. The error is a *gpu.Unavailable, or that ctx was cancelled.
 func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	r := childRequest{Query: query}
+
 	// To open the library has a deadline of its own.
 	patience := 2*c.deadline + spareTime
 	if end, ok := ctx.Deadline(); ok {
@@ -105,10 +108,12 @@ func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) 
 		r.Limit = &left
 		patience = c.deadline + left + spareTime
 	}
+
 	p, err := c.runningProcess()
 	if err != nil {
 		return gpu.Machine{}, err
 	}
+
 	id, answers := p.sendRequest(r, 1)
 	defer p.forgetRequest(id)
 	late := time.NewTimer(patience)
@@ -124,6 +129,7 @@ func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) 
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
 			}
+
 			// The child knows the deadline, and sends what it has by then.
 			cancelled = nil
 		case <-late.C:
@@ -175,12 +181,15 @@ func (c *Child) forwardEvents(ctx context.Context, ids []gpu.UUID, out chan<- gp
 	if ctx.Err() != nil {
 		return false
 	}
+
 	p, err := c.runningProcess()
 	if err != nil {
 		return true
 	}
+
 	id, answers := p.sendRequest(childRequest{Listen: ids}, maxEvents)
 	defer p.forgetRequest(id)
+
 	for {
 		select {
 		case <-ctx.Done():

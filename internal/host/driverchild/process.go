@@ -39,6 +39,7 @@ type childProcess struct {
 func (c *Child) runningProcess() (*childProcess, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch {
 	case c.crash != nil && time.Since(c.crashed) < crashPause:
 		return nil, c.crash
@@ -47,6 +48,7 @@ func (c *Child) runningProcess() (*childProcess, error) {
 	case c.killed >= maxKilled:
 		return nil, noAnswerError(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices", c.killed))
 	}
+
 	p, out, err := startProcess(ChildFlag, c.deadline.String(), c.folder)
 	if err != nil {
 		return nil, &gpu.Unavailable{
@@ -55,8 +57,10 @@ func (c *Child) runningProcess() (*childProcess, error) {
 			Remedy: "see whether this user may have more processes: ulimit -u",
 		}
 	}
+
 	c.running, c.alive[p] = p, true
 	go c.receiveAnswers(p, out)
+
 	return p, nil
 }
 
@@ -71,15 +75,18 @@ func startProcess(args ...string) (*childProcess, io.ReadCloser, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	err = cmd.Start()
 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return &childProcess{cmd: cmd, in: json.NewEncoder(in), waiting: map[int]chan childAnswer{}, done: make(chan struct{})}, out, nil
 }
 
@@ -93,6 +100,7 @@ func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 		Text:   "cannot read the GPUs: the process that reads them has ended without an answer",
 		Remedy: "see what nvidia-smi says, and whether the kernel has killed it: sudo dmesg",
 	}}
+
 	for lines.Scan() {
 		var a childAnswer
 		switch {
@@ -104,13 +112,16 @@ func (c *Child) receiveAnswers(p *childProcess, out io.Reader) {
 			p.deliverAnswer(a)
 		}
 	}
+
 	c.mu.Lock()
 	if c.running == p {
 		c.running = nil
 	}
+
 	if p.end.Unavailable.Cause == gpu.LibraryCrashed {
 		c.crash, c.crashed = p.end.Unavailable, time.Now()
 	}
+
 	c.mu.Unlock()
 	close(p.done)
 	_ = p.cmd.Wait()
@@ -126,6 +137,7 @@ func (c *Child) abandonProcess(p *childProcess) {
 	if c.running != p {
 		return
 	}
+
 	c.running = nil
 	c.killed++
 	_ = p.cmd.Process.Kill()
@@ -146,6 +158,7 @@ func (p *childProcess) sendRequest(r childRequest, most int) (id int, answers <-
 	p.waiting[r.ID] = c
 	p.mu.Unlock()
 	p.writeRequest(r)
+
 	return r.ID, c
 }
 
@@ -166,6 +179,7 @@ func (p *childProcess) forgetRequest(id int) {
 func (p *childProcess) deliverAnswer(a childAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	select {
 	case p.waiting[a.ID] <- a:
 		// A nil channel takes nothing.

@@ -47,6 +47,7 @@ func closeInherited() error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
 		if err != nil || fd <= 2 {
@@ -57,6 +58,7 @@ func closeInherited() error {
 			_ = unix.Close(fd)
 		}
 	}
+
 	return nil
 }
 
@@ -100,6 +102,7 @@ func (s *server) readMachine(r childRequest) childAnswer {
 		ctx, cancel = context.WithTimeout(ctx, *r.Limit)
 		defer cancel()
 	}
+
 	a := childAnswer{ID: r.ID}
 	m, err := s.read(ctx, r.Query)
 	switch {
@@ -109,6 +112,7 @@ func (s *server) readMachine(r childRequest) childAnswer {
 	default:
 		a.Machine = &m
 	}
+
 	return a
 }
 

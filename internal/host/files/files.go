@@ -56,6 +56,7 @@ func ReadUpTo(path string, most int64) (Text, error) {
 		return Text{}, withoutPath(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
+
 	return readPlain(file, most)
 }
 
@@ -68,6 +69,7 @@ func readPlain(file *os.File, most int64) (Text, error) {
 	case !info.Mode().IsRegular():
 		return Text{}, errors.New("it is " + kindName(info.Mode()) + ", and must be a plain file")
 	}
+
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	switch {
 	case err != nil:
@@ -75,10 +77,12 @@ func readPlain(file *os.File, most int64) (Text, error) {
 	case int64(len(content)) > most:
 		return Text{}, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
+
 	text := Text{Content: content, Modified: info.ModTime(), Access: Access{Mode: info.Mode().Perm()}}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		text.UID, text.GID = st.Uid, st.Gid
 	}
+
 	return text, nil
 }
 
@@ -92,15 +96,19 @@ func ListNames(folder string, endings ...string) ([]string, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(maxEntries)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, withoutPath(err)
 	}
+
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return len(endings) > 0 && !slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
 	})
+
 	slices.Sort(names)
+
 	return names, nil
 }
 

@@ -30,12 +30,14 @@ func readNamed(path string, most int64, comes, speaks time.Duration) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+
 	file := os.NewFile(uintptr(fd), path)
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
 		return nil, withoutPath(err)
 	}
+
 	from := io.Reader(file)
 	switch {
 	case info.Mode()&fs.ModeNamedPipe != 0:
@@ -47,7 +49,9 @@ func readNamed(path string, most int64, comes, speaks time.Duration) ([]byte, er
 	case info.Size() > most:
 		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
+
 	data, err := ReadInput(from, most)
+
 	return data, withoutPath(err)
 }
 

@@ -25,20 +25,24 @@ func WalkUp(home string, each func(*Folder) (found bool)) (last, why string, err
 	if err != nil {
 		return "", "", fmt.Errorf("cannot find the current folder: %w", err)
 	}
+
 	dir, err := openFolder(unix.AT_FDCWD, ".", path)
 	if err != nil {
 		return "", "", fmt.Errorf("cannot open the current folder: %w", err)
 	}
+
 	for {
 		if each(dir) {
 			_ = unix.Close(dir.fd)
 			return "", "", nil
 		}
+
 		above, why := dir.openParent(home)
 		_ = unix.Close(dir.fd)
 		if above == nil {
 			return dir.Path, why, nil
 		}
+
 		dir = above
 	}
 }
@@ -52,6 +56,7 @@ func (d *Folder) openParent(home string) (up *Folder, why string) {
 	case unix.Fstatat(d.fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW) == nil:
 		return nil, "the root of a git repository"
 	}
+
 	up, err := openFolder(d.fd, "..", filepath.Dir(d.Path))
 	switch {
 	case err != nil:
@@ -63,7 +68,9 @@ func (d *Folder) openParent(home string) (up *Folder, why string) {
 	default:
 		return up, ""
 	}
+
 	_ = unix.Close(up.fd)
+
 	return nil, why
 }
 
@@ -75,12 +82,15 @@ func openFolder(at int, name, path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d := &Folder{Path: path, fd: fd}
 	if err := unix.Fstat(fd, &d.stat); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
+
 	d.Access = Access{d.stat.Uid, d.stat.Gid, fs.FileMode(d.stat.Mode & 0o777)}
+
 	return d, nil
 }
 
@@ -94,6 +104,7 @@ func (d *Folder) EntryAccess(name string) (Access, error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return Access{}, os.ErrNotExist
 	}
+
 	return Access{st.Uid, st.Gid, fs.FileMode(st.Mode & 0o777)}, nil
 }
 
@@ -104,10 +115,12 @@ func (d *Folder) ReadFile(name string) (Text, error) {
 	if err != nil {
 		return Text{}, err
 	}
+
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close() //nolint:errcheck // read only
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return Text{}, os.ErrNotExist
 	}
+
 	return readPlain(file, maxFileSize)
 }

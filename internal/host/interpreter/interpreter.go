@@ -36,17 +36,21 @@ func FindPythons(lookup func(name string) string) ([]string, error) {
 			found = append(found, path)
 		}
 	}
+
 	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
 		add(filepath.Join(lookup(variable), "bin"), "python")
 	}
+
 	for _, name := range []string{"python3", "python"} {
 		for _, folder := range filepath.SplitList(lookup("PATH")) {
 			add(folder, name)
 		}
 	}
+
 	if len(found) == 0 {
 		return nil, ErrNone
 	}
+
 	return found, nil
 }
 
@@ -87,6 +91,7 @@ func RunScript(ctx context.Context, python, script string, request []byte) ([]by
 	case out.Full:
 		return nil, fmt.Errorf("cannot read Python files with %s: it printed more than %d MiB", python, maxAnswerSize>>20)
 	}
+
 	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, lastLine(errs.Text.String()))
 }
 
@@ -107,6 +112,7 @@ func AcceptsScript(ctx context.Context, bash string, script []byte) bool {
 	cmd.Dir, cmd.Env = "/", []string{"LC_ALL=C.UTF-8"}
 	cmd.Stdin = bytes.NewReader(script)
 	cmd.WaitDelay = time.Second
+
 	return cmd.Run() == nil
 }
 

@@ -31,6 +31,7 @@ type SignalCatcher struct {
 func CatchSignals() *SignalCatcher {
 	c := &SignalCatcher{caught: make(chan os.Signal, 16)}
 	c.Signals = c.caught
+
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGTSTP, unix.SIGCONT} {
 		if isIgnored(sig) || signal.Ignored(sig) {
 			continue
@@ -41,9 +42,11 @@ func CatchSignals() *SignalCatcher {
 		}
 		c.which = append(c.which, sig)
 	}
+
 	if len(c.which) > 0 {
 		signal.Notify(c.caught, c.which...)
 	}
+
 	return c
 }
 
@@ -67,6 +70,7 @@ func Suspend() {
 	var before sigaction
 	swapAction(unix.SIGTSTP, nil, &before)
 	swapAction(unix.SIGTSTP, &sigaction{}, nil)
+
 	// To this thread, so that it is stopped before the call returns.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTSTP)
 	swapAction(unix.SIGTSTP, &before, nil)
@@ -101,6 +105,7 @@ func isIgnored(sig unix.Signal) bool {
 	const ignore = 1
 	var a sigaction
 	swapAction(sig, nil, &a)
+
 	return a.handler == ignore
 }
 

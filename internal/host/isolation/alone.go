@@ -88,11 +88,13 @@ func (a *soleThread) runAlone() {
 func (a *soleThread) runRaw() {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
+
 	// Before a thread that handles one is ended.
 	defaultSignals()
 	if errno := a.endThreads(); errno != 0 {
 		a.execFailure(noStep, errno)
 	}
+
 	if a.child != nil {
 		// Without SIGCHLD, so that the wait for it (__WCLONE) is for no other child, and the command hears of none.
 		child, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
@@ -104,6 +106,7 @@ func (a *soleThread) runRaw() {
 			exitAll(uintptr(errno))
 		}
 	}
+
 	failed, errno := makeCalls(a.steps)
 	a.execFailure(failed, errno)
 }
@@ -119,21 +122,26 @@ func makeCalls(steps []syscallStep) (failed int, errno syscall.Errno) {
 		if s.from > 0 {
 			s.args[s.from-1] = fd
 		}
+
 		if s.call == prepareExec {
 			defaultSignals()
 			continue
 		}
+
 		for {
 			var result uintptr
 			result, _, errno = syscall.RawSyscall6(s.call, s.args[0], s.args[1], s.args[2], s.args[3], s.args[4], s.args[5])
 			if errno == syscall.EINTR {
 				continue
 			}
+
 			if s.opens {
 				fd = result
 			}
+
 			break
 		}
+
 		switch {
 		case errno != 0 && uintptr(errno) == s.skips:
 		case errno != 0:
@@ -161,10 +169,12 @@ func (a *soleThread) endThreads() syscall.Errno {
 	if errno != 0 {
 		return errno
 	}
+
 	dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.tasks)), syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
+
 	pause := [2]int64{0, 20_000}
 	for round := 0; round < maxThreadRounds; round++ {
 		others, errno := a.signalThreads(dir)
@@ -177,6 +187,7 @@ func (a *soleThread) endThreads() syscall.Errno {
 		}
 		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 	}
+
 	return syscall.ETIMEDOUT
 }
 
@@ -189,12 +200,14 @@ func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno
 	if errno != 0 {
 		return 0, errno
 	}
+
 	for {
 		var n uintptr
 		n, _, errno = syscall.RawSyscall(syscall.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&a.entries)), uintptr(len(a.entries)))
 		if errno != 0 || n == 0 {
 			return others, errno
 		}
+
 		// struct linux_dirent64 of getdents64(2): inode, offset (8 each), length (2), type (1), name.
 		for at := uintptr(0); at+19 < n; {
 			length := uintptr(*(*uint16)(unsafe.Pointer(&a.entries[at+16])))
@@ -202,13 +215,16 @@ func (a *soleThread) signalThreads(dir uintptr) (others int, errno syscall.Errno
 			for i := at + 19; i < n && a.entries[i] >= '0' && a.entries[i] <= '9'; i++ {
 				thread = thread*10 + int(a.entries[i]-'0')
 			}
+
 			if thread != 0 && thread != a.pid {
 				others++
 				syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(a.pid), uintptr(thread), quitSignal)
 			}
+
 			if length == 0 {
 				return others, syscall.EIO
 			}
+
 			at += length
 		}
 	}
@@ -226,6 +242,7 @@ func defaultSignals() {
 			// SIG_DFL, SIG_IGN.
 			continue
 		}
+
 		a = sigaction{}
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
 	}

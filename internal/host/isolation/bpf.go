@@ -30,18 +30,22 @@ func denyByProgram(dir string, numbers []isolate.DeviceNumber) error {
 	if len(numbers) > isolate.MostNumbers {
 		return fmt.Errorf("there are %d devices to deny, and a filter takes %d", len(numbers), isolate.MostNumbers)
 	}
+
 	group, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
+
 	defer unix.Close(group) //nolint:errcheck // nothing was written
 	instructions, license := isolate.Filter(numbers), []byte("Apache-2.0\x00")
 	load := loading{kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(instructions)), //nolint:gosec // few
 		instructions: uint64(uintptr(unsafe.Pointer(&instructions[0]))), license: uint64(uintptr(unsafe.Pointer(&license[0])))}
+
 	copy(load.name[:], "gpuard")
 	program, err := bpf(unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
 	runtime.KeepAlive(instructions)
 	runtime.KeepAlive(license)
+
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return errors.New("the kernel takes no filter of devices from this process: it wants CAP_BPF and CAP_NET_ADMIN, outside of every user namespace")
@@ -50,12 +54,14 @@ func denyByProgram(dir string, numbers []isolate.DeviceNumber) error {
 	case err != nil:
 		return fmt.Errorf("cannot load the filter: %w", err)
 	}
+
 	defer unix.Close(program)                                                                           //nolint:errcheck // the group keeps it
 	attach := attaching{uint32(group), uint32(program), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI} //nolint:gosec // descriptors
 	_, err = bpf(unix.BPF_PROG_ATTACH, unsafe.Pointer(&attach), unsafe.Sizeof(attach))
 	if errors.Is(err, unix.EPERM) {
 		return errors.New("a control group above has a filter that allows no other beside it")
 	}
+
 	return err
 }
 

@@ -43,17 +43,22 @@ func becomeInGroup(nodes []string, p walledProgram) error {
 	if err != nil {
 		return err
 	}
+
 	err = wantRoot()
 
 	if err != nil {
 		return err
 	}
+
 	var numbers []isolate.DeviceNumber
+
 	for n := range found {
 		numbers = append(numbers, isolate.DeviceNumber{Major: unix.Major(n), Minor: unix.Minor(n)})
 	}
+
 	SweepGroups()
 	var reasons []string
+
 	for _, h := range hierarchies() {
 		err = h.enter(numbers)
 		if err == nil {
@@ -61,15 +66,18 @@ func becomeInGroup(nodes []string, p walledProgram) error {
 		}
 		reasons = append(reasons, h.name+": "+err.Error())
 	}
+
 	if err != nil {
 		return errors.New("no control group filters devices here: " + strings.Join(reasons, "; "))
 	}
+
 	for _, path := range nodes {
 		// access(2) asks the filter, and wakes no device.
 		if unix.Access(path, unix.R_OK|unix.W_OK) == nil {
 			return fmt.Errorf("cannot close %s: the kernel allows it in spite of the control group's filter", path)
 		}
 	}
+
 	return p.execute()
 }
 
@@ -88,28 +96,35 @@ func (h hierarchy) inGroup(numbers []isolate.DeviceNumber, use func(dir string) 
 	if why != nil {
 		return why
 	}
+
 	for range mostTries {
 		dir, err := os.MkdirTemp(parent, wallPrefix+"*")
 		if err == nil {
 			err = os.Chmod(dir, 0o755) //nolint:gosec // programs read the limits of their group there
 		}
+
 		if err == nil {
 			err = h.deny(dir, numbers)
 		}
+
 		if err == nil {
 			err = use(dir)
 		}
+
 		if err == nil {
 			return nil
 		}
+
 		why = err
 		if dir != "" {
 			cgroupfs.Prune(dir)
 		}
+
 		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
 			break
 		}
 	}
+
 	return why
 }
 
@@ -121,8 +136,10 @@ func (h hierarchy) refusal(parent string) error {
 	if why := cgroupfs.Fixed(parent); why != "" {
 		return errors.New(why)
 	}
+
 	// Who may write in a group above can move his processes there.
 	var fs unix.Statfs_t
+
 	for dir := parent; unix.Statfs(dir, &fs) == nil && int64(fs.Type) == h.magic; dir = filepath.Dir(dir) { //nolint:unconvert // 32 bits elsewhere
 		for _, path := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
 			var stat unix.Stat_t
@@ -135,6 +152,7 @@ func (h hierarchy) refusal(parent string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -181,7 +199,9 @@ func Cgroup() string {
 	if err != nil {
 		return err.Error()
 	}
+
 	var reasons []string
+
 	for _, h := range hierarchies() {
 		var made string
 		err = h.inGroup([]isolate.DeviceNumber{{}}, func(dir string) error { made = dir; return nil })
@@ -191,5 +211,6 @@ func Cgroup() string {
 		}
 		reasons = append(reasons, h.name+": "+err.Error())
 	}
+
 	return strings.Join(reasons, "; ")
 }

@@ -36,20 +36,24 @@ func refuseDescriptors(hidden []string, level job.Isolation) error {
 			numbers[stat.Rdev] = path
 		}
 	}
+
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return fmt.Errorf("cannot list the open files of this process: %w", err)
 	}
+
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
+
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // not negative
 		var stat unix.Stat_t
 		if err != nil || flags&unix.FD_CLOEXEC != 0 || unix.Fstat(fd, &stat) != nil {
 			continue
 		}
+
 		target, _ := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))
 		switch kind := stat.Mode & unix.S_IFMT; {
 		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
@@ -58,6 +62,7 @@ func refuseDescriptors(hidden []string, level job.Isolation) error {
 			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
 		}
 	}
+
 	return nil
 }
 
@@ -68,6 +73,7 @@ func refuseCurrentFolder() error {
 	if why != nil {
 		return fmt.Errorf(`the current folder %s leads to files outside: %w; go elsewhere first: cd "$HOME"`, folder, why)
 	}
+
 	return nil
 }
 
@@ -79,10 +85,12 @@ func checkFolderInside(folder string) error {
 	if err != nil {
 		return fmt.Errorf("its mount is not known: %w", err)
 	}
+
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("cannot read what is mounted: %w", err)
 	}
+
 	mounts := readMounts(string(text))
 	at := slices.IndexFunc(mounts, func(m mountEntry) bool { return m.id == id })
 	if at < 0 && isBelowRoot(folder, id) {
@@ -91,10 +99,12 @@ func checkFolderInside(folder string) error {
 	if at < 0 {
 		return errors.New("it is in no mount of this process")
 	}
+
 	reached, err := mountID(mounts[at].point)
 	if err != nil || reached != id {
 		return errors.New("it is in a mount that another covers")
 	}
+
 	return nil
 }
 
@@ -105,11 +115,14 @@ func isBelowRoot(folder, id string) bool {
 	if err != nil || root != id {
 		return false
 	}
+
 	path, err := os.Readlink(folder)
 	if err != nil {
 		return false
 	}
+
 	var is, there unix.Stat_t
+
 	return unix.Stat(folder, &is) == nil && unix.Stat(path, &there) == nil && is.Dev == there.Dev && is.Ino == there.Ino
 }
 
@@ -119,14 +132,17 @@ func mountID(folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
 		return "", err
 	}
+
 	_, rest, found := strings.Cut(string(text), "mnt_id:")
 	if f := strings.Fields(rest); found && len(f) > 0 {
 		return f[0], nil
 	}
+
 	return "", errors.New("the kernel does not say")
 }

@@ -54,6 +54,7 @@ func (w Wall) Command(path string, argv []string) (string, []string, error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	return "/proc/self/exe", append([]string{"gpuard", WallFlag, string(text), path}, argv...), nil
 }
 
@@ -67,10 +68,12 @@ func (w Wall) Exec(path string, argv, env []string) error {
 		}
 		return unix.Exec(self, words, env)
 	}
+
 	var own *ProgramError
 	if errors.As(err, &own) {
 		return err
 	}
+
 	return startError(argv[0], err)
 }
 
@@ -110,18 +113,22 @@ func Become(args []string) error {
 	if len(args) < 3 {
 		return errors.New("cannot build a wall by hand: gpuard starts what it needs itself")
 	}
+
 	var w Wall
 	err := json.Unmarshal([]byte(args[0]), &w)
 	if err == nil {
 		err = becomeBehindWall(w, walledProgram{args[1], args[2:], programEnv()})
 	}
+
 	var own *ProgramError
+
 	switch {
 	case errors.Is(err, errNotFirst):
 		err = restartInFirstThread()
 	case errors.As(err, &own):
 		return err
 	}
+
 	return startError(args[2], err)
 }
 
@@ -130,14 +137,17 @@ func becomeBehindWall(w Wall, p walledProgram) error {
 	if err != nil {
 		return err
 	}
+
 	err = refuseDescriptors(hidden, w.Level)
 	if err == nil && w.Level != job.Cgroup {
 		// Which asks for no path.
 		err = refuseCurrentFolder()
 	}
+
 	if err != nil {
 		return &inheritedError{err}
 	}
+
 	switch w.Level {
 	case job.Namespace:
 		return becomeInNamespace(hidden, p)
@@ -146,6 +156,7 @@ func becomeBehindWall(w Wall, p walledProgram) error {
 	case job.Cgroup:
 		return becomeInGroup(hidden, p)
 	}
+
 	return fmt.Errorf("cannot build a wall of kind %q: this gpuard knows none", w.Level)
 }
 
@@ -157,10 +168,12 @@ func restartInFirstThread() error {
 	if tries >= 50 {
 		return errNotFirst
 	}
+
 	err := os.Setenv(triesVariable, strconv.Itoa(tries+1))
 	if err != nil {
 		return err
 	}
+
 	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
@@ -184,11 +197,13 @@ func FailedStepError(args []string) error {
 	if len(args) < 3 {
 		return errors.New("cannot say what failed by hand: gpuard starts what it needs itself")
 	}
+
 	index, err := strconv.Atoi(args[0])
 	number, numberErr := strconv.Atoi(args[1])
 	if err != nil || numberErr != nil {
 		return errors.New("cannot say what failed")
 	}
+
 	reason := syscall.Errno(number) //nolint:gosec // an error of the kernel
 	what := "end the other threads of gpuard"
 	switch {
@@ -197,8 +212,10 @@ func FailedStepError(args []string) error {
 	case index < len(args)-3:
 		what = args[3+index]
 	}
+
 	if what == execStep {
 		return &ProgramError{args[2], reason}
 	}
+
 	return startError(args[2], fmt.Errorf("cannot %s: %w", what, reason))
 }

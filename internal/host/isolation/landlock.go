@@ -30,18 +30,22 @@ func becomeUnderLandlock(hidden []string, p walledProgram) error {
 	if err != nil {
 		return err
 	}
+
 	caps, err := effectiveCaps()
 	if err == nil && !caps.has(unix.CAP_SYS_ADMIN) {
 		// The kernel wants one of the two.
 		err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot give up new privileges: %w", err)
 	}
+
 	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("cannot restrict itself: %w", errno)
 	}
+
 	return p.execute()
 }
 
@@ -52,17 +56,21 @@ func newRuleset(hidden []string) (int, error) {
 	if errno != 0 {
 		return -1, fmt.Errorf("cannot make rules of Landlock: %w", errno)
 	}
+
 	unix.CloseOnExec(int(fd))
 	r := landlockRules{fd: int(fd), hidden: map[string]bool{}, above: map[string]bool{"/": true}}
+
 	// A folder that is allowed as a whole would let in what is made there later.
 	for _, path := range append([]string{"/dev/any", "/dev/dri/any", "/dev/nvidia-caps/any"}, hidden...) {
 		for dir := filepath.Dir(path); !r.above[dir]; dir = filepath.Dir(dir) {
 			r.above[dir] = true
 		}
 	}
+
 	for _, path := range hidden {
 		r.hidden[path] = true
 	}
+
 	return r.fd, r.allowBelow("/")
 }
 
@@ -79,10 +87,12 @@ func (r *landlockRules) allowBelow(dir string) error {
 		// Nothing is hidden.
 		return r.allowPath(dir)
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("cannot list %s, in which a device of others lies: %w", dir, err)
 	}
+
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		switch {
@@ -98,6 +108,7 @@ func (r *landlockRules) allowBelow(dir string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -111,20 +122,24 @@ func (r *landlockRules) allowPath(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot allow %s: %w", path, err)
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	var stat unix.Stat_t
 	err = unix.Fstat(fd, &stat)
 	if err != nil {
 		return fmt.Errorf("cannot allow %s: %w", path, err)
 	}
+
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: openRights, Parent_fd: int32(fd)} //nolint:gosec // a descriptor
 	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		attr.Allowed_access |= unix.LANDLOCK_ACCESS_FS_REFER
 	}
+
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("cannot allow %s: %w", path, errno)
 	}
+
 	return nil
 }
 

@@ -28,10 +28,12 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	if unix.Gettid() != os.Getpid() {
 		return errNotFirst
 	}
+
 	caps, err := effectiveCaps()
 	if err != nil {
 		return err
 	}
+
 	a := &soleThread{pid: os.Getpid(), tasks: cstring("/proc/self/task"), exe: cstring("/proc/self/exe")}
 	a.addStep(syscallStep{what: "make a user and a mount namespace", call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
 	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
@@ -40,25 +42,31 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 	} else {
 		a.mapOwnIDs()
 	}
+
 	for _, path := range hidden {
 		if err == nil {
 			err = a.coverDevice(path)
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	a.dropCapabilities(full)
 	err = a.becomeProgram(p)
 	if err != nil {
 		return err
 	}
+
 	err = a.prepareFailure(p)
 
 	if err != nil {
 		return err
 	}
+
 	a.runAlone()
+
 	return errors.New("cannot start the command behind a wall: execve(2) came back")
 }
 
@@ -105,12 +113,15 @@ func (a *soleThread) mapAllIDs() error {
 	if err != nil {
 		return err
 	}
+
 	status := new(uint32)
 	letter := a.keepString("x")
 	a.keep = append(a.keep, status)
 	read, write := uintptr(ends[0]), uintptr(ends[1]) //nolint:gosec // descriptors
+
 	// The child must not have the writing end, or it would wait for ever when this process dies.
 	a.child = []syscallStep{{call: unix.SYS_CLOSE, args: [6]uintptr{write}}, {call: unix.SYS_READ, args: [6]uintptr{read, a.keepString(" "), 1}}}
+
 	for _, kind := range []string{"uid_map", "gid_map"} {
 		text, err := identityMap("/proc/self/" + kind)
 		if err != nil {
@@ -118,9 +129,11 @@ func (a *soleThread) mapAllIDs() error {
 		}
 		a.child = append(a.child, a.writeFileSteps(fmt.Sprintf("/proc/%d/%s", a.pid, kind), text)...)
 	}
+
 	const what = "map the users and groups"
 	a.addStep(syscallStep{what: what, call: unix.SYS_WRITE, args: [6]uintptr{write, letter, 1}})
 	a.addStep(syscallStep{what: what, call: unix.SYS_WAIT4, args: [6]uintptr{^uintptr(0), uintptr(unsafe.Pointer(status)), unix.WCLONE, 0}, zero: status})
+
 	return nil
 }
 
@@ -130,13 +143,16 @@ func identityMap(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var out strings.Builder
+
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) == 3 {
 			fmt.Fprintf(&out, "%s %[1]s %s\n", f[0], f[2])
 		}
 	}
+
 	return out.String(), nil
 }
 
@@ -148,6 +164,7 @@ func (a *soleThread) coverDevice(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot close %s: %w", path, err)
 	}
+
 	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NODEV)
 	for _, f := range [][2]uintptr{
 		{unix.ST_RDONLY, unix.MS_RDONLY}, {unix.ST_NOSUID, unix.MS_NOSUID}, {unix.ST_NOEXEC, unix.MS_NOEXEC},
@@ -156,9 +173,11 @@ func (a *soleThread) coverDevice(path string) error {
 			flags |= f[1]
 		}
 	}
+
 	what, at := "close "+path, a.keepString(path)
 	a.addStep(syscallStep{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{at, at, 0, unix.MS_BIND}})
 	a.addStep(syscallStep{what: what, call: unix.SYS_MOUNT, args: [6]uintptr{0, at, 0, flags}})
+
 	return nil
 }
 
@@ -177,6 +196,7 @@ func (a *soleThread) dropCapabilities(full bool) {
 		data[0] = unix.CapUserData{Effective: without, Permitted: without}
 		data[1] = unix.CapUserData{Effective: every, Permitted: every}
 	}
+
 	a.keep = append(a.keep, head, data)
 	a.addStep(syscallStep{what: what, call: unix.SYS_CAPSET, args: [6]uintptr{uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data))}})
 }
@@ -187,14 +207,17 @@ func (a *soleThread) becomeProgram(p walledProgram) error {
 	if err != nil {
 		return err
 	}
+
 	script, err := syscall.SlicePtrFromStrings(append([]string{"/bin/sh", p.path}, p.argv[1:]...))
 	if err != nil {
 		return err
 	}
+
 	envp, err := syscall.SlicePtrFromStrings(p.env)
 	if err != nil {
 		return err
 	}
+
 	a.envp = &envp[0]
 	soft, hard := filelimit.OriginalLimits()
 	limit := &[2]uint64{soft, hard}
@@ -202,11 +225,13 @@ func (a *soleThread) becomeProgram(p walledProgram) error {
 	if hard != 0 {
 		a.addStep(syscallStep{what: "set the limit of open files", call: unix.SYS_PRLIMIT64, args: [6]uintptr{0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(limit))}})
 	}
+
 	a.addStep(syscallStep{call: prepareExec})
 	a.addStep(syscallStep{what: "unblock signals", call: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8}})
 	environment := uintptr(unsafe.Pointer(&envp[0]))
 	a.addStep(syscallStep{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.keepString(p.path), uintptr(unsafe.Pointer(&argv[0])), environment}, skips: uintptr(unix.ENOEXEC)})
 	a.addStep(syscallStep{what: execStep, call: unix.SYS_EXECVE, args: [6]uintptr{a.keepString("/bin/sh"), uintptr(unsafe.Pointer(&script[0])), environment}})
+
 	return nil
 }
 
@@ -219,12 +244,15 @@ func (a *soleThread) prepareFailure(p walledProgram) error {
 	for _, s := range a.steps {
 		words = append(words, s.what)
 	}
+
 	argv, err := syscall.SlicePtrFromStrings(words)
 	if err != nil {
 		return err
 	}
+
 	argv[2], argv[3] = &a.number[0], &a.errno[0]
 	a.argv = &argv[0]
 	a.keep = append(a.keep, argv)
+
 	return nil
 }

@@ -22,12 +22,15 @@ func DeviceNodes(root string) ([]isolate.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the device files: %w", err)
 	}
+
 	var nodes []isolate.Node
+
 	for _, e := range entries {
 		if n, found := nodeNumber(e, "nvidia"); found {
 			nodes = append(nodes, isolate.Node{Path: filepath.Join(dev, e.Name()), Kind: isolate.Card, Number: n})
 		}
 	}
+
 	return append(append(nodes, capabilityNodes(root)...), graphicsNodes(root)...), nil
 }
 
@@ -45,6 +48,7 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 	entries, _ := os.ReadDir(caps)
 	known := nodesByMinor{}
 	known.readCapabilities(filepath.Join(root, "proc/driver/nvidia/capabilities"))
+
 	for _, e := range entries {
 		n, found := nodeNumber(e, "nvidia-cap")
 		if part, isPart := known[n]; found && isPart {
@@ -53,9 +57,11 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 			delete(known, n)
 		}
 	}
+
 	for _, n := range slices.Sorted(maps.Keys(known)) {
 		nodes = append(nodes, known[n])
 	}
+
 	return nodes
 }
 
@@ -74,12 +80,14 @@ func (c nodesByMinor) readCapabilities(folder string) {
 			if _, err := fmt.Sscan(rest, &minor); err != nil || found == nil {
 				continue
 			}
+
 			part := isolate.Node{Kind: isolate.Capability, ComputeInstance: -1}
 			part.Number, _ = strconv.Atoi(found[1])
 			part.GPUInstance, _ = strconv.Atoi(found[2])
 			if found[3] != "" {
 				part.ComputeInstance, _ = strconv.Atoi(found[3])
 			}
+
 			c[minor] = part
 		}
 	}
@@ -91,24 +99,30 @@ func graphicsNodes(root string) (nodes []isolate.Node) {
 	if info, err := os.Stat(kfd); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
 		nodes = append(nodes, isolate.Node{Path: kfd, Kind: isolate.AMDCompute})
 	}
+
 	dri := filepath.Join(root, "dev/dri")
 	entries, err := os.ReadDir(dri)
 	if err != nil {
 		return nodes
 	}
+
 	for _, e := range entries {
 		if e.Type()&fs.ModeCharDevice == 0 {
 			continue
 		}
+
 		n := isolate.Node{Path: filepath.Join(dri, e.Name()), Kind: isolate.Graphics}
 		if strings.HasPrefix(e.Name(), "renderD") {
 			n.Kind = isolate.Render
 		}
+
 		target, err := os.Readlink(filepath.Join(root, "sys/class/drm", e.Name(), "device"))
 		if err == nil {
 			n.PCI = filepath.Base(target)
 		}
+
 		nodes = append(nodes, n)
 	}
+
 	return nodes
 }

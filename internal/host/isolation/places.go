@@ -18,16 +18,19 @@ func findAllPaths(nodes []string, dev, mountinfo string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	found := slices.Clone(nodes)
 	for _, path := range nodesBelow(dev, numbers) {
 		if !slices.Contains(found, path) {
 			found = append(found, path)
 		}
 	}
+
 	text, err := os.ReadFile(mountinfo)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
 	}
+
 	return addOtherMounts(found, readMounts(string(text))), nil
 }
 
@@ -43,6 +46,7 @@ func numbersOf(nodes []string) (map[uint64]bool, error) {
 		if stat.Mode&unix.S_IFMT != unix.S_IFCHR {
 			return nil, fmt.Errorf("cannot close %s: it is no device file", path)
 		}
+
 		numbers[stat.Rdev] = true
 	}
 	return numbers, nil
@@ -56,11 +60,13 @@ func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 	if err != nil || unix.Lstat(dir, &top) != nil {
 		return nil
 	}
+
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if e.Type()&(fs.ModeDir|fs.ModeCharDevice) == 0 || unix.Lstat(path, &stat) != nil {
 			continue
 		}
+
 		switch {
 		case e.IsDir() && stat.Dev == top.Dev:
 			found = append(found, nodesBelow(path, numbers)...)
@@ -68,6 +74,7 @@ func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 			found = append(found, path)
 		}
 	}
+
 	return found
 }
 
@@ -106,6 +113,7 @@ func addOtherMounts(paths []string, mounts []mountEntry) []string {
 			if from.device != device || !below {
 				continue
 			}
+
 			for _, to := range mounts {
 				rest, below := pathBelow(joinRest(from.root, inFile), to.root)
 				other := joinRest(to.point, rest)
@@ -113,6 +121,7 @@ func addOtherMounts(paths []string, mounts []mountEntry) []string {
 				if to.device != device || !below || slices.Contains(all, other) || unix.Lstat(other, &there) != nil {
 					continue
 				}
+
 				if there.Dev == stat.Dev && there.Ino == stat.Ino {
 					all = append(all, other)
 				}

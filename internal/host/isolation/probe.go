@@ -48,6 +48,7 @@ func NamespaceObstacle() string {
 	case errors.Is(err, unix.ENOSPC):
 		return "there are too many user namespaces, or they are nested too deep"
 	}
+
 	return "a user namespace cannot be made, or nothing mounted in it (" + err.Error() + "): a container, a sandbox or Landlock forbids it, or this is inside a chroot"
 }
 

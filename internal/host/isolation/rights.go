@@ -19,5 +19,6 @@ func effectiveCaps() (c capabilitySet, err error) {
 	if err != nil {
 		return c, fmt.Errorf("cannot read the capabilities of this process: %w", err)
 	}
+
 	return capabilitySet{data[0].Effective, data[1].Effective}, nil
 }

@@ -19,6 +19,7 @@ func tryNamespace() error {
 	if err != nil {
 		return err
 	}
+
 	a := &soleThread{}
 	a.addStep(syscallStep{call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
 	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
@@ -29,23 +30,28 @@ func tryNamespace() error {
 	} else {
 		a.mapOwnIDs()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	err = a.coverDevice("/dev/null")
 
 	if err != nil {
 		return err
 	}
+
 	a.dropCapabilities(full)
 	pid, err := a.runInChild()
 	if err != nil {
 		return err
 	}
+
 	var mapped error
 	if full {
 		mapped = m.mapChildIDs(pid)
 	}
+
 	return errors.Join(mapped, childError(pid))
 }
 
@@ -65,6 +71,7 @@ func childError(pid int) error {
 	if status.Exited() && status.ExitStatus() == 0 {
 		return nil
 	}
+
 	return syscall.Errno(max(status.ExitStatus(), 1)) //nolint:gosec // at most 255
 }
 
@@ -77,12 +84,15 @@ func (m *idMapHandshake) addChildSteps(a *soleThread) error {
 	if err != nil {
 		return err
 	}
+
 	letter := a.keepString("x")
 	arrived, mapped, writes := uintptr(m.arrived[1]), uintptr(m.mapped[0]), uintptr(m.mapped[1]) //nolint:gosec // descriptors
+
 	// Or it would wait for ever when this process dies.
 	a.addStep(syscallStep{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})
 	a.addStep(syscallStep{call: unix.SYS_WRITE, args: [6]uintptr{arrived, letter, 1}})
 	a.addStep(syscallStep{call: unix.SYS_READ, args: [6]uintptr{mapped, letter, 1}})
+
 	return nil
 }
 
@@ -95,6 +105,7 @@ func (m *idMapHandshake) mapChildIDs(pid int) error {
 	if err == nil && n == 0 {
 		return nil
 	}
+
 	for _, kind := range []string{"uid_map", "gid_map"} {
 		var text string
 		if err == nil {
@@ -106,12 +117,15 @@ func (m *idMapHandshake) mapChildIDs(pid int) error {
 		err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
 
 	}
+
 	if err == nil {
 		_, err = unix.Write(m.mapped[1], letter)
 	}
+
 	if err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
+
 	return nil
 }
 
@@ -133,6 +147,7 @@ func (a *soleThread) runInChild() (pid int, err error) {
 	if errno != 0 {
 		return 0, errno
 	}
+
 	return int(child), nil //nolint:gosec // a process ID
 }
 
@@ -141,12 +156,15 @@ func (a *soleThread) runInChild() (pid int, err error) {
 func (a *soleThread) forkRaw() (child uintptr, errno syscall.Errno) {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
+
 	// Without SIGCHLD: no other wait of this process sees it.
 	child, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 	if errno == 0 && child == 0 {
 		_, errno = makeCalls(a.steps)
 		exitAll(uintptr(errno))
 	}
+
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)
+
 	return child, errno
 }

@@ -56,6 +56,7 @@ func OpenReadOnly(path string) (*Journal, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("cannot read the journal: %s is not a plain file", path)
 	}
+
 	return &Journal{file: file}, nil
 }
 
@@ -89,6 +90,7 @@ func (j *Journal) truncatePartial() error {
 	if err != nil {
 		return j.wrapError(err)
 	}
+
 	end, part := info.Size(), make([]byte, 4096)
 	for end > 0 {
 		from := max(0, end-int64(len(part)))
@@ -96,16 +98,21 @@ func (j *Journal) truncatePartial() error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return j.wrapError(err)
 		}
+
 		if i := bytes.LastIndexByte(part[:n], '\n'); i >= 0 {
 			end = from + int64(i) + 1
 			break
 		}
+
 		end = from
 	}
+
 	if end < info.Size() {
 		err = j.file.Truncate(end)
 	}
+
 	j.read = min(j.read, end)
+
 	return j.wrapError(err)
 }
 
@@ -117,13 +124,16 @@ func (j *Journal) ReserveSpace(more int64) error {
 	if err != nil || info.Size()+more <= j.reserved {
 		return j.wrapError(err)
 	}
+
 	err = unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, info.Size(), more+ahead)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		err = nil
 	}
+
 	if err == nil {
 		j.reserved = info.Size() + more + ahead
 	}
+
 	return j.wrapError(err)
 }
 
@@ -139,11 +149,13 @@ func (j *Journal) AppendLocked(f func(size int64) (line []byte, err error)) erro
 		if err != nil {
 			return err
 		}
+
 		n, err := j.file.Write(append(line, '\n'))
 		if err != nil && n > 0 {
 			// If that fails, the next writer removes it.
 			_ = j.file.Truncate(size)
 		}
+
 		return j.wrapError(err)
 	})
 }
@@ -160,17 +172,21 @@ func (j *Journal) withLockedSize(f func(size int64) error) error {
 	for errors.Is(err, unix.EINTR) {
 		err = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLKW, lock)
 	}
+
 	if err != nil {
 		return j.wrapError(err)
 	}
+
 	defer func() {
 		lock.Type = unix.F_UNLCK
 		_ = unix.FcntlFlock(j.file.Fd(), unix.F_OFD_SETLK, lock)
 	}()
+
 	size, err := j.completeSize()
 	if err != nil {
 		return j.wrapError(err)
 	}
+
 	return f(size)
 }
 
@@ -180,6 +196,7 @@ func (j *Journal) completeSize() (int64, error) {
 	if err != nil || info.Size() == 0 {
 		return 0, err
 	}
+
 	last := make([]byte, 1)
 	if _, err := j.file.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
 		return info.Size(), err
@@ -187,7 +204,9 @@ func (j *Journal) completeSize() (int64, error) {
 	if err := j.truncatePartial(); err != nil {
 		return 0, err
 	}
+
 	info, err = j.file.Stat()
+
 	return info.Size(), err
 }
 
@@ -202,11 +221,14 @@ func (j *Journal) WaitForWrite() {
 				_ = watch.Close()
 			}
 		}
+
 		if err != nil {
 			time.Sleep(time.Second)
 			return
 		}
+
 		j.changes = watch
+
 		// What was written before it was watched.
 		return
 	}
@@ -239,6 +261,7 @@ func (j *Journal) EachNewLine(f func(line []byte) error) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return j.wrapError(err)
 		}
+
 		rest, full := part[:n], n == len(part)
 		for {
 			line, after, found := bytes.Cut(rest, []byte("\n"))
@@ -248,9 +271,11 @@ func (j *Journal) EachNewLine(f func(line []byte) error) error {
 			if err := f(line); err != nil {
 				return fmt.Errorf("cannot read %s at byte %d: %w", j.file.Name(), j.read, err)
 			}
+
 			j.read += int64(len(line)) + 1
 			rest = after
 		}
+
 		switch {
 		case !full:
 			return nil
@@ -275,14 +300,17 @@ func TryLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock: %w", err)
 	}
+
 	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 	if err == nil {
 		return file, nil
 	}
+
 	_ = file.Close()
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return nil, nil //nolint:nilnil // that is the answer
 	}
+
 	return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 }
 
@@ -292,8 +320,10 @@ func IsLocked(path string) bool {
 	if err != nil {
 		return false
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	lock := &unix.Flock_t{Type: unix.F_RDLCK}
+
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
 }
 
@@ -324,6 +354,7 @@ func LockOwners(path string) (owners []LockOwner) {
 	if err != nil {
 		return nil
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	lines := bufio.NewScanner(io.LimitReader(file, 8*lockOwnerSize))
 	for lines.Scan() {
@@ -332,6 +363,7 @@ func LockOwners(path string) (owners []LockOwner) {
 			owners = append(owners, o)
 		}
 	}
+
 	return owners
 }
 
@@ -342,6 +374,7 @@ func WaitUntilFree(path string) {
 		return
 	}
 	defer file.Close() //nolint:errcheck // read only
+
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
 	}
@@ -354,6 +387,7 @@ func Lock(path string, busy func()) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock: %w", err)
 	}
+
 	lock := &unix.Flock_t{Type: unix.F_WRLCK}
 	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
@@ -362,10 +396,12 @@ func Lock(path string, busy func()) (*os.File, error) {
 			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, lock)
 		}
 	}
+
 	if err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 	}
+
 	return file, nil
 }
 
@@ -379,6 +415,7 @@ func ReplaceFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -388,16 +425,20 @@ func replaceIn(dir *sys.Dir, name string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
+
 	err = write(file)
 	if err == nil {
 		err = file.Sync()
 	}
+
 	err = errors.Join(err, file.Close())
 	if err == nil {
 		err = dir.Rename(fresh, name)
 	}
+
 	if err != nil {
 		_ = dir.Remove(fresh)
 	}
+
 	return err
 }

@@ -28,6 +28,7 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, fmt.Errorf("cannot read the version of NVIDIA's kernel module: %w", err)
 	}
+
 	d.Module, d.Open = parseModule(banner)
 	if d.Module == "" {
 		// Without a card, the first file is missing.
@@ -35,16 +36,19 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 			d.Module = strings.TrimSpace(version)
 		}
 	}
+
 	for _, other := range []string{"nouveau", "nova_core", "vfio_pci"} {
 		if _, err := os.Stat(filepath.Join(root, "sys/module", other)); err == nil {
 			d.Others = append(d.Others, other)
 		}
 	}
+
 	release, err := readText(root, "proc/sys/kernel/osrelease")
 	d.Switches, d.NoNVLink = readFabric(root)
 	d.Kernel = strings.TrimSpace(release)
 	d.Built = isModuleBuilt(root, d.Kernel)
 	d.SecureBoot = isSecureBoot(root)
+
 	// "nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0".
 	compatible, _ := readText(root, "proc/device-tree/compatible")
 	d.Tegra = strings.Contains(compatible, "nvidia,tegra") || fileExists(root, "sys/module/nvgpu")
@@ -53,6 +57,7 @@ func ReadDriver(root string) (hostinfo.Driver, error) {
 		info, err := os.Stat(filepath.Join(root, path))
 		return err == nil && info.Mode()&fs.ModeSetuid != 0
 	})
+
 	return d, nil
 }
 
@@ -64,11 +69,13 @@ func parseModule(banner string) (version string, open *bool) {
 	if !strings.HasPrefix(line, "NVRM version:") {
 		return "", nil
 	}
+
 	for _, word := range strings.Fields(line) {
 		if isVersion(word) {
 			return word, new(strings.Contains(line, "Open Kernel Module"))
 		}
 	}
+
 	return "", nil
 }
 
@@ -90,6 +97,7 @@ func DeviceMinors(root string) map[string]int {
 		if err != nil {
 			continue
 		}
+
 		for line := range strings.Lines(information) {
 			name, value, _ := strings.Cut(line, ":")
 			if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16); strings.TrimSpace(name) == "Device Minor" && err == nil {
@@ -97,6 +105,7 @@ func DeviceMinors(root string) map[string]int {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -112,12 +121,14 @@ func readFabric(root string) (switches []string, off bool) {
 			switches = append(switches, name)
 		}
 	}
+
 	slices.Sort(switches)
 	params, _ := readText(root, "proc/driver/nvidia/params")
 	for line := range strings.Lines(params) {
 		name, value, _ := strings.Cut(line, ":")
 		off = off || name == "NvLinkDisable" && strings.TrimSpace(value) == "1"
 	}
+
 	return switches, off
 }
 

@@ -15,23 +15,28 @@ func isModuleBuilt(root, kernel string) *bool {
 	if kernel == "" || strings.Contains(kernel, "/") {
 		return nil
 	}
+
 	file, err := os.Open(filepath.Join(root, "lib/modules", kernel, "modules.dep"))
 	if err != nil {
 		return nil
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	const most = 16 << 20
 	lines := bufio.NewScanner(io.LimitReader(file, most))
 	lines.Buffer(nil, 1<<20)
+
 	for lines.Scan() {
 		path, _, found := strings.Cut(lines.Text(), ":")
 		if found && isModule(filepath.Base(path)) {
 			return new(true)
 		}
 	}
+
 	if lines.Err() != nil {
 		return nil
 	}
+
 	return new(false)
 }
 
@@ -42,6 +47,7 @@ func isModule(file string) bool {
 	name, _, found := strings.Cut(file, ".ko")
 	debian := slices.ContainsFunc([]string{"nvidia-current", "nvidia-tesla", "nvidia-legacy"}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	beside := slices.ContainsFunc([]string{"-drm", "-uvm", "-modeset", "-peermem"}, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+
 	return found && (name == "nvidia" || debian && !beside)
 }
 

@@ -24,11 +24,13 @@ func DeviceNodes(root string) ([]hostinfo.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the device files: %w", err)
 	}
+
 	paths := slices.DeleteFunc(names, func(name string) bool {
 		digits, card := strings.CutPrefix(name, "nvidia")
 		card = card && digits != "" && strings.Trim(digits, "0123456789") == ""
 		return !card && !slices.Contains([]string{"nvidiactl", "nvidia-uvm", "dxg", "kfd"}, name)
 	})
+
 	// A machine without the folder has none.
 	render, _ := listNames(filepath.Join(root, "dev/dri"))
 	for _, name := range render {
@@ -36,13 +38,16 @@ func DeviceNodes(root string) ([]hostinfo.Node, error) {
 			paths = append(paths, "dri/"+name)
 		}
 	}
+
 	slices.Sort(paths)
 	var nodes []hostinfo.Node
+
 	for _, path := range paths {
 		if n, ok := readNode(root, "/dev/"+path); ok {
 			nodes = append(nodes, n)
 		}
 	}
+
 	return nodes, nil
 }
 
@@ -51,15 +56,18 @@ func readNode(root, path string) (hostinfo.Node, bool) {
 	if err != nil || info.IsDir() {
 		return hostinfo.Node{}, false
 	}
+
 	n := hostinfo.Node{Path: path, Mode: uint32(info.Mode().Perm())}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		n.UID, n.GID = st.Uid, st.Gid
 	}
+
 	// access(2) fails with EPERM if the device cgroup refuses (torvalds/linux fs/namei.c inode_permission). It wakes no
 	// device.
 	if err := unix.Access(filepath.Join(root, path), unix.R_OK|unix.W_OK); err != nil {
 		n.Problem, n.Kept = err.Error(), errors.Is(err, unix.EPERM)
 	}
+
 	return n, true
 }
 
@@ -71,11 +79,13 @@ func listNames(folder string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	entries, err := dir.ReadDir(maxEntries)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	return entryNames(entries), nil
 }
 

@@ -62,9 +62,11 @@ func ReadErrors(root string) ([]Error, error) {
 		}
 		size, err = unix.Klogctl(sizeOfLog, nil)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	buffer := make([]byte, min(size, logTailSize))
 	var n int
 	if root == "/" {
@@ -72,9 +74,11 @@ func ReadErrors(root string) ([]Error, error) {
 	} else {
 		n, err = readEnd(filepath.Join(root, "dev/kmsg"), buffer)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return Parse(buffer[:n], logClockStart()), nil
 }
 
@@ -91,15 +95,18 @@ func readEnd(path string, buffer []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
+
 	n, err := file.ReadAt(buffer, max(0, info.Size()-int64(len(buffer))))
 	if n > 0 {
 		err = nil
 	}
+
 	return n, err
 }
 
@@ -111,6 +118,7 @@ func logClockStart() time.Time {
 	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
 		return time.Time{}
 	}
+
 	// So that readings agree.
 	return time.Now().Add(shift - time.Duration(ts.Nano())).Round(time.Millisecond)
 }
@@ -120,11 +128,13 @@ func logClockStart() time.Time {
 func Parse(text []byte, start time.Time) []Error {
 	var found []Error
 	var before logLine
+
 	for line := range bytes.Lines(text) {
 		l, ok := parseStamp(line)
 		forged := !ok || l.stamp == before.stamp && !before.driver
 		l.driver = ok && !forged && bytes.HasPrefix(l.text, []byte("NVRM: "))
 		before = l
+
 		switch {
 		case !l.driver:
 		case bytes.HasPrefix(l.text, []byte("NVRM: loading NVIDIA ")):
@@ -135,6 +145,7 @@ func Parse(text []byte, start time.Time) []Error {
 			}
 		}
 	}
+
 	return keepNewest(found)
 }
 
@@ -154,6 +165,7 @@ func parseStamp(line []byte) (logLine, bool) {
 	if len(line) < 5 || line[0] != '<' || line[1] < '0' || line[1] > '7' || line[2] != '>' || line[3] != '[' {
 		return logLine{}, false
 	}
+
 	clock, rest, ok := bytes.Cut(line[4:], []byte("]"))
 	seconds, micros, dotted := strings.Cut(strings.TrimSpace(string(clock)), ".")
 	s, err1 := strconv.ParseUint(seconds, 10, 32)
@@ -161,11 +173,14 @@ func parseStamp(line []byte) (logLine, bool) {
 	if !ok || !dotted || len(micros) != 6 || err1 != nil || err2 != nil {
 		return logLine{}, false
 	}
+
 	if bytes.HasPrefix(rest, []byte("[")) {
 		// The task or processor, depending on the kernel's configuration.
 		_, rest, _ = bytes.Cut(rest, []byte("]"))
 	}
+
 	text, spaced := bytes.CutPrefix(rest, []byte(" "))
+
 	return logLine{stamp: string(clock), since: time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, text: text}, spaced
 }
 
@@ -181,6 +196,7 @@ func parseXID(text string, since time.Duration, start time.Time) (Error, bool) {
 	if !ok || !closed || err != nil || !isAddress(address) {
 		return Error{}, false
 	}
+
 	e := Error{PCI: strings.ToLower(address), XID: gpu.XID{Code: int(code), Source: "kernel log"}}
 	e.XID.At = clockAt(start, since)
 	if _, after, ok := strings.Cut(detail, "pid="); ok {
@@ -189,7 +205,9 @@ func parseXID(text string, since time.Duration, start time.Time) (Error, bool) {
 			e.XID.PID = int(pid)
 		}
 	}
+
 	e.After = code == 154 && strings.Contains(detail, "recovery action changed from 0x") && strings.HasSuffix(strings.TrimSpace(detail), "to 0x0 (None)")
+
 	return e, true
 }
 
@@ -207,11 +225,13 @@ func isAddress(s string) bool {
 	if len(parts) != 3 || len(parts[0]) < 4 || len(parts[0]) > 8 || len(parts[1]) != 2 || len(parts[2]) != 2 {
 		return false
 	}
+
 	for _, p := range parts {
 		if _, err := strconv.ParseUint(p, 16, 32); err != nil {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -221,8 +241,10 @@ func keepNewest(found []Error) []Error {
 		pci  string
 		code int
 	}
+
 	over, count := map[string]bool{}, map[kind]int{}
 	var out []Error
+
 	for i := len(found) - 1; i >= 0; i-- {
 		e := found[i]
 		k := kind{e.PCI, e.XID.Code}
@@ -230,11 +252,14 @@ func keepNewest(found []Error) []Error {
 		if over[e.PCI] && !e.After || count[k] > maxPerCode {
 			continue
 		}
+
 		out = append(out, e)
 		over[e.PCI] = over[e.PCI] || e.After
 	}
+
 	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 		out[i], out[j] = out[j], out[i]
 	}
+
 	return out
 }

@@ -27,22 +27,27 @@ func (c *Cluster) CurrentContext(ctx context.Context) (string, string, error) {
 		Name    string
 		Context struct{ Namespace string }
 	}
+
 	found, err := getObject[struct {
 		Current  string `json:"current-context"`
 		Contexts []named
 	}](ctx, c, "config", "view")
+
 	if err != nil {
 		return "", "", err
 	}
+
 	name, space := c.Context, c.Namespace
 	if name == "" {
 		name = found.Current
 	}
+
 	for _, one := range found.Contexts {
 		if one.Name == name && space == "" {
 			space = one.Context.Namespace
 		}
 	}
+
 	return name, space, nil
 }
 
@@ -103,6 +108,7 @@ func (c *Cluster) Own(ctx context.Context, job CreatedObject, part CreatedObject
 		return err
 	}
 	_, err = c.runKubectl(ctx, nil, "patch", part.Kind, part.Meta.Name, "--type=merge", "--output=name", "--patch="+string(patch))
+
 	return err
 }
 
@@ -115,6 +121,7 @@ func (c *Cluster) Delete(ctx context.Context, names ...string) error {
 	patient := *c
 	patient.Patience = deleteTimeout + c.answerTimeout()
 	_, err := patient.runKubectl(ctx, nil, append([]string{"delete", "--ignore-not-found", "--cascade=foreground", "--wait=true", fmt.Sprintf("--timeout=%ds", int(deleteTimeout.Seconds())), "--output=name"}, names...)...)
+
 	return err
 }
 

@@ -80,6 +80,7 @@ func (c *Cluster) commandArgs(args []string) []string {
 	if c.Namespace != "" {
 		list = append(list, "--namespace="+c.Namespace)
 	}
+
 	return append(list, args...)
 }
 
@@ -112,6 +113,7 @@ func (c *Cluster) runKubectl(ctx context.Context, stdin []byte, args ...string) 
 	case err != nil:
 		return out, parseFailure(said, err)
 	}
+
 	return out, nil
 }
 
@@ -127,9 +129,11 @@ func parseFailure(said string, err error) error {
 			break
 		}
 	}
+
 	if text == "" {
 		text = "kubectl: " + err.Error()
 	}
+
 	kind := Refused
 	switch {
 	case strings.HasPrefix(text, "Error from server (NotFound)"):
@@ -140,6 +144,7 @@ func parseFailure(said string, err error) error {
 		"Error from server (TooManyRequests)", "couldn't get current server API group list", "the server is currently unable", "i/o timeout", "connection refused", "no such host", "TLS handshake timeout", "context deadline exceeded"):
 		kind = Silent
 	}
+
 	for _, lead := range []string{"Error from server (", "error: "} {
 		if rest, ok := strings.CutPrefix(text, lead); ok {
 			_, rest, cut := strings.Cut(rest, "): ")
@@ -149,6 +154,7 @@ func parseFailure(said string, err error) error {
 			text = rest
 		}
 	}
+
 	return &Error{kind, text}
 }
 
@@ -197,5 +203,6 @@ func (c *Cluster) streamKubectl(ctx context.Context, w io.Writer, args ...string
 	if err != nil {
 		return parseFailure(said.Text.String(), err)
 	}
+
 	return nil
 }

@@ -31,6 +31,7 @@ func (c *Cluster) ListDeviceClasses(ctx context.Context) ([]string, error) {
 	for i, n := range names {
 		names[i] = n[strings.Index(n, "/")+1:]
 	}
+
 	return names, err
 }
 

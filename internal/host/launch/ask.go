@@ -38,15 +38,19 @@ func (q *Question) UseProgramOf(pid int, same func(procfs string, number int) bo
 	if err == nil {
 		program, err = o.openPath(folder, "exe")
 	}
+
 	const own = "/proc/self/fd"
 	if err == nil && !same(own, folder) {
 		err = errors.New("it is not the same process any more")
 	}
+
 	if err != nil {
 		_ = o.Close()
 		return nil, fmt.Errorf("cannot start the program of process %d again: %w", pid, err)
 	}
+
 	q.Path, q.Dir = fmt.Sprintf("%s/%d", own, program), fmt.Sprintf("%s/%d/cwd", own, folder)
+
 	return o, nil
 }
 
@@ -60,12 +64,15 @@ func (o *childDescriptors) openPath(at int, path string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+
 	defer unix.Close(low)                                                  //nolint:errcheck // nothing was written
 	fd, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, lowestFD) //nolint:gosec // not negative
 	if err != nil {
 		return -1, fmt.Errorf("%w; raise the limit: ulimit -n", err)
 	}
+
 	o.fds = append(o.fds, fd)
+
 	return fd, nil
 }
 
@@ -90,18 +97,22 @@ func AskQuestion(ctx context.Context, q Question) ([]byte, error) {
 		out []byte
 		err error
 	}
+
 	done := make(chan answer, 1)
 	go func() {
 		out, err := runQuestion(ctx, q)
 		done <- answer{out, err}
 	}()
+
 	select {
 	case a := <-done:
 		return a.out, a.err
 	case <-ctx.Done():
 	}
+
 	grace := time.NewTimer(500 * time.Millisecond)
 	defer grace.Stop()
+
 	select {
 	case a := <-done:
 		return a.out, a.err
@@ -117,12 +128,14 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, q.Path)
 	cmd.Args, cmd.Env, cmd.Dir = q.Args, keepFirstValues(q.Env), q.Dir
 	cmd.Stdout, cmd.Stderr = out, errs
+
 	// Killed with us too, by whatever ends us. The kernel ties that to the thread that started it
 	// (PR_SET_PDEATHSIG(2const)).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
 	// A child of its own must not keep our pipes open.
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
@@ -132,10 +145,12 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return out.b.Bytes(), nil
 	}
+
 	if said := bytes.TrimSpace(errs.b.Bytes()); len(said) > 0 {
 		last := said[bytes.LastIndexByte(said, '\n')+1:]
 		return out.b.Bytes(), fmt.Errorf("%w: %s", err, prose.Clean(string(last[:min(len(last), 300)])))
 	}
+
 	return out.b.Bytes(), err
 }
 
@@ -150,6 +165,7 @@ func keepFirstValues(env []string) []string {
 			out = append(out, pair)
 		}
 	}
+
 	return out
 }
 

@@ -78,9 +78,11 @@ func (c Command) Start() (*Child, error) {
 	if c.Out != nil {
 		cmd.Stdout = c.Out
 	}
+
 	if c.Err != nil {
 		cmd.Stderr = c.Err
 	}
+
 	closeLibraryFDs(c.Before, c.Keep)
 	if c.Along != nil {
 		fd, err := DupInheritable(c.Along)
@@ -89,6 +91,7 @@ func (c Command) Start() (*Child, error) {
 		}
 		defer unix.Close(fd) //nolint:errcheck // the child has it
 	}
+
 	inheritIgnored()
 	child := &Child{ended: make(chan struct{}), dying: c.Dying, began: time.Now()}
 	if c.Apart {
@@ -96,28 +99,33 @@ func (c Command) Start() (*Child, error) {
 	} else {
 		child.signals = catchSignals(append(forwardedSignals(), unix.SIGTSTP, unix.SIGTTIN), child.rememberSignal, child.forwardSignal)
 	}
+
 	process, err := c.startInGroup(cmd)
 	if errors.Is(err, unix.ENOEXEC) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)
 		process, err = c.startInGroup(cmd)
 	}
+
 	child.process = process
 	go child.signals.forwardSignals()
 	if err != nil {
 		child.signals.stopForwarding()
 		return nil, &NotExecutableError{c.Argv[0], errors.Unwrap(err)}
 	}
+
 	if c.Born != nil {
 		err = c.Born(child)
 		if err != nil {
 			_ = child.process.Kill()
 		}
 	}
+
 	go child.waitForEnd()
 	if err != nil {
 		child.Rest()
 		return nil, err
 	}
+
 	return child, nil
 }
 
@@ -148,12 +156,14 @@ func (c *Child) Ended() <-chan struct{} { return c.ended }
 func (c *Child) Wait() string {
 	<-c.ended
 	c.signals.stopForwarding()
+
 	switch {
 	case c.status.Signaled() && c.status.CoreDump():
 		return "signal: " + c.status.Signal().String() + " (core dumped)"
 	case c.status.Signaled():
 		return "signal: " + c.status.Signal().String()
 	}
+
 	return fmt.Sprintf("exit status %d", c.status.ExitStatus())
 }
 
@@ -166,10 +176,12 @@ func (c *Child) Outcome() (code int, signal string, ran time.Duration, peak int6
 	if c.status.Signaled() {
 		signal = unix.SignalName(c.status.Signal())
 	}
+
 	peak = c.usage.Maxrss << 10
 	if peak <= ownPeakMemory() {
 		peak = 0
 	}
+
 	return c.status.ExitStatus(), signal, c.ran, peak
 }
 
@@ -245,8 +257,10 @@ func (c *Child) StartHolder(keep int, lock *os.File, args ...string) error {
 		err = StartHolderFor(pidfd, keep, args...)
 		_ = pidfd.Close()
 	}
+
 	_ = unix.Close(keep)
 	_ = lock.Close()
+
 	return err
 }
 
@@ -283,11 +297,13 @@ func (c *Child) waitForEnd() {
 	}
 	var status unix.WaitStatus
 	var usage unix.Rusage
+
 	for looks := 0; ; {
 		options := unix.WUNTRACED
 		if looks > 0 {
 			options |= unix.WCONTINUED | unix.WNOHANG
 		}
+
 		pid, err := unix.Wait4(c.PID(), &status, options, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -312,7 +328,9 @@ func (c *Child) waitForEnd() {
 			// Another process has reaped it: its exit status is unknown, so it is no success.
 			status = 0xff << 8
 		}
+
 		c.recordEnd(status, usage)
+
 		return
 	}
 }
@@ -347,7 +365,9 @@ func ownPeakMemory() (most int64) {
 	if err != nil {
 		return 0
 	}
+
 	_, line, _ := strings.Cut(string(status), "\nVmHWM:")
 	_, _ = fmt.Sscan(line, &most)
+
 	return most << 10
 }

@@ -52,6 +52,7 @@ func (c Command) NewChildGroup(most int) *ChildGroup {
 		crew.meant, crew.by = time.Now(), sig
 	}, crew.signalAll)
 	go crew.signals.forwardSignals()
+
 	return crew
 }
 
@@ -63,6 +64,7 @@ func (c *ChildGroup) Start(number int, env []string) error {
 	if number == 0 {
 		cmd.Stdin = os.Stdin
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := cmd.Start()
@@ -70,15 +72,19 @@ func (c *ChildGroup) Start(number int, env []string) error {
 		cmd = &exec.Cmd{Path: "/bin/sh", Args: append([]string{"/bin/sh", c.command.Path}, argv[1:]...), Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr}
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		return &NotExecutableError{argv[0], errors.Unwrap(err)}
 	}
+
 	c.running[number] = cmd.Process
 	if c.by != nil {
 		// It came too late for what all the others were told.
 		_ = cmd.Process.Signal(c.by)
 	}
+
 	go c.waitForMember(number, cmd.Process)
+
 	return nil
 }
 
@@ -96,6 +102,7 @@ func (c *ChildGroup) waitForMember(number int, process *os.Process) {
 			end.Signal = unix.SignalName(status.Signal())
 		}
 	}
+
 	c.mu.Lock()
 	delete(c.running, number)
 	c.mu.Unlock()
@@ -113,6 +120,7 @@ func (c *ChildGroup) Running() map[int]int {
 	for number, process := range c.running {
 		pids[number] = process.Pid
 	}
+
 	return pids
 }
 
@@ -127,11 +135,13 @@ func (c *ChildGroup) HasSignalSince(since time.Time) bool {
 func (c *ChildGroup) OwnsProcess(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, process := range c.running {
 		if process.Pid == pid {
 			return true
 		}
 	}
+
 	return c.signals.witness != nil && c.signals.witness.pid == pid
 }
 
@@ -146,6 +156,7 @@ func (c *ChildGroup) SendSignal(name string) {
 func (c *ChildGroup) signalAll(sig os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, process := range c.running {
 		_ = process.Signal(sig)
 	}

@@ -74,5 +74,6 @@ func endSignalName(status syscall.WaitStatus) string {
 	if sig == 0 {
 		return ""
 	}
+
 	return unix.SignalName(sig)
 }

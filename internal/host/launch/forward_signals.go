@@ -40,8 +40,10 @@ func catchSignals(signals []unix.Signal, meant func(syscall.Signal), send func(o
 		}
 		p.signals = append(p.signals, sig)
 	}
+
 	signal.Notify(p.caught, p.signals...)
 	p.witness, _ = newWitness(p.signals)
+
 	return p
 }
 
@@ -61,13 +63,16 @@ func (p *signalForwarder) stopForwarding() {
 	if p.caught == nil {
 		return
 	}
+
 	signal.Reset(p.signals...)
 	signal.Stop(p.caught)
+
 	for _, sig := range p.signals {
 		if sig, ok := sig.(unix.Signal); ok && isRuntimeSignal(sig) {
 			setDefault(sig)
 		}
 	}
+
 	close(p.caught)
 	<-p.done
 	p.caught = nil
@@ -82,6 +87,7 @@ func (p *signalForwarder) forwardSignals() {
 		return
 	}
 	defer close(p.done)
+
 	for sig := range p.caught {
 		n, _ := sig.(syscall.Signal)
 		switch n {
@@ -132,8 +138,10 @@ func foregroundGroup() (group int, found bool) {
 	if err != nil {
 		return 0, false
 	}
+
 	defer tty.Close()
 	group, err = unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+
 	return group, err == nil
 }
 
@@ -147,6 +155,7 @@ func stopAs(sig unix.Signal) {
 		swapHandler(sig, nil, &before)
 		setDefault(sig)
 	}
+
 	// To this very thread, so that it is stopped before the call returns.
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 	if sig != unix.SIGSTOP {

@@ -30,7 +30,9 @@ func StartHolder(lock int, spare *os.File, args ...string) error {
 	if err != nil {
 		return err
 	}
+
 	defer self.Close() //nolint:errcheck // close-on-exec anyway
+
 	return startHolder(self, lock, spare, args)
 }
 
@@ -55,13 +57,16 @@ func startHolder(process *os.File, lock int, spare *os.File, args []string) erro
 	if _, err := unix.FcntlInt(uintptr(lock), unix.F_GETFD, 0); err != nil || lock < 3 { //nolint:gosec // looked at here
 		return fmt.Errorf("cannot start the holder: there is no descriptor %d", lock)
 	}
+
 	env, keep := holderEnv(), []int{int(process.Fd()), lock}
 	if spare != nil {
 		keep = append(keep, int(spare.Fd()))
 		env = append(env, closeVariable+"="+strconv.Itoa(keep[2]))
 	}
+
 	err := startDetached("the holder", HolderFlag, env, keep, args)
 	runtime.KeepAlive(spare)
+
 	return err
 }
 
@@ -72,40 +77,48 @@ func startDetached(what, flag string, env []string, keep []int, args []string) e
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
+
 	defer unix.Close(null) //nolint:errcheck // close-on-exec anyway
 	argv := append([]string{filepath.Base(os.Args[0]), flag, strconv.Itoa(keep[0]), strconv.Itoa(keep[1])}, args...)
 	argvp, err := syscall.SlicePtrFromStrings(argv)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
+
 	// One thread is enough for a process that waits, and it needs nothing else from our environment.
 	envp, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", what, err)
 	}
+
 	a := &forkArgs{exe: cstring("/proc/self/exe"), root: cstring("/"), argv: &argvp[0], envp: &envp[0], null: uintptr(null)}
 	keep = slices.Sorted(slices.Values(keep))
 	for i := range a.keep {
 		a.keep[i] = uintptr(keep[min(i, len(keep)-1)]) //nolint:gosec // descriptors
 	}
+
 	pid, errno := doubleFork(a)
 	if errno != 0 {
 		return fmt.Errorf("cannot start %s: %w", what, errno)
 	}
+
 	var status unix.WaitStatus
 	err = unix.EINTR
 	for errors.Is(err, unix.EINTR) {
 		_, err = unix.Wait4(int(pid), &status, 0, nil)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot start %s: cannot wait for its starter: %w", what, err)
 	}
+
 	switch {
 	case status.ExitStatus() != 0:
 		return fmt.Errorf("cannot start %s: %w", what, syscall.Errno(status.ExitStatus())) //nolint:gosec // at most 255
 	case a.failed != 0:
 		return fmt.Errorf("cannot start %s: %w", what, syscall.Errno(a.failed))
 	}
+
 	return nil
 }
 
@@ -155,15 +168,19 @@ func doubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
+
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
 	}
+
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
 		return 0, unix.EINVAL
 	}
+
 	pid, errno := rawDoubleFork(a)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	runtime.KeepAlive(a)
+
 	return pid, errno
 }
 
@@ -174,18 +191,23 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 	if errno != 0 || pid != 0 {
 		return pid, syscall.Errno(errno)
 	}
+
 	syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 	pid, errno = rawVfork(forkFlags)
 	if errno != 0 {
 		exitRaw(errno)
 	}
+
 	if pid != 0 {
 		exitRaw(0)
 	}
+
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(a.root)), 0, 0)
+
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
 	}
+
 	// Whatever pipe the caller passed on must not stay open because of us.
 	first := uintptr(3)
 	for i := range a.keep {
@@ -193,12 +215,15 @@ func rawDoubleFork(a *forkArgs) (uintptr, syscall.Errno) {
 		syscall.RawSyscall(syscall.SYS_FCNTL, a.keep[i], syscall.F_SETFD, 0)
 		first = a.keep[i] + 1
 	}
+
 	closeRange(first, 1<<31-1)
 	unblockSignals()
 	_, _, err := syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)),
 		uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
+
 	a.failed = uintptr(err)
 	exitRaw(1)
+
 	return 0, 0
 }
 
@@ -214,6 +239,7 @@ func unblockSignals() {
 		if a.handler <= 1 {
 			continue
 		}
+
 		a = sigaction{}
 		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
 	}
@@ -230,6 +256,7 @@ func closeRange(first, lastFD uintptr) {
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, first, lastFD, 0); errno == 0 {
 		return
 	}
+
 	for fd := first; fd <= lastFD && fd < 4096; fd++ {
 		// Kernels before 5.9.
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
@@ -259,6 +286,7 @@ func InheritWatch(pidfd, lock string) (*HolderWatch, error) {
 	if spare, err := strconv.Atoi(os.Getenv(closeVariable)); err == nil && spare > 2 && !slices.Contains(fds, spare) {
 		go unix.Close(spare) //nolint:errcheck // it may take a while, and nothing was written
 	}
+
 	return &HolderWatch{pidfd: fds[0], lock: os.NewFile(uintptr(fds[1]), "lease")}, nil
 }
 

@@ -24,12 +24,15 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 	if err != nil {
 		in = -1
 	}
+
 	defer unix.Close(in) //nolint:errcheck // read only
 	watched := func(path string) bool {
 		_, err := unix.InotifyAddWatch(in, path, unix.IN_ATTRIB|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF)
 		return err == nil
 	}
+
 	var missing time.Time
+
 	for end := time.Now().Add(most); ; {
 		// Before each check, or a change in between would be missed; and each time anew, since the file may be another
 		// one under the same name by now.
@@ -45,17 +48,21 @@ func (w *HolderWatch) WaitForNextStart(file string, parent *os.File, most, rest 
 				last = soon
 			}
 		}
+
 		left := last.Sub(now)
 		if left <= 0 || w.IsLeaseGone() {
 			return
 		}
+
 		if !told {
 			left = min(left, rest/10)
 		}
+
 		fds := []unix.PollFd{{Fd: int32(in), Events: unix.POLLIN}, {Fd: int32(parent.Fd()), Events: unix.POLLIN}} //nolint:gosec // descriptors
 		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) || fds[1].Revents != 0 {
 			return
 		}
+
 		// What happened is looked at above.
 		_, _ = unix.Read(in, make([]byte, 4096))
 	}

@@ -45,6 +45,7 @@ func (e *NotFoundError) Error() string {
 	if isRegularFile(e.Command) {
 		return fmt.Sprintf("cannot run %q: no such command in PATH; the file in this folder is %s", e.Command, shellquote.Sh("./"+e.Command))
 	}
+
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
 }
 
@@ -66,12 +67,14 @@ func (e *NotExecutableError) Error() string {
 	if err != nil || !errors.Is(e.Err, unix.EACCES) || !strings.Contains(e.Command, "/") || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
 		return text
 	}
+
 	text += "; it is not marked as a program: chmod +x " + shellquote.Sh(e.Command)
 	for ending, program := range map[string]string{".py": "python3", ".sh": "bash"} {
 		if strings.HasSuffix(e.Command, ending) {
 			text += ", or write " + program + " in front of it"
 		}
 	}
+
 	return text
 }
 
@@ -129,9 +132,11 @@ func DupInheritable(f *os.File) (int, error) {
 	if errors.Is(err, unix.EINVAL) && unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD, int(limit.Cur/2)) //nolint:gosec // below lowestFD
 	}
+
 	if err != nil {
 		return -1, fmt.Errorf("cannot keep the lease's descriptor for the command: %w; raise the limit: ulimit -n", err)
 	}
+
 	return fd, nil
 }
 
@@ -146,10 +151,12 @@ func Exec(path string, argv, env []string, before map[int]bool, keep int, by fun
 	if by != nil {
 		return by(path, argv, env)
 	}
+
 	err := unix.Exec(path, argv, env)
 	if errors.Is(err, unix.ENOEXEC) {
 		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)
 	}
+
 	return &NotExecutableError{argv[0], err}
 }
 
@@ -159,17 +166,20 @@ func OpenDescriptors() map[int]bool {
 	if err != nil {
 		return nil
 	}
+
 	open := make(map[int]bool, len(entries))
 	for _, e := range entries {
 		n, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
+
 		// The descriptor of the listing itself is closed by now, and a library may get its number.
 		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil { //nolint:gosec // not negative
 			open[n] = true
 		}
 	}
+
 	return open
 }
 
@@ -195,5 +205,6 @@ func CanHold() bool {
 	if err := prctlGetSubreaper(&reaper); err != nil {
 		return true
 	}
+
 	return reaper == 0
 }

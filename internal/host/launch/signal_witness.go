@@ -68,6 +68,7 @@ func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 	if err := unix.Pipe2(answer[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
 	}
+
 	w := &groupSignalCounter{answer: os.NewFile(uintptr(answer[0]), "witness")}
 	defer unix.Close(answer[1]) //nolint:errcheck // the copy's
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -75,32 +76,39 @@ func newWitness(signals []os.Signal) (*groupSignalCounter, error) {
 		_ = w.answer.Close()
 		return nil, err
 	}
+
 	defer unix.Close(null) //nolint:errcheck // the copy's
 	a := signalCounterArgs{answer: uintptr(answer[1]), null: uintptr(null), parent: uintptr(os.Getpid()), name: cstring("gpu-witness"),
 		set: 1<<(askCountsSignal-1) | 1<<(parentEndSignal-1)}
+
 	for _, sig := range signals {
 		if n, ok := sig.(unix.Signal); ok && n < standardSignals {
 			a.set |= 1 << (n - 1)
 		}
 	}
+
 	for _, arg := range os.Args {
 		// In the memory that the kernel shows as command line.
 		if arg != "" {
 			a.line = append(a.line, unsafe.Slice(unsafe.StringData(arg), len(arg)))
 		}
 	}
+
 	pid, errno := forkWitness(&a)
 	if errno != 0 {
 		_ = w.answer.Close()
 		return nil, errno
 	}
+
 	w.pid = int(pid)
+
 	return w, nil
 }
 
 // stop ends the witness.
 func (w *groupSignalCounter) stop() {
 	_ = w.answer.Close()
+
 	// No other goroutine reaps it, so its PID is still its own.
 	_ = unix.Kill(w.pid, unix.SIGKILL)
 	for {
@@ -129,8 +137,10 @@ func (w *groupSignalCounter) updateCounts() bool {
 	if unix.Kill(w.pid, askCountsSignal) != nil {
 		return false
 	}
+
 	var told [standardSignals * 4]byte
 	n, err := 0, error(nil)
+
 	// It may have been stopped or killed. And this process may be stopped just now, for longer than any deadline.
 	for try := 0; err == nil && n == 0 && try < 10; try++ {
 		_ = w.answer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
@@ -139,9 +149,11 @@ func (w *groupSignalCounter) updateCounts() bool {
 			n, err = 0, nil
 		}
 	}
+
 	if err != nil || n != len(told) {
 		return false
 	}
+
 	for sig := range w.told {
 		count := binary.NativeEndian.Uint32(told[4*sig:])
 		switch {
@@ -152,6 +164,7 @@ func (w *groupSignalCounter) updateCounts() bool {
 			w.credit[sig] = 0
 		}
 	}
+
 	return true
 }
 
@@ -161,15 +174,19 @@ func forkWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, old unix.Sigset_t
+
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
 	}
+
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
 		return 0, unix.EINVAL
 	}
+
 	pid, errno := rawWitness(a)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	runtime.KeepAlive(a)
+
 	return pid, errno
 }
 
@@ -180,7 +197,9 @@ func rawWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
+
 	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(a.name)), 0)
+
 	// A user who signals processes by their command lines or names (pkill -f "gpuard run", pkill gpuard) means this
 	// process, and not the group: the witness must have another name.
 	for _, arg := range a.line {
@@ -188,13 +207,16 @@ func rawWitness(a *signalCounterArgs) (uintptr, syscall.Errno) {
 			arg[i] = 0
 		}
 	}
+
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(syscall.SYS_DUP3, a.null, fd, 0)
 	}
+
 	// Whatever the caller passed on, and the lease.
 	closeRange(3, a.answer-1)
 	closeRange(a.answer+1, 1<<31-1)
 	syscall.RawSyscall(syscall.SYS_PRCTL, unix.PR_SET_PDEATHSIG, parentEndSignal, 0)
+
 	for {
 		if parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); parent != a.parent {
 			exitRaw(0)

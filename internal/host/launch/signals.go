@@ -25,10 +25,12 @@ func DefaultSignals() {
 			setDefault(sig)
 		}
 	}
+
 	if limited {
 		// The write's own error tells the rest (setrlimit(2), EFBIG).
 		signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ)
 	}
+
 	inheritIgnored()
 }
 
@@ -66,9 +68,11 @@ func inheritIgnored() {
 	if os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) {
 		signal.Ignore(unix.SIGPIPE)
 	}
+
 	if !signal.Ignored(unix.SIGINT) {
 		return
 	}
+
 	above := ignoredSignals(os.Getppid())
 	const quit, interrupt = uint64(1) << (unix.SIGQUIT - 1), uint64(1) << (unix.SIGINT - 1)
 	if above&(interrupt|quit) != interrupt {
@@ -82,8 +86,10 @@ func ignoredSignals(pid int) (set uint64) {
 	if err != nil {
 		return 0
 	}
+
 	_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	_, _ = fmt.Sscanf(string(line), "%x", &set)
+
 	return set
 }

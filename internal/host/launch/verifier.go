@@ -19,12 +19,15 @@ func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
 	if err != nil {
 		return err
 	}
+
 	defer process.Close() //nolint:errcheck // close-on-exec anyway
 	stream, err := unix.FcntlInt(out.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return fmt.Errorf("cannot watch the command: there is no standard error to say it on: %w", err)
 	}
+
 	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
+
 	return startDetached("what watches the command", flag, holderEnv(), []int{int(process.Fd()), stream}, args)
 }
 
@@ -46,6 +49,7 @@ func ExitChannel(pidfd *os.File) <-chan struct{} {
 		defer close(ended)
 		sys.AwaitExit(fd)
 	}()
+
 	return ended
 }
 

@@ -36,6 +36,7 @@ func AppendLine(path string, line []byte, most int64) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -44,11 +45,13 @@ func appendToFile(dir *sys.Dir, name string, line []byte, most int64) error {
 	if err != nil {
 		return err
 	}
+
 	defer file.Close() //nolint:errcheck // a write that failed has said so
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
+
 	text := append(bytes.Clone(line), '\n')
 	if size := info.Size(); size > 0 {
 		last := make([]byte, 1)
@@ -63,7 +66,9 @@ func appendToFile(dir *sys.Dir, name string, line []byte, most int64) error {
 			return dropOlderHalf(dir, name, file, text)
 		}
 	}
+
 	_, err = file.Write(text)
+
 	return err
 }
 
@@ -74,15 +79,18 @@ func openLocked(dir *sys.Dir, name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		locked := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		var here, there unix.Stat_t
 		err = unix.Fstat(int(file.Fd()), &here)
 		if err == nil {
 			there, err = dir.Lstat(name)
 		}
+
 		if late := time.Now().After(end); late || locked == nil && err == nil && here.Ino == there.Ino {
 			return file, nil
 		}
+
 		// It is locked, or another file has its name by now.
 		_ = file.Close()
 	}
@@ -97,14 +105,17 @@ func openOwnFile(dir *sys.Dir, name string) (*os.File, error) {
 			fd, err = dir.Open(name, unix.O_RDWR|unix.O_APPEND)
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	file := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)) //nolint:gosec // a descriptor
 	if err := checkOwner(fd, uint32(os.Geteuid())); err != nil {     //nolint:gosec // a uid
 		_ = file.Close()
 		return nil, err
 	}
+
 	return file, nil
 }
 
@@ -128,8 +139,10 @@ func dropOlderHalf(dir *sys.Dir, name string, file *os.File, text []byte) error 
 	if err != nil {
 		return err
 	}
+
 	old = old[len(old)/2:]
 	_, old, _ = bytes.Cut(old, []byte("\n"))
+
 	return dir.Replace(name, append(old, text...), 0o600)
 }
 
@@ -141,22 +154,27 @@ func ReadText(folder, name string, uid uint32, most int64) ([]byte, error) {
 		// One's own links may be followed.
 		enter = sys.FollowDir
 	}
+
 	dir, err := enter(folder)
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	if st, err := dir.Status(); err != nil || st.Uid != uid {
 		return nil, fmt.Errorf("cannot read %s: it belongs to uid %d: %w", folder, st.Uid, os.ErrPermission)
 	}
+
 	fd, err := dir.Open(name, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
+
 	file := os.NewFile(uintptr(fd), filepath.Join(folder, name)) //nolint:gosec // a descriptor
 	defer file.Close()                                           //nolint:errcheck // read only
 	if err := checkOwner(fd, uid); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w: %w", file.Name(), err, os.ErrPermission)
 	}
+
 	return io.ReadAll(io.LimitReader(file, most))
 }

@@ -35,11 +35,14 @@ func ServeProbe(w io.Writer) error {
 	if err != nil && !errors.As(err, &m.Unavailable) {
 		return err
 	}
+
 	line, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(w, "\n%s\n", line)
+
 	return err
 }
 
@@ -52,6 +55,7 @@ func AskInChild(ctx context.Context, env []string, limit time.Duration) (Answer,
 	if err != nil {
 		return Answer{}, fmt.Errorf("cannot start the process that asks the CUDA driver: %w", err)
 	}
+
 	select {
 	case end := <-c.ended:
 		return end.parseAnswer()
@@ -84,29 +88,35 @@ func startChild(env []string) (*askedChild, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer null.Close()
 	out, outChild, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
+
 	defer outChild.Close()
 	errs, errsChild, err := os.Pipe()
 	if err != nil {
 		out.Close()
 		return nil, err
 	}
+
 	defer errsChild.Close()
 	process, err := os.StartProcess("/proc/self/exe", []string{"gpuard", ProbeFlag}, &os.ProcAttr{
 		Env:   append([]string{}, env...), // nil would mean our own
 		Files: []*os.File{null, outChild, errsChild},
 	})
+
 	if err != nil {
 		out.Close()
 		errs.Close()
 		return nil, err
 	}
+
 	c := &askedChild{process, make(chan childEnd, 1)}
 	go c.collectOutput(out, errs)
+
 	return c, nil
 }
 
@@ -125,6 +135,7 @@ func readCapped(f *os.File) []byte {
 	const most = 1 << 20
 	kept, _ := io.ReadAll(io.LimitReader(f, most))
 	_, _ = io.Copy(io.Discard, f)
+
 	return kept
 }
 
@@ -137,15 +148,19 @@ func (e childEnd) parseAnswer() (Answer, error) {
 		if m.Unavailable != nil {
 			return m.Answer, m.Unavailable
 		}
+
 		return m.Answer, nil
 	}
+
 	how := fmt.Sprint(e.state)
 	if e.err != nil {
 		how = e.err.Error()
 	}
+
 	if said := firstErrorLine(e.errors); said != "" {
 		how += ", " + said
 	}
+
 	return Answer{}, &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   "cannot ask the CUDA driver: the process that asked it ended without an answer: " + how,

@@ -47,6 +47,7 @@ func (l libraryHandle) readText(name string, size int, device int32) string {
 		return ""
 	}
 	text, _, _ := bytes.Cut(buffer, []byte{0})
+
 	return string(text)
 }
 
@@ -62,13 +63,16 @@ func (l libraryHandle) codeName(code int) string {
 	if l.callDriver("cuGetErrorName", uintptr(code), uintptr(unsafe.Pointer(&name))) != success || name == 0 {
 		return fmt.Sprintf("CUresult %d", code)
 	}
+
 	// The memory belongs to the library, so the garbage collector does not move it.
 	start := *(*unsafe.Pointer)(unsafe.Pointer(&name))
 	const limit = 256
+
 	for n := range limit {
 		if *(*byte)(unsafe.Add(start, n)) == 0 {
 			return string(unsafe.Slice((*byte)(start), n))
 		}
 	}
+
 	return fmt.Sprintf("CUresult %d", code)
 }

@@ -75,25 +75,31 @@ func ListDevices() (Answer, error) {
 	if err != nil {
 		return a, cannotLoad(err)
 	}
+
 	l := libraryHandle(handle)
 	a.Library = loadedLibrary()
+
 	for _, name := range []string{"cuInit", "cuDeviceGetCount", "cuDeviceGet"} {
 		if l.symbolAddress(name) == 0 {
 			return a, missingFunction(name)
 		}
 	}
+
 	var version int32
 	if l.callDriver("cuDriverGetVersion", uintptr(unsafe.Pointer(&version))) == success && version > 0 {
 		a.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	}
+
 	a.Code = l.callDriver("cuInit", 0)
 	a.Word = l.codeName(a.Code)
+
 	switch a.Code {
 	case success:
 		return l.listOrdinals(a)
 	case noDevice, invalidDevice, notInitialized:
 		return a, nil
 	}
+
 	return a, refusedError("cuInit", a)
 }
 
@@ -103,7 +109,9 @@ func (l libraryHandle) listOrdinals(a Answer) (Answer, error) {
 	if code := l.callDriver("cuDeviceGetCount", uintptr(unsafe.Pointer(&count))); code != success {
 		return a, l.callError("cuDeviceGetCount", code)
 	}
+
 	a.Parents = l.symbolAddress("cuDeviceGetUuid_v2") == 0
+
 	for i := range count {
 		var device int32
 		if code := l.callDriver("cuDeviceGet", uintptr(unsafe.Pointer(&device)), uintptr(i)); code != success {
@@ -111,6 +119,7 @@ func (l libraryHandle) listOrdinals(a Answer) (Answer, error) {
 		}
 		a.Devices = append(a.Devices, l.describeDevice(device))
 	}
+
 	return a, nil
 }
 
@@ -123,6 +132,7 @@ func (l libraryHandle) describeDevice(device int32) ShownDevice {
 	if !ok {
 		own, ok = whole, older
 	}
+
 	// The 16 bytes do not say whether they are of a GPU or a MIG device. The older function returns those of the GPU,
 	// the newer one those of the MIG device. For a MIG device, the driver adds the profile to the name: "NVIDIA
 	// A100-SXM4-80GB MIG 1g.10gb".
@@ -130,9 +140,11 @@ func (l libraryHandle) describeDevice(device int32) ShownDevice {
 	if older && own != whole || !l.lacksFunction("cuDeviceGetUuid_v2") && strings.Contains(d.Name, " MIG ") {
 		kind = "MIG-"
 	}
+
 	if ok {
 		d.UUID = gpu.UUID(kind + formatUUID(own))
 	}
+
 	return d
 }
 
@@ -158,11 +170,14 @@ func loadedLibrary() string {
 	if err != nil {
 		return libraryName
 	}
+
 	defer f.Close()
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if _, path, ok := strings.Cut(lines.Text(), " /"); ok && strings.HasPrefix(filepath.Base(path), "libcuda.so") {
 			return "/" + path
 		}
 	}
+
 	return libraryName
 }

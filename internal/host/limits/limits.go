@@ -33,10 +33,13 @@ func ReadLimits(root string) (hostinfo.Limits, error) {
 	case err != nil:
 		return l, fmt.Errorf("cannot read the size of /dev/shm: %w", err)
 	}
+
 	size := func(blocks uint64) *gpu.Bytes {
 		return new(gpu.Bytes(min(blocks*uint64(shm.Bsize), math.MaxInt64))) //nolint:gosec // a size of blocks is positive, and the result is cut
 	}
+
 	l.Shm, l.ShmFree = size(shm.Blocks), size(shm.Bavail)
+
 	return l, nil
 }
 
@@ -47,6 +50,7 @@ func lockedMemoryLimit(root string) *gpu.Bytes {
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil || limit.Cur > math.MaxInt64 {
 		return nil
 	}
+
 	for line := range strings.Lines(readText(root, "proc/self/status")) {
 		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
@@ -55,6 +59,7 @@ func lockedMemoryLimit(root string) *gpu.Bytes {
 			}
 		}
 	}
+
 	return new(gpu.Bytes(limit.Cur))
 }
 
@@ -64,10 +69,13 @@ func rdmaCards(root string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var names []string
+
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
+
 	return names
 }
 
@@ -78,6 +86,7 @@ func usableCPUs(root string) float64 {
 	if unix.SchedGetaffinity(0, &set) != nil {
 		return 0
 	}
+
 	n := float64(set.Count())
 	for line := range strings.Lines(readText(root, "proc/self/cgroup")) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -94,6 +103,7 @@ func usableCPUs(root string) float64 {
 			})
 		}
 	}
+
 	return n
 }
 
@@ -116,6 +126,7 @@ func quotaRatio(quota, period string) float64 {
 	if err1 != nil || err2 != nil || q <= 0 || p <= 0 || math.IsInf(q, 0) || math.IsInf(p, 0) {
 		return 0
 	}
+
 	return q / p
 }
 

@@ -26,6 +26,7 @@ func CallerLimits() string {
 	if err != nil {
 		return ""
 	}
+
 	parent, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
 	words, files := strings.Split(formatLimits(string(own)), ","), fmt.Sprintf("%d:", unix.RLIMIT_NOFILE)
 	for _, theirs := range strings.Split(formatLimits(string(parent)), ",") {
@@ -35,6 +36,7 @@ func CallerLimits() string {
 			}
 		}
 	}
+
 	return strings.Join(words, ",")
 }
 
@@ -49,6 +51,7 @@ func ChildLimits() string {
 func formatLimits(text string) string {
 	known := resourceNames()
 	var words []string
+
 	for line := range strings.Lines(text) {
 		if len(line) < 68 {
 			continue
@@ -59,6 +62,7 @@ func formatLimits(text string) string {
 			}
 		}
 	}
+
 	return strings.Join(words, ",")
 }
 
@@ -69,18 +73,22 @@ func SetLimits(text string) error {
 		if len(f) != 3 {
 			return fmt.Errorf("cannot set the limit %q", one)
 		}
+
 		number, err := strconv.Atoi(f[0])
 		var now unix.Rlimit
 		if err == nil {
 			err = unix.Getrlimit(number, &now)
 		}
+
 		if err != nil {
 			return fmt.Errorf("cannot set the limit %q: %w", one, err)
 		}
+
 		want := unix.Rlimit{Cur: parseLimit(f[1]), Max: parseLimit(f[2])}
 		if unix.Setrlimit(number, &want) == nil {
 			continue
 		}
+
 		want = unix.Rlimit{Cur: min(want.Cur, now.Max), Max: min(want.Max, now.Max)}
 		_ = unix.Setrlimit(number, &want)
 	}
@@ -111,9 +119,11 @@ func Exec(args []string) error {
 	if err := SetLimits(args[0]); err != nil {
 		return err
 	}
+
 	err := unix.Exec(args[1], args[2:], os.Environ())
 	if err == unix.ENOEXEC { //nolint:errorlint // as execvp(3)
 		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", args[1]}, args[3:]...), os.Environ())
 	}
+
 	return fmt.Errorf("cannot run %s: %w", args[1], err)
 }

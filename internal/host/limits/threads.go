@@ -27,10 +27,12 @@ func ProcessObstacle(root string) string {
 	if limit >= lowProcessLimit || os.Getuid() == 0 || mayExceed(root) {
 		return ""
 	}
+
 	others := userThreads(root, os.Getuid()) - processThreads(filepath.Join(root, "proc/self/task"), os.Getuid())
 	if others+threadsNeeded <= limit {
 		return ""
 	}
+
 	return fmt.Sprintf("cannot start: this user may have no more processes (ulimit -u is %d, %d are running, and gpuard needs about %d); "+
 		"end some, or raise the limit: ulimit -u %d", limit, others, threadsNeeded, others+lowProcessLimit)
 }
@@ -51,6 +53,7 @@ func processLimit() int {
 	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur > uint64(none) {
 		return none
 	}
+
 	return int(limit.Cur)
 }
 
@@ -79,10 +82,12 @@ func processThreads(folder string, uid int) int {
 	if err != nil {
 		return 0
 	}
+
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(st.Uid) != uid || st.Nlink < 2 {
 		return 0
 	}
+
 	// A link from the folder of each thread.
 	return int(st.Nlink) - 2
 }

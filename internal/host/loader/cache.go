@@ -46,34 +46,43 @@ func parseCache(data []byte, flags int32) ([]cacheEntry, error) {
 		if len(data) < oldHead {
 			return nil, errCache
 		}
+
 		skip := uint64(order.Uint32(data[12:]))*oldEntry + oldHead
 		skip = (skip + alignment - 1) / alignment * alignment
 		if skip > uint64(len(data)) {
 			return nil, errCache
 		}
+
 		data = data[skip:]
 	}
+
 	if !bytes.HasPrefix(data, []byte(newMagic)) || len(data) < headSize {
 		return nil, errCache
 	}
+
 	count, size := uint64(order.Uint32(data[20:])), uint64(order.Uint32(data[24:]))
 	if end := headSize + count*entrySize; end > uint64(len(data)) || end+size > uint64(len(data)) {
 		return nil, errCache
 	}
+
 	var found []cacheEntry
+
 	for i := range count {
 		at := data[headSize+i*entrySize:]
 		if flags != 0 && int32(order.Uint32(at)) != flags || order.Uint64(at[16:]) != 0 {
 			// Another architecture, or only for some processors.
 			continue
 		}
+
 		name, ok1 := cString(data, order.Uint32(at[4:]))
 		path, ok2 := cString(data, order.Uint32(at[8:]))
 		if !ok1 || !ok2 {
 			return nil, errCache
 		}
+
 		found = append(found, cacheEntry{name, path})
 	}
+
 	return found, nil
 }
 
@@ -86,5 +95,6 @@ func cString(data []byte, at uint32) (string, bool) {
 	if end <= 0 {
 		return "", false
 	}
+
 	return string(data[at : int(at)+end]), true
 }

@@ -40,15 +40,18 @@ func (s Search) Libraries() ([]hostinfo.Library, error) {
 			found = append(found, s.librariesIn(folder, "LD_LIBRARY_PATH")...)
 		}
 	}
+
 	cached, err := s.readCache()
 	for _, e := range cached {
 		if _, ok := parseLibraryName(e.name); ok && fileExists(s.Root, e.path) {
 			found = append(found, s.newLibrary(e.name, e.path, "ld.so.cache"))
 		}
 	}
+
 	for _, folder := range defaultFolders() {
 		found = append(found, s.librariesIn(folder, "default")...)
 	}
+
 	return s.dropDuplicates(found), err
 }
 
@@ -64,13 +67,16 @@ func (s Search) dropDuplicates(found []hostinfo.Library) []hostinfo.Library {
 		if err != nil {
 			return false
 		}
+
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
 			return false
 		}
+
 		f := file{l.Name, uint64(st.Dev), st.Ino} //nolint:unconvert // the type differs between architectures
 		again := seen[f]
 		seen[f] = true
+
 		return again
 	})
 }
@@ -93,10 +99,12 @@ func (s Search) readCache() ([]cacheEntry, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the loader's cache: %w", err)
 	}
+
 	entries, err := parseCache(data, nativeFlags())
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the loader's cache /etc/ld.so.cache: %w", err)
 	}
+
 	return entries, nil
 }
 
@@ -125,7 +133,9 @@ func (s Search) librariesIn(folder, from string) []hostinfo.Library {
 		// The loader ignores it too.
 		return nil
 	}
+
 	var found []hostinfo.Library
+
 	// Files that are the target of a link with another name.
 	linked := map[string]bool{}
 	for _, e := range entries {
@@ -134,12 +144,15 @@ func (s Search) librariesIn(folder, from string) []hostinfo.Library {
 		if !ok || strings.Count(version, ".") > 1 || !s.isLoadable(path) {
 			continue
 		}
+
 		l := s.newLibrary(e.Name(), path, from)
 		if target := filepath.Base(s.resolveLinks(path)); target != e.Name() {
 			linked[target] = true
 		}
+
 		found = append(found, l)
 	}
+
 	return slices.DeleteFunc(found, func(l hostinfo.Library) bool { return linked[l.Name] })
 }
 
@@ -149,6 +162,7 @@ func (s Search) newLibrary(name, path, from string) hostinfo.Library {
 	if long, ok := parseLibraryName(filepath.Base(s.resolveLinks(path))); ok && len(long) > len(short) {
 		l.Version = long
 	}
+
 	return l
 }
 
@@ -158,9 +172,11 @@ func parseLibraryName(name string) (version string, ok bool) {
 	if !found || version == "" || strings.Trim(version, "0123456789.") != "" {
 		return "", false
 	}
+
 	stem = strings.TrimPrefix(stem, "lib")
 	known := []string{"cuda", "nvidia-ml", "cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cusparseLt", "nccl",
 		"nvrtc", "nvJitLink", "cupti", "cudnn"}
+
 	return version, strings.HasPrefix(name, "lib") && (slices.Contains(known, stem) || strings.HasPrefix(stem, "cudnn_"))
 }
 
@@ -186,14 +202,17 @@ func (s Search) isLoadable(path string) bool {
 	if err != nil {
 		return false
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	head := make([]byte, 20)
 	if n, _ := file.Read(head); n < len(head) || string(head[:4]) != "\x7fELF" {
 		// The loader fails here and does not search further.
 		return true
 	}
+
 	// EM_X86_64, EM_AARCH64.
 	machine := map[string]uint16{"amd64": 62, "arm64": 183}[runtime.GOARCH]
+
 	return machine == 0 || head[4] == 2 && binary.NativeEndian.Uint16(head[18:]) == machine
 }
 
@@ -207,6 +226,7 @@ func openRegular(path string) (*os.File, error) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.Join(err, file.Close(), fmt.Errorf("cannot read %s: it is no file", path))
 	}
+
 	return file, nil
 }
 

@@ -20,11 +20,13 @@ func AskNVCC(ctx context.Context, program string) string {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()) {
 		return ""
 	}
+
 	// It prints "Cuda compilation tools, release 12.4, V12.4.131".
 	release := regexp.MustCompile(`release ([0-9]{1,3}\.[0-9]{1,3})\b`)
 	out, _, err := sys.ProgramOutput(ctx, 2*time.Second, 64<<10, nil, nil, program, "--version")
 	if found := release.FindSubmatch(out); err == nil && found != nil {
 		return string(found[1])
 	}
+
 	return ""
 }

@@ -27,8 +27,10 @@ func ListToolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 			i = len(found)
 			found = append(found, hostinfo.Toolkit{Folder: folder, Version: s.toolkitVersion(folder), NVCC: fileExists(root, filepath.Join(folder, "bin/nvcc"))})
 		}
+
 		return &found[i]
 	}
+
 	for _, folder := range filepath.SplitList(path) {
 		if !filepath.IsAbs(folder) {
 			continue
@@ -41,12 +43,14 @@ func ListToolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 			break
 		}
 	}
+
 	for _, home := range homes {
 		if filepath.IsAbs(home) && fileExists(root, s.resolveFolder(home)) {
 			t := add(home)
 			t.Homes = append(t.Homes, home)
 		}
 	}
+
 	usual, _ := filepath.Glob(filepath.Join(root, "usr/local/cuda*"))
 	for _, folder := range append(usual, filepath.Join(root, "opt/cuda")) {
 		folder = "/" + strings.TrimPrefix(strings.TrimPrefix(folder, filepath.Clean(root)), "/")
@@ -54,6 +58,7 @@ func ListToolkits(root, path string, homes ...string) []hostinfo.Toolkit {
 			add(folder)
 		}
 	}
+
 	return slices.DeleteFunc(found, func(t hostinfo.Toolkit) bool { return !t.NVCC && t.Version == "" && t.Homes == nil })
 }
 
@@ -75,21 +80,25 @@ func (s Search) toolkitVersion(folder string) string {
 			return v
 		}
 	}
+
 	if data, err := s.readHead(folder, "version.txt"); err == nil {
 		if v, ok := majorMinor(strings.TrimPrefix(strings.TrimSpace(string(data)), "CUDA Version ")); ok {
 			return v
 		}
 	}
+
 	headers := []string{"include/cuda.h", "targets/x86_64-linux/include/cuda.h", "targets/sbsa-linux/include/cuda.h"}
 	if folder == "/usr/lib/nvidia-cuda-toolkit" {
 		// Debian's package has its headers in /usr/include.
 		headers = []string{"../../include/cuda.h"}
 	}
+
 	for _, header := range headers {
 		if v, ok := s.headerVersion(filepath.Join(folder, header)); ok {
 			return v
 		}
 	}
+
 	return ""
 }
 
@@ -99,6 +108,7 @@ func (s Search) headerVersion(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	lines := bufio.NewScanner(io.LimitReader(file, 256<<10))
 	for lines.Scan() {
@@ -107,8 +117,10 @@ func (s Search) headerVersion(path string) (string, bool) {
 			continue
 		}
 		n, err := strconv.Atoi(words[2])
+
 		return fmt.Sprintf("%d.%d", n/1000, n%1000/10), err == nil && n >= 1000
 	}
+
 	return "", false
 }
 
@@ -118,11 +130,13 @@ func majorMinor(version string) (string, bool) {
 	if len(parts) < 2 {
 		return "", false
 	}
+
 	for _, p := range parts[:2] {
 		if _, err := strconv.ParseUint(p, 10, 16); err != nil {
 			return "", false
 		}
 	}
+
 	return parts[0] + "." + parts[1], true
 }
 
@@ -133,5 +147,6 @@ func (s Search) readHead(folder, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
+
 	return io.ReadAll(io.LimitReader(file, 64<<10))
 }

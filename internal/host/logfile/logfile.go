@@ -54,19 +54,23 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_ = file.Close()
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+
 	errs, errsEnd, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+
 	asked, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+
 	ask, answers := os.NewFile(uintptr(asked[0]), "ask"), os.NewFile(uintptr(asked[1]), "answers") //nolint:gosec // descriptors
 	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
 	cmd.Args = append([]string{"gpuard", CopyFlag}, cmd.Args[1:]...)
@@ -76,6 +80,7 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 		// Else /dev/null.
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
+
 	// So that Ctrl-C and Ctrl-Z do not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -85,11 +90,13 @@ func StartLog(path string, limit int64, show bool) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+
 	l := &Log{Out: outEnd, Err: errsEnd, PID: cmd.Process.Pid, path: path, ended: make(chan struct{}), ask: ask}
 	go func() {
 		defer close(l.ended)
 		_ = cmd.Wait()
 	}()
+
 	return l, nil
 }
 
@@ -130,6 +137,7 @@ func (l *Log) awaitCopied() {
 	answer := make([]byte, 1)
 	for {
 		_, err := l.ask.Read(answer)
+
 		// An answer to an earlier question.
 		isLate := answer[0] != l.question
 		if err != nil || !isLate {
@@ -144,12 +152,15 @@ func WriteNote(path, line string) error {
 	if err != nil {
 		return err
 	}
+
 	defer file.Close() //nolint:errcheck // the write says it
+
 	// For a full pipe; regular files have no deadline.
 	_ = file.SetWriteDeadline(time.Now().Add(time.Second))
 	if _, err := fmt.Fprintln(file, line); err != nil {
 		return fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -161,6 +172,7 @@ func (l *Log) Close(patience time.Duration) {
 	_ = l.ask.Close()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
+
 	select {
 	case <-l.ended:
 	case <-timer.C:
@@ -176,6 +188,7 @@ func openForAppend(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w; name a file that you can write: --log FILE", path, errors.Unwrap(err))
 	}
+
 	return file, nil
 }
 
@@ -184,26 +197,33 @@ func CopyOutput(args []string) error {
 	if len(args) != 2 {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
+
 	limit, err := strconv.ParseInt(args[1], 10, 64)
 	var st unix.Stat_t
 	if err != nil || unix.Fstat(3, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return errors.New("cannot log by hand: gpuard run --log FILE starts its logger itself")
 	}
+
 	w := &limitedFile{path: args[0], limit: limit}
 	defer w.close()
+
 	for _, pipe := range []int{0, 3} {
 		// That only this process reads.
 		if err := unix.SetNonblock(pipe, true); err != nil {
 			return err
 		}
 	}
+
 	streams := []outputStream{{os.NewFile(0, "standard output"), 1}, {os.NewFile(3, "standard error"), 2}}
 	var both sync.WaitGroup
+
 	for _, s := range streams {
 		both.Go(func() { s.copyToLog(w) })
 	}
+
 	go w.answerQuestions(os.NewFile(4, "questions"), streams)
 	both.Wait()
+
 	return w.failed
 }
 
@@ -280,12 +300,15 @@ type limitedFile struct {
 func (w *limitedFile) copyReadable(pipe int, part []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for n, err = unix.Read(pipe, part); errors.Is(err, unix.EINTR); {
 		n, err = unix.Read(pipe, part)
 	}
+
 	if n > 0 {
 		w.writeOutput(part[:n])
 	}
+
 	return n, err
 }
 
@@ -333,22 +356,27 @@ func (w *limitedFile) openOrRotate(more int64) error {
 			return err
 		}
 	}
+
 	if w.file != nil {
 		return nil
 	}
+
 	file, err := openForAppend(w.path)
 	if err != nil {
 		return err
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
+
 	w.file, w.size = file, info.Size()
 	if !info.Mode().IsRegular() {
 		// A FIFO or a device is not renamed.
 		w.limit = math.MaxInt64
 	}
+
 	return nil
 }
 
@@ -359,6 +387,7 @@ func rotateFile(path string) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
+
 	return dir.Rename(filepath.Base(path), filepath.Base(path)+".1")
 }
 

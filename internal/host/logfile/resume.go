@@ -22,15 +22,18 @@ func ResumeCopy(path, source string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the log: %w", err)
 	}
+
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return discardWriter{}, file.Close()
 	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
+
 	var from struct {
 		Source string `json:"source"`
 		Start  int64  `json:"start"`
 	}
+
 	info, err := file.Stat()
 	if err == nil {
 		if text, rerr := os.ReadFile(path + ".from"); rerr == nil {
@@ -39,14 +42,17 @@ func ResumeCopy(path, source string) (io.WriteCloser, error) {
 		}
 		if from.Source != source {
 			from.Source, from.Start = source, info.Size()
+
 			// text and a number.
 			text, _ := json.Marshal(from)
 			err = writeSource(path+".from", text)
 		}
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
+
 	return &skippingWriter{file, max(0, info.Size()-from.Start)}, nil
 }
 
@@ -56,6 +62,7 @@ func writeSource(path string, text []byte) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
+
 	return dir.Replace(filepath.Base(path), text, 0o600)
 }
 
@@ -71,7 +78,9 @@ func (r *skippingWriter) Write(p []byte) (int, error) {
 	if skip == int64(len(p)) {
 		return len(p), nil
 	}
+
 	n, err := r.file.Write(p[skip:])
+
 	return n + int(skip), err
 }
 

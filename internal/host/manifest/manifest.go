@@ -51,7 +51,9 @@ func Peek(path string) (edit.Record, error) {
 	if err != nil {
 		return r, fmt.Errorf("cannot read the record of what was set up, %s: %w", path, err)
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
+
 	return readRecordIn(dir, path)
 }
 
@@ -67,6 +69,7 @@ func readRecordIn(dir *sys.Dir, path string) (edit.Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil || r.Schema != schema {
 		return r, fmt.Errorf("cannot read the record of what was set up: %s is damaged, or of another version; move it away, and delete what was set up by hand", path)
 	}
+
 	return r, nil
 }
 
@@ -77,10 +80,12 @@ func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 	if errors.Is(err, unix.ELOOP) {
 		return nil, errors.New("it is a symbolic link; put the file itself there")
 	}
+
 	var at *os.PathError
 	if errors.As(err, &at) {
 		return nil, at.Err
 	}
+
 	f := os.NewFile(uintptr(fd), name) //nolint:gosec // a descriptor
 	defer f.Close()                    //nolint:errcheck // read only
 	info, err := f.Stat()
@@ -90,9 +95,11 @@ func readRecord(dir *sys.Dir, name string) ([]byte, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxRecordSize:
 		return nil, errors.New("it is nothing that gpuard wrote; move it away, and delete what was set up by hand")
 	}
+
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
 		return nil, errors.New("it belongs to another user; move it away, and delete what was set up by hand")
 	}
+
 	return io.ReadAll(io.LimitReader(f, maxRecordSize))
 }
 
@@ -122,6 +129,7 @@ func tryOpen(path string, busy func()) (*Manifest, error) {
 	if err := createFolders(made); err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
+
 	folder, err := openFolder(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // again
@@ -129,32 +137,39 @@ func tryOpen(path string, busy func()) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %w", err)
 	}
+
 	if err := flock(folder.File, busy); err != nil {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot lock the record of what is set up in %s: %w", dir, err)
 	}
+
 	mine, err := folder.Stat()
 	now, lost := os.Stat(dir)
 	if err != nil {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot read the record of what is set up: %w", err)
 	}
+
 	if lost != nil || !os.SameFile(mine, now) {
 		_ = folder.Close()
 		return nil, nil //nolint:nilnil,nilerr // again
 	}
+
 	m := &Manifest{path: path, folder: folder}
 	if owner := mine.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
 		_ = folder.Close()
 		return nil, fmt.Errorf("cannot keep a record of what is set up: %s belongs to another user; ask root to remove it (sudo rm -r %[1]s), or set XDG_STATE_HOME to a folder of your own", dir)
 	}
+
 	m.Record, err = readRecordIn(folder, path)
 	if err != nil {
 		_ = folder.Close()
 		return nil, err
 	}
+
 	m.saved, err = json.MarshalIndent(m.Record, "", "  ")
 	m.rememberFolders(made)
+
 	return m, err
 }
 
@@ -165,6 +180,7 @@ func openFolder(path string) (*sys.Dir, error) {
 		return nil, err
 	}
 	defer at.Close() //nolint:errcheck // nothing is written through it
+
 	return at.Dir(".")
 }
 
@@ -176,10 +192,12 @@ func createFolders(folders []string) error {
 		if err != nil {
 			return err
 		}
+
 		mkdir := above.Mkdir
 		if os.Geteuid() == 0 {
 			mkdir = above.MakeFolder
 		}
+
 		err = mkdir(filepath.Base(path), 0o755)
 		_ = above.Close()
 		if err != nil && !errors.Is(err, os.ErrExist) {
@@ -216,6 +234,7 @@ func flock(f *os.File, busy func()) error {
 			}
 		}
 	}()
+
 	select {
 	case err := <-done:
 		return err
@@ -250,6 +269,7 @@ func (m *Manifest) PrepareFolders(files []string) error {
 	for _, file := range files {
 		dirs = append(dirs, missingFolders(filepath.Dir(file))...)
 	}
+
 	m.rememberFolders(dirs)
 	if err := m.Save(); err != nil {
 		return err
@@ -257,6 +277,7 @@ func (m *Manifest) PrepareFolders(files []string) error {
 	if err := createFolders(dirs); err != nil {
 		return fmt.Errorf("cannot make a folder: %w", err)
 	}
+
 	return nil
 }
 
@@ -266,37 +287,46 @@ func (m *Manifest) Save() error {
 	if err != nil {
 		return err
 	}
+
 	name := filepath.Base(m.path)
+
 	// No other process writes it: the folder is locked. A killed process may have left one.
 	next := name + ".new"
 	err = m.folder.Remove(next)
 	if errors.Is(err, unix.EISDIR) {
 		err = m.folder.Rmdir(next)
 	}
+
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
 	if bytes.Equal(data, m.saved) {
 		return nil
 	}
+
 	f, err := m.folder.Create(next)
 	if err != nil {
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
+
 	_, err = f.Write(append(data, '\n'))
 	if os.Geteuid() == 0 && err == nil {
 		// All users may read what root set up.
 		err = f.Chmod(0o644)
 	}
+
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = m.folder.Rename(next, name)
 	}
+
 	if err != nil {
 		_ = m.folder.Remove(next)
 		return fmt.Errorf("cannot write the record of what is set up: %w", err)
 	}
+
 	m.saved = data
+
 	return nil
 }
 
@@ -307,14 +337,18 @@ func (m *Manifest) Close() error {
 		if err := m.folder.Remove(filepath.Base(m.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("cannot remove the record of what was set up: %w", err)
 		}
+
 		// Left by a killed process.
 		_ = m.folder.Remove(filepath.Base(m.path) + ".new")
 		m.removeEmptyFolders()
+
 		// Gpuard's own folder, even if another process made it; it stays if it is not empty.
 		_ = rmdir(filepath.Dir(m.path))
+
 		return nil
 	}
 	m.removeEmptyFolders()
+
 	return m.Save()
 }
 
@@ -327,6 +361,7 @@ func TidyRecord(path string, busy func()) error {
 	if err != nil {
 		return err
 	}
+
 	return m.Close()
 }
 
@@ -347,5 +382,6 @@ func rmdir(path string) error {
 		return err
 	}
 	defer above.Close() //nolint:errcheck // nothing is written through it
+
 	return above.Rmdir(filepath.Base(path))
 }

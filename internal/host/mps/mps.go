@@ -58,6 +58,7 @@ func FindControl(ctx context.Context, pipe, temporary string, uid int) (*Control
 			return c, nil
 		}
 	}
+
 	return &Control{filepath.Join(temporary, FolderName(uid)), path}, nil
 }
 
@@ -67,11 +68,13 @@ func ControlAt(pipe string, uid int) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = checkOwner(pipe, uid)
 
 	if err != nil {
 		return nil, err
 	}
+
 	return &Control{pipe, path}, nil
 }
 
@@ -84,10 +87,12 @@ func checkOwner(path string, uid int) error {
 	if err != nil {
 		return err
 	}
+
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(st.Uid) != uid || info.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("%s is not a folder that only uid %d may change", path, uid)
 	}
+
 	return nil
 }
 
@@ -102,10 +107,12 @@ func (c *Control) Lock() (func(), error) {
 	if err := checkOwner(c.Pipe, os.Geteuid()); err != nil {
 		return nil, fmt.Errorf("%w; ask root to remove it (sudo rm -r %s), or set TMPDIR to a folder of your own", err, c.Pipe)
 	}
+
 	file, err := sys.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -127,23 +134,28 @@ func (c *Control) Start(ctx context.Context) error {
 	if err := sys.MkdirAll(c.LogFolder(), 0o700); err != nil {
 		return err
 	}
+
 	cmd := c.controlCommand(ctx, "-d")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	defer setCloseOnExec()()
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
+
 	// The daemon may keep its starter's streams.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s -d: %w %s", controlProgram, err, prose.Clean(strings.TrimSpace(said.String())))
 	}
+
 	var err error
+
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		_, err = c.runCommand(ctx, "get_server_list")
 		if err == nil {
 			return nil
 		}
 	}
+
 	return fmt.Errorf("the daemon does not answer: %w; its log is in %s", err, c.LogFolder())
 }
 
@@ -153,7 +165,9 @@ func (c *Control) ListClients(ctx context.Context) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var clients []int
+
 	for _, server := range servers {
 		of, err := c.askPIDs(ctx, fmt.Sprintf("get_client_list %d", server))
 		if err != nil {
@@ -161,7 +175,9 @@ func (c *Control) ListClients(ctx context.Context) ([]int, error) {
 		}
 		clients = append(clients, of...)
 	}
+
 	slices.Sort(clients)
+
 	return slices.Compact(clients), nil
 }
 
@@ -177,7 +193,9 @@ func (c *Control) askPIDs(ctx context.Context, command string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []int
+
 	for word := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(word)
 		if err != nil {
@@ -185,6 +203,7 @@ func (c *Control) askPIDs(ctx context.Context, command string) ([]int, error) {
 		}
 		list = append(list, n)
 	}
+
 	return list, nil
 }
 
@@ -200,6 +219,7 @@ func (c *Control) runCommand(ctx context.Context, command string) (string, error
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w %s", controlProgram, err, prose.Clean(strings.TrimSpace(out.String()+errs.String())))
 	}
+
 	return out.String(), nil
 }
 
@@ -207,12 +227,15 @@ func (c *Control) runCommand(ctx context.Context, command string) (string, error
 func (c *Control) controlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Env = []string{PipeVariable + "=" + c.Pipe, LogVariable + "=" + c.LogFolder()}
+
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME"} {
 		if value, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
+
 	cmd.Dir = "/"
+
 	return cmd
 }
 
@@ -221,6 +244,7 @@ func (c *Control) controlCommand(ctx context.Context, args ...string) *exec.Cmd 
 func setCloseOnExec() func() {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	var changed []int
+
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
 		if err != nil || fd < 3 {
@@ -232,6 +256,7 @@ func setCloseOnExec() func() {
 			changed = append(changed, fd)
 		}
 	}
+
 	return func() {
 		for _, fd := range changed {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0) //nolint:gosec // not negative

@@ -16,13 +16,16 @@ func (l *Library) symbolAddress(name string) uintptr {
 	if known {
 		return address
 	}
+
 	address, err := purego.Dlsym(l.handle, name)
 	if err != nil {
 		address = 0
 	}
+
 	l.mu.Lock()
 	l.addresses[name] = address
 	l.mu.Unlock()
+
 	return address
 }
 
@@ -45,9 +48,11 @@ func (l *Library) invokeCaught(name string, address uintptr, arguments ...uintpt
 		result, _, _ := purego.SyscallN(address, arguments...)
 		return result
 	}
+
 	slot := l.catcher.EnterCall(name)
 	result, _, _ := purego.SyscallN(address, arguments...)
 	l.catcher.LeaveCall(slot)
+
 	return result
 }
 
@@ -76,12 +81,15 @@ func cString(address uintptr) string {
 	if address == 0 {
 		return ""
 	}
+
 	start := *(*unsafe.Pointer)(unsafe.Pointer(&address))
 	const limit = 256
+
 	for n := range limit {
 		if *(*byte)(unsafe.Add(start, n)) == 0 {
 			return string(unsafe.Slice((*byte)(start), n))
 		}
 	}
+
 	return ""
 }

@@ -26,18 +26,21 @@ func (r *deviceReader) readingParts(what gpu.What) []func() {
 		of   gpu.What
 		read func()
 	}
+
 	load, processes := part{gpu.Quick, func() { r.readLoad(what) }}, part{gpu.Processes, func() { r.readProcesses(what) }}
 	order := []part{load, {gpu.Clocks, r.readClocks}, {gpu.Power, r.readPower}, processes, {gpu.Faults, func() { r.readFaults(what) }}, {gpu.Modes, r.readModes}, {gpu.Links, r.readLinkEnds}}
 	if what&gpu.Deciding != 0 {
 		// Whether the load has to be known.
 		order[0], order[3] = processes, load
 	}
+
 	list := []func(){r.readIdentity, func() { r.readSize(what) }}
 	for _, p := range order {
 		if what&p.of != 0 {
 			list = append(list, p.read)
 		}
 	}
+
 	return list
 }
 
@@ -125,9 +128,11 @@ func (r *deviceReader) readIdentity() {
 			r.device.Problem = "cannot open the device: " + r.lib.errorText(s)
 		}
 	}
+
 	if r.isLost() {
 		return
 	}
+
 	uuid, s := r.lib.readText("nvmlDeviceGetUUID", r.handle, uuidSize)
 	if s != success {
 		r.recordResult("nvmlDeviceGetUUID", s)
@@ -136,6 +141,7 @@ func (r *deviceReader) readIdentity() {
 		}
 		return
 	}
+
 	d := &r.device
 	d.UUID = gpu.UUID(uuid)
 	d.Name, s = r.lib.readText("nvmlDeviceGetName", r.handle, nameSize)
@@ -155,6 +161,7 @@ func (r *deviceReader) readSize(what gpu.What) {
 	if what&gpu.Load != 0 {
 		d.MemoryUsed, d.MemoryReserved = m.used, m.reserved
 	}
+
 	r.readMIG(what)
 }
 
@@ -179,18 +186,22 @@ func (r *deviceReader) readMemory(handle uintptr) memorySizes {
 	if r.isLost() {
 		return memorySizes{}
 	}
+
 	v2 := memoryV2{version: memoryV2Version}
 	s := r.lib.callDriver("nvmlDeviceGetMemoryInfo_v2", handle, uintptr(unsafe.Pointer(&v2)))
 	if s == success {
 		return memorySizes{new(gpu.Bytes(v2.total)), new(gpu.Bytes(v2.used)), new(gpu.Bytes(v2.reserved))}
 	}
+
 	if !s.isAbsent() {
 		r.recordResult("nvmlDeviceGetMemoryInfo_v2", s)
 		return memorySizes{}
 	}
+
 	var v1 memory
 	if !r.recordResult("nvmlDeviceGetMemoryInfo", r.lib.callDriver("nvmlDeviceGetMemoryInfo", handle, uintptr(unsafe.Pointer(&v1)))) {
 		return memorySizes{}
 	}
+
 	return memorySizes{total: new(gpu.Bytes(v1.total)), used: new(gpu.Bytes(v1.used))}
 }

@@ -21,20 +21,24 @@ const eventWaitMillis = 500
 func (l *Library) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 	out := make(chan gpu.Event)
 	var listeners sync.WaitGroup
+
 	for _, id := range ids {
 		l.listening.Add(1)
 		listeners.Go(func() {
 			defer l.listening.Add(-1)
+
 			// Waits while the library is initialised again.
 			l.shut.Lock()
 			l.shut.Unlock() //nolint:staticcheck // a later recount sees this listener in listening
 			l.listenDevice(ctx, id, out)
 		})
 	}
+
 	go func() {
 		listeners.Wait()
 		close(out)
 	}()
+
 	return out
 }
 
@@ -46,10 +50,12 @@ func (l *Library) listenDevice(ctx context.Context, id gpu.UUID, out chan<- gpu.
 		l.callDriver("nvmlEventSetCreate", uintptr(unsafe.Pointer(&set))) != success {
 		return
 	}
+
 	defer l.callDriver("nvmlEventSetFree", set)
 	if l.callDriver("nvmlDeviceRegisterEvents", handle, eventXID, set) != success {
 		return
 	}
+
 	for ctx.Err() == nil {
 		var e eventData
 		switch s := l.callDriver("nvmlEventSetWait_v2", set, uintptr(unsafe.Pointer(&e)), eventWaitMillis); {

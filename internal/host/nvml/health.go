@@ -15,10 +15,12 @@ func (r *deviceReader) readFaults(what gpu.What) {
 	if what&gpu.Deciding == 0 || d.RemappedRows == nil {
 		d.RetiredPages = r.readRetiredPages()
 	}
+
 	d.RecoveryAction = r.readRecoveryAction()
 	if d.Compute != nil && d.Compute.Major >= firstWithFabric {
 		d.Fabric = r.readFabric()
 	}
+
 	if mode := r.readNumber("nvmlDeviceGetComputeMode"); mode != nil {
 		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
 	}
@@ -35,6 +37,7 @@ func (r *deviceReader) readFabric() []string {
 	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&info)))) || info.state != fabricCompleted {
 		return nil
 	}
+
 	wrong := []string{}
 	for _, w := range []struct {
 		word string
@@ -49,6 +52,7 @@ func (r *deviceReader) readFabric() []string {
 			wrong = append(wrong, w.word)
 		}
 	}
+
 	return wrong
 }
 
@@ -75,6 +79,7 @@ func (r *deviceReader) readECCErrors(kind uintptr) *int64 {
 	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, kind, countVolatile, uintptr(unsafe.Pointer(&count)))) {
 		return nil
 	}
+
 	return new(int64(count))
 }
 
@@ -85,10 +90,12 @@ func (r *deviceReader) readRemappedRows() *gpu.RemappedRows {
 		uintptr(unsafe.Pointer(&v[2])), uintptr(unsafe.Pointer(&v[3])))) {
 		return nil
 	}
+
 	pending, failed := boolFromState(v[2]), boolFromState(v[3])
 	if pending == nil || failed == nil || v[0] == notAvailable32 || v[1] == notAvailable32 {
 		return nil
 	}
+
 	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: *pending, Failed: *failed}
 }
 
@@ -101,17 +108,22 @@ func (r *deviceReader) readRetiredPages() *gpu.RetiredPages {
 			return 0, false
 		}
 		s := r.lib.callDriver(name, r.handle, cause, uintptr(unsafe.Pointer(&n)), 0)
+
 		return int(n), s == insufficientSize || r.recordResult(name, s)
 	}
+
 	single, ok := count(retiredSingleBit)
 	if !ok {
 		return nil
 	}
+
 	double, ok := count(retiredDoubleBit)
 	if !ok {
 		return nil
 	}
+
 	pending := r.readFlag("nvmlDeviceGetRetiredPagesPendingStatus")
+
 	return &gpu.RetiredPages{SingleBit: single, DoubleBit: double, Pending: pending != nil && *pending}
 }
 
@@ -125,6 +137,7 @@ func (r *deviceReader) readRecoveryAction() string {
 	if value := field.wholeValue(); value == notAvailable || value == notAvailable32 {
 		return ""
 	}
+
 	return enumName([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.wholeValue()))
 }
 

@@ -38,6 +38,7 @@ func (r *deviceReader) readLinkEnd(link uintptr) {
 		r.ends.toSwitch = true
 		return
 	}
+
 	var info pciInfo
 	const remotePCI = "nvmlDeviceGetNvLinkRemotePciInfo_v2"
 	if r.recordResult(remotePCI, r.lib.callDriver(remotePCI, r.handle, link, uintptr(unsafe.Pointer(&info)))) {
@@ -58,6 +59,7 @@ func (r *deviceReader) readNUMANode() *int {
 			}
 		}
 	}
+
 	return r.readNumber("nvmlDeviceGetNumaNodeId")
 }
 
@@ -75,6 +77,7 @@ func (l *Library) linkDevices(ctx context.Context, answers []deviceAnswer) {
 		reason = "no answer in time"
 		before = l.compareDevices(ctx, slices.Clone(answers))
 	}
+
 	for i := range answers {
 		if before[i] != nil {
 			answers[i].device.Links = fullRow(before, i)
@@ -115,6 +118,7 @@ func (l *Library) compareDevices(ctx context.Context, answers []deviceAnswer) []
 			said <- linkRow{i, found}
 		}()
 	}
+
 	for ; waiting > 0; waiting-- {
 		select {
 		case found := <-said:
@@ -123,6 +127,7 @@ func (l *Library) compareDevices(ctx context.Context, answers []deviceAnswer) []
 			return before
 		}
 	}
+
 	return before
 }
 
@@ -135,15 +140,18 @@ func (l *Library) linksFromLast(answers []deviceAnswer) []gpu.Link {
 		if !other.isComplete() {
 			continue
 		}
+
 		if haveNVLink(self, other) {
 			links[i] = gpu.LinkNVLink
 			continue
 		}
+
 		var level uint32
 		if l.callDriver("nvmlDeviceGetTopologyCommonAncestor", self.handle, other.handle, uintptr(unsafe.Pointer(&level))) == success {
 			links[i] = linkClass(level)
 		}
 	}
+
 	return links
 }
 

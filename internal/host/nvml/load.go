@@ -17,11 +17,13 @@ func (r *deviceReader) readLoad(what gpu.What) {
 			d.Utilization, d.MemoryLoad = new(float64(busy.gpu)/100), new(float64(busy.memory)/100)
 		}
 	}
+
 	d.Temperature = r.readTemperature()
 	d.TempMargin = r.readMargin()
 	if what&gpu.Deciding == 0 || d.Temperature == nil || *d.Temperature >= warmTemperature {
 		d.TempSlowdown = r.readNumberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
 	}
+
 	d.ClockEvents = r.readClockEvents()
 }
 
@@ -39,6 +41,7 @@ func (r *deviceReader) readClocks() {
 func (r *deviceReader) readPower() {
 	r.device.Power = milliwattsToWatts(r.readNumber("nvmlDeviceGetPowerUsage"))
 	r.device.PowerLimit = milliwattsToWatts(r.readNumber("nvmlDeviceGetEnforcedPowerLimit"))
+
 	// Since Volta.
 	var millijoules uint64
 	const energy = "nvmlDeviceGetTotalEnergyConsumption"
@@ -63,6 +66,7 @@ func (r *deviceReader) readTemperature() *int {
 	if !r.recordResult("nvmlDeviceGetTemperatureV", r.lib.callDriver("nvmlDeviceGetTemperatureV", r.handle, uintptr(unsafe.Pointer(&now)))) {
 		return nil
 	}
+
 	return new(int(now.celsius))
 }
 
@@ -73,6 +77,7 @@ func (r *deviceReader) readMargin() *int {
 	if r.isLost() || !r.recordResult(name, r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&left)))) {
 		return nil
 	}
+
 	return new(int(left.celsius))
 }
 
@@ -83,6 +88,7 @@ func (r *deviceReader) readClockEvents() []string {
 		if r.isLost() {
 			return nil
 		}
+
 		s := r.lib.callDriver(name, r.handle, uintptr(unsafe.Pointer(&bits)))
 		if r.recordResult(name, s) {
 			if bits == notAvailable || bits == notAvailable32 {
@@ -90,6 +96,7 @@ func (r *deviceReader) readClockEvents() []string {
 			}
 			return clockEventNames(bits)
 		}
+
 		if !s.isAbsent() {
 			return nil
 		}
@@ -101,14 +108,17 @@ func (r *deviceReader) readClockEvents() []string {
 func clockEventNames(bits uint64) []string {
 	words := [...]string{"gpu_idle", "applications_clocks", "sw_power_cap", "hw_slowdown", "sync_boost",
 		"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"}
+
 	names := []string{}
 	for i, word := range words {
 		if bits&(1<<i) != 0 {
 			names = append(names, word)
 		}
 	}
+
 	if rest := bits >> len(words) << len(words); rest != 0 {
 		names = append(names, fmt.Sprintf("unknown_%#x", rest))
 	}
+
 	return names
 }

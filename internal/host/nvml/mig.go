@@ -18,19 +18,24 @@ func (r *deviceReader) readMIG(what gpu.What) {
 	if !ok {
 		return
 	}
+
 	r.device.MIGMode = boolFromState(current)
 	if current != 1 {
 		return
 	}
+
 	most := r.readNumber("nvmlDeviceGetMaxMigDeviceCount")
 	if most == nil {
 		return
 	}
+
 	if *most > maxSlices {
 		r.problems = append(r.problems, fmt.Sprintf("cannot read its MIG devices: the driver says that there may be %d", *most))
 		return
 	}
+
 	const byIndex = "nvmlDeviceGetMigDeviceHandleByIndex"
+
 	for i := range *most {
 		var handle uintptr
 		s := r.lib.callDriver(byIndex, r.handle, uintptr(i), uintptr(unsafe.Pointer(&handle)))
@@ -38,6 +43,7 @@ func (r *deviceReader) readMIG(what gpu.What) {
 			if r.isLost() {
 				return
 			}
+
 			// "not found" is an unused index.
 			continue
 		}
@@ -61,6 +67,7 @@ func (r *deviceReader) readSlice(handle uintptr, index int, what gpu.What) (gpu.
 		}
 		return gpu.MIGDevice{}, false
 	}
+
 	slice := gpu.MIGDevice{Index: index, UUID: gpu.UUID(uuid), Profile: r.readProfile(handle)}
 	slice.GPUInstance = r.readInstanceID("nvmlDeviceGetGpuInstanceId", handle)
 	slice.ComputeInstance = r.readInstanceID("nvmlDeviceGetComputeInstanceId", handle)
@@ -69,6 +76,7 @@ func (r *deviceReader) readSlice(handle uintptr, index int, what gpu.What) (gpu.
 	if what&gpu.Load != 0 {
 		slice.MemoryUsed = m.used
 	}
+
 	return slice, true
 }
 
@@ -84,11 +92,13 @@ func (r *deviceReader) readProfile(handle uintptr) string {
 	if _, profile, found := strings.Cut(name, " MIG "); found && r.recordResult("nvmlDeviceGetName", s) {
 		return profile
 	}
+
 	var a attributes
 	const all = "nvmlDeviceGetAttributes_v2"
 	if r.device.MemoryTotal == nil || !r.recordResult(all, r.lib.callDriver(all, handle, uintptr(unsafe.Pointer(&a)))) {
 		return ""
 	}
+
 	return a.profileName(*r.device.MemoryTotal)
 }
 
@@ -101,5 +111,6 @@ func (a *attributes) profileName(device gpu.Bytes) string {
 	if a.computeSlices != a.gpuSlices {
 		name = fmt.Sprintf("%dc.%s", a.computeSlices, name)
 	}
+
 	return name
 }

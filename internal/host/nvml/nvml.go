@@ -83,11 +83,13 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 	for _, option := range options {
 		option(l)
 	}
+
 	limit := l.callLimit(ctx)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	opened := make(chan error, 1)
 	go func() { opened <- l.openLibrary() }()
+
 	select {
 	case err := <-opened:
 		if err != nil {

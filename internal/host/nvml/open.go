@@ -25,11 +25,13 @@ func (l *Library) openLibrary() error {
 	if err := l.loadLibrary(); err != nil {
 		return err
 	}
+
 	for _, name := range []string{initFunction, "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
 		if l.symbolAddress(name) == 0 {
 			return tooOldError(l.name, name)
 		}
 	}
+
 	return l.initialiseLibrary()
 }
 
@@ -43,6 +45,7 @@ func (l *Library) initialiseLibrary() error {
 		version, _ := l.readSystemText("nvmlSystemGetNVMLVersion", versionSize)
 		return refusedError(s, l.errorText(s), driverVersion(version), openControlNode())
 	}
+
 	return l.countDevices()
 }
 
@@ -64,6 +67,7 @@ func (l *Library) loadLibrary() error {
 			l.handle, l.name = handle, name
 			return nil
 		}
+
 		// The loader's error begins with the missing file. Another name is a file that the library needs.
 		if !strings.HasPrefix(err.Error(), name+": cannot open shared object file: No such file") {
 			return unloadableError(err)
@@ -93,22 +97,26 @@ func (l *Library) countDevices() error {
 	if s := l.callDriver("nvmlDeviceGetCount_v2", uintptr(unsafe.Pointer(&count))); s != success {
 		return refusedError(s, l.errorText(s), "", openControlNode())
 	}
+
 	l.step.Store(new("nvmlSystemGetDriverVersion"))
 	l.driver, _ = l.readSystemText("nvmlSystemGetDriverVersion", versionSize)
 	var cuda int32
 	if l.callDriver("nvmlSystemGetCudaDriverVersion_v2", uintptr(unsafe.Pointer(&cuda))) == success && cuda > 0 {
 		l.cuda = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
 	}
+
 	if count == 0 {
 		return noDeviceError(l.driver)
 	}
 	if count > maxDevices {
 		return &gpu.Unavailable{Cause: gpu.DriverError, Text: fmt.Sprintf("cannot use the GPUs: the driver says that there are %d", count), Remedy: "install the driver again"}
 	}
+
 	l.count = int(count)
 	l.busy = make([]atomic.Bool, count)
 	l.known = make([]gpu.Device, count)
 	l.counted = true
+
 	return nil
 }
 
@@ -118,9 +126,11 @@ func (l *Library) kernelEntries() []string {
 	if err != nil {
 		return nil
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, _ := dir.Readdirnames(-1)
 	slices.Sort(names)
+
 	return names
 }
 
@@ -141,13 +151,16 @@ func (l *Library) recountDevices(ctx context.Context, asked bool, limit time.Dur
 			done <- nil
 			return
 		}
+
 		if l.counted {
 			l.step.Store(new("nvmlShutdown"))
 			l.callDriver("nvmlShutdown")
 			l.counted = false
 		}
+
 		done <- l.initialiseLibrary()
 	}()
+
 	select {
 	case err = <-done:
 		return true, err
@@ -167,9 +180,11 @@ func openControlNode() error {
 	if err == nil {
 		return file.Close()
 	}
+
 	var path *os.PathError
 	if errors.As(err, &path) {
 		return path.Err
 	}
+
 	return err
 }

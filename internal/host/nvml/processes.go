@@ -40,15 +40,18 @@ func (r *deviceReader) readProcesses(what gpu.What) {
 			if l.expected && s != success {
 				r.device.Unlisted = "cannot list its processes: " + r.lib.errorText(s)
 			}
+
 			if l.expected && s.isAbsent() {
 				r.problems = append(r.problems, r.device.Unlisted)
 			}
+
 			r.recordResult(l.function, s)
 			r.addProcesses(r.device.UUID, l.kind, found...)
 			continue
 		}
 		r.readSliceProcesses(l)
 	}
+
 	// The driver says that a program draws also where no screen shows it.
 	if slices.ContainsFunc(r.processes, func(p gpu.Process) bool { return p.Kind != gpu.ComputeProcess }) {
 		r.device.DisplayActive = r.readFlag("nvmlDeviceGetDisplayActive")
@@ -72,13 +75,16 @@ func (r *deviceReader) readSliceProcesses(l processList) {
 		if i < len(r.slices) {
 			id = r.device.MIG[i].UUID
 		}
+
 		found, s := r.readProcessList(handle, l.function)
 		allAnswer = allAnswer && s == success
 		r.addProcesses(id, l.kind, found...)
 	}
+
 	if allAnswer {
 		return
 	}
+
 	found, s := r.readProcessList(r.handle, l.function)
 	if !r.recordResult(l.function, s) {
 		if l.expected {
@@ -89,6 +95,7 @@ func (r *deviceReader) readSliceProcesses(l processList) {
 		}
 		return
 	}
+
 	for _, p := range found {
 		r.addProcesses(r.sliceOf(p), l.kind, p)
 	}
@@ -128,6 +135,7 @@ func (r *deviceReader) fetchProcessList(handle uintptr, name string) ([]processI
 		if r.isLost() {
 			return nil, gpuIsLost
 		}
+
 		infos := make([]processInfo, room)
 		count := room
 		s = r.lib.callDriver(name, handle, uintptr(unsafe.Pointer(&count)), uintptr(unsafe.Pointer(&infos[0])))
@@ -140,8 +148,10 @@ func (r *deviceReader) fetchProcessList(handle uintptr, name string) ([]processI
 		if count > maxProcesses {
 			return nil, unknown
 		}
+
 		room = max(2*room, count+8)
 	}
+
 	return nil, s
 }
 
@@ -152,15 +162,18 @@ func (r *deviceReader) addProcesses(id gpu.UUID, kind gpu.Kind, infos ...process
 		if info.memory != notAvailable {
 			size = new(gpu.Bytes(info.memory))
 		}
+
 		at := slices.IndexFunc(r.processes, func(p gpu.Process) bool { return p.PID == int(info.pid) && p.GPU == id })
 		if at < 0 {
 			r.processes = append(r.processes, gpu.Process{PID: int(info.pid), GPU: id, Memory: size, Kind: kind})
 			continue
 		}
+
 		p := &r.processes[at]
 		if p.Kind != kind {
 			p.Kind = gpu.BothKinds
 		}
+
 		if p.Memory == nil || size != nil && *size > *p.Memory {
 			p.Memory = size
 		}

@@ -33,6 +33,7 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	what, limit := query.What, l.callLimit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
+
 	select {
 	case <-l.turn:
 		owner, err := l.recountDevices(ctx, what&gpu.RecountDevices != 0, limit)
@@ -45,11 +46,13 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	case <-ctx.Done():
 		return gpu.Machine{}, noAnswerError(ctx, "an earlier reading, or the library is closed", limit)
 	}
+
 	taken := time.Now()
 	answers := l.gatherAnswers(ctx, query)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, noAnswerError(ctx, "", limit)
 	}
+
 	l.rememberIdentities(answers, limit)
 	if what&gpu.Links != 0 && query.Only == nil {
 		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
@@ -57,19 +60,24 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 		l.linkDevices(ctx, answers)
 		cancel()
 	}
+
 	if err := l.checkIdentified(ctx, answers, limit); err != nil {
 		return gpu.Machine{}, err
 	}
+
 	m := gpu.Machine{Taken: taken, Driver: l.driver, CUDA: l.cuda, Source: "nvml"}
 	for i := range answers {
 		m.Devices = append(m.Devices, answers[i].device)
 		m.Processes = append(m.Processes, answers[i].processes...)
+
 		for _, p := range answers[i].problems {
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, p))
 		}
 	}
+
 	m.Stuck = l.isHanging()
 	m.DropImplausible()
+
 	return m, nil
 }
 
@@ -78,6 +86,7 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 // is enough.
 func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAnswer {
 	answers := make([]deviceAnswer, l.count)
+
 	// Large enough that no goroutine blocks.
 	said := make(chan deviceAnswer, l.count*(maxParts+1))
 	waiting := 0
@@ -92,17 +101,20 @@ func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAn
 				continue
 			}
 		}
+
 		if l.busy[i].CompareAndSwap(false, true) {
 			waiting++
 			go l.readDevice(*a, what, said)
 		}
 	}
+
 	hear := func(a deviceAnswer) {
 		answers[a.index] = a
 		if a.done {
 			waiting--
 		}
 	}
+
 	for waiting > 0 {
 		select {
 		case a := <-said:
@@ -119,6 +131,7 @@ func (l *Library) gatherAnswers(ctx context.Context, query gpu.Query) []deviceAn
 			}
 		}
 	}
+
 	return answers
 }
 
@@ -132,6 +145,7 @@ func (l *Library) readDevice(a deviceAnswer, what gpu.What, said chan<- deviceAn
 		}
 		said <- r.deviceAnswer
 	}
+
 	r.done = true
 	l.busy[a.index].Store(false)
 	said <- r.deviceAnswer
@@ -196,14 +210,18 @@ func (l *Library) checkIdentified(ctx context.Context, answers []deviceAnswer, l
 			silent++
 		}
 	}
+
 	if silent == len(answers) {
 		return noAnswerError(ctx, "reading the devices", limit)
 	}
+
 	cause := gpu.DriverError
 	if answers[0].device.Problem == deniedProblem {
 		cause = gpu.NoPermission
 	}
+
 	_, remedy := explainCause(cause)
+
 	return &gpu.Unavailable{
 		Cause:  cause,
 		Text:   fmt.Sprintf("cannot read any of the %d GPUs that the driver reports; the first: %s", len(answers), answers[0].device.Problem),

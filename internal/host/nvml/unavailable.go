@@ -93,10 +93,13 @@ func refusedError(s returnCode, words, library string, node error) *gpu.Unavaila
 	case errors.Is(node, fs.ErrNotExist), errors.Is(node, syscall.ENXIO), errors.Is(node, syscall.ENODEV):
 		cause = gpu.DriverNotLoaded
 	}
+
 	if library != "" && cause == gpu.VersionMismatch {
 		words += ", the library is " + library
 	}
+
 	text, remedy := explainCause(cause)
+
 	return &gpu.Unavailable{Cause: cause, Text: fmt.Sprintf("%s: %s (NVML %d)", text, words, s), Remedy: remedy}
 }
 

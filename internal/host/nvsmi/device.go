@@ -41,16 +41,20 @@ func (g *xmlGPU) toDevice() gpu.Device {
 		MIGMode:        parseChoice(g.MIGMode, "Enabled", "Disabled"),
 		Problem:        g.lostProblem(),
 	}
+
 	if d.PCI == "" {
 		d.PCI = kernelAddress(g.ID)
 	}
+
 	if n := parseCount(g.Minor); n != nil && *n < 1<<20 {
 		// Minor numbers have 20 bits.
 		d.Minor = new(int(*n))
 	}
+
 	if d.UUID == "" && d.Problem == "" {
 		d.Problem = "cannot read its UUID: nvidia-smi prints none"
 	}
+
 	return d
 }
 
@@ -69,11 +73,13 @@ func isBareUUID(s string) bool {
 	if len(groups) != 5 {
 		return false
 	}
+
 	for i, size := range []int{8, 4, 4, 4, 12} {
 		if len(groups[i]) != size || strings.Trim(groups[i], "0123456789abcdef") != "" {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -83,11 +89,13 @@ func safeUUID(s, prefix string) gpu.UUID {
 	if isBareUUID(s) {
 		s = prefix + s
 	}
+
 	rest, ok := strings.CutPrefix(s, prefix)
 	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-/"
 	if !ok || rest == "" || len(s) > 96 || strings.Trim(rest, allowed) != "" {
 		return ""
 	}
+
 	return gpu.UUID(s)
 }
 
@@ -132,9 +140,11 @@ func (g *xmlGPU) activeClockEvents() []string {
 			if !ok || state == nil {
 				continue
 			}
+
 			if active == nil {
 				active = []string{}
 			}
+
 			if event := eventName(name); *state && event != "" {
 				active = append(active, event)
 			}
@@ -190,6 +200,7 @@ func (g *xmlGPU) recoveryAction() string {
 	case reset != nil:
 		return "none"
 	}
+
 	return ""
 }
 
@@ -212,6 +223,7 @@ func (f *xmlFabric) listFaults() []string {
 			out = append(out, w.word)
 		}
 	}
+
 	return out
 }
 
@@ -247,5 +259,6 @@ func parseKind(s string) gpu.Kind {
 	case graphics:
 		return gpu.GraphicsProcess
 	}
+
 	return ""
 }

@@ -23,6 +23,7 @@ type namedSlice struct {
 func parseList(out []byte) []namedSlice {
 	var list []namedSlice
 	var parent gpu.UUID
+
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		_, tail, ok := strings.Cut(line, "(UUID: ")
@@ -45,6 +46,7 @@ func parseList(out []byte) []namedSlice {
 			}
 		}
 	}
+
 	return list
 }
 
@@ -80,6 +82,7 @@ func (r *parsedReport) addCapabilities(out []byte) {
 		if !ok || err != nil {
 			continue
 		}
+
 		for i := range r.units {
 			if d := &r.units[i].device; d.UUID != "" && d.UUID == safeUUID(id, "GPU-") {
 				d.Compute = &c

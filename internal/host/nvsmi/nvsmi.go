@@ -33,6 +33,7 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 			Remedy: "install the NVIDIA driver's tools (nvidia-utils on Debian and Ubuntu), or add their folder to PATH",
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	began := time.Now()
@@ -45,18 +46,22 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	if got.failure != nil {
 		return gpu.Machine{}, got.failure
 	}
+
 	r, err := parseReport(got.out, got.errs)
 	if err != nil {
 		return gpu.Machine{}, err
 	}
+
 	if r.hasSlices() {
 		list := runNvidiaSMI(ctx, maxListSize, path, "-L")
 		r.nameSlices(parseList(list.out))
 	}
+
 	r.addCapabilities((<-capabilities).out)
 	m := r.toMachine()
 	m.DropImplausible()
 	m.Taken = began
+
 	return m, nil
 }
 
@@ -84,9 +89,11 @@ func explainOutput(text string) *gpu.Unavailable {
 			return &gpu.Unavailable{Cause: f.Cause, Text: "cannot read the GPUs: nvidia-smi says: " + first, Remedy: f.Remedy}
 		}
 	}
+
 	if first == "" {
 		first = "nothing"
 	}
+
 	return driverError("nvidia-smi says: %s", first)
 }
 

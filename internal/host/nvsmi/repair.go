@@ -18,8 +18,10 @@ func repairXML(input []byte) []byte {
 		}
 		return r
 	}, out)
+
 	out = replaceBetween(out, "<!--", "-->", func([]byte) []byte { return nil })
 	out = replaceBetween(out, "<supported_clocks>", "</supported_clocks>", func([]byte) []byte { return nil })
+
 	return replaceBetween(out, "<process_name>", "</process_name>", escapeName)
 }
 
@@ -31,17 +33,20 @@ func replaceBetween(text []byte, open, end string, replace func([]byte) []byte) 
 		if i < 0 {
 			break
 		}
+
 		i += len(open)
 		j := bytes.Index(text[i:], []byte(end))
 		if j < 0 {
 			break
 		}
+
 		out = append(append(out, text[:i]...), replace(text[i:i+j])...)
 		text = text[i+j:]
 	}
 	if out == nil {
 		return text
 	}
+
 	return append(out, text...)
 }
 

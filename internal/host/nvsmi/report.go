@@ -36,14 +36,17 @@ func parseReport(out, errs []byte) (*parsedReport, error) {
 	if len(out) > maxReportSize {
 		return nil, driverError("the output of nvidia-smi has more than %d MiB", maxReportSize>>20)
 	}
+
 	begin := bytes.Index(out, []byte("<nvidia_smi_log"))
 	if begin < 0 {
 		return nil, explainOutput(string(out) + "\n" + string(errs))
 	}
+
 	doc, err := decodeDocument(out[begin:])
 	if err != nil {
 		return nil, driverError("the output of nvidia-smi is damaged: %s", firstTextLine(err.Error()))
 	}
+
 	r := &parsedReport{driver: cleanWord(doc.driver), cuda: cleanWord(doc.cuda)}
 	seen := map[gpu.UUID]bool{}
 	for i := range doc.gpus {
@@ -55,9 +58,11 @@ func parseReport(out, errs []byte) (*parsedReport, error) {
 		seen[u.device.UUID] = true
 		r.units = append(r.units, u)
 	}
+
 	if doc.damage != "" {
 		r.addProblem("the output of nvidia-smi is damaged behind GPU %d, so GPUs behind it are not known: %s", len(doc.gpus)-1, firstTextLine(doc.damage))
 	}
+
 	tail := out[begin:]
 	tail = tail[bytes.LastIndex(tail, []byte("</nvidia_smi_log>"))+1:]
 	_, after, _ := strings.Cut(string(tail), ">")
@@ -65,9 +70,11 @@ func parseReport(out, errs []byte) (*parsedReport, error) {
 	if n := parseCount(doc.attached); n != nil && *n > int64(len(r.units)) {
 		r.addProblem("nvidia-smi counts %d GPUs and describes %d", *n, len(r.units))
 	}
+
 	if len(r.units) == 0 {
 		return nil, explainOutput("No devices were found")
 	}
+
 	return r, r.checkIdentified()
 }
 
@@ -124,19 +131,23 @@ func (r *parsedReport) addLostDevice(rest, line string) {
 			index, rest = n, after
 		}
 	}
+
 	address, reason, _ := strings.Cut(rest, ": ")
 	pci := kernelAddress(address)
 	if pci == "" && index < 0 {
 		r.addProblem("%s", line)
 		return
 	}
+
 	if pci == "" {
 		reason = rest
 	}
+
 	problem := "cannot open the device: " + reason
 	if strings.Contains(reason, "GPU is lost") {
 		problem = "GPU is lost"
 	}
+
 	at := len(r.units)
 	for i, u := range r.units {
 		if pci != "" && u.device.PCI == pci {
@@ -148,6 +159,7 @@ func (r *parsedReport) addLostDevice(rest, line string) {
 			at = i
 		}
 	}
+
 	r.units = slices.Insert(r.units, at, unassignedDevice{device: gpu.Device{Vendor: gpu.NVIDIA, PCI: pci, Problem: problem}})
 }
 
@@ -160,14 +172,17 @@ func (g *xmlGPU) toUnit() unassignedDevice {
 			u.device.Unlisted = "cannot list its processes: nvidia-smi says " + truncate(text, 60)
 		}
 	}
+
 	u.addSlices(g.MIG)
 	if mode := strings.TrimSpace(g.MIGMode); mode == "" || mode == "Enabled" {
 		// A device without MIG has processes without instances.
 		u.addSlicesOfProcesses()
 	}
+
 	if len(u.slices) > 0 {
 		u.device.MIGMode = new(true)
 	}
+
 	return u
 }
 
@@ -183,6 +198,7 @@ func (u *unassignedDevice) addSlices(described []xmlMIG) {
 		if index := parseCount(x.Index); index != nil && ok {
 			s.Index, s.UUID, s.GPUInstance, s.ComputeInstance = int(*index), safeUUID(x.UUID, "MIG-"), gi, ci
 		}
+
 		u.slices = append(u.slices, s)
 	}
 }
@@ -218,9 +234,11 @@ func (r *parsedReport) toMachine() gpu.Machine {
 		if d.Problem != "" {
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, d.Problem))
 		}
+
 		for _, what := range u.failed {
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: cannot read its %s: nvidia-smi says that there was an error", i, what))
 		}
+
 		unnamed := 0
 		for _, s := range u.slices {
 			if s.UUID == "" {
@@ -229,9 +247,11 @@ func (r *parsedReport) toMachine() gpu.Machine {
 			}
 			d.MIG = append(d.MIG, s)
 		}
+
 		if unnamed > 0 {
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %d of its MIG devices cannot be named, so no job gets them and their processes count for the whole GPU: nvidia-smi -L does not name them; see whether sudo nvidia-smi -L does", i, unnamed))
 		}
+
 		m.Devices = append(m.Devices, d)
 		m.Processes = append(m.Processes, u.assignProcesses(&d)...)
 	}
@@ -245,12 +265,14 @@ func (u *unassignedDevice) assignProcesses(d *gpu.Device) []gpu.Process {
 		return nil
 	}
 	var out []gpu.Process
+
 	for i := range u.processes {
 		x := &u.processes[i]
 		p, ok := x.toProcess()
 		if !ok {
 			continue
 		}
+
 		p.GPU = d.UUID
 		gi, ci, sliced := readInstance(x.GI, x.CI)
 		for _, s := range d.MIG {
@@ -258,8 +280,10 @@ func (u *unassignedDevice) assignProcesses(d *gpu.Device) []gpu.Process {
 				p.GPU = s.UUID
 			}
 		}
+
 		out = addProcess(out, p)
 	}
+
 	return out
 }
 
@@ -270,11 +294,14 @@ func addProcess(list []gpu.Process, p gpu.Process) []gpu.Process {
 	if i < 0 {
 		return append(list, p)
 	}
+
 	if o := &list[i]; o.Kind != p.Kind {
 		o.Kind = gpu.BothKinds
 	}
+
 	if o := &list[i]; o.Memory == nil || p.Memory != nil && *p.Memory > *o.Memory {
 		o.Memory = p.Memory
 	}
+
 	return list
 }

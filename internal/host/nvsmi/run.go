@@ -31,14 +31,17 @@ type smiOutput struct {
 func runNvidiaSMI(ctx context.Context, most int, path string, args ...string) smiOutput {
 	done := make(chan smiOutput, 1)
 	go func() { done <- executeNvidiaSMI(ctx, most, path, args) }()
+
 	select {
 	case a := <-done:
 		return a
 	case <-ctx.Done():
 	}
+
 	// Usually enough to reap it.
 	grace := time.NewTimer(100 * time.Millisecond)
 	defer grace.Stop()
+
 	select {
 	case a := <-done:
 		return a
@@ -54,10 +57,12 @@ func executeNvidiaSMI(ctx context.Context, most int, path string, args []string)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
 	// A child of nvidia-smi may keep the pipes open.
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
+
 	switch {
 	case ctx.Err() != nil:
 		return smiOutput{failure: noAnswerError(ctx)}
@@ -73,6 +78,7 @@ func executeNvidiaSMI(ctx context.Context, most int, path string, args []string)
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		return smiOutput{failure: driverError("%v", err)}
 	}
+
 	return smiOutput{out: out.Text.Bytes(), errs: errs.Text.Bytes()}
 }
 

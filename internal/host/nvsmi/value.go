@@ -23,11 +23,14 @@ func parseNumber(s, unit string) (float64, bool) {
 	} else if len(fields) != 1 {
 		return 0, false
 	}
+
 	if strings.Trim(fields[0], "+-.0123456789") != "" {
 		// No "inf", "nan", "0x10", "1e9".
 		return 0, false
 	}
+
 	n, err := strconv.ParseFloat(fields[0], 64)
+
 	return n, err == nil && math.Abs(n) < 1<<53
 }
 
@@ -116,11 +119,14 @@ func kernelAddress(s string) string {
 	if len(parts) != 3 {
 		return ""
 	}
+
 	device, function, dotted := strings.Cut(parts[2], ".")
 	if !dotted {
 		return ""
 	}
+
 	var n [4]uint64
+
 	for i, p := range []struct {
 		text string
 		bits int
@@ -131,6 +137,7 @@ func kernelAddress(s string) string {
 		}
 		n[i] = v
 	}
+
 	return formatHex(n[0], 4) + ":" + formatHex(n[1], 2) + ":" + formatHex(n[2], 2) + "." + formatHex(n[3], 1)
 }
 

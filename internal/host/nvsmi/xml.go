@@ -150,6 +150,7 @@ type xmlProcess struct {
 // decodeDocument walks through the children of the root and unmarshals one device at a time.
 func decodeDocument(input []byte) (*xmlDocument, error) {
 	d := xml.NewDecoder(bytes.NewReader(repairXML(input)))
+
 	// Repair made it UTF-8.
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
 	doc := &xmlDocument{}
@@ -160,6 +161,7 @@ func decodeDocument(input []byte) (*xmlDocument, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, errors.New("it is empty")
 		}
+
 		if err == nil {
 			switch t := token.(type) {
 			case xml.CharData:
@@ -176,9 +178,11 @@ func decodeDocument(input []byte) (*xmlDocument, error) {
 				return doc, nil
 			}
 		}
+
 		if err != nil && len(doc.gpus) == 0 {
 			return nil, err
 		}
+
 		if err != nil {
 			// What was whole counts.
 			doc.damage, doc.loose = err.Error(), loose.String()
@@ -195,6 +199,7 @@ func (doc *xmlDocument) decodeChild(d *xml.Decoder, start xml.StartElement) erro
 			return err
 		}
 		doc.gpus = append(doc.gpus, g)
+
 		return nil
 	case "driver_version":
 		return d.DecodeElement(&doc.driver, &start)

@@ -31,7 +31,9 @@ func ListOtherDevices(root string) []gpu.Device {
 	if err != nil {
 		return nil
 	}
+
 	var found []gpu.Device
+
 	for _, folder := range folders {
 		class, vendor := readLine(folder, "class"), readLine(folder, "vendor")
 		d := gpu.Device{Index: len(found), PCI: filepath.Base(folder)}
@@ -45,6 +47,7 @@ func ListOtherDevices(root string) []gpu.Device {
 		}
 		found = append(found, d)
 	}
+
 	return found
 }
 
@@ -56,7 +59,9 @@ func ListCards(root string) ([]hostinfo.Card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the PCI devices: %w", err)
 	}
+
 	var found []hostinfo.Card
+
 	for _, e := range entries {
 		folder := filepath.Join(root, "sys/bus/pci/devices", e.Name())
 		class := readLine(folder, "class")
@@ -65,11 +70,14 @@ func ListCards(root string) ([]hostinfo.Card, error) {
 		if _, err := os.Lstat(filepath.Join(folder, "physfn")); err == nil || !accelerator && !strings.HasPrefix(class, "0x03") {
 			continue
 		}
+
 		if driver, err := os.Readlink(filepath.Join(folder, "driver")); err == nil {
 			c.Driver = filepath.Base(driver)
 		}
+
 		found = append(found, c)
 	}
+
 	return found, nil
 }
 

@@ -36,6 +36,7 @@ func KeepFreePort() (*KeptPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a free port for the processes to meet: %w; the range is in /proc/sys/net/ipv4/ip_local_port_range, and who uses it: ss -tan", err)
 	}
+
 	return &KeptPort{number, fd}, nil
 }
 
@@ -53,11 +54,13 @@ func bindPort(family int, every unix.Sockaddr) (number, fd int, err error) {
 	if err != nil {
 		return 0, -1, os.NewSyscallError("socket", err)
 	}
+
 	number, err = bindSocket(fd, family, every)
 	if err != nil {
 		_ = unix.Close(fd)
 		return 0, -1, err
 	}
+
 	return number, fd, nil
 }
 
@@ -68,21 +71,25 @@ func bindSocket(fd, family int, every unix.Sockaddr) (int, error) {
 			return 0, os.NewSyscallError("setsockopt", err)
 		}
 	}
+
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return 0, os.NewSyscallError("setsockopt", err)
 	}
 	if err := unix.Bind(fd, every); err != nil {
 		return 0, os.NewSyscallError("bind", err)
 	}
+
 	name, err := unix.Getsockname(fd)
 	if err != nil {
 		return 0, os.NewSyscallError("getsockname", err)
 	}
+
 	switch name := name.(type) {
 	case *unix.SockaddrInet6:
 		return name.Port, nil
 	case *unix.SockaddrInet4:
 		return name.Port, nil
 	}
+
 	return 0, errors.New("the kernel names no port")
 }

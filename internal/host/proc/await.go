@@ -13,8 +13,10 @@ func (f FS) AwaitEnd(pid int, seen func()) bool {
 	if err != nil {
 		return false
 	}
+
 	defer unix.Close(pidfd) //nolint:errcheck // read only
 	seen()
+
 	for {
 		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 		if n, err := unix.Poll(fds, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {

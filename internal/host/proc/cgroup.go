@@ -15,15 +15,18 @@ func parseCgroup(text string) (path, container string) {
 		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
 			continue
 		}
+
 		if container == "" {
 			container = containerID(fields[2])
 		}
+
 		r := 1
 		if fields[0] == "0" && fields[2] != "/" {
 			r = 3
 		} else if fields[1] == "name=systemd" {
 			r = 2
 		}
+
 		if r > rank {
 			path, rank = fields[2], r
 		}

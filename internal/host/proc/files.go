@@ -23,8 +23,10 @@ func (f FS) LockHolders(dev, ino uint64) []job.Blocker {
 	if err != nil {
 		return nil
 	}
+
 	var out []job.Blocker
 	var names *userNames
+
 	for _, pid := range pids {
 		if !f.holdsLock(pid, dev, ino) {
 			continue
@@ -36,6 +38,7 @@ func (f FS) LockHolders(dev, ino uint64) []job.Blocker {
 			out = append(out, newBlocker(pid, p))
 		}
 	}
+
 	return out
 }
 
@@ -45,13 +48,17 @@ func (f FS) listPIDs() ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
+
 	var pids []int
+
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
+
 	slices.Sort(pids)
+
 	return pids, nil
 }
 
@@ -64,6 +71,7 @@ func (f FS) holdsLock(pid int, dev, ino uint64) bool {
 	if err != nil {
 		return false
 	}
+
 	defer d.Close()
 	names, _ := d.Readdirnames(-1)
 	for _, name := range names {
@@ -72,11 +80,13 @@ func (f FS) holdsLock(pid int, dev, ino uint64) bool {
 		if err != nil || st.Ino != ino || unix.Mkdev(st.Dev_major, st.Dev_minor) != dev {
 			continue
 		}
+
 		info, err := f.readFile(64<<10, strconv.Itoa(pid), "fdinfo", name)
 		if err == nil && slices.ContainsFunc(strings.Split(string(info), "\n"), isWriteLock) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -93,6 +103,7 @@ func (f FS) IsMountPoint(path string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
 	}
+
 	b, err := f.readFile(64<<20, "self", "mountinfo")
 	if err != nil {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %w", path, err)
@@ -100,6 +111,7 @@ func (f FS) IsMountPoint(path string) (bool, error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("cannot tell whether %s is a mount point: %s is empty", path, filepath.Join(f.root, "self/mountinfo"))
 	}
+
 	return slices.ContainsFunc(space.ParseMounts(string(b)), func(m space.Mount) bool {
 		same := m.Root == m.Point && m.Point != "/" && m.Kind != "overlay" && strings.HasPrefix(abs, m.Point+"/")
 		return m.Point == abs || same

@@ -35,15 +35,19 @@ func (f FS) FillProcesses(m *gpu.Machine, now time.Time, apart bool) {
 		if p.Start != 0 && found.Start != 0 && found.Start != p.Start {
 			found = gpu.Process{State: StateGone}
 		}
+
 		if upErr == nil && found.Start != 0 {
 			found.Started = now.Add(ticksToDuration(found.Start) - up)
 		}
+
 		if found.Command == "" {
 			found.Command = prose.Clean(p.Command)
 		}
+
 		if found.User == "" {
 			found.User = prose.Clean(p.User)
 		}
+
 		found.PID, found.GPU, found.Memory, found.Kind, found.Extra = p.PID, p.GPU, p.Memory, p.Kind, p.Extra
 		*p = found
 		if apart {
@@ -65,10 +69,12 @@ func (f FS) readProcesses(list []gpu.Process) map[int]gpu.Process {
 		if !asked {
 			known[p.PID] = gpu.Process{}
 		}
+
 		mu.Unlock()
 		if asked {
 			continue
 		}
+
 		turn <- struct{}{}
 		wait.Go(func() {
 			found := f.readProcessInfo(p.PID, names)
@@ -78,7 +84,9 @@ func (f FS) readProcesses(list []gpu.Process) map[int]gpu.Process {
 			<-turn
 		})
 	}
+
 	wait.Wait()
+
 	return known
 }
 
@@ -92,20 +100,24 @@ func (f FS) readProcessInfo(pid int, names *userNames) gpu.Process {
 		}
 		return p
 	}
+
 	p.Start, p.State = s.Start, s.State
 	if uid, ok := f.realUID(pid); ok && names.ids.Hides(uid) {
 		p.User = space.HiddenUser
 	} else if ok {
 		p.UID, p.User = &uid, names.lookupName(uid)
 	}
+
 	p.Command = f.commandLine(pid, s.Comm)
 	if b, err := f.readFile(64<<10, strconv.Itoa(pid), "cgroup"); err == nil {
 		p.Cgroup, p.Container = parseCgroup(string(b))
 	}
+
 	// The PID may have been reused during the reads: then the parts belong to two processes.
 	if again, err := f.Stat(pid); err != nil || again.Start != s.Start {
 		return gpu.Process{State: StateGone}
 	}
+
 	return p
 }
 
@@ -115,6 +127,7 @@ func (f FS) realUID(pid int) (uint32, bool) {
 	if err != nil {
 		return 0, false
 	}
+
 	for line := range bytes.Lines(b) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
 			ids := strings.Fields(string(rest))
@@ -122,9 +135,11 @@ func (f FS) realUID(pid int) (uint32, bool) {
 				return 0, false
 			}
 			n, err := strconv.ParseUint(ids[0], 10, 32)
+
 			return uint32(n), err == nil
 		}
 	}
+
 	return 0, false
 }
 
@@ -137,15 +152,18 @@ func (f FS) commandLine(pid int, comm string) string {
 		b = bytes.TrimRight(b, "\x00")
 		line = strings.TrimSpace(prose.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
 	}
+
 	if line == "" {
 		return "[" + comm + "]"
 	}
+
 	if len(line) > maxCommandLength {
 		line = line[:maxCommandLength]
 		for !utf8.ValidString(line) {
 			line = line[:len(line)-1]
 		}
 	}
+
 	return line
 }
 
@@ -171,11 +189,13 @@ func (f FS) ProcessesOfUser(uid uint32) (pids []int) {
 	if err != nil {
 		return nil
 	}
+
 	for _, pid := range all {
 		if owner, ok := f.realUID(pid); ok && owner == uid {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }
 
@@ -188,10 +208,12 @@ func (f FS) ProcessTrees(roots map[string][]int) map[string][]int {
 	if len(roots) == 0 {
 		return trees
 	}
+
 	c := f.readFamily()
 	for name, pids := range roots {
 		trees[name] = c.treeOf(pids)
 	}
+
 	return trees
 }
 
@@ -204,12 +226,14 @@ func (f FS) readFamily() childrenByParent {
 	if err != nil {
 		return nil
 	}
+
 	c := childrenByParent{}
 	for _, p := range pids {
 		if s, err := f.Stat(p); err == nil {
 			c[s.PPID] = append(c[s.PPID], p)
 		}
 	}
+
 	return c
 }
 
@@ -224,9 +248,12 @@ func (c childrenByParent) treeOf(roots []int) []int {
 			}
 		}
 	}
+
 	add(roots)
+
 	for i := 0; i < len(tree); i++ {
 		add(c[tree[i]])
 	}
+
 	return tree
 }

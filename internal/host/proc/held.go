@@ -21,16 +21,20 @@ func (f FS) HeldDeviceFiles(pid int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
 	}
+
 	maps, err := f.readSlow(16<<20, strconv.Itoa(pid), "maps")
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
 	}
+
 	for line := range strings.Lines(string(maps)) {
 		if _, path, found := strings.Cut(strings.TrimRight(line, "\n"), "/"); found && devfile.IsDevicePath("/"+path) {
 			open = append(open, prose.Clean("/"+path))
 		}
 	}
+
 	slices.Sort(open)
+
 	return slices.Compact(open), nil
 }
 
@@ -40,17 +44,20 @@ func (f FS) linksBelowDev(pid int) (found []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range names {
 		// One that was closed meanwhile is not open.
 		if target, err := os.Readlink(filepath.Join(folder, name)); err == nil && devfile.IsDevicePath(target) {
 			found = append(found, prose.Clean(target))
 		}
 	}
+
 	return found, nil
 }
 

@@ -20,6 +20,7 @@ import (
 func (f FS) Process(pid int) (gpu.Process, error) {
 	p := f.readProcessInfo(pid, f.loadUserNames())
 	p.PID = pid
+
 	switch {
 	case p.State == StateGone || pid <= 0:
 		return p, fmt.Errorf("cannot read process %d: %w", pid, os.ErrNotExist)
@@ -29,6 +30,7 @@ func (f FS) Process(pid int) (gpu.Process, error) {
 		_, err := f.Stat(pid)
 		return p, err
 	}
+
 	return p, nil
 }
 
@@ -50,10 +52,12 @@ func (f FS) DeviceFiles(pid int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		names := numberedNames("", "nvidia", entries)
 		if entries, err := readDir(filepath.Join(dev, "dri"), maxDevEntries); err == nil {
 			names = append(names, numberedNames("dri/", "renderD", entries)...)
 		}
+
 		return names, nil
 	})
 	if err != nil {
@@ -71,12 +75,14 @@ func readDir(folder string, n int) ([]os.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.Close() //nolint:errcheck // read only
 	entries, err := f.ReadDir(n)
 	if errors.Is(err, io.EOF) {
 		// An empty folder.
 		err = nil
 	}
+
 	return entries, err
 }
 
@@ -89,6 +95,7 @@ func numberedNames(folder, prefix string, entries []os.DirEntry) []string {
 		}
 	}
 	slices.Sort(names)
+
 	return names
 }
 
@@ -100,13 +107,16 @@ func withDeadline[T any](read func() (T, error)) (T, error) {
 		value T
 		err   error
 	}
+
 	done := make(chan result, 1)
 	go func() {
 		value, err := read()
 		done <- result{value, err}
 	}()
+
 	timer := time.NewTimer(slowReadDeadline)
 	defer timer.Stop()
+
 	select {
 	case r := <-done:
 		return r.value, r.err

@@ -20,6 +20,7 @@ const (
 // listens on it: -1 if none does.
 func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int) {
 	joined, host = make([]bool, len(groups)), -1
+
 	// Inode to state.
 	sockets := map[string]string{}
 	for _, table := range []string{"tcp", "tcp6"} {
@@ -30,6 +31,7 @@ func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int
 			}
 		}
 	}
+
 	for i, pids := range groups {
 		for _, pid := range pids {
 			for _, inode := range f.socketsOf(pid) {
@@ -42,6 +44,7 @@ func (f FS) ConnectedGroups(number int, groups [][]int) (joined []bool, host int
 			}
 		}
 	}
+
 	return joined, host
 }
 
@@ -75,6 +78,7 @@ func (f FS) LastLine(pids, others []int) string {
 			shared[f.fileKey(pid, fd)] = true
 		}
 	}
+
 	line, newest := "", int64(0)
 	for _, pid := range pids {
 		for _, fd := range []int{1, 2} {
@@ -86,6 +90,7 @@ func (f FS) LastLine(pids, others []int) string {
 			}
 		}
 	}
+
 	return line
 }
 
@@ -96,6 +101,7 @@ func (f FS) fileKey(pid, fd int) string {
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ""
 	}
+
 	return fmt.Sprint(st.Dev, " ", st.Ino)
 }
 
@@ -105,11 +111,13 @@ func lastLineOf(path string) (line string, changed int64) {
 	if err != nil {
 		return "", 0
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
 		return "", 0
 	}
+
 	text := make([]byte, min(info.Size(), lastLineWindow))
 	n, _ := file.ReadAt(text, info.Size()-int64(len(text)))
 	lines := strings.FieldsFunc(string(text[:n]), func(r rune) bool { return r == '\n' || r == '\r' })
@@ -119,5 +127,6 @@ func lastLineOf(path string) (line string, changed int64) {
 			return line, info.ModTime().UnixNano()
 		}
 	}
+
 	return "", 0
 }

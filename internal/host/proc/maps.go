@@ -18,7 +18,9 @@ func (f FS) Libraries(pid int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what is loaded into process %d: %w", pid, err)
 	}
+
 	var out []string
+
 	for line := range strings.Lines(string(b)) {
 		_, path, ok := strings.Cut(line, "/")
 		path, _, _ = strings.Cut("/"+path, " (deleted)")
@@ -26,9 +28,12 @@ func (f FS) Libraries(pid int) ([]string, error) {
 		if name := filepath.Base(path); !ok || !strings.Contains(name, ".so.") && !strings.HasSuffix(name, ".so") {
 			continue
 		}
+
 		out = append(out, path)
 	}
+
 	slices.Sort(out)
+
 	return slices.Compact(out), nil
 }
 
@@ -50,18 +55,22 @@ func (f FS) ReadProgram(pid int) (Program, error) {
 	if err != nil {
 		return p, fmt.Errorf("cannot read the program of process %d: %w", pid, err)
 	}
+
 	p.Name = prose.Clean(strings.TrimSuffix(name, " (deleted)"))
 	b, err := f.readSlow(2<<20, strconv.Itoa(pid), "cmdline")
 	if err != nil {
 		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)
 	}
+
 	p.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 	link := func(path ...string) string {
 		// "" if it cannot be read, which counts as elsewhere.
 		to, _ := os.Readlink(filepath.Join(path...))
 		return to
 	}
+
 	theirs := link(dir, "ns", "mnt")
 	p.Elsewhere = theirs == "" || theirs != link(f.root, "self", "ns", "mnt") || link(dir, "root") != "/"
+
 	return p, nil
 }

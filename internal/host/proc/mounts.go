@@ -30,10 +30,12 @@ func (f FS) isInInitialMounts(pid, root string) (bool, error) {
 	if !slices.Contains([]string{"mnt:[4026531832]", "mnt:[4026531840]", "mnt:[4026531841]"}, link) {
 		return false, nil
 	}
+
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, root, unix.AT_NO_AUTOMOUNT, 0, &st)
 	const mounted = unix.STATX_ATTR_MOUNT_ROOT
 	chroot := err == nil && st.Attributes_mask&mounted != 0 && st.Attributes&mounted == 0
+
 	return !chroot, nil
 }
 
@@ -47,11 +49,13 @@ func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 	if first, err := f.InitialMountNamespace(); err != nil || first {
 		return space.Common, "", ignoreMissing(err)
 	}
+
 	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		// Making the folder will fail too, with this reason.
 		return space.Unclear, "", nil //nolint:nilerr // it is an answer
 	}
+
 	path = filepath.Join(parent, filepath.Base(path))
 	if outside, found := f.findOutsideRoot(); found {
 		if same, known := sameFolder(outside, path); known && same {
@@ -60,14 +64,18 @@ func (f FS) FolderSight(path string) (s space.Sight, why string, err error) {
 			return space.Private, "this mount namespace has another " + parent + " than the machine", nil
 		}
 	}
+
 	if s, mounted := f.MountSight(path); mounted {
 		return s, "", nil
 	}
+
 	on, err := f.mountOf(parent)
 	if err != nil {
 		return space.Unclear, "", err
 	}
+
 	s, why = on.JudgeSight()
+
 	return s, why, nil
 }
 
@@ -78,22 +86,26 @@ func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s sp
 	if first, err := f.InitialMountNamespace(); err != nil || first {
 		return space.Common, "", "", ignoreMissing(err)
 	}
+
 	if outside, found := f.findOutsideRoot(); found {
 		if there := strings.TrimPrefix(locate(outside), outside); there != path {
 			return space.Private, "the machine keeps its leases in " + there + ", which is not in this mount namespace", there, nil
 		}
 		return space.Common, "", "", nil
 	}
+
 	on, err := f.mountOf(run)
 	if err != nil {
 		// Nothing says what the machine has there.
 		return space.Unclear, "", run, nil //nolint:nilerr // it is an answer
 	}
+
 	s, why = on.JudgeSight()
 	if s == space.Private && strings.HasPrefix(path, run+"/") {
 		// The machine's own was mounted in it, so the better place may be missing there too.
 		return space.Unclear, "", "", nil
 	}
+
 	return s, why, run, nil
 }
 
@@ -104,15 +116,18 @@ func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
 	if mounted, err := f.IsMountPoint(path); err != nil || !mounted {
 		return space.Unclear, false
 	}
+
 	var st unix.Stat_t
 	err := unix.Stat(path, &st)
 	if errors.Is(err, os.ErrNotExist) {
 		// The one above is mounted.
 		err = unix.Stat(filepath.Dir(path), &st)
 	}
+
 	if ids := f.IDs(); ids.Part() && (err != nil || !ids.Hides(st.Uid)) {
 		return space.Unclear, true
 	}
+
 	return space.Common, true
 }
 
@@ -123,6 +138,7 @@ func (f FS) findOutsideRoot() (root string, found bool) {
 	if unix.Access(root+"/", unix.F_OK) == nil {
 		return root, true
 	}
+
 	pid := os.Getppid()
 	for range 64 {
 		name := strconv.Itoa(pid)
@@ -130,12 +146,15 @@ func (f FS) findOutsideRoot() (root string, found bool) {
 		if all, err := f.isInInitialMounts(name, root+"/"); err == nil && all && unix.Access(root+"/", unix.F_OK) == nil {
 			return root, true
 		}
+
 		s, err := f.Stat(pid)
 		if err != nil || s.PPID <= 1 {
 			break
 		}
+
 		pid = s.PPID
 	}
+
 	return "", false
 }
 
@@ -151,6 +170,7 @@ func sameFolder(outside, path string) (same, known bool) {
 			if err2 != nil && !errors.Is(err2, os.ErrNotExist) || err1 != nil && !errors.Is(err1, os.ErrNotExist) {
 				return false, false
 			}
+
 			same = same && (missing || err1 == nil && err2 == nil && os.SameFile(here, there))
 		}
 		if same || try == 3 {
@@ -166,21 +186,25 @@ func (f FS) mountOf(folder string) (space.MountView, error) {
 	if err != nil {
 		return space.MountView{}, &os.PathError{Op: "open", Path: folder, Err: err}
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was opened
 	info, err := f.readFile(4096, "self", "fdinfo", strconv.Itoa(fd))
 	if err != nil {
 		return space.MountView{}, fmt.Errorf("cannot tell on which mount %s is: %w", folder, err)
 	}
+
 	all, err := f.readFile(64<<20, "self", "mountinfo")
 	if err != nil {
 		return space.MountView{}, fmt.Errorf("cannot read the mounts: %w", err)
 	}
+
 	on := space.MountView{All: space.ParseMounts(string(all))}
 	for line := range strings.Lines(string(info)) {
 		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
 			on.On, err = strconv.Atoi(strings.TrimSpace(id))
 		}
 	}
+
 	return on, err
 }
 

@@ -79,15 +79,19 @@ func (f FS) Stat(pid int) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
 	}
+
 	s, ok := parseStat(string(b))
 	if !ok {
 		return Stat{}, fmt.Errorf("cannot read process %d: %s has an unknown form", pid, filepath.Join(f.root, strconv.Itoa(pid), "stat"))
 	}
+
 	shift, err := f.clockOffset()
 	if err != nil {
 		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
 	}
+
 	s.Start = timens.Unshift(s.Start, shift)
+
 	return s, nil
 }
 
@@ -160,6 +164,7 @@ func (f FS) MissingReason(pid int) string {
 	if initial, err := f.InitialPIDNamespace(); err == nil && !initial {
 		return "there is no such process in this PID namespace; outside of it the numbers are others"
 	}
+
 	return "there is no such process"
 }
 
@@ -169,10 +174,12 @@ func (f FS) ProcessAge(pid int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	up, err := f.Uptime()
 	if err != nil {
 		return 0, err
 	}
+
 	return max(0, up-ticksToDuration(s.Start)), nil
 }
 
@@ -189,12 +196,14 @@ func (f FS) IsNested(pid int) bool {
 	if err != nil {
 		return true
 	}
+
 	for line := range strings.Lines(string(b)) {
 		// proc_pid_status(5): one number for each namespace it is in.
 		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			return len(strings.Fields(rest)) != 1
 		}
 	}
+
 	return true
 }
 
@@ -204,12 +213,15 @@ func (f FS) Uptime() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %w", err)
 	}
+
 	first, _, _ := strings.Cut(string(b), " ")
 	up, err := time.ParseDuration(first + "s")
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", prose.Clean(first))
 	}
+
 	shift, err := f.clockOffset()
+
 	return up - shift, err
 }
 
@@ -219,6 +231,7 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %w", err)
 	}
+
 	// The second since Linux 3.14.
 	missing := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available}
 	for line := range strings.Lines(string(text)) {
@@ -227,16 +240,20 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 		if into == nil {
 			continue
 		}
+
 		delete(missing, name)
 		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 40)
 		if err != nil {
 			return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %q in %s", prose.Clean(strings.TrimSpace(line)), filepath.Join(f.root, "meminfo"))
 		}
+
 		*into = gpu.Bytes(kilobytes) * gpu.KiB
 	}
+
 	if len(missing) > 0 || total == 0 || available > total {
 		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %s does not say", filepath.Join(f.root, "meminfo"))
 	}
+
 	return total, available, nil
 }
 
@@ -247,14 +264,17 @@ func (f FS) ResidentMemory(pid int) gpu.Bytes {
 	if err != nil {
 		return 0
 	}
+
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
 		return 0
 	}
+
 	pages, err := strconv.ParseUint(fields[1], 10, 40)
 	if err != nil {
 		return 0
 	}
+
 	return gpu.Bytes(pages) * gpu.Bytes(os.Getpagesize()) //nolint:gosec // a page is small
 }
 
@@ -264,6 +284,7 @@ func (f FS) Processors() (count int, worked time.Duration) {
 	if err != nil {
 		return 0, 0
 	}
+
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		switch {
@@ -280,6 +301,7 @@ func (f FS) Processors() (count int, worked time.Duration) {
 			}
 		}
 	}
+
 	return count, worked
 }
 
@@ -289,10 +311,12 @@ func (f FS) BootID() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the boot id: %w", err)
 	}
+
 	id := strings.TrimSpace(string(b))
 	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" {
 		return "", fmt.Errorf("cannot read the boot id: %q in %s is none", prose.Clean(id), filepath.Join(f.root, "sys/kernel/random/boot_id"))
 	}
+
 	return id, nil
 }
 
@@ -349,6 +373,7 @@ func (f FS) readAfterExec(pid int, file string) ([]string, error) {
 		if text := strings.TrimRight(string(b), "\x00"); text != "" {
 			return strings.Split(text, "\x00"), nil
 		}
+
 		s, err := f.Stat(pid)
 		switch {
 		case err != nil, hasBegun, pause > 2*slowReadDeadline:

@@ -17,11 +17,14 @@ func (f FS) IsProgramRunning(program string) (runs, sees bool) {
 		// Process 1 exists, so procfs hides it.
 		return false, false
 	}
+
 	pids, err := f.listPIDs()
 	if err != nil {
 		return false, false
 	}
+
 	name := program[:min(len(program), commLength)]
+
 	return slices.ContainsFunc(pids, func(pid int) bool {
 		s, err := f.Stat(pid)
 		return err == nil && s.Comm == name && s.State != "Z" && s.State != "X"

@@ -16,10 +16,12 @@ func (f FS) Shell(parent int) int {
 		if err != nil || s.PPID <= 1 || s.Group == parent {
 			return parent
 		}
+
 		above, err := f.Stat(s.PPID)
 		if err != nil || above.Group != s.Group || !f.isForkOf(parent, s.PPID) {
 			return parent
 		}
+
 		parent = s.PPID
 	}
 	return parent

@@ -22,10 +22,12 @@ func (f FS) SocketOwner(local, remote netip.AddrPort) (uid uint32, ok bool) {
 	if f.root == "" {
 		return 0, false
 	}
+
 	uid, err := querySocketOwner(remote, local)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return uid, err == nil
 	}
+
 	return f.scanSocketOwner(local, remote)
 }
 
@@ -36,6 +38,7 @@ func querySocketOwner(local, remote netip.AddrPort) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
 	limit := unix.Timeval{Sec: 1}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
@@ -44,11 +47,13 @@ func querySocketOwner(local, remote netip.AddrPort) (uint32, error) {
 	if err := unix.Sendto(fd, ownerRequest(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, err
 	}
+
 	answer := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(fd, answer, 0)
 	if err != nil {
 		return 0, err
 	}
+
 	return parseOwnerReply(answer[:n])
 }
 
@@ -69,11 +74,13 @@ func ownerRequest(local, remote netip.AddrPort) []byte {
 	if local.Addr().Is6() {
 		family = unix.AF_INET6
 	}
+
 	order := binary.NativeEndian
 	b := make([]byte, 0, headerSize+requestSize)
 	b = order.AppendUint32(b, headerSize+requestSize)
 	b = order.AppendUint16(b, byFamily)
 	b = order.AppendUint16(b, unix.NLM_F_REQUEST)
+
 	// Sequence and port.
 	b = append(b, make([]byte, 8)...)
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
@@ -84,8 +91,10 @@ func ownerRequest(local, remote netip.AddrPort) []byte {
 		raw := address.AsSlice()
 		b = append(append(b, raw...), make([]byte, 16-len(raw))...)
 	}
+
 	// Any interface.
 	b = append(b, make([]byte, 4)...)
+
 	// INET_DIAG_NOCOOKIE.
 	return append(b, bytes.Repeat([]byte{0xff}, 8)...)
 }
@@ -117,7 +126,9 @@ func (f FS) scanSocketOwner(local, remote netip.AddrPort) (uid uint32, ok bool) 
 			if socketAddress(w[1]) != remote.Addr() || socketAddress(w[2]) != local.Addr() {
 				continue
 			}
+
 			n, err := strconv.ParseUint(w[7], 10, 32)
+
 			return uint32(n), err == nil
 		}
 	}
@@ -136,9 +147,12 @@ func socketAddress(text string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
+
 	for i := 0; i+4 <= len(raw); i += 4 {
 		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
 	}
+
 	address, _ := netip.AddrFromSlice(raw)
+
 	return address.Unmap()
 }

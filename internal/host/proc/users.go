@@ -24,11 +24,14 @@ func (f FS) IDs() space.IDs {
 	if link, err := os.Readlink(filepath.Join(f.root, "self", "ns", "user")); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
 	}
+
 	own, err := f.readFile(64<<10, "self", "uid_map")
 	if err != nil {
 		return space.IDs{}
 	}
+
 	overflow, _ := f.readFile(64, "sys", "fs", "overflowuid")
+
 	return space.ParseIDs(string(own), string(overflow))
 }
 
@@ -64,12 +67,14 @@ func (f FS) loadUserNames() *userNames {
 	if time.Since(n.read) < nameCacheTime {
 		return n
 	}
+
 	n.read, n.known, n.ids, n.ask = time.Now(), map[uint32]string{}, f.IDs(), f.root == "/proc"
 	eachEntry(f.passwd, func(uid uint32, name string) {
 		if _, taken := n.known[uid]; !taken {
 			n.known[uid] = name
 		}
 	})
+
 	return n
 }
 
@@ -78,8 +83,10 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 	if len(fields) < 4 || strings.HasPrefix(line, "#") {
 		return 0, "", false
 	}
+
 	n, err := strconv.ParseUint(fields[2], 10, 32)
 	name = prose.Clean(fields[0])
+
 	return uint32(n), name, err == nil && name != ""
 }
 
@@ -101,11 +108,13 @@ func (f FS) AccountExists(database, name string) bool {
 	if database == "group" {
 		path = f.group
 	}
+
 	found := false
 	eachEntry(path, func(_ uint32, n string) { found = found || n == name })
 	if !found && f.root == "/proc" {
 		_, found = nameService(database, name)
 	}
+
 	return found
 }
 
@@ -118,16 +127,20 @@ func namesOfIDs(path, database string, ids []uint32, ask bool) (names []string) 
 			names = append(names, name)
 		}
 	})
+
 	var rest []string
+
 	for _, id := range ids {
 		if !known[id] {
 			rest = append(rest, strconv.FormatUint(uint64(id), 10))
 		}
 	}
+
 	if ask && len(rest) > 0 {
 		more, _ := nameService(database, rest...)
 		names = append(names, more...)
 	}
+
 	return names
 }
 
@@ -151,13 +164,16 @@ func (n *userNames) lookupName(uid uint32) string {
 	if name, ok := n.known[uid]; ok {
 		return name
 	}
+
 	name := strconv.FormatUint(uint64(uid), 10)
 	if n.ask {
 		if found, ok := getent(uid); ok {
 			name = found
 		}
 	}
+
 	n.known[uid] = name
+
 	return name
 }
 
@@ -177,6 +193,7 @@ func nameService(database string, keys ...string) (names []string, all bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "getent", append([]string{"--", database}, keys...)...)
 	cmd.WaitDelay = 100 * time.Millisecond
+
 	// If some keys are unknown, it fails and still prints the others.
 	out, err := cmd.Output()
 	for line := range strings.Lines(string(out)) {
@@ -185,5 +202,6 @@ func nameService(database string, keys ...string) (names []string, all bool) {
 			names = append(names, name)
 		}
 	}
+
 	return names, err == nil
 }

@@ -31,20 +31,24 @@ func newCgroup(number int) *cgroup {
 	if parent == "" || cgroupfs.Fixed(parent) != "" {
 		return nil
 	}
+
 	removeStaleCgroups(parent)
 	g := &cgroup{dir: filepath.Join(parent, fmt.Sprintf("%s%d.%d", cgroupfs.Prefix, os.Getpid(), number))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil { //nolint:gosec // all users may read it
 		return nil
 	}
+
 	file, err := os.Open(g.dir)
 	if err == nil {
 		err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
 	}
+
 	g.file = file
 	if err != nil {
 		g.emptyAndRemove()
 		return nil
 	}
+
 	return g
 }
 
@@ -62,6 +66,7 @@ func removeStaleCgroups(parent string) {
 		if err != nil || statErr != nil {
 			continue
 		}
+
 		if pid == os.Getpid() || time.Since(info.ModTime()) > maxSetupTime && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			cgroupfs.Prune(dir)
 		}

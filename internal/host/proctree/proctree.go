@@ -55,9 +55,11 @@ func AdoptOrphans(awaited, spare, keeps func(pid int) bool) *Tree {
 			}
 		}
 	}
+
 	// Before Linux 3.4 orphans are init's.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	t.done.Go(t.reapOrphans)
+
 	return t
 }
 
@@ -70,6 +72,7 @@ func (t *Tree) NewGroup() *os.File {
 	if t.group == nil {
 		return nil
 	}
+
 	return t.group.file
 }
 
@@ -79,6 +82,7 @@ func (t *Tree) StopReaping() {
 	close(t.stop)
 	t.done.Wait()
 	t.group.emptyAndRemove()
+
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if pid <= 0 && !errors.Is(err, unix.EINTR) {
@@ -92,17 +96,21 @@ func (t *Tree) reapOrphans() {
 	tick := time.NewTicker(reapDelay)
 	defer tick.Stop()
 	var before []int
+
 	for {
 		select {
 		case <-t.stop:
 			return
 		case <-tick.C:
 		}
+
 		if !hasEndedChild() {
 			before = nil
 			continue
 		}
+
 		var ended []int
+
 		for pid, p := range sys.ReadProcesses() {
 			if p.Parent != os.Getpid() || p.State != 'Z' || t.awaited(pid) {
 				continue
@@ -113,6 +121,7 @@ func (t *Tree) reapOrphans() {
 				ended = append(ended, pid)
 			}
 		}
+
 		before = ended
 	}
 }
@@ -142,7 +151,9 @@ func (t *Tree) membersAndSpared() (found map[int]sys.Process, spared []int) {
 	for pid, p := range all {
 		children[p.Parent] = append(children[p.Parent], pid)
 	}
+
 	var roots, aside []int
+
 	for _, pid := range children[os.Getpid()] {
 		if start, known := t.before[pid]; known && start == all[pid].Start || t.spare(pid) {
 			aside = append(aside, pid)
@@ -150,6 +161,7 @@ func (t *Tree) membersAndSpared() (found map[int]sys.Process, spared []int) {
 			roots = append(roots, pid)
 		}
 	}
+
 	others := withDescendants(aside, children)
 	for _, pid := range t.group.listMembers() {
 		switch _, listed := all[pid]; {
@@ -159,12 +171,14 @@ func (t *Tree) membersAndSpared() (found map[int]sys.Process, spared []int) {
 			roots = append(roots, pid)
 		}
 	}
+
 	found = map[int]sys.Process{}
 	for pid := range withDescendants(roots, children) {
 		if p := all[pid]; !p.IsDead() && !others[pid] {
 			found[pid] = p
 		}
 	}
+
 	return found, spared
 }
 
@@ -193,6 +207,7 @@ func (t *Tree) SignalAll(name string) bool {
 		signalProcess(pid, p, unix.SIGCONT)
 		t.told = append(t.told, pid)
 	}
+
 	return len(members) > 0
 }
 
@@ -201,6 +216,7 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 	if t.keeps == nil {
 		return nil
 	}
+
 	children, keepers := map[int][]int{}, []int{}
 	for pid, p := range members {
 		children[p.Parent] = append(children[p.Parent], pid)
@@ -208,10 +224,12 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 			keepers = append(keepers, pid)
 		}
 	}
+
 	kept := withDescendants(keepers, children)
 	for _, pid := range keepers {
 		delete(kept, pid)
 	}
+
 	return kept
 }
 
@@ -240,23 +258,28 @@ func (t *Tree) Kill(patience time.Duration) error {
 			fresh := false
 			members, spared := t.membersAndSpared()
 			t.group.killMembers(spared)
+
 			for pid, p := range members {
 				if known[pid].Start != p.Start {
 					fresh, known[pid] = true, p
 					signalProcess(pid, p, unix.SIGSTOP)
 				}
 			}
+
 			if !fresh {
 				break
 			}
 		}
+
 		if len(known) == 0 {
 			return nil
 		}
+
 		for pid, p := range known {
 			signalProcess(pid, p, unix.SIGKILL)
 			t.told = append(t.told, pid)
 		}
+
 		if time.Now().After(end) {
 			return fmt.Errorf("cannot end %d processes that the command left, %v among them: they do not die", len(known), t.Members())
 		}

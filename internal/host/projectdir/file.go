@@ -101,6 +101,7 @@ func readJSON(path string, v any) error {
 	if err := json.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("cannot read %s: %w; remove it", path, err)
 	}
+
 	return nil
 }
 
@@ -110,10 +111,12 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	if err := checkRegular(file); err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(io.LimitReader(file, maxFileSize))
 }
 
@@ -143,5 +146,6 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
 	}
+
 	return nil
 }

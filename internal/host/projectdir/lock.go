@@ -48,6 +48,7 @@ func (f *Folder) LockKeeper(instance string) (*Lock, error) {
 	if err := checkPrivate(filepath.Clean(f.instancePath(instance, ""))); err != nil {
 		return nil, err
 	}
+
 	return lockPath(f.instancePath(instance, keeperLock))
 }
 
@@ -88,11 +89,13 @@ func lockPath(path string) (*Lock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot lock: %w", err)
 		}
+
 		lock := &Lock{file}
 		err = checkRegular(file)
 		if err == nil {
 			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		}
+
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
 			lock.Release()
@@ -103,6 +106,7 @@ func lockPath(path string) (*Lock, error) {
 		case lock.IsInPlace():
 			return lock, nil
 		}
+
 		// It was replaced meanwhile.
 		lock.Release()
 	}
@@ -115,7 +119,9 @@ func isLocked(path string) bool {
 	if err != nil {
 		return false
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // read only
 	q := unix.Flock_t{Type: unix.F_RDLCK}
+
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &q) == nil && q.Type != unix.F_UNLCK
 }

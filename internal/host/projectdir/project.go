@@ -78,10 +78,12 @@ func makeMissingFolder(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	defer above.Close() //nolint:errcheck // nothing is written through it
 	if err := above.Mkdir(filepath.Base(dir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+
 	return nil
 }
 
@@ -101,6 +103,7 @@ func checkPrivate(dir string) error {
 	if err := unix.Lstat(dir, &st); err != nil {
 		return fmt.Errorf("cannot use the project's folder: %w", &os.PathError{Op: "open", Path: dir, Err: err})
 	}
+
 	switch {
 	case int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("cannot use the project's folder: %w", &sys.ForeignError{Path: dir, UID: st.Uid})
@@ -109,6 +112,7 @@ func checkPrivate(dir string) error {
 	case st.Mode&0o077 != 0:
 		return fmt.Errorf("cannot use the project's folder %s: others may enter it; chmod 700 %s", dir, dir)
 	}
+
 	return nil
 }
 
@@ -124,6 +128,7 @@ func (f *Folder) Instances() []string {
 			names = append(names, e.Name())
 		}
 	}
+
 	return names
 }
 

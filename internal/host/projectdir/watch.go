@@ -39,6 +39,7 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 		go w.notifyAtIntervals(ctx)
 		return w, nil //nolint:nilerr // no inotify instance is free, so beat reports a change at intervals
 	}
+
 	if only != "" {
 		err = w.addWatch(f.instancePath(only, ""))
 	} else {
@@ -46,17 +47,21 @@ func (f *Folder) Watch(only string) (*Watcher, error) {
 		if err == nil {
 			err = w.addWatch(f.filePath(instancesFolder))
 		}
+
 		for _, name := range f.Instances() {
 			// It may be gone already.
 			_ = w.addWatch(f.instancePath(name, ""))
 		}
 	}
+
 	if err != nil {
 		stop()
 		_ = w.inotify.Close()
 		return nil, fmt.Errorf("cannot watch %s: %w", f.Path, err)
 	}
+
 	go w.readEvents(ctx)
+
 	return w, nil
 }
 
@@ -72,6 +77,7 @@ func (w *Watcher) Close() {
 func (w *Watcher) notifyAtIntervals(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,14 +101,17 @@ func (w *Watcher) readEvents(ctx context.Context) {
 		if err != nil {
 			return
 		}
+
 		told, locks := false, false
 		for _, e := range events {
 			tells, lock := w.judgeEvent(e.Name, e.What)
 			told, locks = told || tells, locks || lock
 		}
+
 		if told {
 			w.notifyChanged()
 		}
+
 		if locks {
 			w.notifyRepeatedly(ctx)
 		}

@@ -28,15 +28,18 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 	p := hostinfo.Probe{Library: library}
 	var out, errs tailBuffer
 	command := exec.CommandContext(ctx, w.realPath(interpreter), "-B", "-c", probeScript, library)
+
 	// A file torch.py in the caller's folder is not the library.
 	command.Dir = "/"
 	command.Env = append(command.Env, w.Env...)
 	command.Env = append(command.Env, "PYTHONDONTWRITEBYTECODE=1", "CUDA_CACHE_DISABLE=1", "CUPY_CACHE_IN_MEMORY=1",
 		"XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_GPU_ALLOW_GROWTH=true")
+
 	command.Stdout, command.Stderr = &out, &errs
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
+
 	// When it has ended.
 	var err error
 	ended := make(chan struct{})
@@ -44,6 +47,7 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 		err = command.Run()
 		close(ended)
 	}()
+
 	select {
 	case <-ended:
 	case <-ctx.Done():
@@ -55,10 +59,12 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 		p.Problem = "no answer in time"
 		return p
 	}
+
 	if ctx.Err() != nil {
 		p.Problem = "no answer in time"
 		return p
 	}
+
 	answer, ok := parseReply(out.text)
 	switch {
 	case err != nil && !ok:
@@ -71,6 +77,7 @@ func (w SearchScope) Ask(ctx context.Context, interpreter, library string) hosti
 			p.Text += "; " + line
 		}
 	}
+
 	return p
 }
 
@@ -103,6 +110,7 @@ func failureText(err error, errs []byte) string {
 	if line := lastLine(errs); line != "" {
 		return line
 	}
+
 	return "it failed without a message (" + ended.Error() + ")"
 }
 
@@ -113,6 +121,7 @@ func lastLine(text []byte) string {
 	if r := []rune(line); len(r) > 300 {
 		line = string(r[:300]) + "…"
 	}
+
 	return line
 }
 
@@ -125,5 +134,6 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 	if over := len(t.text) - keep; over > 0 {
 		t.text = append(t.text[:0], t.text[over:]...)
 	}
+
 	return len(p), nil
 }

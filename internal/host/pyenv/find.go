@@ -23,6 +23,7 @@ func (w SearchScope) FindEnvironments() []Environment {
 			found = append(found, p)
 		}
 	}
+
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
 		if prefix := w.envValue(name); filepath.IsAbs(prefix) {
 			p, ok := w.environmentAt(filepath.Clean(prefix))
@@ -33,23 +34,29 @@ func (w SearchScope) FindEnvironments() []Environment {
 			add(p, ok)
 		}
 	}
+
 	for _, name := range []string{"python3", "python"} {
 		p, ok := w.environmentOnPath(name)
 		p.Active = true
 		add(p, ok)
 	}
+
 	for _, name := range w.projectFolders() {
 		add(w.environmentAt(filepath.Join(w.Folder, name)))
 	}
+
 	for _, prefix := range slices.Concat(w.condaPrefixes(), w.condaRoots()) {
 		add(w.environmentAt(prefix))
 	}
+
 	for _, name := range w.pyenvVersions() {
 		add(w.environmentAt(filepath.Join(w.pyenvRoot(), "versions", name)))
 	}
+
 	for _, prefix := range []string{"/usr/local", "/usr"} {
 		add(w.environmentAt(prefix))
 	}
+
 	return found
 }
 
@@ -80,6 +87,7 @@ func (w SearchScope) environmentAt(prefix string) (Environment, bool) {
 			p.Problem = "its " + path + " leads to " + target + ", which is " + w.absenceReason(target)
 		}
 	}
+
 	return p, p.Kind == "conda" || p.Problem != ""
 }
 
@@ -112,19 +120,23 @@ func (w SearchScope) environmentOf(path string) (Environment, bool) {
 	if filepath.Dir(path) == filepath.Join(w.pyenvRoot(), "shims") {
 		return w.shimEnvironment(filepath.Base(path))
 	}
+
 	folder := filepath.Dir(path)
 	for _, prefix := range []string{folder, filepath.Dir(folder)} {
 		if w.pathExists(filepath.Join(prefix, "pyvenv.cfg")) {
 			return Environment{Prefix: prefix, Interpreter: path, Kind: "venv", Version: versionOf(w.resolveLinks(path))}, true
 		}
 	}
+
 	target := w.resolveLinks(path)
 	if !strings.HasPrefix(filepath.Base(target), "python") && !strings.HasPrefix(filepath.Base(target), "pypy") {
 		// A wrapper of another tool, from which the path of its Python is not known.
 		return Environment{}, false
 	}
+
 	p, _ := w.environmentAt(filepath.Dir(filepath.Dir(target)))
 	p.Interpreter, p.Version, p.Problem = path, versionOf(target), ""
+
 	return p, true
 }
 
@@ -154,6 +166,7 @@ func (w SearchScope) pyenvVersions() []string {
 	names, _ := w.listNames(filepath.Join(w.pyenvRoot(), "versions"))
 	slices.Sort(names)
 	slices.Reverse(names)
+
 	return names
 }
 
@@ -168,9 +181,11 @@ func (w SearchScope) shimEnvironment(name string) (Environment, bool) {
 			break
 		}
 	}
+
 	if text == "" {
 		text = string(w.readFile(filepath.Join(w.pyenvRoot(), "version")))
 	}
+
 	for _, version := range strings.Fields(text) {
 		version = w.fullVersion(strings.TrimPrefix(version, "python-"))
 		p, ok := w.environmentAt(filepath.Join(w.pyenvRoot(), "versions", version))
@@ -181,6 +196,7 @@ func (w SearchScope) shimEnvironment(name string) (Environment, bool) {
 			return p, true
 		}
 	}
+
 	return Environment{}, false
 }
 
@@ -193,6 +209,7 @@ func (w SearchScope) fullVersion(version string) string {
 	if i := slices.IndexFunc(names, func(n string) bool { return version != "" && strings.HasPrefix(n, version+".") }); i >= 0 {
 		return names[i]
 	}
+
 	return version
 }
 

@@ -20,6 +20,7 @@ func (w SearchScope) librariesIn(folder string) []string {
 			all = append(append(all, name), w.neededBy(filepath.Join(folder, name))...)
 		}
 	}
+
 	return all
 }
 
@@ -29,13 +30,16 @@ func (w SearchScope) neededBy(path string) []string {
 	if f == nil {
 		return nil
 	}
+
 	defer f.Close()
 
 	library, err := elf.NewFile(&limitedReader{f, maxELFSize})
 	if err != nil {
 		return nil
 	}
+
 	names, _ := library.ImportedLibraries()
+
 	return names
 }
 

@@ -16,16 +16,19 @@ func (w SearchScope) NamedEnvironment(name string) (Environment, error) {
 	if name == "" {
 		return Environment{}, errors.New("it has no name")
 	}
+
 	path := w.absolutePath(name)
 	p, here := w.environmentAtPath(path)
 	if here == nil || strings.ContainsRune(name, filepath.Separator) {
 		return p, here
 	}
+
 	for _, prefix := range w.condaPrefixesNamed(name) {
 		if p, ok := w.environmentAt(prefix); ok && p.Kind == "conda" {
 			return p, nil
 		}
 	}
+
 	if p, ok := w.environmentAt(filepath.Join(w.pyenvRoot(), "versions", name)); ok {
 		return p, nil
 	}
@@ -35,10 +38,12 @@ func (w SearchScope) NamedEnvironment(name string) (Environment, error) {
 	if w.pathExists(path) {
 		return Environment{}, here
 	}
+
 	known := ""
 	if names := w.condaNames(); len(names) > 0 {
 		known = "; conda has: " + strings.Join(names, ", ")
 	}
+
 	return Environment{}, fmt.Errorf("no folder, no environment of conda or pyenv and no program on PATH has this name%s", known)
 }
 
@@ -53,6 +58,7 @@ func (w SearchScope) environmentAtPath(path string) (Environment, error) {
 	case err != nil:
 		return Environment{}, errors.New(errorReason(err))
 	}
+
 	if !w.isFolder(path) {
 		if ext := filepath.Ext(path); ext == ".yml" || ext == ".yaml" {
 			return Environment{}, errors.New("this file says what an environment is made of: gpuard lint looks at it, and doctor at the folder of an environment")
@@ -63,16 +69,20 @@ func (w SearchScope) environmentAtPath(path string) (Environment, error) {
 		if p, ok := w.environmentOf(path); ok {
 			return p, nil
 		}
+
 		return Environment{}, errors.New("this program is not a Python, or it is a wrapper that does not say where its Python is: name the environment's folder")
 	}
+
 	for _, name := range append([]string{""}, w.projectFolders()...) {
 		if p, ok := w.environmentAt(filepath.Join(path, name)); ok {
 			return p, nil
 		}
 	}
+
 	if p, ok := w.environmentAt(filepath.Dir(path)); ok && filepath.Base(path) == "bin" {
 		return p, nil
 	}
+
 	return Environment{}, errors.New("there is no Python in this folder (bin/python3), and no .venv")
 }
 
@@ -85,18 +95,21 @@ func (w SearchScope) condaPrefixesNamed(name string) []string {
 			prefixes = append(prefixes, filepath.Join(w.absolutePath(folder), name))
 		}
 	}
+
 	for _, root := range w.condaRoots() {
 		if name == "base" {
 			prefixes = append(prefixes, root)
 		}
 		prefixes = append(prefixes, filepath.Join(root, "envs", name))
 	}
+
 	prefixes = append(prefixes, filepath.Join(w.envValue("HOME"), ".conda/envs", name))
 	for _, prefix := range w.condaPrefixes() {
 		if filepath.Base(prefix) == name {
 			prefixes = append(prefixes, prefix)
 		}
 	}
+
 	return prefixes
 }
 
@@ -109,6 +122,7 @@ func (w SearchScope) condaRoots() []string {
 	if root := w.envValue("MAMBA_ROOT_PREFIX"); filepath.IsAbs(root) {
 		roots = append(roots, root)
 	}
+
 	return roots
 }
 
@@ -121,5 +135,6 @@ func (w SearchScope) condaNames() []string {
 		}
 	}
 	slices.Sort(names)
+
 	return slices.Compact(names)
 }

@@ -123,11 +123,13 @@ func (w SearchScope) openFile(path string) *os.File {
 	if err != nil {
 		return nil
 	}
+
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		_ = f.Close()
 		return nil
 	}
+
 	return f
 }
 
@@ -137,11 +139,13 @@ func (w SearchScope) readFile(path string) []byte {
 	if f == nil {
 		return nil
 	}
+
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileSize))
 	if err != nil {
 		return nil
 	}
+
 	return text
 }
 
@@ -152,10 +156,12 @@ func (w SearchScope) listNames(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.Close()
 	names, err := f.Readdirnames(maxNames)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
+
 	return names, err
 }

@@ -44,12 +44,14 @@ func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders
 	if version == "" || !w.hasVersion(p.Prefix, version) {
 		version = w.newestVersion(p.Prefix)
 	}
+
 	var paths []string
 	if version != "" {
 		for _, lib := range []string{"lib", "lib64"} {
 			paths = append(paths, filepath.Join(p.Prefix, lib, "python"+version, "site-packages"), filepath.Join(p.Prefix, lib, "python"+version, "dist-packages"))
 		}
 	}
+
 	if p.Prefix == "/usr" {
 		// Python searches the administrator's folders before the distribution's.
 		local, name := "/usr/local/lib/python"+version, "dist-packages"
@@ -59,6 +61,7 @@ func (w SearchScope) PackageFolders(ctx context.Context, p Environment) (folders
 		}
 		paths = slices.Concat([]string{filepath.Join(local, name), filepath.Join(strings.Replace(local, "lib", "lib64", 1), name)}, paths, []string{"/usr/lib/python3/dist-packages"})
 	}
+
 	return w.readFolders(ctx, paths), version
 }
 
@@ -71,6 +74,7 @@ func (w SearchScope) SharedFolders(ctx context.Context, version string, user boo
 			paths = append(paths, path)
 		}
 	}
+
 	before = w.readFolders(ctx, paths)
 	if user && version != "" && w.envValue("PYTHONNOUSERSITE") == "" {
 		base := w.envValue("PYTHONUSERBASE")
@@ -79,6 +83,7 @@ func (w SearchScope) SharedFolders(ctx context.Context, version string, user boo
 		}
 		after = w.readFolders(ctx, []string{filepath.Join(base, "lib", "python"+version, "site-packages")})
 	}
+
 	return before, after
 }
 
@@ -86,6 +91,7 @@ func (w SearchScope) SharedFolders(ctx context.Context, version string, user boo
 func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageFolder {
 	var folders []PackageFolder
 	var seen []os.FileInfo
+
 	for _, path := range paths {
 		info, err := w.statPath(path)
 		if err != nil || !info.IsDir() || ctx.Err() != nil {
@@ -94,9 +100,11 @@ func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageF
 			}
 			continue
 		}
+
 		if slices.ContainsFunc(seen, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
 			continue
 		}
+
 		seen = append(seen, info)
 		f := PackageFolder{Path: path}
 		f.Names, err = w.listNames(path)
@@ -105,19 +113,24 @@ func (w SearchScope) readFolders(ctx context.Context, paths []string) []PackageF
 		} else if len(f.Names) == maxNames {
 			f.Problem = fmt.Sprintf("it has very many files: only the first %d were read", maxNames)
 		}
+
 		slices.Sort(f.Names)
 		if _, has := slices.BinarySearch(f.Names, "torch"); has {
 			f.Torch = w.readFile(filepath.Join(path, "torch/version.py"))
 		}
+
 		if _, has := slices.BinarySearch(f.Names, "onnxruntime"); has {
 			f.ONNX = w.readFile(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
 		}
+
 		if _, has := slices.BinarySearch(f.Names, "llama_cpp"); has {
 			// Before 0.2.80 there was no lib.
 			f.Llama = slices.Concat(w.librariesIn(filepath.Join(path, "llama_cpp/lib")), w.librariesIn(filepath.Join(path, "llama_cpp")))
 		}
+
 		folders = append(folders, f)
 	}
+
 	return folders
 }
 
@@ -149,6 +162,7 @@ func (w SearchScope) newestVersion(prefix string) string {
 	if len(versions) == 0 {
 		return ""
 	}
+
 	return slices.MaxFunc(versions, func(a, b string) int { return slices.Compare(padVersion(a), padVersion(b)) })
 }
 

@@ -32,6 +32,7 @@ func (l *Locks) setLock(cmd int, kind int16, name string) (err error) {
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.FcntlFlock(l.file.Fd(), cmd, &lock)
 	}
+
 	return err
 }
 
@@ -92,6 +93,7 @@ func changeNote[T any](l *Locks, n sharedNote, patience time.Duration, change fu
 			return false
 		}
 	}
+
 	defer l.ReleaseLock(n.lock)
 
 	values := readNote[T](l, n)
@@ -100,7 +102,9 @@ func changeNote[T any](l *Locks, n sharedNote, patience time.Duration, change fu
 	if err != nil || len(text) > noteSize {
 		return false
 	}
+
 	_, err = l.file.WriteAt(text, n.at)
+
 	return err == nil
 }
 
@@ -114,11 +118,13 @@ func readNote[T any](l *Locks, n sharedNote) map[string]T {
 			// Nothing was noted.
 			break
 		}
+
 		var text json.RawMessage
 		values := map[string]T{}
 		if err := json.NewDecoder(io.NewSectionReader(l.file, n.at, noteSize)).Decode(&text); err == nil && bytes.Equal(text, before) && json.Unmarshal(text, &values) == nil {
 			return values
 		}
+
 		before = text
 		time.Sleep(time.Millisecond)
 	}
@@ -134,5 +140,6 @@ func OpenLocks(number string) (*Locks, error) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("cannot measure: descriptor %s is not a file", number)
 	}
+
 	return NewLocks(file), nil
 }

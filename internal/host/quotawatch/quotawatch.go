@@ -35,6 +35,7 @@ func StartMeasuring(locks *Locks, args ...string) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the process that measures: %w", err)
 	}
+
 	return cmd, nil
 }
 
@@ -57,6 +58,7 @@ func WriteToStderr(pidfd, pid int, line string) error {
 	if err != nil {
 		return fmt.Errorf("cannot tell process %d: %w", pid, err)
 	}
+
 	defer unix.Close(fd)                                          //nolint:errcheck // the write reports errors
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
 	for end := time.Now().Add(tellTimeout); ; {
@@ -69,9 +71,11 @@ func WriteToStderr(pidfd, pid int, line string) error {
 		}
 		break
 	}
+
 	if _, err := unix.Write(fd, []byte(line)); err != nil {
 		return fmt.Errorf("cannot tell process %d: %w", pid, err)
 	}
+
 	return nil
 }
 
@@ -82,16 +86,19 @@ func openStandardError(pidfd, pid int) (int, error) {
 	if fd, err := unix.PidfdGetfd(pidfd, 2, 0); err == nil {
 		return fd, nil
 	}
+
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOCTTY | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/2", pid), flags, 0)
 	if err != nil {
 		return -1, err
 	}
+
 	// The PID may have become that of another process before the open.
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
+
 	return fd, nil
 }
 
@@ -106,6 +113,7 @@ func EndProcess(pid int, force bool, sure func() bool) error {
 		// One that is stopped obeys when it goes on.
 		return fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
+
 	return nil
 }
 

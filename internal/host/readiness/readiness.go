@@ -29,6 +29,7 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	if len(argv) == 0 {
 		return errors.New("cannot ask whether it is ready: the command is empty")
 	}
+
 	said := &outputTail{}
 	cmd := exec.CommandContext(ctx, findProgram(argv[0], env), argv[1:]...) //nolint:gosec // the user's own command
 	cmd.Args[0] = argv[0]
@@ -38,6 +39,7 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
+
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		// It ended with 0, and a child of it may still have the output open.
@@ -47,6 +49,7 @@ func CheckCommand(ctx context.Context, argv []string, folder string, env []strin
 	case errors.As(err, &exit):
 		return fmt.Errorf("%s: %w%s", argv[0], err, said.lastLine())
 	}
+
 	return err
 }
 
@@ -61,6 +64,7 @@ func findProgram(name string, env []string) string {
 		if !ok {
 			continue
 		}
+
 		for _, folder := range filepath.SplitList(folders) {
 			path := filepath.Join(folder, name)
 			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(path) {
@@ -89,14 +93,17 @@ func CheckHTTP(ctx context.Context, address string) error {
 	if err != nil || at.Scheme != "http" || at.Hostname() == "" {
 		return fmt.Errorf("cannot ask %q: write an address such as http://127.0.0.1:8000/health", address)
 	}
+
 	port := at.Port()
 	if port == "" {
 		port = "80"
 	}
+
 	conn, err := dialAddress(ctx, net.JoinHostPort(at.Hostname(), port))
 	if err != nil {
 		return err
 	}
+
 	defer conn.Close() //nolint:errcheck // all data was sent
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -104,6 +111,7 @@ func CheckHTTP(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("cannot ask %s: %w", address, err)
 	}
+
 	// RFC 9112, section 4: CheckHTTP-version SP status-code SP [ reason-phrase ].
 	line, err := bufio.NewReader(io.LimitReader(conn, 4<<10)).ReadString('\n')
 	version, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -119,6 +127,7 @@ func CheckHTTP(ctx context.Context, address string) error {
 	case status < 200 || status > 399:
 		return fmt.Errorf("%s answers with status %d", address, status)
 	}
+
 	return nil
 }
 
@@ -128,7 +137,9 @@ func dialAddress(ctx context.Context, address string) (net.Conn, error) {
 	if !strings.Contains(address, ":") {
 		addresses = []string{net.JoinHostPort("127.0.0.1", address), net.JoinHostPort("::1", address)}
 	}
+
 	var first error
+
 	for _, a := range addresses {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", a)
 		if err == nil {
@@ -138,6 +149,7 @@ func dialAddress(ctx context.Context, address string) (net.Conn, error) {
 			first = shortenNetError(ctx, a, err)
 		}
 	}
+
 	return nil, first
 }
 
@@ -161,6 +173,7 @@ func (e *outputTail) Write(b []byte) (int, error) {
 		kept := append(bytes.Clone(e.Bytes()), b...)
 		e.Reset()
 		e.Buffer.Write(kept[len(kept)-most/2:])
+
 		return len(b), nil
 	}
 	return e.Buffer.Write(b)

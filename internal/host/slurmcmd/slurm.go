@@ -57,14 +57,17 @@ func (c Commands) runCommand(ctx context.Context, name string, args ...string) (
 	if err != nil {
 		return "", "", &MissingError{name}
 	}
+
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return "", "", fmt.Errorf("cannot call %s: %w", name, err)
 	}
+
 	patience := c.Patience
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end).Round(100*time.Millisecond))
 	}
+
 	text, errs, err := sys.ProgramOutput(ctx, patience, maxOutputSize, commandEnv(c.Env), nil, append([]string{path}, args...)...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -76,11 +79,13 @@ func (c Commands) runCommand(ctx context.Context, name string, args ...string) (
 	case errs == "":
 		errs = err.Error()
 	}
+
 	for _, sign := range []string{"Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out", "Zero Bytes were transmitted", "fetch config", "Unable to process configuration", "authentication", "munge"} {
 		if strings.Contains(strings.ToLower(errs), strings.ToLower(sign)) {
 			return "", errs, &SilentError{name + " says: " + joinLines(errs)}
 		}
 	}
+
 	return "", errs, &RefusedError{joinLines(errs)}
 }
 
@@ -134,10 +139,12 @@ func (c Commands) Submit(ctx context.Context, script string) (id, place string, 
 	if err != nil {
 		return "", "", err
 	}
+
 	id, place, _ = strings.Cut(strings.TrimSpace(out), ";")
 	if id == "" || strings.Trim(id, "0123456789") != "" {
 		return "", "", fmt.Errorf("sbatch printed %q, which is no number of a job", out)
 	}
+
 	return id, place, nil
 }
 
@@ -156,6 +163,7 @@ func (c Commands) ReadQueue(ctx context.Context, format string, ids []string) (s
 	// An argument may have 128 KiB.
 	const most = 500
 	var text strings.Builder
+
 	for len(ids) > 0 {
 		some := ids[:min(most, len(ids))]
 		ids = ids[len(some):]
@@ -166,8 +174,10 @@ func (c Commands) ReadQueue(ctx context.Context, format string, ids []string) (s
 		if err != nil {
 			return "", err
 		}
+
 		text.WriteString(out)
 	}
+
 	return text.String(), nil
 }
 
@@ -200,6 +210,7 @@ func (c Commands) ReadAccounting(ctx context.Context, fields string, ids []strin
 	if errors.As(err, &refused) || errors.As(err, &missing) {
 		return "", nil
 	}
+
 	return out, err
 }
 

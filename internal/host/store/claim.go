@@ -67,11 +67,13 @@ func (f *Folder) LastDevices() []gpu.UUID {
 	if err != nil {
 		return nil
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return nil
 	}
+
 	return f.readLast(root, name)
 }
 
@@ -81,15 +83,18 @@ func (f *Folder) HasClaimed() bool {
 	if err != nil {
 		return false
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return false
 	}
+
 	dir, err := root.Dir("leases/" + name)
 	if err == nil {
 		_ = dir.Close()
 	}
+
 	return err == nil
 }
 
@@ -105,9 +110,11 @@ func (f *Folder) Leases() ([]job.Lease, []Problem) {
 		r, own, others, err = f.readFolder(root)
 		problems = r.problems
 	}
+
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "cannot be read completely: " + err.Error()})
 	}
+
 	return liveLeases(own, others), problems
 }
 
@@ -120,7 +127,9 @@ func (f *Folder) readFolder(root *sys.Dir) (r *entryReader, own, others []foundE
 	if err == nil {
 		others, err = f.readOthers(root, r)
 	}
+
 	r.mine = mine
+
 	return r, own, others, err
 }
 
@@ -131,6 +140,7 @@ func (f *Folder) readOthers(root *sys.Dir, r *entryReader) ([]foundEntry, error)
 	if err != nil {
 		return nil, &os.PathError{Op: "cannot use the state folder", Path: f.Path, Err: err}
 	}
+
 	for _, other := range f.Others {
 		more, uid, err := r.readOtherFolder(other, &here)
 		if err != nil && isLocalFault(err) {
@@ -141,6 +151,7 @@ func (f *Folder) readOthers(root *sys.Dir, r *entryReader) ([]foundEntry, error)
 		}
 		all = append(all, more...)
 	}
+
 	return all, nil
 }
 
@@ -154,15 +165,18 @@ func (r *entryReader) readOtherFolder(path string, here *unix.Stat_t) (all []fou
 		}
 		return nil, st.Uid, notFolderError(path, err)
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	st, err := root.Status()
 	if err != nil || st.Dev == here.Dev && st.Ino == here.Ino {
 		return nil, st.Uid, err
 	}
+
 	_, err = r.checkFolder(root)
 	if err == nil {
 		all, err = r.readAllEntries(root)
 	}
+
 	return all, st.Uid, err
 }
 
@@ -188,12 +202,14 @@ func (f *Folder) Claim(boot string, mine *Waiting, decide func(View) (job.Lease,
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.unlockFolder(root)
 	held, err := f.claimWithRetry(root, boot, decide)
 	if err == nil && mine != nil {
 		// A file that remains is dead: its lock is closed.
 		_ = mine.Withdraw()
 	}
+
 	return held, err
 }
 
@@ -203,25 +219,30 @@ func (f *Folder) claimWithRetry(root *sys.Dir, boot string, decide func(View) (j
 		if err != nil {
 			return nil, err
 		}
+
 		held, err := f.writeLease(root, lease)
 		if err != nil || len(f.Others) == 0 {
 			return held, err
 		}
+
 		// The lock of this folder does not stop a claim in another one. But both claims write their lease before they
 		// read the other folder again, so at least one of them sees the other's lease and removes its own.
 		after, err := f.readOthers(root, f.newReader())
 		if err == nil && !hasNewLease(before, after) {
 			return held, nil
 		}
+
 		// Nobody has had it.
 		_, _ = f.removePair(root, &held.Lease, entryNameOf(&held.Lease))
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("cannot claim: %w", err)
 		}
+
 		time.Sleep(rand.N(time.Duration(try) * 4 * time.Millisecond))
 	}
 }
@@ -233,10 +254,12 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 	if err != nil {
 		return nil, nil, err
 	}
+
 	r, own, others, err := f.readFolder(root)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
+
 	uid, problems := uint32(os.Geteuid()), r.problems
 	f.sweepOwnLeases(root, own, r.mine, uid)
 	now := bootTime()
@@ -244,6 +267,7 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot claim: the tickets cannot be read: %w", err)
 	}
+
 	problems = append(problems, more...)
 	s, complete := f.readState(boot)
 	held := liveLeases(own, others)
@@ -253,20 +277,24 @@ func (f *Folder) draftLease(root *sys.Dir, boot string, decide func(View) (job.L
 		Held: held, Problems: problems, Generation: s.Generation, Changes: s.Devices,
 		Unknown: !complete, Now: now, Last: f.readLast(root, folder), Tickets: tickets, Turn: &s.Turn,
 	})
+
 	if err != nil {
 		// Only a hint: the caller gets the error of decide.
 		_ = f.writeState(s)
 		return nil, nil, err
 	}
+
 	if len(lease.Devices) == 0 {
 		return nil, nil, errors.New("cannot claim: the lease names no device")
 	}
 	if n := countOwned(held, uid); n >= maxEntriesPerUser {
 		return nil, nil, fmt.Errorf("cannot claim: you hold %d leases already, which is the limit; end some first (gpuard status)", n)
 	}
+
 	lease.UID, lease.Folder, lease.Boot, lease.SinceBoot = uid, folder, boot, now
 	lease.ID = newID(idsOf(own, others))
 	s.recordClaim(&lease)
+
 	return &leaseDraft{lease, s}, others, nil
 }
 
@@ -326,28 +354,35 @@ func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	name, fresh := entryNameOf(l), newPrefix+l.ID
 	content, err := json.Marshal(l)
 	if err == nil && len(content) >= maxEntrySize {
 		err = fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
 	}
+
 	if err == nil {
 		err = dir.Write(fresh+jsonSuffix, append(content, '\n'), 0o644)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
 	}
+
 	lock, err := createLock(dir, fresh+lockSuffix, nil)
 	if err == nil {
 		err = f.writeState(d.state)
 	}
+
 	if err == nil {
 		err = dir.Rename(fresh+jsonSuffix, name+jsonSuffix)
 	}
+
 	if err == nil {
 		err = dir.Rename(fresh+lockSuffix, name+lockSuffix)
 	}
+
 	if err != nil {
 		for _, n := range []string{fresh + jsonSuffix, fresh + lockSuffix, name + jsonSuffix} {
 			_ = dir.Remove(n)
@@ -357,7 +392,9 @@ func (f *Folder) writeLease(root *sys.Dir, d *leaseDraft) (*Held, error) {
 		}
 		return nil, fmt.Errorf("cannot write the lease in %s: %w", dir.Name(), err)
 	}
+
 	writeLast(dir, l.Devices)
+
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
@@ -368,20 +405,25 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(content) > 0 {
 		_, err = lock.Write(content)
 	}
+
 	if err == nil {
 		err = holdEntry(lock.Fd())
 	}
+
 	if err == nil {
 		err = lock.Chmod(0o644)
 	}
+
 	if err != nil {
 		_ = lock.Close()
 		_ = dir.Remove(name)
 		return nil, err
 	}
+
 	return lock, nil
 }
 
@@ -405,17 +447,20 @@ func (f *Folder) removeLeftovers(root *sys.Dir, name string, uid uint32) {
 		// Gone, or another user's by now: write will report it.
 		return
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return
 	}
+
 	locked := make(map[string]bool, len(names))
 	for _, n := range names {
 		if name, isLock := strings.CutSuffix(n, lockSuffix); isLock {
 			locked[name] = true
 		}
 	}
+
 	for _, n := range names {
 		name, isContent := strings.CutSuffix(n, jsonSuffix)
 		if strings.HasPrefix(n, newPrefix) || isContent && isEntryName(name) && !locked[name] {

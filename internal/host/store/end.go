@@ -22,10 +22,12 @@ func (f *Folder) EndIfUnheld(l job.Lease, boot string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	defer f.unlockFolder(root)
 	if alive, err := f.isLeaseAlive(root, &l); err != nil || alive {
 		return false, err
 	}
+
 	return true, f.removeLease(root, l, boot)
 }
 
@@ -36,6 +38,7 @@ func (f *Folder) Release(l job.Lease, boot string) error {
 		return err
 	}
 	defer f.unlockFolder(root)
+
 	return f.removeLease(root, l, boot)
 }
 
@@ -56,16 +59,20 @@ func (f *Folder) removeLease(root *sys.Dir, l job.Lease, boot string) error {
 	if err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
 	}
+
 	if removed {
 		f.ended = append(f.ended, EndedLease{l, time.Now(), true})
 	}
+
 	s, complete := f.readState(boot)
 	if _, live := s.Live[leaseKey(&l)]; complete && !live {
 		// Its end was recorded already.
 		return nil
 	}
+
 	delete(s.Live, leaseKey(&l))
 	s.recordEnd(l.Devices, bootTime())
+
 	return f.writeState(s)
 }
 
@@ -79,7 +86,9 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed b
 	if err != nil {
 		return false, err
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
+
 	for _, suffix := range []string{lockSuffix, jsonSuffix} {
 		err := dir.Remove(name + suffix)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -87,6 +96,7 @@ func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed b
 		}
 		removed = removed || err == nil
 	}
+
 	return removed, nil
 }
 
@@ -109,24 +119,29 @@ func (f *Folder) updateEndedLease(l job.Lease, change func(*job.Lease) bool) err
 	if err != nil {
 		return err
 	}
+
 	defer f.unlockFolder(root)
 	if alive, err := f.isLeaseAlive(root, &l); err != nil || !alive {
 		return err
 	}
+
 	if now, found := f.Own(l.ID); found {
 		if now.PID != l.PID || now.Start != l.Start {
 			// Entrusted to another process: that command has not ended.
 			return nil
 		}
+
 		// Its quota may have changed since.
 		l = now
 	}
+
 	if !change(&l) {
 		return nil
 	}
 	if err := f.rewriteLease(root, l); err != nil {
 		return fmt.Errorf("cannot note who still holds the lease %s: %w", l.ID, err)
 	}
+
 	return nil
 }
 
@@ -140,20 +155,25 @@ func (f *Folder) TransferLease(l job.Lease, pid int, start uint64, most time.Dur
 	if err != nil {
 		return l, err
 	}
+
 	defer f.unlockFolder(root)
+
 	switch alive, err := f.isLeaseAlive(root, &l); {
 	case err != nil:
 		return l, err
 	case !alive:
 		return l, ErrReleased
 	}
+
 	l.PID, l.Start, l.Until = pid, start, 0
 	if most > 0 {
 		l.Until = bootTime() + int64(most)
 	}
+
 	if err := f.rewriteLease(root, l); err != nil {
 		return l, fmt.Errorf("cannot note whose the lease %s is: %w", l.ID, err)
 	}
+
 	return l, nil
 }
 
@@ -163,11 +183,14 @@ func (f *Folder) rewriteLease(root *sys.Dir, l job.Lease) error {
 	if err != nil {
 		return err
 	}
+
 	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
 		return err
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
+
 	return replaceFile(dir, entryNameOf(&l)+jsonSuffix, newPrefix+l.ID+jsonSuffix, append(content, '\n'))
 }
 
@@ -180,6 +203,7 @@ func replaceFile(dir *sys.Dir, name, fresh string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	err = dir.Rename(fresh, name)
 	if err != nil {
 		_ = dir.Remove(fresh)
@@ -195,11 +219,13 @@ func (f *Folder) TouchLease(l job.Lease) {
 	if err != nil {
 		return
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	if dir, err := f.openUser(root, "leases", folderName(&l), l.UID); err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
 		touchFiles(dir, entryNameOf(&l)+lockSuffix, entryNameOf(&l)+jsonSuffix, measureName, ".")
 	}
+
 	if st, err := root.Status(); err == nil && st.Uid == f.Owner {
 		touchFiles(root, append(partNames(), ".")...)
 	}
@@ -242,11 +268,13 @@ func crowdingUserIn(top string) (uid uint32, n int) {
 	if err != nil {
 		return 0, 0
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, _ := dir.Readdirnames(-1)
 	if len(names) < crowdThreshold {
 		return 0, 0
 	}
+
 	count := map[uint32]int{}
 	for _, name := range names[:crowdThreshold] {
 		// A sample is enough.
@@ -258,9 +286,11 @@ func crowdingUserIn(top string) (uid uint32, n int) {
 			}
 		}
 	}
+
 	if n < crowdThreshold/2 {
 		return 0, 0
 	}
+
 	return uid, len(names)
 }
 
@@ -282,11 +312,13 @@ func (f *Folder) isLeaseAlive(root *sys.Dir, l *job.Lease) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	e, err := f.newReader().readLeasePair(int(dir.Fd()), dir.Name(), entryNameOf(l), l.UID, true)
 	if e != nil {
 		return e.alive, nil
 	}
+
 	return false, err
 }
 
@@ -301,6 +333,7 @@ func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {
 	if err != nil || json.Unmarshal(data, &ids) != nil {
 		return nil
 	}
+
 	return ids
 }
 
@@ -311,11 +344,13 @@ func writeLast(dir *sys.Dir, ids []gpu.UUID) {
 	if err != nil {
 		return
 	}
+
 	fd, err := dir.Open(lastName, unix.O_WRONLY|unix.O_NONBLOCK)
 	if err != nil {
 		_ = replaceFile(dir, lastName, newPrefix+lastName, data)
 		return
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // only a hint
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == os.Geteuid() && st.Nlink == 1 {

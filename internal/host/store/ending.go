@@ -23,17 +23,21 @@ func (f *Folder) AnnounceEnd(l job.Lease) (done func()) {
 	if err != nil {
 		return func() {}
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	dir, err := f.openUser(root, "leases", folderName(&l), l.UID)
 	if err != nil {
 		return func() {}
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	fd, err := dir.Open(entryNameOf(&l)+jsonSuffix, unix.O_RDWR)
 	if err != nil {
 		return func() {}
 	}
+
 	_ = holdEntry(uintptr(fd)) //nolint:gosec // a descriptor; if another process ends the lease, that one is left to it
+
 	return func() { _ = unix.Close(fd) }
 }
 
@@ -43,6 +47,7 @@ func (f *Folder) removeDeadLease(root *sys.Dir, e foundEntry) {
 	if !left {
 		return
 	}
+
 	// A file that remains is dead.
 	removed, _ := f.removePair(root, &e.lease, e.name)
 	if removed && decodeLease(content, &e.lease) == nil {
@@ -56,19 +61,23 @@ func (f *Folder) readDeadLease(root *sys.Dir, e *foundEntry) (content []byte, le
 	if err != nil {
 		return nil, true
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	fd, err := f.newReader().openRegular(int(dir.Fd()), e.name+jsonSuffix, &e.lease.UID)
 	if err != nil {
 		return nil, true
 	}
+
 	file := os.NewFile(uintptr(fd), e.name) //nolint:gosec // a descriptor
 	defer file.Close()                      //nolint:errcheck // read only
 	if ending, err := isEntryLocked(fd); err == nil && ending {
 		return nil, false
 	}
+
 	content, err = io.ReadAll(io.LimitReader(file, maxEntrySize))
 	if err != nil {
 		return nil, true
 	}
+
 	return content, true
 }

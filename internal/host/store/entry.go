@@ -31,11 +31,13 @@ func isEntryName(name string) bool {
 	if hashes == job.ManyDevices {
 		return true
 	}
+
 	for _, h := range strings.Split(hashes, "+") {
 		if len(h) != 8 || !isPlainASCII(h, 'f') {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -65,10 +67,12 @@ func entryNameOf(l *job.Lease) string {
 	if len(l.Devices) > maxHashes {
 		return l.ID + "-" + job.ManyDevices
 	}
+
 	hashes := make([]string, len(l.Devices))
 	for i, d := range l.Devices {
 		hashes[i] = job.DeviceHash(d)
 	}
+
 	return l.ID + "-" + strings.Join(hashes, "+")
 }
 
@@ -89,12 +93,15 @@ func decodeLease(data []byte, l *job.Lease) error {
 	if name := entryNameOf(&read); name != l.ID+"-"+strings.Join(l.Hashes, "+") {
 		return errors.New("content and file name differ")
 	}
+
 	for _, d := range read.Devices {
 		if len(d) > maxDeviceIDLength {
 			return fmt.Errorf("names a device with more than %d characters", maxDeviceIDLength)
 		}
 	}
+
 	*l = read
+
 	return nil
 }
 
@@ -106,6 +113,7 @@ func (r *entryReader) openRegular(dirFD int, name string, owner *uint32) (int, e
 	if err != nil {
 		return -1, err
 	}
+
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil {
@@ -119,10 +127,12 @@ func (r *entryReader) openRegular(dirFD int, name string, owner *uint32) (int, e
 			err = fmt.Errorf("it belongs to uid %d", st.Uid)
 		}
 	}
+
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
+
 	return fd, nil
 }
 
@@ -136,11 +146,13 @@ func (r *entryReader) readEntry(dirFD int, name string, owner *uint32) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
+
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close() //nolint:errcheck // read only
 	data, err := io.ReadAll(io.LimitReader(f, maxEntrySize+1))
 	if err == nil && len(data) > maxEntrySize {
 		err = fmt.Errorf("larger than %d KiB", maxEntrySize>>10)
 	}
+
 	return data, err
 }

@@ -26,7 +26,9 @@ func ignoreStop() bool {
 		// Not SIG_DFL.
 		return false
 	}
+
 	signalAction(unix.SIGTSTP, &sigaction{handler: ignore}, nil)
+
 	return true
 }
 

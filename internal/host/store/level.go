@@ -12,16 +12,19 @@ func (f *Folder) NoteSeen(id, verdict, text string) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.unlockFolder(root)
 	l, found := f.Own(id)
 	if !found || l.Seen == verdict && l.SeenText == text {
 		return nil
 	}
+
 	l.Seen, l.SeenText = verdict, text
 	err = f.rewriteLease(root, l)
 	if err != nil {
 		return fmt.Errorf("cannot note where the job of lease %s works: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -31,14 +34,17 @@ func (f *Folder) SetQuota(id string, q job.Quota) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.unlockFolder(root)
 	l, found := f.Own(id)
 	if !found || l.Quota == q {
 		return nil
 	}
+
 	l.Quota = q
 	if err := f.rewriteLease(root, l); err != nil {
 		return fmt.Errorf("cannot note how hard the share of lease %s is kept: %w", id, err)
 	}
+
 	return nil
 }

@@ -49,6 +49,7 @@ func (f *lockFile) fcntl(cmd int, lock *unix.Flock_t) error {
 	}); cerr != nil {
 		return cerr
 	}
+
 	return err
 }
 
@@ -82,25 +83,30 @@ func (l *folderLock) openLockFile(root *sys.Dir, owner uint32) error {
 	if err != nil {
 		return err
 	}
+
 	l.folder, l.path, l.owner = root.Name(), file.Name(), owner
 	l.file.Store(file)
 	l.turn = make(chan struct{}, 1)
 	l.turn <- struct{}{}
+
 	return nil
 }
 
 func openLock(root *sys.Dir, owner uint32) (*lockFile, error) {
 	path := filepath.Join(root.Name(), lockName)
+
 	// Never O_CREAT (fs.protected_regular).
 	fd, err := root.Open(lockName, unix.O_RDWR)
 	if err != nil {
 		return nil, openLockError(path, err)
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != owner && st.Uid != 0 {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("cannot open the lease folder lock %s: it belongs to uid %d and must be a regular file of uid %d, as the folder is; %s", path, st.Uid, owner, removalAdvice(path, owner, ""))
 	}
+
 	return &lockFile{os.NewFile(uintptr(fd), path), uint64(st.Dev), st.Ino}, nil
 }
 
@@ -126,39 +132,48 @@ func (l *folderLock) closeLockFile() error {
 func (l *folderLock) acquire(d time.Duration) (root *sys.Dir, replaced bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-l.turn:
 	case <-timer.C:
 		return nil, false, l.lockedError(d)
 	}
+
 	defer func() {
 		if err != nil {
 			l.turn <- struct{}{}
 		}
 	}()
+
 	for range 8 {
 		if err := l.lockWithin(timer.C, d); err != nil {
 			return nil, false, err
 		}
+
 		root, same, err := l.reopenFolder()
 		if err == nil && same {
 			l.deaf = ignoreStop()
 			return root, replaced, nil
 		}
+
 		// The file or the folder was replaced, so the lock that this process holds protects nothing.
 		var fresh *lockFile
 		if err == nil {
 			fresh, err = openLock(root, l.owner)
 			_ = root.Close()
 		}
+
 		if err != nil {
 			l.unlock()
 			return nil, false, err
 		}
+
 		_ = l.file.Swap(fresh).Close()
 		replaced = true
 	}
+
 	l.unlock()
+
 	return nil, false, fmt.Errorf("cannot claim: the lease folder lock %s is being replaced again and again by uid %d; ask them to stop", l.path, l.owner)
 }
 
@@ -193,7 +208,9 @@ func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error
 		}
 		r = l.startRequest()
 	}
+
 	var err error
+
 	select {
 	case err = <-r.granted:
 	case <-expired:
@@ -201,12 +218,15 @@ func (l *folderLock) lockWithin(expired <-chan time.Time, d time.Duration) error
 			l.late = r
 			return l.lockedError(d)
 		}
+
 		// The wait ended just before abandon.
 		err = <-r.granted
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot lock the lease folder %s: %w", l.path, err)
 	}
+
 	return nil
 }
 
@@ -230,6 +250,7 @@ func (l *folderLock) startRequest() *lockWait {
 		if r.abandoned && err == nil {
 			l.unlock()
 		}
+
 		r.granted <- err
 	}()
 	return r
@@ -240,6 +261,7 @@ func (r *lockWait) abandon() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.abandoned = !r.done
+
 	return r.abandoned
 }
 
@@ -250,6 +272,7 @@ func (r *lockWait) adopt() bool {
 	if !r.done {
 		r.abandoned = false
 	}
+
 	return !r.done
 }
 
@@ -262,6 +285,7 @@ func (l *folderLock) lockedError(d time.Duration) error {
 		e.PID = int(max(q.Pid, 0))
 		e.Hidden = q.Pid <= 0
 	}
+
 	return e
 }
 
@@ -272,6 +296,7 @@ func (l *folderLock) reopenFolder() (*sys.Dir, bool, error) {
 		return nil, false, openLockError(l.path, err)
 	}
 	named, err := root.Lstat(lockName)
+
 	return root, err == nil && l.isLockFile(&named), nil
 }
 

@@ -22,15 +22,18 @@ func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	name, err := f.ownFolderName(root, "leases")
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := f.openUser(root, "leases", name, uint32(os.Geteuid()))
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	file, err = openOwnFile(dir, measureName)
 	if missing && errors.Is(err, os.ErrNotExist) {
@@ -39,6 +42,7 @@ func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 			file, err = openOwnFile(dir, measureName)
 		}
 	}
+
 	return file, err
 }
 
@@ -48,15 +52,18 @@ func openOwnFile(dir *sys.Dir, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)) //nolint:gosec // a descriptor
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0) {
 		err = fmt.Errorf("cannot use %s: it is not a file of its owner alone; remove it", file.Name())
 	}
+
 	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
+
 	return file, nil
 }

@@ -53,6 +53,7 @@ func (r *entryReader) addProblem(folder, name string, uid uint32, text string) {
 		r.shown = map[string]int{}
 	}
 	r.shown[folder]++
+
 	switch n := r.shown[folder]; {
 	case n <= maxProblemsPerFolder:
 		r.problems = append(r.problems, Problem{Path: filepath.Join(folder, name), UID: uid, Text: text})
@@ -69,9 +70,11 @@ func (r *entryReader) readAllEntries(root *sys.Dir) ([]foundEntry, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
+
 		slices.Sort(names)
 		entries, err := r.readEntries(int(dir.Fd()), dir.Name(), uid, names)
 		all = append(all, entries...)
+
 		return err
 	})
 	return all, err
@@ -83,15 +86,19 @@ func (r *entryReader) eachUserFolder(root *sys.Dir, sub string, each func(dir *o
 	if err != nil {
 		return &os.PathError{Op: "cannot read", Path: filepath.Join(root.Name(), sub), Err: errors.Unwrap(err)}
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	fd, top := int(dir.Fd()), dir.Name()
+
 	// Without a limit: a user could hide the folders of others after very many of their own.
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
+
 	slices.Sort(names)
 	r.mine, r.spaces = nil, map[uint32]int{}
+
 	for _, n := range names {
 		if _, isUID := parseUIDName(n); !isUID && !isSpaceName(n) {
 			r.noteStrayName(fd, top, n)
@@ -99,6 +106,7 @@ func (r *entryReader) eachUserFolder(root *sys.Dir, sub string, each func(dir *o
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -125,9 +133,11 @@ func fileOwner(dirFD int, name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing was opened
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
+
 	return st.Uid, err
 }
 
@@ -148,19 +158,23 @@ func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir
 			whose, _ = parseUIDName(name)
 		}
 		r.addProblem(top, name, whose, "cannot be read as a user's folder and is ignored: "+err.Error())
+
 		return nil
 	}
+
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close() //nolint:errcheck // read only
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
+
 	uid, counts := folderOwner(r.ids, name, st.Uid)
 	if !counts {
 		r.addProblem(top, name, st.Uid, fmt.Sprintf("is not a folder of uid %s and is ignored", name))
 		return nil
 	}
+
 	if isSpaceName(name) && !r.ids.Hides(st.Uid) {
 		// No limit for hidden owners: the folders may be of different users.
 		r.spaces[uid]++
@@ -169,9 +183,11 @@ func (r *entryReader) visitUserFolder(topFD int, top, name string, each func(dir
 			return nil
 		}
 	}
+
 	if uid == uint32(os.Geteuid()) {
 		r.mine = append(r.mine, name)
 	}
+
 	return each(dir, uid)
 }
 
@@ -186,6 +202,7 @@ func (r *entryReader) readEntries(fd int, path string, uid uint32, names []strin
 			}
 			continue
 		}
+
 		e, err := r.readLeasePair(fd, path, name, uid, alive < maxEntriesPerUser)
 		switch {
 		case err != nil && isLocalFault(err):
@@ -196,20 +213,24 @@ func (r *entryReader) readEntries(fd int, path string, uid uint32, names []strin
 		case err != nil:
 			r.addProblem(path, n, uid, err.Error())
 		}
+
 		if e == nil {
 			continue
 		}
+
 		all = append(all, *e)
 		if e.alive {
 			alive++
 		}
 	}
+
 	switch {
 	case len(names) == maxNamesPerUser:
 		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", maxNamesPerUser)})
 	case alive > maxEntriesPerUser:
 		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d leases; those above that keep their devices busy, and nothing else is read of them", maxEntriesPerUser)})
 	}
+
 	return all, nil
 }
 
@@ -229,33 +250,40 @@ func (r *entryReader) readLeasePair(dirFD int, dir, name string, uid uint32, con
 		}
 		return nil, fmt.Errorf("counts as nothing: %w", err)
 	}
+
 	defer unix.Close(lockFD) //nolint:errcheck // read only
 	alive, err := isEntryLocked(lockFD)
 	if err != nil {
 		return nil, fmt.Errorf("counts as nothing: cannot ask for its lock: %w", err)
 	}
+
 	e := &foundEntry{dir: dir, name: name, alive: alive}
 	id, hashes, _ := strings.Cut(name, "-")
 	e.lease = job.Lease{ID: id, UID: uid, Folder: filepath.Base(dir), Hashes: strings.Split(hashes, "+")}
 	if !alive {
 		return e, nil
 	}
+
 	if !content {
 		// Its devices stay busy, whatever it says: a lease that does not count would be given again.
 		e.lease.Unreadable = true
 		return e, nil
 	}
+
 	data, err := r.readEntry(dirFD, name+jsonSuffix, &uid)
 	if err == nil {
 		err = decodeLease(data, &e.lease)
 	}
+
 	if errors.Is(err, os.ErrNotExist) && unix.Faccessat(dirFD, name+lockSuffix, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		// It ended while it was read.
 		return nil, nil
 	}
+
 	if err != nil && !isLocalFault(err) {
 		e.lease.Unreadable = true
 		err = fmt.Errorf("has unreadable content, its devices stay busy: %w", err)
 	}
+
 	return e, err
 }

@@ -33,21 +33,26 @@ func (f *Folder) RenewTicket(w *Waiting, boot string, devices, known []gpu.UUID)
 	if err := checkTicket(&t, t.ID); err != nil {
 		return fmt.Errorf("cannot renew the ticket %s: %w", t.ID, err)
 	}
+
 	content, err := json.Marshal(ticketRenewal{devices, known})
 	if err != nil {
 		return err
 	}
+
 	root, err := f.lockFolder()
 	if err != nil {
 		return err
 	}
+
 	defer f.unlockFolder(root)
 	if err := replaceFile(w.dir, w.name+devicesSuffix, newPrefix+w.name+devicesSuffix, append(content, '\n')); err != nil {
 		return fmt.Errorf("cannot renew the ticket %s: %w", t.ID, err)
 	}
+
 	w.Ticket = t
 	s, _ := f.readState(boot)
 	delete(s.Turn.Unsure, t.Key())
+
 	return f.writeState(s)
 }
 
@@ -59,11 +64,13 @@ func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) er
 	if err == nil {
 		err = json.Unmarshal(data, &now)
 	}
+
 	changed := *t
 	changed.Devices, changed.Known = now.Devices, now.Known
 	if err == nil {
 		err = checkTicket(&changed, t.ID)
 	}
+
 	switch {
 	case err == nil:
 		*t = changed
@@ -74,6 +81,7 @@ func (r *entryReader) readRenewal(dirFD int, dir, name string, t *job.Ticket) er
 	default:
 		r.addProblem(dir, name+devicesSuffix, t.UID, "is ignored: "+err.Error())
 	}
+
 	return nil
 }
 
@@ -85,12 +93,14 @@ func (f *Folder) AnnounceChange(boot string, ids ...gpu.UUID) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.unlockFolder(root)
 	s, _ := f.readState(boot)
 	s.recordChange(ids)
 	if err := f.writeState(s); err != nil {
 		return err
 	}
+
 	if name, err := f.ownFolderName(root, "tickets"); err == nil {
 		if dir, err := openOwnFolder(root, "tickets", name); err == nil {
 			defer dir.Close() //nolint:errcheck // nothing is written through it
@@ -98,6 +108,7 @@ func (f *Folder) AnnounceChange(boot string, ids ...gpu.UUID) error {
 			_ = dir.Remove(callName)
 		}
 	}
+
 	return nil
 }
 
@@ -117,6 +128,7 @@ func (f *Folder) ReadSight(boot string) (UnlockedView, error) {
 	if !complete {
 		return UnlockedView{}, errors.New("cannot read the record of changes")
 	}
+
 	seen := UnlockedView{Leased: map[string]bool{}, Changes: s.Devices}
 	for _, path := range append([]string{f.Path}, f.Others...) {
 		err := f.eachUser(path, "leases", func(r *entryReader, dir *os.File, uid uint32) error { return seen.addUserLeases(r, dir, uid) })
@@ -124,6 +136,7 @@ func (f *Folder) ReadSight(boot string) (UnlockedView, error) {
 			return UnlockedView{}, err
 		}
 	}
+
 	return seen, nil
 }
 
@@ -133,8 +146,10 @@ func (f *Folder) eachUser(path, sub string, each func(r *entryReader, dir *os.Fi
 	if err != nil {
 		return err
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	r := f.newReader()
+
 	return r.eachUserFolder(root, sub, func(dir *os.File, uid uint32) error { return each(r, dir, uid) })
 }
 
@@ -144,15 +159,18 @@ func (s *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) e
 	if err != nil && len(names) == 0 {
 		return nil //nolint:nilerr // an empty folder (io.EOF), or one that cannot be read
 	}
+
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
 		if !isLock || !isEntryName(name) {
 			continue
 		}
+
 		fd, err := r.openRegular(int(dir.Fd()), n, &uid)
 		if err != nil {
 			continue
 		}
+
 		alive, err := isEntryLocked(fd)
 		_ = unix.Close(fd)
 		if err == nil && alive {
@@ -162,6 +180,7 @@ func (s *UnlockedView) addUserLeases(r *entryReader, dir *os.File, uid uint32) e
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -170,10 +189,12 @@ func (f *Folder) CountRemaining(tickets []job.Ticket) (n int) {
 	if len(tickets) == 0 {
 		return 0
 	}
+
 	type key struct {
 		uid uint32
 		id  string
 	}
+
 	there := map[key]bool{}
 	_ = f.eachUser(f.Path, "tickets", func(_ *entryReader, dir *os.File, uid uint32) error {
 		if !slices.ContainsFunc(tickets, func(t job.Ticket) bool { return t.UID == uid }) {
@@ -185,12 +206,15 @@ func (f *Folder) CountRemaining(tickets []job.Ticket) (n int) {
 				there[key{uid, name[stampDigits+1:]}] = true
 			}
 		}
+
 		return nil
 	})
+
 	for _, t := range tickets {
 		if there[key{t.UID, t.ID}] {
 			n++
 		}
 	}
+
 	return n
 }

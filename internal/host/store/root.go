@@ -38,6 +38,7 @@ func (f *Folder) lockFolder() (*sys.Dir, error) {
 		f.unlockFolder(root)
 		return nil, err
 	}
+
 	return root, nil
 }
 
@@ -63,11 +64,14 @@ func openOwnFolder(root *sys.Dir, sub, name string) (*sys.Dir, error) {
 		}
 		_ = dir.Close()
 	}
+
 	top, err := root.Dir(sub)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %s: %w", filepath.Join(root.Name(), sub), err)
 	}
+
 	defer top.Close() //nolint:errcheck // nothing is written through it
+
 	return explainOwnError(top.Own(name, 0o755))
 }
 
@@ -93,6 +97,7 @@ func (f *Folder) openUser(root *sys.Dir, sub, name string, uid uint32) (*sys.Dir
 		_ = dir.Close()
 		return nil, fmt.Errorf("%s belongs to uid %d", dir.Name(), st.Uid)
 	}
+
 	return dir, nil
 }
 
@@ -102,10 +107,13 @@ func openIn(dirFD int, path string, flags int) (int, error) {
 	if dirFD != unix.AT_FDCWD {
 		return sys.OpenAt(dirFD, path, flags)
 	}
+
 	above, err := sys.OpenDir(filepath.Dir(path))
 	if err != nil {
 		return -1, err
 	}
+
 	defer above.Close() //nolint:errcheck // nothing is written through it
+
 	return above.Open(filepath.Base(path), flags)
 }

@@ -34,11 +34,14 @@ func namespaceIDs() space.IDs {
 	if link, err := os.Readlink("/proc/self/ns/user"); err == nil && link == space.FirstUserNamespace {
 		return space.IDs{}
 	}
+
 	own, err := os.ReadFile("/proc/self/uid_map")
 	if errors.Is(err, os.ErrNotExist) {
 		return space.IDs{}
 	}
+
 	overflow, _ := os.ReadFile("/proc/sys/fs/overflowuid")
+
 	return space.ParseIDs(string(own), string(overflow))
 }
 
@@ -86,10 +89,12 @@ func (f *Folder) ownFolderName(root *sys.Dir, sub string) (string, error) {
 	if err := checkUserKnown(f.ids); err != nil {
 		return "", err
 	}
+
 	name, err := findOwnFolder(root, sub)
 	if err == nil && name == "" {
 		name = fmt.Sprintf("%s%08x", spacePrefix, rand.Uint32())
 	}
+
 	return name, err
 }
 
@@ -99,12 +104,15 @@ func findOwnFolder(root *sys.Dir, sub string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return "", err
 	}
+
 	slices.Sort(names)
+
 	for _, name := range names {
 		if !isSpaceName(name) {
 			continue
@@ -114,5 +122,6 @@ func findOwnFolder(root *sys.Dir, sub string) (string, error) {
 			return name, nil
 		}
 	}
+
 	return "", nil
 }

@@ -58,22 +58,27 @@ func forgetTickets(t *queue.Turn, tickets []job.Ticket) {
 func (f *Folder) readState(boot string) (lockState, bool) {
 	now := Generation(bootTime())
 	fresh := lockState{Boot: boot, Generation: now, Devices: map[gpu.UUID]Change{}, Live: map[string][]gpu.UUID{}}
+
 	// A buffer of maxStateSize would cost more than the read.
 	buf := make([]byte, f.lock.readSize())
 	n, err := f.lock.file.Load().ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) || n == len(buf) {
 		return fresh, false
 	}
+
 	var s lockState
 	if n == 0 || json.Unmarshal(buf[:n], &s) != nil || s.Boot != boot || s.Generation > now {
 		return fresh, n == 0
 	}
+
 	if s.Devices == nil {
 		s.Devices = fresh.Devices
 	}
+
 	if s.Live == nil {
 		s.Live = fresh.Live
 	}
+
 	return s, true
 }
 
@@ -84,18 +89,22 @@ func (f *Folder) writeState(s lockState) error {
 	if err != nil {
 		return err
 	}
+
 	if len(data) >= maxStateSize {
 		// A lost record costs one more reading of the machine; the leases are not in it.
 		data = []byte("{}")
 	}
+
 	file := f.lock.file.Load()
 	_, err = file.WriteAt(data, 0)
 	if err == nil {
 		err = file.Truncate(int64(len(data)))
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", f.lock.path, err)
 	}
+
 	return nil
 }
 
@@ -164,5 +173,6 @@ func bootTime() int64 {
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return 0
 	}
+
 	return ts.Nano() - int64(shift)
 }

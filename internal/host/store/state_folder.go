@@ -30,19 +30,23 @@ func buildFolder(path string) error {
 	if err != nil {
 		return err
 	}
+
 	defer parent.Close() //nolint:errcheck // nothing is written through it
 	aside, err := parent.MakeAside()
 	if err != nil {
 		return err
 	}
+
 	defer discardParts(aside)
 	if err := fillFolder(aside.Dir); err != nil {
 		return err
 	}
+
 	err = aside.Place(filepath.Base(path))
 	if errors.Is(err, os.ErrExist) {
 		err = takeOverFolder(aside, parent, filepath.Base(path))
 	}
+
 	return err
 }
 
@@ -66,10 +70,12 @@ func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error
 	if err != nil {
 		return nil //nolint:nilerr // gone again, or not a folder: Open reports it
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	if st, err := dir.Status(); err != nil || int(st.Uid) != os.Geteuid() {
 		return nil //nolint:nilerr // another user's: Open reports it
 	}
+
 	// The kernel replaces a folder only while it is empty.
 	err = aside.Replace(name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
@@ -78,6 +84,7 @@ func takeOverFolder(aside *sys.StagedFolder, parent *sys.Dir, name string) error
 		}
 		return nil
 	}
+
 	return err
 }
 
@@ -128,6 +135,7 @@ func IsVacant(path string) bool {
 		return false
 	}
 	defer root.Close() //nolint:errcheck // read only
+
 	return isVacantDir(root)
 }
 
@@ -136,11 +144,13 @@ func isVacantDir(root *sys.Dir) bool {
 	if err != nil {
 		return false
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	entries, err := dir.ReadDir(-1)
 	if err != nil {
 		return false
 	}
+
 	invented := false
 	for _, e := range entries {
 		name := e.Name()
@@ -151,6 +161,7 @@ func isVacantDir(root *sys.Dir) bool {
 			return false
 		}
 	}
+
 	return invented || len(entries) == 0
 }
 

@@ -86,11 +86,13 @@ func LocateFolder(run, tmp string) (path, warning string) {
 	if _, err := os.Lstat(best); !errors.Is(err, os.ErrNotExist) {
 		return best, ""
 	}
+
 	var st unix.Stat_t
 	lockDir := filepath.Join(run, "lock")
 	if unix.Stat(lockDir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o002 != 0 {
 		return filepath.Join(lockDir, "gpuard"), ""
 	}
+
 	return filepath.Join(tmp, "gpuard"), "leases are kept in " + filepath.Join(tmp, "gpuard") +
 		", which survives reboots and is cleaned by age; for a better place: " + SetupCommand()
 }
@@ -110,20 +112,24 @@ func Open(path string, others []string, deadline time.Duration) (*Folder, error)
 	if err != nil {
 		return nil, notFolderError(path, err)
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	owner, err := new(entryReader).checkFolder(root)
 	if err != nil {
 		return nil, err
 	}
+
 	f := &Folder{Path: path, Owner: owner, Deadline: deadline, ids: namespaceIDs()}
 	for _, o := range others {
 		if o != path {
 			f.Others = append(f.Others, o)
 		}
 	}
+
 	if err := f.lock.openLockFile(root, owner); err != nil {
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -137,12 +143,14 @@ func notFolderError(path string, err error) error {
 	if unix.Lstat(path, &st) != nil {
 		return err
 	}
+
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		return fmt.Errorf("cannot use the state folder %s: it is a symbolic link (it belongs to uid %d); %s", path, st.Uid, removalAdvice(path, st.Uid, ""))
 	case unix.S_IFDIR:
 		return err
 	}
+
 	return fmt.Errorf("cannot use the state folder %s: it is not a folder (it belongs to uid %d); %s", path, st.Uid, removalAdvice(path, st.Uid, ""))
 }
 
@@ -153,6 +161,7 @@ func (r *entryReader) checkFolder(root *sys.Dir) (uint32, error) {
 	if err != nil {
 		return 0, &os.PathError{Op: "cannot use the state folder", Path: path, Err: err}
 	}
+
 	owner := fmt.Sprintf("it belongs to uid %d", st.Uid)
 	if err := r.checkFormat(root, owner, st.Uid); err != nil {
 		return 0, err
@@ -160,6 +169,7 @@ func (r *entryReader) checkFolder(root *sys.Dir) (uint32, error) {
 	if st.Mode&unix.S_ISVTX == 0 {
 		return 0, fmt.Errorf("cannot use the state folder %s: any user could remove leases there (%s); chmod +t %s", path, owner, path)
 	}
+
 	for _, sub := range []string{"leases", "tickets"} {
 		s, err := root.Lstat(sub)
 		if err != nil {
@@ -170,6 +180,7 @@ func (r *entryReader) checkFolder(root *sys.Dir) (uint32, error) {
 			return 0, fmt.Errorf("cannot use the state folder %s: %s is not a sticky folder of the same owner (%s)", path, sub, owner)
 		}
 	}
+
 	return st.Uid, checkFileSystem(root)
 }
 
@@ -191,10 +202,12 @@ func (r *entryReader) checkFormat(root *sys.Dir, owner string, uid uint32) error
 		}
 		return fmt.Errorf("cannot use the state folder %s: %w (%s)", path, err, owner)
 	}
+
 	n, err := strconv.Atoi(string(trimSpace(data)))
 	if err != nil || n != Format {
 		return fmt.Errorf("cannot use the state folder %s: it has format %q and this gpuard knows %d (%s); install the newer gpuard, or remove the folder when no lease is alive", path, trimSpace(data), Format, owner)
 	}
+
 	return nil
 }
 
@@ -233,6 +246,7 @@ func checkFileSystem(root *sys.Dir) error {
 	if name := networkFileSystem(int64(fs.Type)); name != "" {
 		return fmt.Errorf("cannot use the state folder %s: it is on %s, where locks of other machines mix in; it must be a local folder, for all users (GPUARD_STATE names it)", path, name)
 	}
+
 	return nil
 }
 

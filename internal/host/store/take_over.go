@@ -23,14 +23,17 @@ func (f *Folder) TakeOverLease(boot string, heir func([]job.Lease) (l *job.Lease
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.unlockFolder(root)
 	if err := checkUserKnown(f.ids); err != nil {
 		return nil, err
 	}
+
 	own, err := f.newReader().readAllEntries(root)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim: the leases cannot be read: %w", err)
 	}
+
 	uid := uint32(os.Geteuid())
 	l, take := heir(slices.DeleteFunc(liveLeases(own), func(l job.Lease) bool { return l.UID != uid || l.Unreadable }))
 	switch {
@@ -40,10 +43,12 @@ func (f *Folder) TakeOverLease(boot string, heir func([]job.Lease) (l *job.Lease
 		// Not later: after the folder lock is released, another process may take it over.
 		return nil, f.removeLease(root, *l, boot)
 	}
+
 	lock, err := f.replaceLock(root, *l)
 	if err != nil {
 		return nil, fmt.Errorf("cannot take over the lease %s: %w", l.ID, err)
 	}
+
 	return &Held{Lease: *l, Lock: lock}, nil
 }
 
@@ -53,24 +58,29 @@ func (f *Folder) replaceLock(root *sys.Dir, l job.Lease) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	fresh := newPrefix + l.ID + lockSuffix
+
 	// Left by a killed process.
 	_ = dir.Remove(fresh)
 	lock, err := createLock(dir, fresh, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	err = f.rewriteLease(root, l)
 	if err == nil {
 		// The old lock is still held.
 		err = dir.Rename(fresh, entryNameOf(&l)+lockSuffix)
 	}
+
 	if err != nil {
 		_ = dir.Remove(fresh)
 		_ = lock.Close()
 		return nil, err
 	}
+
 	return lock, nil
 }
 
@@ -82,9 +92,11 @@ func (f *Folder) KeepForNextStart(l job.Lease, until time.Time, gone func() bool
 		if gone() || l.Kept == nil {
 			return false
 		}
+
 		kept := *l.Kept
 		kept.Until = until
 		l.Ended, l.HeldBy, l.Kept = true, nil, &kept
+
 		return true
 	})
 }

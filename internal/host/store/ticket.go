@@ -53,9 +53,11 @@ func (f *Folder) Tickets() ([]job.Ticket, []Problem) {
 		defer root.Close() //nolint:errcheck // read only
 		all, problems, err = f.readTickets(root, maxListedTickets, nil)
 	}
+
 	if err != nil {
 		problems = append(problems, Problem{Path: f.Path, UID: uint32(os.Geteuid()), Text: "its tickets cannot be read completely: " + err.Error()})
 	}
+
 	return all, problems
 }
 
@@ -69,6 +71,7 @@ func (f *Folder) readTickets(root *sys.Dir, limit int, sweep func(uid uint32) bo
 		all = append(all, more...)
 		return err
 	})
+
 	return all, r.problems, err
 }
 
@@ -77,20 +80,24 @@ func (r *entryReader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.T
 	if err != nil {
 		return nil, err
 	}
+
 	sweep := r.sweep != nil && r.sweep(uid)
 	if sweep {
 		unlinkFiles(dir, files.waste...)
 	}
+
 	var tickets []job.Ticket
 	vain, seen := 0, map[string]bool{}
 	for _, name := range files.tickets {
 		if len(tickets) == limit || vain == maxVainReads {
 			break
 		}
+
 		t, err := r.readTicket(int(dir.Fd()), name, uid)
 		if err == nil && t != nil && files.renewed[name] {
 			err = r.readRenewal(int(dir.Fd()), dir.Name(), name, t)
 		}
+
 		switch {
 		case errors.Is(err, errFolderLock):
 			r.addProblem(dir.Name(), name+ticketSuffix, uid, "is the folder lock under a second name; everything in this folder is ignored")
@@ -109,8 +116,10 @@ func (r *entryReader) firstTickets(dir *os.File, uid uint32, limit int) ([]job.T
 			unlinkFiles(dir, name+ticketSuffix, name+devicesSuffix)
 			continue
 		}
+
 		vain++
 	}
+
 	return tickets, nil
 }
 
@@ -131,6 +140,7 @@ func (r *entryReader) listTicketFiles(dir *os.File, uid uint32) (ticketFiles, er
 	if err != nil && !errors.Is(err, io.EOF) {
 		return f, err
 	}
+
 	for _, n := range names {
 		name, suffix := n[:len(n)-len(filepath.Ext(n))], filepath.Ext(n)
 		switch {
@@ -144,15 +154,19 @@ func (r *entryReader) listTicketFiles(dir *os.File, uid uint32) (ticketFiles, er
 			r.addProblem(dir.Name(), n, uid, "is not a ticket and is ignored")
 		}
 	}
+
 	if len(names) == maxTicketNames {
 		r.problems = append(r.problems, Problem{Path: dir.Name(), UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", maxTicketNames)})
 	}
+
 	slices.Sort(f.tickets)
+
 	for name := range f.renewed {
 		if _, found := slices.BinarySearch(f.tickets, name); !found && len(names) < maxTicketNames {
 			f.waste = append(f.waste, name+devicesSuffix)
 		}
 	}
+
 	return f, nil
 }
 
@@ -173,35 +187,43 @@ func (r *entryReader) readTicket(dirFD int, name string, uid uint32) (*job.Ticke
 	if err != nil {
 		return nil, err
 	}
+
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close() //nolint:errcheck // read only
 	alive, err := isEntryLocked(fd)
 	if err != nil || !alive {
 		return nil, err
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
+
 	data, err := io.ReadAll(io.LimitReader(file, maxEntrySize+1))
 	if err == nil && len(data) > maxEntrySize {
 		err = fmt.Errorf("larger than %d KiB", maxEntrySize>>10)
 	}
+
 	t := job.Ticket{}
 	if err != nil {
 		return nil, err
 	}
+
 	err = json.Unmarshal(data, &t)
 
 	if err != nil {
 		return nil, err
 	}
+
 	err = checkTicket(&t, name[stampDigits+1:])
 
 	if err != nil {
 		return nil, err
 	}
+
 	t.UID, t.Arrival = uid, st.Ctim.Nano()
+
 	return &t, nil
 }
 
@@ -218,10 +240,12 @@ func checkTicket(t *job.Ticket, id string) error {
 	if len(t.Known) > maxDevicesRecorded {
 		return fmt.Errorf("it knows %d devices", len(t.Known))
 	}
+
 	for _, d := range slices.Concat(t.Devices, t.Known) {
 		if len(d) > maxDeviceIDLength {
 			return fmt.Errorf("names a device with more than %d characters", maxDeviceIDLength)
 		}
 	}
+
 	return nil
 }

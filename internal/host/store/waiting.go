@@ -42,27 +42,32 @@ func (f *Folder) QueueTicket(t job.Ticket) (*Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.unlockFolder(root)
 	uid := uint32(os.Geteuid())
 	name, err := f.ownFolderName(root, "tickets")
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := openOwnFolder(root, "tickets", name)
 	if err != nil {
 		return nil, err
 	}
+
 	pipes, err := explainOwnError(dir.Own(goneFolder, 0o755))
 	if err != nil {
 		_ = dir.Close()
 		return nil, err
 	}
+
 	t.UID = uid
 	w := &Waiting{Ticket: t, dir: dir, pipes: pipes, gone: map[string]bool{}}
 	if err := f.enqueueTicket(w); err != nil {
 		_ = w.Withdraw()
 		return nil, err
 	}
+
 	return w, nil
 }
 
@@ -75,6 +80,7 @@ func (f *Folder) enqueueTicket(w *Waiting) error {
 	if len(taken) >= maxTicketsPerUser {
 		return fmt.Errorf("cannot wait: %d commands of yours are waiting already, which is the limit; end some first (gpuard status)", len(taken))
 	}
+
 	w.Ticket.ID = newID(taken)
 	w.name = fmt.Sprintf("%0*x-%s", stampDigits, time.Now().UnixNano(), w.Ticket.ID)
 	if err := checkTicket(&w.Ticket, w.Ticket.ID); err != nil {
@@ -83,6 +89,7 @@ func (f *Folder) enqueueTicket(w *Waiting) error {
 	if err := w.writeTicket(); err != nil {
 		return fmt.Errorf("cannot write a ticket in %s: %w", w.dir.Name(), err)
 	}
+
 	return nil
 }
 
@@ -95,6 +102,7 @@ func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	unlinkFiles(dir, files.waste...)
 	taken := map[string]bool{}
 	for _, name := range files.tickets {
@@ -106,6 +114,7 @@ func (f *Folder) ownTickets(w *Waiting) (map[string]bool, error) {
 		}
 		taken[name[stampDigits+1:]] = true
 	}
+
 	return taken, sweepPipes(w.pipes.File, files.tickets)
 }
 
@@ -129,23 +138,29 @@ func (w *Waiting) writeTicket() error {
 	if len(content) >= maxEntrySize {
 		return fmt.Errorf("its content is larger than %d KiB", maxEntrySize>>10)
 	}
+
 	fresh := newPrefix + w.name + ticketSuffix
 	w.pipe, err = newPipe(w.pipes, w.name)
 	if err == nil {
 		w.lock, err = createLock(w.dir, fresh, append(content, '\n'))
 	}
+
 	if err == nil {
 		err = w.dir.Rename(fresh, w.name+ticketSuffix)
 	}
+
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(int(w.lock.Fd()), &st)
 	}
+
 	if err != nil {
 		_ = w.dir.Remove(fresh)
 		return err
 	}
+
 	w.Ticket.Arrival = st.Ctim.Nano()
+
 	return nil
 }
 
@@ -155,14 +170,17 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 	if err := dir.Mkfifo(name); err != nil {
 		return nil, err
 	}
+
 	fd, err := dir.Open(name, unix.O_RDWR)
 	if err != nil {
 		_ = dir.Remove(name)
 		return nil, err
 	}
+
 	// The pipes of one user share a limit of memory (pipe(7), pipe-user-pages-soft); nothing is ever written to this
 	// one.
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, os.Getpagesize())
+
 	return os.NewFile(uintptr(fd), name), nil
 }
 
@@ -171,14 +189,17 @@ func newPipe(dir *sys.Dir, name string) (*os.File, error) {
 func (w *Waiting) Withdraw() (err error) {
 	w.once.Do(func() {
 		err = w.dir.Remove(w.name + ticketSuffix)
+
 		// Ignored without a ticket.
 		_ = w.dir.Remove(w.name + devicesSuffix)
 		if perr := w.pipes.Remove(w.name); err == nil || errors.Is(err, unix.ENOENT) {
 			err = perr
 		}
+
 		if errors.Is(err, unix.ENOENT) {
 			err = nil
 		}
+
 		for _, file := range []*os.File{w.pipe, w.lock, w.pipes.File, w.dir.File} {
 			if file != nil {
 				_ = file.Close()
@@ -204,6 +225,7 @@ func (w *Waiting) WaitBehind(ctx context.Context, n int) error {
 		} else if err == nil {
 			n = 0
 		}
+
 		for _, file := range ahead {
 			_ = file.Close()
 		}
@@ -219,19 +241,24 @@ func (w *Waiting) openPipesAhead(n int) (pipes []*os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer dir.Close() //nolint:errcheck // read only
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
+
 	var before []string
+
 	for _, file := range names {
 		name, isTicket := strings.CutSuffix(file, ticketSuffix)
 		if isTicket && isTicketName(name) && name < w.name && !w.gone[name] {
 			before = append(before, name)
 		}
 	}
+
 	slices.Sort(before)
+
 	for _, name := range slices.Backward(before) {
 		if len(pipes) == n {
 			break
@@ -246,6 +273,7 @@ func (w *Waiting) openPipesAhead(n int) (pipes []*os.File, err error) {
 			pipes = append(pipes, pipe)
 		}
 	}
+
 	return pipes, nil
 }
 
@@ -255,11 +283,13 @@ func openPipe(dirFD int, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// poll does not report a writer that was gone before the open (Linux fs/pipe.c, pipe_poll); read returns 0 bytes.
 	if n, rerr := unix.Read(fd, make([]byte, 1)); n <= 0 && !errors.Is(rerr, unix.EAGAIN) {
 		_ = unix.Close(fd)
 		return nil, errors.New("no writer")
 	}
+
 	return os.NewFile(uintptr(fd), name), nil
 }
 

@@ -68,11 +68,13 @@ func (f *Folder) Watch() (*Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w (limit: sysctl fs.inotify.max_user_instances)", f.Path, err)
 	}
+
 	changed := make(chan struct{}, 1)
 	w := &Watcher{
 		Changed: changed, changed: changed, folder: f, inotify: inotify,
 		folders: map[int32]*watchedFolder{}, told: map[watchedFile]bool{}, asking: map[watchedFile]bool{},
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	err = w.watchTop(f.Path, "tickets", ticketSuffix)
@@ -81,11 +83,14 @@ func (f *Folder) Watch() (*Watcher, error) {
 			err = terr
 		}
 	}
+
 	if err != nil {
 		_ = w.closeLocked()
 		return nil, fmt.Errorf("cannot watch %s: %w", f.Path, err)
 	}
+
 	go w.readEvents()
+
 	return w, nil
 }
 
@@ -112,8 +117,10 @@ func (w *Watcher) Detach() *os.File {
 	if !w.closeAll() {
 		return nil
 	}
+
 	// Ends run.
 	_ = w.inotify.SetReadDeadline(time.Now())
+
 	return w.inotify.File
 }
 
@@ -122,13 +129,17 @@ func (w *Watcher) closeAll() bool {
 	if w.closed {
 		return false
 	}
+
 	w.closed = true
+
 	for _, d := range w.folders {
 		d.close()
 	}
+
 	if w.later != nil {
 		w.later.Stop()
 	}
+
 	return true
 }
 
@@ -145,20 +156,24 @@ func (w *Watcher) watchTop(root, sub, suffix string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close() //nolint:errcheck // read only
 	if err := w.addWatch(fd, &watchedFolder{path: path, suffix: suffix}, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ATTRIB); err != nil {
 		return err
 	}
+
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if err := w.watchUser(path, name, suffix); err != nil && (isLocalFault(err) || errors.Is(err, unix.ENOSPC)) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -168,16 +183,19 @@ func (w *Watcher) watchUser(top, name, suffix string) error {
 	if _, isUID := parseUIDName(name); !isUID && !isSpaceName(name) {
 		return nil
 	}
+
 	path := filepath.Join(top, name)
 	topFD, err := openIn(unix.AT_FDCWD, top, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
+
 	defer unix.Close(topFD) //nolint:errcheck // nothing was opened
 	fd, err := openIn(topFD, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
+
 	dir := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
@@ -185,12 +203,15 @@ func (w *Watcher) watchUser(top, name, suffix string) error {
 	if err == nil && !counts {
 		err = unix.EPERM
 	}
+
 	if err == nil {
 		err = w.addWatch(fd, &watchedFolder{dir: dir, path: path, uid: uid, suffix: suffix}, unix.IN_CLOSE_WRITE|unix.IN_DELETE)
 	}
+
 	if err != nil {
 		_ = dir.Close()
 	}
+
 	return err
 }
 
@@ -201,10 +222,13 @@ func (w *Watcher) addWatch(fd int, d *watchedFolder, events uint32) error {
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: d.path, Err: err}
 	}
+
 	if old := w.folders[number]; old != nil {
 		old.close()
 	}
+
 	w.folders[number] = d
+
 	return nil
 }
 
@@ -215,12 +239,15 @@ func (w *Watcher) readEvents() {
 		if err != nil {
 			return
 		}
+
 		w.mu.Lock()
+
 		for _, e := range events {
 			if !w.closed {
 				w.applyEvent(watchedFile{e.Watch, e.Name}, e.What)
 			}
 		}
+
 		w.mu.Unlock()
 	}
 }
@@ -298,8 +325,10 @@ func (w *Watcher) pollLock(e watchedFile, d *watchedFolder) {
 				w.notifySoon()
 			}
 			w.mu.Unlock()
+
 			return
 		}
+
 		w.mu.Unlock()
 	}
 }
@@ -310,6 +339,7 @@ func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
 	if err != nil {
 		return false
 	}
+
 	_ = raw.Control(func(dir uintptr) {
 		fd, err := f.newReader().openRegular(int(dir), name, &d.uid)
 		if err != nil {
@@ -319,6 +349,7 @@ func (d *watchedFolder) isFileLocked(f *Folder, name string) bool {
 		_ = unix.Close(fd)
 
 	})
+
 	return alive
 }
 

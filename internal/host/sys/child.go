@@ -24,11 +24,13 @@ func (p Process) AwaitEnd() (code int, signal string, err error) {
 		case errno != 0:
 			return 0, "", errno
 		}
+
 		// CLD_EXITED.
 		const exited = 1
 		if info.code == exited {
 			return int(info.status), "", nil
 		}
+
 		return -1, unix.SignalName(syscall.Signal(info.status)), nil
 	}
 }

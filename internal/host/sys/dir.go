@@ -27,15 +27,19 @@ func OpenAt(dirFD int, path string, flags int) (int, error) {
 		// The runtime would ask its poller for a folder that does not block.
 		flags |= unix.O_NONBLOCK
 	}
+
 	if goesUp(path) {
 		return -1, unix.EXDEV
 	}
+
 	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
 		Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
+
 	if !isUnsupported(err) {
 		return fd, err
 	}
+
 	return openAtParts(dirFD, path, flags)
 }
 
@@ -52,6 +56,7 @@ func openAtParts(dirFD int, path string, flags int) (int, error) {
 		// As openat2(2) says it.
 		return -1, unix.EXDEV
 	}
+
 	for i, part := range parts[:len(parts)-1] {
 		next, err := unix.Openat(dirFD, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if i > 0 {
@@ -62,10 +67,12 @@ func openAtParts(dirFD int, path string, flags int) (int, error) {
 		}
 		dirFD = next
 	}
+
 	fd, err := unix.Openat(dirFD, parts[len(parts)-1], flags, 0)
 	if len(parts) > 1 {
 		_ = unix.Close(dirFD)
 	}
+
 	return fd, err
 }
 
@@ -87,6 +94,7 @@ func (d *Dir) withFD(op, name string, f func(fd int) error) error {
 	if err != nil {
 		return &os.PathError{Op: op, Path: filepath.Join(d.Name(), name), Err: err}
 	}
+
 	return nil
 }
 
@@ -154,6 +162,7 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = file.Write(data)
 	if err == nil {
 		err = unix.Fchmod(int(file.Fd()), mode)
@@ -161,12 +170,15 @@ func (d *Dir) Write(name string, data []byte, mode uint32) error {
 			err = &os.PathError{Op: "chmod", Path: file.Name(), Err: err}
 		}
 	}
+
 	if cerr := file.Close(); err == nil {
 		err = cerr
 	}
+
 	if err != nil {
 		_ = d.Remove(name)
 	}
+
 	return err
 }
 
@@ -177,6 +189,7 @@ func (d *Dir) Replace(name string, data []byte, mode uint32) error {
 	if err != nil {
 		return err
 	}
+
 	err = d.Rename(fresh, name)
 	if err != nil {
 		_ = d.Remove(fresh)
@@ -239,9 +252,11 @@ func (d *Dir) Move(name string, to *Dir, as string) error {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 			err = unix.Renameat(fd, name, at, as)
 		}
+
 		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
 			err = unix.EEXIST
 		}
+
 		return err
 	})
 }
@@ -283,30 +298,37 @@ func (d *Dir) Own(name string, mode uint32) (*Dir, error) {
 		}
 		own, err = d.Dir(name)
 	}
+
 	if errors.Is(err, unix.EACCES) {
 		own, err = d.openUnreadable(name, mode)
 	}
+
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		if st, lerr := d.Lstat(name); lerr == nil {
 			err = &ForeignError{filepath.Join(d.Name(), name), st.Uid}
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	st, err := own.Status()
 	if err == nil && st.Uid != uint32(os.Geteuid()) {
 		err = &ForeignError{own.Name(), st.Uid}
 	}
+
 	// Also that of an older folder: a mkdir under a narrow umask that was killed before this left it unreadable for
 	// others.
 	if err == nil && st.Mode&0o7777 != mode {
 		err = own.SetMode(mode)
 	}
+
 	if err != nil {
 		_ = own.Close()
 		return nil, err
 	}
+
 	return own, nil
 }
 
@@ -317,6 +339,7 @@ func (d *Dir) openUnreadable(name string, mode uint32) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at := &Dir{os.NewFile(uintptr(fd), filepath.Join(d.Name(), name))} //nolint:gosec // a descriptor
 	defer at.Close()                                                   //nolint:errcheck // nothing was written
 	st, err := at.Status()
@@ -326,8 +349,10 @@ func (d *Dir) openUnreadable(name string, mode uint32) (*Dir, error) {
 	case st.Uid != uint32(os.Geteuid()):
 		return nil, &ForeignError{at.Name(), st.Uid}
 	}
+
 	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode); err != nil {
 		return nil, &os.PathError{Op: "chmod", Path: at.Name(), Err: err}
 	}
+
 	return at.Dir(".")
 }

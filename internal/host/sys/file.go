@@ -33,6 +33,7 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 	if strings.HasSuffix(path, "/") {
 		return nil, unix.EISDIR
 	}
+
 	follow := flags&(unix.O_EXCL|unix.O_NOFOLLOW) == 0
 	name, kind, err := w.resolveLeaf(follow)
 	if err != nil {
@@ -48,20 +49,24 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 		}
 		return newFile(fd, path)
 	}
+
 	fd, fresh, err := openLeaf(w.at, name, flags|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return nil, err
 	}
+
 	if !fresh {
 		err = w.checkWritable(fd, name)
 		if err == nil && flags&unix.O_TRUNC != 0 {
 			err = truncateFile(fd)
 		}
 	}
+
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
+
 	return newFile(fd, path)
 }
 
@@ -74,9 +79,11 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 				return "", 0, err
 			}
 		}
+
 		if len(w.rest) == 0 {
 			return ".", unix.S_IFDIR, nil
 		}
+
 		name = w.rest[0]
 		fd, st, err := openPath(w.at, name, unix.O_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
@@ -85,11 +92,13 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 		if err != nil {
 			return "", 0, err
 		}
+
 		kind = st.Mode & unix.S_IFMT
 		if kind != unix.S_IFLNK || !follow {
 			_ = unix.Close(fd)
 			return name, kind, nil
 		}
+
 		link, err := readTrustedLink(fd, filepath.Join(w.path, name), &st)
 		_ = unix.Close(fd)
 		if errors.Is(err, errMagic) {
@@ -98,6 +107,7 @@ func (w *pathWalker) resolveLeaf(follow bool) (name string, kind uint32, err err
 		if err != nil {
 			return "", 0, err
 		}
+
 		w.rest = nil
 		err = w.followLink(link)
 
@@ -134,6 +144,7 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(w.at, &dir)); err != nil {
 		return err
 	}
+
 	switch file.Mode & unix.S_IFMT {
 	case unix.S_IFCHR:
 		// Only root can make one.
@@ -146,6 +157,7 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 	if isTrusted(dir.Uid) && !canOthersWrite(w.path, &dir, w.shut.depth > 0) {
 		return nil
 	}
+
 	// Else a group shares its files.
 	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0
 	switch {
@@ -156,6 +168,7 @@ func (w *pathWalker) checkWritable(fd int, name string) error {
 	case file.Mode&unix.S_IFMT != unix.S_IFREG || file.Uid != uint32(os.Geteuid()) || keepsLinks(&dir) || linksProtected(): //nolint:gosec // a uid
 		return nil
 	}
+
 	return fmt.Errorf("%s may have been another name of any file of yours until a moment ago: others may write in its folder, and this machine lets them link your files; name a new file, or sysctl fs.protected_hardlinks=1", path)
 }
 
@@ -185,10 +198,12 @@ func newFile(fd int, path string) (*os.File, error) {
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		err = unix.SetNonblock(fd, false)
 	}
+
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}
+
 	return os.NewFile(uintptr(fd), path), nil //nolint:gosec // a descriptor
 }
 
@@ -200,11 +215,14 @@ func ResolvePath(path string) (string, error) {
 	if err == nil {
 		name, kind, err = w.resolveLeaf(true)
 	}
+
 	if err == nil && kind == 0 {
 		err = unix.ENOENT
 	}
+
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	return filepath.Join(w.path, name), nil
 }

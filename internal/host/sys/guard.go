@@ -22,14 +22,17 @@ func OpenOwnFolder(path string, mode uint32) (*Dir, error) {
 	if !filepath.IsAbs(path) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
 	}
+
 	shut := false
 	fd, err := walkPath(path, true, func(at string, st *unix.Stat_t, in bool) error {
 		shut = in
 		return checkTrustedFolder(at, st, in)
 	}, mode)
+
 	if err != nil {
 		return nil, err
 	}
+
 	dir := &Dir{os.NewFile(uintptr(fd), path)} //nolint:gosec // a descriptor
 	st, err := dir.Status()
 	switch {
@@ -39,10 +42,12 @@ func OpenOwnFolder(path string, mode uint32) (*Dir, error) {
 	case canOthersWrite(path, &st, shut):
 		err = fmt.Errorf("others may write in %s; chmod go-w %[1]s", path)
 	}
+
 	if err != nil {
 		_ = dir.Close()
 		return nil, err
 	}
+
 	return dir, nil
 }
 
@@ -87,9 +92,11 @@ func (s privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t
 	case s.depth > 0:
 		s.depth++
 	}
+
 	if s.depth == 0 && !own {
 		return privateDepth{}
 	}
+
 	mount, known := mountID(fd)
 	switch {
 	case !known:
@@ -99,6 +106,7 @@ func (s privateDepth) afterStep(name string, magic bool, fd int, st *unix.Stat_t
 	case mount != s.mount:
 		return privateDepth{}
 	}
+
 	return s
 }
 
@@ -124,6 +132,7 @@ func isPrivateGroup(uid, gid uint32) bool {
 		return false
 	}
 	groups, err := ReadSome("/etc/group", 16<<20)
+
 	return err == nil && isPrivateIn(string(users), string(groups), uid, gid)
 }
 
@@ -140,6 +149,7 @@ func isPrivateIn(users, groups string, uid, gid uint32) bool {
 		}
 		name = f[0]
 	}
+
 	found := false
 	for line := range strings.Lines(groups) {
 		f := strings.Split(strings.TrimSpace(line), ":")
@@ -151,5 +161,6 @@ func isPrivateIn(users, groups string, uid, gid uint32) bool {
 		}
 		found = true
 	}
+
 	return found && name != ""
 }

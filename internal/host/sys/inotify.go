@@ -36,10 +36,12 @@ func (n *Inotify) Add(path string, what uint32) (watch int32, err error) {
 	if err != nil {
 		return -1, err
 	}
+
 	number := -1
 	if cerr := raw.Control(func(fd uintptr) { number, err = unix.InotifyAddWatch(int(fd), path, what) }); cerr != nil {
 		err = cerr
 	}
+
 	return int32(number), err //nolint:gosec // inotify(7): it is an int
 }
 

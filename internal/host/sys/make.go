@@ -30,6 +30,7 @@ func (d *Dir) MakeAside() (*StagedFolder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &StagedFolder{Dir: dir, name: name, parent: d}, nil
 }
 
@@ -41,6 +42,7 @@ func (d *Dir) MakeFolder(name string, mode uint32) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // its mode is set
+
 	return dir.SetMode(mode)
 }
 
@@ -48,6 +50,7 @@ func (d *Dir) makeFolder(name string, mode uint32) (*Dir, error) {
 	if err := d.Mkdir(name, mode|0o700); err != nil {
 		return nil, err
 	}
+
 	dir, err := d.Dir(name)
 	if err == nil {
 		err = dir.checkFresh()
@@ -56,7 +59,9 @@ func (d *Dir) makeFolder(name string, mode uint32) (*Dir, error) {
 		}
 		_ = dir.Close()
 	}
+
 	_ = d.Rmdir(name)
+
 	return nil, err
 }
 
@@ -67,10 +72,12 @@ func (d *Dir) checkFresh() error {
 	if err != nil {
 		return err
 	}
+
 	_, err = d.Readdirnames(1)
 	if errors.Is(err, io.EOF) && st.Uid == uint32(os.Geteuid()) {
 		return nil
 	}
+
 	return fmt.Errorf("%s is not as it was made: %w", d.Name(), os.ErrExist)
 }
 
@@ -116,20 +123,25 @@ func Mkdir(path string, mode uint32) error {
 	if err != nil {
 		return err
 	}
+
 	defer parent.Close() //nolint:errcheck // nothing is written through it
+
 	switch _, err := parent.Lstat(filepath.Base(path)); {
 	case err == nil:
 		return &os.PathError{Op: "mkdir", Path: path, Err: unix.EEXIST}
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
+
 	aside, err := parent.MakeAside()
 	if err != nil {
 		return err
 	}
+
 	defer aside.Discard()
 	if err := aside.SetMode(mode); err != nil {
 		return err
 	}
+
 	return aside.Place(filepath.Base(path))
 }

@@ -27,11 +27,13 @@ func ProgramOutput(ctx context.Context, patience time.Duration, most int, env []
 	if input != nil {
 		cmd.Stdin = bytes.NewReader(input)
 	}
+
 	printed, said := &Bounded{Most: most}, &Bounded{Most: 64 << 10}
 	err = runInto(cmd, printed, said)
 	if ctx.Err() != nil {
 		return nil, "", ctx.Err()
 	}
+
 	return printed.Text.Bytes(), strings.TrimSpace(said.Text.String()), err
 }
 
@@ -42,16 +44,19 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 	if err != nil {
 		return err
 	}
+
 	defer out.close()
 	errs, err := readPipe(&cmd.Stderr, said)
 	if err != nil {
 		return err
 	}
+
 	defer errs.close()
 	err = cmd.Start()
 	if err != nil {
 		return err
 	}
+
 	_, _ = out.write.Close(), errs.write.Close()
 	go out.copyOutput()
 	go errs.copyOutput()
@@ -63,6 +68,7 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 	if err == nil && (printed.Full || said.Full) {
 		err = errTooMuch
 	}
+
 	return err
 }
 
@@ -81,6 +87,7 @@ func readPipe(output *io.Writer, to *Bounded) (*outputPipe, error) {
 		return nil, err
 	}
 	*output = write
+
 	return &outputPipe{read, write, to, make(chan struct{})}, nil
 }
 
@@ -100,12 +107,14 @@ func (s *outputPipe) readRest(end time.Time) {
 		return
 	case <-time.After(time.Until(end)):
 	}
+
 	_ = s.read.SetReadDeadline(time.Now())
 	<-s.over
 	conn, err := s.read.SyscallConn()
 	if err != nil {
 		return
 	}
+
 	_ = conn.Control(func(fd uintptr) {
 		// As much as a pipe has.
 		part := make([]byte, 64<<10)

@@ -54,8 +54,10 @@ func readProcess(pid int, shift time.Duration) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
+
 	p, ok := ParseProcess(string(stat))
 	p.PID, p.Start = pid, timens.Unshift(p.Start, shift)
+
 	return p, ok
 }
 
@@ -72,6 +74,7 @@ func ReadProcesses() map[int]Process {
 	if err != nil {
 		return all
 	}
+
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
@@ -80,6 +83,7 @@ func ReadProcesses() map[int]Process {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -90,21 +94,25 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	if open < 0 || end < open {
 		return p, false
 	}
+
 	// rest[0] is field 3.
 	rest := strings.Fields(stat[end+1:])
 	if len(rest) < 20 || len(rest[0]) != 1 || rest[0][0] > unicode.MaxASCII {
 		return p, false
 	}
+
 	ok = true
 	number := func(field int) uint64 {
 		n, err := strconv.ParseInt(rest[field-3], 10, 64)
 		ok = ok && err == nil && n >= 0
 		return uint64(n) //nolint:gosec // not negative where ok
 	}
+
 	p = Process{Name: stat[open+1 : end], State: rest[0][0], Parent: int(number(4)), Group: int(number(5)), Session: int(number(6)), CPU: number(14) + number(15), Start: number(22)} //nolint:gosec // PIDs are small
 	if tty, err := strconv.ParseInt(rest[7-3], 10, 64); err == nil {
 		p.Terminal = uint64(uint32(tty)) //nolint:gosec // the kernel prints 32 bits with a sign
 	}
+
 	p.Exits = number(9)&flagExiting != 0
 	if len(rest) > 49 {
 		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
@@ -113,6 +121,7 @@ func ParseProcess(stat string) (p Process, ok bool) {
 		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&flagKernelThread == 0 && !p.IsDead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
+
 	return p, ok
 }
 
@@ -123,10 +132,12 @@ func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 	if err != nil {
 		return err
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // it was for these signals alone
 	if !isProcess(fd, pid) || !sure() {
 		return errors.New("it is another one by now")
 	}
+
 	for i, sig := range signals {
 		err := unix.PidfdSendSignal(fd, sig, nil, 0)
 		if i > 0 && errors.Is(err, unix.ESRCH) {
@@ -137,6 +148,7 @@ func SendSignals(pid int, sure func() bool, signals ...unix.Signal) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -147,11 +159,13 @@ func isProcess(pidfd, pid int) bool {
 	if err != nil {
 		return false
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if number, found := strings.CutPrefix(line, "Pid:"); found {
 			return strings.TrimSpace(number) == strconv.Itoa(pid)
 		}
 	}
+
 	return false
 }
 

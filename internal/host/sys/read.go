@@ -14,6 +14,7 @@ func ReadSome(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
+
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 

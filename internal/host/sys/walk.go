@@ -24,16 +24,20 @@ func openFolder(path string, follow bool) (*Dir, error) {
 	if !follow && !filepath.IsAbs(path) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
 	}
+
 	path = filepath.Clean(path)
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
+
 	if errors.Is(err, unix.ELOOP) || isUnsupported(err) {
 		fd, err = walkPath(path, follow, nil, 0)
 	}
+
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
+
 	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
 }
 
@@ -48,6 +52,7 @@ func walkPath(path string, follow bool, judge judgeFunc, mode uint32) (int, erro
 		w.close()
 		return -1, err
 	}
+
 	return w.at, nil
 }
 
@@ -76,7 +81,9 @@ func startWalk(path string, judge judgeFunc, mode uint32) (*pathWalker, error) {
 	if filepath.IsAbs(path) {
 		from = "/"
 	}
+
 	_, err := w.openPart(from)
+
 	return w, err
 }
 
@@ -95,6 +102,7 @@ func (w *pathWalker) walkPart(follow bool) error {
 	case len(w.rest) == 0 && !follow:
 		return unix.ELOOP
 	}
+
 	return w.followLink(link)
 }
 
@@ -105,11 +113,14 @@ func (w *pathWalker) followLink(link string) error {
 		// path_resolution(7).
 		return unix.ELOOP
 	}
+
 	w.rest = append(pathParts(link), w.rest...)
 	if !filepath.IsAbs(link) {
 		return nil
 	}
+
 	_, err := w.openPart("/")
+
 	return err
 }
 
@@ -125,40 +136,50 @@ func (w *pathWalker) openPart(name string) (link string, err error) {
 	if name != "/" {
 		path = filepath.Join(w.path, name)
 	}
+
 	at := w.at
 	if at < 0 {
 		at = unix.AT_FDCWD
 	}
+
 	magic := false
 	fd, st, err := openPath(at, name, unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) && w.mode != 0 {
 		fd, st, err = w.makePart(name)
 	}
+
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		link, err = readTrustedLink(fd, path, &st)
 		_ = unix.Close(fd)
 		if !errors.Is(err, errMagic) {
 			return link, err
 		}
+
 		magic = true
 		fd, st, err = openPath(at, name, 0)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	w.shut = w.shut.afterStep(name, magic, fd, &st)
 	if w.judge != nil {
 		err = w.judge(path, &st, w.shut.depth > 0)
 	}
+
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		err = unix.ENOTDIR
 	}
+
 	if err != nil {
 		_ = unix.Close(fd)
 		return "", err
 	}
+
 	w.close()
 	w.at, w.path = fd, path
+
 	return "", nil
 }
 
@@ -182,13 +203,16 @@ func openPath(at int, name string, flags int) (fd int, st unix.Stat_t, err error
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		fd, err = openat(at, name, flags, 0)
 	}
+
 	if err != nil {
 		return -1, st, err
 	}
+
 	err = unix.Fstat(fd, &st)
 	if err != nil {
 		_ = unix.Close(fd)
 	}
+
 	return fd, st, err
 }
 
@@ -200,15 +224,18 @@ func readTrustedLink(fd int, path string, st *unix.Stat_t) (string, error) {
 	if !isTrusted(st.Uid) {
 		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the place itself", path, st.Uid)
 	}
+
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.PROC_SUPER_MAGIC {
 		return "", errMagic
 	}
+
 	said := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", said)
 	if err == nil && n == 0 {
 		err = unix.ENOENT
 	}
+
 	return string(said[:max(n, 0)]), err
 }
 

@@ -52,28 +52,35 @@ func (f *tailedFile) openAtLastLines(last int) {
 		}
 		f.at = size
 	}
+
 	if last <= 0 {
 		return
 	}
+
 	found := 0
 	if f.open != nil {
 		f.at, found = findLastLines(f.open, size, last)
 	}
+
 	if found >= last {
 		return
 	}
+
 	older := tailedFile{path: f.path}
 	if !older.openRegular(f.rotatedPath()) {
 		return
 	}
+
 	info, err := older.open.Stat()
 	if err == nil {
 		older.at, found = findLastLines(older.open, info.Size(), last-found)
 	}
+
 	if err != nil || found == 0 {
 		older.closeFile()
 		return
 	}
+
 	f.closeFile()
 	f.open, f.at, f.old = older.open, older.at, nil
 }
@@ -122,6 +129,7 @@ func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 			// The end of the last line.
 			part = part[:n-1]
 		}
+
 		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part, '\n') {
 			found++
 			if found == last {
@@ -129,11 +137,13 @@ func findLastLines(from *os.File, size int64, last int) (at int64, found int) {
 			}
 			part = part[:i]
 		}
+
 		end = begin
 	}
 	if size > 0 {
 		found++
 	}
+
 	return 0, found
 }
 
@@ -143,13 +153,16 @@ func (f *tailedFile) openRegular(path string) bool {
 	if err != nil {
 		return false
 	}
+
 	if info, err := opened.Stat(); err != nil || !info.Mode().IsRegular() {
 		_ = opened.Close()
 		return false
 	}
+
 	f.closeFile()
 	f.open, f.at, f.left = opened, 0, false
 	f.old, _ = os.Stat(f.rotatedPath())
+
 	return true
 }
 
@@ -175,6 +188,7 @@ func (f *tailedFile) readPart() bool {
 	n, _ := f.open.ReadAt(f.text[have:], f.at)
 	f.text = f.text[:have+n]
 	f.at += int64(n)
+
 	return n > 0
 }
 
@@ -184,11 +198,13 @@ func (f *tailedFile) followRotation() bool {
 	if err != nil {
 		return false
 	}
+
 	if mine.Size() < f.at {
 		// It was truncated.
 		f.at = 0
 		return true
 	}
+
 	named, err := os.Stat(f.path)
 	switch st, _ := mine.Sys().(*syscall.Stat_t); {
 	case err != nil && st != nil && st.Nlink == 0:
@@ -203,6 +219,7 @@ func (f *tailedFile) followRotation() bool {
 		f.left = true
 		return true
 	}
+
 	return f.openSuccessor(mine)
 }
 
@@ -212,13 +229,16 @@ func (f *tailedFile) openSuccessor(mine os.FileInfo) bool {
 	if !next.openRegular(f.path) {
 		return false
 	}
+
 	// The file at path is next if mine is PATH.1 now, or if PATH.1 has not changed: then mine was replaced. Otherwise
 	// there was more than one rotation, and the file that is PATH.1 now is next.
 	if between := next.old; between != nil && (mine == nil || !os.SameFile(between, mine)) && !f.isOldRotated(between) {
 		_ = next.openRegular(f.rotatedPath())
 	}
+
 	f.closeFile()
 	f.open, f.at, f.left, f.old = next.open, 0, false, next.old
+
 	return true
 }
 

@@ -65,7 +65,9 @@ func New() *Tail {
 		t.blind = true
 		return t
 	}
+
 	go t.readEvents()
+
 	return t
 }
 
@@ -91,10 +93,12 @@ func (t *Tail) addFileAt(path string, place func(f *tailedFile)) int {
 	t.mu.Lock()
 	t.files = append(t.files, f)
 	t.mu.Unlock()
+
 	// Before the file is read, so that no change in between is missed.
 	t.watchFolder(f)
 	place(f)
 	t.markFiles(func(other *tailedFile) bool { return other == f })
+
 	return f.number
 }
 
@@ -119,10 +123,12 @@ func (t *Tail) Now() (Line, bool) {
 				return line, true
 			}
 		}
+
 		t.now = t.popFile()
 		if t.now == nil {
 			return Line{}, false
 		}
+
 		t.watchFolder(t.now)
 		if t.now.readMore() {
 			// It may have more, after the other files.
@@ -162,6 +168,7 @@ func (t *Tail) Wait(ctx context.Context) error {
 	if t.blind {
 		later = time.After(pollInterval)
 	}
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -169,6 +176,7 @@ func (t *Tail) Wait(ctx context.Context) error {
 	case <-later:
 		t.RecheckFiles()
 	}
+
 	return nil
 }
 
@@ -178,8 +186,10 @@ func (t *Tail) popFile() *tailedFile {
 	if len(t.news) == 0 {
 		return nil
 	}
+
 	f := t.news[0]
 	t.news = t.news[1:]
+
 	return f
 }
 
@@ -196,6 +206,7 @@ func (t *Tail) markFiles(which func(*tailedFile) bool) {
 			}
 		}
 	}
+
 	if more {
 		t.signalWoken()
 	}
@@ -217,6 +228,7 @@ func (t *Tail) watchFolder(f *tailedFile) {
 	if done {
 		return
 	}
+
 	for {
 		folder := filepath.Dir(f.path)
 		missing := ""
@@ -225,6 +237,7 @@ func (t *Tail) watchFolder(f *tailedFile) {
 			missing, folder = folder, filepath.Dir(folder)
 			watch, err = t.inotify.Add(folder, changeEvents)
 		}
+
 		t.mu.Lock()
 		f.watch, f.deep = watch, err == nil && missing == ""
 		t.mu.Unlock()
@@ -232,6 +245,7 @@ func (t *Tail) watchFolder(f *tailedFile) {
 			t.blind = true
 			return
 		}
+
 		if missing == "" {
 			return
 		}
@@ -251,6 +265,7 @@ func (t *Tail) readEvents() {
 		if err != nil {
 			return
 		}
+
 		for _, e := range events {
 			t.markFiles(func(f *tailedFile) bool {
 				switch {

@@ -44,7 +44,9 @@ func Offset(proc string, clock Clock) (time.Duration, error) {
 	if errors.Is(err, os.ErrNotExist) || err == nil && own == firstTimeNamespace {
 		return 0, nil
 	}
+
 	children, cerr := os.Readlink(filepath.Join(proc, "self/ns/time_for_children"))
+
 	// The offsets of the children's namespace.
 	text, terr := os.ReadFile(filepath.Join(proc, "self/timens_offsets"))
 	switch err := errors.Join(err, cerr, terr); {
@@ -53,6 +55,7 @@ func Offset(proc string, clock Clock) (time.Duration, error) {
 	case own != children:
 		return 0, errors.New("cannot tell the time of this time namespace, which is not that of new processes: start gpuard in one (unshare --time --fork)")
 	}
+
 	return parseOffsets(string(text), clock)
 }
 
@@ -62,17 +65,20 @@ func parseOffsets(text string, clock Clock) (time.Duration, error) {
 		if len(f) != 3 || f[0] != string(clock) {
 			continue
 		}
+
 		seconds, err := strconv.ParseInt(f[1], 10, 64)
 		rest, nerr := strconv.ParseInt(f[2], 10, 64)
 		const most = int64(1<<62) / int64(time.Second)
 		if errors.Join(err, nerr) != nil || seconds > most || seconds < -most {
 			break
 		}
+
 		shift := time.Duration(seconds)*time.Second + time.Duration(rest)
 		if shift%Tick != 0 {
 			// The start of a process is cut to ticks after the shift: it could be one of two.
 			return 0, fmt.Errorf("cannot compare times of this time namespace, which is shifted by a part of %s", Tick)
 		}
+
 		return shift, nil
 	}
 	return 0, fmt.Errorf("cannot tell the time of this time namespace by its offsets %q", text)

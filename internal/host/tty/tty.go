@@ -64,24 +64,31 @@ func (b DevRoot) listTerminals() (paths []string) {
 func writeLine(path string, uid uint32, line string, wanted func(device uint64) bool) bool {
 	takes := func(st unix.Stat_t) bool {
 		major := unix.Major(st.Rdev)
+
 		// admin-guide/devices.txt of the kernel.
 		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == 4 || major >= 136 && major <= 143) &&
 			st.Uid == uid && st.Mode&unix.S_IWGRP != 0 && wanted(st.Rdev)
 	}
+
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil || !takes(st) {
 		return false
 	}
+
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
+
 	defer unix.Close(fd) //nolint:errcheck // nothing is kept back
+
 	// It may be another user's by now. With tostop, writing from the background would stop this process (termios(3)).
 	mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if unix.Fstat(fd, &st) != nil || !takes(st) || err != nil || mode.Lflag&unix.TOSTOP != 0 {
 		return false
 	}
+
 	n, err := unix.Write(fd, []byte("\r\n"+strings.TrimSpace(prose.Clean(line))+"\r\n"))
+
 	return err == nil && n > 0
 }

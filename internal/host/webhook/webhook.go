@@ -28,6 +28,7 @@ func Post(ctx context.Context, address string, body []byte) error {
 	if err != nil {
 		return errors.New("cannot post to the webhook: its address is none")
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "gpuard")
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -36,14 +37,18 @@ func Post(ctx context.Context, address string, body []byte) error {
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot post to the webhook at %s: %w", request.URL.Host, err)
 	}
+
 	defer answer.Body.Close() //nolint:errcheck // read only
+
 	// So that the connection can be used again.
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	if answer.StatusCode/100 != 2 {
 		return fmt.Errorf("cannot post to the webhook at %s: it answers %s", request.URL.Host, answer.Status)
 	}
+
 	return nil
 }

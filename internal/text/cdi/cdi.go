@@ -25,18 +25,22 @@ func ReadSpec(src []byte) (hostinfo.CDISpec, error) {
 	} else {
 		hosts, err = fromYAML(src, &spec)
 	}
+
 	if err == nil && (spec.Version == "" || spec.Kind == "") {
 		err = errors.New("it has no cdiVersion or no kind")
 	}
+
 	if err != nil {
 		return hostinfo.CDISpec{}, err
 	}
+
 	for _, host := range hosts {
 		if v, ok := driverOf(host); ok {
 			spec.Driver = v
 			break
 		}
 	}
+
 	return spec, nil
 }
 
@@ -57,20 +61,24 @@ func fromJSON(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 		} `json:"devices"`
 		Edits edits `json:"containerEdits"`
 	}
+
 	if err := json.Unmarshal(src, &file); err != nil {
 		return nil, err
 	}
+
 	spec.Version, spec.Kind = file.Version, file.Kind
 	all := []edits{file.Edits}
 	for _, d := range file.Devices {
 		spec.Devices = append(spec.Devices, d.Name)
 		all = append(all, d.Edits)
 	}
+
 	for _, e := range all {
 		for _, m := range e.Mounts {
 			hosts = append(hosts, m.HostPath)
 		}
 	}
+
 	return hosts, nil
 }
 
@@ -82,6 +90,7 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 	if len(docs) == 0 {
 		return nil, errors.New("it is empty")
 	}
+
 	top := docs[0]
 	spec.Version, spec.Kind = scalarText(top.Find("cdiVersion")), scalarText(top.Find("kind"))
 	all := []*yamltree.Node{top.Find("containerEdits", "mounts")}
@@ -91,6 +100,7 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 			all = append(all, d.Find("containerEdits", "mounts"))
 		}
 	}
+
 	for _, mounts := range all {
 		if mounts == nil {
 			continue
@@ -99,6 +109,7 @@ func fromYAML(src []byte, spec *hostinfo.CDISpec) (hosts []string, err error) {
 			hosts = append(hosts, scalarText(m.Find("hostPath")))
 		}
 	}
+
 	return hosts, nil
 }
 
@@ -118,6 +129,7 @@ func driverOf(host string) (string, bool) {
 		digits := func(s string) bool {
 			return s != "" && len(s) <= 6 && strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
 		}
+
 		// Drivers have numbers of three digits; libcuda.so.1.1 is what boards with their own GPU and Windows' subsystem
 		// have.
 		if ok && len(parts[0]) >= 3 && len(parts) >= 2 && len(parts) <= 3 && !slices.ContainsFunc(parts, func(p string) bool { return !digits(p) }) {

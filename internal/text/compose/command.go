@@ -16,6 +16,7 @@ func (r *reader) readCommands(n *yamltree.Node) {
 	if len(entry) == 0 && len(command) > 0 && strings.HasPrefix(command[0].Text, "-") {
 		entry = imageCommand(n.Find("image"))
 	}
+
 	whole := append(append([]lint.Word{}, entry...), command...)
 	joined := lint.Step{Do: lint.Command, Words: whole, In: r.name}
 	if _, script := lint.ShellText(joined); script || len(entry) > 0 && len(command) > 0 && isArgument(command[0]) {
@@ -24,6 +25,7 @@ func (r *reader) readCommands(n *yamltree.Node) {
 		r.addCommand(entry)
 		r.addCommand(command)
 	}
+
 	if test := n.Find("healthcheck", "test"); test != nil && len(test.Items) > 1 {
 		switch test.Items[0].Text {
 		case "CMD":
@@ -73,6 +75,7 @@ func commandWords(n *yamltree.Node) []lint.Word {
 	if n == nil {
 		return nil
 	}
+
 	if n.Kind == yamltree.List {
 		var list []lint.Word
 		for _, item := range n.Items {
@@ -83,10 +86,13 @@ func commandWords(n *yamltree.Node) []lint.Word {
 		}
 		return list
 	}
+
 	if n.Kind != yamltree.Scalar || n.Null {
 		return nil
 	}
+
 	text, at, indent := n.ScriptText()
+
 	return splitCommand(text, at, indent)
 }
 
@@ -101,6 +107,7 @@ func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 		}
 		return lint.Place{Line: line, Column: column}
 	}
+
 	var word strings.Builder
 	var begin lint.Place
 	in, from, quote := false, 0, byte(0)
@@ -119,6 +126,7 @@ func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 		word.Reset()
 		in = false
 	}
+
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {
@@ -150,6 +158,8 @@ func splitCommand(text string, at lint.Place, indent int) []lint.Word {
 			column++
 		}
 	}
+
 	end(len(text))
+
 	return list
 }

@@ -22,6 +22,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if err != nil {
 		return f, err
 	}
+
 	for _, doc := range docs {
 		for _, s := range doc.Find("services").Entries() {
 			r := reader{name: s.Key.Text}
@@ -32,6 +33,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			}
 		}
 	}
+
 	return f, nil
 }
 
@@ -71,19 +73,23 @@ func (r *reader) readEnvironment(n *yamltree.Node) {
 			// A shape that Compose refuses.
 			continue
 		}
+
 		s.Value = interpolateValue(p.Value.Value())
 		if p.Value.Null {
 			s.Value = lint.Value{At: p.Value.At}
 		}
+
 		r.steps = append(r.steps, s)
 	}
 	if n == nil {
 		return
 	}
+
 	for i, item := range n.Items {
 		if item.Kind != yamltree.Scalar {
 			continue
 		}
+
 		s := lint.Step{At: item.At, Do: lint.Set, In: r.name, How: "environment", Exported: true}
 		name, value, given := strings.Cut(item.Text, "=")
 		s.Name = name
@@ -95,6 +101,7 @@ func (r *reader) readEnvironment(n *yamltree.Node) {
 				s.How = "environment, cut"
 			}
 		}
+
 		r.steps = append(r.steps, s)
 	}
 }
@@ -107,8 +114,10 @@ func restOfScalar(n *yamltree.Node, from int, text string) lint.Value {
 	if indent < 0 || at.Line != at.EndLine {
 		return v
 	}
+
 	v.At, v.Raw = at, text
 	v.At.Column += from
+
 	return v
 }
 
@@ -121,6 +130,7 @@ func interpolateValue(v lint.Value) lint.Value {
 		return v
 	}
 	v.Text = strings.ReplaceAll(v.Text, "$$", "$")
+
 	return v
 }
 

@@ -17,6 +17,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if err != nil {
 		return f, err
 	}
+
 	for _, doc := range docs {
 		if list := doc.Find("dependencies"); list != nil {
 			f.Steps = append(f.Steps, packageSteps("dependencies", list)...)
@@ -33,6 +34,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			f.Steps = append(f.Steps, s)
 		}
 	}
+
 	return f, nil
 }
 

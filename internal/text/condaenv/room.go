@@ -28,20 +28,25 @@ func FindRoom(src []byte, name string) (Room, error) {
 	if docs[0].Pairs[0].Key.At.Column != 1 {
 		return Room{}, errors.New("its keys do not begin in the first column")
 	}
+
 	for line := range strings.Lines(string(src)) {
 		if strings.TrimSpace(line) == "..." {
 			return Room{}, errors.New("it has a line that ends the document")
 		}
 	}
+
 	var at *yamltree.Pair
+
 	for i, p := range docs[0].Pairs {
 		if p.Key.Text == "variables" {
 			at = &docs[0].Pairs[i]
 		}
 	}
+
 	if at == nil {
 		return Room{Alone: true, Indent: "  "}, nil
 	}
+
 	room := Room{Line: at.Key.At.Line + 1, Indent: "  "}
 	switch v := at.Value; {
 	case v == nil || v.Kind == yamltree.Scalar && v.Null && v.Raw == "":
@@ -52,5 +57,6 @@ func FindRoom(src []byte, name string) (Room, error) {
 	default:
 		room.Indent = strings.Repeat(" ", v.Pairs[0].Key.At.Column-1)
 	}
+
 	return room, nil
 }

@@ -39,6 +39,7 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 	if root == nil {
 		return nil, nil
 	}
+
 	said := false
 	for _, p := range root.Pairs {
 		said = said || slices.Contains(ProjectKeys(), p.Key.Text)
@@ -46,6 +47,7 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 			// Which is a mistake of any key.
 			continue
 		}
+
 		switch p.Key.Text {
 		case "rules":
 			r.readRules(p.Value)
@@ -53,9 +55,11 @@ func ReadProject(data []byte, path string) (*policy.File, []diagnostic.One) {
 			r.readDefaults(p.Value)
 		}
 	}
+
 	if !said {
 		return nil, nil
 	}
+
 	return r.file, r.Mistakes
 }
 
@@ -99,14 +103,17 @@ func (r *reader) knownEntries(n *yamltree.Node, table []yamltree.Key, where, of 
 		for _, k := range table {
 			names = append(names, k.Name)
 		}
+
 		if _, here := yamltree.FindKey(table, "expect"); here && key.Text == "time" {
 			r.Wrong(key.At, "unknown key %q%s; write timeout for a limit, or expect for an estimate", key.Text, of)
 			return
 		}
+
 		if meant := suggest.ClosestWord(key.Text, names); meant != "" {
 			r.Wrong(key.At, "unknown key %q%s; did you mean %s?", key.Text, of, meant)
 			return
 		}
+
 		r.Wrong(key.At, "unknown key %q%s; there are %s", key.Text, of, strings.Join(names, ", "))
 	})
 }
@@ -122,6 +129,7 @@ func (r *reader) reportUnreachable(rules []policy.Rule) {
 	if i < 0 {
 		return
 	}
+
 	for _, late := range rules[i+1:] {
 		if !slices.ContainsFunc(append(slices.Clone(late.Users), late.Groups...), func(name string) bool { return name == "root" || name == "0" }) {
 			r.Wrong(source.Place{Line: late.At.Line, Column: late.At.Column}, "this rule never counts: the one of line %d is for all users, and the first that names you counts; put that one last", rules[i].At.Line)

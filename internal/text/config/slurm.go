@@ -13,6 +13,7 @@ func (r *reader) readSlurm(n *yamltree.Node) {
 	const of = " of slurm"
 	plain := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 	r.file.Slurm.Types, r.file.Slurm.Features = map[string]string{}, map[string]gpu.Bytes{}
+
 	for _, e := range r.knownEntries(n, r.keys.Slurm, "slurm", of) {
 		if e.Value.Kind != yamltree.Map {
 			r.Wrong(e.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", e.Key.Name, of, e.Key.Sample)

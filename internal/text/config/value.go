@@ -24,12 +24,15 @@ func (r *reader) readRules(n *yamltree.Node) {
 		r.Wrong(n.At, "rules has %d of them, at most %d are possible", len(n.Items), most)
 		return
 	}
+
 	for i, item := range n.Items {
 		r.file.Rules = append(r.file.Rules, r.readRule(item, i+1))
 	}
+
 	if len(n.Items) == 0 {
 		r.Wrong(n.At, "rules is an empty list; leave it out")
 	}
+
 	r.reportUnreachable(r.file.Rules)
 }
 
@@ -64,6 +67,7 @@ func (r *reader) readRule(n *yamltree.Node, number int) policy.Rule {
 			rule.Time, _ = r.readDuration(e, of)
 		}
 	}
+
 	return rule
 }
 
@@ -98,6 +102,7 @@ func (r *reader) readWatch(p yamltree.Entry) {
 		r.Wrong(p.At, "watch is only for the file of the machine, /etc/gpuard/config.yaml; leave it out")
 		return
 	}
+
 	for _, e := range r.knownEntries(p.Value, r.keys.Watch, "watch", of) {
 		switch e.Key.Name {
 		case "webhook":
@@ -127,6 +132,7 @@ func (r *reader) readDefaults(n *yamltree.Node) {
 		if !set {
 			continue
 		}
+
 		switch e.Key.Takes {
 		case yamltree.Number:
 			r.readNumber(e, of)
@@ -137,6 +143,7 @@ func (r *reader) readDefaults(n *yamltree.Node) {
 		case yamltree.Text:
 			r.CheckOneOf(e.Key, value, e.Value.At, of)
 		}
+
 		if len(r.Mistakes) == before {
 			r.file.Defaults = append(r.file.Defaults, policy.Default{Flag: e.Key.Flag, Value: value, At: r.placeInFile(e.Value.At)})
 		}
@@ -148,10 +155,12 @@ func (r *reader) readNumber(e yamltree.Entry, of string) (int, bool) {
 	if !ok {
 		return 0, false
 	}
+
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		r.Wrong(e.Value.At, "%s%s is %q; write a whole number, such as %[1]s: %[4]s", e.Key.Name, of, text, e.Key.Sample)
 	}
+
 	return int(n), err == nil
 }
 
@@ -161,11 +170,13 @@ func (r *reader) readSize(e yamltree.Entry, of string, least gpu.Bytes) (gpu.Byt
 	if !ok {
 		return 0, false
 	}
+
 	size, err := gpu.ParseBytes(text)
 	if err != nil || size < least || size > 0 && size < gpu.MiB {
 		r.Wrong(e.Value.At, "%s%s is %q; write a number and a unit, such as %[1]s: %[4]s", e.Key.Name, of, text, e.Key.Sample)
 		return 0, false
 	}
+
 	return size, true
 }
 
@@ -174,10 +185,12 @@ func (r *reader) readDuration(e yamltree.Entry, of string) (time.Duration, bool)
 	if !ok {
 		return 0, false
 	}
+
 	d, err := job.ParseTime(text)
 	if err != nil {
 		r.Wrong(e.Value.At, "%s%s is %q: %v", e.Key.Name, of, text, err)
 	}
+
 	return d, err == nil
 }
 

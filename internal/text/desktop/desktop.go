@@ -17,6 +17,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the desktop entry: it is no text")
 	}
+
 	group := ""
 	for n, line := range strings.Split(string(src), "\n") {
 		body := strings.TrimPrefix(strings.TrimRight(line, "\r"), "\ufeff")
@@ -33,10 +34,12 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			if !found || strings.TrimSpace(key) != "Exec" {
 				continue
 			}
+
 			words := splitExec(unescapeValue(value, n+1, mark+len(key)+2))
 			if len(words) == 0 {
 				continue
 			}
+
 			s := lint.Step{Do: lint.Command, Name: "Exec", Words: words, In: group}
 			s.At = lint.Place{Line: n + 1, Column: mark + len(body) - len(start) + 1, EndLine: n + 1, EndColumn: mark + len(strings.TrimRight(body, " \t")) + 1}
 			f.Steps = append(f.Steps, s)
@@ -45,6 +48,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			}
 		}
 	}
+
 	return f, nil
 }
 
@@ -83,15 +87,18 @@ func splitExec(all []char) []lint.Word {
 		for at < len(all) && isBlank(all[at].byte) {
 			at++
 		}
+
 		if at >= len(all) {
 			return words
 		}
+
 		begin, quote := at, byte(0)
 		var out, raw strings.Builder
 		known := true
 		for ; at < len(all) && (quote != 0 || !isBlank(all[at].byte)); at++ {
 			c := all[at]
 			raw.WriteString(c.raw)
+
 			switch {
 			case c.byte == '\\' && quote != '\'' && at+1 < len(all) && (quote == 0 || strings.IndexByte("\"`$\\", all[at+1].byte) >= 0):
 				at++
@@ -111,6 +118,7 @@ func splitExec(all []char) []lint.Word {
 				out.WriteByte(c.byte)
 			}
 		}
+
 		last := all[at-1]
 		words = append(words, lint.Word{Text: out.String(), Known: known, Raw: raw.String(),
 			At: lint.Place{Line: last.line, Column: all[begin].from, EndLine: last.line, EndColumn: last.to}})

@@ -22,6 +22,7 @@ func Rewrite(src []byte, change func(group, key, value string) (string, bool)) (
 	if bytes.IndexByte(src, 0) >= 0 || !utf8.Valid(src) {
 		return nil, errors.New("it is no text in UTF-8")
 	}
+
 	var out strings.Builder
 	group := ""
 	for line := range strings.Lines(string(src)) {
@@ -45,6 +46,7 @@ func Rewrite(src []byte, change func(group, key, value string) (string, bool)) (
 		}
 		out.WriteString(line)
 	}
+
 	return []byte(out.String()), nil
 }
 
@@ -56,10 +58,12 @@ func PrefixExec(value string, words, more []string) string {
 	for _, w := range words {
 		parts = append(parts, QuoteWord(w))
 	}
+
 	written := make([]string, len(more))
 	for i, w := range more {
 		written[i] = QuoteWord(w)
 	}
+
 	at := len(value)
 	for _, w := range splitExec(all) {
 		if slices.Contains([]string{"%f", "%F", "%u", "%U"}, w.Raw) {
@@ -67,11 +71,13 @@ func PrefixExec(value string, words, more []string) string {
 			break
 		}
 	}
+
 	for _, part := range []string{strings.TrimRight(value[:at], " \t"), strings.Join(written, " "), value[at:]} {
 		if part != "" {
 			parts = append(parts, part)
 		}
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -83,6 +89,7 @@ func WithoutLists(value string) (out string, dropped []string) {
 	for i, w := range words {
 		texts[i] = w.Text
 	}
+
 	gone := launchers.WordsOfLists(texts)
 	at := 0
 	for i, w := range words {
@@ -90,14 +97,17 @@ func WithoutLists(value string) (out string, dropped []string) {
 			if strings.Contains(texts[i], "=") {
 				dropped = append(dropped, texts[i])
 			}
+
 			from, to := w.At.Column-1, len(value)
 			if i+1 < len(words) {
 				to = words[i+1].At.Column - 1
 			}
+
 			out += value[at:from]
 			at = to
 		}
 	}
+
 	return out + value[at:], dropped
 }
 

@@ -22,7 +22,9 @@ func ReadSteps(file string, src []byte) (lint.File, error) {
 	if err := r.eachInstruction(r.readInstruction); err != nil && !slices.ContainsFunc(r.steps, func(s lint.Step) bool { return s.Name != "FROM" }) {
 		return f, fmt.Errorf("cannot read the Dockerfile: %w", err)
 	}
+
 	f.Steps, f.Unread = r.steps, r.unread
+
 	return f, nil
 }
 
@@ -83,6 +85,7 @@ func (r *reader) readFrom(i instruction) {
 		name := i.skipBlank(asEnd)
 		r.stage = strings.ToLower(i.text[name:i.wordEnd(name)])
 	}
+
 	image := i.text[i.args:end]
 	r.steps = append(r.steps, lint.Step{At: i.wholePlace(), Do: lint.Setting, Name: "FROM", In: r.stage,
 		Value: lint.Value{Text: image, Known: !strings.Contains(image, "$"), At: i.placeOf(i.args, end), Raw: image}})
@@ -117,13 +120,16 @@ func (r *reader) readProgram(i instruction) {
 		r.addCommand(i, words)
 		return
 	}
+
 	if !r.shell || i.args >= len(i.text) {
 		return
 	}
+
 	text, at, ok := r.scriptText(i)
 	if !ok {
 		return
 	}
+
 	r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, Value: lint.Value{Text: text, Known: true, At: at, Raw: text}, In: r.stage, Maybe: i.maybe})
 }
 
@@ -151,18 +157,24 @@ func (r *reader) scriptText(i instruction) (string, lint.Place, bool) {
 			return "", at, false
 		}
 		end := len(content) - 1
+
 		return strings.Join(content, "\n") + "\n", lint.Place{Line: i.head + 1, Column: 1, EndLine: i.last - 1, EndColumn: len(content[end]) + 1}, true
 	}
+
 	for n := first; n <= i.head && n <= len(r.lines); n++ {
 		lines = append(lines, r.shellLine(r.lines[n-1], n > first, n < i.head))
 	}
+
 	if i.docs > 0 {
 		lines = append(lines, r.lines[i.head:i.last]...)
 	}
+
 	if len(lines) == 0 || at.Column > len(lines[0])+1 {
 		return "", at, false
 	}
+
 	lines[0] = lines[0][at.Column-1:]
+
 	return strings.Join(lines, "\n"), at, true
 }
 
@@ -173,11 +185,13 @@ func (r *reader) shellLine(line string, inside, more bool) string {
 	if inside && (kept == "" || kept[0] == '#') {
 		return strings.Repeat(" ", max(len(line)-1, 0)) + `\`
 	}
+
 	if more {
 		bare := strings.TrimRight(line, " \t")
 		if n := len(bare) - 1; n >= 0 && bare[n] == r.escape {
 			return bare[:n] + strings.Repeat(" ", len(line)-len(bare)) + `\`
 		}
 	}
+
 	return line
 }

@@ -30,6 +30,7 @@ type spot struct{ line, column int }
 func (r *reader) joinLines(start int) instruction {
 	var i instruction
 	var text strings.Builder
+
 	for n := start; n >= 1 && n <= len(r.lines); n++ {
 		line := strings.TrimRight(r.lines[n-1], "\r")
 		i.head = n
@@ -37,25 +38,31 @@ func (r *reader) joinLines(start int) instruction {
 		if n > start && (kept == "" || kept[0] == '#') {
 			continue
 		}
+
 		from := 0
 		if n == start {
 			line = strings.TrimPrefix(line, "\ufeff")
 			from = len(r.lines[n-1]) - len(strings.TrimPrefix(r.lines[n-1], "\ufeff"))
 		}
+
 		body, more := r.cutContinuation(line)
 		for c := range len(body) {
 			i.spots = append(i.spots, spot{n, from + c + 1})
 		}
+
 		text.WriteString(body)
 		if !more {
 			i.spots = append(i.spots, spot{n, from + len(body) + 1})
 			break
 		}
 	}
+
 	i.text = text.String()
+
 	for len(i.spots) <= len(i.text) {
 		i.spots = append(i.spots, spot{i.head, 1})
 	}
+
 	return i
 }
 
@@ -67,6 +74,7 @@ func (r *reader) cutContinuation(line string) (body string, more bool) {
 	if n < 0 || bare[n] != r.escape || n > 0 && bare[n-1] == r.escape {
 		return line, false
 	}
+
 	return bare[:n], true
 }
 
@@ -101,6 +109,7 @@ func (i *instruction) enterArguments() string {
 	at := i.skipBlank(0)
 	end := i.wordEnd(at)
 	i.args = i.skipFlags(i.skipBlank(end))
+
 	return strings.ToUpper(i.text[at:end])
 }
 
@@ -161,10 +170,12 @@ func (i *instruction) unquoteValue(from, to int, escape byte) lint.Value {
 			out.WriteByte(c)
 		}
 	}
+
 	v.Text = out.String()
 	if !v.Known {
 		v.Text = v.Raw
 	}
+
 	return v
 }
 
@@ -174,6 +185,7 @@ func (i *instruction) execWords() ([]lint.Word, bool) {
 	if i.args >= len(i.text) || i.text[i.args] != '[' || json.Unmarshal([]byte(i.text[i.args:]), &list) != nil {
 		return nil, false
 	}
+
 	var words []lint.Word
 	at := i.args
 	for _, text := range list {
@@ -182,15 +194,18 @@ func (i *instruction) execWords() ([]lint.Word, bool) {
 			// Null, which Docker refuses.
 			return nil, false
 		}
+
 		begin += at
 		for at = begin + 1; i.text[at] != '"'; at++ {
 			if i.text[at] == '\\' {
 				at++
 			}
 		}
+
 		at++
 		words = append(words, lint.Word{Text: text, Known: true, At: i.placeOf(begin, at), Raw: i.text[begin:at]})
 	}
+
 	return words, true
 }
 

@@ -19,23 +19,29 @@ func (r *reader) eachInstruction(each func(instruction)) error {
 		// After the last newline.
 		count--
 	}
+
 	if err := r.readDirectives(r.lines[:count]); err != nil {
 		return err
 	}
+
 	found := false
 	var fault error
+
 	for n := 1; n <= count; n++ {
 		line := r.lines[n-1]
 		if n == 1 {
 			line = strings.TrimPrefix(line, "\ufeff")
 		}
+
 		line = strings.TrimLeftFunc(line, unicode.IsSpace)
 		if line == "" || line[0] == '#' {
 			continue
 		}
+
 		i := r.joinLines(n)
 		refused := r.checkSyntax(i)
 		i.last = min(i.head, count)
+
 		for _, doc := range i.hereDocuments() {
 			end := i.last + 1
 			for ; end <= count && !doc.isEnd(r.lines[end-1]); end++ {
@@ -47,20 +53,25 @@ func (r *reader) eachInstruction(each func(instruction)) error {
 			}
 			i.last, i.docs = end, i.docs+1
 		}
+
 		found = true
 		if refused != nil {
 			fault = cmp.Or(fault, fmt.Errorf("line %d: %w", n, refused))
 		}
+
 		if refused != nil && !i.isAssignment() {
 			r.unread += i.last - n + 1
 		} else {
 			each(i)
 		}
+
 		n = i.last
 	}
+
 	if !found {
 		return errors.New("there is no instruction in it")
 	}
+
 	return fault
 }
 
@@ -81,6 +92,7 @@ func (r *reader) readDirectives(lines []string) error {
 		if found == nil {
 			return nil
 		}
+
 		switch name := strings.ToLower(found[1]); {
 		case name != "syntax" && name != "check" && name != "escape":
 			return nil
@@ -95,6 +107,7 @@ func (r *reader) readDirectives(lines []string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -113,16 +126,19 @@ func (r *reader) checkSyntax(i instruction) error {
 	default:
 		return nil
 	}
+
 	var list []any
 	if strings.HasPrefix(i.text[i.args:], "[") {
 		// What is no JSON is for a shell.
 		_ = json.Unmarshal([]byte(i.text[i.args:]), &list)
 	}
+
 	for _, item := range list {
 		if _, is := item.(string); !is {
 			return fmt.Errorf("the list of %s must have strings only", name)
 		}
 	}
+
 	return nil
 }
 
@@ -131,6 +147,7 @@ func (r *reader) checkPairs(i instruction, name string) error {
 	for at := i.args; at < len(i.text); {
 		end := i.quotedWordEnd(at, r.escape)
 		next := i.skipBlank(end)
+
 		switch {
 		case strings.Contains(i.text[at:end], "="):
 		case at > i.args:
@@ -165,6 +182,7 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 	if !strings.Contains(i.text, "<<") {
 		return nil
 	}
+
 	switch i.enterArguments() {
 	case "ONBUILD":
 		i.dropBefore(i.args)
@@ -173,20 +191,24 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 	default:
 		return nil
 	}
+
 	if _, exec := i.execWords(); exec {
 		return nil
 	}
+
 	for at := i.args; at < len(i.text); {
 		end := i.quotedWordEnd(at, '\\')
 		for strings.HasSuffix(i.text[at:end], "<<") && end < len(i.text) {
 			// Blanks may follow it.
 			end = i.quotedWordEnd(i.skipBlank(end), '\\')
 		}
+
 		word, closed := unquoteWord(i.text[at:end])
 		if !closed {
 			// Docker gives up on the words of such a line.
 			return nil
 		}
+
 		raw, is := strings.CutPrefix(strings.TrimLeft(i.text[at:end], "0123456789"), "<<")
 		raw = strings.TrimLeft(strings.TrimPrefix(raw, "-"), " \t")
 		if is && raw != "" && !strings.Contains(raw, "<") {
@@ -197,8 +219,10 @@ func (i instruction) hereDocuments() (docs []hereDocument) {
 				docs = append(docs, hereDocument{word, chomp})
 			}
 		}
+
 		at = i.skipBlank(end)
 	}
+
 	return docs
 }
 
@@ -220,5 +244,6 @@ func unquoteWord(word string) (text string, closed bool) {
 			out.WriteByte(c)
 		}
 	}
+
 	return out.String(), quote == 0
 }

@@ -23,9 +23,11 @@ func ReadVariables(data []byte, file string) ([]service.Pair, error) {
 		name:    regexp.MustCompile(`^(export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(=)?`),
 		comment: regexp.MustCompile(`[ \t]+#`),
 		filled:  regexp.MustCompile(`\$(\{[^}]*\}?|[A-Za-z_][A-Za-z0-9_]*)`)}
+
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		return nil, fmt.Errorf("cannot read %s: it is not a text file", file)
 	}
+
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	for r.rest = strings.ReplaceAll(string(data), "\r\n", "\n"); r.rest != ""; {
 		r.line++
@@ -37,6 +39,7 @@ func ReadVariables(data []byte, file string) ([]service.Pair, error) {
 			return nil, err
 		}
 	}
+
 	return r.out, nil
 }
 
@@ -70,11 +73,14 @@ func (r *reader) readVariable(text string) error {
 	case m[3] == "":
 		return r.errorAt(r.line, "%s has no value; write %s=VALUE, or leave it out for that of gpuard up", m[2], m[2])
 	}
+
 	value, err := r.readValue(strings.TrimLeft(text[len(m[0]):], " \t"))
 	if err != nil {
 		return err
 	}
+
 	r.out = append(r.out, service.Pair{Name: m[2], Value: value})
+
 	return nil
 }
 
@@ -114,9 +120,11 @@ func (r *reader) readQuoted(quote byte, text string) (string, error) {
 				out.WriteByte(c)
 			}
 		}
+
 		if r.rest == "" {
 			return "", r.errorAt(begin, "the %c is not closed by another one", quote)
 		}
+
 		out.WriteByte('\n')
 		text = r.takeLine()
 		r.line++

@@ -19,14 +19,17 @@ func ReadLaunch(path string, src []byte) (lint.File, error) {
 	if err != nil || doc == nil {
 		return f, err
 	}
+
 	list := doc.Find("configurations")
 	if list == nil {
 		// Of a workspace.
 		list = doc.Find("launch", "configurations")
 	}
+
 	if list == nil {
 		return f, nil
 	}
+
 	for i, c := range list.Items {
 		in := fmt.Sprint("configuration ", i+1)
 		f.Steps = append(f.Steps, variableSteps(c.Find("env"), in)...)
@@ -37,8 +40,10 @@ func ReadLaunch(path string, src []byte) (lint.File, error) {
 				words = append(words, lint.Word{Text: "-m", Known: true, At: module.At}, scalarValue(module))
 			}
 		}
+
 		f.Steps = append(f.Steps, commandSteps(words, in, c.Find("program"), c.Find("args"))...)
 	}
+
 	return f, nil
 }
 
@@ -50,7 +55,9 @@ func ReadKernel(path string, src []byte) (lint.File, error) {
 	if err != nil || doc == nil {
 		return f, err
 	}
+
 	f.Steps = append(variableSteps(doc.Find("env"), ""), commandSteps(nil, "", doc.Find("argv"))...)
+
 	return f, nil
 }
 
@@ -80,10 +87,12 @@ func parseJSON(src []byte) (*yamltree.Node, error) {
 			}
 		}
 	}
+
 	docs, err := yamltree.Parse(plain)
 	if err != nil || len(docs) == 0 {
 		return nil, err
 	}
+
 	return docs[0], nil
 }
 
@@ -117,12 +126,15 @@ func commandSteps(words []lint.Word, in string, parts ...*yamltree.Node) []lint.
 			}
 		}
 	}
+
 	if len(words) == 0 {
 		return nil
 	}
+
 	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	if inner, ok := lint.ShellText(s); ok {
 		return []lint.Step{s, inner}
 	}
+
 	return []lint.Step{s}
 }

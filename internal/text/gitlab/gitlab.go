@@ -22,10 +22,12 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if err != nil {
 		return f, err
 	}
+
 	for _, doc := range docs {
 		var r reader
 		r.readVariables("", doc.Find("variables"))
 		r.readScripts("", doc.Find("before_script"))
+
 		for _, p := range doc.Entries() {
 			if p.Value.Kind == yamltree.Map && p.Key.Text != "variables" {
 				r.readVariables(p.Key.Text, p.Value.Find("variables"))
@@ -36,8 +38,10 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", maxSteps)
 			}
 		}
+
 		f.Steps = append(f.Steps, r.steps...)
 	}
+
 	return f, nil
 }
 
@@ -49,15 +53,18 @@ func (r *reader) readVariables(job string, n *yamltree.Node) {
 		if given := value.Find("value"); given != nil {
 			value = given
 		}
+
 		if value.Kind != yamltree.Scalar {
 			continue
 		}
+
 		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, value.At), Do: lint.Set, Name: p.Key.Text, In: job, How: "variables", Exported: true, Value: value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "$")
 		if p.Bare {
 			// The rest of a value that was split at its comma.
 			s.How = "variables, cut"
 		}
+
 		r.steps = append(r.steps, s)
 	}
 }
@@ -81,12 +88,14 @@ func (r *reader) addScript(job string, p page) {
 	if len(p.lines) == 0 {
 		return
 	}
+
 	text := strings.Join(p.lines, "\n")
 	at := lint.Place{Line: p.first, Column: 1, EndLine: p.first + len(p.lines) - 1, EndColumn: len(p.lines[len(p.lines)-1]) + 1}
 	s := lint.Step{At: at, Do: lint.Script, In: job, Value: lint.Value{Text: text, Known: true, At: at, Raw: text}}
 	if p.lost {
 		s.Indent, s.At.EndLine, s.At.EndColumn = -1, at.Line, at.Column
 	}
+
 	r.steps = append(r.steps, s)
 }
 
@@ -121,13 +130,17 @@ func (p *page) addCommand(n *yamltree.Node) bool {
 	if len(p.lines) == 0 {
 		p.first = at.Line
 	}
+
 	if at.Line < p.first+len(p.lines) {
 		return false
 	}
+
 	for p.first+len(p.lines) < at.Line {
 		p.lines = append(p.lines, "")
 	}
+
 	p.lost = p.lost || indent < 0
+
 	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		margin := max(indent, 0)
 		if i == 0 {
@@ -138,5 +151,6 @@ func (p *page) addCommand(n *yamltree.Node) bool {
 		}
 		p.lines = append(p.lines, line)
 	}
+
 	return true
 }

@@ -35,10 +35,12 @@ func ReadSpec(data []byte) (Spec, error) {
 	if !utf8.Valid(data) {
 		return Spec{}, errors.New("it is not UTF-8, so Jupyter cannot read it either")
 	}
+
 	fields, err := decodeObject(data)
 	if err != nil {
 		return Spec{}, err
 	}
+
 	s := Spec{fields: fields}
 	for _, f := range fields {
 		switch f.name {
@@ -61,9 +63,11 @@ func ReadSpec(data []byte) (Spec, error) {
 			}
 		}
 	}
+
 	if len(s.Argv) == 0 {
 		return Spec{}, errors.New(`"argv" is missing: it says what is started`)
 	}
+
 	return s, nil
 }
 
@@ -75,14 +79,17 @@ func (s Spec) With(argv []string, display string, without []string) (changed Spe
 	if err == nil {
 		err = changed.setField("display_name", display)
 	}
+
 	i := slices.IndexFunc(changed.fields, func(f field) bool { return f.name == "env" })
 	if err != nil || i < 0 || string(changed.fields[i].value) == "null" {
 		return changed, nil, err
 	}
+
 	env, err := decodeObject(changed.fields[i].value)
 	if err != nil {
 		return Spec{}, nil, errors.New(`"env" is not an object with variables`)
 	}
+
 	env = slices.DeleteFunc(env, func(f field) bool {
 		gone := slices.Contains(without, f.name)
 		if gone {
@@ -90,9 +97,11 @@ func (s Spec) With(argv []string, display string, without []string) (changed Spe
 		}
 		return gone
 	})
+
 	if dropped != nil {
 		changed.fields[i].value, err = encodeObject(env)
 	}
+
 	return changed, dropped, err
 }
 
@@ -102,10 +111,12 @@ func (s Spec) Text() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var b bytes.Buffer
 	if err := json.Indent(&b, plain, "", " "); err != nil {
 		return "", err
 	}
+
 	return b.String() + "\n", nil
 }
 
@@ -114,12 +125,15 @@ func (s *Spec) setField(name string, value any) error {
 	if err != nil {
 		return err
 	}
+
 	i := slices.IndexFunc(s.fields, func(f field) bool { return f.name == name })
 	if i < 0 {
 		s.fields = append(s.fields, field{name, text})
 		return nil
 	}
+
 	s.fields[i].value = text
+
 	return nil
 }
 
@@ -129,25 +143,31 @@ func encodePlain(value any) (json.RawMessage, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(value)
+
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
 func encodeObject(fields []field) (json.RawMessage, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
+
 	for i, f := range fields {
 		name, err := encodePlain(f.name)
 		if err != nil {
 			return nil, err
 		}
+
 		if i > 0 {
 			b.WriteByte(',')
 		}
+
 		b.Write(name)
 		b.WriteByte(':')
 		b.Write(f.value)
 	}
+
 	b.WriteByte('}')
+
 	return b.Bytes(), nil
 }
 
@@ -160,11 +180,14 @@ func decodeObject(data []byte) ([]field, error) {
 		if errors.As(err, &syntax) {
 			before = data[:min(int64(len(data)), max(0, syntax.Offset))]
 		}
+
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("it ends too early")
 		}
+
 		return fmt.Errorf("line %d: %w", bytes.Count(before, []byte("\n"))+1, err)
 	}
+
 	first, err := d.Token()
 	if err != nil {
 		return nil, at(err)
@@ -172,12 +195,15 @@ func decodeObject(data []byte) ([]field, error) {
 	if first != json.Delim('{') {
 		return nil, at(errors.New("it is not a JSON object"))
 	}
+
 	var fields []field
+
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
 			return nil, at(err)
 		}
+
 		var f field
 		f.name, _ = name.(string)
 		if slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name }) {
@@ -186,13 +212,16 @@ func decodeObject(data []byte) ([]field, error) {
 		if err := d.Decode(&f.value); err != nil {
 			return nil, at(err)
 		}
+
 		fields = append(fields, f)
 	}
+
 	if _, err := d.Token(); err != nil {
 		return nil, at(err)
 	}
 	if rest := strings.TrimSpace(string(data[d.InputOffset():])); rest != "" {
 		return nil, at(errors.New("there is text after its end"))
 	}
+
 	return fields, nil
 }

@@ -24,6 +24,7 @@ func readScript(file string, src []byte, kind lint.Kind) (lint.File, error) {
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the script: it is no text")
 	}
+
 	r := reader{kind: kind, text: scanner{src: string(src), line: 1, multiline: kind == lint.Fish}}
 	for !r.text.atEnd() {
 		words, end := r.text.readStatement()
@@ -34,7 +35,9 @@ func readScript(file string, src []byte, kind lint.Kind) (lint.File, error) {
 		}
 		r.join = end
 	}
+
 	f.Steps, f.Unread = r.steps, r.text.unread
+
 	return f, nil
 }
 
@@ -71,6 +74,7 @@ func (r *reader) addCommand(words []lint.Word, maybe bool) {
 		}
 		s.With, words = append(s.With, a), words[1:]
 	}
+
 	s.Words = words
 	r.addStep(s)
 	if inner, ok := lint.ShellText(s); ok {
@@ -96,9 +100,11 @@ func (r *reader) readCshStatement(words []lint.Word) {
 		if block && first == "if" {
 			r.blocks = append(r.blocks, first)
 		}
+
 		if block || len(rest) == 0 {
 			return
 		}
+
 		words, maybe = rest, true
 	case "foreach", "while", "switch":
 		r.blocks = append(r.blocks, first)
@@ -150,6 +156,7 @@ func (r *reader) readFishStatement(words []lint.Word) {
 	if len(words) == 0 {
 		return
 	}
+
 	switch first := words[0].Text; first {
 	case "if", "while":
 		r.readFishStatement(words[1:])
@@ -188,9 +195,11 @@ func (r *reader) readFishSet(words []lint.Word, at lint.Place) {
 		erases = erases || option == "--erase" || !long && strings.Contains(option, "e")
 		words = words[1:]
 	}
+
 	if len(words) == 0 {
 		return
 	}
+
 	name := words[0].Text
 	switch values := words[1:]; {
 	case erases:
@@ -200,6 +209,7 @@ func (r *reader) readFishSet(words []lint.Word, at lint.Place) {
 		if len(values) > 0 {
 			s.Value = values[0]
 		}
+
 		for _, v := range values[min(len(values), 1):] {
 			s.Value.Text, s.Value.Raw, s.Value.Known = s.Value.Text+" "+v.Text, "", s.Value.Known && v.Known
 			s.Value.At.EndLine, s.Value.At.EndColumn = v.At.EndLine, v.At.EndColumn
@@ -213,12 +223,14 @@ func parseAssignment(w lint.Word, how string) (lint.Step, bool) {
 	if !found || name == "" || strings.ContainsAny(name, "-$./\"'") {
 		return lint.Step{}, false
 	}
+
 	v := w
 	v.Text = value
 	if raw, same := strings.CutPrefix(w.Raw, name+"="); same && w.At.Line == w.At.EndLine {
 		v.Raw = raw
 		v.At.Column += len(name) + 1
 	}
+
 	return lint.Step{At: w.At, Do: lint.Set, Name: path.Base(name), Value: v, How: how, Exported: true}, true
 }
 

@@ -70,6 +70,7 @@ func (s *scanner) readStatement() (words []lint.Word, join string) {
 				s.advance()
 			}
 			s.skipBlanks()
+
 			// The file.
 			s.readWord()
 		default:
@@ -83,11 +84,13 @@ func (s *scanner) readWord() lint.Word {
 	w := lint.Word{Known: true, At: lint.Place{Line: s.line, Column: s.at - s.start + 1}}
 	begin, depth := s.at, 0
 	var out strings.Builder
+
 	for !s.atEnd() {
 		c := s.src[s.at]
 		if c == '\n' || depth == 0 && s.at > begin && strings.IndexByte(" \t\r;&|<>", c) >= 0 || depth == 0 && strings.IndexByte(" \t\r;&|", c) >= 0 {
 			break
 		}
+
 		switch {
 		case c == '\\' && s.at+1 < len(s.src) && s.src[s.at+1] != '\n':
 			s.advance()
@@ -111,12 +114,15 @@ func (s *scanner) readWord() lint.Word {
 			s.advance()
 		}
 	}
+
 	w.Raw, w.Text = s.src[begin:s.at], out.String()
 	w.Known = w.Known && !strings.Contains(w.Raw, "(")
 	if !w.Known {
 		w.Text = w.Raw
 	}
+
 	w.At.EndLine, w.At.EndColumn = s.line, s.at-s.start+1
+
 	return w
 }
 

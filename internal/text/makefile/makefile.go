@@ -18,11 +18,14 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the makefile: it is no text")
 	}
+
 	r := reader{lines: strings.Split(string(src), "\n"), together: bytes.Contains(src, []byte(".ONESHELL"))}
 	for n := 0; n < len(r.lines); {
 		n = r.readLine(n)
 	}
+
 	f.Steps = r.steps
+
 	return f, nil
 }
 
@@ -62,6 +65,7 @@ func (r *reader) readLine(n int) int {
 	default:
 		r.readRule(n, line)
 	}
+
 	return end
 }
 
@@ -87,12 +91,14 @@ func (r *reader) readRule(n int, line string) {
 		}
 		return
 	}
+
 	target := strings.TrimSpace(line[:colon])
 	rest := line[colon+1:]
 	if trimmed := strings.TrimLeft(rest, " \t"); equals >= 0 && strings.HasPrefix(trimmed, "export ") {
 		r.readExport(n, len(line)-len(trimmed)+len("export"), target)
 		return
 	}
+
 	r.target = target
 }
 
@@ -118,6 +124,7 @@ func (r *reader) readAssignment(n, from int, target string) (lint.Step, bool) {
 	if equals < 0 || strings.HasSuffix(line, `\`) {
 		return lint.Step{}, false
 	}
+
 	equals += from
 	name := strings.TrimRight(line[from:equals], ":?+! \t")
 	start := from + len(name) - len(strings.TrimLeft(name, " \t"))
@@ -126,14 +133,17 @@ func (r *reader) readAssignment(n, from int, target string) (lint.Step, bool) {
 	if i := strings.IndexByte(value, '#'); i >= 0 {
 		value = value[:i]
 	}
+
 	begin := equals + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
 	value = strings.TrimSpace(value)
 	if value == "" {
 		begin = equals + 1
 	}
+
 	place := func(from, to int) lint.Place {
 		return lint.Place{Line: n + 1, Column: from + 1, EndLine: n + 1, EndColumn: to + 1}
 	}
+
 	return lint.Step{At: place(start, begin+len(value)), Do: lint.Set, Name: name, In: target, How: "make", Exported: true,
 		Maybe: r.depth > 0 || strings.Contains(line[from:equals], "?"),
 		Value: lint.Value{Text: value, Known: !strings.Contains(value, "$"), At: place(begin, begin+len(value)), Raw: value}}, name != "" && !strings.ContainsAny(name, " \t$")
@@ -150,12 +160,14 @@ func (r *reader) readRecipe(n, end int) {
 			lines[i] = strings.Repeat(" ", len(lines[i])-len(bare)) + bare
 		}
 	}
+
 	text := strings.Join(lines, "\n")
 	at := lint.Place{Line: n + 1, Column: 1, EndLine: end, EndColumn: len(lines[len(lines)-1]) + 1}
 	s := lint.Step{At: at, Do: lint.Script, In: r.target, Maybe: r.depth > 0}
 	if strings.Contains(text, "$$") {
 		s.Indent = -1
 	}
+
 	s.Value = lint.Value{Text: shellText(text), Known: true, At: at, Raw: text}
 	r.steps = append(r.steps, s)
 }
@@ -174,9 +186,11 @@ func shellText(text string) string {
 		case rest[1] == '(' || rest[1] == '{':
 			length := closingLength(rest[1:])
 			out.WriteString("${")
+
 			for j := 2; j < length; j++ {
 				out.WriteByte(nameLetter(rest[j], j == 2))
 			}
+
 			out.WriteByte('}')
 			i += length
 		default:

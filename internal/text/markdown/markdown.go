@@ -20,17 +20,21 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 		if open == nil {
 			continue
 		}
+
 		first := n + 1
+
 		for n++; n < len(lines); n++ {
 			line := strings.TrimRight(strings.TrimLeft(lines[n], " \t>"), " \t\r")
 			if strings.HasPrefix(line, open[1]) && strings.Trim(line, line[:1]) == "" {
 				break
 			}
 		}
+
 		if isShell(open[2]) && n < len(lines) && n > first {
 			f.Steps = append(f.Steps, scriptStep(lines[first:n], first+1))
 		}
 	}
+
 	return f, nil
 }
 
@@ -54,10 +58,13 @@ func scriptStep(block []string, line int) lint.Step {
 		case taken == 0:
 			taken = len(quote.FindString(l))
 		}
+
 		goesOn = strings.HasSuffix(l, `\`)
 		lines[i] = strings.Repeat(" ", taken) + l[taken:]
 	}
+
 	text := strings.Join(lines, "\n")
 	at := lint.Place{Line: line, Column: 1, EndLine: line + len(lines) - 1, EndColumn: len(lines[len(lines)-1]) + 1}
+
 	return lint.Step{At: at, Do: lint.Script, Value: lint.Value{Text: text, Known: true, At: at, Raw: text}}
 }

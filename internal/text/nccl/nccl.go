@@ -16,9 +16,11 @@ func ReadSettings(src []byte) []string {
 		if !ok || !isVariableName(name) || strings.ContainsRune(line, 0) || seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		settings = append(settings, name+"="+value)
 	}
+
 	return settings
 }
 

@@ -24,26 +24,33 @@ func splitMagic(number int, text string) lint.Cell {
 			rows = nil
 		}
 	}
+
 	var now lineState
+
 	for i := 0; i < len(rows); i++ {
 		if now.startsStatement() {
 			if step, ok := magicStep(rows[i], lint.Place{Cell: number, Line: i + 1}); ok {
 				if step.Do != "" {
 					c.Steps = append(c.Steps, step)
 				}
+
 				indent := len(rows[i]) - len(strings.TrimLeft(rows[i], " \t"))
 				long := strings.HasSuffix(strings.TrimRight(rows[i], " \r"), `\`)
 				rows[i] = rows[i][:indent] + "pass"
+
 				for ; long && i+1 < len(rows); i++ {
 					long = strings.HasSuffix(strings.TrimRight(rows[i+1], " \r"), `\`)
 					rows[i+1] = ""
 				}
+
 				continue
 			}
 		}
 		now.readLine(rows[i])
 	}
+
 	c.Text = []byte(strings.Join(rows, "\n"))
+
 	return c
 }
 
@@ -54,6 +61,7 @@ func cellMagic(rows []string) (name, rest string, ok bool) {
 	}
 	line, ok := strings.CutPrefix(rows[0], "%%")
 	name, rest, _ = strings.Cut(strings.TrimSpace(line), " ")
+
 	return name, strings.TrimSpace(rest), ok
 }
 
@@ -64,6 +72,7 @@ func scriptStep(number int, rows []string) lint.Step {
 	if len(rows) > 0 {
 		at.EndColumn = len(rows[len(rows)-1]) + 1
 	}
+
 	return lint.Step{Do: lint.Script, At: at, How: "%%bash", Value: lint.Value{Text: text, Known: true, At: at, Raw: text}}
 }
 
@@ -79,7 +88,9 @@ func magicStep(row string, at lint.Place) (lint.Step, bool) {
 			trimmed = right
 		}
 	}
+
 	at.EndLine, at.Column, at.EndColumn = at.Line, begin+1, begin+len(trimmed)+1
+
 	switch {
 	case strings.HasPrefix(trimmed, "!"):
 		return shellStep(trimmed, at), true
@@ -88,6 +99,7 @@ func magicStep(row string, at lint.Place) (lint.Step, bool) {
 	case strings.HasPrefix(trimmed, "?"), strings.HasSuffix(trimmed, "?") && !strings.ContainsAny(trimmed, "\"'# "):
 		return lint.Step{}, true
 	}
+
 	return lint.Step{}, false
 }
 
@@ -101,6 +113,7 @@ func shellStep(line string, at lint.Place) lint.Step {
 		value.Known = false
 		return lint.Step{Do: lint.Command, At: at, How: "!", Words: []lint.Word{value}}
 	}
+
 	return lint.Step{Do: lint.Script, At: at, How: "!", Value: value}
 }
 
@@ -111,18 +124,22 @@ func envStep(line string, at lint.Place) lint.Step {
 	if name != "env" && name != "set_env" {
 		return lint.Step{}
 	}
+
 	rest = strings.TrimSpace(rest)
 	variable, value, ok := strings.Cut(rest, "=")
 	if !ok {
 		variable, value, ok = strings.Cut(rest, " ")
 	}
+
 	variable, value = strings.TrimSpace(variable), strings.TrimSpace(value)
 	if !ok || variable == "" || strings.Contains(variable, " ") {
 		return lint.Step{}
 	}
+
 	place := at
 	place.Column = at.EndColumn - len(value)
 	known := !strings.ContainsAny(value, "${")
+
 	return lint.Step{Do: lint.Set, Name: variable, At: at, How: "%" + name, Value: lint.Value{Text: value, Known: known, At: place, Raw: value}}
 }
 
@@ -151,6 +168,7 @@ func (s *lineState) readLine(row string) {
 			}
 			continue
 		}
+
 		switch rest[0] {
 		case '#':
 			return

@@ -42,9 +42,11 @@ func (l *lines) UnmarshalJSON(b []byte) error {
 		*l = lines(whole)
 		return nil
 	}
+
 	var parts []string
 	err := json.Unmarshal(b, &parts)
 	*l = lines(strings.Join(parts, ""))
+
 	return err
 }
 
@@ -55,23 +57,29 @@ func ReadCells(src []byte) ([]lint.Cell, error) {
 	if err := json.Unmarshal(src, &b); err != nil {
 		return nil, fmt.Errorf("cannot read the notebook: %w", err)
 	}
+
 	for _, w := range b.Worksheets {
 		b.Cells = append(b.Cells, w.Cells...)
 	}
+
 	if b.Cells == nil {
 		return nil, errors.New("cannot read the notebook: it has no list of cells")
 	}
+
 	for _, language := range []string{b.Metadata.Info.Name, b.Metadata.Kernel.Language} {
 		if language != "" && !strings.Contains(strings.ToLower(language), "python") {
 			return nil, nil
 		}
 	}
+
 	var cells []lint.Cell
+
 	for i, c := range b.Cells {
 		if c.Type == "code" {
 			cells = append(cells, splitMagic(i+1, string(c.Source+c.Input)))
 		}
 	}
+
 	return cells, nil
 }
 
@@ -82,18 +90,22 @@ func WithoutOutputs(src []byte) []byte {
 	if err := json.Unmarshal(src, &b); err != nil {
 		return src
 	}
+
 	for i := range b.Cells {
 		b.Cells[i].dropSource()
 	}
+
 	for _, w := range b.Worksheets {
 		for i := range w.Cells {
 			w.Cells[i].dropSource()
 		}
 	}
+
 	short, err := json.Marshal(b)
 	if err != nil {
 		return src
 	}
+
 	return short
 }
 

@@ -24,16 +24,21 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if err != nil {
 		return f, err
 	}
+
 	var r reader
+
 	for i, doc := range docs {
 		if doc.Find("apiVersion") != nil && doc.Find("kind") != nil {
 			r.findContainers(doc, 0, fmt.Sprint(i))
 		}
 	}
+
 	if len(r.steps) > maxSteps {
 		return f, fmt.Errorf("cannot read the file: its containers come to more than %d settings", maxSteps)
 	}
+
 	f.Steps = r.steps
+
 	return f, nil
 }
 
@@ -53,6 +58,7 @@ func (r *reader) findContainers(n *yamltree.Node, depth int, in string) {
 	if n == nil || depth > 30 || len(r.steps) > maxSteps || r.nodes > maxNodes {
 		return
 	}
+
 	for _, item := range n.Items {
 		r.findContainers(item, depth+1, in)
 	}
@@ -84,6 +90,7 @@ func (r *reader) readContainer(in string, n *yamltree.Node) {
 	if image := n.Find("image"); image != nil && image.Kind == yamltree.Scalar {
 		r.steps = append(r.steps, lint.Step{At: image.At, Do: lint.Setting, Name: "image", In: in, Value: image.Value()})
 	}
+
 	for _, part := range []string{"requests", "limits"} {
 		for _, p := range n.Find("resources", part).Entries() {
 			if p.Value.Kind == yamltree.Scalar {
@@ -100,10 +107,12 @@ func (r *reader) readVariable(in string, n *yamltree.Node) {
 	if name == nil || name.Kind != yamltree.Scalar {
 		return
 	}
+
 	s := lint.Step{At: n.At, Do: lint.Set, Name: name.Text, In: in, How: "env", Exported: true, Value: lint.Value{At: name.At}}
 	if value != nil && value.Kind == yamltree.Scalar {
 		s.Value = expandableValue(value)
 	}
+
 	r.steps = append(r.steps, s)
 }
 
@@ -115,6 +124,7 @@ func expandableValue(n *yamltree.Node) lint.Value {
 		v.Raw = ""
 	}
 	v.Known = !strings.Contains(strings.ReplaceAll(v.Text, "$$(", ""), "$(")
+
 	return v
 }
 
@@ -123,22 +133,27 @@ func expandableValue(n *yamltree.Node) lint.Value {
 func (r *reader) readProgram(in string, n *yamltree.Node) {
 	var nodes []*yamltree.Node
 	var words, plain []lint.Word
+
 	for _, key := range []string{"command", "args"} {
 		list := n.Find(key)
 		if list == nil {
 			continue
 		}
+
 		for _, item := range list.Items {
 			if item.Kind == yamltree.Scalar {
 				nodes, words, plain = append(nodes, item), append(words, expandableValue(item)), append(plain, item.Value())
 			}
 		}
 	}
+
 	if len(words) == 0 {
 		return
 	}
+
 	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.JoinPlaces(words[0].At, words[len(words)-1].At)}
 	r.steps = append(r.steps, s)
+
 	// What has a $( is for the shell, mostly.
 	s.Words = plain
 	inner, ok := lint.ShellText(s)
@@ -146,6 +161,7 @@ func (r *reader) readProgram(in string, n *yamltree.Node) {
 	if !ok || i < 0 {
 		return
 	}
+
 	inner.Value.Text, inner.At, inner.Indent = nodes[i].ScriptText()
 	r.steps = append(r.steps, inner)
 }

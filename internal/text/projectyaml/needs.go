@@ -31,6 +31,7 @@ func (e *serviceReader) readDependsOn(k yamltree.Entry) {
 		}
 		return
 	}
+
 	for _, d := range e.UniqueEntries(k.Value, "depends_on"+e.ofService()) {
 		switch {
 		case d.Value.Kind != yamltree.Scalar:
@@ -81,20 +82,26 @@ func (r *reader) reportRings() {
 			} else {
 				r.Wrong(at, "these services wait for each other: %s; leave one depends_on out", strings.Join(ring, " → "))
 			}
+
 			return
 		}
+
 		if done[name] {
 			return
 		}
+
 		path = append(path, name)
+
 		for _, n := range r.needs {
 			if n.of == name {
 				visit(n.on)
 			}
 		}
+
 		path = path[:len(path)-1]
 		done[name] = true
 	}
+
 	for _, s := range r.project.Services {
 		visit(s.Name)
 	}
@@ -163,12 +170,15 @@ func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 		e.Wrong(k.Value.At, "%s%s is not a map; write for instance %[1]s: %[3]s", name, e.ofService(), k.Key.Sample)
 		return
 	}
+
 	var kinds, ways []string
+
 	for _, key := range keys {
 		if key.Takes != yamltree.Time && key.Takes != yamltree.Number {
 			ways = append(ways, key.Name)
 		}
 	}
+
 	of := " of " + name + e.ofService()
 	for _, r := range e.KnownEntries(k.Value, keys, name+e.ofService(), of, func(key *yamltree.Node) { e.reportUnknown(key, keys, of) }) {
 		switch r.Key.Name {
@@ -183,6 +193,7 @@ func (e *serviceReader) readCheck(k yamltree.Entry, keys []yamltree.Key, out *se
 		}
 		kinds = append(kinds, r.Key.Name)
 	}
+
 	last := len(ways) - 1
 	switch {
 	case len(kinds) > 1:
@@ -197,10 +208,12 @@ func (e *serviceReader) readDuration(k yamltree.Entry, of string) time.Duration 
 	if !ok {
 		return 0
 	}
+
 	d, err := job.ParseTime(text)
 	if err != nil {
 		e.Wrong(k.Value.At, "%s%s is %q: %v", k.Key.Name, of, text, err)
 	}
+
 	return d
 }
 
@@ -222,6 +235,7 @@ func (e *serviceReader) readTemplate(k yamltree.Entry, of string) (text string, 
 	if err := e.TryTemplate(text, false); err != nil {
 		e.Wrong(k.Value.At, "%s%s: %v", k.Key.Name, of, err)
 	}
+
 	return text, true
 }
 

@@ -31,6 +31,7 @@ func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	case len(r.Mistakes) == 0:
 		r.Wrong(source.Place{Line: 1, Column: 1}, "the file is empty; %s", sampleHint)
 	}
+
 	return &r.project, r.Mistakes
 }
 
@@ -87,17 +88,20 @@ func (r *reader) readServices(n *yamltree.Node) {
 		r.Wrong(n.At, "services is not a map; write each service's name, a colon, and its keys indented below it")
 		return
 	}
+
 	// Each has processes and a folder of its own.
 	const most = 1000
 	if len(n.Pairs) > most {
 		r.Wrong(n.At, "services has %d of them, at most %d are possible", len(n.Pairs), most)
 		return
 	}
+
 	for _, p := range r.UniqueEntries(n, "services") {
 		if r.checkName(p.Key.Text, p.Key.At, "service") {
 			r.project.Services = append(r.project.Services, r.readService(p))
 		}
 	}
+
 	if len(n.Pairs) == 0 {
 		r.Wrong(n.At, "services is empty; write a service's name, a colon, and its keys indented below it")
 	}
@@ -134,12 +138,14 @@ func foreignKeyAdvice(word string) string {
 func (r *reader) reportUnknown(key *yamltree.Node, table []yamltree.Key, of string) string {
 	text := fmt.Sprintf("unknown key %q%s", key.Text, of)
 	var names, own []string
+
 	for _, k := range table {
 		names = append(names, k.Name)
 		if k.Flag == "" {
 			own = append(own, k.Name)
 		}
 	}
+
 	meant := suggest.ClosestWord(key.Text, names)
 	switch {
 	case of != "" && foreignKeyAdvice(key.Text) != "", of == "" && key.Text == "version":
@@ -151,7 +157,9 @@ func (r *reader) reportUnknown(key *yamltree.Node, table []yamltree.Key, of stri
 	default:
 		text += "; there are " + strings.Join(own, ", ") + ", and flags of gpuard run with _ for -"
 	}
+
 	r.Wrong(key.At, "%s", text)
+
 	return meant
 }
 
@@ -165,11 +173,14 @@ func (r *reader) checkName(name string, at source.Place, what string) bool {
 	if isGoodName(name) {
 		return true
 	}
+
 	advice := "write lower case letters and digits, and - _ . after the first, 63 at most"
 	if better := defaultName(name); better != "project" {
 		advice += ", such as " + better
 	}
+
 	r.Wrong(at, "%q cannot be the name of a %s; %s", name, what, advice)
+
 	return false
 }
 
@@ -180,5 +191,6 @@ func defaultName(text string) string {
 	if text == "" {
 		return "project"
 	}
+
 	return strings.TrimRight(text[:min(len(text), 63)], "-_.")
 }

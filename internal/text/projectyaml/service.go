@@ -27,18 +27,22 @@ func (r *reader) readService(p yamltree.Pair) service.Service {
 		r.Wrong(p.Key.At, "service %s is not a map; write its keys indented below it, command first", e.Name)
 		return e.Service
 	}
+
 	for _, p := range p.Value.Pairs {
 		e.at[p.Key.Text] = p.Key.At
 	}
+
 	all := r.KnownEntries(p.Value, r.keys.Service, "service "+e.Name, e.ofService(), func(key *yamltree.Node) {
 		e.at[r.reportUnknown(key, r.keys.Service, e.ofService())] = key.At
 	})
+
 	counts := func(k yamltree.Entry) bool { return k.Key.Name == "each" || k.Key.Name == "replicas" }
 	for _, k := range all {
 		if counts(k) {
 			e.readCount(k)
 		}
 	}
+
 	for _, k := range all {
 		// Texts are tried as templates when the number of replicas is known.
 		switch {
@@ -49,7 +53,9 @@ func (r *reader) readService(p yamltree.Pair) service.Service {
 			e.readKey(k)
 		}
 	}
+
 	e.checkCombination()
+
 	return e.Service
 }
 
@@ -61,6 +67,7 @@ func (e *serviceReader) readCount(k yamltree.Entry) {
 	if !ok {
 		return
 	}
+
 	if k.Key.Name == "each" {
 		e.Each = text == "gpu"
 		if !e.Each {
@@ -68,13 +75,16 @@ func (e *serviceReader) readCount(k yamltree.Entry) {
 		}
 		return
 	}
+
 	n, err := strconv.Atoi(text)
+
 	// Each has processes and a folder of its own.
 	const most = 1000
 	if err != nil || n < 1 || n > most {
 		e.Wrong(k.Value.At, "replicas%s is %q; write a number from 1 to %d, or each: gpu for one on every GPU", e.ofService(), text, most)
 		return
 	}
+
 	e.Replicas = n
 }
 
@@ -121,10 +131,12 @@ func (e *serviceReader) readRestart(k yamltree.Entry) {
 	if !ok || !e.CheckOneOf(k.Key, word, k.Value.At, e.ofService()) {
 		return
 	}
+
 	e.Restart = service.Restart(word)
 	if !limited {
 		return
 	}
+
 	var err error
 	e.Limit, err = strconv.Atoi(limit)
 	if err != nil || e.Limit < 1 || e.Restart == service.Never {
@@ -158,10 +170,12 @@ func (e *serviceReader) readCommand(k yamltree.Entry, of string) (words []string
 		}
 		return []string{k.Value.Text}, true
 	}
+
 	if k.Value.Kind != yamltree.List || len(k.Value.Items) == 0 {
 		e.Wrong(k.Value.At, "%s%s is not a command; write one text, or a list of words", k.Key.Name, of)
 		return nil, false
 	}
+
 	for i, item := range k.Value.Items {
 		if item.Kind != yamltree.Scalar || item.Null {
 			e.Wrong(item.At, "word %d of %s%s is not a text; write it in quotes", i+1, k.Key.Name, of)
@@ -170,9 +184,11 @@ func (e *serviceReader) readCommand(k yamltree.Entry, of string) (words []string
 		e.checkTemplate(item, item.Text, k.Key.Name)
 		words = append(words, item.Text)
 	}
+
 	if len(words) > 0 && words[0] == "" {
 		e.Wrong(k.Value.Items[0].At, "%s%s begins with an empty word; write the program there", k.Key.Name, of)
 	}
+
 	return words, false
 }
 
@@ -230,16 +246,19 @@ func (e *serviceReader) readFlag(k yamltree.Entry) {
 	if !set {
 		return
 	}
+
 	e.checkTemplate(k.Value, value, k.Key.Name)
 	if k.Key.Name == "log" {
 		value = e.absolutePath(yamltree.Item{Text: value, At: k.Value.At}, k.Key.Name)
 	}
+
 	if k.Key.Takes == yamltree.Number {
 		if n, err := strconv.Atoi(value); err != nil && !strings.Contains(value, "{{") || err == nil && n < 0 {
 			e.Wrong(k.Value.At, "%s%s is %q; write a whole number, such as %[1]s: %[4]s", k.Key.Name, e.ofService(), value, k.Key.Sample)
 			return
 		}
 	}
+
 	e.Flags = append(e.Flags, service.Flag{Name: k.Key.Flag, Value: value, Line: k.Value.At.Line, Column: k.Value.At.Column})
 }
 
@@ -249,10 +268,12 @@ func (e *serviceReader) checkCombination() {
 	if _, there := e.at["command"]; !there {
 		e.Wrong(source.Place{Line: e.Line, Column: e.Column}, "service %s has no command; write for instance command: python serve.py", e.Name)
 	}
+
 	one, each := e.at["each"]
 	if !each {
 		return
 	}
+
 	for _, c := range []struct{ key, why string }{
 		{"replicas", "each counts the GPUs"}, {"gpus", "each instance has one GPU"}, {"cpu", "each instance has a GPU"}, {"mig", "slices are not counted as GPUs"},
 		{"drift", "each instance keeps its GPU"},
@@ -264,6 +285,7 @@ func (e *serviceReader) checkCombination() {
 			e.Wrong(at, "service %s has each and %s: %s; leave one of them out", e.Name, c.key, c.why)
 		}
 	}
+
 	for _, f := range e.Flags {
 		if slices.Contains([]string{"device", "exclude", "model", "min-compute", "mem", "share"}, f.Name) && strings.Contains(f.Value, "{{") {
 			e.Wrong(source.Place{Line: f.Line, Column: f.Column}, "%s%s is a template, and with each: gpu it says which GPUs there are instances for; write it out",

@@ -24,6 +24,7 @@ func Normalise(name string) string {
 		gap = false
 		b.WriteRune(r)
 	}
+
 	return b.String()
 }
 
@@ -41,15 +42,19 @@ func ParseFolderName(entry string) (name, version string, ok bool) {
 			stem = stem[:i]
 		}
 	}
+
 	i := strings.LastIndexByte(stem, '-')
 	if i < 0 && !dist {
 		// "name.egg-info" of a package under development says no version.
 		i, stem = len(stem), stem+"-"
 	}
+
 	if i <= 0 || strings.HasPrefix(stem, "~") || dist && i == len(stem)-1 {
 		return "", "", false
 	}
+
 	name, version = Normalise(stem[:i]), stem[i+1:]
+
 	return name, version, name != "" && strings.Trim(version, versionLetters) == ""
 }
 
@@ -63,11 +68,13 @@ func ParseCondaRecord(file string) (name, version, build string, ok bool) {
 	if !isRecord {
 		return "", "", "", false
 	}
+
 	rest, build, a := cutLast(stem)
 	name, version, b := cutLast(rest)
 	if !a || !b || name == "" || version == "" || build == "" {
 		return "", "", "", false
 	}
+
 	return Normalise(name), version, build, true
 }
 
@@ -146,8 +153,10 @@ func eachAssignment(text []byte, use func(name, literal string, isString bool)) 
 		if !assigns {
 			continue
 		}
+
 		name, _, _ := strings.Cut(target, ":")
 		literal, isString := unquoteLiteral(strings.TrimSpace(value))
+
 		// What is indented is inside something, and keeps its spaces.
 		use(strings.TrimRight(name, " \t"), literal, isString)
 	}

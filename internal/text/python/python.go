@@ -70,6 +70,7 @@ func DivideFiles(files []Source, n int) [][]Source {
 	for _, f := range files {
 		total += f.byteSize()
 	}
+
 	n = max(1, min(n, total/minBytesPerProcess))
 	var parts [][]Source
 	begin, sum := 0, 0
@@ -80,6 +81,7 @@ func DivideFiles(files []Source, n int) [][]Source {
 			begin = i + 1
 		}
 	}
+
 	return parts
 }
 
@@ -108,9 +110,11 @@ func EncodeRequest(files []Source) []byte {
 		for _, c := range f.Cells {
 			h.Cells = append(h.Cells, cellHeader{c.Number, len(c.Text)})
 		}
+
 		line, _ := json.Marshal(h) //nolint:errchkjson // two numbers each
 		b.Write(line)
 		b.WriteByte('\n')
+
 		for _, c := range f.Cells {
 			b.Write(c.Text)
 		}
@@ -124,10 +128,12 @@ func DecodeAnswer(files []Source, answer []byte) ([]Reading, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
+
 	lines := bytes.Split(bytes.TrimSuffix(answer, []byte("\n")), []byte("\n"))
 	if len(lines) != len(files) {
 		return nil, fmt.Errorf("cannot read the answer of Python: it has %d lines for %d files", len(lines), len(files))
 	}
+
 	read := make([]Reading, len(files))
 	for i, line := range lines {
 		var said reply
@@ -136,6 +142,7 @@ func DecodeAnswer(files []Source, answer []byte) ([]Reading, error) {
 		}
 		read[i] = Reading{lint.File{Path: files[i].Path, Kind: files[i].Kind, Steps: said.toSteps(files[i])}, said.Problems}
 	}
+
 	return read, nil
 }
 

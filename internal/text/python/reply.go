@@ -49,19 +49,24 @@ type replyValue struct {
 func (r reply) toSteps(f Source) []lint.Step {
 	w := stepWriter{texts: map[int]*cellText{}}
 	var all []lint.Step
+
 	for _, c := range f.Cells {
 		w.texts[c.Number] = newCellText(c.Text)
 		all = append(all, c.Steps...)
 	}
+
 	magic := len(all) > 0
+
 	for _, s := range r.Steps {
 		all = append(all, w.toStep(s))
 	}
+
 	if magic {
 		slices.SortStableFunc(all, func(a, b lint.Step) int {
 			return cmp.Or(cmp.Compare(a.At.Cell, b.At.Cell), cmp.Compare(a.At.Line, b.At.Line))
 		})
 	}
+
 	return all
 }
 
@@ -72,18 +77,23 @@ func (w stepWriter) toStep(s replyStep) lint.Step {
 	if s.Value != nil {
 		out.Value, out.Type = w.toValue(*s.Value), s.Value.Type
 	}
+
 	for _, a := range s.Args {
 		out.Args = append(out.Args, lint.Arg{Name: a.Name, Value: w.toValue(a), Ref: a.Ref})
 	}
+
 	for _, a := range s.Words {
 		out.Words = append(out.Words, w.toValue(a))
 	}
+
 	for _, inner := range s.With {
 		out.With = append(out.With, w.toStep(inner))
 	}
+
 	if s.Do == lint.Script {
 		out.At, out.Indent = literalContent(out.Value)
 	}
+
 	return out
 }
 
@@ -92,10 +102,12 @@ func (w stepWriter) toValue(v replyValue) lint.Value {
 	if t := w.texts[v.At[0]]; t != nil {
 		raw = t.textAt(v.At)
 	}
+
 	out := lint.Value{At: w.toPlace(v.At), Raw: raw, Text: cmp.Or(v.Shape, raw), From: v.From}
 	if v.Text != nil {
 		out.Text, out.Known = *v.Text, true
 	}
+
 	return out
 }
 
@@ -112,6 +124,7 @@ func (w stepWriter) toPlace(s replySpan) lint.Place {
 			p.EndColumn += len(byteOrderMark)
 		}
 	}
+
 	return p
 }
 
@@ -150,11 +163,13 @@ func newCellText(b []byte) *cellText {
 		t.marked = true
 		t.begins[0] = len(byteOrderMark)
 	}
+
 	for i, c := range b {
 		if c == '\n' || c == '\r' && (i+1 == len(b) || b[i+1] != '\n') {
 			t.begins = append(t.begins, i+1)
 		}
 	}
+
 	return t
 }
 
@@ -167,5 +182,6 @@ func (t *cellText) textAt(s replySpan) string {
 	if from > to || to > len(t.bytes) {
 		return ""
 	}
+
 	return string(t.bytes[from:to])
 }

@@ -15,6 +15,7 @@ func (r *reader) readCall(s *scope, c *syntax.CallExpr, redirects []*syntax.Redi
 	for _, a := range c.Assigns {
 		r.readInner(s, a)
 	}
+
 	if len(c.Args) == 0 {
 		for _, a := range c.Assigns {
 			step := r.assignmentStep(a, "assignment")
@@ -23,16 +24,19 @@ func (r *reader) readCall(s *scope, c *syntax.CallExpr, redirects []*syntax.Redi
 		}
 		return
 	}
+
 	step := lint.Step{At: r.placeOf(c), Do: lint.Command, In: s.in, Process: s.process, Maybe: s.maybe, Beside: s.beside}
 	for _, a := range c.Assigns {
 		w := r.assignmentStep(a, "prefix")
 		w.Do, w.In, w.Process, w.Exported = lint.Set, s.in, s.process, true
 		step.With = append(step.With, w)
 	}
+
 	for _, w := range c.Args {
 		r.readInner(s, w)
 		step.Words = append(step.Words, r.wordValue(w))
 	}
+
 	r.addRest(&step.Words[len(step.Words)-1], c)
 	step.Join, r.join = r.join, ""
 	r.steps = append(r.steps, step)
@@ -47,6 +51,7 @@ func (r *reader) addRest(last *lint.Word, c *syntax.CallExpr) {
 	if last.Raw != `\ ` && last.Raw != "\\\t" || end < 0 || end > len(r.src) {
 		return
 	}
+
 	rest, _, _ := bytes.Cut(r.src[end:], []byte("\n"))
 	rest = bytes.TrimRight(rest, "\r")
 	last.Raw += string(rest)
@@ -94,6 +99,7 @@ func (r *reader) readUnset(s *scope, step lint.Step) {
 		if !w.Known || !syntax.ValidName(w.Text) {
 			continue
 		}
+
 		delete(s.exported, w.Text)
 		delete(s.plain, w.Text)
 		r.steps = append(r.steps, lint.Step{At: w.At, Do: lint.Unset, Name: w.Text, How: "unset", In: s.in, Process: s.process, Maybe: s.maybe})
@@ -122,10 +128,13 @@ func (r *reader) readDeclaration(s *scope, c *syntax.DeclClause) {
 			}
 		}
 	}
+
 	if names {
 		return
 	}
+
 	r.addIfRefused(s, c)
+
 	for _, a := range c.Args {
 		step, ok := r.declarationStep(a, how)
 		switch {
@@ -179,6 +188,7 @@ func (r *reader) declarationStep(a *syntax.Assign, how string) (lint.Step, bool)
 	case a.Value == nil:
 		return lint.Step{}, false
 	}
+
 	// export "NAME=value"
 	word := r.wordValue(a.Value)
 	name, value, found := strings.Cut(word.Text, "=")
@@ -188,8 +198,10 @@ func (r *reader) declarationStep(a *syntax.Assign, how string) (lint.Step, bool)
 	if !found {
 		return lint.Step{Name: name}, true
 	}
+
 	at := word.At
 	word.Text = value
+
 	return lint.Step{At: at, Do: lint.Set, Name: name, How: how, Value: word}, true
 }
 
@@ -199,6 +211,7 @@ func (r *reader) assignmentStep(a *syntax.Assign, how string) lint.Step {
 	if a.Name != nil {
 		step.Name = a.Name.Value
 	}
+
 	switch {
 	case a.Value != nil && !a.Append && a.Index == nil:
 		step.Value = r.wordValue(a.Value)
@@ -209,6 +222,7 @@ func (r *reader) assignmentStep(a *syntax.Assign, how string) lint.Step {
 	default:
 		step.Value = r.unknownValue(a)
 	}
+
 	return step
 }
 

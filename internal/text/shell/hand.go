@@ -18,6 +18,7 @@ func (r *reader) addScripts(command lint.Step, redirects []*syntax.Redirect) {
 			r.steps = append(r.steps, placeLines(script))
 		}
 	}
+
 	add(lint.ShellText(command))
 	target := ""
 	for _, one := range redirects {
@@ -25,15 +26,18 @@ func (r *reader) addScripts(command lint.Step, redirects []*syntax.Redirect) {
 			target = r.wordValue(one.Word).Text
 		}
 	}
+
 	program := command.Words[0].Text
 	if isStartFile(target) {
 		add(echoScript(command))
 	}
+
 	if i := slices.IndexFunc(command.Words, func(w lint.Word) bool { return path.Base(w.Text) == "tee" }); i >= 0 && len(command.Words) > i+1 {
 		target = command.Words[len(command.Words)-1].Text
 	} else if program != "cat" {
 		target = ""
 	}
+
 	for _, one := range redirects {
 		if one.Hdoc == nil || one.Op != syntax.Hdoc && one.Op != syntax.DashHdoc {
 			continue
@@ -59,13 +63,16 @@ func echoScript(command lint.Step) (lint.Step, bool) {
 	if !escapes && command.Words[0].Text != "echo" {
 		return lint.Step{}, false
 	}
+
 	for len(words) > 0 && !escapes && strings.HasPrefix(words[0].Text, "-") {
 		escapes, words = strings.Contains(words[0].Text, "e"), words[1:]
 	}
+
 	script, ok := lint.JoinWords(command, words)
 	if escapes && strings.Contains(script.Value.Text, `\`) {
 		script.Value.Text, script.Indent = strings.ReplaceAll(script.Value.Text, `\n`, "\n"), -1
 	}
+
 	return script, ok && (!escapes || !strings.Contains(script.Value.Text, "%"))
 }
 
@@ -77,14 +84,18 @@ func (r *reader) hereDocumentScript(command lint.Step, redirect *syntax.Redirect
 		// The tree counts the name of the end to it.
 		raw, at.EndColumn = raw[:end], 1
 	}
+
 	script := lint.Step{At: at, Do: lint.Script, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside,
 		Value: lint.Value{Text: raw, Known: true, At: at, Raw: raw}}
+
 	if strings.ContainsAny(r.rawText(redirect.Word), "\"'\\") {
 		return script
 	}
+
 	if plain := strings.NewReplacer(`\\`, `\`, `\$`, `$`, "\\`", "`").Replace(raw); plain != raw {
 		script.Value.Text, script.Indent = plain, -1
 	}
+
 	return script
 }
 
@@ -95,10 +106,12 @@ func placeLines(script lint.Step) lint.Step {
 	if script.Indent >= 0 || !found || strings.Contains(before, "\n") {
 		return script
 	}
+
 	script.Indent = 0
 	script.At = script.Value.At
 	script.At.Column += len(before)
 	script.At.EndColumn -= len(after)
+
 	return script
 }
 

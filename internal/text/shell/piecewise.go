@@ -27,9 +27,11 @@ func hereDocumentRegexp() *regexp.Regexp {
 func (r *reader) readStatements(lang syntax.LangVariant) error {
 	s := &scope{exported: map[string]bool{}, plain: map[string][]int{}}
 	text := endComments(r.src)
+
 	// Bytes, so that the time grows with the length alone.
 	budget := 16*len(text) + 1<<16
 	var first error
+
 	// Lines of a here-document without an end, which are no code.
 	document := 0
 	for from := 0; ; {
@@ -41,9 +43,11 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 		if fault == nil {
 			break
 		}
+
 		if first == nil {
 			first, text = fault, slices.Clone(text)
 		}
+
 		from = r.blankParsed(text, from, stmts)
 		at, endless := r.faultOffset(fault)
 		budget -= max(at-from, 0) + line + 1<<8
@@ -56,6 +60,7 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 			count = countNonEmpty(text[from:to])
 			blankOut(text[from:to])
 		}
+
 		if count == 0 {
 			r.unread += countNonEmpty(text[from:])
 			if endless {
@@ -63,12 +68,15 @@ func (r *reader) readStatements(lang syntax.LangVariant) error {
 			}
 			break
 		}
+
 		r.unread += count
 	}
+
 	does := func(step lint.Step) bool { return step.Do != lint.Setting }
 	if first != nil && (!slices.ContainsFunc(r.steps, does) || 2*(r.unread-document) > countNonEmpty(r.src)) {
 		return first
 	}
+
 	return nil
 }
 
@@ -94,6 +102,7 @@ func (r *reader) blankParsed(text []byte, from int, stmts []*syntax.Stmt) int {
 	if len(stmts) == 0 {
 		return from
 	}
+
 	last := stmts[len(stmts)-1]
 	end := min(int(last.End().Offset())+r.shift, len(text))
 	syntax.Walk(last, func(n syntax.Node) bool {
@@ -102,11 +111,14 @@ func (r *reader) blankParsed(text []byte, from int, stmts []*syntax.Stmt) int {
 		}
 		return true
 	})
+
 	for end < len(text) && bytes.IndexByte([]byte(" \t;&"), text[end]) >= 0 {
 		end++
 	}
+
 	start := bytes.LastIndexByte(text[:end], '\n') + 1
 	blankOut(text[start:end])
+
 	return max(from, start)
 }
 
@@ -121,6 +133,7 @@ func (r *reader) documentEnd(text []byte, redirect *syntax.Redirect) int {
 		}
 		at = end + 1
 	}
+
 	return 0
 }
 
@@ -138,12 +151,14 @@ func lineEnd(text []byte, at int) int {
 func (r *reader) faultOffset(fault error) (at int, endless bool) {
 	var wrong syntax.ParseError
 	var foreign syntax.LangError
+
 	switch {
 	case errors.As(fault, &wrong):
 		return int(wrong.Pos.Offset()) + r.shift, strings.Contains(wrong.Text, "here-document")
 	case errors.As(fault, &foreign):
 		return int(foreign.Pos.Offset()) + r.shift, false
 	}
+
 	return -1, true
 }
 
@@ -157,12 +172,15 @@ func logicalLine(text []byte, from, at int) (start, end int) {
 		end = start - 1
 		start = lineStart(end)
 	}
+
 	for start > from && isContinued(text[:start-1]) {
 		start = lineStart(start - 1)
 	}
+
 	for end < len(text) && isContinued(text[:end]) {
 		end = lineEnd(text, end+1)
 	}
+
 	if doc := hereDocumentRegexp().FindSubmatch(text[start:end]); doc != nil {
 		for next := end; next < len(text); {
 			line := text[next+1 : lineEnd(text, next+1)]
@@ -172,6 +190,7 @@ func logicalLine(text []byte, from, at int) (start, end int) {
 			}
 		}
 	}
+
 	return start, end
 }
 
@@ -187,6 +206,7 @@ func replacePlaceholders(text []byte) bool {
 	for _, at := range found {
 		word := text[at[0]:at[1]]
 		word[0] = '$'
+
 		for i, c := range word[1:] {
 			if !isLetter(c) {
 				word[i+1] = '_'

@@ -127,6 +127,7 @@ func (r *reader) readFunction(s *scope, c *syntax.FuncDecl) {
 	} else if len(c.Names) > 0 {
 		name = c.Names[0].Value
 	}
+
 	in, join := s.in, r.join
 	s.in, r.join = name, ""
 	r.steps = append(r.steps, lint.Step{At: r.placeOf(c), Do: lint.Define, Name: name, In: in, Process: s.process, Maybe: s.maybe})
@@ -167,12 +168,14 @@ func (r *reader) readPipeline(s *scope, c *syntax.BinaryCmd) {
 		parts = append(parts, x.Y)
 		first = x.X
 	}
+
 	parts = append(parts, first)
 	for i, part := range slices.Backward(parts) {
 		if i == 0 && r.lastInPlace {
 			r.readStmt(s, part)
 			return
 		}
+
 		before := len(r.steps)
 		r.readInProcess(s, "pipeline", func(in *scope) { r.readStmt(in, part) })
 		r.handThrough(before)

@@ -31,9 +31,11 @@ func (s *scope) clone() *scope {
 	c := *s
 	c.exported = maps.Clone(s.exported)
 	c.plain = maps.Clone(s.plain)
+
 	for name, steps := range c.plain {
 		c.plain[name] = slices.Clip(steps)
 	}
+
 	return &c
 }
 
@@ -41,6 +43,7 @@ func (s *scope) clone() *scope {
 func (r *reader) readBranch(s *scope, lists ...[]*syntax.Stmt) {
 	was := s.maybe
 	s.maybe = true
+
 	for _, l := range lists {
 		r.readList(s, l)
 	}
@@ -52,6 +55,7 @@ func (r *reader) readInProcess(s *scope, lost string, read func(*scope)) {
 	if s.depth == maxDepth {
 		return
 	}
+
 	first := len(r.steps)
 	loops := r.loops
 	inside := s.clone()
@@ -60,6 +64,7 @@ func (r *reader) readInProcess(s *scope, lost string, read func(*scope)) {
 	inside.depth++
 	read(inside)
 	region := r.steps[first:]
+
 	// In a loop, code before may run after.
 	used := r.loops > loops && slices.ContainsFunc(region, canUseVariable)
 	for i, step := range slices.Backward(region) {
@@ -84,6 +89,7 @@ func canUseVariable(s lint.Step) bool {
 	if slices.ContainsFunc(s.Words, func(w lint.Word) bool { return !w.Known }) {
 		return true
 	}
+
 	return !slices.Contains(muteBuiltins(), s.Words[0].Text)
 }
 

@@ -30,15 +30,19 @@ func ReadSteps(name string, src []byte) (lint.File, error) {
 	if opensTooMuch(src) {
 		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
+
 	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
 	if bang != "" {
 		r.steps = append(r.steps, shebangStep(src))
 	}
+
 	r.steps = append(r.steps, readDirectives(src)...)
 	if err := r.readStatements(lang); err != nil {
 		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
+
 	f.Steps, f.Unread = r.steps, r.unread
+
 	return f, nil
 }
 
@@ -48,6 +52,7 @@ func endComments(src []byte) []byte {
 	if !bytes.Contains(src, []byte("\\\n")) || bytes.IndexByte(src, '#') < 0 {
 		return src
 	}
+
 	out := bytes.Clone(src)
 	start := 0
 	for line := range bytes.Lines(src) {
@@ -57,6 +62,7 @@ func endComments(src []byte) []byte {
 			out[start-len("\\\n")] = ' '
 		}
 	}
+
 	return out
 }
 
@@ -114,10 +120,12 @@ func chooseLanguage(name, bang string) (syntax.LangVariant, error) {
 	if by == "" {
 		by = strings.TrimPrefix(path.Ext(name), ".")
 	}
+
 	if bang == "" && strings.HasPrefix(by, "z") {
 		// .zshrc, .zshenv, .zprofile.
 		by = "zsh"
 	}
+
 	switch by {
 	case "zsh":
 		return syntax.LangZsh, nil
@@ -129,9 +137,11 @@ func chooseLanguage(name, bang string) (syntax.LangVariant, error) {
 		"perl", "ruby", "node", "expect", "awk", "tclsh", "Rscript", "julia", "lua", "php", "make":
 		return 0, fmt.Errorf("cannot read %s: scripts of %s are not read, only those of sh, bash, ksh and zsh", name, by)
 	}
+
 	if strings.HasPrefix(by, "python") {
 		return 0, fmt.Errorf("cannot read %s: it is a script of %s", name, by)
 	}
+
 	return syntax.LangBash, nil
 }
 
@@ -151,5 +161,6 @@ func opensTooMuch(src []byte) bool {
 	for _, word := range []string{"if", "while", "until", "for", "case", "select"} {
 		open += bytes.Count(src, []byte(word+" ")) + bytes.Count(src, []byte(word+"\t")) + bytes.Count(src, []byte(word+"\n"))
 	}
+
 	return open > maxOpen
 }

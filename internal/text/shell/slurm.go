@@ -31,6 +31,7 @@ func readDirectives(src []byte) []lint.Step {
 		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
 			break
 		}
+
 		for _, b := range batchSystems() {
 			rest, ok := strings.CutPrefix(line, b.mark)
 			if ok && rest != "" && (rest[0] == ' ' || rest[0] == '\t') {
@@ -38,6 +39,7 @@ func readDirectives(src []byte) []lint.Step {
 			}
 		}
 	}
+
 	return steps
 }
 
@@ -45,6 +47,7 @@ func readDirectives(src []byte) []lint.Step {
 func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 	var steps []lint.Step
 	offset := len(b.mark)
+
 	// The last option may take the next word as its value.
 	open := false
 	for i := 0; i < len(rest); {
@@ -52,9 +55,11 @@ func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 			i++
 			continue
 		}
+
 		if rest[i] == '#' {
 			break
 		}
+
 		end := i
 		for quote := byte(0); end < len(rest) && (quote != 0 || rest[end] != ' ' && rest[end] != '\t'); end++ {
 			switch c := rest[end]; {
@@ -64,6 +69,7 @@ func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 				quote = 0
 			}
 		}
+
 		word := rest[i:end]
 		at := lint.Place{Line: line, Column: offset + i + 1, EndLine: line, EndColumn: offset + end + 1}
 		name, value, given := b.splitOption(word)
@@ -83,8 +89,10 @@ func (b batchSystem) readOptions(rest string, line int) []lint.Step {
 			last.Value.Raw += rest[last.Value.At.EndColumn-offset-1:i] + word
 			last.At.EndColumn, last.Value.At.EndColumn = at.EndColumn, at.EndColumn
 		}
+
 		i = end
 	}
+
 	return steps
 }
 
@@ -96,21 +104,27 @@ func (b batchSystem) splitOption(word string) (name, value string, given bool) {
 		}
 		return word[1:], "", false
 	}
+
 	if b.name == "sbatch" && (word == "hetjob" || word == "packjob") {
 		return word, "", true
 	}
+
 	if long, ok := strings.CutPrefix(word, "--"); ok {
 		name, value, given = strings.Cut(long, "=")
 		return name, strings.Trim(value, `"'`), given
 	}
+
 	if len(word) < 2 || word[0] != '-' {
 		return "", "", false
 	}
+
 	long, ok := map[byte]string{'G': "gpus", 'n': "ntasks", 'N': "nodes", 'c': "cpus-per-task", 'p': "partition", 'a': "array",
 		'w': "nodelist", 'J': "job-name", 't': "time", 'A': "account", 'o': "output", 'e': "error", 'C': "constraint", 'q': "qos",
 		'm': "distribution", 'd': "dependency", 'D': "chdir", 'M': "clusters", 'x': "exclude", 'L': "licenses", 'b': "begin"}[word[1]]
+
 	if !ok {
 		return word[1:], "", true
 	}
+
 	return long, strings.TrimPrefix(word[2:], "="), len(word) > 2
 }

@@ -34,6 +34,7 @@ func soleVariable(n syntax.Node) string {
 	if !ok {
 		return ""
 	}
+
 	name, sole := "", true
 	syntax.Walk(w, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -48,9 +49,11 @@ func soleVariable(n syntax.Node) string {
 		}
 		return sole
 	})
+
 	if !sole || !syntax.ValidName(name) {
 		return ""
 	}
+
 	return name
 }
 

@@ -31,14 +31,17 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
 			break
 		}
+
 		rest, ours := strings.CutPrefix(line, "#SBATCH")
 		if !ours || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
 			continue
 		}
+
 		words, err := shellquote.SplitBeforeComment(strings.TrimSpace(rest))
 		if err != nil {
 			return a, fmt.Errorf("line %d: %w", number, err)
 		}
+
 		for len(words) > 0 {
 			written := words[0]
 			name, value, given := splitOption(written)
@@ -46,13 +49,16 @@ func ReadScript(text string) (a ScriptOptions, err error) {
 			if !given && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 				value, written, words = words[0], written+" "+words[0], words[1:]
 			}
+
 			if err := asked.readOption(name, value, written); err != nil {
 				return a, fmt.Errorf("line %d: cannot read %s: %w", number, written, err)
 			}
 		}
 	}
+
 	a.Without = asked.without
 	asked.makeFlags(&a)
+
 	return a, nil
 }
 
@@ -95,14 +101,17 @@ func splitOption(word string) (name, value string, given bool) {
 	if long, isLong := strings.CutPrefix(word, "--"); isLong {
 		return strings.Cut(long, "=")
 	}
+
 	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks", "-d": "dependency", "-b": "begin", "-H": "hold"}
 	if len(word) < 2 {
 		return word, "", true
 	}
+
 	name = long[word[:2]]
 	if name == "" {
 		return word, "", false
 	}
+
 	return name, strings.TrimPrefix(word[2:], "="), len(word) > 2
 }
 
@@ -115,10 +124,12 @@ func (r *request) readOption(name, value, written string) (err error) {
 		if err != nil {
 			return err
 		}
+
 		if !found {
 			r.without = append(r.without, written)
 			return nil
 		}
+
 		r.gpus, r.isCounted, r.isPerTask = count, true, name == "gpus-per-task"
 		delete(r.flags, "model")
 		if model != "" {
@@ -173,12 +184,14 @@ func readGPUs(option, value string) (count int, model string, found bool, err er
 			}
 			parts = parts[1:]
 		}
+
 		one := 1
 		if n := len(parts); n > 0 {
 			if number, err := strconv.Atoi(parts[n-1]); err == nil {
 				one, parts = number, parts[:n-1]
 			}
 		}
+
 		switch {
 		case len(parts) > 1 || one < 0 || item == "":
 			return 0, "", false, errors.New("write a number of GPUs, such as 2 or a100:2")
@@ -187,6 +200,7 @@ func readGPUs(option, value string) (count int, model string, found bool, err er
 		case len(parts) == 1:
 			model = parts[0]
 		}
+
 		count, found = one, true
 	}
 	return count, model, found, nil
@@ -196,12 +210,14 @@ func readGPUs(option, value string) (count int, model string, found bool, err er
 func readArray(text string) (string, error) {
 	list, limit, limited := strings.Cut(text, "%")
 	var words []string
+
 	for word := range strings.SplitSeq(list, ",") {
 		span, step, stepped := strings.Cut(word, ":")
 		if !stepped {
 			words = append(words, word)
 			continue
 		}
+
 		from, to, _ := strings.Cut(span, "-")
 		first, err := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
@@ -209,14 +225,17 @@ func readArray(text string) (string, error) {
 		if err := errors.Join(err, err2, err3); err != nil || by < 1 || last < first || last-first > 100_000 {
 			return "", errors.New("write numbers, such as 0-3, 1,5,9 or 0-15:4")
 		}
+
 		for n := first; n <= last; n += by {
 			words = append(words, strconv.Itoa(n))
 		}
 	}
+
 	text = strings.Join(words, ",")
 	if limited {
 		text += "%" + limit
 	}
+
 	return text, nil
 }
 
@@ -226,6 +245,7 @@ func ParseLimit(text string) (time.Duration, error) {
 	if slices.Contains([]string{"UNLIMITED", "INFINITE", "0"}, strings.ToUpper(text)) {
 		return 0, nil
 	}
+
 	wrong := errors.New("write a time, such as 90 (minutes), 12:00:00 or 1-00:00:00")
 	rest, days := text, 0
 	units := []time.Duration{time.Minute, time.Second}
@@ -237,13 +257,16 @@ func ParseLimit(text string) (time.Duration, error) {
 		}
 		rest, units = after, []time.Duration{time.Hour, time.Minute, time.Second}
 	}
+
 	parts := strings.Split(rest, ":")
 	if len(parts) == 3 {
 		units = []time.Duration{time.Hour, time.Minute, time.Second}
 	}
+
 	if len(parts) > len(units) {
 		return 0, wrong
 	}
+
 	sum := time.Duration(days) * 24 * time.Hour
 	for i, part := range parts {
 		n, err := strconv.Atoi(part)
@@ -252,5 +275,6 @@ func ParseLimit(text string) (time.Duration, error) {
 		}
 		sum += time.Duration(n) * units[i]
 	}
+
 	return sum, nil
 }

@@ -16,27 +16,33 @@ func ParseNodes(text string) (nodes []cluster.Node, err error) {
 			// "No nodes in the system".
 			continue
 		}
+
 		value := parseFields(line)
 		n := cluster.Node{Name: value["NodeName"], States: strings.Split(strings.TrimRight(value["State"], "*~#!%$@^-"), "+"), Features: splitList(value["ActiveFeatures"]), Partitions: splitList(value["Partitions"])}
 		if strings.Contains(value["State"], "*") {
 			n.States = append(n.States, "NOT_RESPONDING")
 		}
+
 		if _, why, ok := strings.Cut(strings.TrimSpace(line), " Reason="); ok {
 			n.Why = why
 		}
+
 		n.GPUs, err = parseGPUs(value["Gres"])
 		if err != nil {
 			return nil, fmt.Errorf("scontrol printed %q of node %s", value["Gres"], n.Name)
 		}
+
 		used, err := parseGPUs(value["GresUsed"])
 		if err != nil {
 			return nil, fmt.Errorf("scontrol printed %q of node %s", value["GresUsed"], n.Name)
 		}
+
 		for _, u := range used {
 			if i := slices.IndexFunc(n.GPUs, func(g cluster.GPUs) bool { return g.Type == u.Type }); i >= 0 {
 				n.GPUs[i].Taken += u.All
 			}
 		}
+
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
@@ -54,6 +60,7 @@ func parseGPUs(text string) (all []cluster.GPUs, err error) {
 		if words[0] != "gpu" {
 			continue
 		}
+
 		g := cluster.GPUs{All: 1}
 		if len(words) > 1 {
 			g.All, err = strconv.Atoi(words[len(words)-1])
@@ -62,6 +69,7 @@ func parseGPUs(text string) (all []cluster.GPUs, err error) {
 			}
 			g.Type = strings.Join(words[1:len(words)-1], ":")
 		}
+
 		i := slices.IndexFunc(all, func(o cluster.GPUs) bool { return o.Type == g.Type })
 		if i >= 0 {
 			all[i].All += g.All
@@ -84,14 +92,17 @@ func ParsePartitions(text string) (all []cluster.Partition, err error) {
 		if len(f) != 5 {
 			return nil, fmt.Errorf("sinfo printed %q", line)
 		}
+
 		n, err := strconv.Atoi(f[4])
 		if err != nil {
 			return nil, fmt.Errorf("sinfo printed %q", line)
 		}
+
 		i := slices.IndexFunc(all, func(p cluster.Partition) bool { return p.Name == f[0] })
 		if i < 0 {
 			all, i = append(all, cluster.Partition{Name: f[0], Default: strings.HasSuffix(f[1], "*"), State: f[2], Limit: f[3]}), len(all)
 		}
+
 		all[i].Nodes += n
 	}
 	return all, nil

@@ -57,6 +57,7 @@ func ParsePast(text string, zone *time.Location) (jobs []Job, err error) {
 		if len(f) != 6 {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
+
 		// "CANCELLED by 1000".
 		state, _, _ := strings.Cut(f[1], " ")
 		j := Job{ID: f[0], State: state, Node: emptyIfNone(strings.TrimSuffix(f[5], "None assigned")), Began: parseTime(f[3], zone), Ended: parseTime(f[4], zone)}
@@ -64,6 +65,7 @@ func ParsePast(text string, zone *time.Location) (jobs []Job, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("sacct printed %q", line)
 		}
+
 		jobs = append(jobs, j)
 	}
 	return jobs, nil
@@ -86,6 +88,7 @@ func ParseDetails(text string, zone *time.Location) (jobs []Job, err error) {
 
 func parseDetail(line string, zone *time.Location) (j Job, err error) {
 	head, rest, _ := strings.Cut(line, " JobName=")
+
 	// What stands between is the owner's.
 	_, rest, _ = strings.Cut(rest, " MCS_label=")
 	value, names := parseFields(rest), parseFields(head)
@@ -94,10 +97,12 @@ func parseDetail(line string, zone *time.Location) (j Job, err error) {
 	if names["ArrayTaskId"] != "" {
 		j.ID = names["ArrayJobId"] + "_" + names["ArrayTaskId"]
 	}
+
 	j.Exit, j.Signal, err = parseExit(value["ExitCode"])
 	if err != nil || j.State == "" {
 		return j, fmt.Errorf("scontrol printed %q", line)
 	}
+
 	return j, nil
 }
 
@@ -119,6 +124,7 @@ func parseExit(text string) (code, signal int, err error) {
 	if err == nil && ok {
 		signal, err = strconv.Atoi(second)
 	}
+
 	return code, signal, err
 }
 

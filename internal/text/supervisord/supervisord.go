@@ -17,6 +17,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, errors.New("cannot read the configuration: it is no text")
 	}
+
 	lines := strings.Split(string(src), "\n")
 	section := ""
 	for n := 0; n < len(lines); n++ {
@@ -24,25 +25,31 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 		if line == "" || strings.IndexByte(" \t#;", line[0]) >= 0 {
 			continue
 		}
+
 		if line[0] == '[' {
 			section, _, _ = strings.Cut(line[1:], "]")
 			continue
 		}
+
 		key, _, found := strings.Cut(line, "=")
 		if !found {
 			continue
 		}
+
 		value := placedText{}
 		value.addPart(line[len(key)+1:], n+1, len(key)+2)
+
 		for n+1 < len(lines) && strings.TrimLeft(lines[n+1], " \t") != lines[n+1] && strings.TrimSpace(lines[n+1]) != "" {
 			// Further lines are indented.
 			n++
 			value.addPart("\n"+strings.TrimRight(lines[n], "\r"), n+1, 0)
 		}
+
 		in := section
 		if in == "supervisord" {
 			in = ""
 		}
+
 		switch strings.TrimSpace(key) {
 		case "environment":
 			f.Steps = append(f.Steps, environmentSteps(value, in)...)
@@ -50,6 +57,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 			f.Steps = append(f.Steps, commandSteps(value, in)...)
 		}
 	}
+
 	return f, nil
 }
 
@@ -93,6 +101,7 @@ func (t *placedText) wordEnd(at int, stop string) (end int, plain string) {
 			out.WriteByte(c)
 		}
 	}
+
 	return at, out.String()
 }
 
@@ -110,6 +119,7 @@ func environmentSteps(t placedText, in string) (all []lint.Step) {
 		for end > at+1 && strings.IndexByte(" \t", t.bytes[end-1]) >= 0 {
 			end--
 		}
+
 		s := lint.Step{At: t.placeOf(at, end), Do: lint.Set, In: in, How: "environment", Exported: true}
 		name, value, found := strings.Cut(strings.TrimRight(plain, " \t"), "=")
 		s.Name = strings.TrimSpace(name)
@@ -119,9 +129,11 @@ func environmentSteps(t placedText, in string) (all []lint.Step) {
 		} else {
 			s.Value = lint.Value{At: s.At}
 		}
+
 		if !found {
 			s.How = "environment, cut"
 		}
+
 		all = append(all, s)
 		at = max(end, at+1)
 	}
@@ -135,14 +147,17 @@ func commandSteps(t placedText, in string) []lint.Step {
 		words = append(words, lint.Word{Text: plain, Known: !strings.Contains(plain, "%("), At: t.placeOf(at, end), Raw: t.bytes[at:end]})
 		at = end
 	}
+
 	if len(words) == 0 {
 		return nil
 	}
+
 	s := lint.Step{Do: lint.Command, Name: "command", Words: words, In: in, At: words[0].At}
 	last := words[len(words)-1].At
 	s.At.EndLine, s.At.EndColumn = last.EndLine, last.EndColumn
 	if inner, ok := lint.ShellText(s); ok {
 		return []lint.Step{s, inner}
 	}
+
 	return []lint.Step{s}
 }

@@ -26,6 +26,7 @@ func ReadRuntime(src []byte, c *hostinfo.Containers) error {
 		return err
 	}
 	c.EnvWhenUnprivileged, c.AsVolumeMounts, c.Mode = config.EnvWhenUnprivileged, config.AsVolumeMounts, config.Runtime.Mode
+
 	return nil
 }
 
@@ -38,6 +39,7 @@ func ReadDocker(src []byte, c *hostinfo.Containers) error {
 		ExecOpts       []string        `json:"exec-opts"`
 		Features       map[string]bool `json:"features"`
 	}
+
 	src = bytes.TrimSpace(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")))
 	if len(src) == 0 {
 		return nil
@@ -45,14 +47,17 @@ func ReadDocker(src []byte, c *hostinfo.Containers) error {
 	if err := json.Unmarshal(src, &config); err != nil {
 		return err
 	}
+
 	c.DefaultRuntime = config.DefaultRuntime
 	if cdi, said := config.Features["cdi"]; said && !cdi {
 		c.CDIOff = true
 	}
+
 	for _, option := range config.ExecOpts {
 		if name, driver, _ := strings.Cut(option, "="); strings.EqualFold(strings.TrimSpace(name), "native.cgroupdriver") {
 			c.CgroupDriver = strings.TrimSpace(driver)
 		}
 	}
+
 	return nil
 }

@@ -36,18 +36,22 @@ func readPhilly(k *jobCollector, c *columns) error {
 	if err != nil {
 		return err
 	}
+
 	lasts, err := parseSeconds("duration", c.columnValue("duration"))
 	if err != nil {
 		return err
 	}
+
 	gpus, err := parseWhole("num_gpus", c.columnValue("num_gpus"))
 	if err != nil {
 		return err
 	}
+
 	user := c.columnValue("user")
 	if user == "" {
 		user = c.columnValue("user_id")
 	}
+
 	return k.addJob(sim.Job{Arrival: at, Lasts: lasts}, gpus, user)
 }
 
@@ -58,22 +62,27 @@ func readOpenb(k *jobCollector, c *columns) error {
 	if err != nil {
 		return err
 	}
+
 	milli, err := parseWhole("gpu_milli", c.columnValue("gpu_milli"))
 	if err != nil || milli < 0 || milli > 1000 {
 		return fmt.Errorf("gpu_milli %q is outside 0 to 1000", cutBrief(c.columnValue("gpu_milli")))
 	}
+
 	came, err := parseSeconds("creation_time", c.columnValue("creation_time"))
 	if err != nil {
 		return err
 	}
+
 	if c.columnValue("deletion_time") == "" {
 		k.left.unfinished++
 		return nil
 	}
+
 	gone, err := parseSeconds("deletion_time", c.columnValue("deletion_time"))
 	if err != nil {
 		return err
 	}
+
 	began := came
 	if text := c.columnValue("scheduled_time"); text != "" {
 		began, err = parseSeconds("scheduled_time", text)
@@ -81,10 +90,12 @@ func readOpenb(k *jobCollector, c *columns) error {
 			return err
 		}
 	}
+
 	j := sim.Job{Arrival: int64(came), Lasts: gone - began}
 	if milli < 1000 && gpus == 1 {
 		j.Share = int16(milli)
 	}
+
 	return k.addJob(j, gpus, "")
 }
 
@@ -94,38 +105,47 @@ func readSacct(k *jobCollector, c *columns) error {
 		k.left.steps++
 		return nil
 	}
+
 	came, err := parseMoment("Submit", "2006-01-02T15:04:05", c.columnValue("submit"))
 	if err != nil {
 		return err
 	}
+
 	elapsed := c.columnValue("elapsedraw")
 	if elapsed == "" {
 		elapsed = c.columnValue("elapsed")
 	}
+
 	lasts, known, err := parseSlurmSpan("Elapsed", elapsed, time.Second)
 	if err != nil {
 		return err
 	}
+
 	limit := c.columnValue("timelimitraw")
 	if limit == "" {
 		limit = c.columnValue("timelimit")
 	}
+
 	estimate, _, err := parseSlurmSpan("Timelimit", limit, time.Minute)
 	if err != nil {
 		return err
 	}
+
 	tres := c.columnValue("alloctres")
 	if tres == "" {
 		tres = c.columnValue("reqtres")
 	}
+
 	gpus, err := parseGresGPUs(tres)
 	if err != nil {
 		return err
 	}
+
 	if state := c.columnValue("state"); !known || lasts == 0 && gpus > 0 || state == "RUNNING" || state == "PENDING" {
 		k.left.unfinished++
 		return nil
 	}
+
 	return k.addJob(sim.Job{Arrival: came, Lasts: lasts, Estimate: estimate}, gpus, c.columnValue("user"))
 }
 
@@ -143,16 +163,20 @@ func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, kno
 	if text == "" || strings.IndexFunc(text, func(r rune) bool { return r >= '0' && r <= '9' }) != 0 {
 		return 0, false, nil
 	}
+
 	days, clock, dashed := strings.Cut(text, "-")
 	if !dashed {
 		days, clock = "0", text
 	}
+
 	parts := strings.Split(clock, ":")
 	if len(parts) == 1 && !dashed {
 		n, err := strconv.ParseUint(text, 10, 31)
 		return time.Duration(n) * unit, err == nil, spanError(name, text, err)
 	}
+
 	total, err := strconv.ParseUint(days, 10, 14)
+
 	// Of the parts that are there.
 	units := []uint64{24, 60, 60}[3-min(3, len(parts)):]
 	if dashed {
@@ -161,6 +185,7 @@ func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, kno
 	} else if total = 0; len(parts) < 3 {
 		units = []uint64{60, 60}
 	}
+
 	for i, part := range parts[:min(3, len(parts))] {
 		n, failed := strconv.ParseUint(strings.SplitN(part, ".", 2)[0], 10, 16)
 		if failed != nil {
@@ -168,11 +193,13 @@ func parseSlurmSpan(name, text string, unit time.Duration) (d time.Duration, kno
 		}
 		total = total*units[i] + n
 	}
+
 	for range 3 - len(parts) {
 		if dashed {
 			total *= 60
 		}
 	}
+
 	return time.Duration(total) * time.Second, err == nil, spanError(name, text, err)
 }
 
@@ -192,10 +219,12 @@ func parseGresGPUs(tres string) (int, error) {
 		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
 			continue
 		}
+
 		n, err := parseWhole("gres/gpu", number)
 		if err != nil {
 			return 0, err
 		}
+
 		if name == "gres/gpu" {
 			all = n
 		} else {
@@ -205,6 +234,7 @@ func parseGresGPUs(tres string) (int, error) {
 	if all >= 0 {
 		return all, nil
 	}
+
 	return typed, nil
 }
 

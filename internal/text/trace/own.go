@@ -25,14 +25,17 @@ func (k *jobCollector) readHistory(in io.Reader) error {
 	fail := func(err error) error {
 		return fmt.Errorf("byte %d: it is not the answer of gpuard history --json: %w", d.InputOffset(), err)
 	}
+
 	if _, err := d.Token(); err != nil {
 		return fail(err)
 	}
+
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
 			return fail(err)
 		}
+
 		if key != "jobs" {
 			var other json.RawMessage
 			if err := d.Decode(&other); err != nil {
@@ -40,27 +43,33 @@ func (k *jobCollector) readHistory(in io.Reader) error {
 			}
 			continue
 		}
+
 		if open, err := d.Token(); err != nil || open != json.Delim('[') {
 			return fail(fmt.Errorf("jobs is not a list: %w", err))
 		}
+
 		for d.More() {
 			var e endedJob
 			if err := d.Decode(&e); err != nil {
 				return fail(err)
 			}
+
 			if y := e.Submitted.Year(); y < 1970 || y > 2200 || e.Seconds < 0 || e.Seconds > 1e9 || e.Time < 0 || e.Time > 1e9 {
 				k.left.unfinished++
 				continue
 			}
+
 			j := sim.Job{Arrival: e.Submitted.UnixNano(), Lasts: secondsToSpan(e.Seconds), Estimate: secondsToSpan(e.Time)}
 			if err := k.addJob(j, len(e.Devices), ""); err != nil {
 				return fail(err)
 			}
 		}
+
 		if _, err := d.Token(); err != nil {
 			return fail(err)
 		}
 	}
+
 	return nil
 }
 
@@ -81,13 +90,16 @@ func (k *jobCollector) readLeases(in io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("line %d: %w", n, err)
 		}
+
 		if y, z := e.Since.Year(), e.Until.Year(); y < 1970 || y > 2200 || z > 2200 {
 			k.left.unfinished++
 			continue
 		}
+
 		if e.Share > 0 {
 			k.shares++
 		}
+
 		if err := k.addJob(sim.Job{Arrival: e.Since.UnixNano(), Lasts: e.Until.Sub(e.Since)}, len(e.Devices), e.User); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}

@@ -49,6 +49,7 @@ func readAtMost(r io.Reader, most int) (Trace, error) {
 		}
 		return Trace{}, fmt.Errorf("cannot read the trace: it is empty")
 	}
+
 	k := &jobCollector{most: most, users: map[string]uint32{}}
 	switch start = bytes.TrimSpace(start); {
 	case bytes.HasPrefix(start, []byte(`{"lease"`)):
@@ -58,13 +59,16 @@ func readAtMost(r io.Reader, most int) (Trace, error) {
 	default:
 		err = k.readTable(in)
 	}
+
 	if err != nil {
 		return Trace{}, fmt.Errorf("cannot read the trace: %w", err)
 	}
 	if len(k.Jobs) == 0 {
 		return Trace{}, fmt.Errorf("cannot read the trace: it has no job on a GPU%s", k.whyEmpty())
 	}
+
 	k.sortJobs()
+
 	return k.Trace, nil
 }
 
@@ -95,9 +99,11 @@ func (k *jobCollector) addJob(j sim.Job, gpus int, user string) error {
 	case len(k.Jobs) == k.most:
 		return fmt.Errorf("there are more than %d jobs: split the trace", k.most)
 	}
+
 	if j.Arrival < k.last {
 		k.early++
 	}
+
 	k.last = j.Arrival
 	n, known := k.users[user]
 	if !known {
@@ -105,9 +111,11 @@ func (k *jobCollector) addJob(j sim.Job, gpus int, user string) error {
 		k.users[strings.Clone(user)] = n
 		k.Users = append(k.Users, strings.Clone(user))
 	}
+
 	j.GPUs, j.User = int16(gpus), n
 	k.Estimates, k.Shares = k.Estimates || j.Estimate > 0, k.Shares || j.Share > 0
 	k.Jobs = append(k.Jobs, j)
+
 	return nil
 }
 
@@ -158,6 +166,7 @@ func (k *jobCollector) whyEmpty() string {
 	if len(parts) == 0 {
 		return ""
 	}
+
 	return ": " + strings.Join(parts, ", ")
 }
 
@@ -167,11 +176,13 @@ func (k *jobCollector) readTable(in io.Reader) error {
 	lines.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
 	var f *format
 	var at columns
+
 	for n := 1; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" {
 			continue
 		}
+
 		var err error
 		if f == nil {
 			f, at, err = formatOf(strings.TrimPrefix(text, "\ufeff"))
@@ -184,15 +195,18 @@ func (k *jobCollector) readTable(in io.Reader) error {
 				err = f.read(k, &at)
 			}
 		}
+
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
+
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return fmt.Errorf("a line is longer than %d bytes", maxLineBytes)
 	} else if err != nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -212,6 +226,7 @@ func (c *columns) splitLine(text string) error {
 	if len(c.values) < c.width {
 		return fmt.Errorf("it has %d columns, the first line has %d", len(c.values), c.width)
 	}
+
 	return nil
 }
 
@@ -230,6 +245,7 @@ func formatOf(head string) (*format, columns, error) {
 	if strings.Contains(head, "|") {
 		sep = "|"
 	}
+
 	c := columns{sep: sep, places: map[string]int{}}
 	for i, name := range strings.Split(head, sep) {
 		name = strings.ToLower(strings.Trim(strings.TrimSpace(name), `"`))
@@ -237,21 +253,27 @@ func formatOf(head string) (*format, columns, error) {
 			c.places[name], c.width = i, i+1
 		}
 	}
+
 	for _, f := range traceFormats() {
 		if _, there := c.places[f.mark]; !there {
 			continue
 		}
+
 		var missing []string
+
 		for _, choice := range f.needs {
 			if !slices.ContainsFunc(strings.Split(choice, "/"), func(name string) bool { _, there := c.places[name]; return there }) {
 				missing = append(missing, strings.ReplaceAll(choice, "/", " or "))
 			}
 		}
+
 		if len(missing) > 0 {
 			return nil, c, fmt.Errorf("the column %s is missing, which %s has", strings.Join(missing, ", "), f.name)
 		}
+
 		return &f, c, nil
 	}
+
 	return nil, c, fmt.Errorf("the format is not known: the first line names columns, such as timestamp,duration,num_gpus; or those of sacct -P; or it is the answer of gpuard history --json")
 }
 

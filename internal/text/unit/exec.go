@@ -18,15 +18,18 @@ func Entries(src []byte) (list []Entry) {
 	ends := strings.NewReplacer("\r\n", "\n", "\n\r", "\n", "\r", "\n", "\x00", "\n")
 	section := ""
 	var begun []byte
+
 	for line := range strings.SplitSeq(ends.Replace(string(src))+"\n", "\n") {
 		if start := strings.TrimLeft(line, blanks); start != "" && (start[0] == '#' || start[0] == ';') {
 			continue
 		}
+
 		begun = append(begun, strings.TrimPrefix(line, "\ufeff")...)
 		if isContinued(line) {
 			begun[len(begun)-1] = ' '
 			continue
 		}
+
 		whole := strings.Trim(string(begun), blanks)
 		begun = begun[:0]
 		key, value, assigns := strings.Cut(whole, "=")
@@ -40,6 +43,7 @@ func Entries(src []byte) (list []Entry) {
 			list = append(list, Entry{section, strings.TrimRight(key, blanks), strings.TrimLeft(value, blanks)})
 		}
 	}
+
 	return list
 }
 
@@ -69,8 +73,10 @@ func SplitCommands(value string) ([]Command, error) {
 		}
 		c, err := parseCommand(*first, value[from:to])
 		list, first = append(list, c), nil
+
 		return err
 	}
+
 	t := placedText{bytes: value}
 	for at := 0; ; {
 		w, begin, next, ok := t.nextWord(at)
@@ -97,6 +103,7 @@ func parseCommand(first lint.Word, line string) (Command, error) {
 	if found {
 		return c, nil
 	}
+
 	if quote := line[:1]; quote == `"` || quote == "'" {
 		c.Line, found = strings.CutPrefix(line[1:], c.Prefix)
 		if found {
@@ -104,6 +111,7 @@ func parseCommand(first lint.Word, line string) (Command, error) {
 			return c, nil
 		}
 	}
+
 	return c, fmt.Errorf("the characters %s before the program are written in a way that is not understood", c.Prefix)
 }
 
@@ -113,8 +121,10 @@ func QuoteWord(word string, literal bool) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/:=+@") == "" {
 		return word
 	}
+
 	var b strings.Builder
 	b.WriteByte('"')
+
 	for i := 0; i < len(word); {
 		r, width := utf8.DecodeRuneInString(word[i:])
 		switch {
@@ -129,5 +139,6 @@ func QuoteWord(word string, literal bool) string {
 		}
 		i += width
 	}
+
 	return b.String() + `"`
 }

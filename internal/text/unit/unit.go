@@ -19,12 +19,16 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if bytes.IndexByte(src, 0) >= 0 {
 		return f, fmt.Errorf("cannot read the unit: it is no text")
 	}
+
 	var r reader
 	r.lines = strings.Split(string(src), "\n")
+
 	for n := 0; n < len(r.lines); {
 		n = r.readEntry(n)
 	}
+
 	f.Steps = append(r.variables, r.programs...)
+
 	return f, nil
 }
 
@@ -54,16 +58,19 @@ func (r *reader) readEntry(n int) int {
 		}
 		return n + 1
 	}
+
 	mark := len(r.lines[n]) - len(strings.TrimPrefix(r.lines[n], "\ufeff"))
 	equals := strings.IndexByte(line, '=')
 	if equals < 0 {
 		_, next := r.readValue(n, len(line))
 		return next
 	}
+
 	key := strings.TrimSpace(line[:equals])
 	v, next := r.readValue(n, mark+equals+1)
 	v.whole.Column = mark + len(line) - len(start) + 1
 	r.readKey(key, v)
+
 	return next
 }
 
@@ -73,6 +80,7 @@ func (r *reader) readValue(n, from int) (placedText, int) {
 	var t placedText
 	var b strings.Builder
 	t.whole = lint.Place{Line: n + 1, Column: from + 1}
+
 	for more := true; more && n < len(r.lines); n++ {
 		line := strings.TrimRight(r.lines[n], "\r")
 		if b.Len() > 0 {
@@ -80,19 +88,24 @@ func (r *reader) readValue(n, from int) (placedText, int) {
 				continue
 			}
 		}
+
 		more = isContinued(line)
 		part := line[min(from, len(line)):]
 		if more && part != "" {
 			part = part[:len(part)-1] + " "
 		}
+
 		for i := range len(part) {
 			t.spots = append(t.spots, lint.Place{Line: n + 1, Column: from + i + 1})
 		}
+
 		b.WriteString(part)
 		t.whole.EndLine, t.whole.EndColumn = n+1, from+len(strings.TrimRight(part, " \t"))+1
 		from = 0
 	}
+
 	t.bytes = b.String()
+
 	return t, n
 }
 
@@ -136,12 +149,14 @@ func (r *reader) readEnvironment(key string, v placedText) {
 		}
 		r.variables = kept
 	}
+
 	for _, w := range words {
 		name, value, assigns := strings.Cut(w.Text, "=")
 		if !assigns || !isName(name) {
 			r.variables = append(r.variables, lint.Step{At: v.whole, Do: lint.Setting, Name: key, Value: w, In: r.section})
 			continue
 		}
+
 		s := lint.Step{At: w.At, Do: lint.Set, Name: name, In: r.section, How: key + "=", Exported: true}
 		s.Value = lint.Value{Text: value, Known: w.Known, At: w.At, Raw: w.Raw}
 		if i := strings.Index(w.Raw, name+"="); i >= 0 && w.At.Line == w.At.EndLine {
@@ -153,6 +168,7 @@ func (r *reader) readEnvironment(key string, v placedText) {
 				s.Value.At.EndColumn = s.Value.At.Column + len(s.Value.Raw)
 			}
 		}
+
 		r.variables = append(r.variables, s)
 	}
 }

@@ -19,16 +19,19 @@ func (r *reader) readCommands(key string, v placedText) {
 			one = nil
 			continue
 		}
+
 		w.Text = strings.ReplaceAll(w.Text, "$$", "$")
 		if w.Raw == `\;` {
 			w.Text = ";"
 		}
+
 		if bare := strings.TrimLeft(w.Raw, "-@:+!|"); len(one) == 0 && r.section != "Container" {
 			w.Text, w.At.Column, w.Raw = strings.TrimLeft(w.Text, "-@:+!|"), w.At.Column+len(w.Raw)-len(bare), bare
 			if bare == "" {
 				continue
 			}
 		}
+
 		one = append(one, w)
 	}
 	r.addCommand(key, v, one)
@@ -75,14 +78,17 @@ func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
 	for at < len(t.bytes) && strings.IndexByte(blanks, t.bytes[at]) >= 0 {
 		at++
 	}
+
 	begin = at
 	quote := byte(0)
 	var out strings.Builder
+
 	for ; at < len(t.bytes); at++ {
 		c := t.bytes[at]
 		if quote == 0 && strings.IndexByte(blanks, c) >= 0 {
 			break
 		}
+
 		switch {
 		case c == '\\' && at+1 < len(t.bytes):
 			char, width := unescapeChar(t.bytes[at:])
@@ -96,11 +102,14 @@ func (t placedText) nextWord(at int) (w lint.Word, begin, end int, ok bool) {
 			out.WriteByte(c)
 		}
 	}
+
 	if begin == at || quote != 0 {
 		return w, begin, at, false
 	}
+
 	w = lint.Word{Text: out.String(), Known: true, At: t.placeOf(begin, at), Raw: t.bytes[begin:at]}
 	w.Known = !hasSpecifier(w.Text) && !hasVariable(w.Text)
+
 	return w, begin, at, true
 }
 
@@ -109,6 +118,7 @@ func unescapeChar(s string) (char string, width int) {
 	if i := strings.IndexByte(`abfnrtvs\"'`, s[1]); i >= 0 {
 		return string("\a\b\f\n\r\t\v \\\"'"[i]), 2
 	}
+
 	digits, base := 0, 16
 	switch s[1] {
 	case 'x':
@@ -120,10 +130,12 @@ func unescapeChar(s string) (char string, width int) {
 	case '0', '1', '2', '3', '4', '5', '6', '7':
 		digits, base = 3, 8
 	}
+
 	skip := 2
 	if base == 8 {
 		skip = 1
 	}
+
 	if digits > 0 && len(s) >= skip+digits {
 		if n, err := strconv.ParseUint(s[skip:skip+digits], base, 32); err == nil && n > 0 {
 			if s[1] == 'u' || s[1] == 'U' {
@@ -132,6 +144,7 @@ func unescapeChar(s string) (char string, width int) {
 			return string([]byte{byte(n)}), skip + digits
 		}
 	}
+
 	return s[:2], 2
 }
 

@@ -22,6 +22,7 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 	if err != nil {
 		return f, err
 	}
+
 	for _, doc := range docs {
 		var r reader
 		r.readEnv("", "env", doc.Find("env"))
@@ -32,9 +33,11 @@ func ReadSteps(path string, src []byte) (lint.File, error) {
 				return f, fmt.Errorf("cannot read the file: its jobs come to more than %d settings", maxSteps)
 			}
 		}
+
 		r.readSteps("", doc.Find("runs", "steps"), shell)
 		f.Steps = append(f.Steps, r.steps...)
 	}
+
 	return f, nil
 }
 
@@ -51,14 +54,18 @@ func (r *reader) readJob(name string, n *yamltree.Node, shell string) {
 	if own := scalarText(n.Find("defaults", "run", "shell")); own != "" {
 		shell = own
 	}
+
 	if on := n.Find("runs-on"); shell == "" && on != nil && isWindows(on) {
 		shell = "pwsh"
 	}
+
 	r.readEnv(name, "env", n.Find("env"))
 	r.readContainer(name, n.Find("container"))
+
 	for _, s := range n.Find("services").Entries() {
 		r.readContainer(name+".services."+s.Key.Text, s.Value)
 	}
+
 	r.readSteps(name, n.Find("steps"), shell)
 }
 
@@ -81,10 +88,12 @@ func (r *reader) readSteps(job string, steps *yamltree.Node, shell string) {
 		if given := scalarText(s.Find("shell")); given != "" {
 			own = given
 		}
+
 		run := s.Find("run")
 		if run == nil || run.Kind != yamltree.Scalar || run.Null || !isPOSIX(own) || own == "" && strings.Contains(scalarText(s.Find("if")), "== 'Windows'") {
 			continue
 		}
+
 		text, at, indent := run.ScriptText()
 		r.steps = append(r.steps, lint.Step{At: at, Do: lint.Script, In: in, Indent: indent, Maybe: s.Find("if") != nil,
 			Value: lint.Value{Text: maskExpressions(text), Known: true, At: run.At, Raw: text}})
@@ -112,11 +121,13 @@ func maskExpressions(text string) string {
 		if begin < 0 {
 			return text
 		}
+
 		begin += at
 		length := strings.Index(text[begin:], "}}")
 		if length < 0 {
 			return text
 		}
+
 		at = begin + length + len("}}")
 		source := text[begin+2 : at-1]
 		inner := []byte(source)
@@ -125,9 +136,11 @@ func maskExpressions(text string) string {
 				inner[i] = '_'
 			}
 		}
+
 		for n := 0; n < 1000 && names[string(inner)] != "" && names[string(inner)] != source; n++ {
 			copy(inner[1:], fmt.Sprint(n))
 		}
+
 		names[string(inner)] = source
 		text = text[:begin] + "${" + string(inner) + "}" + text[at:]
 	}
@@ -138,16 +151,19 @@ func (r *reader) readEnv(in, how string, n *yamltree.Node) {
 		if p.Value.Kind != yamltree.Scalar {
 			continue
 		}
+
 		s := lint.Step{At: yamltree.JoinPlaces(p.Key.At, p.Value.At), Do: lint.Set, Name: p.Key.Text, In: in, How: how, Exported: true, Value: p.Value.Value()}
 		s.Value.Known = !strings.Contains(s.Value.Text, "${{")
 		if p.Value.Null {
 			// GitHub reads null as the empty string.
 			s.Value.Text = ""
 		}
+
 		if p.Bare {
 			// The rest of a value that was split at its comma.
 			s.How = how + ", cut"
 		}
+
 		r.steps = append(r.steps, s)
 	}
 }
@@ -157,20 +173,24 @@ func (r *reader) readContainer(in string, n *yamltree.Node) {
 	if n == nil {
 		return
 	}
+
 	r.readEnv(in, "container.env", n.Find("env"))
 	image := n.Find("image")
 	if n.Kind == yamltree.Scalar && !n.Null {
 		image = n
 	}
+
 	if image != nil {
 		v := image.Value()
 		v.Known = !strings.Contains(v.Text, "${{")
 		r.steps = append(r.steps, lint.Step{At: image.At, Do: lint.Setting, Name: "container.image", In: in, Value: v})
 	}
+
 	options := n.Find("options")
 	if options == nil || options.Kind != yamltree.Scalar || image == nil {
 		return
 	}
+
 	text, at, indent := options.ScriptText()
 	words := []lint.Word{{Text: "docker", Known: true, At: options.At}, {Text: "create", Known: true, At: options.At}}
 	words = append(words, splitOptions(text, at, indent)...)
@@ -186,8 +206,10 @@ func splitOptions(text string, at lint.Place, indent int) []lint.Word {
 			i++
 			continue
 		}
+
 		begin, quote := i, byte(0)
 		var out strings.Builder
+
 		for ; i < len(text) && (quote != 0 || strings.IndexByte(" \t\r\n", text[i]) < 0); i++ {
 			switch c := text[i]; {
 			case c == quote:
@@ -201,11 +223,13 @@ func splitOptions(text string, at lint.Place, indent int) []lint.Word {
 				out.WriteByte(c)
 			}
 		}
+
 		w := lint.Word{Text: out.String(), Raw: text[begin:i], At: at}
 		w.Known = !strings.Contains(w.Raw, "${{")
 		if indent >= 0 && at.Line == at.EndLine {
 			w.At.Column, w.At.EndColumn = at.Column+begin, at.Column+i
 		}
+
 		words = append(words, w)
 	}
 	return words

@@ -109,8 +109,10 @@ func (f *Form) ReadRoot(data []byte, such string) *Node {
 		f.Wrong(unprintablePlace(data), "this is not text in UTF-8; write the file anew in that, without marks of other encodings")
 		return nil
 	}
+
 	docs, err := Parse(data)
 	var place *Error
+
 	switch {
 	case errors.As(err, &place):
 		f.Wrong(source.Place{Line: place.Line, Column: place.Column}, "this is not YAML: %s%s", place.Text, adviceFor(data, place))
@@ -126,6 +128,7 @@ func (f *Form) ReadRoot(data []byte, such string) *Node {
 	default:
 		return docs[0]
 	}
+
 	return nil
 }
 
@@ -135,18 +138,22 @@ func (f *Form) refuseZero(n *Node, seen map[*Node]bool) (found bool) {
 	if n == nil || seen[n] {
 		return false
 	}
+
 	seen[n] = true
 	if n.Kind == Scalar && strings.Contains(n.Text, "\x00") {
 		f.Wrong(n.At, "there is a zero byte (\\0) in this text, and no program can be given one; leave it out")
 		found = true
 	}
+
 	for _, item := range n.Items {
 		found = f.refuseZero(item, seen) || found
 	}
+
 	for _, p := range n.Pairs {
 		found = f.refuseZero(p.Key, seen) || found
 		found = f.refuseZero(p.Value, seen) || found
 	}
+
 	return found
 }
 
@@ -172,11 +179,13 @@ func adviceFor(data []byte, e *Error) string {
 	if e.Line < 1 || e.Line > len(lines) {
 		return ""
 	}
+
 	line := strings.TrimRight(lines[e.Line-1], "\r")
 	value := line[min(max(e.Column-1, 0), len(line)):]
 	if e.Column > 1 && strings.HasPrefix(line[min(e.Column-2, len(line)):], "{{") {
 		value = line[e.Column-2:]
 	}
+
 	switch {
 	case strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t-"))], "\t"):
 		return "; indent with blanks, YAML takes no tabs"
@@ -185,6 +194,7 @@ func adviceFor(data []byte, e *Error) string {
 	case strings.Contains(e.Text, "mapping value") && strings.Contains(value, ": "):
 		return "; a value with a colon and a blank in it needs quotes"
 	}
+
 	return ""
 }
 
@@ -265,12 +275,15 @@ func (f *Form) CheckOneOf(key Key, word string, at source.Place, of string) bool
 	if len(key.Words) == 0 || slices.Contains(key.Words, word) {
 		return true
 	}
+
 	if meant := suggest.ClosestWord(word, key.Words); meant != "" {
 		f.Wrong(at, "%s%s is %q; did you mean %s?", key.Name, of, word, meant)
 		return false
 	}
+
 	last := len(key.Words) - 1
 	f.Wrong(at, "%s%s is %q; write %s or %s", key.Name, of, word, strings.Join(key.Words[:last], ", "), key.Words[last])
+
 	return false
 }
 
@@ -308,6 +321,7 @@ func (f *Form) List(e Entry, of string) (out []Item) {
 			out = append(out, Item{part, n.At})
 		}
 	}
+
 	return out
 }
 
@@ -318,6 +332,7 @@ func (f *Form) ReadSetting(e Entry, of string) (value string, set bool) {
 	if e.Value.Kind == Scalar && e.Value.Plain {
 		word = e.Value.Text
 	}
+
 	switch {
 	case alone && (word == "true" || word == "false"):
 		// Where it is false that is so anyway.
@@ -331,7 +346,9 @@ func (f *Form) ReadSetting(e Entry, of string) (value string, set bool) {
 			texts = append(texts, item.Text)
 		}
 		value = strings.Join(texts, ",")
+
 		return value, value != ""
 	}
+
 	return f.Text(e, of)
 }

@@ -24,11 +24,14 @@ func (r *reader) tokenOffset(t *token.Token) (line, column int) {
 	if r.last.line == line && r.last.chars < t.Position.Column {
 		at = r.last
 	}
+
 	for ; at.chars+1 < t.Position.Column && at.bytes < len(text); at.chars++ {
 		_, width := utf8.DecodeRune(text[at.bytes:])
 		at.bytes += width
 	}
+
 	r.last = at
+
 	return line, at.bytes
 }
 
@@ -39,9 +42,11 @@ func (r *reader) placeAt(line, column, endLine, endColumn int) source.Place {
 	if line == 0 {
 		p.Column += r.bom
 	}
+
 	if endLine == 0 {
 		p.EndColumn += r.bom
 	}
+
 	return clampEnd(p)
 }
 
@@ -76,15 +81,18 @@ func (r *reader) readScalar(n ast.ScalarNode) *Node {
 	if t.Type == token.ImplicitNullType || n.Type() == ast.NullType && strings.TrimSpace(t.Origin) == "" {
 		return &Node{Null: true, Plain: true, At: r.placeAt(line, column, line, column)}
 	}
+
 	written := strings.TrimSpace(t.Origin)
 	if n.Type() == ast.NullType && !bytes.HasPrefix(r.lines[line][column:], []byte(written)) {
 		return &Node{Null: true, Plain: true, At: r.placeAt(line, column, line, column)}
 	}
+
 	out := &Node{Text: t.Value, Null: n.Type() == ast.NullType, Plain: t.Type != token.SingleQuoteType && t.Type != token.DoubleQuoteType}
 	line, column = r.scalarBegin(line, column, written)
 	endLine, endColumn := r.scalarEnd(line, column, written)
 	out.At = r.placeAt(line, column, endLine, endColumn)
 	out.Raw = r.textBetween(line, column, endLine, endColumn)
+
 	return out
 }
 
@@ -101,6 +109,7 @@ func (r *reader) scalarBegin(line, column int, written string) (int, int) {
 			return l, from + i
 		}
 	}
+
 	return line, column
 }
 
@@ -113,9 +122,11 @@ func (r *reader) scalarEnd(line, column int, written string) (int, int) {
 	if to > line {
 		from = 0
 	}
+
 	if i := bytes.Index(r.lines[to][min(from, len(r.lines[to])):], []byte(last)); i >= 0 {
 		return to, from + i + len(last)
 	}
+
 	return line, min(column+len(strings.TrimSpace(parts[0])), len(bytes.TrimRight(r.lines[line], "\r\n")))
 }
 
@@ -123,12 +134,16 @@ func (r *reader) textBetween(line, column, endLine, endColumn int) string {
 	if line == endLine {
 		return string(r.lines[line][column:max(column, min(endColumn, len(r.lines[line])))])
 	}
+
 	var b strings.Builder
 	b.Write(r.lines[line][column:])
+
 	for l := line + 1; l < endLine; l++ {
 		b.Write(r.lines[l])
 	}
+
 	b.Write(r.lines[endLine][:endColumn])
+
 	return b.String()
 }
 
@@ -139,11 +154,13 @@ func (r *reader) readBlockScalar(n *ast.LiteralNode) *Node {
 	if strings.HasPrefix(n.Start.Value, ">") {
 		out.block = '>'
 	}
+
 	first, indent := header+1, -1
 	if first >= len(r.lines) {
 		out.At = r.placeAt(header, 0, header, 0)
 		return out
 	}
+
 	last, end := first, header+1+strings.Count(n.Value.GetToken().Origin, "\n")
 	for l := first; l < len(r.lines); l++ {
 		text := bytes.TrimRight(r.lines[l], "\r\n")
@@ -151,6 +168,7 @@ func (r *reader) readBlockScalar(n *ast.LiteralNode) *Node {
 		if spaces == len(text) {
 			continue
 		}
+
 		if indent < 0 {
 			// Empty lines at the top say nothing to a shell.
 			first, indent = l, spaces
@@ -158,23 +176,30 @@ func (r *reader) readBlockScalar(n *ast.LiteralNode) *Node {
 				indent = min(spaces, spaces-leadingSpaces(out.Text))
 			}
 		}
+
 		if spaces < indent || l > end {
 			break
 		}
+
 		last = l
 	}
+
 	indent = max(indent, 0)
 	out.At = r.placeAt(first, indent, last, len(bytes.TrimRight(r.lines[last], "\r\n")))
 	if out.At.EndLine == out.At.Line && out.At.EndColumn < out.At.Column {
 		out.At.EndColumn = out.At.Column
 	}
+
 	var raw strings.Builder
+
 	for l := first; l <= last; l++ {
 		text := bytes.TrimRight(r.lines[l], "\r\n")
 		raw.Write(text[min(indent, len(text)):])
 		raw.WriteByte('\n')
 	}
+
 	out.Raw = raw.String()
+
 	return out
 }
 
@@ -209,6 +234,7 @@ func (n *Node) ScriptText() (text string, at source.Place, indent int) {
 func unfoldLines(raw string) string {
 	lines := strings.Split(strings.TrimSuffix(raw, "\n"), "\n")
 	var b strings.Builder
+
 	for i, line := range lines {
 		b.WriteString(line)
 		if i+1 < len(lines) && isFolded(line) && isFolded(lines[i+1]) {
@@ -216,6 +242,7 @@ func unfoldLines(raw string) string {
 		}
 		b.WriteByte('\n')
 	}
+
 	return b.String()
 }
 

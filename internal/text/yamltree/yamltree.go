@@ -64,10 +64,12 @@ func Parse(src []byte) (docs []*Node, err error) {
 			docs, err = nil, fmt.Errorf("cannot read the file as YAML: %v", p)
 		}
 	}()
+
 	bom := 0
 	if bytes.HasPrefix(src, []byte("\xef\xbb\xbf")) {
 		bom = 3
 	}
+
 	// The library takes such bytes for others, and places after them would be wrong.
 	if !isText(src) {
 		return nil, fmt.Errorf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", unprintablePlace(src).Line)
@@ -75,10 +77,12 @@ func Parse(src []byte) (docs []*Node, err error) {
 	if nestsTooDeep(src) {
 		return nil, fmt.Errorf("cannot read the file as YAML: it nests deeper than %d levels", maxDepth)
 	}
+
 	file, err := parser.ParseBytes(src[bom:], 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, parseError(err)
 	}
+
 	r := reader{lines: bytes.SplitAfter(src[bom:], []byte("\n")), bom: bom, anchors: map[string]*Node{}}
 	for _, d := range file.Docs {
 		if d.Body == nil {
@@ -88,12 +92,14 @@ func Parse(src []byte) (docs []*Node, err error) {
 			docs = append(docs, n)
 		}
 	}
+
 	switch {
 	case r.deep:
 		return nil, errors.New("cannot read the file as YAML: it nests too deeply")
 	case r.wrong != nil:
 		return nil, r.wrong
 	}
+
 	return docs, nil
 }
 
@@ -119,6 +125,7 @@ func parseError(err error) error {
 		return &Error{Line: where.Line, Column: where.Column, Text: at.GetMessage()}
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
+
 	return fmt.Errorf("cannot read the file as YAML: %s", text)
 }
 
@@ -191,11 +198,14 @@ func (r *reader) readNode(n ast.Node, depth int) *Node {
 				list.At.EndLine, list.At.EndColumn = v.At.EndLine, v.At.EndColumn
 			}
 		}
+
 		if n.IsFlowStyle && n.End != nil {
 			end := r.tokenPlace(n.End)
 			list.At.EndLine, list.At.EndColumn = end.EndLine, end.EndColumn
 		}
+
 		list.At = clampEnd(list.At)
+
 		return list
 	case *ast.LiteralNode:
 		return r.readBlockScalar(n)
@@ -213,6 +223,7 @@ func (r *reader) resolveAlias(n *ast.AliasNode) *Node {
 	if !known {
 		r.noteError(r.tokenPlace(n.Start), fmt.Sprintf("there is no anchor &%s for the alias *%[1]s", name))
 	}
+
 	return value
 }
 
@@ -227,6 +238,7 @@ func (r *reader) noteError(at source.Place, text string) {
 func (r *reader) readMapping(values []*ast.MappingValueNode, flow bool, start *token.Token, depth int) *Node {
 	m := &Node{Kind: Map, Flow: flow, At: r.tokenPlace(start)}
 	var merged []*Node
+
 	for _, v := range values {
 		value := r.readNode(v.Value, depth+1)
 		if v.Key.IsMergeKey() {
@@ -236,27 +248,34 @@ func (r *reader) readMapping(values []*ast.MappingValueNode, flow bool, start *t
 			}
 			continue
 		}
+
 		key := r.readNode(v.Key, depth+1)
 		if k, ok := v.Key.(*ast.MappingKeyNode); ok {
 			// "? key".
 			key = r.readNode(k.Value, depth+1)
 		}
+
 		if key == nil {
 			continue
 		}
+
 		p := Pair{Key: key, Value: value}
 		if value == nil {
 			p.Value = &Node{Null: true, Plain: true, At: emptyPlaceAfter(key.At)}
 		}
+
 		p.Bare = flow && p.Value.Null && p.Value.Raw == "" && v.Start != nil && v.Start.Value != ":"
 		m.Pairs = append(m.Pairs, p)
 	}
+
 	if len(m.Pairs) > 0 {
 		m.At = JoinPlaces(m.Pairs[0].Key.At, m.Pairs[len(m.Pairs)-1].Value.At)
 	}
+
 	for _, from := range merged {
 		m.mergeMissing(from)
 	}
+
 	return m
 }
 
@@ -283,13 +302,16 @@ func (n *Node) Find(keys ...string) *Node {
 		if n == nil {
 			return nil
 		}
+
 		i := len(n.Pairs) - 1
 		for i >= 0 && (n.Pairs[i].Key.Kind != Scalar || n.Pairs[i].Key.Text != key) {
 			i--
 		}
+
 		if i < 0 {
 			return nil
 		}
+
 		n = n.Pairs[i].Value
 	}
 	return n

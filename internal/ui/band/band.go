@@ -69,21 +69,28 @@ func (p *Painter) UserAttributes(user string) string {
 func (p *Painter) Band(b *timeline.Band, name string) template.HTML {
 	var w strings.Builder
 	fmt.Fprintf(&w, `<svg class="band" width="100%%" height="%d" role="group" tabindex="0" aria-label="%s">`, bandHeight, html.EscapeString(name))
+
 	for _, tick := range p.axisTicks() {
 		at := p.xPosition(tick.at)
 		fmt.Fprintf(&w, `<line class="grid" x1="%s" x2="%s" y2="%d"/>`, at, at, bandHeight)
 	}
+
 	p.drawReadTimes(&w, b)
+
 	for i := range b.Spans {
 		p.drawLease(&w, &b.Spans[i])
 	}
+
 	p.drawOutages(&w, b)
 	p.drawCurves(&w, b)
+
 	for _, m := range b.Marks {
 		fmt.Fprintf(&w, `<svg class="mark" x="%s" overflow="visible" role="img" tabindex="-1" aria-label="%s"><path d="M-4.5 0h9L0 8z"/></svg>`, p.xPosition(m.At),
 			html.EscapeString(p.momentText(m.At)+"\n"+p.Say(m.Text)))
 	}
+
 	w.WriteString(`</svg>`)
+
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }
 
@@ -101,6 +108,7 @@ func laneBounds(s *timeline.Span) (top, tall float64) {
 	if s.Lanes > 1 {
 		tall -= 0.5
 	}
+
 	return top, tall
 }
 
@@ -110,6 +118,7 @@ func (p *Painter) DescribeSpan(s *timeline.Span) string {
 	if !s.Open {
 		until = p.momentText(s.Until)
 	}
+
 	who := s.User
 	switch {
 	case s.Jobs > 1 && s.Command != "":
@@ -119,23 +128,29 @@ func (p *Painter) DescribeSpan(s *timeline.Span) string {
 	default:
 		who += " · " + s.Command
 	}
+
 	lines := []string{who, p.momentText(s.Since) + " – " + until + " · " + DurationText(s.Until.Sub(s.Since))}
 	var used []string
 	if s.Load != nil {
 		used = append(used, fmt.Sprintf("%s %.0f %%", p.Say("mean load"), 100**s.Load))
 	}
+
 	if s.Peak > 0 {
 		used = append(used, p.Say("peak memory")+" "+s.Peak.String())
 	}
+
 	if s.Share > 0 {
 		used = append(used, p.Say("share "+s.Share.String()))
 	}
+
 	if s.Failed {
 		used = append(used, p.Say("it failed"))
 	}
+
 	if len(used) > 0 {
 		lines = append(lines, strings.Join(used, " · "))
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -193,10 +208,12 @@ func (p *Painter) drawReadTimes(w *strings.Builder, b *timeline.Band) {
 		if b.Load[i] == nil {
 			continue
 		}
+
 		j := i
 		for j+1 < len(b.Load) && b.Load[j+1] != nil {
 			j++
 		}
+
 		from, to := p.From.Add(time.Duration(i)*p.Step), p.From.Add(time.Duration(j+1)*p.Step)
 		fmt.Fprintf(w, `<rect class="seen" x="%s" width="%s" y="%d" height="1"/>`, p.xPosition(from), p.widthBetween(from, to), bandHeight-1)
 		i = j

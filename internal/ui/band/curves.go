@@ -22,15 +22,18 @@ func (p *Painter) drawCurves(w *strings.Builder, b *timeline.Band) {
 		for c := int(from); c < columns && float64(c) < to; c++ {
 			covered[c] = true
 		}
+
 		top, tall := laneBounds(s)
 		path := stepOutline(b.Load, s.Load, from, to, top+tall, tall)
 		fmt.Fprintf(w, `<path %s d="%s"/>`, p.UserAttributes(s.User), path)
 	}
+
 	p.drawUnleased(w, b, covered)
 	if line := polyline(b.Memory, bandHeight-1, bandHeight-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour {
 		// Of more there are no readings.
 		fmt.Fprintf(w, `<path class="memory" d="%s"/>`, line)
 	}
+
 	w.WriteString(`</svg>`)
 }
 
@@ -74,7 +77,9 @@ func stepOutline(values []*float64, mean *float64, from, to, bottom, tall float6
 			last = y
 		}
 	}
+
 	fmt.Fprintf(&w, "H%sV%sz", formatTenth(to), formatTenth(bottom))
+
 	return w.String()
 }
 
@@ -102,9 +107,11 @@ func polyline(values []*float64, bottom, tall float64) string {
 		}
 		pen, last = true, y
 	}
+
 	if pen {
 		fmt.Fprintf(&w, "H%d", len(values))
 	}
+
 	return w.String()
 }
 
@@ -127,6 +134,7 @@ func (p *Painter) axisTicks() (all []axisTick) {
 		}
 		return all
 	}
+
 	for day := 1; ; day++ {
 		at := time.Date(from.Year(), from.Month(), from.Day()+day, 0, 0, 0, 0, p.Zone)
 		if !at.Before(p.To) {
@@ -177,7 +185,9 @@ func (p *Painter) Axis() template.HTML {
 		}
 		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.xPosition(t.at), html.EscapeString(t.label))
 	}
+
 	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")+" "+p.clockText()))
+
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }
 
@@ -189,9 +199,11 @@ func SparkLine(values []*float64, top float64) template.HTML {
 			scaled[i] = new(min(1, *v/top))
 		}
 	}
+
 	line := polyline(scaled, bandHeight-2, bandHeight-4)
 	if line == "" {
 		return ""
 	}
+
 	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d" aria-hidden="true"><path class="line" d="%s"/></svg>`, len(values), bandHeight, line)) //nolint:gosec // numbers
 }

@@ -45,16 +45,19 @@ func (b Bars) drawBars() *drawing {
 	if len(b.Parts) > 1 {
 		y = d.drawLegend(b.Parts, 50)
 	}
+
 	top := y + 18
 	bottom := top + float64(rowHeight*max(1, len(b.Names)))
 	names := 0.0
 	for _, name := range b.Names {
 		names = max(names, min(textWidth(name, textSize), BarsWidth*0.4))
 	}
+
 	values := 0.0
 	for i := range b.Names {
 		values = max(values, textWidth(b.valueText(i), textSize))
 	}
+
 	left, right := margin+names+8, BarsWidth-margin-values-8
 	most := axisTop(b.longestBar())
 	for k := range 3 {
@@ -62,6 +65,7 @@ func (b Bars) drawBars() *drawing {
 		d.addLine(x, top, x, bottom, d.palette.line, 1)
 		d.addText(x-2, bottom+16, lengthText(most*float64(k)/2, b.Unit), d.palette.soft, 11)
 	}
+
 	for i, name := range b.Names {
 		row := top + float64(rowHeight*i)
 		d.addText(left-8, row+16, cutTo(name, BarsWidth*0.4), d.palette.text, textSize).atRight = true
@@ -73,10 +77,13 @@ func (b Bars) drawBars() *drawing {
 			}
 			x += length
 		}
+
 		d.addText(x+6, row+16, b.valueText(i), d.palette.soft, textSize)
 	}
+
 	d.height = int(bottom) + 28
 	d.shapes[0].y2 = float64(d.height)
+
 	return d
 }
 

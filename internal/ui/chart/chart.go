@@ -14,8 +14,10 @@ func axisTop(highest float64) float64 {
 	if highest <= 0 {
 		return 1
 	}
+
 	unit := math.Pow(10, math.Floor(math.Log10(highest)))
 	steps := []float64{1, 2, 4, 5, 6, 8, 10}
 	i := slices.IndexFunc(steps, func(s float64) bool { return s*unit >= highest })
+
 	return steps[max(i, 0)] * unit
 }

@@ -16,11 +16,14 @@ func DrawComparison(quantities []experiment.Quantity, png bool, say func(string)
 		if !q.IsTime() {
 			continue
 		}
+
 		note := ""
 		if q.Ratio != nil {
 			note = q.Ratio.Words()
 		}
+
 		b.Names, b.Notes, b.Sizes[0] = append(b.Names, fmt.Sprintf("%s %s", q.Command, q.Arm)), append(b.Notes, note), append(b.Sizes[0], q.Median)
 	}
+
 	return b.drawBars().encodePicture(png)
 }

@@ -82,10 +82,12 @@ func (d *drawing) drawLegend(names []string, y float64) float64 {
 		if x > margin && x+w > float64(d.width-margin) {
 			x, y = margin, y+18
 		}
+
 		d.addRect(x, y-swatch+1, x+swatch, y+1, d.palette.seriesColour(i))
 		d.addText(x+swatch+6, y, name, d.palette.text, size)
 		x += w + gap
 	}
+
 	return y
 }
 
@@ -98,6 +100,7 @@ const fontFamilies = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans',
 func (d *drawing) renderSVG() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="%s">`+"\n", d.width, d.height, d.width, d.height, fontFamilies)
+
 	for i := range d.shapes {
 		s := &d.shapes[i]
 		switch s.kind {
@@ -117,7 +120,9 @@ func (d *drawing) renderSVG() []byte {
 		}
 		b.WriteByte('\n')
 	}
+
 	b.WriteString("</svg>\n")
+
 	return []byte(b.String())
 }
 

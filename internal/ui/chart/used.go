@@ -25,6 +25,7 @@ func DrawUse(table trend.UseTable, png bool, say func(string) string) ([]byte, e
 		}
 		use = append(use[:maxBars-1], rest)
 	}
+
 	b := Bars{Title: say("Hours granted") + " · " + say(table.By), Parts: []string{say("used"), say("idle"), say("not measured")}, Sizes: make([][]float64, 3), Unit: "h"}
 	for _, u := range use {
 		b.Names = append(b.Names, u.Name)
@@ -32,5 +33,6 @@ func DrawUse(table trend.UseTable, png bool, say func(string) string) ([]byte, e
 		b.Sizes[1] = append(b.Sizes[1], u.Idle)
 		b.Sizes[2] = append(b.Sizes[2], max(0, u.Granted-u.Used-u.Idle))
 	}
+
 	return b.drawBars().encodePicture(png)
 }

@@ -14,6 +14,7 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 	say = translatorFor(png, say)
 	var sizes []int
 	var policies []string
+
 	for i := range results {
 		if !slices.Contains(sizes, results[i].GPUs) {
 			sizes = append(sizes, results[i].GPUs)
@@ -22,6 +23,7 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 			policies = append(policies, results[i].Policy)
 		}
 	}
+
 	hours := func(policy string, size int) *float64 {
 		for i := range results {
 			if r := &results[i]; r.Policy == policy && r.GPUs == size && r.WaitMean != nil {
@@ -30,6 +32,7 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 		}
 		return nil
 	}
+
 	if len(sizes) == 1 {
 		b := Bars{Title: say(fmt.Sprintf("Mean wait on %d GPUs", sizes[0])), Sizes: [][]float64{{}}, Unit: "h"}
 		for _, policy := range policies {
@@ -39,10 +42,12 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 		}
 		return b.drawBars().encodePicture(png)
 	}
+
 	c := lineChart{title: say("Mean wait, by the number of GPUs"), unit: "h", names: policies}
 	for _, size := range sizes {
 		c.labels = append(c.labels, strconv.Itoa(size))
 	}
+
 	for _, policy := range policies {
 		var values []*float64
 		for _, size := range sizes {
@@ -50,6 +55,7 @@ func DrawWaits(results []sim.Result, png bool, say func(string) string) ([]byte,
 		}
 		c.values = append(c.values, values)
 	}
+
 	return c.drawCurves().encodePicture(png)
 }
 
@@ -76,22 +82,26 @@ func (c *lineChart) drawCurves() *drawing {
 			}
 		}
 	}
+
 	most := axisTop(highest)
 	left := margin + textWidth(lengthText(most/2, c.unit), 11) + 8
 	at := func(i int, v float64) (x, y float64) {
 		x = left + (float64(i)+0.5)*(BarsWidth-margin-left)/float64(len(c.labels))
 		return x, bottom - (bottom-top)*v/most
 	}
+
 	for k := range 3 {
 		v := most * float64(k) / 2
 		_, y := at(0, v)
 		d.addLine(left, y, BarsWidth-margin, y, d.palette.line, 1)
 		d.addText(left-8, y+4, lengthText(v, c.unit), d.palette.soft, 11).atRight = true
 	}
+
 	for i, label := range c.labels {
 		x, _ := at(i, 0)
 		d.addText(x-textWidth(label, textSize)/2, bottom+18, label, d.palette.soft, textSize)
 	}
+
 	for k, values := range c.values {
 		for i, v := range values {
 			if v == nil {
@@ -105,5 +115,6 @@ func (c *lineChart) drawCurves() *drawing {
 			}
 		}
 	}
+
 	return d
 }

@@ -53,9 +53,11 @@ func (p *Program) PrintMessage(text string) error {
 		_, err := fmt.Fprintln(p.Err, lead+t.Translate(text))
 		return err
 	}
+
 	lines := console.Page{Term: t}
 	lines.WriteParagraph(console.Normal.Span(lead), console.Normal, t.Translate(text))
 	_, err := io.WriteString(p.Err, lines.Out.String())
+
 	return err
 }
 
@@ -83,24 +85,30 @@ func Main(ctx context.Context, p *Program) int {
 	if len(p.Args) > 0 && p.Args[0] == cobra.ShellCompRequestCmd {
 		manual.UnquoteUsages(root)
 	}
+
 	cmd, err := root.ExecuteContextC(ctx)
 	broken, misused := 1, 2
 	if cmdtable.KindOf(cmd) != cmdtable.KindAnswer {
 		broken, misused = 125, 125
 	}
+
 	if out.err != nil {
 		fmt.Fprintln(p.Err, "gpuard: cannot write the answer: "+out.err.Error())
 		return broken
 	}
+
 	if err == nil {
 		return 0
 	}
+
 	var f *failure.CodedError
 	if !errors.As(err, &f) {
 		f = &failure.CodedError{Err: err, Code: misused}
 	}
+
 	p.showError(cmd, f)
 	p.failEval(cmd)
+
 	return f.Code
 }
 
@@ -121,6 +129,7 @@ so that no other job gets it, sets the right variables and starts your command.`
 		Version:       Version(),
 		SilenceErrors: true, SilenceUsage: true,
 	}
+
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if p.wantsJSON(cmd) {
 			// Text next to the object would not be JSON.
@@ -132,6 +141,7 @@ so that no other job gets it, sets the right variables and starts your command.`
 		}
 		return nil
 	}
+
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
 	_ = root.RegisterFlagCompletionFunc("machine", completeMachines)
@@ -141,8 +151,10 @@ so that no other job gets it, sets the right variables and starts your command.`
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(cmd.OutOrStdout(), manual.ShortHelp(cmd, p.helpWidth()))
 	})
+
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(manual.HelpCommand(p.helpWidth))
+
 	switch i := slices.IndexFunc(p.Commands, func(c Command) bool { return len(p.Args) > 0 && c.Name == p.Args[0] }); {
 	case len(p.Args) == 1 && p.Args[0] == "--version":
 		return root
@@ -151,9 +163,11 @@ so that no other job gets it, sets the right variables and starts your command.`
 		if !p.addCommand(root, i).HasSubCommands() {
 			return root
 		}
+
 		// The help of a group lists commands in columns as wide as for the whole tree.
 		root.ResetCommands()
 	}
+
 	status := p.makeCommand("status")
 	root.RunE = status.RunE
 	root.Args = func(cmd *cobra.Command, args []string) error {
@@ -163,11 +177,15 @@ so that no other job gets it, sets the right variables and starts your command.`
 		}
 		return flagset.UnknownCommand(cmd, args)
 	}
+
 	root.Flags().AddFlagSet(status.Flags())
+
 	for i := range p.Commands {
 		p.addCommand(root, i)
 	}
+
 	root.InitDefaultHelpCmd()
+
 	return root
 }
 
@@ -185,16 +203,19 @@ func Version() string {
 	if released != "" {
 		return released
 	}
+
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
+
 	v := info.Main.Version
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && v == "(devel)" {
 			v = "devel " + s.Value[:min(12, len(s.Value))]
 		}
 	}
+
 	return v
 }
 
@@ -203,12 +224,15 @@ func (p *Program) Term(w io.Writer) console.Term {
 	if out, ok := w.(*checkedWriter); ok {
 		w = out.Writer
 	}
+
 	file, ok := w.(*os.File)
 	if !ok {
 		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth), UTF8: translate.IsUTF8(p.Host.Env), Language: p.language}
 	}
+
 	t := console.DescribeTerminal(file, p.Host.Env)
 	t.Language = p.language
+
 	return t
 }
 

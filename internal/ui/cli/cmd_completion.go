@@ -98,6 +98,7 @@ func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 			if err != nil {
 				return nil, flagset.NoFiles
 			}
+
 			return of(m, typed), flagset.NoFiles
 		})
 	}
@@ -112,6 +113,7 @@ func DeviceNames(m gpu.Machine, typed string) (names []string) {
 			names = append(names, before+name+"\t"+prose.Clean(about))
 		}
 	}
+
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		if last == "" || last[0] >= '0' && last[0] <= '9' {
@@ -119,10 +121,12 @@ func DeviceNames(m gpu.Machine, typed string) (names []string) {
 			continue
 		}
 		offer(string(d.UUID), fmt.Sprintf("GPU %d, %s", d.Index, d.Name))
+
 		for _, s := range d.MIG {
 			offer(string(s.UUID), fmt.Sprintf("%s of GPU %d", s.Profile, d.Index))
 		}
 	}
+
 	return names
 }
 
@@ -153,9 +157,11 @@ func completeMachines(_ *cobra.Command, _ []string, typed string) ([]string, cob
 			names = append(names, offer)
 		}
 	}
+
 	if len(names) == 0 {
 		return nil, flagset.Files
 	}
+
 	// An unreadable folder offers nothing.
 	entries, _ := os.ReadDir(".")
 	for _, e := range entries {
@@ -167,6 +173,7 @@ func completeMachines(_ *cobra.Command, _ []string, typed string) ([]string, cob
 			names = append(names, e.Name()+"\tfile")
 		}
 	}
+
 	return names, flagset.NoFiles
 }
 
@@ -186,11 +193,13 @@ func (p *Program) CompleteExplain(cmd *cobra.Command, args []string, typed strin
 	if len(args) > 0 || len(names) > 0 && typed != "" {
 		return names, how
 	}
+
 	jobs, _ := p.Jobs(cmd, args, typed)
 	if typed == "" {
 		// One directive is for all: without it a space would follow the variables.
 		return append(names, jobs...), how
 	}
+
 	return jobs, flagset.NoFiles
 }
 
@@ -202,8 +211,10 @@ func (p *Program) Jobs(cmd *cobra.Command, args []string, typed string) ([]strin
 	if typed != "" && typed[0] >= '0' && typed[0] <= '9' {
 		return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 	}
+
 	ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
 	defer cancel()
+
 	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), flagset.NoFiles
 }
 
@@ -224,5 +235,6 @@ func (p *Program) CompletePrograms(_ *cobra.Command, args []string, typed string
 	if len(found) == 0 {
 		return nil, flagset.Files
 	}
+
 	return found, flagset.NoFiles
 }

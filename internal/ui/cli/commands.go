@@ -34,5 +34,6 @@ func (p *Program) addCommand(root *cobra.Command, i int) *cobra.Command {
 	cmd := row.Make(p)
 	cmd.Annotations = map[string]string{cmdtable.RowOrder: fmt.Sprintf("%03d", i), cmdtable.RowGroup: string(row.Group), cmdtable.RowOn: row.On, cmdtable.RowKind: string(row.Kind), cmdtable.RowDone: row.Done, cmdtable.RowWrong: row.Wrong}
 	root.AddCommand(cmd)
+
 	return cmd
 }

@@ -30,5 +30,6 @@ func (d *defaults) Lines() []string {
 	if d.Rule != "" {
 		lines = append(lines, d.Rule)
 	}
+
 	return lines
 }

@@ -54,6 +54,7 @@ func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
+
 	return enc.Encode(v)
 }
 
@@ -102,6 +103,7 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.CodedError) {
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
+
 		p.showAlert(cmd, f.Err, strings.TrimSuffix(text+"\n"+r, "\n"))
 	}
 }
@@ -116,6 +118,7 @@ func remedyFor(cmd *cobra.Command, err error) string {
 	if cmd.Flags().Lookup("fallback") == nil {
 		return "run without one: --cpu; " + text
 	}
+
 	return "run without one: --cpu; or --fallback cpu, which takes a GPU where there is one; " + text
 }
 
@@ -186,6 +189,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 	if format := flags.Lookup("format"); flags.Lookup("json").Value.String() == "true" || format != nil && format.Value.String() == "json" {
 		return true
 	}
+
 	words := p.Args
 	for len(words) > 0 {
 		word := words[0]
@@ -209,6 +213,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 			return false
 		}
 	}
+
 	return false
 }
 

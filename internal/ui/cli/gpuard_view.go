@@ -24,6 +24,7 @@ func (p *Program) NewPrinter() Printer {
 		out = w.Writer
 	}
 	term := p.Term(p.Out)
+
 	return Printer{Out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
 }
 
@@ -46,6 +47,7 @@ func (p *Program) BecomeView() error {
 	if err != nil {
 		return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
 	}
+
 	return fmt.Errorf("cannot start %s: %w", path, unix.Exec(path, append([]string{name}, p.Args...), os.Environ()))
 }
 

@@ -44,6 +44,7 @@ func (l *ProgressLine) Show(text func() string) {
 	if l.quiet || now.Before(l.drawFrom) || !OnScreen(l.p) {
 		return
 	}
+
 	// in the last column some terminals begin a new line
 	fmt.Fprint(l.p.Err, "\r\x1b[K"+console.Cut(text(), max(l.p.Term(l.p.Err).Width-1, 1), ""))
 	l.drawn, l.drawFrom = true, now.Add(progressInterval)

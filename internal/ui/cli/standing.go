@@ -52,14 +52,18 @@ func (s *queuePlaceLine) update(now *status.Standing) {
 		}
 		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.Host.Live
 		s.wipe()
+
 		return
 	}
+
 	if s.began.IsZero() {
 		s.began = time.Now()
 	}
+
 	if s.pending != nil {
 		return
 	}
+
 	if left := max(redrawInterval-time.Since(s.drawn), minShownWait-time.Since(s.began)); left > 0 {
 		s.pending = time.AfterFunc(left, func() {
 			s.mu.Lock()
@@ -69,6 +73,7 @@ func (s *queuePlaceLine) update(now *status.Standing) {
 		})
 		return
 	}
+
 	s.draw()
 }
 
@@ -78,6 +83,7 @@ func (s *queuePlaceLine) draw() {
 	case s.p.Host.Live && OnScreen(s.p):
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		term := s.p.Term(s.p.Err)
+
 		// In the last column some terminals begin a new line.
 		width := max(term.Width-len("gpuard: ")-1, 1)
 		line := planview.StandingLine(*s.latest, time.Now(), term.Language, width)
@@ -109,6 +115,7 @@ func stopsBackground(p *Program) bool {
 		return false
 	}
 	modes, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+
 	return err == nil && modes.Lflag&unix.TOSTOP != 0
 }
 

@@ -56,17 +56,21 @@ func (o *Printer) Print(line services.LogLine) error {
 		}
 		o.drawn[line.Instance] = time.Now()
 	}
+
 	if o.JSON {
 		return LineJSON(o.Out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
 	}
+
 	own := bytes.HasPrefix(line.Text, []byte("# gpuard: "))
 	if own && o.Brief && startOrEnd().Match(line.Text) {
 		return nil
 	}
+
 	var b bytes.Buffer
 	if !o.Alone {
 		o.writeLead(&b, line.Instance)
 	}
+
 	switch {
 	case o.raw:
 		b.Write(line.Text)
@@ -75,8 +79,10 @@ func (o *Printer) Print(line services.LogLine) error {
 	default:
 		b.WriteString(cleanSequences(string(line.Text), o.term.Color))
 	}
+
 	b.WriteByte('\n')
 	_, err := o.Out.Write(b.Bytes())
+
 	return err
 }
 
@@ -92,6 +98,7 @@ func (o *Printer) writeLead(b *bytes.Buffer, instance string) {
 	if o.term.TTY && o.term.Width > 0 {
 		width = min(width, max(o.term.Width/3, 4))
 	}
+
 	o.writeStyled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
 	b.WriteByte(' ')
 }
@@ -109,6 +116,7 @@ func cleanSequences(text string, color bool) string {
 	if !strings.ContainsRune(text, 0x1b) {
 		return cleanKeepingTabs(text)
 	}
+
 	var b strings.Builder
 	colored := false
 	for text != "" {
@@ -117,16 +125,20 @@ func cleanSequences(text string, color bool) string {
 		if !found {
 			break
 		}
+
 		sequence, after := cutSequence(rest)
 		if color && strings.HasPrefix(sequence, "[") && strings.HasSuffix(sequence, "m") && strings.Trim(sequence[1:len(sequence)-1], "0123456789;:") == "" {
 			b.WriteString("\x1b" + sequence)
 			colored = true
 		}
+
 		text = after
 	}
+
 	if colored {
 		b.WriteString("\x1b[0m")
 	}
+
 	return b.String()
 }
 
@@ -152,6 +164,7 @@ func cutSequence(text string) (sequence, rest string) {
 		}
 		end = min(end+1, len(text))
 	}
+
 	return text[:end], text[end:]
 }
 

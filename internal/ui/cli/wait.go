@@ -19,10 +19,12 @@ func JoinWait(root *cobra.Command, args []string) []string {
 	if !slices.Contains(args, "--wait") {
 		return args
 	}
+
 	cmd, _, err := root.Find(args)
 	if err != nil || cmd.Flags().Lookup("wait") == nil {
 		return args
 	}
+
 	named := false
 	for i := 0; i+1 < len(args); i++ {
 		word := args[i]
@@ -33,6 +35,7 @@ func JoinWait(root *cobra.Command, args []string) []string {
 			return args
 		case word == "--wait":
 			next := args[i+1]
+
 			// No flag, but a mistake in a time.
 			negative := len(next) > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9'
 			if _, err := flagset.ReadDuration("wait", next); err == nil || next == Forever || negative {
@@ -47,5 +50,6 @@ func JoinWait(root *cobra.Command, args []string) []string {
 			i++
 		}
 	}
+
 	return args
 }

@@ -49,6 +49,7 @@ did not start: gpuard evict.`,
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill runs and services immediately")
+
 	return cmd
 }
 
@@ -58,6 +59,7 @@ func completeCancel(p *cli.Program) cobra.CompletionFunc {
 		jobs, how := batchcmd.CompleteJobs(p)(cmd, args, typed)
 		ctx, stop := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
 		defer stop()
+
 		return append(jobs, leases.OwnLeases(ctx, p.Host)...), how
 	}
 }
@@ -67,8 +69,10 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 	if len(args) == 0 {
 		return failure.Usagef("cannot tell what to cancel: name a job, such as 17, a lease, such as k3f9, or a service; see gpuard queue, gpuard status and gpuard ps")
 	}
+
 	var jobs, named []string
 	var runs []job.Lease
+
 	for i, word := range args {
 		switch {
 		case slices.Contains(args[:i], word):
@@ -77,14 +81,17 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 			jobs = append(jobs, word)
 			continue
 		}
+
 		l, found, err := leases.FindToCancel(ctx, p.Host, word)
 		if err != nil {
 			return err
 		}
+
 		if !found {
 			named = append(named, word)
 			continue
 		}
+
 		number, err := jobOfLease(p, l)
 		text := fmt.Sprint(number)
 		switch {
@@ -97,10 +104,12 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 			runs = append(runs, l)
 		}
 	}
+
 	project := &projectcmd.ProjectFlags{}
 	if err := checkServices(ctx, p, project, named); err != nil {
 		return err
 	}
+
 	if len(jobs) > 0 {
 		if now {
 			return failure.Usagef("cannot use --now with job %s: its own --grace decides; leave --now out", jobs[0])
@@ -109,14 +118,17 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 			return err
 		}
 	}
+
 	for _, l := range runs {
 		if err := cancelRun(ctx, p, l, now); err != nil {
 			return err
 		}
 	}
+
 	if len(named) > 0 {
 		return projectcmd.EndServices(ctx, p, project, named, now)
 	}
+
 	return nil
 }
 
@@ -133,16 +145,19 @@ func checkServices(ctx context.Context, p *cli.Program, o *projectcmd.ProjectFla
 	if len(names) == 0 {
 		return nil
 	}
+
 	_, view, err := projectcmd.FindProject(ctx, p, o.File)
 	if err == nil {
 		_, err = projectcmd.SelectInstances(view, names)
 	}
+
 	if err == nil {
 		return nil
 	}
 	if jobs := userqueue.FindNamed(p.Host, names[0]); len(jobs) > 0 {
 		return failure.Usagef("cannot cancel %q: that is a name, which several jobs may have; write the number: gpuard cancel %s", names[0], prose.Ranges(jobs, " "))
 	}
+
 	return failure.Usagef("cannot cancel %q: it is no job and no lease, and: %v", names[0], err)
 }
 
@@ -155,5 +170,6 @@ func cancelRun(ctx context.Context, p *cli.Program, l job.Lease, now bool) error
 	if l.IsReservation() {
 		what = "the reservation"
 	}
+
 	return p.Answer("%s: %s has ended", l.ID, what)
 }

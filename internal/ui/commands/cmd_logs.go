@@ -33,10 +33,12 @@ log_limit) is renamed; the file that was renamed before it is removed.`,
 			return failure.WithExitCode(func() error { return showLogs(cmd.Context(), p, o, args) })
 		},
 	}
+
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new lines as they are written")
 	cmd.Flags().StringVar(&o.tail, "tail", "all", "begin with the last `N` lines of each")
 	o.Add(cmd, "one JSON object for each line")
 	_ = cmd.RegisterFlagCompletionFunc("tail", cobra.FixedCompletions([]string{"10", "100", "1000", "all"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -55,15 +57,18 @@ func showLogs(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 		}
 		last = int(n)
 	}
+
 	if areJobs(names) {
 		return jobLogs(ctx, p, names, last, o.follow, o.JSON)
 	}
+
 	folder, view, err := projectcmd.FindProject(ctx, p, o.File)
 	if err != nil && len(names) > 0 {
 		return failure.Usagef("%v; a job of the queue has a number: gpuard logs 17", err)
 	} else if err != nil {
 		return err
 	}
+
 	mine, err := projectcmd.SelectInstances(view, names)
 	switch {
 	case err != nil:
@@ -71,15 +76,19 @@ func showLogs(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 	case len(view.Rows) == 0:
 		return errors.New("cannot show logs: " + projectcmd.NothingUpText(view))
 	}
+
 	out := p.NewPrinter()
 	out.JSON = o.JSON
 	logs := services.NewLogs()
+
 	for i := range view.Rows {
 		if row := &view.Rows[i]; mine.Has(row) {
 			out.Name(row.Name)
 		}
 	}
+
 	out.Alone = len(out.Names) == 1
+
 	for i := range view.Rows {
 		if row := &view.Rows[i]; mine.Has(row) && row.Log != "" {
 			logs.Add(*row, last)
@@ -88,10 +97,12 @@ func showLogs(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 			}
 		}
 	}
+
 	if !o.follow {
 		logs.Close()
 		return nil
 	}
+
 	return followLogs(ctx, p, folder, projectcmd.StartScreen(p, logs, out, nil), mine)
 }
 
@@ -118,15 +129,18 @@ func writeRemaining(o *cli.Printer, logs *services.Logs, all bool) error {
 func followLogs(ctx context.Context, p *cli.Program, folder *services.Folder, s *projectcmd.Screen, mine projectcmd.Selection) error {
 	defer s.Leave()
 	a := &projectcmd.Poller{P: p, Folder: folder, Quiet: true}
+
 	// Ctrl-C just ends it.
 	nothing := make(chan os.Signal)
 	err := a.Until(ctx, nothing, func(view *services.View) bool {
 		s.Follow(view, mine.Has)
 		return projectcmd.HaveAllEnded(view, mine.Has)
 	}, projectcmd.PendingText(mine.Has))
+
 	if err != nil {
 		return err
 	}
+
 	s.Flush(nothing)
 
 	return err

@@ -32,42 +32,51 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 	if err != nil {
 		return err
 	}
+
 	q, err := batchcmd.OpenQueue(p)
 	if err != nil {
 		return err
 	}
+
 	defer q.Close()
 	if err := batchcmd.ReviveQueue(p, q); err != nil {
 		return err
 	}
+
 	list, err := q.Jobs(numbers)
 	if err != nil {
 		return err
 	}
+
 	serializeSay(p)
 	fetch, err := q.Copier(list)
 	if err != nil {
 		return err
 	}
+
 	if err := fetch(ctx, false); err != nil && !follow {
 		p.Host.Say(err.Error())
 	}
+
 	sayMissing(p, list)
 	out := p.NewPrinter()
 	out.JSON, out.Alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
 	defer logs.Close()
+
 	for _, e := range list {
 		row := services.Row{Log: e.Log}
 		row.Name = fmt.Sprint("job-", e.Number)
 		out.Name(row.Name)
 		logs.Add(row, last)
 	}
+
 	if !follow {
 		err := writeRemaining(&out, logs, true)
 		sayUnstarted(p, list)
 		return err
 	}
+
 	ctx, stop := context.WithCancel(ctx)
 	fetched := make(chan struct{})
 	go func() {
@@ -76,9 +85,11 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 			p.Host.Say(err.Error())
 		}
 	}()
+
 	err = followJobs(ctx, p, q, numbers, &out, logs, fetched)
 	stop()
 	<-fetched
+
 	return err
 }
 
@@ -127,21 +138,25 @@ func followJobs(ctx context.Context, p *cli.Program, q *userqueue.Queue, numbers
 		if err != nil {
 			return err
 		}
+
 		_, open := batchcmd.SplitEnded(list)
 		if len(open) == 0 {
 			// All that they have printed.
 			<-fetched
 		}
+
 		logs.Refresh()
 		if err := writeRemaining(out, logs, len(open) == 0); err != nil || len(open) == 0 {
 			return err
 		}
+
 		wait, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() {
 			_ = logs.Wait(wait)
 			close(ended)
 		}()
+
 		err = f.AwaitChange(ctx, open, ended)
 		stop()
 		<-ended

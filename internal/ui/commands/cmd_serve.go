@@ -48,8 +48,10 @@ Ctrl-C ends gpuard serve.`,
 			return failure.WithExitCode(func() error { return startServe(p, cmd, o) })
 		},
 	}
+
 	setupcmd.AddPageFlags(cmd, o)
 	cmd.Flags().StringVar(&o.Jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
+
 	return cmd
 }
 
@@ -63,11 +65,14 @@ func startServe(p *cli.Program, cmd *cobra.Command, o *observe.ServeOptions) err
 	if info, err := os.Stat(o.Jobs); o.Jobs != "" && (err != nil || !info.IsDir()) {
 		return failure.Usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.Jobs)
 	}
+
 	token, err := readToken(o.TokenFile)
 	if err != nil {
 		return err
 	}
+
 	o.Token = token
+
 	return p.Views.Serve(cmd.Context(), newView(p), *o)
 }
 
@@ -75,9 +80,11 @@ func startServe(p *cli.Program, cmd *cobra.Command, o *observe.ServeOptions) err
 func newView(p *cli.Program) observe.View {
 	of := func(host *machine.Host) *cli.Program {
 		q, own := *p, *host
+
 		// What they say is for the caller of one command.
 		own.Say, own.Loud = func(string) {}, func(string) {}
 		q.Host = &own
+
 		return &q
 	}
 	return observe.View{Host: p.Host, Version: cli.Version(),
@@ -91,21 +98,26 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
+
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		secret := make([]byte, 24)
 		_, _ = rand.Read(secret)
 		token := base64.RawURLEncoding.EncodeToString(secret)
+
 		return token, observe.WriteToken(path, token)
 	}
+
 	if err != nil {
 		return "", failure.Usagef("cannot read the token: %v; name a file of your own", err)
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	info, err := file.Stat()
 	if err != nil {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}
+
 	owner, _ := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.Mode().IsRegular() || owner == nil || int(owner.Uid) != os.Geteuid():
@@ -113,12 +125,14 @@ func readToken(path string) (string, error) {
 	case info.Mode().Perm()&0o077 != 0:
 		return "", failure.Usagef("cannot use the token in %s: others can read it; make a new one: rm %[1]s, or: chmod 600 %[1]s", path)
 	}
+
 	text := make([]byte, 1024)
 	n, _ := file.Read(text)
 	token := strings.TrimSpace(string(text[:n]))
 	if len(token) < 16 {
 		return "", failure.Usagef("cannot use the token in %s: it is shorter than 16 characters; remove the file, and a new one is made", path)
 	}
+
 	return token, nil
 }
 

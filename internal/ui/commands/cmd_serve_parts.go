@@ -60,6 +60,7 @@ func queueGauges(answer any) (all []observe.Gauge) {
 	if !ok {
 		return nil
 	}
+
 	n := map[string]int{"running": 0, "pending": a.more}
 	for i := range a.Jobs {
 		e, state := &a.Jobs[i], "pending"
@@ -70,9 +71,11 @@ func queueGauges(answer any) (all []observe.Gauge) {
 		all = append(all, observe.Gauge{Name: "gpuard_job_wait_seconds", Help: "How long a job of the queue waited from submit to its start, or has waited until now.", Value: e.Waited,
 			Labels: []string{"job", strconv.Itoa(e.Number), "state", state}})
 	}
+
 	for _, state := range []string{"running", "pending"} {
 		all = append(all, observe.Gauge{Name: "gpuard_jobs", Help: "Jobs of the queue of the user who runs gpuard serve that have not ended.", Value: float64(n[state]), Labels: []string{"state", state}})
 	}
+
 	return all
 }
 
@@ -92,10 +95,13 @@ func pageSources(p *cli.Program) []observe.Source {
 			if err != nil {
 				return queuePart{}, err
 			}
+
 			if q != nil {
 				defer q.Close()
 			}
+
 			a, more, err := batchcmd.ReadQueue(ctx, apart, q, batchcmd.ShownJobs, ask)
+
 			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: withTimeout(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
@@ -114,11 +120,13 @@ func pageSources(p *cli.Program) []observe.Source {
 			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
 			list, err := observe.EndedLeases(ctx, copyProgram(p).Host)
 			a.Leases = list
+
 			for _, by := range []string{"user", "gpu", "command"} {
 				if use := trend.SumUse(list, by, time.Local); len(use) > 0 {
 					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
 				}
 			}
+
 			return a, err
 		})},
 	}
@@ -137,10 +145,12 @@ func reviveQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue) error 
 	if err != nil {
 		return batchcmd.ReviveQueue(p, q)
 	}
+
 	out, err := exec.CommandContext(ctx, program, "queue", "--mine").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("cannot start the queue: %w: %s", err, strings.TrimSpace(string(out)))
 	}
+
 	return nil
 }
 
@@ -152,39 +162,49 @@ func cancelByName(ctx context.Context, p *cli.Program, words []string) error {
 			jobs = append(jobs, word)
 			continue
 		}
+
 		l, found, err := leases.FindToCancel(ctx, p.Host, word)
 		if err == nil && !found {
 			err = fmt.Errorf("cannot cancel %s: there is no such lease any more", word)
 		}
+
 		number := 0
 		if err == nil {
 			number, err = jobOfLease(p, l)
 		}
+
 		if err == nil && number == 0 {
 			err = leases.Cancel(ctx, p.Host, l, false, cancelPatience)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if number > 0 {
 			jobs = append(jobs, strconv.Itoa(number))
 		}
 	}
+
 	if len(jobs) == 0 {
 		return nil
 	}
+
 	numbers, err := batchcmd.JobNumbers(jobs)
 	if err != nil {
 		return err
 	}
+
 	q, err := batchcmd.OpenQueue(p)
 	if err != nil {
 		return err
 	}
+
 	defer q.Close()
 	if err := q.Ask(ctx, batchlog.Cancel, numbers...); err != nil {
 		return err
 	}
+
 	return reviveQueue(ctx, p, q)
 }
 
@@ -194,12 +214,15 @@ func mayDrain(host *machine.Host) bool {
 	if host.Proc.IsRoot() || err != nil {
 		return err == nil
 	}
+
 	folder, err := host.Folder(m, false)
 	if err != nil || folder == nil {
 		// It would be the caller's own.
 		return err == nil
 	}
-	defer folder.Close()                        //nolint:errcheck // nothing was written
+
+	defer folder.Close() //nolint:errcheck // nothing was written
+
 	return folder.Owner == uint32(os.Geteuid()) //nolint:gosec // a uid
 }
 
@@ -228,16 +251,20 @@ func pageActions(p *cli.Program) []observe.Action {
 			if err != nil {
 				return err
 			}
+
 			ended, err := leases.Evict(ctx, copyProgram(p).Host, pids, 0, 10*time.Second, false)
 			var stay []string
+
 			for _, e := range ended {
 				if !e.Gone {
 					stay = append(stay, fmt.Sprint(e.PID))
 				}
 			}
+
 			if err == nil && len(stay) > 0 {
 				err = fmt.Errorf("cannot evict %s: it has not ended within 10 s; gpuard evict --force kills it", strings.Join(stay, ", "))
 			}
+
 			return err
 		}},
 	}

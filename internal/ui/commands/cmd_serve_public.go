@@ -24,19 +24,25 @@ func publicQueue(a queuePart) queuePart {
 	for i := range a.Reasons {
 		a.Reasons[i] = a.Reasons[i].PublicView()
 	}
+
 	a.Others = slices.Clone(a.Others)
+
 	for i := range a.Others {
 		a.Others[i].Why = a.Others[i].Discreet
 	}
+
 	if a.Problem != "" {
 		a.Problem = "the processes of the queue have ended; see: gpuard queue"
 	}
+
 	a.Jobs = slices.Clone(a.Jobs)
+
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
 		e.Command, e.Folder, e.Note, e.Log, e.Spec = nameOnly(e.Command), "", "", "", job.Spec{}
 		e.Why, e.Remedy = e.Discreet, ""
 	}
+
 	return a
 }
 
@@ -46,6 +52,7 @@ func publicServices(a servicesAnswer) servicesAnswer {
 	for i := range a.Projects {
 		p := &a.Projects[i]
 		p.File, p.Instances = "", slices.Clone(p.Instances)
+
 		for j := range p.Instances {
 			one := &p.Instances[j]
 			one.Command, one.Log, one.Why = nameOnly(one.Command), "", ""

@@ -43,13 +43,17 @@ NO_COLOR is obeyed: each colour is said in words, too.`,
 				if p.Views.Top == nil {
 					return p.BecomeView()
 				}
+
 				view := newView(p)
 				view.Theme = theme
+
 				return p.Views.Top(cmd.Context(), view)
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&theme, "theme", "auto", "colours for this `BACKGROUND`: auto, dark, light; or mono")
 	_ = cmd.RegisterFlagCompletionFunc("theme", cobra.FixedCompletions(topThemes(), flagset.NoFiles))
+
 	return cmd
 }

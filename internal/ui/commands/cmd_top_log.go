@@ -21,6 +21,7 @@ func logReader(p *cli.Program) observe.LogReader {
 		if areJobs([]string{name}) {
 			return jobLog(own, name, last)
 		}
+
 		for _, view := range services.ProjectViews(ctx, own.Host) {
 			for i := range view.Rows {
 				if row := &view.Rows[i]; row.Lease == name && row.Log != "" {
@@ -28,10 +29,12 @@ func logReader(p *cli.Program) observe.LogReader {
 				}
 			}
 		}
+
 		l, found, err := leases.FindToCancel(ctx, own.Host, name)
 		if err != nil || !found {
 			return "", nil, fmt.Errorf("cannot open the log of %s: only a job of your own queue, or a service of yours, has one", name)
 		}
+
 		number, err := jobOfLease(own, l)
 		if err != nil {
 			return "", nil, err
@@ -39,6 +42,7 @@ func logReader(p *cli.Program) observe.LogReader {
 		if number == 0 {
 			return "", nil, fmt.Errorf("cannot open the log of %s: it was started by gpuard run, and writes to the terminal of its caller", name)
 		}
+
 		return jobLog(own, strconv.Itoa(number), last)
 	}
 }
@@ -48,10 +52,12 @@ func jobLog(p *cli.Program, name string, last int) (title string, lines []string
 	if err != nil {
 		return "", nil, err
 	}
+
 	q, err := batchcmd.OpenQueue(p)
 	if err != nil {
 		return "", nil, err
 	}
+
 	defer q.Close()
 	list, err := q.Jobs(numbers)
 	if err != nil {
@@ -60,6 +66,7 @@ func jobLog(p *cli.Program, name string, last int) (title string, lines []string
 	if len(list) == 0 {
 		return "", nil, errors.New("cannot find job " + name)
 	}
+
 	return fmt.Sprintf("job %d  %s", list[0].Number, prose.Clean(list[0].Name)), lastLines(list[0].Log, last), nil
 }
 
@@ -70,6 +77,7 @@ func lastLines(path string, last int) (lines []string) {
 	row := services.Row{Log: path}
 	row.Name = "log"
 	logs.Add(row, last)
+
 	// A terminal shows the next line in place of the one before, as a progress bar wants it.
 	redrawn := false
 	for _, next := range []func() (services.LogLine, bool){logs.Now, logs.UnendedLine} {
@@ -83,5 +91,6 @@ func lastLines(path string, last int) (lines []string) {
 			redrawn = line.Over
 		}
 	}
+
 	return lines[max(0, len(lines)-last):]
 }

@@ -44,6 +44,7 @@ func (p *Page) Text(s string) string {
 		return s
 	}
 	s = strings.ReplaceAll(s, "…", "...")
+
 	return strings.Map(func(r rune) rune {
 		if r > '~' {
 			return '?'
@@ -73,6 +74,7 @@ func (p *Page) Line(spans ...Span) {
 	for last >= 0 && strings.TrimSpace(spans[last].Text) == "" {
 		last--
 	}
+
 	for i := 0; i <= last; i++ {
 		text := spans[i].Text
 		if i == last {
@@ -87,6 +89,7 @@ func (p *Page) Line(spans ...Span) {
 		}
 		p.WriteStyled(spans[i].Style, text)
 	}
+
 	p.Out.WriteByte('\n')
 }
 
@@ -109,6 +112,7 @@ func (p *Page) WriteParagraph(lead Span, s Style, text string) {
 	if p.Term.Width <= 0 {
 		width = 0
 	}
+
 	for i, part := range Wrap(text, width) {
 		if i > 0 {
 			lead = Normal.Span(strings.Repeat(" ", CellWidth(lead.Text)))
@@ -124,13 +128,16 @@ func (p *Page) ColumnWidths(table [][]string) (widths [5]int, over int) {
 			widths[i] = max(widths[i], CellWidth(text))
 		}
 	}
+
 	if p.Term.Width <= 0 {
 		return widths, 0
 	}
+
 	over = (len(widths)-1)*len(ColumnGap) - p.Term.Width
 	for _, w := range widths {
 		over += w
 	}
+
 	return widths, over
 }
 

@@ -43,6 +43,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	if v.Term.Width <= 0 {
 		v.Term.Width = UsualWidth
 	}
+
 	in := v.Term.Translate
 	v.heads = RowHeads{in(heads.Name), in(heads.State), in(heads.PID), in(heads.Ended), in(heads.Since), in(heads.About)}
 	rows = v.translateRows(rows)
@@ -50,6 +51,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	if v.Term.Width >= TableWidth {
 		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Span(v.heads.State), Where: in("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
 	}
+
 	for i := range rows {
 		v.writeRow(&rows[i])
 	}
@@ -79,12 +81,14 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 			v.mark = max(v.mark, CellWidth(v.markOf(r)))
 		}
 	}
+
 	// Columns that it has at least.
 	const about = 20
 	most := v.Term.Width - v.state - v.mark - v.since - 4*len(ColumnGap)
 	if v.heads.About != "" {
 		most -= about
 	}
+
 	v.where = min(v.where, max(most-v.name, most/2, len("GPU 0")))
 	v.name = min(v.name, max(most-v.where, 8))
 }
@@ -95,10 +99,12 @@ func (v *RowsPage) writeColumns(s Style, r TableRow, mark string) {
 	if v.hasMark() {
 		line = append(line, s.Span(Pad(mark, v.mark, true, "")+ColumnGap))
 	}
+
 	since := r.Since
 	if v.heads.About != "" {
 		since = Pad(since, v.since, true, "") + ColumnGap
 	}
+
 	v.Line(append(line, s.Span(since), s.Span(v.Text(r.About)+r.When), Dim.Span(v.Text(r.Note)))...)
 }
 
@@ -114,15 +120,19 @@ func (v *RowsPage) writeRow(r *TableRow) {
 		if r.PID != 0 {
 			facts = append(facts, "pid "+pidText(r.PID))
 		}
+
 		if r.Ended != "" {
 			facts = append(facts, r.Ended)
 		}
+
 		if r.Since != "" {
 			facts = append(facts, r.Since)
 		}
+
 		if r.Note != "" {
 			facts = append(facts, v.Text(strings.TrimSpace(r.Note)))
 		}
+
 		v.WriteParagraph(Normal.Span(indent), Normal, strings.Join(facts, ", "))
 	}
 	if r.Remark != "" {

@@ -43,13 +43,16 @@ func DescribeTerminal(file *os.File, env visible.Env) Term {
 		t.Width = NumberIn(env, "COLUMNS", UsualWidth)
 		return t
 	}
+
 	t.Width, t.Height = int(size.Col), int(size.Row)
 	if t.Width == 0 {
 		t.Width, t.Height = NumberIn(env, "COLUMNS", UsualWidth), NumberIn(env, "LINES", 24)
 	}
+
 	silent, _ := env.Lookup("NO_COLOR")
 	kind, _ := env.Lookup("TERM")
 	t.Color = silent == "" && kind != "dumb" && kind != ""
+
 	return t
 }
 

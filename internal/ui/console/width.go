@@ -21,6 +21,7 @@ func Pad(s string, width int, right bool, dots string) string {
 	if right {
 		return fill + s
 	}
+
 	return s + fill
 }
 
@@ -30,6 +31,7 @@ func Wrap(s string, width int) []string {
 	if width <= 0 {
 		return []string{s}
 	}
+
 	var lines []string
 	line := ""
 	for glue, word := range breakPieces(s) {
@@ -40,6 +42,7 @@ func Wrap(s string, width int) []string {
 		if line != "" {
 			lines = append(lines, line)
 		}
+
 		for CellWidth(word) > width {
 			head := Cut(word, width, "")
 			if head == "" {
@@ -52,9 +55,11 @@ func Wrap(s string, width int) []string {
 		}
 		line = word
 	}
+
 	if line != "" || len(lines) == 0 {
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 

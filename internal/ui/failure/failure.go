@@ -15,6 +15,7 @@ func WithExitCode(f func() error) error {
 	if err == nil || errors.As(err, &own) {
 		return err
 	}
+
 	return &CodedError{err, exit.PlainCode(err)}
 }
 

@@ -25,15 +25,18 @@ func (l *listFlag) Set(text string) error {
 	if err != nil {
 		return err
 	}
+
 	if !l.given {
 		l.given = true
 		return l.Replace(list)
 	}
+
 	for _, word := range list {
 		if err := l.Append(word); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

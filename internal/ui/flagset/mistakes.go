@@ -31,11 +31,13 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	if hint := hintFor(args[0]); hint != "" {
 		return fmt.Errorf("cannot understand %q: gpuard has no such command; %s", args[0], hint)
 	}
+
 	root := cmd.Root()
 	root.SuggestionsMinimumDistance = 2
 	if alike := root.SuggestionsFor(args[0]); len(alike) > 0 {
 		return fmt.Errorf("cannot understand %q: gpuard has no such command; did you mean gpuard %s?", args[0], alike[0])
 	}
+
 	return fmt.Errorf("cannot understand %q: gpuard has no such command; to run a program: gpuard run -- %s", args[0], strings.Join(args, " "))
 }
 
@@ -83,6 +85,7 @@ func RefuseAssignment(cmd *cobra.Command, words []string) error {
 		// Those that were given.
 		line = append(line, "…")
 	}
+
 	for len(rest) > 0 && isAssignment(rest[0]) {
 		name, value, _ := strings.Cut(rest[0], "=")
 		switch {
@@ -95,15 +98,19 @@ func RefuseAssignment(cmd *cobra.Command, words []string) error {
 		}
 		rest = rest[1:]
 	}
+
 	if len(rest) == len(words) {
 		return nil
 	}
+
 	if len(env) > 0 {
 		rest = slices.Concat([]string{"env"}, env, rest)
 	}
+
 	if len(rest) > 0 {
 		line = append(line, "--", shellquote.JoinQuoted(shellquote.Sh, rest...))
 	}
+
 	return fmt.Errorf("cannot run %q: a variable in front of a command is for a shell, and gpuard writes those that choose GPUs; type: %s", words[0], strings.Join(line, " "))
 }
 
@@ -144,6 +151,7 @@ func ExplainError(cmd *cobra.Command, err error) error {
 			return mistake
 		}
 	}
+
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		if hint := longFlag(cmd, unknown.GetSpecifiedShortnames()); hint != "" {
@@ -159,6 +167,7 @@ func ExplainError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &wrong):
 		return fmt.Errorf("cannot read --%s %q: write for instance %s", wrong.GetFlag().Name, wrong.GetValue(), exampleOf(cmd, wrong.GetFlag().Name))
 	}
+
 	return fmt.Errorf("cannot understand the command line: %w%s", err, seeHelp(cmd))
 }
 
@@ -176,6 +185,7 @@ func longFlag(cmd *cobra.Command, short string) string {
 			break
 		}
 	}
+
 	f := cmd.Flags().Lookup(word)
 	switch {
 	case f == nil:
@@ -185,6 +195,7 @@ func longFlag(cmd *cobra.Command, short string) string {
 	case f.NoOptDefVal != "":
 		return "--" + word
 	}
+
 	return exampleOf(cmd, word)
 }
 
@@ -198,6 +209,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	if run, _, err := cmd.Root().Find([]string{"run"}); err == nil && cmd == cmd.Root() && run.Flags().Lookup(name) != nil {
 		return fmt.Errorf("%s; it is one of gpuard run: gpuard run --%s", what, name)
 	}
+
 	switch {
 	case name == "why" && cmd.Name() == "lint":
 		return errors.New(what + "; doctor explains the codes of both: gpuard doctor --why CODE")
@@ -216,19 +228,23 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	case name == "lease" && cmd.Name() == "env":
 		return errors.New(what + "; a lease for this shell, with its variables: " + EvalLine(""))
 	}
+
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	if meant := suggest.ClosestWord(name, known); meant != "" {
 		return fmt.Errorf("%s; did you mean --%s?", what, meant)
 	}
+
 	for _, c := range cmd.Commands() {
 		if cmd.HasParent() && c.Flags().Lookup(name) != nil {
 			return fmt.Errorf("%s; it belongs after a command: %s --%s", what, c.CommandPath(), name)
 		}
 	}
+
 	if cmdtable.StartsProgram(cmdtable.KindOf(cmd)) {
 		return fmt.Errorf("%s; flags of your command go after it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
+
 	return errors.New(what + seeHelp(cmd))
 }
 
@@ -252,11 +268,14 @@ func RefuseTogether(cmd *cobra.Command, conflicts []Conflict) error {
 		f := cmd.Flags().Lookup(name)
 		return f != nil && f.Changed && f.Value.String() != "false"
 	}
+
 	i := slices.IndexFunc(conflicts, func(c Conflict) bool { return set(c.One) && set(c.Other) })
 	if i < 0 {
 		return nil
 	}
+
 	c := conflicts[i]
+
 	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.One, c.Other, nameFlags(c.Why))
 }
 
@@ -271,6 +290,7 @@ func RefuseEmpty(cmd *cobra.Command) (err error) {
 		if len(values) == 0 {
 			values = []string{""}
 		}
+
 		switch isEmpty := func(v string) bool { return strings.TrimSpace(v) == "" }; {
 		case err != nil:
 		case slices.Contains(values, "--"):

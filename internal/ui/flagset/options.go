@@ -81,6 +81,7 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 	if slices.ContainsFunc(o.Words, func(word string) bool { return !strings.Contains(o.Text, word) }) {
 		usage += ": " + joinWithOr(o.Words)
 	}
+
 	switch v := value.(type) {
 	case *string:
 		f.StringVar(v, name, o.Else, usage)
@@ -97,13 +98,16 @@ func AddOption(cmd *cobra.Command, name string, value any) {
 	case pflag.Value:
 		f.Var(v, name, usage)
 	}
+
 	flag := f.Lookup(name)
 	if o.Alone != "" {
 		flag.NoOptDefVal = o.Alone
 	}
+
 	if o.Value != "" {
 		flag.Annotations = map[string][]string{ValueName: {o.Value}}
 	}
+
 	if offers := append(slices.Clone(o.Words), o.Offers...); len(offers) > 0 || o.Offers != nil {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(offers, NoFiles))
 	}
@@ -152,12 +156,15 @@ func FlagExample(name string) string {
 	} else if i := slices.IndexFunc(ownFlags(), func(f ownFlag) bool { return f.name == name && f.sample != "" }); i >= 0 {
 		words = []string{ownFlags()[i].sample}
 	}
+
 	if len(words) == 0 {
 		return "--" + name + " VALUE"
 	}
+
 	typed := make([]string, len(words))
 	for i, word := range words {
 		typed[i] = fmt.Sprintf("--%s%s%s", name, glue, shellquote.Sh(word))
 	}
+
 	return joinWithOr(typed)
 }

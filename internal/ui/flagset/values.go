@@ -26,6 +26,7 @@ func ReadDuration(flag, text string) (time.Duration, error) {
 	if _, bare := strconv.ParseUint(text, 10, 32); bare == nil && strings.Trim(text, "0") != "" {
 		return 0, fmt.Errorf("cannot read --%s %q: the unit is missing; write --%s=%ss for seconds, or --%s=%sm for minutes", flag, text, flag, text, flag, text)
 	}
+
 	return 0, fmt.Errorf("cannot read --%s %q: write a time, such as --%s=90s or --%s=10m", flag, text, flag, flag)
 }
 
@@ -41,6 +42,7 @@ func ReadInterval(text string) (time.Duration, error) {
 	if err != nil || d < 100*time.Millisecond || d > 24*time.Hour {
 		return 0, fmt.Errorf("cannot use --watch=%s: write the time between two views, from 0.1s to 1d, such as --watch=2s", text)
 	}
+
 	return d, nil
 }
 

@@ -32,11 +32,14 @@ func CheckAsk(cmd *cobra.Command) error {
 	for _, name := range []string{"device", "mig", "cpu"} {
 		conflicts = append(conflicts, flagset.Conflict{One: "ask", Other: name, Why: "the device is already given"})
 	}
+
 	for _, name := range []string{"ranks", "torchrun"} {
 		conflicts = append(conflicts, flagset.Conflict{One: "ask", Other: name, Why: "the number of devices sets the number of processes"})
 	}
+
 	if err := flagset.RefuseTogether(cmd, conflicts); err != nil {
 		return failure.AsUsage(err)
 	}
+
 	return nil
 }

@@ -72,11 +72,13 @@ func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*j
 	if err != nil || slices.ContainsFunc(superviseFlags(), set) {
 		return out, err
 	}
+
 	for flag, of := range map[string]string{"log-limit": "--log FILE", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
 		if set(flag) && (!ranks || flag != "grace") {
 			return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
 		}
 	}
+
 	return nil, nil //nolint:nilnil // not asked for
 }
 
@@ -92,6 +94,7 @@ func (c *CareFlags) ReadFlags(cmd *cobra.Command, spec *job.Spec) (*job.Care, er
 	if err := flagset.RefuseTogether(cmd, flagset.OptionConflicts()); err != nil {
 		return nil, err
 	}
+
 	out := &job.Care{Log: c.Log.Path, Notify: c.notify}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
@@ -101,18 +104,22 @@ func (c *CareFlags) ReadFlags(cmd *cobra.Command, spec *job.Spec) (*job.Care, er
 		spec.Timeout, err = flagset.ReadDuration("timeout", c.timeout)
 		keep(err)
 	}
+
 	if set("expect") {
 		spec.Time, err = flagset.ReadDuration("expect", c.estimate)
 		keep(err)
 	}
+
 	if set("retry") {
 		out.Retries, out.Any, err = readRetry(c.retry)
 		keep(err)
 	}
+
 	if set("drift") {
 		out.Drift, err = readDrift(cmd, c.drift)
 		keep(err)
 	}
+
 	out.LogLimit, err = readLogLimit(c.limit)
 	keep(err)
 	out.Stop, err = readStopSignal(c.stop)
@@ -122,9 +129,11 @@ func (c *CareFlags) ReadFlags(cmd *cobra.Command, spec *job.Spec) (*job.Care, er
 		spec.Grace, err = flagset.ReadDuration("grace", c.grace)
 		keep(err)
 	}
+
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
 	}
+
 	return out, nil
 }
 
@@ -135,6 +144,7 @@ func readRetry(text string) (n int, always bool, err error) {
 	if err != nil || n < 1 || n > 1000 || !slices.Contains([]string{"", "machine", "any"}, when) || strings.HasSuffix(text, ":") {
 		return 0, false, fmt.Errorf("cannot read --retry %q: write how often, such as --retry 3 (after a fault of the machine) or --retry 3:any", text)
 	}
+
 	return n, when == "any", nil
 }
 

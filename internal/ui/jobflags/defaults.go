@@ -33,11 +33,13 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	for _, d := range config.MergeDefaults() {
 		f := cmd.Flags().Lookup(d.Flag)
 		if f == nil || f.Changed || isContradicted(p, cmd, d) {
 			continue
 		}
+
 		value := d.Value
 		if value == "" {
 			value = f.NoOptDefVal
@@ -45,15 +47,19 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 				value = "true"
 			}
 		}
+
 		if err := cmd.Flags().Set(d.Flag, value); err != nil {
 			return badDefault(d, flagset.ExplainError(cmd, err))
 		}
+
 		p.Defaults.Used = append(p.Defaults.Used, d)
 	}
+
 	f := cmd.Flags().Lookup("timeout")
 	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || flagset.IsSet(cmd, "cpu") || resume != nil && resume.Changed || len(config) == 0 {
 		return nil
 	}
+
 	limits, err := p.Host.Limits()
 	if r := limits.ShortestTime(); err == nil && r != nil {
 		p.Defaults.Longest = r.Time
@@ -63,6 +69,7 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 		}
 		p.Defaults.Rule = fmt.Sprintf("policy: %s ends it after %s", r, pick.DurationText(r.Time))
 	}
+
 	return err
 }
 
@@ -96,6 +103,7 @@ func isContradicted(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 		// A service has restart instead.
 		return given("keep-while") || strings.HasPrefix(cmd.Name(), "project-")
 	}
+
 	return false
 }
 
@@ -104,17 +112,21 @@ func LocateDefault(p *cli.Program, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	first := len(err.Error())
 	var of *policy.Default
+
 	for i, d := range p.Defaults.Used {
 		// The flag that the error names first.
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
 			first, of = at, &p.Defaults.Used[i]
 		}
 	}
+
 	if of == nil {
 		return err
 	}
+
 	return badDefault(*of, err)
 }
 

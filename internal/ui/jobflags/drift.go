@@ -27,9 +27,11 @@ func readDriftKinds(text string) (list []string, err error) {
 	for _, k := range health.Kinds() {
 		known = append(known, string(k))
 	}
+
 	if text == "all" {
 		return known, nil
 	}
+
 	for kind := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(known, kind) {
 			return nil, fmt.Errorf("cannot read --drift=%s: %q is none of hot, slow and sick; write for instance --drift=hot,sick", text, kind)
@@ -38,5 +40,6 @@ func readDriftKinds(text string) (list []string, err error) {
 			list = append(list, kind)
 		}
 	}
+
 	return list, nil
 }

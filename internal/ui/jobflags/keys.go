@@ -15,6 +15,7 @@ func FlagsToKeys(text string) string {
 		if strings.HasPrefix(value, "=") || lead != "" && value != "" {
 			value = ": " + value[1:]
 		}
+
 		return lead + key + value
 	})
 }

@@ -31,11 +31,13 @@ func (q *quotaFlags) parseInto(cmd *cobra.Command, out *job.Spec) error {
 			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
 		}
 	}
+
 	for name, value := range map[string]string{"quota": q.level, "require-quota": q.require} {
 		if value != "" && !slices.Contains(quotaLevels(), value) {
 			return fmt.Errorf("cannot read --%s %q: write watch or mps", name, value)
 		}
 	}
+
 	mps := q.level == string(job.MPS) || q.require == string(job.MPS)
 	switch {
 	case q.level == string(job.Watch) && q.require == string(job.MPS):
@@ -47,6 +49,8 @@ func (q *quotaFlags) parseInto(cmd *cobra.Command, out *job.Spec) error {
 	case mps && out.IDs == job.IndexIDs:
 		return fmt.Errorf("cannot use --ids index with --quota mps: its daemon counts devices differently from its clients; leave --ids out")
 	}
+
 	out.Quota, out.Require, out.Threads = job.Quota(q.level), job.Quota(q.require), q.threads
+
 	return nil
 }

@@ -38,25 +38,31 @@ func (r *RankFlags) Parse(cmd *cobra.Command, spec *job.Spec, care *CareFlags, a
 	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.MaxRanks) {
 		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.MaxRanks)
 	}
+
 	if !r.isGiven(cmd) {
 		if set("nproc") {
 			return errors.New("cannot use --nproc alone: it needs --ranks or --torchrun, which start the processes")
 		}
 		return nil
 	}
+
 	if err := r.checkRanks(cmd, spec); err != nil {
 		return err
 	}
+
 	if r.torchrun && len(spec.Command) > 0 {
 		if _, err := ranks.ReadTorchrun(spec.Command); err != nil {
 			return err
 		}
 	}
+
 	grace, err := flagset.ReadDuration("grace", care.grace)
 	if care.grace == "0" || care.grace == "0s" {
 		grace, err = 0, nil
 	}
+
 	spec.Ranks = &job.Ranks{Torchrun: r.torchrun, Own: r.ranks == "own", Count: r.nproc, Grace: grace, JSON: asJSON}
+
 	return err
 }
 
@@ -68,6 +74,7 @@ func (r *RankFlags) checkRanks(cmd *cobra.Command, spec *job.Spec) error {
 	if spec.MIG != "" {
 		given = 1
 	}
+
 	switch {
 	case number == nil:
 		return fmt.Errorf("cannot read --ranks=%s: it says what each process sees; how many there are: --nproc %[1]s", r.ranks)
@@ -86,6 +93,7 @@ func (r *RankFlags) checkRanks(cmd *cobra.Command, spec *job.Spec) error {
 	case r.ranks == "own" && r.nproc > 0 && r.nproc != given:
 		return fmt.Errorf("cannot start --nproc %d processes of which each has its own GPU: the job has %d; leave --nproc out", r.nproc, given)
 	}
+
 	return nil
 }
 

@@ -49,23 +49,29 @@ func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string)
 	if err != nil {
 		return spec, nil, err
 	}
+
 	err = flagset.RefuseAssignment(cmd, command)
 	if err != nil {
 		return spec, nil, err
 	}
+
 	spec, err = ReadRequest(p, cmd, &o.Spec, command)
 	if err == nil {
 		spec.Name, err = o.Name, checkName(cmd, o.Name)
 	}
+
 	if err == nil {
 		spec.Waiting, err = o.wait.Parse(p, cmd)
 	}
+
 	if err == nil {
 		care, err = o.care.readCare(cmd, &spec, o.ranks.isGiven(cmd))
 	}
+
 	if err == nil {
 		err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
 	}
+
 	return spec, care, LocateDefault(p, err)
 }
 
@@ -90,6 +96,7 @@ func (o *RunOptions) ApplyKeepWhile(cmd *cobra.Command, spec *job.Spec, care *jo
 		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
 	}
 	spec.Timeout = most
+
 	return nil
 }
 
@@ -113,10 +120,12 @@ func ReadVerifyLater(p *cli.Program, cmd *cobra.Command, asked string) (*run.Ove
 	if value, ok := ValueAfterBlank(p, cmd.Flags().Args()); ok {
 		return nil, failure.Usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", prose.Clean(cmd.Flags().Arg(0)), value, prose.Clean(cmd.Flags().Arg(0)))
 	}
+
 	watch, err := ReadOversight(asked)
 	if err != nil {
 		return nil, err
 	}
+
 	return watch, verify.CheckVerifiable(p.Host)
 }
 
@@ -126,15 +135,19 @@ func ValueAfterBlank(p *cli.Program, command []string) (value string, ok bool) {
 	if len(command) == 0 {
 		return "", false
 	}
+
 	value = command[0]
 	i := slices.Index(p.Args, "--verify")
 	if i < 0 || i+1 >= len(p.Args) || p.Args[i+1] != value {
 		return "", false
 	}
+
 	if _, err := strconv.ParseUint(value, 10, 32); err == nil {
 		value += "s"
 	}
+
 	_, err := ReadOversight(value)
+
 	return value, err == nil
 }
 
@@ -145,14 +158,17 @@ func ReadOversight(value string) (*run.Oversight, error) {
 	if !both && first == "stop" {
 		first, second = "30s", "stop"
 	}
+
 	var err error
 	o.Patience, err = flagset.ReadDuration("verify", first)
 	if err != nil {
 		return nil, err
 	}
+
 	o.Stop = second == "stop"
 	if both && !o.Stop {
 		return nil, fmt.Errorf("cannot read --verify=%s: only stop can follow the comma, such as --verify=30s,stop", value)
 	}
+
 	return o, nil
 }

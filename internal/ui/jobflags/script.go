@@ -33,6 +33,7 @@ func ScriptOf(command []string) (path, head string, lines []string) {
 		if head == "" {
 			return "", "", nil
 		}
+
 		return word, head, leadingLines(head)
 	}
 	return "", "", nil
@@ -58,15 +59,18 @@ func readScriptHead(path string) string {
 		// A program of PATH; whether it is there is asked later.
 		return ""
 	}
+
 	defer file.Close() //nolint:errcheck // read only
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
+
 	text := make([]byte, maxHeadSize)
 	n, _ := file.Read(text)
 	if n == 0 || text[0] != '#' {
 		return ""
 	}
+
 	return string(text[:n])
 }
 

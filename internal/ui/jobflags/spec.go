@@ -80,6 +80,7 @@ func (c *gpuCount) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
 	*c = gpuCount(n)
+
 	return err
 }
 
@@ -97,19 +98,23 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		if err != nil || percent < 1 || percent > 100 {
 			return job.Spec{}, fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", s.share)
 		}
+
 		// Until the GPUs are read.
 		flags.share = "1M"
 	}
+
 	spec, err := flags.Spec(cmd, command)
 	if err == nil {
 		err = leases.CompleteSpec(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	}
+
 	if err != nil || len(command) == 0 {
 		return spec, err
 	}
 	if run.IsEngineCommand(command) {
 		return dropIsolation(p, spec, command)
 	}
+
 	start := cmd.CommandPath()
 	switch {
 	case cmd.Hidden:
@@ -119,10 +124,12 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		// Those that were given.
 		start += " …"
 	}
+
 	remarks, err := claim.CheckCommand(p.Host, spec, command, start)
 	for _, r := range remarks {
 		p.Host.Say(r)
 	}
+
 	return spec, err
 }
 
@@ -148,30 +155,36 @@ func AddPrivateState(p *cli.Program, cmd *cobra.Command) {
 func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: int(s.GPUs), CPU: s.CPU, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any, Anyway: s.anyway, Isolate: job.Isolation(s.isolate), Isolated: job.Isolation(s.isolated)}
+
 	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
 	if err != nil {
 		return out, err
 	}
+
 	for name, list := range map[string][]string{"device": s.device, "exclude": s.exclude} {
 		if err := RefuseRange(name, list); err != nil {
 			return out, err
 		}
 	}
+
 	if err := checkGlob(s.model); err != nil {
 		return out, err
 	}
+
 	if s.memory != "" {
 		out.Memory, err = readMemorySize("mem", s.memory)
 		if err != nil {
 			return out, err
 		}
 	}
+
 	if s.share != "" {
 		out.Share, err = readMemorySize("share", s.share)
 		if err != nil {
 			return out, err
 		}
 	}
+
 	if s.compute != "" {
 		c, err := gpu.ParseCapability(s.compute)
 		if err != nil {
@@ -179,9 +192,11 @@ func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error)
 		}
 		out.MinCompute = &c
 	}
+
 	if err := s.quota.parseInto(cmd, &out); err != nil {
 		return out, err
 	}
+
 	return out, s.checkSpec(cmd, &out)
 }
 
@@ -194,10 +209,12 @@ func RefuseRange(flag string, names []string) error {
 		if !ok || err1 != nil || err2 != nil {
 			continue
 		}
+
 		numbers := first
 		for i := from + 1; i <= to && i < from+64; i++ {
 			numbers += "," + strconv.Itoa(i)
 		}
+
 		return fmt.Errorf("cannot read --%s %s: ranges are not understood; write every number, such as --%[1]s %[3]s", flag, name, numbers)
 	}
 	return nil
@@ -224,8 +241,10 @@ func readMemorySize(flag, text string) (gpu.Bytes, error) {
 		if _, number := strconv.ParseFloat(text, 64); number == nil && strings.ContainsAny(text, "eE") {
 			why = "exponents are not understood; "
 		}
+
 		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
 	}
+
 	if n == 0 {
 		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, flagset.FlagExample(flag))
 	}
@@ -235,6 +254,7 @@ func readMemorySize(flag, text string) (gpu.Bytes, error) {
 	if n < gpu.MiB {
 		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))
 	}
+
 	return n, nil
 }
 
@@ -254,12 +274,15 @@ func (s *SpecFlags) checkSpec(cmd *cobra.Command, out *job.Spec) error {
 	case s.ids != string(job.AutoIDs) && s.ids != string(job.UUIDs) && s.ids != string(job.IndexIDs):
 		return fmt.Errorf("cannot read --ids %q: write auto, uuid or index", s.ids)
 	}
+
 	if err := s.checkIsolation(); err != nil {
 		return err
 	}
+
 	if s.CPU || s.mig != "" || len(s.device) > 0 {
 		out.GPUs = 0
 	}
+
 	return nil
 }
 

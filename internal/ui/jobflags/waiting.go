@@ -39,18 +39,23 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 		// That of a setup is about the files to write.
 		err = errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
 	}
+
 	if err == nil {
 		err = flagset.RefuseTogether(cmd, flagset.OptionConflicts())
 	}
+
 	if err == nil {
 		err = w.checkFallback(cmd)
 	}
+
 	if err == nil {
 		err = checkWaitWord(p, cmd)
 	}
+
 	if err != nil {
 		return waiting, failure.AsUsage(err)
 	}
+
 	waiting = job.Waiting{No: w.NoWait, Fallback: w.Fallback}
 	if w.wait != "" && w.wait != cli.Forever {
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
@@ -61,6 +66,7 @@ func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiti
 			return waiting, failure.AsUsage(err)
 		}
 	}
+
 	return waiting, nil
 }
 
@@ -74,10 +80,12 @@ func checkWaitWord(p *cli.Program, cmd *cobra.Command) error {
 	if cmd.Flags().Arg(1) != "--" && strings.Trim(word[:1], "0123456789") != "" {
 		return nil
 	}
+
 	_, err := flagset.ReadDuration("wait", word)
 	if err != nil {
 		return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
 	}
+
 	return nil
 
 }
@@ -102,5 +110,6 @@ func (w *WaitFlags) checkFallback(cmd *cobra.Command) error {
 	if last >= 0 && w.Fallback[last] != "wait" && cmd.Flags().Changed("wait") {
 		return fmt.Errorf("cannot use --wait with --fallback %s: that is tried in place of waiting; leave one of them out, or write --fallback other,wait", strings.Join(w.Fallback, ","))
 	}
+
 	return nil
 }

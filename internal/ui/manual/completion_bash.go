@@ -23,17 +23,21 @@ func BashScript(root *cobra.Command, w io.Writer) error {
 	if err := root.GenBashCompletionV2(&script, true); err != nil {
 		return err
 	}
+
 	const (
 		compared = `printf -v comp "%q" "${compline%%$tab*}" &>/dev/null || comp=$(printf "%q" "${compline%%$tab*}")`
 		alone    = `COMPREPLY[0]=$(printf "%q" "${COMPREPLY[0]%%$tab*}")`
 		start    = "__start_gpuard()\n"
 	)
+
 	text := strings.NewReplacer(
 		compared, compared+"\n        comp=${comp//\\\\,/,}",
 		alone, alone+"\n        COMPREPLY[0]=${COMPREPLY[0]//\\\\,/,}",
 		start, wordsWithoutPackage+"\n"+start,
 	).Replace(script.String())
+
 	_, err := io.WriteString(w, text)
+
 	return err
 }
 
@@ -43,6 +47,7 @@ func UnquoteUsages(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)
 	cmd.PersistentFlags().VisitAll(plain)
+
 	for _, c := range cmd.Commands() {
 		UnquoteUsages(c)
 	}

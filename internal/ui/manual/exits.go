@@ -28,9 +28,12 @@ func exitCodes(cmd *cobra.Command) (lead string, codes []exit.Code) {
 		return "", append(codes, slices.DeleteFunc(exit.Codes(), func(e exit.Code) bool { return e.Code < 122 })...)
 	case cmdtable.KindAnswer:
 	}
+
 	if cmd.CommandPath() == "gpuard verify" {
 		return "", exit.VerifyCodes()
 	}
+
 	const usually = "refused, failed, or no device can be read; for `explain` also when the driver ignores CUDA_VISIBLE_DEVICES and shows every GPU"
+
 	return "", []exit.Code{done, {Code: 1, Meaning: cmp.Or(wrong, usually)}, {Code: 2, Meaning: "used wrongly"}}
 }

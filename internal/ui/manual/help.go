@@ -23,12 +23,14 @@ func HelpText(cmd *cobra.Command, width int) string {
 	if !cmd.HasParent() {
 		return RootHelp(cmd, width)
 	}
+
 	// Joins the flags of the parents to the command's own.
 	cmd.LocalFlags()
 	text := helpIntroduction(cmd, cmd.Long, width) + flagText(GroupedFlags(cmd), width)
 	if cmd.HasAvailableSubCommands() {
 		text += wrapNarrow(fmt.Sprintf("\n%s COMMAND --help says more.\n", cmd.CommandPath()), width)
 	}
+
 	return text
 }
 
@@ -47,14 +49,17 @@ func RootHelp(root *cobra.Command, width int) string {
 	if !narrow {
 		b.WriteString("\n")
 	}
+
 	for _, cmd := range sortedCommands(root) {
 		if cmd.Annotations[cmdtable.RowGroup] == "" || cmd.Annotations[cmdtable.RowOn] != "" {
 			continue
 		}
+
 		head := ""
 		if cmdtable.GroupOf(cmd) != group {
 			group, head = cmdtable.GroupOf(cmd), string(cmdtable.GroupOf(cmd))
 		}
+
 		if narrow {
 			// A group is a line of its own, and squeeze breaks the others.
 			if head != "" {
@@ -64,9 +69,12 @@ func RootHelp(root *cobra.Command, width int) string {
 		} else {
 			head = console.Pad(head, groupColumn, false, "")
 		}
+
 		fmt.Fprintf(&b, "  %s%s  %s\n", head, console.Pad(cmd.Name(), NameColumn, false, ""), cmd.Short)
 	}
+
 	b.WriteString("\ngpuard alone is gpuard status. No GPU? --machine demo. More: gpuard help COMMAND\n")
+
 	return wrapNarrow(b.String(), width)
 }
 
@@ -86,9 +94,11 @@ func ShortHelp(cmd *cobra.Command, width int) string {
 	if strings.Count(HelpText(cmd, HelpWidth), "\n") <= LongHelp {
 		return HelpText(cmd, width)
 	}
+
 	about, _, _ := strings.Cut(cmd.Long, "\n\n")
 	var often []*pflag.Flag
 	var others []string
+
 	for _, g := range GroupedFlags(cmd) {
 		for _, f := range g.Flags {
 			if slices.Contains(commonFlags(cmd.Name()), f.Name) {
@@ -98,8 +108,10 @@ func ShortHelp(cmd *cobra.Command, width int) string {
 			}
 		}
 	}
+
 	text := helpIntroduction(cmd, about, width) + flagText([]FlagsBelow{{"Flags", often}}, width)
 	more := fmt.Sprintf("All of it, and of the other flags (%s): %s", strings.Join(others, ", "), strings.Replace(cmd.CommandPath(), " ", " help ", 1))
+
 	return text + "\n" + strings.Join(console.Wrap(more, cmp.Or(width, HelpWidth)), "\n") + "\n"
 }
 
@@ -109,14 +121,17 @@ func helpIntroduction(cmd *cobra.Command, about string, width int) string {
 	if about == "" {
 		about = cmd.Short + "."
 	}
+
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", about, cmd.UseLine())
 	commands := cmd.Commands()
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "  %s COMMAND [flags]\n", cmd.CommandPath())
 	}
+
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 	}
+
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString("\nCommands:\n")
 		for _, c := range commands {
@@ -125,6 +140,7 @@ func helpIntroduction(cmd *cobra.Command, about string, width int) string {
 			}
 		}
 	}
+
 	return wrapNarrow(b.String(), width)
 }
 
@@ -134,6 +150,7 @@ func wrapNarrow(text string, width int) string {
 	if width <= 0 || width >= HelpWidth {
 		return text
 	}
+
 	var out []string
 	lines := strings.Split(text, "\n")
 	for len(lines) > 0 {
@@ -148,10 +165,12 @@ func wrapNarrow(text string, width int) string {
 			out = append(out, console.Wrap(line, width)...)
 			continue
 		}
+
 		if console.CellWidth(line) <= width {
 			out = append(out, line)
 			continue
 		}
+
 		first, second, _ := strings.Cut(bare, "  ")
 		out = append(out, wrapHanging(first, indent, width)...)
 		second = strings.TrimSpace(second)
@@ -159,6 +178,7 @@ func wrapNarrow(text string, width int) string {
 			out = append(out, wrapHanging(second, indent+4, width)...)
 		}
 	}
+
 	return strings.Join(out, "\n")
 }
 
@@ -193,6 +213,7 @@ func HelpCommand(width func() int) *cobra.Command {
 				return flagset.UnknownCommand(cmd, args)
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), HelpText(about, width()))
+
 			return err
 		},
 	}

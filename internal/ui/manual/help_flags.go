@@ -38,15 +38,18 @@ func GroupedFlags(cmd *cobra.Command) (below []FlagsBelow) {
 			all = append(all, f)
 		}
 	})
+
 	groups := []flagset.Group{{Title: "Flags", Names: nil}}
 	if len(all) >= manyFlags {
 		groups = append(groups, flagset.FlagGroups()...)
 	}
+
 	for _, f := range all {
 		if !slices.ContainsFunc(groups, func(g flagset.Group) bool { return slices.Contains(g.Names, f.Name) }) {
 			groups[0].Names = append(groups[0].Names, f.Name)
 		}
 	}
+
 	for _, g := range groups {
 		var flags []*pflag.Flag
 		for _, name := range g.Names {
@@ -58,6 +61,7 @@ func GroupedFlags(cmd *cobra.Command) (below []FlagsBelow) {
 			below = append(below, FlagsBelow{g.Title, flags})
 		}
 	}
+
 	return below
 }
 
@@ -69,16 +73,20 @@ func flagText(groups []FlagsBelow, width int) string {
 			column = max(column, console.CellWidth(FlagName(f))+2)
 		}
 	}
+
 	if width > 0 && width < HelpWidth {
 		column = 0
 	}
+
 	var b strings.Builder
+
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
 		for _, f := range g.Flags {
 			b.WriteString(strings.Join(flagRows(f, column, width), "\n") + "\n")
 		}
 	}
+
 	return b.String()
 }
 
@@ -88,6 +96,7 @@ func FlagName(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		short = "-" + f.Shorthand + ", "
 	}
+
 	value, _ := valueAndWords(f)
 	switch {
 	case value == "":
@@ -96,6 +105,7 @@ func FlagName(f *pflag.Flag) string {
 	default:
 		value = " " + value
 	}
+
 	return "  " + short + "--" + f.Name + value
 }
 
@@ -117,6 +127,7 @@ func FlagWords(f *pflag.Flag) string {
 	if value != "" && f.DefValue != f.NoOptDefVal && !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
 		words += " (default " + f.DefValue + ")"
 	}
+
 	return words
 }
 
@@ -126,9 +137,11 @@ func flagRows(f *pflag.Flag, column, width int) (rows []string) {
 	if column == 0 {
 		return append(wrapHanging(strings.TrimSpace(FlagName(f)), 2, width), wrapHanging(words, 6, width)...)
 	}
+
 	if width <= 0 {
 		width = HelpWidth
 	}
+
 	for i, part := range console.Wrap(words, width-column) {
 		name := ""
 		if i == 0 {
@@ -136,5 +149,6 @@ func flagRows(f *pflag.Flag, column, width int) (rows []string) {
 		}
 		rows = append(rows, console.Pad(name, column, false, "")+part)
 	}
+
 	return rows
 }

@@ -54,11 +54,13 @@ func manText(cmd *cobra.Command, version string) string {
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString(".br\n.B " + EscapeRoff(cmd.CommandPath()) + " COMMAND [flags]\n")
 	}
+
 	section("DESCRIPTION")
 	about := cmd.Long
 	if about == "" {
 		about = cmd.Short + "."
 	}
+
 	b.WriteString(manParagraphs(about))
 	if cmd.HasAvailableSubCommands() {
 		section("COMMANDS")
@@ -68,12 +70,14 @@ func manText(cmd *cobra.Command, version string) string {
 			}
 		}
 	}
+
 	section("OPTIONS")
 	b.WriteString(manFlags(cmd))
 	if cmd.Example != "" {
 		section("EXAMPLES")
 		b.WriteString(manExamples(cmd.Example))
 	}
+
 	section("EXIT STATUS")
 	b.WriteString(manExits(cmd))
 	section("ENVIRONMENT")
@@ -82,6 +86,7 @@ func manText(cmd *cobra.Command, version string) string {
 	b.WriteString(manTerms(manFiles(), cmd))
 	section("SEE ALSO")
 	b.WriteString(manNeighbours(cmd))
+
 	return b.String()
 }
 
@@ -117,6 +122,7 @@ func manFlags(cmd *cobra.Command) string {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", EscapeRoff(strings.TrimSpace(FlagName(f))), EscapeRoff(FlagWords(f)))
 		}
 	}
+
 	return b.String()
 }
 
@@ -124,6 +130,7 @@ func manFlags(cmd *cobra.Command) string {
 func manExamples(text string) string {
 	var b strings.Builder
 	b.WriteString(".nf\n")
+
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
 		code, words, _ := strings.Cut(line, "  ")
@@ -133,6 +140,7 @@ func manExamples(text string) string {
 			b.WriteString("    " + EscapeRoff(words) + "\n")
 		}
 	}
+
 	return b.String() + ".fi\n"
 }
 

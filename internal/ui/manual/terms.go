@@ -17,9 +17,11 @@ func manExits(cmd *cobra.Command) string {
 	if lead != "" {
 		b.WriteString(EscapeRoff(lead) + "\n")
 	}
+
 	for _, e := range codes {
 		fmt.Fprintf(&b, ".TP\n.B %d\n%s\n", e.Code, EscapeRoff(e.Meaning))
 	}
+
 	return b.String()
 }
 

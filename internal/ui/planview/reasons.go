@@ -19,6 +19,7 @@ func WithLists(plan job.Plan) job.Plan {
 	plan.Devices = append([]job.Given{}, plan.Devices...)
 	plan.Reasons = append([]job.Reason{}, plan.Reasons...)
 	plan.Notes = append([]string{}, plan.Notes...)
+
 	return plan
 }
 
@@ -39,10 +40,12 @@ func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
 		told = nil
 	}
+
 	WriteReasons(&p, told)
 	if r.Remedy != "" {
 		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate(r.Remedy))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -53,19 +56,25 @@ func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
 	if len(plan.Devices) == 0 {
 		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate("no GPU, as requested"))
 	}
+
 	for _, d := range plan.Devices {
 		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Bold, p.Translate(fmt.Sprintf("%s would be %s:%d", d, d.RuntimeName(), d.Logical)))
 	}
+
 	if plan.Share > 0 {
 		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
 	}
+
 	if plan.Isolation != job.NoIsolation {
 		p.WriteParagraph(console.Dim.Span("gpuard: "), console.Normal, p.Translate("isolated by "+string(plan.Isolation)+": it could not open the device files of other GPUs, and number 0 is the first of its own"))
 	}
+
 	WriteReasons(&p, RelevantReasons(plan.Reasons))
+
 	for _, note := range append(slices.Clone(plan.Notes), isolate.LevelCosts(plan.Isolation)...) {
 		p.WriteParagraph(console.Yellow.Span(p.Translate("note:")+" "), console.Normal, p.Translate(note))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -83,6 +92,7 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 	for _, l := range lines {
 		width, column = max(width, console.CellWidth(l.label)), max(column, console.CellWidth(p.Translate(l.word)))
 	}
+
 	for _, l := range lines {
 		lead := "  " + console.Pad(l.label, width, false, "") + "  "
 		word, text := p.Translate(l.word), p.Translate(l.text)
@@ -94,6 +104,7 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 			}
 			continue
 		}
+
 		writeReason(p, lead, verdictStyle(l.verdict).Span(verdict), text)
 	}
 }
@@ -115,13 +126,16 @@ func reasonLines(p *console.Page, reasons []job.Reason) (lines []reasonLine) {
 		if labels[i] == deviceLabel(r.Index) && r.Verdict != job.Chosen {
 			l.indexes = []int{r.Index}
 		}
+
 		k := slices.IndexFunc(lines, func(o reasonLine) bool {
 			return o.indexes != nil && l.indexes != nil && o.word == word && o.text == text && o.verdict == r.Verdict
 		})
+
 		if k < 0 {
 			lines = append(lines, l)
 			continue
 		}
+
 		lines[k].indexes = append(lines[k].indexes, r.Index)
 		lines[k].label = "GPU " + prose.Ranges(lines[k].indexes, ", ")
 	}
@@ -155,6 +169,7 @@ func writeReason(p *console.Page, lead string, verdict console.Span, text string
 	if p.Term.Width <= 0 {
 		width = 0
 	}
+
 	for i, part := range console.Wrap(text, width) {
 		if i > 0 {
 			lead, verdict.Text = strings.Repeat(" ", console.CellWidth(lead)), strings.Repeat(" ", console.CellWidth(verdict.Text))
@@ -169,6 +184,7 @@ func deviceLabels(p *console.Page, reasons []job.Reason) []string {
 	for _, r := range reasons {
 		count[r.Index]++
 	}
+
 	labels := make([]string, len(reasons))
 	for i, r := range reasons {
 		labels[i] = deviceLabel(r.Index)
@@ -180,6 +196,7 @@ func deviceLabels(p *console.Page, reasons []job.Reason) []string {
 			labels[i] += " " + console.Cut(p.Text(gpu.ModelName(name)), 20, p.Ellipsis())
 		}
 	}
+
 	return labels
 }
 

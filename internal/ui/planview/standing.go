@@ -23,21 +23,27 @@ func StandingLine(s status.Standing, now time.Time, l translate.Language, width 
 		if s.Ahead != "" {
 			parts = append(parts, s.Ahead+" is next")
 		}
+
 		if s.Stuck {
 			parts = append(parts, "a user has to act")
 		}
+
 		least := min(len(parts)+1, len(parts)+len(holders))
+
 		for _, h := range holders {
 			parts = append(parts, holderText(h, now, brevity))
 		}
+
 		text = l.Join("; ", parts...)
 		if width <= 0 || console.CellWidth(l.Join("; ", parts[:least]...)) <= width {
 			break
 		}
 	}
+
 	if width > 0 {
 		text = console.Cut(text, width, "...")
 	}
+
 	return text
 }
 
@@ -66,6 +72,7 @@ func placeText(s status.Standing, brevity int) string {
 	if brevity > 2 {
 		return at
 	}
+
 	return "waiting for " + s.Want + ", " + at
 }
 
@@ -84,9 +91,11 @@ func holderText(h status.Holder, now time.Time, brevity int) string {
 	default:
 		text += h.Command + " of " + h.User
 	}
+
 	if h.PID > 0 && brevity < 1 {
 		text += " (" + pick.PIDText(h.PID, h.Apart) + ")"
 	}
+
 	switch {
 	case !h.Awaited.IsZero():
 		text += " has ended, kept for its next start until " + h.Awaited.In(now.Location()).Format(time.TimeOnly)
@@ -95,10 +104,12 @@ func holderText(h status.Holder, now time.Time, brevity int) string {
 	case !h.Since.IsZero() && brevity < 2:
 		text += " since " + prose.ClockTime(h.Since, now)
 	}
+
 	if !h.Until.IsZero() && h.Awaited.IsZero() && h.Keeper == "" {
 		// What a person who waits wants to know.
 		text += " " + prose.EndTime(h.Until, now, h.Guess)
 	}
+
 	return text
 }
 
@@ -124,11 +135,13 @@ func WantedText(w *status.Waiting) string {
 	if w.Count == 1 {
 		text = "1 GPU"
 	}
+
 	switch {
 	case w.Share > 0:
 		text += fmt.Sprintf(", share %s", w.Share)
 	case w.Memory > 0:
 		text += fmt.Sprintf(", %s", w.Memory)
 	}
+
 	return text
 }

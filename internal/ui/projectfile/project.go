@@ -31,18 +31,22 @@ func LoadProject(p *cli.Program, file string) (*service.Project, error) {
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
 		return nil, AsMistake(err)
 	}
+
 	if err == nil {
 		wrong.File = cmp.Or(file, filepath.Base(project.File))
 	}
+
 	for i := range project.Services {
 		if m := checkService(&project.Services[i], project.Policy); m != nil && !slices.Contains(wrong.List, *m) {
 			// A mistake in a default is reported once for all services.
 			wrong.List = append(wrong.List, *m)
 		}
 	}
+
 	if len(wrong.List) > 0 {
 		return nil, failure.AsUsage(wrong)
 	}
+
 	return project, nil
 }
 
@@ -66,47 +70,59 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		if strings.Contains(flag.Value, "{{") {
 			continue
 		}
+
 		known := cmd.Flags().Lookup(flag.Name)
 		if known == nil {
 			// The key table of text/projectyaml is tested against the flags.
 			continue
 		}
+
 		value := flag.Value
 		if value == "" {
 			value = known.NoOptDefVal
 		}
+
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
 			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.FlagsToKeys(flagset.ExplainError(cmd, err).Error())}
 		}
+
 		set = true
 	}
+
 	if !set && defaults == nil {
 		return nil
 	}
+
 	if cmd.Flags().Lookup("log").Value.String() == "" {
 		// Every service is supervised and has a log.
 		_ = cmd.Flags().Set("log", s.Name)
 	}
+
 	err := flagset.RefuseEmpty(cmd)
 	if share := cmd.Flags().Lookup("share").Value.String(); err == nil && strings.HasSuffix(share, "%") {
 		err = fmt.Errorf("cannot read --share %q: a part of a GPU is only known on a command line; write a size, such as 8G", share)
 	}
+
 	if err == nil {
 		_, _, err = o.Parse(trial, cmd, []string{s.Name})
 	}
+
 	if err == nil && cmd.Flags().Changed("verify") {
 		_, err = jobflags.ReadOversight(o.Verify)
 		if err == nil {
 			err = flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}})
 		}
 	}
+
 	if err == nil {
 		return nil
 	}
+
 	var wrong *diagnostic.Many
 	if errors.As(err, &wrong) && len(wrong.List) > 0 {
 		return &wrong.List[0]
 	}
+
 	at := &diagnostic.One{Line: s.Line, Column: s.Column, Text: "service " + s.Name + ": " + jobflags.FlagsToKeys(err.Error())}
 	first := len(err.Error())
 	for _, flag := range s.Flags {
@@ -116,6 +132,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			at.Line, at.Column, at.Text = flag.Line, flag.Column, jobflags.FlagsToKeys(err.Error())
 		}
 	}
+
 	return at
 }
 
@@ -134,14 +151,17 @@ func UnknownService(name, file string, known []string, otherwise string) error {
 func NeededServices(project *service.Project, names []string) (map[string]bool, error) {
 	all := map[string]*service.Service{}
 	var known []string
+
 	for i := range project.Services {
 		s := &project.Services[i]
 		all[s.Name], known = s, append(known, s.Name)
 	}
+
 	line := slices.Clone(names)
 	if len(names) == 0 {
 		line = known
 	}
+
 	out := map[string]bool{}
 	for ; len(line) > 0; line = line[1:] {
 		s := all[line[0]]
@@ -151,10 +171,13 @@ func NeededServices(project *service.Project, names []string) (map[string]bool, 
 		if out[s.Name] {
 			continue
 		}
+
 		out[s.Name] = true
+
 		for _, d := range s.After {
 			line = append(line, d.Service)
 		}
 	}
+
 	return out, nil
 }

@@ -103,9 +103,11 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 			counts[i]++
 		}
 	}
+
 	for _, s := range p.samples {
 		add(w.cellAt(s.at), s.load)
 	}
+
 	sampled := slices.Clone(counts)
 	for _, m := range minutes {
 		mean, known := m.Devices[id]
@@ -119,6 +121,7 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 			}
 		}
 	}
+
 	out := make([]bandCell, w.n)
 	for i := range out {
 		out[i].load = -1
@@ -126,6 +129,7 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 			out[i].load = sums[i] / float64(counts[i])
 		}
 	}
+
 	for _, s := range p.stays {
 		first, last := w.cellAt(s.since), w.cellAt(s.until)
 		for i := max(0, first); i <= min(last, w.n-1); i++ {
@@ -135,6 +139,7 @@ func (p *deviceHistory) windowCells(w bandWindow, id gpu.UUID, minutes []trend.M
 			out[i].lease = cmp.Or(out[i].lease, s.lease)
 		}
 	}
+
 	return out
 }
 
@@ -154,6 +159,7 @@ func (w bandWindow) roundTicks(zone *time.Location) (out []timeTick) {
 			break
 		}
 	}
+
 	local := w.from.In(zone)
 	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, zone)
 	for t := midnight; w.cellAt(t) < w.n; t = t.Add(every) {
@@ -161,5 +167,6 @@ func (w bandWindow) roundTicks(zone *time.Location) (out []timeTick) {
 			out = append(out, timeTick{i, t.Format(form)})
 		}
 	}
+
 	return out
 }

@@ -35,6 +35,7 @@ func (m model) pressKey(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	if name == "ctrl+c" {
 		return m, tea.Quit
 	}
+
 	switch {
 	case m.help && !isQuitKey(name):
 		m.help = false
@@ -46,6 +47,7 @@ func (m model) pressKey(key tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case m.input != nil:
 		return m.typeKey(key), nil
 	}
+
 	return m.applyKey(name)
 }
 
@@ -53,6 +55,7 @@ func (m model) applyKey(key string) (tea.Model, tea.Cmd) {
 	if isQuitKey(key) {
 		return m, tea.Quit
 	}
+
 	rows := m.allRows()
 	if at, moves := moveChoice(key, m.chosenPlace(rows), len(rows)); moves {
 		if len(rows) > 0 {
@@ -60,6 +63,7 @@ func (m model) applyKey(key string) (tea.Model, tea.Cmd) {
 		}
 		return m, nil
 	}
+
 	switch key {
 	case "?", "h":
 		m.help = true
@@ -91,6 +95,7 @@ func (m model) applyKey(key string) (tea.Model, tea.Cmd) {
 	case "x", "r", "e", "d":
 		m.askAction(key, rows)
 	}
+
 	return m, nil
 }
 
@@ -124,6 +129,7 @@ func (m *model) nextUser() {
 			names = append(names, r.user)
 		}
 	}
+
 	slices.Sort(names)
 	names = append([]string{"", m.me}, names...)
 	m.user = names[(slices.Index(names, m.user)+1)%len(names)]
@@ -158,14 +164,17 @@ func (m *model) askEnd(r row) {
 	if r.job > 0 {
 		what, word = fmt.Sprintf("job %d, %s", r.job, r.command), strconv.Itoa(r.job)
 	}
+
 	if r.kind == worker {
 		m.said = m.say("x ends a whole job: choose its row, not that of one of its processes")
 		return
 	}
+
 	running := ""
 	if r.since != nil {
 		running = ", running " + briefDuration(m.seen.Report.Now.Sub(*r.since))
 	}
+
 	switch {
 	case r.kind == process || r.kind == spared:
 		m.said = m.say("x is for a job with a lease; e ends a process without one")
@@ -186,13 +195,16 @@ func (m *model) chooseDrain(rows []row) {
 	if len(rows) > 0 {
 		devices = rows[m.chosenPlace(rows)].devices
 	}
+
 	if len(m.seen.Report.Devices) == 1 {
 		devices = []int{0}
 	}
+
 	if len(devices) == 1 {
 		m.askDrain(devices[0])
 		return
 	}
+
 	m.input = &input{what: "gpu"}
 }
 
@@ -214,12 +226,15 @@ func (m model) confirmAction(key string) (tea.Model, tea.Cmd) {
 		m.said = m.say("nothing was done")
 		return m, nil
 	}
+
 	i := slices.IndexFunc(m.actions, func(a observe.Action) bool { return a.Name == ask.action })
 	if i < 0 {
 		m.said = "cannot " + ask.action
 		return m, nil
 	}
+
 	ctx, action, say := m.ctx, m.actions[i], m.say
+
 	return m, func() tea.Msg {
 		ctx, end := context.WithTimeout(ctx, time.Minute)
 		defer end()
@@ -227,6 +242,7 @@ func (m model) confirmAction(key string) (tea.Model, tea.Cmd) {
 		if err != nil {
 			return outcome(say(err.Error()))
 		}
+
 		return outcome(say(ask.done))
 	}
 }
@@ -254,10 +270,12 @@ func (m model) typeKey(key tea.KeyPressMsg) tea.Model {
 	default:
 		typed.text += key.Key().Text
 	}
+
 	m.input = &typed
 	if typed.what == "filter" {
 		m.filter = typed.text
 	}
+
 	return m
 }
 

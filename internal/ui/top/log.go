@@ -37,6 +37,7 @@ func (m model) openRowLog(rows []row) (tea.Model, tea.Cmd) {
 		m.said = m.say("there is nothing to choose")
 		return m, nil
 	}
+
 	r := rows[m.chosenPlace(rows)]
 	switch {
 	case r.kind == process || r.kind == spared:
@@ -49,10 +50,12 @@ func (m model) openRowLog(rows []row) (tea.Model, tea.Cmd) {
 		m.said = m.say("it waits, and has written nothing yet")
 		return m, nil
 	}
+
 	name := r.name
 	if r.job > 0 {
 		name = strconv.Itoa(r.job)
 	}
+
 	return m, m.readLog(name, true)
 }
 
@@ -65,6 +68,7 @@ func (m *model) readLog(name string, opens bool) tea.Cmd {
 		ctx, end := context.WithTimeout(ctx, logTimeout)
 		defer end()
 		title, lines, err := open(ctx, name, maxLogLines)
+
 		return logRead{name, title, opens, lines, err}
 	}
 }
@@ -102,6 +106,7 @@ func (m model) scrollLog(key string) tea.Model {
 		m.log = nil
 		return m
 	}
+
 	pane := *m.log
 	room := max(1, m.height-2)
 	switch key {
@@ -118,7 +123,9 @@ func (m model) scrollLog(key string) tea.Model {
 	case "end", "G":
 		pane.up = 0
 	}
+
 	pane.up = max(0, min(pane.up, len(pane.lines)-room))
 	m.log = &pane
+
 	return m
 }

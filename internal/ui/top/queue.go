@@ -40,15 +40,18 @@ func readQueue(ctx context.Context, sources []observe.Source, me string) queueSe
 	if i < 0 {
 		return queueSeen{}
 	}
+
 	answer, err := sources[i].Read(ctx)
 	if err != nil {
 		return queueSeen{}
 	}
+
 	text, err := json.Marshal(answer)
 	seen := queueSeen{me: me}
 	if err == nil {
 		seen.read = json.Unmarshal(text, &seen) == nil
 	}
+
 	return seen
 }
 
@@ -80,5 +83,6 @@ func (q *queueSeen) ticketOf(w *status.Waiting, before []row) int {
 			return j.Number
 		}
 	}
+
 	return 0
 }

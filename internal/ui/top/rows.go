@@ -89,6 +89,7 @@ func (v *rowBuilder) runningRows() (rows []row) {
 			if k > 0 {
 				where += fmt.Sprint(":", d.Index)
 			}
+
 			for i := range d.Leases {
 				l := &d.Leases[i]
 				before, known := at[l.ID]
@@ -96,6 +97,7 @@ func (v *rowBuilder) runningRows() (rows []row) {
 					rows[before].addDevice(d, l, place, where)
 					continue
 				}
+
 				at[l.ID] = len(rows)
 				rows = append(rows, v.rowOfLease(d, l, place, where))
 			}
@@ -106,6 +108,7 @@ func (v *rowBuilder) runningRows() (rows []row) {
 			}
 		}
 	}
+
 	return rows
 }
 
@@ -125,9 +128,11 @@ func (v *rowBuilder) rowOfLease(d *status.Device, l *status.Lease, place int, wh
 	if l.Share > 0 {
 		r.room = new(l.Share)
 	}
+
 	if d.Utilization != nil {
 		r.load = new(*d.Utilization)
 	}
+
 	remarks := []string{}
 	switch {
 	case l.Ended:
@@ -139,21 +144,27 @@ func (v *rowBuilder) rowOfLease(d *status.Device, l *status.Lease, place int, wh
 	case l.Share > 0:
 		remarks = append(remarks, l.ShareText())
 	}
+
 	if at, estimated, known := l.EndsAt(now); known && !l.Ended {
 		remarks = append(remarks, prose.EndTime(toLocal(at), toLocal(now), estimated))
 		r.end = cmp.Or(r.end, endText(at, now, estimated))
 	}
+
 	if l.Unhealthy != "" {
 		remarks = append(remarks, "unhealthy: "+l.Unhealthy)
 	}
+
 	if l.Remedy != "" {
 		remarks = append(remarks, l.Remedy)
 	}
+
 	if w, known := v.works[l.ID]; known {
 		r.work = &w
 	}
+
 	r.job = v.queue.jobOf(l.PID)
 	r.remark = strings.Join(remarks, " · ")
+
 	return r
 }
 
@@ -162,6 +173,7 @@ func (r *row) addDevice(d *status.Device, l *status.Lease, place int, where stri
 	if !slices.Contains(r.devices, place) {
 		r.devices = append(r.devices, place)
 	}
+
 	n := float64(1 + strings.Count(r.where, ","))
 	r.where += ", " + where
 	if l.Memory != nil {
@@ -171,16 +183,19 @@ func (r *row) addDevice(d *status.Device, l *status.Lease, place int, where stri
 		}
 		r.memory = &sum
 	}
+
 	if size := d.MemoryTotal; l.Share == 0 && size != nil && r.room != nil {
 		r.room = new(*r.room + *size)
 	} else if l.Share > 0 && r.room != nil {
 		r.room = new(*r.room + l.Share)
 	}
+
 	if d.Utilization == nil || r.load == nil {
 		r.load = nil
 	} else {
 		r.load = new((*r.load*n + *d.Utilization) / (n + 1))
 	}
+
 	r.odd = r.odd || l.Over()
 }
 
@@ -191,6 +206,7 @@ func rowOfProcess(d *status.Device, p status.Process, place int, where string) r
 	if p.Spared {
 		r.kind = spared
 	}
+
 	switch {
 	case p.Lease != "":
 		r.end, r.remark = "stray", "it belongs to lease "+p.Lease+", which does not have this GPU"
@@ -199,6 +215,7 @@ func rowOfProcess(d *status.Device, p status.Process, place int, where string) r
 	case p.Display:
 		r.end, r.remark = "display", "display"
 	}
+
 	return r
 }
 
@@ -209,6 +226,7 @@ func treeOf(rows []row, workers map[string][]observe.Worker, rate func(w observe
 		if r.kind != lease {
 			continue
 		}
+
 		for _, w := range workers[r.name] {
 			out = append(out, row{id: fmt.Sprint("worker ", w.PID, " ", w.Start), kind: worker, name: fmt.Sprint(w.PID), devices: r.devices, user: r.user,
 				command: w.Command, line: w.Command, work: &computerUse{rate(w), w.Memory}, depth: w.Depth + 1, job: r.job, remark: fmt.Sprintf("process %d of %s", w.PID, r.name)})
@@ -226,6 +244,7 @@ func (v *rowBuilder) waitingRows() (rows []row) {
 		if i < len(v.starts) && !v.starts[i].IsZero() {
 			r.end = startText(v.starts[i], s.Now)
 		}
+
 		switch {
 		case w.Stopped:
 			r.end, r.remark = "stopped", "its process is stopped: "+fmt.Sprintf("kill -CONT %d", w.PID)
@@ -234,6 +253,7 @@ func (v *rowBuilder) waitingRows() (rows []row) {
 		case w.Passed:
 			r.remark = "it was next and did not start, others are ahead of it"
 		}
+
 		r.job = v.queue.ticketOf(w, rows)
 		rows = append(rows, r)
 	}
@@ -242,12 +262,15 @@ func (v *rowBuilder) waitingRows() (rows []row) {
 		if j.State != "waiting" || slices.ContainsFunc(rows, func(r row) bool { return r.job == j.Number }) {
 			continue
 		}
+
 		r := row{id: fmt.Sprint("job ", j.Number), kind: queued, name: fmt.Sprint("job ", j.Number), user: v.me, command: prose.Clean(j.Name), line: prose.Clean(strings.Join(j.Command, " ")), since: &j.Submitted, where: j.Asks, end: "?", job: j.Number, remark: cmp.Or(j.HeldBack, j.Why)}
 		if j.Expected != nil {
 			r.end = startText(*j.Expected, s.Now)
 		}
+
 		rows = append(rows, r)
 	}
+
 	return rows
 }
 
@@ -260,6 +283,7 @@ func requestText(count int, memory, share gpu.Bytes) string {
 	if size := max(memory, share); size > 0 {
 		text += " × " + formatSize(size)
 	}
+
 	return text
 }
 
@@ -277,9 +301,11 @@ func endText(at, now time.Time, estimated bool) string {
 	if at.Sub(now) > 20*time.Hour {
 		text = at.Format("2 Jan")
 	}
+
 	if estimated {
 		return "~" + text
 	}
+
 	return text
 }
 
@@ -309,6 +335,7 @@ func filterAndSort(rows []row, order, filter, user string) []row {
 		}
 		return cmp.Or(by, cmp.Compare(firstOf(a), firstOf(b)))
 	})
+
 	return rows
 }
 

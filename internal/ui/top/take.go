@@ -44,29 +44,37 @@ func (m *model) applyReading(seen observe.Snapshot) {
 	if !fresh {
 		return
 	}
+
 	if seen.At.Sub(m.saidAt) >= answerDuration {
 		m.said = ""
 	}
+
 	s := &m.seen.Report
 	m.answer, m.starts = glance.Summarize(s), glance.ForecastStarts(s)
+
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		load := -1.0
 		if d.Utilization != nil {
 			load = *d.Utilization
 		}
+
 		p := m.pastOf(d.UUID)
 		p.addSample(loadSample{s.Taken, load})
+
 		for _, spot := range append([]status.Device{*d}, d.MIG...) {
 			p.noteStays(spot.Leases, s.Taken)
 		}
+
 		p.dropBefore(s.Taken.Add(-bandSpans()[len(bandSpans())-1]))
 	}
+
 	s.EachDevice(func(d *status.Device) {
 		for i := range d.Leases {
 			m.meetUser(d.Leases[i].User)
 		}
 	})
+
 	m.noteCurves(m.newLister().runningRows())
 }
 
@@ -78,6 +86,7 @@ func (m *readingHistory) addEndedLeases(ended []trend.EndedLease, now time.Time)
 		if now.Sub(e.Until) > longest {
 			continue
 		}
+
 		for _, d := range e.Devices {
 			m.pastOf(d.UUID).noteStay(leaseSpan{e.Lease, e.User, e.Command, e.Since, e.Until})
 		}
@@ -113,6 +122,7 @@ func (m *readingHistory) noteCurves(rows []row) {
 		if r.memory != nil && r.room != nil && *r.room > 0 {
 			share = float64(*r.memory) / float64(*r.room)
 		}
+
 		list := append(m.curves[r.id], share)
 		curves[r.id] = list[max(0, len(list)-curveLength):]
 	}
@@ -133,6 +143,7 @@ func (m *readingHistory) countProcesses(workers map[string][]observe.Worker, who
 	if !at.After(m.readAt) {
 		return
 	}
+
 	passed := at.Sub(m.readAt)
 	counted, rates, works := map[processKey]time.Duration{}, map[processKey]float64{}, map[string]computerUse{}
 	for id, list := range workers {
@@ -145,15 +156,18 @@ func (m *readingHistory) countProcesses(workers map[string][]observe.Worker, who
 			if !known || m.readAt.IsZero() {
 				continue
 			}
+
 			rates[key] = max(0, float64(w.CPU-before)/float64(passed))
 			sum.processors = max(0, sum.processors) + rates[key]
 		}
 		works[id] = sum
 	}
+
 	m.busy = -1
 	if m.whole.Worked > 0 && !m.readAt.IsZero() {
 		m.busy = max(0, float64(whole.Worked-m.whole.Worked)/float64(passed))
 	}
+
 	m.whole = whole
 	m.workers, m.counted, m.rates, m.works, m.readAt = workers, counted, rates, works, at
 }

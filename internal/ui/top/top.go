@@ -20,12 +20,14 @@ import (
 // Run is gpuard top: it shows the screen until q or Ctrl-C.
 func Run(ctx context.Context, view observe.View) error {
 	quiet := *view.Host
+
 	// The screen is not for lines of text.
 	quiet.Say = func(string) {}
 	observer, err := observe.New(&quiet, "")
 	if err != nil {
 		return err
 	}
+
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go observer.Run(ctx)
@@ -40,11 +42,13 @@ func Run(ctx context.Context, view observe.View) error {
 	if view.Log != nil {
 		m.openLog = view.Log(observer.Host)
 	}
+
 	m.before = observe.PastMinutes(observer.Host)
 	if len(m.before) > 0 {
 		// There is an hour to show.
 		m.span = 1
 	}
+
 	m.seen = observer.Now()
 	ended, err := observe.EndedLeases(ctx, observer.Host)
 	if err == nil {
@@ -54,9 +58,11 @@ func Run(ctx context.Context, view observe.View) error {
 			m.meetUser(ended[i].User)
 		}
 	}
+
 	if _, err := tea.NewProgram(m, tea.WithContext(ctx)).Run(); err != nil {
 		return fmt.Errorf("cannot show the screen: %w; gpuard status shows it once", err)
 	}
+
 	return nil
 }
 
@@ -99,6 +105,7 @@ func (w *watcher) awaitNews() tea.Msg {
 		w.computer = observe.ReadComputer(w.observer.Host)
 		w.queue = readQueue(w.ctx, w.sources, w.me)
 	}
+
 	return screenReading{seen, w.workers, w.computer, w.queue, w.last}
 }
 
@@ -182,6 +189,7 @@ func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 		m.applyReading(x.seen)
 		m.countProcesses(x.workers, x.computer, x.at)
 		m.queue = x.queue
+
 		return m, tea.Batch(m.await, m.refreshLog())
 	case logRead:
 		m.showLog(x)
@@ -201,6 +209,7 @@ func (m model) View() tea.View {
 	if !m.seen.At.IsZero() {
 		v.WindowTitle = "gpuard: " + m.answer.Title()
 	}
+
 	return v
 }
 
@@ -212,11 +221,14 @@ func (m *model) listRows() (running, waiting []row) {
 	if m.backwards {
 		slices.Reverse(running)
 	}
+
 	if m.tree {
 		running = treeOf(running, m.workers, m.processorRate)
 	}
+
 	waiting = m.newLister().waitingRows()
 	waiting = slices.DeleteFunc(waiting, func(r row) bool { return len(filterAndSort([]row{r}, "GPU", m.filter, m.user)) == 0 })
+
 	return running, waiting
 }
 

@@ -21,10 +21,12 @@ func (v *frame) renderScreen() string {
 	for len(lines) < room {
 		lines = append(lines, "")
 	}
+
 	lines = append(lines[:room], bottom...)
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], v.width, "…")
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -36,17 +38,21 @@ func (v *frame) bodyLines(room int) []string {
 	case v.log != nil:
 		return v.logLines(room)
 	}
+
 	lines := v.headLines()
 	running, waiting := v.listRows()
 	if v.seen.At.IsZero() {
 		return lines
 	}
+
 	below := 1 + min(3, max(1, len(running)))
 	if len(waiting) > 0 {
 		below += 2
 	}
+
 	all := 2 + max(1, len(running)) + len(waiting)
 	lines = append(lines, v.deviceLines(max(1, room-len(lines)-below), room-len(lines)-all)...)
+
 	return append(lines, newTables(v.model, running, waiting).drawTables(max(1, room-len(lines)))...)
 }
 
@@ -55,16 +61,20 @@ func (v *frame) headLines() []string {
 	if v.seen.At.IsZero() {
 		return []string{boldText(v.say("the machine is being read"))}
 	}
+
 	var groups, plain []string
+
 	for i, group := range v.answer.Groups() {
 		text := v.language.Join(", ", group...)
 		plain = append(plain, text)
 		groups = append(groups, v.headPart(i, text))
 	}
+
 	clock := v.seen.Report.Taken.Local().Format("15:04:05")
 	if whole := v.computerText(); whole != "" && v.width >= 120 {
 		clock = whole + "  " + clock
 	}
+
 	var lines []string
 	line, width := "", 0
 	for i := range groups {
@@ -79,6 +89,7 @@ func (v *frame) headLines() []string {
 			line, width = groups[i], w
 		}
 	}
+
 	lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
 	for i := range lines {
 		// Where there is room for it.
@@ -88,9 +99,11 @@ func (v *frame) headLines() []string {
 			break
 		}
 	}
+
 	if v.seen.Trouble != "" {
 		lines = append(lines, v.theme.paintText("! "+v.say(v.seen.Trouble), v.theme.bad))
 	}
+
 	return lines
 }
 
@@ -122,13 +135,16 @@ func (v *frame) bottomLines() []string {
 	if v.help || v.log != nil {
 		return []string{foot}
 	}
+
 	text := v.said
 	if text == "" {
 		text = v.detailText()
 	}
+
 	if text == "" || v.height < 10 && v.said == "" {
 		return []string{foot}
 	}
+
 	lines := strings.Split(ansi.Wrap(text, v.width, ""), "\n")
 	most := max(1, v.height/2)
 	if v.said == "" {
@@ -137,10 +153,12 @@ func (v *frame) bottomLines() []string {
 			lines[i] = v.theme.dimText(lines[i])
 		}
 	}
+
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = ansi.Truncate(lines[most-1], v.width-1, "") + "…"
 	}
+
 	return append(lines, foot)
 }
 
@@ -150,6 +168,7 @@ func (v *frame) detailText() string {
 	if len(rows) == 0 {
 		return ""
 	}
+
 	r := rows[v.chosenPlace(rows)]
 	var parts []string
 	if r.kind == lease {
@@ -157,12 +176,15 @@ func (v *frame) detailText() string {
 	} else if r.kind != worker && r.kind != request && r.kind != queued {
 		parts = append(parts, "PID "+r.name)
 	}
+
 	if r.remark != "" {
 		parts = append(parts, v.say(r.remark))
 	}
+
 	if r.line != "" && r.line != r.command {
 		parts = append(parts, r.line)
 	}
+
 	return strings.Join(parts, " · ")
 }
 
@@ -182,6 +204,7 @@ func (v *frame) footText() string {
 	case v.width < 48:
 		return v.theme.dimText("? " + v.say("keys") + "  q " + v.say("quit"))
 	}
+
 	parts := v.footKeys()
 	last := "? " + v.say("keys") + "  q"
 	line := strings.Join(parts, "  ")
@@ -189,6 +212,7 @@ func (v *frame) footText() string {
 		parts = parts[:len(parts)-1]
 		line = strings.Join(parts, "  ")
 	}
+
 	return v.theme.dimText(line + "  " + last)
 }
 
@@ -198,10 +222,12 @@ func (v *frame) footKeys() []string {
 	if v.user != "" {
 		show = v.user
 	}
+
 	filter := v.say("filter")
 	if v.filter != "" {
 		filter = v.filter
 	}
+
 	end := "x " + v.say("end")
 	rows := v.allRows()
 	if len(rows) > 0 {
@@ -212,11 +238,13 @@ func (v *frame) footKeys() []string {
 			end = "r " + v.say("release")
 		}
 	}
+
 	parts := []string{"s " + v.say("sort") + ":" + v.currentOrder() + map[bool]string{true: "↑"}[v.backwards], "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(bandSpans()[v.span])}
 	if v.width >= 100 {
 		parts = append([]string{"↑↓ " + v.say("choose")}, parts...)
 		parts = append(parts, "c "+v.say("colours"), "T "+v.say("theme"))
 	}
+
 	return parts
 }
 

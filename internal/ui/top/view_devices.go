@@ -38,6 +38,7 @@ func columnsFor(width int) deviceColumns {
 	}
 	c := deviceColumns{left: 28, right: 21, whose: max(16, min(34, width/6))}
 	c.band = width - c.left - c.right - c.whose - 2
+
 	return c
 }
 
@@ -47,10 +48,12 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 	for _, u := range v.seen.Report.Unavailable {
 		lines = append(lines, v.theme.paintText(v.say(u.Text), v.theme.bad), v.say(u.Remedy))
 	}
+
 	all := v.seen.Report.Devices
 	if len(all) == 0 {
 		return lines
 	}
+
 	d := &deviceView{model: v.model, c: columnsFor(v.width)}
 	d.w = windowOf(v.seen.Report.Taken, bandSpans()[v.span], d.c.band)
 	room = max(1, min(room, max(4, v.height*3/5, spare)))
@@ -58,33 +61,42 @@ func (v *frame) deviceLines(room, spare int) (lines []string) {
 	for i := range all {
 		troubles += min(1, len(deviceTroubles(&all[i])))
 	}
+
 	// Lines, with one for names.
 	names := len(all)*2 + troubles + 1
 	d.twice = v.knowsUsers() && names <= min(room, max(6, v.height*2/5, spare))
 	d.tall = 1
+
 	for d.twice && d.tall < 3 && names+d.tall*len(all) <= min(room, spare, v.height*3/5) {
 		d.tall++
 	}
+
 	if len(all)+troubles+1 <= room {
 		lines = append(lines, d.axisLine())
 	}
+
 	first := d.firstDevice(room - len(lines))
 	if first > 0 {
 		lines = append(lines, v.theme.dimText(v.say(fmt.Sprintf("and %s above", countText(first, "more GPU", "more GPUs")))))
 	}
+
 	for i := first; i < len(all); i++ {
 		of, last := d.linesOfDevice(&all[i]), 1
 		if i == len(all)-1 {
 			last = 0
 		}
+
 		if len(lines)+1+last <= room && len(lines)+len(of)+last > room {
 			of = of[:room-last-len(lines)]
 		}
+
 		if len(lines)+len(of)+last > room {
 			return append(lines, v.theme.dimText("   "+v.say(fmt.Sprintf("and %s", countText(len(all)-i, "more GPU", "more GPUs")))))
 		}
+
 		lines = append(lines, of...)
 	}
+
 	return lines
 }
 
@@ -105,15 +117,18 @@ func (v *deviceView) firstDevice(room int) int {
 		// There is no line for what is above.
 		return 0
 	}
+
 	rows := v.allRows()
 	if len(rows) == 0 {
 		return 0
 	}
+
 	at := firstOf(rows[v.chosenPlace(rows)])
 	visible := max(1, room-2)
 	if at < visible {
 		return 0
 	}
+
 	return min(at-visible+1, max(0, all-visible-1))
 }
 
@@ -135,8 +150,10 @@ func (v *deviceView) axisLine() string {
 			}
 		}
 	}
+
 	head := padRight("GPU", v.c.left) + " "
 	figures := padLeft(v.say("LOAD"), 4) + " " + padLeft(v.say("MEMORY"), v.c.right-5)
+
 	return v.theme.dimText(head+string(line)+now+" "+figures) + " " + v.theme.dimText(v.say("USE"))
 }
 
@@ -159,14 +176,17 @@ func (v *deviceView) linesOfDevice(d *status.Device) (lines []string) {
 	for level := v.tall - 1; level > 0; level-- {
 		lines = append(lines, indent+v.bandLine(cells, level))
 	}
+
 	lines = append(lines, v.leftColumn(d)+" "+v.bandLine(cells, 0)+" "+v.figuresText(d)+" "+v.useText(d))
 	if v.twice {
 		lines = append(lines, indent+v.nameLine(cells))
 	}
+
 	wrong := deviceTroubles(d)
 	if len(wrong) > 0 {
 		lines = append(lines, "   "+v.theme.paintText(v.language.Join("; ", wrong...), v.theme.bad))
 	}
+
 	return lines
 }
 
@@ -176,21 +196,26 @@ func (v *deviceView) leftColumn(d *status.Device) string {
 	if v.c.left <= 3 {
 		return index + " "
 	}
+
 	degrees, watts := "- ", "- "
 	if d.Temperature != nil {
 		degrees = fmt.Sprintf("%dC", *d.Temperature)
 	}
+
 	if d.Power != nil {
 		watts = fmt.Sprintf("%.0fW", *d.Power)
 	}
+
 	hot := ""
 	if d.Margin != nil && *d.Margin <= 3 || slices.Contains(d.Throttled, "hw_thermal_slowdown") {
 		hot = v.theme.bad
 	}
+
 	temperature := v.theme.paintText(padLeft(degrees, 4), hot)
 	if v.c.left < 28 {
 		return index + " " + padRight(modelIn(d.Name, 10), 10) + " " + temperature
 	}
+
 	return index + " " + padRight(modelIn(d.Name, 14), 14) + " " + temperature + " " + padLeft(watts, 5)
 }
 
@@ -200,10 +225,12 @@ func modelIn(name string, width int) string {
 	if ansi.StringWidth(name) > width {
 		name = strings.TrimSuffix(name, " Laptop")
 	}
+
 	parts := strings.Split(name, "-")
 	if n := len(parts); ansi.StringWidth(name) > width && n > 2 {
 		return parts[0] + "-" + parts[n-1]
 	}
+
 	return name
 }
 
@@ -213,6 +240,7 @@ func (v *deviceView) figuresText(d *status.Device) string {
 	if d.Utilization != nil {
 		load = v.theme.paintText(padLeft(fmt.Sprintf("%.0f%%", 100**d.Utilization), 4), v.theme.loadColour(*d.Utilization))
 	}
+
 	memory := "-"
 	if used, all := d.InUse(), d.InAll(); used != nil && all != nil {
 		memory = formatSize(*used) + "/" + formatSize(*all)
@@ -223,6 +251,7 @@ func (v *deviceView) figuresText(d *status.Device) string {
 			memory = formatSize(*used)
 		}
 	}
+
 	return load + " " + padLeft(memory, v.c.right-5)
 }
 
@@ -238,17 +267,21 @@ func (v *deviceView) useText(d *status.Device) string {
 	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
 		said = v.theme.paintText(said, v.theme.warn)
 	}
+
 	if d.Health != health.OK && len(d.Why) == 0 {
 		// Else the lines below say it.
 		said += " " + v.theme.paintText(string(d.Health), v.theme.bad)
 	}
+
 	if free := freeSlices(d); free > 0 {
 		said += " " + boldText(v.theme.paintText(v.say(fmt.Sprintf("%d free", free)), v.theme.good))
 	}
+
 	names := v.usersOf(d)
 	if len(names) > 0 {
 		said += " " + strings.Join(names, ",")
 	}
+
 	return ansi.Truncate(said, v.c.whose, "…")
 }
 
@@ -269,6 +302,7 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 		if name == "" || slices.Contains(names, name) {
 			return
 		}
+
 		names = append(names, name)
 		text := v.theme.paintText(name, v.colourOf(name))
 		if mark != "" {
@@ -276,8 +310,10 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 			marked = append(marked, v.theme.paintText(name+mark, v.theme.bad))
 			return
 		}
+
 		painted = append(painted, text)
 	}
+
 	spots := spotsOf(d)
 	leased := false
 	for _, spot := range spots {
@@ -290,6 +326,7 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 			add(spot.Leases[i].User, mark)
 		}
 	}
+
 	for _, spot := range spots {
 		for _, p := range spot.Processes {
 			switch {
@@ -301,6 +338,7 @@ func (v *deviceView) usersOf(d *status.Device) (painted []string) {
 			}
 		}
 	}
+
 	return append(marked, painted...)
 }
 
@@ -318,6 +356,7 @@ const (
 func (v *deviceView) bandLine(cells []bandCell, level int) string {
 	letters := !v.twice
 	var b strings.Builder
+
 	for i := range cells {
 		x := &cells[i]
 		text := " "
@@ -334,6 +373,7 @@ func (v *deviceView) bandLine(cells []bandCell, level int) string {
 		}
 		b.WriteString(v.theme.paintText(text, v.cellColour(x)))
 	}
+
 	return b.String()
 }
 
@@ -384,11 +424,13 @@ func (v *deviceView) nameLine(cells []bandCell) string {
 			}
 			end++
 		}
+
 		line := strings.Repeat(" ", end-i)
 		if name != "" {
 			text := ansi.Truncate(name, end-i, "")
 			line = text + strings.Repeat("─", end-i-ansi.StringWidth(text))
 		}
+
 		b.WriteString(v.theme.paintText(line, colour))
 		i = end
 	}

@@ -35,6 +35,7 @@ func (v *frame) helpLines() (lines []string) {
 	for _, g := range [][2]string{{barGlyphs, "0 to 100 % load"}, {unmeasuredGlyph, "leased, and the load was not measured"}, {freeGlyph, "free"}} {
 		lines = append(lines, padRight(g[0], 22)+" "+v.say(g[1]))
 	}
+
 	return lines
 }
 
@@ -45,15 +46,19 @@ func (v *frame) logLines(room int) []string {
 	if p.up > 0 {
 		title += v.theme.dimText("  " + v.say(fmt.Sprintf("%d lines below", p.up)))
 	}
+
 	lines := []string{title}
 	if len(p.lines) == 0 {
 		return append(lines, v.theme.dimText(v.say("it has written nothing yet")))
 	}
+
 	end := len(p.lines) - p.up
 	var shown []string
+
 	for i := end - 1; i >= 0 && len(shown) < room-1; i-- {
 		parts := strings.Split(ansi.Hardwrap(prose.Clean(p.lines[i]), v.width, true), "\n")
 		shown = append(parts, shown...)
 	}
+
 	return append(lines, shown[max(0, len(shown)-(room-1)):]...)
 }

@@ -30,6 +30,7 @@ func newTables(m *model, running, waiting []row) *tables {
 	if len(all) > 0 {
 		v.chosenID = all[v.chosenPlace(all)].id
 	}
+
 	return v
 }
 
@@ -40,12 +41,14 @@ func (v *tables) drawTables(room int) []string {
 	if len(waiting) > 0 {
 		forWaiting = 1 + min(len(waiting), max(1, room/3))
 	}
+
 	if len(running)+2+len(waiting)+1 <= room {
 		forWaiting = 1 + len(waiting)
 		if len(waiting) == 0 {
 			forWaiting = 0
 		}
 	}
+
 	if room < 4 && forWaiting > 0 {
 		// The chosen row has to be there.
 		forWaiting = 0
@@ -53,6 +56,7 @@ func (v *tables) drawTables(room int) []string {
 			return v.tableLines(v.waitingColumns(), waiting, room)
 		}
 	}
+
 	lines := v.tableLines(v.jobColumns(), running, room-forWaiting)
 	if forWaiting == 0 {
 		if hidden := len(waiting); hidden > 0 && len(lines) > 0 {
@@ -60,9 +64,11 @@ func (v *tables) drawTables(room int) []string {
 		}
 		return lines
 	}
+
 	for len(lines) < room-forWaiting && len(lines) < len(running)+2 {
 		lines = append(lines, "")
 	}
+
 	return append(lines, v.tableLines(v.waitingColumns(), waiting, forWaiting)...)
 }
 
@@ -78,11 +84,13 @@ func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 	if room < 1 {
 		return nil
 	}
+
 	fitColumns(columns, v.width)
 	heading := v.theme.dimText(v.headingLine(columns))
 	if len(rows) == 0 {
 		return []string{heading, v.theme.dimText(v.say("no leases, no processes"))}[:min(2, room)]
 	}
+
 	room--
 	below := ""
 	if len(rows) > room {
@@ -93,6 +101,7 @@ func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 			heading = v.appendCount(v.headingLine(columns), len(rows)-room)
 		}
 	}
+
 	lines := []string{heading}
 	chosen := v.chosenID
 	at := 0
@@ -101,13 +110,16 @@ func (v *tables) tableLines(columns []column, rows []row, room int) []string {
 			at = i
 		}
 	}
+
 	first := max(0, min(at-room/2, len(rows)-room))
 	for i := first; i < len(rows) && i < first+room; i++ {
 		lines = append(lines, v.rowLine(columns, &rows[i], rows[i].id == chosen))
 	}
+
 	if below != "" {
 		lines = append(lines, v.theme.dimText("    "+v.say(below)))
 	}
+
 	return lines
 }
 
@@ -150,10 +162,12 @@ func (v *tables) rowLine(columns []column, r *row, chosen bool) string {
 		}
 		parts = append(parts, text)
 	}
+
 	text := strings.Join(parts, " ")
 	if chosen {
 		return invertText(padRight(ansi.Strip(text), v.width))
 	}
+
 	return text
 }
 
@@ -164,6 +178,7 @@ func (v *tables) jobColumns() []column {
 	if wide {
 		who = 12
 	}
+
 	gpus := column{title: "GPU", width: 5, text: func(r *row) string { return gpusOf(r, 5) }}
 	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
 	job := column{title: "JOB", text: jobText, paint: v.paintOdd}
@@ -173,11 +188,13 @@ func (v *tables) jobColumns() []column {
 		}
 		return v.theme.paintText(text, v.theme.loadColour(*r.load))
 	}}
+
 	memory := column{title: "MEMORY", width: 6, right: true, text: memoryText}
 	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.ageText(r) }}
 	if narrow {
 		return []column{gpus, user, job, load, memory, since}
 	}
+
 	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(v.curves[r.id], 6) }, paint: func(_ *row, text string) string { return v.theme.paintText(text, v.theme.high) }}
 	processors := column{title: "CPUS", width: 5, right: true, text: processorText}
 	resident := column{title: "RAM", width: 6, right: true, text: residentText}
@@ -185,14 +202,17 @@ func (v *tables) jobColumns() []column {
 	if !wide {
 		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
 	}
+
 	gpus.width, gpus.text = 8, func(r *row) string { return gpusOf(r, 8) }
 	curve.width, curve.text = 20, func(r *row) string { return curveOf(v.curves[r.id], 20) }
 	if v.width < 150 {
 		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
 	}
+
 	job.width = 26
 	id := column{title: "LEASE", width: 7, text: func(r *row) string { return r.name }}
 	line := column{title: "COMMAND", text: func(r *row) string { return r.line }, paint: v.paintFaint}
+
 	return []column{gpus, user, job, load, curve, memory, processors, resident, since, end, id, line}
 }
 
@@ -202,6 +222,7 @@ func (v *tables) waitingColumns() []column {
 	if v.width >= 120 {
 		who = 12
 	}
+
 	place := column{title: "WAIT", width: 4, text: func(r *row) string { return v.placeInLine(r) }}
 	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
 	job := column{title: "JOB", width: what, text: jobText}
@@ -213,6 +234,7 @@ func (v *tables) waitingColumns() []column {
 		asks.width, job.width = 6, 0
 		return []column{place, user, job, asks, start, since}
 	}
+
 	return []column{place, user, job, asks, start, since, why}
 }
 
@@ -235,6 +257,7 @@ func gpusOf(r *row, width int) string {
 	if ansi.StringWidth(text) > width {
 		return fmt.Sprintf("%d×", 1+strings.Count(r.where, ","))
 	}
+
 	return text
 }
 
@@ -288,6 +311,7 @@ func curveOf(values []float64, width int) string {
 	values = values[max(0, len(values)-width):]
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", width-len(values)))
+
 	for _, v := range values {
 		if v < 0 {
 			b.WriteByte(' ')
@@ -295,5 +319,6 @@ func curveOf(values []float64, width int) string {
 		}
 		b.WriteRune([]rune(barGlyphs)[min(7, int(v*8))])
 	}
+
 	return b.String()
 }

@@ -92,6 +92,7 @@ func (l Language) Join(between string, parts ...string) string {
 			}
 		}
 	}
+
 	return strings.Join(said, between)
 }
 
@@ -147,6 +148,7 @@ func translateParts(forms []catalogueEntry, text string, first int) (said string
 			return translateWhole(forms, text)
 		}
 	}
+
 	return strings.Join(parts, separators[first].chinese), true
 }
 
@@ -192,19 +194,24 @@ func (f *catalogueEntry) matchText(text string) (found []string, fits bool) {
 	if !fits || len(f.holes) == 0 {
 		return nil, fits && rest == ""
 	}
+
 	for i, part := range f.parts[1:] {
 		at := strings.Index(rest, part)
 		if f.holes[i] == longest {
 			at = strings.LastIndex(rest, part)
 		}
+
 		if i+1 == len(f.holes) {
 			at = len(rest) - len(part)
 		}
+
 		if at < 1 || rest[at:at+len(part)] != part || f.holes[i] == number && strings.Trim(rest[:at], "0123456789") != "" {
 			return nil, false
 		}
+
 		found, rest = append(found, rest[:at]), rest[at+len(part):]
 	}
+
 	return found, true
 }
 
@@ -244,6 +251,7 @@ func readForm(line string) (f catalogueEntry) {
 		if !found {
 			return f
 		}
+
 		kind, rest, _ := strings.Cut(rest, "}")
 		f.holes, line = append(f.holes, placeholder("{"+kind+"}")), rest
 	}

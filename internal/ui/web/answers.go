@@ -18,23 +18,29 @@ func publicReport(s status.Report) status.Report {
 		d := &s.Devices[i]
 		d.MIG = slices.Clone(d.MIG)
 		hideCommands(d)
+
 		for j := range d.MIG {
 			hideCommands(&d.MIG[j])
 		}
 	}
+
 	s.Waiting = slices.Clone(s.Waiting)
+
 	for i := range s.Waiting {
 		s.Waiting[i].Why = s.Waiting[i].Discreet
 	}
+
 	return s
 }
 
 func hideCommands(d *status.Device) {
 	d.Reason = d.Discreet
 	d.Leases, d.Processes = slices.Clone(d.Leases), slices.Clone(d.Processes)
+
 	for i := range d.Leases {
 		l := &d.Leases[i]
 		l.Line, l.Unhealthy, l.HeldBy = "", "", slices.Clone(l.HeldBy)
+
 		for j := range l.HeldBy {
 			l.HeldBy[j].Command = prose.ProgramName(l.HeldBy[j].Command)
 		}

@@ -32,18 +32,22 @@ func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait 
 	if l.kept == nil {
 		l.kept = map[string]*sourceReading{}
 	}
+
 	kept := l.kept[source.Name]
 	if kept == nil {
 		kept = &sourceReading{err: errors.New("it is being read")}
 		l.kept[source.Name] = kept
 	}
+
 	if kept.at.IsZero() {
 		wait = max(wait, time.Second)
 	}
+
 	if kept.done == nil && time.Since(kept.at) >= source.Every {
 		kept.done = make(chan struct{})
 		go l.readSource(context.WithoutCancel(ctx), source, kept)
 	}
+
 	done := kept.done
 	l.mu.Unlock()
 	if done != nil {
@@ -53,8 +57,10 @@ func (l *pageUpdater) answerOf(ctx context.Context, source observe.Source, wait 
 		case <-ctx.Done():
 		}
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return kept.answer, kept.at, kept.err
 }
 
@@ -86,15 +92,19 @@ func (s *Site) replyCached(w http.ResponseWriter, name string, at time.Time, ans
 			refuseRequest(w, http.StatusInternalServerError, err.Error())
 			return
 		}
+
 		text = encodedAnswer{at, append(made, '\n')}
 		s.live.mu.Lock()
 		if s.live.encoded == nil {
 			s.live.encoded = map[string]encodedAnswer{}
 		}
+
 		s.live.encoded[name] = text
 		s.live.mu.Unlock()
 	}
+
 	w.Header().Set("Content-Type", "application/json")
+
 	// Who asked may be gone.
 	_, _ = w.Write(text.text)
 }

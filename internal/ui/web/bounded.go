@@ -36,6 +36,7 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		select {
 		case b.places <- struct{}{}:
 		default:
@@ -48,6 +49,7 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 		if ok {
 			return one, nil
 		}
+
 		_ = one.Close()
 	}
 }
@@ -57,16 +59,20 @@ func (b *limitedListener) countPeer(c net.Conn) (leave func(), ok bool) {
 	if b.peer == nil || len(b.places) <= b.free {
 		return func() {}, true
 	}
+
 	who := b.peer(c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of[who] >= b.each {
 		return func() {}, false
 	}
+
 	if b.of == nil {
 		b.of = map[string]int{}
 	}
+
 	b.of[who]++
+
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()

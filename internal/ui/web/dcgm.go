@@ -35,10 +35,12 @@ func (d dcgmCollector) Collect(out chan<- prometheus.Metric) {
 			if g.Vendor != gpu.NVIDIA || value == nil {
 				continue
 			}
+
 			kind := prometheus.GaugeValue
 			if m.counter {
 				kind = prometheus.CounterValue
 			}
+
 			out <- prometheus.MustNewConstMetric(desc, kind, *value,
 				strconv.Itoa(g.Index), uuidOf(g), strings.ToUpper(g.PCI), fmt.Sprintf("nvidia%d", g.Index), g.Name, d.site.Host, seen.Report.Driver)
 		}
@@ -56,18 +58,21 @@ func dcgmReadings() []dcgmReading {
 	gauge := func(name, help string, of func(*status.Device) *float64) dcgmReading {
 		return dcgmReading{name, help, of, false}
 	}
+
 	percent := func(part *float64) *float64 {
 		if part == nil {
 			return nil
 		}
 		return new(100 * *part)
 	}
+
 	inMiB := func(size *gpu.Bytes) *float64 {
 		if size == nil {
 			return nil
 		}
 		return new(float64(*size / mib))
 	}
+
 	return []dcgmReading{
 		gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 { return percent(d.Utilization) }),
 		gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", func(d *status.Device) *float64 { return percent(d.MemoryLoad) }),
@@ -91,6 +96,7 @@ func dcgmReadings() []dcgmReading {
 			if d.MemoryReserved != nil {
 				free -= *d.MemoryReserved
 			}
+
 			return new(float64(max(0, free) / mib))
 		}),
 		gauge("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", func(d *status.Device) *float64 {

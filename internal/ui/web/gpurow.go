@@ -45,11 +45,13 @@ func (r gpuRow) Used() string {
 	if r.InUse() == nil || r.InAll() == nil {
 		return ""
 	}
+
 	used, all := r.InUse().String(), r.InAll().String()
 	number, unit, _ := strings.Cut(used, " ")
 	if *r.InUse() == 0 || strings.HasSuffix(all, " "+unit) {
 		used = number
 	}
+
 	return used + " / " + all
 }
 
@@ -63,18 +65,22 @@ func (c *bandSection) deviceRow(i int) gpuRow {
 	if d.UUID == "" {
 		r.Part = "band-" + r.ID
 	}
+
 	r.Href = c.pageAddress(c.days, d.UUID)
 	if r.Chosen {
 		r.Href = c.pageAddress(c.days, "")
 	}
+
 	if c.Models() == "" {
 		r.Model = gpu.ModelName(d.Name)
 	}
+
 	r.Now = c.nowLines(d, r.Strip)
 	if len(r.Now) > maxNowLines {
 		r.More = len(r.Now) - maxNowLines
 		r.Now = r.Now[:maxNowLines]
 	}
+
 	return r
 }
 
@@ -83,9 +89,11 @@ func (c *bandSection) nowLines(d *status.Device, b *timeline.Band) (all []nowLin
 	if len(d.Why) > 0 {
 		all = append(all, nowLine{Text: c.Say(d.Why[0]), Bad: d.Health != health.OK})
 	}
+
 	if d.Drained != "" {
 		all = append(all, nowLine{Text: c.Say("drained: " + d.Drained)})
 	}
+
 	all = append(all, c.useLines(d)...)
 	for i := range d.MIG {
 		for _, line := range c.useLines(&d.MIG[i]) {
@@ -93,10 +101,12 @@ func (c *bandSection) nowLines(d *status.Device, b *timeline.Band) (all []nowLin
 			all = append(all, line)
 		}
 	}
+
 	since := b.FreeSince()
 	if len(all) == 0 && d.State() == string(status.Free) && !since.IsZero() {
 		all = append(all, nowLine{Text: c.Say("free for " + band.DurationText(c.reportTime().Sub(since)))})
 	}
+
 	return all
 }
 
@@ -111,9 +121,11 @@ func (c *bandSection) useLines(d *status.Device) (all []nowLine) {
 		if l.Over() {
 			line.Text, line.Bad = c.Say(l.ShareText()), true
 		}
+
 		if l.Ended {
 			line.Text, line.Bad = c.Say("its command has ended"), l.KeptUntil == nil
 		}
+
 		all = append(all, line)
 	}
 	for _, p := range d.Processes {
@@ -130,12 +142,15 @@ func (c *bandSection) outsiderLine(p status.Process) nowLine {
 	if name := p.Nameless(); name != "" {
 		line.Job = c.Say(name)
 	}
+
 	if p.PID == 0 {
 		line.User, line.Job = c.Say("another PID namespace"), fmt.Sprintf("%s %d", c.Say("process"), p.Outside)
 	}
+
 	if p.Memory != nil {
 		line.Text = p.Memory.String() + " " + line.Text
 	}
+
 	return line
 }
 
@@ -160,6 +175,7 @@ func (c *screen) chosenDetail() *detailView {
 				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...)
 			}
 			v.Spans = v.Spans[:min(len(v.Spans), 30)]
+
 			return v
 		}
 	}
@@ -187,6 +203,7 @@ func (v *detailView) Curve(of string) template.HTML {
 			top = *v.PowerLimit
 		}
 	}
+
 	minutes := v.site.lastSeen().Minutes
 	values := make([]*float64, bandColumns)
 	to := v.reportTime().Truncate(time.Minute).Add(time.Minute)
@@ -198,6 +215,7 @@ func (v *detailView) Curve(of string) template.HTML {
 			}
 		}
 	}
+
 	if top == 0 {
 		for _, x := range values {
 			if x != nil {
@@ -205,6 +223,7 @@ func (v *detailView) Curve(of string) template.HTML {
 			}
 		}
 	}
+
 	return band.SparkLine(values, top)
 }
 

@@ -37,6 +37,7 @@ func (c jobSection) Running() (rows []*runRow) {
 			if l.Parent != "" {
 				continue
 			}
+
 			row := at[l.ID]
 			if row == nil {
 				row = &runRow{Lease: l, Own: l.User == owner}
@@ -44,6 +45,7 @@ func (c jobSection) Running() (rows []*runRow) {
 				at[l.ID] = row
 				rows = append(rows, row)
 			}
+
 			row.Devices = append(row.Devices, d)
 			if l.Memory != nil {
 				sum := *l.Memory
@@ -52,9 +54,11 @@ func (c jobSection) Running() (rows []*runRow) {
 				}
 				row.Memory = &sum
 			}
+
 			row.Unhealthy = ""
 		}
 	})
+
 	numbers := c.jobNumbers()
 	for _, row := range rows {
 		row.Number = numbers[row.PID]
@@ -64,9 +68,11 @@ func (c jobSection) Running() (rows []*runRow) {
 			row.For = band.DurationText(c.reportTime().Sub(*row.Since))
 		}
 	}
+
 	slices.SortStableFunc(rows, func(a, b *runRow) int {
 		return map[bool]int{true: 0, false: 1}[a.Own] - map[bool]int{true: 0, false: 1}[b.Own]
 	})
+
 	return rows
 }
 
@@ -103,6 +109,7 @@ func meanLoad(devices []*status.Device) *float64 {
 	if n == 0 {
 		return nil
 	}
+
 	return new(sum / float64(n))
 }
 
@@ -133,6 +140,7 @@ func (r *runRow) Ask(c *screen) string {
 	if r.Ended {
 		return c.Say(fmt.Sprintf("Release %s, %s of %s, whose command has ended?", r.ID, r.Command, r.User))
 	}
+
 	return c.Say(fmt.Sprintf("End job %s, %s of %s, running for %s?", name, r.Command, r.User, r.For))
 }
 
@@ -228,13 +236,16 @@ func (c jobSection) Waiting() waitList {
 		if last < 0 || groups[last].Why != why || groups[last].Remedy != remedy {
 			groups, last = append(groups, &waitGroup{Why: why, Remedy: remedy}), last+1
 		}
+
 		g := groups[last]
 		g.Jobs += row.Jobs
 		if n := len(g.Rows); n > 0 && g.Rows[n-1].mergeIfSame(row) {
 			return
 		}
+
 		g.Rows = append(g.Rows, row)
 	}
+
 	for i := range line.Jobs {
 		e := &line.Jobs[i]
 		if !isWaiting(e) {
@@ -242,11 +253,13 @@ func (c jobSection) Waiting() waitList {
 		}
 		put(e.Why, e.Remedy, c.ownRow(e))
 	}
+
 	starts := glance.ForecastStarts(&c.Report)
 	next := ""
 	if c.Answer.Next != nil {
 		next = c.Answer.Next.Ticket
 	}
+
 	for i := range line.Others {
 		w := &line.Others[i]
 		row := c.otherRow(w)
@@ -254,9 +267,12 @@ func (c jobSection) Waiting() waitList {
 		if k := slices.IndexFunc(c.Report.Waiting, func(o status.Waiting) bool { return o.ID == w.ID }); k >= 0 && !starts[k].IsZero() {
 			row.Start = c.startText(starts[k])
 		}
+
 		put(w.Why, "", row)
 	}
+
 	list.foldGroups(groups)
+
 	return list
 }
 
@@ -319,6 +335,7 @@ func (c jobSection) ownRow(e *userqueue.Entry) *waitRow {
 		row.Start = c.Say("no end known")
 	}
 	row.updateLabel()
+
 	return row
 }
 
@@ -330,15 +347,19 @@ func (c jobSection) otherRow(w *status.Waiting) *waitRow {
 	case w.Memory > 0:
 		row.Asks += ", " + w.Memory.String()
 	}
+
 	if w.Since != nil {
 		row.Since = *w.Since
 	}
+
 	if w.Stopped {
 		row.State = "stopped"
 	}
+
 	if w.Endless != "" && w.Expected == nil {
 		row.Start = c.Say("no end known")
 	}
+
 	return row
 }
 
@@ -370,13 +391,16 @@ func (r *waitRow) mergeIfSame(o *waitRow) bool {
 	if r.name == "" || !r.Own || !o.Own || arrayOf(r.name) != arrayOf(o.name) || r.Asks != o.Asks || len(r.after)+len(o.after) == 0 && r.State != o.State || (r.after == nil) != (o.after == nil) {
 		return false
 	}
+
 	if r.after != nil {
 		r.after = append(r.after, o.after...)
 		r.State = "after " + numberList(r.after)
 	}
+
 	r.Jobs++
 	r.numbers, r.Words = append(r.numbers, o.numbers...), append(r.Words, o.Words...)
 	r.updateLabel()
+
 	return true
 }
 

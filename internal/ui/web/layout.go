@@ -41,6 +41,7 @@ func (l *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
 	if have != nil && have.key == key {
 		return have
 	}
+
 	made := newLayout(c, seen, trend.MergeEnded(history.Leases, seen.Over))
 	made.key = key
 	l.mu.Lock()
@@ -48,7 +49,9 @@ func (l *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
 	if l.laid == nil {
 		l.laid = map[int]*layout{}
 	}
+
 	l.laid[c.days] = made
+
 	return made
 }
 
@@ -56,12 +59,15 @@ func (l *pageUpdater) layoutOf(c *pageData, seen *observe.Snapshot) *layout {
 func layoutKey(c *pageData, seen *observe.Snapshot, history time.Time) string {
 	var w strings.Builder
 	fmt.Fprintln(&w, c.rightEnd(), history.UnixNano(), len(seen.Minutes), lastMinuteEnd(seen.Minutes), len(seen.Over))
+
 	for i := range seen.Uses {
 		fmt.Fprintln(&w, seen.Uses[i].Lease, seen.Uses[i].Since.UnixNano())
 	}
+
 	for i := range c.Report.Devices {
 		fmt.Fprintln(&w, c.Report.Devices[i].UUID)
 	}
+
 	return w.String()
 }
 
@@ -75,17 +81,21 @@ func newLayout(c *pageData, seen *observe.Snapshot, past []trend.EndedLease) *la
 	made := &layout{ranks: map[string]int{}, bands: map[string][]template.HTML{}, drains: c.site.canDo("drain")}
 	made.picture = timeline.NewPicture(timeline.View{Report: &c.Report, Leases: past, Open: seen.Uses, Minutes: seen.Minutes, To: to, Span: time.Duration(c.days) * 24 * time.Hour, Columns: bandColumns})
 	made.silent = map[gpu.UUID]time.Time{}
+
 	for i := range c.Report.Devices {
 		id := c.Report.Devices[i].UUID
 		made.silent[id] = timeline.StateSince(seen.Minutes, id, "unhealthy")
 	}
+
 	all := slices.Concat(past, seen.Uses)
 	for i, u := range trend.SumUse(timeline.LeasesWithin(all, to.Add(-30*24*time.Hour), to), "user", time.Local) {
 		made.ranks[u.Name] = i
 	}
+
 	used := timeline.LeasesWithin(all, made.picture.From, made.picture.To)
 	made.users = slices.DeleteFunc(trend.SumUse(used, "user", time.Local), func(u trend.Use) bool { return u.Granted <= 0 })
 	made.tables = tablesOf(used, &c.Report)
+
 	return made
 }
 
@@ -106,6 +116,7 @@ func (c *pageData) Holders() (all []legendUser) {
 	for _, u := range c.laid.users {
 		all = append(all, legendUser{u, u.Granted / sum, c.Shape(u.Name)})
 	}
+
 	return all
 }
 
@@ -121,12 +132,15 @@ func (c *bandSection) drawBands() []template.HTML {
 	if have != nil {
 		return have
 	}
+
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		have = append(have, c.Painter.Band(r.Strip, r.Title+", "+c.Say(periodName(c.days))))
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.laid.bands[c.language] = have
+
 	return have
 }

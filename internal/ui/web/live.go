@@ -47,6 +47,7 @@ const (
 func (s *Site) Run(ctx context.Context) {
 	changed, leave := s.Observer.Listen()
 	defer leave()
+
 	// By section.
 	sent := map[pageView]map[string]template.HTML{}
 	for {
@@ -57,21 +58,26 @@ func (s *Site) Run(ctx context.Context) {
 		}
 		open := s.live.openSights()
 		maps.DeleteFunc(sent, func(v pageView, _ map[string]template.HTML) bool { return !open[v] })
+
 		for v := range open {
 			parts, err := s.renderSections(ctx, v)
 			if err != nil {
 				return
 			}
+
 			if sent[v] == nil {
 				sent[v] = map[string]template.HTML{}
 			}
+
 			var fresh []pagePart
+
 			for _, p := range parts {
 				if sent[v][p.Name] != p.Body {
 					sent[v][p.Name] = p.Body
 					fresh = append(fresh, p)
 				}
 			}
+
 			if len(fresh) > 0 {
 				s.live.sendParts(v, fresh)
 			}
@@ -87,6 +93,7 @@ func (l *pageUpdater) openSights() map[pageView]bool {
 	for page := range l.lines {
 		open[page.pageView] = true
 	}
+
 	return open
 }
 
@@ -95,6 +102,7 @@ func (l *pageUpdater) sendParts(v pageView, parts []pagePart) {
 	text := eventMessage(parts)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for page := range l.lines {
 		if page.pageView != v {
 			continue
@@ -122,20 +130,25 @@ func (l *pageUpdater) addPage(v pageView, peer string) (*openPage, error) {
 	if len(l.lines) >= maxPages {
 		return nil, fmt.Errorf("cannot keep more than %d pages current: this one stays as it is", maxPages)
 	}
+
 	open := 0
 	for page := range l.lines {
 		if page.peer == peer {
 			open++
 		}
 	}
+
 	if open >= maxPagesOfPeer {
 		return nil, fmt.Errorf("cannot keep more than %d pages of one peer current, and %s has so many open: close some; this one stays as it is", maxPagesOfPeer, peer)
 	}
+
 	if l.lines == nil {
 		l.lines = map[*openPage]bool{}
 	}
+
 	page := &openPage{v, peer, make(chan []byte, maxBacklog)}
 	l.lines[page] = true
+
 	return page, nil
 }
 
@@ -153,6 +166,7 @@ func (s *Site) serveEvents(w http.ResponseWriter, r *http.Request) {
 		refuseRequest(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+
 	defer s.live.removePage(page)
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
@@ -161,13 +175,16 @@ func (s *Site) serveEvents(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && out.Flush() == nil
 	}
+
 	// What changed since the page was loaded.
 	parts, err := s.renderSections(r.Context(), v)
 	if err != nil || !write(eventMessage(parts)) {
 		return
 	}
+
 	alive := time.NewTicker(aliveInterval)
 	defer alive.Stop()
+
 	for {
 		select {
 		case text, more := <-page.out:

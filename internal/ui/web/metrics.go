@@ -44,6 +44,7 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 	if seen.At.IsZero() {
 		return
 	}
+
 	e.addDevices(&seen.Report)
 	e.addLoads(&seen.Report)
 	e.addProcesses(&seen.Report)
@@ -51,6 +52,7 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 	e.addQueue(&seen.Report, seen.Counts.Waits)
 	e.addCounts(seen)
 	e.addUses(seen)
+
 	for _, source := range e.site.Sources {
 		if source.Gauges == nil {
 			continue
@@ -59,6 +61,7 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 		if err != nil {
 			continue
 		}
+
 		for _, g := range source.Gauges(answer) {
 			e.newMetric(g.Name, "gauge", g.Help)(g.Value, g.Labels...)
 		}
@@ -121,6 +124,7 @@ func (e exposition) addDevices(s *status.Report) {
 	for _, d := range s.Devices {
 		info(1, "uuid", uuidOf(&d), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
 	}
+
 	state := e.newMetric("gpuard_gpu_state", "gauge", "Use of a device or, where nobody uses it, why it is not free: 1 for the present word.")
 	for _, d := range s.Devices {
 		present := strings.TrimPrefix(d.State(), "use ")
@@ -128,6 +132,7 @@ func (e exposition) addDevices(s *status.Report) {
 			state(boolToFloat(present == word), "uuid", uuidOf(&d), "state", word)
 		}
 	}
+
 	well := e.newMetric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")
 	for _, d := range s.Devices {
 		for _, h := range []health.State{health.OK, health.Degraded, health.Unhealthy, health.Unknown} {
@@ -144,6 +149,7 @@ func (e exposition) addLoads(s *status.Report) {
 		}
 		return new(float64(*n))
 	}
+
 	for _, m := range []struct {
 		name, help string
 		of         func(status.Device) *float64
@@ -164,12 +170,14 @@ func (e exposition) addLoads(s *status.Report) {
 			}
 		}
 	}
+
 	energy := e.newMetric("gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.")
 	for _, d := range s.Devices {
 		if d.Energy != nil {
 			energy(*d.Energy, "uuid", uuidOf(&d))
 		}
 	}
+
 	clock := e.newMetric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
 	for _, d := range s.Devices {
 		if d.Clock != nil {
@@ -192,6 +200,7 @@ func (e exposition) addProcesses(s *status.Report) {
 		user    string
 		foreign bool
 	}
+
 	n, memory := map[whose]int{}, map[whose]gpu.Bytes{}
 	s.EachDevice(func(d *status.Device) {
 		for _, p := range d.Processes {
@@ -202,13 +211,16 @@ func (e exposition) addProcesses(s *status.Report) {
 			}
 		}
 	})
+
 	order := func(a, b whose) int {
 		return cmp.Or(cmp.Compare(a.device, b.device), strings.Compare(a.user, b.user), cmp.Compare(boolToFloat(a.foreign), boolToFloat(b.foreign)))
 	}
+
 	count := e.newMetric("gpuard_gpu_processes", "gauge", "Processes on a device; those without a lease are foreign.")
 	for _, by := range slices.SortedFunc(maps.Keys(n), order) {
 		count(float64(n[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
 	}
+
 	size := e.newMetric("gpuard_gpu_processes_memory_bytes", "gauge", "Memory of a device that processes use.")
 	for _, by := range slices.SortedFunc(maps.Keys(memory), order) {
 		size(float64(memory[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
@@ -222,6 +234,7 @@ func (e exposition) addLeases(s *status.Report) {
 		labels []string
 		kind   string
 	}
+
 	var all []held
 	s.EachDevice(func(d *status.Device) {
 		for _, l := range d.Leases {
@@ -235,28 +248,33 @@ func (e exposition) addLeases(s *status.Report) {
 			all = append(all, held{l, []string{"lease", l.ID, "uuid", uuidOf(d), "user", l.User}, kind})
 		}
 	})
+
 	info := e.newMetric("gpuard_lease_info", "gauge", "A lease on a device.")
 	for _, h := range all {
 		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota), "isolation", string(h.lease.Isolation))...)
 	}
+
 	since := e.newMetric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
 	for _, h := range all {
 		if h.lease.Since != nil {
 			since(unixSeconds(*h.lease.Since), h.labels...)
 		}
 	}
+
 	used := e.newMetric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
 	for _, h := range all {
 		if h.lease.Memory != nil {
 			used(float64(*h.lease.Memory), h.labels...)
 		}
 	}
+
 	quota := e.newMetric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
 	for _, h := range all {
 		if h.lease.Share > 0 {
 			quota(float64(h.lease.Share), h.labels...)
 		}
 	}
+
 	ended := e.newMetric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
 	for _, h := range all {
 		if h.lease.Ended {
@@ -268,24 +286,29 @@ func (e exposition) addLeases(s *status.Report) {
 func (e exposition) addQueue(s *status.Report, waits trend.Waits) {
 	by := map[string]int{}
 	var oldest *time.Time
+
 	for _, w := range s.Waiting {
 		by[w.User]++
 		if w.Since != nil && (oldest == nil || w.Since.Before(*oldest)) {
 			oldest = w.Since
 		}
 	}
+
 	e.newMetric("gpuard_queue_requests", "gauge", "Requests that wait for devices.")(float64(len(s.Waiting)))
 	users := e.newMetric("gpuard_queue_user_requests", "gauge", "Requests of a user that wait for devices.")
 	for _, user := range slices.Sorted(maps.Keys(by)) {
 		users(float64(by[user]), "user", user)
 	}
+
 	if oldest != nil {
 		e.newMetric("gpuard_queue_oldest_timestamp_seconds", "gauge", "Since when the oldest request waits.")(unixSeconds(*oldest))
 	}
+
 	buckets := map[float64]uint64{}
 	for i, bound := range trend.WaitBounds() {
 		buckets[bound.Seconds()] = uint64(waits.Below[i]) //nolint:gosec // a count
 	}
+
 	desc := prometheus.NewDesc("gpuard_queue_wait_seconds", "How long requests waited that got their devices.", nil, nil)
 	e.out <- prometheus.MustNewConstHistogram(desc, uint64(waits.N), waits.Sum.Seconds(), buckets) //nolint:gosec // a count
 }
@@ -299,19 +322,23 @@ func (e exposition) addCounts(seen observe.Snapshot) {
 	}) {
 		throttled(c.Throttled[r].Seconds(), "uuid", string(r.Device), "reason", r.Why)
 	}
+
 	codes := slices.SortedFunc(maps.Keys(c.XIDs), func(a, b trend.XID) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Code, b.Code))
 	})
+
 	xids := e.newMetric("gpuard_gpu_xid_total", "counter", "Errors that the driver reported about a device.")
 	for _, x := range codes {
 		xids(float64(c.XIDs[x].Times), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
 	}
+
 	last := e.newMetric("gpuard_gpu_xid_last_timestamp_seconds", "gauge", "When the driver reported such an error last.")
 	for _, x := range codes {
 		if at := c.XIDs[x].Last; !at.IsZero() {
 			last(unixSeconds(at), "uuid", string(x.Device), "xid", strconv.Itoa(x.Code))
 		}
 	}
+
 	violations := e.newMetric("gpuard_lease_violations_total", "counter", "Processes that appeared on a leased device without a lease, and leases that went above their share.")
 	violations(float64(c.Foreign), "kind", "foreign_process")
 	violations(float64(c.Over), "kind", "over_quota")

@@ -129,15 +129,18 @@ func (s *Site) renderSections(ctx context.Context, v pageView) ([]pagePart, erro
 	if err != nil {
 		return nil, err
 	}
+
 	c := s.collectScreen(ctx, v)
 	parts := []pagePart{{"head", renderTemplate(t, "head", c)}, {"devices", renderTemplate(t, "devices", c)}, {"legend", renderTemplate(t, "legend", c)}, {"detail", c.renderDetail(t)}}
 	for i := range c.Rows {
 		parts = append(parts, pagePart{c.Rows[i].Part, c.drawBands()[i]})
 	}
+
 	parts = append(parts, pagePart{"running", renderTemplate(t, "running", c)})
 	for _, source := range s.Sources {
 		parts = append(parts, pagePart{source.Name, c.renderSection(t, source.Name)})
 	}
+
 	return parts, nil
 }
 
@@ -174,6 +177,7 @@ func (c *screen) renderSection(t *template.Template, name string) template.HTML 
 	if t.Lookup(name) == nil {
 		return ""
 	}
+
 	return renderTemplate(t, name, sectionView{said.answer, c})
 }
 
@@ -199,13 +203,16 @@ func (s *Site) servePage(w http.ResponseWriter, r *http.Request) {
 		refuseRequest(w, http.StatusInternalServerError, err.Error())
 		return
 	}
+
 	c := s.collectScreen(r.Context(), v)
 	c.whole = true
 	sections := map[string]template.HTML{"running": renderTemplate(t, "running", c), "detail": c.renderDetail(t)}
 	for _, source := range s.Sources {
 		sections[source.Name] = c.renderSection(t, source.Name)
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+
 	// Who asked may be gone.
 	_ = t.ExecuteTemplate(w, "page", wholePage{c, sections, s.Version, s.Token != ""})
 }

@@ -34,6 +34,7 @@ func peerOf(host *machine.Host, r *http.Request) string {
 	if c, ok := r.Context().Value(peerKey{}).(net.Conn); ok {
 		return peerOfConnection(host, c)
 	}
+
 	// Of a server that does not keep its connections.
 	return "the address " + r.RemoteAddr
 }
@@ -54,21 +55,25 @@ func peerOfConnection(host *machine.Host, c net.Conn) string {
 		}
 		break
 	}
+
 	local, lerr := netip.ParseAddrPort(c.LocalAddr().String())
 	remote, rerr := netip.ParseAddrPort(c.RemoteAddr().String())
 	if lerr != nil || rerr != nil {
 		return "the address " + c.RemoteAddr().String()
 	}
+
 	from := remote.Addr().Unmap()
 	if from.IsLoopback() || from == local.Addr().Unmap() {
 		if uid, ok := host.Proc.SocketOwner(local, remote); ok {
 			return fmt.Sprint("uid ", uid)
 		}
 	}
+
 	if from.Is6() {
 		network, _ := from.WithZone("").Prefix(64)
 		return "the network " + network.String()
 	}
+
 	return "the address " + from.String()
 }
 
@@ -79,10 +84,12 @@ func peerOfSocket(c *net.UnixConn) string {
 	if err != nil {
 		return name
 	}
+
 	_ = raw.Control(func(fd uintptr) {
 		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
 			name = fmt.Sprint("uid ", cred.Uid)
 		}
 	})
+
 	return name
 }

@@ -45,9 +45,11 @@ func (s *Site) sightOf(r *http.Request) pageView {
 			v.gpu = d.UUID
 		}
 	}
+
 	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(selectableDays(), days) {
 		v.days = days
 	}
+
 	return v
 }
 
@@ -57,12 +59,15 @@ func (v pageView) pageAddress(days int, id gpu.UUID) string {
 	if days != 1 {
 		asked.Set("days", strconv.Itoa(days))
 	}
+
 	if id != "" {
 		asked.Set("gpu", string(id))
 	}
+
 	if len(asked) == 0 {
 		return "/"
 	}
+
 	return "/?" + asked.Encode()
 }
 
@@ -109,6 +114,7 @@ func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
 		}
 		c.answers[source.Name] = sourceAnswer{answer, at, err}
 	}
+
 	c.Answer = glance.Summarize(&c.Report)
 	c.laid = s.live.layoutOf(c, &seen)
 	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: translatorOf(v.language), Zone: time.Local, Now: c.Report.Now}
@@ -116,6 +122,7 @@ func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
 	for i := range c.Report.Devices {
 		all.Rows = append(all.Rows, all.deviceRow(i))
 	}
+
 	return all
 }
 
@@ -160,6 +167,7 @@ func (c *pageData) Models() string {
 			return ""
 		}
 	}
+
 	return fmt.Sprintf("%d × %s", len(c.Report.Devices), gpu.ModelName(name))
 }
 
@@ -187,22 +195,28 @@ func (c pageHead) Groups() []Group {
 	if a.Free.Count > 0 {
 		free.Class, free.Href = "good", c.anchorOf(a.Free.Places)
 	}
+
 	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
 	if a.Next != nil {
 		waiting = append(waiting, Link{c.Say(a.Next.Text), c.anchorOf(a.Next.Places), "plain", "next"})
 	}
+
 	var ills []Link
+
 	for _, t := range a.Troubles {
 		class := "plain"
 		if t.Grave {
 			class = "bad"
 		}
+
 		href := c.anchorOf(t.Places)
 		if t.Key == glance.Unreadable {
 			href = "#findings"
 		}
+
 		ills = append(ills, Link{c.Say(t.Text) + c.troubleDevices(&t), href, class, string(t.Key)})
 	}
+
 	return []Group{{[]Link{free}}, {waiting}, {ills}}
 }
 
@@ -215,9 +229,11 @@ func (c pageHead) troubleDevices(t *glance.Part) string {
 		return ""
 	}
 	var numbers []string
+
 	for _, place := range t.Places {
 		numbers = append(numbers, strconv.Itoa(c.Report.Devices[place].Index))
 	}
+
 	return " (GPU\u00a0" + strings.Join(numbers, ",\u00a0") + ")"
 }
 
@@ -233,6 +249,7 @@ func (c pageHead) waitingText() string {
 	case others == 0:
 		return fmt.Sprintf("%d of yours wait", own)
 	}
+
 	return fmt.Sprintf("%s and %d of yours wait", prose.CountNoun(others, "other"), own)
 }
 
@@ -274,11 +291,13 @@ func serveIcon(w http.ResponseWriter, r *http.Request) {
 		refuseRequest(w, http.StatusNotFound, "cannot find this icon: /icon/2-free.svg, and full or bad")
 		return
 	}
+
 	w.Header().Set("Content-Type", "image/svg+xml")
 	size := 46
 	if n > 9 {
 		size = 38
 	}
+
 	_, _ = fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="14" fill="%s"/><text x="32" y="33" dominant-baseline="central" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="%d" fill="#fff">%d</text></svg>`, colour, size, n)
 }
 

@@ -65,6 +65,7 @@ func tablesOf(used []trend.EndedLease, s *status.Report) (all []useTable) {
 		if len(table.Use) == 0 {
 			continue
 		}
+
 		table.Most = table.Use[0].Granted
 		if by == "gpu" {
 			table.Use = slices.Clone(table.Use)
@@ -72,6 +73,7 @@ func tablesOf(used []trend.EndedLease, s *status.Report) (all []useTable) {
 		} else if more := len(table.Use) - maxUseRows; more > 0 {
 			table.Use, table.More = table.Use[:maxUseRows], more
 		}
+
 		all = append(all, table)
 	}
 	return all
@@ -100,11 +102,13 @@ func (v sectionView) Findings() (all []finding) {
 	if !ok {
 		return nil
 	}
+
 	list := a.Grave()
 	seen := v.site.live.firstSeen(list, v.site.live.pages.clockFunc()())
 	for i, f := range list {
 		all = append(all, finding{f, seen[i], v.troubleBegan(&f)})
 	}
+
 	return all
 }
 
@@ -135,6 +139,8 @@ func (l *pageUpdater) firstSeen(list []check.Finding, now time.Time) (out []time
 		found[f.Code] = first
 		out = append(out, first)
 	}
+
 	l.found = found
+
 	return out
 }

@@ -38,12 +38,15 @@ func ServeSite(ctx context.Context, view observe.View, o observe.ServeOptions) e
 	if err != nil {
 		return err
 	}
+
 	if o.Token != "" && o.Cert == "" && !isLocal(listener.Addr()) {
 		_ = listener.Close()
 		return exit.Usagef("cannot serve with a token at %s: it would travel unencrypted; add --tls-cert and --tls-key, or listen on 127.0.0.1", listener.Addr())
 	}
+
 	listener = &limitedListener{Listener: listener, places: make(chan struct{}, maxConnections), each: maxConnsOfPeer, free: uncheckedConns,
 		peer: func(c net.Conn) string { return peerOfConnection(view.Host, c) }}
+
 	if o.Cert != "" {
 		pair, err := readKeyPair(o.Cert, o.Key)
 		if err != nil {
@@ -51,18 +54,21 @@ func ServeSite(ctx context.Context, view observe.View, o observe.ServeOptions) e
 		}
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	}
+
 	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer end()
 	observer, err := observe.New(view.Host, observe.ServeFolder(view.Host))
 	if err != nil {
 		view.Host.Say(err.Error() + "; it is kept in memory only")
 	}
+
 	observer.Host.Say = sayWithTime(view.Host)
 	if o.Jobs != "" {
 		if err := observer.MapJobs(o.Jobs); err != nil {
 			return err
 		}
 	}
+
 	observer.Tell = tell.New(ctx, observer.Host).TellTroubles
 	site := newSite(observer, view, o)
 	observed := make(chan struct{})
@@ -70,12 +76,14 @@ func ServeSite(ctx context.Context, view observe.View, o observe.ServeOptions) e
 		defer close(observed)
 		observer.Run(ctx)
 	}()
+
 	go site.Run(ctx)
 	server := newServer(site.Handler())
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()
 	}()
+
 	announceAddress(view.Host, listener, o)
 	notifyReady()
 	err = server.Serve(listener)
@@ -83,6 +91,7 @@ func ServeSite(ctx context.Context, view observe.View, o observe.ServeOptions) e
 		<-observed
 		return nil
 	}
+
 	return fmt.Errorf("cannot serve: %w", err)
 }
 
@@ -105,7 +114,9 @@ func newSite(observer *observe.Observer, view observe.View, o observe.ServeOptio
 	for _, name := range o.Names {
 		names = append(names, strings.ToLower(name))
 	}
+
 	slices.Sort(names)
+
 	return &Site{Observer: observer, Sources: view.Sources(observer.Host), Actions: view.Actions(observer.Host), Token: o.Token,
 		Names: slices.Compact(names), Host: host, Version: view.Version, TLS: o.Cert != ""}
 }
@@ -116,10 +127,12 @@ func announceAddress(host *machine.Host, l net.Listener, o observe.ServeOptions)
 	if o.Cert != "" {
 		scheme = "https"
 	}
+
 	host.Say(fmt.Sprintf("the page is at %s://%s/ ; Ctrl-C ends it", scheme, shownAddress(l.Addr(), o.Listen)))
 	if !isLocal(l.Addr()) {
 		host.Say("everybody who reaches this address can open the page")
 	}
+
 	if o.Token != "" {
 		host.Say("the token is in " + o.TokenFile)
 	}
@@ -137,10 +150,12 @@ func shownAddress(a net.Addr, asked string) string {
 	if !ok || !tcp.IP.IsUnspecified() {
 		return a.String()
 	}
+
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host, _, _ = net.SplitHostPort(asked)
 	}
+
 	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
@@ -164,6 +179,7 @@ func listenOn(address string) (net.Listener, error) {
 		defer file.Close() //nolint:errcheck // the listener has its own copy
 		return net.FileListener(file)
 	}
+
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("cannot listen on %s: something does already, perhaps another gpuard serve; choose another port: --listen 127.0.0.1:0", address)
@@ -171,5 +187,6 @@ func listenOn(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, exit.Usagef("cannot listen on %s: %v; write an address and a port, such as --listen 127.0.0.1:8470", address, err)
 	}
+
 	return listener, nil
 }

@@ -65,13 +65,17 @@ func (s *Site) Handler() http.Handler {
 	mux.HandleFunc("GET /api/{$}", s.serveIndex)
 	mux.HandleFunc("GET /api/status", s.serveStatus)
 	mux.HandleFunc("GET /api/day", s.serveDay)
+
 	for _, source := range s.Sources {
 		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) { s.serveSource(w, r, source) })
 	}
+
 	for _, action := range s.Actions {
 		mux.HandleFunc("POST /api/"+action.Name, func(w http.ResponseWriter, r *http.Request) { s.serveAction(w, r, action) })
 	}
+
 	mux.HandleFunc("/api/", s.refuseUnknown)
+
 	return s.guardRequests(mux)
 }
 
@@ -105,10 +109,12 @@ func (s *Site) guardRequests(next http.Handler) http.Handler {
 			refuseRequest(w, http.StatusMisdirectedRequest, "cannot answer for this Host: ask by address, by localhost, or start gpuard serve with --name")
 			return
 		}
+
 		if origin := r.Header.Get("Origin"); origin != "" && !s.isSameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
 			refuseRequest(w, http.StatusForbidden, "cannot answer another site")
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -120,10 +126,12 @@ func (s *Site) isOwnHost(host string) bool {
 	if err != nil {
 		name = host
 	}
+
 	name = strings.ToLower(strings.Trim(name, "[]"))
 	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
 		return true
 	}
+
 	return slices.Contains(s.Names, name)
 }
 
@@ -134,6 +142,7 @@ func (s *Site) isSameOrigin(origin, host string) bool {
 	if s.TLS {
 		scheme = "https"
 	}
+
 	return err == nil && u.Scheme == scheme && strings.EqualFold(u.Host, host)
 }
 
@@ -158,19 +167,23 @@ func (s *Site) serveAction(w http.ResponseWriter, r *http.Request, action observ
 		refuseRequest(w, http.StatusUnsupportedMediaType, `cannot read the request: its body must be application/json, such as {"arguments": ["17"]}`)
 		return
 	}
+
 	var asked struct {
 		Arguments []string `json:"arguments"`
 	}
+
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
 	if err := body.Decode(&asked); err != nil || len(asked.Arguments) == 0 {
 		refuseRequest(w, http.StatusBadRequest, `cannot read the request: write {"arguments": ["17"]}`)
 		return
 	}
+
 	if err := action.Do(r.Context(), asked.Arguments); err != nil {
 		refuseRequest(w, http.StatusConflict, err.Error())
 		return
 	}
+
 	replyJSON(w, struct {
 		Schema string `json:"schema"`
 	}{"gpuard.done/1"})
@@ -184,6 +197,7 @@ func fileHandler(name, kind string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
+
 		// Who asked may be gone.
 		_, _ = w.Write(text)
 	}

@@ -45,14 +45,17 @@ undrain puts the GPU into use again.`,
 				for _, d := range drained {
 					drainText(p, d, reason)
 				}
+
 				return nil
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason that other users see, as `TEXT`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	completeGPU(p, cmd)
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+
 	return cmd
 }
 
@@ -80,12 +83,15 @@ it.`,
 				for _, d := range undrained {
 					undrainText(p, d)
 				}
+
 				return nil
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	completeGPU(p, cmd)
+
 	return cmd
 }
 
@@ -97,13 +103,17 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 		// the reason is a person's, and may read like a sentence of ours
 		fmt.Fprintln(p.Out, p.Host.Localize(fmt.Sprintf("%s gets no new lease", d.Device))+": "+prose.Clean(reason))
 	}
+
 	if d.Before != "" {
 		_ = p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))
 	}
+
 	for _, l := range d.Leases {
 		_ = p.Answer("%s's %s (lease %s, process %d) keeps it until it ends", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
 	}
+
 	const shown = 3
+
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
 		user, command := prose.Clean(t.User), prose.Clean(t.Command)
 		if len(t.Devices) > t.Count {
@@ -112,9 +122,11 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 			_ = p.Answer("%s's %s (process %d) waits for it, and keeps waiting until it is in use again", user, command, t.PID)
 		}
 	}
+
 	if more := len(d.Waiting) - shown; more > 0 {
 		_ = p.Answer("and %d more that wait: gpuard status", more)
 	}
+
 	_ = p.Answer("to put it into use again: gpuard undrain %s", handleOf(d.Device))
 }
 
@@ -220,11 +232,13 @@ func completeGPU(p *cli.Program, cmd *cobra.Command) {
 		if err != nil {
 			return nil, flagset.NoFiles
 		}
+
 		undrain := cmd.Name() == "undrain"
 		m.Devices = slices.DeleteFunc(m.Devices, func(d gpu.Device) bool {
 			out := d.Drained != "" || len(d.XIDs) > 0
 			return undrain != out && (undrain || d.Drained != "") || slices.Contains(args, fmt.Sprint(d.Index))
 		})
+
 		return cli.DeviceNames(m, typed), flagset.NoFiles
 	}
 }

@@ -57,6 +57,7 @@ container, and none with a live lease unless --idle is given.`,
 			return failure.WithExitCode(func() error { return evictOrList(p, cmd, o, args) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.idle, "idle", "", "processes that were idle for this `TIME`, such as 2h, with or without a lease")
 	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a process has to end")
@@ -64,6 +65,7 @@ container, and none with a live lease unless --idle is given.`,
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	_ = cmd.RegisterFlagCompletionFunc("grace", cobra.FixedCompletions([]string{"10s", "30s", "2m"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("idle", cobra.FixedCompletions([]string{"30m", "2h", "1d"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -73,15 +75,18 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 	if err == nil && cmd.Flags().Changed("idle") {
 		idle, err = flagset.ReadDuration("idle", o.idle)
 	}
+
 	if err != nil {
 		return &exit.Usage{Text: err.Error()}
 	}
+
 	if len(args) == 0 {
 		for _, name := range []string{"grace", "force"} {
 			if cmd.Flags().Changed(name) {
 				return &exit.Usage{Text: fmt.Sprintf("cannot use --%s without a process id: gpuard evict lists them", name)}
 			}
 		}
+
 		rows, err := leases.Leftovers(cmd.Context(), p.Host, idle)
 		if err != nil {
 			return err
@@ -89,17 +94,22 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 		if o.json {
 			return cli.WriteJSON(p.Out, evictAnswer{"gpuard.evict/1", rows, []leftover.Eviction{}})
 		}
+
 		leftoversView(p.Out, rows, idle, time.Now(), p.Term(p.Out))
+
 		return nil
 	}
+
 	pids, err := ProcessIDs(args)
 	if err != nil {
 		return err
 	}
+
 	ended, err := leases.Evict(cmd.Context(), p.Host, pids, idle, grace, o.force)
 	if err != nil {
 		return err
 	}
+
 	return showEvicted(p, ended, o.json)
 }
 
@@ -118,14 +128,17 @@ func showEvicted(p *cli.Program, ended []leftover.Eviction, asJSON bool) error {
 			fmt.Fprintf(p.Err, "gpuard: cannot end process %d (%s): %s\n", e.PID, e.Command, e.Why)
 		}
 	}
+
 	if asJSON {
 		if err := cli.WriteJSON(p.Out, evictAnswer{"gpuard.evict/1", []leftover.Row{}, ended}); err != nil {
 			return err
 		}
 	}
+
 	if stay > 0 {
 		return &failure.ShownError{Err: fmt.Errorf("cannot end %s", prose.CountNoun(stay, "process"))}
 	}
+
 	return nil
 }
 
@@ -156,26 +169,33 @@ func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now tim
 	if term.Width <= 0 {
 		p.Term.Width = console.UsualWidth
 	}
+
 	if len(rows) == 0 {
 		text := "nothing is left over: all GPU memory in use belongs to a lease or to a display"
 		if idle > 0 {
 			text = "no process is known to be idle for " + console.AgeText(idle) + "; idle time needs two runs of gpuard evict"
 		}
+
 		p.WriteParagraph(console.Span{}, console.Normal, text)
 		_, _ = io.WriteString(w, p.Out.String())
+
 		return
 	}
+
 	for _, r := range rows {
 		size, process := "unknown size", "no visible process"
 		if r.Memory != nil {
 			size = r.Memory.String()
 		}
+
 		if r.PID > 0 {
 			process = "process " + strconv.Itoa(r.PID)
 		}
+
 		p.Line(console.Bold.Span(fmt.Sprintf("GPU %d", r.Index)), console.Normal.Span(console.ColumnGap+process+console.ColumnGap+size))
 		p.WriteParagraph(console.Dim.Span("  "), console.Normal, p.Text(describeLeftover(r, now)))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -184,23 +204,28 @@ func describeLeftover(r leftover.Row, now time.Time) string {
 	if r.PID == 0 {
 		return "a container, another PID namespace, or memory left by an ended process"
 	}
+
 	var parts []string
 	add := func(yes bool, part string) {
 		if yes {
 			parts = append(parts, part)
 		}
 	}
+
 	add(true, cmp.Or(r.User, "unknown user"))
 	add(r.Zombie, "zombie")
 	add(r.Lease != "", "lease "+r.Lease)
 	if r.Since != nil {
 		add(true, "for "+console.AgeText(now.Sub(*r.Since)))
 	}
+
 	if r.Idle != nil {
 		add(true, "idle for "+console.AgeText(*r.Idle))
 	}
+
 	if r.Command == "" {
 		return strings.Join(parts, ", ") + ": what it runs is not known; if it has ended and its memory stays: gpuard doctor"
 	}
+
 	return strings.Join(parts, ", ") + ": " + prose.Clean(r.Command)
 }

@@ -15,6 +15,7 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 	if text == "" {
 		return nil, 0, nil
 	}
+
 	wrong := fmt.Errorf("cannot read --array %q: write numbers from 0, such as --array 1-20, --array 1,5,9, or --array 1-20%%4 for 4 at a time", text)
 	list, limit, limited := strings.Cut(text, "%")
 	if limited {
@@ -23,6 +24,7 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 			return nil, 0, wrong
 		}
 	}
+
 	tasks, err = parseNumbers(list, mostTasks)
 	if err != nil || len(tasks) == 0 {
 		return nil, 0, wrong
@@ -33,6 +35,7 @@ func arrayTasks(text, log string) (tasks []int, most int, err error) {
 	if log != "" && !strings.Contains(log, "%a") {
 		return nil, 0, fmt.Errorf("cannot use --log %s with --array: all jobs would write to one file; write %%a where the number of each is to stand, such as --log run-%%a.log", log)
 	}
+
 	return tasks, most, nil
 }
 
@@ -45,9 +48,11 @@ func parseNumbers(text string, most int) (list []int, err error) {
 		if err == nil && ranged {
 			last, err = strconv.ParseUint(to, 10, 31)
 		}
+
 		if err != nil || last < first {
 			return nil, errors.New("no numbers")
 		}
+
 		for n := first; n <= last && len(list) <= most; n++ {
 			list = append(list, int(n))
 		}

@@ -85,6 +85,7 @@ for, 125 gpuard failed or was used wrongly.`,
 			return failure.AsRun(exportWith(p, cmd, t, o, args))
 		},
 	}
+
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
@@ -100,6 +101,7 @@ for, 125 gpuard failed or was used wrongly.`,
 	flagset.AddOption(cmd, "queue", &o.queue)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what is only approximate")
+
 	return cmd
 }
 
@@ -119,10 +121,12 @@ func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportO
 	if err != nil {
 		return failure.AsUsage(err)
 	}
+
 	config, err := p.Host.Config()
 	if err != nil {
 		return err
 	}
+
 	out, err := handoff.Write(t, w, config.MergeSlurm())
 	switch {
 	case err != nil:
@@ -130,8 +134,10 @@ func exportWith(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportO
 	case o.json:
 		return cli.WriteJSON(p.Out, exportAnswer{cli.SchemaOf(cmd), t, out.Name, out.Text, out.Verdicts})
 	}
+
 	sayApproximate(p, out, o.quiet)
 	_, err = fmt.Fprint(p.Out, out.Text)
+
 	return err
 }
 
@@ -151,9 +157,11 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 			w.Folder, err = thisFolder()
 		}
 	}
+
 	if err != nil {
 		return w, err
 	}
+
 	if o.workdir != "" {
 		w.Folder = o.workdir
 		if t == handoff.Slurm {
@@ -163,7 +171,9 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 			}
 		}
 	}
+
 	w.Image, w.Namespace, w.Queue = cmp.Or(o.image, w.Image), o.namespace, o.queue
+
 	return w, addVariables(p, &w, o.env)
 }
 
@@ -193,23 +203,28 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	case len(args) != 1:
 		return w, fmt.Errorf("cannot write %d services: name one, such as %s -f %s train", len(args), cmd.CommandPath(), o.file)
 	}
+
 	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return w, err
 	}
+
 	s, i, err := projectfile.ProjectsOf(p).Instance(project, args[0])
 	if err != nil {
 		return w, err
 	}
+
 	w, err = workOf(project.Policy, s, i)
 	if err != nil {
 		return w, err
 	}
+
 	w.Note, w.Held = o.note, o.hold
 	if t != handoff.Slurm && w.Folder == filepath.Dir(project.File) {
 		// Its default, which only this machine has.
 		w.Folder = ""
 	}
+
 	return w, o.readOthers(&w)
 }
 
@@ -225,21 +240,26 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 	if o.Spec.GPUs == jobflags.AllGPUs {
 		return w, fmt.Errorf("cannot write service %s for another engine: gpus: all means the GPUs of this machine; write a number", s.Name)
 	}
+
 	logged := cmd.Flags().Changed("log")
 	if !logged {
 		// Every service is supervised and has a log.
 		_ = cmd.Flags().Set("log", s.Name)
 	}
+
 	spec, care, err := o.Parse(trial, cmd, i.Command)
 	if err != nil {
 		return w, err
 	}
+
 	if !logged {
 		care.Log = ""
 	}
+
 	if s.Restart != service.Never {
 		care.Restart, care.Limit = job.Restart(s.Restart), s.Limit
 	}
+
 	dropDefaults(cmd, &spec, care)
 	spec.Name = i.Name
 	w = handoff.Work{Spec: spec, Care: *care, Folder: i.WorkDir, Image: i.Image, Verify: o.Verify, Private: trial.Host.PrivateState}
@@ -247,12 +267,15 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 		name, value, _ := strings.Cut(pair, "=")
 		w.Env = append(w.Env, handoff.Variable{Name: name, Value: value})
 	}
+
 	w.Service = handoff.Service{Each: s.Each, EnvFiles: s.EnvFiles, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
 	if s.Replicas > 1 {
 		w.Service.Replicas = s.Replicas
 	}
+
 	for _, d := range s.After {
 		w.Service.DependsOn = append(w.Service.DependsOn, d.Service)
 	}
+
 	return w, nil
 }

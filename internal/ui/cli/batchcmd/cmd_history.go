@@ -49,6 +49,7 @@ part of the time. --chart draws the same as a picture.`,
 			return failure.WithExitCode(func() error { return showHistory(p, cmd, o) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.StringVar(&o.by, "by", "", "add up by `WHAT`: user, gpu, command or day")
@@ -56,6 +57,7 @@ part of the time. --chart draws the same as a picture.`,
 	f.StringVar(&o.chart, "chart", "", "with --by: write a picture to this `FILE`, .svg or .png")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(trend.SumKeys(), flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("since", cobra.FixedCompletions([]string{"1d", "7d", "30d"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -72,6 +74,7 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	if err := o.checkOptions(); err != nil {
 		return err
 	}
+
 	var since time.Duration
 	if o.since != "" {
 		var err error
@@ -80,9 +83,11 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 			return failure.AsUsage(err)
 		}
 	}
+
 	if o.by != "" {
 		return showUse(p, cmd, o, since)
 	}
+
 	list := []userqueue.Entry{}
 	q, err := userqueue.Open(p.Host, false)
 	if q != nil {
@@ -94,20 +99,26 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 			err = cerr
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	now := time.Now()
 	list = slices.DeleteFunc(list, func(e userqueue.Entry) bool {
 		return e.State == userqueue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
 	})
+
 	for i := range list {
 		list[i].Asks = askedText(&list[i].Spec)
 	}
+
 	if o.json {
 		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]userqueue.Entry{}, list...), Use: []trend.Use{}})
 	}
+
 	historyView(p.Out, list, time.Now(), p.Term(p.Out))
+
 	return nil
 }
 
@@ -133,14 +144,17 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 	if o.chart != "" && p.Views.Used == nil {
 		return p.BecomeView()
 	}
+
 	now := time.Now()
 	if note := p.Host.EndedNote(); note != "" {
 		p.Host.Say(note)
 	}
+
 	list, err := observe.EndedLeases(cmd.Context(), p.Host)
 	if err != nil {
 		return err
 	}
+
 	list = slices.DeleteFunc(list, func(e trend.EndedLease) bool { return since > 0 && now.Sub(e.Until) > since })
 	use := trend.SumUse(list, o.by, time.Local)
 	switch {
@@ -152,10 +166,13 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 		if err := machine.WriteFile(o.chart, picture, 0o666); err != nil {
 			return fmt.Errorf("cannot write the chart: %w", err)
 		}
+
 		return nil
 	case o.json:
 		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []userqueue.Entry{}, Use: use})
 	}
+
 	useView(p.Out, use, p.Term(p.Out))
+
 	return nil
 }

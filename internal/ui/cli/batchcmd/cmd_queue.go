@@ -55,6 +55,7 @@ killed, or the machine was started again, it starts them.`,
 			return failure.WithExitCode(func() error { return showQueues(p, cmd, o) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVar(&o.mine, "mine", false, "only your own jobs")
@@ -63,6 +64,7 @@ killed, or the machine was started again, it starts them.`,
 	cmd.AddCommand(pauseQueue(p, "pause", "Start no more jobs for now; what runs goes on", "no more jobs are started; again: gpuard queue resume"),
 		pauseQueue(p, "resume", "Start jobs again after queue pause", "jobs are started again"), askQueue(p, "hold", "Do not start jobs for now", batchlog.Hold, "held"), askQueue(p, "unhold", "Let held jobs start again", batchlog.Unhold, "unheld"),
 		askQueue(p, "requeue", "Run jobs again that failed, were lost or cancelled", batchlog.Again, "queued again"))
+
 	return cmd
 }
 
@@ -79,11 +81,14 @@ func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			defer q.Close()
 			if err := q.Pause(name == "pause"); err != nil {
 				return err
 			}
+
 			_ = p.Answer("%s", done)
+
 			return ReviveQueue(p, q)
 		})
 	}}
@@ -97,12 +102,15 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	if o.json {
 		return failure.Usagef("cannot use --watch with --json: leave one of them out")
 	}
+
 	every, err := flagset.ReadInterval(o.watch)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
+
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+
 	for {
 		if p.Term(p.Out).TTY {
 			fmt.Fprint(p.Out, "\x1b[H\x1b[2J")
@@ -110,6 +118,7 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 		if err := showQueue(p, cmd, o); err != nil {
 			return err
 		}
+
 		select {
 		case <-cmd.Context().Done():
 			return nil
@@ -135,22 +144,27 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.K
 	if _, err := JobNumbers(args); err != nil {
 		return err
 	}
+
 	q, err := OpenQueue(p)
 	if err != nil {
 		return err
 	}
+
 	defer q.Close()
 	numbers, err := possibleJobs(q, kind, args)
 	if err != nil {
 		return err
 	}
+
 	state, err := q.Read()
 	if err != nil {
 		return err
 	}
+
 	runs := state.RunsIn(batchlog.Begun, batchlog.Running)
 	err = q.Ask(ctx, kind, numbers...)
 	var wrong *exit.Usage
+
 	switch {
 	case errors.As(err, &wrong) && len(numbers) > 1:
 		// It is asked of all or of none.
@@ -158,6 +172,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.K
 	case err != nil:
 		return err
 	}
+
 	for _, n := range numbers {
 		text := done
 		if kind == batchlog.Cancel && slices.Contains(runs, n-1) {
@@ -165,6 +180,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind batchlog.K
 		}
 		_ = p.Answer("job %d is %s", n, text)
 	}
+
 	return ReviveQueue(p, q)
 }
 
@@ -175,15 +191,19 @@ func possibleJobs(q *userqueue.Queue, kind batchlog.Kind, args []string) (all []
 		if err != nil {
 			return nil, err
 		}
+
 		var can []int
+
 		for _, n := range list {
 			if q.CheckRequest(kind, n) == nil {
 				can = append(can, n)
 			}
 		}
+
 		if len(list) > 1 && len(can) > 0 {
 			list = can
 		}
+
 		all = append(all, list...)
 	}
 	return all, nil
@@ -229,14 +249,17 @@ func CompleteJobs(p *cli.Program) cobra.CompletionFunc {
 		if err != nil || q == nil {
 			return nil, flagset.NoFiles
 		}
+
 		defer q.Close()
 		list, _ := q.List(func(s userqueue.State) bool { return !s.Over() })
 		var words []string
+
 		for _, e := range list {
 			if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
 				words = append(words, n+"\t"+e.Name)
 			}
 		}
+
 		return words, flagset.NoFiles
 	}
 }
@@ -275,28 +298,35 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	if err != nil {
 		return err
 	}
+
 	if q != nil {
 		defer q.Close()
 		if err := ReviveQueue(p, q); err != nil {
 			return err
 		}
 	}
+
 	most := ShownJobs
 	if o.json {
 		most = math.MaxInt
 	}
+
 	a, more, err := ReadQueue(cmd.Context(), p, q, most, true)
 	if err != nil {
 		return err
 	}
+
 	a.Hosts = userqueue.OfOtherHosts(p.Host)
 	if o.mine {
 		a.Others = []status.Waiting{}
 	}
+
 	if o.json {
 		return cli.WriteJSON(p.Out, a)
 	}
+
 	queueView(p.Out, &a, more, time.Now(), p.Term(p.Out))
+
 	return nil
 }
 
@@ -309,26 +339,32 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int
 		if !a.Kept {
 			a.Problem = q.Problem()
 		}
+
 		if ask {
 			a.Engines, err = refreshEngines(ctx, p, q)
 			if err != nil {
 				return a, 0, err
 			}
 		}
+
 		list, left, err := q.NextJobs(most)
 		if err != nil {
 			return a, 0, err
 		}
+
 		more = left
+
 		for i := range list {
 			list[i].Asks = askedText(&list[i].Spec)
 		}
+
 		a.Jobs = append(a.Jobs, list...)
 		whyWaits(ctx, p, &a)
 		state, err := q.Read()
 		if err != nil {
 			return a, 0, err
 		}
+
 		a.Paused, a.Odd, a.OddLines = state.Paused, state.Odd, q.OddIn(state)
 	}
 	if s, err := leases.Status(ctx, p.Host); err == nil {
@@ -341,6 +377,7 @@ func ReadQueue(ctx context.Context, p *cli.Program, q *userqueue.Queue, most int
 			userqueue.ForecastJobs(a.Jobs, a.Others, &s, name)
 		}
 	}
+
 	return a, more, nil
 }
 
@@ -356,8 +393,10 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 		if e.State != userqueue.Waiting || e.Spec.CPU || e.Engine != "" {
 			continue
 		}
+
 		host, spec := *p.Host, e.Spec
 		host.Machine = e.Machine
+
 		// Its mask is that of another shell.
 		spec.Any = true
 		spec.Name, spec.Time, spec.Nice = "", 0, 0
@@ -366,6 +405,7 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 		if !asked && len(known) < mostReasons {
 			_, err := claim.Decide(ctx, &host, spec)
 			var refusal *job.Refusal
+
 			switch {
 			case errors.As(err, &refusal):
 				got = answer{refusal.Summary, refusal.PublicView().Summary, refusal.Remedy}
@@ -377,6 +417,7 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 			}
 			known[key] = got
 		}
+
 		e.Why, e.Discreet, e.Remedy = got.why, got.discreet, got.remedy
 	}
 }

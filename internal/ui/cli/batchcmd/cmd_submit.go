@@ -65,6 +65,7 @@ not executable, 127 not found.`,
 			return failure.AsRun(submitWith(p, cmd, o, args))
 		},
 	}
+
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
@@ -74,6 +75,7 @@ not executable, 127 not found.`,
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	jobflags.AddPrivateState(p, cmd)
+
 	return cmd
 }
 
@@ -98,20 +100,24 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if len(args) == 0 {
 		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
+
 	if o.file == "" {
 		// Else it is a service.
 		if err := scriptFlags(p, cmd, args); err != nil {
 			return failure.AsUsage(err)
 		}
 	}
+
 	if err := flagset.RefuseAssignment(cmd, args); err != nil {
 		return failure.AsUsage(err)
 	}
+
 	if s, err := engineOf(p, cmd, &o.engineFlags, args[0]); err != nil {
 		return err
 	} else if s != nil {
 		return handIn(p, cmd, s, o, args)
 	}
+
 	if o.file != "" {
 		words, err := serviceJob(p, cmd, o, args)
 		if err != nil {
@@ -119,6 +125,7 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		}
 		args = words
 	}
+
 	return submitHere(p, cmd, o, args)
 }
 
@@ -127,20 +134,24 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return err
 	}
+
 	what, j, err := jobOf(p, cmd, o, args)
 	if err != nil {
 		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
+
 	tasks, most, err := arrayTasks(o.array, o.care.Log.Path)
 	if err != nil {
 		return failure.AsUsage(err)
 	}
+
 	if !j.Spec.StartsTorchrun() {
 		j.Path, err = userqueue.FindProgram(args[0])
 		if err != nil {
 			return err
 		}
 	}
+
 	q, err := userqueue.Open(p.Host, len(what.After) == 0)
 	switch {
 	case err != nil:
@@ -148,6 +159,7 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	case q == nil:
 		return exit.Usagef("cannot wait for job %d: you have handed in none", what.After[0].Run+1)
 	}
+
 	defer q.Close()
 	if err := mayQueue(cmd.Context(), p, j.Spec); err != nil {
 		return err
@@ -155,17 +167,22 @@ func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err := queueRoom(p, q, max(1, len(tasks))); err != nil {
 		return err
 	}
+
 	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
+
 	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
+
 	if err == nil && !what.Held && !q.HasKeeper() {
 		// One that is held starts nothing.
 		err = q.StartKeeper()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return saySubmitted(p, cmd, o, number, logs)
 }
 
@@ -189,31 +206,38 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	if err != nil {
 		return what, j, err
 	}
+
 	j.Folder, err = thisFolder()
 	if err != nil {
 		return what, j, err
 	}
+
 	care, err := o.careOf(cmd, &spec)
 	if err != nil {
 		return what, j, err
 	}
+
 	spec.Waiting, err = o.wait.Parse(p, cmd)
 	if err != nil {
 		return what, j, err
 	}
+
 	j.Fallback = spec.Waiting.Fallback
 	if slices.Equal(j.Fallback, []string{"other"}) {
 		// A job of the queue waits for its turn.
 		j.Fallback = append(j.Fallback, "wait")
 	}
+
 	what.Time, spec.Time = spec.Time, 0
 	if isKept(cmd) {
 		j.Care = keptCare(cmd, care)
 	}
+
 	j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
 	if err != nil {
 		return what, j, err
 	}
+
 	// The queue starts it again.
 	what.Retry = batchlog.Retry{Times: care.Retries, Any: care.Any}
 	if care.Log != "" {
@@ -225,10 +249,12 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 			return what, j, err
 		}
 	}
+
 	what.After, err = parseAfter(o.after)
 	if err != nil {
 		return what, j, err
 	}
+
 	spec.Name = o.name
 	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, care.Notify, p.Host.PrivateState
 	j.Limits = userqueue.CallerLimits()
@@ -238,6 +264,8 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 	if err != nil {
 		return what, j, err
 	}
+
 	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, userqueue.CommandHash(args), pick.DeviceCount(spec)
+
 	return what, j, nil
 }

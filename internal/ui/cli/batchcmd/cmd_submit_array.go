@@ -20,6 +20,7 @@ func mayQueue(ctx context.Context, p *cli.Program, spec job.Spec) error {
 	if _, err := p.Host.Limits(); err != nil || spec.CPU {
 		return err
 	}
+
 	_, err := claim.Decide(ctx, p.Host, spec)
 	var refusal *job.Refusal
 	var usage *exit.Usage
@@ -27,6 +28,7 @@ func mayQueue(ctx context.Context, p *cli.Program, spec job.Spec) error {
 	if errors.As(err, &refusal) && refusal.Never || errors.As(err, &usage) || errors.As(err, &unavailable) {
 		return err
 	}
+
 	return nil
 }
 
@@ -46,10 +48,12 @@ func queueRoom(p *cli.Program, q *userqueue.Queue, more int) error {
 	if err != nil || r == nil {
 		return err
 	}
+
 	state, err := q.Read()
 	if err == nil && state.Count.Waiting+more > *r.Queue {
 		err = &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot queue the job: policy: %s lets %d of your jobs wait at the same time, and %d do", r, *r.Queue, state.Count.Waiting),
 			Remedy: "hand it in when some have started; gpuard queue shows them"}
 	}
+
 	return err
 }

@@ -49,20 +49,24 @@ func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string
 	if name == "" && e.file != "" {
 		name, err = engineInFile(p, e.file, service)
 	}
+
 	if name == "" && err == nil {
 		name, err = engineInConfig(p)
 	}
+
 	switch {
 	case err != nil:
 		return nil, err
 	case name != "" && name != engineHere:
 		return remote.Open(p.Host, name)
 	}
+
 	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
 		if flagset.IsSet(cmd, flag) {
 			return nil, failure.Usagef("cannot use --%s without --engine: a job of this machine has this shell's environment and folder; gpuard run --dry-run shows what it would get", flag)
 		}
 	}
+
 	return nil, nil //nolint:nilnil // this machine
 }
 
@@ -72,12 +76,15 @@ func engineInFile(p *cli.Program, file, service string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	_, err = projectfile.NeededServices(project, []string{service})
 
 	if err != nil {
 		return "", err
 	}
+
 	one := slices.IndexFunc(project.Services, func(s core.Service) bool { return s.Name == service })
+
 	return project.Services[one].Engine, nil
 }
 
@@ -87,11 +94,13 @@ func engineInConfig(p *cli.Program) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, d := range config.MergeDefaults() {
 		if d.Flag == "engine" {
 			name = d.Value
 		}
 	}
+
 	return name, nil
 }
 
@@ -101,6 +110,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	if s.Image {
 		t = handoff.Kubernetes
 	}
+
 	w, err := buildWork(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
 	if err != nil {
 		return failure.AsUsage(err)
@@ -108,25 +118,31 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	if o.dry {
 		return testIn(p, cmd, s, w, o)
 	}
+
 	q, err := userqueue.Open(p.Host, true)
 	if err != nil {
 		return err
 	}
+
 	defer q.Close()
 	j := userqueue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
 	j.Spec.Name = machine.JobName(w.Spec)
 	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, userqueue.CommandHash(w.Spec.Command))
+
 	for _, line := range q.OddLines() {
 		p.Host.Say(line)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	sayApproximate(p, out, o.quiet || o.json)
 	list, err := q.List(func(userqueue.State) bool { return true })
 	if err != nil {
 		return err
 	}
+
 	e := list[number-1]
 	switch {
 	case o.json:
@@ -140,6 +156,7 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	default:
 		err = p.Answer("job %d is handed to %s (%s); its output: %s", number, s.Title, e.ID, logs[0])
 	}
+
 	return err
 }
 
@@ -151,14 +168,17 @@ func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.W
 	if err != nil {
 		return err
 	}
+
 	said, err := testScript(cmd.Context(), s, out.Text)
 	if err != nil {
 		return err
 	}
+
 	sayApproximate(p, out, o.quiet || o.json)
 	if o.json {
 		return cli.WriteJSON(p.Out, submitAnswer{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
 	}
+
 	return p.Answer("%s would take it: %s", s.Title, said)
 }
 
@@ -167,12 +187,14 @@ func testScript(ctx context.Context, s *remote.Scheduler, text string) (said str
 	if err != nil {
 		return "", fmt.Errorf("cannot try the job: %w", err)
 	}
+
 	defer os.Remove(file.Name()) //nolint:errcheck // in the folder for such files
 	_, err = file.WriteString(text)
 	err = errors.Join(err, file.Close())
 	if err != nil {
 		return "", fmt.Errorf("cannot try the job: %w", err)
 	}
+
 	return s.Test(ctx, file.Name())
 }
 

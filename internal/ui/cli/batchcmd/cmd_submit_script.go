@@ -22,7 +22,9 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 	if path == "" {
 		return nil
 	}
+
 	asked := NewSubmitCommand(p)
+
 	// A line that was meant for gpuard, as it seems.
 	foreign := ""
 	for i, line := range lines {
@@ -40,20 +42,25 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 			}
 		}
 	}
+
 	late := strings.Split(head, "\n")[len(lines):]
 	at := slices.IndexFunc(late, func(line string) bool {
 		flags, ours := jobflags.FlagsIn(line)
 		return ours && strings.TrimSpace(flags) != ""
 	})
+
 	if at >= 0 && foreign == "" {
 		foreign = fmt.Sprintf("%s, line %d is not read: lines with #GPUARD stand before the first command", path, len(lines)+at+1)
 	}
+
 	if foreign != "" {
 		_ = p.PrintMessage(foreign)
 	}
+
 	if err := readSlurmLines(p, cmd, asked, path, head); err != nil {
 		return err
 	}
+
 	var err error
 	asked.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
@@ -64,6 +71,7 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 			err = cmd.Flags().Set(f.Name, value)
 		}
 	})
+
 	return err
 }
 
@@ -74,6 +82,7 @@ func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string
 	if err != nil {
 		return fmt.Errorf("cannot read %s, %w", path, err)
 	}
+
 	var set []string
 	said := flagsSaid(cmd, asked)
 	for _, flag := range flags {
@@ -81,24 +90,31 @@ func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string
 		if said[name] {
 			continue
 		}
+
 		if name == "cpu" || name == "hold" {
 			value = "true"
 		}
+
 		if err := asked.Flags().Set(name, value); err != nil {
 			return fmt.Errorf("cannot read the #SBATCH lines of %s: %w", path, err)
 		}
+
 		set = append(set, flag)
 	}
+
 	var says []string
 	if len(set) > 0 {
 		says = append(says, "count as "+shellquote.JoinQuoted(shellquote.Sh, set...))
 	}
+
 	if len(without) > 0 {
 		says = append(says, "have no effect: "+strings.Join(without, ", "))
 	}
+
 	if len(says) > 0 {
 		_ = p.PrintMessage("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
 	}
+
 	return nil
 }
 
@@ -108,12 +124,14 @@ func flagsSaid(by ...*cobra.Command) map[string]bool {
 	for _, c := range by {
 		c.Flags().Visit(func(f *pflag.Flag) { said[f.Name] = true })
 	}
+
 	which := []string{"gpus", "model", "cpu", "device", "mig"}
 	if slices.ContainsFunc(which, func(name string) bool { return said[name] }) {
 		for _, name := range which {
 			said[name] = true
 		}
 	}
+
 	return said
 }
 
@@ -138,5 +156,6 @@ func scriptLine(asked *cobra.Command, line string) error {
 	if extra := asked.Flags().Args(); len(extra) > 0 {
 		return fmt.Errorf("%q is no flag; the command is the script itself", extra[0])
 	}
+
 	return nil
 }

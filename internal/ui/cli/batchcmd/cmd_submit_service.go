@@ -26,34 +26,42 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err := refuseBesideFile(cmd, "nice", "notify", "private-state", "retry", "name"); err != nil {
 		return nil, err
 	}
+
 	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return nil, err
 	}
+
 	s, i, err := projectfile.ProjectsOf(p).Instance(project, args[0])
 	if err != nil {
 		return nil, err
 	}
+
 	start := shellquote.JoinQuoted(shellquote.Sh, "gpuard", "up", "-d", "--file", o.file, s.Name)
 	if why := beyondJob(s); why != "" {
 		return nil, fmt.Errorf("cannot queue service %s: %s, which only gpuard up does; leave that out, or start it: %s", s.Name, why, start)
 	}
+
 	for _, flag := range i.Flags {
 		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		if cmd.Flags().Lookup(name) == nil {
 			return nil, fmt.Errorf("cannot queue service %s: %s is nothing that a job of the queue can have; leave it out, or start it: %s", s.Name, strings.ReplaceAll(name, "-", "_"), start)
 		}
 	}
+
 	if err := cmd.Flags().Parse(i.Flags); err != nil {
 		return nil, err
 	}
 	if err := os.Chdir(i.WorkDir); err != nil {
 		return nil, fmt.Errorf("cannot queue service %s: its workdir: %w", s.Name, err)
 	}
+
 	p.Host.Project, o.name = project.Policy, cmp.Or(o.name, i.Name)
+
 	// It was read without the file's defaults and rules.
 	p.Host.ForgetConfig()
 	p.Host.Env = p.Host.Env.With(varsOf(i.Env))
+
 	return i.Command, nil
 }
 

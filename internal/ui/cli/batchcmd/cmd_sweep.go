@@ -68,6 +68,7 @@ func NewSweepCommand(p *cli.Program) *cobra.Command {
 			return failure.AsRun(sweepWith(p, cmd, args, o))
 		},
 	}
+
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
@@ -93,9 +94,11 @@ func NewSweepCommand(p *cli.Program) *cobra.Command {
 	for _, name := range []string{"over", "jobs"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+
 	for _, name := range []string{"dir", "resume"} {
 		_ = cmd.MarkFlagDirname(name)
 	}
+
 	return cmd
 }
 
@@ -113,6 +116,7 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 	if err := flagset.RefuseTogether(cmd, jobflags.SweepConflicts()); err != nil {
 		return failure.AsUsage(err)
 	}
+
 	show := newSweepShow(p, o)
 	if o.resume != "" {
 		if err := refuseBesideResume(cmd); err != nil {
@@ -121,45 +125,57 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 		if len(args) > 0 {
 			return failure.Usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
 		}
+
 		s, err := sweeper.Resume(p.Host, o.resume, show.sayBusy)
 		if err == nil && o.failed {
 			err = s.RetryFailed()
 		}
+
 		return conductSweep(p, cmd, s, o, show, err)
 	}
+
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return err
 	}
+
 	q, err := sweepRequest(p, o, cmd, args)
 	if err != nil {
 		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
+
 	if !o.quiet {
 		jobflags.SayRule(p, false)
 	}
+
 	if o.dry {
 		return previewSweep(p, cmd, q, o)
 	}
+
 	s, err := sweeper.Begin(p.Host, q, o.dir, show.sayBusy)
+
 	return conductSweep(p, cmd, s, o, show, err)
 }
 
 // sweepRequest checks the flags and returns the sweep that they describe.
 func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
 	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
+
 	// The commands of all others are checked one by one, as they will be.
 	var container []string
 	if run.IsEngineCommand(args) {
 		container = args
 	}
+
 	q.Spec, err = jobflags.ReadRequest(p, cmd, &o.spec, container)
 	if err != nil {
 		return nil, err
 	}
+
 	q.Spec.Command = nil
 	if err := careOfRuns(p, o, cmd, q); err != nil {
 		return nil, err
 	}
+
 	set := cmd.Flags().Changed
 	switch {
 	case o.failed:
@@ -173,6 +189,7 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 	case o.commands != "" && len(args) > 0:
 		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
 	}
+
 	switch {
 	case o.csv != "":
 		q.Grid, err = sweeper.ReadTable(o.csv)
@@ -183,6 +200,7 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 	default:
 		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to continue (--resume DIR)")
 	}
+
 	return q, err
 }
 
@@ -192,22 +210,28 @@ func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.
 	if err != nil {
 		return err
 	}
+
 	one := q.Spec
 	one.Command = q.Command
 	if len(one.Command) == 0 {
 		// Each line of a file is one.
 		one.Command = []string{o.commands}
 	}
+
 	if err := o.ranks.Parse(cmd, &one, &o.care, false); err != nil {
 		return err
 	}
+
 	q.Spec.Ranks = one.Ranks
+
 	// The sweep starts it again.
 	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, batchlog.Retry{Times: care.Retries, Any: care.Any}
 	if isKept(cmd) {
 		q.Care = keptCare(cmd, care)
 	}
+
 	q.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
+
 	return err
 }
 
@@ -233,22 +257,26 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 	if o.json {
 		most = 100
 	}
+
 	runs, commands, unused, err := sweeper.PreviewRuns(p.Host, q, most)
 	if err != nil {
 		return err
 	}
+
 	if q.ElseCPU {
 		q.Spec, err = claim.CPUIfImpossible(cmd.Context(), p.Host, q.Spec)
 		if err != nil {
 			return err
 		}
 	}
+
 	if o.perGPU > 1 && !q.Spec.CPU {
 		q.Spec.Share, err = claim.EqualShare(cmd.Context(), p.Host, q.Spec, o.perGPU)
 		if err != nil {
 			return err
 		}
 	}
+
 	plan, err := claim.Decide(cmd.Context(), p.Host, q.Spec)
 	var refusal *job.Refusal
 	if err != nil && (!errors.As(err, &refusal) || refusal.Never) {
@@ -257,23 +285,29 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 	if o.json {
 		return cli.WriteJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.Remarks...), planview.WithLists(plan)})
 	}
+
 	fmt.Fprintf(p.Out, "%s:\n", prose.CountNoun(q.Grid.Len(), "run"))
+
 	for i, run := range runs {
 		if i > 0 && run > runs[i-1]+1 {
 			fmt.Fprintln(p.Out, "  ...")
 		}
 		fmt.Fprintf(p.Out, "  %d: %s\n", run, console.CommandText(commands[i]))
 	}
+
 	if text := unusedText(unused); text != "" {
 		fmt.Fprintln(p.Out, text)
 	}
+
 	if refusal != nil {
 		fmt.Fprintln(p.Out, "The first run would wait:")
 		planview.WriteRefusal(p.Out, refusal, p.Term(p.Out))
 		return nil //nolint:nilerr // a sweep waits, so this is not an error
 	}
+
 	fmt.Fprintln(p.Out, "The first run would get now:")
 	planview.WritePlan(p.Out, plan, p.Term(p.Out))
+
 	return nil
 }
 

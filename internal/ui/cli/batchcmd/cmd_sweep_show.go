@@ -72,6 +72,7 @@ func (s *sweepShow) showProgress(now runner.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
+
 	switch {
 	case s.quiet:
 	case s.live && cli.OnScreen(s.p):
@@ -79,6 +80,7 @@ func (s *sweepShow) showProgress(now runner.Progress) {
 			return
 		}
 		s.last, s.drawn = time.Now(), true
+
 		// In the last column some terminals begin a new line.
 		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1)
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+sweepLine(now, time.Now(), width))
@@ -117,16 +119,19 @@ func conductSweep(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweep
 	if err != nil {
 		return err
 	}
+
 	defer s.Close()
 	if text := unusedText(s.UnusedParameters()); text != "" {
 		p.Host.Say(text)
 	}
+
 	began := time.Now()
 	if c := s.Count(); s.Resumed {
 		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", prose.CountNoun(c.All, "run"), prose.Clean(s.Dir), c.CountDone()))
 	} else {
 		p.Host.Say(fmt.Sprintf("%s in %s", prose.CountNoun(c.All, "run"), prose.Clean(s.Dir)))
 	}
+
 	out, err := s.Conduct(cmd.Context(), show.showProgress)
 	show.mu.Lock()
 	show.wipe()
@@ -137,16 +142,20 @@ func conductSweep(p *cli.Program, cmd *cobra.Command, s *sweeper.Sweep, o *sweep
 		}
 		return err
 	}
+
 	if err := showSwept(p, s, o, out, time.Since(began)); err != nil {
 		return err
 	}
+
 	if out.Interrupted != nil {
 		s.Close()
 		runner.DieBySignal(out.Interrupted)
 	}
+
 	if out.Count.Failed > 0 {
 		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs failed")}, Code: 1}
 	}
+
 	return nil
 }
 
@@ -165,30 +174,38 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	if o.quiet && c.Failed == 0 && left == 0 {
 		return nil
 	}
+
 	w := p.Out
 	if out.Interrupted != nil {
 		w = p.Err
 	}
+
 	text := fmt.Sprintf("%d of %s ok", c.OK, prose.CountNoun(c.All, "run"))
 	if c.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", c.Failed)
 	}
+
 	if left > 0 {
 		text += fmt.Sprintf(", %d not done", left)
 	}
+
 	fmt.Fprintf(w, "%s, in %s; results: %s\n", text, console.ElapsedText(spent), prose.Clean(results))
+
 	for _, r := range out.Failures {
 		fmt.Fprintln(w, "  "+failedRun(r, s.Request.Grid.Names, s.Dir))
 	}
+
 	if more := c.Failed - len(out.Failures); more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
+
 	switch {
 	case left > 0:
 		fmt.Fprintln(w, "to continue: "+resumeCommand(s.Dir))
 	case c.Failed > 0:
 		fmt.Fprintln(w, "to repeat the failed runs: "+resumeCommand(s.Dir)+" --failed")
 	}
+
 	return nil
 }
 
@@ -202,12 +219,15 @@ func failedRun(r grid.Result, names []string, dir string) string {
 		}
 		text += " (" + strings.Join(pairs, " ") + ")"
 	}
+
 	how := r.Signal
 	if how == "" && r.Exit != nil {
 		how = fmt.Sprintf("exit %d", *r.Exit)
 	}
+
 	if r.Problem != "" {
 		how += ", " + r.Problem
 	}
+
 	return prose.Clean(text + ": " + how + "; " + dir + string(os.PathSeparator) + r.Log)
 }

@@ -38,10 +38,12 @@ and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.
 				}
 				return &failure.CodedError{Err: err, Code: code}
 			}
+
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&first, "any", false, "until one of them has ended")
+
 	return cmd
 }
 
@@ -50,10 +52,12 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 	if err != nil {
 		return 0, err
 	}
+
 	q, err := OpenQueue(p)
 	if err != nil {
 		return 0, err
 	}
+
 	defer q.Close()
 	f := Follower{P: p, Q: q}
 	ended := map[int]*userqueue.Entry{}
@@ -62,14 +66,17 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 		if err != nil {
 			return 0, err
 		}
+
 		over, open := SplitEnded(list)
 		for _, e := range over {
 			ended[e.Number] = e
 		}
+
 		rest = nil
 		for _, e := range open {
 			rest = append(rest, e.Number)
 		}
+
 		if len(open) == 0 || first && len(over) > 0 {
 			for _, n := range numbers {
 				e := ended[n]
@@ -83,12 +90,14 @@ func waitForJobs(ctx context.Context, p *cli.Program, args []string, first bool)
 			}
 			return code, nil
 		}
+
 		if err := f.AwaitChange(ctx, open, nil); err != nil {
 			return 0, err
 		}
 		if ctx.Err() != nil {
 			return 0, errors.New("cannot wait any longer: it was ended")
 		}
+
 		if len(rest) > 1 {
 			// Of many jobs several end in a short time.
 			time.Sleep(time.Duration(min(len(rest), 50)) * time.Millisecond)
@@ -137,6 +146,7 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, 
 		if err != nil {
 			return nil, err
 		}
+
 		silent := map[string]bool{}
 		for _, t := range troubles {
 			silent[t.Engine] = true
@@ -144,31 +154,39 @@ func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]userqueue.Entry, 
 				sayTroubles(f.P, []userqueue.Trouble{t})
 			}
 		}
+
 		f.silent, f.asked = silent, time.Now()
 	}
+
 	list, err := f.Q.Jobs(numbers)
 	if f.whys == nil {
 		f.whys = map[int]string{}
 	}
+
 	sayWhy(f.P, list, f.whys)
+
 	return list, err
 }
 
 // AwaitChange returns when something has happened, or other is closed. open are the jobs that are waited for.
 func (f *Follower) AwaitChange(ctx context.Context, open []*userqueue.Entry, other <-chan struct{}) error {
 	written := f.Q.Changes()
+
 	// Other schedulers do not say when something happens.
 	var poll <-chan time.Time
+
 	for _, e := range open {
 		if e.Engine != "" {
 			poll = time.After(pollInterval(f.P))
 		}
 	}
+
 	if f.ended == nil {
 		if err := f.ensureKeeper(open); err != nil {
 			return err
 		}
 	}
+
 	select {
 	case <-written:
 	case <-other:
@@ -177,6 +195,7 @@ func (f *Follower) AwaitChange(ctx context.Context, open []*userqueue.Entry, oth
 		f.ended = nil
 	case <-ctx.Done():
 	}
+
 	return nil
 }
 
@@ -186,14 +205,17 @@ func (f *Follower) ensureKeeper(open []*userqueue.Entry) error {
 	if err != nil {
 		return err
 	}
+
 	if !state.HasStartable() && state.Count.Running == 0 {
 		f.sayIdle(open, state.Paused)
 		return nil
 	}
+
 	if !f.Q.HasKeeper() {
 		if time.Since(f.started) > 2*time.Second {
 			f.starts = 0
 		}
+
 		f.starts++
 		if f.starts > 3 {
 			return fmt.Errorf("cannot wait any longer: what runs the queue ends again and again; %s", cmp.Or(f.Q.Problem(), "see: gpuard queue"))
@@ -201,13 +223,17 @@ func (f *Follower) ensureKeeper(open []*userqueue.Entry) error {
 		if err := f.Q.StartKeeper(); err != nil {
 			return err
 		}
+
 		f.started = time.Now()
+
 		for !f.Q.HasKeeper() && time.Since(f.started) < time.Second {
 			// It has no lock yet.
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
+
 	f.ended = f.Q.Ended()
+
 	return nil
 }
 

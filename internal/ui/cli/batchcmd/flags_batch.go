@@ -65,6 +65,7 @@ func parseAfter(text string) (list []batchlog.After, err error) {
 		if nerr != nil || some[0] < 1 || len(some) > mostTasks || given && how != "any" && how != "ok" {
 			return nil, fmt.Errorf("cannot read --after %q: write the numbers of jobs, such as --after 17, --after 17:any,18 or --after 20-39", text)
 		}
+
 		for _, n := range some {
 			list = append(list, batchlog.After{Run: n - 1, Any: how == "any"})
 		}
@@ -79,19 +80,23 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 	if err == nil && s.GPUs == jobflags.AllGPUs {
 		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
 	}
+
 	if err != nil {
 		return w, err
 	}
+
 	w.Spec.Name, w.Spec.Nice = b.name, b.nice
 	w.Note, w.Held, w.Private, w.Verify = b.note, b.hold, p.Host.PrivateState, b.verify
 	care, err := b.careOf(cmd, &w.Spec)
 	if err != nil {
 		return w, err
 	}
+
 	w.Spec.Waiting, err = b.wait.Parse(p, cmd)
 	if err != nil {
 		return w, err
 	}
+
 	w.Care = *care
 	if w.Care.Log != "" {
 		w.Care.Log, err = filepath.Abs(w.Care.Log)
@@ -99,7 +104,9 @@ func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batc
 			return w, err
 		}
 	}
+
 	dropDefaults(cmd, &w.Spec, &w.Care)
+
 	return w, b.readOthers(&w)
 }
 
@@ -109,10 +116,12 @@ func (b *batchFlags) readOthers(w *handoff.Work) (err error) {
 	if err != nil {
 		return err
 	}
+
 	list, err := parseAfter(b.after)
 	for _, a := range list {
 		w.After = append(w.After, handoff.After{ID: strconv.Itoa(a.Run + 1), Any: a.Any})
 	}
+
 	return err
 }
 

@@ -35,6 +35,7 @@ func askedText(s *job.Spec) string {
 	case s.Memory > 0:
 		text += ", " + s.Memory.String()
 	}
+
 	return text
 }
 
@@ -46,35 +47,46 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 	} else {
 		v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", PID: "PID", Since: "SINCE", About: "COMMAND"}, waitingRows(a.Jobs, now))
 	}
+
 	if more > 0 {
 		v.WriteText(v.Term.Translate(fmt.Sprintf("  and %d more; all: gpuard queue --json", more)))
 	}
+
 	whyWait(&v.Page, a)
+
 	for i := range a.Hosts {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Translate(hostJobsText(&a.Hosts[i])))
 	}
+
 	for _, t := range a.Engines {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
 	}
+
 	if a.Paused {
 		v.WriteText(v.Term.Translate("the queue is paused: nothing is started before gpuard queue resume"))
 	}
+
 	for _, line := range a.OddLines {
 		v.WriteText(v.Term.Translate(line))
 	}
+
 	if a.Problem != "" && !a.Kept {
 		v.WriteText(v.Term.Translate("the processes of the queue had ended: " + a.Problem))
 	}
+
 	if len(a.Others) > 0 {
 		v.WriteText(v.Term.Translate("Other requests in the line:"))
 	}
+
 	for i := range a.Others {
 		o := &a.Others[i]
 		text := fmt.Sprintf("  %d. %s of %s (%s), %s", o.Place, v.Text(o.Command), v.Text(o.User), pick.PIDText(o.PID, o.Apart), planview.WantedText(o))
 		if o.Since != nil {
 			text += ", for " + console.AgeText(now.Sub(*o.Since))
 		}
+
 		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, "", o.Endless, now)))
+
 		switch {
 		case o.Why == "":
 		case i > 0 && o.Why == a.Others[i-1].Why:
@@ -83,6 +95,7 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 			v.WriteParagraph(console.Dim.Span("     "), console.Dim, v.Translate(o.Why))
 		}
 	}
+
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
@@ -106,6 +119,7 @@ func waitingRows(jobs []userqueue.Entry, now time.Time) (rows []console.TableRow
 		case userqueue.After:
 			r.State.Text = "after " + joinNumbers(e.Awaits)
 		}
+
 		r.Since = console.AgeText(now.Sub(since))
 		rows = append(rows, r)
 	}
@@ -118,11 +132,13 @@ func hostJobsText(h *userqueue.HostJobs) string {
 	if h.Host == "" {
 		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
 	}
+
 	text := jobs + " on " + h.Host + ", which shares this home: gpuard queue there shows and runs them (" + h.Folder + ")"
 	if h.Here != "" {
 		text += "; if that was the name of this machine before it booted, and of no other: mkdir -pm 700 " + shellquote.Sh(filepath.Dir(h.Here)) +
 			" && mv -T " + shellquote.Sh(h.Folder) + " " + shellquote.Sh(h.Here)
 	}
+
 	return text
 }
 
@@ -141,16 +157,19 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 		if e.State != userqueue.Waiting || len(numbers) == 0 {
 			continue
 		}
+
 		delete(groups, e.Why)
 		lead := fmt.Sprintf("job %d waits:", numbers[0])
 		if len(numbers) > 1 {
 			lead = fmt.Sprintf("job %d and %d more wait:", numbers[0], len(numbers)-1)
 		}
+
 		p.WriteParagraph(console.Dim.Span(p.Translate(lead)+" "), console.Normal, p.Translate(e.Why))
 		if first {
 			planview.WriteReasons(p, a.Reasons)
 			first = false
 		}
+
 		if e.Remedy != "" {
 			p.WriteParagraph(console.Dim.Span(p.Translate("sooner:")+" "), console.Normal, p.Translate(e.Remedy))
 		}
@@ -182,6 +201,7 @@ func startText(expected *time.Time, heldBack, endless string, now time.Time) str
 	case left < time.Minute:
 		return ", in less than a minute"
 	}
+
 	return ", in about " + console.AboutText(left)
 }
 
@@ -200,7 +220,9 @@ func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.T
 		_, _ = io.WriteString(w, v.Out.String())
 		return
 	}
+
 	var rows []console.TableRow
+
 	for i := range list {
 		e := &list[i]
 		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Span(e.EndText()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
@@ -210,19 +232,24 @@ func historyView(w io.Writer, list []userqueue.Entry, now time.Time, t console.T
 		case userqueue.Cancelled:
 			r.State.Style = console.Dim
 		}
+
 		if e.Ended != nil {
 			r.Ended = prose.ClockTime(*e.Ended, now)
 		}
+
 		if e.Seconds > 0 {
 			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))
 		}
+
 		rows = append(rows, r)
 	}
+
 	heads := console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}
 	if t.Width >= console.TableWidth && t.Width < console.UsualWidth {
 		// Too narrow for one more column.
 		heads.Ended = ""
 	}
+
 	v.WriteTable(heads, rows)
 	_, _ = io.WriteString(w, v.Out.String())
 }
@@ -233,12 +260,15 @@ func usedText(e *userqueue.Entry, l translate.Language) string {
 	if e.Starts > 1 {
 		parts = append(parts, fmt.Sprintf("%d starts", e.Starts))
 	}
+
 	if e.Peak != nil {
 		parts = append(parts, e.Peak.String())
 	}
+
 	if e.Load != nil {
 		parts = append(parts, fmt.Sprintf("load %.0f %%", *e.Load*100))
 	}
+
 	return l.Join(", ", parts...)
 }
 
@@ -251,6 +281,7 @@ func EndText(e *userqueue.Entry) string {
 	if e.Why != "" {
 		text += ", " + prose.Clean(e.Why)
 	}
+
 	return text
 }
 
@@ -261,10 +292,13 @@ func gpusOf(e *userqueue.Entry) string {
 	if len(e.Devices) == 0 {
 		return "no GPU"
 	}
+
 	var numbers []int
+
 	for _, d := range e.Devices {
 		numbers = append(numbers, d.Index)
 	}
+
 	return "GPU " + joinNumbers(numbers)
 }
 

@@ -21,27 +21,34 @@ func sweepLine(now runner.Progress, at time.Time, width int) string {
 	if c.Failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", c.Failed))
 	}
+
 	if now.Stopped {
 		parts = append(parts, "ending what runs")
 	}
+
 	if c.Running > 0 {
 		parts = append(parts, fmt.Sprintf("%d running", c.Running))
 	}
+
 	if left := remainingTime(now, at); left != "" && !now.Stopped {
 		parts = append(parts, left)
 	}
+
 	if now.Stand != nil {
 		parts = append(parts, planview.StandingLine(*now.Stand, at, translate.Language{}, 0))
 	}
+
 	text := strings.Join(append([]string{done}, parts...), ", ")
 	if width <= 0 {
 		return text
 	}
+
 	const bar = 20
 	if room := width - bar - 3; room >= 30 {
 		full := bar * c.CountDone() / max(c.All, 1)
 		return "[" + strings.Repeat("#", full) + strings.Repeat("-", bar-full) + "] " + console.Cut(text, room, "...")
 	}
+
 	return console.Cut(text, width, "...")
 }
 
@@ -52,10 +59,12 @@ func remainingTime(now runner.Progress, at time.Time) string {
 	if done <= 0 || left <= 0 {
 		return ""
 	}
+
 	more := time.Duration(float64(at.Sub(now.Began)) / float64(done) * float64(left))
 	if more > 10000*time.Hour {
 		return ""
 	}
+
 	text := fmt.Sprintf("about %ds left", int(more.Seconds())+1)
 	switch {
 	case more >= time.Hour:
@@ -63,8 +72,10 @@ func remainingTime(now runner.Progress, at time.Time) string {
 	case more >= time.Minute:
 		text = fmt.Sprintf("about %dm left", int(more.Minutes())+1)
 	}
+
 	if more > 5*time.Minute {
 		text += " (" + prose.ClockTime(at.Add(more), at) + ")"
 	}
+
 	return text
 }

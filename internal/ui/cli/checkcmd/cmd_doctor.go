@@ -70,10 +70,12 @@ when the archive was written.`,
 				if flags.engine != "" {
 					return diagnoseEngine(cmd.Context(), p, flags)
 				}
+
 				return diagnoseMachine(cmd.Context(), p, flags)
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&flags.of, "for", "", "only the Python environment `PYTHON|ENV`: an interpreter, the folder of an environment, or the name of one of conda's")
 	f.BoolVar(&flags.run, "run", false, "also import the libraries of the environments, and ask them for their devices")
@@ -86,9 +88,11 @@ when the archive was written.`,
 	f.StringVar(&flags.namespace, "namespace", "", "`NAME` of the namespace (default: that of the context)")
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
 	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
+
 	// The current folder; the file gets a generated name.
 	f.Lookup("bundle").NoOptDefVal = "."
 	f.BoolVar(&flags.bare, "no-scrub", false, "leave names, paths and addresses in the archive as they are")
+
 	return cmd
 }
 
@@ -104,6 +108,7 @@ func (d *doctorFlags) checkFlags(cmd *cobra.Command) error {
 	if d.engine == "" && (d.context != "" || d.namespace != "") {
 		return errors.New("cannot use --context or --namespace without --engine kubernetes: this machine has neither")
 	}
+
 	return nil
 }
 
@@ -123,6 +128,7 @@ func diagnoseMachine(ctx context.Context, p *cli.Program, flags doctorFlags) err
 	if err == nil && hasBad(d.Findings) {
 		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
+
 	return err
 }
 
@@ -137,22 +143,28 @@ func writeBundle(p *cli.Program, d check.Diagnosis, path string, raw bool) error
 	if err != nil {
 		return err
 	}
+
 	q := console.Page{Term: p.Term(p.Out)}
 	writeVerdict(&q, d.Verdict)
 	q.Line()
 	q.WriteParagraph(console.Span{}, console.Bold, q.Text(fmt.Sprintf("wrote %s (%s), readable only by you", made.Path, made.Size)))
+
 	for _, f := range made.Files {
 		q.WriteParagraph(console.Normal.Span("  "+console.Pad(f.Name, 16, false, "")+"  "), console.Dim, q.Text(f.About))
 	}
+
 	what := "Names, paths, addresses, serial numbers and UUIDs are replaced."
 	if raw {
 		what = "Names, paths and addresses are not replaced."
 	}
+
 	q.Line()
 	q.WriteParagraph(console.Span{}, console.Normal, what+" Check the archive before you send it:")
+
 	// Never cut: users copy it.
 	q.Out.WriteString("  tar -xzOf " + shellquote.Sh(made.Path) + " | less\n")
 	_, err = io.WriteString(p.Out, q.Out.String())
+
 	return err
 }
 
@@ -163,7 +175,9 @@ func printFindingPage(p *cli.Program, code string) error {
 	if i < 0 {
 		return failure.AsUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
 	}
+
 	findingPageView(p.Out, pages[i], p.Term(p.Out))
+
 	return nil
 }
 

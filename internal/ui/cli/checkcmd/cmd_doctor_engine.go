@@ -53,19 +53,23 @@ func diagnoseEngine(ctx context.Context, p *cli.Program, flags doctorFlags) erro
 	default:
 		return exit.Usagef("cannot read --engine %q: write slurm or kubernetes", flags.engine)
 	}
+
 	c, err := remote.ReadKubernetes(ctx, p.Host, flags.context, flags.namespace)
 	if err != nil {
 		return err
 	}
+
 	d := check.DiagnoseCluster(c)
 	if flags.asJSON {
 		err = cli.WriteJSON(p.Out, clusterAnswer{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
 	} else {
 		clusterView(p.Out, d, c.Hosts(), flags.all, p.Term(p.Out))
 	}
+
 	if err == nil && hasBad(d.Findings) {
 		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
+
 	return err
 }
 
@@ -74,6 +78,7 @@ func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error
 	if flags.context != "" || flags.namespace != "" {
 		return exit.Usagef("cannot use --context or --namespace with --engine slurm: SLURM_CONF says which cluster is asked")
 	}
+
 	d, err := remote.DiagnoseSlurm(ctx, p.Host)
 	switch {
 	case err != nil:
@@ -83,9 +88,11 @@ func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error
 	default:
 		doctorView(p.Out, d, flags.all, p.Term(p.Out))
 	}
+
 	if err == nil && hasBad(d.Findings) {
 		err = &failure.ShownError{Err: errors.New(d.Summary)}
 	}
+
 	return err
 }
 
@@ -115,17 +122,21 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 	if len(hosts) > shownNodes && !all {
 		shown = hosts[:shownNodes]
 	}
+
 	name := len("NODE")
 	for _, h := range shown {
 		name = max(name, min(console.CellWidth(p.Text(h.Node)), 32))
 	}
+
 	row := func(s console.Style, cols ...string) {
 		p.Line(s.Span(console.Pad(cols[0], name, false, p.Ellipsis()) + console.ColumnGap + console.Pad(cols[1], 4, true, "") + console.ColumnGap + console.Pad(cols[2], 4, true, "") + console.ColumnGap + console.Pad(cols[3], 6, false, "") + console.ColumnGap + cols[4]))
 	}
+
 	if len(shown) > 0 {
 		p.Line()
 		row(console.Dim, "NODE", "GPUS", "FREE", "BY", "MODEL")
 	}
+
 	for _, h := range shown {
 		free, style, model := "?", console.Normal, cmp.Or(p.Text(h.Model), "-")
 		if h.Taken != nil {
@@ -136,9 +147,11 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 		}
 		row(style, p.Text(h.Node), strconv.Itoa(h.All), free, offeredBy(h), model)
 	}
+
 	if left := len(hosts) - len(shown); left > 0 {
 		p.Line(console.Dim.Span(fmt.Sprintf("and %s more: --all", prose.CountNoun(left, "row"))))
 	}
+
 	writeDiagnosis(&p, d, all)
 	_, _ = io.WriteString(w, p.Out.String())
 }

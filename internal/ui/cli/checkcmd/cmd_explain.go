@@ -52,21 +52,26 @@ exit code is 1 if the driver shows something else.`,
 				if probe {
 					return showProbe(p, cmd, args, asJSON)
 				}
+
 				x, err := explain.Explain(cmd.Context(), p.Host, args, runtime, container)
 				if err != nil {
 					return err
 				}
+
 				jobflags.WarnConfig(p)
 				x.Notes = append(unknownVariables(args), x.Notes...)
+
 				return showExplained(p, x, asJSON)
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&runtime, "runtime", "", "`NAME` of the runtime that the program uses: "+strings.Join(runtimeNames(), ", ")+" (default: the native one of each vendor here)")
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames(), flagset.NoFiles))
 	cmd.Flags().BoolVar(&container, "container", false, "the program runs in a container that NVIDIA_VISIBLE_DEVICES describes")
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the CUDA driver too, and compare")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+
 	return cmd
 }
 
@@ -112,10 +117,12 @@ func unknownVariables(given []string) []visible.Note {
 		if !set || slices.Contains(visible.Variables(), name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "GPUARD_") || slices.Contains(modifierVariables(), name) {
 			continue
 		}
+
 		text := name + " selects no devices in any runtime known here"
 		if meant := suggest.ClosestWord(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
+
 		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: prose.Clean(text)})
 	}
 	return notes

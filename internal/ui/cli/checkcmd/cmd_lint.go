@@ -54,6 +54,7 @@ read. Python files are parsed by the Python of your environment.`,
 				if err != nil {
 					return err
 				}
+
 				o.Paths, o.As, o.Env = args, kind, p.Host.Env
 				line := cli.NewProgressLine(p, asJSON)
 				o.Progress = func(files, findings int) {
@@ -61,15 +62,18 @@ read. Python files are parsed by the Python of your environment.`,
 						return prose.CountNoun(files, "file") + " read, " + prose.CountNoun(findings, "finding")
 					})
 				}
+
 				found, err := linter.RunLint(cmd.Context(), o)
 				line.Wipe()
 				if err != nil {
 					return err
 				}
+
 				return showLint(p, found, asJSON)
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "fix in the files what can be fixed safely")
 	cmd.Flags().BoolVar(&o.Preview, "preview", false, "look for what is new in this version, too, which may be wrong more often")
 	cmd.Flags().BoolVar(&o.Docs, "docs", false, "read the shell code in Markdown, too")
@@ -77,6 +81,7 @@ read. Python files are parsed by the Python of your environment.`,
 	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), flagset.NoFiles))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+
 	return cmd
 }
 
@@ -103,6 +108,7 @@ func showLint(p *cli.Program, found linter.Report, asJSON bool) error {
 func lintProblems(p *cli.Program, problems []linter.Omission) {
 	paths := map[string][]string{}
 	var order []string
+
 	for _, o := range problems {
 		if paths[o.Why] == nil {
 			order = append(order, o.Why)

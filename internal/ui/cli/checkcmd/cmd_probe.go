@@ -29,6 +29,7 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 	if err != nil {
 		return err
 	}
+
 	view.Notes = append(unknownVariables(given), view.Notes...)
 	if asJSON {
 		if err := cli.WriteJSON(p.Out, probeAnswer{"gpuard.explain/1", view, probe}); err != nil {
@@ -38,9 +39,11 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 		explainView(p.Out, view, m, p.Term(p.Out))
 		probeView(p.Out, probe, p.Term(p.Out))
 	}
+
 	if !probe.Agrees {
 		return &failure.ShownError{Err: errors.New("the driver shows something else")}
 	}
+
 	return nil
 }
 
@@ -52,6 +55,7 @@ func probeView(w io.Writer, probe explain.Probe, term console.Term) {
 	if probe.Code != 0 {
 		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, orUnknown(probe.CUDA), probe.Library)
 	}
+
 	if probe.Agrees {
 		what := "the same devices in the same order"
 		if len(probe.Devices) == 0 {
@@ -63,12 +67,15 @@ func probeView(w io.Writer, probe explain.Probe, term console.Term) {
 		for _, d := range probe.Differences {
 			p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(d))
 		}
+
 		p.Line()
 		p.WriteParagraph(console.Span{}, console.Normal, "This is a mistake in gpuard. Please report it with these lines:")
+
 		for _, line := range probeEvidence(probe) {
 			p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(line))
 		}
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -81,6 +88,7 @@ func probeEvidence(probe explain.Probe) []string {
 		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
 		out = append(out, g.MIG...)
 	}
+
 	return out
 }
 

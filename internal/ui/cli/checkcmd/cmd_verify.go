@@ -55,13 +55,16 @@ fallback); 2 used wrongly; 123 too early to say, or not measurable.`,
 			} else {
 				err = verifyTarget(p, cmd, args[0], patience, asJSON)
 			}
+
 			return err
 		},
 	}
+
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVar(&within, "for", "30s", "watch at most for this `TIME`, such as 90s or 10m")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object (on standard error with COMMAND)")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"10s", "30s", "2m"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -89,6 +92,7 @@ func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience ti
 	} else {
 		verificationView(p.Out, v, p.Term(p.Out))
 	}
+
 	return verdictError(v, err)
 }
 
@@ -101,12 +105,15 @@ func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patienc
 		}
 		verdictView(p.Err, v, terminalOf(p, p.Err))
 	})
+
 	if err != nil {
 		return &failure.CodedError{Err: err, Code: exit.VerifyCode(err)}
 	}
+
 	if how != "exit status 0" && !asJSON {
 		fmt.Fprintf(p.Err, "gpuard: %s ended with %s\n", v.Command, how)
 	}
+
 	return verdictError(v, told)
 }
 

@@ -25,6 +25,7 @@ func writeDiagnosis(p *console.Page, d check.Diagnosis, all bool) {
 	if !all {
 		findings = joinUnknown(findings)
 	}
+
 	for _, s := range []check.Severity{check.Error, check.Warning, check.Unknown, check.Info, check.OK} {
 		said := slices.DeleteFunc(groupAlike(findings), func(g []check.Finding) bool {
 			return g[0].Severity != s || !all && (s == check.OK || isNotChecked(g[0]))
@@ -32,6 +33,7 @@ func writeDiagnosis(p *console.Page, d check.Diagnosis, all bool) {
 		if len(said) > 0 {
 			p.Line()
 		}
+
 		for _, g := range said {
 			writeFindings(p, g)
 		}
@@ -48,16 +50,19 @@ func writeVerdict(p *console.Page, v check.Verdict) {
 	if v.Runs != nil {
 		color = map[bool]console.Style{true: console.Green, false: console.Red}[*v.Runs]
 	}
+
 	text := strings.TrimRight(p.Text(v.Summary), ".")
 	whole := text
 	if v.Next != "" {
 		whole += ". Next: " + p.Text(v.Next)
 	}
+
 	if !p.Term.TTY || console.CellWidth(whole) <= p.Term.Width {
 		p.WriteStyled(color, whole)
 		p.Out.WriteByte('\n')
 		return
 	}
+
 	p.WriteParagraph(console.Span{}, color, text)
 	if v.Next != "" {
 		writeAdvice(p, console.Bold.Span("Next: "), console.Normal, p.Text(v.Next))
@@ -70,6 +75,7 @@ func writeAdvice(p *console.Page, lead console.Span, body console.Style, text st
 	if p.Term.Width <= 0 {
 		width = console.CellWidth(text)
 	}
+
 	var lines []string
 	line := ""
 	for _, part := range adviceParts(text) {
@@ -83,6 +89,7 @@ func writeAdvice(p *console.Page, lead console.Span, body console.Style, text st
 			lines, line = append(lines, broken[:len(broken)-1]...), broken[len(broken)-1]
 		}
 	}
+
 	for i, text := range append(lines, line) {
 		if i > 0 {
 			lead = console.Normal.Span(strings.Repeat(" ", console.CellWidth(lead.Text)))
@@ -128,9 +135,11 @@ func writeFindings(p *console.Page, alike []check.Finding) {
 		}
 		p.WriteParagraph(colors[f.Severity].Span(string(f.Severity)+": "), console.Normal, text)
 	}
+
 	if first.Why != "" && first.Severity != check.OK {
 		p.WriteParagraph(console.Normal.Span("  "), console.Dim, p.Text(asSentence(first.Why)))
 	}
+
 	if first.Do != "" {
 		writeAdvice(p, console.Bold.Span("  do: "), console.Normal, p.Text(first.Do))
 	}
@@ -169,6 +178,7 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 		at          int // in out
 		what, codes []string
 	}
+
 	// By reason.
 	groups := map[string]*group{}
 	for _, f := range findings {
@@ -177,16 +187,19 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 			out = append(out, f)
 			continue
 		}
+
 		g := groups[why]
 		if g == nil {
 			g = &group{at: len(out)}
 			groups[why], out = g, append(out, f)
 		}
+
 		g.what, g.codes = append(g.what, what), append(g.codes, f.Code)
 		if out[g.at].Do == "" {
 			out[g.at].Do = f.Do
 		}
 	}
+
 	for why, g := range groups {
 		what, codes := slices.Compact(g.what), slices.Compact(g.codes)
 		if n := len(what); n > most {
@@ -197,6 +210,7 @@ func joinUnknown(findings []check.Finding) (out []check.Finding) {
 		}
 		out[g.at].Seen, out[g.at].Code = blind+strings.Join(what, ", ")+": "+why, strings.Join(codes, ", ")
 	}
+
 	return out
 }
 
@@ -215,7 +229,9 @@ func tallyText(findings []check.Finding, all bool) string {
 			hidden++
 		}
 	}
+
 	var parts []string
+
 	for _, s := range []struct {
 		check.Severity
 		one, many string
@@ -228,12 +244,15 @@ func tallyText(findings []check.Finding, all bool) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s.many))
 		}
 	}
+
 	text := strings.Join(parts, ", ")
 	if hidden > 0 && !all {
 		text += "; --all shows the rest"
 	}
+
 	if hidden < len(findings) {
 		text += "; what a code means: gpuard doctor --why CODE"
 	}
+
 	return text
 }

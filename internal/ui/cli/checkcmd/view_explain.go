@@ -21,9 +21,11 @@ func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) 
 	} else {
 		writeEntries(&p, v, &m)
 	}
+
 	if len(v.Notes) > 0 {
 		p.Line()
 	}
+
 	for _, n := range v.Notes {
 		word := console.Yellow.Span("note: ")
 		if n.Widens() {
@@ -31,6 +33,7 @@ func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) 
 		}
 		p.WriteParagraph(word, console.Normal, p.Text(n.Text))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -43,9 +46,11 @@ func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) 
 	if e.Container != "" {
 		p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text("container "+e.Container[:min(12, len(e.Container))]))
 	}
+
 	if e.Job != "" {
 		p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text("job "+e.Job))
 	}
+
 	if e.Lease != "" {
 		fit := "what it sees is what the lease holds"
 		if e.MatchesLease != nil && !*e.MatchesLease {
@@ -53,13 +58,16 @@ func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) 
 		}
 		p.WriteParagraph(console.Normal.Span("  "), console.Normal, "lease "+e.Lease+": "+fit)
 	}
+
 	decides := "no variable restricts it"
 	if len(e.Variables) > 0 {
 		decides = "decided by " + strings.Join(e.Variables, " ")
 	}
+
 	if len(e.Beaten) > 0 {
 		decides += ", which wins over " + strings.Join(e.Beaten, " ")
 	}
+
 	p.WriteParagraph(console.Normal.Span("  "), console.Normal, p.Text(decides))
 	p.Line()
 	_, _ = io.WriteString(w, p.Out.String())
@@ -70,6 +78,7 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 	for _, e := range v.Visible {
 		table = append(table, entryCells(p, e, m))
 	}
+
 	if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
 		for _, row := range table[1:] {
 			p.Line(console.Cyan.Span(row[0]), console.Normal.Span("  GPU "+row[1]+"  "+row[2]))
@@ -79,10 +88,12 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 				// Users copy it.
 				lead = ""
 			}
+
 			p.WriteParagraph(console.Normal.Span(lead), console.Normal, row[4])
 		}
 		return
 	}
+
 	widths, over := p.ColumnWidths(table)
 	if over > 0 {
 		// Users copy the UUID, so the PCI address and then the model are shortened.
@@ -94,6 +105,7 @@ func writeEntries(p *console.Page, v visible.View, m *gpu.Machine) {
 			widths[2] = max(widths[2]-over, len("MODEL"))
 		}
 	}
+
 	for n, row := range table {
 		program, rest := console.Cyan, console.Normal
 		if n == 0 {
@@ -113,5 +125,6 @@ func entryCells(p *console.Page, e visible.Entry, m *gpu.Machine) []string {
 	if e.Profile != "" {
 		model = fmt.Sprintf("MIG %s of %s", e.Profile, model)
 	}
+
 	return []string{fmt.Sprintf("%s:%d", e.Runtime, e.Logical), fmt.Sprint(e.Index), p.Text(model), p.Text(pci), p.Text(string(e.UUID))}
 }

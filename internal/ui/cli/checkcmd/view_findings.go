@@ -18,13 +18,16 @@ func FindingPages() (pages []check.Page) {
 	for _, c := range check.Checks() {
 		pages = append(pages, c.Page)
 	}
+
 	for _, c := range cluster.Checks() {
 		pages = append(pages, c.Page)
 	}
+
 	pages = append(pages, check.KubernetesPages()...)
 	for _, d := range lint.Descriptions() {
 		pages = append(pages, d.Page)
 	}
+
 	return pages
 }
 
@@ -32,12 +35,15 @@ func FindingPages() (pages []check.Page) {
 func nearestCodes(code string, pages []check.Page) string {
 	const most = 4
 	var known []string
+
 	for _, page := range pages {
 		known = append(known, page.Code)
 	}
+
 	if meant := suggest.ClosestWord(code, known); meant != "" {
 		return "did you mean " + meant + "?"
 	}
+
 	shared := func(k string) (n int) {
 		for word := range strings.SplitSeq(strings.ToLower(code), "-") {
 			if len(word) > 2 && strings.Contains("-"+k, "-"+word) {
@@ -46,11 +52,13 @@ func nearestCodes(code string, pages []check.Page) string {
 		}
 		return n
 	}
+
 	known = slices.DeleteFunc(known, func(k string) bool { return shared(k) == 0 })
 	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(shared(b), shared(a)) })
 	if len(known) == 0 {
 		return "gpuard doctor and gpuard lint show the code of a finding in parentheses after it"
 	}
+
 	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
 }
 
@@ -65,6 +73,7 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		}
 		joined = nil
 	}
+
 	fenced := false
 	for line := range strings.SplitSeq("\n"+strings.TrimSpace(about.Text), "\n") {
 		fence := strings.HasPrefix(line, "```")
@@ -72,6 +81,7 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		if fence || code || line == "" || strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "|") {
 			flush()
 		}
+
 		switch {
 		case fence:
 			fenced = !fenced
@@ -84,10 +94,12 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 			joined = append(joined, line)
 		}
 	}
+
 	flush()
 	if len(about.From) > 0 {
 		p.Line()
 	}
+
 	for _, from := range about.From {
 		if strings.HasPrefix(from, "https://") {
 			// Never broken: users copy it.
@@ -97,5 +109,6 @@ func findingPageView(w io.Writer, about check.Page, term console.Term) {
 		}
 		p.WriteParagraph(console.Dim.Span("from: "), console.Dim, p.Text(from))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }

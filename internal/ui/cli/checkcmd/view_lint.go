@@ -26,6 +26,7 @@ func lintFinding(p *console.Page, f linter.LocatedFinding) {
 	if f.Cell > 0 {
 		place = fmt.Sprintf("%s:cell %d:%d:%d: ", f.Path, f.Cell, f.Line, f.Column)
 	}
+
 	// Editors parse "path:line:column:", so the first line is never broken.
 	p.WriteStyled(console.Bold, p.Text(place))
 	if f.Fixed {
@@ -33,10 +34,12 @@ func lintFinding(p *console.Page, f linter.LocatedFinding) {
 	} else {
 		p.WriteStyled(severityStyle(f.Severity), string(f.Severity))
 	}
+
 	p.Out.WriteString(": " + p.Text(f.Seen) + " (" + f.Code + ")\n")
 	if f.Why != "" {
 		p.WriteParagraph(console.Normal.Span("    "), console.Dim, p.Text(f.Why))
 	}
+
 	switch {
 	case f.Instead != "":
 		lintLines(p, console.Red, "  - ", f.Now)
@@ -81,7 +84,9 @@ func lintSummary(p *console.Page, r linter.Report) {
 		}
 		count[f.Severity]++
 	}
+
 	var parts []string
+
 	for _, c := range []struct {
 		n    int
 		what string
@@ -90,36 +95,46 @@ func lintSummary(p *console.Page, r linter.Report) {
 			parts = append(parts, countText(c.n, c.what))
 		}
 	}
+
 	text := "no findings in " + prose.CountNoun(r.Files, "file")
 	if r.Files == 0 && len(r.Problems) > 0 {
 		text = "nothing was checked"
 	}
+
 	if len(r.Findings) > 0 {
 		text = prose.CountNoun(r.Files, "file")
 	}
+
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	}
+
 	switch {
 	case fixable > 0 && fixable == len(r.Findings):
 		text += "; --fix mends that"
 	case fixable > 0:
 		text += fmt.Sprintf("; --fix mends %d", fixable)
 	}
+
 	if count[check.Error]+count[check.Warning]+count[check.Info] > 0 {
 		text += "; what a code means: gpuard doctor --why CODE"
 	}
+
 	if len(r.Findings) > 0 {
 		p.Out.WriteByte('\n')
 	}
+
 	writeAdvice(p, console.Span{}, console.Normal, text)
 	var unread []string
+
 	for _, part := range r.Partial {
 		unread = append(unread, part.Path+": "+prose.CountNoun(part.Lines, "line")+" could not be read")
 	}
+
 	for _, o := range r.Skipped {
 		unread = append(unread, o.Path+": "+o.Why)
 	}
+
 	for i, text := range unread {
 		if i == 3 && len(unread) > 4 {
 			p.WriteParagraph(console.Normal.Span("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(unread)-i))

@@ -15,12 +15,15 @@ import (
 func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
 	p := console.Page{Term: term}
 	p.WriteParagraph(console.Normal.Span("gpuard: "), console.Normal, p.Text(v.Line()))
+
 	for _, n := range v.Notes {
 		p.WriteParagraph(console.Normal.Span("gpuard: note: "), console.Normal, p.Text(n))
 	}
+
 	if v.Remedy != "" {
 		p.WriteParagraph(console.Normal.Span("gpuard: to do: "), console.Normal, p.Text(v.Remedy))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
@@ -34,14 +37,18 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 			return "no GPU"
 		}
 		var out []string
+
 		for _, id := range ids {
 			out = append(out, f.Device(id))
 		}
+
 		return strings.Join(out, ", ")
 	}
+
 	said := func(witness, text string) {
 		p.WriteParagraph(console.Dim.Span(console.Pad(witness, 13, false, "")), console.Normal, p.Text(text))
 	}
+
 	switch {
 	case len(f.Machine.Devices) == 0:
 		said("environment", "not known: the GPUs could not be read")
@@ -52,9 +59,11 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	default:
 		said("environment", "no variable is set: "+names(f.Promised))
 	}
+
 	if v.Lease != "" {
 		said("lease", v.Lease+" has "+names(f.Leased))
 	}
+
 	for _, s := range v.Sightings {
 		memory := "memory unknown"
 		if s.Memory != nil {
@@ -62,6 +71,7 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 		}
 		said("driver", fmt.Sprintf("%s (process %d) on %s, %s, seen for %.1f s", s.Command, s.PID, f.Device(s.UUID), memory, s.Last-s.First))
 	}
+
 	switch {
 	case len(v.Sightings) > 0:
 	case f.Unlisted != "":
@@ -69,18 +79,23 @@ func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	default:
 		said("driver", fmt.Sprintf("no process of the job on any GPU, watched for %.1f s", v.Watched))
 	}
+
 	var sentences []string
+
 	for i := range v.Frameworks {
 		sentences = append(sentences, v.Frameworks[i].Sentence())
 		said("framework", sentences[i])
 	}
+
 	for _, n := range v.Notes {
 		if !slices.Contains(sentences, n) {
 			p.WriteParagraph(console.Yellow.Span("note: "), console.Normal, p.Text(n))
 		}
 	}
+
 	if v.Remedy != "" {
 		p.WriteParagraph(console.Bold.Span("to do: "), console.Normal, p.Text(v.Remedy))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 }

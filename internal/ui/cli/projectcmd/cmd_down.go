@@ -31,8 +31,10 @@ removed.`,
 			return failure.WithExitCode(func() error { return EndServices(cmd.Context(), p, o, args, now) })
 		},
 	}
+
 	cmd.Flags().BoolVar(&now, "now", false, "kill them immediately")
 	o.Add(cmd, "answer as one JSON object")
+
 	return cmd
 }
 
@@ -49,16 +51,19 @@ func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []s
 	if err != nil {
 		return err
 	}
+
 	mine, err := SelectInstances(view, names)
 	if err != nil {
 		return err
 	}
+
 	answer := downAnswer{"gpuard.down/1", []string{}}
 	for i := range view.Rows {
 		if row := &view.Rows[i]; mine.Has(row) && isAlive(row) {
 			answer.Ended = append(answer.Ended, row.Name)
 		}
 	}
+
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
 	t := &eventFinder{only: mine.Has}
 	t.findEvents(view)
@@ -66,8 +71,10 @@ func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []s
 	if err := folder.Down(ctx, names, now); err != nil {
 		return err
 	}
+
 	err = awaitGone(ctx, p, signals, a, mine, func(view *services.View) { a.writeEvents(t.findEvents(view)) })
 	var by *interruptError
+
 	switch {
 	case errors.As(err, &by):
 		by.how = "they are still ending: gpuard ps shows which; to kill them: gpuard down --now"
@@ -79,5 +86,6 @@ func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []s
 	case len(answer.Ended) == 0:
 		err = p.Answer("nothing ran")
 	}
+
 	return err
 }

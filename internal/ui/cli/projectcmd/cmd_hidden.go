@@ -45,15 +45,19 @@ func NewKeepCommand(p *cli.Program) *cobra.Command {
 					task.Care = *care
 					task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
 				}
+
 				if err != nil {
 					// Keep refuses the instance with this error.
 					task.Mistake = err
 				}
 			}
+
 			return failure.WithExitCode(func() error { return services.KeepInstance(cmd.Context(), p.Host, task) })
 		},
 	}
+
 	cmd.Flags().StringVar(&hash, "instance-hash", "", "which start of the instance is meant")
 	o.Add(p, cmd)
+
 	return cmd
 }

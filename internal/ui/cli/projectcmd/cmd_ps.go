@@ -37,6 +37,7 @@ gpuard status shows the GPUs of other projects and users.`,
 				if err == nil {
 					mine, err = SelectInstances(view, args)
 				}
+
 				switch {
 				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
 					return failure.Usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
@@ -45,12 +46,15 @@ gpuard status shows the GPUs of other projects and users.`,
 				case o.JSON:
 					return psJSON(p, cmd, view, mine.Has)
 				}
+
 				instancesView(p.Out, view, mine.Has, time.Now(), p.Term(p.Out))
+
 				return nil
 			})
 		},
 	}
 	o.Add(cmd, "answer as one JSON object")
+
 	return cmd
 }
 
@@ -120,12 +124,15 @@ func MakePsAnswer(schema string, view *services.View, which func(*services.Row) 
 		if !which(row) {
 			continue
 		}
+
 		out := PsInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.IsUsable(), Healthy: row.Seen.Healthy, Why: row.Why,
 			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
 			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log, Port: row.Port()}
+
 		if !row.Since.IsZero() {
 			out.Since = &row.Since
 		}
+
 		answer.Instances = append(answer.Instances, out)
 	}
 	return answer
@@ -159,6 +166,7 @@ func whereOf(row *services.Row) string {
 		label, _, _ := strings.Cut(d.String(), " (")
 		labels = append(labels, label)
 	}
+
 	text := strings.Join(labels, ", ")
 	switch {
 	case text == "" && row.State == service.Running:
@@ -168,6 +176,7 @@ func whereOf(row *services.Row) string {
 	case row.Share > 0:
 		return row.Share.String() + " of " + text
 	}
+
 	return text
 }
 
@@ -182,15 +191,18 @@ func remarkText(row *services.Row) string {
 			parts = append(parts, text)
 		}
 	}
+
 	if row.Restarts > 0 {
 		parts = append(parts, prose.CountNoun(row.Restarts, "restart"))
 	}
+
 	switch {
 	case !row.Wanted:
 		parts = append(parts, "no longer wanted")
 	case !row.Fresh && isAlive(row):
 		parts = append(parts, "the file has changed since it was started")
 	}
+
 	return strings.Join(parts, "; ")
 }
 

@@ -30,6 +30,7 @@ with their old settings: to apply changes of the file use gpuard up -d.`,
 		},
 	}
 	o.Add(cmd, "answer as one JSON object, that of gpuard ps")
+
 	return cmd
 }
 
@@ -39,6 +40,7 @@ func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []st
 	if err != nil {
 		return err
 	}
+
 	mine, err := SelectInstances(view, names)
 	switch {
 	case err != nil:
@@ -46,6 +48,7 @@ func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []st
 	case len(view.Rows) == 0:
 		return errors.New("cannot restart: " + NothingUpText(view))
 	}
+
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
 	t := &eventFinder{only: mine.Has}
 	t.findEvents(view)
@@ -53,11 +56,13 @@ func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []st
 	if err := folder.Restart(ctx, names); err != nil {
 		return err
 	}
+
 	for i := range view.Rows {
 		if mine.Has(&view.Rows[i]) {
 			t.markOld([]string{view.Rows[i].Name})
 		}
 	}
+
 	return awaitBegun(p, cmd, signals, a, t, func(*services.View) {})
 }
 
@@ -71,9 +76,12 @@ func awaitBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a 
 		}
 		last = view
 		a.writeEvents(t.findEvents(view))
+
 		return haveAllBegun(view, t.only)
 	}, PendingText(t.only))
+
 	var by *interruptError
+
 	switch {
 	case errors.As(err, &by):
 		by.how = "they continue in the background: gpuard ps shows them, gpuard down ends them"
@@ -81,7 +89,9 @@ func awaitBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a 
 	case err != nil:
 		return err
 	}
+
 	a.writeEvents(waitingEvents(last, t.only))
+
 	return reportResult(p, cmd, last, t.only, a.Quiet)
 }
 
@@ -98,5 +108,6 @@ func reportResult(p *cli.Program, cmd *cobra.Command, view *services.View, which
 	if err != nil {
 		return &failure.ShownError{Err: err}
 	}
+
 	return nil
 }

@@ -52,8 +52,10 @@ func NewUpCommand(p *cli.Program) *cobra.Command {
 			return failure.WithExitCode(func() error { return upWith(p, cmd, o, args) })
 		},
 	}
+
 	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "return as soon as they have started, and leave them in the background")
 	o.Add(cmd, "answer as one JSON object, that of gpuard ps (with -d)")
+
 	return cmd
 }
 
@@ -66,28 +68,34 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 	if o.JSON && !o.detach {
 		return failure.Usagef("cannot use --json without -d: the output of the services is not JSON")
 	}
+
 	project, err := projectfile.LoadProject(p, o.File)
 	if err != nil {
 		return err
 	}
+
 	project, err = localServices(p, project, names)
 	if err != nil {
 		return err
 	}
+
 	p.Host.Project = project.Policy
 	if _, err := p.Host.Config(); err != nil {
 		// Else every instance would report it.
 		return err
 	}
+
 	wanted, err := projectfile.NeededServices(project, names)
 	if err != nil {
 		return err
 	}
+
 	ctx := cmd.Context()
 	folder, err := projectfile.ProjectsOf(p).Open(project)
 	if err != nil {
 		return err
 	}
+
 	all := len(names) == 0
 	mine := func(row *services.Row) bool { return all || wanted[serviceOf(row)] }
 	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
@@ -96,10 +104,12 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 	if err != nil {
 		return err
 	}
+
 	t.findEvents(before)
 	if o.detach {
 		return runDetached(p, cmd, project, names, a, t)
 	}
+
 	return runFollowed(ctx, p, project, names, a, t, before)
 }
 
@@ -111,8 +121,10 @@ func runDetached(p *cli.Program, cmd *cobra.Command, project *service.Project, n
 		// Of a template.
 		return projectfile.AsMistake(err)
 	}
+
 	t.markOld(change.Start)
 	first := func(view *services.View) { a.writeEvents(unchangedEvents(view, change)) }
+
 	return awaitBegun(p, cmd, signals, a, t, first)
 }
 
@@ -133,6 +145,7 @@ func unchangedEvents(view *services.View, change *services.Change) (told []event
 		if !slices.Contains(change.Stay, row.Name) {
 			continue
 		}
+
 		text := stateText(row)
 		switch {
 		case row.State == service.Running && row.IsUsable():
@@ -140,6 +153,7 @@ func unchangedEvents(view *services.View, change *services.Change) (told []event
 		case row.State == service.Done:
 			text = "is done"
 		}
+
 		told = append(told, event{name: row.Name, text: text})
 	}
 	return told
@@ -155,6 +169,7 @@ func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, 
 		// Of a template.
 		return projectfile.AsMistake(err)
 	}
+
 	t.markOld(change.Start)
 	a.Quiet = true
 	last := before
@@ -165,18 +180,24 @@ func runFollowed(ctx context.Context, p *cli.Program, project *service.Project, 
 			screen.showEvents(unchangedEvents(view, change))
 			first = false
 		}
+
 		last = view
 		screen.showEvents(t.findEvents(view))
+
 		return HaveAllEnded(view, t.only)
 	}, PendingText(t.only))
+
 	var by *interruptError
+
 	switch {
 	case errors.As(err, &by):
 		return endOnInterrupt(ctx, p, by, signals, a, t, screen, startedServices(names, last, change))
 	case err != nil:
 		return err
 	}
+
 	screen.Flush(signals)
+
 	return checkAllDone(last, t.only)
 }
 
@@ -193,6 +214,7 @@ func startedServices(names []string, view *services.View, change *services.Chang
 			list = append(list, serviceOf(row))
 		}
 	}
+
 	return list
 }
 
@@ -203,19 +225,25 @@ func endOnInterrupt(ctx context.Context, p *cli.Program, by *interruptError, sig
 	if list != nil {
 		words = "ending " + strings.Join(list, ", ")
 	}
+
 	if by.sig == syscall.SIGPIPE {
 		words = "the reader of the output is gone: " + words
 	}
+
 	screen.showLine(words + "; Ctrl-C again kills immediately")
+
 	for now := false; ; now = true {
 		if err := a.Folder.Down(ctx, list, now); err != nil {
 			return err
 		}
+
 		err := awaitGone(ctx, p, signals, a, mine, func(view *services.View) {
 			screen.Follow(view, t.only)
 			screen.showEvents(t.findEvents(view))
 		})
+
 		var again *interruptError
+
 		switch {
 		case err == nil:
 			screen.Flush(signals)
@@ -226,6 +254,7 @@ func endOnInterrupt(ctx context.Context, p *cli.Program, by *interruptError, sig
 			again.how = "some instances are still ending: gpuard ps"
 			return dieBySignal(p, again)
 		}
+
 		screen.showLine("killing what has not ended")
 	}
 }

@@ -44,10 +44,12 @@ func (t *eventFinder) findEvents(view *services.View) (told []event) {
 		if !t.only(&row) {
 			continue
 		}
+
 		now[row.Name] = row
 		if !slices.Contains(t.order, row.Name) {
 			t.order = append(t.order, row.Name)
 		}
+
 		if t.before == nil {
 			continue
 		}
@@ -55,17 +57,21 @@ func (t *eventFinder) findEvents(view *services.View) (told []event) {
 			// Reported by ends.
 			continue
 		}
+
 		before, known := t.before[row.Name]
 		if !known && row.Wanted && !row.Fresh {
 			// The state of an earlier start.
 			continue
 		}
+
 		if text := eventText(&before, &row); text != "" {
 			told = append(told, event{row.Name, text, isAlive(&before) && !isAlive(&row) || row.State == service.Restarting})
 		}
 	}
+
 	told = append(t.endEvents(now), told...)
 	t.before = now
+
 	return told
 }
 
@@ -86,10 +92,12 @@ func (t *eventFinder) endEvents(now map[string]services.Row) (told []event) {
 			if there && row.State != "" {
 				text = stateText(&row)
 			}
+
 			told = append(told, event{name, text, true})
 			if t.ended == nil {
 				t.ended = map[string]bool{}
 			}
+
 			t.ended[name] = true
 		}
 	}
@@ -149,11 +157,14 @@ func startedText(row *services.Row) string {
 		}
 		text = "started on " + strings.Join(names, ", ")
 	}
+
 	if row.Share > 0 {
 		text += ", a share of " + row.Share.String()
 	}
+
 	if row.Restarts > 0 {
 		text += ", " + prose.CountNoun(row.Restarts, "restart")
 	}
+
 	return text
 }

@@ -39,6 +39,7 @@ func FindProject(ctx context.Context, p *cli.Program, file string) (*services.Fo
 		return nil, nil, err
 	}
 	view, err := folder.ReadView(ctx)
+
 	return folder, view, err
 }
 
@@ -74,6 +75,7 @@ func SelectInstances(view *services.View, names []string) (Selection, error) {
 		}
 		return nil, projectfile.UnknownService(name, view.File, append(known, single...), "; those that are up: gpuard ps")
 	}
+
 	return names, nil
 }
 
@@ -114,8 +116,10 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 				}
 			}
 		}
+
 		slices.Sort(names)
 		names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return slices.Contains(args, n) })
+
 		return names, flagset.NoFiles
 	}
 }
@@ -149,8 +153,10 @@ func dieBySignal(p *cli.Program, i *interruptError) error {
 		// The Go runtime dies of SIGPIPE only after a write.
 		signal.Reset(number)
 		_ = syscall.Kill(syscall.Getpid(), number)
+
 		// The signal arrives before that.
 		time.Sleep(time.Second)
 	}
+
 	return &failure.CodedError{Err: &failure.ShownError{Err: i}, Code: 1}
 }

@@ -42,6 +42,7 @@ func newScreen(p *cli.Program, folder *services.Folder, before *services.View, s
 	logs.SkipExisting(folder, before)
 	out := p.NewPrinter()
 	out.Brief = true
+
 	return StartScreen(p, logs, out, signals)
 }
 
@@ -50,6 +51,7 @@ func StartScreen(p *cli.Program, logs *services.Logs, out cli.Printer, signals c
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), Printer: out, known: slices.Clone(out.Names)}
 	go s.runScreen(ctx)
+
 	return s
 }
 
@@ -104,15 +106,18 @@ func (s *Screen) applyChange(how func()) {
 func (s *Screen) runScreen(ctx context.Context) {
 	defer close(s.ended)
 	defer s.logs.Close()
+
 	for {
 		s.mu.Lock()
 		told, rows, closing := s.told, s.rows, s.closing
 		s.told, s.rows = nil, nil
 		s.mu.Unlock()
+
 		for i := range rows {
 			s.logs.Add(rows[i], services.AllLines)
 			s.Name(rows[i].Name)
 		}
+
 		s.printEvents(told, false)
 		s.showNewLines(ctx)
 		s.printEvents(told, true)
@@ -122,6 +127,7 @@ func (s *Screen) runScreen(ctx context.Context) {
 			}
 			return
 		}
+
 		if s.logs.Wait(ctx) != nil {
 			return
 		}

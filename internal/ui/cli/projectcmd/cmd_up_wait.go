@@ -46,11 +46,13 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 	defer tick.Stop()
 	defer a.wipe()
 	a.began = time.Now()
+
 	for {
 		view, err := a.Folder.ReadView(ctx)
 		if err != nil {
 			return err
 		}
+
 		looked := time.Now()
 		if each(view) {
 			return nil
@@ -58,6 +60,7 @@ func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(
 		if err := a.Folder.EnsureSupervisor(ctx); err != nil {
 			return err
 		}
+
 		for idle := true; idle; {
 			select {
 			case <-ctx.Done():
@@ -109,9 +112,11 @@ func (a *Poller) draw(text string) {
 	if a.Quiet || text == "" || !a.P.Term(a.P.Err).TTY || !cli.OnScreen(a.P) {
 		return
 	}
+
 	a.drawn = true
 	const lead = "gpuard: "
 	page := console.Page{Term: a.P.Term(a.P.Err)}
+
 	// In the last column some terminals begin a new line.
 	width := max(page.Term.Width-len(lead)-1, 1)
 	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Ellipsis()))
@@ -131,6 +136,7 @@ func (a *Poller) writeEvents(told []event) {
 		return
 	}
 	a.wipe()
+
 	for _, h := range told {
 		fmt.Fprintf(a.P.Out, "%s %s\n", h.name, h.text)
 	}
@@ -147,6 +153,7 @@ func slowestRow(view *services.View, which func(*services.Row) bool) *services.R
 	// Services with an instance that will not be ready soon.
 	stuck := map[string]bool{}
 	var open []*services.Row
+
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
@@ -158,6 +165,7 @@ func slowestRow(view *services.View, which func(*services.Row) bool) *services.R
 			open = append(open, row)
 		}
 	}
+
 	for again := true; again; {
 		again = false
 		for i, row := range open {
@@ -166,11 +174,13 @@ func slowestRow(view *services.View, which func(*services.Row) bool) *services.R
 			}
 		}
 	}
+
 	for _, row := range open {
 		if row != nil && which(row) {
 			return row
 		}
 	}
+
 	return nil
 }
 
@@ -240,6 +250,7 @@ func checkOutcome(view *services.View, which func(*services.Row) bool) error {
 			}
 		}
 	}
+
 	var bad, waiting []string
 	good := 0
 	for i := range view.Rows {
@@ -254,6 +265,7 @@ func checkOutcome(view *services.View, which func(*services.Row) bool) error {
 			good++
 		}
 	}
+
 	switch {
 	case len(bad) > 0:
 		text := "cannot bring up " + someOf(bad)
@@ -264,6 +276,7 @@ func checkOutcome(view *services.View, which func(*services.Row) bool) error {
 	case len(waiting) > 0 && good == 0:
 		return fmt.Errorf("cannot bring up %s yet: waiting; what waits starts by itself when it can, gpuard ps says for what it waits; to end that: gpuard down %s", someOf(waiting), strings.Join(waiting[:min(len(waiting), 8)], " "))
 	}
+
 	return nil
 }
 
@@ -274,6 +287,7 @@ func someOf(names []string) string {
 	if more := len(names) - few; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
+
 	return text
 }
 

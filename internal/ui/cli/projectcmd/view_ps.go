@@ -18,23 +18,28 @@ func instancesView(w io.Writer, view *services.View, which func(*services.Row) b
 		if !which(row) {
 			continue
 		}
+
 		word, style := stateWord(row)
 		since := ""
 		if !row.Since.IsZero() {
 			since = console.AgeText(now.Sub(row.Since))
 		}
+
 		rows = append(rows, console.TableRow{Name: row.Name, State: style.Span(word), Where: whereOf(row), PID: row.Main.PID, Since: since, Remark: remarkText(row)})
 		running = running || isAlive(row)
 	}
+
 	if len(rows) == 0 {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Text(NothingUpText(view)))
 		_, _ = io.WriteString(w, v.Out.String())
 		return
 	}
+
 	v.WriteTable(console.RowHeads{Name: "INSTANCE", State: "STATE", PID: "PID", Since: "SINCE"}, rows)
 	if running && !view.Supervised {
 		v.Line()
 		v.WriteParagraph(console.Yellow.Span("! "), console.Normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")
 	}
+
 	_, _ = io.WriteString(w, v.Out.String())
 }

@@ -26,6 +26,7 @@ func makeEngineRun(p *cli.Program, engine string) *cobra.Command {
 	if engine == "podman" {
 		cmd.Short = "Start a container of Podman on a leased GPU"
 	}
+
 	cmd.Long = strings.ReplaceAll(`Chooses devices that really are free, leases them, and starts the container with
 these devices and no others. Everything after the flags is the command line of
 ENGINE and reaches it unchanged, except what asks for other GPUs: --gpus,
@@ -39,10 +40,13 @@ those of the container. In the container the numbers of the GPUs begin at 0.
 What starts no container, as pull or logs, runs without a lease.
 With --timeout, --retry or --log gpuard looks after a container in the
 foreground. gpuard run -- ENGINE run ... is the same.`, "ENGINE", engine)
+
 	cmd.Example = strings.ReplaceAll(`  gpuard ENGINE --gpus 1 --mem 20G -- run --rm -it image python train.py
   gpuard ENGINE --device 1,2 -- run -d --name serve image
   gpuard ENGINE -- exec -it serve bash
   gpuard ENGINE --dry-run -- run image    the command line of ENGINE`, "ENGINE", engine)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, append([]string{engine}, args...)) }
+
 	return cmd
 }

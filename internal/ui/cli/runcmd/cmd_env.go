@@ -62,12 +62,14 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 			return failure.WithExitCode(func() error { return printEnv(p, cmd, o) })
 		},
 	}
+
 	o.spec.Add(p, cmd)
 	jobflags.AddAsk(cmd, &o.ask)
 	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
 	f := cmd.Flags()
 	f.StringVar(&o.login, "login", "", "`WHICH` GPUs a shell without a lease sees: all, allowed or none; config.yaml may allow fewer")
+
 	// config.yaml may be stricter.
 	f.Lookup("login").NoOptDefVal = string(policy.LoginAll)
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions(loginWords(), flagset.NoFiles))
@@ -75,6 +77,7 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 	f.StringVar(&o.restore, "restore", "", "print the commands that put back what --save `ID` saved")
 	jobflags.AddPrivateState(p, cmd)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"sh", "fish", "dotenv", "json"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -82,32 +85,39 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return err
 	}
+
 	spec, err := jobflags.ReadRequest(p, cmd, &o.spec, nil)
 	if err != nil {
 		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
+
 	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
+
 	keep, err := saveVariables(p, cmd, o.save)
 	if err != nil {
 		return err
 	}
+
 	spec, err = jobflags.AskDevice(p, cmd, o.ask, spec)
 
 	if err != nil {
 		return err
 	}
+
 	vars, err := shellenv.ChoiceVariables(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
+
 	vars, err = keep(vars, nil)
 
 	if err != nil {
 		return err
 	}
+
 	return write(p.Out, vars, p.Remarks)
 }
 
@@ -127,18 +137,22 @@ func restoreEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 			other = f.Name
 		}
 	})
+
 	if other != "" {
 		return failure.Usagef("cannot use --restore with --%s: nothing is chosen then; leave one of them out", other)
 	}
+
 	o.save = o.restore
 	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
+
 	vars, err := shellenv.RestoreChoice(cmd.Context(), p.Host, o.restore)
 	if err != nil {
 		return err
 	}
+
 	return write(p.Out, vars, p.Remarks)
 }
 
@@ -164,17 +178,21 @@ func printLogin(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 			wrong = failure.Usagef("cannot use --login with --%s: a login chooses nothing and leases nothing", f.Name)
 		}
 	})
+
 	if wrong != nil {
 		return wrong
 	}
 	if !slices.Contains(loginWords(), o.login) {
 		return failure.Usagef("cannot read --login=%s: write one of %s", o.login, strings.Join(loginWords(), ", "))
 	}
+
 	write, err := o.chooseWriter(cmd)
 	if err != nil {
 		return err
 	}
+
 	vars, err := shellenv.LoginVariables(cmd.Context(), p.Host, policy.Login(o.login))
+
 	return errors.Join(write(p.Out, vars, p.Remarks), err)
 }
 
@@ -212,6 +230,7 @@ func lineWriter(set, unset string, word func(string) string) envWriter {
 			}
 		}
 		_, err := io.WriteString(w, b.String())
+
 		return err
 	}
 }

@@ -33,6 +33,7 @@ shell with a lease, release alone gives that one back.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
 			defer cancel()
+
 			return leases.OwnLeases(ctx, p.Host), flagset.NoFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,10 +42,12 @@ shell with a lease, release alone gives that one back.`,
 					lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
 					args = []string{lease}
 				}
+
 				l, err := leases.Release(cmd.Context(), p.Host, args[0])
 				if err == nil && asJSON {
 					return cli.WriteJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
 				}
+
 				switch {
 				case err != nil:
 				case l.IsReservation():
@@ -58,11 +61,13 @@ shell with a lease, release alone gives that one back.`,
 				default:
 					_ = p.Answer("released %s", l.ID)
 				}
+
 				return err
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+
 	return cmd
 }
 

@@ -69,11 +69,13 @@ command false, so that the eval fails.`,
 			return nil
 		},
 	}
+
 	o.spec.Add(p, cmd)
 	o.wait.Add(cmd)
 	jobflags.AddPrivateState(p, cmd)
 	jobflags.AddAsk(cmd, &o.ask)
 	f := cmd.Flags()
+
 	// It is refused.
 	f.Lookup("cpu").Hidden = true
 	f.Lookup("fallback").Usage = "what to try in place of waiting, in order: other (drops --device and --model), wait; with --shell also cpu"
@@ -87,6 +89,7 @@ command false, so that the eval fails.`,
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"1h", "4h", "8h", "1d"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "fish"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("pid", p.CompleteOwnProcesses)
+
 	return cmd
 }
 
@@ -96,7 +99,9 @@ func reserveWith(p *cli.Program, cmd *cobra.Command, o *reserveOptions) error {
 	if err != nil {
 		return err
 	}
+
 	p.ShowStanding(o.json)
+
 	switch {
 	case o.length != "":
 		return reserveTime(p, cmd, o, spec)
@@ -107,6 +112,7 @@ func reserveWith(p *cli.Program, cmd *cobra.Command, o *reserveOptions) error {
 		}
 		return deliverAnswer(p, cmd, h, func() error { return showReservation(p, h, o.json) })
 	}
+
 	return reserveShell(p, cmd, o, spec)
 }
 
@@ -118,10 +124,12 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return spec, err
 	}
+
 	spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil)
 	if err == nil {
 		spec.Waiting, err = o.wait.Parse(p, cmd)
 	}
+
 	switch {
 	case err != nil:
 		return spec, failure.AsUsage(jobflags.LocateDefault(p, err))
@@ -134,6 +142,7 @@ func reserveSpec(p *cli.Program, cmd *cobra.Command, o *reserveOptions) (spec jo
 		}
 		spec.Name = cmp.Or(o.note, "reserved")
 	}
+
 	return jobflags.AskDevice(p, cmd, o.ask, spec)
 }
 
@@ -146,6 +155,7 @@ func checkReserve(p *cli.Program, cmd *cobra.Command, o *reserveOptions) error {
 		{One: "save", Other: "for", Why: "no shell gets variables"}, {One: "save", Other: "pid", Why: "no shell gets variables"},
 		{One: "json", Other: "shell", Why: "a shell evaluates the output"},
 	})
+
 	form := cmd.Flags().Changed("shell")
 	switch {
 	case err != nil:
@@ -159,6 +169,7 @@ func checkReserve(p *cli.Program, cmd *cobra.Command, o *reserveOptions) error {
 	case form && p.Term(p.Out).TTY:
 		return fmt.Errorf("cannot lease: no shell evaluates the output, which goes to the terminal; type: %s", flagset.EvalLine(o.shell))
 	}
+
 	return nil
 }
 
@@ -169,9 +180,11 @@ func reserveTime(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec job
 	if errors.As(err, &refusal) {
 		refusal.Remedy = strings.ReplaceAll(refusal.Remedy, "--timeout", "--for")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return deliverAnswer(p, cmd, h, func() error { return showReservation(p, h, o.json) })
 }
 
@@ -181,25 +194,31 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 	if err != nil {
 		return err
 	}
+
 	keep, err := saveVariables(p, cmd, o.save)
 	if err != nil {
 		return err
 	}
+
 	h, err := leases.HoldShell(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
+
 	return deliverAnswer(p, cmd, h, func() error {
 		vars, err := keep(h.Variables, h)
 		if err != nil {
 			return err
 		}
+
 		for _, n := range h.Notes {
 			_ = p.PrintMessage(n)
 		}
+
 		if h.Lease != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Localize(h.PlanLine()+", until this shell ends"+limitText(h)))
 		}
+
 		return write(p.Out, vars, nil)
 	})
 }
@@ -214,6 +233,7 @@ func deliverAnswer(p *cli.Program, cmd *cobra.Command, h *leases.HeldLease, writ
 	if err != nil {
 		return errors.Join(err, leases.UndoHold(cmd.Context(), p.Host, h))
 	}
+
 	return nil
 
 }
@@ -225,15 +245,18 @@ func showReservation(p *cli.Program, h *leases.HeldLease, asJSON bool) error {
 		h.Plan = planview.WithLists(h.Plan)
 		return cli.WriteJSON(p.Out, h)
 	}
+
 	for _, n := range h.Notes {
 		_ = p.PrintMessage(n)
 	}
+
 	if h.Until == nil || h.Limit != "" {
 		return p.Answer("%s, until process %d ends%s", h.PlanLine(), h.PID, limitText(h))
 	}
 	if err := p.Answer("%s, until %s", h.PlanLine(), untilText(*h.Until, time.Now())); err != nil {
 		return err
 	}
+
 	return p.Answer("use it: GPUARD_LEASE=%s gpuard run -- COMMAND; give it back: gpuard release %[1]s", h.Lease)
 }
 

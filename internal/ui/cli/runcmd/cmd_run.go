@@ -61,6 +61,7 @@ func NewRunCommand(p *cli.Program) *cobra.Command {
 	o.Add(p, cmd)
 	flagset.AddOption(cmd, "keep-while", &o.KeepWhile)
 	jobflags.AddAsk(cmd, &o.Ask)
+
 	return cmd
 }
 
@@ -73,15 +74,19 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 			if err == nil {
 				err = o.ApplyKeepWhile(cmd, &spec, care, p.Defaults.Longest)
 			}
+
 			if err == nil {
 				spec, err = jobflags.AskDevice(p, cmd, o.Ask, spec)
 			}
+
 			if err != nil {
 				return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 			}
+
 			return runWith(p, cmd, spec, care, o)
 		},
 	}
+
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.Bool(cli.AlertFlag, false, "also show errors in a window, for a start without a terminal")
@@ -89,6 +94,7 @@ func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 	f.BoolVar(&o.Dry, "dry-run", false, "only show what would be chosen, and why")
 	f.BoolVar(&o.JSON, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "print only errors")
+
 	return cmd
 }
 
@@ -96,10 +102,12 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	if o.Quiet && !o.JSON {
 		p.Host.Say = func(string) {}
 	}
+
 	jobflags.SayRule(p, o.Dry)
 	if !o.Quiet && !o.JSON {
 		sayLines(p, cmd, spec.Command)
 	}
+
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
 	if err == nil && p.Defaults.Rule == "" {
@@ -111,6 +119,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 		}
 		err = run.RefuseCare(spec.Command, care, watch != nil, wall)
 	}
+
 	switch {
 	case err != nil:
 	case o.Dry:
@@ -118,9 +127,11 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	default:
 		err = launchRun(p, cmd, spec, o, watch, care)
 	}
+
 	if err != nil {
 		return &failure.CodedError{Err: err, Code: exit.RunCode(err)}
 	}
+
 	return nil
 }
 
@@ -129,24 +140,29 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 	path, _, lines := jobflags.ScriptOf(command)
 	var all []string
 	isMissing := false
+
 	for _, line := range lines {
 		if strings.HasPrefix(line, "#SBATCH ") {
 			_ = p.PrintMessage("the #SBATCH lines of " + prose.Clean(path) + " count for gpuard submit, not for gpuard run")
 			break
 		}
 	}
+
 	for _, line := range lines {
 		flags, ours := jobflags.FlagsIn(line)
 		words, err := shellquote.SplitBeforeComment(flags)
 		if !ours || err != nil {
 			continue
 		}
+
 		all = append(all, words...)
+
 		for _, word := range words {
 			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
 			isMissing = isMissing || strings.HasPrefix(word, "-") && !cmd.Flags().Changed(name)
 		}
 	}
+
 	if isMissing {
 		_ = p.PrintMessage(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for gpuard run", prose.Clean(path), prose.Clean(shellquote.JoinQuoted(shellquote.Sh, all...))))
 	}
@@ -173,26 +189,32 @@ func launchRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.Ru
 		}
 		defer log.Close() //nolint:errcheck // nothing was written
 	}
+
 	l, err := run.Prepare(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
+
 	if watch != nil {
 		watch.JSON = o.JSON
 	}
+
 	l.SetOversight(watch)
 	if care != nil {
 		return superviseRun(p, cmd, l, care, o)
 	}
+
 	switch {
 	case o.JSON:
 		err = announceRun(p, l, os.Getpid(), o)
 	default:
 		err = announceRun(p, l, 0, o)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return l.Exec()
 }
 
@@ -203,11 +225,13 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 		// As for run.
 		spec.Isolate = job.NoIsolation
 	}
+
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
 	if err != nil && !errors.As(err, &refusal) {
 		return err
 	}
+
 	switch {
 	case refusal != nil && asJSON:
 		return refusal
@@ -215,6 +239,7 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 		p.PrintRefusal(p.Out, refusal)
 		return &failure.ShownError{Err: refusal}
 	}
+
 	many := run.PlanRanks(p.Host, spec, plan)
 	if inside && refusal == nil {
 		note, err := run.ShowContainer(cmd.Context(), p.Host, spec, plan)
@@ -223,17 +248,22 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 		}
 		plan.Notes = append(plan.Notes, note)
 	}
+
 	if many != nil {
 		plan.Notes = append(plan.Notes, run.RankNotes(p.Host, spec, plan)...)
 	}
+
 	plan.Notes = append(p.Defaults.Lines(), plan.Notes...)
 	if asJSON {
 		plan.Notes = append(p.Remarks, plan.Notes...)
 		return cli.WriteJSON(p.Out, runAnswer{Schema: "gpuard.run/1", Plan: planview.WithLists(plan), Ranks: many})
 	}
+
 	if many != nil {
 		plan.Notes = append(plan.Notes, many.String())
 	}
+
 	planview.WritePlan(p.Out, plan, p.Term(p.Out))
+
 	return nil
 }

@@ -46,7 +46,9 @@ func superviseRun(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.C
 	if err != nil {
 		return err
 	}
+
 	l.WriteLog(endText(r))
+
 	switch {
 	case o.JSON:
 		err = cli.LineJSON(p.Err, runEndAnswer{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
@@ -57,9 +59,11 @@ func superviseRun(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.C
 			p.Host.Say(text)
 		}
 	}
+
 	// The command's own end counts.
 	_ = err
 	end()
+
 	return nil
 }
 
@@ -87,23 +91,29 @@ func endText(r *job.Result) string {
 	for _, d := range r.Devices {
 		where = append(where, d.String())
 	}
+
 	if len(where) == 0 {
 		where = []string{"no GPU"}
 	}
+
 	how := fmt.Sprintf("exit %d", r.Code)
 	if r.Signal != "" {
 		how = r.Signal
 	}
+
 	if r.TimedOut {
 		how = "exit 124, ended by --timeout; the command itself: " + how
 	}
+
 	parts := []string{strings.Join(where, ", "), "ran " + console.ElapsedText(r.Ran), how}
 	if r.Starts > 1 {
 		parts = append(parts, fmt.Sprintf("%d starts", r.Starts))
 	}
+
 	if r.Peak != nil {
 		parts = append(parts, fmt.Sprintf("at most %s of host memory in one process", *r.Peak))
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -112,7 +122,9 @@ func remainingText(r *job.Result) string {
 	if len(r.HeldBy) == 0 {
 		return ""
 	}
+
 	var names []string
+
 	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
 		name := fmt.Sprintf("PID %d (%s)", b.PID, prose.Clean(b.Command))
 		if b.Stopped {
@@ -120,8 +132,10 @@ func remainingText(r *job.Result) string {
 		}
 		names = append(names, name)
 	}
+
 	if more := len(r.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
+
 	return fmt.Sprintf("processes of the command still hold lease %s: %s; end them, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
 }

@@ -76,6 +76,7 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 			return failure.AsRun(compareWith(p, cmd, args, o))
 		},
 	}
+
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	flagset.ListVar(f, &o.arms, "arms", []string{string(experiment.Alone), string(experiment.Together), string(experiment.Apart)}, "`LIST` of placements")
@@ -91,14 +92,17 @@ func NewCompareCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
 	jobflags.AddPrivateState(p, cmd)
 	var arms []string
+
 	for _, arm := range experiment.Arms() {
 		arms = append(arms, string(arm))
 	}
+
 	_ = cmd.RegisterFlagCompletionFunc("arms", cobra.FixedCompletions(arms, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("repeat", cobra.FixedCompletions([]string{"5", "10", "20"}, flagset.NoFiles))
 	for _, name := range []string{"warmup", "seed", "metric"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+
 	return cmd
 }
 
@@ -149,6 +153,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	if err := jobflags.FillDefaults(p, cmd); err != nil {
 		return err
 	}
+
 	r := &compare.Request{Warmup: o.warmup, Repeat: o.repeat, Seed: o.seed, Devices: o.device, Load: o.load}
 	var err error
 	if o.file != "" {
@@ -156,12 +161,14 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	} else {
 		r.Commands = splitCommands(args)
 	}
+
 	if err != nil {
 		return err
 	}
 	if err := o.readFlags(r); err != nil {
 		return failure.AsUsage(jobflags.LocateDefault(p, err))
 	}
+
 	for flag, path := range map[string]string{"csv": o.csv, "chart": o.chart} {
 		if path == "" {
 			continue
@@ -171,38 +178,47 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 			return failure.AsUsage(err)
 		}
 	}
+
 	if o.chart != "" && p.Views.Compared == nil {
 		return p.BecomeView()
 	}
+
 	line := cli.NewProgressLine(p, o.json)
 	got, broken := compare.Run(cmd.Context(), p.Host, r, func(now compare.Progress) {
 		line.Show(func() string { return compareProgress(now) })
 	})
+
 	line.Wipe()
 	if broken != nil && len(got.Runs) == 0 {
 		return broken
 	}
+
 	a := newCompareAnswer(cmd, o, r, got)
 	a.Notes = append(a.Notes, p.Remarks...)
 	a.Complete = a.Complete && broken == nil
 	if broken != nil && o.json {
 		a.Notes = append(a.Notes, broken.Error())
 	}
+
 	if err := showCompared(p, o, a); err != nil {
 		return err
 	}
+
 	switch {
 	case broken != nil && o.json:
 		return &failure.CodedError{Err: &failure.ShownError{Err: broken}, Code: exit.RunCode(broken)}
 	case broken != nil:
 		return broken
 	}
+
 	if got.Interrupted != nil {
 		compare.DieBySignal(got.Interrupted)
 	}
+
 	if slices.ContainsFunc(got.Runs, func(run experiment.Run) bool { return run.Problem != "" }) {
 		return &failure.CodedError{Err: &failure.ShownError{Err: errors.New("some runs do not count")}, Code: 1}
 	}
+
 	return nil
 }
 
@@ -217,11 +233,13 @@ func splitCommands(args []string) (list []compare.Command) {
 			add(args)
 			break
 		}
+
 		add(args[:end])
 		args = args[end+1:]
 		if len(args) > 0 && args[0] == "--" {
 			args = args[1:]
 		}
+
 		if len(args) == 0 {
 			add(nil)
 		}
@@ -234,10 +252,12 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 	if o.load == "" {
 		return nil, failure.Usagef("cannot compare services without --load: they do not end by themselves; add --load 'COMMAND', which uses the service named in GPUARD_COMPARE and ends")
 	}
+
 	project, err := projectfile.LoadProject(p, o.file)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range names {
 		_, one, err := projectfile.ProjectsOf(p).Instance(project, name)
 		if err != nil {
@@ -246,13 +266,16 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 		if len(one.Command) == 0 {
 			return nil, failure.Usagef("cannot compare service %s: it has several instances; name services with one", name)
 		}
+
 		c := compare.Command{Name: name, Argv: one.Command, Dir: one.WorkDir}
 		for _, pair := range one.Env {
 			name, value, _ := strings.Cut(pair, "=")
 			c.Env = append(c.Env, visible.Var{Name: name, Value: value})
 		}
+
 		list = append(list, c)
 	}
+
 	return list, nil
 }
 
@@ -264,10 +287,12 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 	if err := jobflags.RefuseRange("device", o.device); err != nil {
 		return err
 	}
+
 	r.Arms, err = experiment.ParseArms(o.arms)
 	if err != nil {
 		return err
 	}
+
 	for _, text := range o.metrics {
 		m, err := experiment.ParseMetric(text)
 		if err != nil {
@@ -278,9 +303,11 @@ func (o *compareOptions) readFlags(r *compare.Request) (err error) {
 		}
 		r.Metrics = append(r.Metrics, m)
 	}
+
 	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
 		return failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
 	}
+
 	return nil
 }
 
@@ -297,6 +324,7 @@ func newCompareAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request,
 	for i := range got.Devices {
 		a.GPUs = append(a.GPUs, comparedGPU{got.Devices[i].UUID, got.Devices[i].Name})
 	}
+
 	return a
 }
 
@@ -319,21 +347,26 @@ func showCompared(p *cli.Program, o *compareOptions, a *compareAnswer) error {
 	} else {
 		comparedView(p.Out, a, p.Term(p.Out))
 	}
+
 	if o.csv != "" {
 		if err := machine.WriteFile(o.csv, comparedCSV(a), 0o666); err != nil {
 			return &failure.CodedError{Err: fmt.Errorf("cannot write the runs: %w", err), Code: 1}
 		}
 	}
+
 	if o.chart == "" {
 		return nil
 	}
+
 	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
+
 	if err != nil {
 		return &failure.CodedError{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
 	}
+
 	return nil
 }
 
@@ -343,11 +376,13 @@ func comparedCSV(a *compareAnswer) []byte {
 	w := csv.NewWriter(&text)
 	head := []string{"arm", "round", "problem", "command", "seconds", "company_ratio", "memory_bytes", "run_seconds", "run_load_ratio", "run_memory_bytes", "run_power_watts", "run_energy_joules", "run_clock_mhz", "run_throttled_ratio"}
 	var metrics []string
+
 	for i := range a.Quantities {
 		if q := &a.Quantities[i]; !slices.Contains(metrics, q.Name) && q.Metric {
 			metrics = append(metrics, q.Name)
 		}
 	}
+
 	_ = w.Write(append(head, metrics...))
 	for i := range a.Runs {
 		run := &a.Runs[i]
@@ -361,7 +396,9 @@ func comparedCSV(a *compareAnswer) []byte {
 			_ = w.Write(row)
 		}
 	}
+
 	w.Flush()
+
 	return text.Bytes()
 }
 

@@ -43,6 +43,7 @@ func NewSimulateCommand(p *cli.Program) *cobra.Command {
 		policies = append(policies, one.Name)
 		about += fmt.Sprintf("\n  %-11s%s", one.Name, one.About)
 	}
+
 	cmd := &cobra.Command{
 		Use:   "simulate [flags] [TRACE]",
 		Short: "Replay recorded jobs on other numbers of GPUs",
@@ -64,6 +65,7 @@ Policies:` + about,
 			return failure.WithExitCode(func() error { return showSimulation(p, cmd, o, args) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&o.gpus, "gpus", "", "`NUMBER` of GPUs, such as 8 or 4,8 or 4..16 (default: usual ones, from the largest job on)")
 	flagset.ListVar(f, &o.policies, "policy", []string{"own"}, "rules to compare, as a `LIST`")
@@ -77,6 +79,7 @@ Policies:` + about,
 	_ = cmd.RegisterFlagCompletionFunc("place", cobra.FixedCompletions([]string{"packed", "spread"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("time-guess", cobra.FixedCompletions([]string{"given", "none", "rough", "exact"}, flagset.NoFiles))
 	_ = cmd.RegisterFlagCompletionFunc("gpus", cobra.FixedCompletions([]string{"4", "8", "4..16"}, flagset.NoFiles))
+
 	return cmd
 }
 
@@ -109,6 +112,7 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	if err != nil {
 		return err
 	}
+
 	var sizes []int
 	if o.gpus != "" {
 		sizes, err = numbersOf(o.gpus)
@@ -116,9 +120,11 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 			return err
 		}
 	}
+
 	if o.chart != "" && p.Views.Waits == nil {
 		return p.BecomeView()
 	}
+
 	a := simulateAnswer{Schema: cli.SchemaOf(cmd)}
 	if len(args) == 1 {
 		a.Trace.From = args[0]
@@ -126,14 +132,17 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	} else {
 		r.Trace, err = ownTrace(cmd.Context(), p)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	r.Machines, err = simulatedMachines(p, cmd, sizes, r.Trace.Jobs)
 
 	if err != nil {
 		return err
 	}
+
 	t := &r.Trace
 	a.Trace.Format, a.Trace.Jobs, a.Trace.Users, a.Trace.Remarks = t.Format, len(t.Jobs), len(t.Users), append([]string{}, t.Remarks...)
 	a.Trace.Span = time.Duration(t.Jobs[len(t.Jobs)-1].Arrival - t.Jobs[0].Arrival).Seconds()
@@ -141,10 +150,12 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	a.Results, err = simulate.ReplayTrace(cmd.Context(), r, func(done float64) {
 		line.Show(func() string { return simulationProgress(began, done) })
 	})
+
 	line.Wipe()
 	if err != nil {
 		return err
 	}
+
 	a.Synthetic = simulate.SyntheticNotes(r)
 	if err := writeSimulation(p, o, a.Results); err != nil {
 		return err
@@ -152,7 +163,9 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	if o.json {
 		return cli.WriteJSON(p.Out, a)
 	}
+
 	simulationView(p.Out, &a, p.Term(p.Out))
+
 	return nil
 }
 
@@ -171,6 +184,7 @@ func (o *simulateOptions) readRequest() (*simulate.Request, error) {
 	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
 		return nil, failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
 	}
+
 	for _, name := range o.policies {
 		all := sim.Policies()
 		i := slices.IndexFunc(all, func(one sim.Policy) bool { return one.Name == name })
@@ -179,6 +193,7 @@ func (o *simulateOptions) readRequest() (*simulate.Request, error) {
 		}
 		r.Policies = append(r.Policies, all[i])
 	}
+
 	return r, nil
 }
 
@@ -188,12 +203,14 @@ func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []s
 	if p.Host.Machine != "" {
 		first, err = p.Host.Read(cmd.Context(), gpu.Identity)
 	}
+
 	switch {
 	case err != nil:
 		return nil, err
 	case len(first.Devices) == 0 || slices.ContainsFunc(first.Devices, func(d gpu.Device) bool { return d.UsesMIG() || d.MemoryTotal == nil && d.MainMemory == nil }):
 		return nil, failure.Usagef("cannot simulate this machine: it needs whole GPUs with a known memory, such as --machine demo:8xH100")
 	}
+
 	switch {
 	case len(sizes) > 0:
 	case p.Host.Machine == "":
@@ -206,10 +223,13 @@ func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []s
 		}
 		return []gpu.Machine{whole}, nil
 	}
+
 	var machines []gpu.Machine
+
 	for _, n := range sizes {
 		machines = append(machines, simulate.SizedMachine(first, n))
 	}
+
 	return machines, nil
 }
 
@@ -221,16 +241,19 @@ func numbersOf(text string) (list []int, err error) {
 		if !ranged {
 			to = from
 		}
+
 		low, err := strconv.Atoi(from)
 		high, also := strconv.Atoi(to)
 		if err != nil || also != nil || low < 1 || high > 64 || low > high {
 			return nil, fail
 		}
+
 		for n := low; n <= high; n++ {
 			list = append(list, n)
 		}
 	}
 	slices.Sort(list)
+
 	return slices.Compact(list), nil
 }
 
@@ -242,6 +265,7 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	if err != nil {
 		return simulate.Trace{}, err
 	}
+
 	// When they ended is not known.
 	seen = slices.DeleteFunc(seen, func(e trend.EndedLease) bool { return e.Unseen })
 	for i := range seen {
@@ -249,6 +273,7 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 			return simulate.Trace{}, err
 		}
 	}
+
 	found := len(seen) > 0
 	if !found {
 		q, err := userqueue.Open(p.Host, false)
@@ -261,6 +286,7 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 			if err != nil {
 				return simulate.Trace{}, err
 			}
+
 			found = len(list) > 0
 			if found {
 				if err := lines.Encode(map[string][]userqueue.Entry{"jobs": list}); err != nil {
@@ -269,9 +295,11 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 			}
 		}
 	}
+
 	if !found {
 		return simulate.Trace{}, failure.Usagef("cannot simulate your own jobs: none is recorded; let gpuard serve run for some days, or name a trace: gpuard simulate FILE")
 	}
+
 	return simulate.ReadTrace(&text, "your own jobs")
 }
 
@@ -299,20 +327,25 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 			}
 			_ = w.Write(row)
 		}
+
 		w.Flush()
 		if err := machine.WriteFile(o.csv, text.Bytes(), 0o666); err != nil {
 			return fmt.Errorf("cannot write the results: %w", err)
 		}
 	}
+
 	if o.chart == "" {
 		return nil
 	}
+
 	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Localize)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot write the chart: %w", err)
 	}
+
 	return nil
 }

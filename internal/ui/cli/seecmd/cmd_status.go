@@ -43,6 +43,7 @@ device can be read, with the reason.`,
 			return failure.WithExitCode(func() error { return statusWith(p, cmd, &o) })
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVar(&o.record, "record", false, "print the machine as a machine file, and nothing else")
@@ -52,6 +53,7 @@ device can be read, with the reason.`,
 	f.BoolVar(&o.bus, "pci", false, "show GPUs on the PCI bus, also those without a driver")
 	_ = cmd.RegisterFlagCompletionFunc("watch", cobra.FixedCompletions([]string{"1s", "2s", "10s", "1m"}, flagset.NoFiles))
 	p.CompleteDevices(cmd, "device")
+
 	return cmd
 }
 
@@ -63,6 +65,7 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 	}); err != nil {
 		return failure.AsUsage(err)
 	}
+
 	switch {
 	case o.bus:
 		return showBus(cmd.Context(), p, o.json)
@@ -81,17 +84,21 @@ func statusWith(p *cli.Program, cmd *cobra.Command, o *statusOptions) error {
 		}
 		return watchStatus(cmd.Context(), p, every, o.only)
 	}
+
 	s, err := readStatus(cmd.Context(), p, o.only)
 	if err != nil {
 		return err
 	}
+
 	if o.json {
 		err = cli.WriteJSON(p.Out, s)
 	} else {
 		statusView(p.Out, s, p.Term(p.Out))
 	}
+
 	if err == nil && len(s.Unavailable) > 0 {
 		err = &failure.ShownError{Err: errors.New(s.Unavailable[0].Text)}
 	}
+
 	return err
 }

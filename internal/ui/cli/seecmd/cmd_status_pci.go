@@ -43,16 +43,19 @@ func showBus(ctx context.Context, p *cli.Program, asJSON bool) error {
 	if err != nil && !errors.As(err, &none) {
 		return err
 	}
+
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		number := strings.TrimPrefix(machine.DeviceName(m, *d), "GPU ")
 		v.Cards = append(v.Cards, busEntry{PCI: d.PCI, GPU: number, Name: prose.Clean(d.Name), UUID: d.UUID})
 	}
+
 	if p.Host.IsHardware() {
 		cards, err := p.Host.Cards()
 		if err != nil {
 			return err
 		}
+
 		for _, c := range cards {
 			i := slices.IndexFunc(v.Cards, func(e busEntry) bool { return e.PCI == c.PCI })
 			if i < 0 {
@@ -61,13 +64,16 @@ func showBus(ctx context.Context, p *cli.Program, asJSON bool) error {
 			v.Cards[i].ID, v.Cards[i].Driver = fmt.Sprintf("%04x:%04x", c.Vendor, c.Device), c.Driver
 		}
 	}
+
 	slices.SortFunc(v.Cards, func(a, b busEntry) int { return strings.Compare(a.PCI, b.PCI) })
 	if asJSON {
 		return cli.WriteJSON(p.Out, v)
 	}
+
 	table := console.Page{Term: p.Term(p.Out)}
 	writeBusTable(&table, v.Cards)
 	_, err = fmt.Fprint(p.Out, table.Out.String())
+
 	return err
 }
 
@@ -77,16 +83,19 @@ func writeBusTable(p *console.Page, cards []busEntry) {
 		p.Line(console.Normal.Span("No GPU or accelerator on the PCI bus"))
 		return
 	}
+
 	rows := [][]string{{"PCI", "ID", "DRIVER", "GPU", "MODEL"}}
 	for _, c := range cards {
 		rows = append(rows, []string{c.PCI, c.ID, c.Driver, c.GPU, p.Text(c.Name)})
 	}
+
 	widths, _ := p.ColumnWidths(rows)
 	for n, row := range rows {
 		s, line := console.Normal, ""
 		if n == 0 {
 			s = console.Dim
 		}
+
 		for i, text := range row {
 			if text == "" {
 				text = "-"

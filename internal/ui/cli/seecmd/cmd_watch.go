@@ -23,14 +23,17 @@ func watchStatus(ctx context.Context, p *cli.Program, every time.Duration, only 
 		defer k.restoreTerminal()
 		leave = "q leaves"
 	}
+
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+
 	for {
 		s, err := readStatus(ctx, p, only)
 		if err != nil {
 			return err
 		}
 		fmt.Fprint(p.Out, frameText(s, p.Term(p.Out), leave))
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -48,6 +51,7 @@ func readStatus(ctx context.Context, p *cli.Program, only []string) (status.Repo
 		s.MarkCallerLease(lease)
 	}
 	s.AddUnhealthy(services.UnhealthyReasons(p.Host))
+
 	return s, err
 }
 
@@ -65,24 +69,30 @@ func startKeyboard(screen, again bool) *keyboard {
 	if !screen || !cli.InForeground(os.Stdin) {
 		return nil
 	}
+
 	var err error
 	k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
 	if err != nil {
 		return nil
 	}
+
 	if again {
 		k.repairSavedMode()
 	}
+
 	k.singleKeys()
 	go k.readKeys()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGCONT)
+
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
 	}
+
 	go k.handleSignals(signals)
+
 	return k
 }
 
@@ -125,6 +135,7 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 			}
 			continue
 		}
+
 		k.restoreTerminal()
 		signal.Reset(number)
 		_ = syscall.Kill(syscall.Getpid(), number)
@@ -133,6 +144,7 @@ func (k *keyboard) handleSignals(signals <-chan os.Signal) {
 
 func (k *keyboard) readKeys() {
 	defer close(k.gone)
+
 	// Ctrl-D, Ctrl-\.
 	const endOfInput, quit = 4, 0x1c
 	key := make([]byte, 1)

@@ -23,16 +23,21 @@ func comparedView(w io.Writer, a *compareAnswer, t console.Term) {
 		}
 		v.WriteParagraph(console.Dim.Span(c.Command+"  "), console.Normal, text)
 	}
+
 	if !a.Complete {
 		v.WriteText("interrupted: only the runs that were complete count")
 	}
+
 	writeComparison(v, a)
+
 	for _, text := range a.Conclusion {
 		v.WriteParagraph(console.Span{}, console.Normal, v.Text(text))
 	}
+
 	for _, text := range a.Warnings {
 		v.WriteParagraph(console.Dim.Span("warning: "), console.Normal, v.Text(text))
 	}
+
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
@@ -41,6 +46,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 	if len(a.Quantities) == 0 {
 		return
 	}
+
 	against := "against " + p.Text(string(a.Arms[0].Arm))
 	rows, ratios := [][]string{{"", "runs", "median", "lowest", "highest"}}, 0
 	for i := range a.Quantities {
@@ -48,6 +54,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 		rows = append(rows, []string{"  " + p.Text(string(q.Arm)), fmt.Sprint(q.Runs), quantityText(q, q.Median), quantityText(q, q.Lowest), quantityText(q, q.Highest)})
 		ratios = max(ratios, len(ratioText(q)))
 	}
+
 	lines := alignRows(rows)
 	ratios = max(ratios, len(against)) + 2
 	if isTooNarrow(p, lines[0], ratios) {
@@ -56,6 +63,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 		}
 		lines = alignRows(rows)
 	}
+
 	// The ratio has a line of its own.
 	below := isTooNarrow(p, lines[0], ratios)
 	for i, line := range lines {
@@ -64,6 +72,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 			style, ratio = console.Normal, ratioText(&a.Quantities[i-1])
 			quantityHead(p, a, i-1)
 		}
+
 		switch {
 		case !below:
 			p.Line(style.Span(line + "  " + ratio))
@@ -74,6 +83,7 @@ func writeComparison(p *console.Page, a *compareAnswer) {
 			p.Line(style.Span(line))
 		}
 	}
+
 	comparedUse(p, a)
 }
 
@@ -97,6 +107,7 @@ func comparedUse(p *console.Page, a *compareAnswer) {
 		u := &a.Arms[i].Use
 		rows = append(rows, []string{"  " + p.Text(string(a.Arms[i].Arm)), console.PercentText(u.Load), bytesOrDash(u.Memory), unitText(u.Power, "W"), unitText(u.Energy, "J"), unitText(u.Clock, "MHz")})
 	}
+
 	lines := alignRows(rows)
 	for isTooNarrow(p, lines[0], 0) && len(rows[0]) > 2 {
 		for i := range rows {
@@ -104,6 +115,7 @@ func comparedUse(p *console.Page, a *compareAnswer) {
 		}
 		lines = alignRows(rows)
 	}
+
 	for i, line := range lines {
 		style := console.Normal
 		if i == 0 {
@@ -128,6 +140,7 @@ func alignRows(rows [][]string) (lines []string) {
 		}
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -180,6 +193,7 @@ func roundDigits(v float64, n int) string {
 	if strings.Contains(text, ".") {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	}
+
 	return text
 }
 

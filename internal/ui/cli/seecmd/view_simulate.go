@@ -16,25 +16,32 @@ import (
 func simulationView(w io.Writer, a *simulateAnswer, t console.Term) {
 	v := &console.Page{Term: t}
 	v.WriteText(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, spanText(&a.Trace.Span)))
+
 	for _, text := range a.Trace.Remarks {
 		v.WriteParagraph(console.Dim.Span("in the trace:     "), console.Normal, v.Text(text))
 	}
+
 	for _, text := range a.Synthetic {
 		v.WriteParagraph(console.Dim.Span("not in the trace: "), console.Normal, v.Text(text))
 	}
+
 	for _, text := range leftOutText(a.Results) {
 		v.WriteParagraph(console.Dim.Span("left out:         "), console.Normal, text)
 	}
+
 	v.Line(console.Dim.Span("GPUs policy     completion   median     wait     99 %  longest  8 GPUs+  in use"))
+
 	for i := range a.Results {
 		r := &a.Results[i]
 		v.Line(console.Normal.Span(fmt.Sprintf("%4d %-10s %10s %8s %8s %8s %8s %8s %7s", r.GPUs, r.Policy, spanText(r.CompletionMean), spanText(r.CompletionMedian), spanText(r.WaitMean),
 			spanText(r.WaitP99), spanText(r.WaitMax), spanText(r.WaitLarge), console.PercentText(r.Allocated))))
 	}
+
 	writeUsers(v, a)
 	if text := enoughGPUsText(a.Results); text != "" {
 		v.WriteText(text)
 	}
+
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
@@ -52,14 +59,17 @@ func leftOutText(results []sim.Result) (lines []string) {
 		}
 		sizes[r.TooLarge] = append(sizes[r.TooLarge], strconv.Itoa(r.GPUs))
 	}
+
 	for _, n := range counts {
 		if n > 0 {
 			lines = append(lines, fmt.Sprintf("%s that a machine of %s GPUs can never serve", prose.CountNoun(n, "job"), prose.JoinWords(sizes[n], "or")))
 		}
 	}
+
 	if len(counts) > 1 {
 		lines = append(lines, "a size that serves larger jobs counts them and all that wait behind them: its waits can be longer than those of a smaller one")
 	}
+
 	return lines
 }
 
@@ -69,12 +79,14 @@ func writeUsers(p *console.Page, a *simulateAnswer) {
 	if len(a.Results) > 1 || a.Trace.Users < 2 {
 		return
 	}
+
 	p.Line(console.Dim.Span("  jobs      wait completion GPU hours  user"))
 	list := a.Results[0].Users
 	for i := range list[:min(most, len(list))] {
 		u := &list[i]
 		p.Line(console.Normal.Span(fmt.Sprintf("%6d %9s %10s %9.1f  %s", u.Jobs, spanText(&u.Wait), spanText(&u.Completion), u.GPUSeconds/3600, p.Text(u.Name))))
 	}
+
 	if more := len(list) - most; more > 0 {
 		p.WriteText(fmt.Sprintf("  and %d more; all: --json", more))
 	}
@@ -99,6 +111,7 @@ func enoughGPUsText(results []sim.Result) string {
 	if sizes > 1 {
 		return "none of these has a mean wait of at most 10 minutes"
 	}
+
 	return ""
 }
 

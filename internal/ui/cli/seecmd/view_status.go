@@ -28,6 +28,7 @@ func frameText(s status.Report, term console.Term, leave string) string {
 	if !term.TTY {
 		return statusText(s, term) + "\n"
 	}
+
 	lines := screenLines(s, term)
 	foot := s.Now.Format("15:04:05") + "  " + leave
 	if more := len(lines) - (term.Height - 2); term.Height > 0 && more > 0 {
@@ -39,9 +40,11 @@ func frameText(s status.Report, term console.Term, leave string) string {
 		foot = fmt.Sprintf("%d more lines  %s", len(lines)-shown, foot)
 		lines = lines[:shown:shown]
 	}
+
 	p := console.Page{Term: term}
 	p.Line(console.Dim.Span(foot))
 	lines = append(lines, strings.TrimSuffix(p.Out.String(), "\n"))
+
 	return "\x1b[H" + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
 }
 
@@ -64,14 +67,17 @@ func statusText(s status.Report, term console.Term) string {
 	if term.Width <= 0 {
 		term.Width = console.UsualWidth
 	}
+
 	v := statusPage{Page: console.Page{Term: term}, s: s}
 	v.writeHeader()
 	if len(s.Devices) > 0 {
 		v.Line()
 		v.writeDevices()
 	}
+
 	v.writeWaiting()
 	v.writeRemarks()
+
 	return v.Out.String()
 }
 
@@ -98,6 +104,7 @@ func (v *statusPage) deviceRows() []statusRow {
 		if d.Vendor != v.s.Devices[0].Vendor || d.Vendor != v.s.Devices[len(v.s.Devices)-1].Vendor {
 			label = fmt.Sprintf("%s:%d", d.Vendor, d.Index)
 		}
+
 		rows = append(rows, statusRow{label, v.Text(gpu.ModelName(d.Name)), d, len(d.MIG) > 0})
 		for j := range d.MIG {
 			slice := &d.MIG[j]
@@ -113,9 +120,11 @@ func (v *statusPage) writeHeader() {
 	if v.s.Driver != "" {
 		parts = append(parts, "driver "+v.Text(v.s.Driver))
 	}
+
 	if v.s.CUDA != "" {
 		parts = append(parts, "CUDA "+v.Text(v.s.CUDA))
 	}
+
 	switch v.s.Source {
 	case "invented":
 		parts = append(parts, "invented machine")
@@ -128,12 +137,14 @@ func (v *statusPage) writeHeader() {
 			parts = append(parts, "recorded "+console.AgeText(v.s.Now.Sub(v.s.Taken))+" ago")
 		}
 	}
+
 	summary := v.summaryText()
 	rest := v.Term.Language.Join(v.PickGlyph(" · ", ", "), parts...)
 	if gap := v.Term.Width - console.CellWidth(summary) - console.CellWidth(rest); gap >= 2 {
 		v.Line(console.Bold.Span(summary), console.Dim.Span(strings.Repeat(" ", gap)+rest))
 		return
 	}
+
 	v.WriteParagraph(console.Span{}, console.Bold, summary)
 	if rest != "" {
 		v.WriteParagraph(console.Span{}, console.Dim, rest)
@@ -147,6 +158,7 @@ func (v *statusPage) summaryText() string {
 		}
 		return v.Term.Translate("No GPU")
 	}
+
 	slices, split := 0, 0
 	count := map[string]int{}
 	for _, r := range v.deviceRows() {
@@ -159,6 +171,7 @@ func (v *statusPage) summaryText() string {
 		}
 		count[r.device.State()]++
 	}
+
 	things := prose.CountNoun(len(v.s.Devices), "GPU")
 	switch {
 	case split == 1 && len(v.s.Devices) == 1:
@@ -166,13 +179,17 @@ func (v *statusPage) summaryText() string {
 	case split > 0:
 		things += fmt.Sprintf(" (%d split into %s)", split, prose.CountNoun(slices, "MIG slice"))
 	}
+
 	var uses []string
+
 	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "use unknown", "degraded", "unhealthy", "unknown"} {
 		if n := count[word]; n > 0 {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
 	}
+
 	join := v.Term.Language.Join
+
 	return join(": ", things, join(", ", uses...))
 }
 
@@ -214,15 +231,18 @@ func drawBar(p *console.Page, share *float64, width int) console.Span {
 	if share == nil || width <= 0 {
 		return console.Normal.Span(strings.Repeat(" ", max(width, 0)))
 	}
+
 	halves := int(min(max(*share, 0), 1)*float64(2*width) + 0.5)
 	if halves == 0 && *share > 0.005 {
 		halves = 1
 	}
+
 	full, half := p.PickGlyph("━", "#"), p.PickGlyph("╸", "-")
 	drawn := strings.Repeat(full, halves/2)
 	if halves%2 == 1 {
 		drawn += half
 	}
+
 	return console.Normal.Span(drawn + strings.Repeat(p.PickGlyph("┈", "."), width-halves/2-halves%2))
 }
 
@@ -253,6 +273,7 @@ func memoryText(d *status.Device) string {
 	if all == nil && used == nil {
 		return "-"
 	}
+
 	return gib(used) + "/" + gib(all) + " GiB"
 }
 

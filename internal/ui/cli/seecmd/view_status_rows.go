@@ -25,9 +25,11 @@ func (v *statusPage) columnWidths(rows []statusRow) columnWidths {
 	if v.Term.Width >= console.PowerWidth {
 		c.power = 5
 	}
+
 	if v.Term.Width >= console.RoomyWidth {
 		c.pci = 4
 	}
+
 	for _, r := range rows {
 		c.label = max(c.label, console.CellWidth(r.label))
 		c.model = max(c.model, console.CellWidth(r.model))
@@ -36,15 +38,18 @@ func (v *statusPage) columnWidths(rows []statusRow) columnWidths {
 		if c.power > 0 {
 			c.power = max(c.power, console.CellWidth(powerText(r.device)))
 		}
+
 		if c.pci > 0 {
 			c.pci = max(c.pci, console.CellWidth(r.device.PCI))
 		}
 	}
+
 	gaps := 5 * len(console.ColumnGap)
 	gaps += len(console.ColumnGap) * (min(c.power, 1) + min(c.pci, 1))
 	rest := v.Term.Width - gaps - c.label - 1 - c.percent - 1 - c.memory - c.temperature - c.power - c.pci - c.use
 	c.model = min(c.model, max(rest-2*6, 8))
 	c.bar = min(max((rest-c.model)/2, 0), 20)
+
 	return c
 }
 
@@ -57,7 +62,9 @@ func (v *statusPage) writeDevices() {
 		}
 		return
 	}
+
 	v.writeTitles(c)
+
 	for _, r := range rows {
 		v.writeWide(r, c)
 		v.writeBelow(r, c.label+len(console.ColumnGap))
@@ -68,13 +75,16 @@ func (v *statusPage) writeTitles(c columnWidths) {
 	head := func(word string, width int, right bool) string {
 		return console.Pad(v.Term.Translate(word), width, right, "") + console.ColumnGap
 	}
+
 	line := head("GPU", c.label, true) + head("MODEL", c.model, false) + head("LOAD", c.bar+1+c.percent, false) + head("MEMORY", c.bar+1+c.memory, false) + head("TEMP", c.temperature, true)
 	if c.power > 0 {
 		line += head("POWER", c.power, true)
 	}
+
 	if c.pci > 0 {
 		line += head("PCI", c.pci, false)
 	}
+
 	v.Line(console.Dim.Span(line + v.Term.Translate("USE")))
 }
 
@@ -86,12 +96,15 @@ func (v *statusPage) writeWide(r statusRow, c columnWidths) {
 		drawBar(&v.Page, memoryShare(d), c.bar), console.Normal.Span(" " + console.Pad(memoryText(d), c.memory, true, "") + console.ColumnGap),
 		console.Normal.Span(console.Pad(temperatureText(d), c.temperature, true, "") + console.ColumnGap),
 	}
+
 	if c.power > 0 {
 		line = append(line, console.Normal.Span(console.Pad(powerText(d), c.power, true, "")+console.ColumnGap))
 	}
+
 	if c.pci > 0 {
 		line = append(line, console.Normal.Span(console.Pad(d.PCI, c.pci, false, "")+console.ColumnGap))
 	}
+
 	v.Line(append(line, useStyle(use).Span(v.Term.Translate(use)))...)
 }
 
@@ -107,13 +120,16 @@ func (v *statusPage) writeNarrow(r statusRow, c columnWidths) {
 	if d.Profile != "" || r.parent {
 		share = memoryShare(d)
 	}
+
 	line := []console.Span{console.Normal.Span(strings.Repeat(" ", indent))}
 	if width := min(v.Term.Width-indent-1-console.CellWidth(text), 12); width >= 4 && share != nil {
 		line = append(line, drawBar(&v.Page, share, width), console.Normal.Span(" "))
 	}
+
 	if strings.Trim(text, "- ") != "" {
 		v.Line(append(line, console.Normal.Span(text))...)
 	}
+
 	v.writeBelow(r, indent)
 }
 
@@ -127,9 +143,11 @@ func (v *statusPage) writeBelow(r statusRow, indent int) {
 			v.WriteParagraph(console.Normal.Span(blank+"  "), console.Bold, v.Translate(d.Remedy))
 		}
 	}
+
 	if d.Profile == "" {
 		v.writeDrainAndXIDs(d, blank)
 	}
+
 	lead := blank + v.PickGlyph("└ ", "- ")
 	for _, l := range d.Leases {
 		v.writeOccupant(lead, v.leaseOccupant(d, l))
@@ -139,6 +157,7 @@ func (v *statusPage) writeBelow(r statusRow, indent int) {
 		v.writeSeen(blank, l)
 		v.writeKeepers(blank, l)
 	}
+
 	foreign := 0
 	for _, p := range d.Processes {
 		if p.Foreign {
@@ -146,6 +165,7 @@ func (v *statusPage) writeBelow(r statusRow, indent int) {
 			v.writeOccupant(lead, v.processOccupant(p))
 		}
 	}
+
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
 		v.WriteParagraph(console.Normal.Span(lead), console.Normal, v.Translate(d.Reason))
 	}
@@ -168,8 +188,10 @@ func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 	if d.Drained != "" {
 		v.WriteParagraph(console.Yellow.Span(blank+"! "), console.Normal, v.Translate(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.deviceNumber(d))))
 	}
+
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
+
 	for _, x := range d.XIDs {
 		count[x.Code]++
 		if count[x.Code] == 1 {
@@ -177,22 +199,27 @@ func (v *statusPage) writeDrainAndXIDs(d *status.Device, blank string) {
 		}
 		last[x.Code] = x
 	}
+
 	for _, code := range order {
 		x := last[code]
 		told := func(why string) bool { return strings.HasPrefix(why, fmt.Sprintf("XID %d ", code)) }
 		if slices.ContainsFunc(d.Why, told) {
 			continue
 		}
+
 		text := fmt.Sprintf("XID %d: %s", code, x.Meaning)
 		if x.At != nil {
 			text += ", " + console.AgeText(v.s.Now.Sub(*x.At)) + " ago"
 		}
+
 		if x.PID != 0 {
 			text += fmt.Sprintf(", process %d", x.PID)
 		}
+
 		if count[code] > 1 {
 			text += fmt.Sprintf(" (%d times)", count[code])
 		}
+
 		v.WriteParagraph(console.Dim.Span(blank+"· "), console.Dim, v.Translate(text))
 	}
 }
@@ -219,18 +246,22 @@ func (v *statusPage) writeOccupant(lead string, o occupant) {
 	if len(o.facts) == 0 {
 		tail = ""
 	}
+
 	handle := console.ColumnGap + strings.Join(o.handle, ", ")
 	if v.Term.Width < console.TableWidth && console.CellWidth(lead)+console.CellWidth(o.user)+len(console.ColumnGap)+min(console.CellWidth(o.command), 8)+console.CellWidth(tail) > v.Term.Width {
 		v.writeTall(lead, o)
 		return
 	}
+
 	room := v.Term.Width - console.CellWidth(lead) - console.CellWidth(o.user) - len(console.ColumnGap) - console.CellWidth(tail)
 	if room-console.CellWidth(handle) < 8 && v.Term.Width < console.TableWidth {
 		handle = console.ColumnGap + o.handle[0]
 	}
+
 	if room-console.CellWidth(handle) < 6 && v.Term.Width < console.TableWidth {
 		handle = ""
 	}
+
 	command := console.Cut(o.command, max(room-console.CellWidth(handle), 4), v.Ellipsis())
 	v.Line(console.Normal.Span(lead), o.style.Span(o.user), console.Normal.Span(console.ColumnGap+command+tail), console.Dim.Span(handle))
 	if handle == "" {
@@ -248,6 +279,7 @@ func (v *statusPage) writeTall(lead string, o occupant) {
 		v.Line(console.Normal.Span(blank+facts), console.Dim.Span(console.ColumnGap+o.handle[0]))
 		return
 	}
+
 	v.WriteParagraph(console.Normal.Span(blank), console.Normal, strings.Join(o.facts, console.ColumnGap))
 	v.Line(console.Normal.Span(blank), console.Dim.Span(o.handle[0]))
 }
@@ -259,31 +291,38 @@ func (v *statusPage) leaseOccupant(d *status.Device, l status.Lease) occupant {
 		// It has no name of its own.
 		o.command = strings.TrimSpace(o.command + " " + v.Text(arguments))
 	}
+
 	if l.Apart {
 		o.handle[1] = v.Term.Translate(o.handle[1] + " in its container")
 	}
+
 	if l.Here {
 		o.handle[0] += " " + v.Term.Translate("(here)")
 	}
+
 	switch {
 	case l.Unreadable:
 		o.command, o.handle = v.Term.Translate("(a lease that cannot be read)"), o.handle[:1]
 	case l.Ended:
 		o.command, o.handle = o.command+" "+v.Term.Translate("(ended)"), o.handle[:1]
 	}
+
 	switch {
 	case l.Share > 0:
 		o.facts = []string{v.Term.Translate(l.ShareText() + planview.QuotaText(l.Quota))}
 	case len(d.Leases) == 1:
 		o.facts = v.leaseMemory(d)
 	}
+
 	if l.Isolation != job.NoIsolation {
 		o.facts = append(o.facts, v.Term.Translate("isolated by "+string(l.Isolation)))
 	}
+
 	o.facts = append(o.facts, v.sinceText(l.Since)...)
 	if at, estimated, known := l.EndsAt(v.s.Now); known {
 		o.facts = append(o.facts, v.Term.Translate(prose.EndTime(at, v.s.Now, estimated)))
 	}
+
 	return o
 }
 
@@ -293,8 +332,10 @@ func (v *statusPage) writeKeepers(blank string, l status.Lease) {
 	if !l.Ended || slices.Contains(v.kept, l.ID) {
 		return
 	}
+
 	v.kept = append(v.kept, l.ID)
 	var names []string
+
 	for _, k := range l.HeldBy[:min(len(l.HeldBy), 3)] {
 		name := strings.TrimSpace(fmt.Sprintf("pid %d %s", k.PID, k.Command))
 		if k.Stopped {
@@ -302,19 +343,24 @@ func (v *statusPage) writeKeepers(blank string, l status.Lease) {
 		}
 		names = append(names, name)
 	}
+
 	if more := len(l.HeldBy) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
+
 	if len(names) == 0 {
 		names = []string{"an unknown process"}
 	}
+
 	text := fmt.Sprintf("the lease %s is still held by %s", l.ID, strings.Join(names, ", "))
 	if l.KeptUntil != nil {
 		text = fmt.Sprintf("the lease %s is kept for the next start of its command until %s", l.ID, l.KeptUntil.In(v.s.Now.Location()).Format(time.TimeOnly))
 	}
+
 	if l.Remedy != "" {
 		text += "; " + l.Remedy
 	}
+
 	v.WriteParagraph(console.Yellow.Span(blank+"  ! "), console.Normal, v.Translate(text))
 }
 
@@ -329,6 +375,7 @@ func (v *statusPage) leaseMemory(d *status.Device) []string {
 	if sum == 0 {
 		return nil
 	}
+
 	return []string{sum.String()}
 }
 
@@ -337,16 +384,20 @@ func (v *statusPage) processOccupant(p status.Process) occupant {
 	if why := p.Nameless(); why != "" {
 		o.command = v.Term.Translate(why)
 	}
+
 	switch {
 	case p.PID == 0:
 		o.handle[0] = v.Term.Translate(fmt.Sprintf("pid %d there", p.Outside))
 	case p.Display:
 		o.style, o.handle[1] = console.Normal, v.Term.Translate("display")
 	}
+
 	if p.Memory != nil {
 		o.facts = append(o.facts, p.Memory.String())
 	}
+
 	o.facts = append(o.facts, v.sinceText(p.Since)...)
+
 	return o
 }
 

@@ -33,16 +33,20 @@ libraries of the driver too. sudo gpuard setup cdi writes it to /etc/cdi.`,
 				if len(args) > 0 {
 					vendor = gpu.Vendor(args[0])
 				}
+
 				if container.CDIKinds()[vendor] == "" {
 					return failure.Usagef("cannot describe the GPUs of %q for containers: write nvidia or amd", string(vendor))
 				}
+
 				spec, notes, err := engine.MachineSpec(cmd.Context(), p.Host, vendor)
 				if err != nil {
 					return err
 				}
+
 				for _, note := range notes {
 					fmt.Fprintln(p.Err, "gpuard: "+note)
 				}
+
 				return cli.WriteJSON(p.Out, spec)
 			})
 		},
@@ -74,5 +78,6 @@ not replaced. gpuard cdi prints the same.`,
 		},
 	}
 	t.addFlags(cmd)
+
 	return cmd
 }

@@ -51,6 +51,7 @@ even if its folder or program no longer exists.`,
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&name, "remove", "", "remove what is set up under this `NAME`")
 	cmd.Flags().BoolVar(&t.dry, "dry-run", false, "only show what would be removed")
 	cmd.Flags().BoolVar(&t.json, "json", false, "answer as one JSON object")
@@ -58,6 +59,7 @@ even if its folder or program no longer exists.`,
 	cmd.AddCommand(setupConda(p), setupDesktop(p), setupDirenv(p), setupJupyter(p), setupSystemd(p))
 	cmd.AddCommand(setupMachine(p), setupCDI(p), setupDocker(p), setupQueue(p), setupServe(p), setupPrometheus(p))
 	cmd.AddCommand(setupShell(p), setupGitHub(p))
+
 	return cmd
 }
 
@@ -65,13 +67,17 @@ func refuseUnknownTarget(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+
 	var names []string
+
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
+
 	if meant := suggest.ClosestWord(args[0], names); meant != "" {
 		return fmt.Errorf("cannot set up %q: did you mean gpuard setup %s?", args[0], meant)
 	}
+
 	return fmt.Errorf("cannot set up %q: write one of %s", args[0], strings.Join(names, ", "))
 }
 
@@ -90,12 +96,15 @@ func listSetups(p *cli.Program, asJSON bool) error {
 	if asJSON {
 		return cli.WriteJSON(p.Out, setupList{"gpuard.setup/1", append([]string{}, keys...)})
 	}
+
 	if len(keys) == 0 {
 		fmt.Fprintln(p.Out, "nothing is set up; see gpuard setup --help")
 	}
+
 	for _, key := range keys {
 		fmt.Fprintln(p.Out, prose.Clean(key))
 	}
+
 	return nil
 }
 
@@ -105,8 +114,10 @@ func setupKeys(p *cli.Program) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Not shown to users who may not read it.
 	system, _ := (&setup.Setup{Host: p.Host, System: true}).Keys()
+
 	return append(keys, system...), nil
 }
 
@@ -119,7 +130,9 @@ func removeListed(p *cli.Program, t *setupFlags, name string) error {
 	if all, _ := setupKeys(p); !slices.Contains(all, name) {
 		return failure.Usagef("cannot take %q away: it is not set up; gpuard setup lists all setups", name)
 	}
+
 	t.remove, t.system = true, !slices.Contains(mine, name)
+
 	return runSetup(p, t, setupPart{key: func() (string, error) { return name, nil }})
 }
 
@@ -132,6 +145,7 @@ func otherSetups(p *cli.Program, name string) []string {
 	if len(keys) == 0 {
 		return nil
 	}
+
 	return []string{"set up: " + strings.Join(keys, ", ")}
 }
 
@@ -171,32 +185,41 @@ func runSetup(p *cli.Program, t *setupFlags, parts ...setupPart) error {
 	} else {
 		r, err = writeParts(s, t, parts)
 	}
+
 	if r.Setup == "" {
 		return err
 	}
+
 	if t.json {
 		r.Notes = append(append([]string{}, p.Remarks...), r.Notes...)
 		return firstError(err, cli.WriteJSON(p.Out, r))
 	}
+
 	showSetup(p.Out, r, p.Host.Env, p.Term(p.Out))
+
 	return err
 }
 
 func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report, error) {
 	var wishes []setup.ChangePlan
 	var previews []setup.Report
+
 	for _, one := range parts {
 		w, err := one.wish()
 		if err != nil {
 			return setup.Report{}, err
 		}
+
 		preview, err := s.Preview(w)
 		if err != nil {
 			return setup.Report{}, err
 		}
+
 		wishes, previews = append(wishes, w), append(previews, preview)
 	}
+
 	var all setup.Report
+
 	for i, w := range wishes {
 		r := previews[i]
 		if !t.dry {
@@ -208,9 +231,11 @@ func writeParts(s *setup.Setup, t *setupFlags, parts []setupPart) (setup.Report,
 		}
 		all = joinReports(all, r)
 	}
+
 	if t.doubts != nil {
 		all.Notes = append(t.doubts(), all.Notes...)
 	}
+
 	return all, nil
 }
 
@@ -220,13 +245,16 @@ func removeParts(p *cli.Program, s *setup.Setup, t *setupFlags, parts []setupPar
 		if usage := new(exit.Usage); errors.As(keyErr, &usage) {
 			keyErr = failure.Usagef("%s; or remove it by the name that gpuard setup lists: gpuard setup --remove NAME", usage.Text)
 		}
+
 		if keyErr != nil {
 			return all, firstError(err, keyErr)
 		}
+
 		r, removeErr := s.Remove(name, t.dry)
 		if removeErr == nil && len(r.Files) == 0 {
 			r.Notes = append(r.Notes, otherSetups(p, name)...)
 		}
+
 		err = firstError(err, removeErr)
 		all = joinReports(all, r)
 	}
@@ -267,14 +295,17 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	} else {
 		showFiles(w, r, home)
 	}
+
 	if !term.TTY {
 		// A script that searches for a note gets it on one line.
 		term.Width = 0
 	}
+
 	p := console.Page{Term: term}
 	for _, note := range r.Notes {
 		p.WriteParagraph(console.Yellow.Span("note: "), console.Normal, p.Text(note))
 	}
+
 	_, _ = io.WriteString(w, p.Out.String())
 	if len(r.Try) > 0 && r.Done {
 		fmt.Fprintln(w, "try it:")
@@ -291,12 +322,15 @@ func showFiles(w io.Writer, r setup.Report, home string) {
 		if r.Done && changed && f.Action == edit.Same {
 			continue
 		}
+
 		fmt.Fprintf(w, "%s %s", actionText(f.Action, r.Done), belowHome(f.Path, home))
 		if n := strings.Count(f.Text, "\n"); r.Done && n > maxLinesDone {
 			fmt.Fprintf(w, " (%d lines)\n", n)
 			continue
 		}
+
 		fmt.Fprintln(w)
+
 		for line := range strings.Lines(f.Text) {
 			fmt.Fprintf(w, "  + %s\n", cli.SafeText(strings.TrimRight(line, "\n")))
 		}
@@ -331,6 +365,7 @@ func commonAction(files []setup.File) (edit.Action, string, bool) {
 			return "", "", false
 		}
 	}
+
 	return files[0].Action, folder, folder != "/"
 }
 
@@ -371,6 +406,7 @@ func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, 
 	}
 	all := &cobra.Command{}
 	(&jobflags.SpecFlags{}).Add(p, all)
+
 	return chosenFlags(cmd, all.Flags()), nil
 }
 

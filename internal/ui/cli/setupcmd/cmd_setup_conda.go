@@ -50,11 +50,13 @@ csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
 			return failure.WithExitCode(func() error { return condaSetup(p, cmd, o, args) })
 		},
 	}
+
 	o.choice.Add(p, cmd)
 	o.addModes(cmd)
 	cmd.Flags().StringVar(&o.file, "environment-yml", "", "add the choice to this environment `FILE`")
 	_ = cmd.MarkFlagFilename("environment-yml", "yml", "yaml")
 	o.target.addFlags(cmd)
+
 	return cmd
 }
 
@@ -71,12 +73,15 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 	if c.Name != "" || o.file == "" {
 		parts = append(parts, setupPart{c.Key, func() (setup.ChangePlan, error) { return c.Wish() }})
 	}
+
 	if o.file != "" {
 		parts = append(parts, setupPart{f.Key, func() (setup.ChangePlan, error) { return f.Wish() }})
 	}
+
 	if o.target.remove {
 		return runSetup(p, &o.target, parts...)
 	}
+
 	words, err := o.choiceWords(p, cmd)
 	if err == nil && len(words) == 0 && o.file != "" {
 		err = failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
@@ -86,18 +91,22 @@ func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []stri
 			err = o.applyStoredFlags(p, cmd, words)
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	f.Words = words
 	c.Flags, err = o.choice.flagWords(p, cmd)
 	if err != nil {
 		return err
 	}
+
 	c.Ask, c.Lease = o.ask, o.lease
 	if len(parts) > 1 || o.file == "" {
 		o.target.doubts = o.choice.doubtNotes(p, cmd)
 	}
+
 	return runSetup(p, &o.target, parts...)
 }
 
@@ -107,20 +116,26 @@ func (o *condaOptions) choiceWords(p *cli.Program, cmd *cobra.Command) ([]string
 	if err != nil {
 		return nil, err
 	}
+
 	var clash []flagset.Conflict
+
 	for _, other := range []string{"lease", "device", "mig", "cpu"} {
 		clash = append(clash, flagset.Conflict{One: "ask", Other: other, Why: "only one of them can choose the device"})
 	}
+
 	clash = append(clash, flagset.Conflict{One: "lease", Other: "cpu", Why: "without a device there is nothing to lease"})
 	if err := flagset.RefuseTogether(cmd, clash); err != nil {
 		return nil, failure.AsUsage(err)
 	}
+
 	if o.ask {
 		words = append(words, "--ask")
 	}
+
 	if o.lease {
 		words = append(words, "--lease")
 	}
+
 	return words, nil
 }
 
@@ -129,6 +144,7 @@ func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, word
 	if len(words) == 0 {
 		return failure.Usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
 	}
+
 	known := &condaOptions{}
 	alone := &cobra.Command{Use: cmd.Use}
 	known.choice.Add(p, alone)
@@ -137,15 +153,19 @@ func (o *condaOptions) applyStoredFlags(p *cli.Program, cmd *cobra.Command, word
 	if err == nil && alone.Flags().NArg() > 0 {
 		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
 	}
+
 	if err == nil {
 		err = flagset.RefuseEmpty(alone)
 	}
+
 	if err != nil {
 		return failure.Usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)
 	}
 	if err := cmd.Flags().Parse(words); err != nil {
 		return failure.AsUsage(err)
 	}
+
 	_, err = o.choiceWords(p, cmd)
+
 	return err
 }

@@ -44,10 +44,12 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 				if err != nil {
 					return err
 				}
+
 				d.Flags, err = l.flagWords(p, cmd)
 				if err != nil {
 					return err
 				}
+
 				if ask {
 					err = jobflags.CheckAsk(cmd)
 					if err != nil {
@@ -55,10 +57,13 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 					}
 					d.Flags = append(d.Flags, "--ask")
 				}
+
 				if !cmd.Flags().Changed("wait") && !l.wait.NoWait && len(l.wait.Fallback) == 0 && !l.CPU {
 					d.Flags = append(d.Flags, "--no-wait")
 				}
+
 				t.doubts = l.doubtNotes(p, cmd)
+
 				return runSetup(p, &t, setupPart{d.Key, d.Wish})
 			})
 		},
@@ -69,10 +74,12 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 			return (&setup.Setup{Host: p.Host}).EntryIDs(), flagset.NoFiles
 		},
 	}
+
 	l.addFlags(p, cmd)
 	jobflags.AddAsk(cmd, &ask)
 	t.addFlags(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "`TEXT` in the name of the entry, to distinguish several entries of one program")
+
 	return cmd
 }
 
@@ -82,11 +89,13 @@ func entryAndArguments(cmd *cobra.Command, args []string) (app string, more []st
 	if dash < 0 {
 		dash = len(args)
 	}
+
 	switch {
 	case dash == 0:
 		return "", nil, failure.Usagef("cannot set up a program without its name: gpuard setup desktop APP, such as org.blender.Blender")
 	case dash > 1:
 		return "", nil, failure.Usagef("cannot set up %d programs with one command: write one APP, and arguments of the program after --: gpuard setup desktop %s -- %s", dash, shellquote.JoinQuoted(shellquote.Sh, args[0]), shellquote.JoinQuoted(shellquote.Sh, args[1:]...))
 	}
+
 	return args[0], args[dash:], nil
 }

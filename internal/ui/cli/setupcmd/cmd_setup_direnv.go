@@ -28,17 +28,22 @@ direnv cannot keep a lease: start what needs one by gpuard run.`,
 				if len(args) > 0 {
 					d.Folder = args[0]
 				}
+
 				flags, err := c.flagWords(p, cmd)
 				if err != nil {
 					return err
 				}
+
 				d.Flags = flags
 				t.doubts = c.doubtNotes(p, cmd)
+
 				return runSetup(p, &t, setupPart{d.Key, d.Wish})
 			})
 		},
 	}
+
 	c.Add(p, cmd)
 	t.addFlags(cmd)
+
 	return cmd
 }

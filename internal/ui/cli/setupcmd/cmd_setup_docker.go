@@ -33,7 +33,9 @@ work as before.`,
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&file, "compose", "", "the project's file")
 	t.addFlags(cmd)
+
 	return cmd
 }

@@ -29,7 +29,9 @@ GPUs, by the same line. Add what else the tests need yourself.`,
 			})
 		},
 	}
+
 	cmd.Flags().SetInterspersed(false)
 	t.addFlags(cmd)
+
 	return cmd
 }

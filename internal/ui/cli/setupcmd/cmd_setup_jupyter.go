@@ -35,21 +35,25 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				if err == nil {
 					_, err = w.Parse(p, cmd)
 				}
+
 				if err != nil {
 					return failure.AsUsage(err)
 				}
 				if spec, err := c.Spec(cmd, nil); err == nil && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 					return failure.Usagef("cannot set up a kernel with --quota mps: its lease could not be kept over a restart; leave it out")
 				}
+
 				more := &cobra.Command{}
 				(&jobflags.WaitFlags{}).Add(more)
 				jobflags.AddPrivateState(p, more)
 				j.Flags, j.CPU = append(flags, chosenFlags(cmd, more.Flags())...), c.CPU
 				t.doubts = c.doubtNotes(p, cmd)
+
 				return runSetup(p, &t, setupPart{j.Key, j.Wish})
 			})
 		},
 	}
+
 	c.Add(p, cmd)
 	w.Add(cmd)
 	jobflags.AddPrivateState(p, cmd)
@@ -59,6 +63,8 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 	_ = cmd.RegisterFlagCompletionFunc("kernel", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return j.Names(), flagset.NoFiles
 	})
+
 	_ = cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
+
 	return cmd
 }

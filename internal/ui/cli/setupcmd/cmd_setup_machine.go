@@ -31,19 +31,23 @@ of gpuard has installed are not changed.`,
 				if err != nil {
 					return err
 				}
+
 				m := setup.Machine{Setup: &setup.Setup{Host: p.Host, System: true}, Pages: map[string]string{}, Completions: scripts}
 				for _, page := range manual.ManPages(cli.CommandTree(p.Commands), cli.Version()) {
 					m.Pages[page.Name] = page.Text
 				}
+
 				if !t.dry {
 					if err := m.CheckRoot(t.remove); err != nil {
 						return err
 					}
 				}
+
 				return runSetup(p, &t, setupPart{m.Key, m.Wish})
 			})
 		},
 	}
 	t.addFlags(cmd)
+
 	return cmd
 }

@@ -27,5 +27,6 @@ the queue goes on after a boot as soon as you type gpuard queue.`,
 		},
 	}
 	t.addFlags(cmd)
+
 	return cmd
 }

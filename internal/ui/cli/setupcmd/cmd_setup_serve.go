@@ -34,17 +34,21 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 				if err != nil {
 					return err
 				}
+
 				user = user || os.Geteuid() != 0
 				t.system = !user
 				s := &setup.Setup{Host: p.Host, System: t.system}
 				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.AfterRemoval
+
 				return runSetup(p, &t, setupPart{func() (string, error) { return "serve", nil }, func() (setup.ChangePlan, error) { return s.ServeWish(page.Listen, words, user) }})
 			})
 		},
 	}
+
 	AddPageFlags(cmd, &page)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 	t.addFlags(cmd)
+
 	return cmd
 }
 
@@ -63,10 +67,12 @@ func pageWords(page *observe.ServeOptions) (words []string, err error) {
 	if err := BothForTLS(page.Cert, page.Key); err != nil {
 		return nil, err
 	}
+
 	host, _, _ := net.SplitHostPort(page.Listen)
 	if ip := net.ParseIP(host); page.TokenFile != "" && page.Cert == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, failure.Usagef("cannot serve with a token at %s: it would travel unencrypted; add --tls-cert and --tls-key, or listen on 127.0.0.1", page.Listen)
 	}
+
 	for _, file := range [][2]string{{"--token-file", page.TokenFile}, {"--tls-cert", page.Cert}, {"--tls-key", page.Key}} {
 		if file[1] == "" {
 			continue
@@ -77,9 +83,11 @@ func pageWords(page *observe.ServeOptions) (words []string, err error) {
 		}
 		words = append(words, file[0], path)
 	}
+
 	for _, name := range page.Names {
 		words = append(words, "--name", name)
 	}
+
 	return words, nil
 }
 
@@ -114,11 +122,14 @@ dashboard for Grafana. It says which lines to add to prometheus.yml.`,
 					w, err := wish()
 					return w.Key, err
 				}
+
 				return runSetup(p, &t, setupPart{key, wish})
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&address, "target", "127.0.0.1:8470", "`ADDRESS` and port of gpuard serve, as Prometheus reaches it")
 	t.addFlags(cmd)
+
 	return cmd
 }

@@ -36,6 +36,7 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 				if cmd.Flags().Changed("login") && login != string(policy.LoginNone) && login != string(policy.LoginAllowed) {
 					return failure.Usagef("cannot read --login=%s: write one of none, allowed", login)
 				}
+
 				name := ""
 				if len(args) > 0 {
 					if cmd.Flags().Changed("login") && (args[0] == string(policy.LoginNone) || args[0] == string(policy.LoginAllowed)) {
@@ -43,20 +44,24 @@ gets a GPU. sudo gpuard setup machine does that for all users.`,
 					}
 					name = args[0]
 				}
+
 				var err error
 				s.Name, err = s.Setup.NameShell(name)
 				if err != nil {
 					return err
 				}
+
 				return runSetup(p, &t, setupPart{s.Key, s.Wish})
 			})
 		},
 	}
+
 	f := cmd.Flags()
 	f.BoolVar(&noPrompt, "no-prompt", false, "leave the prompt alone")
 	f.StringVar(&login, "login", "", "a shell without a lease sees `WHICH` GPUs: none or allowed")
 	f.Lookup("login").NoOptDefVal = string(policy.LoginNone)
 	_ = cmd.RegisterFlagCompletionFunc("login", cobra.FixedCompletions([]string{"none", "allowed"}, flagset.NoFiles))
 	t.addFlags(cmd)
+
 	return cmd
 }

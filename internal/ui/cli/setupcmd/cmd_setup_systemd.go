@@ -33,13 +33,16 @@ func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, er
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = l.wait.Parse(p, cmd)
 
 	if err != nil {
 		return nil, err
 	}
+
 	all := &cobra.Command{}
 	(&jobflags.WaitFlags{}).Add(all)
+
 	return append(words, chosenFlags(cmd, all.Flags())...), nil
 }
 
@@ -79,17 +82,21 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 				if err != nil {
 					return err
 				}
+
 				s.Flags, err = l.flagWords(p, cmd)
 				if err != nil {
 					return err
 				}
+
 				s.Folder, err = os.Getwd()
 				if err != nil {
 					return fmt.Errorf("cannot find the current folder: %w", err)
 				}
+
 				s.NoWait = !l.mayWait()
 				t.after = s.AfterRemoval
 				t.doubts = l.doubtNotes(p, cmd)
+
 				return runSetup(p, &t, setupPart{s.Key, s.Wish})
 			})
 		},
@@ -100,9 +107,11 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 			return (&setup.Setup{Host: p.Host}).UnitNames(user || os.Geteuid() != 0), flagset.NoFiles
 		},
 	}
+
 	l.addFlags(p, cmd)
 	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
+
 	return cmd
 }
 
@@ -112,6 +121,7 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	if dash < 0 {
 		dash = len(args)
 	}
+
 	switch {
 	case dash == 0:
 		return "", nil, failure.Usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
@@ -120,5 +130,6 @@ func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []s
 	case dash < len(args) && args[dash] == "":
 		return "", nil, failure.Usagef("cannot write a service that starts \"\": say which command it starts")
 	}
+
 	return args[0], args[dash:], nil
 }
