@@ -23,7 +23,7 @@ const joinTime = time.Minute
 
 // missingRank is the JSON line about a rank that has not joined.
 type missingRank struct {
-	// "gpuard.runCommand-missing/1".
+	// "gpuard.run-missing/1".
 	Schema string `json:"schema"`
 	Rank   int    `json:"rank"`  // which
 	PID    int    `json:"pid"`   // of its command

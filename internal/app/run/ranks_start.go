@@ -137,7 +137,7 @@ func leadRanks(host *machine.Host, crew ranks.Crew, command []string) error {
 
 // rankEnd is the JSON line about a rank that failed.
 type rankEnd struct {
-	// "gpuard.runCommand-rank/1".
+	// "gpuard.run-rank/1".
 	Schema string `json:"schema"`
 	Rank   int    `json:"rank"` // which
 	PID    int    `json:"pid"`  // that it had

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,7 +27,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "time.Duration": "nanoseconds", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ". ../cli ../cli/*", "leases": "../../app/leases", "explain": "../../app/explain", "run": "../../app/run", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../*/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "queue": "../../app/userqueue", "runs": "../../core/batchlog", "record": "../../core/batchlog", "sweep": "../../core/grid", "setup": "../../app/setup", "edit": "../../core/edit", "web": "../web", "trend": "../../core/trend", "handoff": "../../core/handoff", "tell": "../../app/tell", "sim": "../../core/sim", "core": "../../core/experiment"} {
+	for name, dir := range map[string]string{"cli": ". ../cli ../cli/*", "leases": "../../app/leases", "explain": "../../app/explain", "run": "../../app/run", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../app/verify", "proof": "../../core/proof", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "userqueue": "../../app/userqueue", "batchlog": "../../core/batchlog", "grid": "../../core/grid", "setup": "../../app/setup", "edit": "../../core/edit", "web": "../web", "trend": "../../core/trend", "handoff": "../../core/handoff", "tell": "../../app/tell", "sim": "../../core/sim", "experiment": "../../core/experiment"} {
 		paths := sourcesIn(t, dir)
 		for _, path := range paths {
 			if !strings.HasSuffix(path, "_test.go") {
@@ -124,6 +125,23 @@ func (f *fieldTable) named(key string) string {
 	return fmt.Sprintf("[%s](#%s)", title, title)
 }
 
+// describeField is the comment of a field, as a phrase: the one at the end of its line, or the sentence above it.
+func describeField(field *ast.Field) string {
+	phrase := strings.TrimSpace(field.Comment.Text())
+	if phrase != "" {
+		return phrase
+	}
+
+	phrase = strings.TrimSuffix(strings.Join(strings.Fields(field.Doc.Text()), " "), ".")
+	first, rest, _ := strings.Cut(phrase, " ")
+	name := slices.Contains([]string{"Slurm", "Kubernetes", "Linux", "Docker", "Python", "Celsius"}, first)
+	if name || first == "" || strings.ToLower(first[1:]) != first[1:] {
+		return phrase
+	}
+
+	return strings.TrimSpace(strings.ToLower(first) + " " + rest)
+}
+
 // title is the name of a struct on the page: "status.Device" is "device".
 func title(key string) string {
 	_, name, _ := strings.Cut(key, ".")
@@ -158,7 +176,7 @@ func (f *fieldTable) rows(key string) (rows []string) {
 			if strings.Contains(options, "omitempty") {
 				word = strings.TrimSuffix(word, ", or null") + "; may be absent"
 			}
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", name, word, strings.ReplaceAll(strings.TrimSpace(field.Comment.Text()), "; never nil", "")))
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", name, word, strings.ReplaceAll(describeField(field), "; never nil", "")))
 		}
 	}
 	return rows

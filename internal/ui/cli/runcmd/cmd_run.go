@@ -170,7 +170,7 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 
 // runAnswer is the JSON answer of a run, written just before it becomes the command.
 type runAnswer struct {
-	// "gpuard.runCommand/1".
+	// "gpuard.run/1".
 	Schema string `json:"schema"`
 	// "" for a job without a device, and for --dry-run.
 	Lease string `json:"lease"`

@@ -18,7 +18,7 @@ import (
 
 // runEndAnswer is the JSON line at the end of a supervised run.
 type runEndAnswer struct {
-	// "gpuard.runCommand-end/1".
+	// "gpuard.run-end/1".
 	Schema string `json:"schema"`
 	// Of the last start; "" without a device.
 	Lease   string      `json:"lease"`
