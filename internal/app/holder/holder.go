@@ -92,17 +92,22 @@ func HoldLease(host *machine.Host, args []string) error {
 		addOutcome(folder, w)
 	}
 
-	gone, err := folder.EndIfUnheld(last, last.Boot)
-	if err == nil && !gone && last.Apart {
-		gone, err = endAfterBeginner(folder, last, most)
+	return endOrNoteHolders(folder, last, most)
+}
+
+// endOrNoteHolders removes the files of a lease, or writes down which processes still hold it. A supervising gpuard
+// releases it then itself, or starts the command again with it.
+func endOrNoteHolders(folder *store.Folder, lease job.Lease, most time.Duration) error {
+	gone, err := folder.EndIfUnheld(lease, lease.Boot)
+	if err == nil && !gone && lease.Apart {
+		gone, err = endAfterBeginner(folder, lease, most)
 	}
 
 	if err != nil || gone {
 		return err
 	}
 
-	// A supervising gpuard releases the lease itself, or starts the command again with it.
-	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
+	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
 }
 
 // readCommandLine reads what a holder is told.

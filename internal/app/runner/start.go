@@ -58,13 +58,7 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 		defer command.Input.Close() //nolint:errcheck // the run has its own
 	}
 
-	begin := batchlog.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
-	up, err := r.host.Proc.Uptime()
-	begin.Ticks = uint64(up / (10 * time.Millisecond))
-	if err == nil { //nolint:gosec // positive
-		err = r.writeBegin(begin)
-	}
-
+	begin, err := r.announceStart(run, what)
 	if err != nil {
 		return err
 	}
@@ -98,6 +92,19 @@ func (r *runner) startRun(run int, what StartOptions, seat *claim.CommandLease) 
 	}
 
 	return nil
+}
+
+// announceStart writes that a run is about to be started.
+func (r *runner) announceStart(run int, what StartOptions) (batchlog.Event, error) {
+	begin := batchlog.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
+	up, err := r.host.Proc.Uptime()
+	if err != nil {
+		return begin, err
+	}
+
+	begin.Ticks = uint64(up / (10 * time.Millisecond)) //nolint:gosec // positive
+
+	return begin, r.writeBegin(begin)
 }
 
 // startProcess starts the process of a run.
