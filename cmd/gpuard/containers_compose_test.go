@@ -103,7 +103,7 @@ func (p *composeProject) runInProject(args ...string) runResult {
 }
 
 func (p *composeProject) composeCommand(args ...string) *exec.Cmd {
-	cmd := p.dockerHost.engineCommand(append([]string{"-q", "--no-wait", "--", "compose"}, args...)...)
+	cmd := p.engineCommand(append([]string{"-q", "--no-wait", "--", "compose"}, args...)...)
 	cmd.Dir = p.folder
 	return cmd
 }

@@ -88,7 +88,7 @@ func (h *containerHost) checkFreed(what string) {
 		asked := time.Now()
 		h.runEngine("ps", "--quiet")
 		slowest = max(slowest, time.Since(asked))
-		locks, _ := filepath.Glob(filepath.Join(h.fakeDriverMachine.state, "leases", "*", "*.lock"))
+		locks, _ := filepath.Glob(filepath.Join(h.state, "leases", "*", "*.lock"))
 		return len(locks) == 0
 	})
 	took := time.Since(began)

@@ -88,7 +88,7 @@ func (w *deviceFileMachine) wantOpensText(indices ...int) string {
 
 func (w *deviceFileMachine) isolatedCommand(args ...string) *exec.Cmd {
 	w.t.Helper()
-	cmd := w.fakeDriverMachine.cmd(args...)
+	cmd := w.cmd(args...)
 	cmd.Args[0], cmd.Env = "labbox", append(cmd.Env, "LABBOX="+w.root)
 	cmd.Dir = w.root
 	return cmd

@@ -35,7 +35,7 @@ func (r *ruledKernelFixture) writeRule(limits string) {
 
 // ruledCommand is the program under that rule, by one of its names.
 func (r *ruledKernelFixture) ruledCommand(name string, command ...string) *exec.Cmd {
-	cmd := r.kernelFixture.kernelCommand(nil, command...)
+	cmd := r.kernelCommand(nil, command...)
 	cmd.Args[0] = name
 	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+r.config)
 	return cmd

@@ -1,7 +1,8 @@
 // Command shape prints how the code is built: for each package its size and the uses between its files, then the
 // structs that most files share, the unexported names that are declared most often, and how often the words occur that
-// this project avoids. Tests are left out. It judges nothing. `make shape` runs it; `make shape BEFORE=FOLDER` compares
-// with another version, such as a worktree of an earlier commit.
+// this project avoids, and how the code reads from outside. Tests are left out. It judges nothing. `make shape` runs it;
+// `make shape BEFORE=FOLDER` compares with another version, such as a worktree of an earlier commit, or from outside with
+// a checkout of any other project.
 package main
 
 import (
@@ -15,22 +16,35 @@ import (
 
 func main() {
 	out := bufio.NewWriter(os.Stdout)
-	packages, err := loadPackages(".")
-	if err == nil && len(os.Args) > 1 {
-		var before []*pkg
-		if before, err = loadPackages(os.Args[1]); err == nil {
-			printComparison(out, before, packages)
-		}
-	} else if err == nil {
-		printReport(out, packages)
-	}
+	err := printShape(out, os.Args[1:])
 	if err == nil {
 		err = out.Flush()
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "shape: "+err.Error())
 		os.Exit(1)
 	}
+}
+
+// printShape prints this tree, or compares it with another version of itself; other projects are only measured from
+// outside.
+func printShape(out io.Writer, others []string) error {
+	packages, err := loadPackages(".")
+	if err != nil {
+		return err
+	}
+	if len(others) == 0 {
+		printReport(out, packages)
+		return printOutside(out, []string{"."})
+	}
+
+	before, err := loadPackages(others[0])
+	if err == nil && len(before) > 0 && before[0].module == packages[0].module {
+		printComparison(out, before, packages)
+	}
+
+	return printOutside(out, append([]string{"."}, others...))
 }
 
 // How many rows the lists have.

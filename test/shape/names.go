@@ -176,5 +176,6 @@ func watchedWords() []watchedWord {
 		of("look(s)", "looks?"),
 		of("at once", "at once"),
 		of("goes on", "goes on"),
+		of("retired: desk, seat, crew, stray …", "(?i:desk|seat|crew|stray|belongings|lookout|harbour|dockyard|traveller|conductor)s?"),
 	}
 }

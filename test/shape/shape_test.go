@@ -21,10 +21,9 @@ var exampleModule = map[string]string{
 	"q/q.go":               "package q\n\nimport \"example/internal/p\"\n\nfunc read(b p.Box) int { return b.Size }\n",
 }
 
-func loadExample(t *testing.T) []*pkg {
+func writeExample(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range exampleModule {
+	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a test
 			t.Fatal(err)
@@ -33,6 +32,12 @@ func loadExample(t *testing.T) []*pkg {
 			t.Fatal(err)
 		}
 	}
+}
+
+func loadExample(t *testing.T) []*pkg {
+	t.Helper()
+	dir := t.TempDir()
+	writeExample(t, dir, exampleModule)
 	packages, err := loadPackages(dir)
 	if err != nil || len(packages) != 2 {
 		t.Fatalf("%d packages, %v", len(packages), err)

@@ -309,9 +309,9 @@ func (x *Explanation) deviceText(id gpu.UUID) string {
 	return machine.DeviceName(x.Machine, *d)
 }
 
-// ExplainEnvironment returns what process pid sees of m with this environment, the devices that are in its container, and
+// EnvironmentOf returns what process pid sees of m with this environment, the devices that are in its container, and
 // the variables that decide it, as NAME=VALUE.
-func ExplainEnvironment(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
+func EnvironmentOf(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x *Explanation, inside gpu.Machine, masks []string) {
 	x, inside = &Explanation{Machine: m}, m
 	env = withMPSPipe(host, env, pid)
 	if p, err := host.Proc.Process(pid); err == nil {

@@ -252,7 +252,7 @@ func (w *leaseMeter) hidesAll(pid int, m gpu.Machine) string {
 		return ""
 	}
 
-	x, _, masks := explain.ExplainEnvironment(w.host, visible.Env(env), pid, m)
+	x, _, masks := explain.EnvironmentOf(w.host, visible.Env(env), pid, m)
 	if len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}

@@ -55,8 +55,8 @@ const (
 	retryInterval = 30 * time.Second
 )
 
-// RunnerWork is what a runner does.
-type RunnerWork struct {
+// FolderWork is what a runner does.
+type FolderWork struct {
 	State *batchlog.State
 	// Of which State has read everything.
 	Journal *journal.Journal
@@ -102,7 +102,7 @@ type StartOptions struct {
 // runner starts the commands, one after the other as devices are free, and waits for them.
 type runner struct {
 	host  *machine.Host
-	work  *RunnerWork
+	work  *FolderWork
 	grace time.Duration
 	// Of the folder, which the conductor has, too.
 	lock *os.File
@@ -156,7 +156,7 @@ type runner struct {
 
 // RunFolder is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
 // conductor.
-func RunFolder(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*RunnerWork, error)) {
+func RunFolder(ctx context.Context, host *machine.Host, args []string, open func(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error)) {
 	_, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d", lockFD))
 	if len(args) != 1 || err != nil {
 		fmt.Fprintln(os.Stderr, "gpuard: cannot start a runner by hand: gpuard sweep and gpuard submit start theirs")

@@ -111,12 +111,12 @@ func conductTrial(ctx context.Context, host *machine.Host, dir string) error {
 }
 
 // trialWork is what the runner of a trial does.
-func trialWork(ctx context.Context, host *machine.Host, dir string) (*RunnerWork, error) {
+func trialWork(ctx context.Context, host *machine.Host, dir string) (*FolderWork, error) {
 	tr, err := readTrial(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &RunnerWork{AtOnce: tr.AtOnce, Grace: tr.Grace}
+	w := &FolderWork{AtOnce: tr.AtOnce, Grace: tr.Grace}
 	if w.Journal, w.State, err = tr.readState(); err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (s *Sweep) writeTables() error {
 }
 
 // RunnerWork is what the runner of the sweep in a folder does.
-func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.RunnerWork, error) {
+func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.FolderWork, error) {
 	// Much may have happened since the sweep was begun.
 	err := checkOwn(dir, 0)
 	if err != nil {
@@ -111,7 +111,7 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 		return nil, err
 	}
 
-	w := &runner.RunnerWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
+	w := &runner.FolderWork{State: batchlog.NewState(q.Grid.Len(), q.Retry), AtOnce: q.Jobs, Grace: q.Grace}
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err == nil {
 		err = w.Journal.EachNewLine(func(line []byte) error { return w.State.ReadLine(line, w.Journal.Offset()) })
@@ -149,7 +149,7 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 }
 
 // openAllocator is where all runs get their leases.
-func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runner.RunnerWork) (*claim.Allocator, error) {
+func (q *Request) openAllocator(ctx context.Context, host *machine.Host, w *runner.FolderWork) (*claim.Allocator, error) {
 	spec := q.Spec
 	var err error
 	if q.ElseCPU {

@@ -105,12 +105,12 @@ func checkOwn(dir string) error {
 }
 
 // RunnerWork is what the runner of a queue does.
-func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.RunnerWork, error) {
+func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.FolderWork, error) {
 	if err := checkOwn(dir); err != nil {
 		return nil, err
 	}
 
-	w := &runner.RunnerWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
+	w := &runner.FolderWork{State: batchlog.NewQueue(), Grace: cancelGrace, Each: true}
 	var err error
 	w.Journal, err = journal.Open(filepath.Join(dir, journalFile))
 	if err == nil {
@@ -131,7 +131,7 @@ func RunnerWork(ctx context.Context, host *machine.Host, dir string) (*runner.Ru
 }
 
 // prepareJob is how a job is started, or why it cannot be.
-func prepareJob(d *jobAllocators, w *runner.RunnerWork, run int) (start runner.StartOptions, err error) {
+func prepareJob(d *jobAllocators, w *runner.FolderWork, run int) (start runner.StartOptions, err error) {
 	dir := d.dir
 	if before := w.State.FailedDependency(run); before >= 0 {
 		return start, fmt.Errorf("job %d, after which it was to run, did not end well", before+1)

@@ -148,7 +148,7 @@ func (w *treeWatch) endWitness(cancel context.CancelFunc) {
 // hidesAll are the variables by which a process of the job sees no GPU; "" where it sees one, or that is a guess. Something between
 // gpuard and it may have changed them.
 func (w *treeWatch) hidesAll(env visible.Env, pid int) string {
-	x, _, masks := explain.ExplainEnvironment(w.host, env, pid, w.facts.Machine)
+	x, _, masks := explain.EnvironmentOf(w.host, env, pid, w.facts.Machine)
 	if len(w.facts.Machine.Devices) == 0 || len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.IsDoubtful) {
 		return ""
 	}

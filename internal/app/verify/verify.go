@@ -62,8 +62,8 @@ type listedProcess struct {
 	Last  float64 `json:"last"`
 }
 
-// VerifyJob watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
-func VerifyJob(ctx context.Context, host *machine.Host, target string, patience time.Duration) (*Verification, error) {
+// ProveJob watches a running job, named by a process id or a lease id, until the answer is clear or patience is over.
+func ProveJob(ctx context.Context, host *machine.Host, target string, patience time.Duration) (*Verification, error) {
 	if err := CheckVerifiable(host); err != nil {
 		return nil, err
 	}
@@ -108,9 +108,9 @@ func VerifyJob(ctx context.Context, host *machine.Host, target string, patience 
 	return w.watchUntilClear(ctx), nil
 }
 
-// VerifyCommand runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
+// ProveCommand runs a command as a child and watches it. It calls tell once, as soon as the answer is clear, and returns
 // when the command has ended, with the way in which it ended. An error is about the start.
-func VerifyCommand(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
+func ProveCommand(ctx context.Context, host *machine.Host, command []string, patience time.Duration, tell func(*Verification)) (*Verification, string, error) {
 	if err := CheckVerifiable(host); err != nil {
 		return nil, "", err
 	}

@@ -83,7 +83,7 @@ func checkTarget(cmd *cobra.Command, args []string) error {
 }
 
 func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience time.Duration, asJSON bool) error {
-	v, err := verify.VerifyJob(cmd.Context(), p.Host, target, patience)
+	v, err := verify.ProveJob(cmd.Context(), p.Host, target, patience)
 	if err != nil {
 		return &failure.CodedError{Err: err, Code: exit.VerifyCode(err)}
 	}
@@ -98,7 +98,7 @@ func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience ti
 
 func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patience time.Duration, asJSON bool) error {
 	var told error
-	v, how, err := verify.VerifyCommand(cmd.Context(), p.Host, command, patience, func(v *verify.Verification) {
+	v, how, err := verify.ProveCommand(cmd.Context(), p.Host, command, patience, func(v *verify.Verification) {
 		if asJSON {
 			told = cli.LineJSON(p.Err, v)
 			return
