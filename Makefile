@@ -12,7 +12,7 @@ NVIDIA   ?= 470 525 535 545 550 555 570 580 595
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench lint-corpus shape docs check steady soak gpu-check check-kubernetes release compose nvidia amd clean
+.PHONY: all build pages test race lint vet fuzz bench lint-corpus shape docs check day steady soak gpu-check check-kubernetes release compose nvidia amd clean
 
 all: build test
 
@@ -76,6 +76,9 @@ check: vet lint test race ## before a change is proposed
 
 steady: ## the suite 20 times: quiet, beside busy loops, with one processor, shuffled; about an hour
 	.ci/steady
+
+day: ## a day of updates of the page of gpuard serve, as fast as they go: processor time and memory; three minutes
+	GPUARD_SOAK=1 $(GO) test -count 1 -timeout 30m -v -run TestDayOfUpdates ./internal/ui/web
 
 soak: ## the same tests with large numbers
 	GPUARD_SOAK=1 $(GO) test -count 1 -timeout 4h ./...

@@ -58,7 +58,7 @@ func checkHolders(s hostinfo.Site) []Finding {
 	}
 
 	if len(living) > 0 {
-		found = append(found, Finding{code, Info, "programs without a lease of gpuard hold " + holdersText(s, living), "gpuard keeps its jobs off these devices.", "gpuard evict lists them"})
+		found = append(found, Finding{code, Info, "programs hold memory without a lease: " + holdersText(s, living), "gpuard keeps its jobs off these devices.", "list them: gpuard evict"})
 	}
 
 	if text := desktopMemoryText(m); text != "" {

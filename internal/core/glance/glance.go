@@ -1,13 +1,14 @@
 // Package glance is what a person wants to know of a machine at the first look, as values: is something free, when does the next request
 // get its devices, is something broken. A view puts each part where it likes, links it, and says it in its language:
 //
-//	answer := glance.Summarize(&report)
-//	answer.Text() // 2 of 8 free · 3 wait, the next gets GPU 5 at about 14:20 (end of bert-large) · 1 lost, 1 hot
+//	answer := glance.Summarize(&report, "bob")
+//	answer.Text() // 2 of 8 free · 3 wait, your train.py gets GPU 5 at about 14:20 (end of bert-large) · 1 lost, 1 hot
 //
 // It reads the report of status and nothing else, so each figure is the one that status shows. It must not judge a device itself.
 package glance
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,8 @@ const (
 	Waiting Key = "waiting"
 	// The request that gets devices next.
 	Next Key = "next"
+	// The first request of the reader.
+	Mine Key = "mine"
 	// Devices that left the bus.
 	Lost Key = "lost"
 	// Devices that must not get work.
@@ -71,12 +74,14 @@ type Answer struct {
 	Waiting Part
 	// nil: nothing waits that could start.
 	Next *Start
+	// Of the reader's first request in the line; nil: none waits, or who reads is not known.
+	Mine *Start
 	// The gravest first; never empty: Well where there are none.
 	Troubles []Part
 }
 
-// Summarize is the answer that a report gives.
-func Summarize(s *status.Report) Answer {
+// Summarize is the answer that a report gives to a reader, who is a user by name; "" where nobody knows who reads.
+func Summarize(s *status.Report, reader string) Answer {
 	var a Answer
 	a.Free.Key = Free
 	eachSpot(s, func(_ int, d *status.Device) {
@@ -107,7 +112,7 @@ func Summarize(s *status.Report) Answer {
 		a.Waiting.Text = "1 waits"
 	}
 
-	a.Next = nextStart(s)
+	a.Next, a.Mine = nextStart(s), mineOf(s, reader)
 	a.Troubles = findTroubles(s)
 
 	return a
@@ -116,8 +121,8 @@ func Summarize(s *status.Report) Answer {
 // Groups are the texts of the parts, in English, as the line groups them: free; waiting and next; troubles.
 func (a Answer) Groups() [][]string {
 	waiting := []string{a.Waiting.Text}
-	if a.Next != nil {
-		waiting = append(waiting, a.Next.Text)
+	if told := a.Told(); told != nil {
+		waiting = append(waiting, told.Text)
 	}
 
 	var ills []string
@@ -128,6 +133,9 @@ func (a Answer) Groups() [][]string {
 
 	return [][]string{{a.Free.Text}, waiting, ills}
 }
+
+// Told is the request of which the line speaks: the reader's first, and the next one where none of theirs waits.
+func (a Answer) Told() *Start { return cmp.Or(a.Mine, a.Next) }
 
 // Text is the whole line in English.
 func (a Answer) Text() string {

@@ -179,7 +179,7 @@ func TestAnswers(t *testing.T) {
 				test.set(l)
 				s = l.report()
 			}
-			got := Summarize(s)
+			got := Summarize(s, "")
 			if got.Text() != test.want || got.Title() != test.title {
 				t.Errorf("%q, %q", got.Text(), got.Title())
 			}
@@ -199,7 +199,7 @@ func TestParts(t *testing.T) {
 	l.waits("carol", 1, 2).Share = 8 * gpu.GiB
 	s := l.report()
 	s.Devices[2].Leases[0].Memory = new(12 * gpu.GiB)
-	a := Summarize(s)
+	a := Summarize(s, "")
 	if a.Free.Key != Free || fmt.Sprint(a.Free.Places) != "[0]" || a.Of != 4 {
 		t.Errorf("%+v", a.Free)
 	}
@@ -233,5 +233,79 @@ func TestStarts(t *testing.T) {
 	}
 	if strings.Join(got, " ") != "13:00 14:00 -" {
 		t.Error(got)
+	}
+}
+
+// TestMine: who reads is told of the own first request: what it gets and when if it is next, else its place, with a time or with what
+// keeps the time from being known.
+func TestMine(t *testing.T) {
+	ends := func(l *lab) {
+		l.lease("alice", "bert", 3*time.Hour, 0)
+		l.lease("bob", "eval", 5*time.Hour, 1)
+	}
+	for _, test := range []struct {
+		name, want string
+		set        func(l *lab)
+	}{
+		{"next", "2 wait, your train.py gets GPU 0 at about 14:00 (end of bert)", func(l *lab) {
+			ends(l)
+			l.waits("dave", 1)
+			l.waits("erin", 1)
+		}},
+		{"second", "2 wait, your train.py is 2nd and gets 1 GPU at about 14:30", func(l *lab) {
+			ends(l)
+			l.waits("erin", 1, 0).Time = 30 * time.Minute
+			l.waits("dave", 1, 0)
+		}},
+		{"third", "3 wait, your train.py is 3rd and gets 2 GPUs at about 17:00", func(l *lab) {
+			ends(l)
+			l.waits("erin", 1).Time = 30 * time.Minute
+			l.waits("erin", 1, 1).Time = time.Hour
+			l.waits("dave", 2)
+		}},
+		{"one before it said no time", "2 wait, your train.py is 2nd and waits for others of which no end is known", func(l *lab) {
+			ends(l)
+			l.waits("erin", 2)
+			l.waits("dave", 2)
+		}},
+		{"a lease said no time", "2 wait, your train.py is 2nd and waits for the end of sdxl, which is not known", func(l *lab) {
+			l.lease("alice", "bert", 3*time.Hour, 0)
+			l.lease("bob", "sdxl", 0, 1)
+			l.waits("erin", 1, 0)
+			l.waits("dave", 1, 1)
+		}},
+		{"out of use", "2 wait, your train.py is 2nd and waits until somebody frees a GPU", func(l *lab) {
+			ends(l)
+			l.Devices[1].Drained = "new fan (root)"
+			l.waits("erin", 1)
+			l.waits("dave", 2)
+		}},
+		{"a rule", "2 wait, your train.py waits for a rule: you may have 1", func(l *lab) {
+			l.lease("dave", "bert", 0, 0)
+			l.waits("dave", 1).Max = 1
+			l.full = true
+			l.waits("erin", 1)
+		}},
+		{"a stopped one before it", "2 wait, your train.py gets GPU 0 at about 14:00 (end of bert)", func(l *lab) {
+			ends(l)
+			l.waits("erin", 1).PID = 99
+			l.waits("dave", 1)
+		}},
+		{"the own one is stopped", "2 wait, the next gets GPU 0 at about 14:00 (end of bert)", func(l *lab) {
+			ends(l)
+			l.waits("dave", 1).PID = 99
+			l.waits("erin", 1)
+		}},
+		{"none", "1 waits, the next gets GPU 0 at about 14:00 (end of bert)", func(l *lab) {
+			ends(l)
+			l.waits("erin", 1)
+		}},
+	} {
+		l := newLab(t, "demo:2xL4")
+		test.set(l)
+		answer := Summarize(l.report(), "dave")
+		if got := strings.Join(answer.Groups()[1], ", "); got != test.want {
+			t.Errorf("%s: %q", test.name, got)
+		}
 	}
 }

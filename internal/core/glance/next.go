@@ -13,7 +13,7 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// Start is when a request that waits may get its devices, and by whose end.
+// Start is when a request that waits may get its devices, and by whose end. Of one that has others before it only the time is known.
 type Start struct {
 	Ticket string    // of the request
 	At     time.Time // zero: not known
@@ -27,7 +27,8 @@ type Start struct {
 	Command string
 	User    string // of that lease
 	Lease   string // of that lease
-	// In English: "the next gets GPU 5 at about 14:20 (end of bert-large)".
+	// In English: "the next gets GPU 5 at about 14:20 (end of bert-large)", "your train.py is 3rd and gets 1 GPU at
+	// about 14:20".
 	Text string
 }
 
@@ -136,18 +137,46 @@ func (p deviceOrSlice) freeAt(now time.Time, share gpu.Bytes) expectedRelease {
 	return ends[len(ends)-1]
 }
 
+// isInLine reports whether a request can be next.
+func isInLine(w *status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 }
+
 // nextStart is the first request that could start; nil where there is none.
 func nextStart(s *status.Report) *Start {
-	i := slices.IndexFunc(s.Waiting, func(w status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 })
-	if i < 0 {
-		return nil
+	for i := range s.Waiting {
+		if w := &s.Waiting[i]; isInLine(w) {
+			return startOf(s, w, "the next", "its user")
+		}
 	}
+	return nil
+}
 
-	w := &s.Waiting[i]
-	next := &Start{Ticket: w.ID}
+// mineOf is the first request of a reader; nil where there is none.
+func mineOf(s *status.Report, reader string) *Start {
+	place := 0
+	for i := range s.Waiting {
+		w := &s.Waiting[i]
+		if !isInLine(w) {
+			continue
+		}
+		place++
+
+		switch {
+		case reader == "" || w.User != reader:
+		case place == 1:
+			return startOf(s, w, "your "+w.Command, "you")
+		default:
+			return laterOf(s, i, fmt.Sprintf("your %s is %s and", w.Command, prose.Ordinal(place)))
+		}
+	}
+	return nil
+}
+
+// startOf is when a request may start if none is before it. who is what it is called, and user who asked for it.
+func startOf(s *status.Report, w *status.Waiting, who, user string) *Start {
+	n := &Start{Ticket: w.ID}
 	if w.Most > 0 {
-		next.Text = fmt.Sprintf("the next waits for a rule: its user may have %d", w.Most)
-		return next
+		n.Text = fmt.Sprintf("%s waits for a rule: %s may have %d", who, user, w.Most)
+		return n
 	}
 
 	spots := spotsOf(s)
@@ -163,16 +192,34 @@ func nextStart(s *status.Report) *Start {
 
 	slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(when[a].at, when[b].at) })
 	if usable < w.Count {
-		next.Text = "the next waits until somebody frees a GPU"
-		return next
+		n.Text = who + " waits until somebody frees a GPU"
+		return n
 	}
 
-	next.fillStart(s, spots, can[:usable], w.Count, when)
+	n.fillStart(s, spots, can[:usable], w.Count, when)
+	n.Text = who + " " + n.Text
 
-	return next
+	return n
 }
 
-// fillStart says when the request gets count of these spots, which are in the order in which they get free.
+// laterOf is when a request may start that has others before it: as far as estimates say, or why that is not known.
+func laterOf(s *status.Report, i int, who string) *Start {
+	w := &s.Waiting[i]
+	alone := startOf(s, w, who, "you")
+	at := ForecastStarts(s)[i]
+	switch {
+	case w.Most > 0 || alone.At.IsZero():
+		return alone
+	case at.IsZero():
+		return &Start{Ticket: w.ID, Text: who + " waits for others of which no end is known"}
+	case !at.After(s.Now):
+		return &Start{Ticket: w.ID, At: at, Now: true, Text: fmt.Sprintf("%s gets %s now", who, prose.CountNoun(w.Count, "GPU"))}
+	}
+
+	return &Start{Ticket: w.ID, At: at, Guess: true, Text: fmt.Sprintf("%s gets %s at about %s", who, prose.CountNoun(w.Count, "GPU"), prose.ClockTime(at, s.Now))}
+}
+
+// fillStart says when the request gets count of these spots, which are in the order in which they get free. Its text lacks what gets them.
 func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, count int, when map[int]expectedRelease) {
 	last := when[can[count-1]]
 	if last.lease != nil {
@@ -180,9 +227,9 @@ func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, co
 	}
 
 	if last.at == queue.UnknownTime {
-		n.Text = "the next waits for an end that is not known"
+		n.Text = "waits for an end that is not known"
 		if countEndless(can[:count], when) == 1 && count == len(can) {
-			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
+			n.Text = "waits for the end of " + n.Command + ", which is not known"
 			return
 		}
 
@@ -206,14 +253,14 @@ func (n *Start) fillStart(s *status.Report, spots []deviceOrSlice, can []int, co
 	what := spotNames(spots, can[:some], count)
 	switch clock := prose.ClockTime(n.At, s.Now); {
 	case n.Now && some > count:
-		n.Text = "the next starts now"
+		n.Text = "starts now"
 	case n.Now:
-		n.Text = fmt.Sprintf("the next gets %s now", what)
+		n.Text = fmt.Sprintf("gets %s now", what)
 	case last.guess:
 		n.Guess = true
-		n.Text = fmt.Sprintf("the next gets %s at about %s (end of %s)", what, clock, n.Command)
+		n.Text = fmt.Sprintf("gets %s at about %s (end of %s)", what, clock, n.Command)
 	default:
-		n.Text = fmt.Sprintf("the next gets %s by %s (end of %s)", what, clock, n.Command)
+		n.Text = fmt.Sprintf("gets %s by %s (end of %s)", what, clock, n.Command)
 	}
 }
 

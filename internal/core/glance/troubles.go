@@ -67,34 +67,9 @@ func findTroubles(s *status.Report) (parts []Part) {
 		}
 	}
 
-	// A lease of several devices is one lease.
-	told := map[string]bool{}
-	once := func(key Key, place int, l status.Lease) {
-		if name := string(key) + " " + l.ID; !told[name] {
-			told[name] = true
-			note(key, place, l.ID)
-		}
+	for _, f := range Findings(s) {
+		note(f.Key, f.Place, f.Lease)
 	}
-
-	eachSpot(s, func(place int, d *status.Device) {
-		if d.Use == status.Busy {
-			note(Unleased, place, "")
-		}
-		around := slices.Concat(d.Leases, outerLeases(&s.Devices[place], d))
-		for _, l := range around {
-			if l.Ended && l.KeptUntil == nil {
-				once(Kept, place, l)
-			}
-			if l.Over() {
-				once(Over, place, l)
-			}
-		}
-		for _, p := range d.Processes {
-			if isIntruder(p, around) {
-				note(Intruder, place, "")
-			}
-		}
-	})
 
 	for _, t := range all {
 		if t.count > 0 {
@@ -117,14 +92,6 @@ func (t tally) toPart() Part {
 	return Part{t.key, t.count, fmt.Sprintf("%d %s", t.count, word), t.places, t.leases, t.grave}
 }
 
-// outerLeases are the leases of the GPU that a slice is of.
-func outerLeases(whole, d *status.Device) []status.Lease {
-	if d == whole {
-		return nil
-	}
-	return whole.Leases
-}
-
 // troubleOf is what is wrong with a device; "" nothing.
 func troubleOf(d *status.Device) Key {
 	why := strings.ToLower(strings.Join(d.Why, "; "))
@@ -141,15 +108,4 @@ func troubleOf(d *status.Device) Key {
 		return Hot
 	}
 	return Degraded
-}
-
-// isIntruder reports whether a process uses a device that others have leased. What cannot be told, such as whose it is, accuses nobody.
-// The processes of a container belong to the users that its image names.
-func isIntruder(p status.Process, around []status.Lease) bool {
-	engine := func(l status.Lease) bool {
-		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
-	}
-	owns := func(l status.Lease) bool { return l.User == p.User }
-	return p.Foreign && !p.Ended && !p.Display && p.Lease == "" && p.User != "" && len(around) > 0 && !slices.ContainsFunc(around, owns) &&
-		(p.Container == "" || !slices.ContainsFunc(around, engine))
 }

@@ -89,3 +89,19 @@ func Ranges(numbers []int, between string) string {
 
 	return strings.Join(parts, between)
 }
+
+// Ordinal is "1st", "2nd", "3rd", "11th".
+func Ordinal(n int) string {
+	end := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			end = "st"
+		case 2:
+			end = "nd"
+		case 3:
+			end = "rd"
+		}
+	}
+	return strconv.Itoa(n) + end
+}

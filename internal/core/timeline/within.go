@@ -63,3 +63,15 @@ func StateSince(minutes []trend.Minute, id gpu.UUID, state string) (at time.Time
 	}
 	return time.Time{}
 }
+
+// MarkedSince is when a trouble of a kind began last on a device; zero where no minute has marked it.
+func MarkedSince(minutes []trend.Minute, id gpu.UUID, what string) (at time.Time) {
+	for i := range minutes {
+		for _, m := range minutes[i].Devices[id].Marks {
+			if m.What == what && m.At.After(at) {
+				at = m.At
+			}
+		}
+	}
+	return at
+}

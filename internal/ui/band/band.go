@@ -101,15 +101,14 @@ func (p *Painter) drawLease(w *strings.Builder, s *timeline.Span) {
 		p.widthBetween(s.Since, s.Until), formatNumber(tall), html.EscapeString(p.DescribeSpan(s)))
 }
 
-// laneBounds is where a span lies, with a gap between two of them.
-func laneBounds(s *timeline.Span) (top, tall float64) {
-	tall = bandHeight / float64(s.Lanes)
-	top = tall * float64(s.Lane)
-	if s.Lanes > 1 {
-		tall -= 0.5
-	}
+// gap is between two leases that lie above each other.
+const gap = 2
 
-	return top, tall
+// laneBounds is where a span lies, with a gap between two of them that many leave smaller.
+func laneBounds(s *timeline.Span) (top, tall float64) {
+	between := min(gap, bandHeight/float64(4*s.Lanes))
+	tall = (bandHeight - between*float64(s.Lanes-1)) / float64(s.Lanes)
+	return (tall + between) * float64(s.Lane), tall
 }
 
 // DescribeSpan says what a span is, in lines.
@@ -178,7 +177,7 @@ func (p *Painter) momentText(at time.Time) string {
 	if p.To.Sub(p.From) <= 24*time.Hour && (at.YearDay() == to.YearDay() || to.Sub(at) < 24*time.Hour) {
 		return at.Format("15:04")
 	}
-	return at.Format("2 Jan 15:04")
+	return p.Say(at.Format("2 Jan 15:04"))
 }
 
 // drawOutages draws what was in use without a lease, out of use, or not there.

@@ -141,6 +141,45 @@ func TestColours(t *testing.T) {
 	}
 }
 
+// TestMemoryLine: the line of the memory, or the case around it, stands out from whatever it crosses: fills, frames that shine through, and
+// the ground, in the light and in the dark (WCAG 2.2, 1.4.11: 3 to 1).
+func TestMemoryLine(t *testing.T) {
+	text, err := os.ReadFile("../web/files/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	light, dark, _ := strings.Cut(string(text), "prefers-color-scheme: dark")
+	if !regexp.MustCompile(`\.memory, \.k-memory \{[^}]*opacity: 1;`).Match(text) || !strings.Contains(string(text), ".case { fill: none; stroke: var(--back)") {
+		t.Error("the line is not drawn in full with a case in the colour of the ground")
+	}
+	contrast := func(a, b [3]float64) float64 {
+		high, low := luminance(a), luminance(b)
+		return (max(high, low) + 0.05) / (min(high, low) + 0.05)
+	}
+	for theme, css := range map[string]string{"light": light, "dark": dark} {
+		line, ground := colourOf(t, css, "memory"), colourOf(t, css, "back")
+		if c := contrast(line, ground); c < 7 {
+			t.Errorf("%s: the line has a contrast of %.1f to its case", theme, c)
+		}
+		names := []string{"back", "raised", "ux", "bad", "soft"}
+		for i := range Colours {
+			names = append(names, fmt.Sprintf("u%d", i))
+		}
+		for _, name := range names {
+			fill := colourOf(t, css, name)
+			for _, part := range []float64{0.3, 1} {
+				var under [3]float64
+				for i := range under {
+					under[i] = part*fill[i] + (1-part)*ground[i]
+				}
+				if c := max(contrast(line, under), contrast(ground, under)); c < 3 {
+					t.Errorf("%s: the line on %.0f %% of %s has a contrast of %.1f", theme, 100*part, name, c)
+				}
+			}
+		}
+	}
+}
+
 func colourOf(t *testing.T, css, name string) (c [3]float64) {
 	t.Helper()
 	m := regexp.MustCompile(`--` + name + `: #([0-9a-f]{3,6});`).FindStringSubmatch(css)

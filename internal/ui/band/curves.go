@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,12 +30,29 @@ func (p *Painter) drawCurves(w *strings.Builder, b *timeline.Band) {
 	}
 
 	p.drawUnleased(w, b, covered)
-	if line := polyline(b.Memory, bandHeight-1, bandHeight-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour {
+	line := polyline(p.memory(b), bandHeight-1, bandHeight-2)
+	if line != "" && p.To.Sub(p.From) <= 24*time.Hour {
 		// Of more there are no readings.
-		fmt.Fprintf(w, `<path class="memory" d="%s"/>`, line)
+		fmt.Fprintf(w, `<path class="case" d="%s"/><path class="memory" d="%[1]s"/>`, line)
 	}
 
 	w.WriteString(`</svg>`)
+}
+
+// memory are the readings that are drawn: where leases lie above each other, a line over the whole height would be that of none.
+func (p *Painter) memory(b *timeline.Band) []*float64 {
+	out := slices.Clone(b.Memory)
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		if s.Lanes < 2 {
+			continue
+		}
+
+		for c := int(p.columnAt(s.Since)); c < len(out) && float64(c) < p.columnAt(s.Until); c++ {
+			out[c] = nil
+		}
+	}
+	return out
 }
 
 // columnAt is a moment in columns of the picture.
@@ -141,7 +159,7 @@ func (p *Painter) axisTicks() (all []axisTick) {
 			return all
 		}
 		if whole <= 8*24*time.Hour || at.Weekday() == time.Monday {
-			label := at.Format("2 Jan")
+			label := p.Say(at.Format("2 Jan"))
 			if whole <= 8*24*time.Hour {
 				label = p.Say(at.Format("Mon")) + at.Format(" 2")
 			}

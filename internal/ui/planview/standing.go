@@ -68,7 +68,7 @@ func placeText(s status.Standing, brevity int) string {
 	if s.Place == 0 {
 		return "waiting for " + s.Want
 	}
-	at := fmt.Sprintf("%s of %d", ordinalText(s.Place), s.Of)
+	at := fmt.Sprintf("%s of %d", prose.Ordinal(s.Place), s.Of)
 	if brevity > 2 {
 		return at
 	}
@@ -111,22 +111,6 @@ func holderText(h status.Holder, now time.Time, brevity int) string {
 	}
 
 	return text
-}
-
-// ordinalText is "1st", "2nd", "3rd", "11th".
-func ordinalText(n int) string {
-	end := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			end = "st"
-		case 2:
-			end = "nd"
-		case 3:
-			end = "rd"
-		}
-	}
-	return fmt.Sprint(n) + end
 }
 
 // WantedText is what a request waits for, in a few words.

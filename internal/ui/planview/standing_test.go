@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/translate"
@@ -45,7 +46,7 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 102: "102nd", 111: "111th"} {
-		if got := ordinalText(n); got != want {
+		if got := prose.Ordinal(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
 	}

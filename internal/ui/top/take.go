@@ -50,7 +50,7 @@ func (m *model) applyReading(seen observe.Snapshot) {
 	}
 
 	s := &m.seen.Report
-	m.answer, m.starts = glance.Summarize(s), glance.ForecastStarts(s)
+	m.answer, m.starts = glance.Summarize(s, m.me), glance.ForecastStarts(s)
 
 	for i := range s.Devices {
 		d := &s.Devices[i]

@@ -258,9 +258,9 @@ func TestLeavesInTmux(t *testing.T) {
 func TestOfSituations(t *testing.T) {
 	for name, want := range map[string]string{
 		"idle":    "8 of 8 free · nothing waits · nothing is broken",
-		"day":     "2 of 8 free · 3 wait, the next gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
-		"crowd":   "2 of 8 free · 103 wait, the next gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
-		"trouble": "0 of 8 free · 3 wait, the next gets GPU 0/1 at about 14:20 (end of bert-large) · 1 lost, 1 intruder, 1 over its share, 1 hot, 1 in use without a lease, 1 drained",
+		"day":     "2 of 8 free · 3 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
+		"crowd":   "2 of 8 free · 103 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · nothing is broken",
+		"trouble": "0 of 8 free · 3 wait, your eval.py gets GPU 0/1 at about 14:20 (end of bert-large) · 1 lost, 1 intruder, 1 over its share, 1 hot, 1 in use without a lease, 1 drained",
 		"laptop":  "0 of 1 free · nothing waits · nothing is broken",
 	} {
 		l := namedMachine(name)

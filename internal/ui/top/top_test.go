@@ -89,7 +89,7 @@ func TestScreen(t *testing.T) {
 	}
 	for _, width := range []int{80, 50} {
 		text := ansi.Strip(newBusyModel(width, 24, &[]string{}).View().Content)
-		for _, want := range []string{"0 of 2 free", "1 waits, the next", "50%", "20.0", "leased zoe", "busy bob", "zoe──", "train.py", "k3f9", "bob", "ann", "eval.py", "2 GPU", "#1", "hw_thermal_slowdown", "60m"} {
+		for _, want := range []string{"0 of 2 free", "1 waits", "the next waits", "50%", "20.0", "leased zoe", "busy bob", "zoe──", "train.py", "k3f9", "bob", "ann", "eval.py", "2 GPU", "#1", "hw_thermal_slowdown", "60m"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", width, want, text)
 			}

@@ -39,7 +39,7 @@ func (v *frame) bodyLines(room int) []string {
 		return v.logLines(room)
 	}
 
-	lines := v.headLines()
+	lines := v.head()
 	running, waiting := v.listRows()
 	if v.seen.At.IsZero() {
 		return lines
@@ -56,18 +56,10 @@ func (v *frame) bodyLines(room int) []string {
 	return append(lines, newTables(v.model, running, waiting).drawTables(max(1, room-len(lines)))...)
 }
 
-// headLines is the first line; it continues below where it is too long.
-func (v *frame) headLines() []string {
+// head is the first line; it continues below where it is too long.
+func (v *frame) head() []string {
 	if v.seen.At.IsZero() {
 		return []string{boldText(v.say("the machine is being read"))}
-	}
-
-	var groups, plain []string
-
-	for i, group := range v.answer.Groups() {
-		text := v.language.Join(", ", group...)
-		plain = append(plain, text)
-		groups = append(groups, v.headPart(i, text))
 	}
 
 	clock := v.seen.Report.Taken.Local().Format("15:04:05")
@@ -75,22 +67,7 @@ func (v *frame) headLines() []string {
 		clock = whole + "  " + clock
 	}
 
-	var lines []string
-	line, width := "", 0
-	for i := range groups {
-		w := ansi.StringWidth(plain[i])
-		switch {
-		case line == "":
-			line, width = groups[i], w
-		case width+3+w <= v.width:
-			line, width = line+" · "+groups[i], width+3+w
-		default:
-			lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
-			line, width = groups[i], w
-		}
-	}
-
-	lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+	lines := v.headLines()
 	for i := range lines {
 		// Where there is room for it.
 		gap := v.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
@@ -107,6 +84,42 @@ func (v *frame) headLines() []string {
 	return lines
 }
 
+// headLines are the parts of the first line, in as many lines as they need: a part goes below where it has no room, and troubles stay
+// together.
+func (v *frame) headLines() (lines []string) {
+	comma := v.language.Join(", ", "", "")
+	line, width := "", 0
+	for i, group := range v.answer.Groups() {
+		whole := ansi.StringWidth(v.language.Join(", ", group...))
+		stays := i < 2 || whole > v.width || width+3+whole <= v.width
+		for k, part := range group {
+			between := comma
+			if k == 0 {
+				between = " · "
+			}
+
+			part = v.say(part)
+			w, gap, follows := ansi.StringWidth(part), ansi.StringWidth(between), 0
+			if k+1 < len(group) {
+				follows = ansi.StringWidth(comma)
+			}
+
+			switch {
+			case line == "":
+				line, width = v.headPart(i, part), w
+			case width+gap+w+follows <= v.width && (stays || k > 0):
+				line, width = line+between+v.headPart(i, part), width+gap+w
+			default:
+				line += strings.TrimSuffix(strings.TrimRight(between, " "), " ·")
+				lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+				line, width = v.headPart(i, part), w
+			}
+		}
+	}
+
+	return append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+}
+
 // computerText is what the whole computer uses beside its devices; "" where that is not known.
 func (v *frame) computerText() string {
 	c := &v.whole
@@ -116,7 +129,7 @@ func (v *frame) computerText() string {
 	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", v.busy, c.Processors, v.say("RAM"), formatSize(c.Use), formatSize(c.Memory))
 }
 
-// headPart colours one group of the first line.
+// headPart colours a part of a group of the first line.
 func (v *frame) headPart(group int, text string) string {
 	switch {
 	case group == 0 && v.answer.Free.Count > 0:

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"gpuard/internal/core/visible"
 )
@@ -154,6 +155,9 @@ func translateParts(forms []catalogueEntry, text string, first int) (said string
 
 // translateWhole finds the form of the whole of a text.
 func translateWhole(forms []catalogueEntry, text string) (said string, found bool) {
+	if day := dayIn(text); day != "" {
+		return day, true
+	}
 	for i := range forms {
 		if found, fits := forms[i].matchText(text); fits {
 			return forms[i].fillHoles(forms, found), true
@@ -221,10 +225,30 @@ func (f *catalogueEntry) fillHoles(forms []catalogueEntry, found []string) strin
 	for i, text := range found {
 		if f.holes[i] == sentence {
 			text, _ = translateText(forms, text)
+		} else if day := dayIn(text); day != "" {
+			text = day
 		}
 		words = append(words, fmt.Sprintf("{%d}", i+1), text)
 	}
 	return strings.NewReplacer(words...).Replace(f.said)
+}
+
+// dayIn says a day with or without its time, such as "3 Mar 22:32", and nothing else; "" of any other text.
+func dayIn(text string) string {
+	for _, layout := range [...]string{"2 Jan 15:04", "2 Jan"} {
+		at, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+
+		day := fmt.Sprintf("%d月%d日", int(at.Month()), at.Day())
+		if layout == "2 Jan" {
+			return day
+		}
+
+		return day + at.Format(" 15:04")
+	}
+	return ""
 }
 
 // readForms reads pairs of lines: a form in English with its holes, and below it, behind a tab, the same in the language. Empty lines and

@@ -80,6 +80,16 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// TestDays: a day that stands in a form is said in Chinese, and one inside of a name is not.
+func TestDays(t *testing.T) {
+	say := ReadLocale("zh").Translate
+	for text, want := range map[string]string{"3 Mar 22:32": "3月3日 22:32", "11 Nov": "11月11日", "since 3 Mar 22:32": "自 3月3日 22:32", "run of 3 Mar": "run of 3 Mar", "33 Mar": "33 Mar"} {
+		if got := say(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // typed is what a person types: it must be the same in every language.
 var typed = regexp.MustCompile(`gpuard [a-z]+|--[a-z][a-z-]*|kill -[A-Z]+|\(kill|sudo -u|nvidia-smi`)
 

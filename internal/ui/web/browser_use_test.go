@@ -221,7 +221,7 @@ func TestUpdates(t *testing.T) {
 func TestTouch(t *testing.T) {
 	v := newBrowserVisit(t, troubledMachine(t), 360)
 	v.evalText(`document.querySelector('#nvidia-4 .mark').dispatchEvent(new PointerEvent('pointerover', { bubbles: true, pointerType: 'touch' }))`)
-	if got := v.evalText(`(() => { const b = document.getElementById('tip').getBoundingClientRect(); return document.getElementById('tip').textContent + (b.left >= 0 && b.right <= 360) })()`); !strings.Contains(got, "05:02\nXID 79: GPU has fallen off the bustrue") {
+	if got := v.evalText(`(() => { const b = document.getElementById('tip').getBoundingClientRect(); return document.getElementById('tip').textContent + (b.left >= 0 && b.right <= 360) })()`); !strings.Contains(got, "05:02\nXID 79: the GPU has fallen off the bustrue") {
 		t.Error(got)
 	}
 }

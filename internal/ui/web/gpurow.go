@@ -174,7 +174,10 @@ func (c *screen) chosenDetail() *detailView {
 				// The last first.
 				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...)
 			}
+
 			v.Spans = v.Spans[:min(len(v.Spans), 30)]
+			head := min(len(v.Spans), mostSpans)
+			v.Spans, v.Older = v.Spans[:head], v.Spans[head:]
 
 			return v
 		}
@@ -186,8 +189,13 @@ func (c *screen) chosenDetail() *detailView {
 type detailView struct {
 	*gpuRow
 	*screen
-	Spans []spanView
+	Spans []spanView // the last leases
+	// That are folded away.
+	Older []spanView
 }
+
+// mostSpans is how many leases the details show at once.
+const mostSpans = 4
 
 // Close is the address without the details.
 func (v *detailView) Close() string { return v.pageAddress(v.days, "") }

@@ -246,20 +246,31 @@ func (c jobSection) Waiting() waitList {
 		g.Rows = append(g.Rows, row)
 	}
 
-	for i := range line.Jobs {
-		e := &line.Jobs[i]
-		if !isWaiting(e) {
-			continue
-		}
-		put(e.Why, e.Remedy, c.ownRow(e))
-	}
-
-	starts := glance.ForecastStarts(&c.Report)
 	next := ""
 	if c.Answer.Next != nil {
 		next = c.Answer.Next.Ticket
 	}
 
+	ticket := c.ownTicket(&line)
+	for i := range line.Jobs {
+		e := &line.Jobs[i]
+		if !isWaiting(e) {
+			continue
+		}
+
+		row := c.ownRow(e)
+		if ticket != nil && row.State == "" && row.name == ticket.Command {
+			row.First = ticket.ID == next
+			if at := c.Answer.Mine.At; !at.IsZero() {
+				row.Start = c.startText(at)
+			}
+			ticket = nil
+		}
+
+		put(e.Why, e.Remedy, row)
+	}
+
+	starts := glance.ForecastStarts(&c.Report)
 	for i := range line.Others {
 		w := &line.Others[i]
 		row := c.otherRow(w)
@@ -274,6 +285,18 @@ func (c jobSection) Waiting() waitList {
 	list.foldGroups(groups)
 
 	return list
+}
+
+// ownTicket is the first request of the own queue in the line, of which the first line speaks; nil where there is none. A request that is
+// listed beside the queue is none of it.
+func (c jobSection) ownTicket(line *userqueue.Line) *status.Waiting {
+	mine := c.Answer.Mine
+	if mine == nil || slices.ContainsFunc(line.Others, func(o status.Waiting) bool { return o.ID == mine.Ticket }) {
+		return nil
+	}
+	i := slices.IndexFunc(c.Report.Waiting, func(w status.Waiting) bool { return w.ID == mine.Ticket })
+
+	return &c.Report.Waiting[i]
 }
 
 // isWaiting reports whether a job of the queue has not begun.

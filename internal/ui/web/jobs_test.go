@@ -1,19 +1,27 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"html"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/glance"
 )
 
 // TestWaitingRows: own jobs come first, an array and jobs of one name are one row, a reason stands once, and what is next is marked.
 func TestWaitingRows(t *testing.T) {
 	c := crowdedMachine(t).makeSite(t, "").collectScreen(t.Context(), pageView{language: "en", days: 1})
 	list := c.Waiting()
+	if first := list.Groups[0].Rows[0].Start; first != "about 12:12" {
+		t.Errorf("the first of the queue starts %s, and the line says otherwise", first)
+	}
 	var got []string
 	for _, g := range list.Groups {
 		var rows []string
@@ -38,6 +46,22 @@ func TestWaitingRows(t *testing.T) {
 	}
 	if list.Own != 88 || list.Others != 12 || list.Folded() != 3 || list.More != 28 {
 		t.Errorf("%d own, %d others, %d folded, %d more", list.Own, list.Others, list.Folded(), list.More)
+	}
+}
+
+// TestMine: a page with a token says when its user gets something, and where that is written; without one it speaks of the next request.
+func TestMine(t *testing.T) {
+	for _, test := range []struct{ token, user, want string }{
+		{secretToken, "alice", `<a href="#queue" class="mine" data-is="mine">your sweep-lr[0] is 3rd and gets 1 GPU at about 12:12</a>`},
+		{secretToken, "bob", `<a href="#nvidia-0" class="mine" data-is="mine">your train.py gets GPU 0 at about 10:12 (end of bert-large)</a>`},
+		{secretToken, "zoe", `<a href="#nvidia-0" class="plain" data-is="next">the next gets GPU 0 at about 10:12 (end of bert-large)</a>`},
+		{"", "alice", `<a href="#nvidia-0" class="plain" data-is="next">the next gets GPU 0 at about 10:12 (end of bert-large)</a>`},
+	} {
+		site := crowdedMachine(t).makeSite(t, test.token)
+		site.Owner = test.user
+		if page := getPage(t, site, "/"); !strings.Contains(page, test.want) {
+			t.Errorf("%+v: %s", test, cutFragment(page, `class="glance"`))
+		}
 	}
 }
 
@@ -87,11 +111,7 @@ func TestFindingsSince(t *testing.T) {
 	at := inventedNow
 	see := func(codes ...string) (out []string) {
 		at = at.Add(time.Hour)
-		var list []check.Finding
-		for _, code := range codes {
-			list = append(list, check.Finding{Code: code})
-		}
-		for _, since := range l.firstSeen(list, at) {
+		for _, since := range l.firstSeen(codes, at) {
 			out = append(out, fmt.Sprint(at.Sub(since).Hours()))
 		}
 		return out
@@ -108,6 +128,84 @@ func TestFindingsSince(t *testing.T) {
 	}
 	if strings.Join(order, "") != "ewi" {
 		t.Error(order)
+	}
+}
+
+// TestFindingsOfTheReport: an intruder, a breach and use without a lease stand among the findings, each as often as the first line counts it,
+// with since and what to do, also where doctor cannot be asked; the process can be ended by its owner and by root.
+func TestFindingsOfTheReport(t *testing.T) {
+	for _, test := range []struct {
+		owner  string
+		broken bool
+		ends   string
+	}{{"alice", false, ""}, {"erin", false, "31338"}, {"root", true, "31337 31338"}} {
+		s := troubledMachine(t)
+		site := s.makeSite(t, secretToken)
+		site.Owner = test.owner
+		if test.broken {
+			for i := range site.Sources {
+				if site.Sources[i].Name == "findings" {
+					site.Sources[i].Read = func(context.Context) (any, error) { return nil, errors.New("it hangs") }
+				}
+			}
+		}
+		page := getPage(t, site, "/")
+		_, list, _ := strings.Cut(page, `<ul class="findings">`)
+		list, _, _ = strings.Cut(list, "</ul>")
+		last := -1
+		for _, want := range []string{
+			`error</span> <a href="#nvidia-1">GPU 1, leased by dave: process 31337 of mallory has no lease (python, 3 GiB)</a> <span class="soft">since 08:12`,
+			`gpuard evict 31337`,
+			`error</span> <a href="#nvidia-7">GPU 7: asr-server of carol uses 19 GiB, and its share is 16 GiB</a> <span class="soft">since 08:37`,
+			`ask carol to make it smaller, or to start it with a larger --share`,
+			`warning</span> <a href="#nvidia-3">GPU 3: in use without a lease by PID 31338 of erin (jupyter-lab, 22 GiB)</a> <span class="soft">since 06:12`,
+			`gpuard evict 31338`,
+		} {
+			at := strings.Index(list, want)
+			if at < last || at < 0 {
+				t.Errorf("%s: %q at %d, after %d, in\n%s", test.owner, want, at, last, list)
+			}
+			last = at
+		}
+		var ends []string
+		for _, m := range regexp.MustCompile(`data-action="evict" data-words="(\d+)"`).FindAllStringSubmatch(list, -1) {
+			ends = append(ends, m[1])
+		}
+		if got := strings.Join(ends, " "); got != test.ends {
+			t.Errorf("%s can end %q", test.owner, got)
+		}
+		c := site.collectScreen(t.Context(), pageView{language: "en", days: 1})
+		counts := map[glance.Key]int{}
+		for _, f := range glance.Findings(&c.Report) {
+			counts[f.Key]++
+		}
+		for _, part := range c.Answer.Troubles {
+			if n, told := counts[part.Key]; told && n != part.Count {
+				t.Errorf("%s: %d findings, and the line says %d", part.Key, n, part.Count)
+			}
+		}
+		if len(counts) != 3 {
+			t.Error(counts)
+		}
+	}
+}
+
+// TestChineseWhole: what a Chinese page says is Chinese but for names, units, and what is typed: no sentence is left in English, or in half.
+func TestChineseWhole(t *testing.T) {
+	english := regexp.MustCompile(`[a-z]{2,} [a-z]{2,} [a-z]{2,}`)
+	typed := regexp.MustCompile(`(?:sudo|gpuard|nvidia-smi)[a-zA-Z0-9 :,.|'_-]*`)
+	for name, make := range inventedMachines() {
+		s := make(t)
+		site := s.makeSite(t, secretToken)
+		for i := range s.machine.Devices {
+			page := getPageIn(t, site, "/?gpu="+string(s.machine.Devices[i].UUID), "zh-CN")
+			for _, text := range regexp.MustCompile(`>([^<>]+)<|(?:aria-label|title|data-ask)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+				said := typed.ReplaceAllString(html.UnescapeString(text[1]+text[2]), "")
+				if english.MatchString(said) {
+					t.Errorf("%s: %q", name, said)
+				}
+			}
+		}
 	}
 }
 

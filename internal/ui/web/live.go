@@ -47,42 +47,53 @@ const (
 func (s *Site) Run(ctx context.Context) {
 	changed, leave := s.Observer.Listen()
 	defer leave()
-
-	// By section.
-	sent := map[pageView]map[string]template.HTML{}
+	sent := sent{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
-		open := s.live.openSights()
-		maps.DeleteFunc(sent, func(v pageView, _ map[string]template.HTML) bool { return !open[v] })
-
-		for v := range open {
-			parts, err := s.renderSections(ctx, v)
-			if err != nil {
-				return
-			}
-
-			if sent[v] == nil {
-				sent[v] = map[string]template.HTML{}
-			}
-
-			var fresh []pagePart
-
-			for _, p := range parts {
-				if sent[v][p.Name] != p.Body {
-					sent[v][p.Name] = p.Body
-					fresh = append(fresh, p)
-				}
-			}
-
-			if len(fresh) > 0 {
-				s.live.sendParts(v, fresh)
-			}
+		err := s.update(ctx, sent)
+		if err != nil {
+			return
 		}
 	}
+}
+
+// sent is what the open pages show, by what they were asked to show and by section.
+type sent map[pageView]map[string]template.HTML
+
+// update sends each open page what has changed on it.
+func (s *Site) update(ctx context.Context, sent sent) error {
+	open := s.live.openSights()
+	maps.DeleteFunc(sent, func(v pageView, _ map[string]template.HTML) bool { return !open[v] })
+
+	for v := range open {
+		parts, err := s.renderSections(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		if sent[v] == nil {
+			sent[v] = map[string]template.HTML{}
+		}
+
+		var fresh []pagePart
+
+		for _, p := range parts {
+			if sent[v][p.Name] != p.Body {
+				sent[v][p.Name] = p.Body
+				fresh = append(fresh, p)
+			}
+		}
+
+		if len(fresh) > 0 {
+			s.live.sendParts(v, fresh)
+		}
+	}
+
+	return nil
 }
 
 // openSights are those of the open pages.

@@ -76,7 +76,7 @@ func templateFuncs(say func(string) string, now func() time.Time) template.FuncM
 		"int":   func(v *int) int { return *v },
 		"value": func(v *bool) bool { return *v },
 		"stamp": func(t *time.Time) string { return t.Format(time.RFC3339) },
-		"clock": func(at *time.Time) string { return prose.ClockTime(*at, now()) },
+		"clock": func(at *time.Time) string { return say(prose.ClockTime(*at, now())) },
 		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
 		"since": func(t any) string { return say("since " + prose.ClockTime(toTime(t), now())) },
 		"seen":  func(at time.Time) string { return say("seen since " + prose.ClockTime(at, now())) },
@@ -172,7 +172,12 @@ func periodName(days int) string {
 func (c *screen) renderSection(t *template.Template, name string) template.HTML {
 	said := c.answers[name]
 	if said.err != nil {
-		return renderTemplate(t, "wrong", struct{ Wrong string }{said.err.Error()})
+		wrong := renderTemplate(t, "wrong", struct{ Wrong string }{said.err.Error()})
+		if name == "findings" {
+			// Those of the report are known all the same.
+			wrong += renderTemplate(t, name, sectionView{nil, c})
+		}
+		return wrong
 	}
 	if t.Lookup(name) == nil {
 		return ""

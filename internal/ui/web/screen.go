@@ -115,7 +115,7 @@ func (s *Site) collectScreen(ctx context.Context, v pageView) *screen {
 		c.answers[source.Name] = sourceAnswer{answer, at, err}
 	}
 
-	c.Answer = glance.Summarize(&c.Report)
+	c.Answer = glance.Summarize(&c.Report, s.ownerName())
 	c.laid = s.live.layoutOf(c, &seen)
 	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: translatorOf(v.language), Zone: time.Local, Now: c.Report.Now}
 	all := &screen{c, pageHead{c}, bandSection{pageData: c}, jobSection{c}}
@@ -197,8 +197,8 @@ func (c pageHead) Groups() []Group {
 	}
 
 	waiting := []Link{{c.Say(c.waitingText()), "#queue", "plain", "waiting"}}
-	if a.Next != nil {
-		waiting = append(waiting, Link{c.Say(a.Next.Text), c.anchorOf(a.Next.Places), "plain", "next"})
+	if told := c.told(); told != nil {
+		waiting = append(waiting, c.start(told))
 	}
 
 	var ills []Link
@@ -218,6 +218,27 @@ func (c pageHead) Groups() []Group {
 	}
 
 	return []Group{{[]Link{free}}, {waiting}, {ills}}
+}
+
+// told is the request of which the line speaks: that of the user whose token the page asks for. Who has none may be anybody.
+func (c pageHead) told() *glance.Start {
+	if c.site.Token == "" {
+		return c.Answer.Next
+	}
+	return c.Answer.Told()
+}
+
+// start is the part about one request. It leads to the device where that is known, else to what waits.
+func (c pageHead) start(told *glance.Start) Link {
+	l := Link{c.Say(told.Text), "#queue", "plain", string(glance.Next)}
+	if len(told.Places) > 0 {
+		l.Href = c.anchorOf(told.Places)
+	}
+	if told == c.Answer.Mine {
+		l.Class, l.Key = "mine", string(glance.Mine)
+	}
+
+	return l
 }
 
 // maxNamedDevices is how many devices the first line names for one trouble.

@@ -21,7 +21,7 @@ func newEmptySite(t *testing.T, sources ...observe.Source) *Site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Site{Observer: o, Sources: sources, Host: "box"}
+	return &Site{Observer: o, Sources: sources, Host: "box", Owner: "alice"}
 }
 
 // TestSlowSource: a source that takes long keeps neither a page nor the others waiting, and is asked once at a time.

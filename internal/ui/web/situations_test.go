@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
@@ -34,7 +35,6 @@ type inventedMachine struct {
 	past    []trend.EndedLease
 	open    []trend.EndedLease
 	minutes []trend.Minute
-	found   []check.Finding
 	shop    []fakeProject
 	random  *rand.Rand
 }
@@ -173,8 +173,10 @@ func (s *inventedMachine) addMark(device, minute int, what, text string) {
 }
 
 // makeReport is what gpuard status shows of it.
-func (s *inventedMachine) makeReport() status.Report {
-	r := status.NewReport(s.machine, s.leases, inventedNow)
+func (s *inventedMachine) makeReport() status.Report { return s.reportAt(inventedNow) }
+
+func (s *inventedMachine) reportAt(now time.Time) status.Report {
+	r := status.NewReport(s.machine, s.leases, now)
 	none := func(job.Ticket) bool { return false }
 	r.AddWaiting(s.line, 0, none, none, none)
 	r.EachDevice(func(d *status.Device) {
@@ -204,17 +206,26 @@ func (s *inventedMachine) makeSite(t testing.TB, token string) *Site {
 	give := func(name string, answer any) observe.Source {
 		return observe.Source{Name: name, Every: time.Hour, Read: func(context.Context) (any, error) { return answer, nil }}
 	}
-	summary := fmt.Sprintf("GPU programs will run here: %d %s, driver %s", len(s.machine.Devices), s.machine.Devices[0].Name, s.machine.Driver)
-	if slices.ContainsFunc(s.found, func(f check.Finding) bool { return f.Severity == check.Error }) {
-		summary = "GPU programs will run here (7 NVIDIA A100-SXM4-80GB, driver 550.54.15), but not every one: " + s.found[0].Seen
-	}
+	found := s.diagnose()
+	others := slices.DeleteFunc(publicReport(report).Waiting, func(w status.Waiting) bool { return w.User == site.Owner })
 	site.Sources = []observe.Source{
-		give("queue", fakeQueue{userqueue.Line{Jobs: s.jobs, Others: publicReport(report).Waiting, More: s.more}}),
+		give("queue", fakeQueue{userqueue.Line{Jobs: s.jobs, Others: others, More: s.more}}),
 		give("services", fakeProjects{s.shop}),
-		give("findings", fakeDoctor{check.Diagnosis{Verdict: check.Verdict{Summary: summary}, Findings: s.found}}),
+		give("findings", fakeDoctor{found}),
 		give("history", trend.UseReport{Leases: s.past}),
 	}
 	return site
+}
+
+// diagnose is what doctor says of the devices; of the rest of the computer there is nothing.
+func (s *inventedMachine) diagnose() check.Diagnosis {
+	m := s.machine
+	m.Source = "nvml"
+	whole := check.Diagnose(hostinfo.Site{Now: inventedNow, Machine: hostinfo.AnswerOf(m)})
+	devices := []string{"gpu-answers", "xid-errors", "temperature", "clock-events", "persistence", "memory-holders"}
+	whole.Findings = slices.DeleteFunc(whole.Findings, func(f check.Finding) bool { return !slices.Contains(devices, f.Code) })
+	whole.Verdict = check.JudgeSite(whole.Site, whole.Findings)
+	return whole
 }
 
 // labUsers are those who work in the invented lab.
@@ -271,7 +282,9 @@ func workdayMachine(t testing.TB) *inventedMachine {
 		{Name: "asr-server", State: "running", Ready: true, Healthy: new(true), PID: 4004, Port: 8001, Since: &since, Devices: []job.Given{{Index: 7}}},
 		{Name: "tts-server", State: "running", Ready: true, Healthy: new(true), PID: 4005, Port: 8002, Restarts: 2, Since: &since, Devices: []job.Given{{Index: 7}}},
 	}}}
-	s.found = []check.Finding{{Code: "persistence-off", Severity: check.Info, Seen: "persistence mode is off on 8 GPUs", Do: "sudo nvidia-smi -pm 1"}}
+	for i := range s.machine.Devices {
+		s.machine.Devices[i].Persistence = new(false)
+	}
 	s.jobs = []userqueue.Entry{{Number: 8, Name: "bert-large", State: userqueue.Running, PID: s.leases[0].PID, Asks: "1 GPU"}}
 	return s
 }
@@ -289,6 +302,9 @@ func crowdedMachine(t testing.TB) *inventedMachine {
 		s.addLease(labUsers()[i%6], []string{"bert-large", "train.py", "finetune-7b", "sdxl", "pretrain", "eval", "bert-large", "train.py"}[i], 180+7*i, asked, 0.8+0.02*float64(i), gpu.Bytes(50+3*i)*gpu.GiB, i)
 	}
 	for i := range 12 {
+		if i == 2 {
+			s.addTicket("alice", "sweep-lr[0]", 1, 90) // of the queue
+		}
 		s.addTicket(labUsers()[1+i%5], []string{"train.py", "eval", "sdxl", "pretrain"}[i%4], 1+i%2, 170-9*i)
 	}
 	why := s.makeReport().Waiting[0].Why
@@ -321,7 +337,7 @@ func troubledMachine(t testing.TB) *inventedMachine {
 	lost := &m.Devices[4]
 	lost.Problem, lost.Utilization, lost.MemoryUsed, lost.Temperature, lost.Power = "GPU is lost", nil, nil, nil, nil
 	lost.XIDs = []gpu.XID{{Code: 79, At: inventedNow.Add(-250 * time.Minute), Source: "nvml"}}
-	m.Devices[6].Drained = "by root since 08:10: new fan"
+	m.Devices[6].Drained = "new fan (root, since 08:10)"
 	m.Processes = append(m.Processes,
 		gpu.Process{PID: 31337, GPU: m.Devices[1].UUID, User: "mallory", Command: "python mine.py", Memory: new(3 * gpu.GiB), Started: inventedNow.Add(-time.Hour)},
 		gpu.Process{PID: 31338, GPU: m.Devices[3].UUID, User: "erin", Command: "jupyter-lab", Memory: new(22 * gpu.GiB), Started: inventedNow.Add(-3 * time.Hour)})
@@ -330,16 +346,12 @@ func troubledMachine(t testing.TB) *inventedMachine {
 	s.changeMinutes(4, 250, 0, func(mean *trend.Mean) { *mean = trend.Mean{State: "unhealthy"} })
 	s.changeMinutes(6, 62, 0, func(mean *trend.Mean) { mean.State = "draining" })
 	s.changeMinutes(3, 180, 0, func(mean *trend.Mean) { mean.State, mean.Load = "busy", new(0.4) })
-	s.addMark(4, 250, "xid", "XID 79: GPU has fallen off the bus")
+	s.addMark(4, 250, "xid", "XID 79: the GPU has fallen off the bus")
 	s.addMark(0, 130, "throttle", "slowed down: hw_thermal_slowdown")
 	s.addMark(0, 20, "throttle", "slowed down: hw_thermal_slowdown")
 	s.addMark(7, 35, "breach", "asr-server of carol uses more than its share")
 	s.addMark(1, 60, "intruder", "process of mallory without a lease")
 	s.addTicket("frank", "pretrain", 2, 40)
-	s.found = []check.Finding{
-		{Code: "gpu-answers", Severity: check.Error, Seen: "GPU 4: GPU is lost", Do: "reboot the machine; if it comes again, have the card and its slot checked"},
-		{Code: "device-hot", Severity: check.Warning, Seen: "GPU 0 is slowed down because of heat: 89 °C", Do: "check its fan and the air flow; gpuard drain 0 keeps new jobs away"},
-	}
 	return s
 }
 
