@@ -23,7 +23,7 @@ type layer struct {
 func layerTable() []layer {
 	const core, app, ui = "internal/core/", "internal/app/", "internal/ui/"
 	below := []string{core + "*", "internal/text/*", "internal/host/*"}
-	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim", app + "engine"})
+	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim", app + "engine", app + "judge"})
 	commandLine := []string{core + "*", app + "*", ui + "translate", ui + "console", ui + "failure", ui + "cmdtable", ui + "flagset", ui + "planview"}
 	return []layer{
 		{core + "prose", nil},
@@ -43,12 +43,12 @@ func layerTable() []layer {
 		{core + "display", []string{core + "prose", core + "gpu"}},
 		{core + "devfile", []string{core + "prose", core + "gpu"}},
 		{core + "quota", []string{core + "prose", core + "gpu", core + "job", core + "visible"}},
-		{core + "isolate", []string{core + "prose", core + "gpu", core + "job"}},
 		{core + "ranks", []string{core + "prose", core + "gpu", core + "visible", core + "compat", core + "launchers"}},
 		{core + "proof", []string{core + "prose", core + "gpu"}},
 		{core + "leftover", []string{core + "prose", core + "gpu", core + "display"}},
 		{core + "envstack", []string{core + "prose", core + "gpu", core + "job", core + "visible"}},
 		{core + "policy", []string{core + "prose", core + "gpu", core + "display", core + "job"}},
+		{core + "isolate", []string{core + "prose", core + "gpu", core + "job", core + "policy"}},
 		{core + "pick", []string{core + "prose", core + "gpu", core + "display", core + "job", core + "visible", core + "health", core + "policy", core + "compat"}},
 		{core + "status", []string{core + "prose", core + "gpu", core + "display", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
@@ -90,6 +90,7 @@ func layerTable() []layer {
 		{app + "engine", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "engine"})},
 		{app + "claim", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},
+		{app + "judge", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "verify", slices.Concat(shared, []string{app + "explain"})},
 		{app + "leases", slices.Concat(shared, []string{app + "holder"})}, // who starts a holder gives it orders
 		{app + "run", slices.Concat(shared, []string{app + "verify", app + "holder"})},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,4 +159,58 @@ func TestFirstMinuteRule(t *testing.T) {
 	checkContains(t, heard, "WARNING: outside the lease: fakegpu-job", "told process ", " to end, which is on a device outside lease ", `rule "lab"`, "it ended with 143")
 	checkEqual(t, "in the history", line.Seen, "outside-lease")
 	checkEqual(t, "what belongs to nobody's lease lives", syscall.Kill(other, 0), nil)
+}
+
+// TestFirstMinuteOfOthers: a job of the queue, a run of a sweep and a service are told in their logs, once, with a process of gpuard beside
+// them and without.
+func TestFirstMinuteOfOthers(t *testing.T) {
+	t.Parallel()
+	const script = "CUDA_VISIBLE_DEVICES=0 exec fakegpu-job --gpu 0 --mem 2G"
+	glanced := func(l *queueFixture, words ...string) *exec.Cmd {
+		cmd := l.cmd(words...)
+		cmd.Args[0] = "glancing"
+		cmd.Env = append(cmd.Env, l.env...)
+		return cmd
+	}
+	begun := func(l *queueFixture, words ...string) {
+		got := runCommand(l.t, glanced(l, words...))
+		checkEqual(l.t, strings.Join(words, " ")+": "+got.err, got.code, 0)
+	}
+	job := []string{"--device", "1", "--anyway"}
+	queued := func(l *queueFixture, flags ...string) (log string, end func()) {
+		begun(l, slices.Concat([]string{"submit", "-q"}, flags, job, []string{"--", "sh", "-c", script})...)
+		return l.queuedJobs()[0].Log, func() { begun(l, "cancel", "1") }
+	}
+	for name, start := range map[string]func(l *queueFixture, dir string) (log string, end func()){
+		"submit":               func(l *queueFixture, _ string) (string, func()) { return queued(l) },
+		"submit with a keeper": func(l *queueFixture, _ string) (string, func()) { return queued(l, "--timeout", "1h") },
+		"sweep": func(l *queueFixture, dir string) (string, func()) {
+			cmd := glanced(l, slices.Concat([]string{"sweep", "-q", "--over", "a=1", "--dir", dir}, job, []string{"--", "sh", "-c", ": {{.a}}; " + script})...)
+			err := cmd.Start()
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			return filepath.Join(dir, "runs", "0000", "log"), func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() }
+		},
+		"up": func(l *queueFixture, dir string) (string, func()) {
+			file, log := filepath.Join(dir, "gpuard.yaml"), filepath.Join(dir, "log")
+			writeFile(l.t, file, "services:\n  one:\n    device: 1\n    anyway: true\n    log: "+log+"\n    command: [sh, -c, '"+script+"']\n", 0o600)
+			begun(l, "up", "-d", "--file", file)
+			return log, func() { begun(l, "down", "--file", file) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newQueueFixture(t, 2)
+			l.startLeasedScript(0, "exec sleep 600")
+			log, end := start(l, filepath.Join(quietDir(t), "d"))
+			heard := func() string { text, _ := os.ReadFile(log); return string(text) }
+			waitUntil(t, "its log has it", func() bool {
+				return strings.Contains(heard(), "gpuard: WARNING: outside the lease: fakegpu-job (process ")
+			})
+			time.Sleep(4 * time.Second) // until after the second look
+			checkEqual(t, heard(), strings.Count(heard(), "WARNING"), 1)
+			end()
+		})
+	}
 }

@@ -49,11 +49,17 @@ func eachIsolationLevel(t *testing.T, test func(t *testing.T, level string, uid 
 // isolatedCommand is a run of a script behind a wall, over the lab's device files.
 func (l *nvidiaMachine) isolatedCommand(t *testing.T, uid uint32, script string, flags ...string) *exec.Cmd {
 	t.Helper()
+	return behindWall(t, l.Root(), l.Env(), uid, script, flags...)
+}
+
+// behindWall is a run of a script behind a wall, over the device files below root.
+func behindWall(t *testing.T, root string, env []string, uid uint32, script string, flags ...string) *exec.Cmd {
+	t.Helper()
 	state := stateFolder(t)
-	for dir := l.Root(); len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+	for dir := root; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
 		_ = os.Chmod(dir, 0o755) //nolint:gosec // for the other user; what is not ours is open
 	}
-	file := filepath.Join(l.Root(), "script")
+	file := filepath.Join(root, "script")
 	executable.Write(t, file, []byte("#!/bin/sh\n"+script))
 	parent := filepath.Dir(state)
 	err := os.Chmod(parent, 0o777) //nolint:gosec // for the other user's lease
@@ -63,14 +69,13 @@ func (l *nvidiaMachine) isolatedCommand(t *testing.T, uid uint32, script string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := append(l.Env(), "LABBOX="+l.Root())
 	words := []string{file}
 	byRoot := uid != 0 && slices.Contains(flags, "cgroup") // who alone builds that wall
 	if byRoot {
 		id := strconv.Itoa(int(uid))
 		words = []string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", file}
 	}
-	cmd := gpuardCommand(t, state, env, slices.Concat([]string{"run", "-q", "--anyway"}, flags, []string{"--"}, words)...)
+	cmd := gpuardCommand(t, state, append(env, "LABBOX="+root), slices.Concat([]string{"run", "-q", "--anyway"}, flags, []string{"--"}, words)...)
 	if uid != 0 && !byRoot {
 		cmd = asUser(uid, cmd)
 	}

@@ -6,6 +6,7 @@ package amd
 import (
 	"bufio"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,11 +88,17 @@ type InventedMachine struct {
 // New makes the machine that machines/NAME.txt describes. Of the GPUs in missing, counted from 0, it has no render node.
 func New(t testing.TB, library Library, name string, missing ...int) *InventedMachine {
 	t.Helper()
+	return NewBelow(t, t.TempDir(), library, name, missing...)
+}
+
+// NewBelow is New with the folder of the machine's files, which MakeNodes wants on a file system that may have device files.
+func NewBelow(t testing.TB, root string, library Library, name string, missing ...int) *InventedMachine {
+	t.Helper()
 	text, err := sources.ReadFile("machines/" + name + ".txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &InventedMachine{Library: library, t: t, root: t.TempDir(), built: buildDriver(t), gpus: parseMachine(t, string(text))}
+	l := &InventedMachine{Library: library, t: t, root: root, built: buildDriver(t), gpus: parseMachine(t, string(text))}
 	parts := strings.Split(string(text), "\ngpu ")
 	for _, i := range missing {
 		parts[i] += "\ndenied " + strconv.Itoa(int(unix.ENOENT))
@@ -112,6 +119,60 @@ func (l *InventedMachine) runtimeCommand(program string, args ...string) *exec.C
 	cmd := exec.CommandContext(l.t.Context(), loader, append([]string{"--library-path", l.Library.Folder, "--preload", filepath.Join(l.built, "driver.so"), program}, args...)...) //nolint:gosec // ours
 	cmd.Env = append(os.Environ(), "LAB_MACHINE="+filepath.Join(l.root, "machine"), "OCL_ICD_VENDORS="+filepath.Join(l.root, "vendors"))
 	return cmd
+}
+
+// MakeNodes makes the machine's device files real ones, without a driver behind them: a library opens them as far as the kernel
+// lets it. It needs root, and a file system that may have device files.
+func (l *InventedMachine) MakeNodes() {
+	l.t.Helper()
+	node := func(name string, major, minor uint32) {
+		path := filepath.Join(l.root, "dev", name)
+		_ = os.Remove(path)
+		err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))) //nolint:gosec // small numbers
+		if err == nil {
+			err = os.Chmod(path, 0o666) //nolint:gosec // as device files are
+		}
+		if err != nil {
+			l.t.Fatalf("cannot make a device file: %v", err)
+		}
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if !errors.Is(err, unix.ENXIO) {
+			l.t.Skipf("device files in %s cannot be used: %v, %v", l.root, file, err)
+		}
+	}
+	node("kfd", unusedMajor, 0)
+	for _, c := range l.gpus {
+		node(fmt.Sprint("dri/renderD", c.minor), unusedMajor, uint32(c.minor)) //nolint:gosec // small
+	}
+}
+
+// unusedMajor has no driver on any computer (docs.kernel.org/admin-guide/devices.html: "60-63 char LOCAL/EXPERIMENTAL USE").
+const unusedMajor = 60
+
+// Root is the folder of the machine's dev, proc and sys.
+func (l *InventedMachine) Root() string { return l.root }
+
+// Own is a command, for a shell, that prints what a runtime shows to it, in the form that Shown reads.
+func (l *InventedMachine) Own(runtime Runtime) []string {
+	return l.runtimeCommand(filepath.Join(l.built, "ask"), string(runtime), "own").Args
+}
+
+// Env is what the command of Own needs, where MakeNodes has made the device files.
+func (l *InventedMachine) Env() []string {
+	return []string{"LAB_NODES=real", "LAB_MACHINE=" + filepath.Join(l.root, "machine"), "OCL_ICD_VENDORS=" + filepath.Join(l.root, "vendors")}
+}
+
+// Shown are the devices in a line of Own.
+func (l *InventedMachine) Shown(line string) (ids []gpu.UUID) {
+	l.t.Helper()
+	if strings.TrimSpace(line) == "" {
+		return nil
+	}
+	for _, minor := range l.parseAnswer(line).Devices {
+		i := slices.IndexFunc(l.Machine.Devices, func(d gpu.Device) bool { return *d.Minor == minor })
+		ids = append(ids, l.Machine.Devices[i].UUID)
+	}
+	return ids
 }
 
 // Question is what a program's environment says; nil is a variable that is not set.

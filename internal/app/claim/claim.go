@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/isolation"
@@ -225,6 +226,16 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 	rules, err := host.Rules()
 	if err != nil {
 		return nil, nil, "", err
+	}
+
+	rule, err := host.IsolationRule()
+	if err != nil {
+		return nil, nil, "", err
+	}
+
+	refusal := isolate.Unwalled(spec.Isolate.Level(), rule)
+	if refusal != nil {
+		return nil, nil, "", refusal
 	}
 
 	var folder *store.Folder

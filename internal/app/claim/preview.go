@@ -114,6 +114,11 @@ func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (
 
 // Decide answers what Prepare would decide now, and records nothing.
 func Decide(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan, error) {
+	spec, err := host.SettleCommand(spec)
+	if err != nil {
+		return job.Plan{}, err
+	}
+
 	plan, m, err := DecideNow(ctx, host, spec)
 	refusal := unavailableRefusal(spec, err)
 	if refusal != nil || errors.As(err, &refusal) {

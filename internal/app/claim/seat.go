@@ -46,7 +46,7 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 	d := &Allocator{host: host, spec: spec, leaseFolder: &leaseFolder{}}
 	var err error
 	if spec.CPU {
-		d.spec, err = host.SettleIsolation(spec)
+		d.spec, err = host.SettleCommand(spec)
 		return d, err
 	}
 
@@ -59,7 +59,7 @@ func OpenAllocator(ctx context.Context, host *machine.Host, spec job.Spec) (*All
 		return d, err
 	}
 
-	d.spec, err = host.SettleIsolation(d.spec)
+	d.spec, err = host.SettleCommand(d.spec)
 
 	return d, err
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/experiment"
 	"gpuard/internal/core/gpu"
@@ -106,7 +106,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 
 		path, err := launch.FindCommand(program)
 		if err == nil {
-			_, err = claim.CheckCommand(host, anyGPU, c.Argv, "")
+			_, err = judge.Command(host, anyGPU, c.Argv, judge.Place{Many: true})
 		}
 
 		if err != nil {

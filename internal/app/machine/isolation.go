@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/host/isolation"
 )
 
@@ -41,6 +42,38 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 	spec.Isolate = level
 
 	return spec, nil
+}
+
+// IsolationRule is the rule for the caller that requires most isolation; nil for none, as on an invented machine, which has nothing to
+// keep a job from.
+func (h *Host) IsolationRule() (*policy.Rule, error) {
+	if !h.IsHardware() {
+		return nil, nil //nolint:nilnil // none
+	}
+	limits, err := h.Limits()
+	return isolate.Rule(limits), err
+}
+
+// SettleCommand is SettleIsolation for a command that gpuard starts, with what the rules for the caller require of it.
+func (h *Host) SettleCommand(spec job.Spec) (job.Spec, error) {
+	rule, err := h.IsolationRule()
+	if err != nil {
+		return spec, err
+	}
+
+	required, refusal := isolate.UnderRule(spec.Isolate, spec.Isolated, rule)
+	if refusal != nil {
+		return spec, refusal
+	}
+
+	ownWish := required == spec.Isolated
+	spec.Isolated = required
+	spec, err = h.SettleIsolation(spec)
+	if errors.As(err, &refusal) && !ownWish {
+		return spec, isolate.Impossible(refusal, rule)
+	}
+
+	return spec, err
 }
 
 // IsolationMeans is what this machine can do about the devices of others. A control group is made to find out, so that is done only where it
@@ -86,7 +119,11 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 		return err == nil
 	}
 
-	refusal := isolate.CheckSharedFiles(plan.Devices, exists)
+	refusal := isolate.Suits(plan.Isolation, plan.Devices)
+	if refusal == nil {
+		refusal = isolate.CheckSharedFiles(plan.Devices, exists)
+	}
+
 	if refusal == nil {
 		refusal = isolate.CheckSliceFiles(plan.Isolation, nodes, m, plan.Devices)
 	}

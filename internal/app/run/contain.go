@@ -111,15 +111,16 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	return c, spec, nil
 }
 
-// RefuseCare refuses to look after a container in a way that gpuard only has for a process of this machine. verified says that it
-// is to be verified, too; wall is the level of isolation that was asked for by name.
-func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolation) error {
-	if !IsEngineCommand(command) {
+// RefuseCare refuses a container that gpuard cannot start as it is asked for, or as a rule wants it, or look after in a way that it only
+// has for a process of this machine. verified says that it is to be verified, too; wall is the level of isolation that was asked for by
+// name.
+func RefuseCare(host *machine.Host, spec job.Spec, care *job.Care, verified bool, wall job.Isolation) error {
+	if !IsEngineCommand(spec.Command) {
 		return nil
 	}
 
 	// What is wrong with it is said later.
-	call, _ := container.ReadCall(command)
+	call, _ := container.ReadCall(spec.Command)
 	switch {
 	case !call.StartsContainer():
 		return nil
@@ -128,7 +129,7 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 	case verified:
 		return exit.Usagef("cannot use --verify with a container: gpuard verifies processes of this machine; leave it out, and ask while it runs: gpuard verify LEASE")
 	case care == nil:
-		return nil
+		return refuseInContainer(host, spec)
 	case len(care.Drift) > 0:
 		return exit.Usagef("cannot use --drift with a container: it keeps the GPUs that it was created with; leave it out")
 	case !call.IsAttached():
@@ -175,7 +176,12 @@ func (l *Launch) endContainer(signal string) (sent bool, err error) {
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
 func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	limits, err := host.Limits()
+	if err != nil {
+		return err
+	}
+
 	rule := limits.ShortestTime()
+	wall, err := host.IsolationRule()
 	switch {
 	case err != nil:
 		return err
@@ -185,6 +191,8 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
 	case spec.Share > 0:
 		return exit.Usagef("cannot give a share of a GPU to a container: gpuard does not see to it there that the container keeps to its share; leave --share out")
+	case wall != nil:
+		return exit.Usagef("cannot start a container on a GPU: %s requires isolation by %s at least, and its engine starts it outside of any wall; run the command without one", wall, wall.Isolate)
 	case isolate.WantsIsolation(job.NoIsolation, spec.Isolated):
 		return exit.Usagef("cannot see to --require-isolation for a container: its engine starts it, and gives it only its own devices unless it is privileged; leave it out, or write --isolate off")
 	case spec.KeepWhile != "":

@@ -150,6 +150,10 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.UnmaskedEnv().With(t.Handed.Vars)
 	l.wall = t.Handed.Wall
 	err = l.findProgram(ctx)
+	if err == nil && IsEngineCommand(t.Spec.Command) {
+		err = l.containTask(ctx)
+	}
+
 	if err == nil && t.Spec.Ranks != nil {
 		err = l.prepareRanks()
 	}
@@ -160,6 +164,16 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 	}
 
 	return l, nil
+}
+
+// containTask makes the command of a task that of the engine with the devices of the lease. One that starts no container with devices stays
+// as it is.
+func (l *Launch) containTask(ctx context.Context) (err error) {
+	l.contained, _, err = readContainer(ctx, l.host, l.spec)
+	if err != nil || l.contained == nil {
+		return err
+	}
+	return l.makeEngineCommand()
 }
 
 // emptyInput gives this process, and so the command, an empty standard input.

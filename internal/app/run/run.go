@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/verify"
 	"gpuard/internal/core/gpu"
@@ -81,7 +82,7 @@ func prepareStart(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error
 	}
 
 	// What it remarks was said where the job was asked for.
-	_, err := claim.CheckCommand(l.host, spec, spec.Command, "")
+	_, err := judge.Command(l.host, spec, spec.Command, judge.Place{})
 	if err == nil {
 		err = l.findProgram(ctx)
 	}
@@ -123,7 +124,7 @@ func (l *Launch) findProgram(ctx context.Context) (err error) {
 // leaseDevices leases what the spec asks for, and sets the variables.
 func (l *Launch) leaseDevices(ctx context.Context) error {
 	host := l.host
-	spec, err := host.SettleIsolation(l.spec)
+	spec, err := host.SettleCommand(l.spec)
 	if err != nil {
 		return err
 	}

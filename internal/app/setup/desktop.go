@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/prose"
@@ -27,6 +29,7 @@ type Desktop struct {
 	// Tells several entries of one program apart; "" the only one.
 	Name  string
 	Flags []string // of gpuard run
+	Spec  job.Spec // what they ask for
 	// Arguments that the program gets too.
 	More []string
 }
@@ -88,6 +91,11 @@ func (d Desktop) Wish() (ChangePlan, error) {
 		return ChangePlan{}, err
 	}
 
+	doubts, err := d.judge(source, content)
+	if err != nil {
+		return ChangePlan{}, err
+	}
+
 	path, err := d.Setup.homePath("XDG_DATA_HOME", ".local/share", "applications", d.entryFile())
 	if err != nil {
 		return ChangePlan{}, err
@@ -107,6 +115,7 @@ func (d Desktop) Wish() (ChangePlan, error) {
 		w.Notes = append(w.Notes, "the copy does not set "+list+" as the original does: the lease chooses the GPU")
 	}
 
+	w.Notes = append(w.Notes, doubts...)
 	if entry.noTypes {
 		w.Notes = append(w.Notes, "files are opened by the original as before: the copy names no file types")
 	}
@@ -334,19 +343,36 @@ func (d Desktop) copyEntry(path string, src []byte, run []string) (c entryCopy, 
 	return c, nil
 }
 
-// sureDoubts are the ways in which a command surely leaves the GPUs of a lease, but for lists that are left out of the copy.
-func sureDoubts(command []lint.Word) (sure []launchers.Doubt) {
-	words := make([]string, len(command))
-	for i, w := range command {
-		words[i] = w.Text
-	}
-	for _, one := range launchers.Doubts(launchers.WithoutLists(words), 1, nil) {
-		if one.Sure {
-			sure = append(sure, one)
+// mainCommand is the command line of an entry, but for those of its actions.
+func mainCommand(path string, src []byte) (words []string, err error) {
+	f, err := desktop.ReadSteps(path, src)
+	for _, step := range f.Steps {
+		if step.Do == lint.Command && step.In == desktop.MainGroup {
+			// Of several the last one counts, for GLib and KDE.
+			words = textsOf(step.Words)
 		}
 	}
+	return words, err
+}
 
-	return sure
+// judge refuses a command that surely leaves the GPUs of a lease, but for lists that are left out of the copy, and remarks on what
+// may. source is the entry that is copied; "" none: the command was typed.
+func (d Desktop) judge(source string, src []byte) (remarks []string, err error) {
+	words, err := mainCommand(source, src)
+	if err != nil {
+		return nil, err
+	}
+	if source == "" {
+		return judge.Later(d.Spec, append(words, d.More...), judge.Place{Typed: "gpuard setup desktop … " + shellquote.Sh(d.entryID())})
+	}
+
+	words = launchers.WithoutLists(words)
+	remarks, err = judge.Later(d.Spec, words, judge.Place{File: source})
+	if err != nil || len(d.More) == 0 {
+		return remarks, err
+	}
+
+	return judge.Later(d.Spec, append(words, d.More...), judge.Place{File: "what stands behind --"})
 }
 
 func (d Desktop) setUpError(path, why string) error {
@@ -365,18 +391,9 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 		return d.setUpError(path, err.Error())
 	}
 
-	f, err := desktop.ReadSteps(path, src)
+	words, err := mainCommand(path, src)
 	if err != nil {
 		return d.setUpError(path, err.Error())
-	}
-
-	var words []lint.Word
-
-	for _, step := range f.Steps {
-		if step.Do == lint.Command && step.In == desktop.MainGroup {
-			// Of several the last one counts, for GLib and KDE.
-			words = step.Words
-		}
 	}
 
 	actual, err := filepath.EvalSymlinks(path)
@@ -386,10 +403,10 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 
 	in := func(part string) bool { return strings.Contains(path, part) || strings.Contains(actual, part) }
 	box := "its program runs in a sandbox of %s, and the lease of gpuard run does not reach in there"
-	snap := slices.ContainsFunc(words, func(w lint.Word) bool { return strings.HasPrefix(w.Text, "/snap/") })
+	snap := slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "/snap/") })
 	base := ""
 	if len(words) > 0 {
-		base = filepath.Base(words[0].Text)
+		base = filepath.Base(words[0])
 	}
 
 	switch {
@@ -403,8 +420,6 @@ func (d Desktop) checkEntry(path string, src []byte) error {
 		return d.setUpError(path, fmt.Sprintf(box, "snap"))
 	case base == "":
 		return d.setUpError(path, "it names no program (Exec=)")
-	case len(sureDoubts(words)) > 0:
-		return d.setUpError(path, "its command "+sureDoubts(words)[0].Seen+"; name another entry, or a command line behind --")
 	case base == "gpuard":
 		return d.setUpError(path, "it starts gpuard already; name the entry that this one was made of")
 	}

@@ -12,8 +12,10 @@ import (
 	"syscall"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
@@ -29,8 +31,8 @@ type Jupyter struct {
 	// For people; "" is made from that of the kernel.
 	Name  string
 	Flags []string // of gpuard run
-	// No GPU, and so no lease.
-	CPU bool
+	// What they ask for; without a GPU there is no lease.
+	Spec job.Spec
 }
 
 // isKernelName reports what Jupyter takes for the name of a kernel; case does not count (jupyter_client/kernelspec.py).
@@ -183,13 +185,18 @@ func (j Jupyter) makeSpec(over jupyterKernel) (text string, spec kernelspec.Spec
 		return "", spec, nil, &exit.Usage{Text: fmt.Sprintf("cannot set up a kernel over %s: that one starts gpuard already; name the one that it is over", over.name)}
 	}
 
+	notes, err = judge.Later(j.Spec, spec.Argv, judge.Place{File: path})
+	if err != nil {
+		return "", spec, nil, err
+	}
+
 	program, err := ProgramPath()
 	if err != nil {
 		return "", spec, nil, err
 	}
 
 	run := append([]string{program, "run"}, j.Flags...)
-	if !j.CPU {
+	if !j.Spec.CPU {
 		run = append(run, "--keep-while=kernel")
 	}
 
@@ -242,7 +249,7 @@ func (j Jupyter) displayName(of, name string) string {
 		of = name
 	}
 
-	if j.CPU {
+	if j.Spec.CPU {
 		return of + " (no GPU)"
 	}
 

@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/judge"
+	"gpuard/internal/core/container"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/launch"
@@ -24,6 +27,7 @@ type Systemd struct {
 	// Of the user's manager, not of the system's.
 	User  bool
 	Flags []string // of gpuard run
+	Spec  job.Spec // what they ask for
 	// They say that it does not wait for a device.
 	NoWait bool
 	// Of a unit that is not there.
@@ -144,6 +148,11 @@ func (s Systemd) runPrefix(program string, literal bool) string {
 // wholeUnit is a unit of our own.
 func (s Systemd) wholeUnit(name, path, program string) (ChangePlan, error) {
 	command := append([]string{}, s.Command...)
+	doubts, err := s.judge(command, "")
+	if err != nil {
+		return ChangePlan{}, err
+	}
+
 	file, err := launch.FindCommand(command[0])
 	if err != nil {
 		return ChangePlan{}, &exit.Usage{Text: err.Error()}
@@ -189,11 +198,21 @@ WantedBy=%s
 
 	w := s.makeWish(name, path, text)
 	w.Try = append([]string{w.Try[0], s.systemctl("enable", "--now", name)}, w.Try[2:]...)
+	w.Notes = append(w.Notes, doubts...)
 	if !s.User {
 		w.Notes = append(w.Notes, "it runs as root; a line User=NAME in [Service] of "+path+".d/user.conf makes it run as another user")
 	}
 
 	return w, nil
+}
+
+// judge refuses a command that surely leaves the GPUs of its lease, and remarks on what may. unit is the one that it stands in; "" it
+// was typed. A container that is typed is for gpuard run to start.
+func (s Systemd) judge(command []string, unit string) (remarks []string, err error) {
+	if container.EngineOf(command[0]) != "" {
+		return nil, nil
+	}
+	return judge.Later(s.Spec, command, judge.Place{Typed: "gpuard setup systemd … " + shellquote.Sh(s.Unit), File: unit})
 }
 
 func replaceUnprintable(s string) string {
@@ -246,6 +265,16 @@ func (s Systemd) dropInFor(name string, found foundUnit, path, program string) (
 	}
 
 	w := s.makeWish(name, path, b.String())
+	for _, line := range commands {
+		for _, c := range line {
+			remarks, err := s.judge(wordsOf(c), name)
+			if err != nil {
+				return ChangePlan{}, err
+			}
+			w.Notes = append(w.Notes, remarks...)
+		}
+	}
+
 	w.Notes = append(w.Notes, u.unitNotes(s.NoWait)...)
 
 	return w, nil

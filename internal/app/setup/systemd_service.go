@@ -133,6 +133,30 @@ func (u unitService) startCommands() ([][]unit.Command, error) {
 	return all, nil
 }
 
+// wordsOf is the command line of a command, with $ for words of which systemd knows the value.
+func wordsOf(c unit.Command) []string {
+	// It was read before.
+	f, _ := unit.ReadSteps("", []byte("[Service]\nExecStart="+c.Line))
+	for _, step := range f.Steps {
+		if step.Do == lint.Command {
+			return textsOf(step.Words)
+		}
+	}
+	return []string{c.Program}
+}
+
+// textsOf is the texts of words, with $ for those that are not known.
+func textsOf(words []lint.Word) []string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = w.Text
+		if !w.Known {
+			texts[i] = "$"
+		}
+	}
+	return texts
+}
+
 // isProgramHidden: gpuard is in a folder that the service cannot see or enter.
 func (u unitService) isProgramHidden() bool {
 	home := strings.HasPrefix(u.program, "/home/") || strings.HasPrefix(u.program, "/root/")

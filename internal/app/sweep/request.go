@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runner"
@@ -24,6 +24,7 @@ import (
 	"gpuard/internal/core/grid"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/launchers"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
@@ -50,6 +51,9 @@ type Request struct {
 	Private bool           `json:"private_state,omitempty"`
 	// Between the signal that asks a run to end and SIGKILL.
 	Grace time.Duration `json:"grace_ns"`
+
+	// The file of Grid's commands; "" not known.
+	From string `json:"-"`
 
 	// Who is told when it is over.
 	Notify string `json:"notify,omitempty"`
@@ -162,14 +166,21 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 		if q.Spec.StartsTorchrun() {
 			break
 		}
-		if err := refuseAssignment(name); err != nil {
-			return nil, err
+		err := refuseAssignment(name)
+		if err == nil {
+			_, err = findProgram(q, name)
 		}
-		if _, err := findProgram(q, name); err != nil {
-			return nil, err
+		if err != nil {
+			first := slices.IndexFunc(q.Grid.Commands, func(words []string) bool { return words[0] == name })
+			return nil, q.inLine(first, err)
 		}
 	}
 
+	return command, judgeRuns(host, q, command)
+}
+
+// judgeRuns refuses what surely does not use the GPUs that its run is given, and says once what may not.
+func judgeRuns(host *machine.Host, q *Request, command *grid.Command) error {
 	runs := q.Grid.Len()
 	if len(q.Command) > 0 {
 		// One command for all.
@@ -181,25 +192,44 @@ func checkCommands(host *machine.Host, q *Request) (*grid.Command, error) {
 	for i := range runs {
 		words, err := command.Words(i)
 		var remarks []string
-		if err != nil {
-			return nil, err
+		if err == nil {
+			remarks, err = judge.Command(host, q.Spec, words, judge.Place{Many: true})
 		}
 
-		remarks, err = claim.CheckCommand(host, q.Spec, words, "")
-
 		if err != nil {
-			return nil, err
+			return q.inLine(i, err)
 		}
 
 		for _, r := range remarks {
-			if !slices.Contains(said, r) {
-				said = append(said, r)
-				host.Say(r)
+			if slices.Contains(said, r) {
+				continue
 			}
+			said = append(said, r)
+			if where := q.line(i); where != "" {
+				r = where + ": " + r
+			}
+			host.Say(r)
 		}
 	}
 
-	return command, nil
+	return nil
+}
+
+// line is where a run stands in the file of commands: "line 3 of runs.txt"; "" for others.
+func (q *Request) line(run int) string {
+	if q.From == "" || run < 0 || run >= len(q.Grid.Lines) {
+		return ""
+	}
+	return fmt.Sprintf("line %d of %s", q.Grid.Lines[run], prose.Clean(q.From))
+}
+
+// inLine is a refusal of a run with its place.
+func (q *Request) inLine(run int, err error) error {
+	where := q.line(run)
+	if where == "" {
+		return err
+	}
+	return fmt.Errorf("cannot run %s: %w", where, err)
 }
 
 // refuseAssignment refuses a variable in the place of a program, as a line for a shell begins with.

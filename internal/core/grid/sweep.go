@@ -29,6 +29,8 @@ type Grid struct {
 	Rows [][]string `json:"rows,omitempty"`
 	// The words of each run, which then has no parameters.
 	Commands [][]string `json:"commands,omitempty"`
+	// Of the file that Commands are from, as long as it is being read.
+	Lines []int `json:"-"`
 }
 
 // Len is how many runs there are.

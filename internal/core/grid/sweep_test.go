@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 	g, err := ReadTable([]byte("\ufefflr, note\r\n0.1,\"two\nlines, one cell\"\n\n0.2,\n"))
 	want := Grid{Names: []string{"lr", "note"}, Rows: [][]string{{"0.1", "two\nlines, one cell"}, {"0.2", ""}}}
 	if err != nil || !reflect.DeepEqual(g, want) {
-		t.Errorf("%q, %v", g, err)
+		t.Errorf("%v, %v", g, err)
 	}
 	for text, says := range map[string]string{
 		"": "it is empty", "lr\n": "no line after the first", "lr,lr\n1,2\n": "line 1: the parameter lr is named twice",

@@ -30,7 +30,7 @@ func ReadCommands(data []byte) (Grid, error) {
 			return g, fmt.Errorf("it has more than %d commands, which is the most that a sweep runs", MaxRuns)
 		}
 
-		g.Commands = append(g.Commands, words)
+		g.Commands, g.Lines = append(g.Commands, words), append(g.Lines, n)
 	}
 
 	if len(g.Commands) == 0 {

@@ -142,7 +142,8 @@ func TestCloseRefuses(t *testing.T) {
 		says  string
 	}{
 		"gone":                {m, nodes, "GPU-z", "not on the machine any more"},
-		"AMD":                 {m, nodes, "GPU-amd", "NVIDIA alone"},
+		"no render node":      {m, nodes, "GPU-amd", "does not say which device file"},
+		"Intel":               {gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-i", Vendor: gpu.Intel}}}, nodes, "GPU-i", "NVIDIA and AMD alone"},
 		"no number":           {unnumbered, nodes, "GPU-a", "does not say which device file"},
 		"slice without files": {m, nodes[:5], "MIG-x", "no device file of a slice"},
 	} {
@@ -196,6 +197,7 @@ func TestMissing(t *testing.T) {
 		"no driver here": {"", given("GPU-a"), false},
 		"not yet":        {"/dev/nvidiactl", given("GPU-a"), true},
 		"no GPU":         {"/dev/nvidiactl", nil, false},
+		"of AMD":         {"/dev/nvidiactl", []job.Given{{UUID: "GPU-amd", Vendor: gpu.AMD}}, false},
 	} {
 		refusal := CheckSharedFiles(c.devices, func(path string) bool { return slices.Contains(strings.Fields(c.exist), path) })
 		if (refusal != nil) != c.refused {

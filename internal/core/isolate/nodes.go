@@ -14,8 +14,8 @@ type Node struct {
 	// "" of a capability: the driver's helper has not made it yet.
 	Path string
 	Kind Kind
-	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, and
-	// of the GPU of a capability.
+	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, also of
+	// a Render, and of the GPU of a capability.
 	Number int
 	// Device of a file of the kernel's graphics: its address, as in gpu.Device; "" not known.
 	PCI string
@@ -70,20 +70,34 @@ type ownedDevices []ownedDevice
 func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevices, refusal *job.Refusal) {
 	for _, g := range given {
 		d, slice, found := m.FindDevice(g.UUID)
+		of := func(kind Kind) bool {
+			return slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == kind && n.Path != "" && n.Number == *d.Minor })
+		}
 		switch {
 		case !found:
 			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: %s is not on the machine any more", g), "try again")
-		case d.Vendor != gpu.NVIDIA:
-			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA alone", g),
+		case d.Vendor != gpu.NVIDIA && d.Vendor != gpu.AMD:
+			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA and AMD alone", g),
 				"leave --isolate out to rely on variables, or run it in a container that is given only this device")
-		case d.Minor == nil:
+		case d.Minor == nil, d.Vendor == gpu.AMD && !of(Render):
 			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
-		case slice != nil && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == Capability && n.Path != "" && n.Number == *d.Minor }):
+		case partitioned(d, m, given):
+			return nil, newRefusal(fmt.Sprintf("cannot isolate a job on %s: it is a partition of a GPU, and behind a wall without the others it would have the name of another", g),
+				"ask for all partitions of that GPU, or leave --isolate out to rely on variables")
+		case slice != nil && !of(Capability):
 			return nil, newRefusal(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
 		}
-		own = append(own, ownedDevice{d, slice})
+		own = append(own, ownedDevice{device: d, slice: slice})
 	}
 	return own, nil
+}
+
+// partitioned reports whether a device of AMD is one of several at its address, and not all of them are given. They are told apart by
+// their order.
+func partitioned(d *gpu.Device, m gpu.Machine, given []job.Given) bool {
+	return d.Vendor == gpu.AMD && slices.ContainsFunc(m.Devices, func(other gpu.Device) bool {
+		return other.PCI == d.PCI && !slices.ContainsFunc(given, func(g job.Given) bool { return g.UUID == other.UUID })
+	})
 }
 
 // graphicsOfGPUs are the devices of the kernel's graphics that are GPUs, also ones that were not read: what computes. The rest are
@@ -104,29 +118,49 @@ func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
 }
 
 func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
+	owns := func(vendor gpu.Vendor, is func(ownedDevice) bool) bool {
+		return slices.ContainsFunc(own, func(o ownedDevice) bool { return o.device.Vendor == vendor && is(o) })
+	}
+
 	switch n.Kind {
 	case AMDCompute:
-		// No job behind a wall has a GPU of AMD.
-		return false
+		return owns(gpu.AMD, func(ownedDevice) bool { return true })
 	case Card:
-		return slices.ContainsFunc(own, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
+		return owns(gpu.NVIDIA, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
 	case Capability:
-		return slices.ContainsFunc(own, func(o ownedDevice) bool {
+		return owns(gpu.NVIDIA, func(o ownedDevice) bool {
 			return *o.device.Minor == n.Number && (o.slice == nil ||
 				o.slice.GPUInstance == n.GPUInstance && (n.ComputeInstance < 0 || o.slice.ComputeInstance == n.ComputeInstance))
 		})
+	case Graphics, Render:
 	}
+
 	if len(own) == 0 {
 		// It draws on no screen either.
 		return false
 	}
-	return !isGPU[n.PCI] || n.PCI != "" && slices.ContainsFunc(own, func(o ownedDevice) bool { return o.device.PCI == n.PCI })
+
+	atAddress := func(o ownedDevice) bool { return n.PCI != "" && o.device.PCI == n.PCI }
+
+	return !isGPU[n.PCI] || owns(gpu.NVIDIA, atAddress) || n.Kind == Graphics && owns(gpu.AMD, atAddress) ||
+		n.Kind == Render && owns(gpu.AMD, func(o ownedDevice) bool { return *o.device.Minor == n.Number })
+}
+
+// Suits refuses a level behind which a vendor's library finds nothing. Where one render node of several may not be opened (EACCES, as
+// under Landlock), AMD's shows no GPU at all; it leaves out those that are not there, or that a control group does not allow (ENOENT,
+// EPERM), and counts the others from 0 (ROCm/ROCR-Runtime libhsakmt/src/topology.c, topology_sysfs_check_node_supported).
+func Suits(level job.Isolation, given []job.Given) *job.Refusal {
+	i := slices.IndexFunc(given, func(g job.Given) bool { return g.Vendor == gpu.AMD })
+	if level != job.Landlock || i < 0 {
+		return nil
+	}
+	return newRefusal(fmt.Sprintf("cannot isolate a job on %s by landlock: ROCm finds no GPU at all where it may not open those of others", given[i]), "write --isolate namespace, or leave --isolate out to rely on variables")
 }
 
 // CheckSharedFiles are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program
 // with the rights of root (nvidia-modprobe), which has none there.
 func CheckSharedFiles(given []job.Given, exists func(path string) bool) *job.Refusal {
-	if len(given) == 0 || exists("/dev/nvidia-uvm") || !exists("/dev/nvidiactl") {
+	if !slices.ContainsFunc(given, func(g job.Given) bool { return g.Vendor != gpu.AMD }) || exists("/dev/nvidia-uvm") || !exists("/dev/nvidiactl") {
 		return nil
 	}
 	return newRefusal("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")

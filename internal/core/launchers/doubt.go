@@ -15,6 +15,12 @@ type Doubt struct {
 	Seen string
 	Do   string // what to do instead
 
+	// Drops: the list of visible devices is gone; Rewrites: it is another; Ignores: it is not asked; "" anything
+	// else.
+	Effect Effect
+	// With Rewrites the other list, as it is written.
+	List string
+
 	// The command without what is wrong; nil where that is not known.
 	Command []string
 	// The GPUs that it names by number: "0,1"; "" if none.
@@ -135,13 +141,14 @@ func doubtsOfOwnLists(words []string, s StartedProgram, gpus int) (all []Doubt) 
 
 		switch {
 		case c.Unset:
+			d.Effect = Drops
 			d.Seen = "takes " + name + " away, so that the program sees every GPU"
 		case strings.ContainsAny(value, "$`"), gpus == 0 && hidesAll(value):
 			continue
 		case hidesAll(value):
 			d = Doubt{Seen: "hides every GPU by " + name, Do: "use --cpu for a program without GPUs, or leave that out"}
 		default:
-			d.Seen, d.Devices = "sets "+name+"="+value+" itself", listOf(value)
+			d.Seen, d.Devices, d.Effect, d.List = "sets "+name+"="+value+" itself", listOf(value), Rewrites, value
 		}
 
 		all = append(all, d)
@@ -230,7 +237,7 @@ func doubtsOfDropping(words []string, s StartedProgram) (all []Doubt) {
 	case "ssh", "kubectl oc":
 		return append(all, Doubt{Sure: true, Seen: "starts the program elsewhere, by " + name + ", and not on the GPUs of this machine", Do: "start gpuard there: " + name + " … gpuard run -- program"})
 	case "env":
-		return append(all, Doubt{Sure: true, Seen: "empties the environment by " + name + ", so that the program sees every GPU", Do: "leave that option out"})
+		return append(all, Doubt{Sure: true, Effect: Drops, Seen: "empties the environment by " + name + ", so that the program sees every GPU", Do: "leave that option out"})
 	}
 
 	do := strings.NewReplacer("NAME", "CUDA_VISIBLE_DEVICES", "VALUE", "$CUDA_VISIBLE_DEVICES").Replace(k.Instead)
@@ -258,7 +265,7 @@ func doubtsOfChoosing(words []string, use Use) []Doubt {
 		}
 
 		d := Doubt{Sure: true, Seen: "chooses GPUs of the whole machine by " + strings.Join(words[k.Word:end], " "),
-			Do: "leave that out", Command: slices.Delete(slices.Clone(words), k.Word, end)}
+			Do: "leave that out", Effect: k.Effect, List: k.Value, Command: slices.Delete(slices.Clone(words), k.Word, end)}
 
 		_, devices, _ := strings.Cut(":"+k.Value, "localhost:")
 		switch {

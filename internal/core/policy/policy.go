@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 )
 
@@ -55,6 +56,8 @@ type Rule struct {
 	Queue *int
 	// What happens to a job's process on a device outside of its lease: OutsideEnd, or it is warned of.
 	Outside string
+	// The least level behind which a job may start; "": any, and none.
+	Isolate job.Isolation
 }
 
 // OutsideEnd ends a process that is on a device outside of its lease.

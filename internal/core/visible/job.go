@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,28 @@ func ForJob(env Env, lease string, p job.Plan, ids job.IDs, m gpu.Machine) []Var
 		targets[i] = Target{UUID: d.UUID, Index: d.Index, Vendor: d.Vendor, MIG: d.Parent != ""}
 		uuids[i] = string(d.UUID)
 	}
+	if p.Isolation != job.NoIsolation {
+		countWithin(targets)
+	}
+
 	return append(writeOver(env, targets, ids, m),
 		Var{Name: "GPUARD_LEASE", Value: lease, Unset: lease == ""}, Var{Name: "GPUARD_GPUS", Value: strings.Join(uuids, ",")})
+}
+
+// countWithin numbers the devices of AMD as its library does where it can open no others, in its own order. A device without an
+// identifier of ROCm's can only be named by number there. NVIDIA's are named by identifier behind a wall.
+func countWithin(targets []Target) {
+	indices := make([]int, 0, len(targets))
+	for _, t := range targets {
+		if t.Vendor == gpu.AMD {
+			indices = append(indices, t.Index)
+		}
+	}
+	slices.Sort(indices)
+
+	for i := range targets {
+		if targets[i].Vendor == gpu.AMD {
+			targets[i].Index = slices.Index(indices, targets[i].Index)
+		}
+	}
 }

@@ -62,9 +62,16 @@ func (f fileReader) hasFile(parts ...string) bool {
 
 // checkUsable checks whether this process may open a device node, without opening it: opening /dev/kfd would make this
 // process one of its users. access(2) also obeys the device filter of a container (torvalds/linux fs/namei.c
-// inode_permission).
+// inode_permission), which answers EPERM. So does a sandbox that does not know faccessat2(2), and the older call, which asks for the real
+// ids, tells which it was. (unix.Faccessat would look at the permissions of the file alone then.)
 func (f fileReader) checkUsable(parts ...string) error {
-	return unix.Faccessat(unix.AT_FDCWD, f.filePath(parts...), unix.R_OK|unix.W_OK, unix.AT_EACCESS)
+	const mode = unix.R_OK | unix.W_OK
+	err := unix.Faccessat2(unix.AT_FDCWD, f.filePath(parts...), mode, unix.AT_EACCESS)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		err = unix.Faccessat(unix.AT_FDCWD, f.filePath(parts...), mode, 0)
+	}
+
+	return err
 }
 
 // isAbsent reports whether err means that the device does not have a reading, and not that the read failed.

@@ -53,6 +53,12 @@ func becomeInNamespace(hidden []string, p walledProgram) error {
 		return err
 	}
 
+	err = a.showWithout(hidden)
+
+	if err != nil {
+		return err
+	}
+
 	a.dropCapabilities(full)
 	err = a.becomeProgram(p)
 	if err != nil {

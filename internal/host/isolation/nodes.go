@@ -112,8 +112,8 @@ func graphicsNodes(root string) (nodes []isolate.Node) {
 		}
 
 		n := isolate.Node{Path: filepath.Join(dri, e.Name()), Kind: isolate.Graphics}
-		if strings.HasPrefix(e.Name(), "renderD") {
-			n.Kind = isolate.Render
+		if number, found := nodeNumber(e, "renderD"); found {
+			n.Kind, n.Number = isolate.Render, number
 		}
 
 		target, err := os.Readlink(filepath.Join(root, "sys/class/drm", e.Name(), "device"))

@@ -116,8 +116,8 @@ func TestNodes(t *testing.T) {
 		{Path: "dev/nvidia-caps/nvidia-cap13", Kind: isolate.Capability, GPUInstance: 1},
 		{Kind: isolate.Capability, GPUInstance: 5, ComputeInstance: 2},
 		{Path: "dev/kfd", Kind: isolate.AMDCompute},
-		{Path: "dev/dri/card1", Kind: isolate.Graphics, PCI: "0000:17:00.0"}, {Path: "dev/dri/renderD129", Kind: isolate.Render, PCI: "0000:17:00.0"},
-		{Path: "dev/dri/renderD130", Kind: isolate.Render},
+		{Path: "dev/dri/card1", Kind: isolate.Graphics, PCI: "0000:17:00.0"}, {Path: "dev/dri/renderD129", Kind: isolate.Render, Number: 129, PCI: "0000:17:00.0"},
+		{Path: "dev/dri/renderD130", Kind: isolate.Render, Number: 130},
 	}
 	for i := range want {
 		if want[i].Path != "" {

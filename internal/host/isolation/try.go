@@ -41,6 +41,7 @@ func tryNamespace() error {
 		return err
 	}
 
+	a.mountEmpty("/dev")
 	a.dropCapabilities(full)
 	pid, err := a.runInChild()
 	if err != nil {

@@ -22,7 +22,7 @@ func TestExample(t *testing.T) {
 	}
 	students := f.Rules[1]
 	if len(f.Rules) != 3 || students.Name != "students" || students.At.Line != 10 || students.At.Column != 5 || fmt.Sprint(students.Groups, students.Devices, *students.GPUs) != "[students] [0 1] 1" ||
-		students.Memory != 40*gpu.GiB || students.Time != 24*time.Hour || f.Rules[0].GPUs != nil || fmt.Sprint(f.Rules[0].Users) != "[alice 1003]" {
+		students.Memory != 40*gpu.GiB || students.Time != 24*time.Hour || students.Isolate != "namespace" || f.Rules[0].GPUs != nil || fmt.Sprint(f.Rules[0].Users) != "[alice 1003]" {
 		t.Errorf("%+v", f.Rules)
 	}
 	if *f.Tolerate.Memory != 256*gpu.MiB || *f.Tolerate.Display != 2*gpu.GiB || *f.Tolerate.Utilization != 0.05 || f.Login != policy.LoginAll {
@@ -31,7 +31,7 @@ func TestExample(t *testing.T) {
 	if w := f.Watch; w.Webhook != "https://chat.example.org/hooks/gpus" || w.Outsiders != policy.Warn || w.Grace != 10*time.Minute || fmt.Sprint(w.Except) != "[alice nvtop]" {
 		t.Errorf("%+v", w)
 	}
-	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:30 --wait 10m is the default of /etc/gpuard/config.yaml:31 --place packed is the default of /etc/gpuard/config.yaml:32]" {
+	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:31 --wait 10m is the default of /etc/gpuard/config.yaml:32 --place packed is the default of /etc/gpuard/config.yaml:33]" {
 		t.Error(got)
 	}
 	if f.Slurm.Types["NVIDIA H100 80GB HBM3"] != "h100" || f.Slurm.Features["gpumem80g"] != 81559*gpu.MiB || len(f.Slurm.Types)+len(f.Slurm.Features) != 4 {
@@ -125,6 +125,8 @@ func TestMistakes(t *testing.T) {
 		{"rules:\n- devices: [0-3]\n", "2:12: devices of rule 1: ranges such as 0-3 are not understood; write every number"},
 		{"rules:\n- models: ['[AH]100']\n", "2:11: models of rule 1: only * and ? are wildcards, \"[\" does not"},
 		{"rules:\n- gpus: 1\n- groups: [a]\n  gpus: 2\n", "3:3: this rule never counts: the one of line 2 is for all users"},
+		{"rules:\n- require_isolation: none\n", "2:22: require_isolation of rule 1 is \"none\"; "},
+		{"rules:\n- require_isolation: off\n", "2:22: require_isolation of rule 1 "},
 		{"rules:\n- x-a: 1\n", "2:3: unknown key \"x-a\" of rule 1; there are name"},
 		{"rules:\n- users: [éé, b,\n                              {}]\n", "3:31: users of rule 1 has something in its list"},
 		{"defaults: {no_wait: 'true'}\n", "1:21: no_wait of defaults is neither true nor false"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/option"
 	"gpuard/internal/text/yamltree"
 )
@@ -46,7 +47,16 @@ func ruleKeys() []yamltree.Key {
 		{Name: "time", Takes: yamltree.Time, Text: "how long a run may last: a run without --timeout gets this one, and the lease of a shell or a process ends with it", Sample: "24h"},
 		{Name: "queue", Takes: yamltree.Number, Text: "how many jobs of gpuard submit may wait at the same time", Sample: "100"},
 		{Name: "outside", Takes: yamltree.Text, Words: []string{"warn", "end"}, Text: "what happens to a process of a job that is seen on a GPU outside its lease: the job is warned, or the process is also ended; without it, warn", Sample: "end"},
+		{Name: "require_isolation", Takes: yamltree.Text, Words: isolationLevels(), Text: "jobs start only behind this level of isolate or a stronger one, whatever they ask for", Sample: "namespace"},
 	}
+}
+
+// isolationLevels are those that can be required, weakest first.
+func isolationLevels() (words []string) {
+	for _, level := range isolate.Levels() {
+		words = append(words, string(level))
+	}
+	return words
 }
 
 func tolerateKeys() []yamltree.Key {

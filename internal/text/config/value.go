@@ -63,6 +63,9 @@ func (r *reader) readRule(n *yamltree.Node, number int) policy.Rule {
 			}
 		case "outside":
 			rule.Outside, _ = r.Word(e, of)
+		case "require_isolation":
+			word, _ := r.Word(e, of)
+			rule.Isolate = job.Isolation(word)
 		default:
 			rule.Time, _ = r.readDuration(e, of)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app/claim"
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
@@ -54,10 +54,13 @@ func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
 
 // AddCommand adds what is asked about the command itself, for a command line that has one.
 func (s *SpecFlags) AddCommand(cmd *cobra.Command) {
-	flagset.AddOption(cmd, "anyway", &s.anyway)
+	s.AddAnyway(cmd)
 	flagset.AddOption(cmd, "isolate", &s.isolate)
 	flagset.AddOption(cmd, "require-isolation", &s.isolated)
 }
+
+// AddAnyway adds the one of these that is for a command that another engine starts.
+func (s *SpecFlags) AddAnyway(cmd *cobra.Command) { flagset.AddOption(cmd, "anyway", &s.anyway) }
 
 // AllGPUs is --gpus all. It is counted before anything is claimed.
 const AllGPUs = math.MaxInt32
@@ -112,7 +115,7 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		return spec, err
 	}
 	if run.IsEngineCommand(command) {
-		return dropIsolation(p, spec, command)
+		return dropIsolation(p, spec)
 	}
 
 	start := cmd.CommandPath()
@@ -125,7 +128,7 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		start += " …"
 	}
 
-	remarks, err := claim.CheckCommand(p.Host, spec, command, start)
+	remarks, err := judge.Command(p.Host, spec, command, judge.Place{Typed: start})
 	for _, r := range remarks {
 		p.Host.Say(r)
 	}
@@ -135,15 +138,14 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 
 // dropIsolation is the request for a container, which its engine starts outside of any wall: a level that was asked for by name is
 // refused, whichever command starts the job, and one that a file has as the default is for jobs that can have it.
-func dropIsolation(p *cli.Program, spec job.Spec, command []string) (job.Spec, error) {
-	if !p.Defaults.HasDefault("isolate") {
-		err := run.RefuseCare(command, nil, false, spec.Isolate)
-		if err != nil {
-			return spec, err
-		}
+func dropIsolation(p *cli.Program, spec job.Spec) (job.Spec, error) {
+	wall := spec.Isolate
+	if p.Defaults.HasDefault("isolate") {
+		wall = job.NoIsolation
 	}
 	spec.Isolate = job.NoIsolation
-	return spec, nil
+
+	return spec, run.RefuseCare(p.Host, spec, nil, false, wall)
 }
 
 // AddPrivateState adds --private-state to a command that leases.

@@ -2,7 +2,7 @@
 // ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL, "-" for one that is not set, else "="
 // and the value with %XX for what could be taken for a separator. It prints the library's code, or "ended" where it ended the
 // program (SIGABRT), and for each device the PCI bus and the memory (MiB), which tells apart partitions. Each question has
-// a process of its own, as the variables are read once.
+// a process of its own, as the variables are read once. As "ask RUNTIME own" it prints what it is shown itself.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -130,7 +130,7 @@ static void answer(const struct runtime *r, char *line)
 {
     alarm(20);
     dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4 && line != NULL; i++)
         set(variables[i], strsep(&line, " "));
     r->ask();
     printf("\n");
@@ -153,6 +153,8 @@ int main(int count, char **arguments)
     }
     char *line = NULL;
     size_t size = 0;
+    if (count == 3 && strcmp(arguments[2], "own") == 0)
+        answer(r, NULL);
     for (ssize_t n; (n = getline(&line, &size, stdin)) > 0;) {
         line[strcspn(line, "\n")] = '\0';
         fflush(stdout);

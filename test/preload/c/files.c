@@ -81,6 +81,8 @@ static int open_device(const char *path, struct node node, int refused, int flag
     int file = (int)syscall(SYS_openat, AT_FDCWD, in_folder, O_RDWR | (flags & O_CLOEXEC));
     if (file < 0 && (errno == EACCES || errno == EPERM) && is_node(in_folder))
         return -1; // a wall is around it
+    if (file < 0 && errno == ENOENT && getenv("LAB_NODES") != NULL)
+        return -1; // or has taken it away
     if (file < 0)
         file = (int)syscall(SYS_memfd_create, "device", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
     say("open %s = %d\n", path, file);

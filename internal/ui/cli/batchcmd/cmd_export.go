@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/judge"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
@@ -89,6 +91,7 @@ for, 125 gpuard failed or was used wrongly.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
+	o.spec.AddAnyway(cmd)
 	o.addBatchFlags(cmd)
 	f.Lookup("log").Usage = "its output goes into this file, where it starts (default: that of the engine)"
 	f.Lookup("expect").Usage = "your estimate of how long it runs: a remark for people"
@@ -156,6 +159,9 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 		if err == nil && t == handoff.Slurm {
 			w.Folder, err = thisFolder()
 		}
+		if err == nil {
+			err = judgeAway(p, cmd, t, w.Spec)
+		}
 	}
 
 	if err != nil {
@@ -175,6 +181,26 @@ func buildWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	w.Image, w.Namespace, w.Queue = cmp.Or(o.image, w.Image), o.namespace, o.queue
 
 	return w, addVariables(p, &w, o.env)
+}
+
+// judgeAway refuses a command that surely uses other GPUs than those that the engine gives it, in the words of gpuard run. A
+// container is for the engine's own machine to judge. In a container it can open no other GPU.
+func judgeAway(p *cli.Program, cmd *cobra.Command, t handoff.Target, spec job.Spec) error {
+	if run.IsEngineCommand(spec.Command) {
+		return nil
+	}
+
+	start := cmd.CommandPath()
+	if cmd.Flags().NFlag() > 0 {
+		start += " …"
+	}
+
+	remarks, err := judge.Later(spec, spec.Command, judge.Place{Typed: start, Away: true, Alone: t != handoff.Slurm})
+	for _, r := range remarks {
+		p.Host.Say(r)
+	}
+
+	return err
 }
 
 // addVariables adds --env, over those of the same name that the service has.
@@ -232,7 +258,9 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 func workOf(defaults *policy.File, s service.Service, i service.Instance) (w handoff.Work, err error) {
 	trial := &cli.Program{Host: &machine.Host{Project: defaults}}
 	o := &jobflags.RunOptions{}
-	cmd := &cobra.Command{Use: "run"}
+
+	// Nobody typed it.
+	cmd := &cobra.Command{Use: "run", Hidden: true}
 	o.Add(trial, cmd)
 	if err := cmd.ParseFlags(i.Flags); err != nil {
 		return w, err

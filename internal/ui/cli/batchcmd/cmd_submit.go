@@ -12,8 +12,11 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/app/run"
 	"gpuard/internal/app/userqueue"
 	"gpuard/internal/core/batchlog"
+	"gpuard/internal/core/container"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
@@ -200,6 +203,24 @@ func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number i
 	return p.Answer("job %d is queued; its output: %s", number, logs[0])
 }
 
+// refuseInQueue refuses a container that would outlive its job, or whose GPUs depend on what it is when it is started.
+func refuseInQueue(p *cli.Program, spec job.Spec, care *job.Care, verified bool) error {
+	if !run.IsEngineCommand(spec.Command) {
+		return nil
+	}
+	call, err := container.ReadCall(spec.Command)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read the command line of %s: %w; see: %[1]s --help", spec.Command[0], err)
+	case call.StartsContainer() && (call.Verb != "run" || call.Compose != nil):
+		return fmt.Errorf("cannot queue this command of %s: of containers a queue starts those of %[1]s run alone; write that, or start it now: gpuard %[1]s -- …", call.Engine)
+	case call.StartsContainer() && !call.IsAttached():
+		return fmt.Errorf("cannot queue a container in the background: its job would be over while it runs; write %s run without --detach", call.Engine)
+	}
+
+	return run.RefuseCare(p.Host, spec, care, verified, job.NoIsolation)
+}
+
 // jobOf checks the flags and returns the job that they describe.
 func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) (what batchlog.Job, j userqueue.Job, err error) {
 	spec, err := jobflags.ReadRequest(p, cmd, &o.spec, args)
@@ -228,8 +249,14 @@ func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) 
 		j.Fallback = append(j.Fallback, "wait")
 	}
 
+	err = refuseInQueue(p, spec, care, o.verify != "")
+	if err != nil {
+		return what, j, err
+	}
+
 	what.Time, spec.Time = spec.Time, 0
-	if isKept(cmd) {
+	if isKept(cmd) || run.IsEngineCommand(args) {
+		// An engine is told of its GPUs at the start.
 		j.Care = keptCare(cmd, care)
 	}
 

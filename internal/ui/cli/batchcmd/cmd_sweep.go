@@ -194,6 +194,7 @@ func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []st
 	case o.csv != "":
 		q.Grid, err = sweeper.ReadTable(o.csv)
 	case o.commands != "":
+		q.From = o.commands
 		q.Grid, err = sweeper.ReadLines(o.commands)
 	case len(o.over) > 0:
 		q.Grid, err = grid.Product(o.over)

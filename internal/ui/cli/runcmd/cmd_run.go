@@ -117,7 +117,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 			// That is for jobs that can have it.
 			wall = job.NoIsolation
 		}
-		err = run.RefuseCare(spec.Command, care, watch != nil, wall)
+		err = run.RefuseCare(p.Host, spec, care, watch != nil, wall)
 	}
 
 	switch {

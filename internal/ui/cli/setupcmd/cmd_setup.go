@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/app/setup"
 	"gpuard/internal/app/shellenv"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/ui/cli"
@@ -397,13 +398,19 @@ func chosenFlags(cmd *cobra.Command, among *pflag.FlagSet) (words []string) {
 }
 
 // deviceChoice is the flags that choose devices, in a setup.
-type deviceChoice struct{ jobflags.SpecFlags }
+type deviceChoice struct {
+	jobflags.SpecFlags
+
+	spec job.Spec // what they ask for
+}
 
 // flagWords checks the flags, and returns them as words for gpuard run and gpuard env.
-func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, error) {
-	if _, err := c.Spec(cmd, nil); err != nil {
+func (c *deviceChoice) flagWords(p *cli.Program, cmd *cobra.Command) (words []string, err error) {
+	c.spec, err = c.Spec(cmd, nil)
+	if err != nil {
 		return nil, failure.AsUsage(err)
 	}
+
 	all := &cobra.Command{}
 	(&jobflags.SpecFlags{}).Add(p, all)
 

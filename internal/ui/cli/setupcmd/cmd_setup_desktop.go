@@ -50,6 +50,7 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 					return err
 				}
 
+				d.Spec = l.spec
 				if ask {
 					err = jobflags.CheckAsk(cmd)
 					if err != nil {

@@ -39,14 +39,15 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				if err != nil {
 					return failure.AsUsage(err)
 				}
-				if spec, err := c.Spec(cmd, nil); err == nil && (spec.Quota == job.MPS || spec.Require == job.MPS) {
+				if c.spec.Quota == job.MPS || c.spec.Require == job.MPS {
 					return failure.Usagef("cannot set up a kernel with --quota mps: its lease could not be kept over a restart; leave it out")
 				}
 
 				more := &cobra.Command{}
+				(&jobflags.SpecFlags{}).AddCommand(more)
 				(&jobflags.WaitFlags{}).Add(more)
 				jobflags.AddPrivateState(p, more)
-				j.Flags, j.CPU = append(flags, chosenFlags(cmd, more.Flags())...), c.CPU
+				j.Flags, j.Spec = append(flags, chosenFlags(cmd, more.Flags())...), c.spec
 				t.doubts = c.doubtNotes(p, cmd)
 
 				return runSetup(p, &t, setupPart{j.Key, j.Wish})
@@ -55,6 +56,7 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 	}
 
 	c.Add(p, cmd)
+	c.AddCommand(cmd)
 	w.Add(cmd)
 	jobflags.AddPrivateState(p, cmd)
 	cmd.Flags().StringVar(&j.Kernel, "kernel", "", "`NAME` of the kernel that it starts (default python3)")

@@ -24,6 +24,7 @@ type leaseFlags struct {
 
 func (l *leaseFlags) addFlags(p *cli.Program, cmd *cobra.Command) {
 	l.Add(p, cmd)
+	l.AddCommand(cmd)
 	l.wait.Add(cmd)
 }
 
@@ -41,6 +42,7 @@ func (l *leaseFlags) flagWords(p *cli.Program, cmd *cobra.Command) ([]string, er
 	}
 
 	all := &cobra.Command{}
+	(&jobflags.SpecFlags{}).AddCommand(all)
 	(&jobflags.WaitFlags{}).Add(all)
 
 	return append(words, chosenFlags(cmd, all.Flags())...), nil
@@ -88,6 +90,7 @@ func setupSystemd(p *cli.Program) *cobra.Command {
 					return err
 				}
 
+				s.Spec = l.spec
 				s.Folder, err = os.Getwd()
 				if err != nil {
 					return fmt.Errorf("cannot find the current folder: %w", err)

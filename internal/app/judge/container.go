@@ -1,4 +1,4 @@
-package claim
+package judge
 
 import (
 	"fmt"
