@@ -104,6 +104,7 @@ func rules() []rule {
 		{"no init", noInit},
 		{"no mutable package variables", noMutableVariables},
 		{"names that say something", names},
+		{"names of packages stand once", uniquePackages},
 		{"words that do not belong here", forbiddenWords},
 		{"every requirement is explained", explainedRequirements},
 		{"numbers of their own", ownNumbers},
